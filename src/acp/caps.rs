@@ -1,0 +1,86 @@
+//! What each side can do. Fixed by `initialize`; what is not said is not offered (R-INIT-7).
+
+use serde_json::Value;
+
+use super::wire::schema::{
+    AgentCapabilities, AuthMethod, AuthMethodAgent, AuthMethodTerminal, ClientCapabilities,
+    Implementation, InitializeRequest, InitializeResponse, PromptCapabilities,
+};
+use agent_client_protocol_schema::ProtocolVersion;
+
+/// What the client offers, as far as we use it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ClientCaps {
+    /// `fs/read_text_file`.
+    pub(super) read: bool,
+    /// `fs/write_text_file`.
+    pub(super) write: bool,
+    /// It can run our login in a terminal.
+    pub(super) terminal_login: bool,
+    /// It shows notices.
+    pub(super) notices: bool,
+}
+
+/// Reads the parameters of `initialize`.
+///
+/// # Errors
+/// When there is no usable version (R-INIT-5).
+pub(super) fn read(params: Value) -> Result<ClientCaps, serde_json::Error> {
+    let newer = params.get("protocolVersion").and_then(Value::as_u64).is_some_and(|it| it >= 2);
+    let terminal_login =
+        params.pointer("/capabilities/auth/terminal").is_some_and(Value::is_object);
+    let request: InitializeRequest = serde_json::from_value(params)?;
+    if newer {
+        // A newer client's v1 fields mean nothing: it has no client files and no client
+        // terminals, whatever stands there (R-INIT-14).
+        return Ok(ClientCaps { terminal_login, ..ClientCaps::default() });
+    }
+    Ok(from(&request.client_capabilities))
+}
+
+fn from(caps: &ClientCapabilities) -> ClientCaps {
+    ClientCaps {
+        read: caps.fs.read_text_file,
+        write: caps.fs.write_text_file,
+        terminal_login: caps.auth.terminal,
+        notices: caps.session.as_ref().is_some_and(|it| it.notices.is_some()),
+    }
+}
+
+/// The ways to get ready that are offered, and by which of their names `authenticate` may be
+/// called.
+pub(super) fn auth_methods(configured: bool, caps: ClientCaps) -> Vec<AuthMethod> {
+    if configured {
+        // Several clients call the first method on every start: it has to exist and to be quick.
+        let method = AuthMethodAgent::new("configured", "Configured")
+            .description("A model is configured; there is nothing to do".to_owned());
+        return vec![AuthMethod::Agent(method)];
+    }
+    let offline = AuthMethodAgent::new("offline", "Try it offline").description(
+        "Use the small built-in model: it needs no account and no network, and is no language \
+         model"
+            .to_owned(),
+    );
+    let mut methods = vec![AuthMethod::Agent(offline)];
+    if caps.terminal_login {
+        let login = AuthMethodTerminal::new("login", "Log in")
+            .args(vec!["login".to_owned()])
+            .description("Store a key for OpenAI or any compatible provider".to_owned());
+        methods.push(AuthMethod::Terminal(login));
+    }
+    methods
+}
+
+/// The answer to `initialize`. Version 1 is the only one we speak, so it is the answer to every
+/// request (R-INIT-3, R-INIT-4).
+pub(super) fn answer(configured: bool, caps: ClientCaps) -> InitializeResponse {
+    let capabilities = AgentCapabilities::new()
+        .prompt_capabilities(PromptCapabilities::new().embedded_context(true));
+    InitializeResponse::new(ProtocolVersion::V1)
+        .agent_capabilities(capabilities)
+        .auth_methods(auth_methods(configured, caps))
+        .agent_info(
+            Implementation::new("turnwright", env!("CARGO_PKG_VERSION"))
+                .title("turnwright".to_owned()),
+        )
+}

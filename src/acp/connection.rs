@@ -1,0 +1,148 @@
+//! The connection: one task that owns what belongs to the connection and waits for one event
+//! at a time.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::caps::ClientCaps;
+use crate::config::Config;
+use crate::ids::SessionId;
+use crate::rpc::{Frame, Input, Line, Outbox, Peer, RequestId, Stdio};
+use crate::session::{Host, PromptKey, SessionHandle};
+
+/// How long everything may take to end after the client has gone.
+const SHUTDOWN: Duration = Duration::from_millis(1_500);
+/// How long the last words may take to be read.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// Everything that can wake the connection. Closed on purpose: read it and you know every cause
+/// of every change.
+enum Event {
+    Line(Line),
+    InputClosed,
+    Signal,
+}
+
+/// The connection's state.
+pub(super) struct Connection {
+    pub(super) host: Arc<Host>,
+    pub(super) peer: Peer,
+    /// `None` until `initialize` (R-INIT-13).
+    pub(super) client: Option<ClientCaps>,
+    /// By which names `authenticate` may be called.
+    pub(super) auth_methods: Vec<String>,
+    pub(super) sessions: HashMap<SessionId, SessionHandle>,
+    pub(super) in_flight: InFlight,
+}
+
+/// Speaks ACP until the client closes its end or the process is told to stop.
+///
+/// # Errors
+/// When the system cannot give us what we need to begin.
+pub async fn serve(config: Config, stdio: Stdio) -> std::io::Result<()> {
+    let outbox = Outbox::start(stdio.output)?;
+    let mut input = Input::start(stdio.input)?;
+    let stop = CancellationToken::new();
+    let mut connection = Connection {
+        host: Arc::new(Host::new(config, stop.clone())),
+        peer: Peer::new(outbox.clone()),
+        client: None,
+        auth_methods: Vec::new(),
+        sessions: HashMap::new(),
+        in_flight: InFlight::default(),
+    };
+    let signal = stop_signal();
+    tokio::pin!(signal);
+    loop {
+        // A client that does not read its answers gets no more of them.
+        let next = async {
+            outbox.settled().await;
+            input.next().await
+        };
+        let event = tokio::select! {
+            line = next => line.map_or(Event::InputClosed, Event::Line),
+            () = &mut signal => Event::Signal,
+        };
+        match event {
+            Event::Line(Line::Message(frame)) => connection.on_frame(frame),
+            // A bad line is the client's bug and no reason to die.
+            Event::Line(Line::Refused { id, error }) => outbox.respond::<()>(&id, Err(&error)),
+            Event::Line(Line::Ignored) => {}
+            Event::InputClosed | Event::Signal => break,
+        }
+    }
+    connection.shut_down(&stop).await;
+    outbox.close(LAST_WORDS);
+    Ok(())
+}
+
+impl Connection {
+    fn on_frame(&mut self, frame: Frame) {
+        match frame {
+            Frame::Request { id, method, params } => self.dispatch(id, &method, &params),
+            Frame::Notification { method, params } => self.notice(&method, &params),
+            Frame::Response { id, result } => self.peer.complete(&id, result),
+        }
+    }
+
+    /// Ends everything and waits for it, but not for ever.
+    async fn shut_down(self, stop: &CancellationToken) {
+        stop.cancel();
+        self.peer.hang_up();
+        drop(self.sessions);
+        if tokio::time::timeout(SHUTDOWN, self.host.finished()).await.is_err() {
+            tracing::error!("something did not end in time");
+        }
+    }
+}
+
+/// Which prompts are being worked on, for `$/cancel_request`.
+#[derive(Default)]
+pub(super) struct InFlight {
+    next: PromptKey,
+    prompts: HashMap<RequestId, (SessionId, PromptKey, Weak<()>)>,
+}
+
+impl InFlight {
+    /// Registers a prompt. It counts as in flight as long as the returned token lives, which
+    /// therefore goes with the duty to answer.
+    pub(super) fn insert(&mut self, id: RequestId, session: SessionId) -> (PromptKey, Arc<()>) {
+        if self.prompts.len() > 64 {
+            self.prompts.retain(|_, (_, _, alive)| alive.strong_count() > 0);
+        }
+        self.next += 1;
+        let alive = Arc::new(());
+        self.prompts.insert(id, (session, self.next, Arc::downgrade(&alive)));
+        (self.next, alive)
+    }
+
+    /// The prompt of that request, if it is still in flight. One that is finished is nothing to
+    /// cancel (R-CXL-3).
+    pub(super) fn find(&mut self, id: &RequestId) -> Option<(SessionId, PromptKey)> {
+        let (session, key, alive) = self.prompts.remove(id)?;
+        (alive.strong_count() > 0).then_some((session, key))
+    }
+}
+
+/// Waits until the process is told to stop.
+#[cfg(unix)]
+async fn stop_signal() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let signals = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
+    let mut signals: Vec<_> = signals.into_iter().filter_map(|it| signal(it).ok()).collect();
+    let waits = signals.iter_mut().map(|it| Box::pin(it.recv()));
+    if waits.len() == 0 {
+        return std::future::pending().await;
+    }
+    futures_util::future::select_all(waits).await;
+}
+
+#[cfg(not(unix))]
+async fn stop_signal() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await
+    }
+}

@@ -1,0 +1,42 @@
+//! The one place where an error becomes a JSON-RPC error.
+
+use serde_json::json;
+
+use crate::error::{Error, Kind, chain};
+use crate::rpc::RpcError;
+
+/// What the client is told. Most show nothing but the message, some nothing but
+/// `data.details`; so both are a sentence that a person can act on.
+pub(super) fn to_rpc(error: &Error) -> RpcError {
+    let code = match error.kind() {
+        Kind::Params => -32602,
+        Kind::NotFound => -32002,
+        Kind::SignIn | Kind::Auth => -32000,
+        Kind::BadMoment => -32600,
+        Kind::Cancelled => -32800,
+        Kind::Unreachable | Kind::Provider | Kind::Internal => -32603,
+    };
+    let message = chain(error);
+    let mut data = json!({ "kind": error.kind().name(), "details": message });
+    match error {
+        Error::NoSuchSession(id) => data["sessionId"] = json!(id),
+        Error::Llm(error) => {
+            if let Some(host) = error.host() {
+                data["provider"] = json!(host);
+            }
+            if let Some(status) = error.status() {
+                data["status"] = json!(status);
+            }
+            if let Some(delay) = error.retry_after() {
+                data["retryAfter"] = json!(delay.as_secs());
+            }
+        }
+        Error::Params(_)
+        | Error::BadFolder { .. }
+        | Error::NotSignedIn
+        | Error::BadMoment(_)
+        | Error::Cancelled
+        | Error::Bug { .. } => {}
+    }
+    RpcError { code, message, data: Some(data) }
+}

@@ -1,0 +1,138 @@
+//! The client as a session sees it: updates, questions and open files, in the words of the wire.
+
+use std::path::Path;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::caps::ClientCaps;
+use super::to_wire;
+use super::wire::schema::{
+    ReadTextFileRequest, SessionId, SessionNotification, WriteTextFileRequest,
+};
+use crate::client::{Answer, BufferError, Buffers, ChoiceKind, Client, Question};
+use crate::ids;
+use crate::rpc::{Peer, RequestFailed, RpcError};
+use crate::update::Update;
+
+/// A person may be away for long; a day is as good as never.
+const ASKING: Duration = Duration::from_secs(24 * 60 * 60);
+/// An editor that serves a file does so at once.
+const READING: Duration = Duration::from_secs(5);
+/// An editor may show the change to the user first.
+const WRITING: Duration = Duration::from_secs(60);
+
+/// The client of one session.
+#[derive(Debug)]
+pub(super) struct AcpClient {
+    peer: Peer,
+    session: SessionId,
+    caps: ClientCaps,
+}
+
+impl AcpClient {
+    pub(super) fn new(peer: Peer, session: &ids::SessionId, caps: ClientCaps) -> AcpClient {
+        AcpClient { peer, session: SessionId::new(session.to_arc()), caps }
+    }
+}
+
+impl Client for AcpClient {
+    fn update(&self, update: Update) {
+        let update = to_wire::update(update, self.caps);
+        let params = SessionNotification::new(self.session.clone(), update);
+        self.peer.outbox().notify("session/update", &params);
+    }
+
+    fn room(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.peer.outbox().room())
+    }
+
+    fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
+        Box::pin(async {
+            let offered: Vec<_> = question.choices.iter().map(|it| it.kind).collect();
+            let params = to_wire::question(self.session.clone(), question);
+            match self.peer.request("session/request_permission", &params, ASKING).await {
+                Ok(result) => answer(&result, &offered),
+                Err(error) => Answer::Unclear(error.to_string()),
+            }
+        })
+    }
+}
+
+/// Only the exact form of an offered yes is a yes (R-PERM-6).
+fn answer(result: &RawValue, offered: &[ChoiceKind]) -> Answer {
+    let value: Value = serde_json::from_str(result.get()).unwrap_or_default();
+    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str);
+    match text("/outcome/outcome") {
+        Some("cancelled") => Answer::Cancelled,
+        Some("selected") => {
+            let id = text("/outcome/optionId").unwrap_or_default();
+            let chosen = offered.iter().find(|it| to_wire::option_id(**it) == id);
+            chosen.map_or_else(
+                || Answer::Unclear("the client chose an option that was not offered".to_owned()),
+                |it| Answer::Chosen(*it),
+            )
+        }
+        _ => Answer::Unclear("the client's answer could not be understood".to_owned()),
+    }
+}
+
+impl Buffers for AcpClient {
+    fn can_read(&self) -> bool {
+        self.caps.read
+    }
+
+    fn can_write(&self) -> bool {
+        self.caps.write
+    }
+
+    fn read<'a>(&'a self, path: &'a Path) -> BoxFuture<'a, Result<String, BufferError>> {
+        Box::pin(async move {
+            // Always the whole file: some clients get `line` and `limit` wrong.
+            let params = ReadTextFileRequest::new(self.session.clone(), path);
+            let result = self.peer.request("fs/read_text_file", &params, READING).await;
+            let value: Value =
+                serde_json::from_str(result.map_err(|it| explain(&it))?.get()).unwrap_or_default();
+            match value {
+                Value::String(text) => Ok(text),
+                other => other
+                    .get("content")
+                    .and_then(Value::as_str)
+                    .map(str::to_owned)
+                    .ok_or_else(|| BufferError::Refused("it sent no content".to_owned())),
+            }
+        })
+    }
+
+    fn write<'a>(
+        &'a self,
+        path: &'a Path,
+        text: &'a str,
+    ) -> BoxFuture<'a, Result<(), BufferError>> {
+        Box::pin(async move {
+            let params = WriteTextFileRequest::new(self.session.clone(), path, text);
+            let result = self.peer.request("fs/write_text_file", &params, WRITING).await;
+            match serde_json::from_str(result.map_err(|it| explain(&it))?.get()) {
+                // One client reports a failed write as a text.
+                Ok(Value::String(text)) if !text.is_empty() => Err(BufferError::Refused(text)),
+                _ => Ok(()),
+            }
+        })
+    }
+}
+
+fn explain(error: &RequestFailed) -> BufferError {
+    match error {
+        RequestFailed::Refused(RpcError { code: -32002 | -32601, .. }) => BufferError::NotFound,
+        RequestFailed::Refused(RpcError { message, data, .. }) => {
+            // What a client wants to be done instead stands in its data.
+            let more = data.as_ref().filter(|it| !it.is_null()).map(ToString::to_string);
+            BufferError::Refused(
+                [Some(message.clone()), more].into_iter().flatten().collect::<Vec<_>>().join(" "),
+            )
+        }
+        RequestFailed::TimedOut(_) | RequestFailed::Gone => BufferError::Silent,
+    }
+}

@@ -1,0 +1,1 @@
+//! What is served and what is not.

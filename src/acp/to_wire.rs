@@ -1,0 +1,182 @@
+//! Domain → wire types of version 1.
+
+use super::caps::ClientCaps;
+use super::wire::schema;
+use super::wire::schema::{
+    AvailableCommand, AvailableCommandsUpdate, ContentBlock, ContentChunk, CurrentModeUpdate, Diff,
+    MessageId, Notice, NoticeSeverity, PermissionOption, PermissionOptionKind, Plan,
+    PlanEntryPriority, PlanEntryStatus, RequestPermissionRequest, SessionId, SessionMode,
+    SessionModeState, SessionUpdate, StopReason, TextContent, ToolCall, ToolCallContent,
+    ToolCallLocation, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind, UsageUpdate,
+};
+use crate::client::{Choice, ChoiceKind, Question};
+use crate::effect::{Content, Kind, Location};
+use crate::ids;
+use crate::message::Stop;
+use crate::permission::Mode;
+use crate::update::{self, CallUpdate, PlanStatus, Priority, Status, Update};
+
+/// What a client is told, in the words of version 1 and of what it can show.
+pub(super) fn update(update: Update, caps: ClientCaps) -> SessionUpdate {
+    match update {
+        Update::Text { message, text } => {
+            SessionUpdate::AgentMessageChunk(chunk(text).message_id(message_id(&message)))
+        }
+        Update::Thought { message, text } => {
+            SessionUpdate::AgentThoughtChunk(chunk(text).message_id(message_id(&message)))
+        }
+        Update::Call { id, name, view } => SessionUpdate::ToolCall(
+            ToolCall::new(id.to_arc(), view.title)
+                .name(name)
+                .kind(kind(view.kind))
+                .status(ToolCallStatus::Pending)
+                .locations(locations(view.locations)),
+        ),
+        Update::CallUpdate(update) => SessionUpdate::ToolCallUpdate(call_update(*update)),
+        Update::Plan(entries) => {
+            SessionUpdate::Plan(Plan::new(entries.into_iter().map(plan_entry).collect()))
+        }
+        Update::Commands(commands) => {
+            let commands = commands
+                .into_iter()
+                .map(|it| AvailableCommand::new(it.name, it.description))
+                .collect();
+            SessionUpdate::AvailableCommandsUpdate(AvailableCommandsUpdate::new(commands))
+        }
+        Update::Notice(text) if caps.notices => {
+            SessionUpdate::Notice(Notice::new(NoticeSeverity::Info, text))
+        }
+        // Clients without notices still let the user see why nothing happens.
+        Update::Notice(text) => SessionUpdate::AgentThoughtChunk(chunk(format!("{text}\n\n"))),
+        Update::Mode(id) => SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(id)),
+        Update::Usage { used, size } => SessionUpdate::UsageUpdate(UsageUpdate::new(used, size)),
+    }
+}
+
+fn chunk(text: String) -> ContentChunk {
+    ContentChunk::new(text_block(text))
+}
+
+fn text_block(text: String) -> ContentBlock {
+    ContentBlock::Text(TextContent::new(text))
+}
+
+fn message_id(id: &ids::MessageId) -> MessageId {
+    MessageId::new(id.to_arc())
+}
+
+fn call_update(update: CallUpdate) -> ToolCallUpdate {
+    let mut fields = ToolCallUpdateFields::new()
+        .status(status(update.status))
+        .raw_input(update.raw_input)
+        .raw_output(update.raw_output)
+        .content(update.content.map(contents));
+    if let Some(view) = update.view {
+        fields =
+            fields.title(view.title).kind(kind(view.kind)).locations(locations(view.locations));
+    }
+    if let Some(places) = update.locations {
+        fields = fields.locations(locations(places));
+    }
+    ToolCallUpdate::new(update.id.to_arc(), fields)
+}
+
+/// A question with all there is to know: some clients decide by the kind, some by the input.
+pub(super) fn question(session: SessionId, question: Question) -> RequestPermissionRequest {
+    let fields = ToolCallUpdateFields::new()
+        .title(question.view.title)
+        .name(question.name)
+        .kind(kind(question.view.kind))
+        .status(ToolCallStatus::Pending)
+        .content(contents(question.content))
+        .locations(locations(question.view.locations))
+        .raw_input(question.raw_input);
+    let options = question.choices.into_iter().map(option).collect();
+    let call = ToolCallUpdate::new(question.call.to_arc(), fields);
+    RequestPermissionRequest::new(session, call, options)
+}
+
+fn option(choice: Choice) -> PermissionOption {
+    let kind = match choice.kind {
+        ChoiceKind::AllowOnce => PermissionOptionKind::AllowOnce,
+        ChoiceKind::AllowAlways => PermissionOptionKind::AllowAlways,
+        ChoiceKind::RejectOnce => PermissionOptionKind::RejectOnce,
+        ChoiceKind::RejectAlways => PermissionOptionKind::RejectAlways,
+    };
+    PermissionOption::new(option_id(choice.kind), choice.name, kind)
+}
+
+/// The identifier under which a choice comes back.
+pub(super) fn option_id(kind: ChoiceKind) -> &'static str {
+    match kind {
+        ChoiceKind::AllowOnce => "allow_once",
+        ChoiceKind::AllowAlways => "allow_always",
+        ChoiceKind::RejectOnce => "reject_once",
+        ChoiceKind::RejectAlways => "reject_always",
+    }
+}
+
+fn contents(contents: Vec<Content>) -> Vec<ToolCallContent> {
+    let convert = |content| match content {
+        Content::Text(text) => ToolCallContent::Content(schema::Content::new(text_block(text))),
+        Content::Diff { path, old, new } => {
+            ToolCallContent::Diff(Diff::new(path, new).old_text(old))
+        }
+    };
+    contents.into_iter().map(convert).collect()
+}
+
+fn locations(locations: Vec<Location>) -> Vec<ToolCallLocation> {
+    locations.into_iter().map(|it| ToolCallLocation::new(it.path).line(it.line)).collect()
+}
+
+fn kind(kind: Kind) -> ToolKind {
+    match kind {
+        Kind::Read => ToolKind::Read,
+        Kind::Edit => ToolKind::Edit,
+        Kind::Execute => ToolKind::Execute,
+        Kind::Think => ToolKind::Think,
+        Kind::Other => ToolKind::Other,
+    }
+}
+
+fn status(status: Status) -> ToolCallStatus {
+    match status {
+        Status::Pending => ToolCallStatus::Pending,
+        Status::InProgress => ToolCallStatus::InProgress,
+        Status::Completed => ToolCallStatus::Completed,
+        Status::Failed => ToolCallStatus::Failed,
+    }
+}
+
+fn plan_entry(entry: update::PlanEntry) -> schema::PlanEntry {
+    let priority = match entry.priority {
+        Priority::High => PlanEntryPriority::High,
+        Priority::Medium => PlanEntryPriority::Medium,
+        Priority::Low => PlanEntryPriority::Low,
+    };
+    let status = match entry.status {
+        PlanStatus::Pending => PlanEntryStatus::Pending,
+        PlanStatus::InProgress => PlanEntryStatus::InProgress,
+        PlanStatus::Completed => PlanEntryStatus::Completed,
+    };
+    schema::PlanEntry::new(entry.content, priority, status)
+}
+
+/// The modes of a session.
+pub(super) fn modes(current: Mode) -> SessionModeState {
+    let mode =
+        |it: Mode| SessionMode::new(it.id(), it.name()).description(it.description().to_owned());
+    SessionModeState::new(current.id(), Mode::ALL.into_iter().map(mode).collect())
+}
+
+/// The stop reason.
+pub(super) fn stop_reason(stop: Stop) -> StopReason {
+    match stop {
+        Stop::EndTurn => StopReason::EndTurn,
+        Stop::MaxTokens => StopReason::MaxTokens,
+        Stop::MaxTurnRequests => StopReason::MaxTurnRequests,
+        Stop::Refusal => StopReason::Refusal,
+        Stop::Cancelled => StopReason::Cancelled,
+    }
+}

@@ -1,0 +1,43 @@
+//! The wire types, by one name for the rest of `acp`, and the table of the methods that we serve.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub(super) use agent_client_protocol_schema::v1 as schema;
+
+/// A request that a client can make.
+pub(super) trait Method {
+    /// Its name on the wire.
+    const NAME: &'static str;
+    /// What comes.
+    type Params: DeserializeOwned;
+    /// What goes.
+    type Result: Serialize;
+}
+
+macro_rules! methods {
+    ($($name:ident $method:literal ($params:ty) -> $result:ty;)*) => {
+        $(
+            #[derive(Debug)]
+            pub(super) struct $name;
+
+            impl Method for $name {
+                const NAME: &'static str = $method;
+                type Params = $params;
+                type Result = $result;
+            }
+        )*
+
+        /// The names of all that we serve.
+        #[cfg(test)]
+        pub(super) const SERVED: &[&str] = &[$($method),*];
+    };
+}
+
+methods! {
+    Initialize "initialize" (serde_json::Value) -> schema::InitializeResponse;
+    Authenticate "authenticate" (schema::AuthenticateRequest) -> schema::AuthenticateResponse;
+    NewSession "session/new" (schema::NewSessionRequest) -> schema::NewSessionResponse;
+    Prompt "session/prompt" (schema::PromptRequest) -> schema::PromptResponse;
+    SetMode "session/set_mode" (schema::SetSessionModeRequest) -> schema::SetSessionModeResponse;
+}

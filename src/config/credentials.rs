@@ -1,0 +1,98 @@
+//! The login: a key and where it belongs, in a file that only its owner can read.
+
+use std::fmt;
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::Paths;
+
+/// What `turnwright login` stores.
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Credentials {
+    /// The key; local servers need none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The base URL, if it is not OpenAI's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_url: Option<String>,
+    /// The model, if one was named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Credentials")
+            .field("base_url", &self.base_url)
+            .field("model", &self.model)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Credentials {
+    /// Where the login is stored.
+    pub fn path(paths: &Paths) -> PathBuf {
+        paths.config.join("login.json")
+    }
+
+    /// The stored login; `None` if there is none or it cannot be read.
+    pub fn load(paths: &Paths) -> Option<Credentials> {
+        let text = fs::read_to_string(Credentials::path(paths)).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    /// Stores the login, in one step and with mode 0600.
+    ///
+    /// # Errors
+    /// When the folder cannot be written.
+    pub fn store(&self, paths: &Paths) -> io::Result<()> {
+        fs::create_dir_all(&paths.config)?;
+        // A temporary file has mode 0600 from the start.
+        let mut file = tempfile::NamedTempFile::new_in(&paths.config)?;
+        file.write_all(serde_json::to_string_pretty(self)?.as_bytes())?;
+        file.as_file().sync_all()?;
+        file.persist(Credentials::path(paths))?;
+        Ok(())
+    }
+
+    /// Removes the login. Returns whether there was one.
+    ///
+    /// # Errors
+    /// When it is there and cannot be removed.
+    pub fn remove(paths: &Paths) -> io::Result<bool> {
+        match fs::remove_file(Credentials::path(paths)) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_is_kept_private_and_can_be_removed() {
+        let home = tempfile::tempdir().unwrap();
+        let paths = Paths::below(home.path());
+        let login = Credentials { key: Some("sk-secret".to_owned()), ..Credentials::default() };
+        login.store(&paths).unwrap();
+        assert!(!format!("{login:?}").contains("secret"));
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = fs::metadata(Credentials::path(&paths)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
+        assert_eq!(Credentials::load(&paths).unwrap().key, login.key);
+        assert!(Credentials::remove(&paths).unwrap());
+        assert!(!Credentials::remove(&paths).unwrap());
+        assert!(Credentials::load(&paths).is_none());
+    }
+}

@@ -1,0 +1,43 @@
+//! The process's environment, read once at the start.
+
+use std::ffi::OsString;
+
+use super::Variables;
+
+/// Reads the environment and removes the key from it, so that nothing that is started later can
+/// inherit it.
+#[expect(clippy::disallowed_methods, reason = "this is where the environment is read")]
+pub fn take() -> Variables {
+    let mut variables = Variables::default();
+    for (name, value) in std::env::vars_os() {
+        let text = || value.to_str().map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned);
+        match name.to_str() {
+            Some("OPENAI_API_KEY") => variables.key = text().map(Into::into),
+            Some("OPENAI_BASE_URL") => variables.base_url = text(),
+            Some("TURNWRIGHT_MODEL") => variables.model = text(),
+            Some("TURNWRIGHT_MODE") => variables.mode = text(),
+            Some("TURNWRIGHT_MAX_TURN_REQUESTS") => variables.max_turn_requests = text(),
+            Some("TURNWRIGHT_CONTEXT_WINDOW") => variables.context_window = text(),
+            Some("TURNWRIGHT_LOG") => variables.log = text(),
+            Some("RUST_LOG") => {
+                variables.log = variables.log.or_else(text);
+                variables.rest.push((name, value));
+            }
+            _ => variables.rest.push((name, value)),
+        }
+    }
+    forget("OPENAI_API_KEY");
+    variables
+}
+
+#[expect(unsafe_code, reason = "the environment is changed before any thread is started")]
+fn forget(name: &str) {
+    // SAFETY: called first thing in main, while the process has one thread.
+    unsafe { std::env::remove_var(name) };
+}
+
+/// One variable, for finding the folders.
+#[expect(clippy::disallowed_methods, reason = "this is where the environment is read")]
+pub(super) fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|it| !it.is_empty())
+}

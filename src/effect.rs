@@ -1,0 +1,91 @@
+//! What a tool call looks like and what it may touch: the words that tools, permission and the
+//! client's cards have in common.
+
+use std::path::PathBuf;
+
+/// Something a call may do to the world. Permission judges these, never tool names.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Effect {
+    /// Reads a file or a folder.
+    Read(Target),
+    /// Creates or changes a file.
+    Write(Target),
+    /// Runs a shell command.
+    Exec {
+        /// The whole command line.
+        command: String,
+        /// The folder it starts in, absolute.
+        workdir: PathBuf,
+    },
+    /// Changes nothing outside the session, such as the plan.
+    Session,
+}
+
+/// A place in the file system, with every symbolic link resolved.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// The real path. It need not exist.
+    pub path: PathBuf,
+    /// Whether it lies in one of the session's folders.
+    pub place: Place,
+}
+
+/// Where a path lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// In one of the session's folders.
+    Inside,
+    /// Anywhere else.
+    Outside,
+}
+
+/// The sort of a tool, which clients show as an icon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Reads.
+    Read,
+    /// Changes files.
+    Edit,
+    /// Runs a command.
+    Execute,
+    /// Works for the model itself.
+    Think,
+    /// None of these.
+    Other,
+}
+
+/// How a call looks before it has run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallView {
+    /// Verb and object in one line; for a command, the whole command.
+    pub title: String,
+    /// The sort.
+    pub kind: Kind,
+    /// The files it is about, absolute.
+    pub locations: Vec<Location>,
+}
+
+/// A place that a client can follow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// Absolute.
+    pub path: PathBuf,
+    /// Counted from 1.
+    pub line: Option<u32>,
+}
+
+/// What a card shows below its title.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Text.
+    Text(String),
+    /// A change to one file.
+    Diff {
+        /// Absolute.
+        path: PathBuf,
+        /// The content before, `None` for a new file.
+        old: Option<String>,
+        /// The content after.
+        new: String,
+    },
+}

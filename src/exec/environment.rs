@@ -1,0 +1,97 @@
+//! The variables that a command gets.
+
+use std::ffi::OsString;
+
+/// Parts of names that mean a secret.
+const SECRET: &[&str] = &[
+    "KEY",
+    "SECRET",
+    "TOKEN",
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "CREDENTIAL",
+    "PRIVATE",
+    "COOKIE",
+    "AUTH",
+];
+
+/// Names that match and are no secrets: where to find an agent or a helper, not what it holds.
+const HARMLESS: &[&str] = &["SSH_AUTH_SOCK", "XAUTHORITY", "GPG_AGENT_INFO"];
+
+/// So that nothing waits for a keypress, opens an editor or paints the screen.
+const QUIET: &[(&str, &str)] = &[
+    ("TERM", "dumb"),
+    ("NO_COLOR", "1"),
+    ("PAGER", "cat"),
+    ("GIT_PAGER", "cat"),
+    ("MANPAGER", "cat"),
+    ("LESS", "-FRX"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_EDITOR", "true"),
+    ("EDITOR", "true"),
+    ("VISUAL", "true"),
+    ("DEBIAN_FRONTEND", "noninteractive"),
+    ("PYTHONUNBUFFERED", "1"),
+    ("TURNWRIGHT", "1"),
+];
+
+/// Variables without secrets.
+#[derive(Clone, Debug, Default)]
+pub struct Environment(Vec<(OsString, OsString)>);
+
+impl Environment {
+    /// Takes from the process's own variables those that look harmless. A variable whose value
+    /// is one of `secrets` is left out whatever its name.
+    pub fn scrubbed(
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+        secrets: &[&str],
+    ) -> Environment {
+        let is_harmless = |(name, value): &(OsString, OsString)| {
+            let name = name.to_string_lossy().to_uppercase();
+            let value = value.to_string_lossy();
+            let named_secret =
+                !HARMLESS.contains(&name.as_str()) && SECRET.iter().any(|it| name.contains(it));
+            let is_ours = name.starts_with("OPENAI_") || name.starts_with("TURNWRIGHT");
+            let holds_secret = secrets.iter().any(|it| it.len() >= 8 && value.contains(it));
+            !named_secret && !is_ours && !holds_secret
+        };
+        let mut kept: Vec<_> = variables.into_iter().filter(is_harmless).collect();
+        kept.retain(|(name, _)| !QUIET.iter().any(|(quiet, _)| name == quiet));
+        kept.extend(QUIET.iter().map(|(name, value)| (name.into(), value.into())));
+        Environment(kept)
+    }
+
+    /// The variables.
+    pub fn iter(&self) -> impl Iterator<Item = &(OsString, OsString)> {
+        self.0.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_do_not_travel_by_name_or_by_value() {
+        let variables = [
+            ("PATH", "/bin"),
+            ("OPENAI_API_KEY", "sk-1"),
+            ("OPENAI_BASE_URL", "http://x"),
+            ("GITHUB_TOKEN", "t"),
+            ("my_password", "p"),
+            ("SSH_AUTH_SOCK", "/tmp/agent"),
+            ("HIDDEN", "prefix sk-12345678 suffix"),
+            ("TERM", "xterm"),
+        ];
+        let variables = variables.map(|(name, value)| (name.into(), value.into()));
+        let environment = Environment::scrubbed(variables, &["sk-12345678"]);
+        let names: Vec<_> =
+            environment.iter().map(|(name, _)| name.to_string_lossy().into_owned()).collect();
+        assert!(names.contains(&"PATH".to_owned()) && names.contains(&"SSH_AUTH_SOCK".to_owned()));
+        for gone in ["OPENAI_API_KEY", "OPENAI_BASE_URL", "GITHUB_TOKEN", "my_password", "HIDDEN"] {
+            assert!(!names.contains(&gone.to_owned()), "{gone}");
+        }
+        assert_eq!(names.iter().filter(|it| *it == "TERM").count(), 1);
+    }
+}

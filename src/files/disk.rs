@@ -1,0 +1,229 @@
+//! The disk. Everything here may take its time and runs off the runtime's thread.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use super::{FileError, READ_LIMIT};
+
+/// Bytes that are looked at to tell text from binary.
+const PROBE: usize = 8 * 1024;
+
+/// One entry of a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Relative to the listed folder.
+    pub path: PathBuf,
+    /// What it is.
+    pub kind: EntryKind,
+}
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A file and its bytes.
+    File(u64),
+    /// A folder.
+    Folder,
+    /// A symbolic link; not followed.
+    Link,
+}
+
+/// The size of a regular file.
+pub(super) async fn inspect(path: &Path) -> Result<u64, FileError> {
+    let path = path.to_path_buf();
+    blocking(move || {
+        let metadata = fs::metadata(&path).map_err(|it| explain(&it))?;
+        regular(&metadata)?;
+        Ok(metadata.len())
+    })
+    .await
+}
+
+/// The text of a regular file.
+pub(super) async fn read(path: &Path) -> Result<String, FileError> {
+    let path = path.to_path_buf();
+    blocking(move || {
+        let file = open(&path).map_err(|it| explain(&it))?;
+        let metadata = file.metadata().map_err(|it| explain(&it))?;
+        // Asked again of the open file: what the name means may have changed.
+        regular(&metadata)?;
+        if metadata.len() > READ_LIMIT {
+            return Err(FileError::TooLarge(metadata.len()));
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
+        file.take(READ_LIMIT).read_to_end(&mut bytes).map_err(|it| explain(&it))?;
+        if bytes[..bytes.len().min(PROBE)].contains(&0) {
+            return Err(FileError::Binary(metadata.len()));
+        }
+        String::from_utf8(bytes).map_err(|_| FileError::Binary(metadata.len()))
+    })
+    .await
+}
+
+/// Never blocks on a FIFO.
+#[cfg(unix)]
+fn open(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let flags = rustix::fs::OFlags::NONBLOCK.bits();
+    OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path)
+}
+
+#[cfg(not(unix))]
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).open(path)
+}
+
+/// Replaces a file in one step: a reader sees the old text or the new one, and so does who
+/// comes after a crash. The mode stays; missing folders are made.
+pub(super) async fn write(path: &Path, text: &str) -> Result<(), FileError> {
+    let path = path.to_path_buf();
+    let text = text.to_owned();
+    blocking(move || replace(&path, &text).map_err(|it| explain(&it))).await
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(folder)?;
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".turnwright-").suffix(".tmp");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // What a new file gets where the umask is the usual one.
+        builder.permissions(fs::Permissions::from_mode(0o644));
+    }
+    let mut file = builder.tempfile_in(folder)?;
+    file.write_all(text.as_bytes())?;
+    if let Ok(metadata) = fs::metadata(path) {
+        file.as_file().set_permissions(metadata.permissions())?;
+    }
+    file.as_file().sync_data()?;
+    file.persist(path)?;
+    Ok(())
+}
+
+/// A folder's entries, folders before what they hold, in the order of their names.
+pub(super) async fn list(
+    path: PathBuf,
+    depth: usize,
+    hidden: bool,
+    limit: usize,
+) -> Result<Vec<Entry>, FileError> {
+    blocking(move || {
+        let metadata = fs::metadata(&path).map_err(|it| explain(&it))?;
+        if !metadata.is_dir() {
+            return Err(FileError::NotAFolder);
+        }
+        let mut entries = Vec::new();
+        walk(&path, Path::new(""), depth, hidden, limit, &mut entries)
+            .map_err(|it| explain(&it))?;
+        Ok(entries)
+    })
+    .await
+}
+
+fn walk(
+    base: &Path,
+    below: &Path,
+    depth: usize,
+    hidden: bool,
+    limit: usize,
+    entries: &mut Vec<Entry>,
+) -> io::Result<()> {
+    let mut names: Vec<_> = fs::read_dir(base.join(below))?.filter_map(Result::ok).collect();
+    names.sort_by_key(fs::DirEntry::file_name);
+    for name in names {
+        if entries.len() >= limit {
+            break;
+        }
+        let file_name = name.file_name();
+        let is_hidden = file_name.as_encoded_bytes().starts_with(b".");
+        if is_hidden && !hidden {
+            continue;
+        }
+        let path = below.join(&file_name);
+        let Ok(metadata) = name.metadata() else { continue };
+        let kind = if metadata.is_dir() {
+            EntryKind::Folder
+        } else if metadata.is_symlink() {
+            EntryKind::Link
+        } else {
+            EntryKind::File(metadata.len())
+        };
+        entries.push(Entry { path: path.clone(), kind });
+        let heavy = file_name == ".git" || file_name == "node_modules" || file_name == "target";
+        if kind == EntryKind::Folder && depth > 1 && !heavy {
+            // A folder that may not be read is listed all the same.
+            drop(walk(base, &path, depth - 1, hidden, limit, entries));
+        }
+    }
+    Ok(())
+}
+
+/// Up to three names in the same folder that are nearly the missing one.
+pub(super) async fn similar(path: PathBuf) -> Vec<PathBuf> {
+    blocking(move || {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        let mut near: Vec<(f32, PathBuf)> = fs::read_dir(folder)
+            .map_err(|it| explain(&it))?
+            .filter_map(Result::ok)
+            .take(2_000)
+            .map(|it| {
+                let other = it.file_name().to_string_lossy().to_lowercase();
+                (similar::TextDiff::from_chars(name.as_str(), other.as_str()).ratio(), it.path())
+            })
+            .filter(|(ratio, _)| *ratio > 0.6)
+            .collect();
+        near.sort_by(|a, b| b.0.total_cmp(&a.0));
+        Ok(near.into_iter().take(3).map(|(_, path)| path).collect())
+    })
+    .await
+    .unwrap_or_default()
+}
+
+fn regular(metadata: &fs::Metadata) -> Result<(), FileError> {
+    if metadata.is_file() {
+        return Ok(());
+    }
+    if metadata.is_dir() {
+        return Err(FileError::Folder);
+    }
+    Err(FileError::Special(sort(metadata)))
+}
+
+#[cfg(unix)]
+fn sort(metadata: &fs::Metadata) -> &'static str {
+    use std::os::unix::fs::FileTypeExt;
+    let sort = metadata.file_type();
+    if sort.is_fifo() {
+        "a FIFO"
+    } else if sort.is_socket() {
+        "a socket"
+    } else {
+        "a device"
+    }
+}
+
+#[cfg(not(unix))]
+fn sort(_: &fs::Metadata) -> &'static str {
+    "a special file"
+}
+
+fn explain(error: &io::Error) -> FileError {
+    match error.kind() {
+        io::ErrorKind::NotFound => FileError::NotFound,
+        io::ErrorKind::NotADirectory => FileError::NotAFolder,
+        _ => FileError::System(error.to_string()),
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
+) -> Result<T, FileError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => Err(FileError::System(error.to_string())),
+    }
+}

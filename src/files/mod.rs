@@ -1,0 +1,173 @@
+//! Text files, wherever their truth is: in the editor's unsaved buffer or on the disk. Knows
+//! which folders belong to the session; decides nothing about permission.
+
+mod disk;
+mod roots;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::client::{BufferError, Buffers};
+use crate::effect::{Place, Target};
+
+pub use disk::{Entry, EntryKind};
+pub use roots::Roots;
+
+/// Larger files are read from the disk even when the editor would serve them.
+const BUFFER_LIMIT: u64 = 2 * 1024 * 1024;
+
+/// The largest file that is read as a whole.
+pub const READ_LIMIT: u64 = 32 * 1024 * 1024;
+
+/// The files of one session.
+#[derive(Clone)]
+pub struct Files {
+    roots: Arc<Roots>,
+    buffers: Option<Arc<dyn Buffers>>,
+}
+
+impl std::fmt::Debug for Files {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Files").field("roots", &self.roots).finish_non_exhaustive()
+    }
+}
+
+/// Why a file could not be read or written. The texts are for the model.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FileError {
+    /// There is none.
+    #[error("does not exist")]
+    NotFound,
+    /// It is a folder.
+    #[error("is a folder; use list_dir")]
+    Folder,
+    /// It is no folder.
+    #[error("is not a folder")]
+    NotAFolder,
+    /// A FIFO, a socket or a device: reading it may never end.
+    #[error("is {0}, not a regular file")]
+    Special(&'static str),
+    /// Too large to be read as a whole.
+    #[error(
+        "has {0} bytes, more than the 32 MiB that can be read at once; use exec with head, tail or sed"
+    )]
+    TooLarge(u64),
+    /// Not text.
+    #[error("is binary ({0} bytes)")]
+    Binary(u64),
+    /// Its place has changed between the decision and the act, as when a link was swapped.
+    #[error("moved while permission was asked; nothing was done")]
+    Moved,
+    /// Its content has changed since it was shown to the user.
+    #[error("changed while permission was asked; nothing was written. Read it again")]
+    Stale,
+    /// The editor refused.
+    #[error("could not be written by the editor: {0}")]
+    Editor(String),
+    /// The system refused.
+    #[error("{0}")]
+    System(String),
+}
+
+impl Files {
+    /// The files below these roots, with the editor's buffers where it offers them.
+    pub fn new(roots: Roots, buffers: Option<Arc<dyn Buffers>>) -> Files {
+        Files { roots: Arc::new(roots), buffers }
+    }
+
+    /// The session's folders.
+    pub fn roots(&self) -> &Roots {
+        &self.roots
+    }
+
+    /// The whole text of a file: the editor's, if it has one, because unsaved changes count.
+    ///
+    /// # Errors
+    /// When there is no text to be had.
+    pub async fn read(&self, target: &Target) -> Result<String, FileError> {
+        self.check(target)?;
+        let on_disk = disk::inspect(&target.path).await;
+        if let Some(buffers) = self.readable(target, on_disk.as_ref().ok().copied()) {
+            match buffers.read(&self.roots.shown(target)).await {
+                // Some editors answer with nothing for a file that does not exist.
+                Ok(text) if text.is_empty() && on_disk.is_err() => {}
+                Ok(text) => return Ok(text),
+                Err(error) => tracing::debug!(%error, "read from the disk instead"),
+            }
+        }
+        on_disk?;
+        disk::read(&target.path).await
+    }
+
+    fn readable(&self, target: &Target, size: Option<u64>) -> Option<&Arc<dyn Buffers>> {
+        let small = size.is_none_or(|it| it <= BUFFER_LIMIT);
+        self.buffers.as_ref().filter(|it| it.can_read() && small && target.place == Place::Inside)
+    }
+
+    /// Replaces the text of a file, if it still has the text that was there when the change was
+    /// made up. The disk is written atomically; the editor writes when it offers to.
+    ///
+    /// # Errors
+    /// When nothing was written.
+    pub async fn write(
+        &self,
+        target: &Target,
+        before: Option<&str>,
+        after: &str,
+    ) -> Result<(), FileError> {
+        let now = match self.read(target).await {
+            Ok(text) => Some(text),
+            Err(FileError::NotFound) => None,
+            Err(error) => return Err(error),
+        };
+        if now.as_deref() != before {
+            return Err(FileError::Stale);
+        }
+        let writer =
+            self.buffers.as_ref().filter(|it| it.can_write() && target.place == Place::Inside);
+        if let Some(buffers) = writer {
+            return match buffers.write(&self.roots.shown(target), after).await {
+                Ok(()) => Ok(()),
+                Err(BufferError::NotFound) => disk::write(&target.path, after).await,
+                // Not written behind its back: it may have refused for a reason, or may still
+                // be writing.
+                Err(error) => Err(FileError::Editor(error.to_string())),
+            };
+        }
+        disk::write(&target.path, after).await
+    }
+
+    /// What a folder holds, down to a depth, sorted, at most `limit` entries.
+    ///
+    /// # Errors
+    /// When it cannot be listed.
+    pub async fn list(
+        &self,
+        target: &Target,
+        depth: usize,
+        hidden: bool,
+        limit: usize,
+    ) -> Result<Vec<Entry>, FileError> {
+        self.check(target)?;
+        disk::list(target.path.clone(), depth, hidden, limit).await
+    }
+
+    /// Names beside a path that does not exist which resemble it.
+    pub async fn similar(&self, target: &Target) -> Vec<PathBuf> {
+        match target.place {
+            Place::Inside => disk::similar(target.path.clone()).await,
+            Place::Outside => Vec::new(),
+        }
+    }
+
+    /// The same words must still mean the same place (symbolic links may have been swapped).
+    fn check(&self, target: &Target) -> Result<(), FileError> {
+        let now = self.roots.resolve(&target.path);
+        if now == *target { Ok(()) } else { Err(FileError::Moved) }
+    }
+}
+
+/// The path as text for messages.
+pub fn display(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}

@@ -1,0 +1,156 @@
+//! The folders of a session, and where a path really lies.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use crate::effect::{Place, Target};
+
+/// More links than this in one path are a loop.
+const MOST_LINKS: usize = 40;
+
+/// The folders that belong to a session. The first is its working folder.
+#[derive(Clone, Debug)]
+pub struct Roots {
+    /// As the client has named them, and as they really are.
+    folders: Vec<(PathBuf, PathBuf)>,
+}
+
+impl Roots {
+    /// Roots with a working folder.
+    ///
+    /// # Errors
+    /// When it is no folder.
+    pub fn new(cwd: &Path) -> std::io::Result<Roots> {
+        let real = fs::canonicalize(cwd)?;
+        if !real.is_dir() {
+            return Err(std::io::ErrorKind::NotADirectory.into());
+        }
+        Ok(Roots { folders: vec![(cwd.to_path_buf(), real)] })
+    }
+
+    /// The working folder as the client has named it.
+    pub fn cwd(&self) -> &Path {
+        &self.folders[0].0
+    }
+
+    /// What a path means: relative ones start in the working folder only (R-SESS-4), `..` and
+    /// symbolic links are followed as the kernel would follow them, also for what does not exist
+    /// yet.
+    pub fn resolve(&self, path: impl AsRef<Path>) -> Target {
+        let absolute = self.folders[0].1.join(path);
+        let path = match fs::canonicalize(&absolute) {
+            Ok(real) => real,
+            Err(_) => follow(&absolute),
+        };
+        let inside = self.folders.iter().any(|(_, real)| path.starts_with(real));
+        Target { path, place: if inside { Place::Inside } else { Place::Outside } }
+    }
+
+    /// The path as the client knows it: below the folder it has named, even if that is a link.
+    pub fn shown(&self, target: &Target) -> PathBuf {
+        self.folders
+            .iter()
+            .find_map(|(named, real)| Some(named.join(target.path.strip_prefix(real).ok()?)))
+            .unwrap_or_else(|| target.path.clone())
+    }
+
+    /// The path for people: relative to the working folder where it lies below it.
+    pub fn short(&self, target: &Target) -> String {
+        let (_, real) = &self.folders[0];
+        match target.path.strip_prefix(real) {
+            Ok(rest) if rest.as_os_str().is_empty() => ".".to_owned(),
+            Ok(rest) => rest.to_string_lossy().into_owned(),
+            Err(_) => target.path.to_string_lossy().into_owned(),
+        }
+    }
+}
+
+/// Resolves a path of which the last parts may not exist. A link that points to nothing is
+/// followed too: writing through it would create its target.
+fn follow(path: &Path) -> PathBuf {
+    let mut real = PathBuf::new();
+    let mut rest: VecDeque<OsString> = VecDeque::new();
+    push_front(&mut rest, path);
+    let mut links = 0;
+    while let Some(part) = rest.pop_front() {
+        if part == ".." {
+            real.pop();
+            continue;
+        }
+        real.push(&part);
+        match fs::read_link(&real) {
+            Ok(link) if links < MOST_LINKS => {
+                links += 1;
+                real.pop();
+                push_front(&mut rest, &link);
+            }
+            _ => {}
+        }
+    }
+    real
+}
+
+fn push_front(rest: &mut VecDeque<OsString>, path: &Path) {
+    let parts: Vec<_> = path
+        .components()
+        .filter(|it| !matches!(it, Component::CurDir))
+        .map(|it| it.as_os_str().to_owned())
+        .collect();
+    for part in parts.into_iter().rev() {
+        rest.push_front(part);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn links_and_dots_are_followed_before_inside_and_outside_are_told_apart() {
+        use std::os::unix::fs::symlink;
+
+        let base = tempfile::tempdir().unwrap();
+        let base = fs::canonicalize(base.path()).unwrap();
+        fs::create_dir_all(base.join("ws/src")).unwrap();
+        fs::create_dir_all(base.join("other")).unwrap();
+        symlink(base.join("other"), base.join("ws/out")).unwrap();
+        symlink(base.join("other/new.txt"), base.join("ws/dangling")).unwrap();
+        symlink("src", base.join("ws/in")).unwrap();
+        symlink("loop", base.join("ws/loop")).unwrap();
+        let roots = Roots::new(&base.join("ws")).unwrap();
+
+        let table = [
+            ("a.txt", "ws/a.txt", Place::Inside),
+            ("src/../b", "ws/b", Place::Inside),
+            ("new/dir/c", "ws/new/dir/c", Place::Inside),
+            ("in/d", "ws/src/d", Place::Inside),
+            ("../ws/e", "ws/e", Place::Inside),
+            ("../other/f", "other/f", Place::Outside),
+            ("out/g", "other/g", Place::Outside),
+            ("out/../h", "h", Place::Outside),
+            ("new/../../i", "i", Place::Outside),
+            ("dangling", "other/new.txt", Place::Outside),
+            (".", "ws", Place::Inside),
+        ];
+        for (path, real, place) in table {
+            let expected = Target { path: base.join(real), place };
+            assert_eq!(roots.resolve(path), expected, "{path}");
+        }
+        assert_eq!(roots.resolve("/etc/passwd").place, Place::Outside);
+        // A loop ends somewhere; that it ends is what counts.
+        roots.resolve("loop/x");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_folder_with_the_same_beginning_is_not_inside() {
+        let base = tempfile::tempdir().unwrap();
+        fs::create_dir_all(base.path().join("ws")).unwrap();
+        fs::create_dir_all(base.path().join("ws2")).unwrap();
+        let roots = Roots::new(&base.path().join("ws")).unwrap();
+        assert_eq!(roots.resolve("../ws2/a").place, Place::Outside);
+    }
+}

@@ -1,0 +1,46 @@
+//! An agent that an editor drives over stdin and stdout (Agent Client Protocol).
+//!
+//! One line of JSON comes in; many go out:
+//!   rpc      lines ⇄ frames; the only owner of stdin and stdout
+//!   acp      frames → questions to sessions; domain types ⇄ wire types; never waits
+//!   session  one task each; owns history, queue and settings; starts turns
+//!   turn     ask the model, run its tool calls, repeat; ends with exactly one stop reason
+//!   llm, tools, permission, exec, files   what a turn uses; none knows who uses it
+//!
+//! `ARCHITECTURE.md` says why, and which invariants hold.
+
+// 0 · vocabulary: plain data, no I/O
+pub mod ids;
+pub mod message;
+pub mod update;
+pub mod effect;
+pub mod client;
+pub mod sse;
+pub mod error;
+pub mod done;
+
+// 1 · stdin and stdout
+pub mod rpc;
+
+// 2 · dispatch
+pub mod acp;
+
+// 3 · sessions
+pub mod session;
+
+// 4 · the turn
+pub mod turn;
+
+// 5 · what a turn uses
+pub mod llm;
+pub mod tools;
+pub mod permission;
+pub mod exec;
+pub mod files;
+
+// 6 · ground
+pub mod config;
+pub mod log;
+
+// 7 · command line
+pub mod cli;

@@ -1,0 +1,126 @@
+//! A conversation → the body of a request. Minimal, because strict servers refuse what they do
+//! not know, and byte-stable from one request to the next, because providers cache prefixes.
+
+use std::sync::Arc;
+
+use async_openai::types::chat::{
+    ChatCompletionStreamOptions, ChatCompletionTool, ChatCompletionTools, FunctionObject,
+};
+use serde::Serialize;
+
+use crate::llm::Request;
+use crate::message::{Arguments, AssistantMessage, Message, ToolCall, ToolSpec};
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    messages: Vec<Entry<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<ChatCompletionTools>,
+    stream: bool,
+    stream_options: ChatCompletionStreamOptions,
+}
+
+// The messages are ours and not async-openai's: these borrow the history instead of copying it
+// for each request, and take the extra fields that some providers ask for.
+#[derive(Serialize)]
+#[serde(tag = "role", rename_all = "lowercase")]
+enum Entry<'a> {
+    System { content: &'a str },
+    User { content: String },
+    Assistant(Assistant<'a>),
+    Tool { tool_call_id: &'a str, content: &'a str },
+}
+
+#[derive(Serialize)]
+struct Assistant<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<Call<'a>>,
+}
+
+#[derive(Serialize)]
+struct Call<'a> {
+    id: &'a str,
+    #[serde(rename = "type")]
+    sort: &'static str,
+    function: Function<'a>,
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    name: &'a str,
+    /// JSON in a string, always an object: some templates fail on anything else.
+    arguments: String,
+}
+
+/// The body of the request.
+pub(super) fn render(model: &str, request: &Request) -> Vec<u8> {
+    let body = Body {
+        model,
+        messages: entries(&request.system, &request.messages),
+        tools: request.tools.iter().map(tool).collect(),
+        stream: true,
+        stream_options: ChatCompletionStreamOptions {
+            include_usage: Some(true),
+            include_obfuscation: None,
+        },
+    };
+    // Strings, numbers and maps with string keys: there is nothing that could fail.
+    serde_json::to_vec(&body).unwrap_or_default()
+}
+
+fn entries<'a>(system: &'a str, messages: &'a [Arc<Message>]) -> Vec<Entry<'a>> {
+    let mut entries = vec![Entry::System { content: system }];
+    for message in messages {
+        match message.as_ref() {
+            Message::User(user) => {
+                let content = user.render();
+                // Many templates refuse two messages of the user in a row.
+                if let Some(Entry::User { content: last }) = entries.last_mut() {
+                    last.push_str("\n\n");
+                    last.push_str(&content);
+                } else {
+                    entries.push(Entry::User { content });
+                }
+            }
+            Message::Assistant(assistant) => entries.extend(answer(assistant)),
+            Message::Tool(tool) => {
+                let (tool_call_id, content) = (&tool.provider_id, &tool.text);
+                entries.push(Entry::Tool { tool_call_id, content });
+            }
+        }
+    }
+    entries
+}
+
+/// An answer without text and calls is left out: servers refuse it.
+fn answer(message: &AssistantMessage) -> Option<Entry<'_>> {
+    let tool_calls: Vec<_> = message.calls.iter().map(call).collect();
+    let content = Some(message.text.as_str()).filter(|it| !it.is_empty());
+    if content.is_none() && tool_calls.is_empty() {
+        return None;
+    }
+    Some(Entry::Assistant(Assistant { content, tool_calls }))
+}
+
+fn call(call: &ToolCall) -> Call<'_> {
+    let arguments = match &call.arguments {
+        Arguments::Object(value) => value.to_string(),
+        Arguments::Unusable { .. } => "{}".to_owned(),
+    };
+    let name = if call.name.is_empty() { "unknown" } else { &call.name };
+    Call { id: &call.provider_id, sort: "function", function: Function { name, arguments } }
+}
+
+fn tool(spec: &ToolSpec) -> ChatCompletionTools {
+    ChatCompletionTools::Function(ChatCompletionTool {
+        function: FunctionObject {
+            name: spec.name.to_owned(),
+            description: Some(spec.description.clone()),
+            parameters: Some(spec.parameters.clone()),
+            strict: None,
+        },
+    })
+}

@@ -1,0 +1,1 @@
+//! Chat completions against every oddity.

@@ -1,0 +1,252 @@
+//! The HTTP client: one connection pool per endpoint, built when it is first needed, with a
+//! clock for each way to wait.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::{Client, Response, Url, redirect};
+use secrecy::{ExposeSecret, SecretString};
+use tokio::sync::OnceCell;
+
+use super::error::LlmError;
+
+/// How long a connection may take.
+const CONNECT: Duration = Duration::from_secs(15);
+/// How long the first byte may take: a local server may have to load the model and read a long
+/// prompt first.
+const FIRST_BYTE: Duration = Duration::from_secs(600);
+/// How long a stream may be silent once it has begun.
+const SILENCE: Duration = Duration::from_secs(180);
+/// The most of an error's body that is read.
+const ERROR_BODY: usize = 64 * 1024;
+
+/// An OpenAI-compatible server.
+pub struct Endpoint {
+    base: Url,
+    key: Option<SecretString>,
+    client: OnceCell<Client>,
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Endpoint")
+            .field("base", &self.base.as_str())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Endpoint {
+    /// An endpoint at a base URL such as `https://api.openai.com/v1`.
+    ///
+    /// # Errors
+    /// When that is no HTTP URL, or the key cannot stand in a header.
+    pub fn new(base_url: &str, key: Option<SecretString>) -> Result<Endpoint, LlmError> {
+        let base = Url::parse(base_url.trim_end_matches('/'))
+            .ok()
+            .filter(|it| matches!(it.scheme(), "http" | "https") && it.has_host())
+            .ok_or_else(|| {
+                LlmError::Settings(format!(
+                    "The base URL `{base_url}` is not an http or https URL. Set OPENAI_BASE_URL \
+                     to something like https://api.openai.com/v1"
+                ))
+            })?;
+        if key.as_ref().is_some_and(|it| bearer(it).is_none()) {
+            return Err(LlmError::Settings(
+                "The key in OPENAI_API_KEY has characters that a key cannot have. Paste it again \
+                 without spaces or line breaks"
+                    .to_owned(),
+            ));
+        }
+        Ok(Endpoint { base, key, client: OnceCell::new() })
+    }
+
+    /// The host, for messages.
+    pub fn host(&self) -> String {
+        let host = self.base.host_str().unwrap_or("the model");
+        match self.base.port() {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_owned(),
+        }
+    }
+
+    /// Builds the client if it is not there yet. With TLS that takes milliseconds, so it happens
+    /// off the runtime's thread.
+    pub(super) async fn client(&self) -> Result<&Client, LlmError> {
+        self.client
+            .get_or_try_init(|| async {
+                let encrypted = self.base.scheme() == "https";
+                tokio::task::spawn_blocking(move || build(encrypted))
+                    .await
+                    .map_err(|error| LlmError::Settings(error.to_string()))?
+                    .map_err(|source| LlmError::Connect { host: self.host(), source })
+            })
+            .await
+    }
+
+    /// Posts a JSON body and returns when the head of a successful answer is there.
+    pub(super) async fn post(&self, path: &str, body: Vec<u8>) -> Result<Body, LlmError> {
+        let client = self.client().await?;
+        let mut url = self.base.clone();
+        url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
+        let mut request = client
+            .post(url)
+            .header("content-type", "application/json")
+            .header("accept", "text/event-stream, application/json");
+        if let Some(key) = self.key.as_ref().and_then(bearer) {
+            request = request.header(AUTHORIZATION, key);
+        }
+        let sent = tokio::time::timeout(FIRST_BYTE, request.body(body).send());
+        let response = match sent.await {
+            Ok(Ok(response)) => response,
+            Ok(Err(source)) => {
+                return Err(LlmError::Connect { host: self.host(), source: source.without_url() });
+            }
+            Err(_) => return Err(LlmError::Silent { host: self.host(), limit: FIRST_BYTE }),
+        };
+        if response.status().is_success() {
+            return Ok(Body { response, host: self.host() });
+        }
+        Err(self.refusal(response).await)
+    }
+
+    async fn refusal(&self, response: Response) -> LlmError {
+        let status = response.status().as_u16();
+        let retry_after = retry_after(response.headers(), SystemTime::now());
+        let location = response
+            .headers()
+            .get("location")
+            .and_then(|it| it.to_str().ok())
+            .map(|it| format!("it redirects to {it}"));
+        let mut body = Body { response, host: self.host() };
+        let mut bytes = Vec::new();
+        while let Ok(Some(chunk)) = body.chunk().await {
+            bytes.extend_from_slice(&chunk);
+            if bytes.len() > ERROR_BODY {
+                break;
+            }
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        let message = location.unwrap_or_else(|| super::chat::error_text(&text));
+        LlmError::Status {
+            host: self.host(),
+            status,
+            exhausted: status == 402
+                || text.contains("insufficient_quota")
+                || text.contains("exceeded your current quota"),
+            message: self.redact(message),
+            retry_after,
+        }
+    }
+
+    /// Some servers repeat the key they refuse.
+    pub(super) fn redact(&self, text: String) -> String {
+        match &self.key {
+            Some(key) if key.expose_secret().len() >= 4 => {
+                text.replace(key.expose_secret(), "[key]")
+            }
+            _ => text,
+        }
+    }
+}
+
+fn bearer(key: &SecretString) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose_secret())).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+fn build(encrypted: bool) -> reqwest::Result<Client> {
+    let builder = Client::builder()
+        .connect_timeout(CONNECT)
+        .tcp_nodelay(true)
+        // A redirected POST would carry the key and the conversation to somebody else.
+        .redirect(redirect::Policy::none())
+        .user_agent(concat!("turnwright/", env!("CARGO_PKG_VERSION")));
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    if encrypted {
+        // The second call of a process finds the provider installed, which is as good.
+        drop(rustls::crypto::CryptoProvider::install_default(
+            rustls::crypto::ring::default_provider(),
+        ));
+        return builder.build();
+    }
+    // Without TLS nothing may take the time to load the system's certificates.
+    let plain = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map(|it| it.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth());
+    match plain {
+        Ok(tls) => builder.tls_backend_preconfigured(tls).build(),
+        Err(_) => builder.build(),
+    }
+}
+
+/// The body of an answer, read under the silence clock.
+#[derive(Debug)]
+pub(super) struct Body {
+    response: Response,
+    host: String,
+}
+
+impl Body {
+    /// The next bytes, or `None` at the end. Safe to cancel.
+    pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, LlmError> {
+        match tokio::time::timeout(SILENCE, self.response.chunk()).await {
+            Ok(Ok(chunk)) => Ok(chunk),
+            Ok(Err(error)) => {
+                tracing::info!(%error, "the stream broke");
+                Err(LlmError::Truncated { host: self.host.clone() })
+            }
+            Err(_) => Err(LlmError::Silent { host: self.host.clone(), limit: SILENCE }),
+        }
+    }
+}
+
+/// `Retry-After` in both of its forms (RFC 9110 §10.2.3), and the milliseconds that some send.
+fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = |name: &str| headers.get(name).and_then(|it| it.to_str().ok());
+    if let Some(milliseconds) = text("retry-after-ms").and_then(|it| it.trim().parse().ok()) {
+        return Some(Duration::from_millis(milliseconds));
+    }
+    let value = text(RETRY_AFTER.as_str())?.trim();
+    if let Ok(seconds) = value.parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let date = httpdate::parse_http_date(value).ok()?;
+    Some(date.duration_since(now).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_understood_in_each_form() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+        let table = [
+            ("retry-after", "7", Some(7_000)),
+            ("retry-after", "0.5", Some(500)),
+            ("retry-after", "Sun, 06 Nov 1994 08:49:47 GMT", Some(10_000)),
+            ("retry-after", "Sun, 06 Nov 1994 08:00:00 GMT", Some(0)),
+            ("retry-after-ms", "250", Some(250)),
+            ("retry-after", "soon", None),
+            ("retry-after", "-1", None),
+        ];
+        for (name, value, expected) in table {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, HeaderValue::from_static(value));
+            let got = retry_after(&headers, now);
+            assert_eq!(got, expected.map(Duration::from_millis), "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn a_base_url_or_key_that_cannot_work_is_refused_without_showing_the_key() {
+        assert!(Endpoint::new("localhost:8080/v1", None).is_err());
+        assert!(Endpoint::new("file:///etc", None).is_err());
+        let error = Endpoint::new("http://h/v1", Some("sk-\nsecret".into())).unwrap_err();
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
+}

@@ -1,0 +1,93 @@
+//! The log: to stderr when it was asked for, else warnings to a file in the state folder that
+//! is opened when there is something to write. Some editors show every line of stderr as an
+//! error, so silence is the rule.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// A log that is larger at the start is put aside.
+const LARGEST_LOG: u64 = 1024 * 1024;
+
+/// Starts logging. `wanted` is a filter such as `debug` or `turnwright::llm=trace`.
+pub fn start(wanted: Option<&str>, state: PathBuf) {
+    let layer = tracing_subscriber::fmt::layer().with_ansi(false);
+    let result = match wanted {
+        Some(filter) => {
+            // A filter nobody understands should still show what is going on.
+            let filter: Targets =
+                filter.parse().unwrap_or_else(|_| Targets::new().with_default(LevelFilter::INFO));
+            let layer = layer.with_writer(io::stderr).with_filter(filter);
+            tracing_subscriber::registry().with(layer).try_init()
+        }
+        None => {
+            let file = LazyFile { folder: state, file: Arc::default() };
+            let filter = Targets::new().with_target("turnwright", LevelFilter::WARN);
+            let layer = layer.with_writer(file).with_filter(filter);
+            tracing_subscriber::registry().with(layer).try_init()
+        }
+    };
+    // Only a test that starts twice in one process fails here.
+    drop(result);
+    std::panic::set_hook(Box::new(|info| {
+        let place = info.location().map(ToString::to_string).unwrap_or_default();
+        let payload = info.payload();
+        let text = payload
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+            .unwrap_or("no message");
+        tracing::error!(place, "panic: {text}");
+    }));
+}
+
+/// A file that is opened by the first line.
+#[derive(Clone)]
+struct LazyFile {
+    folder: PathBuf,
+    file: Arc<Mutex<Option<File>>>,
+}
+
+impl LazyFile {
+    fn open(&self) -> io::Result<File> {
+        fs::create_dir_all(&self.folder)?;
+        let path = self.folder.join("turnwright.log");
+        if fs::metadata(&path).is_ok_and(|it| it.len() > LARGEST_LOG) {
+            fs::rename(&path, self.folder.join("turnwright.log.old"))?;
+        }
+        OpenOptions::new().create(true).append(true).open(path)
+    }
+}
+
+impl Write for LazyFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if file.is_none() {
+            *file = self.open().ok();
+        }
+        // A log that cannot be written must not disturb the work.
+        match file.as_mut() {
+            Some(file) => file.write(bytes),
+            None => Ok(bytes.len()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for LazyFile {
+    type Writer = LazyFile;
+
+    fn make_writer(&'a self) -> LazyFile {
+        self.clone()
+    }
+}

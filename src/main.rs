@@ -1,0 +1,7 @@
+//! The program. Everything is in the library.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    turnwright::cli::run()
+}

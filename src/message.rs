@@ -1,0 +1,196 @@
+//! The conversation as data: what the user said, what the model answered, what its tools gave
+//! back. No I/O, and nothing of any wire format.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::ids::{CallId, MessageId};
+
+/// One entry of a conversation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Message {
+    /// What the user said.
+    User(UserMessage),
+    /// What the model said, with the tool calls it asked for.
+    Assistant(AssistantMessage),
+    /// The result of one of those calls.
+    Tool(ToolMessage),
+}
+
+/// A prompt, in the order of its blocks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserMessage {
+    /// The blocks of the prompt.
+    pub parts: Vec<Part>,
+}
+
+/// One block of a prompt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Plain text.
+    Text(String),
+    /// A reference that the model may follow with a tool.
+    Link {
+        /// What it is called.
+        name: String,
+        /// Where it is; `file://` links are shown to the model as paths.
+        uri: String,
+    },
+    /// Text that the client has attached, such as an open file or a selection.
+    Resource {
+        /// Where it comes from.
+        uri: String,
+        /// Its content.
+        text: String,
+    },
+    /// What we add for the model, such as the date; it is no word of the user's.
+    Context(String),
+}
+
+/// One answer of the model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AssistantMessage {
+    /// The identifier under which the client has seen it.
+    pub id: MessageId,
+    /// The text, possibly empty.
+    pub text: String,
+    /// The reasoning that came with it, possibly empty.
+    pub thought: String,
+    /// The tool calls, in the model's order.
+    pub calls: Vec<ToolCall>,
+    /// Whether the stream was stopped before its end, by the user or by an error.
+    pub interrupted: bool,
+}
+
+/// A tool call as the model has asked for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolCall {
+    /// Our identifier, unique in the session.
+    pub id: CallId,
+    /// The model's identifier, verbatim: some models break when it is rewritten.
+    pub provider_id: String,
+    /// The function's name as the model wrote it.
+    pub name: String,
+    /// The arguments: an object when they could be understood, else the text as it came.
+    pub arguments: Arguments,
+}
+
+/// The arguments of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Arguments {
+    /// A complete JSON object.
+    Object(Value),
+    /// Not runnable; the reason is for the model.
+    Unusable {
+        /// What the model sent.
+        text: String,
+        /// Why it cannot run.
+        reason: String,
+    },
+}
+
+/// What a tool gave back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolMessage {
+    /// The call it answers.
+    pub call: CallId,
+    /// The model's identifier of that call.
+    pub provider_id: String,
+    /// The function's name.
+    pub name: String,
+    /// What the model reads.
+    pub text: String,
+    /// Whether the tool did what was asked.
+    pub ok: bool,
+}
+
+/// A function that the model may call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolSpec {
+    /// Its name, within `[A-Za-z0-9_-]{1,64}`.
+    pub name: &'static str,
+    /// What it does, for the model.
+    pub description: String,
+    /// A flat JSON Schema of the arguments.
+    pub parameters: Value,
+}
+
+/// Tokens, as the server has counted them for one request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Tokens of the request.
+    pub input: u64,
+    /// Tokens of the answer.
+    pub output: u64,
+}
+
+/// Why a turn ended. The five reasons of ACP v1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The model had nothing more to do.
+    EndTurn,
+    /// The answer hit the output limit.
+    MaxTokens,
+    /// The turn used up its model requests.
+    MaxTurnRequests,
+    /// The model or its provider refused.
+    Refusal,
+    /// The user cancelled.
+    Cancelled,
+}
+
+/// The messages of a session. Cloning copies pointers, so a turn can work on its own copy and
+/// the session keeps what was there before, for the case that the turn dies.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// In order.
+    pub messages: Vec<Arc<Message>>,
+    /// How many identifiers have been given out.
+    pub minted: u64,
+}
+
+impl History {
+    /// Appends a message.
+    pub fn push(&mut self, message: Message) {
+        self.messages.push(Arc::new(message));
+    }
+
+    /// A number that no other identifier of this session has.
+    pub fn mint(&mut self) -> u64 {
+        self.minted += 1;
+        self.minted
+    }
+}
+
+impl UserMessage {
+    /// A prompt of one text block.
+    pub fn text(text: impl Into<String>) -> UserMessage {
+        UserMessage { parts: vec![Part::Text(text.into())] }
+    }
+
+    /// The prompt as the model reads it: links as names with their place, attachments fenced
+    /// so that the model can tell them from the user's own words.
+    pub fn render(&self) -> String {
+        let mut text = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Text(it) => text.push_str(it),
+                Part::Context(it) => {
+                    text.push_str(&format!("\n\n<context>\n{}\n</context>", it.trim_end()));
+                }
+                Part::Link { name, uri } => {
+                    let place = uri.strip_prefix("file://").unwrap_or(uri);
+                    text.push_str(&format!("[{name}]({place})"));
+                }
+                Part::Resource { uri, text: content } => {
+                    let place = uri.strip_prefix("file://").unwrap_or(uri);
+                    text.push_str(&format!(
+                        "\n<attachment source=\"{place}\">\n{content}\n</attachment>\n"
+                    ));
+                }
+            }
+        }
+        text
+    }
+}

@@ -1,0 +1,101 @@
+//! The only owner of fd 0 and fd 1: takes them away from the rest of the process and reads
+//! lines on a thread of its own.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+
+use tokio::sync::mpsc;
+
+use super::frame::{self, Line, RequestId, RpcError};
+
+/// The longest line that is read. ACP sets no limit and images make many megabytes normal
+/// (R-TR-13); one that is longer is skipped and refused, so that memory stays bounded.
+const LONGEST_LINE: u64 = 64 * 1024 * 1024;
+
+/// Lines that are parsed ahead of the dispatcher.
+const AHEAD: usize = 32;
+
+/// The process's standard streams, ours alone.
+#[derive(Debug)]
+pub struct Stdio {
+    /// What the client sends.
+    pub input: File,
+    /// What the client reads.
+    pub output: File,
+}
+
+/// Takes fd 0 and 1 away from the rest of the process. The connection keeps private copies that
+/// children do not inherit; whatever reads stdin gets end of file, and whatever prints to
+/// stdout by mistake lands on stderr (R-TR-3).
+///
+/// # Errors
+/// When the streams are closed or cannot be duplicated.
+#[cfg(unix)]
+pub fn claim() -> io::Result<Stdio> {
+    let input = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    let output = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
+    let nothing = File::open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&nothing)?;
+    rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
+    Ok(Stdio { input: File::from(input), output: File::from(output) })
+}
+
+/// Duplicates the standard handles; without `dup2` nothing can be taken away here.
+///
+/// # Errors
+/// When the streams are closed.
+#[cfg(windows)]
+pub fn claim() -> io::Result<Stdio> {
+    use std::os::windows::io::AsHandle;
+    let input = io::stdin().as_handle().try_clone_to_owned()?;
+    let output = io::stdout().as_handle().try_clone_to_owned()?;
+    Ok(Stdio { input: File::from(input), output: File::from(output) })
+}
+
+/// Lines as they come in, until the end of the input.
+#[derive(Debug)]
+pub struct Input(mpsc::Receiver<Line>);
+
+impl Input {
+    /// Starts the reader thread.
+    ///
+    /// # Errors
+    /// When the system has no thread to give.
+    pub fn start(input: impl Read + Send + 'static) -> io::Result<Input> {
+        let (sender, receiver) = mpsc::channel(AHEAD);
+        std::thread::Builder::new().name("stdin".into()).spawn(move || {
+            let mut lines = BufReader::with_capacity(64 * 1024, input);
+            let mut buffer = Vec::new();
+            while let Some(line) = next_line(&mut lines, &mut buffer) {
+                if !matches!(line, Line::Ignored) && sender.blocking_send(line).is_err() {
+                    break;
+                }
+                buffer.clear();
+                // A long line is rare; its memory is not kept for the short ones.
+                buffer.shrink_to(64 * 1024);
+            }
+        })?;
+        Ok(Input(receiver))
+    }
+
+    /// The next line, or `None` at the end. Safe to cancel.
+    pub async fn next(&mut self) -> Option<Line> {
+        self.0.recv().await
+    }
+}
+
+fn next_line(lines: &mut impl BufRead, buffer: &mut Vec<u8>) -> Option<Line> {
+    match lines.by_ref().take(LONGEST_LINE).read_until(b'\n', buffer) {
+        Ok(0) => None,
+        Ok(_) if buffer.last() != Some(&b'\n') && buffer.len() as u64 == LONGEST_LINE => {
+            lines.skip_until(b'\n').ok()?;
+            let error = RpcError::invalid_request("a line may have at most 64 MiB");
+            Some(Line::Refused { id: RequestId::null(), error })
+        }
+        Ok(_) => Some(frame::parse(buffer)),
+        Err(error) => {
+            tracing::debug!(%error, "stdin cannot be read");
+            None
+        }
+    }
+}

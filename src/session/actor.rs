@@ -1,0 +1,250 @@
+//! One session's task: the only owner of its state. While a turn runs the turn has the history,
+//! so whoever holds it may change it, and there is no lock.
+
+use std::collections::VecDeque;
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::mpsc;
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::{Msg, PromptKey, commands};
+use crate::done::Done;
+use crate::error::Error;
+use crate::ids::MessageId;
+use crate::message::{History, Part, Stop, UserMessage};
+use crate::permission::{Grants, Mode};
+use crate::turn::{Equipment, Finished, Turn};
+use crate::update::Update;
+
+/// Prompts that may wait behind a running turn.
+const LONGEST_QUEUE: usize = 32;
+
+/// How long after the session was answered its commands are announced. Some editors drop what
+/// comes for a session they have not registered yet.
+const ANNOUNCE_AFTER: Duration = Duration::from_millis(150);
+
+/// The state of a session.
+pub(super) struct Actor {
+    equipment: Equipment,
+    /// Without the running turn. If that dies, this is what is left.
+    history: History,
+    grants: Grants,
+    queue: VecDeque<Queued>,
+    running: Option<Running>,
+    /// When the commands are announced; `None` once they are.
+    announce_at: Option<Instant>,
+    /// The mode that the model was last told.
+    told_mode: Option<Mode>,
+    cancelling: Arc<AtomicBool>,
+    stop: CancellationToken,
+    tracker: TaskTracker,
+}
+
+struct Queued {
+    key: PromptKey,
+    prompt: UserMessage,
+    done: Done<Stop>,
+}
+
+struct Running {
+    key: PromptKey,
+    cancel: CancellationToken,
+    task: JoinHandle<Finished>,
+    done: Done<Stop>,
+}
+
+impl Actor {
+    pub(super) fn new(
+        equipment: Equipment,
+        cancelling: Arc<AtomicBool>,
+        stop: CancellationToken,
+        tracker: TaskTracker,
+    ) -> Actor {
+        Actor {
+            equipment,
+            history: History::default(),
+            grants: Grants::default(),
+            queue: VecDeque::new(),
+            running: None,
+            announce_at: Some(Instant::now() + ANNOUNCE_AFTER),
+            told_mode: None,
+            cancelling,
+            stop,
+            tracker,
+        }
+    }
+
+    /// Lives until the last handle is dropped or the host stops.
+    pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<Msg>) {
+        let stop = self.stop.clone();
+        loop {
+            let announce_at = self.announce_at;
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                msg = inbox.recv() => match msg {
+                    Some(msg) => self.on_message(msg),
+                    None => break,
+                },
+                end = turn_end(&mut self.running) => self.on_turn_end(end),
+                () = wait_until(announce_at) => self.announce(),
+            }
+        }
+        self.close().await;
+    }
+
+    fn on_message(&mut self, msg: Msg) {
+        match msg {
+            Msg::Prompt { key, prompt, done } => {
+                if self.queue.len() >= LONGEST_QUEUE {
+                    done.report(Err(Error::BadMoment(format!(
+                        "{LONGEST_QUEUE} prompts are waiting already. Wait, or cancel"
+                    ))));
+                    return;
+                }
+                self.announce();
+                self.queue.push_back(Queued { key, prompt, done });
+                self.start_next();
+            }
+            Msg::Cancel => {
+                self.cancelling.store(false, Ordering::Relaxed);
+                self.cancel();
+            }
+            Msg::CancelPrompt(key) => self.cancel_prompt(key),
+            Msg::SetMode { mode, done } => {
+                self.equipment.mode.set(mode);
+                self.equipment.client.update(Update::Mode(mode.id()));
+                done.report(Ok(()));
+            }
+        }
+    }
+
+    /// Cancels the work that exists now: what waits is answered at once, what runs when it has
+    /// stopped.
+    fn cancel(&mut self) {
+        if let Some(turn) = &self.running {
+            turn.cancel.cancel();
+        }
+        for queued in self.queue.drain(..) {
+            queued.done.report(Ok(Stop::Cancelled));
+        }
+    }
+
+    fn cancel_prompt(&mut self, key: PromptKey) {
+        if let Some(turn) = self.running.as_ref().filter(|it| it.key == key) {
+            turn.cancel.cancel();
+        } else if let Some(position) = self.queue.iter().position(|it| it.key == key)
+            && let Some(queued) = self.queue.remove(position)
+        {
+            queued.done.report(Ok(Stop::Cancelled));
+        }
+    }
+
+    fn start_next(&mut self) {
+        while self.running.is_none() {
+            let Some(Queued { key, mut prompt, done }) = self.queue.pop_front() else { return };
+            if let Some(command) = commands::find(&first_text(&prompt)) {
+                let text = command(&mut self.history, &self.equipment);
+                let message = MessageId::from(format!("msg-{}", self.history.mint()));
+                self.equipment.client.update(Update::Text { message, text });
+                done.report(Ok(Stop::EndTurn));
+                continue;
+            }
+            self.add_context(&mut prompt);
+            let cancel = self.stop.child_token();
+            let turn = Turn::new(
+                self.equipment.clone(),
+                self.history.clone(),
+                self.grants.clone(),
+                prompt,
+                cancel.clone(),
+            );
+            let task = self.tracker.spawn(turn.run());
+            self.running = Some(Running { key, cancel, task, done });
+        }
+    }
+
+    /// What the model has to know and the system prompt must not hold, because it changes.
+    fn add_context(&mut self, prompt: &mut UserMessage) {
+        let mode = self.equipment.mode.get();
+        let mut context = String::new();
+        if self.history.messages.is_empty() {
+            context.push_str(&format!(
+                "Project folder: {}\nSystem: {}\nDate: {}\n",
+                self.equipment.files.roots().cwd().display(),
+                std::env::consts::OS,
+                &httpdate::fmt_http_date(SystemTime::now())[..16],
+            ));
+            self.told_mode = None;
+        }
+        if self.told_mode != Some(mode) {
+            context.push_str(&format!("Mode: {} ({})\n", mode.id(), mode.description()));
+            self.told_mode = Some(mode);
+        }
+        if !context.is_empty() {
+            prompt.parts.push(Part::Context(context));
+        }
+    }
+
+    fn on_turn_end(&mut self, end: Result<Finished, JoinError>) {
+        let Some(turn) = self.running.take() else { return };
+        let result = match end {
+            Ok(finished) => {
+                self.history = finished.history;
+                self.grants = finished.grants;
+                finished.result
+            }
+            Err(error) => {
+                tracing::error!(%error, "a turn died");
+                // Identifiers that the dead turn has used must not come again.
+                self.history.minted += 10_000;
+                Err(Error::Bug { place: "the turn" })
+            }
+        };
+        // The answer is in the lane before the next turn can put an update there.
+        turn.done.report(result);
+        self.start_next();
+    }
+
+    fn announce(&mut self) {
+        if self.announce_at.take().is_some() {
+            self.equipment.client.update(Update::Commands(commands::all()));
+        }
+    }
+
+    /// Ends what runs, and waits for it: its children have to be dead when we are gone.
+    async fn close(mut self) {
+        self.cancel();
+        if self.running.is_some() {
+            let end = turn_end(&mut self.running).await;
+            self.on_turn_end(end);
+        }
+    }
+}
+
+async fn turn_end(running: &mut Option<Running>) -> Result<Finished, JoinError> {
+    match running {
+        Some(turn) => (&mut turn.task).await,
+        None => pending().await,
+    }
+}
+
+async fn wait_until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => pending().await,
+    }
+}
+
+fn first_text(prompt: &UserMessage) -> String {
+    match prompt.parts.first() {
+        Some(Part::Text(text)) => text.clone(),
+        _ => String::new(),
+    }
+}

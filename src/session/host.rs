@@ -1,0 +1,132 @@
+//! What the sessions of one process share: the settings, the tools and the model.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::client::{Buffers, Client};
+use crate::config::{Config, Provider};
+use crate::error::Error;
+use crate::exec::Environment;
+use crate::files::{Files, Roots};
+use crate::llm::chat::Chat;
+use crate::llm::offline::Offline;
+use crate::llm::{Endpoint, LlmError, Model, context_window};
+use crate::permission::Mode;
+use crate::tools::{Registry, built_in};
+use crate::turn::{Equipment, SharedMode};
+
+/// The process's side of all sessions.
+#[derive(Debug)]
+pub struct Host {
+    config: Config,
+    tools: Arc<Registry>,
+    environment: Environment,
+    // A std mutex: set once or twice in the life of a process, never held across an await.
+    model: Mutex<Option<Arc<dyn Model>>>,
+    stop: CancellationToken,
+    tracker: TaskTracker,
+}
+
+impl Host {
+    /// A host with these settings. Its sessions end when `stop` is cancelled.
+    pub fn new(config: Config, stop: CancellationToken) -> Host {
+        let secrets = config.secrets();
+        let secrets: Vec<_> = secrets.iter().map(String::as_str).collect();
+        let environment = Environment::scrubbed(config.inherited.iter().cloned(), &secrets);
+        Host {
+            config,
+            tools: Arc::new(Registry::new(built_in())),
+            environment,
+            model: Mutex::new(None),
+            stop,
+            tracker: TaskTracker::new(),
+        }
+    }
+
+    /// Whether sessions can be opened without choosing a model first.
+    pub fn is_configured(&self) -> bool {
+        !matches!(self.config.provider(), Provider::None)
+    }
+
+    /// Uses the built-in model from now on.
+    pub fn use_offline(&self) {
+        *self.model.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(Offline));
+    }
+
+    /// The mode that sessions begin in.
+    pub fn default_mode(&self) -> Mode {
+        let set = self.config.mode.as_deref();
+        let mode = set.map(|it| (it, Mode::parse(it)));
+        if let Some((unknown, None)) = mode {
+            // Never more than was asked for: the usual mode asks before it does anything.
+            tracing::warn!(unknown, "TURNWRIGHT_MODE is none of ask, plan; ask is used");
+        }
+        mode.and_then(|(_, it)| it).unwrap_or_default()
+    }
+
+    /// Waits until all sessions and turns have ended.
+    pub async fn finished(&self) {
+        self.tracker.close();
+        self.tracker.wait().await;
+    }
+
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tracker.spawn(task);
+    }
+
+    pub(super) fn tracker(&self) -> TaskTracker {
+        self.tracker.clone()
+    }
+
+    pub(super) fn stop_token(&self) -> CancellationToken {
+        self.stop.child_token()
+    }
+
+    pub(super) fn equip(
+        &self,
+        roots: Roots,
+        client: Arc<dyn Client>,
+        buffers: Option<Arc<dyn Buffers>>,
+    ) -> Result<Equipment, Error> {
+        let mode = SharedMode::default();
+        mode.set(self.default_mode());
+        Ok(Equipment {
+            model: self.model()?,
+            tools: Arc::clone(&self.tools),
+            files: Files::new(roots, buffers),
+            environment: self.environment.clone(),
+            client,
+            mode,
+            max_requests: self.config.max_turn_requests,
+        })
+    }
+
+    fn model(&self) -> Result<Arc<dyn Model>, Error> {
+        let mut model = self.model.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(model) = model.as_ref() {
+            return Ok(Arc::clone(model));
+        }
+        let made: Arc<dyn Model> = match self.config.provider() {
+            Provider::None => return Err(Error::NotSignedIn),
+            Provider::Offline => Arc::new(Offline),
+            Provider::Endpoint { base_url, key, model, window } => {
+                let Some(name) = model else {
+                    return Err(Error::Llm(LlmError::Settings(format!(
+                        "No model is named for {base_url}. Set TURNWRIGHT_MODEL to one that it \
+                         serves"
+                    ))));
+                };
+                let window = window.or_else(|| context_window(&name));
+                Arc::new(Chat::new(Endpoint::new(&base_url, key)?, name, window))
+            }
+        };
+        // Off the way: `session/new` is answered before the client is built, and the first
+        // prompt finds it ready.
+        let warm = Arc::clone(&made);
+        self.tracker.spawn(async move { warm.warm_up().await });
+        *model = Some(Arc::clone(&made));
+        Ok(made)
+    }
+}

@@ -1,0 +1,121 @@
+//! Sessions: each is one task that owns its history, its queue and its settings, and starts its
+//! turns one after the other. Everybody else holds a handle and sends messages.
+
+mod actor;
+mod commands;
+mod host;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::client::{Buffers, Client};
+use crate::done::Done;
+use crate::error::Error;
+use crate::files::Roots;
+use crate::message::{Stop, UserMessage};
+use crate::permission::Mode;
+
+pub use host::Host;
+
+/// Messages that may wait for a session that is busy for a moment.
+const MAILBOX: usize = 256;
+/// Of these, kept free for cancels.
+const RESERVE: usize = 32;
+
+/// Which prompt, among those of one connection.
+pub type PromptKey = u64;
+
+/// What a session is opened with.
+pub struct Opening {
+    /// The working folder, absolute.
+    pub cwd: PathBuf,
+    /// Who listens.
+    pub client: Arc<dyn Client>,
+    /// The client's open files, if it serves any.
+    pub buffers: Option<Arc<dyn Buffers>>,
+}
+
+impl std::fmt::Debug for Opening {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Opening").field("cwd", &self.cwd).finish_non_exhaustive()
+    }
+}
+
+enum Msg {
+    Prompt { key: PromptKey, prompt: UserMessage, done: Done<Stop> },
+    Cancel,
+    CancelPrompt(PromptKey),
+    SetMode { mode: Mode, done: Done<()> },
+}
+
+/// A session, to those who talk to it. Dropping the last handle closes it.
+#[derive(Debug)]
+pub struct SessionHandle {
+    mailbox: mpsc::Sender<Msg>,
+    /// A cancel is on its way and nothing was sent after it: another one would change nothing.
+    /// So a client that sends nothing but cancels cannot fill the mailbox.
+    cancelling: Arc<AtomicBool>,
+}
+
+/// Opens a session. Its task runs on the host's tracker until the handle is dropped or the host
+/// is told to stop.
+///
+/// # Errors
+/// When the working folder cannot be used, or no model is configured.
+pub fn open(host: &Arc<Host>, opening: Opening) -> Result<SessionHandle, Error> {
+    if !opening.cwd.is_absolute() {
+        return Err(Error::Params(format!(
+            "`cwd` must be an absolute path, not `{}`",
+            opening.cwd.display()
+        )));
+    }
+    let roots = Roots::new(&opening.cwd)
+        .map_err(|error| Error::BadFolder { path: opening.cwd.clone(), why: error.to_string() })?;
+    let equipment = host.equip(roots, opening.client, opening.buffers)?;
+    let (mailbox, inbox) = mpsc::channel(MAILBOX);
+    let cancelling = Arc::new(AtomicBool::new(false));
+    let stop: CancellationToken = host.stop_token();
+    let actor = actor::Actor::new(equipment, Arc::clone(&cancelling), stop, host.tracker());
+    host.spawn(actor.run(inbox));
+    Ok(SessionHandle { mailbox, cancelling })
+}
+
+impl SessionHandle {
+    /// Starts a turn, or queues the prompt behind the one that runs.
+    pub fn prompt(&self, key: PromptKey, prompt: UserMessage, done: Done<Stop>) {
+        self.send(Msg::Prompt { key, prompt, done });
+    }
+
+    /// Cancels the turn that runs and all that wait. With nothing to cancel it does nothing; it
+    /// is not remembered, because it would abort a prompt that the user has not sent yet.
+    pub fn cancel(&self) {
+        if !self.cancelling.swap(true, Ordering::Relaxed)
+            && self.mailbox.try_send(Msg::Cancel).is_err()
+        {
+            tracing::error!("a session does not read its mailbox");
+        }
+    }
+
+    /// Cancels one prompt, running or waiting.
+    pub fn cancel_prompt(&self, key: PromptKey) {
+        self.send(Msg::CancelPrompt(key));
+    }
+
+    /// Changes the mode, from the next effect on.
+    pub fn set_mode(&self, mode: Mode, done: Done<()>) {
+        self.send(Msg::SetMode { mode, done });
+    }
+
+    /// A message that finds no place is dropped, and with it the duty to answer, which answers.
+    fn send(&self, msg: Msg) {
+        self.cancelling.store(false, Ordering::Relaxed);
+        let has_room = self.mailbox.capacity() > RESERVE;
+        if !has_room || self.mailbox.try_send(msg).is_err() {
+            tracing::error!("a session does not read its mailbox");
+        }
+    }
+}

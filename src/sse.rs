@@ -1,0 +1,236 @@
+//! Bytes → server-sent events, by the rules of the WHATWG (HTML Living Standard §9.2.6) and with
+//! the one extension that servers force on clients: a field named `error` is an event of that
+//! name. Pure, incremental and bounded.
+
+/// The most that one event may hold. A whole file in one tool call fits; a server that never
+/// ends its line does not.
+const LARGEST_EVENT: usize = 32 * 1024 * 1024;
+
+/// One event.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Event<'a> {
+    /// The `event` field, empty if there was none.
+    pub name: &'a str,
+    /// The `data` fields, joined with line feeds. Invalid UTF-8 is replaced.
+    pub data: &'a str,
+}
+
+/// An event grew beyond any reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a server-sent event has more than 32 MiB")]
+pub struct TooLarge;
+
+/// Takes a stream apart, however it is cut into chunks.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    /// The beginning of a line whose end has not come yet.
+    partial: Vec<u8>,
+    /// The last byte was a CR: an LF right after it belongs to it.
+    after_cr: bool,
+    /// Whether the byte order mark can no longer come.
+    begun: bool,
+    name: String,
+    data: Vec<u8>,
+    has_data: bool,
+}
+
+impl Decoder {
+    /// Takes the next bytes and passes on each event that they complete.
+    ///
+    /// # Errors
+    /// When one event gets too large. The decoder is then of no more use.
+    pub fn push(
+        &mut self,
+        mut bytes: &[u8],
+        mut on_event: impl FnMut(Event<'_>),
+    ) -> Result<(), TooLarge> {
+        if self.after_cr && !bytes.is_empty() {
+            self.after_cr = false;
+            if bytes[0] == b'\n' {
+                bytes = &bytes[1..];
+            }
+        }
+        while let Some(end) = bytes.iter().position(|it| *it == b'\n' || *it == b'\r') {
+            let (line, rest) = bytes.split_at(end);
+            let is_cr = rest[0] == b'\r';
+            if self.partial.is_empty() {
+                self.line(line, &mut on_event);
+            } else {
+                let mut whole = std::mem::take(&mut self.partial);
+                whole.extend_from_slice(line);
+                self.line(&whole, &mut on_event);
+                whole.clear();
+                self.partial = whole;
+            }
+            bytes = &rest[1..];
+            if is_cr {
+                match bytes.first() {
+                    Some(b'\n') => bytes = &bytes[1..],
+                    Some(_) => {}
+                    None => self.after_cr = true,
+                }
+            }
+            self.check()?;
+        }
+        self.partial.extend_from_slice(bytes);
+        self.check()
+    }
+
+    /// The stream has ended. An event that is complete but for its blank line still counts:
+    /// some servers close right after the last line.
+    pub fn finish(&mut self, mut on_event: impl FnMut(Event<'_>)) {
+        let last = std::mem::take(&mut self.partial);
+        if !last.is_empty() {
+            self.line(&last, &mut on_event);
+        }
+        self.dispatch(&mut on_event);
+    }
+
+    fn check(&self) -> Result<(), TooLarge> {
+        if self.partial.len() + self.data.len() > LARGEST_EVENT { Err(TooLarge) } else { Ok(()) }
+    }
+
+    fn line(&mut self, mut line: &[u8], on_event: &mut impl FnMut(Event<'_>)) {
+        if !self.begun {
+            self.begun = true;
+            line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+        }
+        if line.is_empty() {
+            self.dispatch(on_event);
+            return;
+        }
+        let colon = line.iter().position(|it| *it == b':').unwrap_or(line.len());
+        let (field, value) = line.split_at(colon);
+        let value = value.strip_prefix(b":").unwrap_or(value);
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        match field {
+            b"data" => self.append(value),
+            b"event" => self.name = String::from_utf8_lossy(value).into_owned(),
+            b"error" => {
+                "error".clone_into(&mut self.name);
+                self.append(value);
+            }
+            // Comments (an empty field name), `id`, `retry`, and what nobody knows.
+            _ => {}
+        }
+    }
+
+    fn append(&mut self, value: &[u8]) {
+        if self.has_data {
+            self.data.push(b'\n');
+        }
+        self.data.extend_from_slice(value);
+        self.has_data = true;
+    }
+
+    fn dispatch(&mut self, on_event: &mut impl FnMut(Event<'_>)) {
+        if self.has_data && !self.data.is_empty() {
+            on_event(Event { name: &self.name, data: &String::from_utf8_lossy(&self.data) });
+        }
+        self.name.clear();
+        self.data.clear();
+        self.has_data = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn decode<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<(String, String)> {
+        let mut decoder = Decoder::default();
+        let mut events = Vec::new();
+        for chunk in chunks {
+            decoder
+                .push(chunk, |it| events.push((it.name.to_owned(), it.data.to_owned())))
+                .unwrap();
+        }
+        decoder.finish(|it| events.push((it.name.to_owned(), it.data.to_owned())));
+        events
+    }
+
+    #[track_caller]
+    fn check(stream: &str, expected: &[(&str, &str)]) {
+        for ending in ["\n", "\r\n", "\r"] {
+            let stream = stream.replace('\n', ending);
+            let events = decode([stream.as_bytes()]);
+            let events: Vec<_> =
+                events.iter().map(|(name, data)| (name.as_str(), data.as_str())).collect();
+            assert_eq!(events, expected, "line ending {ending:?}");
+        }
+    }
+
+    #[test]
+    fn data_lines_are_joined_and_blank_lines_end_an_event() {
+        check("data: a\ndata: b\n\ndata:c\n\n", &[("", "a\nb"), ("", "c")]);
+    }
+
+    #[test]
+    fn only_one_space_after_the_colon_is_dropped() {
+        check("data:  a\n\ndata:b\n\n", &[("", " a"), ("", "b")]);
+    }
+
+    #[test]
+    fn comments_ids_and_unknown_fields_are_skipped() {
+        check(": ping\nid: 1\nretry: 5\nwhat\ndata: a\n\n: ping\n\n", &[("", "a")]);
+    }
+
+    #[test]
+    fn an_event_has_a_name() {
+        check("event: error\ndata: {}\n\ndata: x\n\n", &[("error", "{}"), ("", "x")]);
+    }
+
+    #[test]
+    fn a_field_named_error_is_an_event_of_that_name() {
+        check("error: {\"code\":400}\n\n", &[("error", "{\"code\":400}")]);
+    }
+
+    #[test]
+    fn bare_data_is_nothing() {
+        check("data\n\ndata:\n\n", &[]);
+    }
+
+    #[test]
+    fn a_stream_that_ends_without_a_blank_line_loses_nothing() {
+        check("data: a\n\ndata: b", &[("", "a"), ("", "b")]);
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_skipped_once() {
+        check("\u{feff}data: a\n\n\u{feff}data: b\n\n", &[("", "a")]);
+    }
+
+    #[test]
+    fn an_endless_event_is_an_error() {
+        let mut decoder = Decoder::default();
+        let chunk = vec![b'x'; 1024 * 1024];
+        let results: Vec<_> = (0..40).map(|_| decoder.push(&chunk, |_| {})).collect();
+        assert_eq!(results.last(), Some(&Err(TooLarge)));
+    }
+
+    proptest! {
+        #[test]
+        fn how_the_stream_is_cut_changes_nothing(
+            stream in "(data: ?[a-zä€😀]{0,8}|event: e|: c|\r|\n|\r\n){0,30}",
+            cuts in proptest::collection::vec(1_usize..9, 0..40),
+        ) {
+            let bytes = stream.as_bytes();
+            let mut rest = bytes;
+            let mut chunks = Vec::new();
+            for cut in cuts {
+                let (chunk, tail) = rest.split_at(cut.min(rest.len()));
+                chunks.push(chunk);
+                rest = tail;
+            }
+            chunks.push(rest);
+            prop_assert_eq!(decode(chunks), decode([bytes]));
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            decode([bytes.as_slice()]);
+        }
+    }
+}

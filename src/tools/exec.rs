@@ -1,0 +1,196 @@
+//! `exec`: a shell command.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{Outcome, Tool, ToolCtx};
+use crate::effect::{CallView, Content, Effect, Kind, Location};
+use crate::exec::{self, Ended, Finished, Output, Spec};
+use crate::permission::Pass;
+use crate::update::{CallUpdate, Status, Update};
+
+/// Seconds that a command gets when the model does not say.
+const USUAL_LIMIT: u64 = 120;
+/// Seconds that a command gets at most.
+const LONGEST_LIMIT: u64 = 1_800;
+/// Bytes of output that a card shows while the command runs.
+const TAIL: usize = 4 * 1024;
+
+#[derive(Debug)]
+pub(super) struct Exec;
+
+/// Run a shell command (bash) in the project. It has no terminal and no input; stdout and
+/// stderr come back together with the exit code, long output without its middle. Each call is a
+/// new shell, and what it leaves running in the background is stopped. Prefer read_file and
+/// list_dir for reading.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct Args {
+    /// The command line
+    #[serde(alias = "cmd")]
+    command: String,
+    /// Seconds until it is stopped (default 120, at most 1800)
+    #[serde(default)]
+    timeout: Option<u64>,
+    /// Folder to run in (default: the project)
+    #[serde(default, alias = "cwd")]
+    workdir: Option<String>,
+    /// What it is for, in a few words
+    #[serde(default)]
+    #[expect(dead_code, reason = "shown by clients from the raw input")]
+    description: Option<String>,
+}
+
+impl Args {
+    fn workdir(&self) -> &str {
+        self.workdir.as_deref().filter(|it| !it.trim().is_empty()).unwrap_or(".")
+    }
+
+    fn limit(&self) -> Duration {
+        Duration::from_secs(self.timeout.unwrap_or(USUAL_LIMIT).clamp(1, LONGEST_LIMIT))
+    }
+}
+
+impl Tool for Exec {
+    const NAME: &'static str = "exec";
+    const KIND: Kind = Kind::Execute;
+    const VERB: &'static str = "Run a command";
+    type Args = Args;
+    type Seen = ();
+
+    fn view(&self, args: &Args, ctx: &ToolCtx) -> CallView {
+        let roots = ctx.files.roots();
+        let workdir = roots.resolve(args.workdir());
+        let elsewhere = roots.short(&workdir) != ".";
+        CallView {
+            title: visible(&args.command),
+            kind: Self::KIND,
+            locations: elsewhere
+                .then(|| Location { path: roots.shown(&workdir), line: None })
+                .into_iter()
+                .collect(),
+        }
+    }
+
+    fn effects(&self, args: &Args, ctx: &ToolCtx) -> Vec<Effect> {
+        let workdir = ctx.files.roots().resolve(args.workdir()).path;
+        vec![Effect::Exec { command: args.command.clone(), workdir }]
+    }
+
+    async fn look(&self, args: &Args, ctx: &ToolCtx) -> Result<((), Vec<Content>), String> {
+        if args.command.trim().is_empty() {
+            return Err("exec needs a `command`. Nothing was run.".to_owned());
+        }
+        let roots = ctx.files.roots();
+        let workdir = roots.shown(&roots.resolve(args.workdir()));
+        let text = format!("```\n{}\n```\nin {}", visible(&args.command), workdir.display());
+        Ok(((), vec![Content::Text(text)]))
+    }
+
+    async fn run(&self, args: Args, (): (), pass: &Pass, ctx: &ToolCtx) -> Outcome {
+        let Some(Effect::Exec { command, workdir }) = pass.effects().first() else {
+            return Outcome::failed("Nothing was run: there is no permission for it.");
+        };
+        let spec = Spec {
+            command: command.clone(),
+            workdir: workdir.clone(),
+            limit: args.limit(),
+            environment: ctx.environment.clone(),
+        };
+        let news = |output: &Output| {
+            let mut update = CallUpdate::new(ctx.call.clone(), Status::InProgress);
+            update.content = Some(vec![fenced(&output.last_lines(TAIL))]);
+            ctx.client.update(Update::CallUpdate(Box::new(update)));
+        };
+        match exec::run(&spec, &ctx.cancel, news).await {
+            Ok(done) => report(&done, &args),
+            Err(error) => Outcome::failed(format!("{error} (in {})", workdir.display())),
+        }
+    }
+}
+
+fn report(done: &Finished, args: &Args) -> Outcome {
+    let seconds = done.took.as_secs_f32();
+    let (ok, how) = match done.ended {
+        Ended::Exited(status) => (status.success(), exit(status)),
+        Ended::TimedOut => {
+            (false, format!("timed out after {} s and was stopped", args.limit().as_secs()))
+        }
+        Ended::Cancelled => (false, "cancelled by the user".to_owned()),
+    };
+    let output = done.output.text();
+    let code = match done.ended {
+        Ended::Exited(status) => status.code(),
+        Ended::TimedOut | Ended::Cancelled => None,
+    };
+    let raw = json!({
+        "exitCode": code,
+        "ended": how,
+        "durationMs": u64::try_from(done.took.as_millis()).unwrap_or(u64::MAX),
+        "bytes": done.output.total(),
+        "output": output,
+    });
+    let text = format!("[{how} · {seconds:.1} s]\n{output}");
+    let mut content = vec![fenced(&output)];
+    if !ok {
+        content.push(Content::Text(how));
+    }
+    Outcome { ok, text, view: None, content, raw }
+}
+
+#[cfg(unix)]
+fn exit(status: std::process::ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit {code}"),
+        (None, Some(signal)) => format!("killed by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}
+
+#[cfg(not(unix))]
+fn exit(status: std::process::ExitStatus) -> String {
+    status.code().map_or("ended".to_owned(), |it| format!("exit {it}"))
+}
+
+/// In a fence that the text cannot close.
+fn fenced(text: &str) -> Content {
+    let fence = if text.contains("```") { "~~~~~~" } else { "```" };
+    let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    Content::Text(format!("{fence}\n{text}{end}{fence}"))
+}
+
+/// The whole command, with what could hide a part of it made visible: control characters, and
+/// those that change the direction of writing.
+fn visible(command: &str) -> String {
+    let mut text = String::with_capacity(command.len());
+    for char in command.chars() {
+        let hides = char.is_control() && char != '\n' && char != '\t'
+            || matches!(char, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
+        if hides {
+            text.push_str(&format!("\\u{{{:x}}}", u32::from(char)));
+        } else {
+            text.push(char);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_a_command_can_hide() {
+        assert_eq!(visible("ls\n\trm"), "ls\n\trm");
+        assert_eq!(visible("a\u{202e}b\r\u{1b}[2Kc"), "a\\u{202e}b\\u{d}\\u{1b}[2Kc");
+    }
+
+    #[test]
+    fn output_cannot_close_its_fence() {
+        assert_eq!(fenced("x\n"), Content::Text("```\nx\n```".to_owned()));
+        assert_eq!(fenced("```"), Content::Text("~~~~~~\n```\n~~~~~~".to_owned()));
+    }
+}

@@ -1,0 +1,215 @@
+//! What the model can do. A call is parsed once, shows its effects, is judged, and only then
+//! can run: `run` needs a [`Pass`]. To add a tool, write a file and a line in [`built_in`].
+
+mod arguments;
+mod exec;
+mod list_dir;
+mod plan;
+mod read_file;
+mod registry;
+mod write_file;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::client::Client;
+use crate::effect::{CallView, Content, Effect, Kind};
+use crate::exec::Environment;
+use crate::files::Files;
+use crate::ids::CallId;
+use crate::message::ToolSpec;
+use crate::permission::Pass;
+
+pub use registry::Registry;
+
+/// The table. The order is the order in which the model sees the tools.
+pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
+    vec![
+        Arc::new(read_file::ReadFile),
+        Arc::new(write_file::WriteFile),
+        Arc::new(list_dir::ListDir),
+        Arc::new(exec::Exec),
+        Arc::new(plan::Plan),
+    ]
+}
+
+/// A tool.
+pub trait Tool: Debug + Send + Sync + 'static {
+    /// The function's name.
+    const NAME: &'static str;
+    /// The sort.
+    const KIND: Kind;
+    /// What a card says while the arguments are still on their way.
+    const VERB: &'static str;
+    /// Whether the client sees a card; the plan has its own display.
+    const CARD: bool = true;
+    /// Its doc comments, on the type and on each field, are what the model reads.
+    type Args: DeserializeOwned + JsonSchema + Send + Sync + 'static;
+    /// What [`Tool::look`] has found out and [`Tool::run`] builds on.
+    type Seen: Default + Send + Sync + 'static;
+
+    /// How the call looks to the user before it runs.
+    fn view(&self, args: &Self::Args, ctx: &ToolCtx) -> CallView;
+
+    /// Everything the call may touch. Too much is a question too many; too little is a hole.
+    fn effects(&self, args: &Self::Args, ctx: &ToolCtx) -> Vec<Effect>;
+
+    /// Finds out what the call would do, so that the user can be shown the real change before
+    /// being asked. Changes nothing. Its failure is the failure of the call.
+    fn look(
+        &self,
+        _args: &Self::Args,
+        _ctx: &ToolCtx,
+    ) -> impl Future<Output = Result<(Self::Seen, Vec<Content>), String>> + Send {
+        std::future::ready(Ok((Self::Seen::default(), Vec::new())))
+    }
+
+    /// Does it. A failure is an answer for the model, so there is no `Result` here.
+    fn run(
+        &self,
+        args: Self::Args,
+        seen: Self::Seen,
+        pass: &Pass,
+        ctx: &ToolCtx,
+    ) -> impl Future<Output = Outcome> + Send;
+}
+
+/// What a tool works with.
+#[derive(Clone)]
+pub struct ToolCtx {
+    /// The session's files.
+    pub files: Files,
+    /// What commands get as their environment.
+    pub environment: Environment,
+    /// For what cannot wait until the call is over: progress and the plan.
+    pub client: Arc<dyn Client>,
+    /// The call.
+    pub call: CallId,
+    /// Cancelled when the turn is. A tool with side effects ends them and then returns.
+    pub cancel: CancellationToken,
+}
+
+impl Debug for ToolCtx {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("ToolCtx").field("call", &self.call).finish_non_exhaustive()
+    }
+}
+
+/// What came of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Whether it did what was asked.
+    pub ok: bool,
+    /// What the model reads.
+    pub text: String,
+    /// A better view, now that it is known what happened.
+    pub view: Option<CallView>,
+    /// What the card shows.
+    pub content: Vec<Content>,
+    /// The result in a few fields, for clients that show nothing else.
+    pub raw: Value,
+}
+
+impl Outcome {
+    /// A call that did not do what was asked. The model and the user read the same reason.
+    pub fn failed(reason: impl Into<String>) -> Outcome {
+        let text = reason.into();
+        Outcome {
+            ok: false,
+            view: None,
+            content: vec![Content::Text(text.clone())],
+            raw: serde_json::json!({ "error": text }),
+            text,
+        }
+    }
+}
+
+/// A tool whatever its types, and whether built in or not.
+pub trait AnyTool: Debug + Send + Sync {
+    /// The function's name.
+    fn name(&self) -> &str;
+    /// What the model is told about it.
+    fn spec(&self) -> ToolSpec;
+    /// What a card shows before the arguments are there, if there is to be a card.
+    fn first_view(&self) -> Option<CallView>;
+    /// Understands the arguments.
+    ///
+    /// # Errors
+    /// What is wrong with them, for the model.
+    fn prepare(self: Arc<Self>, args: Value) -> Result<Box<dyn Prepared>, String>;
+}
+
+/// A call whose arguments have been understood but which nobody has allowed yet.
+pub trait Prepared: Send {
+    /// How it looks to the user.
+    fn view(&self, ctx: &ToolCtx) -> CallView;
+    /// Everything it may touch.
+    fn effects(&self, ctx: &ToolCtx) -> Vec<Effect>;
+    /// Finds out what it would do.
+    fn look<'a>(&'a mut self, ctx: &'a ToolCtx) -> BoxFuture<'a, Result<Vec<Content>, String>>;
+    /// Does it.
+    fn run<'a>(self: Box<Self>, pass: Pass, ctx: &'a ToolCtx) -> BoxFuture<'a, Outcome>;
+}
+
+struct Call<T: Tool> {
+    tool: Arc<T>,
+    args: T::Args,
+    seen: T::Seen,
+}
+
+impl<T: Tool> AnyTool for T {
+    fn name(&self) -> &str {
+        T::NAME
+    }
+
+    fn spec(&self) -> ToolSpec {
+        arguments::spec::<T>()
+    }
+
+    fn first_view(&self) -> Option<CallView> {
+        T::CARD.then(|| CallView {
+            title: T::VERB.to_owned(),
+            kind: T::KIND,
+            locations: Vec::new(),
+        })
+    }
+
+    fn prepare(self: Arc<Self>, args: Value) -> Result<Box<dyn Prepared>, String> {
+        let args = arguments::understand::<T>(args)?;
+        Ok(Box::new(Call { tool: self, args, seen: T::Seen::default() }))
+    }
+}
+
+impl<T: Tool> Prepared for Call<T> {
+    fn view(&self, ctx: &ToolCtx) -> CallView {
+        self.tool.view(&self.args, ctx)
+    }
+
+    fn effects(&self, ctx: &ToolCtx) -> Vec<Effect> {
+        self.tool.effects(&self.args, ctx)
+    }
+
+    fn look<'a>(&'a mut self, ctx: &'a ToolCtx) -> BoxFuture<'a, Result<Vec<Content>, String>> {
+        Box::pin(async {
+            let (seen, content) = self.tool.look(&self.args, ctx).await?;
+            self.seen = seen;
+            Ok(content)
+        })
+    }
+
+    fn run<'a>(self: Box<Self>, pass: Pass, ctx: &'a ToolCtx) -> BoxFuture<'a, Outcome> {
+        Box::pin(async move {
+            let Call { tool, args, seen } = *self;
+            tool.run(args, seen, &pass, ctx).await
+        })
+    }
+}

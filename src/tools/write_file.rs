@@ -1,0 +1,115 @@
+//! `write_file`: a whole new content, or more at the end.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{Outcome, Tool, ToolCtx};
+use crate::effect::{CallView, Content, Effect, Kind, Location};
+use crate::files::FileError;
+use crate::permission::Pass;
+
+#[derive(Debug)]
+pub(super) struct WriteFile;
+
+/// Write a text file: create it, replace its whole content, or append to it. Missing folders
+/// are made. Split content of more than 2000 characters: write the first part, then append.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct Args {
+    /// File, relative to the project or absolute
+    #[serde(alias = "file_path", alias = "file")]
+    path: String,
+    /// The content
+    #[serde(alias = "contents", alias = "text")]
+    content: String,
+    /// `overwrite` (default) or `append`
+    #[serde(default)]
+    mode: Mode,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Mode {
+    #[default]
+    Overwrite,
+    Append,
+}
+
+/// The text before and after.
+#[derive(Debug, Default)]
+pub(super) struct Change {
+    before: Option<String>,
+    after: String,
+}
+
+impl Tool for WriteFile {
+    const NAME: &'static str = "write_file";
+    const KIND: Kind = Kind::Edit;
+    const VERB: &'static str = "Write file";
+    type Args = Args;
+    type Seen = Change;
+
+    fn view(&self, args: &Args, ctx: &ToolCtx) -> CallView {
+        let verb = if args.mode == Mode::Append { "Append to" } else { "Write" };
+        view(verb, args, ctx)
+    }
+
+    fn effects(&self, args: &Args, ctx: &ToolCtx) -> Vec<Effect> {
+        vec![Effect::Write(ctx.files.roots().resolve(&args.path))]
+    }
+
+    async fn look(&self, args: &Args, ctx: &ToolCtx) -> Result<(Change, Vec<Content>), String> {
+        let target = ctx.files.roots().resolve(&args.path);
+        let before = match ctx.files.read(&target).await {
+            Ok(text) => Some(text),
+            Err(FileError::NotFound) => None,
+            Err(error) => return Err(format!("{} {error}. Nothing was written.", args.path)),
+        };
+        let after = match (&before, args.mode) {
+            (Some(before), Mode::Append) => format!("{before}{}", args.content),
+            _ => args.content.clone(),
+        };
+        let diff = Content::Diff {
+            path: ctx.files.roots().shown(&target),
+            old: before.clone(),
+            new: after.clone(),
+        };
+        Ok((Change { before, after }, vec![diff]))
+    }
+
+    async fn run(&self, args: Args, seen: Change, pass: &Pass, ctx: &ToolCtx) -> Outcome {
+        let Some(Effect::Write(target)) = pass.effects().first() else {
+            return Outcome::failed("Nothing was written: there is no permission for it.");
+        };
+        let written = ctx.files.write(target, seen.before.as_deref(), &seen.after).await;
+        if let Err(error) = written {
+            return Outcome::failed(format!("{} {error}", args.path));
+        }
+        let (verb, done) = match (&seen.before, args.mode) {
+            (None, _) => ("Create", "Created"),
+            (Some(_), Mode::Append) => ("Append to", "Appended to"),
+            (Some(_), Mode::Overwrite) => ("Write", "Replaced"),
+        };
+        let lines = seen.after.lines().count();
+        let bytes = seen.after.len();
+        let text = format!("{done} {}: {lines} lines, {bytes} bytes.", args.path);
+        let path = ctx.files.roots().shown(target);
+        Outcome {
+            ok: true,
+            raw: json!({ "result": text, "lines": lines, "bytes": bytes }),
+            text,
+            view: Some(view(verb, &args, ctx)),
+            content: vec![Content::Diff { path, old: seen.before, new: seen.after }],
+        }
+    }
+}
+
+fn view(verb: &str, args: &Args, ctx: &ToolCtx) -> CallView {
+    let roots = ctx.files.roots();
+    let target = roots.resolve(&args.path);
+    CallView {
+        title: format!("{verb} {}", roots.short(&target)),
+        kind: WriteFile::KIND,
+        locations: vec![Location { path: roots.shown(&target), line: Some(1) }],
+    }
+}

@@ -1,0 +1,159 @@
+//! One prompt turn: ask the model, run the tools it calls, and again, until there is exactly one
+//! reason to stop. Effects are in methods, decisions in `decide`.
+
+mod act;
+mod coalesce;
+mod context;
+mod decide;
+mod ledger;
+mod sample;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::client::Client;
+use crate::error::Error;
+use crate::exec::Environment;
+use crate::files::Files;
+use crate::llm::Model;
+use crate::message::{History, Message, Stop, ToolCall, UserMessage};
+use crate::permission::{Grants, Mode};
+use crate::tools::Registry;
+use crate::update::Update;
+
+use decide::Budget;
+
+pub use context::SYSTEM_PROMPT;
+
+/// What a turn works with. The session owns it and lends it to each of its turns.
+#[derive(Clone)]
+pub struct Equipment {
+    /// Who thinks.
+    pub model: Arc<dyn Model>,
+    /// What it can do.
+    pub tools: Arc<Registry>,
+    /// The session's files.
+    pub files: Files,
+    /// What commands get as their environment.
+    pub environment: Environment,
+    /// Who listens.
+    pub client: Arc<dyn Client>,
+    /// How much may be done without asking; a change counts from the next effect on.
+    pub mode: SharedMode,
+    /// Requests to the model that one turn may make.
+    pub max_requests: u32,
+}
+
+impl std::fmt::Debug for Equipment {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Equipment").field("model", &self.model).finish_non_exhaustive()
+    }
+}
+
+/// The mode, set by the session and read by its turn.
+#[derive(Clone, Debug, Default)]
+pub struct SharedMode(Arc<AtomicBool>);
+
+impl SharedMode {
+    /// The mode now.
+    pub fn get(&self) -> Mode {
+        if self.0.load(Ordering::Relaxed) { Mode::Plan } else { Mode::Ask }
+    }
+
+    /// Changes it.
+    pub fn set(&self, mode: Mode) {
+        self.0.store(mode == Mode::Plan, Ordering::Relaxed);
+    }
+}
+
+/// A turn that has not begun. It takes what it changes by value and gives it back at its end.
+#[derive(Debug)]
+pub struct Turn {
+    equipment: Equipment,
+    cancel: CancellationToken,
+    history: History,
+    grants: Grants,
+    budget: Budget,
+    /// Where this turn's messages begin.
+    begin: usize,
+}
+
+/// What a turn leaves behind.
+#[derive(Debug)]
+pub struct Finished {
+    /// The conversation with this turn in it.
+    pub history: History,
+    /// The remembered answers.
+    pub grants: Grants,
+    /// Why it ended.
+    pub result: Result<Stop, Error>,
+}
+
+enum Step {
+    /// Ask the model.
+    Sample,
+    /// Run its calls.
+    Act(Vec<ToolCall>),
+    /// Wait before asking again.
+    Pause(Duration, String),
+    /// Stop.
+    End(Result<Stop, Error>),
+}
+
+impl Turn {
+    /// A turn about a prompt.
+    pub fn new(
+        equipment: Equipment,
+        mut history: History,
+        grants: Grants,
+        prompt: UserMessage,
+        cancel: CancellationToken,
+    ) -> Turn {
+        let begin = history.messages.len();
+        history.push(Message::User(prompt));
+        let budget = Budget::new(equipment.max_requests);
+        Turn { equipment, cancel, history, grants, budget, begin }
+    }
+
+    /// Runs it to its end. Every card has its final status and every call its result then.
+    pub async fn run(mut self) -> Finished {
+        let mut step = Step::Sample;
+        let mut result = loop {
+            step = match step {
+                Step::Sample => self.sample().await,
+                Step::Act(calls) => self.act(calls).await,
+                Step::Pause(delay, why) => self.pause(delay, why).await,
+                Step::End(result) => break result,
+            };
+            // The one place where a cancelled token becomes a stop reason, whatever error the
+            // interrupted work has returned (R-CANCEL-2).
+            if self.cancel.is_cancelled() {
+                if let Step::Act(calls) = step {
+                    self.abandon(calls, "cancelled by the user");
+                }
+                break Ok(Stop::Cancelled);
+            }
+        };
+        if self.cancel.is_cancelled() {
+            result = Ok(Stop::Cancelled);
+        }
+        if matches!(result, Ok(Stop::Refusal)) {
+            // The prompt and all that followed is left out of the next request (R-TURN-7).
+            self.history.messages.truncate(self.begin);
+        }
+        Finished { history: self.history, grants: self.grants, result }
+    }
+
+    async fn pause(&mut self, delay: Duration, why: String) -> Step {
+        self.equipment.client.update(Update::Notice(why));
+        // Dropping a sleep undoes nothing.
+        self.cancel.run_until_cancelled(tokio::time::sleep(delay)).await;
+        Step::Sample
+    }
+}

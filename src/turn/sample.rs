@@ -1,0 +1,252 @@
+//! One request to the model: its stream becomes updates as it comes, and one entry of the
+//! history at its end, however it ends.
+
+use std::sync::Arc;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::coalesce::{Coalescer, Sort};
+use super::decide::{self, Sampled};
+use super::{Step, Turn, context};
+use crate::client::Client;
+use crate::effect::{CallView, Content, Kind};
+use crate::ids::{CallId, MessageId};
+use crate::llm::{Batch, Delta, End, LlmError, Model, Reply, Request};
+use crate::message::{AssistantMessage, History, Message, Stop, ToolCall, Usage};
+use crate::tools::Registry;
+use crate::update::{CallUpdate, Status, Update};
+
+impl Turn {
+    pub(super) async fn sample(&mut self) -> Step {
+        let equipment = self.equipment.clone();
+        let request = context::request(&self.history, equipment.tools.specs());
+        let message = MessageId::from(format!("msg-{}", self.history.mint()));
+        let mut listener = Listener {
+            client: &equipment.client,
+            tools: &equipment.tools,
+            history: &mut self.history,
+            coalescer: Coalescer::new(message.clone()),
+            text: String::new(),
+            thought: String::new(),
+            cards: Vec::new(),
+        };
+        // Dropping a half-read stream is safe, nothing has been run yet; and it aborts the
+        // request at the server (R-CANCEL-1).
+        let listening = listener.listen(equipment.model.as_ref(), &request);
+        let outcome = self.cancel.run_until_cancelled(listening).await;
+        let heard = listener.finish();
+        let calls = match &outcome {
+            Some(Ok(reply)) => self.name_calls(reply, &heard.cards),
+            _ => Vec::new(),
+        };
+        self.drop_cards(&heard.cards, &calls);
+        self.remember(message, &heard, &calls, matches!(outcome, Some(Ok(_))));
+        let sampled = match outcome {
+            // The caller turns a cancelled token into the stop reason.
+            None => return Step::End(Ok(Stop::Cancelled)),
+            Some(Err(error)) => Sampled::Failed { error, shown: heard.is_shown() },
+            Some(Ok(reply)) => {
+                self.tell_usage(reply.usage);
+                if let End::Refused(why) = &reply.end {
+                    self.tell_refusal(why);
+                }
+                Sampled::Reply { end: reply.end, calls: calls.clone() }
+            }
+        };
+        let luck = f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
+        let step = decide::after_sample(sampled, &mut self.budget, luck);
+        if !matches!(step, Step::Act(_)) {
+            self.abandon(calls, "Not executed: the turn ended here.");
+        }
+        step
+    }
+
+    /// Gives each call of the answer its identifiers. A call whose name came only at the very
+    /// end gets its card now.
+    fn name_calls(&mut self, reply: &Reply, cards: &[Option<CallId>]) -> Vec<ToolCall> {
+        let mut calls = Vec::with_capacity(reply.calls.len());
+        for call in &reply.calls {
+            let id = match cards.get(call.slot).cloned().flatten() {
+                Some(id) => id,
+                None => announce(
+                    &self.equipment.client,
+                    &self.equipment.tools,
+                    &mut self.history,
+                    &call.name,
+                ),
+            };
+            let mut provider_id =
+                context::unique_provider_id(&self.history, &call.provider_id, id.as_str());
+            if calls.iter().any(|it: &ToolCall| it.provider_id == provider_id) {
+                id.as_str().clone_into(&mut provider_id);
+            }
+            calls.push(ToolCall {
+                id,
+                provider_id,
+                name: call.name.clone(),
+                arguments: call.arguments.clone(),
+            });
+        }
+        calls
+    }
+
+    /// Ends the cards of calls that were begun and never completed.
+    fn drop_cards(&self, cards: &[Option<CallId>], calls: &[ToolCall]) {
+        let kept = |id: &&CallId| !calls.iter().any(|it| it.id == **id);
+        for id in cards.iter().flatten().filter(kept) {
+            let mut update = CallUpdate::new(id.clone(), Status::Failed);
+            let why = if self.cancel.is_cancelled() {
+                "cancelled"
+            } else {
+                "the answer broke off before the call was complete"
+            };
+            update.content = Some(vec![Content::Text(why.to_owned())]);
+            update.raw_output = Some(serde_json::json!({ "error": why }));
+            self.equipment.client.update(Update::CallUpdate(Box::new(update)));
+        }
+    }
+
+    fn remember(&mut self, id: MessageId, heard: &Heard, calls: &[ToolCall], complete: bool) {
+        if heard.text.is_empty() && calls.is_empty() {
+            return;
+        }
+        self.history.push(Message::Assistant(AssistantMessage {
+            id,
+            text: heard.text.clone(),
+            thought: heard.thought.clone(),
+            calls: calls.to_vec(),
+            interrupted: !complete,
+        }));
+    }
+
+    fn tell_usage(&self, usage: Option<Usage>) {
+        if let (Some(usage), Some(size)) = (usage, self.equipment.model.window()) {
+            let used = (usage.input + usage.output).min(size);
+            self.equipment.client.update(Update::Usage { used, size });
+        }
+    }
+
+    /// Some editors remove the prompt on a refusal, so what the provider says must be seen.
+    fn tell_refusal(&mut self, why: &str) {
+        let text = match why.trim() {
+            "" => "The model's provider refused to answer this.".to_owned(),
+            why => why.to_owned(),
+        };
+        let message = MessageId::from(format!("msg-{}", self.history.mint()));
+        self.equipment.client.update(Update::Text { message, text });
+    }
+}
+
+/// What was heard.
+struct Heard {
+    text: String,
+    thought: String,
+    cards: Vec<Option<CallId>>,
+}
+
+impl Heard {
+    /// Whether the user has seen any of it.
+    fn is_shown(&self) -> bool {
+        !self.text.is_empty() || !self.thought.is_empty() || self.cards.iter().any(Option::is_some)
+    }
+}
+
+struct Listener<'a> {
+    client: &'a Arc<dyn Client>,
+    tools: &'a Registry,
+    history: &'a mut History,
+    coalescer: Coalescer,
+    text: String,
+    thought: String,
+    /// The card of each slot.
+    cards: Vec<Option<CallId>>,
+}
+
+impl Listener<'_> {
+    async fn listen(&mut self, model: &dyn Model, request: &Request) -> Result<Reply, LlmError> {
+        let mut stream = model.open(request).await?;
+        let mut batch = Batch::default();
+        loop {
+            let due = self.coalescer.due();
+            let reply = tokio::select! {
+                biased;
+                reply = stream.next(&mut batch) => Some(reply?),
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => None,
+            };
+            for delta in batch.deltas.drain(..) {
+                self.delta(delta);
+            }
+            if let Some(update) = self.coalescer.take_due(Instant::now()) {
+                // A client that stops reading stops us here, and we stop reading the model.
+                self.client.room().await;
+                self.client.update(update);
+            }
+            if let Some(Some(reply)) = reply {
+                return Ok(reply);
+            }
+        }
+    }
+
+    fn delta(&mut self, delta: Delta) {
+        match delta {
+            Delta::Text(words) => {
+                self.text.push_str(&words);
+                self.words(Sort::Text, words);
+            }
+            Delta::Thought(words) => {
+                self.thought.push_str(&words);
+                self.words(Sort::Thought, words);
+            }
+            Delta::CallNamed { slot, name } => self.card(slot, &name),
+            Delta::CallArguments { .. } => {}
+        }
+    }
+
+    fn words(&mut self, sort: Sort, words: String) {
+        if let Some(before) = self.coalescer.push(sort, words) {
+            self.client.update(before);
+        }
+    }
+
+    /// The first sight of a call. A name that grows has its card already.
+    fn card(&mut self, slot: usize, name: &str) {
+        if let Some(words) = self.coalescer.take() {
+            self.client.update(words);
+        }
+        if self.cards.len() <= slot {
+            self.cards.resize(slot + 1, None);
+        }
+        if self.cards[slot].is_none() && self.tools.find(name).is_ok() {
+            self.cards[slot] = Some(announce(self.client, self.tools, self.history, name));
+        }
+    }
+
+    fn finish(mut self) -> Heard {
+        if let Some(words) = self.coalescer.take() {
+            self.client.update(words);
+        }
+        Heard { text: self.text, thought: self.thought, cards: self.cards }
+    }
+}
+
+/// Shows a card for a call; the plan has a display of its own and gets none.
+fn announce(
+    client: &Arc<dyn Client>,
+    tools: &Registry,
+    history: &mut History,
+    name: &str,
+) -> CallId {
+    let id = CallId::from(format!("call-{}", history.mint()));
+    let view = match tools.find(name) {
+        Ok(tool) => tool.first_view(),
+        Err(_) => Some(CallView {
+            title: if name.is_empty() { "A call without a name".into() } else { name.to_owned() },
+            kind: Kind::Other,
+            locations: Vec::new(),
+        }),
+    };
+    if let Some(view) = view {
+        client.update(Update::Call { id: id.clone(), name: name.to_owned(), view });
+    }
+    id
+}

@@ -1,0 +1,140 @@
+//! Everything a client can be told about a session. Live turns and replays use the same list.
+
+use serde_json::Value;
+
+use crate::effect::{CallView, Content, Location};
+use crate::ids::{CallId, MessageId};
+
+/// One thing to tell the client.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Update {
+    /// Words of the model's answer.
+    Text {
+        /// The message they belong to.
+        message: MessageId,
+        /// The words, to be appended.
+        text: String,
+    },
+    /// Words of the model's reasoning.
+    Thought {
+        /// The message they belong to.
+        message: MessageId,
+        /// The words, to be appended.
+        text: String,
+    },
+    /// First sight of a tool call. Status: pending.
+    Call {
+        /// Its identifier.
+        id: CallId,
+        /// The function's name.
+        name: String,
+        /// How it looks.
+        view: CallView,
+    },
+    /// News of a tool call.
+    CallUpdate(Box<CallUpdate>),
+    /// The whole plan.
+    Plan(Vec<PlanEntry>),
+    /// The slash commands, all of them.
+    Commands(Vec<Command>),
+    /// Something the user should know that is no part of the answer, such as a wait.
+    Notice(String),
+    /// The mode has changed.
+    Mode(&'static str),
+    /// How full the context window is.
+    Usage {
+        /// Tokens in use.
+        used: u64,
+        /// Tokens it can hold.
+        size: u64,
+    },
+}
+
+/// News of a tool call. `None` leaves a field as it was; lists replace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallUpdate {
+    /// The call.
+    pub id: CallId,
+    /// Always sent: some clients show an update without it as pending.
+    pub status: Status,
+    /// A better view, once the arguments are complete or the work is done.
+    pub view: Option<CallView>,
+    /// What the card shows.
+    pub content: Option<Vec<Content>>,
+    /// Only the places, when the rest of the view stays.
+    pub locations: Option<Vec<Location>>,
+    /// The arguments.
+    pub raw_input: Option<Value>,
+    /// The result in a few words or fields.
+    pub raw_output: Option<Value>,
+}
+
+impl CallUpdate {
+    /// An update that says no more than the status.
+    pub fn new(id: CallId, status: Status) -> CallUpdate {
+        CallUpdate {
+            id,
+            status,
+            view: None,
+            content: None,
+            locations: None,
+            raw_input: None,
+            raw_output: None,
+        }
+    }
+}
+
+/// How far a tool call is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Its arguments still stream, or it waits for permission.
+    Pending,
+    /// It runs.
+    InProgress,
+    /// It did what was asked.
+    Completed,
+    /// It did not.
+    Failed,
+}
+
+/// One step of the plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanEntry {
+    /// What is to be done.
+    pub content: String,
+    /// How important it is.
+    pub priority: Priority,
+    /// How far it is.
+    pub status: PlanStatus,
+}
+
+/// How important a step is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    /// First.
+    High,
+    /// Usual.
+    Medium,
+    /// If there is time.
+    Low,
+}
+
+/// How far a step is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlanStatus {
+    /// Not begun.
+    Pending,
+    /// Being done.
+    InProgress,
+    /// Done.
+    Completed,
+}
+
+/// A slash command that the user can type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// Without the slash.
+    pub name: &'static str,
+    /// One line.
+    pub description: &'static str,
+}

@@ -1,0 +1,3 @@
+//! Every test that needs the whole program.
+
+mod tidy;

@@ -1,0 +1,579 @@
+//! The architecture as tests: who may import whom, who may touch what, how long a file may be.
+//!
+//! The checks read source text. Comments and the contents of strings are blanked first, so that
+//! prose about a rule never breaks it. Each failure lists `file:line: what`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What any module but `rpc` may use: plain data, no I/O, no async.
+const VOCABULARY: &[&str] = &["ids", "message", "update", "effect", "client", "sse"];
+
+/// Marks a row that may use each module of the table.
+const EVERYTHING: &[&str] = &["*"];
+
+/// Which module may name which, besides the vocabulary. A row names only rows below it. A missing
+/// entry is a decision, not an oversight: change this table in the same commit as
+/// `ARCHITECTURE.md`.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("cli", EVERYTHING),
+    ("acp", &["session", "rpc", "permission", "config", "files", "error", "done"]),
+    (
+        "session",
+        &["turn", "tools", "permission", "llm", "files", "exec", "config", "error", "done"],
+    ),
+    ("turn", &["tools", "permission", "llm", "files", "exec", "error", "done"]),
+    ("tools", &["permission", "files", "exec"]),
+    ("done", &["error"]),
+    ("error", &["llm", "config"]),
+    ("log", &["config"]),
+    ("llm", &[]),
+    ("permission", &[]),
+    ("files", &[]),
+    ("exec", &[]),
+    ("config", &[]),
+    ("rpc", &[]),
+];
+
+/// Code lines of one file, tests aside.
+const MAX_CODE_LINES: usize = 500;
+/// All lines of one file.
+const MAX_LINES: usize = 800;
+
+#[test]
+fn modules_depend_only_downwards() {
+    let mut wrong = Vec::new();
+    for (row, (module, allowed)) in MAY_USE.iter().enumerate() {
+        for name in allowed.iter().filter(|_| *allowed != EVERYTHING) {
+            if !MAY_USE[row + 1..].iter().any(|(below, _)| below == name) {
+                wrong.push(format!("MAY_USE: {module} → {name}, which is not a row below it"));
+            }
+        }
+    }
+    for file in sources("src") {
+        let Some(module) = file.module() else { continue };
+        if !may_use_anything(module) {
+            wrong.extend(forbidden_imports(&file, module));
+        }
+    }
+    check("forbidden dependencies", &wrong);
+}
+
+#[test]
+fn every_module_has_a_row_in_the_table() {
+    let mut wrong = Vec::new();
+    for file in sources("src") {
+        let Some(module) = file.module() else { continue };
+        let known =
+            VOCABULARY.contains(&module) || MAY_USE.iter().any(|(known, _)| *known == module);
+        if !known {
+            wrong.push(file.at(0, "say in `MAY_USE` of tests/it/tidy.rs what this module may use"));
+        }
+    }
+    check("modules without a rule", &wrong);
+}
+
+#[test]
+fn every_file_says_what_it_is_for() {
+    let mut wrong = Vec::new();
+    for file in sources("src") {
+        if !file.text.starts_with("//!") {
+            wrong.push(file.at(0, "start with `//!`: its job, and what it must not do"));
+        }
+    }
+    check("files without a first word", &wrong);
+}
+
+#[test]
+fn no_file_is_longer_than_500_lines() {
+    let mut wrong = Vec::new();
+    for file in sources("src") {
+        let all = file.text.lines().count();
+        if all > MAX_LINES {
+            wrong.push(file.at(MAX_LINES, &format!("{all} lines, at most {MAX_LINES}")));
+        }
+        if file.is_test() {
+            continue;
+        }
+        let code = file.code_without_tests();
+        let filled: Vec<usize> =
+            (0..code.len()).filter(|number| !code[*number].trim().is_empty()).collect();
+        if let Some(first_too_many) = filled.get(MAX_CODE_LINES) {
+            let count = filled.len();
+            let what = format!("{count} lines of code without tests, at most {MAX_CODE_LINES}");
+            wrong.push(file.at(*first_too_many, &what));
+        }
+    }
+    check("files to split", &wrong);
+}
+
+#[test]
+fn only_config_reads_the_environment() {
+    let mut wrong = Vec::new();
+    for file in sources("src") {
+        if file.is_in(&["src/config"]) {
+            continue;
+        }
+        let mut banned = vec![
+            "env::var",
+            "env::var_os",
+            "env::vars",
+            "env::vars_os",
+            "env::set_var",
+            "env::remove_var",
+            "env::home_dir",
+            "dirs::",
+            "etcetera::",
+        ];
+        if !file.is_in(&["src/cli", "src/main.rs"]) {
+            banned.extend(["env::args", "env::args_os"]);
+        }
+        wrong.extend(file.uses_of(&banned));
+    }
+    check("the environment is read outside of `config`", &wrong);
+}
+
+#[test]
+fn only_rpc_touches_stdin_and_stdout() {
+    let mut wrong = Vec::new();
+    for file in sources("src") {
+        if !file.is_in(&["src/rpc", "src/cli"]) {
+            wrong.extend(file.uses_of(&["stdin()", "stdout()", "println!", "print!"]));
+        }
+    }
+    check("stdin and stdout belong to `rpc` (and to `cli` in a terminal)", &wrong);
+}
+
+#[test]
+fn only_acp_knows_the_wire_types() {
+    let mut wrong = Vec::new();
+    for file in sources("src") {
+        if !file.is_in(&["src/acp"]) {
+            wrong.extend(file.uses_of(&["agent_client_protocol_schema"]));
+        }
+    }
+    check("wire types outside of `acp`", &wrong);
+}
+
+#[test]
+fn rpc_errors_are_made_in_two_places() {
+    let mut wrong = Vec::new();
+    for file in sources("src") {
+        if file.is_in(&["src/rpc", "src/acp/error.rs"]) {
+            continue;
+        }
+        for (number, line) in file.code.iter().enumerate() {
+            let made = words(line, "RpcError {").any(|at| {
+                // After these stands an item, a signature or a pattern, not a value.
+                let path_start = line[..at].trim_end_matches(|it: char| in_name(it) || it == ':');
+                let last = path_start.split_whitespace().next_back().unwrap_or_default();
+                !["struct", "impl", "for", "->", "let"].contains(&last)
+            });
+            if made {
+                wrong.push(file.at(number, "return a `crate::error::Error`; `acp::error` maps it"));
+            }
+        }
+    }
+    check("JSON-RPC errors made elsewhere than in `rpc` and `acp::error`", &wrong);
+}
+
+#[test]
+fn every_tool_file_is_in_the_table() {
+    let files = sources("src/tools");
+    let Some(table) = files.iter().find(|file| file.name == "src/tools/mod.rs") else {
+        assert!(files.is_empty(), "src/tools has no mod.rs to hold the table");
+        return;
+    };
+    let mut found = 0;
+    let mut wrong = Vec::new();
+    for file in files.iter().filter(|file| file.name != table.name && !file.is_test()) {
+        let tool = file.code_without_tests().into_iter().enumerate().find_map(|(number, line)| {
+            let is_tool =
+                line.trim_start().starts_with("impl") && words(&line, "Tool for").next().is_some();
+            is_tool.then_some(number)
+        });
+        let Some(number) = tool else { continue };
+        found += 1;
+        let module = file.name["src/tools/".len()..].split('/').next().unwrap_or_default();
+        let module = module.trim_end_matches(".rs");
+        let listed = table
+            .code_without_tests()
+            .iter()
+            .any(|line| words(line, &format!("{module}::")).next().is_some());
+        if !listed {
+            wrong.push(file.at(number, &format!("`{module}::…` is not in src/tools/mod.rs")));
+        }
+    }
+    assert!(found > 0 || files.len() == 1, "no `impl Tool for` found: what is the trait called?");
+    check("tools that no table lists", &wrong);
+}
+
+#[test]
+fn dispatch_is_not_async() {
+    let acp = sources("src/acp");
+    let mut found = 0;
+    let mut wrong = Vec::new();
+    for file in &acp {
+        let name = file.name.as_str();
+        if name == "src/acp/dispatch.rs" || name.starts_with("src/acp/handlers") {
+            found += 1;
+            wrong.extend(file.uses_of(&["async fn", ".await"]));
+        }
+    }
+    assert!(acp.is_empty() || found > 0, "src/acp has neither dispatch.rs nor handlers.rs");
+    check("what answers the next line must never wait", &wrong);
+}
+
+#[test]
+fn the_license_and_the_changelog_are_there() {
+    let license = read("LICENSE");
+    for part in ["Apache License", "Version 2.0, January 2004", "END OF TERMS AND CONDITIONS"] {
+        assert!(license.contains(part), "LICENSE:1: {part:?} is missing: not the full licence");
+    }
+    let changelog = read("CHANGELOG.md");
+    let version = env!("CARGO_PKG_VERSION");
+    let told = changelog.lines().any(|line| {
+        line.starts_with('#') && (line.contains(version) || line.contains("Unreleased"))
+    });
+    assert!(told, "CHANGELOG.md:1: no heading names {version} or Unreleased");
+}
+
+#[test]
+fn readme_test_command_is_what_ci_runs() {
+    let mut in_block = false;
+    let promised = read("README.md").lines().any(|line| {
+        if line.trim_start().starts_with("```") {
+            in_block = !in_block;
+        }
+        in_block && command(line) == "cargo test"
+    });
+    assert!(promised, "README.md:1: no code block has the line `cargo test`");
+    let kept = read(".ci/run").lines().any(|line| line.trim() == "cargo test");
+    assert!(kept, ".ci/run:1: no line is exactly the README's `cargo test`");
+}
+
+/// A rule that cannot fail is no rule: each kind of finding, and each kind of innocence, once.
+#[test]
+fn the_checks_see_code_and_nothing_else() {
+    let text = "\
+//! crate::turn in a comment
+/* crate::turn /* nested */ still */ use crate::exec::run;
+use crate::{turn, llm};
+const A: &str = \"crate::turn \\\" println!\"; const B: char = '\"';
+const C: &str = r#\"crate::turn \" stdout()\"#; fn f<'a>(_: &'a str) {}
+fn g() { eprintln!(); println!(); child.stdout(Stdio::null()); io::stdout(); }
+use super::turn;
+#[cfg(test)]
+mod tests { use super::turn; use super::super::turn; fn h() -> &'static str { \"}\" } }
+fn after() {}
+";
+    let file = Source::new("src/llm/mod.rs".to_owned(), text.to_owned());
+    let lines = |found: Vec<String>| -> Vec<usize> {
+        found.iter().filter_map(|it| it.split(':').nth(1)?.parse().ok()).collect()
+    };
+    assert_eq!(lines(forbidden_imports(&file, "llm")), [2, 3, 7, 9]);
+    assert_eq!(lines(file.uses_of(&["stdout()", "println!", "print!"])), [6, 6]);
+    let without_tests = file.code_without_tests();
+    assert_eq!(without_tests.len(), 10);
+    assert!(without_tests[7].trim().is_empty() && without_tests[8].trim().is_empty());
+    assert_eq!(without_tests[9], "fn after() {}");
+    let outer = Source::new("src/llm/chat/wire.rs".to_owned(), "use super::super::Delta;".into());
+    assert!(forbidden_imports(&outer, "llm").is_empty());
+}
+
+/// One `.rs` file.
+struct Source {
+    /// Path from the repository's root, with `/`.
+    name: String,
+    text: String,
+    /// The lines of `text`, with comments and the contents of strings and characters blanked.
+    code: Vec<String>,
+}
+
+impl Source {
+    fn new(name: String, text: String) -> Source {
+        let code = blank(&text).lines().map(str::to_owned).collect();
+        Source { name, text, code }
+    }
+
+    /// The top-level module; none for the crate roots.
+    fn module(&self) -> Option<&str> {
+        let first = self.name.strip_prefix("src/")?.split('/').next()?;
+        let module = first.trim_end_matches(".rs");
+        (!["lib", "main"].contains(&module)).then_some(module)
+    }
+
+    /// How many `super::` lead from the file's own scope to the crate root.
+    fn depth(&self) -> usize {
+        let parts = self.name.split('/').skip(1);
+        parts.filter(|part| *part != "mod.rs").count()
+    }
+
+    /// For each line, in how many inline modules it stands.
+    fn inline_modules(&self) -> Vec<usize> {
+        let mut open_braces = Vec::new();
+        let mut depths = Vec::with_capacity(self.code.len());
+        for line in &self.code {
+            let modules = |open: &[bool]| open.iter().filter(|is_module| **is_module).count();
+            let mut depth = modules(&open_braces);
+            for (at, character) in line.char_indices() {
+                match character {
+                    '{' => {
+                        open_braces.push(line[..at].split_whitespace().nth_back(1) == Some("mod"));
+                        depth = depth.max(modules(&open_braces));
+                    }
+                    '}' => drop(open_braces.pop()),
+                    _ => {}
+                }
+            }
+            depths.push(depth);
+        }
+        depths
+    }
+
+    /// Whether the file is one of `places`, each a folder or a file; `src/x` is also `src/x.rs`.
+    fn is_in(&self, places: &[&str]) -> bool {
+        places.iter().any(|place| {
+            self.name
+                .strip_prefix(place)
+                .is_some_and(|rest| rest.is_empty() || rest == ".rs" || rest.starts_with('/'))
+        })
+    }
+
+    /// Whether the whole file is test code: `tests.rs`, or below a folder `tests`.
+    fn is_test(&self) -> bool {
+        self.name.split('/').any(|part| part == "tests.rs" || part == "tests")
+    }
+
+    fn at(&self, line: usize, what: &str) -> String {
+        format!("{}:{}: {what}", self.name, line + 1)
+    }
+
+    fn uses_of(&self, banned: &[&str]) -> Vec<String> {
+        let mut found = Vec::new();
+        for (number, line) in self.code.iter().enumerate() {
+            for what in banned.iter().filter(|what| words(line, what).next().is_some()) {
+                found.push(self.at(number, what));
+            }
+        }
+        found
+    }
+
+    /// `code` with each item under `#[cfg(test)]` blanked.
+    fn code_without_tests(&self) -> Vec<String> {
+        let mut lines = self.code.clone();
+        let mut number = 0;
+        while number < lines.len() {
+            let attributes = ["#[cfg(test)]", "#[cfg(all(test,"];
+            let Some(start) = attributes.iter().find_map(|it| lines[number].find(it)) else {
+                number += 1;
+                continue;
+            };
+            // To the `;` or the closing brace of the item, or to the end of what it stands in.
+            let mut depth = 0_usize;
+            let mut column = start;
+            let mut keep = lines[number][..start].to_owned();
+            'item: loop {
+                let line = lines[number].clone();
+                for (at, character) in line.char_indices().filter(|(at, _)| *at >= column) {
+                    let end = match character {
+                        '{' | '(' | '[' => {
+                            depth += 1;
+                            None
+                        }
+                        '}' | ')' | ']' if depth == 0 => Some(at),
+                        '}' | ')' | ']' => {
+                            depth -= 1;
+                            (depth == 0 && character == '}').then_some(at + 1)
+                        }
+                        ';' if depth == 0 => Some(at + 1),
+                        _ => None,
+                    };
+                    if let Some(end) = end {
+                        keep.push_str(&line[end..]);
+                        lines[number] = keep;
+                        break 'item;
+                    }
+                }
+                lines[number] = std::mem::take(&mut keep);
+                number += 1;
+                column = 0;
+                if number == lines.len() {
+                    break;
+                }
+            }
+        }
+        lines
+    }
+}
+
+fn may_use_anything(module: &str) -> bool {
+    MAY_USE.iter().any(|(row, allowed)| *row == module && *allowed == EVERYTHING)
+}
+
+fn may_use(module: &str, used: &str) -> bool {
+    let row = MAY_USE.iter().find(|(row, _)| *row == module);
+    used == module
+        || row.is_some_and(|(_, allowed)| allowed.contains(&used))
+        || module != "rpc" && VOCABULARY.contains(&used)
+}
+
+/// Each `crate::name` that `module` may not use, and each way to the crate root that hides one.
+fn forbidden_imports(file: &Source, module: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let inline_modules = file.inline_modules();
+    for (number, line) in file.code.iter().enumerate() {
+        for at in words(line, "crate::") {
+            let rest = &line[at + "crate::".len()..];
+            let used: String = rest.chars().take_while(|it| in_name(*it)).collect();
+            if used.is_empty() {
+                found.push(file.at(number, "write one `use crate::module` per line"));
+            } else if !may_use(module, &used) {
+                found.push(file.at(number, &format!("{module} → {used}")));
+            }
+        }
+        // Each inline `mod tests { … }` needs one `super` more to leave the file.
+        let climb = "super::".repeat(file.depth() + inline_modules[number]);
+        if words(line, &climb).next().is_some() {
+            found.push(file.at(number, &format!("`{climb}` is the crate: write `crate::module`")));
+        }
+    }
+    found
+}
+
+fn in_name(character: char) -> bool {
+    character.is_alphanumeric() || character == '_'
+}
+
+/// Where `what` occurs in `line`, not as the tail or (if it ends in a letter) the head of a name.
+fn words<'a>(line: &'a str, what: &'a str) -> impl Iterator<Item = usize> {
+    line.match_indices(what).map(|(at, _)| at).filter(move |at| {
+        let starts = !what.starts_with(in_name) || !line[..*at].ends_with(in_name);
+        let ends = !what.ends_with(in_name) || !line[at + what.len()..].starts_with(in_name);
+        starts && ends
+    })
+}
+
+/// The text with comments and the contents of literals replaced by spaces; line breaks stay.
+fn blank(text: &str) -> String {
+    let mut code = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(next) = rest.chars().next() {
+        let after_name = code.ends_with(in_name);
+        let literal = if rest.starts_with("//") {
+            Some(rest.find('\n').unwrap_or(rest.len()))
+        } else if rest.starts_with("/*") {
+            Some(block_comment(rest))
+        } else if next == '"' {
+            Some(quoted(rest, '"'))
+        } else if next == '\'' {
+            character(rest)
+        } else if after_name {
+            None
+        } else {
+            raw_string(rest)
+        };
+        let (length, visible) = literal.map_or((next.len_utf8(), true), |length| (length, false));
+        let (taken, left) = rest.split_at(length);
+        if visible {
+            code.push_str(taken);
+        } else {
+            code.extend(taken.chars().map(|it| if it == '\n' { '\n' } else { ' ' }));
+        }
+        rest = left;
+    }
+    code
+}
+
+/// Length of the block comment at the start of `text`; they nest.
+fn block_comment(text: &str) -> usize {
+    let mut depth = 0_usize;
+    let mut at = 0;
+    while at < text.len() {
+        let rest = &text[at..];
+        if rest.starts_with("/*") {
+            depth += 1;
+            at += 2;
+        } else if rest.starts_with("*/") {
+            depth -= 1;
+            at += 2;
+            if depth == 0 {
+                return at;
+            }
+        } else {
+            at += rest.chars().next().map_or(1, char::len_utf8);
+        }
+    }
+    text.len()
+}
+
+/// Length of the literal at the start of `text`, which ends at the next unescaped `quote`.
+fn quoted(text: &str, quote: char) -> usize {
+    let mut escaped = false;
+    for (at, it) in text.char_indices().skip(1) {
+        if it == quote && !escaped {
+            return at + it.len_utf8();
+        }
+        escaped = it == '\\' && !escaped;
+    }
+    text.len()
+}
+
+/// Length of the character literal at the start of `text`, or nothing if that is a lifetime.
+fn character(text: &str) -> Option<usize> {
+    let mut rest = text.chars().skip(1);
+    let (first, second) = (rest.next()?, rest.next()?);
+    (first == '\\' || second == '\'').then(|| quoted(text, '\''))
+}
+
+/// Length of the raw string at the start of `text` (`r"…"`, `br#"…"#`, `cr"…"`), if it is one.
+fn raw_string(text: &str) -> Option<usize> {
+    let prefix = ["r", "br", "cr"].into_iter().find(|it| {
+        text.strip_prefix(it).is_some_and(|rest| rest.trim_start_matches('#').starts_with('"'))
+    })?;
+    let hashes = text[prefix.len()..].chars().take_while(|it| *it == '#').count();
+    let open = prefix.len() + hashes + 1;
+    let close = format!("\"{}", "#".repeat(hashes));
+    Some(text[open..].find(&close).map_or(text.len(), |at| open + at + close.len()))
+}
+
+/// A line of a shell block without prompt and comment.
+fn command(line: &str) -> &str {
+    let line = line.trim();
+    let line = line.strip_prefix("$ ").unwrap_or(line);
+    line.split(" #").next().unwrap_or_default().trim()
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The text of a file that must be there; without it the test fails where the text is looked at.
+fn read(name: &str) -> String {
+    fs::read_to_string(root().join(name)).unwrap_or_default().replace("\r\n", "\n")
+}
+
+/// Each `.rs` file at or below `place`, in order; none if `place` does not exist.
+fn sources(place: &str) -> Vec<Source> {
+    let mut paths = Vec::new();
+    collect(&root().join(place), &mut paths);
+    paths.sort();
+    let relative = paths.iter().filter_map(|path| path.strip_prefix(root()).ok());
+    let names = relative.map(|path| path.to_string_lossy().replace('\\', "/"));
+    names.map(|name| Source::new(name.clone(), read(&name))).collect()
+}
+
+fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            collect(&path, paths);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            paths.push(path);
+        }
+    }
+}
+
+fn check(title: &str, wrong: &[String]) {
+    assert!(wrong.is_empty(), "{title}:\n  {}", wrong.join("\n  "));
+}

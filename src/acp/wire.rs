@@ -28,9 +28,6 @@ macro_rules! methods {
             }
         )*
 
-        /// The names of all that we serve.
-        #[cfg(test)]
-        pub(super) const SERVED: &[&str] = &[$($method),*];
     };
 }
 

@@ -20,8 +20,9 @@ async fn finish(spec: Spec) -> Finished {
     run(&spec, &CancellationToken::new(), |_| {}).await.unwrap()
 }
 
-/// Whether a process with this word on its command line is alive.
-fn is_alive(word: &str) -> bool {
+/// Whether a `sleep` of this many seconds is alive. The shell that starts it does not count.
+fn is_alive(seconds: &str) -> bool {
+    let word = &format!("sleep\0{seconds}");
     let processes = std::fs::read_dir("/proc").unwrap();
     processes.filter_map(Result::ok).any(|it| {
         let path = it.path().join("cmdline");

@@ -121,7 +121,7 @@ mod tests {
             Step::Sample => "sample".to_owned(),
             Step::Act(calls) => format!("act {}", calls.len()),
             Step::Pause(delay, _) => format!("pause {delay:?}"),
-            Step::End(Ok(stop)) => format!("{stop:?}"),
+            Step::End(Ok(reason)) => format!("{reason:?}"),
             Step::End(Err(error)) => format!("error {error}"),
         }
     }

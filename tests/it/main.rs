@@ -1,3 +1,24 @@
-//! Every test that needs the whole program.
+//! Every test that needs the whole program: a real process on real pipes, a real HTTP server on
+//! loopback, real files and real commands. `agent` plays the client, `scripted_model` (the one
+//! from `examples/`) plays the model; every line the agent writes is checked against the schema.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the bans are for the agent: this is the other side of it"
+)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    unreachable_pub,
+    missing_docs,
+    missing_debug_implementations,
+    reason = "tests"
+)]
 
+mod agent;
+mod schema;
+#[path = "../../examples/scripted_model.rs"]
+mod scripted_model;
 mod tidy;
+mod turn;

@@ -1,0 +1,60 @@
+//! The oracle: the JSON Schema of ACP version 1. Every line that the agent writes has to be a
+//! message of it.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, OnceLock};
+
+use jsonschema::Validator;
+use serde_json::{Value, json};
+
+/// Panics unless the message fits the schema. `method` is the one that a response answers.
+pub fn check(message: &Value, method: Option<&str>) {
+    assert_eq!(message["jsonrpc"], "2.0", "{message}");
+    let keys: Vec<_> = message.as_object().expect("an object").keys().map(String::as_str).collect();
+    let known = ["jsonrpc", "id", "method", "params", "result", "error"];
+    assert!(keys.iter().all(|it| known.contains(it)), "unknown keys: {message}");
+    if let Some(error) = message.get("error") {
+        assert!(message.get("result").is_none(), "result and error: {message}");
+        return against("Error", error, message);
+    }
+    let (name, body) = match message.get("method").and_then(Value::as_str) {
+        Some(method) => {
+            let suffix = if message.get("id").is_some() { "Request" } else { "Notification" };
+            (definition(method, suffix), &message["params"])
+        }
+        None => {
+            let method = method.unwrap_or_else(|| panic!("an answer to nothing: {message}"));
+            (definition(method, "Response"), &message["result"])
+        }
+    };
+    against(&name, body, message);
+}
+
+fn document() -> &'static Value {
+    static DOCUMENT: OnceLock<Value> = OnceLock::new();
+    DOCUMENT.get_or_init(|| {
+        serde_json::from_str(include_str!("../data/schema/schema.v1.json")).expect("a schema")
+    })
+}
+
+/// The definition that belongs to a method.
+fn definition(method: &str, suffix: &str) -> String {
+    let definitions = document()["$defs"].as_object().expect("definitions");
+    let fits = |(name, it): &(&String, &Value)| it["x-method"] == method && name.ends_with(suffix);
+    let found = definitions.iter().find(fits);
+    found.unwrap_or_else(|| panic!("{method} has no {suffix} in the schema")).0.clone()
+}
+
+fn against(name: &str, body: &Value, message: &Value) {
+    static VALIDATORS: OnceLock<Mutex<HashMap<String, &'static Validator>>> = OnceLock::new();
+    let mut validators = VALIDATORS.get_or_init(Mutex::default).lock().unwrap();
+    let validator: &'static Validator = validators.entry(name.to_owned()).or_insert_with(|| {
+        let mut schema = json!({ "$ref": format!("#/$defs/{name}") });
+        schema["$schema"] = document()["$schema"].clone();
+        schema["$defs"] = document()["$defs"].clone();
+        Box::leak(Box::new(jsonschema::validator_for(&schema).expect("a valid schema")))
+    });
+    drop(validators);
+    let problems: Vec<_> = validator.iter_errors(body).map(|it| it.to_string()).collect();
+    assert!(problems.is_empty(), "not a valid {name}: {problems:?}\n{message}");
+}

@@ -434,7 +434,10 @@ fn built_agent() -> Result<PathBuf, Failure> {
     let cargo = if Path::new(env!("CARGO")).exists() { env!("CARGO") } else { "cargo" };
     let mut command = process::Command::new(cargo);
     command.arg("build").args(profile.ends_with("release").then_some("--release"));
-    command.args(["--bin", "turnwright", "--manifest-path"]).arg(package.join("Cargo.toml"));
+    // With the example named too, the features of the dependencies are those of the build that
+    // has just been made, and nothing is built twice.
+    command.args(["--bin", "turnwright", "--example", "echo_client", "--manifest-path"]);
+    command.arg(package.join("Cargo.toml"));
     command.env("CARGO_TARGET_DIR", profile.parent().unwrap_or(profile));
     let ready = fresh || command.status().is_ok_and(|it| it.success()) && agent.exists();
     let advice = || Failure::new(1, format!("cannot build the agent; run\n  {command:?}"));

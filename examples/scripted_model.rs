@@ -45,6 +45,8 @@
 #![allow(
     dead_code,
     unreachable_pub,
+    missing_docs,
+    clippy::missing_errors_doc,
     reason = "as an example only `main` is used, as a module of a test only what that test needs"
 )]
 

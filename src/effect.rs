@@ -89,3 +89,30 @@ pub enum Content {
         new: String,
     },
 }
+
+/// The whole command, with what could hide a part of it made visible: control characters, and
+/// those that change the direction of writing.
+pub fn visible(command: &str) -> String {
+    let mut text = String::with_capacity(command.len());
+    for char in command.chars() {
+        let hides = char.is_control() && char != '\n' && char != '\t'
+            || matches!(char, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
+        if hides {
+            text.push_str(&format!("\\u{{{:x}}}", u32::from(char)));
+        } else {
+            text.push(char);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_a_command_can_hide() {
+        assert_eq!(visible("ls\n\trm"), "ls\n\trm");
+        assert_eq!(visible("a\u{202e}b\r\u{1b}[2Kc"), "a\\u{202e}b\\u{d}\\u{1b}[2Kc");
+    }
+}

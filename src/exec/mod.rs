@@ -104,5 +104,6 @@ pub async fn run(
     Ok(Finished { ended, output, took: begun.elapsed() })
 }
 
-#[cfg(all(test, unix))]
+#[cfg(unix)]
+#[cfg(test)]
 mod tests;

@@ -90,8 +90,8 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        // What a new file gets where the umask is the usual one.
-        builder.permissions(fs::Permissions::from_mode(0o644));
+        // The umask takes away from it what the user wants taken away.
+        builder.permissions(fs::Permissions::from_mode(0o666));
     }
     let mut file = builder.tempfile_in(folder)?;
     file.write_all(text.as_bytes())?;

@@ -198,6 +198,10 @@ impl Actor {
             Ok(finished) => {
                 self.history = finished.history;
                 self.grants = finished.grants;
+                if matches!(finished.result, Ok(Stop::Refusal)) {
+                    // The prompt that told the model is gone.
+                    self.told_mode = None;
+                }
                 finished.result
             }
             Err(error) => {

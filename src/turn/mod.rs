@@ -5,6 +5,7 @@ mod act;
 mod coalesce;
 mod context;
 mod decide;
+mod glimpse;
 mod ledger;
 mod sample;
 

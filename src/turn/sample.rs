@@ -7,9 +7,11 @@ use tokio::time::{Instant, sleep_until};
 
 use super::coalesce::{Coalescer, Sort};
 use super::decide::{self, Sampled};
-use super::{Step, Turn, context};
+use super::glimpse::Glimpse;
+use super::{Equipment, Step, Turn, context};
 use crate::client::Client;
-use crate::effect::{CallView, Content, Kind};
+use crate::effect::{CallView, Content, Kind, Location, visible};
+use crate::files::Roots;
 use crate::ids::{CallId, MessageId};
 use crate::llm::{Batch, Delta, End, LlmError, Model, Reply, Request};
 use crate::message::{AssistantMessage, History, Message, Stop, ToolCall, Usage};
@@ -19,11 +21,14 @@ use crate::update::{CallUpdate, Status, Update};
 impl Turn {
     pub(super) async fn sample(&mut self) -> Step {
         let equipment = self.equipment.clone();
+        // A client that does not read what the last round has said gets no next one.
+        self.cancel.run_until_cancelled(equipment.client.room()).await;
         let request = context::request(&self.history, equipment.tools.specs());
         let message = MessageId::from(format!("msg-{}", self.history.mint()));
         let mut listener = Listener {
             client: &equipment.client,
             tools: &equipment.tools,
+            roots: equipment.files.roots(),
             history: &mut self.history,
             coalescer: Coalescer::new(message.clone()),
             text: String::new(),
@@ -63,17 +68,15 @@ impl Turn {
 
     /// Gives each call of the answer its identifiers. A call whose name came only at the very
     /// end gets its card now.
-    fn name_calls(&mut self, reply: &Reply, cards: &[Option<CallId>]) -> Vec<ToolCall> {
+    fn name_calls(&mut self, reply: &Reply, cards: &[Option<Card>]) -> Vec<ToolCall> {
         let mut calls = Vec::with_capacity(reply.calls.len());
         for call in &reply.calls {
-            let id = match cards.get(call.slot).cloned().flatten() {
-                Some(id) => id,
-                None => announce(
-                    &self.equipment.client,
-                    &self.equipment.tools,
-                    &mut self.history,
-                    &call.name,
-                ),
+            let id = match cards.get(call.slot).and_then(Option::as_ref) {
+                Some(card) => card.id.clone(),
+                None => {
+                    let Equipment { client, tools, .. } = &self.equipment;
+                    announce(client, tools, &mut self.history, &call.name).id
+                }
             };
             let mut provider_id =
                 context::unique_provider_id(&self.history, &call.provider_id, id.as_str());
@@ -91,10 +94,10 @@ impl Turn {
     }
 
     /// Ends the cards of calls that were begun and never completed.
-    fn drop_cards(&self, cards: &[Option<CallId>], calls: &[ToolCall]) {
-        let kept = |id: &&CallId| !calls.iter().any(|it| it.id == **id);
-        for id in cards.iter().flatten().filter(kept) {
-            let mut update = CallUpdate::new(id.clone(), Status::Failed);
+    fn drop_cards(&self, cards: &[Option<Card>], calls: &[ToolCall]) {
+        let left = |card: &&Card| card.view.is_some() && !calls.iter().any(|it| it.id == card.id);
+        for card in cards.iter().flatten().filter(left) {
+            let mut update = CallUpdate::new(card.id.clone(), Status::Failed);
             let why = if self.cancel.is_cancelled() {
                 "cancelled"
             } else {
@@ -141,25 +144,36 @@ impl Turn {
 struct Heard {
     text: String,
     thought: String,
-    cards: Vec<Option<CallId>>,
+    cards: Vec<Option<Card>>,
+}
+
+/// A call that the user has been told of.
+#[derive(Debug)]
+struct Card {
+    id: CallId,
+    /// What it looks like; `None` for the plan, which has a display of its own and no card.
+    view: Option<CallView>,
+    glimpse: Glimpse,
 }
 
 impl Heard {
     /// Whether the user has seen any of it.
     fn is_shown(&self) -> bool {
-        !self.text.is_empty() || !self.thought.is_empty() || self.cards.iter().any(Option::is_some)
+        let has_card = self.cards.iter().flatten().any(|it| it.view.is_some());
+        !self.text.is_empty() || !self.thought.is_empty() || has_card
     }
 }
 
 struct Listener<'a> {
     client: &'a Arc<dyn Client>,
     tools: &'a Registry,
+    roots: &'a Roots,
     history: &'a mut History,
     coalescer: Coalescer,
     text: String,
     thought: String,
     /// The card of each slot.
-    cards: Vec<Option<CallId>>,
+    cards: Vec<Option<Card>>,
 }
 
 impl Listener<'_> {
@@ -198,8 +212,28 @@ impl Listener<'_> {
                 self.words(Sort::Thought, words);
             }
             Delta::CallNamed { slot, name } => self.card(slot, &name),
-            Delta::CallArguments { .. } => {}
+            Delta::CallArguments { slot, text } => self.arguments(slot, &text),
         }
+    }
+
+    /// A card says what it is about as soon as that is known, not when a long content is
+    /// complete.
+    fn arguments(&mut self, slot: usize, text: &str) {
+        let Some(card) = self.cards.get_mut(slot).and_then(Option::as_mut) else { return };
+        let Some(view) = &mut card.view else { return };
+        match card.glimpse.push(text) {
+            Some(("path", path)) => {
+                let target = self.roots.resolve(path);
+                let verb = view.title.split(' ').next().unwrap_or_default();
+                view.title = format!("{verb} {}", self.roots.short(&target));
+                view.locations = vec![Location { path: self.roots.shown(&target), line: None }];
+            }
+            Some((_, command)) => view.title = visible(&command),
+            None => return,
+        }
+        let mut update = CallUpdate::new(card.id.clone(), Status::Pending);
+        update.view = Some(view.clone());
+        self.client.update(Update::CallUpdate(Box::new(update)));
     }
 
     fn words(&mut self, sort: Sort, words: String) {
@@ -214,7 +248,7 @@ impl Listener<'_> {
             self.client.update(words);
         }
         if self.cards.len() <= slot {
-            self.cards.resize(slot + 1, None);
+            self.cards.resize_with(slot + 1, || None);
         }
         if self.cards[slot].is_none() && self.tools.find(name).is_ok() {
             self.cards[slot] = Some(announce(self.client, self.tools, self.history, name));
@@ -230,12 +264,7 @@ impl Listener<'_> {
 }
 
 /// Shows a card for a call; the plan has a display of its own and gets none.
-fn announce(
-    client: &Arc<dyn Client>,
-    tools: &Registry,
-    history: &mut History,
-    name: &str,
-) -> CallId {
+fn announce(client: &Arc<dyn Client>, tools: &Registry, history: &mut History, name: &str) -> Card {
     let id = CallId::from(format!("call-{}", history.mint()));
     let view = match tools.find(name) {
         Ok(tool) => tool.first_view(),
@@ -245,8 +274,8 @@ fn announce(
             locations: Vec::new(),
         }),
     };
-    if let Some(view) = view {
+    if let Some(view) = view.clone() {
         client.update(Update::Call { id: id.clone(), name: name.to_owned(), view });
     }
-    id
+    Card { id, view, glimpse: Glimpse::default() }
 }

@@ -62,7 +62,7 @@ impl Client for AcpClient {
 }
 
 /// Only the exact form of an offered yes is a yes (R-PERM-6).
-fn answer(result: &RawValue, offered: &[ChoiceKind]) -> Answer {
+pub(super) fn answer(result: &RawValue, offered: &[ChoiceKind]) -> Answer {
     let value: Value = serde_json::from_str(result.get()).unwrap_or_default();
     let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str);
     match text("/outcome/outcome") {

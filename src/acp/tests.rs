@@ -1,1 +1,96 @@
-//! What is served and what is not.
+//! The two translations at the pure boundary: what counts as a yes, and what an error becomes.
+
+use serde_json::value::to_raw_value;
+use serde_json::{Value, json};
+
+use super::caps::{self, ClientCaps};
+use super::error::to_rpc;
+use super::peer::answer;
+use crate::client::{Answer, ChoiceKind};
+use crate::error::Error;
+use crate::llm::LlmError;
+
+fn heard(result: &Value) -> Answer {
+    let offered = [ChoiceKind::AllowOnce, ChoiceKind::RejectOnce];
+    answer(&to_raw_value(result).unwrap(), &offered)
+}
+
+#[test]
+fn r_perm_6_only_the_exact_form_of_an_offered_yes_is_a_yes() {
+    let selected = |id: Value| json!({ "outcome": { "outcome": "selected", "optionId": id } });
+    assert_eq!(heard(&selected(json!("allow_once"))), Answer::Chosen(ChoiceKind::AllowOnce));
+    assert_eq!(heard(&selected(json!("reject_once"))), Answer::Chosen(ChoiceKind::RejectOnce));
+    assert_eq!(heard(&json!({ "outcome": { "outcome": "cancelled" } })), Answer::Cancelled);
+    for unclear in [
+        selected(json!("allow_always")),
+        selected(json!("ALLOW_ONCE")),
+        selected(json!(0)),
+        selected(Value::Null),
+        json!({ "outcome": { "outcome": "allowed", "optionId": "allow_once" } }),
+        json!({ "outcome": { "optionId": "allow_once" } }),
+        json!({ "outcome": "allow_once" }),
+        json!({ "optionId": "allow_once" }),
+        json!({}),
+        json!("allow_once"),
+        json!(true),
+        json!([selected(json!("allow_once"))]),
+        Value::Null,
+    ] {
+        assert!(matches!(heard(&unclear), Answer::Unclear(_)), "{unclear}");
+    }
+}
+
+#[test]
+fn what_is_not_said_is_not_offered() {
+    let read = |params: Value| caps::read(params).unwrap();
+    let none = ClientCaps::default();
+    assert_eq!(read(json!({ "protocolVersion": 1 })), none);
+    assert_eq!(read(json!({ "protocolVersion": 1, "clientCapabilities": "x" })), none);
+    let full = json!({
+        "fs": { "readTextFile": true, "writeTextFile": true },
+        "auth": { "terminal": true },
+        "session": { "notices": {} },
+    });
+    let all = ClientCaps { read: true, write: true, terminal_login: true, notices: true };
+    assert_eq!(read(json!({ "protocolVersion": 1, "clientCapabilities": full })), all);
+    // R-INIT-14: a newer client's files and terminals mean nothing to us.
+    assert_eq!(read(json!({ "protocolVersion": 2, "clientCapabilities": full })), none);
+    let newer = json!({ "protocolVersion": 2, "capabilities": { "auth": { "terminal": {} } } });
+    assert!(read(newer).terminal_login);
+}
+
+#[test]
+fn every_error_is_one_line_with_its_details_and_the_code_of_its_kind() {
+    let host = || "api.example".to_owned();
+    let status = |status| {
+        Error::Llm(LlmError::Status {
+            host: host(),
+            status,
+            message: "two\nlines".to_owned(),
+            retry_after: Some(std::time::Duration::from_secs(7)),
+            exhausted: false,
+        })
+    };
+    let table = [
+        (Error::Params("p".to_owned()), -32602),
+        (Error::NoSuchSession("s".to_owned()), -32002),
+        (Error::NotSignedIn, -32000),
+        (Error::BadMoment("b".to_owned()), -32600),
+        (Error::Cancelled, -32800),
+        (status(401), -32000),
+        (status(500), -32603),
+        (Error::Llm(LlmError::Truncated { host: host() }), -32603),
+        (Error::Llm(LlmError::Settings("s".to_owned())), -32000),
+        (Error::Bug { place: "here" }, -32603),
+    ];
+    for (error, code) in table {
+        let rpc = to_rpc(&error);
+        assert_eq!(rpc.code, code, "{error}");
+        assert!(!rpc.message.contains('\n') && !rpc.message.is_empty(), "{error}");
+        assert_eq!(rpc.data.unwrap()["details"], rpc.message, "{error}");
+    }
+    let data = to_rpc(&status(429)).data.unwrap();
+    assert_eq!(data["provider"], "api.example");
+    assert_eq!(data["status"], 429);
+    assert_eq!(data["retryAfter"], 7);
+}

@@ -5,6 +5,9 @@ mod actor;
 mod commands;
 mod host;
 
+#[cfg(test)]
+mod tests;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -96,6 +99,7 @@ impl SessionHandle {
         if !self.cancelling.swap(true, Ordering::Relaxed)
             && self.mailbox.try_send(Msg::Cancel).is_err()
         {
+            self.cancelling.store(false, Ordering::Relaxed);
             tracing::error!("a session does not read its mailbox");
         }
     }

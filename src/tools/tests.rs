@@ -1,1 +1,134 @@
 //! The tools as the model meets them.
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+
+use super::{Registry, built_in};
+
+/// Calls `look` for each schema of the tool's arguments, with its place.
+fn walk(schema: &Value, place: &str, look: &mut impl FnMut(&str, &Value)) {
+    look(place, schema);
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        walk(property, &format!("{place}.{name}"), look);
+    }
+    if schema["items"].is_object() {
+        walk(&schema["items"], &format!("{place}[]"), look);
+    }
+}
+
+fn each(mut look: impl FnMut(&str, &Value)) {
+    for tool in built_in() {
+        let spec = tool.spec();
+        walk(&spec.parameters, spec.name, &mut look);
+    }
+}
+
+#[test]
+fn schemas_hold_nothing_that_strict_servers_refuse() {
+    let known: HashSet<_> =
+        ["type", "description", "properties", "required", "items", "enum"].into();
+    let mut seen = 0;
+    each(|place, schema| {
+        seen += 1;
+        for key in schema.as_object().unwrap().keys() {
+            assert!(known.contains(key.as_str()), "{place} has `{key}`: {schema}");
+        }
+        assert!(schema["type"].is_string(), "{place} has no single type: {schema}");
+    });
+    assert!(seen > 15, "the walk has seen only {seen} schemas");
+}
+
+#[test]
+fn every_argument_has_a_short_description() {
+    each(|place, schema| {
+        if !place.contains('.') || place.ends_with("[]") {
+            return;
+        }
+        let description = schema["description"].as_str().unwrap_or_default();
+        let words = description.split_whitespace().count();
+        assert!((1..=16).contains(&words), "{place}: {description:?}");
+        assert!(!description.contains('\n'), "{place}: {description:?}");
+    });
+}
+
+#[test]
+fn what_is_required_exists_and_objects_say_what_they_hold() {
+    each(|place, schema| {
+        if schema["type"] != "object" {
+            assert!(schema["properties"].is_null(), "{place}: {schema}");
+            return;
+        }
+        assert!(schema["properties"].is_object(), "{place}: {schema}");
+        for name in schema["required"].as_array().into_iter().flatten() {
+            let name = name.as_str().unwrap();
+            assert!(schema["properties"][name].is_object(), "{place}: {name} is not there");
+        }
+    });
+}
+
+#[test]
+fn names_are_unique_and_descriptions_are_there() {
+    let mut names = HashSet::new();
+    for tool in built_in() {
+        let spec = tool.spec();
+        assert_eq!(spec.name, tool.name());
+        assert!(names.insert(spec.name), "{} is there twice", spec.name);
+        let fits = |it: char| it.is_ascii_lowercase() || it == '_';
+        assert!(spec.name.chars().all(fits), "{}", spec.name);
+        assert!(spec.description.len() > 30, "{}: {}", spec.name, spec.description);
+        assert!(!spec.description.contains('\n'), "{}: {}", spec.name, spec.description);
+    }
+}
+
+#[test]
+fn the_seeds_arguments_are_all_there() {
+    let arguments = |name: &str| {
+        let spec = Registry::new(built_in()).find(name).unwrap().spec();
+        spec.parameters["properties"].as_object().unwrap().clone()
+    };
+    for (tool, name, sort) in [
+        ("read_file", "path", "string"),
+        ("read_file", "paths", "array"),
+        ("read_file", "start_line", "integer"),
+        ("read_file", "end_line", "integer"),
+        ("read_file", "show_line_numbers", "boolean"),
+        ("write_file", "path", "string"),
+        ("write_file", "content", "string"),
+        ("write_file", "mode", "string"),
+        ("exec", "command", "string"),
+        ("exec", "timeout", "integer"),
+        ("list_dir", "path", "string"),
+        ("plan", "entries", "array"),
+    ] {
+        assert_eq!(arguments(tool)[name]["type"], sort, "{tool}.{name}");
+    }
+    assert_eq!(arguments("write_file")["mode"]["enum"], json!(["overwrite", "append"]));
+}
+
+#[test]
+fn the_tools_are_told_the_same_way_each_time() {
+    let told = || {
+        let specs = Registry::new(built_in()).specs();
+        specs.iter().map(|it| format!("{it:?}")).collect::<Vec<_>>()
+    };
+    assert_eq!(told(), told());
+}
+
+#[test]
+fn names_are_found_as_models_write_them() {
+    let registry = Registry::new(built_in());
+    for (written, meant) in [
+        ("exec", "exec"),
+        (" exec ", "exec"),
+        ("Exec", "exec"),
+        ("functions.read_file", "read_file"),
+        ("default_api:write_file", "write_file"),
+    ] {
+        assert_eq!(registry.find(written).unwrap().name(), meant, "{written}");
+    }
+    for unknown in ["", "exe", "execute", "read", "functions."] {
+        let reason = registry.find(unknown).unwrap_err();
+        assert!(reason.contains("Available: read_file, write_file"), "{unknown}: {reason}");
+    }
+}

@@ -10,6 +10,8 @@ mod ledger;
 mod sample;
 
 #[cfg(test)]
+pub(crate) mod stage;
+#[cfg(test)]
 mod tests;
 
 use std::sync::Arc;

@@ -1,1 +1,128 @@
-//! The turn.
+//! The turn as a whole.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::stage::{Play, Stage, stage};
+use super::*;
+use crate::effect::{CallView, Effect, Kind};
+use crate::permission::Pass;
+use crate::tools::{Outcome, Tool, ToolCtx};
+
+/// A tool that has a bug.
+#[derive(Debug)]
+struct Broken;
+
+/// Breaks.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct NoArgs {}
+
+impl Tool for Broken {
+    const NAME: &'static str = "broken";
+    const KIND: Kind = Kind::Other;
+    const VERB: &'static str = "Break";
+    type Args = NoArgs;
+    type Seen = ();
+
+    fn view(&self, _: &NoArgs, _: &ToolCtx) -> CallView {
+        CallView { title: Self::VERB.to_owned(), kind: Self::KIND, locations: Vec::new() }
+    }
+
+    fn effects(&self, _: &NoArgs, _: &ToolCtx) -> Vec<Effect> {
+        vec![Effect::Session]
+    }
+
+    async fn run(&self, _: NoArgs, (): (), _: &Pass, _: &ToolCtx) -> Outcome {
+        panic!("a bug")
+    }
+}
+
+impl Stage {
+    fn turn(&self, history: History) -> Turn {
+        Turn::new(
+            self.equipment.clone(),
+            history,
+            Grants::default(),
+            UserMessage::text("go"),
+            self.cancel.clone(),
+        )
+    }
+}
+
+/// The messages after the prompt, one word each.
+fn shape(history: &History) -> Vec<&'static str> {
+    let word = |it: &Arc<Message>| match it.as_ref() {
+        Message::User(_) => "user",
+        Message::Assistant(_) => "assistant",
+        Message::Tool(it) if it.ok => "ok",
+        Message::Tool(_) => "failed",
+    };
+    history.messages.iter().skip(1).map(word).collect()
+}
+
+#[tokio::test]
+async fn a_tool_that_panics_fails_its_call_and_nothing_else() {
+    let calls = Play::Calls(vec![("broken", json!({})), ("list_dir", json!({}))]);
+    let stage = stage(vec![calls], false, Some(Arc::new(Broken)));
+    let done = stage.turn(History::default()).run().await;
+    assert!(matches!(done.result, Ok(Stop::EndTurn)));
+    assert_eq!(shape(&done.history), ["assistant", "failed", "ok", "assistant"]);
+    assert_eq!(stage.client.finals().len(), 2);
+    let Message::Tool(failed) = done.history.messages[2].as_ref() else { panic!("no result") };
+    assert!(failed.text.contains("crashed"), "{}", failed.text);
+}
+
+#[tokio::test]
+async fn a_cancel_while_a_question_is_open_settles_every_call() {
+    let calls = vec![
+        ("write_file", json!({ "path": "a", "content": "x" })),
+        ("exec", json!({ "command": "true" })),
+    ];
+    let stage = stage(vec![Play::Calls(calls)], true, None);
+    let cancel = stage.cancel.clone();
+    let later = async {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        cancel.cancel();
+    };
+    let (done, ()) = tokio::join!(stage.turn(History::default()).run(), later);
+    assert!(matches!(done.result, Ok(Stop::Cancelled)));
+    assert_eq!(shape(&done.history), ["assistant", "failed", "failed"]);
+    assert_eq!(stage.client.finals(), ["call-2 Failed", "call-3 Failed"]);
+}
+
+#[tokio::test]
+async fn a_cancel_before_the_first_word_leaves_only_the_prompt() {
+    let stage = stage(vec![Play::Hang], false, None);
+    let cancel = stage.cancel.clone();
+    let later = async {
+        tokio::task::yield_now().await;
+        cancel.cancel();
+    };
+    let (done, ()) = tokio::join!(stage.turn(History::default()).run(), later);
+    assert!(matches!(done.result, Ok(Stop::Cancelled)));
+    assert_eq!(shape(&done.history), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_model_is_asked_again_after_a_wait_that_the_user_sees() {
+    let stage =
+        stage(vec![Play::Fail(503), Play::Fail(503), Play::Text("Here I am.")], false, None);
+    let done = stage.turn(History::default()).run().await;
+    assert!(matches!(done.result, Ok(Stop::EndTurn)));
+    let updates = stage.client.updates.lock().unwrap();
+    let notices = updates.iter().filter(|it| matches!(it, Update::Notice(_))).count();
+    assert_eq!(notices, 2);
+}
+
+#[tokio::test]
+async fn the_limit_of_requests_ends_the_turn_with_every_call_answered() {
+    let call = || Play::Calls(vec![("list_dir", json!({}))]);
+    let mut stage = stage(vec![call(), call(), call(), call()], false, None);
+    stage.equipment.max_requests = 2;
+    let done = stage.turn(History::default()).run().await;
+    assert!(matches!(done.result, Ok(Stop::MaxTurnRequests)));
+    assert_eq!(shape(&done.history), ["assistant", "ok", "assistant", "failed"]);
+}

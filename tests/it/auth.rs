@@ -1,0 +1,299 @@
+//! Authentication (R-AUTH): what is offered when, what it opens, and the login in a terminal.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::agent::{TestAgent, says};
+use crate::scripted_model::{Scenario, Server};
+
+fn code(answer: &Value) -> i64 {
+    answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("not an error: {answer}"))
+}
+
+/// Initializes and returns the methods that are offered.
+fn methods(agent: &mut TestAgent, capabilities: &Value) -> Vec<Value> {
+    let params = json!({ "protocolVersion": 1, "clientCapabilities": capabilities });
+    agent.call("initialize", &params)["result"]["authMethods"].as_array().unwrap().clone()
+}
+
+fn ids(methods: &[Value]) -> Vec<&str> {
+    methods.iter().map(|it| it["id"].as_str().unwrap()).collect()
+}
+
+/// Runs a subcommand with the folders of an agent and this input.
+fn turnwright(agent: &TestAgent, arguments: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_turnwright"))
+        .args(arguments)
+        .env_clear()
+        .env("TURNWRIGHT_HOME", agent.home())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It may have seen enough before all of it is read.
+    child.stdin.take().unwrap().write_all(input.as_bytes()).ok();
+    child.wait_with_output().unwrap()
+}
+
+fn model(replies: &Value) -> Server {
+    Server::start(Scenario::from_value(json!({ "replies": replies })).unwrap(), 0).unwrap()
+}
+
+fn key_of(model: &Server, number: usize) -> String {
+    let requests = model.wait_for_requests(number + 1, crate::agent::LIMIT).unwrap();
+    let header =
+        requests[number].headers.iter().find(|it| it.0.eq_ignore_ascii_case("authorization"));
+    header.map(|it| it.1.clone()).unwrap_or_default()
+}
+
+fn new_session(agent: &mut TestAgent) -> Value {
+    let params = json!({ "cwd": agent.workspace(), "mcpServers": [] });
+    agent.call("session/new", &params)
+}
+
+fn terminal() -> Value {
+    json!({ "auth": { "terminal": true } })
+}
+
+#[test]
+fn r_auth_1_with_a_provider_there_is_one_method_and_it_is_quick_and_harmless() {
+    for capabilities in [json!({}), terminal()] {
+        let mut agent = TestAgent::builder().model(json!([says("Hello.")])).spawn();
+        let methods = methods(&mut agent, &capabilities);
+        assert_eq!(ids(&methods), ["configured"]);
+        let name = methods[0]["name"].as_str().unwrap();
+        assert!(!name.is_empty());
+        for _ in 0..2 {
+            let answer = agent.call("authenticate", &json!({ "methodId": "configured" }));
+            assert_eq!(answer["result"], json!({}), "{answer}");
+        }
+        agent.session = agent.new_session();
+        assert_eq!(agent.turn("hi"), "end_turn");
+        assert_eq!(agent.text(), "Hello.", "another model answered");
+    }
+}
+
+#[test]
+fn r_auth_1_the_built_in_model_counts_as_a_provider_when_it_was_asked_for() {
+    let agents = [
+        TestAgent::offline(),
+        TestAgent::unconfigured().argument("--model").argument("offline"),
+        TestAgent::unconfigured().argument("acp").argument("--model=offline"),
+    ];
+    for agent in agents {
+        let mut agent = agent.spawn();
+        assert_eq!(ids(&methods(&mut agent, &terminal())), ["configured"]);
+        agent.session = agent.new_session();
+        assert_eq!(agent.turn("hello"), "end_turn");
+    }
+}
+
+#[test]
+fn r_auth_2_and_9_a_terminal_method_is_only_for_clients_with_a_terminal() {
+    let offers = [
+        (json!({}), vec!["offline"]),
+        (json!({ "auth": {} }), vec!["offline"]),
+        (json!({ "auth": { "terminal": false } }), vec!["offline"]),
+        (json!({ "auth": null, "terminal": true }), vec!["offline"]),
+        (terminal(), vec!["offline", "login"]),
+    ];
+    for (capabilities, expected) in offers {
+        let mut agent = TestAgent::unconfigured().spawn();
+        let methods = methods(&mut agent, &capabilities);
+        assert_eq!(ids(&methods), expected, "{capabilities}");
+        for method in &methods {
+            let kind = method["type"].as_str().unwrap_or("agent");
+            let expected = if method["id"] == "login" { "terminal" } else { "agent" };
+            assert_eq!(kind, expected, "{method}");
+            assert!(method.get("command").is_none() && method.get("vars").is_none(), "{method}");
+        }
+    }
+}
+
+#[test]
+fn r_auth_3_the_offline_method_opens_the_gate() {
+    let mut agent = TestAgent::unconfigured().initialize();
+    assert_eq!(code(&new_session(&mut agent)), -32000);
+    let answer = agent.call("authenticate", &json!({ "methodId": "offline" }));
+    assert_eq!(answer["result"], json!({}), "{answer}");
+    agent.session = agent.new_session();
+    assert_eq!(agent.turn("hello"), "end_turn");
+    assert!(!agent.text().is_empty());
+}
+
+#[test]
+fn r_auth_4_only_what_was_offered_to_be_called_may_be_called() {
+    let mut agent = TestAgent::unconfigured().spawn();
+    methods(&mut agent, &terminal());
+    for method in ["login", "configured", "nothing", "", "Offline"] {
+        let answer = agent.call("authenticate", &json!({ "methodId": method }));
+        assert_eq!(code(&answer), -32602, "{method}");
+    }
+    assert_eq!(code(&new_session(&mut agent)), -32000, "something opened the gate");
+
+    let mut agent = TestAgent::builder().initialize();
+    for method in ["login", "offline", "nothing"] {
+        let answer = agent.call("authenticate", &json!({ "methodId": method }));
+        assert_eq!(code(&answer), -32602, "{method}");
+    }
+}
+
+#[test]
+fn r_auth_5_without_a_provider_a_session_is_refused_with_what_to_do() {
+    let mut agent = TestAgent::unconfigured().initialize();
+    let answer = new_session(&mut agent);
+    assert_eq!(code(&answer), -32000);
+    let message = answer["error"]["message"].as_str().unwrap();
+    for word in ["OPENAI_API_KEY", "turnwright login", "offline"] {
+        assert!(message.contains(word), "{message}");
+    }
+    // An endpoint without a model's name is not enough either, and says so.
+    let mut agent =
+        TestAgent::unconfigured().variable("OPENAI_BASE_URL", "http://127.0.0.1:9/v1").initialize();
+    let answer = new_session(&mut agent);
+    assert_eq!(code(&answer), -32000);
+    assert!(answer["error"]["message"].as_str().unwrap().contains("TURNWRIGHT_MODEL"), "{answer}");
+}
+
+#[test]
+fn r_auth_5_a_key_that_is_refused_is_a_matter_of_authentication() {
+    let denies = json!([{ "status": 401, "body": { "error": { "message": "bad key" } } }]);
+    let mut agent = TestAgent::builder().model(json!([denies, says("Hello.")])).start();
+    let id = agent.prompt("hi");
+    assert_eq!(code(&agent.answer_to(&id)), -32000);
+    assert_eq!(agent.turn("again"), "end_turn");
+}
+
+#[test]
+fn r_auth_6_logout_is_neither_offered_nor_served_and_the_subcommand_forgets_the_key() {
+    let mut agent = TestAgent::unconfigured().spawn();
+    let answer = agent.call("initialize", &json!({ "protocolVersion": 1 }));
+    let auth = answer["result"]["agentCapabilities"]["auth"].clone();
+    assert!(auth["logout"].is_null(), "offered by now: this test is out of date");
+    assert_eq!(code(&agent.call("logout", &json!({}))), -32601);
+
+    assert!(turnwright(&agent, &["login"], "\nsk-stored\n\n").status.success());
+    let mut other = TestAgent::unconfigured().variable("TURNWRIGHT_HOME", &home(&agent)).spawn();
+    assert_eq!(ids(&methods(&mut other, &json!({}))), ["configured"]);
+    assert!(turnwright(&agent, &["logout"], "").status.success());
+    assert!(!agent.home().join("config/login.json").exists());
+    let mut other =
+        TestAgent::unconfigured().variable("TURNWRIGHT_HOME", &home(&agent)).initialize();
+    assert_eq!(code(&new_session(&mut other)), -32000);
+    // There is nothing left to forget, and that is no failure.
+    assert!(turnwright(&agent, &["logout"], "").status.success());
+}
+
+fn home(agent: &TestAgent) -> String {
+    agent.home().to_string_lossy().into_owned()
+}
+
+#[test]
+fn r_auth_7_the_offered_login_stores_the_key_and_a_running_agent_then_works() {
+    let server = model(&json!([says("Hello from there.")]));
+    let mut agent = TestAgent::unconfigured().spawn();
+    let offered = methods(&mut agent, &terminal());
+    assert_eq!(code(&new_session(&mut agent)), -32000);
+
+    let arguments: Vec<_> =
+        offered[1]["args"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
+    let input = format!("{}\nsk-from-login\nscripted\n", server.base_url());
+    let output = turnwright(&agent, &arguments, &input);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(output.stdout, b"", "stdout belongs to the protocol");
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("sk-from-login"), "{output:?}");
+
+    agent.session = agent.new_session();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    assert_eq!(agent.text(), "Hello from there.");
+    assert_eq!(key_of(&server, 0), "Bearer sk-from-login");
+    assert_eq!(ids(&methods(&mut agent, &terminal())), ["configured"]);
+}
+
+#[test]
+fn r_auth_7_the_stored_key_is_private_and_a_new_process_is_authenticated() {
+    use std::os::unix::fs::PermissionsExt;
+    let agent = TestAgent::unconfigured().initialize();
+    assert!(turnwright(&agent, &["login"], "\nsk-stored\n\n").status.success());
+    let file = agent.home().join("config/login.json");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(std::fs::read_to_string(&file).unwrap().contains("sk-stored"));
+    // Nothing else is left lying about.
+    assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
+
+    let mut other =
+        TestAgent::unconfigured().variable("TURNWRIGHT_HOME", &home(&agent)).initialize();
+    assert!(new_session(&mut other)["result"].is_object());
+}
+
+#[test]
+fn r_auth_7_a_login_that_is_broken_off_fails_and_stores_nothing() {
+    let agent = TestAgent::unconfigured().initialize();
+    for input in ["", "\n", "\nsk-half", "\n\n\n"] {
+        let output = turnwright(&agent, &["login"], input);
+        assert!(!output.status.success(), "{input:?}: {output:?}");
+        assert!(!agent.home().join("config/login.json").exists(), "{input:?}");
+    }
+}
+
+#[test]
+fn r_auth_7_flags_of_the_login_are_not_asked_for() {
+    let agent = TestAgent::unconfigured().initialize();
+    let arguments = ["login", "--base-url", "http://127.0.0.1:9/v1", "--model", "m"];
+    let output = turnwright(&agent, &arguments, "sk-flags\n");
+    assert!(output.status.success(), "{output:?}");
+    let text = std::fs::read_to_string(agent.home().join("config/login.json")).unwrap();
+    let stored: Value = serde_json::from_str(&text).unwrap();
+    let expected = json!({ "key": "sk-flags", "base_url": "http://127.0.0.1:9/v1", "model": "m" });
+    assert_eq!(stored, expected);
+}
+
+#[test]
+fn r_auth_3_a_second_login_replaces_the_first_in_a_running_agent() {
+    let denies = json!([{ "status": 401, "body": { "error": { "message": "bad key" } } }]);
+    let server = model(&json!([denies, says("Hello.")]));
+    let mut agent = TestAgent::unconfigured().initialize();
+    let login = |agent: &TestAgent, key: &str| {
+        let input = format!("{}\n{key}\nscripted\n", server.base_url());
+        assert!(turnwright(agent, &["login"], &input).status.success());
+    };
+    login(&agent, "sk-mistyped");
+    agent.session = agent.new_session();
+    let id = agent.prompt("hi");
+    assert_eq!(code(&agent.answer_to(&id)), -32000);
+    login(&agent, "sk-right");
+    agent.session = agent.new_session();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    assert_eq!(key_of(&server, 1), "Bearer sk-right");
+}
+
+#[test]
+fn r_auth_3_a_login_counts_more_than_an_earlier_choice_of_the_offline_model() {
+    let server = model(&json!([says("Hello from there.")]));
+    let mut agent = TestAgent::unconfigured().initialize();
+    // Several clients call the first method on every start, unasked.
+    agent.call("authenticate", &json!({ "methodId": "offline" }));
+    agent.new_session();
+    let input = format!("{}\nsk-from-login\nscripted\n", server.base_url());
+    assert!(turnwright(&agent, &["login"], &input).status.success());
+    agent.session = agent.new_session();
+    assert_eq!(agent.turn("hello"), "end_turn");
+    assert_eq!(agent.text(), "Hello from there.");
+}
+
+#[test]
+fn r_auth_6_after_a_logout_new_sessions_of_a_running_agent_need_a_login() {
+    let server = model(&json!([says("Hello."), says("Still here.")]));
+    let mut agent = TestAgent::unconfigured().initialize();
+    let input = format!("{}\nsk-from-login\nscripted\n", server.base_url());
+    assert!(turnwright(&agent, &["login"], &input).status.success());
+    agent.session = agent.new_session();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    assert!(turnwright(&agent, &["logout"], "").status.success());
+    assert_eq!(code(&new_session(&mut agent)), -32000);
+    // A session that runs keeps what it has.
+    assert_eq!(agent.turn("again"), "end_turn");
+}

@@ -1,0 +1,291 @@
+//! Clients that do not listen: the agent's memory stays bounded, and it can still be told to stop.
+//!
+//! The harness always reads, so this file has a client of its own, which reads when it is told to.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::agent::{LIMIT, eventually, prompt, says};
+use crate::scripted_model::{Scenario, Server};
+
+const MIB: u64 = 1024 * 1024;
+
+/// A client that reads a line only when it wants one.
+struct Deaf {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    /// Held and never read.
+    _stderr: ChildStderr,
+    permits: Sender<()>,
+    lines: Receiver<Value>,
+    model: Server,
+    folder: TempDir,
+}
+
+impl Deaf {
+    fn start(replies: &Value, log: Option<&str>) -> Deaf {
+        let folder = tempfile::tempdir().unwrap();
+        let scenario = Scenario::from_value(json!({ "replies": replies })).unwrap();
+        let model = Server::start(scenario, 0).unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_turnwright"))
+            .env_clear()
+            .env("TURNWRIGHT_HOME", folder.path())
+            .env("OPENAI_BASE_URL", model.base_url())
+            .env("TURNWRIGHT_MODEL", "scripted")
+            .envs(log.map(|it| ("TURNWRIGHT_LOG", it)))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let (permits, permit) = channel();
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            while permit.recv().is_ok() && stdout.read_line(&mut line).unwrap() > 0 {
+                if sender.send(serde_json::from_str(&line).unwrap()).is_err() {
+                    break;
+                }
+                line.clear();
+            }
+        });
+        let stdin = child.stdin.take();
+        let stderr = child.stderr.take().unwrap();
+        Deaf { child, stdin, _stderr: stderr, permits, lines, model, folder }
+    }
+
+    fn send(&mut self, message: &Value) {
+        let line = format!("{message}\n");
+        self.stdin.as_mut().unwrap().write_all(line.as_bytes()).unwrap();
+    }
+
+    fn request(&mut self, id: &Value, method: &str, params: &Value) {
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+    }
+
+    /// Reads one line.
+    fn read(&mut self) -> Value {
+        self.permits.send(()).unwrap();
+        self.lines.recv_timeout(LIMIT).expect("a line within the limit")
+    }
+
+    /// Reads until the answer to a request has come.
+    fn answer_to(&mut self, id: &Value) -> Value {
+        loop {
+            let message = self.read();
+            if message.get("method").is_none() && message["id"] == *id {
+                return message;
+            }
+        }
+    }
+
+    /// Opens a session and returns its identifier.
+    fn session(&mut self) -> String {
+        self.request(&json!("i"), "initialize", &json!({ "protocolVersion": 1 }));
+        self.answer_to(&json!("i"));
+        let params = json!({ "cwd": self.folder.path(), "mcpServers": [] });
+        self.request(&json!("n"), "session/new", &params);
+        self.answer_to(&json!("n"))["result"]["sessionId"].as_str().unwrap().to_owned()
+    }
+
+    /// The most memory that the agent has ever had, in bytes.
+    fn peak(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|it| it.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    }
+
+    /// Waits until the agent has stopped doing anything, which it only does when it is stopped:
+    /// by then an agent that knows no bounds would have taken in all there is.
+    fn wait_for_rest(&self) {
+        let ticks = || {
+            let path = format!("/proc/{}/stat", self.child.id());
+            let stat = std::fs::read_to_string(path).unwrap();
+            let fields = stat.rsplit_once(") ").unwrap().1.to_owned();
+            fields.split(' ').skip(11).take(2).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let mut last = (ticks(), Instant::now());
+        eventually("the agent comes to rest", || {
+            let now = ticks();
+            if now != last.0 {
+                last = (now, Instant::now());
+            }
+            last.1.elapsed() > Duration::from_millis(500)
+        });
+    }
+
+    /// Requires that the agent ends by itself, soon and well.
+    fn must_end(mut self) {
+        let mut status = None;
+        let begun = Instant::now();
+        eventually("the agent ends", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        assert!(status.unwrap().success(), "{status:?}");
+        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    }
+}
+
+impl Drop for Deaf {
+    fn drop(&mut self) {
+        // When all went well it has been closed or may go any way.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// A reply of some 200 MB.
+fn flood() -> Value {
+    json!([{ "text": "0123456789abcdef".repeat(256), "repeat": 50_000 }])
+}
+
+#[test]
+fn a_stream_that_nobody_reads_waits_and_can_be_cancelled() {
+    let mut client = Deaf::start(&json!([flood(), says("Here.")]), None);
+    let session = client.session();
+    client.request(&json!(1), "session/prompt", &prompt(&session, "tell me all"));
+    client.model.wait_for_requests(1, LIMIT).unwrap();
+    client.wait_for_rest();
+    assert!(client.peak() < 64 * MIB, "{} MiB", client.peak() / MIB);
+    assert_eq!(client.model.hung_up(), 0);
+
+    let cancel = json!({ "sessionId": session });
+    client.send(&json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": cancel }));
+    // It works without anybody reading.
+    client.model.wait_for_hang_ups(1, LIMIT).unwrap();
+    assert_eq!(client.answer_to(&json!(1))["result"]["stopReason"], "cancelled");
+    client.request(&json!(2), "session/prompt", &prompt(&session, "still there?"));
+    assert_eq!(client.answer_to(&json!(2))["result"]["stopReason"], "end_turn");
+}
+
+#[test]
+fn the_end_of_stdin_ends_a_stream_that_nobody_reads() {
+    let mut client = Deaf::start(&json!([flood()]), None);
+    let session = client.session();
+    client.request(&json!(1), "session/prompt", &prompt(&session, "tell me all"));
+    client.model.wait_for_requests(1, LIMIT).unwrap();
+    client.wait_for_rest();
+    drop(client.stdin.take());
+    client.must_end();
+}
+
+#[test]
+fn r_tr_4_a_client_that_never_reads_stderr_is_served_at_any_log_level() {
+    let reply = json!([{ "text": "word ", "repeat": 3_000 }]);
+    let mut client = Deaf::start(&json!([reply]), Some("trace"));
+    let session = client.session();
+    // A pipe holds 64 KiB; this makes many times that.
+    for id in 0..2_000 {
+        client.request(&json!(id), "_x/y", &json!({ "padding": "x".repeat(100) }));
+        client.send(&json!({ "jsonrpc": "2.0", "method": "_x/y".repeat(20), "params": {} }));
+        assert_eq!(client.answer_to(&json!(id))["error"]["code"], -32601);
+    }
+    client.request(&json!("p"), "session/prompt", &prompt(&session, "hi"));
+    assert_eq!(client.answer_to(&json!("p"))["result"]["stopReason"], "end_turn");
+    drop(client.stdin.take());
+    client.must_end();
+}
+
+/// An identifier that makes an answer large.
+fn large_id(number: usize) -> Value {
+    json!(format!("{number} {}", "x".repeat(64 * 1024)))
+}
+
+#[test]
+fn requests_without_a_reader_come_to_a_halt_and_are_all_answered_later() {
+    const COUNT: usize = 2_000;
+    let mut client = Deaf::start(&json!([]), None);
+    client.session();
+    let mut stdin = client.stdin.take().unwrap();
+    let written = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&written);
+    let writer = std::thread::spawn(move || {
+        for number in 0..COUNT {
+            let message = json!({ "jsonrpc": "2.0", "id": large_id(number), "method": "_x/y" });
+            stdin.write_all(format!("{message}\n").as_bytes()).unwrap();
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+        stdin
+    });
+    client.wait_for_rest();
+    let peak = client.peak();
+    assert!(peak < 80 * MIB, "{} MiB", peak / MIB);
+    let taken = written.load(Ordering::Relaxed);
+    assert!(taken > 10 && taken < COUNT as u64, "{taken} requests were taken");
+    let mut number = 0;
+    while number < COUNT {
+        let message = client.read();
+        if message.get("method").is_none() {
+            assert_eq!(message["id"], large_id(number), "not in order");
+            number += 1;
+        }
+    }
+    client.stdin = Some(writer.join().unwrap());
+    drop(client.stdin.take());
+    client.must_end();
+}
+
+#[test]
+fn the_end_of_stdin_ends_an_agent_whose_answers_nobody_reads() {
+    let mut client = Deaf::start(&json!([]), None);
+    client.session();
+    // So many that the agent takes no more for now, and so few that all of it finds a place.
+    for number in 0..150 {
+        let message = json!({ "jsonrpc": "2.0", "id": large_id(number), "method": "_x/y" });
+        client.send(&message);
+    }
+    client.wait_for_rest();
+    drop(client.stdin.take());
+    client.must_end();
+}
+
+#[test]
+fn thousands_of_small_requests_are_answered_once_each_and_in_order() {
+    let mut client = Deaf::start(&json!([]), None);
+    client.session();
+    let mut stdin = client.stdin.take().unwrap();
+    let writer = std::thread::spawn(move || {
+        for id in 0..5_000 {
+            let message = json!({ "jsonrpc": "2.0", "id": id, "method": "_x/y", "params": {} });
+            stdin.write_all(format!("{message}\n").as_bytes()).unwrap();
+        }
+        stdin
+    });
+    let mut next = 0;
+    while next < 5_000 {
+        let message = client.read();
+        if message.get("method").is_none() {
+            assert_eq!(message["id"], next);
+            next += 1;
+        }
+    }
+    client.stdin = Some(writer.join().unwrap());
+}
+
+#[test]
+fn an_output_that_nobody_reads_does_not_fill_the_memory() {
+    let yes = json!({ "name": "exec", "arguments": { "command": "yes | head -c 300000000" } });
+    let mut client = Deaf::start(&json!([[{ "call": yes }], says("Much.")]), None);
+    let session = client.session();
+    client.request(&json!(1), "session/prompt", &prompt(&session, "say yes"));
+    let question = loop {
+        let message = client.read();
+        if message["method"] == "session/request_permission" {
+            break message;
+        }
+    };
+    let outcome = json!({ "outcome": { "outcome": "selected", "optionId": "allow_once" } });
+    client.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": outcome }));
+    client.model.wait_for_requests(2, LIMIT).unwrap();
+    assert!(client.peak() < 64 * MIB, "{} MiB", client.peak() / MIB);
+    assert_eq!(client.answer_to(&json!(1))["result"]["stopReason"], "end_turn");
+}

@@ -14,7 +14,7 @@ use super::wire::schema::{
 };
 use crate::client::{Answer, BufferError, Buffers, ChoiceKind, Client, Question};
 use crate::ids;
-use crate::rpc::{Peer, RequestFailed, RpcError};
+use crate::rpc::{Peer, RequestFailed};
 use crate::update::Update;
 
 /// A person may be away for long; a day is as good as never.
@@ -23,6 +23,11 @@ const ASKING: Duration = Duration::from_secs(24 * 60 * 60);
 const READING: Duration = Duration::from_secs(5);
 /// An editor may show the change to the user first.
 const WRITING: Duration = Duration::from_secs(60);
+
+/// The client's codes for a file that does not exist, and for a method that it only claims to
+/// have: either way the disk is what is left.
+const NOT_FOUND: i32 = -32002;
+const NO_SUCH_METHOD: i32 = -32601;
 
 /// The client of one session.
 #[derive(Debug)]
@@ -124,15 +129,12 @@ impl Buffers for AcpClient {
 }
 
 fn explain(error: &RequestFailed) -> BufferError {
-    match error {
-        RequestFailed::Refused(RpcError { code: -32002 | -32601, .. }) => BufferError::NotFound,
-        RequestFailed::Refused(RpcError { message, data, .. }) => {
-            // What a client wants to be done instead stands in its data.
-            let more = data.as_ref().filter(|it| !it.is_null()).map(ToString::to_string);
-            BufferError::Refused(
-                [Some(message.clone()), more].into_iter().flatten().collect::<Vec<_>>().join(" "),
-            )
-        }
-        RequestFailed::TimedOut(_) | RequestFailed::Gone => BufferError::Silent,
+    let RequestFailed::Refused(error) = error else { return BufferError::Silent };
+    if matches!(error.code, NOT_FOUND | NO_SUCH_METHOD) {
+        return BufferError::NotFound;
     }
+    // What a client wants to be done instead stands in its data.
+    let more = error.data.as_ref().filter(|it| !it.is_null()).map(ToString::to_string);
+    let text = [Some(error.message.clone()), more].into_iter().flatten().collect::<Vec<_>>();
+    BufferError::Refused(text.join(" "))
 }

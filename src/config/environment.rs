@@ -30,9 +30,26 @@ pub fn take() -> Variables {
     variables
 }
 
+/// Takes the variable away, and its bytes with it: what the process was started with stays
+/// readable in `/proc/PID/environ`, for every command that we run.
 #[expect(unsafe_code, reason = "the environment is changed before any thread is started")]
 fn forget(name: &str) {
-    // SAFETY: called first thing in main, while the process has one thread.
+    #[cfg(unix)]
+    if let Ok(name) = std::ffi::CString::new(name) {
+        unsafe extern "C" {
+            fn getenv(name: *const std::ffi::c_char) -> *mut std::ffi::c_char;
+        }
+        // SAFETY: called first thing in main, while the process has one thread; the value ends
+        // with a zero byte, and only the bytes before it are written.
+        unsafe {
+            let value = getenv(name.as_ptr());
+            if !value.is_null() {
+                let length = std::ffi::CStr::from_ptr(value).count_bytes();
+                std::ptr::write_bytes(value, 0, length);
+            }
+        }
+    }
+    // SAFETY: as above.
     unsafe { std::env::remove_var(name) };
 }
 

@@ -3,18 +3,8 @@
 use std::ffi::OsString;
 
 /// Parts of names that mean a secret.
-const SECRET: &[&str] = &[
-    "KEY",
-    "SECRET",
-    "TOKEN",
-    "PASSWORD",
-    "PASSWD",
-    "PASSPHRASE",
-    "CREDENTIAL",
-    "PRIVATE",
-    "COOKIE",
-    "AUTH",
-];
+const SECRET: &[&str] =
+    &["KEY", "SECRET", "TOKEN", "PASS", "_PWD", "CREDENTIAL", "PRIVATE", "COOKIE", "AUTH"];
 
 /// Names that match and are no secrets: where to find an agent or a helper, not what it holds.
 const HARMLESS: &[&str] = &["SSH_AUTH_SOCK", "XAUTHORITY", "GPG_AGENT_INFO"];

@@ -87,7 +87,10 @@ impl Files {
     pub async fn read(&self, target: &Target) -> Result<String, FileError> {
         self.check(target)?;
         let on_disk = disk::inspect(&target.path).await;
-        if let Some(buffers) = self.readable(target, on_disk.as_ref().ok().copied()) {
+        // What exists and is no regular file is no buffer either, and could block the editor.
+        let is_file = matches!(on_disk, Ok(_) | Err(FileError::NotFound));
+        let buffers = self.readable(target, on_disk.as_ref().ok().copied()).filter(|_| is_file);
+        if let Some(buffers) = buffers {
             match buffers.read(&self.roots.shown(target)).await {
                 // Some editors answer with nothing for a file that does not exist.
                 Ok(text) if text.is_empty() && on_disk.is_err() => {}

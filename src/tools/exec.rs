@@ -66,7 +66,10 @@ impl Tool for Exec {
         let workdir = roots.resolve(args.workdir());
         let elsewhere = roots.short(&workdir) != ".";
         CallView {
-            title: visible(&args.command),
+            title: match args.command.trim() {
+                "" => Self::VERB.to_owned(),
+                _ => visible(&args.command),
+            },
             kind: Self::KIND,
             locations: elsewhere
                 .then(|| Location { path: roots.shown(&workdir), line: None })

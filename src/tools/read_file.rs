@@ -79,7 +79,7 @@ impl Tool for ReadFile {
             },
             several => format!("Read {} files", several.len()),
         };
-        let line = args.start_line.and_then(|it| u32::try_from(it).ok());
+        let line = args.start_line.and_then(|it| u32::try_from(it).ok()).filter(|it| *it > 0);
         let locations = targets.iter().map(|it| Location { path: roots.shown(it), line }).collect();
         CallView { title, kind: Self::KIND, locations }
     }
@@ -112,6 +112,12 @@ impl Tool for ReadFile {
             }
         }
         let files = args.files().len();
+        let asked = args.paths.as_ref().map_or(files, Vec::len);
+        if asked > files {
+            text.push_str(&format!(
+                "\n[only the first {files} of {asked} files; ask for the rest]\n"
+            ));
+        }
         if failures == files {
             return Outcome::failed(text.trim_end());
         }

@@ -81,6 +81,10 @@ impl Tool for WriteFile {
         let Some(Effect::Write(target)) = pass.effects().first() else {
             return Outcome::failed("Nothing was written: there is no permission for it.");
         };
+        // The name must still mean what the user has seen: a link may have been pointed elsewhere.
+        if ctx.files.roots().resolve(&args.path) != *target {
+            return Outcome::failed(format!("{} {}", args.path, FileError::Moved));
+        }
         let written = ctx.files.write(target, seen.before.as_deref(), &seen.after).await;
         if let Err(error) = written {
             return Outcome::failed(format!("{} {error}", args.path));

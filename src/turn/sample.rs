@@ -228,8 +228,8 @@ impl Listener<'_> {
                 view.title = format!("{verb} {}", self.roots.short(&target));
                 view.locations = vec![Location { path: self.roots.shown(&target), line: None }];
             }
-            Some((_, command)) => view.title = visible(&command),
-            None => return,
+            Some((_, command)) if !command.trim().is_empty() => view.title = visible(&command),
+            _ => return,
         }
         let mut update = CallUpdate::new(card.id.clone(), Status::Pending);
         update.view = Some(view.clone());
@@ -266,16 +266,18 @@ impl Listener<'_> {
 /// Shows a card for a call; the plan has a display of its own and gets none.
 fn announce(client: &Arc<dyn Client>, tools: &Registry, history: &mut History, name: &str) -> Card {
     let id = CallId::from(format!("call-{}", history.mint()));
-    let view = match tools.find(name) {
-        Ok(tool) => tool.first_view(),
-        Err(_) => Some(CallView {
-            title: if name.is_empty() { "A call without a name".into() } else { name.to_owned() },
-            kind: Kind::Other,
-            locations: Vec::new(),
-        }),
+    let (name, view) = match tools.find(name) {
+        // The name that the model was told, not the one that it has made of it (R-TOOL-8).
+        Ok(tool) => (tool.name().to_owned(), tool.first_view()),
+        Err(_) => {
+            let title =
+                if name.is_empty() { "A call without a name".into() } else { name.to_owned() };
+            let view = CallView { title, kind: Kind::Other, locations: Vec::new() };
+            (name.to_owned(), Some(view))
+        }
     };
     if let Some(view) = view.clone() {
-        client.update(Update::Call { id: id.clone(), name: name.to_owned(), view });
+        client.update(Update::Call { id: id.clone(), name, view });
     }
     Card { id, view, glimpse: Glimpse::default() }
 }

@@ -17,8 +17,19 @@
 )]
 
 mod agent;
+mod cards;
+mod client_files;
+mod commands;
+mod content;
+mod permission;
+mod permission_races;
+mod plan;
+mod queue;
+mod read_file;
 mod schema;
 #[path = "../../examples/scripted_model.rs"]
 mod scripted_model;
 mod tidy;
+mod tools;
 mod turn;
+mod write_file;

@@ -215,8 +215,16 @@ impl Assembler {
             }
         }
         if !id.is_empty() {
-            let known = self.slots.iter().position(|it| it.id == id);
-            return known.unwrap_or(self.slots.len());
+            let known = self.slots.iter().rposition(|it| it.id == id);
+            // A name under a new index, after complete arguments, begins another call: some
+            // servers give all calls the same id.
+            let begins = |slot: &Slot| {
+                !name.is_empty()
+                    && index.is_some()
+                    && by_index.is_none()
+                    && is_object(&slot.arguments)
+            };
+            return known.filter(|it| !begins(&self.slots[*it])).unwrap_or(self.slots.len());
         }
         let last = self.slots.len().checked_sub(1);
         match last {

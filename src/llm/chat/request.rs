@@ -1,6 +1,7 @@
 //! A conversation → the body of a request. Minimal, because strict servers refuse what they do
 //! not know, and byte-stable from one request to the next, because providers cache prefixes.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_openai::types::chat::{
@@ -50,7 +51,7 @@ struct Call<'a> {
 
 #[derive(Serialize)]
 struct Function<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     /// JSON in a string, always an object: some templates fail on anything else.
     arguments: String,
 }
@@ -110,8 +111,21 @@ fn call(call: &ToolCall) -> Call<'_> {
         Arguments::Object(value) => value.to_string(),
         Arguments::Unusable { .. } => "{}".to_owned(),
     };
-    let name = if call.name.is_empty() { "unknown" } else { &call.name };
-    Call { id: &call.provider_id, sort: "function", function: Function { name, arguments } }
+    let function = Function { name: acceptable(&call.name), arguments };
+    Call { id: &call.provider_id, sort: "function", function }
+}
+
+/// The name as servers take it, `[A-Za-z0-9_-]{1,64}`: one that the model has made up would
+/// make every later request fail.
+fn acceptable(name: &str) -> Cow<'_, str> {
+    let fits = |it: char| it.is_ascii_alphanumeric() || it == '_' || it == '-';
+    if name.is_empty() {
+        return "unknown".into();
+    }
+    if name.len() <= 64 && name.chars().all(fits) {
+        return name.into();
+    }
+    name.chars().take(64).map(|it| if fits(it) { it } else { '_' }).collect::<String>().into()
 }
 
 fn tool(spec: &ToolSpec) -> ChatCompletionTools {

@@ -1,0 +1,93 @@
+//! What single functions cost, by divan: `cargo bench --bench functions`. Whole-process figures
+//! and the budgets are in `benches/process`.
+
+use std::hint::black_box;
+use std::io;
+
+use divan::Bencher;
+use divan::counter::{BytesCount, ItemsCount};
+use serde_json::{Value, json};
+use turnwright::rpc::{Outbox, parse};
+use turnwright::sse::Decoder;
+
+/// Events of the stream that is decoded.
+const EVENTS: usize = 1_000;
+/// About what a read from a socket brings.
+const READ: usize = 8 * 1024;
+
+fn main() {
+    divan::main();
+}
+
+fn stream(line_end: &str) -> Vec<u8> {
+    let mut stream = String::new();
+    for number in 0..EVENTS {
+        let delta = json!({
+            "id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m",
+            "choices": [{ "index": 0, "delta": { "content": format!(" word {number}") } }]
+        });
+        stream.push_str(&format!("data: {delta}{line_end}{line_end}"));
+    }
+    stream.into_bytes()
+}
+
+/// A model's stream → events, cut as a socket cuts it, or into pieces that never end with a line.
+#[divan::bench(args = [("lf", READ), ("crlf", READ), ("lf", 61)])]
+fn sse_decode(bencher: Bencher<'_, '_>, (line_end, piece): (&str, usize)) {
+    let stream = stream(if line_end == "lf" { "\n" } else { "\r\n" });
+    bencher.counter(ItemsCount::new(EVENTS)).counter(BytesCount::of_slice(&stream)).bench(|| {
+        let mut decoder = Decoder::default();
+        let mut bytes = 0;
+        for piece in black_box(&stream).chunks(piece) {
+            let pushed = decoder.push(piece, |event| bytes += event.data.len());
+            debug_assert_eq!(pushed, Ok(()));
+        }
+        bytes
+    });
+}
+
+fn line(name: &str) -> Value {
+    match name {
+        "prompt" => json!({
+            "jsonrpc": "2.0", "id": 3, "method": "session/prompt",
+            "params": { "sessionId": "0b7f2c52-1f6d-4a4e-9a3d-2f2b8c1f0d11", "prompt": [
+                { "type": "text", "text": "What does this function do, and who calls it?" },
+                { "type": "resource", "resource": {
+                    "uri": "file:///home/user/project/src/main.rs",
+                    "text": "fn main() {\n    println!(\"hello\");\n}\n".repeat(50)
+                } }
+            ] }
+        }),
+        "cancel" => json!({
+            "jsonrpc": "2.0", "method": "session/cancel",
+            "params": { "sessionId": "0b7f2c52-1f6d-4a4e-9a3d-2f2b8c1f0d11" }
+        }),
+        _ => json!({
+            "jsonrpc": "2.0", "id": 12,
+            "result": { "outcome": { "outcome": "selected", "optionId": "allow_once" } }
+        }),
+    }
+}
+
+/// A line of the client → a message.
+#[divan::bench(args = ["prompt", "cancel", "answer"])]
+fn rpc_parse(bencher: Bencher<'_, '_>, name: &str) {
+    let line = line(name).to_string();
+    bencher.counter(BytesCount::of_str(&line)).bench(|| parse(black_box(line.as_bytes())));
+}
+
+/// A text update → the buffer of the writer, which runs beside it.
+#[divan::bench]
+fn outbox_notify(bencher: Bencher<'_, '_>) {
+    let Ok(outbox) = Outbox::start(io::sink()) else { return };
+    let update = json!({
+        "sessionId": "0b7f2c52-1f6d-4a4e-9a3d-2f2b8c1f0d11",
+        "update": {
+            "sessionUpdate": "agent_message_chunk", "messageId": "msg-1",
+            "content": { "type": "text", "text": " a few words" }
+        }
+    });
+    bencher
+        .counter(ItemsCount::new(1_u32))
+        .bench(|| outbox.notify("session/update", black_box(&update)));
+}

@@ -1,0 +1,223 @@
+//! The model of the benches: an HTTP server that does little, and notes when each request was
+//! whole and when each part of its answer was about to be written. What it answers is in the
+//! first words of the user's last message.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
+                    transfer-encoding: chunked\r\n\r\n";
+/// Events that go into one write in a burst.
+const ABREAST: usize = 64;
+
+/// One request and what was done about it.
+#[derive(Clone, Debug)]
+pub(crate) struct Exchange {
+    /// The number of its connection, counted from 0.
+    pub(crate) connection: usize,
+    /// The size of its body.
+    pub(crate) bytes: usize,
+    /// When its last byte had been read.
+    pub(crate) received: Instant,
+    /// Right before each write of its answer, the head included.
+    pub(crate) writes: Vec<Instant>,
+}
+
+/// The running server. It lives as long as the process.
+#[derive(Debug)]
+pub(crate) struct Model {
+    address: SocketAddr,
+    log: Arc<Mutex<Vec<Exchange>>>,
+}
+
+impl Model {
+    pub(crate) fn start() -> io::Result<Model> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let address = listener.local_addr()?;
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let shared = Arc::clone(&log);
+        thread::spawn(move || {
+            for (number, stream) in listener.incoming().enumerate() {
+                let Ok(stream) = stream else { break };
+                let connection = Connection { number, stream, log: Arc::clone(&shared) };
+                // One that breaks is one the agent has closed.
+                thread::spawn(move || drop(connection.serve()));
+            }
+        });
+        Ok(Model { address, log })
+    }
+
+    pub(crate) fn address(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// Everything since the last call.
+    pub(crate) fn take(&self) -> Vec<Exchange> {
+        std::mem::take(&mut lock(&self.log))
+    }
+}
+
+fn lock(log: &Mutex<Vec<Exchange>>) -> MutexGuard<'_, Vec<Exchange>> {
+    log.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Connection {
+    number: usize,
+    stream: TcpStream,
+    log: Arc<Mutex<Vec<Exchange>>>,
+}
+
+/// A part of an answer.
+enum Part {
+    /// One write.
+    Write(String),
+    /// Silence.
+    Nap(Duration),
+    /// Silence until the agent has hung up.
+    Hang,
+}
+
+impl Connection {
+    fn serve(&self) -> io::Result<()> {
+        self.stream.set_nodelay(true)?;
+        let mut reader = BufReader::new(&self.stream);
+        while let Some(body) = read_request(&mut reader)? {
+            let received = Instant::now();
+            let (connection, bytes) = (self.number, body.len());
+            let exchange = Exchange { connection, bytes, received, writes: Vec::new() };
+            lock(&self.log).push(exchange);
+            for part in answer(&serde_json::from_slice(&body)?) {
+                self.play(part, received, &mut reader)?;
+            }
+        }
+        self.stream.shutdown(Shutdown::Both)
+    }
+
+    fn play(&self, part: Part, received: Instant, reader: &mut impl Read) -> io::Result<()> {
+        match part {
+            Part::Write(text) => {
+                self.note(received);
+                (&self.stream).write_all(text.as_bytes())
+            }
+            Part::Nap(length) => {
+                thread::sleep(length);
+                Ok(())
+            }
+            Part::Hang => io::copy(reader, &mut io::sink()).map(drop),
+        }
+    }
+
+    /// Notes a write of the answer to the request that was received then, unless that has been
+    /// taken out of the log.
+    fn note(&self, received: Instant) {
+        let mut log = lock(&self.log);
+        let ours = |it: &&mut Exchange| it.received == received && it.connection == self.number;
+        if let Some(exchange) = log.iter_mut().rev().find(ours) {
+            exchange.writes.push(Instant::now());
+        }
+    }
+}
+
+/// The body of the next request; nothing if the agent has closed the connection.
+fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+    let mut length = 0;
+    let mut line = String::new();
+    loop {
+        line.clear();
+        if reader.read_line(&mut line)? == 0 {
+            return Ok(None);
+        }
+        let line = line.trim_end().to_ascii_lowercase();
+        if line.is_empty() {
+            break;
+        }
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().map_err(io::Error::other)?;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    Ok(Some(body))
+}
+
+/// The answer to a request, by the first words of its last message.
+fn answer(request: &Value) -> Vec<Part> {
+    let last = request["messages"].as_array().and_then(|it| it.last());
+    let text = last.and_then(|it| it["content"].as_str()).unwrap_or_default();
+    let is_result = last.is_some_and(|it| it["role"] == "tool");
+    let mut words = if is_result { "say" } else { text }.split_whitespace();
+    let word = words.next().unwrap_or_default();
+    let number = words.next().and_then(|it| it.parse().ok()).unwrap_or(0);
+    match word {
+        "burst" => burst(number, ABREAST),
+        "drip" => burst(number, 1),
+        "stream" => stream(number),
+        "slow" => slow(),
+        "read" => call("read_file", &json!({ "path": "small.txt" })),
+        "run" => call("exec", &json!({ "command": "sleep 60" })),
+        "hang" => vec![Part::Write(format!("{HEAD}{}", delta("begun"))), Part::Hang],
+        _ => ended(vec![Part::Write(format!("{HEAD}{}", delta("Good.")))], "stop"),
+    }
+}
+
+/// Many deltas, so many of them in one write.
+fn burst(count: usize, abreast: usize) -> Vec<Part> {
+    let all: Vec<_> = (0..count).map(|it| delta(&format!(" word {it}"))).collect();
+    let mut parts = vec![Part::Write(HEAD.to_owned())];
+    parts.extend(all.chunks(abreast).map(|it| Part::Write(it.concat())));
+    ended(parts, "stop")
+}
+
+/// Its own number, again and again for two seconds.
+fn stream(number: usize) -> Vec<Part> {
+    let mut parts = vec![Part::Write(HEAD.to_owned())];
+    for _ in 0..40 {
+        parts.push(Part::Nap(Duration::from_millis(50)));
+        parts.push(Part::Write(delta(&format!("{number} "))));
+    }
+    ended(parts, "stop")
+}
+
+/// The head, then one word that nothing stands in the way of, then the end.
+fn slow() -> Vec<Part> {
+    let nap = || Part::Nap(Duration::from_millis(20));
+    let word = Part::Write(delta("begun"));
+    ended(vec![Part::Write(HEAD.to_owned()), nap(), word, nap()], "stop")
+}
+
+fn call(name: &str, arguments: &Value) -> Vec<Part> {
+    let function = json!({ "name": name, "arguments": arguments.to_string() });
+    let call = json!({ "index": 0, "id": "call_1", "type": "function", "function": function });
+    let event = event(&json!({ "tool_calls": [call] }), &Value::Null);
+    ended(vec![Part::Write(format!("{HEAD}{event}"))], "tool_calls")
+}
+
+/// The end, and as most servers do it: the end of the body is a write of its own.
+fn ended(mut parts: Vec<Part>, finish: &str) -> Vec<Part> {
+    let last = event(&json!({}), &json!(finish));
+    parts.push(Part::Write(format!("{last}{}", chunk("data: [DONE]\n\n"))));
+    parts.push(Part::Write("0\r\n\r\n".to_owned()));
+    parts
+}
+
+fn delta(text: &str) -> String {
+    event(&json!({ "content": text }), &Value::Null)
+}
+
+fn event(delta: &Value, finish: &Value) -> String {
+    let choice = json!({ "index": 0, "delta": delta, "finish_reason": finish });
+    let object = json!({
+        "id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1_700_000_000,
+        "model": "bench", "choices": [choice]
+    });
+    chunk(&format!("data: {object}\n\n"))
+}
+
+fn chunk(text: &str) -> String {
+    format!("{:x}\r\n{text}\r\n", text.len())
+}

@@ -1,0 +1,373 @@
+//! The programs in `examples/` do what their first lines and their help promise.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::agent::{LIMIT, calls, eventually, says};
+use crate::scripted_model::{Scenario, Server};
+
+/// A running program and what it has said so far.
+struct Program {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: Said,
+    stderr: Said,
+    _home: TempDir,
+}
+
+struct Said {
+    text: Arc<Mutex<String>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+/// How a program ended.
+#[derive(Debug)]
+struct Ended {
+    status: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+impl Said {
+    fn by(mut source: impl Read + Send + 'static) -> Said {
+        let text = Arc::<Mutex<String>>::default();
+        let sink = Arc::clone(&text);
+        let reader = std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = source.read(&mut bytes) {
+                sink.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..count]));
+            }
+        });
+        Said { text, reader: Some(reader) }
+    }
+
+    fn contains(&self, words: &str) -> bool {
+        self.text.lock().unwrap().contains(words)
+    }
+
+    fn all(&mut self) -> String {
+        self.reader.take().unwrap().join().unwrap();
+        self.text.lock().unwrap().clone()
+    }
+}
+
+impl Program {
+    fn start(example: &str, arguments: &[&str], model: Option<&Server>) -> Program {
+        let home = tempfile::tempdir().unwrap();
+        let mut command = Command::new(built(example));
+        command
+            .args(arguments)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("TURNWRIGHT_HOME", home.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        if let Some(model) = model {
+            command.env("OPENAI_BASE_URL", model.base_url());
+            command.env("OPENAI_API_KEY", "sk-test-0123456789");
+            command.env("TURNWRIGHT_MODEL", "scripted");
+        }
+        let mut child = command.spawn().unwrap();
+        Program {
+            stdin: child.stdin.take(),
+            stdout: Said::by(child.stdout.take().unwrap()),
+            stderr: Said::by(child.stderr.take().unwrap()),
+            child,
+            _home: home,
+        }
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// Gives it this as all of its input.
+    fn input(mut self, text: &str) -> Program {
+        self.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        self
+    }
+
+    fn end(mut self) -> Ended {
+        drop(self.stdin.take());
+        let end = Instant::now() + LIMIT;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < end, "it does not end: {:?}", self.stderr.text.lock());
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let (stdout, stderr) = (self.stdout.all(), self.stderr.all());
+        Ended { status: status.code(), stdout, stderr }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It fails if the program has ended, which is as good.
+        self.child.kill().ok();
+    }
+}
+
+/// An example's program. `cargo test` builds the examples, `cargo test --test it` does not.
+fn built(example: &str) -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let profile = own.ancestors().nth(2).unwrap();
+    let name = format!("{example}{}", std::env::consts::EXE_SUFFIX);
+    let program = profile.join("examples").join(name);
+    if !program.exists() {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--examples"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+        cargo.env("CARGO_TARGET_DIR", profile.parent().unwrap());
+        cargo.args(profile.ends_with("release").then_some("--release"));
+        assert!(cargo.status().unwrap().success());
+    }
+    program
+}
+
+fn model(replies: &Value) -> Server {
+    Server::start(Scenario::from_value(json!({ "replies": replies })).unwrap(), 0).unwrap()
+}
+
+fn workspace(files: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, content) in files {
+        std::fs::write(folder.path().join(name), content).unwrap();
+    }
+    folder
+}
+
+/// The example client with the built agent, in a folder.
+fn client(folder: &TempDir, arguments: &[&str], model: Option<&Server>) -> Program {
+    let mut all =
+        vec!["--agent", env!("CARGO_BIN_EXE_turnwright"), "--cwd", folder.path().to_str().unwrap()];
+    all.extend(arguments);
+    Program::start("echo_client", &all, model)
+}
+
+/// The scenario of an example file.
+fn scenario(name: &str) -> Server {
+    let path = scenarios().join(name);
+    let text = std::fs::read_to_string(path).unwrap();
+    Server::start(Scenario::parse(&text).unwrap(), 0).unwrap()
+}
+
+fn scenarios() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/scenarios")
+}
+
+#[test]
+fn echo_client_reads_a_file_with_the_offline_model_when_nothing_is_configured() {
+    let folder = workspace(&[("notes.txt", "the words of the file\n")]);
+    let ended = client(&folder, &["read", "notes.txt"], None).end();
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    assert!(ended.stdout.contains("the words of the file"), "{ended:?}");
+    assert!(ended.stdout.contains("● Read notes.txt  [read]"), "{ended:?}");
+    assert!(ended.stdout.contains("completed"), "{ended:?}");
+    assert!(ended.stderr.contains("No model is configured"), "{ended:?}");
+    assert!(ended.stderr.ends_with("[end_turn]\n"), "{ended:?}");
+}
+
+#[test]
+fn echo_client_can_be_told_to_authenticate() {
+    let folder = workspace(&[("notes.txt", "the words of the file\n")]);
+    let ended = client(&folder, &["--auth", "offline", "read notes.txt"], None).end();
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    assert!(ended.stdout.contains("the words of the file"), "{ended:?}");
+    let ended = client(&folder, &["--auth", "nonsense", "read notes.txt"], None).end();
+    assert_eq!(ended.status, Some(2), "{ended:?}");
+    assert!(ended.stderr.contains("nonsense"), "{ended:?}");
+}
+
+#[test]
+fn echo_client_runs_a_command_with_yes_and_does_not_with_no() {
+    let touch = calls("exec", &json!({ "command": "touch ran; echo it did" }));
+    for (flag, runs) in [("--yes", true), ("--no", false)] {
+        let model = model(&json!([touch, says("Over.")]));
+        let folder = workspace(&[]);
+        let ended = client(&folder, &[flag, "go"], Some(&model)).end();
+        assert_eq!(ended.status, Some(0), "{ended:?}");
+        assert!(ended.stdout.contains("Over."), "{ended:?}");
+        assert!(ended.stderr.contains("? touch ran; echo it did"), "{ended:?}");
+        assert_eq!(folder.path().join("ran").exists(), runs, "{flag}");
+        assert_eq!(ended.stdout.contains("it did\n    ```"), runs, "{ended:?}");
+        assert_eq!(ended.stdout.contains("failed"), !runs, "{ended:?}");
+    }
+}
+
+#[test]
+fn echo_client_takes_each_line_of_its_input_as_a_prompt() {
+    let model = model(&json!([says("First."), says("Second.")]));
+    let folder = workspace(&[]);
+    let ended = client(&folder, &[], Some(&model)).input("one\n\n  two  \n").end();
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    assert_eq!(ended.stdout, "First.\nSecond.\n");
+    let messages = model.requests()[1].body["messages"].clone();
+    assert_eq!(messages.as_array().unwrap().len(), 4, "{messages}");
+    assert!(messages[3]["content"].as_str().unwrap().starts_with("two"), "{messages}");
+}
+
+#[test]
+fn echo_client_says_with_its_exit_status_how_the_turn_ended() {
+    let text = |reason: &str| json!([{ "text": "Well." }, { "finish": reason }]);
+    for (reply, status) in [
+        (text("stop"), 0),
+        (json!([{ "status": 401, "body": { "error": "No." } }]), 2),
+        (text("content_filter"), 4),
+        (text("length"), 5),
+    ] {
+        let model = model(&json!([reply]));
+        let ended = client(&workspace(&[]), &["hello"], Some(&model)).end();
+        assert_eq!(ended.status, Some(status), "{ended:?}");
+    }
+}
+
+#[test]
+fn echo_client_shows_an_error_and_its_next_step() {
+    let model = model(&json!([[{ "status": 401, "body": { "error": "Go away." } }]]));
+    let ended = client(&workspace(&[]), &["hello"], Some(&model)).end();
+    assert_eq!(ended.status, Some(2), "{ended:?}");
+    assert!(ended.stderr.starts_with("error: 127.0.0.1:"), "{ended:?}");
+    assert!(ended.stderr.contains("Go away.") && ended.stderr.contains("OPENAI_API_KEY"));
+    assert!(!ended.stderr.contains("sk-test"), "{ended:?}");
+}
+
+#[test]
+fn echo_client_cancels_the_turn_at_the_first_interrupt() {
+    let model = model(&json!([[{ "text": "I begin." }, { "hang": true }]]));
+    let folder = workspace(&[]);
+    let client = client(&folder, &["hello"], Some(&model));
+    eventually("the first words", || client.stdout.contains("I begin."));
+    client.signal(rustix::process::Signal::INT);
+    let ended = client.end();
+    assert_eq!(ended.status, Some(3), "{ended:?}");
+    assert_eq!(ended.stdout, "I begin.\n");
+    assert!(ended.stderr.contains("[cancelled]"), "{ended:?}");
+    model.wait_for_hang_ups(1, LIMIT).unwrap();
+}
+
+#[test]
+fn echo_client_ends_at_an_interrupt_between_two_turns() {
+    let model = model(&json!([says("Done.")]));
+    let folder = workspace(&[]);
+    let mut client = client(&folder, &[], Some(&model));
+    client.stdin.as_mut().unwrap().write_all(b"hello\n").unwrap();
+    eventually("the end of the turn", || client.stderr.contains("[end_turn]"));
+    client.signal(rustix::process::Signal::INT);
+    let stdin = client.stdin.take();
+    let ended = client.end();
+    drop(stdin);
+    assert_eq!(ended.status, Some(130), "{ended:?}");
+}
+
+#[test]
+fn echo_client_shows_every_message_when_asked_to() {
+    let model = model(&json!([says("Hello.")]));
+    let ended = client(&workspace(&[]), &["--raw", "hello"], Some(&model)).end();
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    for method in ["initialize", "session/new", "session/prompt"] {
+        let sent = ended.stderr.lines().any(|it| it.starts_with("→ ") && it.contains(method));
+        assert!(sent, "{method}: {ended:?}");
+    }
+    assert!(ended.stderr.contains("\n← {"), "{ended:?}");
+}
+
+#[test]
+fn echo_client_says_when_it_cannot_start() {
+    let folder = workspace(&[]);
+    let folder = folder.path().to_str().unwrap();
+    for arguments in [
+        ["--agent", "/no/such/agent", "--cwd", folder, "hello"],
+        ["--agent", env!("CARGO_BIN_EXE_turnwright"), "--cwd", "/no/such/folder", "hello"],
+        ["--agent", env!("CARGO_BIN_EXE_turnwright"), "--yes", "--no", "hello"],
+    ] {
+        let ended = Program::start("echo_client", &arguments, None).end();
+        assert_eq!(ended.status, Some(1), "{ended:?}");
+        assert!(ended.stderr.starts_with("error: "), "{ended:?}");
+    }
+}
+
+#[test]
+fn scripted_model_plays_a_file_to_a_client_and_says_so() {
+    let file = scenarios().join("hello.json");
+    let server = Program::start("scripted_model", &[file.to_str().unwrap()], None);
+    eventually("the address", || server.stdout.contains("/v1\n"));
+    let said = server.stdout.text.lock().unwrap().clone();
+    let url = said.trim().strip_prefix("listening on ").unwrap();
+    let folder = workspace(&[]);
+    let mut agent = crate::agent::TestAgent::unconfigured()
+        .variable("OPENAI_BASE_URL", url)
+        .variable("TURNWRIGHT_MODEL", "scripted")
+        .start();
+    assert_eq!(agent.turn("hello"), "end_turn");
+    assert!(agent.text().starts_with("Hello! I am a *scripted model*"), "{}", agent.text());
+    eventually("its report", || server.stderr.contains("request 1: /v1/chat/completions"));
+    drop(folder);
+}
+
+#[test]
+fn scripted_model_refuses_a_file_that_it_cannot_play() {
+    let folder = workspace(&[("bad.json", r#"{"replies": [[{"tekst": "a"}]]}"#)]);
+    let bad = folder.path().join("bad.json");
+    let arguments = [vec![bad.to_str().unwrap()], vec!["/no/such/file"], vec![]];
+    for arguments in arguments {
+        let ended = Program::start("scripted_model", &arguments, None).end();
+        assert_eq!(ended.status, Some(1), "{ended:?}");
+        assert!(ended.stderr.starts_with("scripted_model: "), "{ended:?}");
+    }
+}
+
+#[test]
+fn every_scenario_is_played_here() {
+    let files = std::fs::read_dir(scenarios()).unwrap();
+    let mut names: Vec<_> =
+        files.map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    assert_eq!(names, ["hello.json", "tools.json", "trouble.json"]);
+}
+
+#[test]
+fn the_scenario_hello_greets_again_and_again() {
+    let model = scenario("hello.json");
+    let ended = client(&workspace(&[]), &[], Some(&model)).input("hi\nhi again\n").end();
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    assert_eq!(ended.stdout.matches("Hello! I am a *scripted model*").count(), 2, "{ended:?}");
+    assert!(ended.stdout.contains("A greeting."), "{ended:?}");
+}
+
+#[test]
+fn the_scenario_tools_uses_each_sort_of_tool() {
+    let model = scenario("tools.json");
+    let folder = workspace(&[("README.md", "# A project\n")]);
+    let ended = client(&folder, &["--yes", "show me"], Some(&model)).end();
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    assert_eq!(std::fs::read_to_string(folder.path().join("notes.txt")).unwrap(), "hello\n");
+    assert!(ended.stdout.contains("Done: `notes.txt` stands beside the README."), "{ended:?}");
+    for card in ["Read README.md  [read]", "[edit]", "ls -la  [execute]"] {
+        assert!(ended.stdout.contains(card), "{card}: {ended:?}");
+    }
+    assert!(!ended.stdout.contains("failed"), "{ended:?}");
+    assert_eq!(model.requests().len(), 4);
+}
+
+#[test]
+fn the_scenario_trouble_is_survived() {
+    let model = scenario("trouble.json");
+    let ended = client(&workspace(&[]), &[], Some(&model)).input("one\ntwo\nthree\n").end();
+    // Of several prompts the last one counts.
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    assert!(ended.stdout.contains("this one is answered."), "{ended:?}");
+    assert!(ended.stdout.contains("in the middle of a sen\n"), "{ended:?}");
+    assert!(ended.stderr.contains("broke off"), "{ended:?}");
+    assert!(ended.stdout.contains("all is well again."), "{ended:?}");
+    assert_eq!(model.requests().len(), 5);
+}

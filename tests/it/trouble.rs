@@ -1,0 +1,281 @@
+//! A model that cannot be reached or that refuses (R-TURN-12): the prompt fails with an error that
+//! says what to do, never with a false `end_turn`, and the session goes on. Trouble inside of an
+//! answer is in `trouble_stream`, trouble with bytes in `trouble_bytes`.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::agent::{TestAgent, says};
+use crate::cancel::{assert_valid, go_on, next_reply};
+use crate::raw_server::{RawServer, text_stream, write_stream};
+use crate::scripted_model::{Scenario, Server};
+
+/// What the harness gives the agent as its key.
+const KEY: &str = "sk-test-0123456789";
+
+/// Sends a prompt that must fail, checks the shape of the error and returns it.
+pub fn failure(agent: &mut TestAgent, kind: &str, status: Option<u16>) -> Value {
+    let id = agent.prompt("one");
+    let answer = agent.answer_to(&id);
+    let error = answer["error"].clone();
+    assert!(error.is_object(), "this is no error: {answer}");
+    let code = if kind == "auth" { -32000 } else { -32603 };
+    assert_eq!(error["code"], code, "{error}");
+    assert_eq!(error["data"]["kind"], kind, "{error}");
+    assert_eq!(error["data"]["status"], json!(status), "{error}");
+    assert!(error["data"]["provider"].as_str().unwrap().starts_with("127.0.0.1:"), "{error}");
+    for text in [&error["message"], &error["data"]["details"]] {
+        let text = text.as_str().unwrap();
+        assert!(text.contains("127.0.0.1:"), "it does not say who: {text}");
+        assert!(!text.contains(char::is_control), "more than a line: {text:?}");
+    }
+    agent.settle(Duration::from_millis(50));
+    assert_eq!(agent.log.last(), Some(&answer), "nothing is said after the answer");
+    assert_no_key(agent);
+    error
+}
+
+/// A reply that is a plain response.
+fn status(status: u16, body: &Value) -> Value {
+    json!([{ "status": status, "body": body }])
+}
+
+pub fn assert_no_key(agent: &TestAgent) {
+    let told = agent.log.iter().find(|it| it.to_string().contains(KEY));
+    assert!(told.is_none(), "the key is in {told:?}");
+}
+
+fn message(error: &Value) -> &str {
+    error["message"].as_str().unwrap()
+}
+
+/// A port where nobody listens.
+fn closed_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn r_turn_12_a_model_that_cannot_be_reached_is_an_error_that_says_so() {
+    let url = format!("http://127.0.0.1:{}/v1", closed_port());
+    let mut agent = TestAgent::builder().variable("OPENAI_BASE_URL", &url).start();
+    let error = failure(&mut agent, "unreachable", None);
+    assert!(message(&error).contains("OPENAI_BASE_URL"), "{error}");
+    // The user was told meanwhile why nothing happens.
+    assert!(agent.thoughts().contains("Trying again"), "{}", agent.thoughts());
+    assert_eq!(agent.text(), "");
+}
+
+#[test]
+fn r_turn_12_a_model_that_starts_late_is_waited_for() {
+    let port = closed_port();
+    let url = format!("http://127.0.0.1:{port}/v1");
+    let mut agent = TestAgent::builder().variable("OPENAI_BASE_URL", &url).start();
+    let id = agent.prompt("one");
+    agent.wait_for_update("agent_thought_chunk");
+    let scenario = Scenario::from_value(json!({ "replies": [says("Here I am.")] })).unwrap();
+    let _server = Server::start(scenario, port).unwrap();
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    assert_eq!(agent.text(), "Here I am.");
+}
+
+#[test]
+fn r_turn_12_a_connection_that_is_closed_without_a_response_is_tried_again() {
+    let refuses = json!([{ "refuse": true }]);
+    let mut agent = TestAgent::builder().model(json!([refuses, says("Now.")])).start();
+    assert_eq!(agent.turn("one"), "end_turn");
+    assert_eq!(agent.text(), "Now.");
+}
+
+#[test]
+fn r_turn_12_a_refused_key_is_an_auth_error_that_names_the_next_step_and_not_the_key() {
+    for code in [401, 403] {
+        let body = json!({ "error": { "message": format!("Incorrect API key provided: {KEY}.\nGo\taway.") } });
+        let mut agent =
+            TestAgent::builder().model(json!([status(code, &body), next_reply()])).start();
+        let error = failure(&mut agent, "auth", Some(code));
+        assert!(message(&error).contains("Incorrect API key provided"), "{error}");
+        assert!(message(&error).contains("OPENAI_API_KEY"), "{error}");
+        assert!(message(&error).contains("turnwright login"), "{error}");
+        assert_eq!(agent.model().requests().len(), 1, "it was tried again");
+        go_on(&mut agent);
+    }
+}
+
+#[test]
+fn r_turn_12_the_key_is_taken_out_of_whatever_form_an_error_has() {
+    let texts = [
+        json!(format!("plain {KEY} text")),
+        json!({ "detail": [{ "msg": format!("bad header: Bearer {KEY}") }] }),
+        json!([{ "error": { "message": format!("\"{KEY}\"") } }]),
+        json!(format!("<html><title>Denied for {KEY}</title></html>")),
+        json!({ "unknown": KEY }),
+    ];
+    for body in texts {
+        let mut agent =
+            TestAgent::builder().model(json!([status(401, &body), next_reply()])).start();
+        let error = failure(&mut agent, "auth", Some(401));
+        assert!(message(&error).contains("[key]"), "{error}");
+        go_on(&mut agent);
+    }
+}
+
+#[test]
+fn r_turn_12_the_key_is_taken_out_of_an_error_inside_an_answer() {
+    let text = format!("upstream refused {KEY}");
+    let replies = [
+        json!([{ "error": { "message": text } }]),
+        json!([{ "text": "a" }, { "error": text }]),
+        json!([{ "raw": format!("event: error\ndata: {text}\n\n") }]),
+        json!([{ "raw": format!("error: {{\"message\":\"{text}\"}}\n\n") }]),
+        json!([{ "status": 200, "body": { "error": { "message": text } } }]),
+    ];
+    for reply in replies {
+        let mut agent = TestAgent::builder().model(json!([reply, next_reply()])).start();
+        let error = failure(&mut agent, "provider", None);
+        assert!(message(&error).contains("upstream refused [key]"), "{error}");
+        go_on(&mut agent);
+    }
+}
+
+#[test]
+fn r_turn_12_no_part_of_the_key_is_left_where_a_long_error_is_shortened() {
+    // Errors are shortened to 500 characters, which is in the middle of the key.
+    let text = format!("{} {KEY}", "x".repeat(490));
+    let error = json!({ "error": { "message": text } });
+    for reply in [status(401, &error), json!([{ "data": error }])] {
+        let mut agent = TestAgent::builder().model(json!([reply, next_reply()])).start();
+        let id = agent.prompt("one");
+        let answer = agent.answer_to(&id);
+        let said = message(&answer["error"]);
+        assert!(said.contains("xxx") && !said.contains("sk-"), "{said}");
+        go_on(&mut agent);
+    }
+}
+
+#[test]
+fn r_turn_12_an_unknown_model_or_path_says_what_to_check() {
+    let body = json!({ "error": { "message": "The model `scripted` does not exist" } });
+    let mut agent = TestAgent::builder().model(json!([status(404, &body), next_reply()])).start();
+    let error = failure(&mut agent, "provider", Some(404));
+    assert!(message(&error).contains("The model `scripted` does not exist"), "{error}");
+    assert!(message(&error).contains("OPENAI_BASE_URL and TURNWRIGHT_MODEL"), "{error}");
+    assert_eq!(agent.model().requests().len(), 1, "it was tried again");
+    go_on(&mut agent);
+}
+
+#[test]
+fn r_turn_12_what_waiting_does_not_mend_is_not_tried_again() {
+    let quota = json!({ "error": { "message": "You exceeded your current quota.",
+        "type": "insufficient_quota", "code": "insufficient_quota" } });
+    let plain = json!({ "error": { "message": "No." } });
+    for (code, body) in [(429, &quota), (402, &plain), (400, &plain), (413, &plain), (422, &plain)]
+    {
+        let mut agent =
+            TestAgent::builder().model(json!([status(code, body), next_reply()])).start();
+        failure(&mut agent, "provider", Some(code));
+        assert_eq!(agent.model().requests().len(), 1, "{code} was tried again");
+        assert_eq!(agent.thoughts(), "");
+        go_on(&mut agent);
+    }
+}
+
+#[test]
+fn r_turn_12_a_spent_quota_that_is_told_inside_an_answer_is_not_tried_again_either() {
+    let error = json!({ "code": 429, "type": "insufficient_quota", "message": "Quota is spent." });
+    let mut agent = TestAgent::builder().model(json!([[{ "error": error }], next_reply()])).start();
+    failure(&mut agent, "provider", Some(429));
+    assert_eq!(agent.model().requests().len(), 1, "it was tried again");
+    go_on(&mut agent);
+}
+
+#[test]
+fn r_turn_12_a_provider_that_is_busy_is_waited_for_as_long_as_it_says() {
+    let busy = json!([{ "status": 429, "headers": { "Retry-After": "1" },
+        "body": { "error": { "message": "Rate limit reached." } } }]);
+    let mut agent = TestAgent::builder().model(json!([busy, says("Now."), next_reply()])).start();
+    let id = agent.prompt("one");
+    let notice = agent.wait_for_update("agent_thought_chunk")["content"]["text"].clone();
+    let notice = notice.as_str().unwrap();
+    assert!(notice.contains("Rate limit reached"), "{notice}");
+    assert!(notice.contains("Trying again in 1 s"), "{notice}");
+    let begun = Instant::now();
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    let took = begun.elapsed();
+    assert!(took > Duration::from_millis(800), "it was asked again after {took:?}");
+    assert_eq!(agent.text(), "Now.");
+    go_on(&mut agent);
+    // A notice is for the user. The model hears nothing of it.
+    assert_eq!(agent.model_transcript(2), ["user one", "assistant Now.", "user and now?"]);
+}
+
+#[test]
+fn r_turn_12_a_wait_beyond_reason_is_an_error_at_once() {
+    let busy = json!([{ "status": 429, "headers": { "Retry-After": "3600" },
+        "body": { "error": { "message": "Come back in an hour." } } }]);
+    let mut agent = TestAgent::builder().model(json!([busy, next_reply()])).start();
+    let error = failure(&mut agent, "provider", Some(429));
+    assert_eq!(error["data"]["retryAfter"], 3600);
+    assert!(message(&error).contains("Come back in an hour."), "{error}");
+    go_on(&mut agent);
+}
+
+#[test]
+fn r_turn_12_a_server_that_stumbles_is_tried_again() {
+    let body = json!({ "error": "Overloaded" });
+    for code in [500, 503, 529] {
+        let stumbles = status(code, &body);
+        let mut agent =
+            TestAgent::builder().model(json!([stumbles, says("Now."), next_reply()])).start();
+        assert_eq!(agent.turn("one"), "end_turn", "{code}");
+        assert_eq!(agent.text(), "Now.");
+        assert!(agent.thoughts().contains(&code.to_string()), "{}", agent.thoughts());
+        go_on(&mut agent);
+    }
+}
+
+#[test]
+fn r_turn_12_a_gateway_s_page_is_not_shown_as_it_is() {
+    let page = "<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body>x</body></html>";
+    let reply = json!([{ "status": 502, "content_type": "text/html", "body": page }]);
+    let replies = json!([reply, reply, reply, reply, reply, next_reply()]);
+    let mut agent = TestAgent::builder().model(replies).start();
+    let error = failure(&mut agent, "provider", Some(502));
+    assert!(message(&error).contains("502 Bad Gateway"), "{error}");
+    assert!(!message(&error).contains('<'), "{error}");
+    assert_eq!(agent.model().requests().len(), 5);
+    go_on(&mut agent);
+}
+
+#[test]
+fn r_turn_12_a_redirect_is_not_followed_for_the_key_must_not_travel() {
+    let thief = RawServer::start(|_, stream| write_stream(stream, &text_stream("Thanks!")));
+    for code in [301, 302, 307, 308] {
+        let location = format!("{}/chat/completions", thief.base_url());
+        let reply = json!([{ "status": code, "headers": { "Location": location } }]);
+        let mut agent = TestAgent::builder().model(json!([reply, next_reply()])).start();
+        let error = failure(&mut agent, "provider", Some(code));
+        assert!(message(&error).contains(&thief.host()), "{error}");
+        go_on(&mut agent);
+    }
+    assert_eq!(thief.requests(), [""; 0]);
+}
+
+#[test]
+fn r_turn_12_a_failed_turn_leaves_a_history_that_servers_accept() {
+    let body = json!({ "error": "No." });
+    let mut agent = TestAgent::builder()
+        .file("a.txt", "alpha\n")
+        .model(json!([
+            crate::agent::calls("read_file", &json!({ "path": "a.txt" })),
+            status(400, &body),
+            next_reply()
+        ]))
+        .start();
+    failure(&mut agent, "provider", Some(400));
+    go_on(&mut agent);
+    let body = agent.model_request(2);
+    assert_valid(&body);
+    let messages = body["messages"].to_string();
+    assert!(messages.contains("alpha") && messages.contains("one"), "{messages}");
+}

@@ -1,0 +1,193 @@
+//! The same words in other bytes, and bytes without an end: how an answer is cut into reads and
+//! lines changes nothing, and no server can fill our memory.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::json;
+
+use crate::agent::TestAgent;
+use crate::cancel::NEXT;
+use crate::raw_server::{RawServer, text_event, text_stream, write_head, write_stream};
+use crate::trouble::failure;
+
+const WORDS: &str = "Grüße, 世界 🦀 – Ende.";
+
+fn start(server: &RawServer) -> TestAgent {
+    TestAgent::builder().variable("OPENAI_BASE_URL", &server.base_url()).start()
+}
+
+/// Whatever the answer's bytes are, it says `WORDS`.
+fn check(play: impl Fn(&mut TcpStream) + Send + Sync + 'static) {
+    let server = RawServer::start(move |_, stream| play(stream));
+    let mut agent = start(&server);
+    assert_eq!(agent.turn("hello"), "end_turn");
+    assert_eq!(agent.text(), WORDS);
+    assert_eq!(agent.turn(NEXT), "end_turn");
+    assert_eq!(server.requests().len(), 2);
+}
+
+#[test]
+fn r_turn_12_an_answer_that_comes_byte_by_byte_is_the_same_answer() {
+    check(|stream| {
+        stream.set_nodelay(true).unwrap();
+        write_head(stream);
+        for byte in text_stream(WORDS).as_bytes() {
+            // It fails once the client has read `[DONE]`.
+            stream.write_all(&[*byte]).ok();
+        }
+    });
+}
+
+#[test]
+fn r_turn_12_an_answer_in_chunks_that_cut_letters_is_the_same_answer() {
+    check(|stream| {
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
+            transfer-encoding: chunked\r\nconnection: close\r\n\r\n";
+        stream.write_all(head.as_bytes()).unwrap();
+        for chunk in text_stream(WORDS).as_bytes().chunks(3) {
+            stream.write_all(format!("{:x}\r\n", chunk.len()).as_bytes()).ok();
+            stream.write_all(chunk).ok();
+            stream.write_all(b"\r\n").ok();
+        }
+        stream.write_all(b"0\r\n\r\n").ok();
+    });
+}
+
+#[test]
+fn r_turn_12_every_kind_of_line_end_will_do() {
+    check(|stream| write_stream(stream, &text_stream(WORDS).replace('\n', "\r\n")));
+    check(|stream| write_stream(stream, &text_stream(WORDS).replace('\n', "\r")));
+}
+
+#[test]
+fn r_turn_12_comments_blank_lines_a_mark_and_missing_spaces_will_do() {
+    check(|stream| write_stream(stream, &format!(": wait\n\n\n{}", text_stream(WORDS))));
+    check(|stream| write_stream(stream, &format!("\u{feff}{}", text_stream(WORDS))));
+    check(|stream| write_stream(stream, &text_stream(WORDS).replace("data: ", "data:")));
+    check(|stream| write_stream(stream, text_stream(WORDS).trim_end()));
+    check(|stream| {
+        let named = text_stream(WORDS).replace("data: ", "id: 7\nretry: 1\nevent: message\ndata: ");
+        write_stream(stream, &named);
+    });
+}
+
+/// The most memory that a process has had so far, in bytes.
+#[cfg(target_os = "linux")]
+fn peak_memory(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|it| it.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}
+
+/// A server that writes `start`, then `piece` for ever, cannot make the agent use much memory.
+#[cfg(target_os = "linux")]
+fn check_endless(start_of_body: &'static str, piece: &'static str) {
+    const LIMIT: u64 = 400 << 20;
+    let written = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&written);
+    let server = RawServer::start(move |number, stream| {
+        if number > 0 {
+            return write_stream(stream, &text_stream(WORDS));
+        }
+        write_head(stream);
+        let piece = piece.repeat((64 << 10) / piece.len());
+        stream.write_all(start_of_body.as_bytes()).unwrap();
+        while counter.load(Ordering::Relaxed) < LIMIT && stream.write_all(piece.as_bytes()).is_ok()
+        {
+            counter.fetch_add(piece.len() as u64, Ordering::Relaxed);
+        }
+    });
+    let mut agent = start(&server);
+    let error = failure(&mut agent, "provider", None);
+    assert!(error["message"].as_str().unwrap().contains("32 MiB"), "{error}");
+    let written = written.load(Ordering::Relaxed);
+    assert!(written < 100 << 20, "{written} bytes were read");
+    let peak = peak_memory(agent.pid());
+    assert!(peak < 200 << 20, "{peak} bytes of memory were used");
+    assert_eq!(agent.turn(NEXT), "end_turn");
+    assert_eq!(agent.text(), WORDS);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn r_turn_12_a_line_without_an_end_is_an_error_before_memory_is_full() {
+    check_endless("data: ", "x");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn r_turn_12_an_event_without_an_end_is_an_error_before_memory_is_full() {
+    check_endless(
+        "",
+        "data: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\n",
+    );
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn r_turn_12_a_document_without_an_end_is_an_error_before_memory_is_full() {
+    check_endless("{\"choices\": [", "        ");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn r_turn_12_an_error_without_an_end_is_told_after_its_first_part() {
+    let server = RawServer::start(|number, stream| {
+        if number > 0 {
+            return write_stream(stream, &text_stream(WORDS));
+        }
+        stream.write_all(b"HTTP/1.1 400 \r\nconnection: close\r\n\r\n").unwrap();
+        let piece = "x".repeat(64 << 10);
+        while stream.write_all(piece.as_bytes()).is_ok() {}
+    });
+    let mut agent = start(&server);
+    let error = failure(&mut agent, "provider", Some(400));
+    assert!(error["message"].as_str().unwrap().len() < 1_000, "{error}");
+    assert!(peak_memory(agent.pid()) < 200 << 20);
+    assert_eq!(agent.turn(NEXT), "end_turn");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn r_turn_12_white_space_before_an_answer_costs_neither_memory_nor_time() {
+    // Some providers keep a connection alive with blank lines.
+    let server = RawServer::start(|_, stream| {
+        write_head(stream);
+        let blank = "\n".repeat(64 << 10);
+        for _ in 0..1_000 {
+            stream.write_all(blank.as_bytes()).ok();
+        }
+        stream.write_all(text_stream(WORDS).as_bytes()).ok();
+    });
+    let mut agent = start(&server);
+    assert_eq!(agent.turn("hello"), "end_turn");
+    assert_eq!(agent.text(), WORDS);
+    let peak = peak_memory(agent.pid());
+    assert!(peak < 50 << 20, "{peak} bytes of memory were used");
+}
+
+#[test]
+fn r_turn_12_a_stream_that_ends_inside_a_letter_is_an_answer_that_broke_off() {
+    let server = RawServer::start(|number, stream| {
+        if number > 0 {
+            return write_stream(stream, &text_stream(WORDS));
+        }
+        let event = text_event("sch\u{f6}n");
+        let end = event.find('\u{f6}').unwrap() + 1;
+        write_stream(stream, &text_event("Sehr "));
+        stream.write_all(&event.as_bytes()[..end]).ok();
+    });
+    let mut agent = start(&server);
+    failure(&mut agent, "provider", None);
+    assert_eq!(agent.text(), "Sehr ");
+    assert_eq!(agent.turn(NEXT), "end_turn");
+    assert_eq!(
+        server.body(1)["messages"].as_array().unwrap().len(),
+        4,
+        "{}",
+        json!(server.body(1))
+    );
+}

@@ -1,14 +1,20 @@
 //! The two translations at the pure boundary: what counts as a yes, and what an error becomes.
 
+use std::io::{BufRead, BufReader};
+use std::time::Duration;
+
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
 use super::caps::{self, ClientCaps};
 use super::error::to_rpc;
 use super::peer::answer;
+use super::reply::Reply;
+use super::wire::Prompt;
 use crate::client::{Answer, ChoiceKind};
 use crate::error::Error;
 use crate::llm::LlmError;
+use crate::rpc::{Outbox, RequestId};
 
 fn heard(result: &Value) -> Answer {
     let offered = [ChoiceKind::AllowOnce, ChoiceKind::RejectOnce];
@@ -40,6 +46,34 @@ fn r_perm_6_only_the_exact_form_of_an_offered_yes_is_a_yes() {
     }
 }
 
+/// What `write` has put into an outbox.
+fn written(write: impl FnOnce(&Outbox)) -> Vec<Value> {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let outbox = Outbox::start(writer).unwrap();
+    write(&outbox);
+    outbox.close(Duration::from_secs(5));
+    let lines = BufReader::new(reader).lines();
+    lines.map(|it| serde_json::from_str(&it.unwrap()).unwrap()).collect()
+}
+
+#[test]
+fn r_err_1_a_request_that_is_forgotten_is_answered_all_the_same() {
+    let id = RequestId::from_value(&json!("a")).unwrap();
+    let lines = written(|outbox| drop(Reply::<Prompt>::new(id, outbox.clone())));
+    assert_eq!(lines.len(), 1);
+    assert_eq!((&lines[0]["id"], &lines[0]["error"]["code"]), (&json!("a"), &json!(-32603)));
+}
+
+#[test]
+fn r_err_1_a_request_that_is_answered_is_not_answered_again() {
+    let id = RequestId::from_value(&json!(7)).unwrap();
+    let lines = written(|outbox| {
+        Reply::<Prompt>::new(id, outbox.clone()).fail(&Error::Cancelled);
+    });
+    assert_eq!(lines.len(), 1);
+    assert_eq!(lines[0]["error"]["code"], -32800);
+}
+
 #[test]
 fn what_is_not_said_is_not_offered() {
     let read = |params: Value| caps::read(params).unwrap();
@@ -67,7 +101,7 @@ fn every_error_is_one_line_with_its_details_and_the_code_of_its_kind() {
             host: host(),
             status,
             message: "two\nlines".to_owned(),
-            retry_after: Some(std::time::Duration::from_secs(7)),
+            retry_after: Some(Duration::from_secs(7)),
             exhausted: false,
         })
     };

@@ -51,7 +51,7 @@ impl Group {
     pub(super) fn start(spec: &Spec) -> io::Result<Group> {
         let mut command = shell(spec);
         // One pipe for both, so that the order of stdout and stderr is the order of arrival.
-        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        let (reader, writer) = io::pipe()?;
         command.stdout(Stdio::from(writer.try_clone()?)).stderr(Stdio::from(writer));
         detach(&mut command);
         let child = command.spawn()?;
@@ -61,7 +61,7 @@ impl Group {
             .id()
             .and_then(|it| i32::try_from(it).ok())
             .and_then(rustix::process::Pid::from_raw);
-        let pipe = tokio::net::unix::pipe::Receiver::from_owned_fd(reader)?;
+        let pipe = tokio::net::unix::pipe::Receiver::from_owned_fd(reader.into())?;
         Ok(Group { child, id, pipe: Some(pipe), buffer: vec![0; 32 * 1024].into() })
     }
 

@@ -511,6 +511,10 @@ pub fn calls(name: &str, arguments: &Value) -> Value {
 
 /// Whether a process with this word on its command line is alive.
 pub fn is_alive(word: &str) -> bool {
+    if cfg!(not(target_os = "linux")) {
+        let output = Command::new("ps").args(["-axo", "command"]).output().unwrap();
+        return String::from_utf8_lossy(&output.stdout).contains(word);
+    }
     let own = std::process::id().to_string();
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     processes.filter(|it| it.file_name().to_string_lossy() != own).any(|it| {

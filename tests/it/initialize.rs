@@ -42,9 +42,12 @@ fn serve(agent: &mut TestAgent, prompt: &Value) -> Vec<String> {
     }
 }
 
-/// A task that has to do with all that a client can offer.
+/// A task that has to do with all that a client can offer, and with a provider that is busy at
+/// first, which the user is told.
 fn task() -> Value {
+    let busy = json!({ "status": 503, "headers": { "Retry-After": "0" }, "body": "busy" });
     json!([
+        [busy],
         calls("read_file", &json!({ "path": "a.txt" })),
         calls("write_file", &json!({ "path": "b.txt", "content": "new\n" })),
         calls("exec", &json!({ "command": "cat b.txt" })),
@@ -188,7 +191,10 @@ fn r_init_8_the_task_completes_with_every_combination_of_capabilities() {
         assert_eq!(has("fs/read_text_file"), on(0), "{capabilities}: {asked:?}");
         assert_eq!(has("fs/write_text_file"), on(1), "{capabilities}: {asked:?}");
         assert_eq!(agent.read("b.txt"), "new\n", "{capabilities}");
-        let transcript = agent.model_transcript(3);
+        let notice = agent.updates().iter().any(|it| it["sessionUpdate"] == "notice");
+        assert_eq!(notice, on(2), "{capabilities}");
+        assert_eq!(agent.thoughts().contains("busy"), !on(2), "{capabilities}");
+        let transcript = agent.model_transcript(4);
         assert!(transcript.last().unwrap().contains("new"), "{capabilities}: {transcript:?}");
     }
 }

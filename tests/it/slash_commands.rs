@@ -1,0 +1,163 @@
+//! Slash commands (R-CMD) and their announcement (R-SESS-8): once, after the session is known,
+//! and answered without the model.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::agent::{TestAgent, prompt, says};
+
+const ANNOUNCEMENT: &str = "available_commands_update";
+
+fn announcements(agent: &TestAgent) -> usize {
+    agent.updates().iter().filter(|it| it["sessionUpdate"] == ANNOUNCEMENT).count()
+}
+
+#[test]
+fn r_sess_8_commands_are_announced_a_moment_after_the_answer_and_only_once() {
+    let mut agent = TestAgent::builder().model(json!([says("Hello.")])).initialize();
+    let begun = Instant::now();
+    agent.session = agent.new_session();
+    // Nothing of the session may come before its answer.
+    assert!(!agent.log.iter().any(|it| it["method"] == "session/update"), "{:?}", agent.log);
+    agent.wait_for_update(ANNOUNCEMENT);
+    // An editor that has not registered the session yet would drop it.
+    assert!(begun.elapsed() >= Duration::from_millis(100), "after {:?}", begun.elapsed());
+    assert_eq!(agent.turn("hi"), "end_turn");
+    agent.settle(Duration::from_millis(300));
+    assert_eq!(announcements(&agent), 1);
+}
+
+#[test]
+fn p0_3_a_prompt_that_comes_first_brings_the_announcement_and_no_timer_repeats_it() {
+    let slow = json!([{ "delay_ms": 400 }, { "text": "Hello." }]);
+    let mut agent = TestAgent::builder().model(json!([slow, says("Again.")])).start();
+    let session = agent.session.clone();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    // By now the timer would have run, so one that is still set would have announced again.
+    assert_eq!(announcements(&agent), 1);
+    let first = agent.log.iter().find(|it| it["params"]["sessionId"] == session.as_str()).unwrap();
+    assert_eq!(first["params"]["update"]["sessionUpdate"], ANNOUNCEMENT, "{first}");
+    let end = agent.log.len();
+    assert_eq!(agent.turn("again"), "end_turn");
+    agent.settle(Duration::from_millis(200));
+    let later = agent.log[end..].iter();
+    let is_announcement = |it: &&Value| it["params"]["update"]["sessionUpdate"] == ANNOUNCEMENT;
+    assert_eq!(later.filter(is_announcement).count(), 0);
+}
+
+#[test]
+fn p0_3_every_session_has_its_own_announcement() {
+    let mut agent = TestAgent::builder().initialize();
+    let sessions: Vec<_> = (0..5).map(|_| agent.new_session()).collect();
+    for _ in &sessions {
+        agent.wait_for_update(ANNOUNCEMENT);
+    }
+    for session in &sessions {
+        let ours = |it: &&Value| it["params"]["sessionId"] == session.as_str();
+        assert_eq!(agent.log.iter().filter(ours).count(), 1);
+        let answered =
+            agent.log.iter().position(|it| it["result"]["sessionId"] == session.as_str());
+        let announced = agent.log.iter().position(|it| ours(&it));
+        assert!(answered < announced, "{:?}", agent.log);
+    }
+}
+
+#[test]
+fn r_cmd_1_every_command_has_a_name_and_a_description() {
+    let mut agent = TestAgent::builder().start();
+    let update = agent.wait_for_update(ANNOUNCEMENT);
+    let commands = update["availableCommands"].as_array().unwrap();
+    let names: Vec<_> = commands.iter().map(|it| it["name"].as_str().unwrap()).collect();
+    for name in ["help", "status", "clear"] {
+        assert!(names.contains(&name), "{names:?}");
+    }
+    for command in commands {
+        assert!(!command["name"].as_str().unwrap().starts_with('/'), "{command}");
+        assert!(!command["description"].as_str().unwrap().is_empty(), "{command}");
+    }
+}
+
+#[test]
+fn r_cmd_2_status_help_and_clear_are_answered_without_the_model() {
+    let mut agent = TestAgent::builder().model(json!([says("Hello.")])).start();
+    let workspace = agent.workspace().to_string_lossy().into_owned();
+    let table = [
+        ("/status", vec!["scripted", "Ask", workspace.as_str()]),
+        ("  /status  ", vec!["scripted"]),
+        ("/help", vec!["/status", "/clear", "read_file", "exec"]),
+        ("/help me please", vec!["/status"]),
+        ("/clear", vec!["forgotten"]),
+    ];
+    for (text, expected) in table {
+        let before = agent.text().len();
+        assert_eq!(agent.turn(text), "end_turn", "{text}");
+        let said = agent.text()[before..].to_owned();
+        for word in expected {
+            assert!(said.contains(word), "{text}: no `{word}` in {said}");
+        }
+    }
+    assert_eq!(agent.model().requests().len(), 0);
+    assert_eq!(agent.turn("hi"), "end_turn");
+    assert_eq!(agent.model_transcript(0), ["user hi"], "a command has left something behind");
+}
+
+#[test]
+fn r_cmd_2_clear_forgets_the_conversation_and_status_shows_it() {
+    let mut agent = TestAgent::builder().model(json!([says("One."), says("Two.")])).start();
+    let status = |agent: &mut TestAgent| {
+        let before = agent.text().len();
+        agent.turn("/status");
+        agent.text()[before..].to_owned()
+    };
+    agent.turn("remember the number 7");
+    assert!(status(&mut agent).contains("Prompts so far: 1"));
+    agent.turn("/clear");
+    assert!(status(&mut agent).contains("Prompts so far: 0"));
+    agent.turn("which number?");
+    assert_eq!(agent.model_transcript(1), ["user which number?"]);
+    // What a first prompt is told, the new first one is told as well.
+    let body = agent.model_request(1).to_string();
+    assert!(body.contains("Project folder"), "{body}");
+}
+
+#[test]
+fn r_cmd_2_other_blocks_may_accompany_a_command() {
+    let mut agent = TestAgent::builder().start();
+    let params = json!({ "sessionId": agent.session, "prompt": [
+        { "type": "text", "text": "/status" },
+        { "type": "resource_link", "uri": "file:///tmp/x", "name": "x" },
+    ] });
+    let answer = agent.call("session/prompt", &params);
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    assert!(agent.text().contains("scripted"));
+    assert_eq!(agent.model().requests().len(), 0);
+}
+
+#[test]
+fn r_cmd_2_an_unknown_command_is_ordinary_text() {
+    let texts = ["/unknown thing", "/", "/usr/bin/env", "/statusbar", "say /status"];
+    for text in texts {
+        let mut agent = TestAgent::builder().model(json!([says("A path?")])).start();
+        assert_eq!(agent.turn(text), "end_turn", "{text}");
+        assert_eq!(agent.model_transcript(0), [format!("user {text}").trim_end()], "{text}");
+        assert_eq!(agent.text(), "A path?", "{text}");
+    }
+}
+
+#[test]
+fn r_cmd_2_a_command_waits_for_its_turn_and_does_not_disturb_the_one_that_runs() {
+    let slow = json!([{ "text": "Working" }, { "delay_ms": 100 }, { "text": " done." }]);
+    let mut agent = TestAgent::builder().model(json!([slow])).start();
+    let session = agent.session.clone();
+    let first = agent.prompt("work");
+    agent.wait_for_update("agent_message_chunk");
+    let second = agent.request("session/prompt", &prompt(&session, "/status"));
+    assert_eq!(agent.stop_reason(&second), "end_turn");
+    assert_eq!(agent.stop_reason(&first), "end_turn");
+    let position = |id: &Value| {
+        agent.log.iter().position(|it| it["id"] == *id && it.get("method").is_none()).unwrap()
+    };
+    assert!(position(&first) < position(&second));
+    assert!(agent.text().starts_with("Working done."), "{}", agent.text());
+}

@@ -5,7 +5,11 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -24,7 +28,7 @@ pub fn start(wanted: Option<&str>, state: PathBuf) {
             // A filter nobody understands should still show what is going on.
             let filter: Targets =
                 filter.parse().unwrap_or_else(|_| Targets::new().with_default(LevelFilter::INFO));
-            let layer = layer.with_writer(io::stderr).with_filter(filter);
+            let layer = layer.with_writer(Stderr::start()).with_filter(filter);
             tracing_subscriber::registry().with(layer).try_init()
         }
         None => {
@@ -46,6 +50,63 @@ pub fn start(wanted: Option<&str>, state: PathBuf) {
             .unwrap_or("no message");
         tracing::error!(place, "panic: {text}");
     }));
+}
+
+/// Lines that may wait for somebody to read stderr.
+const BACKLOG: usize = 1024;
+
+/// Lines that have not been written to stderr yet.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+
+/// Waits until the log is written, but not longer than this. To be called before the end.
+pub fn flush(limit: Duration) {
+    let end = Instant::now() + limit;
+    while WAITING.load(Ordering::Acquire) > 0 && Instant::now() < end {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Stderr by way of a thread: a client that never reads it must not stop the work (R-TR-4).
+/// Lines that find no place are lost.
+#[derive(Clone)]
+struct Stderr(SyncSender<Vec<u8>>);
+
+impl Stderr {
+    fn start() -> Stderr {
+        let (sender, lines) = sync_channel::<Vec<u8>>(BACKLOG);
+        let write = move || {
+            for line in lines {
+                // Nobody can be told when this fails.
+                io::stderr().write_all(&line).ok();
+                WAITING.fetch_sub(1, Ordering::Release);
+            }
+        };
+        // Without a thread there is no log, which is better than no agent.
+        thread::Builder::new().name("log".into()).stack_size(64 * 1024).spawn(write).ok();
+        Stderr(sender)
+    }
+}
+
+impl Write for Stderr {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        WAITING.fetch_add(1, Ordering::Acquire);
+        if self.0.try_send(bytes.to_vec()).is_err() {
+            WAITING.fetch_sub(1, Ordering::Release);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Stderr {
+    type Writer = Stderr;
+
+    fn make_writer(&'a self) -> Stderr {
+        self.clone()
+    }
 }
 
 /// A file that is opened by the first line.

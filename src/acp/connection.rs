@@ -57,10 +57,14 @@ pub async fn serve(config: Config, stdio: Stdio) -> std::io::Result<()> {
     let signal = stop_signal();
     tokio::pin!(signal);
     loop {
-        // A client that does not read its answers gets no more of them.
+        // A client that does not read its answers gets no more of them. If it has closed its end
+        // as well, nobody waits for what it has asked.
         let next = async {
-            outbox.settled().await;
-            input.next().await
+            tokio::select! {
+                biased;
+                () = outbox.settled() => input.next().await,
+                () = input.ended() => None,
+            }
         };
         let event = tokio::select! {
             line = next => line.map_or(Event::InputClosed, Event::Line),

@@ -5,6 +5,9 @@ use serde_json::json;
 use crate::error::{Error, Kind, chain};
 use crate::rpc::RpcError;
 
+/// Characters of a message; what is longer is in the details (R-ERR-8).
+const LONGEST_MESSAGE: usize = 500;
+
 /// What the client is told. Most show nothing but the message, some nothing but
 /// `data.details`; so both are a sentence that a person can act on.
 pub(super) fn to_rpc(error: &Error) -> RpcError {
@@ -38,5 +41,13 @@ pub(super) fn to_rpc(error: &Error) -> RpcError {
         | Error::Cancelled
         | Error::Bug { .. } => {}
     }
-    RpcError { code, message, data: Some(data) }
+    RpcError { code, message: shortened(message), data: Some(data) }
+}
+
+fn shortened(mut message: String) -> String {
+    if let Some((end, _)) = message.char_indices().nth(LONGEST_MESSAGE) {
+        message.truncate(end);
+        message.push('…');
+    }
+    message
 }

@@ -4,11 +4,15 @@ mod acp;
 mod login;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
 use crate::config::{self, Config, Flags, Paths};
 use crate::log;
+
+/// How long the end may be put off by a log that nobody reads.
+const LOG_LIMIT: Duration = Duration::from_millis(100);
 
 /// An agent that editors drive over stdin and stdout with the Agent Client Protocol.
 #[derive(Debug, Parser)]
@@ -62,9 +66,11 @@ pub fn run() -> ExitCode {
     };
     log::start(wanted.as_deref(), paths.state.clone());
     let flags = Flags { model: arguments.model, base_url: arguments.base_url };
-    match arguments.command {
+    let status = match arguments.command {
         None | Some(Command::Acp) => acp::run(Config::new(variables, flags, paths)),
         Some(Command::Login) => login::login(&flags, &paths),
         Some(Command::Logout) => login::logout(&paths),
-    }
+    };
+    log::flush(LOG_LIMIT);
+    status
 }

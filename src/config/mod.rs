@@ -89,6 +89,24 @@ pub enum Provider {
     None,
 }
 
+/// Whether a model that was made for one will do for the other.
+impl PartialEq for Provider {
+    fn eq(&self, other: &Provider) -> bool {
+        match (self, other) {
+            (Provider::Offline, Provider::Offline) | (Provider::None, Provider::None) => true,
+            (
+                Provider::Endpoint { base_url, key, model, window },
+                Provider::Endpoint { base_url: url, key: secret, model: name, window: size },
+            ) => {
+                let shown =
+                    |it: &Option<SecretString>| it.as_ref().map(|it| it.expose_secret().to_owned());
+                base_url == url && model == name && window == size && shown(key) == shown(secret)
+            }
+            _ => false,
+        }
+    }
+}
+
 impl Config {
     /// Puts the sources together: flags over environment.
     pub fn new(variables: Variables, flags: Flags, paths: Paths) -> Config {

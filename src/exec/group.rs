@@ -7,6 +7,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 
+#[cfg(unix)]
+use super::watch::{self, Watched};
 use super::{Output, Spec};
 
 /// A running group. Dropping it kills it.
@@ -20,6 +22,9 @@ pub(super) struct Group {
     #[cfg(windows)]
     pipe: Option<tokio::process::ChildStdout>,
     buffer: Box<[u8]>,
+    /// Dropped last: the group is killed by then.
+    #[cfg(unix)]
+    _watched: Watched,
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is where processes are started")]
@@ -53,7 +58,8 @@ impl Group {
         // One pipe for both, so that the order of stdout and stderr is the order of arrival.
         let (reader, writer) = io::pipe()?;
         command.stdout(Stdio::from(writer.try_clone()?)).stderr(Stdio::from(writer));
-        detach(&mut command);
+        let watched = Watched::new();
+        detach(&mut command, watched.key());
         let child = command.spawn()?;
         // The command holds our copies of the writing end: with them the pipe would never end.
         drop(command);
@@ -62,7 +68,13 @@ impl Group {
             .and_then(|it| i32::try_from(it).ok())
             .and_then(rustix::process::Pid::from_raw);
         let pipe = tokio::net::unix::pipe::Receiver::from_owned_fd(reader.into())?;
-        Ok(Group { child, id, pipe: Some(pipe), buffer: vec![0; 32 * 1024].into() })
+        Ok(Group {
+            child,
+            id,
+            pipe: Some(pipe),
+            buffer: vec![0; 32 * 1024].into(),
+            _watched: watched,
+        })
     }
 
     fn signal(&self, signal: rustix::process::Signal) {
@@ -100,15 +112,13 @@ impl Group {
 /// Its own session, so that no terminal can be taken from us and one signal reaches all; and
 /// the kernel's word that it ends when we do.
 #[cfg(unix)]
-#[expect(
-    unsafe_code,
-    reason = "pre_exec: the closure makes two system calls and allocates nothing"
-)]
-fn detach(command: &mut Command) {
-    // SAFETY: runs between fork and exec; setsid and prctl are async-signal-safe.
+#[expect(unsafe_code, reason = "pre_exec: the closure makes system calls and allocates nothing")]
+fn detach(command: &mut Command, key: u32) {
+    // SAFETY: runs between fork and exec; setsid, write and prctl are async-signal-safe.
     unsafe {
-        command.pre_exec(|| {
+        command.pre_exec(move || {
             rustix::process::setsid()?;
+            watch::enlist(key);
             // Tied to the thread that forks. That is the runtime's one thread, which lives as
             // long as the process.
             #[cfg(target_os = "linux")]

@@ -4,6 +4,8 @@
 mod environment;
 mod group;
 mod output;
+#[cfg(unix)]
+mod watch;
 
 use std::path::PathBuf;
 use std::process::ExitStatus;

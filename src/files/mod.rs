@@ -7,6 +7,8 @@ mod roots;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tokio_util::sync::CancellationToken;
+
 use crate::client::{BufferError, Buffers};
 use crate::effect::{Place, Target};
 
@@ -61,6 +63,9 @@ pub enum FileError {
     /// Its content has changed since it was shown to the user.
     #[error("changed while permission was asked; nothing was written. Read it again")]
     Stale,
+    /// The user cancelled before anything was done.
+    #[error("was not written: cancelled by the user")]
+    Cancelled,
     /// The editor refused.
     #[error("could not be written by the editor: {0}")]
     Editor(String),
@@ -108,7 +113,8 @@ impl Files {
     }
 
     /// Replaces the text of a file, if it still has the text that was there when the change was
-    /// made up. The disk is written atomically; the editor writes when it offers to.
+    /// made up. The disk is written atomically; the editor writes when it offers to. Only the
+    /// editor is not waited for after a cancel: it may never answer.
     ///
     /// # Errors
     /// When nothing was written.
@@ -117,11 +123,13 @@ impl Files {
         target: &Target,
         before: Option<&str>,
         after: &str,
+        cancel: &CancellationToken,
     ) -> Result<(), FileError> {
-        let now = match self.read(target).await {
-            Ok(text) => Some(text),
-            Err(FileError::NotFound) => None,
-            Err(error) => return Err(error),
+        let now = match cancel.run_until_cancelled(self.read(target)).await {
+            Some(Ok(text)) => Some(text),
+            Some(Err(FileError::NotFound)) => None,
+            Some(Err(error)) => return Err(error),
+            None => return Err(FileError::Cancelled),
         };
         if now.as_deref() != before {
             return Err(FileError::Stale);
@@ -129,12 +137,18 @@ impl Files {
         let writer =
             self.buffers.as_ref().filter(|it| it.can_write() && target.place == Place::Inside);
         if let Some(buffers) = writer {
-            return match buffers.write(&self.roots.shown(target), after).await {
-                Ok(()) => Ok(()),
-                Err(BufferError::NotFound) => disk::write(&target.path, after).await,
+            let path = self.roots.shown(target);
+            return match cancel.run_until_cancelled(buffers.write(&path, after)).await {
+                Some(Ok(())) => Ok(()),
+                Some(Err(BufferError::NotFound)) => disk::write(&target.path, after).await,
                 // Not written behind its back: it may have refused for a reason, or may still
                 // be writing.
-                Err(error) => Err(FileError::Editor(error.to_string())),
+                Some(Err(error)) => Err(FileError::Editor(error.to_string())),
+                None => Err(FileError::Editor(
+                    "cancelled by the user before it answered. Read the file to see whether it \
+                     was written"
+                        .to_owned(),
+                )),
             };
         }
         disk::write(&target.path, after).await

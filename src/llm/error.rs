@@ -38,6 +38,8 @@ pub enum LlmError {
         message: String,
         /// Its code, when it looks like an HTTP status.
         status: Option<u16>,
+        /// Whether the account is out of credit, which waiting does not mend.
+        exhausted: bool,
     },
     /// The stream stopped before the answer was complete.
     #[error("The answer from {host} broke off before it was complete. Prompt again to go on")]
@@ -64,10 +66,12 @@ pub enum LlmError {
         what: String,
     },
     /// A complete answer with nothing in it.
-    #[error("{host} sent an empty answer")]
+    #[error("{host} sent {what}")]
     Empty {
         /// The provider's host.
         host: String,
+        /// What there was, and how it ended.
+        what: String,
     },
     /// The configuration cannot be used.
     #[error("{0}")]
@@ -90,7 +94,8 @@ impl LlmError {
             | LlmError::Truncated { .. }
             | LlmError::Silent { .. }
             | LlmError::Empty { .. } => true,
-            LlmError::Status { exhausted: true, .. } => false,
+            LlmError::Status { exhausted: true, .. }
+            | LlmError::InStream { exhausted: true, .. } => false,
             LlmError::Status { status, .. } => is_transient_status(*status),
             LlmError::InStream { status, .. } => status.is_some_and(is_transient_status),
             LlmError::Malformed { .. } | LlmError::Settings(_) => false,
@@ -123,10 +128,15 @@ impl LlmError {
             | LlmError::Truncated { host }
             | LlmError::Silent { host, .. }
             | LlmError::Malformed { host, .. }
-            | LlmError::Empty { host } => Some(host),
+            | LlmError::Empty { host, .. } => Some(host),
             LlmError::Settings(_) => None,
         }
     }
+}
+
+/// Whether an error's text says that the account is out of credit.
+pub(super) fn is_exhausted(text: &str) -> bool {
+    text.contains("insufficient_quota") || text.contains("exceeded your current quota")
 }
 
 fn is_transient_status(status: u16) -> bool {

@@ -2,6 +2,7 @@
 //! clock for each way to wait.
 
 use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -9,8 +10,9 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response, Url, redirect};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::OnceCell;
+use tokio::task::JoinSet;
 
-use super::error::LlmError;
+use super::error::{LlmError, is_exhausted};
 
 /// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(15);
@@ -19,6 +21,10 @@ const CONNECT: Duration = Duration::from_secs(15);
 const FIRST_BYTE: Duration = Duration::from_secs(600);
 /// How long a stream may be silent once it has begun.
 const SILENCE: Duration = Duration::from_secs(180);
+/// How long the end of a body may take to come after the end of what it says.
+const REST: Duration = Duration::from_secs(1);
+/// How long the explanation of an error may take.
+const EXPLANATION: Duration = Duration::from_secs(10);
 /// The most of an error's body that is read.
 const ERROR_BODY: usize = 64 * 1024;
 
@@ -27,7 +33,11 @@ pub struct Endpoint {
     base: Url,
     key: Option<SecretString>,
     client: OnceCell<Client>,
+    rests: Rests,
 }
+
+/// The ends of bodies that are being read. A std mutex: held for the time of one spawn.
+type Rests = Arc<Mutex<JoinSet<()>>>;
 
 impl fmt::Debug for Endpoint {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -60,7 +70,7 @@ impl Endpoint {
                     .to_owned(),
             ));
         }
-        Ok(Endpoint { base, key, client: OnceCell::new() })
+        Ok(Endpoint { base, key, client: OnceCell::new(), rests: Rests::default() })
     }
 
     /// The host, for messages.
@@ -107,9 +117,13 @@ impl Endpoint {
             Err(_) => return Err(LlmError::Silent { host: self.host(), limit: FIRST_BYTE }),
         };
         if response.status().is_success() {
-            return Ok(Body { response, host: self.host() });
+            return Ok(self.body(response));
         }
         Err(self.refusal(response).await)
+    }
+
+    fn body(&self, response: Response) -> Body {
+        Body { response, host: self.host(), rests: Arc::clone(&self.rests) }
     }
 
     async fn refusal(&self, response: Response) -> LlmError {
@@ -120,34 +134,49 @@ impl Endpoint {
             .get("location")
             .and_then(|it| it.to_str().ok())
             .map(|it| format!("it redirects to {it}"));
-        let mut body = Body { response, host: self.host() };
+        let mut body = self.body(response);
         let mut bytes = Vec::new();
-        while let Ok(Some(chunk)) = body.chunk().await {
-            bytes.extend_from_slice(&chunk);
-            if bytes.len() > ERROR_BODY {
-                break;
+        let explanation = async {
+            while let Ok(Some(chunk)) = body.chunk().await {
+                bytes.extend_from_slice(&chunk);
+                if bytes.len() > ERROR_BODY {
+                    break;
+                }
             }
-        }
-        let text = String::from_utf8_lossy(&bytes);
-        let message = location.unwrap_or_else(|| super::chat::error_text(&text));
+        };
+        // What has come by then has to do; the status says most of it.
+        drop(tokio::time::timeout(EXPLANATION, explanation).await);
+        // Before the text is shortened: a part of the key is too much, too.
+        let text = self.secret().redact(&String::from_utf8_lossy(&bytes));
+        let message =
+            location.map_or_else(|| super::chat::error_text(&text), |it| self.secret().redact(&it));
         LlmError::Status {
             host: self.host(),
             status,
-            exhausted: status == 402
-                || text.contains("insufficient_quota")
-                || text.contains("exceeded your current quota"),
-            message: self.redact(message),
+            exhausted: status == 402 || is_exhausted(&text),
+            message,
             retry_after,
         }
     }
 
-    /// Some servers repeat the key they refuse.
-    pub(super) fn redact(&self, text: String) -> String {
-        match &self.key {
+    /// The key, for those who must not repeat it.
+    pub(super) fn secret(&self) -> Secret {
+        Secret(self.key.clone())
+    }
+}
+
+/// What must not be shown to anybody.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Secret(Option<SecretString>);
+
+impl Secret {
+    /// The text without the key: some servers repeat the one they refuse.
+    pub(super) fn redact(&self, text: &str) -> String {
+        match &self.0 {
             Some(key) if key.expose_secret().len() >= 4 => {
                 text.replace(key.expose_secret(), "[key]")
             }
-            _ => text,
+            _ => text.to_owned(),
         }
     }
 }
@@ -165,7 +194,7 @@ fn build(encrypted: bool) -> reqwest::Result<Client> {
         // A redirected POST would carry the key and the conversation to somebody else.
         .redirect(redirect::Policy::none())
         .user_agent(concat!("turnwright/", env!("CARGO_PKG_VERSION")));
-    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
     if encrypted {
         // The second call of a process finds the provider installed, which is as good.
         drop(rustls::crypto::CryptoProvider::install_default(
@@ -188,6 +217,7 @@ fn build(encrypted: bool) -> reqwest::Result<Client> {
 pub(super) struct Body {
     response: Response,
     host: String,
+    rests: Rests,
 }
 
 impl Body {
@@ -201,6 +231,22 @@ impl Body {
             }
             Err(_) => Err(LlmError::Silent { host: self.host.clone(), limit: SILENCE }),
         }
+    }
+}
+
+impl Body {
+    /// Nothing more is of interest. Reads on to the end, which is a few bytes away: a body that
+    /// is dropped before its end closes the connection, and the next request has to connect and
+    /// shake hands anew.
+    pub(super) fn finish(self) {
+        let Body { mut response, rests, .. } = self;
+        let mut rests = rests.lock().unwrap_or_else(PoisonError::into_inner);
+        while rests.try_join_next().is_some() {}
+        rests.spawn(async move {
+            let reading = async { while let Ok(Some(_)) = response.chunk().await {} };
+            // A server that does not come to its end loses the connection.
+            drop(tokio::time::timeout(REST, reading).await);
+        });
     }
 }
 

@@ -90,7 +90,9 @@ impl RpcError {
 
     /// Nobody knows the method.
     pub fn method_not_found(method: &str) -> RpcError {
-        RpcError { code: -32601, message: format!("Method not found: {method}"), data: None }
+        // The name is the peer's and may be anything; the message is one short line (R-ERR-8).
+        let name: String = method.chars().take(100).collect::<String>().escape_debug().collect();
+        RpcError { code: -32601, message: format!("Method not found: {name}"), data: None }
     }
 }
 

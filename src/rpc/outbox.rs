@@ -131,6 +131,8 @@ impl Outbox {
             return;
         }
         lane.buffer.push(b'\n');
+        // Woken while the lock is held, the writer would only run into it.
+        drop(lane);
         if start == 0 {
             self.0.filled.notify_one();
         }

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use super::frame::{self, Line, RequestId, RpcError};
 
@@ -54,7 +55,10 @@ pub fn claim() -> io::Result<Stdio> {
 
 /// Lines as they come in, until the end of the input.
 #[derive(Debug)]
-pub struct Input(mpsc::Receiver<Line>);
+pub struct Input {
+    lines: mpsc::Receiver<Line>,
+    ended: CancellationToken,
+}
 
 impl Input {
     /// Starts the reader thread.
@@ -62,8 +66,11 @@ impl Input {
     /// # Errors
     /// When the system has no thread to give.
     pub fn start(input: impl Read + Send + 'static) -> io::Result<Input> {
-        let (sender, receiver) = mpsc::channel(AHEAD);
+        let (sender, lines) = mpsc::channel(AHEAD);
+        let ended = CancellationToken::new();
+        let end = ended.clone().drop_guard();
         std::thread::Builder::new().name("stdin".into()).spawn(move || {
+            let _end = end;
             let mut lines = BufReader::with_capacity(64 * 1024, input);
             let mut buffer = Vec::new();
             while let Some(line) = next_line(&mut lines, &mut buffer) {
@@ -75,12 +82,17 @@ impl Input {
                 buffer.shrink_to(64 * 1024);
             }
         })?;
-        Ok(Input(receiver))
+        Ok(Input { lines, ended })
     }
 
     /// The next line, or `None` at the end. Safe to cancel.
     pub async fn next(&mut self) -> Option<Line> {
-        self.0.recv().await
+        self.lines.recv().await
+    }
+
+    /// Waits until there is nothing left to read, though lines may still be waiting.
+    pub async fn ended(&self) {
+        self.ended.cancelled().await;
     }
 }
 

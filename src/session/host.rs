@@ -1,5 +1,6 @@
 //! What the sessions of one process share: the settings, the tools and the model.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
@@ -23,8 +24,12 @@ pub struct Host {
     config: Config,
     tools: Arc<Registry>,
     environment: Environment,
+    /// The built-in model was chosen; it is used as long as no other is configured.
+    offline: AtomicBool,
+    /// The model of the last session and what it was made from: a login in the meantime, or a
+    /// logout, counts for the next one.
     // A std mutex: set once or twice in the life of a process, never held across an await.
-    model: Mutex<Option<Arc<dyn Model>>>,
+    model: Mutex<Option<(Provider, Arc<dyn Model>)>>,
     stop: CancellationToken,
     tracker: TaskTracker,
 }
@@ -39,6 +44,7 @@ impl Host {
             config,
             tools: Arc::new(Registry::new(built_in())),
             environment,
+            offline: AtomicBool::new(false),
             model: Mutex::new(None),
             stop,
             tracker: TaskTracker::new(),
@@ -50,9 +56,9 @@ impl Host {
         !matches!(self.config.provider(), Provider::None)
     }
 
-    /// Uses the built-in model from now on.
+    /// Uses the built-in model until another one is configured.
     pub fn use_offline(&self) {
-        *self.model.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(Offline));
+        self.offline.store(true, Ordering::Relaxed);
     }
 
     /// The mode that sessions begin in.
@@ -104,11 +110,17 @@ impl Host {
     }
 
     fn model(&self) -> Result<Arc<dyn Model>, Error> {
+        let provider = match self.config.provider() {
+            Provider::None if self.offline.load(Ordering::Relaxed) => Provider::Offline,
+            provider => provider,
+        };
         let mut model = self.model.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(model) = model.as_ref() {
+        if let Some((from, model)) = model.as_ref()
+            && *from == provider
+        {
             return Ok(Arc::clone(model));
         }
-        let made: Arc<dyn Model> = match self.config.provider() {
+        let made: Arc<dyn Model> = match provider.clone() {
             Provider::None => return Err(Error::NotSignedIn),
             Provider::Offline => Arc::new(Offline),
             Provider::Endpoint { base_url, key, model, window } => {
@@ -126,7 +138,7 @@ impl Host {
         // prompt finds it ready.
         let warm = Arc::clone(&made);
         self.tracker.spawn(async move { warm.warm_up().await });
-        *model = Some(Arc::clone(&made));
+        *model = Some((provider, Arc::clone(&made)));
         Ok(made)
     }
 }

@@ -85,7 +85,8 @@ impl Tool for WriteFile {
         if ctx.files.roots().resolve(&args.path) != *target {
             return Outcome::failed(format!("{} {}", args.path, FileError::Moved));
         }
-        let written = ctx.files.write(target, seen.before.as_deref(), &seen.after).await;
+        let before = seen.before.as_deref();
+        let written = ctx.files.write(target, before, &seen.after, &ctx.cancel).await;
         if let Err(error) = written {
             return Outcome::failed(format!("{} {error}", args.path));
         }

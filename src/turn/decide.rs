@@ -86,7 +86,10 @@ fn after_failure(error: LlmError, shown: bool, budget: &mut Budget, luck: f64) -
         None if fragile => Duration::ZERO,
         None => Duration::from_millis(500 * (1 << attempt)).mul_f64(0.8 + 0.4 * luck),
     };
-    let why = format!("{}. Trying again in {:.0} s.", chain(&error), delay.as_secs_f32().ceil());
+    // One that was cut or empty is asked for once more without a word.
+    let why = (!fragile).then(|| {
+        format!("{}. Trying again in {:.0} s.", chain(&error), delay.as_secs_f32().ceil())
+    });
     Step::Pause(delay, why)
 }
 

@@ -103,8 +103,8 @@ enum Step {
     Sample,
     /// Run its calls.
     Act(Vec<ToolCall>),
-    /// Wait before asking again.
-    Pause(Duration, String),
+    /// Wait before asking again, and tell the user why if it is worth a word.
+    Pause(Duration, Option<String>),
     /// Stop.
     End(Result<Stop, Error>),
 }
@@ -153,8 +153,10 @@ impl Turn {
         Finished { history: self.history, grants: self.grants, result }
     }
 
-    async fn pause(&mut self, delay: Duration, why: String) -> Step {
-        self.equipment.client.update(Update::Notice(why));
+    async fn pause(&mut self, delay: Duration, why: Option<String>) -> Step {
+        if let Some(why) = why {
+            self.equipment.client.update(Update::Notice(why));
+        }
         // Dropping a sleep undoes nothing.
         self.cancel.run_until_cancelled(tokio::time::sleep(delay)).await;
         Step::Sample

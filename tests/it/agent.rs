@@ -280,6 +280,15 @@ impl TestAgent {
         id
     }
 
+    /// A request that is yet to be sent as a part of something else: its identifier and its line.
+    pub fn request_line(&mut self, method: &str, params: &Value) -> (Value, String) {
+        let id = json!(self.next_id);
+        self.next_id += 1;
+        self.sent.push((id.clone(), method.to_owned()));
+        let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        (id, format!("{message}\n"))
+    }
+
     /// Sends a request and waits for its answer, which is returned whole.
     pub fn call(&mut self, method: &str, params: &Value) -> Value {
         let id = self.request(method, params);

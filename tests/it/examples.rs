@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::agent::{LIMIT, calls, eventually, says};
+use crate::agent::{LIMIT, TestAgent, calls, eventually, says};
 use crate::scripted_model::{Scenario, Server};
 
 /// A running program and what it has said so far.
@@ -303,15 +303,13 @@ fn scripted_model_plays_a_file_to_a_client_and_says_so() {
     eventually("the address", || server.stdout.contains("/v1\n"));
     let said = server.stdout.text.lock().unwrap().clone();
     let url = said.trim().strip_prefix("listening on ").unwrap();
-    let folder = workspace(&[]);
-    let mut agent = crate::agent::TestAgent::unconfigured()
+    let mut agent = TestAgent::unconfigured()
         .variable("OPENAI_BASE_URL", url)
         .variable("TURNWRIGHT_MODEL", "scripted")
         .start();
     assert_eq!(agent.turn("hello"), "end_turn");
     assert!(agent.text().starts_with("Hello! I am a *scripted model*"), "{}", agent.text());
     eventually("its report", || server.stderr.contains("request 1: /v1/chat/completions"));
-    drop(folder);
 }
 
 #[test]

@@ -17,19 +17,37 @@
 )]
 
 mod agent;
+mod auth;
+mod cancel;
+mod cancel_phases;
+mod cancel_request;
 mod cards;
 mod client_files;
 mod commands;
 mod content;
+#[cfg(target_os = "linux")]
+mod endurance;
+mod errors;
+mod examples;
+mod initialize;
 mod permission;
 mod permission_races;
 mod plan;
 mod queue;
+mod raw_server;
 mod read_file;
 mod schema;
 #[path = "../../examples/scripted_model.rs"]
 mod scripted_model;
+mod session;
+#[cfg(target_os = "linux")]
+mod shutdown;
+mod slash_commands;
 mod tidy;
 mod tools;
+mod transport;
+mod trouble;
+mod trouble_bytes;
+mod trouble_stream;
 mod turn;
 mod write_file;

@@ -1,20 +1,29 @@
-//! Events → deltas and, at the end, one reply. Pure: every oddity of a server is a row in the
-//! tests of this file and needs no network.
+//! Events → deltas and, at the end, one reply. Pure: every oddity of a server is a row in
+//! `tests` and needs no network.
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 
-use super::wire::{self, CallDelta, Choice, Chunk};
+use super::arguments::{cut_off, is_object, understand};
+use super::failure;
+use super::wire::{self, Choice, Chunk, Delta as Said, FunctionDelta};
+use crate::llm::http::Secret;
 use crate::llm::{Batch, Delta, End, LlmError, Reply, ReplyCall};
-use crate::message::{Arguments, Usage};
+use crate::message::Usage;
 use crate::sse;
 
 /// More calls than this in one answer are a model gone wrong, not work.
 const MOST_CALLS: usize = 128;
+/// And so are more bytes than this, of all that is kept.
+const LARGEST_ANSWER: usize = 32 * 1024 * 1024;
+/// No window is as large; sums of counts below it cannot overflow.
+const MOST_TOKENS: u64 = 1 << 40;
 
 /// Collects one answer.
 #[derive(Debug)]
 pub(super) struct Assembler {
     host: String,
+    secret: Secret,
     slots: Vec<Slot>,
     finish: String,
     refusal: String,
@@ -22,6 +31,8 @@ pub(super) struct Assembler {
     done: bool,
     has_text: bool,
     has_thought: bool,
+    /// How many bytes have been kept, here and by who takes the deltas.
+    size: usize,
 }
 
 /// One tool call on its way.
@@ -34,9 +45,10 @@ struct Slot {
 }
 
 impl Assembler {
-    pub(super) fn new(host: String) -> Assembler {
+    pub(super) fn new(host: String, secret: Secret) -> Assembler {
         Assembler {
             host,
+            secret,
             slots: Vec::new(),
             finish: String::new(),
             refusal: String::new(),
@@ -44,6 +56,7 @@ impl Assembler {
             done: false,
             has_text: false,
             has_thought: false,
+            size: 0,
         }
     }
 
@@ -61,8 +74,12 @@ impl Assembler {
         LlmError::Malformed { host: self.host.clone(), what: what.to_owned() }
     }
 
-    pub(super) fn got_html(&self) -> LlmError {
-        self.malformed("an HTML page came instead of a stream")
+    fn in_stream(&self, body: &str) -> LlmError {
+        failure::in_stream(&self.host, &self.secret.redact(body))
+    }
+
+    fn truncated(&self) -> LlmError {
+        LlmError::Truncated { host: self.host.clone() }
     }
 
     /// Takes one event of the stream.
@@ -74,192 +91,199 @@ impl Assembler {
         let data = event.data.trim();
         if data == "[DONE]" {
             self.done = true;
+        }
+        if self.done {
             return Ok(());
         }
         if event.name == "error" {
-            return Err(self.in_stream(&Value::String(wire::error_text(data)), None));
+            // llama.cpp may end the stream within the same event.
+            return Err(self.in_stream(data.trim_end_matches("[DONE]")));
         }
-        let chunk = serde_json::from_str::<Chunk<'_>>(data).map_err(|error| {
-            tracing::info!(%error, "a chunk that is not JSON");
-            LlmError::Truncated { host: self.host.clone() }
-        })?;
-        self.chunk(&chunk, batch)
+        with_chunk(data, |chunk, json| match chunk {
+            Ok(chunk) if chunk.is_failure() => Err(self.in_stream(json)),
+            Ok(chunk) => self.chunk(&chunk, batch),
+            Err(error) if self.is_complete() => {
+                tracing::info!(%error, "not JSON after the end of the answer");
+                Ok(())
+            }
+            Err(error) if error.is_eof() => Err(self.truncated()),
+            Err(_) => {
+                let line = failure::shorten(&self.secret.redact(data));
+                let start: String = line.chars().take(80).collect();
+                Err(self.malformed(&format!("the stream has a part that is no chunk: {start}")))
+            }
+        })
     }
 
     /// Takes a whole answer from a server that does not stream.
     pub(super) fn document(&mut self, bytes: &[u8], batch: &mut Batch) -> Result<(), LlmError> {
         let text = String::from_utf8_lossy(bytes);
-        let value: Value = serde_json::from_str(&text)
-            .map_err(|_| self.malformed("the body is neither a stream nor JSON"))?;
-        let object = match &value {
-            // Gemini wraps its errors in a list.
-            Value::Array(items) => items.first().unwrap_or(&value),
-            _ => &value,
-        };
-        let text = object.to_string();
-        let chunk: Chunk<'_> = serde_json::from_str(&text)
-            .map_err(|_| self.malformed("the JSON is no chat completion"))?;
-        if chunk.choices.is_empty() && chunk.error.is_none() {
-            return Err(self.in_stream(&value, None));
-        }
-        self.chunk(&chunk, batch)?;
-        self.done = true;
-        Ok(())
+        with_chunk(text.trim(), |chunk, json| match chunk {
+            Ok(chunk) if chunk.is_failure() => Err(self.in_stream(json)),
+            Ok(chunk) if chunk.choice.is_none() => {
+                let value = serde_json::from_str::<Value>(json).unwrap_or_default();
+                match failure::find_message(&value) {
+                    Some(_) => Err(self.in_stream(json)),
+                    None => Err(self.malformed("the JSON is no chat completion")),
+                }
+            }
+            Ok(chunk) => {
+                self.chunk(&chunk, batch)?;
+                self.done = true;
+                Ok(())
+            }
+            Err(error) if error.is_eof() => Err(self.truncated()),
+            Err(_) => Err(self.malformed("the body is neither a stream nor a chat completion")),
+        })
     }
 
     fn chunk(&mut self, chunk: &Chunk<'_>, batch: &mut Batch) -> Result<(), LlmError> {
-        if let Some(error) = chunk.error.as_ref().filter(|it| !it.is_null()) {
-            return Err(self.in_stream(error, None));
-        }
-        if let Some(status) = chunk.base_resp.as_ref()
-            && status.get("status_code").and_then(Value::as_i64).is_some_and(|it| it != 0)
-        {
-            return Err(self.in_stream(status, None));
-        }
-        if chunk.object.text == "error" {
-            return Err(self.in_stream(&Value::String("unknown error".to_owned()), None));
-        }
-        if let Some(usage) = chunk.usage.as_ref().and_then(read_usage) {
-            // Several counts are running totals: the last one stands.
-            self.usage = Some(usage);
-        }
-        // We ask for one choice; a server that sends more gets the first one heard.
-        chunk.choices.first().map_or(Ok(()), |choice| self.choice(choice, batch))
+        let choice = chunk.choice.as_ref();
+        let usage = chunk.usage.as_ref().and_then(read_usage);
+        let usage = usage.or_else(|| choice?.usage.as_ref().and_then(read_usage));
+        // Several counts are running totals: the last one stands.
+        self.usage = usage.or(self.usage);
+        choice.map_or(Ok(()), |choice| self.choice(choice, batch))
     }
 
     fn choice(&mut self, choice: &Choice<'_>, batch: &mut Batch) -> Result<(), LlmError> {
-        if let Some(error) = choice.error.as_ref().filter(|it| !it.is_null()) {
-            return Err(self.in_stream(error, None));
+        // Some servers add all they have said so far as `message` to each `delta`.
+        if let Some(said) = choice.delta.as_ref().or(choice.message.as_ref()) {
+            self.said(said, batch)?;
         }
-        if self.usage.is_none() {
-            self.usage = choice.usage.as_ref().and_then(read_usage);
+        let finish = choice.finish();
+        // Some servers end twice; the second time must not hide that the answer was cut.
+        let is_plain = matches!(finish, "stop" | "tool_calls" | "function_call");
+        if !finish.is_empty() && (self.finish.is_empty() || !is_plain) {
+            finish.clone_into(&mut self.finish);
         }
-        for delta in [&choice.message, &choice.delta] {
-            let thought = delta.thought();
-            self.has_thought |= !thought.is_empty();
-            batch.thought(thought);
-            self.has_text |= !delta.content.text.is_empty();
-            batch.text(&delta.content.text);
-            self.refusal.push_str(&delta.refusal.text);
-            for call in &delta.tool_calls {
-                self.call(call, batch)?;
-            }
-        }
-        if !choice.finish_reason.text.is_empty() {
-            choice.finish_reason.text.as_ref().clone_into(&mut self.finish);
-        }
-        match self.finish.as_str() {
-            "error" => Err(self.in_stream(&Value::String("unknown error".to_owned()), None)),
-            "network_error" | "insufficient_system_resource" => {
-                Err(self.in_stream(&Value::String(self.finish.clone()), Some(503)))
-            }
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
-    fn call(&mut self, call: &CallDelta<'_>, batch: &mut Batch) -> Result<(), LlmError> {
-        let position = self.resolve(call);
+    fn said(&mut self, said: &Said<'_>, batch: &mut Batch) -> Result<(), LlmError> {
+        let thought = said.thought();
+        let text = said.content.text.as_ref();
+        self.keep(thought.len() + text.len() + said.refusal.text.len())?;
+        self.has_thought |= !thought.is_empty();
+        batch.thought(thought);
+        self.has_text |= !text.is_empty();
+        batch.text(text);
+        self.refusal.push_str(&said.refusal.text);
+        for call in &said.tool_calls {
+            self.call(call.index(), &call.id.text, &call.function, batch)?;
+        }
+        // Some servers send the one call in the old way and in the new way.
+        if self.slots.iter().all(|it| it.index.is_none() && it.id.is_empty()) {
+            self.call(None, "", &said.function_call, batch)?;
+        }
+        Ok(())
+    }
+
+    /// Accounts for what is kept of the answer.
+    fn keep(&mut self, bytes: usize) -> Result<(), LlmError> {
+        self.size += bytes;
+        if self.size > LARGEST_ANSWER {
+            return Err(self.malformed("the answer has more than 32 MiB"));
+        }
+        Ok(())
+    }
+
+    fn call(
+        &mut self,
+        index: Option<u64>,
+        id: &str,
+        function: &FunctionDelta<'_>,
+        batch: &mut Batch,
+    ) -> Result<(), LlmError> {
+        let name = function.name();
+        let arguments = function.arguments();
+        if id.is_empty() && name.is_empty() && arguments.is_empty() {
+            return Ok(());
+        }
+        let position = self.resolve(index, id, name, &arguments);
         if position >= MOST_CALLS {
-            return Err(self.malformed("more than 128 tool calls in one answer"));
+            return Err(self.malformed("the answer has more than 128 tool calls"));
         }
         if position == self.slots.len() {
             self.slots.push(Slot::default());
         }
         let slot = &mut self.slots[position];
-        if slot.index.is_none() {
-            slot.index = call.index.as_ref().and_then(Value::as_u64);
-        }
+        let mut kept = 0;
+        slot.index = slot.index.or(index);
         if slot.id.is_empty() {
-            call.id.text.as_ref().clone_into(&mut slot.id);
+            id.clone_into(&mut slot.id);
+            kept += id.len();
         }
-        let name = call.function.name.text.trim();
         // A name may be repeated, or grow: a longer one with the same beginning replaces it.
-        if !name.is_empty()
-            && slot.arguments.is_empty()
-            && name.len() > slot.name.len()
-            && name.starts_with(slot.name.as_str())
-        {
+        let grows = slot.arguments.is_empty() && name.starts_with(slot.name.as_str());
+        if name.len() > slot.name.len() && (slot.name.is_empty() || grows) {
+            kept += name.len();
             name.clone_into(&mut slot.name);
             batch.deltas.push(Delta::CallNamed { slot: position, name: name.to_owned() });
         }
-        let arguments = call.function.arguments();
-        if arguments.is_empty() || arguments == "null" {
-            return Ok(());
-        }
-        let all = &mut slot.arguments;
-        if arguments.len() > all.len() && !all.is_empty() && arguments.starts_with(all.as_str()) {
+        let new = match arguments.strip_prefix(slot.arguments.as_str()) {
+            // All of it once more, and nothing new.
+            Some("") if is_object(&slot.arguments) => "",
             // The server repeats what it has sent and adds to it.
-            let new = arguments[all.len()..].to_owned();
-            all.push_str(&new);
-            batch.arguments(position, &new);
-        } else if all.is_empty() || !call.function.is_object() {
-            all.push_str(&arguments);
-            batch.arguments(position, &arguments);
-        }
-        Ok(())
+            Some(new) if !new.is_empty() => new,
+            _ => &arguments,
+        };
+        slot.arguments.push_str(new);
+        batch.arguments(position, new);
+        kept += new.len();
+        self.keep(kept)
     }
 
     /// Which slot a delta belongs to. The index alone cannot tell: some servers leave it out,
-    /// some send 0 for every call, some change it between the name and the arguments.
-    fn resolve(&self, call: &CallDelta<'_>) -> usize {
-        let id = call.id.text.as_ref();
-        let name = call.function.name.text.trim();
-        let index = call.index.as_ref().and_then(Value::as_u64);
+    /// some send 0 for every call, some change it between the name and the arguments
+    /// (providers.md C.2). Where that stays open, the arguments of two calls end up in one slot
+    /// and are no JSON then: nothing runs that the model has not asked for.
+    fn resolve(&self, index: Option<u64>, id: &str, name: &str, arguments: &str) -> usize {
+        let new = self.slots.len();
+        let Some(last) = new.checked_sub(1) else { return 0 };
         let by_index = index.and_then(|it| self.slots.iter().rposition(|s| s.index == Some(it)));
         if let Some(position) = by_index {
             let slot = &self.slots[position];
-            let other_call = !id.is_empty() && !slot.id.is_empty() && id != slot.id;
-            let next_call = !name.is_empty() && id.is_empty() && is_object(&slot.arguments);
-            if !other_call && !next_call {
+            let is_other = !id.is_empty() && !slot.id.is_empty() && id != slot.id;
+            let is_next = is_object(&slot.arguments) && slot.is_left_by(name, arguments);
+            if !is_other && !is_next {
                 return position;
             }
         }
         if !id.is_empty() {
-            let known = self.slots.iter().rposition(|it| it.id == id);
-            // A name under a new index, after complete arguments, begins another call: some
-            // servers give all calls the same id.
-            let begins = |slot: &Slot| {
-                !name.is_empty()
-                    && index.is_some()
-                    && by_index.is_none()
-                    && is_object(&slot.arguments)
+            let Some(known) = self.slots.iter().rposition(|it| it.id == id) else {
+                // The identifier of a call may come after its name.
+                let is_late = name.is_empty() && self.slots[last].id.is_empty();
+                return if is_late && index.is_none() { last } else { new };
             };
-            return known.filter(|it| !begins(&self.slots[*it])).unwrap_or(self.slots.len());
+            // A name under a new index, after whole arguments, begins another call: some servers
+            // give all calls the same identifier.
+            let slot = &self.slots[known];
+            let is_new_index = index.is_some() && index != slot.index;
+            let is_next = !name.is_empty() && is_new_index && is_object(&slot.arguments);
+            return if is_next { new } else { known };
         }
-        let last = self.slots.len().checked_sub(1);
-        match last {
-            None => 0,
-            // Arguments under an index nobody has named yet belong to the call that waits for
-            // some, if there is just one.
-            Some(last) if name.is_empty() => {
-                let mut waiting =
-                    self.slots.iter().enumerate().filter(|(_, it)| it.arguments.is_empty());
-                match (index.is_some() && by_index.is_none(), waiting.next(), waiting.next()) {
-                    (true, Some((only, _)), None) => only,
-                    _ => last,
-                }
-            }
-            Some(last) if self.slots[last].arguments.is_empty() && index.is_none() => {
-                // A name that grows, or one that comes after the id.
-                let known = &self.slots[last].name;
-                if known.is_empty() || name.starts_with(known.as_str()) && name != known {
-                    last
-                } else {
-                    self.slots.len()
-                }
-            }
-            Some(_) => self.slots.len(),
+        if !name.is_empty() {
+            let is_next = index.is_some() || self.slots[last].is_left_by(name, arguments);
+            return if is_next { new } else { last };
+        }
+        // Arguments under an index that nobody has named belong to the call that waits for some,
+        // if there is just one.
+        let mut waiting = (0..new).filter(|it| self.slots[*it].arguments.is_empty());
+        match (waiting.next(), waiting.next()) {
+            (Some(only), None) if index.is_some() => only,
+            _ => last,
         }
     }
 
     /// The end of the answer.
     pub(super) fn finish(&mut self) -> Result<Reply, LlmError> {
         if !self.is_complete() {
-            return Err(LlmError::Truncated { host: self.host.clone() });
+            return Err(self.truncated());
         }
-        let end = self.end();
+        let end = self.end()?;
         if !self.has_text && self.slots.is_empty() && end == End::Complete {
-            return Err(LlmError::Empty { host: self.host.clone() });
+            return Err(self.empty());
         }
         let cut = end == End::Length;
         let calls = std::mem::take(&mut self.slots)
@@ -269,106 +293,87 @@ impl Assembler {
                 slot: position,
                 provider_id: slot.id,
                 name: slot.name,
-                arguments: understand(slot.arguments, cut),
+                arguments: if cut { cut_off(slot.arguments) } else { understand(slot.arguments) },
             })
             .collect();
         Ok(Reply { end, calls, usage: self.usage })
     }
 
-    fn end(&self) -> End {
+    fn end(&self) -> Result<End, LlmError> {
+        let refused = || Ok(End::Refused(self.refusal.clone()));
         match self.finish.to_ascii_lowercase().as_str() {
-            "length" | "max_tokens" | "model_context_window_exceeded" => End::Length,
-            "content_filter" | "refusal" | "safety" | "recitation" | "sensitive" => {
-                End::Refused(self.refusal.clone())
+            "length"
+            | "max_tokens"
+            | "max_output_tokens"
+            | "model_length"
+            | "model_context_window_exceeded" => Ok(End::Length),
+            "content_filter" | "refusal" | "safety" | "recitation" | "sensitive" | "blocklist"
+            | "prohibited_content" | "spii" => refused(),
+            "error" | "network_error" | "insufficient_system_resource" => Err(self.failed()),
+            // The server has dropped the call; without it, the answer is not what was meant.
+            "malformed_function_call" | "unexpected_tool_call" if self.slots.is_empty() => {
+                Err(self.failed())
             }
-            _ if !self.refusal.is_empty() && self.slots.is_empty() => {
-                End::Refused(self.refusal.clone())
-            }
-            _ => End::Complete,
+            _ if !self.refusal.is_empty() && self.slots.is_empty() => refused(),
+            _ => Ok(End::Complete),
         }
     }
 
-    fn in_stream(&self, error: &Value, status: Option<u16>) -> LlmError {
-        let code = error.get("code").or_else(|| error.get("status_code"));
-        let status = status.or_else(|| {
-            let number = code.and_then(|it| match it {
-                Value::String(text) => text.parse().ok(),
-                other => other.as_u64(),
-            })?;
-            u16::try_from(number).ok().filter(|it| (400..600).contains(it))
-        });
+    /// The server has failed and said so in nothing but the reason of the end.
+    fn failed(&self) -> LlmError {
         LlmError::InStream {
             host: self.host.clone(),
-            message: wire::error_text(&error.to_string()),
-            status,
+            message: format!("it ended with `{}`", failure::shorten(&self.finish)),
+            status: Some(503),
+            exhausted: false,
+        }
+    }
+
+    fn empty(&self) -> LlmError {
+        let what = if self.has_thought { "reasoning but no answer" } else { "an empty answer" };
+        let what = match self.finish.as_str() {
+            "" => what.to_owned(),
+            finish => format!("{what} (finish_reason: {})", failure::shorten(finish)),
+        };
+        LlmError::Empty { host: self.host.clone(), what }
+    }
+}
+
+impl Slot {
+    /// Whether a delta with this name and these arguments begins another call. A name alone may
+    /// also be a repetition.
+    fn is_left_by(&self, name: &str, arguments: &str) -> bool {
+        if name.is_empty() {
+            false
+        } else if self.arguments.is_empty() {
+            !name.starts_with(self.name.as_str())
+        } else {
+            let is_other = !self.name.is_empty() && name != self.name;
+            is_other || !arguments.is_empty() && is_object(&self.arguments)
+        }
+    }
+}
+
+/// Reads a chunk and passes it on with its JSON.
+fn with_chunk<T>(json: &str, then: impl FnOnce(serde_json::Result<Chunk<'_>>, &str) -> T) -> T {
+    // Gemini wraps its errors in a list.
+    let json = match serde_json::from_str::<[&RawValue; 1]>(json) {
+        Ok([only]) => only.get(),
+        Err(_) => json,
+    };
+    match serde_json::from_str(json) {
+        Ok(chunk) => then(Ok(chunk), json),
+        Err(error) => {
+            let mended = wire::mend_surrogates(json);
+            let chunk = serde_json::from_str(&mended);
+            then(chunk.map_err(|_| error), &mended)
         }
     }
 }
 
 fn read_usage(value: &Value) -> Option<Usage> {
-    let count = |key: &str| value.get(key).and_then(Value::as_u64);
+    let count = |key: &str| value.get(key).and_then(Value::as_u64).map(|it| it.min(MOST_TOKENS));
     let input = count("prompt_tokens").or_else(|| count("input_tokens"))?;
     let output = count("completion_tokens").or_else(|| count("output_tokens")).unwrap_or(0);
     Some(Usage { input, output })
-}
-
-fn is_object(text: &str) -> bool {
-    serde_json::from_str::<serde_json::Map<String, Value>>(text).is_ok()
-}
-
-/// Arguments that parse as they are run; the repairs below are those that cannot change what
-/// the model meant. Missing quotes or braces are never completed: that would run half a command
-/// or write half a file.
-fn understand(text: String, cut: bool) -> Arguments {
-    if cut {
-        let reason = format!(
-            "The arguments were cut off at the output limit after {} bytes. Nothing was \
-             executed. Send less at once: write the first part with write_file, then append.",
-            text.len()
-        );
-        return Arguments::Unusable { text, reason };
-    }
-    if text.trim().is_empty() {
-        return Arguments::Object(Value::Object(serde_json::Map::new()));
-    }
-    let parsed = serde_json::from_str::<Value>(&text)
-        .or_else(|error| serde_json::from_str(&escape_controls(&text)).map_err(|_| error));
-    match parsed {
-        Ok(value @ Value::Object(_)) => Arguments::Object(value),
-        // Encoded twice.
-        Ok(Value::String(inner)) if is_object(&inner) => match serde_json::from_str(&inner) {
-            Ok(value) => Arguments::Object(value),
-            Err(error) => not_json(text, &error),
-        },
-        Ok(_) => Arguments::Unusable {
-            text,
-            reason: "The arguments must be a JSON object. Nothing was executed.".to_owned(),
-        },
-        Err(error) => not_json(text, &error),
-    }
-}
-
-fn not_json(text: String, error: &serde_json::Error) -> Arguments {
-    let reason = format!("The arguments are not valid JSON ({error}). Nothing was executed.");
-    Arguments::Unusable { text, reason }
-}
-
-/// Raw control characters inside strings, which JSON forbids and models write, as escapes.
-fn escape_controls(text: &str) -> String {
-    let mut result = String::with_capacity(text.len() + 16);
-    let (mut inside, mut escaped) = (false, false);
-    for char in text.chars() {
-        match char {
-            '"' if !escaped => inside = !inside,
-            _ if inside && char.is_control() => {
-                result.push_str(&format!("\\u{:04x}", u32::from(char)));
-                escaped = false;
-                continue;
-            }
-            _ => {}
-        }
-        escaped = inside && char == '\\' && !escaped;
-        result.push(char);
-    }
-    result
 }

@@ -1,22 +1,28 @@
 //! Chat completions, as OpenAI's API and its many relatives speak them.
 
+mod arguments;
 mod assemble;
+mod failure;
+mod reader;
 mod request;
 mod wire;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
+use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use tokio::time::timeout;
 
+#[cfg(any(test, fuzzing))]
+use super::http::Secret;
 use super::http::{Body, Endpoint};
 use super::{Batch, LlmError, Model, Reply, ReplyStream, Request};
-use crate::sse;
-use assemble::Assembler;
+use reader::Reader;
 
-pub(super) use wire::error_text;
+pub(super) use failure::error_text;
 
 /// A model behind an OpenAI-compatible endpoint.
 #[derive(Debug)]
@@ -58,37 +64,23 @@ impl Model for Chat {
         Box::pin(async {
             let body = request::render(&self.model, request);
             let body = self.endpoint.post("/chat/completions", body).await?;
-            let host = self.endpoint.host();
-            Ok(Box::new(Stream {
-                body,
-                framing: Framing::Unknown(Vec::new()),
-                assembler: Assembler::new(host),
-                ended: VecDeque::new(),
-            }) as Box<dyn ReplyStream>)
+            let reader = Reader::new(self.endpoint.host(), self.endpoint.secret());
+            Ok(Box::new(Stream { body: Some(body), reader, ended: None }) as Box<dyn ReplyStream>)
         })
     }
 }
 
-/// How the server frames its answer, which its first byte tells better than its headers.
-enum Framing {
-    /// Nothing but white space so far.
-    Unknown(Vec<u8>),
-    /// Server-sent events.
-    Events(sse::Decoder),
-    /// One JSON document: the server ignored `stream: true`.
-    Document(Vec<u8>),
-}
+/// How long more may take to come once the answer is whole: the count of tokens, the last mark.
+/// Some servers leave the connection open and send neither.
+const AFTERWORD: Duration = Duration::from_secs(2);
 
 struct Stream {
-    body: Body,
-    framing: Framing,
-    assembler: Assembler,
-    /// The outcome, once the server has said all.
-    ended: VecDeque<Result<Reply, LlmError>>,
+    /// `None` when the server has said all.
+    body: Option<Body>,
+    reader: Reader,
+    /// The outcome, while what came before it has not been taken.
+    ended: Option<Result<Reply, LlmError>>,
 }
-
-/// The largest document that is read from a server which does not stream.
-const LARGEST_DOCUMENT: usize = 32 * 1024 * 1024;
 
 impl ReplyStream for Stream {
     fn next<'a>(
@@ -96,90 +88,58 @@ impl ReplyStream for Stream {
         batch: &'a mut Batch,
     ) -> BoxFuture<'a, Result<Option<Reply>, LlmError>> {
         Box::pin(async move {
-            if let Some(outcome) = self.ended.pop_front() {
+            if let Some(outcome) = self.ended.take() {
                 return outcome.map(Some);
             }
-            let chunk = match self.body.chunk().await {
-                Ok(chunk) => chunk,
-                // A server may cut the connection right after saying that it is done.
-                Err(_) if self.assembler.is_complete() => None,
-                Err(error) => return Err(error),
+            let outcome = match self.chunk().await? {
+                Some(bytes) => match self.reader.feed(&bytes, batch) {
+                    Ok(None) => return Ok(None),
+                    Ok(Some(reply)) => Ok(reply),
+                    Err(error) => Err(error),
+                },
+                None => self.reader.end(batch),
             };
-            match chunk {
-                Some(bytes) => {
-                    self.feed(&bytes, batch)?;
-                    if !self.assembler.is_done() {
-                        return Ok(None);
-                    }
-                }
-                None => self.end_of_body(batch)?,
+            if let Some(body) = self.body.take().filter(|_| outcome.is_ok()) {
+                body.finish();
             }
-            let outcome = self.assembler.finish();
             if batch.deltas.is_empty() {
                 return outcome.map(Some);
             }
-            // What came with the end is shown first.
-            self.ended.push_back(outcome);
+            // What came with the end is shown first, also when the end is an error.
+            self.ended = Some(outcome);
             Ok(None)
         })
     }
 }
 
 impl Stream {
-    fn feed(&mut self, bytes: &[u8], batch: &mut Batch) -> Result<(), LlmError> {
-        let Framing::Unknown(start) = &mut self.framing else {
-            return self.feed_known(bytes, batch);
-        };
-        start.extend_from_slice(bytes);
-        let start = std::mem::take(start);
-        let first = start.iter().find(|it| !it.is_ascii_whitespace());
-        self.framing = match first {
-            None => Framing::Unknown(start.clone()),
-            Some(b'{' | b'[') => Framing::Document(Vec::new()),
-            Some(b'<') => return Err(self.assembler.got_html()),
-            Some(_) => Framing::Events(sse::Decoder::default()),
-        };
-        if first.is_some() { self.feed_known(&start, batch) } else { Ok(()) }
+    /// The next bytes; `None` when there will be none.
+    async fn chunk(&mut self) -> Result<Option<Bytes>, LlmError> {
+        let Some(body) = &mut self.body else { return Ok(None) };
+        if !self.reader.is_complete() {
+            return body.chunk().await;
+        }
+        // A server may also cut the connection right after saying that it is done.
+        Ok(timeout(AFTERWORD, body.chunk()).await.ok().and_then(Result::ok).flatten())
     }
+}
 
-    fn feed_known(&mut self, bytes: &[u8], batch: &mut Batch) -> Result<(), LlmError> {
-        match &mut self.framing {
-            Framing::Unknown(_) => Ok(()),
-            Framing::Document(document) if document.len() + bytes.len() <= LARGEST_DOCUMENT => {
-                document.extend_from_slice(bytes);
-                Ok(())
-            }
-            Framing::Document(_) => Err(self.assembler.malformed("more than 32 MiB of JSON")),
-            Framing::Events(decoder) => {
-                let assembler = &mut self.assembler;
-                let mut result = Ok(());
-                let pushed = decoder.push(bytes, |event| {
-                    if result.is_ok() {
-                        result = assembler.event(&event, batch);
-                    }
-                });
-                result.and(pushed.map_err(|error| self.assembler.malformed(&error.to_string())))
-            }
+/// Reads an answer from any bytes in pieces of `size`, for the fuzzer. What comes out does not
+/// depend on that.
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub fn fuzz_stream(bytes: &[u8], size: usize) -> String {
+    let mut reader = Reader::new("host".to_owned(), Secret::default());
+    let mut batch = Batch::default();
+    let mut outcome = Ok(None);
+    for chunk in bytes.chunks(size.max(1)) {
+        outcome = reader.feed(chunk, &mut batch);
+        if !matches!(outcome, Ok(None)) {
+            break;
         }
     }
-
-    fn end_of_body(&mut self, batch: &mut Batch) -> Result<(), LlmError> {
-        match &mut self.framing {
-            Framing::Unknown(_) => Ok(()),
-            Framing::Document(document) => {
-                let document = std::mem::take(document);
-                self.assembler.document(&document, batch)
-            }
-            Framing::Events(decoder) => {
-                let assembler = &mut self.assembler;
-                let mut result = Ok(());
-                decoder.finish(|event| {
-                    if result.is_ok() {
-                        result = assembler.event(&event, batch);
-                    }
-                });
-                result
-            }
-        }
+    if matches!(outcome, Ok(None)) {
+        outcome = reader.end(&mut batch).map(Some);
     }
+    format!("{batch:?} {outcome:?}")
 }

@@ -96,10 +96,10 @@ fn entries<'a>(system: &'a str, messages: &'a [Arc<Message>]) -> Vec<Entry<'a>> 
     entries
 }
 
-/// An answer without text and calls is left out: servers refuse it.
+/// An answer without words and calls is left out: servers refuse it.
 fn answer(message: &AssistantMessage) -> Option<Entry<'_>> {
     let tool_calls: Vec<_> = message.calls.iter().map(call).collect();
-    let content = Some(message.text.as_str()).filter(|it| !it.is_empty());
+    let content = Some(message.text.as_str()).filter(|it| !it.trim().is_empty());
     if content.is_none() && tool_calls.is_empty() {
         return None;
     }
@@ -108,8 +108,8 @@ fn answer(message: &AssistantMessage) -> Option<Entry<'_>> {
 
 fn call(call: &ToolCall) -> Call<'_> {
     let arguments = match &call.arguments {
-        Arguments::Object(value) => value.to_string(),
-        Arguments::Unusable { .. } => "{}".to_owned(),
+        Arguments::Object(value) if value.is_object() => value.to_string(),
+        Arguments::Object(_) | Arguments::Unusable { .. } => "{}".to_owned(),
     };
     let function = Function { name: acceptable(&call.name), arguments };
     Call { id: &call.provider_id, sort: "function", function }

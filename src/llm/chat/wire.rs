@@ -1,45 +1,75 @@
 //! The shapes that servers send, as tolerant structs: every field may be absent, null, empty or
-//! odd (`docs`: the ten rules of provider tolerance). Nothing here decides what they mean.
+//! of an odd type. Nothing here decides what they mean.
 
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
+
+/// No list of a sane answer is longer; a hostile one would cost a hundred times its size.
+const LONGEST_LIST: usize = 1024;
 
 /// One chunk of a stream, or a whole answer.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Chunk<'a> {
-    #[serde(borrow, default, deserialize_with = "or_default")]
-    pub(super) choices: Vec<Choice<'a>>,
+    /// The first choice. We ask for one; the others of a server that sends more are skipped.
+    #[serde(borrow, default, rename = "choices", deserialize_with = "first")]
+    pub(super) choice: Option<Choice<'a>>,
     #[serde(default)]
     pub(super) usage: Option<Value>,
     #[serde(default)]
-    pub(super) error: Option<Value>,
+    error: Option<Value>,
     /// MiniMax reports its errors here, with HTTP 200.
     #[serde(default)]
-    pub(super) base_resp: Option<Value>,
+    base_resp: Option<Value>,
     /// Mistral marks an error object so.
     #[serde(borrow, default)]
-    pub(super) object: Words<'a>,
+    object: Words<'a>,
+}
+
+impl Chunk<'_> {
+    /// Whether it reports a failure, in any of the places where one can stand.
+    pub(super) fn is_failure(&self) -> bool {
+        let code = self.base_resp.as_ref().and_then(|it| it.get("status_code")).and_then(number);
+        self.error.as_ref().is_some_and(says_something)
+            || self.choice.as_ref().and_then(|it| it.error.as_ref()).is_some_and(says_something)
+            || code.is_some_and(|it| it != 0)
+            || self.object.text == "error"
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Choice<'a> {
-    #[serde(borrow, default, deserialize_with = "or_default")]
-    pub(super) delta: Delta<'a>,
-    /// Instead of `delta` when the server does not stream.
-    #[serde(borrow, default, deserialize_with = "or_default")]
-    pub(super) message: Delta<'a>,
     #[serde(borrow, default)]
-    pub(super) finish_reason: Words<'a>,
+    pub(super) delta: Option<Delta<'a>>,
+    /// Instead of `delta` when the server does not stream.
+    #[serde(borrow, default)]
+    pub(super) message: Option<Delta<'a>>,
+    #[serde(borrow, default)]
+    finish_reason: Words<'a>,
+    /// Gemini's own spelling, which its older builds let through.
+    #[serde(borrow, default, rename = "finishReason")]
+    finish_reason_camel: Words<'a>,
     #[serde(default)]
-    pub(super) error: Option<Value>,
+    error: Option<Value>,
     /// Moonshot counts here.
     #[serde(default)]
     pub(super) usage: Option<Value>,
+}
+
+impl Choice<'_> {
+    /// Why the answer ended, empty while it has not.
+    pub(super) fn finish(&self) -> &str {
+        match self.finish_reason.text.trim() {
+            "" | "null" => self.finish_reason_camel.text.trim(),
+            reason => reason,
+        }
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -47,63 +77,177 @@ pub(super) struct Delta<'a> {
     #[serde(borrow, default)]
     pub(super) content: Words<'a>,
     #[serde(borrow, default)]
-    pub(super) reasoning_content: Words<'a>,
+    reasoning_content: Words<'a>,
     #[serde(borrow, default)]
-    pub(super) reasoning: Words<'a>,
+    reasoning: Words<'a>,
     #[serde(borrow, default)]
-    pub(super) reasoning_text: Words<'a>,
+    reasoning_text: Words<'a>,
     #[serde(borrow, default)]
-    pub(super) thinking: Words<'a>,
+    thinking: Words<'a>,
+    #[serde(borrow, default)]
+    reasoning_details: Words<'a>,
     #[serde(borrow, default)]
     pub(super) refusal: Words<'a>,
-    #[serde(borrow, default, deserialize_with = "or_default")]
+    #[serde(borrow, default, deserialize_with = "list")]
     pub(super) tool_calls: Vec<CallDelta<'a>>,
+    /// The one call that a server from before `tool_calls` can make.
+    #[serde(borrow, default, deserialize_with = "or_default")]
+    pub(super) function_call: FunctionDelta<'a>,
 }
 
 impl Delta<'_> {
     /// The reasoning under whichever name it comes; some servers send it under two.
     pub(super) fn thought(&self) -> &str {
-        [&self.reasoning_content, &self.reasoning, &self.reasoning_text, &self.thinking]
-            .into_iter()
-            .map(|it| it.text.as_ref())
-            .find(|it| !it.is_empty())
-            .unwrap_or(&self.content.thought)
+        [
+            &self.reasoning_content,
+            &self.reasoning,
+            &self.reasoning_text,
+            &self.thinking,
+            &self.reasoning_details,
+        ]
+        .into_iter()
+        .map(|it| it.text.as_ref())
+        .find(|it| !it.is_empty())
+        .unwrap_or(&self.content.thought)
     }
 }
 
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct CallDelta<'a> {
-    /// Absent is not 0: parallel calls would be merged.
     #[serde(default)]
-    pub(super) index: Option<Value>,
+    index: Option<Value>,
     #[serde(borrow, default)]
     pub(super) id: Words<'a>,
     #[serde(borrow, default, deserialize_with = "or_default")]
     pub(super) function: FunctionDelta<'a>,
 }
 
+impl CallDelta<'_> {
+    /// Absent is not 0: parallel calls would be merged.
+    pub(super) fn index(&self) -> Option<u64> {
+        self.index.as_ref().and_then(number)
+    }
+}
+
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct FunctionDelta<'a> {
     #[serde(borrow, default)]
-    pub(super) name: Words<'a>,
+    name: Words<'a>,
     #[serde(borrow, default)]
     arguments: Option<&'a RawValue>,
 }
 
 impl FunctionDelta<'_> {
-    /// The arguments as text. They should be a string; some servers send the object itself.
-    pub(super) fn arguments(&self) -> Cow<'_, str> {
-        let Some(raw) = self.arguments else { return Cow::Borrowed("") };
-        if raw.get().starts_with('"') {
-            serde_json::from_str::<Words<'_>>(raw.get()).map(|it| it.text).unwrap_or_default()
-        } else {
-            Cow::Borrowed(raw.get())
-        }
+    pub(super) fn name(&self) -> &str {
+        self.name.text.trim()
     }
 
-    /// Whether the arguments came whole, as an object instead of a string.
-    pub(super) fn is_object(&self) -> bool {
-        self.arguments.is_some_and(|it| it.get().starts_with('{'))
+    /// The arguments as text. They should be a string; some servers send the object itself.
+    pub(super) fn arguments(&self) -> Cow<'_, str> {
+        let Some(raw) = self.arguments.map(RawValue::get) else { return Cow::Borrowed("") };
+        if !raw.starts_with('"') {
+            return Cow::Borrowed(raw);
+        }
+        match serde_json::from_str::<Words<'_>>(raw) {
+            Ok(words) => words.text,
+            // A raw value is checked for its end only, so half a surrogate pair shows up here.
+            Err(_) => Cow::Owned(serde_json::from_str(&mend_surrogates(raw)).unwrap_or_default()),
+        }
+    }
+}
+
+/// A number, also in a string.
+pub(super) fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::String(text) => text.trim().parse().ok(),
+        other => other.as_u64(),
+    }
+}
+
+/// Whether an error field holds an error: some servers send it empty with each chunk.
+fn says_something(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::Bool(true) => true,
+        Value::Number(number) => number.as_i64() != Some(0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+    }
+}
+
+/// `\ud83d` and the like without their other half, which no string of ours can hold, as
+/// `\ufffd`. Cut pairs come from servers that count in UTF-16 (providers.md C.4 #24).
+pub(super) fn mend_surrogates(json: &str) -> String {
+    let unit = |at: usize| {
+        let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let mut result = String::with_capacity(json.len());
+    let mut rest = 0;
+    while let Some(at) = json[rest..].find('\\').map(|it| rest + it) {
+        result.push_str(&json[rest..at]);
+        let length = match (unit(at), unit(at + 6)) {
+            (Some(0xD800..0xDC00), Some(0xDC00..0xE000)) => 12,
+            (Some(0xD800..0xE000), _) => {
+                result.push_str("\\ufffd");
+                rest = at + 6;
+                continue;
+            }
+            (Some(_), _) => 6,
+            // An escape of one character, perhaps `\\\\`: what follows it begins anew.
+            (None, _) => 1 + json[at + 1..].chars().next().map_or(0, char::len_utf8),
+        };
+        result.push_str(&json[at..at + length]);
+        rest = at + length;
+    }
+    result.push_str(&json[rest..]);
+    result
+}
+
+/// The first item of a list or null; the others are not looked at.
+fn first<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let items = Option::<Items<T, 1>>::deserialize(deserializer)?;
+    Ok(items.and_then(|it| it.0.into_iter().next()))
+}
+
+/// A list or null, without the nulls in it.
+fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    let items = Option::<Items<T, LONGEST_LIST>>::deserialize(deserializer)?;
+    let items = items.map(|it| it.0).unwrap_or_default();
+    if items.len() < LONGEST_LIST { Ok(items) } else { Err(D::Error::custom("an endless list")) }
+}
+
+/// The first items of a list.
+struct Items<T, const MOST: usize>(Vec<T>);
+
+impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for Items<T, MOST> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(ItemsVisitor(PhantomData))
+    }
+}
+
+struct ItemsVisitor<T, const MOST: usize>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for ItemsVisitor<T, MOST> {
+    type Value = Items<T, MOST>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut items = Vec::new();
+        while items.len() < MOST {
+            let Some(item) = list.next_element::<Option<T>>()? else { return Ok(Items(items)) };
+            items.extend(item);
+        }
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Items(items))
     }
 }
 
@@ -173,9 +317,11 @@ impl<'de> Visitor<'de> for WordsVisitor {
         Ok(words)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Words::default())
+    fn visit_map<A: MapAccess<'de>>(self, part: A) -> Result<Self::Value, A::Error> {
+        let part = Value::deserialize(MapAccessDeserializer::new(part))?;
+        let mut words = Words::default();
+        collect(&part, false, &mut words);
+        Ok(words)
     }
 }
 
@@ -186,52 +332,12 @@ fn collect(part: &Value, thinking: bool, words: &mut Words<'_>) {
         Value::Array(parts) => parts.iter().for_each(|it| collect(it, thinking, words)),
         Value::Object(fields) => {
             let thinking = thinking || fields.get("type").is_some_and(|it| it == "thinking");
-            for key in ["text", "thinking"] {
+            for key in ["text", "thinking", "summary"] {
                 if let Some(inner) = fields.get(key) {
                     collect(inner, thinking, words);
                 }
             }
         }
         _ => {}
-    }
-}
-
-/// The sentence in an error's body, whatever its shape: `error.message`, `error` as a string,
-/// `message`, `detail[].msg`, a list with one of these, plain text, or an HTML page.
-pub(in crate::llm) fn error_text(body: &str) -> String {
-    let trimmed = body.trim();
-    if trimmed.starts_with('<') {
-        return format!("an HTML page instead of JSON ({})", title(trimmed));
-    }
-    let text = serde_json::from_str::<Value>(trimmed)
-        .ok()
-        .and_then(|it| find_message(&it))
-        .unwrap_or_else(|| trimmed.to_owned());
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(500) {
-        _ if line.is_empty() => "no explanation".to_owned(),
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
-    }
-}
-
-fn title(page: &str) -> &str {
-    let start = page.find("<title>").map_or(0, |it| it + "<title>".len());
-    let end = page[start..].find("</title>").map_or(start, |it| start + it);
-    match page[start..end].trim() {
-        "" => "no title",
-        title => title,
-    }
-}
-
-pub(super) fn find_message(value: &Value) -> Option<String> {
-    match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Array(items) => items.iter().find_map(find_message),
-        Value::Object(fields) => ["error", "message", "detail", "msg", "status_msg", "base_resp"]
-            .iter()
-            .filter_map(|key| fields.get(*key))
-            .find_map(find_message),
-        _ => None,
     }
 }

@@ -1,0 +1,89 @@
+//! Somebody who outlives us: a small process that holds the other end of a pipe and a list of the
+//! groups that run. When we are killed without a chance to clean up, the pipe ends, and it kills
+//! what is on the list. The kernel's word (`PR_SET_PDEATHSIG`) reaches only the shell itself and
+//! not what the shell has started.
+
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Reads `+ KEY GROUP` and `- KEY`; at the end of its input it kills the groups that are left.
+/// All of it is built into the shell, so it starts nothing and needs no environment.
+const SCRIPT: &str = r#"
+list=' '
+while read -r sign key group; do
+    case $sign in
+        +) list="$list$key:$group " ;;
+        -) case $list in *" $key:"*) rest=${list#* $key:}; list="${list%% $key:*} ${rest#* }" ;; esac ;;
+    esac
+done
+for entry in $list; do kill -s KILL -- "-${entry#*:}"; done 2>/dev/null
+"#;
+
+static PIPE: OnceLock<Option<ChildStdin>> = OnceLock::new();
+
+/// A place on the list. Dropping it frees the place: the group is gone, or never was, and its
+/// number may soon be somebody else's.
+#[derive(Debug)]
+pub(super) struct Watched(u32);
+
+impl Watched {
+    pub(super) fn new() -> Watched {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        PIPE.get_or_init(start);
+        Watched(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The key under which the group enlists.
+    pub(super) fn key(&self) -> u32 {
+        self.0
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        write(format!("- {}\n", self.0).as_bytes());
+    }
+}
+
+/// Puts the calling process on the list. Runs between fork and exec, so that there is no moment
+/// in which a command runs unwatched: makes system calls and allocates nothing.
+pub(super) fn enlist(key: u32) {
+    let mut buffer = [0; 32];
+    let mut rest = &mut buffer[..];
+    if writeln!(rest, "+ {key} {}", std::process::id()).is_ok() {
+        let left = rest.len();
+        let end = buffer.len() - left;
+        write(&buffer[..end]);
+    }
+}
+
+/// A line this short goes into a pipe as a whole or not at all. Without anybody to read it the
+/// commands are unwatched, and still run.
+fn write(line: &[u8]) {
+    if let Some(Some(pipe)) = PIPE.get() {
+        rustix::io::write(pipe, line).ok();
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is where processes are started")]
+#[expect(unsafe_code, reason = "pre_exec: the closure makes one system call")]
+fn start() -> Option<ChildStdin> {
+    let mut command = Command::new("/bin/sh");
+    command.arg("-c").arg(SCRIPT).env_clear().current_dir("/");
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    // SAFETY: runs between fork and exec; setsid is async-signal-safe. It has a session of its
+    // own, so that what ends ours does not end it.
+    unsafe {
+        command.pre_exec(|| rustix::process::setsid().map(drop).map_err(io::Error::from));
+    }
+    match command.spawn() {
+        Ok(mut child) => child.stdin.take(),
+        Err(error) => {
+            tracing::warn!(%error, "nobody watches over the commands");
+            None
+        }
+    }
+}

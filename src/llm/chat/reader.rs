@@ -1,0 +1,100 @@
+//! Bytes → an answer, however the server frames it and however the network cuts it. Pure.
+
+use super::assemble::Assembler;
+use crate::llm::http::Secret;
+use crate::llm::{Batch, LlmError, Reply};
+use crate::sse;
+
+/// The largest document that is read from a server which does not stream.
+const LARGEST_DOCUMENT: usize = 32 * 1024 * 1024;
+
+/// Reads one answer.
+#[derive(Debug)]
+pub(super) struct Reader {
+    framing: Framing,
+    assembler: Assembler,
+}
+
+/// How the server frames its answer, which its first byte tells better than its headers.
+#[derive(Debug)]
+enum Framing {
+    /// Nothing but white space so far.
+    Unknown,
+    /// Server-sent events.
+    Events(sse::Decoder),
+    /// One JSON document: the server ignored `stream: true`.
+    Document(Vec<u8>),
+}
+
+impl Reader {
+    pub(super) fn new(host: String, secret: Secret) -> Reader {
+        Reader { framing: Framing::Unknown, assembler: Assembler::new(host, secret) }
+    }
+
+    /// Whether the answer is whole even if the connection breaks now.
+    pub(super) fn is_complete(&self) -> bool {
+        self.assembler.is_complete()
+    }
+
+    /// Takes the next bytes; returns the end of the answer if they hold it.
+    pub(super) fn feed(
+        &mut self,
+        mut bytes: &[u8],
+        batch: &mut Batch,
+    ) -> Result<Option<Reply>, LlmError> {
+        if matches!(self.framing, Framing::Unknown) {
+            // The byte order mark says as little as white space.
+            let is_blank = |it: &u8| it.is_ascii_whitespace() || b"\xef\xbb\xbf".contains(it);
+            let Some(start) = bytes.iter().position(|it| !is_blank(it)) else { return Ok(None) };
+            bytes = &bytes[start..];
+            self.framing = match bytes[0] {
+                b'{' | b'[' => Framing::Document(Vec::new()),
+                b'<' => return Err(self.assembler.malformed("an HTML page came")),
+                _ => Framing::Events(sse::Decoder::default()),
+            };
+        }
+        match &mut self.framing {
+            Framing::Unknown => {}
+            Framing::Document(document) if document.len() + bytes.len() <= LARGEST_DOCUMENT => {
+                document.extend_from_slice(bytes);
+            }
+            Framing::Document(_) => {
+                return Err(self.assembler.malformed("more than 32 MiB of JSON came"));
+            }
+            Framing::Events(decoder) => {
+                let mut result = Ok(());
+                let pushed = decoder.push(bytes, |event| {
+                    if result.is_ok() {
+                        result = self.assembler.event(&event, batch);
+                    }
+                });
+                result?;
+                if !self.assembler.is_done() {
+                    pushed.map_err(|error| self.assembler.malformed(&error.to_string()))?;
+                }
+            }
+        }
+        if self.assembler.is_done() { self.assembler.finish().map(Some) } else { Ok(None) }
+    }
+
+    /// The body has ended, by itself or because the connection broke.
+    pub(super) fn end(&mut self, batch: &mut Batch) -> Result<Reply, LlmError> {
+        match &mut self.framing {
+            Framing::Unknown => {}
+            Framing::Document(document) => {
+                let document = std::mem::take(document);
+                self.assembler.document(&document, batch)?;
+            }
+            Framing::Events(decoder) => {
+                let mut result = Ok(());
+                decoder.finish(|event| {
+                    if result.is_ok() {
+                        result = self.assembler.event(&event, batch);
+                    }
+                });
+                result?;
+            }
+        }
+        self.assembler.finish()
+    }
+}

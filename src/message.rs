@@ -1,6 +1,7 @@
 //! The conversation as data: what the user said, what the model answered, what its tools gave
 //! back. No I/O, and nothing of any wire format.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -171,7 +172,10 @@ impl UserMessage {
 
     /// The prompt as the model reads it: links as names with their place, attachments fenced
     /// so that the model can tell them from the user's own words.
-    pub fn render(&self) -> String {
+    pub fn render(&self) -> Cow<'_, str> {
+        if let [Part::Text(text)] = self.parts.as_slice() {
+            return Cow::Borrowed(text);
+        }
         let mut text = String::new();
         for part in &self.parts {
             match part {
@@ -191,6 +195,6 @@ impl UserMessage {
                 }
             }
         }
-        text
+        Cow::Owned(text)
     }
 }

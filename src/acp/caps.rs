@@ -1,6 +1,6 @@
 //! What each side can do. Fixed by `initialize`; what is not said is not offered (R-INIT-7).
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::wire::schema::{
     AgentCapabilities, AuthMethod, AuthMethodAgent, AuthMethodTerminal, ClientCapabilities,
@@ -15,10 +15,22 @@ pub(super) struct ClientCaps {
     pub(super) read: bool,
     /// `fs/write_text_file`.
     pub(super) write: bool,
-    /// It can run our login in a terminal.
-    pub(super) terminal_login: bool,
+    /// How it can run our login in a terminal, if it can.
+    pub(super) login: Login,
     /// It shows notices.
     pub(super) notices: bool,
+}
+
+/// How a client can run our login.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Login {
+    /// Not at all.
+    #[default]
+    No,
+    /// By a method of type `terminal`.
+    Terminal,
+    /// By `_meta` of a method, which some clients understood before there was that type.
+    Meta,
 }
 
 /// Reads the parameters of `initialize`.
@@ -27,22 +39,29 @@ pub(super) struct ClientCaps {
 /// When there is no usable version (R-INIT-5).
 pub(super) fn read(params: Value) -> Result<ClientCaps, serde_json::Error> {
     let newer = params.get("protocolVersion").and_then(Value::as_u64).is_some_and(|it| it >= 2);
-    let terminal_login =
-        params.pointer("/capabilities/auth/terminal").is_some_and(Value::is_object);
+    let terminal = params.pointer("/capabilities/auth/terminal").is_some_and(Value::is_object);
     let request: InitializeRequest = serde_json::from_value(params)?;
     if newer {
         // A newer client's v1 fields mean nothing: it has no client files and no client
         // terminals, whatever stands there (R-INIT-14).
-        return Ok(ClientCaps { terminal_login, ..ClientCaps::default() });
+        let login = if terminal { Login::Terminal } else { Login::No };
+        return Ok(ClientCaps { login, ..ClientCaps::default() });
     }
     Ok(from(&request.client_capabilities))
 }
 
 fn from(caps: &ClientCapabilities) -> ClientCaps {
+    let is_meta =
+        caps.meta.as_ref().is_some_and(|it| it.get("terminal-auth") == Some(&json!(true)));
+    let login = match (caps.auth.terminal, is_meta) {
+        (true, _) => Login::Terminal,
+        (false, true) => Login::Meta,
+        (false, false) => Login::No,
+    };
     ClientCaps {
         read: caps.fs.read_text_file,
         write: caps.fs.write_text_file,
-        terminal_login: caps.auth.terminal,
+        login,
         notices: caps.session.as_ref().is_some_and(|it| it.notices.is_some()),
     }
 }
@@ -62,13 +81,28 @@ pub(super) fn auth_methods(configured: bool, caps: ClientCaps) -> Vec<AuthMethod
             .to_owned(),
     );
     let mut methods = vec![AuthMethod::Agent(offline)];
-    if caps.terminal_login {
-        let login = AuthMethodTerminal::new("login", "Log in")
-            .args(vec!["login".to_owned()])
-            .description("Store a key for OpenAI or any compatible provider".to_owned());
-        methods.push(AuthMethod::Terminal(login));
+    let what = "Store a key for OpenAI or any compatible provider".to_owned();
+    match caps.login {
+        Login::No => {}
+        Login::Terminal => {
+            let args = vec!["login".to_owned()];
+            let login = AuthMethodTerminal::new("login", "Log in").args(args).description(what);
+            methods.push(AuthMethod::Terminal(login));
+        }
+        Login::Meta => {
+            let how =
+                json!({ "label": "Log in", "command": program(), "args": ["login"], "env": {} });
+            let meta = [("terminal-auth".to_owned(), how)].into_iter().collect::<Map<_, _>>();
+            let login = AuthMethodAgent::new("login", "Log in").description(what).meta(meta);
+            methods.push(AuthMethod::Agent(login));
+        }
     }
     methods
+}
+
+/// Where this program is, for a client that has to start it once more.
+fn program() -> String {
+    std::env::current_exe().map_or("turnwright".to_owned(), |it| it.to_string_lossy().into_owned())
 }
 
 /// The answer to `initialize`. Version 1 is the only one we speak, so it is the answer to every

@@ -64,8 +64,11 @@ pub(super) fn authenticate(
             connection.auth_methods.join(", ")
         )));
     }
-    if method == "offline" {
-        connection.host.use_offline();
+    match method {
+        "offline" => connection.host.use_offline(),
+        // The client runs it in a terminal and then asks whether it has helped.
+        "login" if !connection.host.is_configured() => return reply.fail(&Error::NotSignedIn),
+        _ => {}
     }
     reply.ok(&AuthenticateResponse::new());
 }

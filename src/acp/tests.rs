@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
-use super::caps::{self, ClientCaps};
+use super::caps::{self, ClientCaps, Login};
 use super::error::to_rpc;
 use super::peer::answer;
 use super::reply::Reply;
@@ -85,12 +85,15 @@ fn what_is_not_said_is_not_offered() {
         "auth": { "terminal": true },
         "session": { "notices": {} },
     });
-    let all = ClientCaps { read: true, write: true, terminal_login: true, notices: true };
+    let all = ClientCaps { read: true, write: true, login: Login::Terminal, notices: true };
     assert_eq!(read(json!({ "protocolVersion": 1, "clientCapabilities": full })), all);
     // R-INIT-14: a newer client's files and terminals mean nothing to us.
     assert_eq!(read(json!({ "protocolVersion": 2, "clientCapabilities": full })), none);
     let newer = json!({ "protocolVersion": 2, "capabilities": { "auth": { "terminal": {} } } });
-    assert!(read(newer).terminal_login);
+    assert_eq!(read(newer).login, Login::Terminal);
+    let meta = json!({ "_meta": { "terminal-auth": true } });
+    let older = json!({ "protocolVersion": 1, "clientCapabilities": meta });
+    assert_eq!(read(older).login, Login::Meta);
 }
 
 #[test]

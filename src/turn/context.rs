@@ -1,7 +1,6 @@
 //! History → request. Pure, and mends what is broken: for every prefix of every history the
 //! request is one that a strict server accepts.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::llm::Request;
@@ -57,17 +56,13 @@ fn repair(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
 /// An identifier for the model's call that no other call of the conversation has. The model's
 /// own is kept if possible: some models break when theirs come back changed.
 pub(super) fn unique_provider_id(history: &History, wanted: &str, ours: &str) -> String {
-    let taken: HashSet<&str> = history
-        .messages
-        .iter()
-        .filter_map(|it| match it.as_ref() {
-            Message::Assistant(assistant) => Some(assistant.calls.iter()),
-            _ => None,
+    let is_taken = || {
+        history.messages.iter().any(|it| match it.as_ref() {
+            Message::Assistant(it) => it.calls.iter().any(|it| it.provider_id == wanted),
+            Message::User(_) | Message::Tool(_) => false,
         })
-        .flatten()
-        .map(|it| it.provider_id.as_str())
-        .collect();
-    if wanted.is_empty() || taken.contains(wanted) { ours.to_owned() } else { wanted.to_owned() }
+    };
+    if wanted.is_empty() || is_taken() { ours.to_owned() } else { wanted.to_owned() }
 }
 
 #[cfg(test)]

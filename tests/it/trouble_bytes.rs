@@ -1,14 +1,15 @@
 //! The same words in other bytes, and bytes without an end: how an answer is cut into reads and
 //! lines changes nothing, and no server can fill our memory.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 
-use crate::agent::TestAgent;
+use crate::agent::{LIMIT, TestAgent};
 use crate::cancel::NEXT;
 use crate::raw_server::{RawServer, text_event, text_stream, write_head, write_stream};
 use crate::trouble::failure;
@@ -190,4 +191,43 @@ fn r_turn_12_a_stream_that_ends_inside_a_letter_is_an_answer_that_broke_off() {
         "{}",
         json!(server.body(1))
     );
+}
+
+#[test]
+fn a_connection_is_kept_when_its_last_chunk_comes_after_the_answer() {
+    let (may_end, wait_to_end) = channel();
+    let (ended, wait_for_end) = channel();
+    let (wait_to_end, ended) = (Mutex::new(wait_to_end), Mutex::new(ended));
+    let server = RawServer::start(move |_, stream| {
+        for _ in 0..2 {
+            let text = text_stream(WORDS);
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
+                transfer-encoding: chunked\r\n\r\n";
+            let body = format!("{head}{:x}\r\n{text}\r\n", text.len());
+            stream.write_all(body.as_bytes()).unwrap();
+            wait_to_end.lock().unwrap().recv().unwrap();
+            stream.write_all(b"0\r\n\r\n").unwrap();
+            ended.lock().unwrap().send(()).unwrap();
+            wait_for_more(stream);
+        }
+    });
+    let mut agent = start(&server);
+    for _ in 0..2 {
+        // The answer does not wait for the end of the body.
+        assert_eq!(agent.turn("hello"), "end_turn");
+        may_end.send(()).unwrap();
+        wait_for_end.recv_timeout(LIMIT).unwrap();
+        // With these the agent has been around its loop and has read what was there.
+        agent.sync();
+        agent.sync();
+    }
+    assert_eq!(agent.text(), WORDS.repeat(2));
+    // They are counted by their connections.
+    assert_eq!(server.requests().len(), 1);
+}
+
+/// Reads the next request, as far as it comes at once, or the end of the connection.
+fn wait_for_more(stream: &mut TcpStream) {
+    let mut buffer = vec![0; 64 * 1024];
+    assert!(stream.read(&mut buffer).is_ok());
 }

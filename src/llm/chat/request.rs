@@ -10,7 +10,7 @@ use async_openai::types::chat::{
 use serde::Serialize;
 
 use crate::llm::Request;
-use crate::message::{Arguments, AssistantMessage, Message, ToolCall, ToolSpec};
+use crate::message::{Arguments, AssistantMessage, Message, Part, ToolCall, ToolSpec};
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -28,7 +28,7 @@ struct Body<'a> {
 #[serde(tag = "role", rename_all = "lowercase")]
 enum Entry<'a> {
     System { content: &'a str },
-    User { content: String },
+    User { content: Cow<'a, str> },
     Assistant(Assistant<'a>),
     Tool { tool_call_id: &'a str, content: &'a str },
 }
@@ -68,8 +68,31 @@ pub(super) fn render(model: &str, request: &Request) -> Vec<u8> {
             include_obfuscation: None,
         },
     };
-    // Strings, numbers and maps with string keys: there is nothing that could fail.
-    serde_json::to_vec(&body).unwrap_or_default()
+    // A long conversation is not copied again and again while the buffer grows.
+    let mut bytes =
+        Vec::with_capacity(16 * 1024 + request.messages.iter().map(|it| size(it)).sum::<usize>());
+    if let Err(error) = serde_json::to_writer(&mut bytes, &body) {
+        // Strings, numbers and maps with string keys: there is nothing that could fail.
+        tracing::error!(%error, "a request could not be rendered");
+    }
+    bytes
+}
+
+/// About as much as a message takes.
+fn size(message: &Message) -> usize {
+    let text = match message {
+        Message::User(user) => user.parts.iter().map(part_size).sum(),
+        Message::Assistant(assistant) => assistant.text.len() + 256 * assistant.calls.len(),
+        Message::Tool(tool) => tool.text.len(),
+    };
+    64 + text + text / 8
+}
+
+fn part_size(part: &Part) -> usize {
+    match part {
+        Part::Text(text) | Part::Context(text) | Part::Resource { text, .. } => text.len(),
+        Part::Link { .. } => 128,
+    }
 }
 
 fn entries<'a>(system: &'a str, messages: &'a [Arc<Message>]) -> Vec<Entry<'a>> {
@@ -80,6 +103,7 @@ fn entries<'a>(system: &'a str, messages: &'a [Arc<Message>]) -> Vec<Entry<'a>> 
                 let content = user.render();
                 // Many templates refuse two messages of the user in a row.
                 if let Some(Entry::User { content: last }) = entries.last_mut() {
+                    let last = last.to_mut();
                     last.push_str("\n\n");
                     last.push_str(&content);
                 } else {

@@ -4,6 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::connection::Connection;
+use super::error::to_rpc;
 use super::handlers;
 use super::reply::Reply;
 use super::wire::{Authenticate, Initialize, Method, NewSession, Prompt, SetMode};
@@ -13,6 +14,10 @@ use crate::rpc::{Params, RequestId, RpcError};
 impl Connection {
     /// Serves one request.
     pub(super) fn dispatch(&mut self, id: RequestId, method: &str, params: &Params) {
+        if self.client.is_none() && method != Initialize::NAME {
+            let error = to_rpc(&Error::BadMoment("Send `initialize` first".to_owned()));
+            return self.peer.outbox().respond::<()>(&id, Err(&error));
+        }
         Router { connection: self, id: Some(id), method, params }
             .on::<Initialize>(handlers::initialize)
             .on::<Authenticate>(handlers::authenticate)
@@ -50,10 +55,6 @@ impl Router<'_> {
         }
         let Some(id) = self.id.take() else { return self };
         let reply = Reply::<M>::new(id.clone(), self.connection.peer.outbox().clone());
-        if self.connection.client.is_none() && M::NAME != Initialize::NAME {
-            reply.fail(&Error::BadMoment("Send `initialize` first".to_owned()));
-            return self;
-        }
         match self.params.read() {
             Ok(params) => {
                 // A handler that panics drops its reply, which answers. The connection lives on.

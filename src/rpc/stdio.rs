@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -15,6 +16,9 @@ const LONGEST_LINE: u64 = 64 * 1024 * 1024;
 
 /// Lines that are parsed ahead of the dispatcher.
 const AHEAD: usize = 32;
+
+/// Bytes of lines that are parsed ahead. One line may have more, but then it is alone.
+const AHEAD_BYTES: usize = 16 * 1024 * 1024;
 
 /// The process's standard streams, ours alone.
 #[derive(Debug)]
@@ -56,7 +60,8 @@ pub fn claim() -> io::Result<Stdio> {
 /// Lines as they come in, until the end of the input.
 #[derive(Debug)]
 pub struct Input {
-    lines: mpsc::Receiver<Line>,
+    lines: mpsc::Receiver<(Line, usize)>,
+    ahead: Arc<Ahead>,
     ended: CancellationToken,
 }
 
@@ -67,6 +72,8 @@ impl Input {
     /// When the system has no thread to give.
     pub fn start(input: impl Read + Send + 'static) -> io::Result<Input> {
         let (sender, lines) = mpsc::channel(AHEAD);
+        let ahead = Arc::<Ahead>::default();
+        let behind = Arc::clone(&ahead);
         let ended = CancellationToken::new();
         let end = ended.clone().drop_guard();
         std::thread::Builder::new().name("stdin".into()).spawn(move || {
@@ -74,25 +81,52 @@ impl Input {
             let mut lines = BufReader::with_capacity(64 * 1024, input);
             let mut buffer = Vec::new();
             while let Some(line) = next_line(&mut lines, &mut buffer) {
-                if !matches!(line, Line::Ignored) && sender.blocking_send(line).is_err() {
-                    break;
+                if !matches!(line, Line::Ignored) {
+                    behind.add(buffer.len());
+                    if sender.blocking_send((line, buffer.len())).is_err() {
+                        break;
+                    }
                 }
                 buffer.clear();
                 // A long line is rare; its memory is not kept for the short ones.
                 buffer.shrink_to(64 * 1024);
             }
         })?;
-        Ok(Input { lines, ended })
+        Ok(Input { lines, ahead, ended })
     }
 
     /// The next line, or `None` at the end. Safe to cancel.
     pub async fn next(&mut self) -> Option<Line> {
-        self.lines.recv().await
+        let (line, bytes) = self.lines.recv().await?;
+        self.ahead.take(bytes);
+        Some(line)
     }
 
     /// Waits until there is nothing left to read, though lines may still be waiting.
     pub async fn ended(&self) {
         self.ended.cancelled().await;
+    }
+}
+
+/// How many bytes of lines wait for the dispatcher.
+#[derive(Debug, Default)]
+struct Ahead {
+    // A std mutex: an addition long. Only the reader thread ever waits.
+    bytes: Mutex<usize>,
+    taken: Condvar,
+}
+
+impl Ahead {
+    /// Waits until there is room, and takes it. The process ends without this thread.
+    fn add(&self, bytes: usize) {
+        let ahead = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_full = |ahead: &mut usize| *ahead > 0 && *ahead + bytes > AHEAD_BYTES;
+        *self.taken.wait_while(ahead, is_full).unwrap_or_else(PoisonError::into_inner) += bytes;
+    }
+
+    fn take(&self, bytes: usize) {
+        *self.bytes.lock().unwrap_or_else(PoisonError::into_inner) -= bytes;
+        self.taken.notify_one();
     }
 }
 

@@ -329,7 +329,7 @@ fn r_ext_4_and_5_custom_requests_are_answered_and_custom_notifications_ignored()
     let mut agent = TestAgent::builder().spawn();
     // Before `initialize` too: whoever waits for an answer gets one.
     let answer = agent.call("_x/y", &json!({}));
-    assert!([-32601, -32600].contains(&code(&answer)), "{answer}");
+    assert_eq!(code(&answer), -32600, "{answer}");
     assert!(agent.call("initialize", &json!({ "protocolVersion": 1 }))["result"].is_object());
     let before = agent.log.len();
     for params in [json!({}), json!([1, 2]), json!({ "_meta": {} })] {

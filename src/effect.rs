@@ -90,11 +90,11 @@ pub enum Content {
     },
 }
 
-/// The whole command, with what could hide a part of it made visible: control characters, and
+/// A command or a path with what could hide a part of it made visible: control characters, and
 /// those that change the direction of writing.
-pub fn visible(command: &str) -> String {
-    let mut text = String::with_capacity(command.len());
-    for char in command.chars() {
+pub fn visible(hidden: &str) -> String {
+    let mut text = String::with_capacity(hidden.len());
+    for char in hidden.chars() {
         let hides = char.is_control() && char != '\n' && char != '\t'
             || matches!(char, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
         if hides {

@@ -184,11 +184,11 @@ impl UserMessage {
                     text.push_str(&format!("\n\n<context>\n{}\n</context>", it.trim_end()));
                 }
                 Part::Link { name, uri } => {
-                    let place = uri.strip_prefix("file://").unwrap_or(uri);
+                    let place = place(uri);
                     text.push_str(&format!("[{name}]({place})"));
                 }
                 Part::Resource { uri, text: content } => {
-                    let place = uri.strip_prefix("file://").unwrap_or(uri);
+                    let place = place(uri);
                     text.push_str(&format!(
                         "\n<attachment source=\"{place}\">\n{content}\n</attachment>\n"
                     ));
@@ -196,5 +196,38 @@ impl UserMessage {
             }
         }
         Cow::Owned(text)
+    }
+}
+
+/// A `file://` link as the path that a tool can open, with its `%20` undone; any other as it is.
+fn place(uri: &str) -> Cow<'_, str> {
+    let Some(path) = uri.strip_prefix("file://") else { return uri.into() };
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        let code = tail.get(..2).filter(|_| *first == b'%');
+        let code = code.and_then(|it| u8::from_str_radix(std::str::from_utf8(it).ok()?, 16).ok());
+        bytes.push(code.unwrap_or(*first));
+        rest = &tail[if code.is_some() { 2 } else { 0 }..];
+    }
+    String::from_utf8(bytes).map_or(path.into(), Cow::Owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_to_a_file_is_a_path_that_a_tool_can_open() {
+        let table = [
+            ("file:///ws/my%20notes%C3%A9.md", "/ws/my notesé.md"),
+            ("file:///ws/100%.md", "/ws/100%.md"),
+            ("file:///ws/%ff", "/ws/%ff"),
+            ("https://h/a%20b", "https://h/a%20b"),
+        ];
+        for (uri, path) in table {
+            let part = Part::Link { name: "n".to_owned(), uri: uri.to_owned() };
+            assert_eq!(UserMessage { parts: vec![part] }.render(), format!("[n]({path})"));
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::connection::Connection;
 use super::peer::AcpClient;
@@ -86,7 +87,8 @@ pub(super) fn new_session(
     let caps = connection.client.unwrap_or_default();
     let client = Arc::new(AcpClient::new(connection.peer.clone(), &id, caps));
     let buffers = (caps.read || caps.write).then(|| Arc::clone(&client) as Arc<dyn Buffers>);
-    let opening = Opening { cwd: params.cwd, client, buffers };
+    let notice = unconnected(&params.mcp_servers);
+    let opening = Opening { cwd: params.cwd, client, buffers, notice };
     match session::open(&connection.host, opening) {
         Ok(handle) => {
             let modes = to_wire::modes(connection.host.default_mode());
@@ -103,20 +105,25 @@ fn refuse_unoffered(params: &NewSessionRequest) -> Result<(), Error> {
     if !params.additional_directories.is_empty() {
         return Err(Error::Params("`additionalDirectories` are not supported yet".to_owned()));
     }
-    for server in &params.mcp_servers {
-        match server {
-            McpServer::Stdio(server) => {
-                tracing::warn!(server = server.name, "MCP servers are not connected yet");
-            }
-            _ => {
-                return Err(Error::Params(
-                    "Only MCP servers of type stdio may be given: http and sse are not advertised"
-                        .to_owned(),
-                ));
-            }
-        }
+    if params.mcp_servers.iter().any(|it| !matches!(it, McpServer::Stdio(_))) {
+        return Err(Error::Params(
+            "Only MCP servers of type stdio may be given: http and sse are not advertised"
+                .to_owned(),
+        ));
     }
     Ok(())
+}
+
+/// What the user is told about MCP servers: every agent has to accept them, and editors hand
+/// them over unasked, so this is no reason to refuse the session.
+fn unconnected(servers: &[McpServer]) -> Option<String> {
+    let name = |it: &McpServer| match it {
+        McpServer::Stdio(server) => Some(server.name.clone()),
+        _ => None,
+    };
+    let names: Vec<_> = servers.iter().filter_map(name).collect();
+    let list = names.join(", ");
+    (!names.is_empty()).then(|| format!("MCP servers are not connected yet: {list} is not in use."))
 }
 
 pub(super) fn prompt(
@@ -176,10 +183,11 @@ pub(super) fn cancel_request(connection: &mut Connection, params: &Params) {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct CancelRequest {
-        request_id: Value,
+        // As it came: an escape in it must not make it another one.
+        request_id: Box<RawValue>,
     }
     let Ok(params) = params.read::<CancelRequest>() else { return };
-    let Some(id) = RequestId::from_value(&params.request_id) else { return };
+    let Some(id) = RequestId::parse(&params.request_id) else { return };
     if let Some((session, key)) = connection.in_flight.find(&id)
         && let Some(handle) = connection.sessions.get(&session)
     {

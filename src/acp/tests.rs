@@ -58,7 +58,7 @@ fn written(write: impl FnOnce(&Outbox)) -> Vec<Value> {
 
 #[test]
 fn r_err_1_a_request_that_is_forgotten_is_answered_all_the_same() {
-    let id = RequestId::from_value(&json!("a")).unwrap();
+    let id = RequestId::parse(&to_raw_value("a").unwrap()).unwrap();
     let lines = written(|outbox| drop(Reply::<Prompt>::new(id, outbox.clone())));
     assert_eq!(lines.len(), 1);
     assert_eq!((&lines[0]["id"], &lines[0]["error"]["code"]), (&json!("a"), &json!(-32603)));
@@ -66,7 +66,7 @@ fn r_err_1_a_request_that_is_forgotten_is_answered_all_the_same() {
 
 #[test]
 fn r_err_1_a_request_that_is_answered_is_not_answered_again() {
-    let id = RequestId::from_value(&json!(7)).unwrap();
+    let id = RequestId::parse(&to_raw_value(&7).unwrap()).unwrap();
     let lines = written(|outbox| {
         Reply::<Prompt>::new(id, outbox.clone()).fail(&Error::Cancelled);
     });

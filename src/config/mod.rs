@@ -129,12 +129,15 @@ impl Config {
     }
 
     /// The provider. The stored login is read anew each time, so that `turnwright login` helps a
-    /// process that is already running; the environment and the flags win over it.
+    /// process that is already running; the environment and the flags win over it as a whole:
+    /// a key goes to the server that it was given for and to no other.
     pub fn provider(&self) -> Provider {
         if self.model.as_deref() == Some("offline") {
             return Provider::Offline;
         }
-        let stored = Credentials::load(&self.paths).unwrap_or_default();
+        let is_set = self.key.is_some() || self.base_url.is_some();
+        let stored = if is_set { None } else { Credentials::load(&self.paths) };
+        let stored = stored.unwrap_or_default();
         let key = self.key.clone().or_else(|| stored.key.clone().map(SecretString::from));
         let base_url = self.base_url.clone().or(stored.base_url);
         if key.is_none() && base_url.is_none() {
@@ -196,6 +199,32 @@ mod tests {
             provider(variables(), Flags { model: some("offline"), base_url: None }),
             "offline"
         );
+    }
+
+    #[test]
+    fn a_key_goes_only_to_the_server_that_it_was_given_for() {
+        let home = tempfile::tempdir().unwrap();
+        let paths = Paths::below(home.path());
+        let login = Credentials {
+            key: Some("stored".to_owned()),
+            base_url: Some("https://api.deepseek.com/v1".to_owned()),
+            model: Some("deepseek-chat".to_owned()),
+        };
+        login.store(&paths).unwrap();
+        let provider =
+            |variables| match Config::new(variables, Flags::default(), paths.clone()).provider() {
+                Provider::Endpoint { base_url, key, .. } => {
+                    let key = key.map(|it| it.expose_secret().to_owned());
+                    format!("{} to {base_url}", key.unwrap_or_else(|| "no key".to_owned()))
+                }
+                other => format!("{other:?}"),
+            };
+        assert_eq!(provider(Variables::default()), "stored to https://api.deepseek.com/v1");
+        let variables = Variables { key: Some("openai".into()), ..Variables::default() };
+        assert_eq!(provider(variables), "openai to https://api.openai.com/v1");
+        let url = Some("http://elsewhere/v1".to_owned());
+        let variables = Variables { base_url: url, ..Variables::default() };
+        assert_eq!(provider(variables), "no key to http://elsewhere/v1");
     }
 
     #[test]

@@ -6,8 +6,13 @@ use std::ffi::OsString;
 const SECRET: &[&str] =
     &["KEY", "SECRET", "TOKEN", "PASS", "_PWD", "CREDENTIAL", "PRIVATE", "COOKIE", "AUTH"];
 
-/// Names that match and are no secrets: where to find an agent or a helper, not what it holds.
-const HARMLESS: &[&str] = &["SSH_AUTH_SOCK", "XAUTHORITY", "GPG_AGENT_INFO"];
+/// Names that match and are no secrets: where to find an agent or a helper, not what it holds;
+/// and who writes a commit.
+const HARMLESS: &[&str] =
+    &["SSH_AUTH_SOCK", "XAUTHORITY", "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE"];
+
+/// Files that a shell runs before the command, whatever its flags.
+const START_FILES: &[&str] = &["BASH_ENV", "ENV"];
 
 /// So that nothing waits for a keypress, opens an editor or paints the screen.
 const QUIET: &[(&str, &str)] = &[
@@ -44,7 +49,8 @@ impl Environment {
                 !HARMLESS.contains(&name.as_str()) && SECRET.iter().any(|it| name.contains(it));
             let is_ours = name.starts_with("OPENAI_") || name.starts_with("TURNWRIGHT");
             let holds_secret = secrets.iter().any(|it| it.len() >= 8 && value.contains(it));
-            !named_secret && !is_ours && !holds_secret
+            let starts_a_file = START_FILES.contains(&name.as_str());
+            !named_secret && !is_ours && !holds_secret && !starts_a_file
         };
         let mut kept: Vec<_> = variables.into_iter().filter(is_harmless).collect();
         kept.retain(|(name, _)| !QUIET.iter().any(|(quiet, _)| name == quiet));
@@ -73,13 +79,23 @@ mod tests {
             ("SSH_AUTH_SOCK", "/tmp/agent"),
             ("HIDDEN", "prefix sk-12345678 suffix"),
             ("TERM", "xterm"),
+            ("GIT_AUTHOR_NAME", "Ada"),
+            ("BASH_ENV", "/tmp/start"),
         ];
         let variables = variables.map(|(name, value)| (name.into(), value.into()));
         let environment = Environment::scrubbed(variables, &["sk-12345678"]);
         let names: Vec<_> =
             environment.iter().map(|(name, _)| name.to_string_lossy().into_owned()).collect();
         assert!(names.contains(&"PATH".to_owned()) && names.contains(&"SSH_AUTH_SOCK".to_owned()));
-        for gone in ["OPENAI_API_KEY", "OPENAI_BASE_URL", "GITHUB_TOKEN", "my_password", "HIDDEN"] {
+        assert!(names.contains(&"GIT_AUTHOR_NAME".to_owned()), "commits would be somebody else's");
+        for gone in [
+            "BASH_ENV",
+            "OPENAI_API_KEY",
+            "OPENAI_BASE_URL",
+            "GITHUB_TOKEN",
+            "my_password",
+            "HIDDEN",
+        ] {
             assert!(!names.contains(&gone.to_owned()), "{gone}");
         }
         assert_eq!(names.iter().filter(|it| *it == "TERM").count(), 1);

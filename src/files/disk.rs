@@ -79,7 +79,14 @@ fn open(path: &Path) -> io::Result<File> {
 pub(super) async fn write(path: &Path, text: &str) -> Result<(), FileError> {
     let path = path.to_path_buf();
     let text = text.to_owned();
-    blocking(move || replace(&path, &text).map_err(|it| explain(&it))).await
+    blocking(move || {
+        // Replacing asks the folder for permission and not the file.
+        if fs::metadata(&path).is_ok_and(|it| it.permissions().readonly()) {
+            return Err(FileError::ReadOnly);
+        }
+        replace(&path, &text).map_err(|it| explain(&it))
+    })
+    .await
 }
 
 fn replace(path: &Path, text: &str) -> io::Result<()> {

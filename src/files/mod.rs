@@ -57,6 +57,9 @@ pub enum FileError {
     /// Not text.
     #[error("is binary ({0} bytes)")]
     Binary(u64),
+    /// Its owner does not want it to be changed.
+    #[error("is read-only; nothing was written")]
+    ReadOnly,
     /// Its place has changed between the decision and the act, as when a link was swapped.
     #[error("moved while permission was asked; nothing was done")]
     Moved,

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use crate::effect::{Place, Target};
+use crate::effect::{Place, Target, visible};
 
 /// More links than this in one path are a loop.
 const MOST_LINKS: usize = 40;
@@ -56,13 +56,14 @@ impl Roots {
             .unwrap_or_else(|| target.path.clone())
     }
 
-    /// The path for people: relative to the working folder where it lies below it.
+    /// The path for people: relative to the working folder where it lies below it, and with
+    /// nothing in it that could hide a part of it.
     pub fn short(&self, target: &Target) -> String {
         let (_, real) = &self.folders[0];
         match target.path.strip_prefix(real) {
             Ok(rest) if rest.as_os_str().is_empty() => ".".to_owned(),
-            Ok(rest) => rest.to_string_lossy().into_owned(),
-            Err(_) => target.path.to_string_lossy().into_owned(),
+            Ok(rest) => visible(&rest.to_string_lossy()),
+            Err(_) => visible(&target.path.to_string_lossy()),
         }
     }
 }

@@ -140,5 +140,6 @@ pub(super) fn is_exhausted(text: &str) -> bool {
 }
 
 fn is_transient_status(status: u16) -> bool {
-    matches!(status, 408 | 409 | 425 | 429 | 500 | 502 | 503 | 504 | 529)
+    // 501 and 505 are refusals; what Cloudflare says in front of a provider (520–527) is not.
+    matches!(status, 408 | 409 | 425 | 429 | 500..=599) && !matches!(status, 501 | 505)
 }

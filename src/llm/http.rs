@@ -123,7 +123,8 @@ impl Endpoint {
     }
 
     fn body(&self, response: Response) -> Body {
-        Body { response, host: self.host(), rests: Arc::clone(&self.rests) }
+        let rests = Arc::clone(&self.rests);
+        Body { response, host: self.host(), patience: FIRST_BYTE, rests }
     }
 
     async fn refusal(&self, response: Response) -> LlmError {
@@ -217,19 +218,26 @@ fn build(encrypted: bool) -> reqwest::Result<Client> {
 pub(super) struct Body {
     response: Response,
     host: String,
+    /// How long the next bytes may take. Some servers send the head at once and load the model
+    /// then, so the first bytes have as much time as the head.
+    patience: Duration,
     rests: Rests,
 }
 
 impl Body {
     /// The next bytes, or `None` at the end. Safe to cancel.
     pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, LlmError> {
-        match tokio::time::timeout(SILENCE, self.response.chunk()).await {
-            Ok(Ok(chunk)) => Ok(chunk),
+        let limit = self.patience;
+        match tokio::time::timeout(limit, self.response.chunk()).await {
+            Ok(Ok(chunk)) => {
+                self.patience = SILENCE;
+                Ok(chunk)
+            }
             Ok(Err(error)) => {
                 tracing::info!(%error, "the stream broke");
                 Err(LlmError::Truncated { host: self.host.clone() })
             }
-            Err(_) => Err(LlmError::Silent { host: self.host.clone(), limit: SILENCE }),
+            Err(_) => Err(LlmError::Silent { host: self.host.clone(), limit }),
         }
     }
 }

@@ -39,13 +39,20 @@ pub enum Gate {
 #[derive(Debug)]
 pub struct Asked {
     effects: Vec<Effect>,
+    /// Those that the question is about; the others are free, and "never" must not mean them.
+    questioned: Vec<Effect>,
 }
 
 /// Judges a call by what it may touch.
 pub fn judge(mode: Mode, grants: &Grants, effects: Vec<Effect>) -> Gate {
     match decide(mode, grants, &effects) {
         Verdict::Allow => Gate::Open(Pass { effects }),
-        Verdict::Ask => Gate::Ask(Asked { effects }),
+        Verdict::Ask => {
+            let is_free =
+                |it: &Effect| decide(mode, grants, std::slice::from_ref(it)) == Verdict::Allow;
+            let questioned = effects.iter().filter(|it| !is_free(it)).cloned().collect();
+            Gate::Ask(Asked { effects, questioned })
+        }
         Verdict::Deny(reason) => Gate::Closed(reason),
     }
 }
@@ -54,9 +61,10 @@ impl Asked {
     /// What can be answered: the plain yes first, and each kind once, because some clients show
     /// one button a kind and others take the first option for the default.
     pub fn choices(&self) -> Vec<Choice> {
-        let what = match self.effects.first() {
-            Some(Effect::Exec { .. }) => "this exact command",
-            Some(Effect::Write(_)) => "changes to this file",
+        let what = match self.questioned.as_slice() {
+            [Effect::Exec { .. }, ..] => "this exact command",
+            [Effect::Write(_), ..] => "changes to this file",
+            [_, _, ..] => "these paths",
             _ => "this path",
         };
         let choice = |kind, name: String| Choice { kind, name };
@@ -66,6 +74,11 @@ impl Asked {
             choice(ChoiceKind::RejectOnce, "Reject".to_owned()),
             choice(ChoiceKind::RejectAlways, format!("Reject {what} in this session")),
         ]
+    }
+
+    /// Judges once more: the answer to one question may have settled the next.
+    pub fn again(self, mode: Mode, grants: &Grants) -> Gate {
+        judge(mode, grants, self.effects)
     }
 
     /// Whether the user should be told that the place is not one of the session's folders.
@@ -81,18 +94,22 @@ impl Asked {
     ///
     /// # Errors
     /// When the answer is anything but a clear yes.
-    pub fn settle(self, answer: Answer, grants: &mut Grants) -> Result<Pass, String> {
+    pub fn settle(self, answer: Answer, mode: Mode, grants: &mut Grants) -> Result<Pass, String> {
         const NO: &str = "The user rejected this call. Do not repeat it or work around it: ask, \
                           or choose another way.";
+        // The mode may have become stricter while the question was open.
+        if let Verdict::Deny(reason) = decide(mode, grants, &self.effects) {
+            return Err(reason);
+        }
         match answer {
             Answer::Chosen(ChoiceKind::AllowOnce) => Ok(Pass { effects: self.effects }),
             Answer::Chosen(ChoiceKind::AllowAlways) => {
-                grants.allow(&self.effects);
+                grants.allow(&self.questioned);
                 Ok(Pass { effects: self.effects })
             }
             Answer::Chosen(ChoiceKind::RejectOnce) => Err(NO.to_owned()),
             Answer::Chosen(ChoiceKind::RejectAlways) => {
-                grants.reject(&self.effects);
+                grants.reject(&self.questioned);
                 Err(NO.to_owned())
             }
             Answer::Cancelled => {
@@ -102,5 +119,25 @@ impl Asked {
                 "There was no clear permission for this call ({what}); it was not executed."
             )),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::effect::Target;
+
+    #[test]
+    fn never_means_what_was_asked_about_and_not_what_came_with_it() {
+        let read = |path: &str, place| Effect::Read(Target { path: path.into(), place });
+        let inside = read("/ws/a", Place::Inside);
+        let outside = read("/etc/passwd", Place::Outside);
+        let mut grants = Grants::default();
+        let both = vec![inside.clone(), outside.clone()];
+        let Gate::Ask(asked) = judge(Mode::Ask, &grants, both) else { panic!("it must ask") };
+        let never = Answer::Chosen(ChoiceKind::RejectAlways);
+        asked.settle(never, Mode::Ask, &mut grants).unwrap_err();
+        assert!(matches!(judge(Mode::Ask, &grants, vec![inside]), Gate::Open(_)));
+        assert!(matches!(judge(Mode::Ask, &grants, vec![outside]), Gate::Closed(_)));
     }
 }

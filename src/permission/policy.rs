@@ -174,4 +174,23 @@ mod tests {
         check(Mode::Ask, "", "", "read /ws/a; exec ls", "ask");
         check(Mode::Plan, "", "", "read /etc/a; write /ws/a", "deny");
     }
+
+    #[test]
+    fn a_question_is_judged_by_what_holds_when_it_is_answered() {
+        use crate::client::{Answer, ChoiceKind};
+        use crate::permission::{Gate, judge};
+
+        let mut grants = Grants::default();
+        let ask = |it: &str, grants: &Grants| match judge(Mode::Ask, grants, vec![effect(it)]) {
+            Gate::Ask(asked) => asked,
+            other => panic!("{other:?}"),
+        };
+        let yes = Answer::Chosen(ChoiceKind::AllowOnce);
+        let asked = ask("write /ws/a", &grants);
+        assert!(asked.settle(yes, Mode::Plan, &mut grants).is_err());
+        let (first, second) = (ask("read /etc/a", &grants), ask("read /etc/a", &grants));
+        let always = Answer::Chosen(ChoiceKind::AllowAlways);
+        first.settle(always, Mode::Ask, &mut grants).unwrap();
+        assert!(matches!(second.again(Mode::Ask, &grants), Gate::Open(_)));
+    }
 }

@@ -19,18 +19,14 @@ impl RequestId {
         RequestId(RawValue::NULL.to_owned())
     }
 
-    fn parse(raw: &RawValue) -> Option<RequestId> {
+    /// Reads an identifier, also where `$/cancel_request` carries one.
+    pub fn parse(raw: &RawValue) -> Option<RequestId> {
         let text = raw.get();
         let known = text == "null"
             || text.starts_with('"')
             || text.parse::<i64>().is_ok()
             || text.parse::<u64>().is_ok();
         known.then(|| RequestId(raw.to_owned()))
-    }
-
-    /// Reads an identifier from a value, as `$/cancel_request` carries it.
-    pub fn from_value(value: &Value) -> Option<RequestId> {
-        RequestId::parse(&serde_json::value::to_raw_value(value).ok()?)
     }
 
     /// The identifier as a number, as our own requests have it.

@@ -39,6 +39,8 @@ pub(super) struct Actor {
     running: Option<Running>,
     /// When the commands are announced; `None` once they are.
     announce_at: Option<Instant>,
+    /// What the user has to know and can be told with the first prompt at the earliest.
+    notice: Option<String>,
     /// The mode that the model was last told.
     told_mode: Option<Mode>,
     cancelling: Arc<AtomicBool>,
@@ -62,6 +64,7 @@ struct Running {
 impl Actor {
     pub(super) fn new(
         equipment: Equipment,
+        notice: Option<String>,
         cancelling: Arc<AtomicBool>,
         stop: CancellationToken,
         tracker: TaskTracker,
@@ -73,6 +76,7 @@ impl Actor {
             queue: VecDeque::new(),
             running: None,
             announce_at: Some(Instant::now() + ANNOUNCE_AFTER),
+            notice,
             told_mode: None,
             cancelling,
             stop,
@@ -96,7 +100,7 @@ impl Actor {
                 () = wait_until(announce_at) => self.announce(),
             }
         }
-        self.close().await;
+        self.close(inbox).await;
     }
 
     fn on_message(&mut self, msg: Msg) {
@@ -156,6 +160,9 @@ impl Actor {
                 done.report(Ok(Stop::EndTurn));
                 continue;
             }
+            if let Some(notice) = self.notice.take() {
+                self.equipment.client.update(Update::Notice(notice));
+            }
             self.add_context(&mut prompt);
             let cancel = self.stop.child_token();
             let turn = Turn::new(
@@ -206,8 +213,10 @@ impl Actor {
             }
             Err(error) => {
                 tracing::error!(%error, "a turn died");
-                // Identifiers that the dead turn has used must not come again.
+                // Identifiers that the dead turn has used must not come again, and what its prompt
+                // has told the model is gone.
                 self.history.minted += 10_000;
+                self.told_mode = None;
                 Err(Error::Bug { place: "the turn" })
             }
         };
@@ -222,8 +231,17 @@ impl Actor {
         }
     }
 
-    /// Ends what runs, and waits for it: its children have to be dead when we are gone.
-    async fn close(mut self) {
+    /// Ends what runs, and waits for it: its children have to be dead when we are gone. What is
+    /// still in the mailbox is answered like what waits.
+    async fn close(mut self, mut inbox: mpsc::Receiver<Msg>) {
+        inbox.close();
+        while let Ok(msg) = inbox.try_recv() {
+            match msg {
+                Msg::Prompt { done, .. } => done.report(Ok(Stop::Cancelled)),
+                Msg::SetMode { done, .. } => done.report(Err(Error::Cancelled)),
+                Msg::Cancel | Msg::CancelPrompt(_) => {}
+            }
+        }
         self.cancel();
         if self.running.is_some() {
             let end = turn_end(&mut self.running).await;

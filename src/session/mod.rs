@@ -40,6 +40,8 @@ pub struct Opening {
     pub client: Arc<dyn Client>,
     /// The client's open files, if it serves any.
     pub buffers: Option<Arc<dyn Buffers>>,
+    /// What the user has to know about this session, told with the first prompt.
+    pub notice: Option<String>,
 }
 
 impl std::fmt::Debug for Opening {
@@ -82,7 +84,8 @@ pub fn open(host: &Arc<Host>, opening: Opening) -> Result<SessionHandle, Error> 
     let (mailbox, inbox) = mpsc::channel(MAILBOX);
     let cancelling = Arc::new(AtomicBool::new(false));
     let stop: CancellationToken = host.stop_token();
-    let actor = actor::Actor::new(equipment, Arc::clone(&cancelling), stop, host.tracker());
+    let shared = Arc::clone(&cancelling);
+    let actor = actor::Actor::new(equipment, opening.notice, shared, stop, host.tracker());
     host.spawn(actor.run(inbox));
     Ok(SessionHandle { mailbox, cancelling })
 }
@@ -90,6 +93,11 @@ pub fn open(host: &Arc<Host>, opening: Opening) -> Result<SessionHandle, Error> 
 impl SessionHandle {
     /// Starts a turn, or queues the prompt behind the one that runs.
     pub fn prompt(&self, key: PromptKey, prompt: UserMessage, done: Done<Stop>) {
+        if self.mailbox.capacity() <= RESERVE {
+            return done.report(Err(Error::BadMoment(
+                "Too many requests are waiting for this session. Wait, or cancel".to_owned(),
+            )));
+        }
         self.send(Msg::Prompt { key, prompt, done });
     }
 

@@ -26,6 +26,7 @@ fn session(stage: &Stage) -> Session {
     let tracker = TaskTracker::new();
     let actor = Actor::new(
         stage.equipment.clone(),
+        None,
         Arc::clone(&cancelling),
         stage.cancel.clone(),
         tracker.clone(),

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Outcome, Tool, ToolCtx};
+use super::{Outcome, Tool, ToolCtx, fenced};
 use crate::effect::{CallView, Content, Effect, Kind, Location, visible};
 use crate::exec::{self, Ended, Finished, Output, Spec};
 use crate::permission::Pass;
@@ -89,7 +89,7 @@ impl Tool for Exec {
         }
         let roots = ctx.files.roots();
         let workdir = roots.shown(&roots.resolve(args.workdir()));
-        let text = format!("```\n{}\n```\nin {}", visible(&args.command), workdir.display());
+        let text = format!("{}\nin {}", fenced(&visible(&args.command)), workdir.display());
         Ok(((), vec![Content::Text(text)]))
     }
 
@@ -109,7 +109,7 @@ impl Tool for Exec {
                 return;
             }
             let mut update = CallUpdate::new(ctx.call.clone(), Status::InProgress);
-            update.content = Some(vec![fenced(&output.last_lines(TAIL))]);
+            update.content = Some(vec![Content::Text(fenced(&output.last_lines(TAIL)))]);
             ctx.client.update(Update::CallUpdate(Box::new(update)));
         };
         match exec::run(&spec, &ctx.cancel, news).await {
@@ -141,7 +141,7 @@ fn report(done: &Finished, args: &Args) -> Outcome {
         "output": output,
     });
     let text = format!("[{how} · {seconds:.1} s]\n{output}");
-    let mut content = vec![fenced(&output)];
+    let mut content = vec![Content::Text(fenced(&output))];
     if !ok {
         content.push(Content::Text(how));
     }
@@ -161,22 +161,4 @@ fn exit(status: std::process::ExitStatus) -> String {
 #[cfg(not(unix))]
 fn exit(status: std::process::ExitStatus) -> String {
     status.code().map_or("ended".to_owned(), |it| format!("exit {it}"))
-}
-
-/// In a fence that the text cannot close.
-fn fenced(text: &str) -> Content {
-    let fence = if text.contains("```") { "~~~~~~" } else { "```" };
-    let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-    Content::Text(format!("{fence}\n{text}{end}{fence}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn output_cannot_close_its_fence() {
-        assert_eq!(fenced("x\n"), Content::Text("```\nx\n```".to_owned()));
-        assert_eq!(fenced("```"), Content::Text("~~~~~~\n```\n~~~~~~".to_owned()));
-    }
 }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Outcome, Tool, ToolCtx};
+use super::{Outcome, Tool, ToolCtx, fenced};
 use crate::effect::{CallView, Content, Effect, Kind, Location};
 use crate::files::EntryKind;
 use crate::permission::Pass;
@@ -82,7 +82,7 @@ impl Tool for ListDir {
             text.push_str(&format!("[more than {MOST_ENTRIES} entries: list a subfolder]\n"));
         }
         let raw = json!({ "entries": entries.len().min(MOST_ENTRIES) });
-        let content = vec![Content::Text(format!("```\n{text}```"))];
+        let content = vec![Content::Text(fenced(&text))];
         Outcome { ok: true, text, view: None, content, raw }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use super::{Registry, built_in};
+use super::{Registry, built_in, fenced};
 
 /// Calls `look` for each schema of the tool's arguments, with its place.
 fn walk(schema: &Value, place: &str, look: &mut impl FnMut(&str, &Value)) {
@@ -131,4 +131,10 @@ fn names_are_found_as_models_write_them() {
         let reason = registry.find(unknown).unwrap_err();
         assert!(reason.contains("Available: read_file, write_file"), "{unknown}: {reason}");
     }
+}
+
+#[test]
+fn text_cannot_close_its_fence() {
+    assert_eq!(fenced("x\n"), "```\nx\n```");
+    assert_eq!(fenced("```\n~~~~~~"), "````\n```\n~~~~~~\n````");
 }

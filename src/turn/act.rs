@@ -46,7 +46,10 @@ impl Turn {
         let mut ledger = Ledger::open(calls.clone());
         let mut queue = self.prepare(calls, &mut ledger);
         while let Some(group) = next_group(&mut queue) {
-            if self.cancel.is_cancelled() {
+            // A diff is as large as its file, and an answer may hold many calls: a client that does
+            // not read gets no more of them.
+            let client = Arc::clone(&self.equipment.client);
+            if self.cancel.run_until_cancelled(client.room()).await.is_none() {
                 break;
             }
             self.run_group(group, &mut ledger).await;
@@ -128,6 +131,17 @@ impl Turn {
         let client = Arc::clone(&self.equipment.client);
         // One question at a time, while what needs none goes on.
         for (ready, asked, question) in questions {
+            let asked = match asked.again(self.equipment.mode.get(), &self.grants) {
+                Gate::Ask(asked) => asked,
+                Gate::Open(pass) => {
+                    running.push(self.start(ready, pass));
+                    continue;
+                }
+                Gate::Closed(reason) => {
+                    self.settle(ledger, &ready.id, ready.has_card, &Outcome::failed(reason));
+                    continue;
+                }
+            };
             let asking = async {
                 let answer = self.cancel.run_until_cancelled(client.ask(question)).await;
                 answer.unwrap_or(Answer::Cancelled)
@@ -144,7 +158,7 @@ impl Turn {
             };
             // A yes that comes after the cancel must not run anything (R-CANCEL-5).
             let answer = if self.cancel.is_cancelled() { Answer::Cancelled } else { answer };
-            match asked.settle(answer, &mut self.grants) {
+            match asked.settle(answer, self.equipment.mode.get(), &mut self.grants) {
                 Ok(pass) => running.push(self.start(ready, pass)),
                 Err(_) if self.cancel.is_cancelled() => {}
                 Err(reason) => {

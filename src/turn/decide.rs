@@ -11,6 +11,9 @@ use crate::message::{Stop, ToolCall};
 const RETRIES: u32 = 4;
 /// The longest wait that a provider can impose; beyond it the turn ends with the reason.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// Attempts after the first, when the answer was cut or empty: one that is so twice will be so
+/// a third time.
+const FRAGILE_RETRIES: u32 = 1;
 /// How often a model that runs into its output limit within a call is told to send less.
 const CUTS: u32 = 2;
 
@@ -19,13 +22,19 @@ const CUTS: u32 = 2;
 pub(super) struct Budget {
     requests: u32,
     retries: u32,
+    fragile_retries: u32,
     cuts: u32,
 }
 
 impl Budget {
     pub(super) fn new(requests: u32) -> Budget {
         // The first request is being made.
-        Budget { requests: requests.saturating_sub(1), retries: RETRIES, cuts: CUTS }
+        Budget {
+            requests: requests.saturating_sub(1),
+            retries: RETRIES,
+            fragile_retries: FRAGILE_RETRIES,
+            cuts: CUTS,
+        }
     }
 
     fn take(count: &mut u32) -> bool {
@@ -54,6 +63,7 @@ pub(super) fn after_sample(sampled: Sampled, budget: &mut Budget, luck: f64) -> 
         Sampled::Failed { error, shown } => after_failure(error, shown, budget, luck),
         Sampled::Reply { end, calls } => {
             budget.retries = RETRIES;
+            budget.fragile_retries = FRAGILE_RETRIES;
             match end {
                 End::Refused(_) => Step::End(Ok(Stop::Refusal)),
                 // The last call may be half a call: none runs, but the model is told so.
@@ -72,12 +82,9 @@ pub(super) fn after_sample(sampled: Sampled, budget: &mut Budget, luck: f64) -> 
 
 fn after_failure(error: LlmError, shown: bool, budget: &mut Budget, luck: f64) -> Step {
     let fragile = matches!(error, LlmError::Empty { .. } | LlmError::Truncated { .. });
-    // An answer that is cut or empty twice will be so a third time.
-    if fragile {
-        budget.retries = budget.retries.min(1);
-    }
     let attempt = RETRIES - budget.retries;
-    if shown || !error.is_transient() || !Budget::take(&mut budget.retries) {
+    let attempts = if fragile { &mut budget.fragile_retries } else { &mut budget.retries };
+    if shown || !error.is_transient() || !Budget::take(attempts) {
         return Step::End(Err(Error::Llm(error)));
     }
     let delay = match error.retry_after() {
@@ -162,6 +169,14 @@ mod tests {
     }
 
     #[test]
+    fn every_failure_of_the_server_is_tried_again() {
+        for code in [500, 502, 503, 504, 520, 522, 524, 529] {
+            let step = next(status(code, None), &mut Budget::new(100));
+            assert_eq!(step, "pause 500ms", "{code}");
+        }
+    }
+
+    #[test]
     fn a_good_answer_gives_the_attempts_back() {
         let mut budget = Budget::new(100);
         next(status(503, None), &mut budget);
@@ -181,6 +196,16 @@ mod tests {
         let mut budget = Budget::new(100);
         assert!(next(status(400, None), &mut budget).starts_with("error"));
         assert!(next(status(401, None), &mut budget).starts_with("error"));
+    }
+
+    #[test]
+    fn a_cut_answer_does_not_use_up_the_attempts_of_a_busy_server() {
+        let mut budget = Budget::new(100);
+        let error = LlmError::Truncated { host: "h".to_owned() };
+        next(Sampled::Failed { error, shown: false }, &mut budget);
+        for expected in ["pause 500ms", "pause 1s", "pause 2s", "pause 4s"] {
+            assert_eq!(next(status(503, None), &mut budget), expected);
+        }
     }
 
     #[test]

@@ -190,10 +190,13 @@ impl Listener<'_> {
             for delta in batch.deltas.drain(..) {
                 self.delta(delta);
             }
-            if let Some(update) = self.coalescer.take_due(Instant::now()) {
-                // A client that stops reading stops us here, and we stop reading the model.
+            if self.coalescer.due().is_some_and(|it| it <= Instant::now()) {
+                // A client that stops reading stops us here, and we stop reading the model. The
+                // words are taken only then: a cancel meanwhile must not lose them.
                 self.client.room().await;
-                self.client.update(update);
+                if let Some(update) = self.coalescer.take_due(Instant::now()) {
+                    self.client.update(update);
+                }
             }
             if let Some(Some(reply)) = reply {
                 return Ok(reply);

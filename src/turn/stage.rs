@@ -104,6 +104,8 @@ impl ReplyStream for Playing {
 pub(crate) struct Recorder {
     pub(crate) updates: Mutex<Vec<Update>>,
     silent: bool,
+    /// How often it still has room; `None` for always.
+    pub(crate) room_left: Mutex<Option<u32>>,
 }
 
 impl Client for Recorder {
@@ -112,6 +114,12 @@ impl Client for Recorder {
     }
 
     fn room(&self) -> BoxFuture<'_, ()> {
+        if let Some(left) = self.room_left.lock().unwrap().as_mut() {
+            if *left == 0 {
+                return std::future::pending().boxed();
+            }
+            *left -= 1;
+        }
         std::future::ready(()).boxed()
     }
 

@@ -126,3 +126,31 @@ async fn the_limit_of_requests_ends_the_turn_with_every_call_answered() {
     assert!(matches!(done.result, Ok(Stop::MaxTurnRequests)));
     assert_eq!(shape(&done.history), ["assistant", "ok", "assistant", "failed"]);
 }
+
+/// Plays this for a client that stops reading once the model is asked, and cancels.
+async fn cancelled_while_nobody_reads(play: Play) -> (Stage, Finished) {
+    let stage = stage(vec![play], false, None);
+    *stage.client.room_left.lock().unwrap() = Some(1);
+    let cancel = stage.cancel.clone();
+    let later = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        cancel.cancel();
+    };
+    let (done, ()) = tokio::join!(stage.turn(History::default()).run(), later);
+    (stage, done)
+}
+
+#[tokio::test(start_paused = true)]
+async fn words_that_wait_for_the_client_are_not_lost_by_a_cancel() {
+    let (stage, done) = cancelled_while_nobody_reads(Play::Text("Here I am.")).await;
+    assert_eq!(shape(&done.history), ["assistant"]);
+    let updates = stage.client.updates.lock().unwrap();
+    assert!(updates.iter().any(|it| matches!(it, Update::Text { .. })), "only the model knows");
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_gets_no_next_call() {
+    let call = Play::Calls(vec![("list_dir", json!({}))]);
+    let (_, done) = cancelled_while_nobody_reads(call).await;
+    assert_eq!(shape(&done.history), ["assistant", "failed"]);
+}

@@ -231,3 +231,23 @@ fn wait_for_more(stream: &mut TcpStream) {
     let mut buffer = vec![0; 64 * 1024];
     assert!(stream.read(&mut buffer).is_ok());
 }
+
+#[test]
+fn r_turn_12_comments_after_the_end_of_an_answer_do_not_keep_the_turn_alive() {
+    let server = RawServer::start(|_, stream| {
+        write_head(stream);
+        let whole = text_stream(WORDS).replace("data: [DONE]\n\n", "");
+        stream.write_all(whole.as_bytes()).unwrap();
+        for _ in 0..50 {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            if stream.write_all(b": ping\n\n").is_err() {
+                return;
+            }
+        }
+    });
+    let mut agent = start(&server);
+    let begun = std::time::Instant::now();
+    assert_eq!(agent.turn("hello"), "end_turn");
+    assert_eq!(agent.text(), WORDS);
+    assert!(begun.elapsed().as_secs() < 8, "{:?}", begun.elapsed());
+}

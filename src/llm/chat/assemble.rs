@@ -245,7 +245,8 @@ impl Assembler {
         if let Some(position) = by_index {
             let slot = &self.slots[position];
             let is_other = !id.is_empty() && !slot.id.is_empty() && id != slot.id;
-            let is_next = is_object(&slot.arguments) && slot.is_left_by(name, arguments);
+            // The cheap question first: the other reads all arguments so far, at each delta.
+            let is_next = slot.is_left_by(name, arguments) && is_object(&slot.arguments);
             if !is_other && !is_next {
                 return position;
             }

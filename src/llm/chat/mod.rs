@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 #[cfg(any(test, fuzzing))]
 use super::http::Secret;
@@ -65,7 +65,8 @@ impl Model for Chat {
             let body = request::render(&self.model, request);
             let body = self.endpoint.post("/chat/completions", body).await?;
             let reader = Reader::new(self.endpoint.host(), self.endpoint.secret());
-            Ok(Box::new(Stream { body: Some(body), reader, ended: None }) as Box<dyn ReplyStream>)
+            Ok(Box::new(Stream { body: Some(body), reader, afterword: None, ended: None })
+                as Box<dyn ReplyStream>)
         })
     }
 }
@@ -78,6 +79,9 @@ struct Stream {
     /// `None` when the server has said all.
     body: Option<Body>,
     reader: Reader,
+    /// How long it may still speak once the answer is whole. Set once: comments that keep the
+    /// connection alive must not keep the turn alive.
+    afterword: Option<Instant>,
     /// The outcome, while what came before it has not been taken.
     ended: Option<Result<Reply, LlmError>>,
 }
@@ -120,7 +124,8 @@ impl Stream {
             return body.chunk().await;
         }
         // A server may also cut the connection right after saying that it is done.
-        Ok(timeout(AFTERWORD, body.chunk()).await.ok().and_then(Result::ok).flatten())
+        let end = *self.afterword.get_or_insert_with(|| Instant::now() + AFTERWORD);
+        Ok(timeout_at(end, body.chunk()).await.ok().and_then(Result::ok).flatten())
     }
 }
 

@@ -96,6 +96,20 @@ pub fn visible(hidden: &str) -> String {
     let mut text = String::with_capacity(hidden.len());
     for char in hidden.chars() {
         let hides = char.is_control() && char != '\n' && char != '\t'
+            || matches!(
+                char,
+                '\u{ad}'
+                    | '\u{34f}'
+                    | '\u{61c}'
+                    | '\u{115f}'
+                    | '\u{1160}'
+                    | '\u{180e}'
+                    | '\u{2028}'
+                    | '\u{2029}'
+                    | '\u{3164}'
+                    | '\u{ffa0}'
+                    | '\u{e0000}'..='\u{e007f}'
+            )
             || matches!(char, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
         if hides {
             text.push_str(&format!("\\u{{{:x}}}", u32::from(char)));
@@ -106,9 +120,28 @@ pub fn visible(hidden: &str) -> String {
     text
 }
 
+/// The same in one line, for names of files and tools.
+pub fn visible_line(name: &str) -> String {
+    visible(name).replace('\n', "\\n").replace('\t', "\\t")
+}
+
+/// Text in a fence that it cannot close, so that nothing in it passes for words of ours.
+pub fn fenced(text: &str) -> String {
+    let longest = text.split(|it| it != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(3.max(longest + 1));
+    let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    format!("{fence}\n{text}{end}{fence}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fence_cannot_be_left_and_a_name_is_one_line() {
+        assert_eq!(fenced("a\n```\nb"), "````\na\n```\nb\n````");
+        assert_eq!(visible_line("a\n\u{202e}b"), "a\\n\\u{202e}b");
+    }
 
     #[test]
     fn nothing_in_a_command_can_hide() {

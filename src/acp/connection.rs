@@ -68,6 +68,8 @@ pub async fn serve(config: Config, stdio: Stdio) -> std::io::Result<()> {
         };
         let event = tokio::select! {
             line = next => line.map_or(Event::InputClosed, Event::Line),
+            // Whoever cannot hear us cannot be asked, and pays for a model that nobody hears.
+            () = outbox.gone() => Event::InputClosed,
             () = &mut signal => Event::Signal,
         };
         match event {

@@ -11,8 +11,9 @@ const SECRET: &[&str] =
 const HARMLESS: &[&str] =
     &["SSH_AUTH_SOCK", "XAUTHORITY", "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE"];
 
-/// Files that a shell runs before the command, whatever its flags.
-const START_FILES: &[&str] = &["BASH_ENV", "ENV"];
+/// What bash reads even with `--norc`: a file that it sources, options, functions that take the
+/// place of commands.
+const START: &[&str] = &["BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "PROMPT_COMMAND"];
 
 /// So that nothing waits for a keypress, opens an editor or paints the screen.
 const QUIET: &[(&str, &str)] = &[
@@ -49,8 +50,8 @@ impl Environment {
                 !HARMLESS.contains(&name.as_str()) && SECRET.iter().any(|it| name.contains(it));
             let is_ours = name.starts_with("OPENAI_") || name.starts_with("TURNWRIGHT");
             let holds_secret = secrets.iter().any(|it| it.len() >= 8 && value.contains(it));
-            let starts_a_file = START_FILES.contains(&name.as_str());
-            !named_secret && !is_ours && !holds_secret && !starts_a_file
+            let is_start = START.contains(&name.as_str()) || name.starts_with("BASH_FUNC_");
+            !named_secret && !is_ours && !holds_secret && !is_start
         };
         let mut kept: Vec<_> = variables.into_iter().filter(is_harmless).collect();
         kept.retain(|(name, _)| !QUIET.iter().any(|(quiet, _)| name == quiet));
@@ -81,6 +82,7 @@ mod tests {
             ("TERM", "xterm"),
             ("GIT_AUTHOR_NAME", "Ada"),
             ("BASH_ENV", "/tmp/start"),
+            ("BASH_FUNC_ls%%", "() { rm; }"),
         ];
         let variables = variables.map(|(name, value)| (name.into(), value.into()));
         let environment = Environment::scrubbed(variables, &["sk-12345678"]);
@@ -90,6 +92,7 @@ mod tests {
         assert!(names.contains(&"GIT_AUTHOR_NAME".to_owned()), "commits would be somebody else's");
         for gone in [
             "BASH_ENV",
+            "BASH_FUNC_ls%%",
             "OPENAI_API_KEY",
             "OPENAI_BASE_URL",
             "GITHUB_TOKEN",

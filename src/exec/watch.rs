@@ -61,10 +61,22 @@ pub(super) fn enlist(key: u32) {
 }
 
 /// A line this short goes into a pipe as a whole or not at all. Without anybody to read it the
-/// commands are unwatched, and still run.
+/// commands are unwatched, and still run: in the child of a fork SIGPIPE has its default action
+/// again, which would end the command before it has begun.
+#[expect(unsafe_code, reason = "signal(2) is async-signal-safe")]
 fn write(line: &[u8]) {
-    if let Some(Some(pipe)) = PIPE.get() {
-        rustix::io::write(pipe, line).ok();
+    unsafe extern "C" {
+        fn signal(number: std::ffi::c_int, handler: usize) -> usize;
+    }
+    const IGNORE: usize = 1;
+    const FAILED: usize = usize::MAX;
+    let Some(Some(pipe)) = PIPE.get() else { return };
+    let number = rustix::process::Signal::PIPE.as_raw();
+    // SAFETY: one system call each; what was there before is put back.
+    let before = unsafe { signal(number, IGNORE) };
+    rustix::io::write(pipe, line).ok();
+    if before != FAILED {
+        unsafe { signal(number, before) };
     }
 }
 
@@ -80,7 +92,12 @@ fn start() -> Option<ChildStdin> {
         command.pre_exec(|| rustix::process::setsid().map(drop).map_err(io::Error::from));
     }
     match command.spawn() {
-        Ok(mut child) => child.stdin.take(),
+        Ok(mut child) => {
+            let pipe = child.stdin.take()?;
+            // A watcher that is stopped must not stop us.
+            rustix::io::ioctl_fionbio(&pipe, true).ok();
+            Some(pipe)
+        }
         Err(error) => {
             tracing::warn!(%error, "nobody watches over the commands");
             None

@@ -44,7 +44,7 @@ pub(super) async fn inspect(path: &Path) -> Result<u64, FileError> {
 pub(super) async fn read(path: &Path) -> Result<String, FileError> {
     let path = path.to_path_buf();
     blocking(move || {
-        let file = open(&path).map_err(|it| explain(&it))?;
+        let file = open(&path).map_err(|it| moved(&it))?;
         let metadata = file.metadata().map_err(|it| explain(&it))?;
         // Asked again of the open file: what the name means may have changed.
         regular(&metadata)?;
@@ -65,6 +65,12 @@ pub(super) async fn read(path: &Path) -> Result<String, FileError> {
 #[cfg(unix)]
 fn open(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
+    #[cfg(target_os = "linux")]
+    if let Some(file) =
+        without_links(path, rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK)?
+    {
+        return Ok(file);
+    }
     let flags = rustix::fs::OFlags::NONBLOCK.bits();
     OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path)
 }
@@ -72,6 +78,52 @@ fn open(path: &Path) -> io::Result<File> {
 #[cfg(not(unix))]
 fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).open(path)
+}
+
+/// Opens a path that was resolved when it was judged. A link that has come into it since leads
+/// somewhere else: the kernel refuses it in the very step that opens, which no check before can.
+/// `None` from kernels without `openat2` (before 5.6).
+#[cfg(target_os = "linux")]
+fn without_links(path: &Path, flags: rustix::fs::OFlags) -> io::Result<Option<File>> {
+    use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+    use rustix::io::Errno;
+    let flags = flags | OFlags::CLOEXEC;
+    for _ in 0..3 {
+        match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+            Ok(file) => return Ok(Some(File::from(file))),
+            // The tree was changed at this very moment.
+            Err(Errno::AGAIN) => {}
+            Err(Errno::NOSYS | Errno::PERM) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Errno::AGAIN.into())
+}
+
+/// A folder that stays the same one, whatever its name comes to mean: held open, and a path that
+/// leads through what is held.
+fn pin(folder: &Path) -> io::Result<(Option<File>, PathBuf)> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::OFlags;
+        use std::os::fd::AsRawFd;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        if let Some(held) = without_links(folder, flags)? {
+            let path = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
+            if path.exists() {
+                return Ok((Some(held), path));
+            }
+        }
+    }
+    Ok((None, folder.to_path_buf()))
+}
+
+fn moved(error: &io::Error) -> FileError {
+    #[cfg(target_os = "linux")]
+    if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) {
+        return FileError::Moved;
+    }
+    explain(error)
 }
 
 /// Replaces a file in one step: a reader sees the old text or the new one, and so does who
@@ -84,7 +136,7 @@ pub(super) async fn write(path: &Path, text: &str) -> Result<(), FileError> {
         if fs::metadata(&path).is_ok_and(|it| it.permissions().readonly()) {
             return Err(FileError::ReadOnly);
         }
-        replace(&path, &text).map_err(|it| explain(&it))
+        replace(&path, &text).map_err(|it| moved(&it))
     })
     .await
 }
@@ -92,6 +144,8 @@ pub(super) async fn write(path: &Path, text: &str) -> Result<(), FileError> {
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(folder)?;
+    let (_held, folder) = pin(folder)?;
+    let path = &folder.join(path.file_name().ok_or(io::ErrorKind::InvalidInput)?);
     let mut builder = tempfile::Builder::new();
     builder.prefix(".turnwright-").suffix(".tmp");
     #[cfg(unix)]
@@ -100,7 +154,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
         // The umask takes away from it what the user wants taken away.
         builder.permissions(fs::Permissions::from_mode(0o666));
     }
-    let mut file = builder.tempfile_in(folder)?;
+    let mut file = builder.tempfile_in(&folder)?;
     file.write_all(text.as_bytes())?;
     if let Ok(metadata) = fs::metadata(path) {
         file.as_file().set_permissions(metadata.permissions())?;
@@ -138,7 +192,8 @@ fn walk(
     limit: usize,
     entries: &mut Vec<Entry>,
 ) -> io::Result<()> {
-    let mut names: Vec<_> = fs::read_dir(base.join(below))?.filter_map(Result::ok).collect();
+    let (_held, folder) = pin(&base.join(below))?;
+    let mut names: Vec<_> = fs::read_dir(folder)?.filter_map(Result::ok).collect();
     names.sort_by_key(fs::DirEntry::file_name);
     for name in names {
         if entries.len() >= limit {
@@ -232,5 +287,30 @@ async fn blocking<T: Send + 'static>(
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
         Err(error) => Err(FileError::System(error.to_string())),
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_link_that_came_after_the_judgement_is_not_followed() {
+        let base = tempfile::tempdir().unwrap();
+        let base = fs::canonicalize(base.path()).unwrap();
+        fs::create_dir_all(base.join("out/below")).unwrap();
+        fs::create_dir(base.join("ws")).unwrap();
+        fs::write(base.join("out/f"), "secret").unwrap();
+        std::os::unix::fs::symlink(base.join("out"), base.join("ws/d")).unwrap();
+        // As judged, `ws/d` was a folder; now it is a link.
+        assert_eq!(read(&base.join("ws/d/f")).await, Err(FileError::Moved));
+        assert_eq!(write(&base.join("ws/d/new"), "x").await, Err(FileError::Moved));
+        assert!(list(base.join("ws/d"), 2, true, 9).await.is_err());
+        assert_eq!(fs::read_dir(base.join("out")).unwrap().count(), 2);
+        // And what is no link works, the temporary file gone.
+        write(&base.join("out/f"), "new").await.unwrap();
+        assert_eq!(read(&base.join("out/f")).await.unwrap(), "new");
+        assert_eq!(list(base.join("out"), 2, true, 9).await.unwrap().len(), 2);
     }
 }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use crate::effect::{Place, Target, visible};
+use crate::effect::{Place, Target, visible_line};
 
 /// More links than this in one path are a loop.
 const MOST_LINKS: usize = 40;
@@ -15,6 +15,8 @@ const MOST_LINKS: usize = 40;
 pub struct Roots {
     /// As the client has named them, and as they really are.
     folders: Vec<(PathBuf, PathBuf)>,
+    /// What belongs to us and not to the project, wherever it lies: the folder with the login.
+    private: Option<PathBuf>,
 }
 
 impl Roots {
@@ -27,7 +29,15 @@ impl Roots {
         if !real.is_dir() {
             return Err(std::io::ErrorKind::NotADirectory.into());
         }
-        Ok(Roots { folders: vec![(cwd.to_path_buf(), real)] })
+        Ok(Roots { folders: vec![(cwd.to_path_buf(), real)], private: None })
+    }
+
+    /// The same, without a folder that counts as outside even if it lies below a root.
+    #[must_use]
+    pub fn without(mut self, folder: &Path) -> Roots {
+        // It may be made later, by a login.
+        self.private = std::path::absolute(folder).ok().map(|it| follow(&it));
+        self
     }
 
     /// The working folder as the client has named it.
@@ -44,7 +54,8 @@ impl Roots {
             Ok(real) => real,
             Err(_) => follow(&absolute),
         };
-        let inside = self.folders.iter().any(|(_, real)| path.starts_with(real));
+        let is_private = self.private.as_ref().is_some_and(|it| path.starts_with(it));
+        let inside = !is_private && self.folders.iter().any(|(_, real)| path.starts_with(real));
         Target { path, place: if inside { Place::Inside } else { Place::Outside } }
     }
 
@@ -62,8 +73,8 @@ impl Roots {
         let (_, real) = &self.folders[0];
         match target.path.strip_prefix(real) {
             Ok(rest) if rest.as_os_str().is_empty() => ".".to_owned(),
-            Ok(rest) => visible(&rest.to_string_lossy()),
-            Err(_) => visible(&target.path.to_string_lossy()),
+            Ok(rest) => visible_line(&rest.to_string_lossy()),
+            Err(_) => visible_line(&target.path.to_string_lossy()),
         }
     }
 }

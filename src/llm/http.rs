@@ -151,6 +151,8 @@ impl Endpoint {
         let text = self.secret().redact(&String::from_utf8_lossy(&bytes));
         let message =
             location.map_or_else(|| super::chat::error_text(&text), |it| self.secret().redact(&it));
+        // And once more: in the JSON the key may have been escaped, as in `\/`.
+        let message = self.secret().redact(&message);
         LlmError::Status {
             host: self.host(),
             status,

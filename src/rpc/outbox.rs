@@ -91,6 +91,19 @@ impl Outbox {
         self.below(ANSWER_MARK).await;
     }
 
+    /// Waits until nothing can be written any more: the client has closed its end.
+    pub async fn gone(&self) {
+        loop {
+            let drained = self.0.drained.notified();
+            tokio::pin!(drained);
+            drained.as_mut().enable();
+            if self.lock().dead {
+                return;
+            }
+            drained.await;
+        }
+    }
+
     async fn below(&self, mark: usize) {
         loop {
             let drained = self.0.drained.notified();

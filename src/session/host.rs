@@ -98,6 +98,8 @@ impl Host {
     ) -> Result<Equipment, Error> {
         let mode = SharedMode::default();
         mode.set(self.default_mode());
+        // Who opens a session in their home folder has not given the key to the model.
+        let roots = roots.without(&self.config.paths.config);
         Ok(Equipment {
             model: self.model()?,
             tools: Arc::clone(&self.tools),

@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Outcome, Tool, ToolCtx, fenced};
-use crate::effect::{CallView, Content, Effect, Kind, Location, visible};
+use super::{Outcome, Tool, ToolCtx};
+use crate::effect::{CallView, Content, Effect, Kind, Location, fenced, visible};
 use crate::exec::{self, Ended, Finished, Output, Spec};
 use crate::permission::Pass;
 use crate::update::{CallUpdate, Status, Update};

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Outcome, Tool, ToolCtx, fenced};
-use crate::effect::{CallView, Content, Effect, Kind, Location};
+use super::{Outcome, Tool, ToolCtx};
+use crate::effect::{CallView, Content, Effect, Kind, Location, fenced};
 use crate::files::EntryKind;
 use crate::permission::Pass;
 

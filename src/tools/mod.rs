@@ -133,14 +133,6 @@ impl Outcome {
     }
 }
 
-/// Text in a fence that it cannot close, so that nothing in it passes for words of ours.
-fn fenced(text: &str) -> String {
-    let longest = text.split(|it| it != '`').map(str::len).max().unwrap_or(0);
-    let fence = "`".repeat(3.max(longest + 1));
-    let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-    format!("{fence}\n{text}{end}{fence}")
-}
-
 /// A tool whatever its types, and whether built in or not.
 pub trait AnyTool: Debug + Send + Sync {
     /// The function's name.

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use super::{Registry, built_in, fenced};
+use super::{Registry, built_in};
+use crate::effect::fenced;
 
 /// Calls `look` for each schema of the tool's arguments, with its place.
 fn walk(schema: &Value, place: &str, look: &mut impl FnMut(&str, &Value)) {

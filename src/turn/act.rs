@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::ledger::{Ledger, ToolResult};
 use super::{Step, Turn};
 use crate::client::{Answer, Question};
-use crate::effect::{Content, Effect};
+use crate::effect::{Content, Effect, visible_line};
 use crate::ids::CallId;
 use crate::message::{Arguments, Message, Stop, ToolCall};
 use crate::permission::{self, Asked, Gate, Pass};
@@ -282,7 +282,7 @@ fn question(ready: &Ready, asked: &Asked, mut content: Vec<Content>) -> Question
     let view = ready.prepared.view(&ready.ctx);
     if asked.leaves_the_roots() {
         let places: Vec<_> =
-            view.locations.iter().map(|it| it.path.display().to_string()).collect();
+            view.locations.iter().map(|it| visible_line(&it.path.to_string_lossy())).collect();
         content.push(Content::Text(format!("Outside the project: {}", places.join(", "))));
     }
     Question {

@@ -10,7 +10,7 @@ use super::decide::{self, Sampled};
 use super::glimpse::Glimpse;
 use super::{Equipment, Step, Turn, context};
 use crate::client::Client;
-use crate::effect::{CallView, Content, Kind, Location, visible};
+use crate::effect::{CallView, Content, Kind, Location, visible, visible_line};
 use crate::files::Roots;
 use crate::ids::{CallId, MessageId};
 use crate::llm::{Batch, Delta, End, LlmError, Model, Reply, Request};
@@ -274,7 +274,7 @@ fn announce(client: &Arc<dyn Client>, tools: &Registry, history: &mut History, n
         Ok(tool) => (tool.name().to_owned(), tool.first_view()),
         Err(_) => {
             let title =
-                if name.is_empty() { "A call without a name".into() } else { name.to_owned() };
+                if name.is_empty() { "A call without a name".into() } else { visible_line(name) };
             let view = CallView { title, kind: Kind::Other, locations: Vec::new() };
             (name.to_owned(), Some(view))
         }

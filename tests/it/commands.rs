@@ -47,6 +47,17 @@ fn a_failing_command_is_a_failed_card_and_the_turn_goes_on() {
 }
 
 #[test]
+fn commands_run_even_when_the_watcher_was_killed() {
+    let kill = "for it in $(pgrep -P $PPID); do [ $it = $$ ] || kill -9 $it; done";
+    let reply = |command: &str| json!([cards::call("exec", &json!({ "command": command }))]);
+    let replies = json!([reply(kill), reply("echo alive"), crate::agent::says("Done.")]);
+    let mut agent = TestAgent::builder().model(replies).permission("allow_once").start();
+    cards::turn(&mut agent);
+    let result = cards::results(&agent, 2).last().unwrap().to_string();
+    assert!(result.contains("exit 0") && result.contains("alive"), "{result}");
+}
+
+#[test]
 fn s4_6_a_command_that_takes_too_long_is_stopped_with_all_it_started() {
     let arguments = json!({ "command": "echo begun; sleep 604.3 & (sleep 604.3; echo x) ; wait", "timeout": 1 });
     let begun = Instant::now();

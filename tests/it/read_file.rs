@@ -23,6 +23,17 @@ fn read_all(agent: &mut TestAgent, tool: &str, all: &[Value]) -> Vec<String> {
 }
 
 #[test]
+fn the_stored_login_is_no_part_of_the_project() {
+    let roots = |home: &std::path::Path| turnwright::files::Roots::new(home).unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let config = home.path().join(".config/turnwright");
+    let roots = roots(home.path()).without(&config);
+    let place = |it: &str| roots.resolve(it).place;
+    assert_eq!(place(".config/turnwright/login.json"), turnwright::effect::Place::Outside);
+    assert_eq!(place(".config/other.json"), turnwright::effect::Place::Inside);
+}
+
+#[test]
 fn s4_4_a_header_with_name_and_count_stands_above_numbered_lines() {
     let (agent, result) = cards::run(three_lines(), "read_file", &json!({ "path": "a.txt" }));
     assert_eq!(result, "[File: a.txt | Lines: 3]\n    1| one\n    2| two\n    3| three\n");

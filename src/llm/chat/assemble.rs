@@ -75,7 +75,12 @@ impl Assembler {
     }
 
     fn in_stream(&self, body: &str) -> LlmError {
-        failure::in_stream(&self.host, &self.secret.redact(body))
+        let mut error = failure::in_stream(&self.host, &self.secret.redact(body));
+        // In the JSON the key may have been escaped, as in `\/`.
+        if let LlmError::InStream { message, .. } = &mut error {
+            *message = self.secret.redact(message);
+        }
+        error
     }
 
     fn truncated(&self) -> LlmError {
@@ -301,7 +306,7 @@ impl Assembler {
     }
 
     fn end(&self) -> Result<End, LlmError> {
-        let refused = || Ok(End::Refused(self.refusal.clone()));
+        let refused = || Ok(End::Refused(self.secret.redact(&self.refusal)));
         match self.finish.to_ascii_lowercase().as_str() {
             "length"
             | "max_tokens"
@@ -324,7 +329,10 @@ impl Assembler {
     fn failed(&self) -> LlmError {
         LlmError::InStream {
             host: self.host.clone(),
-            message: format!("it ended with `{}`", failure::shorten(&self.finish)),
+            message: format!(
+                "it ended with `{}`",
+                failure::shorten(&self.secret.redact(&self.finish))
+            ),
             status: Some(503),
             exhausted: false,
         }
@@ -334,7 +342,9 @@ impl Assembler {
         let what = if self.has_thought { "reasoning but no answer" } else { "an empty answer" };
         let what = match self.finish.as_str() {
             "" => what.to_owned(),
-            finish => format!("{what} (finish_reason: {})", failure::shorten(finish)),
+            finish => {
+                format!("{what} (finish_reason: {})", failure::shorten(&self.secret.redact(finish)))
+            }
         };
         LlmError::Empty { host: self.host.clone(), what }
     }

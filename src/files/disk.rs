@@ -281,7 +281,7 @@ fn explain(error: &io::Error) -> FileError {
     }
 }
 
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
 ) -> Result<T, FileError> {
     match tokio::task::spawn_blocking(work).await {
@@ -292,6 +292,7 @@ async fn blocking<T: Send + 'static>(
 
 #[cfg(target_os = "linux")]
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
     use super::*;
 

@@ -88,12 +88,17 @@ impl Files {
         &self.roots
     }
 
+    /// The same, for a blocking thread.
+    pub fn shared_roots(&self) -> Arc<Roots> {
+        Arc::clone(&self.roots)
+    }
+
     /// The whole text of a file: the editor's, if it has one, because unsaved changes count.
     ///
     /// # Errors
     /// When there is no text to be had.
     pub async fn read(&self, target: &Target) -> Result<String, FileError> {
-        self.check(target)?;
+        self.check(target).await?;
         let on_disk = disk::inspect(&target.path).await;
         // What exists and is no regular file is no buffer either, and could block the editor.
         let is_file = matches!(on_disk, Ok(_) | Err(FileError::NotFound));
@@ -168,7 +173,7 @@ impl Files {
         hidden: bool,
         limit: usize,
     ) -> Result<Vec<Entry>, FileError> {
-        self.check(target)?;
+        self.check(target).await?;
         disk::list(target.path.clone(), depth, hidden, limit).await
     }
 
@@ -180,9 +185,18 @@ impl Files {
         }
     }
 
+    /// What a path means, off the runtime's thread: a disk may take its time.
+    ///
+    /// # Errors
+    /// When the process is ending.
+    pub async fn resolve(&self, path: impl Into<PathBuf>) -> Result<Target, FileError> {
+        let (roots, path) = (Arc::clone(&self.roots), path.into());
+        disk::blocking(move || Ok(roots.resolve(path))).await
+    }
+
     /// The same words must still mean the same place (symbolic links may have been swapped).
-    fn check(&self, target: &Target) -> Result<(), FileError> {
-        let now = self.roots.resolve(&target.path);
+    async fn check(&self, target: &Target) -> Result<(), FileError> {
+        let now = self.resolve(&target.path).await?;
         if now == *target { Ok(()) } else { Err(FileError::Moved) }
     }
 }

@@ -8,8 +8,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Outcome, Tool, ToolCtx};
-use crate::effect::{CallView, Content, Effect, Kind, Location, fenced, visible};
+use crate::effect::{
+    CallView, Content, Effect, Kind, Location, Target, fenced, visible, visible_line,
+};
 use crate::exec::{self, Ended, Finished, Output, Spec};
+use crate::files::Roots;
 use crate::permission::Pass;
 use crate::update::{CallUpdate, Status, Update};
 
@@ -17,6 +20,8 @@ use crate::update::{CallUpdate, Status, Update};
 const USUAL_LIMIT: u64 = 120;
 /// Seconds that a command gets at most.
 const LONGEST_LIMIT: u64 = 1_800;
+/// Bytes of a command. Linux takes 128 KiB in one argument.
+const LONGEST_COMMAND: usize = 100 * 1024;
 /// Bytes of output that a card shows while the command runs.
 const TAIL: usize = 4 * 1024;
 
@@ -61,35 +66,47 @@ impl Tool for Exec {
     type Args = Args;
     type Seen = ();
 
-    fn view(&self, args: &Args, ctx: &ToolCtx) -> CallView {
-        let roots = ctx.files.roots();
-        let workdir = roots.resolve(args.workdir());
-        let elsewhere = roots.short(&workdir) != ".";
+    fn paths<'a>(&self, args: &'a Args) -> Vec<&'a str> {
+        vec![args.workdir()]
+    }
+
+    fn view(&self, args: &Args, places: &[Target], roots: &Roots) -> CallView {
+        let elsewhere = places.iter().filter(|it| roots.short(it) != ".");
         CallView {
             title: match args.command.trim() {
                 "" => Self::VERB.to_owned(),
                 _ => visible(&args.command),
             },
             kind: Self::KIND,
-            locations: elsewhere
-                .then(|| Location { path: roots.shown(&workdir), line: None })
-                .into_iter()
-                .collect(),
+            locations: elsewhere.map(|it| Location { path: roots.shown(it), line: None }).collect(),
         }
     }
 
-    fn effects(&self, args: &Args, ctx: &ToolCtx) -> Vec<Effect> {
-        let workdir = ctx.files.roots().resolve(args.workdir()).path;
-        vec![Effect::Exec { command: args.command.clone(), workdir }]
+    fn effects(&self, args: &Args, places: &[Target]) -> Vec<Effect> {
+        let exec =
+            |it: &Target| Effect::Exec { command: args.command.clone(), workdir: it.path.clone() };
+        places.iter().map(exec).collect()
     }
 
-    async fn look(&self, args: &Args, ctx: &ToolCtx) -> Result<((), Vec<Content>), String> {
+    async fn look(
+        &self,
+        args: &Args,
+        places: &[Target],
+        ctx: &ToolCtx,
+    ) -> Result<((), Vec<Content>), String> {
         if args.command.trim().is_empty() {
             return Err("exec needs a `command`. Nothing was run.".to_owned());
         }
-        let roots = ctx.files.roots();
-        let workdir = roots.shown(&roots.resolve(args.workdir()));
-        let text = format!("{}\nin {}", fenced(&visible(&args.command)), workdir.display());
+        if args.command.len() > LONGEST_COMMAND {
+            return Err("The command has more than 100 KiB; systems take no longer ones. Nothing \
+                        was run. Write a script with write_file and run that."
+                .to_owned());
+        }
+        let mut text = fenced(&visible(&args.command));
+        for place in places {
+            let folder = ctx.files.roots().shown(place);
+            text.push_str(&format!("\nin {}", visible_line(&folder.to_string_lossy())));
+        }
         Ok(((), vec![Content::Text(text)]))
     }
 

@@ -5,8 +5,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Outcome, Tool, ToolCtx};
-use crate::effect::{CallView, Content, Effect, Kind, Location, fenced};
-use crate::files::EntryKind;
+use crate::effect::{CallView, Content, Effect, Kind, Location, Target, fenced};
+use crate::files::{EntryKind, Roots};
 use crate::permission::Pass;
 
 /// The most entries of one call.
@@ -39,21 +39,27 @@ impl Tool for ListDir {
     const NAME: &'static str = "list_dir";
     const KIND: Kind = Kind::Read;
     const VERB: &'static str = "List folder";
+    const READS: bool = true;
     type Args = Args;
     type Seen = ();
 
-    fn view(&self, args: &Args, ctx: &ToolCtx) -> CallView {
-        let roots = ctx.files.roots();
-        let target = roots.resolve(args.path());
+    fn paths<'a>(&self, args: &'a Args) -> Vec<&'a str> {
+        vec![args.path()]
+    }
+
+    fn view(&self, _: &Args, places: &[Target], roots: &Roots) -> CallView {
+        let location = |it| Location { path: roots.shown(it), line: None };
         CallView {
-            title: format!("List {}", roots.short(&target)),
+            title: places
+                .first()
+                .map_or(Self::VERB.to_owned(), |it| format!("List {}", roots.short(it))),
             kind: Self::KIND,
-            locations: vec![Location { path: roots.shown(&target), line: None }],
+            locations: places.iter().map(location).collect(),
         }
     }
 
-    fn effects(&self, args: &Args, ctx: &ToolCtx) -> Vec<Effect> {
-        vec![Effect::Read(ctx.files.roots().resolve(args.path()))]
+    fn effects(&self, _: &Args, places: &[Target]) -> Vec<Effect> {
+        places.iter().cloned().map(Effect::Read).collect()
     }
 
     async fn run(&self, args: Args, (): (), pass: &Pass, ctx: &ToolCtx) -> Outcome {

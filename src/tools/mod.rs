@@ -22,9 +22,9 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
-use crate::effect::{CallView, Content, Effect, Kind};
+use crate::effect::{CallView, Content, Effect, Kind, Target};
 use crate::exec::Environment;
-use crate::files::Files;
+use crate::files::{Files, Roots};
 use crate::ids::CallId;
 use crate::message::ToolSpec;
 use crate::permission::Pass;
@@ -57,17 +57,27 @@ pub trait Tool: Debug + Send + Sync + 'static {
     /// What [`Tool::look`] has found out and [`Tool::run`] builds on.
     type Seen: Default + Send + Sync + 'static;
 
-    /// How the call looks to the user before it runs.
-    fn view(&self, args: &Self::Args, ctx: &ToolCtx) -> CallView;
+    /// Whether it only ever reads, so that several may run side by side.
+    const READS: bool = false;
+
+    /// The paths that the arguments name. Each is looked up once for a call; what the user is
+    /// shown, what is judged and what is touched are then the same place.
+    fn paths<'a>(&self, _args: &'a Self::Args) -> Vec<&'a str> {
+        Vec::new()
+    }
+
+    /// How the call looks to the user before it runs. `places` are those of [`Tool::paths`].
+    fn view(&self, args: &Self::Args, places: &[Target], roots: &Roots) -> CallView;
 
     /// Everything the call may touch. Too much is a question too many; too little is a hole.
-    fn effects(&self, args: &Self::Args, ctx: &ToolCtx) -> Vec<Effect>;
+    fn effects(&self, args: &Self::Args, places: &[Target]) -> Vec<Effect>;
 
     /// Finds out what the call would do, so that the user can be shown the real change before
     /// being asked. Changes nothing. Its failure is the failure of the call.
     fn look(
         &self,
         _args: &Self::Args,
+        _places: &[Target],
         _ctx: &ToolCtx,
     ) -> impl Future<Output = Result<(Self::Seen, Vec<Content>), String>> + Send {
         std::future::ready(Ok((Self::Seen::default(), Vec::new())))
@@ -150,10 +160,14 @@ pub trait AnyTool: Debug + Send + Sync {
 
 /// A call whose arguments have been understood but which nobody has allowed yet.
 pub trait Prepared: Send {
+    /// Whether it only ever reads.
+    fn reads(&self) -> bool;
+    /// Looks up where its paths lie now. May take its time: not for the runtime's thread.
+    fn locate(&mut self, roots: &Roots);
     /// How it looks to the user.
-    fn view(&self, ctx: &ToolCtx) -> CallView;
+    fn view(&self, roots: &Roots) -> CallView;
     /// Everything it may touch.
-    fn effects(&self, ctx: &ToolCtx) -> Vec<Effect>;
+    fn effects(&self) -> Vec<Effect>;
     /// Finds out what it would do.
     fn look<'a>(&'a mut self, ctx: &'a ToolCtx) -> BoxFuture<'a, Result<Vec<Content>, String>>;
     /// Does it.
@@ -163,6 +177,7 @@ pub trait Prepared: Send {
 struct Call<T: Tool> {
     tool: Arc<T>,
     args: T::Args,
+    places: Vec<Target>,
     seen: T::Seen,
 }
 
@@ -185,22 +200,31 @@ impl<T: Tool> AnyTool for T {
 
     fn prepare(self: Arc<Self>, args: Value) -> Result<Box<dyn Prepared>, String> {
         let args = arguments::understand::<T>(args)?;
-        Ok(Box::new(Call { tool: self, args, seen: T::Seen::default() }))
+        Ok(Box::new(Call { tool: self, args, places: Vec::new(), seen: T::Seen::default() }))
     }
 }
 
 impl<T: Tool> Prepared for Call<T> {
-    fn view(&self, ctx: &ToolCtx) -> CallView {
-        self.tool.view(&self.args, ctx)
+    fn reads(&self) -> bool {
+        T::READS
     }
 
-    fn effects(&self, ctx: &ToolCtx) -> Vec<Effect> {
-        self.tool.effects(&self.args, ctx)
+    fn locate(&mut self, roots: &Roots) {
+        let paths = self.tool.paths(&self.args);
+        self.places = paths.into_iter().map(|it| roots.resolve(it)).collect();
+    }
+
+    fn view(&self, roots: &Roots) -> CallView {
+        self.tool.view(&self.args, &self.places, roots)
+    }
+
+    fn effects(&self) -> Vec<Effect> {
+        self.tool.effects(&self.args, &self.places)
     }
 
     fn look<'a>(&'a mut self, ctx: &'a ToolCtx) -> BoxFuture<'a, Result<Vec<Content>, String>> {
         Box::pin(async {
-            let (seen, content) = self.tool.look(&self.args, ctx).await?;
+            let (seen, content) = self.tool.look(&self.args, &self.places, ctx).await?;
             self.seen = seen;
             Ok(content)
         })
@@ -208,7 +232,7 @@ impl<T: Tool> Prepared for Call<T> {
 
     fn run<'a>(self: Box<Self>, pass: Pass, ctx: &'a ToolCtx) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
-            let Call { tool, args, seen } = *self;
+            let Call { tool, args, seen, .. } = *self;
             tool.run(args, seen, &pass, ctx).await
         })
     }

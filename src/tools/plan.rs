@@ -5,7 +5,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Outcome, Tool, ToolCtx};
-use crate::effect::{CallView, Effect, Kind};
+use crate::effect::{CallView, Effect, Kind, Target};
+use crate::files::Roots;
 use crate::permission::Pass;
 use crate::update::{PlanEntry, PlanStatus, Priority, Update};
 
@@ -59,14 +60,15 @@ impl Tool for Plan {
     const KIND: Kind = Kind::Think;
     const VERB: &'static str = "Plan";
     const CARD: bool = false;
+    const READS: bool = true;
     type Args = Args;
     type Seen = ();
 
-    fn view(&self, _: &Args, _: &ToolCtx) -> CallView {
+    fn view(&self, _: &Args, _: &[Target], _: &Roots) -> CallView {
         CallView { title: Self::VERB.to_owned(), kind: Self::KIND, locations: Vec::new() }
     }
 
-    fn effects(&self, _: &Args, _: &ToolCtx) -> Vec<Effect> {
+    fn effects(&self, _: &Args, _: &[Target]) -> Vec<Effect> {
         vec![Effect::Session]
     }
 

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{Outcome, Tool, ToolCtx};
 use crate::effect::{CallView, Effect, Kind, Location, Target};
-use crate::files::{FileError, display};
+use crate::files::{FileError, Roots, display};
 use crate::permission::Pass;
 
 /// The most files of one call.
@@ -64,13 +64,16 @@ impl Tool for ReadFile {
     const NAME: &'static str = "read_file";
     const KIND: Kind = Kind::Read;
     const VERB: &'static str = "Read file";
+    const READS: bool = true;
     type Args = Args;
     type Seen = ();
 
-    fn view(&self, args: &Args, ctx: &ToolCtx) -> CallView {
-        let roots = ctx.files.roots();
-        let targets: Vec<_> = args.files().into_iter().map(|it| roots.resolve(it)).collect();
-        let title = match targets.as_slice() {
+    fn paths<'a>(&self, args: &'a Args) -> Vec<&'a str> {
+        args.files()
+    }
+
+    fn view(&self, args: &Args, places: &[Target], roots: &Roots) -> CallView {
+        let title = match places {
             [] => Self::VERB.to_owned(),
             [one] => match (args.start_line, args.end_line) {
                 (Some(start), Some(end)) => format!("Read {}:{start}-{end}", roots.short(one)),
@@ -80,13 +83,12 @@ impl Tool for ReadFile {
             several => format!("Read {} files", several.len()),
         };
         let line = args.start_line.and_then(|it| u32::try_from(it).ok()).filter(|it| *it > 0);
-        let locations = targets.iter().map(|it| Location { path: roots.shown(it), line }).collect();
+        let locations = places.iter().map(|it| Location { path: roots.shown(it), line }).collect();
         CallView { title, kind: Self::KIND, locations }
     }
 
-    fn effects(&self, args: &Args, ctx: &ToolCtx) -> Vec<Effect> {
-        let roots = ctx.files.roots();
-        args.files().into_iter().map(|it| Effect::Read(roots.resolve(it))).collect()
+    fn effects(&self, _: &Args, places: &[Target]) -> Vec<Effect> {
+        places.iter().cloned().map(Effect::Read).collect()
     }
 
     async fn run(&self, args: Args, (): (), pass: &Pass, ctx: &ToolCtx) -> Outcome {

@@ -5,8 +5,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Outcome, Tool, ToolCtx};
-use crate::effect::{CallView, Content, Effect, Kind, Location};
-use crate::files::FileError;
+use crate::effect::{CallView, Content, Effect, Kind, Location, Target};
+use crate::files::{FileError, Roots};
 use crate::permission::Pass;
 
 #[derive(Debug)]
@@ -49,18 +49,29 @@ impl Tool for WriteFile {
     type Args = Args;
     type Seen = Change;
 
-    fn view(&self, args: &Args, ctx: &ToolCtx) -> CallView {
+    fn paths<'a>(&self, args: &'a Args) -> Vec<&'a str> {
+        vec![&args.path]
+    }
+
+    fn view(&self, args: &Args, places: &[Target], roots: &Roots) -> CallView {
         let verb = if args.mode == Mode::Append { "Append to" } else { "Write" };
-        view(verb, args, ctx)
+        view(verb, places, roots)
     }
 
-    fn effects(&self, args: &Args, ctx: &ToolCtx) -> Vec<Effect> {
-        vec![Effect::Write(ctx.files.roots().resolve(&args.path))]
+    fn effects(&self, _: &Args, places: &[Target]) -> Vec<Effect> {
+        places.iter().cloned().map(Effect::Write).collect()
     }
 
-    async fn look(&self, args: &Args, ctx: &ToolCtx) -> Result<(Change, Vec<Content>), String> {
-        let target = ctx.files.roots().resolve(&args.path);
-        let before = match ctx.files.read(&target).await {
+    async fn look(
+        &self,
+        args: &Args,
+        places: &[Target],
+        ctx: &ToolCtx,
+    ) -> Result<(Change, Vec<Content>), String> {
+        let Some(target) = places.first() else {
+            return Err("write_file needs a `path`. Nothing was written.".to_owned());
+        };
+        let before = match ctx.files.read(target).await {
             Ok(text) => Some(text),
             Err(FileError::NotFound) => None,
             Err(error) => return Err(format!("{} {error}. Nothing was written.", args.path)),
@@ -70,7 +81,7 @@ impl Tool for WriteFile {
             _ => args.content.clone(),
         };
         let diff = Content::Diff {
-            path: ctx.files.roots().shown(&target),
+            path: ctx.files.roots().shown(target),
             old: before.clone(),
             new: after.clone(),
         };
@@ -82,7 +93,7 @@ impl Tool for WriteFile {
             return Outcome::failed("Nothing was written: there is no permission for it.");
         };
         // The name must still mean what the user has seen: a link may have been pointed elsewhere.
-        if ctx.files.roots().resolve(&args.path) != *target {
+        if ctx.files.resolve(&args.path).await.as_ref() != Ok(target) {
             return Outcome::failed(format!("{} {}", args.path, FileError::Moved));
         }
         let before = seen.before.as_deref();
@@ -103,18 +114,17 @@ impl Tool for WriteFile {
             ok: true,
             raw: json!({ "result": text, "lines": lines, "bytes": bytes }),
             text,
-            view: Some(view(verb, &args, ctx)),
+            view: Some(view(verb, std::slice::from_ref(target), ctx.files.roots())),
             content: vec![Content::Diff { path, old: seen.before, new: seen.after }],
         }
     }
 }
 
-fn view(verb: &str, args: &Args, ctx: &ToolCtx) -> CallView {
-    let roots = ctx.files.roots();
-    let target = roots.resolve(&args.path);
+fn view(verb: &str, places: &[Target], roots: &Roots) -> CallView {
+    let location = |it| Location { path: roots.shown(it), line: Some(1) };
     CallView {
-        title: format!("{verb} {}", roots.short(&target)),
+        title: places.first().map_or(verb.to_owned(), |it| format!("{verb} {}", roots.short(it))),
         kind: WriteFile::KIND,
-        locations: vec![Location { path: roots.shown(&target), line: Some(1) }],
+        locations: places.iter().map(location).collect(),
     }
 }

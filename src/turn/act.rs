@@ -44,7 +44,7 @@ type Running<'a> = FuturesUnordered<BoxFuture<'a, (CallId, bool, Outcome)>>;
 impl Turn {
     pub(super) async fn act(&mut self, calls: Vec<ToolCall>) -> Step {
         let mut ledger = Ledger::open(calls.clone());
-        let mut queue = self.prepare(calls, &mut ledger);
+        let mut queue = self.prepare(calls, &mut ledger).await;
         while let Some(group) = next_group(&mut queue) {
             // A diff is as large as its file, and an answer may hold many calls: a client that does
             // not read gets no more of them.
@@ -84,12 +84,12 @@ impl Turn {
 
     /// Understands the calls. Those that make no sense have their result at once; the turn goes
     /// on and the model can do better (R-TOOL-14).
-    fn prepare(&self, calls: Vec<ToolCall>, ledger: &mut Ledger) -> VecDeque<Ready> {
+    async fn prepare(&self, calls: Vec<ToolCall>, ledger: &mut Ledger) -> VecDeque<Ready> {
         let mut queue = VecDeque::new();
         for call in calls {
             let id = call.id.clone();
             let has_card = self.has_card(&call.name);
-            match self.ready(call) {
+            match self.ready(call).await {
                 Ok(ready) => queue.push_back(ready),
                 Err(reason) => self.settle(ledger, &id, has_card, &Outcome::failed(reason)),
             }
@@ -97,7 +97,7 @@ impl Turn {
         queue
     }
 
-    fn ready(&self, call: ToolCall) -> Result<Ready, String> {
+    async fn ready(&self, call: ToolCall) -> Result<Ready, String> {
         let tool = self.equipment.tools.find(&call.name)?;
         let raw_input = match call.arguments {
             Arguments::Object(value) => value,
@@ -106,6 +106,7 @@ impl Turn {
         let has_card = tool.first_view().is_some();
         let name = tool.name().to_owned();
         let prepared = Arc::clone(&tool).prepare(raw_input.clone())?;
+        let prepared = self.locate(prepared).await?;
         let ctx = ToolCtx {
             files: self.equipment.files.clone(),
             environment: self.equipment.environment.clone(),
@@ -115,11 +116,21 @@ impl Turn {
         };
         if has_card {
             let mut update = CallUpdate::new(call.id.clone(), Status::Pending);
-            update.view = Some(prepared.view(&ctx));
+            update.view = Some(prepared.view(self.equipment.files.roots()));
             update.raw_input = Some(raw_input.clone());
             self.equipment.client.update(Update::CallUpdate(Box::new(update)));
         }
         Ok(Ready { id: call.id, name, raw_input, prepared, ctx, has_card })
+    }
+
+    /// Looks up where a call's paths lie, off the runtime's thread.
+    async fn locate(&self, mut prepared: Box<dyn Prepared>) -> Result<Box<dyn Prepared>, String> {
+        let roots = self.equipment.files.shared_roots();
+        let located = tokio::task::spawn_blocking(move || {
+            prepared.locate(&roots);
+            prepared
+        });
+        located.await.map_err(|error| error.to_string())
     }
 
     async fn run_group(&mut self, group: Vec<Ready>, ledger: &mut Ledger) {
@@ -174,12 +185,19 @@ impl Turn {
     /// Judges a call and starts it, or gets its question ready, or settles it.
     async fn admit(
         &self,
-        mut ready: Ready,
+        ready: Ready,
         running: &mut Running<'static>,
         questions: &mut Vec<(Ready, Asked, Question)>,
         ledger: &mut Ledger,
     ) {
-        let effects = ready.prepared.effects(&ready.ctx);
+        // Once more: a call before this one may have changed what its paths mean.
+        let Ready { id, name, raw_input, prepared, ctx, has_card } = ready;
+        let prepared = match self.locate(prepared).await {
+            Ok(prepared) => prepared,
+            Err(reason) => return self.settle(ledger, &id, has_card, &Outcome::failed(reason)),
+        };
+        let mut ready = Ready { id, name, raw_input, prepared, ctx, has_card };
+        let effects = ready.prepared.effects();
         let mode = self.equipment.mode.get();
         let gate = permission::judge(mode, &self.grants, effects);
         if let Gate::Closed(reason) = gate {
@@ -261,7 +279,7 @@ impl Turn {
 
 /// The next calls that may run together: one, or all the readers that follow each other.
 fn next_group(queue: &mut VecDeque<Ready>) -> Option<Vec<Ready>> {
-    let reads = |it: &Ready| it.prepared.effects(&it.ctx).iter().all(is_harmless);
+    let reads = |it: &Ready| it.prepared.reads();
     let mut group = vec![queue.pop_front()?];
     if reads(&group[0]) {
         while group.len() < ABREAST && queue.front().is_some_and(reads) {
@@ -279,7 +297,7 @@ fn is_harmless(effect: &Effect) -> bool {
 }
 
 fn question(ready: &Ready, asked: &Asked, mut content: Vec<Content>) -> Question {
-    let view = ready.prepared.view(&ready.ctx);
+    let view = ready.prepared.view(ready.ctx.files.roots());
     if asked.leaves_the_roots() {
         let places: Vec<_> =
             view.locations.iter().map(|it| visible_line(&it.path.to_string_lossy())).collect();

@@ -1,6 +1,7 @@
 //! One request to the model: its stream becomes updates as it comes, and one entry of the
 //! history at its end, however it ends.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio::time::{Instant, sleep_until};
@@ -11,7 +12,6 @@ use super::glimpse::Glimpse;
 use super::{Equipment, Step, Turn, context};
 use crate::client::Client;
 use crate::effect::{CallView, Content, Kind, Location, visible, visible_line};
-use crate::files::Roots;
 use crate::ids::{CallId, MessageId};
 use crate::llm::{Batch, Delta, End, LlmError, Model, Reply, Request};
 use crate::message::{AssistantMessage, History, Message, Stop, ToolCall, Usage};
@@ -28,7 +28,7 @@ impl Turn {
         let mut listener = Listener {
             client: &equipment.client,
             tools: &equipment.tools,
-            roots: equipment.files.roots(),
+            cwd: equipment.files.roots().cwd(),
             history: &mut self.history,
             coalescer: Coalescer::new(message.clone()),
             text: String::new(),
@@ -167,7 +167,7 @@ impl Heard {
 struct Listener<'a> {
     client: &'a Arc<dyn Client>,
     tools: &'a Registry,
-    roots: &'a Roots,
+    cwd: &'a Path,
     history: &'a mut History,
     coalescer: Coalescer,
     text: String,
@@ -226,10 +226,10 @@ impl Listener<'_> {
         let Some(view) = &mut card.view else { return };
         match card.glimpse.push(text) {
             Some(("path", path)) => {
-                let target = self.roots.resolve(path);
+                // As it is written: where it lies is looked up when the call is complete.
                 let verb = view.title.split(' ').next().unwrap_or_default();
-                view.title = format!("{verb} {}", self.roots.short(&target));
-                view.locations = vec![Location { path: self.roots.shown(&target), line: None }];
+                view.title = format!("{verb} {}", visible_line(&path));
+                view.locations = vec![Location { path: self.cwd.join(path), line: None }];
             }
             Some((_, command)) if !command.trim().is_empty() => view.title = visible(&command),
             _ => return,

@@ -8,7 +8,8 @@ use serde_json::json;
 
 use super::stage::{Play, Stage, stage};
 use super::*;
-use crate::effect::{CallView, Effect, Kind};
+use crate::effect::{CallView, Effect, Kind, Target};
+use crate::files::Roots;
 use crate::permission::Pass;
 use crate::tools::{Outcome, Tool, ToolCtx};
 
@@ -27,11 +28,11 @@ impl Tool for Broken {
     type Args = NoArgs;
     type Seen = ();
 
-    fn view(&self, _: &NoArgs, _: &ToolCtx) -> CallView {
+    fn view(&self, _: &NoArgs, _: &[Target], _: &Roots) -> CallView {
         CallView { title: Self::VERB.to_owned(), kind: Self::KIND, locations: Vec::new() }
     }
 
-    fn effects(&self, _: &NoArgs, _: &ToolCtx) -> Vec<Effect> {
+    fn effects(&self, _: &NoArgs, _: &[Target]) -> Vec<Effect> {
         vec![Effect::Session]
     }
 

@@ -53,7 +53,7 @@ fn commands_run_even_when_the_watcher_was_killed() {
     let replies = json!([reply(kill), reply("echo alive"), crate::agent::says("Done.")]);
     let mut agent = TestAgent::builder().model(replies).permission("allow_once").start();
     cards::turn(&mut agent);
-    let result = cards::results(&agent, 2).last().unwrap().to_string();
+    let result = cards::results(&agent, 2).last().unwrap().clone();
     assert!(result.contains("exit 0") && result.contains("alive"), "{result}");
 }
 

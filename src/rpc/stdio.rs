@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -16,6 +17,9 @@ const LONGEST_LINE: u64 = 64 * 1024 * 1024;
 
 /// Lines that are parsed ahead of the dispatcher.
 const AHEAD: usize = 32;
+
+/// How often a reader that has to wait looks whether the client is still there.
+const LOOK_AROUND: Duration = Duration::from_millis(100);
 
 /// Bytes of lines that are parsed ahead. One line may have more, but then it is alone.
 const AHEAD_BYTES: usize = 16 * 1024 * 1024;
@@ -70,19 +74,23 @@ impl Input {
     ///
     /// # Errors
     /// When the system has no thread to give.
-    pub fn start(input: impl Read + Send + 'static) -> io::Result<Input> {
+    pub fn start(input: File) -> io::Result<Input> {
         let (sender, lines) = mpsc::channel(AHEAD);
         let ahead = Arc::<Ahead>::default();
         let behind = Arc::clone(&ahead);
         let ended = CancellationToken::new();
-        let end = ended.clone().drop_guard();
+        let (end, hung_up) = (ended.clone(), ended.clone());
         std::thread::Builder::new().name("stdin".into()).spawn(move || {
-            let _end = end;
+            let _end = end.drop_guard();
             let mut lines = BufReader::with_capacity(64 * 1024, input);
             let mut buffer = Vec::new();
             while let Some(line) = next_line(&mut lines, &mut buffer) {
                 if !matches!(line, Line::Ignored) {
-                    behind.add(buffer.len());
+                    behind.add(buffer.len(), || {
+                        if is_hung_up(lines.get_ref()) {
+                            hung_up.cancel();
+                        }
+                    });
                     if sender.blocking_send((line, buffer.len())).is_err() {
                         break;
                     }
@@ -108,26 +116,59 @@ impl Input {
     }
 }
 
-/// How many bytes of lines wait for the dispatcher.
+/// How much waits for the dispatcher.
 #[derive(Debug, Default)]
 struct Ahead {
     // A std mutex: an addition long. Only the reader thread ever waits.
-    bytes: Mutex<usize>,
+    waiting: Mutex<Waiting>,
     taken: Condvar,
 }
 
+#[derive(Debug, Default)]
+struct Waiting {
+    lines: usize,
+    bytes: usize,
+}
+
 impl Ahead {
-    /// Waits until there is room, and takes it. The process ends without this thread.
-    fn add(&self, bytes: usize) {
-        let ahead = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_full = |ahead: &mut usize| *ahead > 0 && *ahead + bytes > AHEAD_BYTES;
-        *self.taken.wait_while(ahead, is_full).unwrap_or_else(PoisonError::into_inner) += bytes;
+    /// Waits until there is room, and takes it; looks around now and then meanwhile. The process
+    /// ends without this thread.
+    fn add(&self, bytes: usize, look: impl Fn()) {
+        let is_full =
+            |it: &Waiting| it.lines >= AHEAD || (it.lines > 0 && it.bytes + bytes > AHEAD_BYTES);
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        while is_full(&waiting) {
+            let waited = self.taken.wait_timeout(waiting, LOOK_AROUND);
+            let (guard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            waiting = guard;
+            if timeout.timed_out() {
+                look();
+            }
+        }
+        waiting.lines += 1;
+        waiting.bytes += bytes;
     }
 
     fn take(&self, bytes: usize) {
-        *self.bytes.lock().unwrap_or_else(PoisonError::into_inner) -= bytes;
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.lines -= 1;
+        waiting.bytes -= bytes;
         self.taken.notify_one();
     }
+}
+
+/// Whether the client has closed its end, though there may be more to read before that.
+#[cfg(unix)]
+fn is_hung_up(input: &File) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut fds = [PollFd::new(input, PollFlags::empty())];
+    let polled = poll(&mut fds, Some(&Timespec::default()));
+    polled.is_ok() && fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
+}
+
+#[cfg(not(unix))]
+fn is_hung_up(_: &File) -> bool {
+    false
 }
 
 fn next_line(lines: &mut impl BufRead, buffer: &mut Vec<u8>) -> Option<Line> {

@@ -238,10 +238,14 @@ fn requests_without_a_reader_come_to_a_halt_and_are_all_answered_later() {
 fn the_end_of_stdin_ends_an_agent_whose_answers_nobody_reads() {
     let mut client = Deaf::start(&json!([]), None);
     client.session();
-    // So many that the agent takes no more for now, and so few that all of it finds a place.
+    // So many that the agent takes no more for now.
     for number in 0..150 {
         let message = json!({ "jsonrpc": "2.0", "id": large_id(number), "method": "_x/y" });
         client.send(&message);
+    }
+    // And more than it reads ahead, which stay in the pipe before the end.
+    for number in 0..100 {
+        client.request(&json!(number), "_x/y", &json!({}));
     }
     client.wait_for_rest();
     drop(client.stdin.take());

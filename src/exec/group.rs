@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 
+use super::stray::Mark;
 #[cfg(unix)]
 use super::watch::{self, Watched};
 use super::{Output, Spec};
@@ -22,13 +23,14 @@ pub(super) struct Group {
     #[cfg(windows)]
     pipe: Option<tokio::process::ChildStdout>,
     buffer: Box<[u8]>,
+    mark: Mark,
     /// Dropped last: the group is killed by then.
     #[cfg(unix)]
     _watched: Watched,
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is where processes are started")]
-fn shell(spec: &Spec) -> Command {
+fn shell(spec: &Spec, mark: &Mark) -> Command {
     let mut command;
     if cfg!(windows) {
         command = Command::new("cmd");
@@ -45,6 +47,8 @@ fn shell(spec: &Spec) -> Command {
     command.current_dir(&spec.workdir);
     command.env_clear();
     command.envs(spec.environment.iter().map(|(name, value)| (name, value)));
+    let (name, value) = mark.variable();
+    command.env(name, value);
     command.stdin(Stdio::null());
     command.kill_on_drop(true);
     command
@@ -54,7 +58,8 @@ fn shell(spec: &Spec) -> Command {
 impl Group {
     /// Starts the command.
     pub(super) fn start(spec: &Spec) -> io::Result<Group> {
-        let mut command = shell(spec);
+        let mark = Mark::new();
+        let mut command = shell(spec, &mark);
         // One pipe for both, so that the order of stdout and stderr is the order of arrival.
         let (reader, writer) = io::pipe()?;
         command.stdout(Stdio::from(writer.try_clone()?)).stderr(Stdio::from(writer));
@@ -73,6 +78,7 @@ impl Group {
             id,
             pipe: Some(pipe),
             buffer: vec![0; 32 * 1024].into(),
+            mark,
             _watched: watched,
         })
     }
@@ -131,11 +137,12 @@ fn detach(command: &mut Command, key: u32) {
 #[cfg(windows)]
 impl Group {
     pub(super) fn start(spec: &Spec) -> io::Result<Group> {
-        let mut command = shell(spec);
+        let mark = Mark::new();
+        let mut command = shell(spec, &mark);
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn()?;
         let pipe = child.stdout.take();
-        Ok(Group { child, pipe, buffer: vec![0; 32 * 1024].into() })
+        Ok(Group { child, pipe, buffer: vec![0; 32 * 1024].into(), mark })
     }
 
     pub(super) async fn stop(&mut self, grace: Duration) {
@@ -153,6 +160,11 @@ impl Group {
             () = read(&mut self.pipe, &mut self.buffer, output) => Ok(None),
             status = self.child.wait() => status.map(Some),
         }
+    }
+
+    /// What all processes of this command carry.
+    pub(super) fn mark(&self) -> &Mark {
+        &self.mark
     }
 
     /// Takes output until there will be no more.
@@ -178,6 +190,7 @@ impl Drop for Group {
         // A panic or an aborted task must not leave processes behind either.
         if !self.is_gone() {
             self.signal(rustix::process::Signal::KILL);
+            self.mark.end_all();
         }
     }
 }

@@ -4,6 +4,7 @@
 mod environment;
 mod group;
 mod output;
+mod stray;
 #[cfg(unix)]
 mod watch;
 
@@ -102,6 +103,9 @@ pub async fn run(
     }
     // After a normal exit too: what it has left running would hold our pipe, or just go on.
     group.stop(GRACE).await;
+    let mark = group.mark().clone();
+    // A thread that cannot be had is no reason to keep the result back.
+    drop(tokio::task::spawn_blocking(move || mark.end_all()).await);
     drop(tokio::time::timeout(DRAIN, group.drain(&mut output)).await);
     Ok(Finished { ended, output, took: begun.elapsed() })
 }

@@ -119,3 +119,15 @@ async fn a_folder_that_does_not_exist_is_an_error_and_not_a_panic() {
     spec.workdir = "/nowhere".into();
     assert!(run(&spec, &CancellationToken::new(), |_| {}).await.is_err());
 }
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn what_has_left_the_group_is_ended_too() {
+    let command = "setsid sleep 615.25 & set -m; sleep 616.25 & (setsid sh -c 'sleep 617.25 & exit' &); \
+                   while ! grep -qsa '^sleep.617.25' /proc/[0-9]*/cmdline; do :; done; echo started";
+    let done = finish(spec(command)).await;
+    assert_eq!(done.output.text(), "started\n");
+    for seconds in ["615.25", "616.25", "617.25"] {
+        wait_until_dead(seconds).await;
+    }
+}

@@ -48,7 +48,9 @@ fn a_failing_command_is_a_failed_card_and_the_turn_goes_on() {
 
 #[test]
 fn commands_run_even_when_the_watcher_was_killed() {
-    let kill = "for it in $(pgrep -P $PPID); do [ $it = $$ ] || kill -9 $it; done";
+    let kill = "for it in /proc/[0-9]*/stat; do \
+                read -r pid name state parent rest < $it && [ \"$parent\" = $PPID ] && \
+                [ $pid != $$ ] && kill -9 $pid; done 2> /dev/null; true";
     let reply = |command: &str| json!([cards::call("exec", &json!({ "command": command }))]);
     let replies = json!([reply(kill), reply("echo alive"), crate::agent::says("Done.")]);
     let mut agent = TestAgent::builder().model(replies).permission("allow_once").start();

@@ -3,6 +3,7 @@
 mod arguments;
 mod assemble;
 mod failure;
+mod prefix;
 mod reader;
 mod request;
 mod wire;
@@ -20,6 +21,7 @@ use tokio::time::{Instant, timeout_at};
 use super::http::Secret;
 use super::http::{Body, Endpoint};
 use super::{Batch, LlmError, Model, Reply, ReplyStream, Request};
+use prefix::Prefixes;
 use reader::Reader;
 
 pub(super) use failure::error_text;
@@ -30,12 +32,13 @@ pub struct Chat {
     endpoint: Endpoint,
     model: String,
     window: Option<u64>,
+    prefixes: Prefixes,
 }
 
 impl Chat {
     /// A model by its name at an endpoint.
     pub fn new(endpoint: Endpoint, model: String, window: Option<u64>) -> Chat {
-        Chat { endpoint, model, window }
+        Chat { endpoint, model, window, prefixes: Prefixes::default() }
     }
 }
 
@@ -62,7 +65,7 @@ impl Model for Chat {
         request: &'a Request,
     ) -> BoxFuture<'a, Result<Box<dyn ReplyStream>, LlmError>> {
         Box::pin(async {
-            let body = request::render(&self.model, request);
+            let body = request::render(&self.prefixes, &self.model, request);
             let body = self.endpoint.post("/chat/completions", body).await?;
             let reader = Reader::new(self.endpoint.host(), self.endpoint.secret());
             Ok(Box::new(Stream { body: Some(body), reader, afterword: None, ended: None })

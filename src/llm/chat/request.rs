@@ -9,18 +9,9 @@ use async_openai::types::chat::{
 };
 use serde::Serialize;
 
+use super::prefix::Prefixes;
 use crate::llm::Request;
 use crate::message::{Arguments, AssistantMessage, Message, Part, ToolCall, ToolSpec};
-
-#[derive(Serialize)]
-struct Body<'a> {
-    model: &'a str,
-    messages: Vec<Entry<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<ChatCompletionTools>,
-    stream: bool,
-    stream_options: ChatCompletionStreamOptions,
-}
 
 // The messages are ours and not async-openai's: these borrow the history instead of copying it
 // for each request, and take the extra fields that some providers ask for.
@@ -56,26 +47,59 @@ struct Function<'a> {
     arguments: String,
 }
 
-/// The body of the request.
-pub(super) fn render(model: &str, request: &Request) -> Vec<u8> {
-    let body = Body {
-        model,
-        messages: entries(&request.system, &request.messages),
-        tools: request.tools.iter().map(tool).collect(),
-        stream: true,
-        stream_options: ChatCompletionStreamOptions {
-            include_usage: Some(true),
-            include_obfuscation: None,
-        },
+/// The body of the request. Written by hand around its parts, because the beginning of the
+/// conversation is there already.
+pub(super) fn render(prefixes: &Prefixes, model: &str, request: &Request) -> Vec<u8> {
+    let (settled, rest) = request.messages.split_at(settled(&request.messages));
+    let mut prefix = prefixes.take(settled);
+    write_entries(&mut prefix.json, &settled[prefix.count..]);
+
+    let room = prefix.json.len() + rest.iter().map(|it| size(it)).sum::<usize>();
+    let mut body = Vec::with_capacity(16 * 1024 + room);
+    body.extend_from_slice(b"{\"model\":");
+    write(&mut body, &model);
+    body.extend_from_slice(b",\"messages\":[");
+    write(&mut body, &Entry::System { content: &request.system });
+    body.extend_from_slice(&prefix.json);
+    write_entries(&mut body, rest);
+    body.push(b']');
+    if !request.tools.is_empty() {
+        body.extend_from_slice(b",\"tools\":");
+        write(&mut body, &request.tools.iter().map(tool).collect::<Vec<_>>());
+    }
+    body.extend_from_slice(b",\"stream\":true,\"stream_options\":");
+    write(
+        &mut body,
+        &ChatCompletionStreamOptions { include_usage: Some(true), include_obfuscation: None },
+    );
+    body.push(b'}');
+    prefixes.keep(prefix, settled);
+    body
+}
+
+/// How many messages are rendered for good. A message of the user at the end is not: the next
+/// one may be joined to it.
+fn settled(messages: &[Arc<Message>]) -> usize {
+    let is_settled = |it: &Arc<Message>| match it.as_ref() {
+        Message::User(_) => false,
+        Message::Assistant(assistant) => answer(assistant).is_some(),
+        Message::Tool(_) => true,
     };
-    // A long conversation is not copied again and again while the buffer grows.
-    let mut bytes =
-        Vec::with_capacity(16 * 1024 + request.messages.iter().map(|it| size(it)).sum::<usize>());
-    if let Err(error) = serde_json::to_writer(&mut bytes, &body) {
+    messages.iter().rposition(is_settled).map_or(0, |it| it + 1)
+}
+
+fn write_entries(json: &mut Vec<u8>, messages: &[Arc<Message>]) {
+    for entry in entries(messages) {
+        json.push(b',');
+        write(json, &entry);
+    }
+}
+
+fn write(json: &mut Vec<u8>, value: &impl Serialize) {
+    if let Err(error) = serde_json::to_writer(json, value) {
         // Strings, numbers and maps with string keys: there is nothing that could fail.
         tracing::error!(%error, "a request could not be rendered");
     }
-    bytes
 }
 
 /// About as much as a message takes.
@@ -95,8 +119,8 @@ fn part_size(part: &Part) -> usize {
     }
 }
 
-fn entries<'a>(system: &'a str, messages: &'a [Arc<Message>]) -> Vec<Entry<'a>> {
-    let mut entries = vec![Entry::System { content: system }];
+fn entries(messages: &[Arc<Message>]) -> Vec<Entry<'_>> {
+    let mut entries = Vec::with_capacity(messages.len());
     for message in messages {
         match message.as_ref() {
             Message::User(user) => {

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use expect_test::expect;
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::llm::Request;
+use crate::llm::chat::prefix::Prefixes;
 use crate::llm::chat::request;
 use crate::message::{
     Arguments, AssistantMessage, Message, Part, ToolCall, ToolMessage, ToolSpec, UserMessage,
@@ -17,7 +19,7 @@ fn render(messages: &[Message], tools: &[ToolSpec]) -> String {
         messages: messages.iter().cloned().map(Arc::new).collect(),
         tools: Arc::new(tools.to_vec()),
     };
-    String::from_utf8(request::render("m", &request)).unwrap()
+    String::from_utf8(request::render(&Prefixes::default(), "m", &request)).unwrap()
 }
 
 /// The rendered messages but for the system prompt, a line each.
@@ -148,5 +150,39 @@ fn each_request_begins_like_the_one_before() {
         assert!(body.starts_with(&before), "{before}\n{body}");
         assert_eq!(body, render(&history[..length], &[spec("f")]));
         start.clone_into(&mut before);
+    }
+}
+
+proptest! {
+    /// Conversations that grow, are cut back and take turns, through one memory.
+    #[test]
+    fn what_is_remembered_changes_no_byte(
+        steps in proptest::collection::vec((0..3_usize, 0..6_u8), 0..40),
+    ) {
+        let prefixes = Prefixes::default();
+        let mut conversations: [Vec<Arc<Message>>; 3] = Default::default();
+        for (number, step) in steps {
+            let conversation = &mut conversations[number];
+            match step {
+                0 => conversation.push(Arc::new(user(&format!("User {number}")))),
+                1 => conversation.push(Arc::new(assistant("", &[]))),
+                2 => conversation.push(Arc::new(assistant("Answer.", &[]))),
+                3 => {
+                    let call = ("a", "f", object(json!({})));
+                    conversation.push(Arc::new(assistant("", &[call])));
+                    conversation.push(Arc::new(result("a", "x")));
+                }
+                4 => conversation.truncate(conversation.len() / 2),
+                _ => conversation.clear(),
+            }
+            let request = Request {
+                system: "Be brief.".into(),
+                messages: conversation.clone(),
+                tools: Arc::default(),
+            };
+            let remembered = request::render(&prefixes, "m", &request);
+            let fresh = request::render(&Prefixes::default(), "m", &request);
+            prop_assert_eq!(String::from_utf8(remembered), String::from_utf8(fresh));
+        }
     }
 }

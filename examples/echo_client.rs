@@ -439,6 +439,13 @@ fn built_agent() -> Result<PathBuf, Failure> {
     command.args(["--bin", "turnwright", "--example", "echo_client", "--manifest-path"]);
     command.arg(package.join("Cargo.toml"));
     command.env("CARGO_TARGET_DIR", profile.parent().unwrap_or(profile));
+    // `cargo run` has set these for us; to build scripts they would look like a change.
+    for (name, _) in env::vars_os() {
+        let name = name.to_string_lossy();
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|it| name.starts_with(it)) {
+            command.env_remove(&*name);
+        }
+    }
     let ready = fresh || command.status().is_ok_and(|it| it.success()) && agent.exists();
     let advice = || Failure::new(1, format!("cannot build the agent; run\n  {command:?}"));
     ready.then_some(agent).ok_or_else(advice)

@@ -63,7 +63,12 @@ impl Roots {
     pub fn shown(&self, target: &Target) -> PathBuf {
         self.folders
             .iter()
-            .find_map(|(named, real)| Some(named.join(target.path.strip_prefix(real).ok()?)))
+            .find_map(|(named, real)| {
+                let rest = target.path.strip_prefix(real).ok()?;
+                // Joined with nothing, a path would end with a slash.
+                let is_root = rest.as_os_str().is_empty();
+                Some(if is_root { named.clone() } else { named.join(rest) })
+            })
             .unwrap_or_else(|| target.path.clone())
     }
 

@@ -246,7 +246,13 @@ fn r_cancel_8_only_the_named_session_is_cancelled() {
     let stays = agent.request("session/prompt", &prompt(&other, "stay"));
     let goes = agent.prompt("go away");
     agent.model().wait_for_requests(2, LIMIT).unwrap();
-    agent.wait_for_update("agent_message_chunk");
+    // Words of this session and not of the other: without an answer in between, the next prompt
+    // would be joined to this one, and the model would hear "go away" again.
+    let session = agent.session.clone();
+    agent.wait_for("words", |it| {
+        it["params"]["sessionId"] == session.as_str()
+            && it["params"]["update"]["sessionUpdate"] == "agent_message_chunk"
+    });
     agent.cancel();
     expect_cancelled(&mut agent, &goes);
     assert_eq!(agent.stop_reason(&stays), "end_turn");

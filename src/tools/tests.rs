@@ -83,7 +83,7 @@ fn names_are_unique_and_descriptions_are_there() {
 }
 
 #[test]
-fn the_seeds_arguments_are_all_there() {
+fn the_arguments_that_models_are_used_to_are_all_there() {
     let arguments = |name: &str| {
         let spec = Registry::new(built_in()).find(name).unwrap().spec();
         spec.parameters["properties"].as_object().unwrap().clone()

@@ -95,7 +95,9 @@ fn after_failure(error: LlmError, shown: bool, budget: &mut Budget, luck: f64) -
     };
     // One that was cut or empty is asked for once more without a word.
     let why = (!fragile).then(|| {
-        format!("{}. Trying again in {:.0} s.", chain(&error), delay.as_secs_f32().ceil())
+        let what = chain(&error);
+        let what = what.trim_end_matches('.');
+        format!("{what}. Trying again in {:.0} s.", delay.as_secs_f32().ceil())
     });
     Step::Pause(delay, why)
 }

@@ -241,7 +241,7 @@ impl Assembler {
 
     /// Which slot a delta belongs to. The index alone cannot tell: some servers leave it out,
     /// some send 0 for every call, some change it between the name and the arguments
-    /// (providers.md C.2). Where that stays open, the arguments of two calls end up in one slot
+    /// (quirks C.2). Where that stays open, the arguments of two calls end up in one slot
     /// and are no JSON then: nothing runs that the model has not asked for.
     fn resolve(&self, index: Option<u64>, id: &str, name: &str, arguments: &str) -> usize {
         let new = self.slots.len();

@@ -1,5 +1,5 @@
 //! Chat completions against every oddity of a server that is known. The numbers are those of the
-//! tables in `providers.md`.
+//! project's list of provider quirks: C.1 transport and errors, C.2 tool calls, C.3 reasoning.
 #![allow(clippy::needless_raw_string_hashes, reason = "expect-test writes them")]
 
 mod calls;

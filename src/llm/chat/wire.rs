@@ -177,7 +177,7 @@ fn says_something(value: &Value) -> bool {
 }
 
 /// `\ud83d` and the like without their other half, which no string of ours can hold, as
-/// `\ufffd`. Cut pairs come from servers that count in UTF-16 (providers.md C.4 #24).
+/// `\ufffd`. Cut pairs come from servers that count in UTF-16 (quirk C.4 #24).
 pub(super) fn mend_surrogates(json: &str) -> String {
     let unit = |at: usize| {
         let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;

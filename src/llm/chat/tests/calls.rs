@@ -1,4 +1,4 @@
-//! How tool calls are put together (`providers.md` C.2).
+//! How tool calls are put together (quirks C.2).
 
 use expect_test::expect;
 

@@ -1,4 +1,4 @@
-//! Errors, wherever they stand (`providers.md` C.1).
+//! Errors, wherever they stand (quirks C.1).
 
 use expect_test::expect;
 

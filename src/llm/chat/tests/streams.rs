@@ -1,4 +1,4 @@
-//! Framing, ends, usage and reasoning (`providers.md` C.1 and C.3).
+//! Framing, ends, usage and reasoning (quirks C.1 and C.3).
 
 use expect_test::expect;
 

@@ -367,10 +367,11 @@ impl Slot {
 
 /// Reads a chunk and passes it on with its JSON.
 fn with_chunk<T>(json: &str, then: impl FnOnce(serde_json::Result<Chunk<'_>>, &str) -> T) -> T {
-    // Gemini wraps its errors in a list.
-    let json = match serde_json::from_str::<[&RawValue; 1]>(json) {
-        Ok([only]) => only.get(),
-        Err(_) => json,
+    // Gemini wraps its errors in a list. Nothing else begins so, and this is the hot path.
+    let list = json.starts_with('[').then(|| serde_json::from_str::<[&RawValue; 1]>(json));
+    let json = match list {
+        Some(Ok([only])) => only.get(),
+        _ => json,
     };
     match serde_json::from_str(json) {
         Ok(chunk) => then(Ok(chunk), json),

@@ -123,14 +123,18 @@ impl Turn {
         Ok(Ready { id: call.id, name, raw_input, prepared, ctx, has_card })
     }
 
-    /// Looks up where a call's paths lie, off the runtime's thread.
+    /// Looks up where a call's paths lie, off the runtime's thread. A disk that does not answer
+    /// does not hold up a cancel.
     async fn locate(&self, mut prepared: Box<dyn Prepared>) -> Result<Box<dyn Prepared>, String> {
         let roots = self.equipment.files.shared_roots();
         let located = tokio::task::spawn_blocking(move || {
             prepared.locate(&roots);
             prepared
         });
-        located.await.map_err(|error| error.to_string())
+        match self.cancel.run_until_cancelled(located).await {
+            Some(located) => located.map_err(|error| error.to_string()),
+            None => Err(CANCELLED.to_owned()),
+        }
     }
 
     async fn run_group(&mut self, group: Vec<Ready>, ledger: &mut Ledger) {

@@ -155,3 +155,55 @@ async fn a_client_that_does_not_read_gets_no_next_call() {
     let (_, done) = cancelled_while_nobody_reads(call).await;
     assert_eq!(shape(&done.history), ["assistant", "failed"]);
 }
+
+/// A tool whose paths lie on a disk that has died, until it is told that it lives again.
+#[derive(Debug, Default)]
+struct Stuck {
+    alive: Arc<AtomicBool>,
+}
+
+impl Tool for Stuck {
+    const NAME: &'static str = "stuck";
+    const KIND: Kind = Kind::Other;
+    const VERB: &'static str = "Wait";
+    type Args = NoArgs;
+    type Seen = ();
+
+    fn paths<'a>(&self, _: &'a NoArgs) -> Vec<&'a str> {
+        while !self.alive.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Vec::new()
+    }
+
+    fn view(&self, _: &NoArgs, _: &[Target], _: &Roots) -> CallView {
+        CallView { title: Self::VERB.to_owned(), kind: Self::KIND, locations: Vec::new() }
+    }
+
+    fn effects(&self, _: &NoArgs, _: &[Target]) -> Vec<Effect> {
+        vec![Effect::Session]
+    }
+
+    async fn run(&self, _: NoArgs, (): (), _: &Pass, _: &ToolCtx) -> Outcome {
+        Outcome::failed("It must not run.")
+    }
+}
+
+#[tokio::test]
+async fn a_cancel_does_not_wait_for_a_disk_that_has_died() {
+    let tool = Stuck::default();
+    let alive = Arc::clone(&tool.alive);
+    let stage = stage(vec![Play::Calls(vec![("stuck", json!({}))])], false, Some(Arc::new(tool)));
+    let cancel = stage.cancel.clone();
+    let later = async {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        cancel.cancel();
+    };
+    let turn = tokio::time::timeout(Duration::from_secs(5), stage.turn(History::default()).run());
+    let (done, ()) = tokio::join!(turn, later);
+    alive.store(true, Ordering::Relaxed);
+    let done = done.expect("the cancel waits");
+    assert!(matches!(done.result, Ok(Stop::Cancelled)));
+    assert_eq!(shape(&done.history), ["assistant", "failed"]);
+    assert_eq!(stage.client.finals().len(), 1);
+}

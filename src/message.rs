@@ -2,6 +2,7 @@
 //! back. No I/O, and nothing of any wire format.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -31,6 +32,10 @@ pub struct UserMessage {
 pub enum Part {
     /// Plain text.
     Text(String),
+    /// A picture.
+    Image(Media),
+    /// A recording.
+    Audio(Media),
     /// A reference that the model may follow with a tool.
     Link {
         /// What it is called.
@@ -49,6 +54,33 @@ pub enum Part {
     Context(String),
 }
 
+/// A picture or a recording.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Media {
+    /// Its MIME type, such as `image/png`.
+    pub mime: String,
+    /// Its bytes in base64.
+    pub data: String,
+}
+
+impl fmt::Debug for Media {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Media({}, {} bytes of base64)", self.mime, self.data.len())
+    }
+}
+
+/// What a provider wants to have back with the next request, and nobody else understands.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Echo {
+    /// Which model of which provider said it. Another one gets nothing of this: it would refuse
+    /// it (quirk C.3 #15). Empty where nobody knows.
+    pub origin: Arc<str>,
+    /// The name of the field that the reasoning came in.
+    pub field: Option<String>,
+    /// Signed or encrypted reasoning, verbatim and in order.
+    pub blobs: Vec<Value>,
+}
+
 /// One answer of the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AssistantMessage {
@@ -62,6 +94,8 @@ pub struct AssistantMessage {
     pub calls: Vec<ToolCall>,
     /// Whether the stream was stopped before its end, by the user or by an error.
     pub interrupted: bool,
+    /// What its provider wants to have back.
+    pub echo: Echo,
 }
 
 /// A tool call as the model has asked for it.
@@ -75,6 +109,8 @@ pub struct ToolCall {
     pub name: String,
     /// The arguments: an object when they could be understood, else the text as it came.
     pub arguments: Arguments,
+    /// What its provider has attached and wants to have back, such as a signature.
+    pub extra: Option<Value>,
 }
 
 /// The arguments of a call.
@@ -104,13 +140,15 @@ pub struct ToolMessage {
     pub text: String,
     /// Whether the tool did what was asked.
     pub ok: bool,
+    /// Pictures that belong to it.
+    pub images: Vec<Media>,
 }
 
 /// A function that the model may call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {
-    /// Its name, within `[A-Za-z0-9_-]{1,64}`.
-    pub name: &'static str,
+    /// Its name; what providers do not take is replaced on the way out.
+    pub name: Cow<'static, str>,
     /// What it does, for the model.
     pub description: String,
     /// A flat JSON Schema of the arguments.
@@ -124,6 +162,8 @@ pub struct Usage {
     pub input: u64,
     /// Tokens of the answer.
     pub output: u64,
+    /// How many of those of the request were in the provider's cache.
+    pub cached: u64,
 }
 
 /// Why a turn ended. The five reasons of ACP v1.
@@ -183,6 +223,8 @@ impl UserMessage {
                 Part::Context(it) => {
                     text.push_str(&format!("\n\n<context>\n{}\n</context>", it.trim_end()));
                 }
+                Part::Image(media) => text.push_str(&omitted("image", &media.mime)),
+                Part::Audio(media) => text.push_str(&omitted("recording", &media.mime)),
                 Part::Link { name, uri } => {
                     let place = place(uri);
                     text.push_str(&format!("[{name}]({place})"));
@@ -197,6 +239,11 @@ impl UserMessage {
         }
         Cow::Owned(text)
     }
+}
+
+/// What stands for a picture or a recording where the model takes none.
+pub fn omitted(what: &str, mime: &str) -> String {
+    format!("[{what} omitted ({mime}): this model takes none]")
 }
 
 /// A `file://` link as the path that a tool can open, with its `%20` undone; any other as it is.

@@ -5,14 +5,18 @@ pub mod chat;
 mod error;
 mod http;
 pub mod offline;
+pub mod quirks;
+mod reader;
+mod stream;
 mod window;
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use serde_json::Value;
 
-use crate::message::{Arguments, Message, ToolSpec, Usage};
+use crate::message::{Arguments, Echo, Message, ToolSpec, Usage};
 
 pub use error::LlmError;
 pub use http::Endpoint;
@@ -27,6 +31,55 @@ pub struct Request {
     pub messages: Vec<Arc<Message>>,
     /// The functions it may call.
     pub tools: Arc<Vec<ToolSpec>>,
+    /// How long it should think.
+    pub effort: Effort,
+}
+
+/// How long a model should think before it answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Effort {
+    /// As its provider thinks best: nothing is sent.
+    #[default]
+    Default,
+    /// Not at all, where that can be chosen.
+    None,
+    /// A little.
+    Low,
+    /// More.
+    Medium,
+    /// Long.
+    High,
+}
+
+impl Effort {
+    /// All of them, in order.
+    pub const ALL: [Effort; 5] =
+        [Effort::Default, Effort::None, Effort::Low, Effort::Medium, Effort::High];
+
+    /// A stable word for settings and clients.
+    pub fn id(self) -> &'static str {
+        match self {
+            Effort::Default => "default",
+            Effort::None => "none",
+            Effort::Low => "low",
+            Effort::Medium => "medium",
+            Effort::High => "high",
+        }
+    }
+
+    /// The effort of that name.
+    pub fn parse(id: &str) -> Option<Effort> {
+        Effort::ALL.into_iter().find(|it| it.id() == id)
+    }
+}
+
+/// What a model takes besides text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Senses {
+    /// Pictures.
+    pub images: bool,
+    /// Recordings.
+    pub audio: bool,
 }
 
 /// A language model.
@@ -36,6 +89,16 @@ pub trait Model: Debug + Send + Sync + 'static {
 
     /// How many tokens its window holds, if known.
     fn window(&self) -> Option<u64>;
+
+    /// What it takes besides text, as far as is known now.
+    fn senses(&self) -> Senses {
+        Senses::default()
+    }
+
+    /// Whether an effort can be chosen.
+    fn has_effort(&self) -> bool {
+        false
+    }
 
     /// Gets ready what is slow to make, such as a TLS client. May be called any number of times.
     fn warm_up(&self) -> BoxFuture<'_, ()> {
@@ -131,6 +194,8 @@ pub struct Reply {
     pub calls: Vec<ReplyCall>,
     /// What the server has counted.
     pub usage: Option<Usage>,
+    /// What it wants to have back.
+    pub echo: Echo,
 }
 
 /// Why an answer ended.
@@ -155,4 +220,6 @@ pub struct ReplyCall {
     pub name: String,
     /// The arguments.
     pub arguments: Arguments,
+    /// What the provider wants to have back with it.
+    pub extra: Option<Value>,
 }

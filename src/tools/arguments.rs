@@ -14,7 +14,7 @@ pub(super) fn spec<T: Tool>() -> ToolSpec {
         Some(Value::String(text)) => text,
         _ => String::new(),
     };
-    ToolSpec { name: T::NAME, description, parameters: Value::Object(schema) }
+    ToolSpec { name: T::NAME.into(), description, parameters: Value::Object(schema) }
 }
 
 fn schema<T: Tool>() -> Map<String, Value> {

@@ -162,7 +162,7 @@ fn report(done: &Finished, args: &Args) -> Outcome {
     if !ok {
         content.push(Content::Text(how));
     }
-    Outcome { ok, text, view: None, content, raw }
+    Outcome { ok, text, view: None, content, raw, images: Vec::new() }
 }
 
 #[cfg(unix)]

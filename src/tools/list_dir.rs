@@ -89,6 +89,6 @@ impl Tool for ListDir {
         }
         let raw = json!({ "entries": entries.len().min(MOST_ENTRIES) });
         let content = vec![Content::Text(fenced(&text))];
-        Outcome { ok: true, text, view: None, content, raw }
+        Outcome { ok: true, text, view: None, content, raw, images: Vec::new() }
     }
 }

@@ -26,7 +26,7 @@ use crate::effect::{CallView, Content, Effect, Kind, Target};
 use crate::exec::Environment;
 use crate::files::{Files, Roots};
 use crate::ids::CallId;
-use crate::message::ToolSpec;
+use crate::message::{Media, ToolSpec};
 use crate::permission::Pass;
 
 pub use registry::Registry;
@@ -127,6 +127,8 @@ pub struct Outcome {
     pub content: Vec<Content>,
     /// The result in a few fields, for clients that show nothing else.
     pub raw: Value,
+    /// Pictures for a model that takes them.
+    pub images: Vec<Media>,
 }
 
 impl Outcome {
@@ -139,6 +141,7 @@ impl Outcome {
             content: vec![Content::Text(text.clone())],
             raw: serde_json::json!({ "error": text }),
             text,
+            images: Vec::new(),
         }
     }
 }

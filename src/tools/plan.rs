@@ -83,6 +83,7 @@ impl Tool for Plan {
             view: None,
             content: Vec::new(),
             raw: json!({ "entries": count }),
+            images: Vec::new(),
         }
     }
 }

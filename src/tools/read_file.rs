@@ -125,7 +125,7 @@ impl Tool for ReadFile {
         }
         // The text itself is not repeated on the card: the client can open the file.
         let raw = json!({ "files": files, "failed": failures, "bytes": text.len() });
-        Outcome { ok: true, text, view: None, content: Vec::new(), raw }
+        Outcome { ok: true, text, view: None, content: Vec::new(), raw, images: Vec::new() }
     }
 }
 

@@ -21,7 +21,7 @@ fn walk(schema: &Value, place: &str, look: &mut impl FnMut(&str, &Value)) {
 fn each(mut look: impl FnMut(&str, &Value)) {
     for tool in built_in() {
         let spec = tool.spec();
-        walk(&spec.parameters, spec.name, &mut look);
+        walk(&spec.parameters, &spec.name, &mut look);
     }
 }
 
@@ -74,7 +74,7 @@ fn names_are_unique_and_descriptions_are_there() {
     for tool in built_in() {
         let spec = tool.spec();
         assert_eq!(spec.name, tool.name());
-        assert!(names.insert(spec.name), "{} is there twice", spec.name);
+        assert!(names.insert(spec.name.clone()), "{} is there twice", spec.name);
         let fits = |it: char| it.is_ascii_lowercase() || it == '_';
         assert!(spec.name.chars().all(fits), "{}", spec.name);
         assert!(spec.description.len() > 30, "{}: {}", spec.name, spec.description);

@@ -116,6 +116,7 @@ impl Tool for WriteFile {
             text,
             view: Some(view(verb, std::slice::from_ref(target), ctx.files.roots())),
             content: vec![Content::Diff { path, old: seen.before, new: seen.after }],
+            images: Vec::new(),
         }
     }
 }

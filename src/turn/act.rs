@@ -264,7 +264,11 @@ impl Turn {
     }
 
     fn settle(&self, ledger: &mut Ledger, id: &CallId, has_card: bool, outcome: &Outcome) {
-        let result = ToolResult { ok: outcome.ok, text: outcome.text.clone() };
+        let result = ToolResult {
+            ok: outcome.ok,
+            text: outcome.text.clone(),
+            images: outcome.images.clone(),
+        };
         if ledger.settle(id, result) && has_card {
             self.finish_card(id, outcome);
         }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::llm::Request;
+use crate::llm::{Effort, Request};
 use crate::message::{History, Message, ToolMessage, ToolSpec};
 
 /// What the model is told first. Always the same bytes; everything that changes comes with the
@@ -12,7 +12,8 @@ pub const SYSTEM_PROMPT: &str = include_str!("system.md");
 
 /// The request for the next answer.
 pub(super) fn request(history: &History, tools: Arc<Vec<ToolSpec>>) -> Request {
-    Request { system: SYSTEM_PROMPT.into(), messages: repair(&history.messages), tools }
+    let messages = repair(&history.messages);
+    Request { system: SYSTEM_PROMPT.into(), messages, tools, effort: Effort::Default }
 }
 
 /// Each call gets exactly one result right behind its message, and nothing else is a result: a
@@ -46,6 +47,7 @@ fn repair(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
                            before repeating it."
                         .to_owned(),
                     ok: false,
+                    images: Vec::new(),
                 }))
             }));
         }
@@ -70,7 +72,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::message::{Arguments, AssistantMessage, ToolCall, UserMessage};
+    use crate::message::{Arguments, AssistantMessage, Echo, ToolCall, UserMessage};
 
     fn user() -> Message {
         Message::User(UserMessage::text("hello"))
@@ -82,6 +84,7 @@ mod tests {
             provider_id: format!("p{number}"),
             name: "read_file".to_owned(),
             arguments: Arguments::Object(serde_json::json!({})),
+            extra: None,
         };
         Message::Assistant(AssistantMessage {
             id: "m".into(),
@@ -89,6 +92,7 @@ mod tests {
             thought: String::new(),
             calls: calls.iter().map(call).collect(),
             interrupted: false,
+            echo: Echo::default(),
         })
     }
 
@@ -99,6 +103,7 @@ mod tests {
             name: "read_file".to_owned(),
             text: "result".to_owned(),
             ok: true,
+            images: Vec::new(),
         })
     }
 

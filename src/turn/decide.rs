@@ -113,6 +113,7 @@ mod tests {
             provider_id: String::new(),
             name: "read_file".to_owned(),
             arguments: Arguments::Object(serde_json::Value::Null),
+            extra: None,
         };
         Sampled::Reply { end, calls: (0..calls).map(call).collect() }
     }

@@ -1,13 +1,20 @@
 //! Each call is owed exactly one result.
 
 use crate::ids::CallId;
-use crate::message::{ToolCall, ToolMessage};
+use crate::message::{Media, ToolCall, ToolMessage};
 
 /// What a call came to, for the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ToolResult {
     pub(super) ok: bool,
     pub(super) text: String,
+    pub(super) images: Vec<Media>,
+}
+
+impl ToolResult {
+    fn not_run(reason: &str) -> ToolResult {
+        ToolResult { ok: false, text: reason.to_owned(), images: Vec::new() }
+    }
 }
 
 /// The calls of one answer. A provider rejects a history in which a call has no result, so the
@@ -43,14 +50,14 @@ impl Ledger {
     /// The results in the order of the calls; those that have none get this reason.
     pub(super) fn close(self, reason: &str) -> impl Iterator<Item = ToolMessage> {
         self.entries.into_iter().map(move |(call, result)| {
-            let result =
-                result.unwrap_or_else(|| ToolResult { ok: false, text: reason.to_owned() });
+            let result = result.unwrap_or_else(|| ToolResult::not_run(reason));
             ToolMessage {
                 call: call.id,
                 provider_id: call.provider_id,
                 name: call.name,
                 text: result.text,
                 ok: result.ok,
+                images: result.images,
             }
         })
     }

@@ -14,7 +14,7 @@ use crate::client::Client;
 use crate::effect::{CallView, Content, Kind, Location, visible, visible_line};
 use crate::ids::{CallId, MessageId};
 use crate::llm::{Batch, Delta, End, LlmError, Model, Reply, Request};
-use crate::message::{AssistantMessage, History, Message, Stop, ToolCall, Usage};
+use crate::message::{AssistantMessage, Echo, History, Message, Stop, ToolCall, Usage};
 use crate::tools::Registry;
 use crate::update::{CallUpdate, Status, Update};
 
@@ -45,7 +45,8 @@ impl Turn {
             _ => Vec::new(),
         };
         self.drop_cards(&heard.cards, &calls);
-        self.remember(message, &heard, &calls, matches!(outcome, Some(Ok(_))));
+        let whole = outcome.as_ref().and_then(|it| it.as_ref().ok());
+        self.remember(message, &heard, &calls, whole.map(|it| it.echo.clone()));
         let sampled = match outcome {
             // The caller turns a cancelled token into the stop reason.
             None => return Step::End(Ok(Stop::Cancelled)),
@@ -88,6 +89,7 @@ impl Turn {
                 provider_id,
                 name: call.name.clone(),
                 arguments: call.arguments.clone(),
+                extra: call.extra.clone(),
             });
         }
         calls
@@ -109,7 +111,7 @@ impl Turn {
         }
     }
 
-    fn remember(&mut self, id: MessageId, heard: &Heard, calls: &[ToolCall], complete: bool) {
+    fn remember(&mut self, id: MessageId, heard: &Heard, calls: &[ToolCall], echo: Option<Echo>) {
         if heard.text.is_empty() && calls.is_empty() {
             return;
         }
@@ -118,7 +120,8 @@ impl Turn {
             text: heard.text.clone(),
             thought: heard.thought.clone(),
             calls: calls.to_vec(),
-            interrupted: !complete,
+            interrupted: echo.is_none(),
+            echo: echo.unwrap_or_default(),
         }));
     }
 

@@ -13,7 +13,7 @@ use crate::client::{Answer, ChoiceKind, Client, Question};
 use crate::exec::Environment;
 use crate::files::{Files, Roots};
 use crate::llm::{Batch, Delta, End, LlmError, Model, Reply, ReplyCall, ReplyStream, Request};
-use crate::message::Arguments;
+use crate::message::{Arguments, Echo};
 use crate::tools::{AnyTool, Registry, built_in};
 use crate::update::{Status, Update};
 
@@ -86,6 +86,7 @@ impl ReplyStream for Playing {
                 batch.deltas.push(Delta::CallNamed { slot, name: name.to_owned() });
                 let arguments = Arguments::Object(arguments);
                 ReplyCall {
+                    extra: None,
                     slot,
                     provider_id: format!("p{slot}"),
                     name: name.to_owned(),
@@ -93,7 +94,7 @@ impl ReplyStream for Playing {
                 }
             };
             let calls = calls.into_iter().enumerate().map(call).collect();
-            Ok(Some(Reply { end: End::Complete, calls, usage: None }))
+            Ok(Some(Reply { end: End::Complete, calls, usage: None, echo: Echo::default() }))
         }
         .boxed()
     }

@@ -8,8 +8,9 @@ use super::arguments::{cut_off, is_object, understand};
 use super::failure;
 use super::wire::{self, Choice, Chunk, Delta as Said, FunctionDelta};
 use crate::llm::http::Secret;
+use crate::llm::reader::Assemble;
 use crate::llm::{Batch, Delta, End, LlmError, Reply, ReplyCall};
-use crate::message::Usage;
+use crate::message::{Echo, Usage};
 use crate::sse;
 
 /// More calls than this in one answer are a model gone wrong, not work.
@@ -44,55 +45,8 @@ struct Slot {
     arguments: String,
 }
 
-impl Assembler {
-    pub(super) fn new(host: String, secret: Secret) -> Assembler {
-        Assembler {
-            host,
-            secret,
-            slots: Vec::new(),
-            finish: String::new(),
-            refusal: String::new(),
-            usage: None,
-            done: false,
-            has_text: false,
-            has_thought: false,
-            size: 0,
-        }
-    }
-
-    /// Whether the server has said that nothing more will come.
-    pub(super) fn is_done(&self) -> bool {
-        self.done
-    }
-
-    /// Whether the answer is whole even if the connection breaks now.
-    pub(super) fn is_complete(&self) -> bool {
-        self.done || !self.finish.is_empty()
-    }
-
-    pub(super) fn malformed(&self, what: &str) -> LlmError {
-        LlmError::Malformed { host: self.host.clone(), what: what.to_owned() }
-    }
-
-    fn in_stream(&self, body: &str) -> LlmError {
-        let mut error = failure::in_stream(&self.host, &self.secret.redact(body));
-        // In the JSON the key may have been escaped, as in `\/`.
-        if let LlmError::InStream { message, .. } = &mut error {
-            *message = self.secret.redact(message);
-        }
-        error
-    }
-
-    fn truncated(&self) -> LlmError {
-        LlmError::Truncated { host: self.host.clone() }
-    }
-
-    /// Takes one event of the stream.
-    pub(super) fn event(
-        &mut self,
-        event: &sse::Event<'_>,
-        batch: &mut Batch,
-    ) -> Result<(), LlmError> {
+impl Assemble for Assembler {
+    fn event(&mut self, event: &sse::Event<'_>, batch: &mut Batch) -> Result<(), LlmError> {
         let data = event.data.trim();
         if data == "[DONE]" {
             self.done = true;
@@ -120,8 +74,7 @@ impl Assembler {
         })
     }
 
-    /// Takes a whole answer from a server that does not stream.
-    pub(super) fn document(&mut self, bytes: &[u8], batch: &mut Batch) -> Result<(), LlmError> {
+    fn document(&mut self, bytes: &[u8], batch: &mut Batch) -> Result<(), LlmError> {
         let text = String::from_utf8_lossy(bytes);
         with_chunk(text.trim(), |chunk, json| match chunk {
             Ok(chunk) if chunk.is_failure() => Err(self.in_stream(json)),
@@ -140,6 +93,71 @@ impl Assembler {
             Err(error) if error.is_eof() => Err(self.truncated()),
             Err(_) => Err(self.malformed("the body is neither a stream nor a chat completion")),
         })
+    }
+
+    fn is_done(&self) -> bool {
+        self.done
+    }
+
+    fn is_complete(&self) -> bool {
+        self.done || !self.finish.is_empty()
+    }
+
+    fn finish(&mut self, _: &mut Batch) -> Result<Reply, LlmError> {
+        if !self.is_complete() {
+            return Err(self.truncated());
+        }
+        let end = self.end()?;
+        if !self.has_text && self.slots.is_empty() && end == End::Complete {
+            return Err(self.empty());
+        }
+        let cut = end == End::Length;
+        let calls = std::mem::take(&mut self.slots)
+            .into_iter()
+            .enumerate()
+            .map(|(position, slot)| ReplyCall {
+                slot: position,
+                provider_id: slot.id,
+                name: slot.name,
+                arguments: if cut { cut_off(slot.arguments) } else { understand(slot.arguments) },
+                extra: None,
+            })
+            .collect();
+        Ok(Reply { end, calls, usage: self.usage, echo: Echo::default() })
+    }
+
+    fn malformed(&self, what: &str) -> LlmError {
+        LlmError::Malformed { host: self.host.clone(), what: what.to_owned() }
+    }
+}
+
+impl Assembler {
+    pub(super) fn new(host: String, secret: Secret) -> Assembler {
+        Assembler {
+            host,
+            secret,
+            slots: Vec::new(),
+            finish: String::new(),
+            refusal: String::new(),
+            usage: None,
+            done: false,
+            has_text: false,
+            has_thought: false,
+            size: 0,
+        }
+    }
+
+    fn in_stream(&self, body: &str) -> LlmError {
+        let mut error = failure::in_stream(&self.host, &self.secret.redact(body));
+        // In the JSON the key may have been escaped, as in `\/`.
+        if let LlmError::InStream { message, .. } = &mut error {
+            *message = self.secret.redact(message);
+        }
+        error
+    }
+
+    fn truncated(&self) -> LlmError {
+        LlmError::Truncated { host: self.host.clone() }
     }
 
     fn chunk(&mut self, chunk: &Chunk<'_>, batch: &mut Batch) -> Result<(), LlmError> {
@@ -282,29 +300,6 @@ impl Assembler {
         }
     }
 
-    /// The end of the answer.
-    pub(super) fn finish(&mut self) -> Result<Reply, LlmError> {
-        if !self.is_complete() {
-            return Err(self.truncated());
-        }
-        let end = self.end()?;
-        if !self.has_text && self.slots.is_empty() && end == End::Complete {
-            return Err(self.empty());
-        }
-        let cut = end == End::Length;
-        let calls = std::mem::take(&mut self.slots)
-            .into_iter()
-            .enumerate()
-            .map(|(position, slot)| ReplyCall {
-                slot: position,
-                provider_id: slot.id,
-                name: slot.name,
-                arguments: if cut { cut_off(slot.arguments) } else { understand(slot.arguments) },
-            })
-            .collect();
-        Ok(Reply { end, calls, usage: self.usage })
-    }
-
     fn end(&self) -> Result<End, LlmError> {
         let refused = || Ok(End::Refused(self.secret.redact(&self.refusal)));
         match self.finish.to_ascii_lowercase().as_str() {
@@ -383,9 +378,22 @@ fn with_chunk<T>(json: &str, then: impl FnOnce(serde_json::Result<Chunk<'_>>, &s
     }
 }
 
+/// Tokens that were in the provider's cache, under each of the names that they have (C.4 #25).
+fn cached(usage: &Value) -> u64 {
+    let places = [
+        "/prompt_tokens_details/cached_tokens",
+        "/input_tokens_details/cached_tokens",
+        "/prompt_cache_hit_tokens",
+        "/cached_tokens",
+        "/cache_read_input_tokens",
+    ];
+    let count = places.iter().find_map(|it| usage.pointer(it)?.as_u64());
+    count.unwrap_or(0).min(MOST_TOKENS)
+}
+
 fn read_usage(value: &Value) -> Option<Usage> {
     let count = |key: &str| value.get(key).and_then(Value::as_u64).map(|it| it.min(MOST_TOKENS));
     let input = count("prompt_tokens").or_else(|| count("input_tokens"))?;
     let output = count("completion_tokens").or_else(|| count("output_tokens")).unwrap_or(0);
-    Some(Usage { input, output })
+    Some(Usage { input, output, cached: cached(value) })
 }

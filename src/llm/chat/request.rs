@@ -116,6 +116,7 @@ fn part_size(part: &Part) -> usize {
     match part {
         Part::Text(text) | Part::Context(text) | Part::Resource { text, .. } => text.len(),
         Part::Link { .. } => 128,
+        Part::Image(media) | Part::Audio(media) => media.data.len(),
     }
 }
 
@@ -179,7 +180,7 @@ fn acceptable(name: &str) -> Cow<'_, str> {
 fn tool(spec: &ToolSpec) -> ChatCompletionTools {
     ChatCompletionTools::Function(ChatCompletionTool {
         function: FunctionObject {
-            name: spec.name.to_owned(),
+            name: spec.name.to_string(),
             description: Some(spec.description.clone()),
             parameters: Some(spec.parameters.clone()),
             strict: None,

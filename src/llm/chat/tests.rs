@@ -10,8 +10,9 @@ mod streams;
 
 use expect_test::Expect;
 
-use super::reader::Reader;
+use super::assemble::Assembler;
 use crate::llm::http::Secret;
+use crate::llm::reader::Reader;
 use crate::llm::{Batch, Delta, End, LlmError, Reply};
 use crate::message::Arguments;
 
@@ -61,7 +62,7 @@ fn expand(script: &str) -> String {
 }
 
 fn receive<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> (Batch, Result<Reply, LlmError>) {
-    let mut reader = Reader::new("host".to_owned(), Secret::default());
+    let mut reader = Reader::new(Assembler::new("host".to_owned(), Secret::default()));
     let mut batch = Batch::default();
     for chunk in chunks {
         match reader.feed(chunk, &mut batch) {

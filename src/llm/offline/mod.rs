@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 
 use super::{Batch, Delta, End, LlmError, Model, Reply, ReplyCall, ReplyStream, Request};
-use crate::message::{Arguments, Message, Part, ToolMessage, UserMessage};
+use crate::message::{Arguments, Echo, Message, Part, ToolMessage, UserMessage};
 use intent::Intent;
 
 /// Between two words, so that streaming can be seen.
@@ -62,10 +62,16 @@ impl ReplyStream for Script {
                     batch.deltas.push(Delta::CallNamed { slot: 0, name: name.to_owned() });
                     let arguments = Arguments::Object(arguments);
                     let name = name.to_owned();
-                    vec![ReplyCall { slot: 0, provider_id: String::new(), name, arguments }]
+                    vec![ReplyCall {
+                        slot: 0,
+                        provider_id: String::new(),
+                        name,
+                        arguments,
+                        extra: None,
+                    }]
                 }
             };
-            Ok(Some(Reply { end: End::Complete, calls, usage: None }))
+            Ok(Some(Reply { end: End::Complete, calls, usage: None, echo: Echo::default() }))
         })
     }
 }
@@ -101,7 +107,11 @@ fn script(request: &Request) -> Script {
 fn words_of(user: &UserMessage) -> String {
     let text = |part: &Part| match part {
         Part::Text(text) => Some(text.clone()),
-        Part::Link { .. } | Part::Resource { .. } | Part::Context(_) => None,
+        Part::Link { .. }
+        | Part::Resource { .. }
+        | Part::Context(_)
+        | Part::Image(_)
+        | Part::Audio(_) => None,
     };
     user.parts.iter().filter_map(text).collect()
 }

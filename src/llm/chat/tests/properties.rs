@@ -4,9 +4,10 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::receive;
+use crate::llm::chat::assemble::Assembler;
 use crate::llm::chat::fuzz_stream;
-use crate::llm::chat::reader::Reader;
 use crate::llm::http::Secret;
+use crate::llm::reader::Reader;
 use crate::llm::{Batch, Delta, LlmError};
 use crate::message::Arguments;
 
@@ -175,7 +176,7 @@ proptest! {
 
 /// Feeds an answer that never ends and returns what stopped it.
 fn stop(event: &str) -> String {
-    let mut reader = Reader::new("host".to_owned(), Secret::default());
+    let mut reader = Reader::new(Assembler::new("host".to_owned(), Secret::default()));
     let burst = event.repeat(1024 * 1024 / event.len() + 1);
     for _ in 0..100 {
         // What is shown is taken away; what is kept must not grow for ever.
@@ -210,7 +211,7 @@ fn an_endless_answer_is_stopped() {
 
 #[test]
 fn a_document_that_never_ends_is_stopped() {
-    let mut reader = Reader::new("host".to_owned(), Secret::default());
+    let mut reader = Reader::new(Assembler::new("host".to_owned(), Secret::default()));
     let mut batch = Batch::default();
     let burst = vec![b'['; 1024 * 1024];
     let failed = (0..40).any(|_| reader.feed(&burst, &mut batch).is_err());

@@ -6,11 +6,11 @@ use expect_test::expect;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::llm::Request;
 use crate::llm::chat::prefix::Prefixes;
 use crate::llm::chat::request;
+use crate::llm::{Effort, Request};
 use crate::message::{
-    Arguments, AssistantMessage, Message, Part, ToolCall, ToolMessage, ToolSpec, UserMessage,
+    Arguments, AssistantMessage, Echo, Message, Part, ToolCall, ToolMessage, ToolSpec, UserMessage,
 };
 
 fn render(messages: &[Message], tools: &[ToolSpec]) -> String {
@@ -18,6 +18,7 @@ fn render(messages: &[Message], tools: &[ToolSpec]) -> String {
         system: "Be brief.".into(),
         messages: messages.iter().cloned().map(Arc::new).collect(),
         tools: Arc::new(tools.to_vec()),
+        effort: Effort::Default,
     };
     String::from_utf8(request::render(&Prefixes::default(), "m", &request)).unwrap()
 }
@@ -39,6 +40,7 @@ fn assistant(text: &str, calls: &[(&str, &str, Arguments)]) -> Message {
         provider_id: (*id).to_owned(),
         name: (*name).to_owned(),
         arguments: arguments.clone(),
+        extra: None,
     };
     Message::Assistant(AssistantMessage {
         id: "msg".into(),
@@ -46,6 +48,7 @@ fn assistant(text: &str, calls: &[(&str, &str, Arguments)]) -> Message {
         thought: "not sent".to_owned(),
         calls: calls.iter().map(call).collect(),
         interrupted: false,
+        echo: Echo::default(),
     })
 }
 
@@ -56,6 +59,7 @@ fn result(id: &str, text: &str) -> Message {
         name: "f".to_owned(),
         text: text.to_owned(),
         ok: true,
+        images: Vec::new(),
     })
 }
 
@@ -65,7 +69,7 @@ fn object(value: Value) -> Arguments {
 
 fn spec(name: &'static str) -> ToolSpec {
     let parameters = json!({ "properties": { "a": {} }, "type": "object" });
-    ToolSpec { name, description: "It does.".to_owned(), parameters }
+    ToolSpec { name: name.into(), description: "It does.".to_owned(), parameters }
 }
 
 #[test]
@@ -179,6 +183,7 @@ proptest! {
                 system: "Be brief.".into(),
                 messages: conversation.clone(),
                 tools: Arc::default(),
+                effort: Effort::Default,
             };
             let remembered = request::render(&prefixes, "m", &request);
             let fresh = request::render(&Prefixes::default(), "m", &request);

@@ -1,18 +1,34 @@
 //! Bytes → an answer, however the server frames it and however the network cuts it. Pure.
 
-use super::assemble::Assembler;
-use crate::llm::http::Secret;
-use crate::llm::{Batch, LlmError, Reply};
+use std::fmt::Debug;
+
+use super::{Batch, LlmError, Reply};
 use crate::sse;
 
 /// The largest document that is read from a server which does not stream.
 const LARGEST_DOCUMENT: usize = 32 * 1024 * 1024;
 
+/// Puts an answer together from what one protocol sends.
+pub(super) trait Assemble: Debug + Send {
+    /// Takes one event of the stream.
+    fn event(&mut self, event: &sse::Event<'_>, batch: &mut Batch) -> Result<(), LlmError>;
+    /// Takes a whole answer from a server that does not stream.
+    fn document(&mut self, bytes: &[u8], batch: &mut Batch) -> Result<(), LlmError>;
+    /// Whether the server has said that nothing more will come.
+    fn is_done(&self) -> bool;
+    /// Whether the answer is whole even if the connection breaks now.
+    fn is_complete(&self) -> bool;
+    /// The end of the answer; what was held back comes out now.
+    fn finish(&mut self, batch: &mut Batch) -> Result<Reply, LlmError>;
+    /// The error that says what came instead of an answer.
+    fn malformed(&self, what: &str) -> LlmError;
+}
+
 /// Reads one answer.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(super) struct Reader<A> {
     framing: Framing,
-    assembler: Assembler,
+    assembler: A,
 }
 
 /// How the server frames its answer, which its first byte tells better than its headers.
@@ -26,9 +42,9 @@ enum Framing {
     Document(Vec<u8>),
 }
 
-impl Reader {
-    pub(super) fn new(host: String, secret: Secret) -> Reader {
-        Reader { framing: Framing::Unknown, assembler: Assembler::new(host, secret) }
+impl<A: Assemble> Reader<A> {
+    pub(super) fn new(assembler: A) -> Reader<A> {
+        Reader { framing: Framing::Unknown, assembler }
     }
 
     /// Whether the answer is whole even if the connection breaks now.
@@ -74,7 +90,7 @@ impl Reader {
                 }
             }
         }
-        if self.assembler.is_done() { self.assembler.finish().map(Some) } else { Ok(None) }
+        if self.assembler.is_done() { self.assembler.finish(batch).map(Some) } else { Ok(None) }
     }
 
     /// The body has ended, by itself or because the connection broke.
@@ -95,6 +111,6 @@ impl Reader {
                 result?;
             }
         }
-        self.assembler.finish()
+        self.assembler.finish(batch)
     }
 }

@@ -1,0 +1,76 @@
+//! The body of an answer → its deltas and its end, under the clocks of the connection.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use tokio::time::{Instant, timeout_at};
+
+use super::http::Body;
+use super::reader::{Assemble, Reader};
+use super::{Batch, LlmError, Reply, ReplyStream};
+
+/// How long more may take to come once the answer is whole: the count of tokens, the last mark.
+/// Some servers leave the connection open and send neither.
+const AFTERWORD: Duration = Duration::from_secs(2);
+
+/// An answer over HTTP, in any protocol.
+pub(super) struct Stream<A> {
+    /// `None` when the server has said all.
+    body: Option<Body>,
+    reader: Reader<A>,
+    /// How long it may still speak once the answer is whole. Set once: comments that keep the
+    /// connection alive must not keep the turn alive.
+    afterword: Option<Instant>,
+    /// The outcome, while what came before it has not been taken.
+    ended: Option<Result<Reply, LlmError>>,
+}
+
+impl<A: Assemble> Stream<A> {
+    pub(super) fn new(body: Body, assembler: A) -> Stream<A> {
+        Stream { body: Some(body), reader: Reader::new(assembler), afterword: None, ended: None }
+    }
+}
+
+impl<A: Assemble> ReplyStream for Stream<A> {
+    fn next<'a>(
+        &'a mut self,
+        batch: &'a mut Batch,
+    ) -> BoxFuture<'a, Result<Option<Reply>, LlmError>> {
+        Box::pin(async move {
+            if let Some(outcome) = self.ended.take() {
+                return outcome.map(Some);
+            }
+            let outcome = match self.chunk().await? {
+                Some(bytes) => match self.reader.feed(&bytes, batch) {
+                    Ok(None) => return Ok(None),
+                    Ok(Some(reply)) => Ok(reply),
+                    Err(error) => Err(error),
+                },
+                None => self.reader.end(batch),
+            };
+            if let Some(body) = self.body.take().filter(|_| outcome.is_ok()) {
+                body.finish();
+            }
+            if batch.deltas.is_empty() {
+                return outcome.map(Some);
+            }
+            // What came with the end is shown first, also when the end is an error.
+            self.ended = Some(outcome);
+            Ok(None)
+        })
+    }
+}
+
+impl<A: Assemble> Stream<A> {
+    /// The next bytes; `None` when there will be none.
+    async fn chunk(&mut self) -> Result<Option<Bytes>, LlmError> {
+        let Some(body) = &mut self.body else { return Ok(None) };
+        if !self.reader.is_complete() {
+            return body.chunk().await;
+        }
+        // A server may also cut the connection right after saying that it is done.
+        let end = *self.afterword.get_or_insert_with(|| Instant::now() + AFTERWORD);
+        Ok(timeout_at(end, body.chunk()).await.ok().and_then(Result::ok).flatten())
+    }
+}

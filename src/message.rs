@@ -217,27 +217,27 @@ impl UserMessage {
             return Cow::Borrowed(text);
         }
         let mut text = String::new();
-        for part in &self.parts {
-            match part {
-                Part::Text(it) => text.push_str(it),
-                Part::Context(it) => {
-                    text.push_str(&format!("\n\n<context>\n{}\n</context>", it.trim_end()));
-                }
-                Part::Image(media) => text.push_str(&omitted("image", &media.mime)),
-                Part::Audio(media) => text.push_str(&omitted("recording", &media.mime)),
-                Part::Link { name, uri } => {
-                    let place = place(uri);
-                    text.push_str(&format!("[{name}]({place})"));
-                }
-                Part::Resource { uri, text: content } => {
-                    let place = place(uri);
-                    text.push_str(&format!(
-                        "\n<attachment source=\"{place}\">\n{content}\n</attachment>\n"
-                    ));
-                }
-            }
-        }
+        self.parts.iter().for_each(|it| render_part(it, &mut text));
         Cow::Owned(text)
+    }
+}
+
+/// One block as the model reads it, at the end of `text`.
+pub fn render_part(part: &Part, text: &mut String) {
+    match part {
+        Part::Text(it) => text.push_str(it),
+        Part::Context(it) => {
+            text.push_str(&format!("\n\n<context>\n{}\n</context>", it.trim_end()));
+        }
+        Part::Image(media) => text.push_str(&omitted("image", &media.mime)),
+        Part::Audio(media) => text.push_str(&omitted("recording", &media.mime)),
+        Part::Link { name, uri } => text.push_str(&format!("[{name}]({})", place(uri))),
+        Part::Resource { uri, text: content } => {
+            let place = place(uri);
+            text.push_str(&format!(
+                "\n<attachment source=\"{place}\">\n{content}\n</attachment>\n"
+            ));
+        }
     }
 }
 

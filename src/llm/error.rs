@@ -119,6 +119,14 @@ impl LlmError {
         }
     }
 
+    /// What the provider says.
+    pub fn message(&self) -> Option<&str> {
+        match self {
+            LlmError::Status { message, .. } | LlmError::InStream { message, .. } => Some(message),
+            _ => None,
+        }
+    }
+
     /// The provider's host, where one was asked.
     pub fn host(&self) -> Option<&str> {
         match self {

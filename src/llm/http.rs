@@ -96,6 +96,14 @@ impl Endpoint {
             .await
     }
 
+    /// Builds the client ahead of the first request.
+    pub(super) async fn warm_up(&self) {
+        if let Err(error) = self.client().await {
+            // The first request meets the same trouble and reports it.
+            tracing::debug!(%error, "no HTTP client yet");
+        }
+    }
+
     /// Posts a JSON body and returns when the head of a successful answer is there.
     pub(super) async fn post(&self, path: &str, body: Vec<u8>) -> Result<Body, LlmError> {
         let client = self.client().await?;

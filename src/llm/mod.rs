@@ -4,22 +4,30 @@
 pub mod chat;
 mod error;
 mod http;
+mod ids;
+mod lessons;
+mod names;
 pub mod offline;
 pub mod quirks;
 mod reader;
+mod schema;
 mod stream;
 mod window;
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use serde_json::Value;
+use serde_json::{Map, Value};
+
+use lessons::Lessons;
+use quirks::{Patch, Quirks};
 
 use crate::message::{Arguments, Echo, Message, ToolSpec, Usage};
 
 pub use error::LlmError;
 pub use http::Endpoint;
+pub use lessons::{Learned, Notebook};
 pub use window::context_window;
 
 /// What the model is asked.
@@ -33,6 +41,73 @@ pub struct Request {
     pub tools: Arc<Vec<ToolSpec>>,
     /// How long it should think.
     pub effort: Effort,
+}
+
+/// Who a model is and what is known about it before it has been asked.
+#[derive(Clone, Default)]
+pub struct Settings {
+    /// What people call it.
+    pub name: String,
+    /// What its server calls it.
+    pub model: String,
+    /// How many tokens its window holds, if known.
+    pub window: Option<u64>,
+    /// The longest answer in tokens, if that is to be limited.
+    pub max_output: Option<u64>,
+    /// What it costs.
+    pub price: Option<Price>,
+    /// What its server has taught us in earlier days.
+    pub learned: Learned,
+    /// What the user wants done differently.
+    pub wishes: Patch,
+    /// Fields that the user wants in each request.
+    pub body: Map<String, Value>,
+    /// Where new lessons are noted.
+    pub notebook: Option<Arc<dyn Notebook>>,
+}
+
+impl Debug for Settings {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Settings").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Settings {
+    /// A model of which nothing is known but its name.
+    pub fn named(model: impl Into<String>) -> Settings {
+        let model = model.into();
+        Settings { name: model.clone(), model, ..Settings::default() }
+    }
+
+    fn lessons(&self, host: &str) -> Lessons {
+        let table = Quirks::of(host, &self.model);
+        Lessons::new(table, self.learned.clone(), self.wishes, self.notebook.clone())
+    }
+}
+
+/// What a million tokens cost, in US dollars.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Price {
+    /// Those of a request.
+    pub input: f64,
+    /// Those of a request that the provider had in its cache.
+    pub cached: f64,
+    /// Those of an answer.
+    pub output: f64,
+}
+
+impl Price {
+    /// The cost of one request.
+    #[expect(clippy::cast_precision_loss, reason = "no count of tokens needs 52 bits")]
+    pub fn of(&self, usage: &Usage) -> f64 {
+        let fresh = usage.input.saturating_sub(usage.cached) as f64;
+        let parts = [
+            fresh * self.input,
+            usage.cached.min(usage.input) as f64 * self.cached,
+            usage.output as f64 * self.output,
+        ];
+        parts.iter().sum::<f64>() / 1e6
+    }
 }
 
 /// How long a model should think before it answers.
@@ -89,6 +164,14 @@ pub trait Model: Debug + Send + Sync + 'static {
 
     /// How many tokens its window holds, if known.
     fn window(&self) -> Option<u64>;
+
+    /// Hears how many tokens the window really holds.
+    fn learned_window(&self, _tokens: u64) {}
+
+    /// What it costs, if that is configured.
+    fn price(&self) -> Option<Price> {
+        None
+    }
 
     /// What it takes besides text, as far as is known now.
     fn senses(&self) -> Senses {

@@ -13,7 +13,7 @@ use crate::exec::Environment;
 use crate::files::{Files, Roots};
 use crate::llm::chat::Chat;
 use crate::llm::offline::Offline;
-use crate::llm::{Endpoint, LlmError, Model, context_window};
+use crate::llm::{Endpoint, LlmError, Model, Settings, context_window};
 use crate::permission::Mode;
 use crate::tools::{Registry, built_in};
 use crate::turn::{Equipment, SharedMode};
@@ -133,7 +133,8 @@ impl Host {
                     ))));
                 };
                 let window = window.or_else(|| context_window(&name));
-                Arc::new(Chat::new(Endpoint::new(&base_url, key)?, name, window))
+                let settings = Settings { window, ..Settings::named(name) };
+                Arc::new(Chat::new(Endpoint::new(&base_url, key)?, settings))
             }
         };
         // Off the way: `session/new` is answered before the client is built, and the first

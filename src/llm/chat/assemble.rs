@@ -1,12 +1,14 @@
 //! Events → deltas and, at the end, one reply. Pure: every oddity of a server is a row in
 //! `tests` and needs no network.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::arguments::{cut_off, is_object, understand};
-use super::failure;
-use super::wire::{self, Choice, Chunk, Delta as Said, FunctionDelta};
+use super::wire::{self, CallDelta, Choice, Chunk, Delta as Said, FunctionDelta};
+use super::{details, failure};
 use crate::llm::http::Secret;
 use crate::llm::reader::Assemble;
 use crate::llm::{Batch, Delta, End, LlmError, Reply, ReplyCall};
@@ -34,6 +36,7 @@ pub(super) struct Assembler {
     has_thought: bool,
     /// How many bytes have been kept, here and by who takes the deltas.
     size: usize,
+    echo: Echo,
 }
 
 /// One tool call on its way.
@@ -43,6 +46,7 @@ struct Slot {
     id: String,
     name: String,
     arguments: String,
+    extra: Option<Value>,
 }
 
 impl Assemble for Assembler {
@@ -120,10 +124,10 @@ impl Assemble for Assembler {
                 provider_id: slot.id,
                 name: slot.name,
                 arguments: if cut { cut_off(slot.arguments) } else { understand(slot.arguments) },
-                extra: None,
+                extra: slot.extra,
             })
             .collect();
-        Ok(Reply { end, calls, usage: self.usage, echo: Echo::default() })
+        Ok(Reply { end, calls, usage: self.usage, echo: std::mem::take(&mut self.echo) })
     }
 
     fn malformed(&self, what: &str) -> LlmError {
@@ -132,8 +136,10 @@ impl Assemble for Assembler {
 }
 
 impl Assembler {
-    pub(super) fn new(host: String, secret: Secret) -> Assembler {
+    /// An assembler of an answer whose origin is to be remembered as `origin`.
+    pub(super) fn new(host: String, secret: Secret, origin: Arc<str>) -> Assembler {
         Assembler {
+            echo: Echo { origin, ..Echo::default() },
             host,
             secret,
             slots: Vec::new(),
@@ -184,21 +190,41 @@ impl Assembler {
     }
 
     fn said(&mut self, said: &Said<'_>, batch: &mut Batch) -> Result<(), LlmError> {
-        let thought = said.thought();
+        let (field, thought) = said.thought();
         let text = said.content.text.as_ref();
         self.keep(thought.len() + text.len() + said.refusal.text.len())?;
+        if !field.is_empty() && self.echo.field.is_none() {
+            self.echo.field = Some(field.to_owned());
+        }
+        self.details(said, thought.is_empty(), batch)?;
         self.has_thought |= !thought.is_empty();
         batch.thought(thought);
         self.has_text |= !text.is_empty();
         batch.text(text);
         self.refusal.push_str(&said.refusal.text);
         for call in &said.tool_calls {
-            self.call(call.index(), &call.id.text, &call.function, batch)?;
+            self.call(call, batch)?;
         }
         // Some servers send the one call in the old way and in the new way.
         if self.slots.iter().all(|it| it.index.is_none() && it.id.is_empty()) {
-            self.call(None, "", &said.function_call, batch)?;
+            self.function(None, "", &said.function_call, batch)?;
         }
+        Ok(())
+    }
+
+    /// Signed pieces of the reasoning. Their words are shown if they come nowhere else.
+    fn details(&mut self, said: &Said<'_>, alone: bool, batch: &mut Batch) -> Result<(), LlmError> {
+        let pieces = said.details();
+        if pieces.is_empty() {
+            return Ok(());
+        }
+        self.keep(pieces.iter().map(|it| it.to_string().len()).sum())?;
+        if alone {
+            let words = details::words(&pieces);
+            self.has_thought |= !words.is_empty();
+            batch.thought(&words);
+        }
+        details::merge(&mut self.echo.blobs, pieces);
         Ok(())
     }
 
@@ -211,17 +237,30 @@ impl Assembler {
         Ok(())
     }
 
-    fn call(
+    fn call(&mut self, call: &CallDelta<'_>, batch: &mut Batch) -> Result<(), LlmError> {
+        let slot = self.function(call.index(), &call.id.text, &call.function, batch)?;
+        if let (Some(slot), Some(extra)) = (slot, &call.extra_content)
+            && !extra.is_null()
+            && self.slots[slot].extra.is_none()
+        {
+            self.keep(extra.to_string().len())?;
+            self.slots[slot].extra = Some(extra.clone());
+        }
+        Ok(())
+    }
+
+    /// Returns which slot it was for.
+    fn function(
         &mut self,
         index: Option<u64>,
         id: &str,
         function: &FunctionDelta<'_>,
         batch: &mut Batch,
-    ) -> Result<(), LlmError> {
+    ) -> Result<Option<usize>, LlmError> {
         let name = function.name();
         let arguments = function.arguments();
         if id.is_empty() && name.is_empty() && arguments.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let position = self.resolve(index, id, name, &arguments);
         if position >= MOST_CALLS {
@@ -254,7 +293,8 @@ impl Assembler {
         slot.arguments.push_str(new);
         batch.arguments(position, new);
         kept += new.len();
-        self.keep(kept)
+        self.keep(kept)?;
+        Ok(Some(position))
     }
 
     /// Which slot a delta belongs to. The index alone cannot tell: some servers leave it out,

@@ -2,6 +2,8 @@
 
 mod arguments;
 mod assemble;
+mod details;
+mod entries;
 mod failure;
 mod prefix;
 mod request;
@@ -10,52 +12,113 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use futures_util::future::BoxFuture;
 
 use super::http::Endpoint;
 #[cfg(any(test, fuzzing))]
 use super::http::Secret;
+use super::lessons::Lessons;
+use super::names::Aliases;
 #[cfg(any(test, fuzzing))]
 use super::reader::Reader;
 use super::stream::Stream;
-use super::{LlmError, Model, ReplyStream, Request};
+use super::{LlmError, Model, Price, ReplyStream, Request, Senses, Settings};
+use crate::message::ToolSpec;
 use assemble::Assembler;
 use prefix::Prefixes;
+use request::Manner;
 
 pub(super) use failure::error_text;
+
+/// How often one request is changed because the server has refused something in it.
+const LESSONS_A_REQUEST: usize = 4;
 
 /// A model behind an OpenAI-compatible endpoint.
 #[derive(Debug)]
 pub struct Chat {
     endpoint: Endpoint,
-    model: String,
-    window: Option<u64>,
+    settings: Settings,
+    origin: Arc<str>,
+    lessons: Lessons,
     prefixes: Prefixes,
+    // A std mutex: held to copy a pointer.
+    tools: Mutex<Option<Arc<Tools>>>,
+}
+
+/// The tools as they go out. Made once for all requests with the same ones.
+#[derive(Debug)]
+struct Tools {
+    specs: Arc<Vec<ToolSpec>>,
+    aliases: Aliases,
+    json: Vec<u8>,
 }
 
 impl Chat {
-    /// A model by its name at an endpoint.
-    pub fn new(endpoint: Endpoint, model: String, window: Option<u64>) -> Chat {
-        Chat { endpoint, model, window, prefixes: Prefixes::default() }
+    /// A model at an endpoint.
+    pub fn new(endpoint: Endpoint, settings: Settings) -> Chat {
+        let origin = format!("{}/{}", endpoint.host(), settings.model).into();
+        let lessons = settings.lessons(&endpoint.host());
+        let (prefixes, tools) = (Prefixes::default(), Mutex::default());
+        Chat { endpoint, settings, origin, lessons, prefixes, tools }
+    }
+
+    fn tools(&self, specs: &Arc<Vec<ToolSpec>>) -> Arc<Tools> {
+        let mut tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
+        match tools.as_ref() {
+            Some(made) if Arc::ptr_eq(&made.specs, specs) => Arc::clone(made),
+            _ => {
+                let aliases = Aliases::new(specs.iter().map(|it| it.name.as_ref()));
+                let json = request::render_tools(specs, &aliases);
+                let made = Arc::new(Tools { specs: Arc::clone(specs), aliases, json });
+                Arc::clone(tools.insert(made))
+            }
+        }
+    }
+
+    fn render(&self, tools: &Tools, request: &Request) -> Vec<u8> {
+        let manner = Manner {
+            model: &self.settings.model,
+            origin: &self.origin,
+            quirks: &self.lessons.quirks(),
+            aliases: &tools.aliases,
+            tools: &tools.json,
+            max_output: self.settings.max_output,
+            body: &self.settings.body,
+        };
+        request::render(&self.prefixes, &manner, request)
     }
 }
 
 impl Model for Chat {
     fn name(&self) -> &str {
-        &self.model
+        &self.settings.name
     }
 
     fn window(&self) -> Option<u64> {
-        self.window
+        self.lessons.window().or(self.settings.window)
+    }
+
+    fn learned_window(&self, tokens: u64) {
+        self.lessons.hear_window(tokens);
+    }
+
+    fn price(&self) -> Option<Price> {
+        self.settings.price
+    }
+
+    fn senses(&self) -> Senses {
+        let quirks = self.lessons.quirks();
+        Senses { images: quirks.images, audio: quirks.audio }
+    }
+
+    fn has_effort(&self) -> bool {
+        self.lessons.quirks().has_effort()
     }
 
     fn warm_up(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async {
-            if let Err(error) = self.endpoint.client().await {
-                // The first request meets the same trouble and reports it.
-                tracing::debug!(%error, "no HTTP client yet");
-            }
-        })
+        Box::pin(self.endpoint.warm_up())
     }
 
     fn open<'a>(
@@ -63,9 +126,19 @@ impl Model for Chat {
         request: &'a Request,
     ) -> BoxFuture<'a, Result<Box<dyn ReplyStream>, LlmError>> {
         Box::pin(async {
-            let body = request::render(&self.prefixes, &self.model, request);
-            let body = self.endpoint.post("/chat/completions", body).await?;
-            let assembler = Assembler::new(self.endpoint.host(), self.endpoint.secret());
+            let tools = self.tools(&request.tools);
+            let mut lessons = 0;
+            let body = loop {
+                let body = self.render(&tools, request);
+                match self.endpoint.post("/chat/completions", body).await {
+                    Err(error) if lessons < LESSONS_A_REQUEST && self.lessons.hear(&error) => {
+                        lessons += 1;
+                    }
+                    outcome => break outcome?,
+                }
+            };
+            let (host, secret) = (self.endpoint.host(), self.endpoint.secret());
+            let assembler = Assembler::new(host, secret, Arc::clone(&self.origin));
             Ok(Box::new(Stream::new(body, assembler)) as Box<dyn ReplyStream>)
         })
     }
@@ -76,7 +149,8 @@ impl Model for Chat {
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub fn fuzz_stream(bytes: &[u8], size: usize) -> String {
-    let mut reader = Reader::new(Assembler::new("host".to_owned(), Secret::default()));
+    let assembler = Assembler::new("host".to_owned(), Secret::default(), Arc::default());
+    let mut reader = Reader::new(assembler);
     let mut batch = super::Batch::default();
     let mut outcome = Ok(None);
     for chunk in bytes.chunks(size.max(1)) {

@@ -4,6 +4,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::llm::quirks::Quirks;
 use crate::message::Message;
 
 /// Conversations that are remembered; those that go on push out those that rest.
@@ -28,14 +29,18 @@ pub(super) struct Prefix {
     /// The last of them. Messages never change, and two conversations never share one: where
     /// this one stands, everything before it is the same too.
     last: Option<Arc<Message>>,
+    /// In which manner they were rendered: a server may teach us another one.
+    quirks: Quirks,
 }
 
 impl Prefixes {
     /// Takes the beginning of this conversation out, or an empty one.
-    pub(super) fn take(&self, messages: &[Arc<Message>]) -> Prefix {
+    pub(super) fn take(&self, messages: &[Arc<Message>], quirks: Quirks) -> Prefix {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let begins = |it: &Prefix| match (it.count.checked_sub(1), &it.last) {
-            (Some(end), Some(last)) => messages.get(end).is_some_and(|it| Arc::ptr_eq(it, last)),
+            (Some(end), Some(last)) if it.quirks == quirks => {
+                messages.get(end).is_some_and(|it| Arc::ptr_eq(it, last))
+            }
             _ => false,
         };
         let found = kept.iter().position(begins);
@@ -43,12 +48,13 @@ impl Prefixes {
     }
 
     /// Puts it back, now that it holds all of `messages`.
-    pub(super) fn keep(&self, mut prefix: Prefix, messages: &[Arc<Message>]) {
+    pub(super) fn keep(&self, mut prefix: Prefix, messages: &[Arc<Message>], quirks: Quirks) {
         if messages.is_empty() || prefix.json.len() > LARGEST {
             return;
         }
         prefix.count = messages.len();
         prefix.last = messages.last().cloned();
+        prefix.quirks = quirks;
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.insert(0, prefix);
         kept.truncate(MOST);

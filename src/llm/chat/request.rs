@@ -1,97 +1,176 @@
 //! A conversation → the body of a request. Minimal, because strict servers refuse what they do
 //! not know, and byte-stable from one request to the next, because providers cache prefixes.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_openai::types::chat::{
     ChatCompletionStreamOptions, ChatCompletionTool, ChatCompletionTools, FunctionObject,
 };
 use serde::Serialize;
+use serde_json::{Map, Value, json};
 
+use super::entries::{Entry, entries, is_nothing, mark, system};
 use super::prefix::Prefixes;
-use crate::llm::Request;
-use crate::message::{Arguments, AssistantMessage, Message, Part, ToolCall, ToolSpec};
+use crate::llm::names::Aliases;
+use crate::llm::quirks::{Cache, Dialect, Limit, Quirks};
+use crate::llm::schema::portable;
+use crate::llm::{Effort, Request};
+use crate::message::{Message, Part, ToolSpec};
 
-// The messages are ours and not async-openai's: these borrow the history instead of copying it
-// for each request, and take the extra fields that some providers ask for.
-#[derive(Serialize)]
-#[serde(tag = "role", rename_all = "lowercase")]
-enum Entry<'a> {
-    System { content: &'a str },
-    User { content: Cow<'a, str> },
-    Assistant(Assistant<'a>),
-    Tool { tool_call_id: &'a str, content: &'a str },
-}
-
-#[derive(Serialize)]
-struct Assistant<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    content: Option<&'a str>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tool_calls: Vec<Call<'a>>,
-}
-
-#[derive(Serialize)]
-struct Call<'a> {
-    id: &'a str,
-    #[serde(rename = "type")]
-    sort: &'static str,
-    function: Function<'a>,
-}
-
-#[derive(Serialize)]
-struct Function<'a> {
-    name: Cow<'a, str>,
-    /// JSON in a string, always an object: some templates fail on anything else.
-    arguments: String,
+/// The manner of one model at one server.
+#[derive(Debug)]
+pub(super) struct Manner<'a> {
+    /// The model's name there.
+    pub(super) model: &'a str,
+    /// What its answers are marked with.
+    pub(super) origin: &'a str,
+    pub(super) quirks: &'a Quirks,
+    /// The names of the tools.
+    pub(super) aliases: &'a Aliases,
+    /// The tools in JSON, empty if there are none.
+    pub(super) tools: &'a [u8],
+    /// The longest answer, if that is limited.
+    pub(super) max_output: Option<u64>,
+    /// Fields that the user has added.
+    pub(super) body: &'a Map<String, Value>,
 }
 
 /// The body of the request. Written by hand around its parts, because the beginning of the
 /// conversation is there already.
-pub(super) fn render(prefixes: &Prefixes, model: &str, request: &Request) -> Vec<u8> {
-    let (settled, rest) = request.messages.split_at(settled(&request.messages));
-    let mut prefix = prefixes.take(settled);
-    write_entries(&mut prefix.json, &settled[prefix.count..]);
+pub(super) fn render(prefixes: &Prefixes, manner: &Manner<'_>, request: &Request) -> Vec<u8> {
+    let (settled, rest) = request.messages.split_at(settled(&request.messages, manner.quirks));
+    let mut prefix = prefixes.take(settled, *manner.quirks);
+    let before = prefix.count.checked_sub(1).map(|it| settled[it].as_ref());
+    write_entries(&mut prefix.json, &entries(before, &settled[prefix.count..], manner));
 
     let room = prefix.json.len() + rest.iter().map(|it| size(it)).sum::<usize>();
-    let mut body = Vec::with_capacity(16 * 1024 + room);
+    let mut body = Vec::with_capacity(4 * 1024 + room + manner.tools.len());
     body.extend_from_slice(b"{\"model\":");
-    write(&mut body, &model);
+    write(&mut body, &manner.model);
     body.extend_from_slice(b",\"messages\":[");
-    write(&mut body, &Entry::System { content: &request.system });
+    write(&mut body, &system(&request.system, manner));
     body.extend_from_slice(&prefix.json);
-    write_entries(&mut body, rest);
-    body.push(b']');
-    if !request.tools.is_empty() {
-        body.extend_from_slice(b",\"tools\":");
-        write(&mut body, &request.tools.iter().map(tool).collect::<Vec<_>>());
+    let mut last = entries(settled.last().map(AsRef::as_ref), rest, manner);
+    if manner.quirks.cache == Cache::Marks
+        && let Some(Entry::User { content } | Entry::Tool { content, .. }) = last.last_mut()
+    {
+        mark(content);
     }
-    body.extend_from_slice(b",\"stream\":true,\"stream_options\":");
-    write(
-        &mut body,
-        &ChatCompletionStreamOptions { include_usage: Some(true), include_obfuscation: None },
-    );
+    write_entries(&mut body, &last);
+    body.push(b']');
+    if !manner.tools.is_empty() {
+        body.extend_from_slice(b",\"tools\":");
+        body.extend_from_slice(manner.tools);
+    }
+    write_rest(&mut body, manner, request);
     body.push(b'}');
-    prefixes.keep(prefix, settled);
+    prefixes.keep(prefix, settled, *manner.quirks);
     body
 }
 
-/// How many messages are rendered for good. A message of the user at the end is not: the next
-/// one may be joined to it.
-fn settled(messages: &[Arc<Message>]) -> usize {
-    let is_settled = |it: &Arc<Message>| match it.as_ref() {
-        Message::User(_) => false,
-        Message::Assistant(assistant) => answer(assistant).is_some(),
-        Message::Tool(_) => true,
-    };
-    messages.iter().rposition(is_settled).map_or(0, |it| it + 1)
+/// What stands behind the messages and the tools.
+fn write_rest(body: &mut Vec<u8>, manner: &Manner<'_>, request: &Request) {
+    let quirks = manner.quirks;
+    body.extend_from_slice(b",\"stream\":true");
+    if quirks.stream_options {
+        body.extend_from_slice(b",\"stream_options\":");
+        let usage =
+            ChatCompletionStreamOptions { include_usage: Some(true), include_obfuscation: None };
+        write(body, &usage);
+    }
+    let mut fields = Map::new();
+    if let Some(limit) = manner.max_output {
+        let name = match quirks.limit {
+            Limit::MaxTokens => "max_tokens",
+            Limit::MaxCompletionTokens => "max_completion_tokens",
+        };
+        fields.insert(name.to_owned(), limit.into());
+    }
+    fields.extend(effort(quirks.effort, request.effort));
+    if quirks.tool_stream && !manner.tools.is_empty() {
+        fields.insert("tool_stream".to_owned(), true.into());
+    }
+    if quirks.reasoning_split {
+        fields.insert("reasoning_split".to_owned(), true.into());
+    }
+    if quirks.cache == Cache::Key {
+        fields.insert("prompt_cache_key".to_owned(), cache_key(request).into());
+    }
+    // What the user has written down stands above all.
+    fields.extend(manner.body.iter().map(|(name, value)| (name.clone(), value.clone())));
+    for (name, value) in &fields {
+        body.push(b',');
+        write(body, name);
+        body.push(b':');
+        write(body, value);
+    }
 }
 
-fn write_entries(json: &mut Vec<u8>, messages: &[Arc<Message>]) {
-    for entry in entries(messages) {
+/// The effort in the words of the server (C.4 #4). Those that know only on and off take every
+/// effort but none for on.
+fn effort(dialect: Dialect, effort: Effort) -> Option<(String, Value)> {
+    let field = |name: &str, value: Value| Some((name.to_owned(), value));
+    let is_on = effort != Effort::None;
+    let on_off = |on: &str| json!({ "type": if is_on { on } else { "disabled" } });
+    match (dialect, effort) {
+        (Dialect::ThinkingKept, _) => {
+            let mut thinking = on_off("enabled");
+            if is_on {
+                // Thoughts of earlier turns are kept: they are sent back (C.3 #10).
+                thinking["clear_thinking"] = false.into();
+            }
+            field("thinking", thinking)
+        }
+        (Dialect::None, _) | (_, Effort::Default) => None,
+        (Dialect::ReasoningEffort, effort) => field("reasoning_effort", effort.id().into()),
+        (Dialect::Reasoning, Effort::None) => field("reasoning", json!({ "enabled": false })),
+        (Dialect::Reasoning, effort) => field("reasoning", json!({ "effort": effort.id() })),
+        (Dialect::ReasoningEnabled, _) => field("reasoning", json!({ "enabled": is_on })),
+        (Dialect::Thinking, _) => field("thinking", on_off("enabled")),
+        (Dialect::ThinkingAdaptive, _) => field("thinking", on_off("adaptive")),
+        (Dialect::EnableThinking, _) => field("enable_thinking", is_on.into()),
+        (Dialect::TemplateThinking, _) => {
+            field("chat_template_kwargs", json!({ "enable_thinking": is_on }))
+        }
+    }
+}
+
+/// The same for all requests of a conversation: made from what it begins with.
+fn cache_key(request: &Request) -> String {
+    let mut hash = std::hash::DefaultHasher::new();
+    if let Some(Message::User(first)) = request.messages.first().map(AsRef::as_ref) {
+        std::hash::Hash::hash(&first.render(), &mut hash);
+    }
+    format!("turnwright-{:016x}", std::hash::Hasher::finish(&hash))
+}
+
+/// How many messages are rendered for good. A message of the user at the end is not: the next
+/// one may be joined to it. Nor are results whose pictures become such a message.
+fn settled(messages: &[Arc<Message>], quirks: &Quirks) -> usize {
+    let is_settled = |it: &Arc<Message>| match it.as_ref() {
+        Message::User(_) => false,
+        Message::Assistant(assistant) => !is_nothing(assistant),
+        Message::Tool(_) => true,
+    };
+    let mut end = messages.iter().rposition(is_settled).map_or(0, |it| it + 1);
+    if quirks.cache == Cache::Marks {
+        // The last one bears a mark that it does not keep.
+        end = end.min(messages.len().saturating_sub(1));
+    }
+    let results = messages[..end].iter().rev().map_while(|it| match it.as_ref() {
+        Message::Tool(tool) => Some(tool.images.is_empty()),
+        Message::User(_) | Message::Assistant(_) => None,
+    });
+    let moves = quirks.images && !quirks.tool_images;
+    let (count, has_pictures) =
+        results.fold((0, false), |(count, any), is_plain| (count + 1, any || !is_plain));
+    if moves && has_pictures { end - count } else { end }
+}
+
+fn write_entries(json: &mut Vec<u8>, entries: &[Entry<'_>]) {
+    for entry in entries {
         json.push(b',');
-        write(json, &entry);
+        write(json, entry);
     }
 }
 
@@ -106,8 +185,12 @@ fn write(json: &mut Vec<u8>, value: &impl Serialize) {
 fn size(message: &Message) -> usize {
     let text = match message {
         Message::User(user) => user.parts.iter().map(part_size).sum(),
-        Message::Assistant(assistant) => assistant.text.len() + 256 * assistant.calls.len(),
-        Message::Tool(tool) => tool.text.len(),
+        Message::Assistant(assistant) => {
+            assistant.text.len() + assistant.thought.len() + 256 * assistant.calls.len()
+        }
+        Message::Tool(tool) => {
+            tool.text.len() + tool.images.iter().map(|it| it.data.len()).sum::<usize>()
+        }
     };
     64 + text + text / 8
 }
@@ -120,70 +203,25 @@ fn part_size(part: &Part) -> usize {
     }
 }
 
-fn entries(messages: &[Arc<Message>]) -> Vec<Entry<'_>> {
-    let mut entries = Vec::with_capacity(messages.len());
-    for message in messages {
-        match message.as_ref() {
-            Message::User(user) => {
-                let content = user.render();
-                // Many templates refuse two messages of the user in a row.
-                if let Some(Entry::User { content: last }) = entries.last_mut() {
-                    let last = last.to_mut();
-                    last.push_str("\n\n");
-                    last.push_str(&content);
-                } else {
-                    entries.push(Entry::User { content });
-                }
-            }
-            Message::Assistant(assistant) => entries.extend(answer(assistant)),
-            Message::Tool(tool) => {
-                let (tool_call_id, content) = (&tool.provider_id, &tool.text);
-                entries.push(Entry::Tool { tool_call_id, content });
-            }
-        }
+/// The tools in JSON, in the order of their names: nothing but a change of the tools changes
+/// these bytes.
+pub(super) fn render_tools(specs: &[ToolSpec], aliases: &Aliases) -> Vec<u8> {
+    if specs.is_empty() {
+        return Vec::new();
     }
-    entries
-}
-
-/// An answer without words and calls is left out: servers refuse it.
-fn answer(message: &AssistantMessage) -> Option<Entry<'_>> {
-    let tool_calls: Vec<_> = message.calls.iter().map(call).collect();
-    let content = Some(message.text.as_str()).filter(|it| !it.trim().is_empty());
-    if content.is_none() && tool_calls.is_empty() {
-        return None;
-    }
-    Some(Entry::Assistant(Assistant { content, tool_calls }))
-}
-
-fn call(call: &ToolCall) -> Call<'_> {
-    let arguments = match &call.arguments {
-        Arguments::Object(value) if value.is_object() => value.to_string(),
-        Arguments::Object(_) | Arguments::Unusable { .. } => "{}".to_owned(),
+    let mut specs: Vec<_> = specs.iter().collect();
+    specs.sort_by(|one, other| one.name.cmp(&other.name));
+    let tool = |spec: &&ToolSpec| {
+        ChatCompletionTools::Function(ChatCompletionTool {
+            function: FunctionObject {
+                name: aliases.to_wire(&spec.name).into_owned(),
+                description: Some(spec.description.clone()),
+                parameters: Some(portable(&spec.parameters)),
+                strict: None,
+            },
+        })
     };
-    let function = Function { name: acceptable(&call.name), arguments };
-    Call { id: &call.provider_id, sort: "function", function }
-}
-
-/// The name as servers take it, `[A-Za-z0-9_-]{1,64}`: one that the model has made up would
-/// make every later request fail.
-fn acceptable(name: &str) -> Cow<'_, str> {
-    let fits = |it: char| it.is_ascii_alphanumeric() || it == '_' || it == '-';
-    if name.is_empty() {
-        return "unknown".into();
-    }
-    if name.len() <= 64 && name.chars().all(fits) {
-        return name.into();
-    }
-    name.chars().take(64).map(|it| if fits(it) { it } else { '_' }).collect::<String>().into()
-}
-
-fn tool(spec: &ToolSpec) -> ChatCompletionTools {
-    ChatCompletionTools::Function(ChatCompletionTool {
-        function: FunctionObject {
-            name: spec.name.to_string(),
-            description: Some(spec.description.clone()),
-            parameters: Some(spec.parameters.clone()),
-            strict: None,
-        },
-    })
+    let mut json = Vec::with_capacity(8 * 1024);
+    write(&mut json, &specs.iter().map(tool).collect::<Vec<_>>());
+    json
 }

@@ -62,7 +62,11 @@ fn expand(script: &str) -> String {
 }
 
 fn receive<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> (Batch, Result<Reply, LlmError>) {
-    let mut reader = Reader::new(Assembler::new("host".to_owned(), Secret::default()));
+    let mut reader = Reader::new(Assembler::new(
+        "host".to_owned(),
+        Secret::default(),
+        std::sync::Arc::default(),
+    ));
     let mut batch = Batch::default();
     for chunk in chunks {
         match reader.feed(chunk, &mut batch) {

@@ -85,7 +85,7 @@ pub(super) struct Delta<'a> {
     #[serde(borrow, default)]
     thinking: Words<'a>,
     #[serde(borrow, default)]
-    reasoning_details: Words<'a>,
+    reasoning_details: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub(super) refusal: Words<'a>,
     #[serde(borrow, default, deserialize_with = "list")]
@@ -96,19 +96,28 @@ pub(super) struct Delta<'a> {
 }
 
 impl Delta<'_> {
-    /// The reasoning under whichever name it comes; some servers send it under two.
-    pub(super) fn thought(&self) -> &str {
+    /// The reasoning and the name of its field; some servers send it under two. The name is empty
+    /// where it comes within the content.
+    pub(super) fn thought(&self) -> (&'static str, &str) {
         [
-            &self.reasoning_content,
-            &self.reasoning,
-            &self.reasoning_text,
-            &self.thinking,
-            &self.reasoning_details,
+            ("reasoning_content", &self.reasoning_content),
+            ("reasoning", &self.reasoning),
+            ("reasoning_text", &self.reasoning_text),
+            ("thinking", &self.thinking),
         ]
         .into_iter()
-        .map(|it| it.text.as_ref())
-        .find(|it| !it.is_empty())
-        .unwrap_or(&self.content.thought)
+        .map(|(name, words)| (name, words.text.as_ref()))
+        .find(|(_, text)| !text.is_empty())
+        .unwrap_or(("", &self.content.thought))
+    }
+
+    /// The signed or encrypted pieces of the reasoning.
+    pub(super) fn details(&self) -> Vec<Value> {
+        let raw = self.reasoning_details.map(RawValue::get);
+        match raw.and_then(|it| serde_json::from_str(it).ok()) {
+            Some(Value::Array(pieces)) => pieces.into_iter().filter(Value::is_object).collect(),
+            _ => Vec::new(),
+        }
     }
 }
 
@@ -120,6 +129,9 @@ pub(super) struct CallDelta<'a> {
     pub(super) id: Words<'a>,
     #[serde(borrow, default, deserialize_with = "or_default")]
     pub(super) function: FunctionDelta<'a>,
+    /// Gemini's signature; its compatibility layer wants it back where it stood.
+    #[serde(default)]
+    pub(super) extra_content: Option<Value>,
 }
 
 impl CallDelta<'_> {

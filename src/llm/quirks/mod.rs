@@ -1,11 +1,12 @@
 //! What servers and models want done differently, as data. Four layers, each over the one
 //! before: the usual, the built-in table, what this server has taught us, the user's settings.
 
-#[allow(dead_code, reason = "about to be used")]
 mod learn;
 mod table;
 
 use serde::{Deserialize, Serialize};
+
+pub(super) use learn::learn;
 
 macro_rules! quirks {
     ($($(#[$doc:meta])* $name:ident: $type:ty = $usual:expr;)*) => {

@@ -176,7 +176,11 @@ proptest! {
 
 /// Feeds an answer that never ends and returns what stopped it.
 fn stop(event: &str) -> String {
-    let mut reader = Reader::new(Assembler::new("host".to_owned(), Secret::default()));
+    let mut reader = Reader::new(Assembler::new(
+        "host".to_owned(),
+        Secret::default(),
+        std::sync::Arc::default(),
+    ));
     let burst = event.repeat(1024 * 1024 / event.len() + 1);
     for _ in 0..100 {
         // What is shown is taken away; what is kept must not grow for ever.
@@ -211,7 +215,11 @@ fn an_endless_answer_is_stopped() {
 
 #[test]
 fn a_document_that_never_ends_is_stopped() {
-    let mut reader = Reader::new(Assembler::new("host".to_owned(), Secret::default()));
+    let mut reader = Reader::new(Assembler::new(
+        "host".to_owned(),
+        Secret::default(),
+        std::sync::Arc::default(),
+    ));
     let mut batch = Batch::default();
     let burst = vec![b'['; 1024 * 1024];
     let failed = (0..40).any(|_| reader.feed(&burst, &mut batch).is_err());

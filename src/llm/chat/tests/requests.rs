@@ -4,14 +4,31 @@ use std::sync::Arc;
 
 use expect_test::expect;
 use proptest::prelude::*;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::llm::chat::prefix::Prefixes;
-use crate::llm::chat::request;
+use crate::llm::chat::request::{self, Manner};
+use crate::llm::names::Aliases;
+use crate::llm::quirks::Quirks;
 use crate::llm::{Effort, Request};
 use crate::message::{
     Arguments, AssistantMessage, Echo, Message, Part, ToolCall, ToolMessage, ToolSpec, UserMessage,
 };
+
+/// The body in the manner of a server.
+fn render_with(prefixes: &Prefixes, quirks: &Quirks, request: &Request) -> Vec<u8> {
+    let aliases = Aliases::new(request.tools.iter().map(|it| it.name.as_ref()));
+    let manner = Manner {
+        model: "m",
+        origin: "host/m",
+        quirks,
+        aliases: &aliases,
+        tools: &request::render_tools(&request.tools, &aliases),
+        max_output: None,
+        body: &Map::new(),
+    };
+    request::render(prefixes, &manner, request)
+}
 
 fn render(messages: &[Message], tools: &[ToolSpec]) -> String {
     let request = Request {
@@ -20,7 +37,7 @@ fn render(messages: &[Message], tools: &[ToolSpec]) -> String {
         tools: Arc::new(tools.to_vec()),
         effort: Effort::Default,
     };
-    String::from_utf8(request::render(&Prefixes::default(), "m", &request)).unwrap()
+    String::from_utf8(render_with(&Prefixes::default(), &Quirks::default(), &request)).unwrap()
 }
 
 /// The rendered messages but for the system prompt, a line each.
@@ -185,8 +202,8 @@ proptest! {
                 tools: Arc::default(),
                 effort: Effort::Default,
             };
-            let remembered = request::render(&prefixes, "m", &request);
-            let fresh = request::render(&Prefixes::default(), "m", &request);
+            let remembered = render_with(&prefixes, &Quirks::default(), &request);
+            let fresh = render_with(&Prefixes::default(), &Quirks::default(), &request);
             prop_assert_eq!(String::from_utf8(remembered), String::from_utf8(fresh));
         }
     }

@@ -1,0 +1,94 @@
+//! What a server has taught us about a model, on top of what the table knows and below what the
+//! user wishes. It is remembered for the process, and noted for the next one.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use super::LlmError;
+use super::quirks::{Patch, Quirks, learn};
+
+/// What is known about a model by experience. This is what a profile on disk holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Learned {
+    /// What it wants done differently.
+    pub quirks: Patch,
+    /// How many tokens its window holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<u64>,
+}
+
+/// Where lessons are noted. Must not wait: it is called between two requests.
+pub trait Notebook: Send + Sync + 'static {
+    /// Everything that is known now.
+    fn note(&self, learned: &Learned);
+}
+
+/// The quirks of one model at one server, as they are known now.
+pub(super) struct Lessons {
+    table: Quirks,
+    wishes: Patch,
+    // A std mutex: held to copy a few bytes, never across an await.
+    learned: Mutex<Learned>,
+    notebook: Option<Arc<dyn Notebook>>,
+}
+
+impl fmt::Debug for Lessons {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Lessons").field("quirks", &self.quirks()).finish_non_exhaustive()
+    }
+}
+
+impl Lessons {
+    pub(super) fn new(
+        table: Quirks,
+        learned: Learned,
+        wishes: Patch,
+        notebook: Option<Arc<dyn Notebook>>,
+    ) -> Lessons {
+        Lessons { table, wishes, learned: Mutex::new(learned), notebook }
+    }
+
+    /// The quirks now.
+    pub(super) fn quirks(&self) -> Quirks {
+        let learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
+        self.table.with(learned.quirks).with(self.wishes)
+    }
+
+    /// The window that the server has told, if it has.
+    pub(super) fn window(&self) -> Option<u64> {
+        self.learned.lock().unwrap_or_else(PoisonError::into_inner).window
+    }
+
+    /// Hears a refusal; returns whether the same conversation, asked anew, is another request.
+    pub(super) fn hear(&self, error: &LlmError) -> bool {
+        let (Some(status), Some(message)) = (error.status(), error.message()) else { return false };
+        match learn(status, message, &self.quirks()) {
+            Some(patch) => {
+                tracing::info!(?patch, "the server has taught us something");
+                self.change(|it| it.quirks = it.quirks.and(patch));
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Remembers how many tokens the window holds.
+    pub(super) fn hear_window(&self, tokens: u64) {
+        if self.window() != Some(tokens) {
+            self.change(|it| it.window = Some(tokens));
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Learned)) {
+        let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut learned);
+        let now = learned.clone();
+        drop(learned);
+        if let Some(notebook) = &self.notebook {
+            notebook.note(&now);
+        }
+    }
+}

@@ -189,6 +189,8 @@ pub struct History {
     pub messages: Vec<Arc<Message>>,
     /// How many identifiers have been given out.
     pub minted: u64,
+    /// What it has cost so far, in US dollars, where prices are known.
+    pub cost: Option<f64>,
 }
 
 impl History {

@@ -47,7 +47,74 @@ pub enum Update {
         used: u64,
         /// Tokens it can hold.
         size: u64,
+        /// Tokens of the last request that the provider had in its cache.
+        cached: u64,
+        /// What the session has cost so far, in US dollars, if prices are configured.
+        cost: Option<f64>,
     },
+    /// The settings that the user can change, all of them.
+    Settings(Vec<Setting>),
+}
+
+/// Something about a session that the user can choose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Which.
+    pub id: SettingId,
+    /// The value now.
+    pub current: String,
+    /// What can be chosen.
+    pub choices: Vec<SettingChoice>,
+}
+
+/// The settings that there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettingId {
+    /// Who thinks.
+    Model,
+    /// How long it thinks.
+    Effort,
+    /// How much is done without asking.
+    Mode,
+}
+
+/// One value of a setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingChoice {
+    /// Its stable name.
+    pub value: String,
+    /// What people read.
+    pub name: String,
+    /// A little more.
+    pub description: Option<String>,
+}
+
+impl SettingId {
+    /// All, the most important first.
+    pub const ALL: [SettingId; 3] = [SettingId::Model, SettingId::Effort, SettingId::Mode];
+
+    /// A stable word for clients.
+    pub fn id(self) -> &'static str {
+        match self {
+            SettingId::Model => "model",
+            SettingId::Effort => "thought_level",
+            SettingId::Mode => "mode",
+        }
+    }
+
+    /// What people read.
+    pub fn name(self) -> &'static str {
+        match self {
+            SettingId::Model => "Model",
+            SettingId::Effort => "Reasoning effort",
+            SettingId::Mode => "Mode",
+        }
+    }
+
+    /// The setting of that name.
+    pub fn parse(id: &str) -> Option<SettingId> {
+        SettingId::ALL.into_iter().find(|it| it.id() == id)
+    }
 }
 
 /// News of a tool call. `None` leaves a field as it was; lists replace.

@@ -6,6 +6,7 @@ use super::wire::schema::{
     AgentCapabilities, AuthMethod, AuthMethodAgent, AuthMethodTerminal, ClientCapabilities,
     Implementation, InitializeRequest, InitializeResponse, PromptCapabilities,
 };
+use crate::session::Senses;
 use agent_client_protocol_schema::ProtocolVersion;
 
 /// What the client offers, as far as we use it.
@@ -107,9 +108,10 @@ fn program() -> String {
 
 /// The answer to `initialize`. Version 1 is the only one we speak, so it is the answer to every
 /// request (R-INIT-3, R-INIT-4).
-pub(super) fn answer(configured: bool, caps: ClientCaps) -> InitializeResponse {
-    let capabilities = AgentCapabilities::new()
-        .prompt_capabilities(PromptCapabilities::new().embedded_context(true));
+pub(super) fn answer(configured: bool, senses: Senses, caps: ClientCaps) -> InitializeResponse {
+    let prompts =
+        PromptCapabilities::new().embedded_context(true).image(senses.images).audio(senses.audio);
+    let capabilities = AgentCapabilities::new().prompt_capabilities(prompts);
     InitializeResponse::new(ProtocolVersion::V1)
         .agent_capabilities(capabilities)
         .auth_methods(auth_methods(configured, caps))

@@ -11,7 +11,7 @@ use super::caps::ClientCaps;
 use crate::config::Config;
 use crate::ids::SessionId;
 use crate::rpc::{Frame, Input, Line, Outbox, Peer, RequestId, Stdio};
-use crate::session::{Host, PromptKey, SessionHandle};
+use crate::session::{Host, PromptKey, Senses, SessionHandle};
 
 /// How long everything may take to end after the client has gone.
 const SHUTDOWN: Duration = Duration::from_millis(1_500);
@@ -32,6 +32,8 @@ pub(super) struct Connection {
     pub(super) peer: Peer,
     /// `None` until `initialize` (R-INIT-13).
     pub(super) client: Option<ClientCaps>,
+    /// What prompts may hold besides text, as `initialize` has said.
+    pub(super) offered: Senses,
     /// By which names `authenticate` may be called.
     pub(super) auth_methods: Vec<String>,
     pub(super) sessions: HashMap<SessionId, SessionHandle>,
@@ -50,6 +52,7 @@ pub async fn serve(config: Config, stdio: Stdio) -> std::io::Result<()> {
         host: Arc::new(Host::new(config, stop.clone())),
         peer: Peer::new(outbox.clone()),
         client: None,
+        offered: Senses::default(),
         auth_methods: Vec::new(),
         sessions: HashMap::new(),
         in_flight: InFlight::default(),

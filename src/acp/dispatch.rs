@@ -7,7 +7,7 @@ use super::connection::Connection;
 use super::error::to_rpc;
 use super::handlers;
 use super::reply::Reply;
-use super::wire::{Authenticate, Initialize, Method, NewSession, Prompt, SetMode};
+use super::wire::{Authenticate, Initialize, Method, NewSession, Prompt, SetMode, SetOption};
 use crate::error::Error;
 use crate::rpc::{Params, RequestId, RpcError};
 
@@ -24,6 +24,7 @@ impl Connection {
             .on::<NewSession>(handlers::new_session)
             .on::<Prompt>(handlers::prompt)
             .on::<SetMode>(handlers::set_mode)
+            .on::<SetOption>(handlers::set_option)
             .finish();
     }
 

@@ -2,10 +2,10 @@
 
 use super::wire::schema::{ContentBlock, EmbeddedResourceResource};
 use crate::error::Error;
-use crate::message::{Part, UserMessage};
+use crate::message::{Media, Part, UserMessage};
 
-/// The blocks of a prompt. A kind that was not advertised is refused: to leave it out would
-/// change what the user says (R-TURN-11).
+/// The blocks of a prompt. A kind that is unknown is refused: to leave it out would change what the
+/// user says (R-TURN-11). Whether pictures and recordings are taken is for the session to say.
 pub(super) fn prompt(blocks: Vec<ContentBlock>) -> Result<UserMessage, Error> {
     if blocks.is_empty() {
         return Err(Error::Params("`prompt` is empty".to_owned()));
@@ -32,8 +32,8 @@ fn part(block: ContentBlock) -> Result<Part, Error> {
             },
             _ => return Err(unoffered("this kind of resource")),
         },
-        ContentBlock::Image(_) => return Err(unoffered("images")),
-        ContentBlock::Audio(_) => return Err(unoffered("audio")),
+        ContentBlock::Image(it) => Part::Image(Media { mime: it.mime_type, data: it.data }),
+        ContentBlock::Audio(it) => Part::Audio(Media { mime: it.mime_type, data: it.data }),
         _ => return Err(unoffered("this kind of content")),
     })
 }

@@ -10,11 +10,12 @@ use super::connection::Connection;
 use super::peer::AcpClient;
 use super::reply::Reply;
 use super::wire::{
-    Authenticate, Initialize, NewSession, Prompt, SetMode,
+    Authenticate, Initialize, NewSession, Prompt, SetMode, SetOption,
     schema::{
         AuthMethod, AuthenticateRequest, AuthenticateResponse, CancelNotification, McpServer,
         NewSessionRequest, NewSessionResponse, PromptRequest, PromptResponse,
-        SetSessionModeRequest, SetSessionModeResponse,
+        SetSessionConfigOptionRequest, SetSessionConfigOptionResponse, SetSessionModeRequest,
+        SetSessionModeResponse,
     },
 };
 use super::{caps, from_wire, to_wire};
@@ -25,6 +26,7 @@ use crate::message::Stop;
 use crate::permission::Mode;
 use crate::rpc::{Params, RequestId};
 use crate::session::{self, Opening};
+use crate::update::SettingId;
 
 pub(super) fn initialize(
     connection: &mut Connection,
@@ -41,7 +43,8 @@ pub(super) fn initialize(
     };
     // A second `initialize` is taken like the first; sessions that are open keep what they have.
     connection.client = Some(client);
-    let answer = caps::answer(connection.host.is_configured(), client);
+    connection.offered = connection.host.senses();
+    let answer = caps::answer(connection.host.is_configured(), connection.offered, client);
     let agent_methods = answer.auth_methods.iter().filter_map(|it| match it {
         AuthMethod::Agent(method) => Some(method.id.0.to_string()),
         // Terminal methods are run by the client, not by `authenticate` (R-AUTH-4).
@@ -88,12 +91,16 @@ pub(super) fn new_session(
     let client = Arc::new(AcpClient::new(connection.peer.clone(), &id, caps));
     let buffers = (caps.read || caps.write).then(|| Arc::clone(&client) as Arc<dyn Buffers>);
     let notice = unconnected(&params.mcp_servers);
-    let opening = Opening { cwd: params.cwd, client, buffers, notice };
+    let offered = connection.offered;
+    let opening = Opening { cwd: params.cwd, client, buffers, notice, offered };
     match session::open(&connection.host, opening) {
-        Ok(handle) => {
+        Ok((handle, settings)) => {
             let modes = to_wire::modes(connection.host.default_mode());
+            let answer = NewSessionResponse::new(id.to_arc())
+                .modes(modes)
+                .config_options(to_wire::settings(settings));
             // The answer is in the lane before the session can say anything.
-            reply.ok(&NewSessionResponse::new(id.to_arc()).modes(modes));
+            reply.ok(&answer);
             connection.sessions.insert(id, handle);
         }
         Err(error) => reply.fail(&error),
@@ -168,6 +175,29 @@ pub(super) fn set_mode(
         )));
     };
     handle.set_mode(mode, reply.done(|()| SetSessionModeResponse::new()));
+}
+
+pub(super) fn set_option(
+    connection: &mut Connection,
+    _: &RequestId,
+    params: SetSessionConfigOptionRequest,
+    reply: Reply<SetOption>,
+) {
+    let SetSessionConfigOptionRequest { session_id, config_id, value, .. } = params;
+    let session = SessionId::from(session_id.0.as_ref());
+    let Some(handle) = connection.sessions.get(&session) else {
+        return reply.fail(&Error::NoSuchSession(session.to_string()));
+    };
+    let (Some(setting), Some(value)) = (SettingId::parse(&config_id.0), value.as_value_id()) else {
+        let known: Vec<_> = SettingId::ALL.iter().map(|it| it.id()).collect();
+        return reply.fail(&Error::Params(format!(
+            "There is no option `{}` with such a value; there are: {}",
+            config_id.0,
+            known.join(", ")
+        )));
+    };
+    let convert = |all| SetSessionConfigOptionResponse::new(to_wire::settings(all));
+    handle.set(setting, value.0.to_string(), reply.done(convert));
 }
 
 pub(super) fn cancel(connection: &mut Connection, params: &Params) {

@@ -3,18 +3,20 @@
 use super::caps::ClientCaps;
 use super::wire::schema;
 use super::wire::schema::{
-    AvailableCommand, AvailableCommandsUpdate, ContentBlock, ContentChunk, CurrentModeUpdate, Diff,
-    MessageId, Notice, NoticeSeverity, PermissionOption, PermissionOptionKind, Plan,
-    PlanEntryPriority, PlanEntryStatus, RequestPermissionRequest, SessionId, SessionMode,
-    SessionModeState, SessionUpdate, StopReason, TextContent, ToolCall, ToolCallContent,
-    ToolCallLocation, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind, UsageUpdate,
+    AvailableCommand, AvailableCommandsUpdate, ConfigOptionUpdate, ContentBlock, ContentChunk,
+    Cost, CurrentModeUpdate, Diff, MessageId, Meta, Notice, NoticeSeverity, PermissionOption,
+    PermissionOptionKind, Plan, PlanEntryPriority, PlanEntryStatus, RequestPermissionRequest,
+    SessionConfigOption, SessionConfigOptionCategory, SessionConfigSelectOption, SessionId,
+    SessionMode, SessionModeState, SessionUpdate, StopReason, TextContent, ToolCall,
+    ToolCallContent, ToolCallLocation, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
+    ToolKind, UsageUpdate,
 };
 use crate::client::{Choice, ChoiceKind, Question};
 use crate::effect::{Content, Kind, Location};
 use crate::ids;
 use crate::message::Stop;
 use crate::permission::Mode;
-use crate::update::{self, CallUpdate, PlanStatus, Priority, Status, Update};
+use crate::update::{self, CallUpdate, PlanStatus, Priority, Setting, SettingId, Status, Update};
 
 /// What a client is told, in the words of version 1 and of what it can show.
 pub(super) fn update(update: Update, caps: ClientCaps) -> SessionUpdate {
@@ -49,7 +51,18 @@ pub(super) fn update(update: Update, caps: ClientCaps) -> SessionUpdate {
         // Clients without notices still let the user see why nothing happens.
         Update::Notice(text) => SessionUpdate::AgentThoughtChunk(chunk(format!("{text}\n\n"))),
         Update::Mode(id) => SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(id)),
-        Update::Usage { used, size } => SessionUpdate::UsageUpdate(UsageUpdate::new(used, size)),
+        Update::Usage { used, size, cached, cost } => {
+            let meta = (cached > 0).then(|| {
+                [("turnwright/cachedTokens".to_owned(), cached.into())]
+                    .into_iter()
+                    .collect::<Meta>()
+            });
+            let cost = cost.map(|it| Cost::new(it, "USD"));
+            SessionUpdate::UsageUpdate(UsageUpdate::new(used, size).cost(cost).meta(meta))
+        }
+        Update::Settings(all) => {
+            SessionUpdate::ConfigOptionUpdate(ConfigOptionUpdate::new(settings(all)))
+        }
     }
 }
 
@@ -161,6 +174,24 @@ fn plan_entry(entry: update::PlanEntry) -> schema::PlanEntry {
         PlanStatus::Completed => PlanEntryStatus::Completed,
     };
     schema::PlanEntry::new(entry.content, priority, status)
+}
+
+/// The settings of a session as configuration options.
+pub(super) fn settings(all: Vec<Setting>) -> Vec<SessionConfigOption> {
+    let choice = |it: update::SettingChoice| {
+        SessionConfigSelectOption::new(it.value, it.name).description(it.description)
+    };
+    let option = |it: Setting| {
+        let category = match it.id {
+            SettingId::Model => SessionConfigOptionCategory::Model,
+            SettingId::Effort => SessionConfigOptionCategory::ThoughtLevel,
+            SettingId::Mode => SessionConfigOptionCategory::Mode,
+        };
+        let choices: Vec<_> = it.choices.into_iter().map(choice).collect();
+        SessionConfigOption::select(it.id.id(), it.id.name(), it.current, choices)
+            .category(category)
+    };
+    all.into_iter().map(option).collect()
 }
 
 /// The modes of a session.

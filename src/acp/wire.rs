@@ -36,5 +36,7 @@ methods! {
     Authenticate "authenticate" (schema::AuthenticateRequest) -> schema::AuthenticateResponse;
     NewSession "session/new" (schema::NewSessionRequest) -> schema::NewSessionResponse;
     Prompt "session/prompt" (schema::PromptRequest) -> schema::PromptResponse;
+    SetOption "session/set_config_option"
+        (schema::SetSessionConfigOptionRequest) -> schema::SetSessionConfigOptionResponse;
     SetMode "session/set_mode" (schema::SetSessionModeRequest) -> schema::SetSessionModeResponse;
 }

@@ -7,18 +7,23 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER};
-use reqwest::{Client, Response, Url, redirect};
+use reqwest::{Client, Method, RequestBuilder, Response, Url, redirect};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 
 use super::error::{LlmError, is_exhausted};
+use super::list;
 
 /// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(15);
 /// How long the first byte may take: a local server may have to load the model and read a long
 /// prompt first.
 const FIRST_BYTE: Duration = Duration::from_secs(600);
+/// How long the head of a list of models may take.
+const LISTING: Duration = Duration::from_secs(10);
+/// The most of such a list that is read.
+const LARGEST_LIST: usize = 4 * 1024 * 1024;
 /// How long a stream may be silent once it has begun.
 const SILENCE: Duration = Duration::from_secs(180);
 /// How long the end of a body may take to come after the end of what it says.
@@ -73,6 +78,11 @@ impl Endpoint {
         Ok(Endpoint { base, key, client: OnceCell::new(), rests: Rests::default() })
     }
 
+    /// The base URL.
+    pub(super) fn base(&self) -> String {
+        self.base.to_string()
+    }
+
     /// The host, for messages.
     pub fn host(&self) -> String {
         let host = self.base.host_str().unwrap_or("the model");
@@ -106,23 +116,53 @@ impl Endpoint {
 
     /// Posts a JSON body and returns when the head of a successful answer is there.
     pub(super) async fn post(&self, path: &str, body: Vec<u8>) -> Result<Body, LlmError> {
+        let request = self
+            .request(Method::POST, path)
+            .await?
+            .header("content-type", "application/json")
+            .header("accept", "text/event-stream, application/json");
+        self.send(request.body(body), FIRST_BYTE).await
+    }
+
+    /// The names of the models that are served here, with `provider/` before them if it has a
+    /// name.
+    pub(super) async fn models(&self, provider: Option<&str>) -> Result<Vec<String>, LlmError> {
+        let request = self.request(Method::GET, "/models").await?;
+        let mut body = self.send(request.header("accept", "application/json"), LISTING).await?;
+        let mut bytes = Vec::new();
+        while let Some(chunk) = body.chunk().await? {
+            bytes.extend_from_slice(&chunk);
+            if bytes.len() > LARGEST_LIST {
+                break;
+            }
+        }
+        let mut names = list::names(&bytes);
+        if let Some(provider) = provider {
+            for name in &mut names {
+                name.insert_str(0, &format!("{provider}/"));
+            }
+        }
+        Ok(names)
+    }
+
+    async fn request(&self, method: Method, path: &str) -> Result<RequestBuilder, LlmError> {
         let client = self.client().await?;
         let mut url = self.base.clone();
         url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
-        let mut request = client
-            .post(url)
-            .header("content-type", "application/json")
-            .header("accept", "text/event-stream, application/json");
-        if let Some(key) = self.key.as_ref().and_then(bearer) {
-            request = request.header(AUTHORIZATION, key);
-        }
-        let sent = tokio::time::timeout(FIRST_BYTE, request.body(body).send());
-        let response = match sent.await {
+        let request = client.request(method, url);
+        Ok(match self.key.as_ref().and_then(bearer) {
+            Some(key) => request.header(AUTHORIZATION, key),
+            None => request,
+        })
+    }
+
+    async fn send(&self, request: RequestBuilder, limit: Duration) -> Result<Body, LlmError> {
+        let response = match tokio::time::timeout(limit, request.send()).await {
             Ok(Ok(response)) => response,
             Ok(Err(source)) => {
                 return Err(LlmError::Connect { host: self.host(), source: source.without_url() });
             }
-            Err(_) => return Err(LlmError::Silent { host: self.host(), limit: FIRST_BYTE }),
+            Err(_) => return Err(LlmError::Silent { host: self.host(), limit }),
         };
         if response.status().is_success() {
             return Ok(self.body(response));

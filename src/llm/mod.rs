@@ -6,6 +6,7 @@ mod error;
 mod http;
 mod ids;
 mod lessons;
+mod list;
 mod names;
 pub mod offline;
 pub mod quirks;
@@ -28,6 +29,7 @@ use crate::message::{Arguments, Echo, Message, ToolSpec, Usage};
 pub use error::LlmError;
 pub use http::Endpoint;
 pub use lessons::{Learned, Notebook};
+pub use list::near;
 pub use window::context_window;
 
 /// What the model is asked.
@@ -50,6 +52,8 @@ pub struct Settings {
     pub name: String,
     /// What its server calls it.
     pub model: String,
+    /// What its provider is called among several, if it has a name.
+    pub provider: Option<String>,
     /// How many tokens its window holds, if known.
     pub window: Option<u64>,
     /// The longest answer in tokens, if that is to be limited.
@@ -181,6 +185,16 @@ pub trait Model: Debug + Send + Sync + 'static {
     /// Whether an effort can be chosen.
     fn has_effort(&self) -> bool {
         false
+    }
+
+    /// A word for its server, the same for all models there.
+    fn provider(&self) -> String {
+        self.name().to_owned()
+    }
+
+    /// The names of all models that its server serves, each as it can be chosen.
+    fn list(&self) -> BoxFuture<'_, Result<Vec<String>, LlmError>> {
+        Box::pin(std::future::ready(Ok(vec![self.name().to_owned()])))
     }
 
     /// Gets ready what is slow to make, such as a TLS client. May be called any number of times.

@@ -7,20 +7,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
-use super::{Msg, PromptKey, commands};
+use super::commands::{self, Run};
+use super::{Host, Msg, PromptKey, settings};
 use crate::done::Done;
 use crate::error::Error;
 use crate::ids::MessageId;
+use crate::llm::{Effort, Model, Senses};
 use crate::message::{History, Part, Stop, UserMessage};
 use crate::permission::{Grants, Mode};
 use crate::turn::{Equipment, Finished, Turn};
-use crate::update::Update;
+use crate::update::{Setting, SettingId, Update};
 
 /// Prompts that may wait behind a running turn.
 const LONGEST_QUEUE: usize = 32;
@@ -29,8 +32,23 @@ const LONGEST_QUEUE: usize = 32;
 /// comes for a session they have not registered yet.
 const ANNOUNCE_AFTER: Duration = Duration::from_millis(150);
 
+/// Changes of a setting that may wait for a provider's list.
+const MOST_CHANGES: usize = 8;
+
+/// What the client has been told, or is to be.
+pub(super) struct Told {
+    /// What the user has to know and can be told with the first prompt at the earliest.
+    pub(super) notice: Option<String>,
+    /// What prompts may hold besides text.
+    pub(super) offered: Senses,
+}
+
+/// A model that was looked for, and who wants to know.
+type Choosing = BoxFuture<'static, (Result<Arc<dyn Model>, Error>, Done<Vec<Setting>>)>;
+
 /// The state of a session.
 pub(super) struct Actor {
+    host: Arc<Host>,
     equipment: Equipment,
     /// Without the running turn. If that dies, this is what is left.
     history: History,
@@ -39,13 +57,14 @@ pub(super) struct Actor {
     running: Option<Running>,
     /// When the commands are announced; `None` once they are.
     announce_at: Option<Instant>,
-    /// What the user has to know and can be told with the first prompt at the earliest.
-    notice: Option<String>,
+    told: Told,
+    choosing: FuturesUnordered<Choosing>,
+    /// The settings that the client knows.
+    known: Vec<Setting>,
     /// The mode that the model was last told.
     told_mode: Option<Mode>,
     cancelling: Arc<AtomicBool>,
     stop: CancellationToken,
-    tracker: TaskTracker,
 }
 
 struct Queued {
@@ -63,24 +82,26 @@ struct Running {
 
 impl Actor {
     pub(super) fn new(
+        host: Arc<Host>,
         equipment: Equipment,
-        notice: Option<String>,
+        told: Told,
         cancelling: Arc<AtomicBool>,
         stop: CancellationToken,
-        tracker: TaskTracker,
     ) -> Actor {
         Actor {
+            known: settings::all(&host, &equipment),
+            choosing: FuturesUnordered::new(),
+            host,
             equipment,
             history: History::default(),
             grants: Grants::default(),
             queue: VecDeque::new(),
             running: None,
             announce_at: Some(Instant::now() + ANNOUNCE_AFTER),
-            notice,
+            told,
             told_mode: None,
             cancelling,
             stop,
-            tracker,
         }
     }
 
@@ -97,6 +118,9 @@ impl Actor {
                     None => break,
                 },
                 end = turn_end(&mut self.running) => self.on_turn_end(end),
+                Some((chosen, done)) = self.choosing.next(), if !self.choosing.is_empty() => {
+                    self.on_chosen(chosen, done);
+                }
                 () = wait_until(announce_at) => self.announce(),
             }
         }
@@ -112,6 +136,9 @@ impl Actor {
                     ))));
                     return;
                 }
+                if let Err(error) = self.check(&prompt) {
+                    return done.report(Err(error));
+                }
                 self.announce();
                 self.queue.push_back(Queued { key, prompt, done });
                 self.start_next();
@@ -122,10 +149,81 @@ impl Actor {
             }
             Msg::CancelPrompt(key) => self.cancel_prompt(key),
             Msg::SetMode { mode, done } => {
-                self.equipment.mode.set(mode);
-                self.equipment.client.update(Update::Mode(mode.id()));
+                self.set_mode(mode);
+                self.tell_settings();
                 done.report(Ok(()));
             }
+            Msg::Set { setting, value, done } => self.set(setting, value, done),
+        }
+    }
+
+    /// Pictures and recordings are taken if that was said, or if the model takes them now
+    /// (R-TURN-11).
+    fn check(&self, prompt: &UserMessage) -> Result<(), Error> {
+        let (offered, senses) = (self.told.offered, self.equipment.thinker.get().model.senses());
+        let refused = prompt.parts.iter().find_map(|it| match it {
+            Part::Image(_) if !offered.images && !senses.images => Some("images"),
+            Part::Audio(_) if !offered.audio && !senses.audio => Some("audio"),
+            _ => None,
+        });
+        match refused {
+            Some(what) => Err(Error::Params(format!("This agent does not take {what} in prompts"))),
+            None => Ok(()),
+        }
+    }
+
+    fn set(&mut self, setting: SettingId, value: String, done: Done<Vec<Setting>>) {
+        match setting {
+            SettingId::Model if self.choosing.len() >= MOST_CHANGES => {
+                let busy = "The provider has not answered the changes before this one yet";
+                return done.report(Err(Error::BadMoment(busy.to_owned())));
+            }
+            SettingId::Model => {
+                let host = Arc::clone(&self.host);
+                let choosing = async { (settings::choose(host, value).await, done) };
+                return self.choosing.push(Box::pin(choosing));
+            }
+            SettingId::Effort => match Effort::parse(&value) {
+                Some(effort) => self.equipment.thinker.set_effort(effort),
+                None => {
+                    let known: Vec<_> = Effort::ALL.iter().map(|it| it.id()).collect();
+                    return done.report(Err(settings::no_such("effort", &value, &known)));
+                }
+            },
+            SettingId::Mode => match Mode::parse(&value) {
+                Some(mode) => self.set_mode(mode),
+                None => {
+                    let known: Vec<_> = Mode::ALL.iter().map(|it| it.id()).collect();
+                    return done.report(Err(settings::no_such("mode", &value, &known)));
+                }
+            },
+        }
+        self.tell_settings();
+        done.report(Ok(self.known.clone()));
+    }
+
+    fn on_chosen(&mut self, chosen: Result<Arc<dyn Model>, Error>, done: Done<Vec<Setting>>) {
+        match chosen {
+            Ok(model) => {
+                self.equipment.thinker.set_model(model);
+                self.tell_settings();
+                done.report(Ok(self.known.clone()));
+            }
+            Err(error) => done.report(Err(error)),
+        }
+    }
+
+    fn set_mode(&mut self, mode: Mode) {
+        self.equipment.mode.set(mode);
+        self.equipment.client.update(Update::Mode(mode.id()));
+    }
+
+    /// Tells the settings if they are not what the client knows.
+    fn tell_settings(&mut self) {
+        let settings = settings::all(&self.host, &self.equipment);
+        if settings != self.known {
+            self.known.clone_from(&settings);
+            self.equipment.client.update(Update::Settings(settings));
         }
     }
 
@@ -153,18 +251,38 @@ impl Actor {
     fn start_next(&mut self) {
         while self.running.is_none() {
             let Some(Queued { key, mut prompt, done }) = self.queue.pop_front() else { return };
-            if let Some(command) = commands::find(&first_text(&prompt)) {
-                let text = command(&mut self.history, &self.equipment);
-                let message = MessageId::from(format!("msg-{}", self.history.mint()));
-                self.equipment.client.update(Update::Text { message, text });
-                done.report(Ok(Stop::EndTurn));
-                continue;
+            let cancel = self.stop.child_token();
+            match commands::find(&first_text(&prompt)) {
+                Some(Run::Now(command)) => {
+                    let text = command(&mut self.history, &self.equipment);
+                    let message = MessageId::from(format!("msg-{}", self.history.mint()));
+                    self.equipment.client.update(Update::Text { message, text });
+                    done.report(Ok(Stop::EndTurn));
+                    continue;
+                }
+                Some(Run::Models) => {
+                    let message = MessageId::from(format!("msg-{}", self.history.mint()));
+                    let listing = commands::models(
+                        Arc::clone(&self.host),
+                        self.equipment.clone(),
+                        message,
+                        cancel.clone(),
+                    );
+                    let (history, grants) = (self.history.clone(), self.grants.clone());
+                    let task = self.host.tracker().spawn(async move {
+                        let result = Ok(listing.await);
+                        Finished { history, grants, result }
+                    });
+                    self.running = Some(Running { key, cancel, task, done });
+                    continue;
+                }
+                None => {}
             }
-            if let Some(notice) = self.notice.take() {
+            if let Some(notice) = self.told.notice.take() {
                 self.equipment.client.update(Update::Notice(notice));
             }
+            self.tell_omissions(&prompt);
             self.add_context(&mut prompt);
-            let cancel = self.stop.child_token();
             let turn = Turn::new(
                 self.equipment.clone(),
                 self.history.clone(),
@@ -172,8 +290,24 @@ impl Actor {
                 prompt,
                 cancel.clone(),
             );
-            let task = self.tracker.spawn(turn.run());
+            let task = self.host.tracker().spawn(turn.run());
             self.running = Some(Running { key, cancel, task, done });
+        }
+    }
+
+    /// A text-only model does not see what the user has attached; the user has to know.
+    fn tell_omissions(&self, prompt: &UserMessage) {
+        let model = self.equipment.thinker.get().model;
+        let senses = model.senses();
+        let omitted = prompt.parts.iter().find_map(|it| match it {
+            Part::Image(_) if !senses.images => Some("image"),
+            Part::Audio(_) if !senses.audio => Some("recording"),
+            _ => None,
+        });
+        if let Some(what) = omitted {
+            let name = model.name();
+            let text = format!("{name} takes no {what}s: it is told that one was left out.");
+            self.equipment.client.update(Update::Notice(text));
         }
     }
 
@@ -222,6 +356,8 @@ impl Actor {
         };
         // The answer is in the lane before the next turn can put an update there.
         turn.done.report(result);
+        // A list of models, or a lesson about this one.
+        self.tell_settings();
         self.start_next();
     }
 
@@ -239,6 +375,7 @@ impl Actor {
             match msg {
                 Msg::Prompt { done, .. } => done.report(Ok(Stop::Cancelled)),
                 Msg::SetMode { done, .. } => done.report(Err(Error::Cancelled)),
+                Msg::Set { done, .. } => done.report(Err(Error::Cancelled)),
                 Msg::Cancel | Msg::CancelPrompt(_) => {}
             }
         }

@@ -1,19 +1,36 @@
 //! Slash commands: a table. They are answered here, without the model.
 
-use crate::message::{History, Message};
-use crate::turn::Equipment;
-use crate::update::Command;
+use std::sync::Arc;
 
-/// What a command does with the session, and what it says.
-type Run = fn(&mut History, &Equipment) -> String;
+use tokio_util::sync::CancellationToken;
+
+use super::Host;
+use crate::error::chain;
+use crate::ids::MessageId;
+use crate::message::{History, Message, Stop};
+use crate::turn::Equipment;
+use crate::update::{Command, Update};
+
+/// What a command does.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Run {
+    /// Something with the session, at once; it says what.
+    Now(fn(&mut History, &Equipment) -> String),
+    /// Asks the provider for its models.
+    Models,
+}
 
 const TABLE: &[(Command, Run)] = &[
-    (Command { name: "help", description: "What I can do, and the other commands" }, help),
+    (
+        Command { name: "help", description: "What I can do, and the other commands" },
+        Run::Now(help),
+    ),
     (
         Command { name: "status", description: "Model, mode, folder and length of this session" },
-        status,
+        Run::Now(status),
     ),
-    (Command { name: "clear", description: "Forget the conversation so far" }, clear),
+    (Command { name: "models", description: "The models that the provider serves" }, Run::Models),
+    (Command { name: "clear", description: "Forget the conversation so far" }, Run::Now(clear)),
 ];
 
 /// All commands, for the client's menu.
@@ -45,11 +62,43 @@ fn status(history: &mut History, equipment: &Equipment) -> String {
     let mode = equipment.mode.get();
     format!(
         "* Model: `{}`\n* Mode: {} – {}\n* Folder: `{}`\n* Prompts so far: {prompts}",
-        equipment.model.name(),
+        equipment.thinker.get().model.name(),
         mode.name(),
         mode.description(),
         equipment.files.roots().cwd().display(),
     )
+}
+
+/// Tells the models of the session's provider. A cancel ends it.
+pub(super) async fn models(
+    host: Arc<Host>,
+    equipment: Equipment,
+    message: MessageId,
+    cancel: CancellationToken,
+) -> Stop {
+    let model = equipment.thinker.get().model;
+    let Some(listed) = cancel.run_until_cancelled(host.list(&model)).await else {
+        return Stop::Cancelled;
+    };
+    let text = match listed {
+        Ok(names) => {
+            let mark = |name: &String| if name == model.name() { " (in use)" } else { "" };
+            let mut names: Vec<String> =
+                names.iter().map(|it| format!("* `{it}`{}\n", mark(it))).collect();
+            let others = host.choices().into_iter().map(|it| format!("* `{it}`\n"));
+            let in_use = format!("* `{}` (in use)\n", model.name());
+            let known = |it: &String| *it != format!("* `{}`\n", model.name());
+            let others: Vec<_> = others.filter(|it| known(it) && !names.contains(it)).collect();
+            names.extend(others);
+            if !names.contains(&in_use) {
+                names.insert(0, in_use);
+            }
+            names.concat()
+        }
+        Err(error) => format!("The models could not be listed: {}.", chain(&error)),
+    };
+    equipment.client.update(Update::Text { message, text });
+    Stop::EndTurn
 }
 
 fn clear(history: &mut History, _: &Equipment) -> String {

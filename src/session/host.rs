@@ -1,5 +1,6 @@
 //! What the sessions of one process share: the settings, the tools and the model.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,10 +14,10 @@ use crate::exec::Environment;
 use crate::files::{Files, Roots};
 use crate::llm::chat::Chat;
 use crate::llm::offline::Offline;
-use crate::llm::{Endpoint, LlmError, Model, Settings, context_window};
+use crate::llm::{Effort, Endpoint, LlmError, Model, Senses, Settings, context_window};
 use crate::permission::Mode;
 use crate::tools::{Registry, built_in};
-use crate::turn::{Equipment, SharedMode};
+use crate::turn::{Equipment, SharedMode, SharedThinker};
 
 /// The process's side of all sessions.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub struct Host {
     /// logout, counts for the next one.
     // A std mutex: set once or twice in the life of a process, never held across an await.
     model: Mutex<Option<(Provider, Arc<dyn Model>)>>,
+    /// The models that each provider serves, as far as it was asked.
+    lists: Mutex<BTreeMap<String, Vec<String>>>,
     stop: CancellationToken,
     tracker: TaskTracker,
 }
@@ -46,6 +49,7 @@ impl Host {
             environment,
             offline: AtomicBool::new(false),
             model: Mutex::new(None),
+            lists: Mutex::default(),
             stop,
             tracker: TaskTracker::new(),
         }
@@ -101,7 +105,7 @@ impl Host {
         // Who opens a session in their home folder has not given the key to the model.
         let roots = roots.without(&self.config.paths.config);
         Ok(Equipment {
-            model: self.model()?,
+            thinker: SharedThinker::new(self.model()?, Effort::Default),
             tools: Arc::clone(&self.tools),
             files: Files::new(roots, buffers),
             environment: self.environment.clone(),
@@ -109,6 +113,36 @@ impl Host {
             mode,
             max_requests: self.config.max_turn_requests,
         })
+    }
+
+    /// What prompts may hold besides text, as far as it depends on the model that sessions
+    /// begin with.
+    pub fn senses(&self) -> Senses {
+        self.model().map(|it| it.senses()).unwrap_or_default()
+    }
+
+    /// The names of the models that can be chosen without asking anybody.
+    pub(super) fn choices(&self) -> Vec<String> {
+        let lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        lists.values().flatten().cloned().collect()
+    }
+
+    /// All models of that one's provider. Asked for once in the life of the process.
+    pub(super) async fn list(&self, model: &Arc<dyn Model>) -> Result<Vec<String>, LlmError> {
+        let provider = model.provider();
+        let known = || self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(names) = known().get(&provider) {
+            return Ok(names.clone());
+        }
+        let names = model.list().await?;
+        known().insert(provider, names.clone());
+        Ok(names)
+    }
+
+    /// The model of that name.
+    pub(super) fn model_named(&self, name: &str) -> Result<Arc<dyn Model>, Error> {
+        let _ = name;
+        self.model()
     }
 
     fn model(&self) -> Result<Arc<dyn Model>, Error> {

@@ -4,6 +4,7 @@
 mod actor;
 mod commands;
 mod host;
+mod settings;
 
 #[cfg(test)]
 mod tests;
@@ -21,7 +22,9 @@ use crate::error::Error;
 use crate::files::Roots;
 use crate::message::{Stop, UserMessage};
 use crate::permission::Mode;
+use crate::update::{Setting, SettingId};
 
+pub use crate::llm::Senses;
 pub use host::Host;
 
 /// Messages that may wait for a session that is busy for a moment.
@@ -42,6 +45,8 @@ pub struct Opening {
     pub buffers: Option<Arc<dyn Buffers>>,
     /// What the user has to know about this session, told with the first prompt.
     pub notice: Option<String>,
+    /// What the client was told that prompts may hold.
+    pub offered: Senses,
 }
 
 impl std::fmt::Debug for Opening {
@@ -55,6 +60,7 @@ enum Msg {
     Cancel,
     CancelPrompt(PromptKey),
     SetMode { mode: Mode, done: Done<()> },
+    Set { setting: SettingId, value: String, done: Done<Vec<Setting>> },
 }
 
 /// A session, to those who talk to it. Dropping the last handle closes it.
@@ -71,7 +77,7 @@ pub struct SessionHandle {
 ///
 /// # Errors
 /// When the working folder cannot be used, or no model is configured.
-pub fn open(host: &Arc<Host>, opening: Opening) -> Result<SessionHandle, Error> {
+pub fn open(host: &Arc<Host>, opening: Opening) -> Result<(SessionHandle, Vec<Setting>), Error> {
     if !opening.cwd.is_absolute() {
         return Err(Error::Params(format!(
             "`cwd` must be an absolute path, not `{}`",
@@ -85,9 +91,11 @@ pub fn open(host: &Arc<Host>, opening: Opening) -> Result<SessionHandle, Error> 
     let cancelling = Arc::new(AtomicBool::new(false));
     let stop: CancellationToken = host.stop_token();
     let shared = Arc::clone(&cancelling);
-    let actor = actor::Actor::new(equipment, opening.notice, shared, stop, host.tracker());
+    let settings = settings::all(host, &equipment);
+    let told = actor::Told { notice: opening.notice, offered: opening.offered };
+    let actor = actor::Actor::new(Arc::clone(host), equipment, told, shared, stop);
     host.spawn(actor.run(inbox));
-    Ok(SessionHandle { mailbox, cancelling })
+    Ok((SessionHandle { mailbox, cancelling }, settings))
 }
 
 impl SessionHandle {
@@ -120,6 +128,11 @@ impl SessionHandle {
     /// Changes the mode, from the next effect on.
     pub fn set_mode(&self, mode: Mode, done: Done<()>) {
         self.send(Msg::SetMode { mode, done });
+    }
+
+    /// Changes a setting.
+    pub fn set(&self, setting: SettingId, value: String, done: Done<Vec<Setting>>) {
+        self.send(Msg::Set { setting, value, done });
     }
 
     /// A message that finds no place is dropped, and with it the duty to answer, which answers.

@@ -5,10 +5,10 @@ use std::sync::atomic::AtomicBool;
 
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
-use tokio_util::task::TaskTracker;
 
-use super::actor::Actor;
-use super::{MAILBOX, SessionHandle};
+use super::actor::{Actor, Told};
+use super::{Host, MAILBOX, Senses, SessionHandle};
+use crate::config::{Config, Flags, Paths, Variables};
 use crate::done::Done;
 use crate::error::{Error, Kind};
 use crate::message::{Stop, UserMessage};
@@ -23,15 +23,17 @@ struct Session {
 fn session(stage: &Stage) -> Session {
     let (mailbox, inbox) = mpsc::channel(MAILBOX);
     let cancelling = Arc::new(AtomicBool::new(false));
-    let tracker = TaskTracker::new();
+    let config = Config::new(Variables::default(), Flags::default(), Paths::below("/nowhere"));
+    let host = Arc::new(Host::new(config, stage.cancel.clone()));
+    let told = Told { notice: None, offered: Senses::default() };
     let actor = Actor::new(
+        Arc::clone(&host),
         stage.equipment.clone(),
-        None,
+        told,
         Arc::clone(&cancelling),
         stage.cancel.clone(),
-        tracker.clone(),
     );
-    tracker.spawn(actor.run(inbox));
+    host.spawn(actor.run(inbox));
     Session { handle: SessionHandle { mailbox, cancelling }, next: 0 }
 }
 

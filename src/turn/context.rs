@@ -11,9 +11,9 @@ use crate::message::{History, Message, ToolMessage, ToolSpec};
 pub const SYSTEM_PROMPT: &str = include_str!("system.md");
 
 /// The request for the next answer.
-pub(super) fn request(history: &History, tools: Arc<Vec<ToolSpec>>) -> Request {
+pub(super) fn request(history: &History, tools: Arc<Vec<ToolSpec>>, effort: Effort) -> Request {
     let messages = repair(&history.messages);
-    Request { system: SYSTEM_PROMPT.into(), messages, tools, effort: Effort::Default }
+    Request { system: SYSTEM_PROMPT.into(), messages, tools, effort }
 }
 
 /// Each call gets exactly one result right behind its message, and nothing else is a result: a

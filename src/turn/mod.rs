@@ -14,8 +14,8 @@ pub(crate) mod stage;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -24,7 +24,7 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::exec::Environment;
 use crate::files::Files;
-use crate::llm::Model;
+use crate::llm::{Effort, Model};
 use crate::message::{History, Message, Stop, ToolCall, UserMessage};
 use crate::permission::{Grants, Mode};
 use crate::tools::Registry;
@@ -37,8 +37,8 @@ pub use context::SYSTEM_PROMPT;
 /// What a turn works with. The session owns it and lends it to each of its turns.
 #[derive(Clone)]
 pub struct Equipment {
-    /// Who thinks.
-    pub model: Arc<dyn Model>,
+    /// Who thinks, and how long; a change counts from the next request on.
+    pub thinker: SharedThinker,
     /// What it can do.
     pub tools: Arc<Registry>,
     /// The session's files.
@@ -55,7 +55,43 @@ pub struct Equipment {
 
 impl std::fmt::Debug for Equipment {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Equipment").field("model", &self.model).finish_non_exhaustive()
+        formatter.debug_struct("Equipment").field("thinker", &self.thinker).finish_non_exhaustive()
+    }
+}
+
+/// Who thinks, and how long.
+#[derive(Clone, Debug)]
+pub struct Thinker {
+    /// The model.
+    pub model: Arc<dyn Model>,
+    /// Its effort, where that can be chosen.
+    pub effort: Effort,
+}
+
+/// The thinker, set by the session and read by its turn.
+#[derive(Clone, Debug)]
+// A std mutex: held to copy a pointer, never across an await.
+pub struct SharedThinker(Arc<Mutex<Thinker>>);
+
+impl SharedThinker {
+    /// A model that thinks as long as its provider finds best.
+    pub fn new(model: Arc<dyn Model>, effort: Effort) -> SharedThinker {
+        SharedThinker(Arc::new(Mutex::new(Thinker { model, effort })))
+    }
+
+    /// The thinker now.
+    pub fn get(&self) -> Thinker {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes the model.
+    pub fn set_model(&self, model: Arc<dyn Model>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).model = model;
+    }
+
+    /// Changes the effort.
+    pub fn set_effort(&self, effort: Effort) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).effort = effort;
     }
 }
 

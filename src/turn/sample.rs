@@ -23,7 +23,8 @@ impl Turn {
         let equipment = self.equipment.clone();
         // A client that does not read what the last round has said gets no next one.
         self.cancel.run_until_cancelled(equipment.client.room()).await;
-        let request = context::request(&self.history, equipment.tools.specs());
+        let thinker = equipment.thinker.get();
+        let request = context::request(&self.history, equipment.tools.specs(), thinker.effort);
         let message = MessageId::from(format!("msg-{}", self.history.mint()));
         let mut listener = Listener {
             client: &equipment.client,
@@ -37,7 +38,7 @@ impl Turn {
         };
         // Dropping a half-read stream is safe, nothing has been run yet; and it aborts the
         // request at the server (R-CANCEL-1).
-        let listening = listener.listen(equipment.model.as_ref(), &request);
+        let listening = listener.listen(thinker.model.as_ref(), &request);
         let outcome = self.cancel.run_until_cancelled(listening).await;
         let heard = listener.finish();
         let calls = match &outcome {
@@ -52,7 +53,7 @@ impl Turn {
             None => return Step::End(Ok(Stop::Cancelled)),
             Some(Err(error)) => Sampled::Failed { error, shown: heard.is_shown() },
             Some(Ok(reply)) => {
-                self.tell_usage(reply.usage);
+                self.tell_usage(thinker.model.as_ref(), reply.usage);
                 if let End::Refused(why) = &reply.end {
                     self.tell_refusal(why);
                 }
@@ -125,10 +126,17 @@ impl Turn {
         }));
     }
 
-    fn tell_usage(&self, usage: Option<Usage>) {
-        if let (Some(usage), Some(size)) = (usage, self.equipment.model.window()) {
+    /// The last request's tokens fill the window, whatever earlier ones have used. Without a known
+    /// window nothing is told: a wrong gauge is worse than none.
+    fn tell_usage(&mut self, model: &dyn Model, usage: Option<Usage>) {
+        let Some(usage) = usage else { return };
+        if let Some(price) = model.price() {
+            *self.history.cost.get_or_insert_default() += price.of(&usage);
+        }
+        if let Some(size) = model.window() {
             let used = (usage.input + usage.output).min(size);
-            self.equipment.client.update(Update::Usage { used, size });
+            let (cached, cost) = (usage.cached, self.history.cost);
+            self.equipment.client.update(Update::Usage { used, size, cached, cost });
         }
     }
 

@@ -8,11 +8,13 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use super::{Equipment, SharedMode};
+use super::{Equipment, SharedMode, SharedThinker};
 use crate::client::{Answer, ChoiceKind, Client, Question};
 use crate::exec::Environment;
 use crate::files::{Files, Roots};
-use crate::llm::{Batch, Delta, End, LlmError, Model, Reply, ReplyCall, ReplyStream, Request};
+use crate::llm::{
+    Batch, Delta, Effort, End, LlmError, Model, Reply, ReplyCall, ReplyStream, Request,
+};
 use crate::message::{Arguments, Echo};
 use crate::tools::{AnyTool, Registry, built_in};
 use crate::update::{Status, Update};
@@ -161,7 +163,7 @@ pub(crate) fn stage(plays: Vec<Play>, silent: bool, extra: Option<Arc<dyn AnyToo
     let mut tools = built_in();
     tools.extend(extra);
     let equipment = Equipment {
-        model: Arc::new(Script(Mutex::new(plays.into()))),
+        thinker: SharedThinker::new(Arc::new(Script(Mutex::new(plays.into()))), Effort::Default),
         tools: Arc::new(Registry::new(tools)),
         files: Files::new(Roots::new(workspace.path()).unwrap(), None),
         environment: Environment::default(),

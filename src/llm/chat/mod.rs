@@ -117,6 +117,14 @@ impl Model for Chat {
         self.lessons.quirks().has_effort()
     }
 
+    fn provider(&self) -> String {
+        self.endpoint.base()
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<String>, LlmError>> {
+        Box::pin(self.endpoint.models(self.settings.provider.as_deref()))
+    }
+
     fn warm_up(&self) -> BoxFuture<'_, ()> {
         Box::pin(self.endpoint.warm_up())
     }

@@ -1,0 +1,88 @@
+//! What the user can choose in a session: the model, its effort, the mode.
+
+use std::sync::Arc;
+
+use super::Host;
+use crate::error::Error;
+use crate::llm::{Effort, Model, near};
+use crate::permission::Mode;
+use crate::turn::Equipment;
+use crate::update::{Setting, SettingChoice, SettingId};
+
+/// All settings of a session, the most important first.
+pub(super) fn all(host: &Host, equipment: &Equipment) -> Vec<Setting> {
+    let thinker = equipment.thinker.get();
+    let mut all = vec![model(host, thinker.model.name())];
+    if thinker.model.has_effort() {
+        all.push(effort(thinker.effort));
+    }
+    all.push(mode(equipment.mode.get()));
+    all
+}
+
+fn model(host: &Host, current: &str) -> Setting {
+    let mut names = host.choices();
+    if !names.iter().any(|it| it == current) {
+        names.insert(0, current.to_owned());
+    }
+    let choice = |name: String| SettingChoice { value: name.clone(), name, description: None };
+    Setting {
+        id: SettingId::Model,
+        current: current.to_owned(),
+        choices: names.into_iter().map(choice).collect(),
+    }
+}
+
+fn effort(current: Effort) -> Setting {
+    let choice = |it: Effort| SettingChoice {
+        value: it.id().to_owned(),
+        name: match it {
+            Effort::Default => "Default",
+            Effort::None => "None",
+            Effort::Low => "Low",
+            Effort::Medium => "Medium",
+            Effort::High => "High",
+        }
+        .to_owned(),
+        description: (it == Effort::Default).then(|| "As the provider thinks best".to_owned()),
+    };
+    Setting {
+        id: SettingId::Effort,
+        current: current.id().to_owned(),
+        choices: Effort::ALL.into_iter().map(choice).collect(),
+    }
+}
+
+fn mode(current: Mode) -> Setting {
+    let choice = |it: Mode| SettingChoice {
+        value: it.id().to_owned(),
+        name: it.name().to_owned(),
+        description: Some(it.description().to_owned()),
+    };
+    Setting {
+        id: SettingId::Mode,
+        current: current.id().to_owned(),
+        choices: Mode::ALL.into_iter().map(choice).collect(),
+    }
+}
+
+/// The error for a value that a setting cannot have.
+pub(super) fn no_such(what: &str, value: &str, known: &[&str]) -> Error {
+    Error::Params(format!("There is no {what} `{value}`; there are: {}", known.join(", ")))
+}
+
+/// The model of that name. One that its provider does not list is refused, with those that may
+/// have been meant; where there is no list, the first request will tell.
+pub(super) async fn choose(host: Arc<Host>, name: String) -> Result<Arc<dyn Model>, Error> {
+    let model = host.model_named(&name)?;
+    let names = host.list(&model).await.unwrap_or_default();
+    if names.is_empty() || names.contains(&name) || host.choices().contains(&name) {
+        return Ok(model);
+    }
+    let meant = near(&name, &names);
+    let hint = match meant.as_slice() {
+        [] => "`/models` lists what there is".to_owned(),
+        meant => format!("did you mean {}?", meant.join(", ")),
+    };
+    Err(Error::Params(format!("The provider has no model `{name}`; {hint}")))
+}

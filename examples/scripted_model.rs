@@ -66,7 +66,7 @@ pub use scenario::Scenario;
 
 // The paths are written out because Cargo would take `examples/http.rs` for an example.
 #[path = "scripted_model/http.rs"]
-mod http;
+pub(crate) mod http;
 #[path = "scripted_model/play.rs"]
 mod play;
 #[path = "scripted_model/scenario.rs"]

@@ -3,6 +3,8 @@
 
 use std::path::PathBuf;
 
+use crate::message::Media;
+
 /// Something a call may do to the world. Permission judges these, never tool names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
@@ -88,6 +90,8 @@ pub enum Content {
         /// The content after.
         new: String,
     },
+    /// A picture.
+    Image(Media),
 }
 
 /// A command or a path with what could hide a part of it made visible: control characters, and

@@ -11,13 +11,13 @@ use super::Recorded;
 const BODY_LIMIT: usize = 64 << 20;
 const LINE_LIMIT: usize = 64 << 10;
 
-pub(super) const STREAM_HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
+pub(crate) const STREAM_HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
     cache-control: no-cache\r\ntransfer-encoding: chunked\r\n\r\n";
-pub(super) const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+pub(crate) const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 /// The method and the rest of the next request; nothing if the client has closed the connection.
 /// `InvalidData` is the client's fault and worth an answer.
-pub(super) fn read_request(
+pub(crate) fn read_request(
     reader: &mut BufReader<&TcpStream>,
 ) -> io::Result<Option<(String, Recorded)>> {
     if reader.fill_buf()?.is_empty() {
@@ -99,7 +99,7 @@ fn invalid(message: &str) -> io::Error {
 }
 
 /// A whole response. Without a reason phrase, which no client may rely on (RFC 9112, section 4).
-pub(super) fn answer(
+pub(crate) fn answer(
     status: u16,
     content_type: &str,
     headers: &BTreeMap<String, String>,
@@ -116,20 +116,20 @@ pub(super) fn answer(
     response.into_bytes()
 }
 
-pub(super) fn json_answer(status: u16, body: &Value) -> Vec<u8> {
+pub(crate) fn json_answer(status: u16, body: &Value) -> Vec<u8> {
     answer(status, "application/json", &BTreeMap::new(), &body.to_string())
 }
 
-pub(super) fn error_answer(status: u16, message: &str) -> Vec<u8> {
+pub(crate) fn error_answer(status: u16, message: &str) -> Vec<u8> {
     json_answer(status, &json!({ "error": { "message": message, "type": "scripted_model" } }))
 }
 
 /// A server-sent event in a chunk of its own.
-pub(super) fn event(data: &Value) -> Vec<u8> {
+pub(crate) fn event(data: &Value) -> Vec<u8> {
     chunk(&format!("data: {data}\n\n"))
 }
 
 /// The text must not be empty: an empty chunk is the end of the body.
-pub(super) fn chunk(text: &str) -> Vec<u8> {
+pub(crate) fn chunk(text: &str) -> Vec<u8> {
     format!("{:x}\r\n{text}\r\n", text.len()).into_bytes()
 }

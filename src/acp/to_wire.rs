@@ -4,17 +4,17 @@ use super::caps::ClientCaps;
 use super::wire::schema;
 use super::wire::schema::{
     AvailableCommand, AvailableCommandsUpdate, ConfigOptionUpdate, ContentBlock, ContentChunk,
-    Cost, CurrentModeUpdate, Diff, MessageId, Meta, Notice, NoticeSeverity, PermissionOption,
-    PermissionOptionKind, Plan, PlanEntryPriority, PlanEntryStatus, RequestPermissionRequest,
-    SessionConfigOption, SessionConfigOptionCategory, SessionConfigSelectOption, SessionId,
-    SessionMode, SessionModeState, SessionUpdate, StopReason, TextContent, ToolCall,
-    ToolCallContent, ToolCallLocation, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
-    ToolKind, UsageUpdate,
+    Cost, CurrentModeUpdate, Diff, ImageContent, MessageId, Meta, Notice, NoticeSeverity,
+    PermissionOption, PermissionOptionKind, Plan, PlanEntryPriority, PlanEntryStatus,
+    RequestPermissionRequest, SessionConfigOption, SessionConfigOptionCategory,
+    SessionConfigSelectOption, SessionId, SessionMode, SessionModeState, SessionUpdate, StopReason,
+    TextContent, ToolCall, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolCallUpdate,
+    ToolCallUpdateFields, ToolKind, UsageUpdate,
 };
 use crate::client::{Choice, ChoiceKind, Question};
 use crate::effect::{Content, Kind, Location};
 use crate::ids;
-use crate::message::Stop;
+use crate::message::{Media, Stop};
 use crate::permission::Mode;
 use crate::update::{self, CallUpdate, PlanStatus, Priority, Setting, SettingId, Status, Update};
 
@@ -135,6 +135,9 @@ fn contents(contents: Vec<Content>) -> Vec<ToolCallContent> {
         Content::Diff { path, old, new } => {
             ToolCallContent::Diff(Diff::new(path, new).old_text(old))
         }
+        Content::Image(Media { mime, data }) => ToolCallContent::Content(schema::Content::new(
+            ContentBlock::Image(ImageContent::new(data, mime)),
+        )),
     };
     contents.into_iter().map(convert).collect()
 }

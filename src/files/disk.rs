@@ -4,7 +4,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD as BASE64;
+
 use super::{FileError, READ_LIMIT};
+use crate::message::Media;
 
 /// Bytes that are looked at to tell text from binary.
 const PROBE: usize = 8 * 1024;
@@ -124,6 +128,29 @@ fn moved(error: &io::Error) -> FileError {
         return FileError::Moved;
     }
     explain(error)
+}
+
+/// The largest picture that is worth its tokens.
+const LARGEST_PICTURE: u64 = 5 * 1024 * 1024;
+
+/// A picture of a kind that models take, known by its first bytes.
+pub(super) async fn picture(path: &Path) -> Option<Media> {
+    let path = path.to_path_buf();
+    let read = blocking(move || {
+        let file = open(&path).map_err(|it| moved(&it))?;
+        let mut bytes = Vec::new();
+        file.take(LARGEST_PICTURE + 1).read_to_end(&mut bytes).map_err(|it| explain(&it))?;
+        Ok(bytes)
+    });
+    let bytes = read.await.ok().filter(|it| it.len() as u64 <= LARGEST_PICTURE)?;
+    let mime = match bytes.as_slice() {
+        [0x89, b'P', b'N', b'G', ..] => "image/png",
+        [0xff, 0xd8, 0xff, ..] => "image/jpeg",
+        [b'G', b'I', b'F', b'8', ..] => "image/gif",
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => "image/webp",
+        _ => return None,
+    };
+    Some(Media { mime: mime.to_owned(), data: BASE64.encode(bytes) })
 }
 
 /// Replaces a file in one step: a reader sees the old text or the new one, and so does who

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::{BufferError, Buffers};
 use crate::effect::{Place, Target};
+use crate::message::Media;
 
 pub use disk::{Entry, EntryKind};
 pub use roots::Roots;
@@ -113,6 +114,12 @@ impl Files {
         }
         on_disk?;
         disk::read(&target.path).await
+    }
+
+    /// A picture, if the file holds one of a kind that models take.
+    pub async fn picture(&self, target: &Target) -> Option<Media> {
+        self.check(target).await.ok()?;
+        disk::picture(&target.path).await
     }
 
     fn readable(&self, target: &Target, size: Option<u64>) -> Option<&Arc<dyn Buffers>> {

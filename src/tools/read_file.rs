@@ -5,12 +5,14 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Outcome, Tool, ToolCtx};
-use crate::effect::{CallView, Effect, Kind, Location, Target};
+use crate::effect::{CallView, Content, Effect, Kind, Location, Target};
 use crate::files::{FileError, Roots, display};
 use crate::permission::Pass;
 
 /// The most files of one call.
 const MOST_FILES: usize = 20;
+/// The most pictures of one call.
+const MOST_PICTURES: usize = 4;
 /// The most lines of one file.
 const MOST_LINES: usize = 2_000;
 /// The most characters of one line.
@@ -21,7 +23,7 @@ const MOST_BYTES: usize = 50 * 1024;
 #[derive(Debug)]
 pub(super) struct ReadFile;
 
-/// Read text files. Give `path` for one file or `paths` for up to 20. Returns a header and
+/// Read text files and pictures. Give `path` for one file or `paths` for up to 20. Returns a header and
 /// numbered lines, at most 2000 lines; ask for the next range when it says so. The line numbers
 /// are not part of the file.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -99,6 +101,7 @@ impl Tool for ReadFile {
         let numbered = args.show_line_numbers.unwrap_or(true);
         let mut text = String::new();
         let mut failures = 0;
+        let mut images = Vec::new();
         for (name, effect) in args.files().into_iter().zip(pass.effects()) {
             let Effect::Read(target) = effect else { continue };
             if !text.is_empty() {
@@ -107,6 +110,20 @@ impl Tool for ReadFile {
             let room = MOST_BYTES.saturating_sub(text.len());
             match ctx.files.read(target).await {
                 Ok(content) => show(&mut text, name, &content, range, numbered, room),
+                Err(FileError::Binary(size)) if images.len() < MOST_PICTURES => {
+                    match ctx.files.picture(target).await {
+                        Some(picture) => {
+                            let mime = &picture.mime;
+                            text.push_str(&format!("[File: {name} | {mime}, {size} bytes]\n"));
+                            images.push(picture);
+                        }
+                        None => {
+                            failures += 1;
+                            let error = FileError::Binary(size);
+                            text.push_str(&failure(name, &error, target, ctx).await);
+                        }
+                    }
+                }
                 Err(error) => {
                     failures += 1;
                     text.push_str(&failure(name, &error, target, ctx).await);
@@ -125,7 +142,8 @@ impl Tool for ReadFile {
         }
         // The text itself is not repeated on the card: the client can open the file.
         let raw = json!({ "files": files, "failed": failures, "bytes": text.len() });
-        Outcome { ok: true, text, view: None, content: Vec::new(), raw, images: Vec::new() }
+        let content = images.iter().cloned().map(Content::Image).collect();
+        Outcome { ok: true, text, view: None, content, raw, images }
     }
 }
 

@@ -33,6 +33,7 @@ mod initialize;
 mod permission;
 mod permission_races;
 mod plan;
+mod providers;
 mod queue;
 mod raw_server;
 mod read_file;
@@ -43,6 +44,7 @@ mod session;
 #[cfg(target_os = "linux")]
 mod shutdown;
 mod slash_commands;
+mod strict;
 mod tidy;
 mod tools;
 mod transport;

@@ -113,13 +113,12 @@ pub(super) fn entries<'a>(
     for message in messages {
         if !matches!(message.as_ref(), Message::Tool(_)) && !pictures.is_empty() {
             let shown = pictures_of_results(std::mem::take(&mut pictures));
-            push_user(&mut entries, shown, follows_tool && manner.quirks.bridge);
+            push_user(&mut entries, shown, follows_tool, manner);
             follows_tool = false;
         }
         match message.as_ref() {
             Message::User(user) => {
-                let bridged = follows_tool && manner.quirks.bridge;
-                push_user(&mut entries, user_content(user, manner), bridged);
+                push_user(&mut entries, user_content(user, manner), follows_tool, manner);
                 follows_tool = false;
             }
             Message::Assistant(it) => {
@@ -137,19 +136,28 @@ pub(super) fn entries<'a>(
         }
     }
     if !pictures.is_empty() {
-        push_user(&mut entries, pictures_of_results(pictures), manner.quirks.bridge);
+        push_user(&mut entries, pictures_of_results(pictures), true, manner);
     }
     entries
 }
 
 /// Many templates refuse two messages of the user in a row, some one that follows a result.
-fn push_user<'a>(entries: &mut Vec<Entry<'a>>, content: Content<'a>, bridged: bool) {
+fn push_user<'a>(
+    entries: &mut Vec<Entry<'a>>,
+    content: Content<'a>,
+    follows_tool: bool,
+    manner: &Manner<'_>,
+) {
     if let Some(Entry::User { content: last }) = entries.last_mut() {
         return join(last, content);
     }
-    if bridged {
-        let content = Some(BRIDGE.into());
-        entries.push(Entry::Assistant(Assistant { content, ..Assistant::default() }));
+    if follows_tool && manner.quirks.bridge {
+        let thought = (manner.quirks.echo == Echo::Always).then_some("");
+        entries.push(Entry::Assistant(Assistant {
+            content: Some(BRIDGE.into()),
+            reasoning_content: thought,
+            ..Assistant::default()
+        }));
     }
     entries.push(Entry::User { content });
 }

@@ -4,6 +4,7 @@
 
 mod calls;
 mod errors;
+mod manners;
 mod properties;
 mod requests;
 mod streams;

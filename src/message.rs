@@ -166,6 +166,44 @@ pub struct Usage {
     pub cached: u64,
 }
 
+/// How long a model should think before it answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Effort {
+    /// As its provider thinks best: nothing is sent.
+    #[default]
+    Default,
+    /// Not at all, where that can be chosen.
+    None,
+    /// A little.
+    Low,
+    /// More.
+    Medium,
+    /// Long.
+    High,
+}
+
+impl Effort {
+    /// All of them, in order.
+    pub const ALL: [Effort; 5] =
+        [Effort::Default, Effort::None, Effort::Low, Effort::Medium, Effort::High];
+
+    /// A stable word for settings and clients.
+    pub fn id(self) -> &'static str {
+        match self {
+            Effort::Default => "default",
+            Effort::None => "none",
+            Effort::Low => "low",
+            Effort::Medium => "medium",
+            Effort::High => "high",
+        }
+    }
+
+    /// The effort of that name.
+    pub fn parse(id: &str) -> Option<Effort> {
+        Effort::ALL.into_iter().find(|it| it.id() == id)
+    }
+}
+
 /// Why a turn ended. The five reasons of ACP v1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {

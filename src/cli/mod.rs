@@ -1,14 +1,16 @@
 //! The command line: what the user types → what the process does. One file a subcommand.
 
 mod acp;
+mod config;
 mod login;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
-use crate::config::{self, Config, Flags, Paths};
+use crate::config::{Config, Flags, Paths, UserFile};
 use crate::log;
 
 /// How long the end may be put off by a log that nobody reads.
@@ -23,15 +25,19 @@ const LOG_LIMIT: Duration = Duration::from_millis(100);
                   OPENAI_API_KEY in its environment.\n\
                   Environment: OPENAI_API_KEY, OPENAI_BASE_URL, TURNWRIGHT_MODEL, \
                   TURNWRIGHT_MODE (ask, plan), TURNWRIGHT_MAX_TURN_REQUESTS, \
-                  TURNWRIGHT_CONTEXT_WINDOW, TURNWRIGHT_HOME, TURNWRIGHT_LOG."
+                  TURNWRIGHT_CONTEXT_WINDOW, TURNWRIGHT_CONFIG, TURNWRIGHT_HOME, TURNWRIGHT_LOG; \
+                  and the keys of providers, such as DEEPSEEK_API_KEY."
 )]
 struct Arguments {
-    /// The model to use; `offline` is the built-in one [env: TURNWRIGHT_MODEL]
+    /// The model to use, or PROVIDER/MODEL; `offline` is the built-in one [env: TURNWRIGHT_MODEL]
     #[arg(long, global = true, value_name = "NAME")]
     model: Option<String>,
     /// Where the OpenAI-compatible API answers [env: OPENAI_BASE_URL]
     #[arg(long, global = true, value_name = "URL")]
     base_url: Option<String>,
+    /// The file with the settings [env: TURNWRIGHT_CONFIG]
+    #[arg(long, global = true, value_name = "PATH")]
+    config: Option<PathBuf>,
     /// Log to stderr; twice for more [env: TURNWRIGHT_LOG]
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
@@ -51,14 +57,20 @@ enum Command {
     /// Remove the stored key
     #[command(after_help = "Example: turnwright logout")]
     Logout,
+    /// Look at the settings
+    Config {
+        #[command(subcommand)]
+        action: config::Action,
+    },
 }
 
 /// Does what the command line says. To be called first thing in `main`, while the process has
 /// one thread.
 pub fn run() -> ExitCode {
-    let variables = config::take();
     let arguments = Arguments::parse();
     let paths = Paths::find();
+    let file = UserFile::find(arguments.config.clone(), &paths);
+    let variables = crate::config::take(&file.key_variables());
     let wanted = match arguments.verbose {
         0 => variables.log.clone(),
         1 => Some("turnwright=debug".to_owned()),
@@ -66,10 +78,12 @@ pub fn run() -> ExitCode {
     };
     log::start(wanted.as_deref(), paths.state.clone());
     let flags = Flags { model: arguments.model, base_url: arguments.base_url };
+    let config = |flags, paths| Config::new(variables, flags, file, paths);
     let status = match arguments.command {
-        None | Some(Command::Acp) => acp::run(Config::new(variables, flags, paths)),
+        None | Some(Command::Acp) => acp::run(config(flags, paths)),
         Some(Command::Login) => login::login(&flags, &paths),
         Some(Command::Logout) => login::logout(&paths),
+        Some(Command::Config { action }) => config::run(&action, &config(flags, paths)),
     };
     log::flush(LOG_LIMIT);
     status

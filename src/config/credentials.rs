@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::Paths;
+use super::{Paths, private};
 
 /// What `turnwright login` stores.
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -51,13 +51,7 @@ impl Credentials {
     /// # Errors
     /// When the folder cannot be written.
     pub fn store(&self, paths: &Paths) -> io::Result<()> {
-        fs::create_dir_all(&paths.config)?;
-        // A temporary file has mode 0600 from the start.
-        let mut file = tempfile::NamedTempFile::new_in(&paths.config)?;
-        file.write_all(serde_json::to_string_pretty(self)?.as_bytes())?;
-        file.as_file().sync_all()?;
-        file.persist(Credentials::path(paths))?;
-        Ok(())
+        private::store(&Credentials::path(paths), serde_json::to_string_pretty(self)?.as_bytes())
     }
 
     /// Removes the login. Returns whether there was one.
@@ -65,11 +59,7 @@ impl Credentials {
     /// # Errors
     /// When it is there and cannot be removed.
     pub fn remove(paths: &Paths) -> io::Result<bool> {
-        match fs::remove_file(Credentials::path(paths)) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error),
-        }
+        private::remove(&Credentials::path(paths))
     }
 }
 

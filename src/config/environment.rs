@@ -1,18 +1,25 @@
 //! The process's environment, read once at the start.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
-use super::Variables;
+use super::{Variables, presets};
 
-/// Reads the environment and removes the key from it, so that nothing that is started later can
-/// inherit it.
+/// Reads the environment and removes the keys from it, so that nothing that is started later can
+/// inherit them. Keys are the variables in `named`, those of the well-known providers, and what
+/// ends in `_API_KEY`: a file that is mended later may name it.
 #[expect(clippy::disallowed_methods, reason = "this is where the environment is read")]
-pub fn take() -> Variables {
+pub fn take(named: &[String]) -> Variables {
+    let is_key = |name: &str| {
+        name.ends_with("_API_KEY")
+            || presets::is_key_variable(name)
+            || named.iter().any(|it| it == name)
+    };
     let mut variables = Variables::default();
+    let mut keys = Vec::new();
     for (name, value) in std::env::vars_os() {
         let text = || value.to_str().map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned);
         match name.to_str() {
-            Some("OPENAI_API_KEY") => variables.key = text().map(Into::into),
             Some("OPENAI_BASE_URL") => variables.base_url = text(),
             Some("TURNWRIGHT_MODEL") => variables.model = text(),
             Some("TURNWRIGHT_MODE") => variables.mode = text(),
@@ -23,10 +30,16 @@ pub fn take() -> Variables {
                 variables.log = variables.log.or_else(text);
                 variables.rest.push((name, value));
             }
+            Some(key) if is_key(key) => {
+                keys.push(key.to_owned());
+                variables.keys.extend(text().map(|it| (key.to_owned(), it.into())));
+            }
             _ => variables.rest.push((name, value)),
         }
     }
-    forget("OPENAI_API_KEY");
+    for key in keys {
+        forget(&key);
+    }
     variables
 }
 
@@ -39,8 +52,8 @@ fn forget(name: &str) {
         unsafe extern "C" {
             fn getenv(name: *const std::ffi::c_char) -> *mut std::ffi::c_char;
         }
-        // SAFETY: called first thing in main, while the process has one thread; the value ends
-        // with a zero byte, and only the bytes before it are written.
+        // SAFETY: called before any thread is started; the value ends with a zero byte, and only
+        // the bytes before it are written.
         unsafe {
             let value = getenv(name.as_ptr());
             if !value.is_null() {
@@ -53,8 +66,13 @@ fn forget(name: &str) {
     unsafe { std::env::remove_var(name) };
 }
 
-/// One variable, for finding the folders.
+/// One variable, for finding folders and files.
 #[expect(clippy::disallowed_methods, reason = "this is where the environment is read")]
 pub(super) fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|it| !it.is_empty())
+}
+
+/// The user's home folder.
+pub(super) fn home() -> Option<PathBuf> {
+    etcetera::home_dir().ok()
 }

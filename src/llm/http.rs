@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Method, RequestBuilder, Response, Url, redirect};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::OnceCell;
@@ -37,6 +37,10 @@ const ERROR_BODY: usize = 64 * 1024;
 pub struct Endpoint {
     base: Url,
     key: Option<SecretString>,
+    /// Sent with each request, over what is usual.
+    headers: HeaderMap,
+    /// What must not be repeated.
+    secrets: Vec<SecretString>,
     client: OnceCell<Client>,
     rests: Rests,
 }
@@ -75,7 +79,34 @@ impl Endpoint {
                     .to_owned(),
             ));
         }
-        Ok(Endpoint { base, key, client: OnceCell::new(), rests: Rests::default() })
+        let secrets = key.iter().cloned().collect();
+        let (headers, client) = (HeaderMap::new(), OnceCell::new());
+        Ok(Endpoint { base, key, headers, secrets, client, rests: Rests::default() })
+    }
+
+    /// With these headers on each request, over those that are usual.
+    ///
+    /// # Errors
+    /// When a name or a value cannot be a header's.
+    pub fn with_headers(
+        mut self,
+        headers: impl IntoIterator<Item = (String, SecretString)>,
+    ) -> Result<Endpoint, LlmError> {
+        for (name, value) in headers {
+            let wrong = || {
+                LlmError::Settings(format!(
+                    "The header `{name}` that is set for {} has characters that a header cannot \
+                     have. Correct it in the settings",
+                    self.host()
+                ))
+            };
+            let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
+            let mut sent = HeaderValue::from_str(value.expose_secret()).map_err(|_| wrong())?;
+            sent.set_sensitive(true);
+            self.headers.insert(key, sent);
+            self.secrets.extend(credential(&value));
+        }
+        Ok(self)
     }
 
     /// The base URL.
@@ -157,6 +188,8 @@ impl Endpoint {
     }
 
     async fn send(&self, request: RequestBuilder, limit: Duration) -> Result<Body, LlmError> {
+        // These take the place of what is there already.
+        let request = request.headers(self.headers.clone());
         let response = match tokio::time::timeout(limit, request.send()).await {
             Ok(Ok(response)) => response,
             Ok(Err(source)) => {
@@ -210,26 +243,29 @@ impl Endpoint {
         }
     }
 
-    /// The key, for those who must not repeat it.
+    /// The key and the like, for those who must not repeat them.
     pub(super) fn secret(&self) -> Secret {
-        Secret(self.key.clone())
+        Secret(self.secrets.clone())
     }
 }
 
 /// What must not be shown to anybody.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Secret(Option<SecretString>);
+pub(super) struct Secret(Vec<SecretString>);
 
 impl Secret {
     /// The text without the key: some servers repeat the one they refuse.
     pub(super) fn redact(&self, text: &str) -> String {
-        match &self.0 {
-            Some(key) if key.expose_secret().len() >= 4 => {
-                text.replace(key.expose_secret(), "[key]")
-            }
-            _ => text.to_owned(),
-        }
+        let keys = self.0.iter().map(ExposeSecret::expose_secret).filter(|it| it.len() >= 4);
+        keys.fold(text.to_owned(), |text, key| text.replace(key, "[key]"))
     }
+}
+
+/// What may be a key in the value of a header, as in `Bearer KEY`. Short words and addresses are
+/// none.
+fn credential(value: &SecretString) -> Option<SecretString> {
+    let last = value.expose_secret().split_whitespace().next_back()?;
+    (last.len() >= 8 && !last.contains("://")).then(|| last.into())
 }
 
 fn bearer(key: &SecretString) -> Option<HeaderValue> {
@@ -352,5 +388,24 @@ mod tests {
         assert!(Endpoint::new("file:///etc", None).is_err());
         let error = Endpoint::new("http://h/v1", Some("sk-\nsecret".into())).unwrap_err();
         assert!(!error.to_string().contains("secret"), "{error}");
+        for (name, value) in [("X Y", "secret"), ("X-Y", "sec\nret"), ("", "secret")] {
+            let endpoint = Endpoint::new("http://h/v1", None).unwrap();
+            let error = endpoint.with_headers([(name.to_owned(), value.into())]).unwrap_err();
+            assert!(!error.to_string().contains("sec"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_may_be_a_key_in_a_header_is_not_repeated() {
+        let headers = [
+            ("authorization", "Bearer sk-12345678"),
+            ("X-Title", "editor"),
+            ("HTTP-Referer", "https://example.com/"),
+        ];
+        let headers = headers.map(|(name, value)| (name.to_owned(), value.into()));
+        let endpoint = Endpoint::new("http://h/v1", Some("key-in-use".into())).unwrap();
+        let secret = endpoint.with_headers(headers).unwrap().secret();
+        let text = "editor at https://example.com/ with sk-12345678 and key-in-use";
+        assert_eq!(secret.redact(text), "editor at https://example.com/ with [key] and [key]");
     }
 }

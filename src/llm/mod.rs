@@ -24,6 +24,7 @@ use serde_json::{Map, Value};
 use lessons::Lessons;
 use quirks::{Patch, Quirks};
 
+pub use crate::message::Effort;
 use crate::message::{Arguments, Echo, Message, ToolSpec, Usage};
 
 pub use error::LlmError;
@@ -111,44 +112,6 @@ impl Price {
             usage.output as f64 * self.output,
         ];
         parts.iter().sum::<f64>() / 1e6
-    }
-}
-
-/// How long a model should think before it answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Effort {
-    /// As its provider thinks best: nothing is sent.
-    #[default]
-    Default,
-    /// Not at all, where that can be chosen.
-    None,
-    /// A little.
-    Low,
-    /// More.
-    Medium,
-    /// Long.
-    High,
-}
-
-impl Effort {
-    /// All of them, in order.
-    pub const ALL: [Effort; 5] =
-        [Effort::Default, Effort::None, Effort::Low, Effort::Medium, Effort::High];
-
-    /// A stable word for settings and clients.
-    pub fn id(self) -> &'static str {
-        match self {
-            Effort::Default => "default",
-            Effort::None => "none",
-            Effort::Low => "low",
-            Effort::Medium => "medium",
-            Effort::High => "high",
-        }
-    }
-
-    /// The effort of that name.
-    pub fn parse(id: &str) -> Option<Effort> {
-        Effort::ALL.into_iter().find(|it| it.id() == id)
     }
 }
 

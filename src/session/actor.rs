@@ -43,8 +43,8 @@ pub(super) struct Told {
     pub(super) offered: Senses,
 }
 
-/// A model that was looked for, and who wants to know.
-type Choosing = BoxFuture<'static, (Result<Arc<dyn Model>, Error>, Done<Vec<Setting>>)>;
+/// A model that was looked for, and who wants to know; or a list that nobody has asked for.
+type Choosing = BoxFuture<'static, Option<(Result<Arc<dyn Model>, Error>, Done<Vec<Setting>>)>>;
 
 /// The state of a session.
 pub(super) struct Actor {
@@ -61,6 +61,7 @@ pub(super) struct Actor {
     choosing: FuturesUnordered<Choosing>,
     /// The settings that the client knows.
     known: Vec<Setting>,
+    asked_for_list: bool,
     /// The mode that the model was last told.
     told_mode: Option<Mode>,
     cancelling: Arc<AtomicBool>,
@@ -91,6 +92,7 @@ impl Actor {
         Actor {
             known: settings::all(&host, &equipment),
             choosing: FuturesUnordered::new(),
+            asked_for_list: false,
             host,
             equipment,
             history: History::default(),
@@ -118,8 +120,11 @@ impl Actor {
                     None => break,
                 },
                 end = turn_end(&mut self.running) => self.on_turn_end(end),
-                Some((chosen, done)) = self.choosing.next(), if !self.choosing.is_empty() => {
-                    self.on_chosen(chosen, done);
+                Some(chosen) = self.choosing.next(), if !self.choosing.is_empty() => {
+                    match chosen {
+                        Some((chosen, done)) => self.on_chosen(chosen, done),
+                        None => self.tell_settings(),
+                    }
                 }
                 () = wait_until(announce_at) => self.announce(),
             }
@@ -180,7 +185,7 @@ impl Actor {
             }
             SettingId::Model => {
                 let host = Arc::clone(&self.host);
-                let choosing = async { (settings::choose(host, value).await, done) };
+                let choosing = async { Some((settings::choose(host, value).await, done)) };
                 return self.choosing.push(Box::pin(choosing));
             }
             SettingId::Effort => match Effort::parse(&value) {
@@ -354,11 +359,30 @@ impl Actor {
                 Err(Error::Bug { place: "the turn" })
             }
         };
+        let has_answered = matches!(result, Ok(Stop::EndTurn));
         // The answer is in the lane before the next turn can put an update there.
         turn.done.report(result);
         // A list of models, or a lesson about this one.
         self.tell_settings();
+        if has_answered && !self.asked_for_list {
+            self.list_by_the_way();
+        }
         self.start_next();
+    }
+
+    /// Fills the client's list of models, once the provider has shown that it answers.
+    fn list_by_the_way(&mut self) {
+        self.asked_for_list = true;
+        let model = self.equipment.thinker.get().model;
+        if self.host.wants_list(&model) {
+            let host = Arc::clone(&self.host);
+            self.choosing.push(Box::pin(async move {
+                if let Err(error) = host.list(&model).await {
+                    tracing::debug!(%error, "the models could not be listed");
+                }
+                None
+            }));
+        }
     }
 
     fn announce(&mut self) {

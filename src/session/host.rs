@@ -1,23 +1,24 @@
 //! What the sessions of one process share: the settings, the tools and the model.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::models::Models;
 use crate::client::{Buffers, Client};
-use crate::config::{Config, Provider};
+use crate::config::{Config, Profiles, Provider, is_well_known};
 use crate::error::Error;
 use crate::exec::Environment;
 use crate::files::{Files, Roots};
-use crate::llm::chat::Chat;
-use crate::llm::offline::Offline;
-use crate::llm::{Effort, Endpoint, LlmError, Model, Senses, Settings, context_window};
+use crate::llm::{LlmError, Model, Senses};
 use crate::permission::Mode;
 use crate::tools::{Registry, built_in};
 use crate::turn::{Equipment, SharedMode, SharedThinker};
+
+/// The most models that a client is offered.
+const MOST_CHOICES: usize = 500;
 
 /// The process's side of all sessions.
 #[derive(Debug)]
@@ -27,12 +28,7 @@ pub struct Host {
     environment: Environment,
     /// The built-in model was chosen; it is used as long as no other is configured.
     offline: AtomicBool,
-    /// The model of the last session and what it was made from: a login in the meantime, or a
-    /// logout, counts for the next one.
-    // A std mutex: set once or twice in the life of a process, never held across an await.
-    model: Mutex<Option<(Provider, Arc<dyn Model>)>>,
-    /// The models that each provider serves, as far as it was asked.
-    lists: Mutex<BTreeMap<String, Vec<String>>>,
+    models: Models,
     stop: CancellationToken,
     tracker: TaskTracker,
 }
@@ -43,21 +39,23 @@ impl Host {
         let secrets = config.secrets();
         let secrets: Vec<_> = secrets.iter().map(String::as_str).collect();
         let environment = Environment::scrubbed(config.inherited.iter().cloned(), &secrets);
+        let tracker = TaskTracker::new();
+        let models = Models::new(Profiles::new(&config.paths), tracker.clone());
         Host {
             config,
             tools: Arc::new(Registry::new(built_in())),
             environment,
             offline: AtomicBool::new(false),
-            model: Mutex::new(None),
-            lists: Mutex::default(),
+            models,
             stop,
-            tracker: TaskTracker::new(),
+            tracker,
         }
     }
 
     /// Whether sessions can be opened without choosing a model first.
     pub fn is_configured(&self) -> bool {
-        !matches!(self.config.provider(), Provider::None)
+        // Settings that cannot be used are told by `session/new`, where the user sees them.
+        !matches!(self.config.provider(), Ok(Provider::None))
     }
 
     /// Uses the built-in model until another one is configured.
@@ -67,13 +65,12 @@ impl Host {
 
     /// The mode that sessions begin in.
     pub fn default_mode(&self) -> Mode {
-        let set = self.config.mode.as_deref();
-        let mode = set.map(|it| (it, Mode::parse(it)));
-        if let Some((unknown, None)) = mode {
+        let Some(set) = self.config.mode() else { return Mode::default() };
+        Mode::parse(&set).unwrap_or_else(|| {
             // Never more than was asked for: the usual mode asks before it does anything.
-            tracing::warn!(unknown, "TURNWRIGHT_MODE is none of ask, plan; ask is used");
-        }
-        mode.and_then(|(_, it)| it).unwrap_or_default()
+            tracing::warn!(unknown = set, "the mode that is set is none of ask, plan; ask is used");
+            Mode::default()
+        })
     }
 
     /// Waits until all sessions and turns have ended.
@@ -105,13 +102,13 @@ impl Host {
         // Who opens a session in their home folder has not given the key to the model.
         let roots = roots.without(&self.config.paths.config);
         Ok(Equipment {
-            thinker: SharedThinker::new(self.model()?, Effort::Default),
+            thinker: SharedThinker::new(self.model()?, self.config.effort()),
             tools: Arc::clone(&self.tools),
             files: Files::new(roots, buffers),
             environment: self.environment.clone(),
             client,
             mode,
-            max_requests: self.config.max_turn_requests,
+            max_requests: self.config.max_turn_requests(),
         })
     }
 
@@ -121,61 +118,56 @@ impl Host {
         self.model().map(|it| it.senses()).unwrap_or_default()
     }
 
-    /// The names of the models that can be chosen without asking anybody.
+    /// The names of the models that can be chosen, as far as they are known now.
     pub(super) fn choices(&self) -> Vec<String> {
-        let lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
-        lists.values().flatten().cloned().collect()
+        let mut names = self.config.choices();
+        for name in self.models.all_listed() {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names.truncate(MOST_CHOICES);
+        names
     }
 
-    /// All models of that one's provider. Asked for once in the life of the process.
+    /// All models of that one's provider. It is asked once a day.
     pub(super) async fn list(&self, model: &Arc<dyn Model>) -> Result<Vec<String>, LlmError> {
-        let provider = model.provider();
-        let known = || self.lists.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(names) = known().get(&provider) {
-            return Ok(names.clone());
+        self.models.list(model.as_ref()).await
+    }
+
+    /// All models of that one's provider, if it may be asked; else none.
+    pub(super) async fn known_names(
+        &self,
+        model: &Arc<dyn Model>,
+    ) -> Result<Vec<String>, LlmError> {
+        match self.models.listed(model.as_ref()) {
+            Some(names) => Ok(names),
+            None if self.config.list_models() => self.list(model).await,
+            None => Ok(Vec::new()),
         }
-        let names = model.list().await?;
-        known().insert(provider, names.clone());
-        Ok(names)
+    }
+
+    /// Whether that model's provider should be asked for its list by the way. Only those that are
+    /// known to have one are: for any other server, a request that nobody has made is a surprise.
+    pub(super) fn wants_list(&self, model: &Arc<dyn Model>) -> bool {
+        is_well_known(&model.provider())
+            && self.config.list_models()
+            && self.models.listed(model.as_ref()).is_none()
     }
 
     /// The model of that name.
     pub(super) fn model_named(&self, name: &str) -> Result<Arc<dyn Model>, Error> {
-        let _ = name;
-        self.model()
+        self.models.get(self.config.provider_for(name).map_err(settings_error)?)
     }
 
     fn model(&self) -> Result<Arc<dyn Model>, Error> {
-        let provider = match self.config.provider() {
+        self.models.get(match self.config.provider().map_err(settings_error)? {
             Provider::None if self.offline.load(Ordering::Relaxed) => Provider::Offline,
             provider => provider,
-        };
-        let mut model = self.model.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((from, model)) = model.as_ref()
-            && *from == provider
-        {
-            return Ok(Arc::clone(model));
-        }
-        let made: Arc<dyn Model> = match provider.clone() {
-            Provider::None => return Err(Error::NotSignedIn),
-            Provider::Offline => Arc::new(Offline),
-            Provider::Endpoint { base_url, key, model, window } => {
-                let Some(name) = model else {
-                    return Err(Error::Llm(LlmError::Settings(format!(
-                        "No model is named for {base_url}. Set TURNWRIGHT_MODEL to one that it \
-                         serves"
-                    ))));
-                };
-                let window = window.or_else(|| context_window(&name));
-                let settings = Settings { window, ..Settings::named(name) };
-                Arc::new(Chat::new(Endpoint::new(&base_url, key)?, settings))
-            }
-        };
-        // Off the way: `session/new` is answered before the client is built, and the first
-        // prompt finds it ready.
-        let warm = Arc::clone(&made);
-        self.tracker.spawn(async move { warm.warm_up().await });
-        *model = Some((provider, Arc::clone(&made)));
-        Ok(made)
+        })
     }
+}
+
+fn settings_error(error: impl ToString) -> Error {
+    Error::Llm(LlmError::Settings(error.to_string()))
 }

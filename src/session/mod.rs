@@ -4,6 +4,7 @@
 mod actor;
 mod commands;
 mod host;
+mod models;
 mod settings;
 
 #[cfg(test)]

@@ -75,7 +75,13 @@ pub(super) fn no_such(what: &str, value: &str, known: &[&str]) -> Error {
 /// have been meant; where there is no list, the first request will tell.
 pub(super) async fn choose(host: Arc<Host>, name: String) -> Result<Arc<dyn Model>, Error> {
     let model = host.model_named(&name)?;
-    let names = host.list(&model).await.unwrap_or_default();
+    let names = match host.known_names(&model).await {
+        Ok(names) => names,
+        Err(error) => {
+            tracing::info!(%error, "the models could not be listed");
+            return Ok(model);
+        }
+    };
     if names.is_empty() || names.contains(&name) || host.choices().contains(&name) {
         return Ok(model);
     }

@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::actor::{Actor, Told};
 use super::{Host, MAILBOX, Senses, SessionHandle};
-use crate::config::{Config, Flags, Paths, Variables};
+use crate::config::{Config, Flags, Paths, UserFile, Variables};
 use crate::done::Done;
 use crate::error::{Error, Kind};
 use crate::message::{Stop, UserMessage};
@@ -23,7 +23,9 @@ struct Session {
 fn session(stage: &Stage) -> Session {
     let (mailbox, inbox) = mpsc::channel(MAILBOX);
     let cancelling = Arc::new(AtomicBool::new(false));
-    let config = Config::new(Variables::default(), Flags::default(), Paths::below("/nowhere"));
+    let paths = Paths::below("/nowhere");
+    let config =
+        Config::new(Variables::default(), Flags::default(), UserFile::usual(&paths), paths);
     let host = Arc::new(Host::new(config, stage.cancel.clone()));
     let told = Told { notice: None, offered: Senses::default() };
     let actor = Actor::new(

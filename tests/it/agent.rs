@@ -23,6 +23,7 @@ pub const LIMIT: Duration = Duration::from_secs(20);
 /// How a `TestAgent` is to be started.
 pub struct Builder {
     files: Vec<(String, String)>,
+    own_files: Vec<(String, String)>,
     variables: Vec<(String, String)>,
     arguments: Vec<String>,
     replies: Option<Value>,
@@ -58,6 +59,12 @@ impl Builder {
     /// A file in the workspace.
     pub fn file(mut self, path: &str, content: &str) -> Builder {
         self.files.push((path.to_owned(), content.to_owned()));
+        self
+    }
+
+    /// A file in the folder of the agent's own files, such as `config/config.toml`.
+    pub fn own_file(mut self, path: &str, content: &str) -> Builder {
+        self.own_files.push((path.to_owned(), content.to_owned()));
         self
     }
 
@@ -101,8 +108,9 @@ impl Builder {
     pub fn spawn(self) -> TestAgent {
         let workspace = tempfile::tempdir().unwrap();
         let home = tempfile::tempdir().unwrap();
-        for (path, content) in &self.files {
-            let path = workspace.path().join(path);
+        let ours = self.files.iter().map(|it| (workspace.path().join(&it.0), &it.1));
+        let its = self.own_files.iter().map(|it| (home.path().join(&it.0), &it.1));
+        for (path, content) in ours.chain(its) {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, content).unwrap();
         }
@@ -187,6 +195,7 @@ impl TestAgent {
     pub fn builder() -> Builder {
         Builder {
             files: Vec::new(),
+            own_files: Vec::new(),
             variables: Vec::new(),
             arguments: Vec::new(),
             replies: Some(json!([])),

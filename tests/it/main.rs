@@ -24,6 +24,7 @@ mod cancel_request;
 mod cards;
 mod client_files;
 mod commands;
+mod config;
 mod content;
 #[cfg(target_os = "linux")]
 mod endurance;

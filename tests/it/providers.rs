@@ -12,7 +12,7 @@ use crate::strict::{ALL, Mock, Provider, deepseek, gemini, glm, groq, kimi, mini
 /// Whether a session can change its model yet, by `session/set_config_option` between the
 /// providers of the configuration file. Until then nobody is switched to, and what is about
 /// nothing else is left out.
-const CAN_SWITCH: bool = false;
+const CAN_SWITCH: bool = true;
 
 /// A session that can go from one mock to another.
 struct Session {

@@ -1,0 +1,286 @@
+//! The format of `config.toml`: text → settings, and what to say about the rest. Pure.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value};
+
+use super::ConfigError;
+use super::presets::preset;
+use super::provider::Price;
+use crate::message::Effort;
+
+/// What the file says.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct File {
+    pub(super) model: Option<String>,
+    pub(super) mode: Option<String>,
+    pub(super) max_turn_requests: Option<NonZeroU32>,
+    pub(super) effort: Option<String>,
+    pub(super) list_models: Option<bool>,
+    pub(super) providers: BTreeMap<String, Section>,
+}
+
+/// `[providers.NAME]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Section {
+    pub(super) base_url: Option<String>,
+    pub(super) api: Option<String>,
+    pub(super) key_env: Option<String>,
+    pub(super) key_file: Option<String>,
+    /// There by mistake, and not even read.
+    pub(super) key: Option<IgnoredAny>,
+    pub(super) api_key: Option<IgnoredAny>,
+    pub(super) headers: BTreeMap<String, String>,
+    pub(super) models: Vec<String>,
+    pub(super) quirks: Map<String, Value>,
+    pub(super) model: BTreeMap<String, ModelSection>,
+}
+
+/// `[providers.NAME.model."MODEL"]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ModelSection {
+    pub(super) window: Option<u64>,
+    pub(super) max_output: Option<u64>,
+    pub(super) quirks: Map<String, Value>,
+    pub(super) price: Option<Price>,
+}
+
+const TOP: &[&str] = &["model", "mode", "max_turn_requests", "effort", "list_models", "providers"];
+const SECTION: &[&str] = &[
+    "base_url", "api", "key_env", "key_file", "key", "api_key", "headers", "models", "quirks",
+    "model",
+];
+const MODEL: &[&str] = &["window", "max_output", "quirks", "price"];
+const PRICE: &[&str] = &["input", "cached", "output"];
+
+impl Section {
+    /// The file holds a key itself, which is refused.
+    pub(super) fn holds_key(&self) -> bool {
+        self.key.is_some() || self.api_key.is_some()
+    }
+
+    /// The variables that this section takes values from.
+    fn variables(&self) -> impl Iterator<Item = &str> {
+        let headers = self.headers.values().filter_map(|it| variable_of(it));
+        self.key_env.as_deref().into_iter().chain(headers)
+    }
+}
+
+/// The variable that a header's value is taken from, if it is `$NAME` as a whole.
+pub(super) fn variable_of(value: &str) -> Option<&str> {
+    value.strip_prefix('$').filter(|it| !it.is_empty())
+}
+
+impl File {
+    /// Reads the file's text. Returns the settings and a sentence about each thing in it that has
+    /// no effect; a newer file must not break an older program.
+    pub(super) fn parse(text: &str, path: &Path) -> Result<(File, Vec<String>), ConfigError> {
+        let broken = |error: toml::de::Error| ConfigError::new(complaint(&error, text, path));
+        let file: File = toml::from_str(text).map_err(broken)?;
+        let table: toml::Table = toml::from_str(text).map_err(broken)?;
+        let mut notes = Vec::new();
+        note_unknown(&table, "", TOP, &mut notes);
+        for (name, section) in tables(&table, "providers") {
+            let at = format!("providers.{name}.");
+            note_unknown(section, &at, SECTION, &mut notes);
+            for (model, section) in tables(section, "model") {
+                let at = format!("{at}model.\"{model}\".");
+                note_unknown(section, &at, MODEL, &mut notes);
+                if let Some(price) = section.get("price").and_then(toml::Value::as_table) {
+                    note_unknown(price, &format!("{at}price."), PRICE, &mut notes);
+                }
+            }
+        }
+        file.note_without_effect(&mut notes);
+        let warnings = notes.into_iter().map(|it| format!("{}: {it}", path.display()));
+        Ok((file, warnings.collect()))
+    }
+
+    /// The variables that the file names. They hold keys.
+    pub(super) fn variables(&self) -> Vec<String> {
+        self.providers.values().flat_map(Section::variables).map(str::to_owned).collect()
+    }
+
+    fn note_without_effect(&self, notes: &mut Vec<String>) {
+        if let Some(word) = self.effort.as_ref().filter(|it| Effort::parse(it).is_none()) {
+            let known: Vec<_> = Effort::ALL.iter().map(|it| it.id()).collect();
+            notes.push(format!("`effort` is `{word}`, which is none of {}", known.join(", ")));
+        }
+        for (name, section) in &self.providers {
+            if section.holds_key() {
+                notes.push(format!(
+                    "`providers.{name}` holds a key, which is not used: a key does not belong into \
+                     this file. Say where it is with `key_env` or `key_file`"
+                ));
+            }
+            let says_key = section.key_env.is_some() || section.key_file.is_some();
+            if let Some(variable) = unused_key(name, section).filter(|_| !says_key) {
+                notes.push(format!(
+                    "`providers.{name}` has a `base_url` of its own, so the key in {variable} is \
+                     not sent there. If it should be, add `key_env = \"{variable}\"`"
+                ));
+            }
+        }
+    }
+}
+
+/// The variable of the well-known provider of this name, if the section leads somewhere else.
+pub(super) fn unused_key(name: &str, section: &Section) -> Option<&'static str> {
+    let known = preset(name)?;
+    let usual = known.base_url?;
+    let own = section.base_url.as_deref()?;
+    (own.trim_end_matches('/') != usual).then_some(known.key_env)?
+}
+
+fn tables<'a>(
+    table: &'a toml::Table,
+    key: &str,
+) -> impl Iterator<Item = (&'a String, &'a toml::Table)> {
+    let inner = table.get(key).and_then(toml::Value::as_table).into_iter().flatten();
+    inner.filter_map(|(name, value)| Some((name, value.as_table()?)))
+}
+
+fn note_unknown(table: &toml::Table, at: &str, known: &[&str], notes: &mut Vec<String>) {
+    let unknown = table.keys().filter(|key| !known.contains(&key.as_str()));
+    notes.extend(unknown.map(|key| {
+        format!("`{at}{key}` is no setting of this version and has no effect (check the spelling)")
+    }));
+}
+
+/// What is wrong and where, in one line and without any text of the file: it may hold a secret.
+fn complaint(error: &toml::de::Error, text: &str, path: &Path) -> String {
+    let start = error.span().map_or(text.len(), |it| it.start);
+    let before = text.get(..start).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    let mut message = error.message().replace(['\n', '\r'], " ");
+    if let (Some(first), Some(last)) = (message.find('"'), message.rfind('"'))
+        && first < last
+    {
+        message.replace_range(first..=last, "\"…\"");
+    }
+    format!(
+        "The settings cannot be read: {}, line {line}, column {column}: {message}. Mend the file; \
+         it is read again for the next session",
+        path.display()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<(File, Vec<String>), ConfigError> {
+        File::parse(text, Path::new("c.toml"))
+    }
+
+    #[test]
+    fn every_setting_is_known() {
+        let text = r#"
+            model = "deepseek/deepseek-chat"
+            mode = "plan"
+            max_turn_requests = 7
+            effort = "high"
+            list_models = false
+
+            [providers.deepseek]
+            base_url = "https://api.deepseek.com/v1"
+            api = "chat"
+            key_env = "MY_DEEP"
+            key_file = "~/key"
+            headers = { "X-Title" = "me", Cookie = "$COOKIE" }
+            models = ["deepseek-chat"]
+            quirks = { a = 1, b = { c = ["d"] } }
+
+            [providers.deepseek.model."deepseek-reasoner"]
+            window = 131072
+            max_output = 8192
+            quirks = { a = 2 }
+            price = { input = 0.27, cached = 0.07, output = 1.10 }
+        "#;
+        let (file, warnings) = parse(text).unwrap();
+        assert_eq!(warnings, Vec::<String>::new());
+        assert_eq!(file.variables(), ["MY_DEEP", "COOKIE"]);
+        let section = &file.providers["deepseek"];
+        assert_eq!(Value::from(section.quirks.clone()), serde_json::json!({"a":1,"b":{"c":["d"]}}));
+        let model = &section.model["deepseek-reasoner"];
+        let price = Price { input: 0.27, cached: Some(0.07), output: 1.10 };
+        assert_eq!((model.window, model.price), (Some(131_072), Some(price)));
+    }
+
+    #[test]
+    fn the_examples_of_the_manual_have_effect() {
+        let manual = include_str!("../../docs/configuration.md");
+        let examples: Vec<_> = manual.split("```toml\n").skip(1).collect();
+        assert!(examples.len() > 3);
+        for example in examples {
+            let text = example.split("```").next().unwrap();
+            assert_eq!(parse(text).unwrap().1, Vec::<String>::new(), "{text}");
+        }
+        let hidden = ["api_key", "key", "providers", "model"];
+        for key in [TOP, SECTION, MODEL, PRICE].concat() {
+            assert!(manual.contains(&format!("`{key}`")) || hidden.contains(&key), "{key}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_effect_is_named_with_its_place_and_does_no_harm() {
+        let table = [
+            ("modle = 'x'", "`modle`"),
+            ("[provider.x]", "`provider`"),
+            ("[providers.x]\nbase = 'y'", "`providers.x.base`"),
+            ("[providers.x.model.'m-1.5']\ncost = 1", "`providers.x.model.\"m-1.5\".cost`"),
+            (
+                "[providers.x.model.m]\nprice = { input = 1, output = 2, tax = 3 }",
+                "`providers.x.model.\"m\".price.tax`",
+            ),
+            ("effort = 'extreme'", "`extreme`"),
+            ("[providers.x]\nkey = 'sk-1'", "key_env"),
+            ("[providers.x]\napi_key = 'sk-1'", "key_env"),
+            ("[providers.groq]\nbase_url = 'http://h/v1'", "key_env = \"GROQ_API_KEY\""),
+        ];
+        for (text, expected) in table {
+            let (_, warnings) = parse(text).unwrap();
+            assert_eq!(warnings.len(), 1, "{text}: {warnings:?}");
+            assert!(warnings[0].contains(expected), "{text}: {warnings:?}");
+            assert!(warnings[0].starts_with("c.toml: ") && !warnings[0].contains("sk-1"));
+        }
+        for fine in [
+            "",
+            "\u{feff}model = 'from an editor that marks its files'\r\n",
+            "[providers.groq]\nbase_url = 'https://api.groq.com/openai/v1/'",
+            "[providers.groq]\nbase_url = 'http://h/v1'\nkey_env = 'GROQ_API_KEY'",
+            "[providers.ollama]\nbase_url = 'http://elsewhere:11434/v1'",
+            "[providers.azure]\nbase_url = 'https://me.openai.azure.com/openai/v1'",
+        ] {
+            assert_eq!(parse(fine).unwrap().1, Vec::<String>::new(), "{fine}");
+        }
+    }
+
+    #[test]
+    fn a_broken_file_is_an_error_with_its_place_and_without_its_text() {
+        let table = [
+            ("model = 3", "c.toml, line 1, column 9"),
+            ("mode = 'ask'\nmodel = sk-secret", "line 2, column 9"),
+            ("max_turn_requests = 0", "line 1, column 21"),
+            ("\n\n[providers.x]\nheaders = 'Bearer sk-secret'", "line 4, column 11"),
+            ("[providers.x]\nmodels = ['a', 7]", "line 2, column 16"),
+            ("[providers.x.model.m]\nwindow = -1", "line 2, column 10"),
+            ("model = 'a'\nmodel = 'b'", "line 2"),
+            ("[providers", "line 1"),
+            ("model = \"sk-secret", "line 1"),
+        ];
+        for (text, place) in table {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.contains(place), "{text}: {error}");
+            assert!(!error.contains("sk-secret") && !error.contains('\n'), "{error}");
+        }
+    }
+}

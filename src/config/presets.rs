@@ -1,0 +1,101 @@
+//! Well-known providers by name: where they answer and which variable holds their key.
+
+use super::provider::Api;
+
+/// What is known about a provider before anybody configures it.
+#[derive(Debug)]
+pub(super) struct Preset {
+    /// The name, as in `NAME/model`.
+    pub(super) name: &'static str,
+    /// Where it answers; none where everybody has an address of their own.
+    pub(super) base_url: Option<&'static str>,
+    /// The variable that its own documentation uses for the key; none for local servers.
+    pub(super) key_env: Option<&'static str>,
+    /// What it speaks.
+    pub(super) api: Api,
+}
+
+/// One that anybody with a key can reach.
+const fn hosted(name: &'static str, base_url: &'static str, key_env: &'static str) -> Preset {
+    Preset { name, base_url: Some(base_url), key_env: Some(key_env), api: Api::Chat }
+}
+
+/// One that runs on this machine, at the port that it takes when it is not told another.
+const fn local(name: &'static str, base_url: &'static str) -> Preset {
+    Preset { name, base_url: Some(base_url), key_env: None, api: Api::Chat }
+}
+
+const PRESETS: &[Preset] = &[
+    hosted("openai", super::OPENAI, "OPENAI_API_KEY"),
+    Preset { name: "azure", base_url: None, key_env: Some("AZURE_OPENAI_API_KEY"), api: Api::Chat },
+    hosted("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    hosted("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+    hosted(
+        "dashscope",
+        "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+        "DASHSCOPE_API_KEY",
+    ),
+    hosted("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"),
+    hosted("zai", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY"),
+    hosted("minimax", "https://api.minimax.io/v1", "MINIMAX_API_KEY"),
+    hosted("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+    hosted("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    hosted("together", "https://api.together.ai/v1", "TOGETHER_API_KEY"),
+    hosted("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
+    hosted("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
+    hosted("gemini", "https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
+    hosted("anthropic", "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
+    hosted("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
+    hosted("nvidia", "https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY"),
+    local("ollama", "http://localhost:11434/v1"),
+    local("lmstudio", "http://localhost:1234/v1"),
+    local("llamacpp", "http://localhost:8080/v1"),
+    local("vllm", "http://localhost:8000/v1"),
+    local("sglang", "http://localhost:30000/v1"),
+];
+
+/// Whether that is the base URL of a well-known provider.
+pub fn is_well_known(base_url: &str) -> bool {
+    let base_url = base_url.trim_end_matches('/');
+    PRESETS.iter().any(|it| it.base_url == Some(base_url))
+}
+
+/// The well-known provider of this name.
+pub(super) fn preset(name: &str) -> Option<&'static Preset> {
+    PRESETS.iter().find(|it| it.name == name)
+}
+
+/// Whether a well-known provider keeps its key in this variable.
+pub(super) fn is_key_variable(name: &str) -> bool {
+    PRESETS.iter().any(|it| it.key_env == Some(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_and_each_key_stands_for_one_server_and_a_key_never_travels_in_the_open() {
+        for (number, one) in PRESETS.iter().enumerate() {
+            for other in &PRESETS[number + 1..] {
+                assert_ne!(one.name, other.name);
+                assert!(one.base_url != other.base_url || one.base_url.is_none(), "{}", one.name);
+                assert!(one.key_env != other.key_env || one.key_env.is_none(), "{}", one.name);
+            }
+            let Some(url) = one.base_url else { continue };
+            let scheme = if one.key_env.is_some() { "https://" } else { "http://localhost:" };
+            assert!(url.starts_with(scheme) && !url.ends_with('/'), "{url}");
+        }
+    }
+
+    #[test]
+    fn the_manual_has_the_same_table() {
+        let manual = include_str!("../../docs/configuration.md");
+        for preset in PRESETS {
+            let url = preset.base_url.map_or("must be given".to_owned(), |it| format!("`{it}`"));
+            let key = preset.key_env.map_or("none".to_owned(), |it| format!("`{it}`"));
+            let row = format!("| `{}` | {url} | {key} |", preset.name);
+            assert!(manual.contains(&row), "{row}");
+        }
+    }
+}

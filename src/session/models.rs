@@ -1,0 +1,181 @@
+//! The models of one process: made from the settings when they are first wanted, kept while the
+//! settings stay the same, listed when somebody asks.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use tokio_util::task::TaskTracker;
+
+use crate::config::{Api, EndpointSettings, Profiles, Provider, Secret};
+use crate::error::Error;
+use crate::llm::chat::Chat;
+use crate::llm::offline::Offline;
+use crate::llm::quirks::Patch;
+use crate::llm::{Endpoint, Learned, LlmError, Model, Notebook, Price, Settings, context_window};
+
+/// Models that are kept; one that is not has to connect anew.
+const MOST_KEPT: usize = 16;
+/// How long a list of models is good.
+const LIST_AGE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The models.
+#[derive(Debug)]
+pub(super) struct Models {
+    // Both are std mutexes: held to look through a few entries, never across an await.
+    kept: Mutex<Vec<(Provider, Arc<dyn Model>)>>,
+    /// What each provider serves, as far as it was asked.
+    lists: Mutex<BTreeMap<String, Vec<String>>>,
+    profiles: Profiles,
+    tracker: TaskTracker,
+}
+
+impl Models {
+    pub(super) fn new(profiles: Profiles, tracker: TaskTracker) -> Models {
+        Models { kept: Mutex::default(), lists: Mutex::default(), profiles, tracker }
+    }
+
+    /// The model that these settings stand for. A login in the meantime, or a change of the
+    /// configuration, makes another one.
+    pub(super) fn get(&self, provider: Provider) -> Result<Arc<dyn Model>, Error> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, model)) = kept.iter().find(|(from, _)| *from == provider) {
+            return Ok(Arc::clone(model));
+        }
+        let made = self.make(provider.clone())?;
+        // Off the way: `session/new` is answered before the client is built, and the first
+        // prompt finds it ready.
+        let warm = Arc::clone(&made);
+        self.tracker.spawn(async move { warm.warm_up().await });
+        kept.insert(0, (provider, Arc::clone(&made)));
+        kept.truncate(MOST_KEPT);
+        Ok(made)
+    }
+
+    fn make(&self, provider: Provider) -> Result<Arc<dyn Model>, Error> {
+        let endpoint = match provider {
+            Provider::None => return Err(Error::NotSignedIn),
+            Provider::Offline => return Ok(Arc::new(Offline)),
+            Provider::Endpoint(endpoint) => *endpoint,
+        };
+        let (api, base_url) = (endpoint.api, endpoint.base_url.clone());
+        let headers =
+            endpoint.headers.iter().map(|(name, value)| (name.clone(), value.clone().into_inner()));
+        let server = Endpoint::new(&base_url, endpoint.key.clone().map(Secret::into_inner))?
+            .with_headers(headers)?;
+        let settings = self.settings(endpoint)?;
+        if api == Api::Responses {
+            return Err(Error::Llm(LlmError::Settings(format!(
+                "`{}` is set to `api = \"responses\"`, which this version does not speak yet. \
+                 Use `api = \"chat\"`",
+                settings.name
+            ))));
+        }
+        let model = Chat::new(server, settings);
+        if let Some((names, asked_at)) = self.profiles.models_list(&base_url)
+            && asked_at.elapsed().is_ok_and(|it| it < LIST_AGE)
+        {
+            self.remember(&model, names);
+        }
+        Ok(Arc::new(model))
+    }
+
+    fn settings(&self, endpoint: EndpointSettings) -> Result<Settings, Error> {
+        let name = endpoint.full_name();
+        let EndpointSettings { name: provider, base_url, model, window, mut quirks, .. } = endpoint;
+        let (Some(name), Some(model)) = (name, model) else {
+            return Err(Error::Llm(LlmError::Settings(format!(
+                "No model is named for {base_url}. Set TURNWRIGHT_MODEL to one that it serves"
+            ))));
+        };
+        let body = match quirks.remove("body") {
+            Some(Value::Object(body)) => body,
+            _ => Map::new(),
+        };
+        let (wishes, wrong) = Patch::read(&quirks);
+        for wrong in wrong {
+            tracing::warn!(model = name, wrong, "a quirk in the configuration has no effect");
+        }
+        let price = endpoint.price.map(|it| Price {
+            input: it.input,
+            cached: it.cached.unwrap_or(it.input),
+            output: it.output,
+        });
+        let learned = self.profiles.load(&base_url, &model);
+        let learned = learned.and_then(|it| serde_json::from_value(it).ok()).unwrap_or_default();
+        let notebook = ProfileWriter {
+            profiles: self.profiles.clone(),
+            tracker: self.tracker.clone(),
+            base_url,
+            model: model.clone(),
+        };
+        Ok(Settings {
+            provider,
+            window: window.or_else(|| context_window(&model)),
+            max_output: endpoint.max_output,
+            price,
+            learned,
+            wishes,
+            body,
+            notebook: Some(Arc::new(notebook)),
+            name,
+            model,
+        })
+    }
+
+    /// All models of that one's provider, with the name under which each can be chosen.
+    pub(super) async fn list(&self, model: &dyn Model) -> Result<Vec<String>, LlmError> {
+        if let Some(names) = self.listed(model) {
+            return Ok(names);
+        }
+        let names = model.list().await?;
+        self.remember(model, names.clone());
+        let (profiles, provider, stored) = (self.profiles.clone(), model.provider(), names.clone());
+        self.tracker.spawn_blocking(move || {
+            if let Err(error) = profiles.store_models_list(&provider, &stored) {
+                tracing::warn!(%error, "the list of models could not be kept");
+            }
+        });
+        Ok(names)
+    }
+
+    /// What the provider of that model has listed, if it was asked.
+    pub(super) fn listed(&self, model: &dyn Model) -> Option<Vec<String>> {
+        let lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        lists.get(&model.provider()).cloned()
+    }
+
+    fn remember(&self, model: &dyn Model, names: Vec<String>) {
+        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        lists.insert(model.provider(), names);
+    }
+
+    /// All that any provider has listed.
+    pub(super) fn all_listed(&self) -> Vec<String> {
+        let lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        lists.values().flatten().cloned().collect()
+    }
+}
+
+/// Keeps what a model has been found out about.
+#[derive(Debug)]
+struct ProfileWriter {
+    profiles: Profiles,
+    tracker: TaskTracker,
+    base_url: String,
+    model: String,
+}
+
+impl Notebook for ProfileWriter {
+    fn note(&self, learned: &Learned) {
+        let Ok(value) = serde_json::to_value(learned) else { return };
+        let (profiles, base_url) = (self.profiles.clone(), self.base_url.clone());
+        let model = self.model.clone();
+        self.tracker.spawn_blocking(move || {
+            if let Err(error) = profiles.store(&base_url, &model, &value) {
+                tracing::warn!(%error, "what was learned could not be kept");
+            }
+        });
+    }
+}

@@ -1,0 +1,244 @@
+//! The user's `config.toml`: it chooses a provider, brings its key and its headers there and
+//! nowhere else, and is never a reason not to start.
+
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::agent::{Builder, TestAgent, calls, says};
+use crate::raw_server::{RawServer, text_stream, write_stream};
+use crate::scripted_model::{Scenario, Server};
+
+const FILE: &str = "config/config.toml";
+
+/// A server that says hello to everybody.
+fn greeter() -> RawServer {
+    RawServer::start(|_, stream| write_stream(stream, &text_stream("Hello.")))
+}
+
+fn unconfigured(file: &str) -> Builder {
+    TestAgent::unconfigured().own_file(FILE, file)
+}
+
+fn new_session(agent: &mut TestAgent) -> Value {
+    let params = json!({ "cwd": agent.workspace(), "mcpServers": [] });
+    agent.call("session/new", &params)
+}
+
+fn refusal(agent: &mut TestAgent) -> String {
+    let answer = new_session(agent);
+    assert_eq!(answer["error"]["code"], -32000, "{answer}");
+    answer["error"]["message"].as_str().unwrap().to_owned()
+}
+
+/// Writes the agent's file while it runs.
+fn write(agent: &TestAgent, text: &str) {
+    std::fs::write(agent.home().join(FILE), text).unwrap();
+}
+
+#[test]
+fn a_section_selects_the_server_and_its_key_and_headers_reach_it_and_it_alone() {
+    let (mine, other) = (greeter(), greeter());
+    let file = format!(
+        r#"
+        model = "mine/org/some-model"
+        [providers.mine]
+        base_url = "{}"
+        key_env = "MY_SECRET"
+        headers = {{ "X-Title" = "me", "X-Token" = "$MY_TOKEN" }}
+        [providers.other]
+        base_url = "{}"
+        models = ["x"]
+        "#,
+        mine.base_url(),
+        other.base_url()
+    );
+    let agent = || {
+        unconfigured(&file)
+            .variable("MY_SECRET", "sk-mine-0123456789")
+            .variable("MY_TOKEN", "token-0123456789")
+    };
+    let mut first = agent().start();
+    assert_eq!(first.turn("hi"), "end_turn");
+    assert_eq!(first.text(), "Hello.");
+    let request = mine.requests()[0].to_lowercase();
+    for line in
+        ["authorization: bearer sk-mine-0123456789", "x-title: me", "x-token: token-0123456789"]
+    {
+        assert!(request.contains(&format!("\r\n{line}\r\n")), "{request}");
+    }
+    assert_eq!(mine.body(0)["model"], "org/some-model");
+
+    let mut second = agent().argument("--model=other/x").start();
+    assert_eq!(second.turn("hi"), "end_turn");
+    let request = other.requests()[0].to_lowercase();
+    assert!(!request.contains("authorization") && !request.contains("0123456789"), "{request}");
+    assert_eq!(mine.requests().len(), 1);
+}
+
+#[test]
+fn the_environment_and_the_flags_win_over_the_file() {
+    let replies = json!([says("From the variables.")]);
+    let file = "model = 'in-the-file'\nmode = 'plan'\n[providers.x]\nmodels = ['y']";
+    let mut agent = TestAgent::builder().model(replies).own_file(FILE, file).initialize();
+    let answer = new_session(&mut agent);
+    assert_eq!(answer["result"]["modes"]["currentModeId"], "plan", "{answer}");
+    agent.session = answer["result"]["sessionId"].as_str().unwrap().to_owned();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    assert_eq!(agent.model_request(0)["model"], "scripted");
+
+    let mut agent = unconfigured(file).argument("--model").argument("offline").start();
+    assert_eq!(agent.turn("hello"), "end_turn");
+}
+
+#[test]
+fn a_file_elsewhere_is_named_by_a_flag_or_a_variable() {
+    let server = greeter();
+    let file = format!("[providers.mine]\nbase_url = '{}'\nmodels = ['m']", server.base_url());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("my.toml");
+    std::fs::write(&path, &file).unwrap();
+    let path = path.to_str().unwrap();
+    for agent in [
+        TestAgent::unconfigured().argument("--config").argument(path),
+        TestAgent::unconfigured().variable("TURNWRIGHT_CONFIG", path),
+    ] {
+        let mut agent = agent.start();
+        assert_eq!(agent.turn("hi"), "end_turn");
+    }
+    let mut agent = TestAgent::unconfigured().argument("--config=/nowhere/c.toml").initialize();
+    let message = refusal(&mut agent);
+    assert!(message.contains("/nowhere/c.toml") && message.contains("--config"), "{message}");
+}
+
+#[test]
+fn unknown_keys_are_told_to_the_log_and_do_no_harm() {
+    let server = greeter();
+    let file = format!(
+        "shiny = true\n[providers.mine]\nbase_url = '{}'\nmodels = ['m']\nsparkle = {{ a = 1 }}",
+        server.base_url()
+    );
+    let mut agent = unconfigured(&file).start();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    agent.new_session();
+    let home = agent.home().to_owned();
+    agent.close();
+    let log = std::fs::read_to_string(home.join("state/turnwright.log")).unwrap_or_default();
+    for key in ["`shiny`", "`providers.mine.sparkle`"] {
+        assert_eq!(log.matches(key).count(), 1, "{key}: {log}");
+    }
+}
+
+#[test]
+fn a_broken_file_is_an_error_of_the_session_with_its_place_until_it_is_mended() {
+    let server = greeter();
+    let mut agent = unconfigured("mode = 'ask'\nmodel = 7 # sk-secret\n").initialize();
+    let message = refusal(&mut agent);
+    for part in ["config.toml", "line 2", "column 9"] {
+        assert!(message.contains(part), "{message}");
+    }
+    assert!(!message.contains("sk-secret"), "{message}");
+    write(&agent, &format!("[providers.mine]\nbase_url = '{}'\nmodels = ['m']", server.base_url()));
+    agent.session = agent.new_session();
+    assert_eq!(agent.turn("hi"), "end_turn");
+}
+
+#[test]
+fn a_key_that_is_missing_or_stands_in_the_file_is_an_error_that_says_what_to_do() {
+    for (file, expected) in [
+        ("model = 'deepseek/deepseek-chat'", "DEEPSEEK_API_KEY"),
+        ("model = 'x/m'\n[providers.x]\nbase_url = 'http://h/v1'\nkey_env = 'MY_X'", "MY_X"),
+        ("model = 'x/m'\n[providers.x]\nbase_url = 'http://h/v1'\nkey = 'sk-inline'", "key_env"),
+        ("model = 'azure/gpt'", "base_url"),
+        ("model = 'ollama/m'\n[providers.ollama]\napi = 'responses'", "responses"),
+        ("model = 'ollama/m'\n[providers.ollama]\nheaders = { 'a b' = 'c' }", "`a b`"),
+    ] {
+        let mut agent = unconfigured(file).initialize();
+        let message = refusal(&mut agent);
+        assert!(message.contains(expected) && !message.contains("sk-inline"), "{file}: {message}");
+    }
+}
+
+#[test]
+fn key_variables_do_not_reach_commands() {
+    let command = json!({
+        "command": "env; tr '\\0' '\\n' < /proc/$PPID/environ | grep -v ^COPY=; echo done"
+    });
+    let replies = json!([calls("exec", &command), says("Done.")]);
+    let server = Server::start(Scenario::from_value(json!({ "replies": replies })).unwrap(), 0);
+    let server = server.unwrap();
+    let file = format!(
+        "[providers.mine]\nbase_url = '{}'\nmodels = ['m']\nkey_env = 'HARMLESS_NAME'\n\
+         headers = {{ 'X-Who' = '$ALSO_HARMLESS' }}",
+        server.base_url()
+    );
+    let mut agent = unconfigured(&file)
+        .variable("HARMLESS_NAME", "hidden-one")
+        .variable("ALSO_HARMLESS", "hidden-two")
+        .variable("DEEPSEEK_API_KEY", "hidden-three")
+        .variable("COPY", "a copy of hidden-one")
+        .variable("SHOWN", "shown")
+        .permission("allow_once")
+        .start();
+    // What the process was started with can be read by everybody who may trace it.
+    #[cfg(target_os = "linux")]
+    if let Ok(environment) = std::fs::read(format!("/proc/{}/environ", agent.pid())) {
+        let environment = String::from_utf8_lossy(&environment).into_owned();
+        let harmless = environment.replace("COPY=a copy of hidden-one", "");
+        assert!(!harmless.contains("hidden-"), "{environment}");
+    }
+    assert_eq!(agent.turn("go"), "end_turn");
+    let requests = server.wait_for_requests(2, crate::agent::LIMIT).unwrap();
+    let output = requests[1].body.to_string();
+    assert!(output.contains("SHOWN=shown"), "{output}");
+    assert!(!output.contains("hidden-"), "{output}");
+}
+
+/// Runs a subcommand with the folders of an agent.
+fn turnwright(agent: &TestAgent, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_turnwright"))
+        .args(arguments)
+        .env_clear()
+        .env("TURNWRIGHT_HOME", agent.home())
+        .env("GROQ_API_KEY", "sk-groq")
+        .env("TURNWRIGHT_MODE", "plan")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn the_settings_are_shown_with_their_origin_and_without_keys() {
+    let file = "model = 'groq/m'\nmax_turn_requests = 7\nshiny = 1\n\
+                [providers.mine]\nbase_url = 'http://h/v1'";
+    let agent = unconfigured(file).initialize();
+    let path = agent.home().join(FILE).to_str().unwrap().to_owned();
+    let output = turnwright(&agent, &["config", "path"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), path);
+
+    let output = turnwright(&agent, &["config", "show", "--json"]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(shown["warnings"][0].as_str().unwrap().contains("`shiny`"), "{shown}");
+    let of = |name: &str| {
+        let all = shown["settings"].as_array().unwrap();
+        let setting = all.iter().find(|it| it["name"] == name).unwrap();
+        let text = |key: &str| setting[key].as_str().unwrap().to_owned();
+        format!("{} from {}", text("value"), text("from"))
+    };
+    assert_eq!(of("model"), format!("groq/m from {path}"));
+    assert_eq!(of("key"), "set from GROQ_API_KEY");
+    assert_eq!(of("mode"), "plan from TURNWRIGHT_MODE");
+    assert_eq!(of("max_turn_requests"), format!("7 from {path}"));
+    assert_eq!(of("effort"), "default from built in");
+    assert_eq!(of("providers.mine"), format!("http://h/v1, key not set from {path}"));
+
+    let output = turnwright(&agent, &["config", "show"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("groq/m") && !text.contains("sk-groq"), "{text}");
+
+    write(&agent, "model = ");
+    let output = turnwright(&agent, &["config", "show"]);
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stdout).contains("line 1"), "{output:?}");
+}

@@ -4,10 +4,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use turnwright::llm::chat::fuzz_stream;
+use turnwright::llm::chat::transcribe;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Some((size, stream)) = bytes.split_first() {
-        assert_eq!(fuzz_stream(stream, stream.len()), fuzz_stream(stream, 1 + usize::from(*size)));
+        let pieces = stream.chunks(1 + usize::from(*size));
+        assert_eq!(transcribe(pieces), transcribe([stream]));
     }
 });

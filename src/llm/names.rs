@@ -1,22 +1,178 @@
-//! stub
+//! Names of tools ⇄ names that every server takes: `[A-Za-z0-9_-]{1,64}` (quirks C.4, row 10b).
+//! A declared name has one alias and an alias has one name; most names are their own.
+
 use std::borrow::Cow;
-#[derive(Debug, Default)]
-pub(super) struct Aliases;
+use std::collections::{HashMap, HashSet};
+
+const LONGEST: usize = 64;
+/// An underscore and eight digits.
+const SUFFIX: usize = 9;
+
+/// The names that are not fine as they are. Empty, and free, if all of them are.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Aliases {
+    to_wire: HashMap<String, String>,
+    from_wire: HashMap<String, String>,
+}
+
 impl Aliases {
-    pub(super) fn new<'a>(_: impl IntoIterator<Item = &'a str>) -> Aliases {
-        Aliases
-    }
-    pub(super) fn to_wire<'a>(&self, name: &'a str) -> Cow<'a, str> {
-        let fits = |it: char| it.is_ascii_alphanumeric() || it == '_' || it == '-';
-        if name.is_empty() {
-            return "unknown".into();
+    /// Finds an alias for each declared name that needs one. Which one does not depend on the
+    /// order of the names.
+    pub(super) fn new<'a, I>(declared: I) -> Aliases
+    where
+        I: IntoIterator<Item = &'a str, IntoIter: Clone>,
+    {
+        let declared = declared.into_iter();
+        let mut changed: Vec<&str> = declared.clone().filter(|it| !is_fine(it)).collect();
+        if changed.is_empty() {
+            return Aliases::default();
         }
-        if name.len() <= 64 && name.chars().all(fits) {
-            return name.into();
+        changed.sort_unstable();
+        changed.dedup();
+        let mut taken: HashSet<String> =
+            declared.filter(|it| is_fine(it)).map(str::to_owned).collect();
+        let mut wanted: HashMap<String, usize> = HashMap::new();
+        for name in &changed {
+            *wanted.entry(sanitised(name)).or_default() += 1;
         }
-        name.chars().take(64).map(|it| if fits(it) { it } else { '_' }).collect::<String>().into()
+        let mut aliases = Aliases::default();
+        for name in changed {
+            let plain = sanitised(name);
+            let is_clear = wanted[&plain] == 1 && says_something(name) && name.len() <= LONGEST;
+            let mut alias = plain;
+            let mut attempt = 0;
+            while !is_clear && attempt == 0 || taken.contains(&alias) {
+                alias = hashed(name, attempt);
+                attempt += 1;
+            }
+            taken.insert(alias.clone());
+            aliases.from_wire.insert(alias.clone(), name.to_owned());
+            aliases.to_wire.insert(name.to_owned(), alias);
+        }
+        aliases
     }
+
+    /// What the server is to read. A name that was never declared, which a model has made up in
+    /// an earlier answer, becomes one that no server refuses.
+    pub(super) fn to_wire<'a>(&'a self, name: &'a str) -> Cow<'a, str> {
+        if is_fine(name) {
+            return Cow::Borrowed(name);
+        }
+        match self.to_wire.get(name) {
+            Some(alias) => Cow::Borrowed(alias),
+            None if name.len() > LONGEST => Cow::Owned(hashed(name, 0)),
+            None => Cow::Owned(sanitised(name)),
+        }
+    }
+
+    /// What the server means.
+    #[expect(clippy::wrong_self_convention, reason = "the other way of `to_wire`")]
     pub(super) fn from_wire<'a>(&'a self, name: &'a str) -> &'a str {
-        name
+        self.from_wire.get(name).map_or(name, String::as_str)
+    }
+}
+
+fn is_allowed(char: char) -> bool {
+    char.is_ascii_alphanumeric() || matches!(char, '_' | '-')
+}
+
+fn is_fine(name: &str) -> bool {
+    (1..=LONGEST).contains(&name.len()) && name.chars().all(is_allowed)
+}
+
+/// Whether anything is left of it that tells it from others.
+fn says_something(name: &str) -> bool {
+    name.contains(|it: char| it.is_ascii_alphanumeric())
+}
+
+fn sanitised(name: &str) -> String {
+    if name.is_empty() {
+        return "unknown".to_owned();
+    }
+    let allowed = name.chars().map(|it| if is_allowed(it) { it } else { '_' });
+    allowed.take(LONGEST).collect()
+}
+
+fn hashed(name: &str, attempt: u32) -> String {
+    let mut alias = sanitised(name);
+    alias.truncate(LONGEST - SUFFIX);
+    alias.push_str(&format!("_{:08x}", hash(name, attempt)));
+    alias
+}
+
+/// FNV-1a, which is the same in each build and each run.
+fn hash(name: &str, attempt: u32) -> u32 {
+    let bytes = name.bytes().chain(attempt.to_le_bytes());
+    bytes.fold(0x811c_9dc5, |hash, it| (hash ^ u32::from(it)).wrapping_mul(0x0100_0193))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn aliases(names: &[&str]) -> Aliases {
+        Aliases::new(names.iter().copied())
+    }
+
+    #[test]
+    fn names_that_are_fine_are_their_own_and_cost_nothing() {
+        let aliases = aliases(&["read_file", "a-B-9", &"x".repeat(64)]);
+        assert!(matches!(aliases.to_wire("read_file"), Cow::Borrowed("read_file")));
+        assert_eq!(aliases.from_wire("read_file"), "read_file");
+        assert_eq!(aliases.to_wire.capacity() + aliases.from_wire.capacity(), 0);
+    }
+
+    #[test]
+    fn a_name_changes_no_more_than_it_must() {
+        let long = "x".repeat(70);
+        for (declared, name, alias) in [
+            (vec!["mcp.fs/read"], "mcp.fs/read", "mcp_fs_read"),
+            (vec!["a:b", "a_c"], "a:b", "a_b"),
+            (vec!["a:b", "a_b"], "a:b", "a_b_1f609940"),
+            (vec!["a:b", "a_b"], "a_b", "a_b"),
+            (vec!["a:b", "a.b"], "a:b", "a_b_1f609940"),
+            (vec!["a.b", "a:b"], "a.b", "a_b_68a939cc"),
+            (vec!["読む"], "読む", "___ac0392dd"),
+            (vec![""], "", "unknown_4b95f515"),
+            (vec![&long], &long, &format!("{}_a742244d", "x".repeat(55))),
+        ] {
+            let aliases = aliases(&declared);
+            assert_eq!(aliases.to_wire(name), alias, "{declared:?}");
+            assert_eq!(aliases.from_wire(alias), name, "{declared:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_was_never_declared_is_made_acceptable() {
+        let aliases = aliases(&["a.b"]);
+        for (name, wire) in [("", "unknown"), ("x y", "x_y"), ("fine", "fine"), ("é", "_")] {
+            assert_eq!(aliases.to_wire(name), wire);
+        }
+        let long = "y".repeat(500);
+        assert!(is_fine(&aliases.to_wire(&long)));
+        assert_eq!(aliases.from_wire("other"), "other");
+    }
+
+    proptest! {
+        #[test]
+        fn each_name_has_its_own_alias_and_comes_back(
+            names in prop::collection::vec("[ab._:é]{0,3}|[ab.]{60,70}|a_b(_[0-9a-f]{8})?", 0..12),
+            other in "\\PC{0,80}",
+        ) {
+            let aliases = Aliases::new(names.iter().map(String::as_str));
+            let distinct: HashSet<&String> = names.iter().collect();
+            let wire: HashSet<Cow<'_, str>> = distinct.iter().map(|it| aliases.to_wire(it)).collect();
+            prop_assert_eq!(wire.len(), distinct.len());
+            for name in &names {
+                let alias = aliases.to_wire(name);
+                prop_assert!(is_fine(&alias), "{}", alias);
+                prop_assert_eq!(aliases.from_wire(&alias), name);
+            }
+            prop_assert!(is_fine(&aliases.to_wire(&other)));
+            let backwards = Aliases::new(names.iter().rev().map(String::as_str));
+            prop_assert_eq!(backwards.to_wire, aliases.to_wire);
+        }
     }
 }

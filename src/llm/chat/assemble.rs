@@ -1,5 +1,5 @@
-//! Events → deltas and, at the end, one reply. Pure: every oddity of a server is a row in
-//! `tests` and needs no network.
+//! Events → deltas and, at the end, one reply. Pure: every oddity of a server is a file
+//! in `tests/data/sse` and needs no network.
 
 use std::sync::Arc;
 

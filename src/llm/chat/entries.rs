@@ -105,7 +105,7 @@ pub(super) fn mark(content: &mut Content<'_>) {
 pub(super) fn entries<'a>(
     before: Option<&Message>,
     messages: &'a [Arc<Message>],
-    manner: &Manner<'_>,
+    manner: &Manner<'a>,
 ) -> Vec<Entry<'a>> {
     let mut entries = Vec::with_capacity(messages.len() + 1);
     let mut follows_tool = matches!(before, Some(Message::Tool(_)));
@@ -257,7 +257,7 @@ fn result<'a>(tool: &'a ToolMessage, manner: &Manner<'_>) -> Entry<'a> {
 }
 
 /// An answer without words and calls is left out: servers refuse it.
-pub(super) fn answer<'a>(message: &'a AssistantMessage, manner: &Manner<'_>) -> Option<Entry<'a>> {
+pub(super) fn answer<'a>(message: &'a AssistantMessage, manner: &Manner<'a>) -> Option<Entry<'a>> {
     if is_nothing(message) {
         return None;
     }
@@ -309,7 +309,7 @@ pub(super) fn is_nothing(message: &AssistantMessage) -> bool {
     message.calls.is_empty() && message.text.trim().is_empty()
 }
 
-fn call<'a>(call: &'a ToolCall, manner: &Manner<'_>, is_own: bool, substitute: bool) -> Call<'a> {
+fn call<'a>(call: &'a ToolCall, manner: &Manner<'a>, is_own: bool, substitute: bool) -> Call<'a> {
     let arguments = match &call.arguments {
         Arguments::Object(value) if value.is_object() => value.to_string(),
         Arguments::Object(_) | Arguments::Unusable { .. } => "{}".to_owned(),

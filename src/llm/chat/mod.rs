@@ -16,15 +16,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::BoxFuture;
 
-use super::http::Endpoint;
-#[cfg(any(test, fuzzing))]
-use super::http::Secret;
+use super::http::{Endpoint, Secret};
 use super::lessons::Lessons;
 use super::names::Aliases;
-#[cfg(any(test, fuzzing))]
-use super::reader::Reader;
 use super::stream::Stream;
-use super::{LlmError, Model, Price, ReplyStream, Request, Senses, Settings};
+use super::{LlmError, Model, Price, ReplyStream, Request, Senses, Settings, transcript};
 use crate::message::ToolSpec;
 use assemble::Assembler;
 use prefix::Prefixes;
@@ -152,23 +148,10 @@ impl Model for Chat {
     }
 }
 
-/// Reads an answer from any bytes in pieces of `size`, for the fuzzer. What comes out does not
-/// depend on that.
-#[cfg(any(test, fuzzing))]
+/// What a recorded answer means, in words: for the wire corpus, the fuzzers and bug reports. How
+/// it is cut into pieces changes nothing.
 #[doc(hidden)]
-pub fn fuzz_stream(bytes: &[u8], size: usize) -> String {
+pub fn transcribe<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> String {
     let assembler = Assembler::new("host".to_owned(), Secret::default(), Arc::default());
-    let mut reader = Reader::new(assembler);
-    let mut batch = super::Batch::default();
-    let mut outcome = Ok(None);
-    for chunk in bytes.chunks(size.max(1)) {
-        outcome = reader.feed(chunk, &mut batch);
-        if !matches!(outcome, Ok(None)) {
-            break;
-        }
-    }
-    if matches!(outcome, Ok(None)) {
-        outcome = reader.end(&mut batch).map(Some);
-    }
-    format!("{batch:?} {outcome:?}")
+    transcript::transcribe(assembler, pieces)
 }

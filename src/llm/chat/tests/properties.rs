@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::receive;
 use crate::llm::chat::assemble::Assembler;
-use crate::llm::chat::fuzz_stream;
+use crate::llm::chat::transcribe;
 use crate::llm::http::Secret;
 use crate::llm::reader::Reader;
 use crate::llm::{Batch, Delta, LlmError};
@@ -106,7 +106,7 @@ proptest! {
         size in 1_usize..40,
     ) {
         let body = pieces.concat();
-        prop_assert_eq!(fuzz_stream(body.as_bytes(), size), fuzz_stream(body.as_bytes(), body.len()));
+        prop_assert_eq!(transcribe(body.as_bytes().chunks(size)), transcribe([body.as_bytes()]));
     }
 
     /// However the deltas of calls are mixed up, what comes out can be run or says why not, and
@@ -245,6 +245,6 @@ fn depth_does_no_harm() {
             "data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{call}]}}}}]}}\n\ndata: [DONE]"
         ),
     ] {
-        assert_eq!(fuzz_stream(body.as_bytes(), 1000), fuzz_stream(body.as_bytes(), body.len()));
+        assert_eq!(transcribe(body.as_bytes().chunks(1000)), transcribe([body.as_bytes()]));
     }
 }

@@ -96,7 +96,7 @@ fn without_tools_the_body_is_minimal() {
 
 #[test]
 fn tools_come_without_fields_that_strict_servers_refuse() {
-    expect![[r#"{"model":"m","messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}],"tools":[{"type":"function","function":{"name":"f","description":"It does.","parameters":{"properties":{"a":{}},"type":"object"}}},{"type":"function","function":{"name":"g","description":"It does.","parameters":{"properties":{"a":{}},"type":"object"}}}],"stream":true,"stream_options":{"include_usage":true}}"#]].assert_eq(&render(&[user("Hi")], &[spec("f"), spec("g")]));
+    expect![[r#"{"model":"m","messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}],"tools":[{"type":"function","function":{"name":"f","description":"It does.","parameters":{"type":"object","properties":{"a":{"anyOf":[{"type":"string"},{"type":"number"},{"type":"boolean"},{"type":"object"},{"type":"array","items":{"type":"string"}}]}}}}},{"type":"function","function":{"name":"g","description":"It does.","parameters":{"type":"object","properties":{"a":{"anyOf":[{"type":"string"},{"type":"number"},{"type":"boolean"},{"type":"object"},{"type":"array","items":{"type":"string"}}]}}}}}],"stream":true,"stream_options":{"include_usage":true}}"#]].assert_eq(&render(&[user("Hi")], &[spec("f"), spec("g")]));
 }
 
 #[test]

@@ -68,6 +68,8 @@ struct Case {
     /// Whether it says what should be and is not yet.
     todo: bool,
     api: String,
+    model: String,
+    tools: Vec<String>,
     expected: String,
     wire: Vec<u8>,
 }
@@ -103,15 +105,18 @@ fn parse(bytes: &[u8], path: PathBuf, name: &str, todo: bool) -> Result<Case, St
     let title = lines.next().and_then(|it| it.strip_prefix("# "));
     let title: Vec<&str> = title.unwrap_or_default().split(" | ").collect();
     let [rows, _, _] = title[..] else { return Err("no title `# ROWS | SERVER | WHAT`".into()) };
-    let (mut api, mut has_reason) = ("chat", false);
+    let (mut api, mut model, mut tools, mut has_reason) = ("chat", "", Vec::new(), false);
     for line in lines {
         let option = line.strip_prefix("# ").and_then(|it| it.split_once(": "));
         let Some((key, value)) = option.filter(|(key, _)| OPTIONS.contains(key)) else {
             return Err(format!("not an option: {line}"));
         };
         has_reason |= key == "todo";
-        if key == "api" {
-            api = value;
+        match key {
+            "api" => api = value,
+            "model" => model = value,
+            "tools" => tools = value.split(", ").map(str::to_owned).collect(),
+            _ => {}
         }
     }
     if todo != has_reason {
@@ -120,6 +125,8 @@ fn parse(bytes: &[u8], path: PathBuf, name: &str, todo: bool) -> Result<Case, St
     Ok(Case {
         rows: rows.split(", ").map(str::to_owned).collect(),
         api: api.to_owned(),
+        model: model.to_owned(),
+        tools,
         name: name.to_owned(),
         wire: wire.to_vec(),
         path,
@@ -139,7 +146,7 @@ fn split<'a>(bytes: &'a [u8], line: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
 impl Case {
     fn transcribe<'a>(&self, pieces: impl IntoIterator<Item = &'a [u8]>) -> String {
         match self.api.as_str() {
-            "chat" => chat::transcribe(pieces),
+            "chat" => chat::transcribe(&self.model, &self.tools, pieces),
             other => format!("no such api: {other}\n"),
         }
     }

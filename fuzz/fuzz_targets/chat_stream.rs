@@ -9,6 +9,7 @@ use turnwright::llm::chat::transcribe;
 fuzz_target!(|bytes: &[u8]| {
     if let Some((size, stream)) = bytes.split_first() {
         let pieces = stream.chunks(1 + usize::from(*size));
-        assert_eq!(transcribe(pieces), transcribe([stream]));
+        let (model, tools) = ("qwq", ["read_file".to_owned()]);
+        assert_eq!(transcribe(model, &tools, pieces), transcribe(model, &tools, [stream]));
     }
 });

@@ -4,12 +4,15 @@
 //! what the answer is about.
 
 mod dialects;
+mod gate;
 #[cfg(test)]
 mod tests;
 
 use serde_json::Value;
 
 use dialects::Reader;
+
+pub(super) use gate::Gate;
 
 /// A tool by the name that the model knows, with the schema of its parameters.
 pub(super) type Declared<'a> = (&'a str, &'a Value);
@@ -94,7 +97,7 @@ pub(super) fn find(text: &str, tools: &[Declared<'_>]) -> Option<(usize, Vec<Lea
 }
 
 /// Whether the end of an answer looks like a call that [`find`] could not read.
-pub(super) fn looks_leaked(text: &str) -> bool {
+pub fn looks_leaked(text: &str) -> bool {
     let text = without_end(text);
     let mut fences = Fences::default();
     let mut last = None;

@@ -5,20 +5,16 @@ pub mod chat;
 mod error;
 mod http;
 mod ids;
-#[allow(dead_code, reason = "wired up by the next change")]
 mod leaked;
 mod lessons;
 mod list;
-#[allow(dead_code, reason = "wired up by the next change")]
 mod names;
 pub mod offline;
 pub mod quirks;
 mod reader;
-#[allow(dead_code, reason = "wired up by the next change")]
 mod repetition;
 mod schema;
 mod stream;
-#[allow(dead_code, reason = "wired up by the next change")]
 mod think;
 mod transcript;
 mod window;
@@ -37,6 +33,7 @@ use crate::message::{Arguments, Echo, Message, ToolSpec, Usage};
 
 pub use error::LlmError;
 pub use http::Endpoint;
+pub use leaked::looks_leaked;
 pub use lessons::{Learned, Notebook};
 pub use list::near;
 pub use window::context_window;
@@ -151,6 +148,11 @@ pub trait Model: Debug + Send + Sync + 'static {
     /// What it takes besides text, as far as is known now.
     fn senses(&self) -> Senses {
         Senses::default()
+    }
+
+    /// Whether it is to be told when a call has leaked into its words.
+    fn is_nudged(&self) -> bool {
+        false
     }
 
     /// Whether an effort can be chosen.

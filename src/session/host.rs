@@ -168,6 +168,6 @@ impl Host {
     }
 }
 
-fn settings_error(error: impl ToString) -> Error {
+fn settings_error(error: impl std::error::Error) -> Error {
     Error::Llm(LlmError::Settings(error.to_string()))
 }

@@ -7,9 +7,10 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::arguments::{cut_off, is_object, understand};
+use super::speech::Speech;
 use super::wire::{self, CallDelta, Choice, Chunk, Delta as Said, FunctionDelta};
-use super::{details, failure};
-use crate::llm::http::Secret;
+use super::{Speaker, details, failure};
+use crate::llm::leaked::LeakedCall;
 use crate::llm::reader::Assemble;
 use crate::llm::{Batch, Delta, End, LlmError, Reply, ReplyCall};
 use crate::message::{Echo, Usage};
@@ -25,15 +26,13 @@ const MOST_TOKENS: u64 = 1 << 40;
 /// Collects one answer.
 #[derive(Debug)]
 pub(super) struct Assembler {
-    host: String,
-    secret: Secret,
+    speaker: Speaker,
+    speech: Speech,
     slots: Vec<Slot>,
     finish: String,
     refusal: String,
     usage: Option<Usage>,
     done: bool,
-    has_text: bool,
-    has_thought: bool,
     /// How many bytes have been kept, here and by who takes the deltas.
     size: usize,
     echo: Echo,
@@ -71,7 +70,7 @@ impl Assemble for Assembler {
             }
             Err(error) if error.is_eof() => Err(self.truncated()),
             Err(_) => {
-                let line = failure::shorten(&self.secret.redact(data));
+                let line = failure::shorten(&self.speaker.secret.redact(data));
                 let start: String = line.chars().take(80).collect();
                 Err(self.malformed(&format!("the stream has a part that is no chunk: {start}")))
             }
@@ -107,12 +106,22 @@ impl Assemble for Assembler {
         self.done || !self.finish.is_empty()
     }
 
-    fn finish(&mut self, _: &mut Batch) -> Result<Reply, LlmError> {
+    fn finish(&mut self, batch: &mut Batch) -> Result<Reply, LlmError> {
+        let leaked = self.speech.finish(batch);
         if !self.is_complete() {
             return Err(self.truncated());
         }
+        if self.slots.is_empty() {
+            self.take_leaked(leaked, batch);
+        }
+        if self.speech.is_inline() && self.echo.field.is_none() {
+            self.echo.field = Some("think".to_owned());
+        }
+        if self.slots.is_empty() && !self.speech.has_text() {
+            self.speech.answer_with_thought(batch);
+        }
         let end = self.end()?;
-        if !self.has_text && self.slots.is_empty() && end == End::Complete {
+        if !self.speech.has_text() && self.slots.is_empty() && end == End::Complete {
             return Err(self.empty());
         }
         let cut = end == End::Length;
@@ -131,39 +140,38 @@ impl Assemble for Assembler {
     }
 
     fn malformed(&self, what: &str) -> LlmError {
-        LlmError::Malformed { host: self.host.clone(), what: what.to_owned() }
+        LlmError::Malformed { host: self.speaker.host.clone(), what: what.to_owned() }
     }
 }
 
 impl Assembler {
-    /// An assembler of an answer whose origin is to be remembered as `origin`.
-    pub(super) fn new(host: String, secret: Secret, origin: Arc<str>) -> Assembler {
+    /// An assembler of one answer of that speaker.
+    pub(super) fn new(speaker: Speaker) -> Assembler {
+        let speech = Speech::new(&speaker.quirks, speaker.tools.clone());
         Assembler {
-            echo: Echo { origin, ..Echo::default() },
-            host,
-            secret,
+            echo: Echo { origin: Arc::clone(&speaker.origin), ..Echo::default() },
+            speaker,
+            speech,
             slots: Vec::new(),
             finish: String::new(),
             refusal: String::new(),
             usage: None,
             done: false,
-            has_text: false,
-            has_thought: false,
             size: 0,
         }
     }
 
     fn in_stream(&self, body: &str) -> LlmError {
-        let mut error = failure::in_stream(&self.host, &self.secret.redact(body));
+        let mut error = failure::in_stream(&self.speaker.host, &self.speaker.secret.redact(body));
         // In the JSON the key may have been escaped, as in `\/`.
         if let LlmError::InStream { message, .. } = &mut error {
-            *message = self.secret.redact(message);
+            *message = self.speaker.secret.redact(message);
         }
         error
     }
 
     fn truncated(&self) -> LlmError {
-        LlmError::Truncated { host: self.host.clone() }
+        LlmError::Truncated { host: self.speaker.host.clone() }
     }
 
     fn chunk(&mut self, chunk: &Chunk<'_>, batch: &mut Batch) -> Result<(), LlmError> {
@@ -197,10 +205,11 @@ impl Assembler {
             self.echo.field = Some(field.to_owned());
         }
         self.details(said, thought.is_empty(), batch)?;
-        self.has_thought |= !thought.is_empty();
-        batch.thought(thought);
-        self.has_text |= !text.is_empty();
-        batch.text(text);
+        self.speech.thought(thought, batch);
+        self.speech.words(text, batch);
+        if self.speech.is_stuck() {
+            return Err(self.malformed("the model repeats itself without an end"));
+        }
         self.refusal.push_str(&said.refusal.text);
         for call in &said.tool_calls {
             self.call(call, batch)?;
@@ -221,8 +230,7 @@ impl Assembler {
         self.keep(pieces.iter().map(|it| it.to_string().len()).sum())?;
         if alone {
             let words = details::words(&pieces);
-            self.has_thought |= !words.is_empty();
-            batch.thought(&words);
+            self.speech.thought(&words, batch);
         }
         details::merge(&mut self.echo.blobs, pieces);
         Ok(())
@@ -239,10 +247,13 @@ impl Assembler {
 
     fn call(&mut self, call: &CallDelta<'_>, batch: &mut Batch) -> Result<(), LlmError> {
         let slot = self.function(call.index(), &call.id.text, &call.function, batch)?;
-        if let (Some(slot), Some(extra)) = (slot, &call.extra_content)
-            && !extra.is_null()
-            && self.slots[slot].extra.is_none()
-        {
+        let Some(extra) = call.extra_content.as_ref().filter(|it| !it.is_null()) else {
+            return Ok(());
+        };
+        // What is attached may come in a piece of its own.
+        let by_index = || self.slots.iter().position(|it| it.index == call.index());
+        let slot = slot.or_else(by_index).or(self.slots.len().checked_sub(1));
+        if let Some(slot) = slot.filter(|it| self.slots[*it].extra.is_none()) {
             self.keep(extra.to_string().len())?;
             self.slots[slot].extra = Some(extra.clone());
         }
@@ -257,7 +268,11 @@ impl Assembler {
         function: &FunctionDelta<'_>,
         batch: &mut Batch,
     ) -> Result<Option<usize>, LlmError> {
-        let name = function.name();
+        let name = match &self.speaker.tools {
+            Some(tools) => tools.aliases.from_wire(function.name()).to_owned(),
+            None => function.name().to_owned(),
+        };
+        let name = name.as_str();
         let arguments = function.arguments();
         if id.is_empty() && name.is_empty() && arguments.is_empty() {
             return Ok(None);
@@ -267,6 +282,9 @@ impl Assembler {
             return Err(self.malformed("the answer has more than 128 tool calls"));
         }
         if position == self.slots.len() {
+            if position == 0 {
+                self.speech.release(batch);
+            }
             self.slots.push(Slot::default());
         }
         let slot = &mut self.slots[position];
@@ -297,6 +315,19 @@ impl Assembler {
         Ok(Some(position))
     }
 
+    /// The call that arguments are for when the one under their index has all of its own: some
+    /// servers count the names from 1 and the arguments from 0 (quirk C.2 #3).
+    fn shifted(&self, at: usize, id: &str, name: &str, arguments: &str) -> Option<usize> {
+        if !id.is_empty() || !name.is_empty() || arguments.is_empty() {
+            return None;
+        }
+        let is_open = |it: &usize| !is_object(&self.slots[*it].arguments);
+        let mut open = (at + 1..self.slots.len()).filter(is_open);
+        let only = open.next().filter(|_| open.next().is_none())?;
+        let own = &self.slots[at].arguments;
+        (is_object(own) && !arguments.starts_with(own.as_str())).then_some(only)
+    }
+
     /// Which slot a delta belongs to. The index alone cannot tell: some servers leave it out,
     /// some send 0 for every call, some change it between the name and the arguments
     /// (quirks C.2). Where that stays open, the arguments of two calls end up in one slot
@@ -310,6 +341,9 @@ impl Assembler {
             let is_other = !id.is_empty() && !slot.id.is_empty() && id != slot.id;
             // The cheap question first: the other reads all arguments so far, at each delta.
             let is_next = slot.is_left_by(name, arguments) && is_object(&slot.arguments);
+            if let Some(waiting) = self.shifted(position, id, name, arguments) {
+                return waiting;
+            }
             if !is_other && !is_next {
                 return position;
             }
@@ -340,8 +374,23 @@ impl Assembler {
         }
     }
 
+    /// Calls that stood among the words, as if they had been made.
+    fn take_leaked(&mut self, calls: Vec<LeakedCall>, batch: &mut Batch) {
+        for call in calls {
+            let name = match &self.speaker.tools {
+                Some(tools) => tools.aliases.from_wire(&call.name).to_owned(),
+                None => call.name,
+            };
+            let arguments = call.arguments.to_string();
+            let slot = self.slots.len();
+            batch.deltas.push(Delta::CallNamed { slot, name: name.clone() });
+            batch.arguments(slot, &arguments);
+            self.slots.push(Slot { name, arguments, ..Slot::default() });
+        }
+    }
+
     fn end(&self) -> Result<End, LlmError> {
-        let refused = || Ok(End::Refused(self.secret.redact(&self.refusal)));
+        let refused = || Ok(End::Refused(self.speaker.secret.redact(&self.refusal)));
         match self.finish.to_ascii_lowercase().as_str() {
             "length"
             | "max_tokens"
@@ -363,10 +412,10 @@ impl Assembler {
     /// The server has failed and said so in nothing but the reason of the end.
     fn failed(&self) -> LlmError {
         LlmError::InStream {
-            host: self.host.clone(),
+            host: self.speaker.host.clone(),
             message: format!(
                 "it ended with `{}`",
-                failure::shorten(&self.secret.redact(&self.finish))
+                failure::shorten(&self.speaker.secret.redact(&self.finish))
             ),
             status: Some(503),
             exhausted: false,
@@ -374,14 +423,18 @@ impl Assembler {
     }
 
     fn empty(&self) -> LlmError {
-        let what = if self.has_thought { "reasoning but no answer" } else { "an empty answer" };
+        let what =
+            if self.speech.has_thought() { "reasoning but no answer" } else { "an empty answer" };
         let what = match self.finish.as_str() {
             "" => what.to_owned(),
             finish => {
-                format!("{what} (finish_reason: {})", failure::shorten(&self.secret.redact(finish)))
+                format!(
+                    "{what} (finish_reason: {})",
+                    failure::shorten(&self.speaker.secret.redact(finish))
+                )
             }
         };
-        LlmError::Empty { host: self.host.clone(), what }
+        LlmError::Empty { host: self.speaker.host.clone(), what }
     }
 }
 

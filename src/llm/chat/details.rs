@@ -29,7 +29,8 @@ fn continues(last: &Value, next: &Value) -> bool {
         let (one, other) = (last.get(field), next.get(field));
         one == other || other.is_none_or(Value::is_null)
     };
-    let grows = GROWING.iter().any(|it| next.get(*it).is_some_and(Value::is_string));
+    let is_set = |field: &str| next.get(field).is_some_and(Value::is_string);
+    let grows = GROWING.into_iter().chain(["signature"]).any(is_set);
     grows && next.is_object() && same("type") && same("index") && same("format")
         // A signature ends its piece.
         && last.get("signature").is_none_or(Value::is_null)

@@ -7,6 +7,7 @@ mod entries;
 mod failure;
 mod prefix;
 mod request;
+mod speech;
 mod wire;
 
 #[cfg(test)]
@@ -15,10 +16,12 @@ mod tests;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::BoxFuture;
+use serde_json::{Map, Value};
 
 use super::http::{Endpoint, Secret};
 use super::lessons::Lessons;
 use super::names::Aliases;
+use super::quirks::{Leaked, Quirks};
 use super::stream::Stream;
 use super::{LlmError, Model, Price, ReplyStream, Request, Senses, Settings, transcript};
 use crate::message::ToolSpec;
@@ -51,6 +54,31 @@ struct Tools {
     json: Vec<u8>,
 }
 
+impl Tools {
+    fn new(specs: &Arc<Vec<ToolSpec>>) -> Tools {
+        let aliases = Aliases::new(specs.iter().map(|it| it.name.as_ref()));
+        let json = request::render_tools(specs, &aliases);
+        Tools { specs: Arc::clone(specs), aliases, json }
+    }
+
+    /// The names that the model knows.
+    fn wire_names(&self) -> Vec<String> {
+        self.specs.iter().map(|it| self.aliases.to_wire(&it.name).into_owned()).collect()
+    }
+}
+
+/// Who answers: what has to be known to understand it.
+#[derive(Debug, Default)]
+struct Speaker {
+    host: String,
+    secret: Secret,
+    /// What the answer is to be marked with.
+    origin: Arc<str>,
+    quirks: Quirks,
+    /// What it was offered to call; `None` if nothing.
+    tools: Option<Arc<Tools>>,
+}
+
 impl Chat {
     /// A model at an endpoint.
     pub fn new(endpoint: Endpoint, settings: Settings) -> Chat {
@@ -64,12 +92,7 @@ impl Chat {
         let mut tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
         match tools.as_ref() {
             Some(made) if Arc::ptr_eq(&made.specs, specs) => Arc::clone(made),
-            _ => {
-                let aliases = Aliases::new(specs.iter().map(|it| it.name.as_ref()));
-                let json = request::render_tools(specs, &aliases);
-                let made = Arc::new(Tools { specs: Arc::clone(specs), aliases, json });
-                Arc::clone(tools.insert(made))
-            }
+            _ => Arc::clone(tools.insert(Arc::new(Tools::new(specs)))),
         }
     }
 
@@ -109,6 +132,10 @@ impl Model for Chat {
         Senses { images: quirks.images, audio: quirks.audio }
     }
 
+    fn is_nudged(&self) -> bool {
+        self.lessons.quirks().leaked == Leaked::Nudge
+    }
+
     fn has_effort(&self) -> bool {
         self.lessons.quirks().has_effort()
     }
@@ -141,8 +168,14 @@ impl Model for Chat {
                     outcome => break outcome?,
                 }
             };
-            let (host, secret) = (self.endpoint.host(), self.endpoint.secret());
-            let assembler = Assembler::new(host, secret, Arc::clone(&self.origin));
+            let speaker = Speaker {
+                host: self.endpoint.host(),
+                secret: self.endpoint.secret(),
+                origin: Arc::clone(&self.origin),
+                quirks: self.lessons.quirks(),
+                tools: (!request.tools.is_empty()).then_some(tools),
+            };
+            let assembler = Assembler::new(speaker);
             Ok(Box::new(Stream::new(body, assembler)) as Box<dyn ReplyStream>)
         })
     }
@@ -151,7 +184,19 @@ impl Model for Chat {
 /// What a recorded answer means, in words: for the wire corpus, the fuzzers and bug reports. How
 /// it is cut into pieces changes nothing.
 #[doc(hidden)]
-pub fn transcribe<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> String {
-    let assembler = Assembler::new("host".to_owned(), Secret::default(), Arc::default());
-    transcript::transcribe(assembler, pieces)
+pub fn transcribe<'a>(
+    model: &str,
+    tools: &[String],
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> String {
+    let spec = |name: &String| ToolSpec {
+        name: name.clone().into(),
+        description: String::new(),
+        parameters: Value::Object(Map::new()),
+    };
+    let specs = Arc::new(tools.iter().map(spec).collect::<Vec<_>>());
+    let tools = (!specs.is_empty()).then(|| Arc::new(Tools::new(&specs)));
+    let quirks = Quirks::of("", model);
+    let speaker = Speaker { host: "host".to_owned(), quirks, tools, ..Speaker::default() };
+    transcript::transcribe(Assembler::new(speaker), pieces)
 }

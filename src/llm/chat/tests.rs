@@ -6,13 +6,11 @@ mod manners;
 mod properties;
 mod requests;
 
-use std::sync::Arc;
-
+use super::Speaker;
 use super::assemble::Assembler;
-use crate::llm::http::Secret;
 use crate::llm::{Batch, LlmError, Reply, transcript};
 
 fn receive<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Batch, Result<Reply, LlmError>) {
-    let assembler = Assembler::new("host".to_owned(), Secret::default(), Arc::default());
+    let assembler = Assembler::new(Speaker { host: "host".to_owned(), ..Speaker::default() });
     transcript::receive(assembler, pieces)
 }

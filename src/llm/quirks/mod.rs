@@ -89,6 +89,8 @@ quirks! {
     cache: Cache = Cache::Auto;
     /// Where inline reasoning may stand in the words (C.3 #6).
     think: Think = Think::Tagged;
+    /// Whether an answer that is nothing but reasoning is the answer (C.3 #13).
+    thought_is_answer: bool = false;
     /// What is done with calls that leak into the words (C.2 #21).
     leaked: Leaked = Leaked::Nudge;
     /// Whether arguments only stream when that is asked for (C.2 #12).

@@ -1,7 +1,7 @@
 //! The built-in table. Rows for models come first, rows for hosts after them: a host that serves
 //! somebody else's model has its own ways. Later rows win.
 
-use super::{Cache, Dialect, Echo, Ids, Key, Limit, Patch, Think, Wordless};
+use super::{Cache, Dialect, Echo, Ids, Key, Leaked, Limit, Patch, Think, Wordless};
 
 /// One row: where the host ends with `host` and the model's name holds `model`, as whole words.
 struct Row {
@@ -126,7 +126,33 @@ const ROWS: &[Row] = &[
             ..NONE
         },
     ),
-    model(&["qwen3", "qwq", "qwen-plus", "qwen-turbo"], NONE),
+    // Their templates open the tag themselves (C.3 #6).
+    model(
+        &["qwq", "qwen3-thinking", "deepseek-r1", "magistral-small", "nemotron"],
+        Patch { think: Some(Think::Implicit), ..NONE },
+    ),
+    // Small models and broken templates: calls that leak are made (C.2 #21).
+    model(
+        &[
+            "qwen",
+            "qwq",
+            "llama",
+            "hermes",
+            "kimi",
+            "glm",
+            "deepseek",
+            "mistral",
+            "ministral",
+            "devstral",
+            "granite",
+            "gemma",
+            "phi",
+            "functionary",
+            "gpt-oss",
+            "minimax",
+        ],
+        Patch { leaked: Some(Leaked::Parse), ..NONE },
+    ),
     // C.2 #9, C.3 #12, C.4 #14.
     model(
         &[
@@ -259,10 +285,12 @@ fn is_host(host: &str, domain: &str) -> bool {
 /// Whether the name holds the word, not begun within another one: `o1` is in `openai/o1-pro` and
 /// not in `foo1`.
 fn has_word(name: &str, word: &str) -> bool {
+    let is_digit = |it: char| it.is_ascii_digit();
     word.is_empty()
         || name.match_indices(word).any(|(at, _)| {
-            !name[..at].ends_with(|it: char| it.is_ascii_alphanumeric())
-                && !name[at + word.len()..].starts_with(|it: char| it.is_ascii_digit())
+            let goes_on = name[at + word.len()..].starts_with(is_digit);
+            let is_whole = !word.ends_with(is_digit) || !goes_on;
+            is_whole && !name[..at].ends_with(|it: char| it.is_ascii_alphanumeric())
         })
 }
 
@@ -279,6 +307,7 @@ mod tests {
             ("o10", "o1", false),
             ("deepseek-v3.2", "deepseek", true),
             ("my-deepseek", "deepseek", true),
+            ("llama3.2:3b", "llama", true),
             ("qwen2.5vl:7b", "qwen2.5vl", true),
         ] {
             assert_eq!(has_word(name, word), expected, "{name} {word}");

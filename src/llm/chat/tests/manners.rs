@@ -334,7 +334,7 @@ proptest! {
     ) {
         let cache = if marks { Cache::Marks } else { Cache::Auto };
         let quirks = Quirks {
-            ids, echo, wordless, bridge, signature, images, tool_images, cache,
+            echo, ids, wordless, bridge, signature, images, tool_images, cache,
             ..Quirks::default()
         };
         let mut next = 0;

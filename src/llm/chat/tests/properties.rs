@@ -5,8 +5,7 @@ use serde_json::{Value, json};
 
 use super::receive;
 use crate::llm::chat::assemble::Assembler;
-use crate::llm::chat::transcribe;
-use crate::llm::http::Secret;
+use crate::llm::chat::{Speaker, transcribe};
 use crate::llm::reader::Reader;
 use crate::llm::{Batch, Delta, LlmError};
 use crate::message::Arguments;
@@ -106,7 +105,8 @@ proptest! {
         size in 1_usize..40,
     ) {
         let body = pieces.concat();
-        prop_assert_eq!(transcribe(body.as_bytes().chunks(size)), transcribe([body.as_bytes()]));
+        let tools = ["f".to_owned()];
+        prop_assert_eq!(transcribe("qwq", &tools, body.as_bytes().chunks(size)), transcribe("qwq", &tools, [body.as_bytes()]));
     }
 
     /// However the deltas of calls are mixed up, what comes out can be run or says why not, and
@@ -176,11 +176,7 @@ proptest! {
 
 /// Feeds an answer that never ends and returns what stopped it.
 fn stop(event: &str) -> String {
-    let mut reader = Reader::new(Assembler::new(
-        "host".to_owned(),
-        Secret::default(),
-        std::sync::Arc::default(),
-    ));
+    let mut reader = Reader::new(Assembler::new(Speaker::default()));
     let burst = event.repeat(1024 * 1024 / event.len() + 1);
     for _ in 0..100 {
         // What is shown is taken away; what is kept must not grow for ever.
@@ -215,11 +211,7 @@ fn an_endless_answer_is_stopped() {
 
 #[test]
 fn a_document_that_never_ends_is_stopped() {
-    let mut reader = Reader::new(Assembler::new(
-        "host".to_owned(),
-        Secret::default(),
-        std::sync::Arc::default(),
-    ));
+    let mut reader = Reader::new(Assembler::new(Speaker::default()));
     let mut batch = Batch::default();
     let burst = vec![b'['; 1024 * 1024];
     let failed = (0..40).any(|_| reader.feed(&burst, &mut batch).is_err());
@@ -245,6 +237,9 @@ fn depth_does_no_harm() {
             "data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{call}]}}}}]}}\n\ndata: [DONE]"
         ),
     ] {
-        assert_eq!(transcribe(body.as_bytes().chunks(1000)), transcribe([body.as_bytes()]));
+        assert_eq!(
+            transcribe("", &[], body.as_bytes().chunks(1000)),
+            transcribe("", &[], [body.as_bytes()])
+        );
     }
 }

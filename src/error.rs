@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use crate::llm::LlmError;
+use crate::llm::{self, LlmError};
 
 /// Why a request could not be served.
 #[derive(Debug, thiserror::Error)]
@@ -58,12 +58,8 @@ pub enum Kind {
     BadMoment,
     /// Cancelled.
     Cancelled,
-    /// The provider refuses the key.
-    Auth,
-    /// The provider cannot be reached.
-    Unreachable,
-    /// The provider answered, but not well.
-    Provider,
+    /// The model's.
+    Model(llm::Kind),
     /// Our own.
     Internal,
 }
@@ -77,11 +73,14 @@ impl Kind {
             Kind::SignIn => "sign_in",
             Kind::BadMoment => "bad_moment",
             Kind::Cancelled => "cancelled",
-            Kind::Auth => "auth",
-            Kind::Unreachable => "unreachable",
-            Kind::Provider => "provider",
+            Kind::Model(kind) => kind.name(),
             Kind::Internal => "internal",
         }
+    }
+
+    /// Whether it goes away when the user signs in, or signs in anew.
+    pub fn needs_sign_in(self) -> bool {
+        matches!(self, Kind::SignIn | Kind::Model(llm::Kind::Auth | llm::Kind::Settings))
     }
 }
 
@@ -94,16 +93,7 @@ impl Error {
             Error::NotSignedIn => Kind::SignIn,
             Error::BadMoment(_) => Kind::BadMoment,
             Error::Cancelled => Kind::Cancelled,
-            Error::Llm(LlmError::Status { status: 401 | 403, .. }) => Kind::Auth,
-            Error::Llm(LlmError::Connect { .. } | LlmError::Silent { .. }) => Kind::Unreachable,
-            Error::Llm(
-                LlmError::Status { .. }
-                | LlmError::InStream { .. }
-                | LlmError::Truncated { .. }
-                | LlmError::Malformed { .. }
-                | LlmError::Empty { .. },
-            ) => Kind::Provider,
-            Error::Llm(LlmError::Settings(_)) => Kind::SignIn,
+            Error::Llm(error) => Kind::Model(error.kind()),
             Error::Bug { .. } => Kind::Internal,
         }
     }

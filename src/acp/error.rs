@@ -14,10 +14,10 @@ pub(super) fn to_rpc(error: &Error) -> RpcError {
     let code = match error.kind() {
         Kind::Params => -32602,
         Kind::NotFound => -32002,
-        Kind::SignIn | Kind::Auth => -32000,
+        kind if kind.needs_sign_in() => -32000,
         Kind::BadMoment => -32600,
         Kind::Cancelled => -32800,
-        Kind::Unreachable | Kind::Provider | Kind::Internal => -32603,
+        Kind::SignIn | Kind::Model(_) | Kind::Internal => -32603,
     };
     let message = chain(error);
     let mut data = json!({ "kind": error.kind().name(), "details": message });
@@ -32,6 +32,9 @@ pub(super) fn to_rpc(error: &Error) -> RpcError {
             }
             if let Some(delay) = error.retry_after() {
                 data["retryAfter"] = json!(delay.as_secs());
+            }
+            if let Some(window) = error.window() {
+                data["contextWindow"] = json!(window);
             }
         }
         Error::Params(_)

@@ -13,7 +13,7 @@ use super::reply::Reply;
 use super::wire::Prompt;
 use crate::client::{Answer, ChoiceKind};
 use crate::error::Error;
-use crate::llm::LlmError;
+use crate::llm::{self, LlmError};
 use crate::rpc::{Outbox, RequestId};
 
 fn heard(result: &Value) -> Answer {
@@ -99,13 +99,14 @@ fn what_is_not_said_is_not_offered() {
 #[test]
 fn every_error_is_one_line_with_its_details_and_the_code_of_its_kind() {
     let host = || "api.example".to_owned();
-    let status = |status| {
+    let status = |status, kind| {
         Error::Llm(LlmError::Status {
             host: host(),
             status,
             message: "two\nlines".to_owned(),
             retry_after: Some(Duration::from_secs(7)),
-            exhausted: false,
+            kind,
+            leaked: None,
         })
     };
     let table = [
@@ -114,8 +115,8 @@ fn every_error_is_one_line_with_its_details_and_the_code_of_its_kind() {
         (Error::NotSignedIn, -32000),
         (Error::BadMoment("b".to_owned()), -32600),
         (Error::Cancelled, -32800),
-        (status(401), -32000),
-        (status(500), -32603),
+        (status(401, llm::Kind::Auth), -32000),
+        (status(500, llm::Kind::Unavailable), -32603),
         (Error::Llm(LlmError::Truncated { host: host() }), -32603),
         (Error::Llm(LlmError::Settings("s".to_owned())), -32000),
         (Error::Bug { place: "here" }, -32603),
@@ -126,8 +127,11 @@ fn every_error_is_one_line_with_its_details_and_the_code_of_its_kind() {
         assert!(!rpc.message.contains('\n') && !rpc.message.is_empty(), "{error}");
         assert_eq!(rpc.data.unwrap()["details"], rpc.message, "{error}");
     }
-    let data = to_rpc(&status(429)).data.unwrap();
+    let data = to_rpc(&status(429, llm::Kind::RateLimit)).data.unwrap();
+    assert_eq!(data["kind"], "rate_limit");
     assert_eq!(data["provider"], "api.example");
     assert_eq!(data["status"], 429);
     assert_eq!(data["retryAfter"], 7);
+    let overflow = llm::Kind::Overflow { limit: Some(4096), used: None };
+    assert_eq!(to_rpc(&status(400, overflow)).data.unwrap()["contextWindow"], 4096);
 }

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use super::Kind;
+use super::wait::LONGEST_WAIT;
+
 /// Why there is no answer. Each message names the provider's host and the next step, and never
 /// a key.
 #[derive(Debug, thiserror::Error)]
 pub enum LlmError {
     /// No connection.
-    #[error("Could not reach {host}. Check the network and OPENAI_BASE_URL")]
+    #[error("Could not reach {host}. Check the network and the base URL")]
     Connect {
         /// The provider's host.
         host: String,
@@ -16,7 +19,7 @@ pub enum LlmError {
         source: reqwest::Error,
     },
     /// The provider answered with an HTTP error.
-    #[error("{host} answered {status}: {message}{}", hint(*.status))]
+    #[error("{host} answered {status}: {}", advise(message, *.kind, *.retry_after))]
     Status {
         /// The provider's host.
         host: String,
@@ -26,11 +29,13 @@ pub enum LlmError {
         message: String,
         /// How long it wants us to wait.
         retry_after: Option<Duration>,
-        /// Whether the account is out of credit, which waiting does not mend.
-        exhausted: bool,
+        /// What it means.
+        kind: Kind,
+        /// The call that the model has made and the server could not read (quirk C.1 #23).
+        leaked: Option<Box<String>>,
     },
     /// An error object inside a stream that had begun well.
-    #[error("{host} reported an error while answering: {message}")]
+    #[error("{host} reported an error while answering: {}", advise(message, *.kind, *.retry_after))]
     InStream {
         /// The provider's host.
         host: String,
@@ -38,8 +43,10 @@ pub enum LlmError {
         message: String,
         /// Its code, when it looks like an HTTP status.
         status: Option<u16>,
-        /// Whether the account is out of credit, which waiting does not mend.
-        exhausted: bool,
+        /// How long it wants us to wait.
+        retry_after: Option<Duration>,
+        /// What it means.
+        kind: Kind,
     },
     /// The stream stopped before the answer was complete.
     #[error("The answer from {host} broke off before it was complete. Prompt again to go on")]
@@ -56,14 +63,21 @@ pub enum LlmError {
         limit: Duration,
     },
     /// The answer is not what an OpenAI-compatible server sends.
-    #[error(
-        "{host} did not answer like an OpenAI-compatible server: {what}. Check OPENAI_BASE_URL"
-    )]
+    #[error("{host} did not answer like an OpenAI-compatible server: {what}. Check the base URL")]
     Malformed {
         /// The provider's host.
         host: String,
         /// What came instead.
         what: String,
+    },
+    /// The model says the same again and again, which it would not end by itself.
+    #[error(
+        "The model at {host} repeated itself without an end and was stopped. Prompt again, or \
+         choose another model"
+    )]
+    Stuck {
+        /// The provider's host.
+        host: String,
     },
     /// A complete answer with nothing in it.
     #[error("{host} sent {what}")]
@@ -78,34 +92,62 @@ pub enum LlmError {
     Settings(String),
 }
 
-fn hint(status: u16) -> &'static str {
-    match status {
-        401 | 403 => ". Check OPENAI_API_KEY, or run `turnwright login`",
-        404 => ". Check OPENAI_BASE_URL and TURNWRIGHT_MODEL",
+/// What servers say that cannot do without a word of ours (C.5).
+const HINTS: [(&str, &str); 4] = [
+    ("does not support tools", "The agent needs tools: choose another model"),
+    ("support tool use", "The agent needs tools: choose another model"),
+    ("--enable-auto-tool-choice", "Both are options to start vLLM with"),
+    ("--jinja", "It is an option to start llama-server with"),
+];
+
+/// The provider's words and the next step.
+fn advise(message: &str, kind: Kind, wait: Option<Duration>) -> String {
+    let known = HINTS.iter().find(|(words, _)| message.contains(words)).map(|(_, hint)| *hint);
+    let advice = known.unwrap_or(match kind {
+        Kind::Auth => "Check the key, or run `turnwright login`",
+        Kind::Quota => "Waiting does not mend this: check the plan and the credit of the account",
+        Kind::Overflow { .. } => "The conversation is too long: `/clear` begins a new one",
+        Kind::ModelNotFound => "Check the name of the model",
+        Kind::UrlNotFound => "Check the base URL",
         _ => "",
-    }
+    });
+    let later = wait.filter(|it| *it > LONGEST_WAIT).map(|it| match it.as_secs().div_ceil(60) {
+        minutes @ ..120 => format!("Prompt again in {minutes} min"),
+        minutes => format!("Prompt again in {} h", minutes.div_ceil(60)),
+    });
+    let sentences = [advice.to_owned(), later.unwrap_or_default()];
+    let sentences: Vec<_> = sentences.iter().filter(|it| !it.is_empty()).collect();
+    sentences.iter().fold(message.to_owned(), |text, it| {
+        let text = text.trim_end_matches('.');
+        format!("{text}. {it}")
+    })
 }
 
 impl LlmError {
+    /// What sort of trouble it is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            LlmError::Connect { .. } | LlmError::Truncated { .. } | LlmError::Silent { .. } => {
+                Kind::Network
+            }
+            LlmError::Status { kind, .. } | LlmError::InStream { kind, .. } => *kind,
+            LlmError::Malformed { .. } | LlmError::Stuck { .. } => Kind::Malformed,
+            LlmError::Empty { .. } => Kind::Empty,
+            LlmError::Settings(_) => Kind::Settings,
+        }
+    }
+
     /// Whether the same request may succeed a little later.
     pub fn is_transient(&self) -> bool {
-        match self {
-            LlmError::Connect { .. }
-            | LlmError::Truncated { .. }
-            | LlmError::Silent { .. }
-            | LlmError::Empty { .. } => true,
-            LlmError::Status { exhausted: true, .. }
-            | LlmError::InStream { exhausted: true, .. } => false,
-            LlmError::Status { status, .. } => is_transient_status(*status),
-            LlmError::InStream { status, .. } => status.is_some_and(is_transient_status),
-            LlmError::Malformed { .. } | LlmError::Settings(_) => false,
-        }
+        self.kind().may_pass()
     }
 
     /// How long the provider wants us to wait.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            LlmError::Status { retry_after, .. } => *retry_after,
+            LlmError::Status { retry_after, .. } | LlmError::InStream { retry_after, .. } => {
+                *retry_after
+            }
             _ => None,
         }
     }
@@ -119,10 +161,26 @@ impl LlmError {
         }
     }
 
-    /// What the provider says.
+    /// What the provider itself says, where it says something.
     pub fn message(&self) -> Option<&str> {
         match self {
             LlmError::Status { message, .. } | LlmError::InStream { message, .. } => Some(message),
+            _ => None,
+        }
+    }
+
+    /// The call that the server could not read, where it has sent it back.
+    pub(super) fn leaked(&self) -> Option<&str> {
+        match self {
+            LlmError::Status { leaked, .. } => leaked.as_ref().map(|it| it.as_str()),
+            _ => None,
+        }
+    }
+
+    /// How many tokens the model's window holds, if that is what the provider says.
+    pub fn window(&self) -> Option<u64> {
+        match self.kind() {
+            Kind::Overflow { limit, .. } => limit,
             _ => None,
         }
     }
@@ -136,18 +194,9 @@ impl LlmError {
             | LlmError::Truncated { host }
             | LlmError::Silent { host, .. }
             | LlmError::Malformed { host, .. }
+            | LlmError::Stuck { host }
             | LlmError::Empty { host, .. } => Some(host),
             LlmError::Settings(_) => None,
         }
     }
-}
-
-/// Whether an error's text says that the account is out of credit.
-pub(super) fn is_exhausted(text: &str) -> bool {
-    text.contains("insufficient_quota") || text.contains("exceeded your current quota")
-}
-
-fn is_transient_status(status: u16) -> bool {
-    // 501 and 505 are refusals; what Cloudflare says in front of a provider (520–527) is not.
-    matches!(status, 408 | 409 | 425 | 429 | 500..=599) && !matches!(status, 501 | 505)
 }

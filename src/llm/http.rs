@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, RequestBuilder, Response, Url, redirect};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 
-use super::error::{LlmError, is_exhausted};
-use super::list;
+use super::failure::{self, Report};
+use super::{LlmError, list, wait};
 
 /// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(15);
@@ -210,7 +210,7 @@ impl Endpoint {
 
     async fn refusal(&self, response: Response) -> LlmError {
         let status = response.status().as_u16();
-        let retry_after = retry_after(response.headers(), SystemTime::now());
+        let told = wait::in_headers(response.headers(), SystemTime::now());
         let location = response
             .headers()
             .get("location")
@@ -230,17 +230,12 @@ impl Endpoint {
         drop(tokio::time::timeout(EXPLANATION, explanation).await);
         // Before the text is shortened: a part of the key is too much, too.
         let text = self.secret().redact(&String::from_utf8_lossy(&bytes));
-        let message =
-            location.map_or_else(|| super::chat::error_text(&text), |it| self.secret().redact(&it));
+        let Report { message, kind, retry_after, leaked, .. } =
+            failure::read(&text, Some(status), told);
         // And once more: in the JSON the key may have been escaped, as in `\/`.
-        let message = self.secret().redact(&message);
-        LlmError::Status {
-            host: self.host(),
-            status,
-            exhausted: status == 402 || is_exhausted(&text),
-            message,
-            retry_after,
-        }
+        let message = self.secret().redact(&location.unwrap_or(message));
+        let leaked = leaked.map(Box::new);
+        LlmError::Status { host: self.host(), status, message, retry_after, kind, leaked }
     }
 
     /// The key and the like, for those who must not repeat them.
@@ -344,43 +339,9 @@ impl Body {
     }
 }
 
-/// `Retry-After` in both of its forms (RFC 9110 §10.2.3), and the milliseconds that some send.
-fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let text = |name: &str| headers.get(name).and_then(|it| it.to_str().ok());
-    if let Some(milliseconds) = text("retry-after-ms").and_then(|it| it.trim().parse().ok()) {
-        return Some(Duration::from_millis(milliseconds));
-    }
-    let value = text(RETRY_AFTER.as_str())?.trim();
-    if let Ok(seconds) = value.parse::<f64>() {
-        return Duration::try_from_secs_f64(seconds).ok();
-    }
-    let date = httpdate::parse_http_date(value).ok()?;
-    Some(date.duration_since(now).unwrap_or_default())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn retry_after_is_understood_in_each_form() {
-        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
-        let table = [
-            ("retry-after", "7", Some(7_000)),
-            ("retry-after", "0.5", Some(500)),
-            ("retry-after", "Sun, 06 Nov 1994 08:49:47 GMT", Some(10_000)),
-            ("retry-after", "Sun, 06 Nov 1994 08:00:00 GMT", Some(0)),
-            ("retry-after-ms", "250", Some(250)),
-            ("retry-after", "soon", None),
-            ("retry-after", "-1", None),
-        ];
-        for (name, value, expected) in table {
-            let mut headers = HeaderMap::new();
-            headers.insert(name, HeaderValue::from_static(value));
-            let got = retry_after(&headers, now);
-            assert_eq!(got, expected.map(Duration::from_millis), "{name}: {value}");
-        }
-    }
 
     #[test]
     fn a_base_url_or_key_that_cannot_work_is_refused_without_showing_the_key() {

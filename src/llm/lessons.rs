@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::LlmError;
 use super::quirks::{Patch, Quirks, learn};
+use super::{Kind, LlmError};
 
 /// What is known about a model by experience. This is what a profile on disk holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,6 +65,10 @@ impl Lessons {
     /// Hears a refusal; returns whether the same conversation, asked anew, is another request.
     pub(super) fn hear(&self, error: &LlmError) -> bool {
         let (Some(status), Some(message)) = (error.status(), error.message()) else { return false };
+        // These name parameters, too, and are about something else.
+        if matches!(error.kind(), Kind::Overflow { .. } | Kind::Quota | Kind::Refused) {
+            return false;
+        }
         match learn(status, message, &self.quirks()) {
             Some(patch) => {
                 tracing::info!(?patch, "the server has taught us something");
@@ -90,5 +94,25 @@ impl Lessons {
         if let Some(notebook) = &self.notebook {
             notebook.note(&now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_that_is_named_in_passing_teaches_nothing() {
+        let lessons = Lessons::new(Quirks::default(), Learned::default(), Patch::NONE, None);
+        let refusal = |kind| LlmError::Status {
+            host: "h".to_owned(),
+            status: 400,
+            message: "input length and `max_tokens` exceed context limit".to_owned(),
+            retry_after: None,
+            kind,
+            leaked: None,
+        };
+        assert!(!lessons.hear(&refusal(Kind::Overflow { limit: None, used: None })));
+        assert!(lessons.hear(&refusal(Kind::BadRequest)));
     }
 }

@@ -3,13 +3,16 @@
 
 pub mod chat;
 mod error;
+mod failure;
 mod http;
 mod ids;
 mod leaked;
+mod kind;
 mod lessons;
 mod list;
 mod names;
 pub mod offline;
+mod overflow;
 pub mod quirks;
 mod reader;
 mod repetition;
@@ -17,7 +20,11 @@ mod schema;
 mod stream;
 mod think;
 mod transcript;
+mod wait;
 mod window;
+
+#[cfg(test)]
+mod tests;
 
 use std::fmt::{self, Debug};
 use std::sync::Arc;
@@ -33,9 +40,11 @@ use crate::message::{Arguments, Echo, Message, ToolSpec, Usage};
 
 pub use error::LlmError;
 pub use http::Endpoint;
+pub use kind::Kind;
 pub use leaked::looks_leaked;
 pub use lessons::{Learned, Notebook};
 pub use list::near;
+pub use wait::LONGEST_WAIT;
 pub use window::context_window;
 
 /// What the model is asked.

@@ -20,6 +20,8 @@ pub(super) trait Assemble: Debug + Send {
     fn is_complete(&self) -> bool;
     /// The end of the answer; what was held back comes out now.
     fn finish(&mut self, batch: &mut Batch) -> Result<Reply, LlmError>;
+    /// The answer has failed: what was held back of it comes out.
+    fn flush(&mut self, _: &mut Batch) {}
     /// The error that says what came instead of an answer.
     fn malformed(&self, what: &str) -> LlmError;
 }
@@ -91,6 +93,11 @@ impl<A: Assemble> Reader<A> {
             }
         }
         if self.assembler.is_done() { self.assembler.finish(batch).map(Some) } else { Ok(None) }
+    }
+
+    /// The answer has failed.
+    pub(super) fn flush(&mut self, batch: &mut Batch) {
+        self.assembler.flush(batch);
     }
 
     /// The body has ended, by itself or because the connection broke.

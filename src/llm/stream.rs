@@ -10,6 +10,31 @@ use super::http::Body;
 use super::reader::{Assemble, Reader};
 use super::{Batch, LlmError, Reply, ReplyStream};
 
+/// An answer that is there already.
+pub(super) struct Said {
+    batch: Batch,
+    reply: Option<Reply>,
+}
+
+impl Said {
+    pub(super) fn new(batch: Batch, reply: Reply) -> Said {
+        Said { batch, reply: Some(reply) }
+    }
+}
+
+impl ReplyStream for Said {
+    fn next<'a>(
+        &'a mut self,
+        batch: &'a mut Batch,
+    ) -> BoxFuture<'a, Result<Option<Reply>, LlmError>> {
+        if self.batch.deltas.is_empty() {
+            return Box::pin(std::future::ready(Ok(self.reply.take())));
+        }
+        batch.deltas.append(&mut self.batch.deltas);
+        Box::pin(std::future::ready(Ok(None)))
+    }
+}
+
 /// How long more may take to come once the answer is whole: the count of tokens, the last mark.
 /// Some servers leave the connection open and send neither.
 const AFTERWORD: Duration = Duration::from_secs(2);
@@ -41,14 +66,18 @@ impl<A: Assemble> ReplyStream for Stream<A> {
             if let Some(outcome) = self.ended.take() {
                 return outcome.map(Some);
             }
-            let outcome = match self.chunk().await? {
-                Some(bytes) => match self.reader.feed(&bytes, batch) {
+            let outcome = match self.chunk().await {
+                Ok(Some(bytes)) => match self.reader.feed(&bytes, batch) {
                     Ok(None) => return Ok(None),
                     Ok(Some(reply)) => Ok(reply),
                     Err(error) => Err(error),
                 },
-                None => self.reader.end(batch),
+                Ok(None) => self.reader.end(batch),
+                Err(error) => Err(error),
             };
+            if outcome.is_err() {
+                self.reader.flush(batch);
+            }
             if let Some(body) = self.body.take().filter(|_| outcome.is_ok()) {
                 body.finish();
             }

@@ -103,20 +103,28 @@ fn echoed(echo: &Echo) -> Option<String> {
 
 /// Which kind of error, its status, whether it may pass and when, and its message.
 fn failed(error: &LlmError) -> String {
-    let kind = match error {
+    let variant = match error {
         LlmError::Connect { .. } => "connect",
         LlmError::Status { .. } => "status",
         LlmError::InStream { .. } => "in-stream",
         LlmError::Truncated { .. } => "truncated",
         LlmError::Silent { .. } => "silent",
         LlmError::Malformed { .. } => "malformed",
+        LlmError::Stuck { .. } => "stuck",
         LlmError::Empty { .. } => "empty",
         LlmError::Settings(_) => "settings",
     };
     let status = error.status().map(|it| format!(" {it}")).unwrap_or_default();
+    let kind = match error {
+        LlmError::Status { kind, .. } | LlmError::InStream { kind, .. } => {
+            format!(" {}", kind.name())
+        }
+        _ => String::new(),
+    };
+    let window = error.window().map(|it| format!(" window={it}")).unwrap_or_default();
     let again = if error.is_transient() { ", may pass" } else { "" };
     let wait = error.retry_after().map(|it| format!(" after {it:?}")).unwrap_or_default();
-    format!("{kind}{status}{again}{wait}: {error}")
+    format!("{variant}{status}{kind}{window}{again}{wait}: {error}")
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use super::Host;
 use crate::error::chain;
 use crate::ids::MessageId;
-use crate::message::{History, Message, Stop};
+use crate::message::{History, Message, Part, Stop};
 use crate::turn::Equipment;
 use crate::update::{Command, Update};
 
@@ -58,7 +58,11 @@ fn help(_: &mut History, equipment: &Equipment) -> String {
 }
 
 fn status(history: &mut History, equipment: &Equipment) -> String {
-    let prompts = history.messages.iter().filter(|it| matches!(***it, Message::User(_))).count();
+    let is_prompt = |it: &&Arc<Message>| match it.as_ref() {
+        Message::User(user) => user.parts.iter().any(|it| !matches!(it, Part::Context(_))),
+        Message::Assistant(_) | Message::Tool(_) => false,
+    };
+    let prompts = history.messages.iter().filter(is_prompt).count();
     let mode = equipment.mode.get();
     format!(
         "* Model: `{}`\n* Mode: {} – {}\n* Folder: `{}`\n* Prompts so far: {prompts}",

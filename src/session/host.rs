@@ -109,6 +109,7 @@ impl Host {
             client,
             mode,
             max_requests: self.config.max_turn_requests(),
+            knows_of_cuts: Arc::default(),
         })
     }
 

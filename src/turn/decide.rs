@@ -4,18 +4,21 @@ use std::time::Duration;
 
 use super::Step;
 use crate::error::{Error, chain};
-use crate::llm::{End, LlmError};
+use crate::llm::{End, Kind, LONGEST_WAIT, LlmError};
 use crate::message::{Stop, ToolCall};
 
 /// Attempts after the first, for one request.
 const RETRIES: u32 = 4;
-/// The longest wait that a provider can impose; beyond it the turn ends with the reason.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// Attempts after the first, when the answer was cut or empty: one that is so twice will be so
 /// a third time.
 const FRAGILE_RETRIES: u32 = 1;
 /// How often a model that runs into its output limit within a call is told to send less.
 const CUTS: u32 = 2;
+/// How often in a turn an answer that the user has seen a part of is asked for again. Of one
+/// answer it is once.
+const RESUMPTIONS: u32 = 2;
+/// How often the user is told how much of a wait is left.
+const COUNTDOWN: Duration = Duration::from_secs(10);
 
 /// What a turn may still do.
 #[derive(Clone, Debug)]
@@ -24,6 +27,9 @@ pub(super) struct Budget {
     retries: u32,
     fragile_retries: u32,
     cuts: u32,
+    resumptions: u32,
+    /// Whether the answer that is due has been asked for again after a part of it was shown.
+    is_resumed: bool,
 }
 
 impl Budget {
@@ -34,6 +40,8 @@ impl Budget {
             retries: RETRIES,
             fragile_retries: FRAGILE_RETRIES,
             cuts: CUTS,
+            resumptions: RESUMPTIONS,
+            is_resumed: false,
         }
     }
 
@@ -52,9 +60,19 @@ pub(super) enum Sampled {
     /// None, or not a whole one.
     Failed {
         error: LlmError,
-        /// Whether the user has seen some of it. Asking again would show it twice.
-        shown: bool,
+        /// What the user has seen of it. Asking again as if nothing had been would show it twice.
+        shown: Shown,
     },
+}
+
+/// What the user has seen of an answer that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    Nothing,
+    /// Reasoning, or cards of calls that have failed now: nothing of which the model is told.
+    Traces,
+    /// Words of the answer, which stand in the history.
+    Words,
 }
 
 /// What the answer obliges the turn to do. Calls that come back with [`Step::End`] are not run.
@@ -64,6 +82,7 @@ pub(super) fn after_sample(sampled: Sampled, budget: &mut Budget, luck: f64) -> 
         Sampled::Reply { end, calls } => {
             budget.retries = RETRIES;
             budget.fragile_retries = FRAGILE_RETRIES;
+            budget.is_resumed = false;
             match end {
                 End::Refused(_) => Step::End(Ok(Stop::Refusal)),
                 // The last call may be half a call: none runs, but the model is told so.
@@ -80,26 +99,56 @@ pub(super) fn after_sample(sampled: Sampled, budget: &mut Budget, luck: f64) -> 
     }
 }
 
-fn after_failure(error: LlmError, shown: bool, budget: &mut Budget, luck: f64) -> Step {
+fn after_failure(error: LlmError, shown: Shown, budget: &mut Budget, luck: f64) -> Step {
+    match error.kind() {
+        Kind::Refused => return Step::End(Ok(Stop::Refusal)),
+        Kind::Overflow { .. } => return Step::End(Ok(Stop::MaxTokens)),
+        _ => {}
+    }
     let fragile = matches!(error, LlmError::Empty { .. } | LlmError::Truncated { .. });
     let attempt = RETRIES - budget.retries;
-    let attempts = if fragile { &mut budget.fragile_retries } else { &mut budget.retries };
-    if shown || !error.is_transient() || !Budget::take(attempts) {
+    let wanted = error.retry_after();
+    let is_too_long = wanted.is_some_and(|it| it > LONGEST_WAIT);
+    if is_too_long || !error.is_transient() || !may_ask_again(shown, fragile, budget) {
         return Step::End(Err(Error::Llm(error)));
     }
-    let delay = match error.retry_after() {
-        Some(wanted) if wanted > LONGEST_WAIT => return Step::End(Err(Error::Llm(error))),
+    let delay = match wanted {
         Some(wanted) => wanted,
         None if fragile => Duration::ZERO,
         None => Duration::from_millis(500 * (1 << attempt)).mul_f64(0.8 + 0.4 * luck),
     };
-    // One that was cut or empty is asked for once more without a word.
-    let why = (!fragile).then(|| {
-        let what = chain(&error);
-        let what = what.trim_end_matches('.');
-        format!("{what}. Trying again in {:.0} s.", delay.as_secs_f32().ceil())
-    });
-    Step::Pause(delay, why)
+    let what = match &error {
+        LlmError::Truncated { host } => format!("The answer from {host} broke off"),
+        error => chain(error).trim_end_matches('.').to_owned(),
+    };
+    match shown {
+        Shown::Words => Step::Continue(delay, format!("{what}. Going on where it stopped.")),
+        Shown::Traces => Step::Pause(delay, Some(format!("{what}. Asking once more."))),
+        // One that was cut or empty is asked for once more without a word.
+        Shown::Nothing if fragile => Step::Pause(delay, None),
+        Shown::Nothing => {
+            let seconds = delay.as_secs_f32().ceil();
+            Step::Pause(delay, Some(format!("{what}. Trying again in {seconds:.0} s.")))
+        }
+    }
+}
+
+fn may_ask_again(shown: Shown, fragile: bool, budget: &mut Budget) -> bool {
+    match shown {
+        Shown::Nothing if fragile => Budget::take(&mut budget.fragile_retries),
+        Shown::Nothing => Budget::take(&mut budget.retries),
+        Shown::Traces | Shown::Words => {
+            let is_first = !std::mem::replace(&mut budget.is_resumed, true);
+            is_first && Budget::take(&mut budget.resumptions)
+        }
+    }
+}
+
+/// With so much of a wait left, how much of it will be left when the user is told the next time.
+pub(super) fn next_word(left: Duration) -> Option<Duration> {
+    // Not right behind the last word.
+    let rounds = left.saturating_sub(COUNTDOWN / 2).as_secs() / COUNTDOWN.as_secs();
+    (rounds > 0).then(|| Duration::from_secs(rounds * COUNTDOWN.as_secs()))
 }
 
 #[cfg(test)]
@@ -124,9 +173,26 @@ mod tests {
             status,
             message: "m".to_owned(),
             retry_after: retry_after.map(Duration::from_secs),
-            exhausted: false,
+            kind: match status {
+                400 => Kind::BadRequest,
+                401 => Kind::Auth,
+                402 => Kind::Quota,
+                429 => Kind::RateLimit,
+                _ => Kind::Unavailable,
+            },
+            leaked: None,
         };
-        Sampled::Failed { error, shown: false }
+        Sampled::Failed { error, shown: Shown::Nothing }
+    }
+
+    fn reported(kind: Kind, shown: Shown) -> Sampled {
+        let (host, message) = ("h".to_owned(), "m".to_owned());
+        let error = LlmError::InStream { host, message, status: None, retry_after: None, kind };
+        Sampled::Failed { error, shown }
+    }
+
+    fn cut(shown: Shown) -> Sampled {
+        Sampled::Failed { error: LlmError::Truncated { host: "h".to_owned() }, shown }
     }
 
     fn name(step: &Step) -> String {
@@ -134,6 +200,7 @@ mod tests {
             Step::Sample => "sample".to_owned(),
             Step::Act(calls) => format!("act {}", calls.len()),
             Step::Pause(delay, _) => format!("pause {delay:?}"),
+            Step::Continue(delay, _) => format!("continue {delay:?}"),
             Step::End(Ok(reason)) => format!("{reason:?}"),
             Step::End(Err(error)) => format!("error {error}"),
         }
@@ -191,7 +258,8 @@ mod tests {
     fn the_provider_may_say_how_long_but_not_for_ever() {
         let mut budget = Budget::new(100);
         assert_eq!(next(status(429, Some(7)), &mut budget), "pause 7s");
-        assert!(next(status(429, Some(61)), &mut budget).starts_with("error"));
+        let too_long = next(status(429, Some(61)), &mut budget);
+        assert_eq!(too_long, "error h answered 429: m. Prompt again in 2 min");
     }
 
     #[test]
@@ -199,25 +267,83 @@ mod tests {
         let mut budget = Budget::new(100);
         assert!(next(status(400, None), &mut budget).starts_with("error"));
         assert!(next(status(401, None), &mut budget).starts_with("error"));
+        assert!(next(status(402, Some(1)), &mut budget).starts_with("error"));
     }
 
     #[test]
     fn a_cut_answer_does_not_use_up_the_attempts_of_a_busy_server() {
         let mut budget = Budget::new(100);
-        let error = LlmError::Truncated { host: "h".to_owned() };
-        next(Sampled::Failed { error, shown: false }, &mut budget);
+        next(cut(Shown::Nothing), &mut budget);
         for expected in ["pause 500ms", "pause 1s", "pause 2s", "pause 4s"] {
             assert_eq!(next(status(503, None), &mut budget), expected);
         }
     }
 
     #[test]
-    fn what_the_user_has_seen_is_not_asked_for_again() {
+    fn what_broke_off_unseen_is_asked_for_once_more_in_silence() {
         let mut budget = Budget::new(100);
-        let cut =
-            |shown| Sampled::Failed { error: LlmError::Truncated { host: "h".to_owned() }, shown };
-        assert!(next(cut(true), &mut budget).starts_with("error"));
-        assert_eq!(next(cut(false), &mut budget), "pause 0ns");
-        assert!(next(cut(false), &mut budget).starts_with("error"));
+        let step = after_sample(cut(Shown::Nothing), &mut budget, 0.5);
+        assert!(matches!(step, Step::Pause(Duration::ZERO, None)));
+        assert!(next(cut(Shown::Nothing), &mut budget).starts_with("error"));
+    }
+
+    #[test]
+    fn what_the_user_has_seen_is_gone_on_with_once_an_answer_and_twice_a_turn() {
+        let mut budget = Budget::new(100);
+        for _ in 0..2 {
+            assert_eq!(next(cut(Shown::Words), &mut budget), "continue 0ns");
+            assert!(next(cut(Shown::Words), &mut budget).starts_with("error"));
+            assert!(next(cut(Shown::Traces), &mut budget).starts_with("error"));
+            next(reply(End::Complete, 1), &mut budget);
+        }
+        assert!(next(cut(Shown::Words), &mut budget).starts_with("error"));
+    }
+
+    #[test]
+    fn reasoning_without_an_answer_is_asked_for_once_more_and_the_user_is_told() {
+        let mut budget = Budget::new(100);
+        let empty = || Sampled::Failed {
+            error: LlmError::Empty { host: "h".to_owned(), what: "reasoning".to_owned() },
+            shown: Shown::Traces,
+        };
+        let Step::Pause(Duration::ZERO, Some(why)) = after_sample(empty(), &mut budget, 0.5) else {
+            panic!("not asked again");
+        };
+        assert_eq!(why, "h sent reasoning. Asking once more.");
+        assert!(next(empty(), &mut budget).starts_with("error"));
+    }
+
+    #[test]
+    fn an_error_behind_words_is_gone_on_from_if_it_may_pass() {
+        for (kind, expected) in [
+            (Kind::Unavailable, "continue 500ms"),
+            (Kind::RateLimit, "continue 500ms"),
+            (Kind::Quota, "error"),
+            (Kind::BadRequest, "error"),
+            (Kind::Auth, "error"),
+        ] {
+            let step = next(reported(kind, Shown::Words), &mut Budget::new(100));
+            assert!(step.starts_with(expected), "{kind:?}: {step}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_and_a_full_window_are_no_errors() {
+        for shown in [Shown::Nothing, Shown::Traces, Shown::Words] {
+            let mut budget = Budget::new(100);
+            assert_eq!(next(reported(Kind::Refused, shown), &mut budget), "Refusal");
+            let overflow = Kind::Overflow { limit: None, used: None };
+            assert_eq!(next(reported(overflow, shown), &mut budget), "MaxTokens");
+        }
+    }
+
+    #[test]
+    fn a_long_wait_is_counted_down_in_tens() {
+        let table = [(1, None), (10, None), (14, None), (15, Some(10)), (20, Some(10))];
+        let table = table.into_iter().chain([(34, Some(20)), (60, Some(50))]);
+        for (left, expected) in table {
+            let next = next_word(Duration::from_secs(left));
+            assert_eq!(next, expected.map(Duration::from_secs), "{left}");
+        }
     }
 }

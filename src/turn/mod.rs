@@ -8,6 +8,7 @@ mod decide;
 mod glimpse;
 mod ledger;
 mod sample;
+mod trouble;
 
 #[cfg(test)]
 pub(crate) mod stage;
@@ -51,6 +52,8 @@ pub struct Equipment {
     pub mode: SharedMode,
     /// Requests to the model that one turn may make.
     pub max_requests: u32,
+    /// Whether the user knows that the server cuts what it is sent.
+    pub knows_of_cuts: Arc<AtomicBool>,
 }
 
 impl std::fmt::Debug for Equipment {
@@ -141,6 +144,8 @@ enum Step {
     Act(Vec<ToolCall>),
     /// Wait before asking again, and tell the user why if it is worth a word.
     Pause(Duration, Option<String>),
+    /// Wait, tell the user why, and have the model go on where its answer was cut.
+    Continue(Duration, String),
     /// Stop.
     End(Result<Stop, Error>),
 }
@@ -168,6 +173,10 @@ impl Turn {
                 Step::Sample => self.sample().await,
                 Step::Act(calls) => self.act(calls).await,
                 Step::Pause(delay, why) => self.pause(delay, why).await,
+                Step::Continue(delay, why) => {
+                    self.history.push(Message::User(trouble::nudge()));
+                    self.pause(delay, Some(why)).await
+                }
                 Step::End(result) => break result,
             };
             // The one place where a cancelled token becomes a stop reason, whatever error the
@@ -182,6 +191,7 @@ impl Turn {
         if self.cancel.is_cancelled() {
             result = Ok(Stop::Cancelled);
         }
+        self.take_back_nudge();
         if matches!(result, Ok(Stop::Refusal)) {
             // The prompt and all that followed is left out of the next request (R-TURN-7).
             self.history.messages.truncate(self.begin);
@@ -193,8 +203,15 @@ impl Turn {
         if let Some(why) = why {
             self.equipment.client.update(Update::Notice(why));
         }
-        // Dropping a sleep undoes nothing.
-        self.cancel.run_until_cancelled(tokio::time::sleep(delay)).await;
-        Step::Sample
+        let mut left = delay;
+        loop {
+            let next = decide::next_word(left);
+            // Dropping a sleep undoes nothing.
+            let sleep = tokio::time::sleep(left.saturating_sub(next.unwrap_or_default()));
+            let is_over = self.cancel.run_until_cancelled(sleep).await.is_none();
+            let Some(next) = next.filter(|_| !is_over) else { return Step::Sample };
+            self.equipment.client.update(Update::Notice(format!("{} s left.", next.as_secs())));
+            left = next;
+        }
     }
 }

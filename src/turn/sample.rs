@@ -7,8 +7,9 @@ use std::sync::Arc;
 use tokio::time::{Instant, sleep_until};
 
 use super::coalesce::{Coalescer, Sort};
-use super::decide::{self, Sampled};
+use super::decide::{self, Sampled, Shown};
 use super::glimpse::Glimpse;
+use super::trouble::suspect_overflow;
 use super::{Equipment, Step, Turn, context};
 use crate::client::Client;
 use crate::effect::{CallView, Content, Kind, Location, visible, visible_line};
@@ -51,9 +52,14 @@ impl Turn {
         let sampled = match outcome {
             // The caller turns a cancelled token into the stop reason.
             None => return Step::End(Ok(Stop::Cancelled)),
-            Some(Err(error)) => Sampled::Failed { error, shown: heard.is_shown() },
+            Some(Err(error)) => {
+                let error = suspect_overflow(error, &request, thinker.model.window());
+                self.tell_trouble(thinker.model.as_ref(), &error);
+                Sampled::Failed { error, shown: heard.shown() }
+            }
             Some(Ok(reply)) => {
                 self.tell_usage(thinker.model.as_ref(), reply.usage);
+                self.suspect_cut(reply.usage, &request);
                 if let End::Refused(why) = &reply.end {
                     self.tell_refusal(why);
                 }
@@ -141,11 +147,16 @@ impl Turn {
     }
 
     /// Some editors remove the prompt on a refusal, so what the provider says must be seen.
-    fn tell_refusal(&mut self, why: &str) {
+    pub(super) fn tell_refusal(&mut self, why: &str) {
         let text = match why.trim() {
             "" => "The model's provider refused to answer this.".to_owned(),
             why => why.to_owned(),
         };
+        self.say(text);
+    }
+
+    /// Says something to the user that the model will not know of.
+    pub(super) fn say(&mut self, text: String) {
         let message = MessageId::from(format!("msg-{}", self.history.mint()));
         self.equipment.client.update(Update::Text { message, text });
     }
@@ -168,10 +179,16 @@ struct Card {
 }
 
 impl Heard {
-    /// Whether the user has seen any of it.
-    fn is_shown(&self) -> bool {
+    /// What the user has seen of it.
+    fn shown(&self) -> Shown {
         let has_card = self.cards.iter().flatten().any(|it| it.view.is_some());
-        !self.text.is_empty() || !self.thought.is_empty() || has_card
+        if !self.text.trim().is_empty() {
+            Shown::Words
+        } else if !self.text.is_empty() || !self.thought.is_empty() || has_card {
+            Shown::Traces
+        } else {
+            Shown::Nothing
+        }
     }
 }
 

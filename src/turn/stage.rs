@@ -13,7 +13,7 @@ use crate::client::{Answer, ChoiceKind, Client, Question};
 use crate::exec::Environment;
 use crate::files::{Files, Roots};
 use crate::llm::{
-    Batch, Delta, Effort, End, LlmError, Model, Reply, ReplyCall, ReplyStream, Request,
+    Batch, Delta, Effort, End, Kind, LlmError, Model, Reply, ReplyCall, ReplyStream, Request,
 };
 use crate::message::{Arguments, Echo};
 use crate::tools::{AnyTool, Registry, built_in};
@@ -57,7 +57,8 @@ impl Model for Script {
                     status,
                     message: "no".to_owned(),
                     retry_after: None,
-                    exhausted: false,
+                    kind: Kind::Unavailable,
+                    leaked: None,
                 }),
                 Play::Panic => panic!("the script says so"),
                 play => Ok(Box::new(Playing(play)) as Box<dyn ReplyStream>),
@@ -170,6 +171,7 @@ pub(crate) fn stage(plays: Vec<Play>, silent: bool, extra: Option<Arc<dyn AnyToo
         client: Arc::clone(&client) as Arc<dyn Client>,
         mode: SharedMode::default(),
         max_requests: 10,
+        knows_of_cuts: Arc::default(),
     };
     Stage { client, equipment, cancel: CancellationToken::new(), _workspace: workspace }
 }

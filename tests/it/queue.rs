@@ -77,7 +77,8 @@ fn r_turn_13_a_prompt_too_many_is_refused_at_once_and_the_others_are_served() {
 
 #[test]
 fn a_turn_that_fails_does_not_take_the_waiting_prompts_with_it() {
-    let failure = json!([{ "text": "Half" }, { "delay_ms": 200 }, { "cut": true }]);
+    let error = json!({ "error": { "message": "no", "code": 400 } });
+    let failure = json!([{ "text": "Half" }, { "delay_ms": 200 }, error]);
     let mut agent = TestAgent::builder().model(json!([failure, says("Second.")])).start();
     let first = agent.prompt("first");
     let second = agent.prompt("second");

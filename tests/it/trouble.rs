@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::agent::{TestAgent, says};
-use crate::cancel::{assert_valid, go_on, next_reply};
+use crate::cancel::{assert_valid, cancel_and_go_on, go_on, next_reply};
 use crate::raw_server::{RawServer, text_stream, write_stream};
 use crate::scripted_model::{Scenario, Server};
 
@@ -59,8 +59,8 @@ fn closed_port() -> u16 {
 fn r_turn_12_a_model_that_cannot_be_reached_is_an_error_that_says_so() {
     let url = format!("http://127.0.0.1:{}/v1", closed_port());
     let mut agent = TestAgent::builder().variable("OPENAI_BASE_URL", &url).start();
-    let error = failure(&mut agent, "unreachable", None);
-    assert!(message(&error).contains("OPENAI_BASE_URL"), "{error}");
+    let error = failure(&mut agent, "network", None);
+    assert!(message(&error).contains("Check the network and the base URL"), "{error}");
     // The user was told meanwhile why nothing happens.
     assert!(agent.thoughts().contains("Trying again"), "{}", agent.thoughts());
     assert_eq!(agent.text(), "");
@@ -95,7 +95,7 @@ fn r_turn_12_a_refused_key_is_an_auth_error_that_names_the_next_step_and_not_the
             TestAgent::builder().model(json!([status(code, &body), next_reply()])).start();
         let error = failure(&mut agent, "auth", Some(code));
         assert!(message(&error).contains("Incorrect API key provided"), "{error}");
-        assert!(message(&error).contains("OPENAI_API_KEY"), "{error}");
+        assert!(message(&error).contains("Check the key"), "{error}");
         assert!(message(&error).contains("turnwright login"), "{error}");
         assert_eq!(agent.model().requests().len(), 1, "it was tried again");
         go_on(&mut agent);
@@ -132,7 +132,7 @@ fn r_turn_12_the_key_is_taken_out_of_an_error_inside_an_answer() {
     ];
     for reply in replies {
         let mut agent = TestAgent::builder().model(json!([reply, next_reply()])).start();
-        let error = failure(&mut agent, "provider", None);
+        let error = failure(&mut agent, "bad_request", None);
         assert!(message(&error).contains("upstream refused [key]"), "{error}");
         go_on(&mut agent);
     }
@@ -157,9 +157,9 @@ fn r_turn_12_no_part_of_the_key_is_left_where_a_long_error_is_shortened() {
 fn r_turn_12_an_unknown_model_or_path_says_what_to_check() {
     let body = json!({ "error": { "message": "The model `scripted` does not exist" } });
     let mut agent = TestAgent::builder().model(json!([status(404, &body), next_reply()])).start();
-    let error = failure(&mut agent, "provider", Some(404));
+    let error = failure(&mut agent, "model_not_found", Some(404));
     assert!(message(&error).contains("The model `scripted` does not exist"), "{error}");
-    assert!(message(&error).contains("OPENAI_BASE_URL and TURNWRIGHT_MODEL"), "{error}");
+    assert!(message(&error).contains("Check the name of the model"), "{error}");
     assert_eq!(agent.model().requests().len(), 1, "it was tried again");
     go_on(&mut agent);
 }
@@ -169,11 +169,15 @@ fn r_turn_12_what_waiting_does_not_mend_is_not_tried_again() {
     let quota = json!({ "error": { "message": "You exceeded your current quota.",
         "type": "insufficient_quota", "code": "insufficient_quota" } });
     let plain = json!({ "error": { "message": "No." } });
-    for (code, body) in [(429, &quota), (402, &plain), (400, &plain), (413, &plain), (422, &plain)]
-    {
+    for (code, body, kind) in [
+        (429, &quota, "quota"),
+        (402, &plain, "quota"),
+        (400, &plain, "bad_request"),
+        (422, &plain, "bad_request"),
+    ] {
         let mut agent =
             TestAgent::builder().model(json!([status(code, body), next_reply()])).start();
-        failure(&mut agent, "provider", Some(code));
+        failure(&mut agent, kind, Some(code));
         assert_eq!(agent.model().requests().len(), 1, "{code} was tried again");
         assert_eq!(agent.thoughts(), "");
         go_on(&mut agent);
@@ -184,7 +188,7 @@ fn r_turn_12_what_waiting_does_not_mend_is_not_tried_again() {
 fn r_turn_12_a_spent_quota_that_is_told_inside_an_answer_is_not_tried_again_either() {
     let error = json!({ "code": 429, "type": "insufficient_quota", "message": "Quota is spent." });
     let mut agent = TestAgent::builder().model(json!([[{ "error": error }], next_reply()])).start();
-    failure(&mut agent, "provider", Some(429));
+    failure(&mut agent, "quota", Some(429));
     assert_eq!(agent.model().requests().len(), 1, "it was tried again");
     go_on(&mut agent);
 }
@@ -210,13 +214,86 @@ fn r_turn_12_a_provider_that_is_busy_is_waited_for_as_long_as_it_says() {
 }
 
 #[test]
+fn r_turn_12_a_long_wait_is_counted_down_and_a_cancel_ends_it() {
+    // Nothing but its words say how long.
+    let busy = json!([{ "status": 429, "body": { "error": {
+        "message": "Rate limit reached. Please try again in 15s." } } }]);
+    let mut agent = TestAgent::builder().model(json!([busy, next_reply()])).start();
+    let id = agent.prompt("one");
+    let words = |agent: &mut TestAgent| {
+        let update = agent.wait_for_update("agent_thought_chunk");
+        update["content"]["text"].as_str().unwrap().to_owned()
+    };
+    let first = words(&mut agent);
+    assert!(first.contains("Trying again in 15 s"), "{first}");
+    assert_eq!(words(&mut agent).trim(), "10 s left.");
+    cancel_and_go_on(&mut agent, &id);
+    assert_eq!(agent.model().requests().len(), 2);
+}
+
+#[test]
+fn r_turn_6_a_full_window_ends_the_turn_says_what_to_do_and_is_learned() {
+    let full = json!({ "error": { "code": "context_length_exceeded", "message":
+        "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens." } });
+    let usage = json!([{ "text": "Hi." },
+        { "usage": { "prompt_tokens": 50, "completion_tokens": 5 } }]);
+    let mut agent = TestAgent::builder()
+        .model(json!([status(400, &full), usage, next_reply()]))
+        .variable("TURNWRIGHT_CONTEXT_WINDOW", "128000")
+        .start();
+    assert_eq!(agent.turn("one"), "max_tokens");
+    assert!(agent.text().contains("of 4096 tokens. Use `/clear`"), "{}", agent.text());
+    assert_eq!(agent.turn("/clear"), "end_turn");
+    assert_eq!(agent.turn("two"), "end_turn");
+    assert_eq!(agent.model_transcript(1), ["user two"]);
+    let updates = agent.updates();
+    let gauges = updates.iter().filter(|it| it["sessionUpdate"] == "usage_update");
+    let gauges: Vec<_> = gauges.map(|it| (&it["used"], &it["size"])).collect();
+    assert_eq!(gauges, [(&json!(4096), &json!(4096)), (&json!(55), &json!(4096))]);
+    go_on(&mut agent);
+}
+
+#[test]
+fn r_turn_6_a_server_that_says_nothing_to_a_prompt_as_long_as_the_window_is_full() {
+    let nothing = json!([{ "raw": "data: [DONE]\n\n" }, { "end": "eof" }]);
+    let mut agent = TestAgent::builder()
+        .model(json!([nothing, next_reply()]))
+        .variable("TURNWRIGHT_CONTEXT_WINDOW", "2000")
+        .start();
+    assert_eq!(agent.turn(&"word ".repeat(2_000)), "max_tokens");
+    assert!(agent.text().contains("no longer fits"), "{}", agent.text());
+    assert_eq!(agent.model().requests().len(), 1);
+    go_on(&mut agent);
+}
+
+#[test]
+fn r_turn_7_a_filter_s_refusal_is_told_and_the_session_stays_usable() {
+    let filter = json!({ "error": { "code": "data_inspection_failed",
+        "message": "Input data may contain inappropriate content." } });
+    let mut agent = TestAgent::builder().model(json!([status(400, &filter), next_reply()])).start();
+    assert_eq!(agent.turn("one"), "refusal");
+    assert_eq!(agent.text(), "Input data may contain inappropriate content.");
+    go_on(&mut agent);
+    assert_eq!(agent.model_transcript(1), ["user and now?"]);
+}
+
+#[test]
+fn a_server_that_cuts_the_prompt_is_reported_once() {
+    let usage = json!([{ "text": "Hm." }, { "usage": { "prompt_tokens": 900 } }]);
+    let mut agent = TestAgent::builder().model(json!([usage, usage])).start();
+    assert_eq!(agent.turn(&"word ".repeat(20_000)), "end_turn");
+    assert_eq!(agent.turn("two"), "end_turn");
+    assert_eq!(agent.thoughts().matches("seems to have cut the prompt").count(), 1);
+}
+
+#[test]
 fn r_turn_12_a_wait_beyond_reason_is_an_error_at_once() {
     let busy = json!([{ "status": 429, "headers": { "Retry-After": "3600" },
         "body": { "error": { "message": "Come back in an hour." } } }]);
     let mut agent = TestAgent::builder().model(json!([busy, next_reply()])).start();
-    let error = failure(&mut agent, "provider", Some(429));
+    let error = failure(&mut agent, "rate_limit", Some(429));
     assert_eq!(error["data"]["retryAfter"], 3600);
-    assert!(message(&error).contains("Come back in an hour."), "{error}");
+    assert!(message(&error).contains("Come back in an hour. Prompt again in 60 min"), "{error}");
     go_on(&mut agent);
 }
 
@@ -240,7 +317,7 @@ fn r_turn_12_a_gateway_s_page_is_not_shown_as_it_is() {
     let reply = json!([{ "status": 502, "content_type": "text/html", "body": page }]);
     let replies = json!([reply, reply, reply, reply, reply, next_reply()]);
     let mut agent = TestAgent::builder().model(replies).start();
-    let error = failure(&mut agent, "provider", Some(502));
+    let error = failure(&mut agent, "unavailable", Some(502));
     assert!(message(&error).contains("502 Bad Gateway"), "{error}");
     assert!(!message(&error).contains('<'), "{error}");
     assert_eq!(agent.model().requests().len(), 5);
@@ -254,7 +331,7 @@ fn r_turn_12_a_redirect_is_not_followed_for_the_key_must_not_travel() {
         let location = format!("{}/chat/completions", thief.base_url());
         let reply = json!([{ "status": code, "headers": { "Location": location } }]);
         let mut agent = TestAgent::builder().model(json!([reply, next_reply()])).start();
-        let error = failure(&mut agent, "provider", Some(code));
+        let error = failure(&mut agent, "url_not_found", Some(code));
         assert!(message(&error).contains(&thief.host()), "{error}");
         go_on(&mut agent);
     }
@@ -272,7 +349,7 @@ fn r_turn_12_a_failed_turn_leaves_a_history_that_servers_accept() {
             next_reply()
         ]))
         .start();
-    failure(&mut agent, "provider", Some(400));
+    failure(&mut agent, "bad_request", Some(400));
     go_on(&mut agent);
     let body = agent.model_request(2);
     assert_valid(&body);

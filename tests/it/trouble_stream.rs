@@ -45,35 +45,82 @@ fn r_turn_12_an_answer_that_is_cut_before_its_first_word_is_asked_for_again_in_s
 fn r_turn_12_an_answer_that_is_cut_twice_is_an_error() {
     let cut = json!([{ "end": "eof" }]);
     let mut agent = start(json!([cut, cut, next_reply()]));
-    let error = failure(&mut agent, "provider", None);
+    let error = failure(&mut agent, "network", None);
     assert!(error["message"].as_str().unwrap().contains("broke off"), "{error}");
     assert_eq!(count(&agent), 2);
     go_on(&mut agent);
 }
 
 #[test]
-fn r_turn_12_an_answer_that_is_cut_in_a_sentence_is_an_error_and_stays_as_it_is() {
+fn r_turn_12_an_answer_that_is_cut_in_a_sentence_is_gone_on_with_and_the_user_is_told() {
     for end in [json!({ "cut": true }), json!({ "end": "eof" })] {
-        let mut agent = start(json!([[{ "text": "Half a sen", "chunks": 3 }, end], next_reply()]));
-        let error = failure(&mut agent, "provider", None);
-        assert!(error["message"].as_str().unwrap().contains("broke off"), "{error}");
-        assert_eq!(agent.text(), "Half a sen");
-        assert_eq!(count(&agent), 1);
-        go_on(&mut agent);
+        let half = json!([{ "text": "Half a sen", "chunks": 3 }, end]);
+        let mut agent = start(json!([half, says("tence."), next_reply()]));
+        assert_eq!(agent.turn("one"), "end_turn");
+        assert_eq!(agent.text(), "Half a sentence.");
+        let told = agent.thoughts();
+        assert!(told.contains("broke off. Going on where it stopped."), "{told}");
+        assert_eq!(count(&agent), 2);
         let transcript = agent.model_transcript(1);
-        assert_eq!(transcript, ["user one", "assistant Half a sen", "user and now?"]);
+        assert_eq!(transcript, ["user one", "assistant Half a sen", "user"]);
+        let asked = agent.model_request(1)["messages"].to_string();
+        assert!(asked.contains("Go on exactly where it stopped"), "{asked}");
+        go_on(&mut agent);
+        assert_eq!(agent.model_transcript(2)[3..], ["assistant tence.", "user and now?"]);
     }
+}
+
+#[test]
+fn r_turn_12_an_answer_that_is_cut_again_is_an_error_and_stays_as_it_is() {
+    let cut = |text: &str| json!([{ "text": text }, { "cut": true }]);
+    let mut agent = start(json!([cut("Half a "), cut("sen"), next_reply()]));
+    let error = failure(&mut agent, "network", None);
+    assert!(error["message"].as_str().unwrap().contains("broke off"), "{error}");
+    assert_eq!(agent.text(), "Half a sen");
+    assert_eq!(count(&agent), 2);
+    go_on(&mut agent);
+    let transcript = agent.model_transcript(2);
+    assert_eq!(transcript.last().unwrap(), "user and now?");
+}
+
+#[test]
+fn r_turn_12_a_wish_to_go_on_that_nobody_has_heard_is_taken_back() {
+    let cut = json!([{ "text": "Half a sen" }, { "cut": true }]);
+    let no = json!([{ "status": 400, "body": { "error": { "message": "No." } } }]);
+    let mut agent = start(json!([cut, no, next_reply()]));
+    failure(&mut agent, "bad_request", Some(400));
+    go_on(&mut agent);
+    let transcript = agent.model_transcript(2);
+    assert_eq!(transcript, ["user one", "assistant Half a sen", "user and now?"]);
+}
+
+#[test]
+fn r_turn_12_reasoning_without_an_answer_is_asked_for_once_more_and_the_user_is_told() {
+    let thinks = json!([{ "thought": "Hm." }, { "finish": "stop" }]);
+    let mut agent = start(json!([thinks, says("Now."), next_reply()]));
+    assert_eq!(agent.turn("one"), "end_turn");
+    assert_eq!(agent.text(), "Now.");
+    let told = agent.thoughts();
+    assert!(told.contains("reasoning but no answer") && told.contains("once more"), "{told}");
+    go_on(&mut agent);
+    let mut agent = start(json!([thinks, thinks, next_reply()]));
+    failure(&mut agent, "empty", None);
+    assert_eq!(count(&agent), 2);
+    go_on(&mut agent);
 }
 
 #[test]
 fn r_turn_12_a_call_that_is_cut_in_its_arguments_never_runs() {
     for rest in [json!([{ "cut": true }]), json!([{ "end": "eof" }])] {
-        let mut agent = start(json!([half_a_call(&rest), next_reply()]));
-        failure(&mut agent, "provider", None);
+        let mut agent = start(json!([half_a_call(&rest), says("Let me see."), next_reply()]));
+        assert_eq!(agent.turn("one"), "end_turn");
+        assert_eq!(agent.text(), "Let me see.");
+        assert!(agent.thoughts().contains("broke off. Asking once more."), "{}", agent.thoughts());
         assert_eq!(last_status(&agent), "failed");
         assert!(!agent.path("a.txt").exists());
+        assert_eq!(agent.model_transcript(1), ["user one"]);
         go_on(&mut agent);
-        assert!(!agent.model_request(1)["messages"].to_string().contains("write_file"));
+        assert!(!agent.model_request(2)["messages"].to_string().contains("write_file"));
     }
 }
 
@@ -109,7 +156,7 @@ fn r_turn_12_an_error_in_place_of_an_answer_is_an_error() {
     ];
     for reply in errors {
         let mut agent = start(json!([reply, next_reply()]));
-        let error = failure(&mut agent, "provider", None);
+        let error = failure(&mut agent, "quota", None);
         assert!(error["message"].as_str().unwrap().contains("Quota exceeded"), "{reply}: {error}");
         assert_eq!(count(&agent), 1, "{reply}");
         go_on(&mut agent);
@@ -133,11 +180,21 @@ fn r_turn_12_a_passing_error_in_place_of_an_answer_is_tried_again() {
 }
 
 #[test]
-fn r_turn_12_an_error_behind_words_is_an_error_and_the_words_are_not_said_twice() {
+fn r_turn_12_a_passing_error_behind_words_is_gone_on_from() {
     let error = json!({ "error": { "message": "Upstream is busy", "code": 503 } });
+    let mut agent = start(json!([[{ "text": "As I was say" }, error], says("ing."), next_reply()]));
+    assert_eq!(agent.turn("one"), "end_turn");
+    assert_eq!(agent.text(), "As I was saying.");
+    assert!(agent.thoughts().contains("Upstream is busy. Going on"), "{}", agent.thoughts());
+    assert_eq!(count(&agent), 2);
+    go_on(&mut agent);
+}
+
+#[test]
+fn r_turn_12_an_error_behind_words_that_will_not_pass_is_an_error() {
+    let error = json!({ "error": { "message": "No such tool", "code": 400 } });
     let mut agent = start(json!([[{ "text": "As I was say" }, error], next_reply()]));
-    let error = failure(&mut agent, "provider", Some(503));
-    assert!(error["message"].as_str().unwrap().contains("Upstream is busy"), "{error}");
+    failure(&mut agent, "bad_request", Some(400));
     assert_eq!(agent.text(), "As I was say");
     assert_eq!(count(&agent), 1);
     go_on(&mut agent);
@@ -166,7 +223,7 @@ fn r_turn_12_an_empty_answer_is_asked_for_once_more_in_silence() {
 fn r_turn_12_an_answer_that_is_empty_twice_is_an_error_and_no_end_of_a_turn() {
     let nothing = json!([{ "raw": "data: [DONE]\n\n" }, { "end": "eof" }]);
     let mut agent = start(json!([nothing, nothing, next_reply()]));
-    let error = failure(&mut agent, "provider", None);
+    let error = failure(&mut agent, "empty", None);
     assert!(error["message"].as_str().unwrap().contains("empty"), "{error}");
     assert_eq!(count(&agent), 2);
     go_on(&mut agent);
@@ -196,13 +253,12 @@ fn r_turn_12_a_delta_that_is_not_json_is_an_answer_that_broke_off() {
     assert_eq!(agent.turn("one"), "end_turn");
     assert_eq!(agent.text(), "Now.");
     go_on(&mut agent);
-    let mut agent = start(json!([[{ "text": "Well" }, garbage], next_reply()]));
-    failure(&mut agent, "provider", None);
-    assert_eq!(agent.text(), "Well");
-    assert_eq!(count(&agent), 1);
+    let mut agent = start(json!([[{ "text": "Well" }, garbage], says(", now."), next_reply()]));
+    assert_eq!(agent.turn("one"), "end_turn");
+    assert_eq!(agent.text(), "Well, now.");
     go_on(&mut agent);
-    let mut agent = start(json!([half_a_call(&json!([garbage])), next_reply()]));
-    failure(&mut agent, "provider", None);
+    let mut agent = start(json!([half_a_call(&json!([garbage])), says("Now."), next_reply()]));
+    assert_eq!(agent.turn("one"), "end_turn");
     assert_eq!(last_status(&agent), "failed");
     go_on(&mut agent);
 }
@@ -226,19 +282,24 @@ fn r_turn_12_a_page_instead_of_an_answer_says_what_to_check() {
     let page = "\r\n<!doctype html><title>Welcome</title><p>Hello";
     let reply = json!([{ "status": 200, "content_type": "text/html", "body": page }]);
     let mut agent = start(json!([reply, next_reply()]));
-    let error = failure(&mut agent, "provider", None);
+    let error = failure(&mut agent, "malformed", None);
     let message = error["message"].as_str().unwrap();
-    assert!(message.contains("HTML") && message.contains("OPENAI_BASE_URL"), "{message}");
+    assert!(message.contains("HTML") && message.contains("base URL"), "{message}");
     assert_eq!(count(&agent), 1);
     go_on(&mut agent);
 }
 
 #[test]
 fn r_turn_12_a_text_or_document_that_is_no_answer_is_an_error() {
-    for body in [json!("Not found\n"), json!({ "hello": "world" }), json!([1, 2]), json!("{")] {
+    for (body, kind) in [
+        (json!("Not found\n"), "network"),
+        (json!({ "hello": "world" }), "malformed"),
+        (json!([1, 2]), "malformed"),
+        (json!("{"), "network"),
+    ] {
         let reply = json!([{ "status": 200, "body": body }]);
         let mut agent = start(json!([reply, reply, next_reply()]));
-        failure(&mut agent, "provider", None);
+        failure(&mut agent, kind, None);
         go_on(&mut agent);
     }
 }

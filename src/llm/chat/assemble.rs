@@ -9,10 +9,11 @@ use serde_json::value::RawValue;
 use super::arguments::{cut_off, is_object, understand};
 use super::speech::Speech;
 use super::wire::{self, CallDelta, Choice, Chunk, Delta as Said, FunctionDelta};
-use super::{Speaker, details, failure};
+use super::{Speaker, details};
+use crate::llm::failure;
 use crate::llm::leaked::LeakedCall;
 use crate::llm::reader::Assemble;
-use crate::llm::{Batch, Delta, End, LlmError, Reply, ReplyCall};
+use crate::llm::{Batch, Delta, End, Kind, LlmError, Reply, ReplyCall};
 use crate::message::{Echo, Usage};
 use crate::sse;
 
@@ -62,7 +63,7 @@ impl Assemble for Assembler {
             return Err(self.in_stream(data.trim_end_matches("[DONE]")));
         }
         with_chunk(data, |chunk, json| match chunk {
-            Ok(chunk) if chunk.is_failure() => Err(self.in_stream(json)),
+            Ok(chunk) if chunk.is_failure() => self.failure(json, batch),
             Ok(chunk) => self.chunk(&chunk, batch),
             Err(error) if self.is_complete() => {
                 tracing::info!(%error, "not JSON after the end of the answer");
@@ -139,6 +140,10 @@ impl Assemble for Assembler {
         Ok(Reply { end, calls, usage: self.usage, echo: std::mem::take(&mut self.echo) })
     }
 
+    fn flush(&mut self, batch: &mut Batch) {
+        self.speech.release(batch);
+    }
+
     fn malformed(&self, what: &str) -> LlmError {
         LlmError::Malformed { host: self.speaker.host.clone(), what: what.to_owned() }
     }
@@ -159,6 +164,27 @@ impl Assembler {
             done: false,
             size: 0,
         }
+    }
+
+    /// A failure, unless the call that the server could not read can be read (quirk C.1 #23).
+    fn failure(&mut self, json: &str, batch: &mut Batch) -> Result<(), LlmError> {
+        let value = serde_json::from_str::<Value>(json).unwrap_or_default();
+        match value.pointer("/error/failed_generation").and_then(Value::as_str) {
+            Some(text) if self.slots.is_empty() && self.rescue(text, batch) => Ok(()),
+            _ => Err(self.in_stream(json)),
+        }
+    }
+
+    /// Reads an answer that the server could not read; returns whether there are calls in it.
+    pub(super) fn rescue(&mut self, text: &str, batch: &mut Batch) -> bool {
+        let Some(tools) = &self.speaker.tools else { return false };
+        let Some((start, calls)) = tools.find_leaked(text) else { return false };
+        self.speech.words(text[..start].trim_end(), batch);
+        self.speech.release(batch);
+        self.take_leaked(calls, batch);
+        "tool_calls".clone_into(&mut self.finish);
+        self.done = true;
+        true
     }
 
     fn in_stream(&self, body: &str) -> LlmError {
@@ -189,6 +215,11 @@ impl Assembler {
             self.said(said, batch)?;
         }
         let finish = choice.finish();
+        if finish == "content_filter"
+            && let Some(why) = choice.filter.as_ref().and_then(failure::categories)
+        {
+            self.refusal = why;
+        }
         // Some servers end twice; the second time must not hide that the answer was cut.
         let is_plain = matches!(finish, "stop" | "tool_calls" | "function_call");
         if !finish.is_empty() && (self.finish.is_empty() || !is_plain) {
@@ -208,7 +239,7 @@ impl Assembler {
         self.speech.thought(thought, batch);
         self.speech.words(text, batch);
         if self.speech.is_stuck() {
-            return Err(self.malformed("the model repeats itself without an end"));
+            return Err(LlmError::Stuck { host: self.speaker.host.clone() });
         }
         self.refusal.push_str(&said.refusal.text);
         for call in &said.tool_calls {
@@ -392,17 +423,18 @@ impl Assembler {
     fn end(&self) -> Result<End, LlmError> {
         let refused = || Ok(End::Refused(self.speaker.secret.redact(&self.refusal)));
         match self.finish.to_ascii_lowercase().as_str() {
-            "length"
-            | "max_tokens"
-            | "max_output_tokens"
-            | "model_length"
-            | "model_context_window_exceeded" => Ok(End::Length),
+            "length" | "max_tokens" | "max_output_tokens" | "model_length" => Ok(End::Length),
+            "model_context_window_exceeded" => {
+                Err(self.failed(Kind::Overflow { limit: None, used: None }))
+            }
             "content_filter" | "refusal" | "safety" | "recitation" | "sensitive" | "blocklist"
             | "prohibited_content" | "spii" => refused(),
-            "error" | "network_error" | "insufficient_system_resource" => Err(self.failed()),
+            "error" | "network_error" | "insufficient_system_resource" => {
+                Err(self.failed(Kind::Unavailable))
+            }
             // The server has dropped the call; without it, the answer is not what was meant.
             "malformed_function_call" | "unexpected_tool_call" if self.slots.is_empty() => {
-                Err(self.failed())
+                Err(self.failed(Kind::Unavailable))
             }
             _ if !self.refusal.is_empty() && self.slots.is_empty() => refused(),
             _ => Ok(End::Complete),
@@ -410,15 +442,16 @@ impl Assembler {
     }
 
     /// The server has failed and said so in nothing but the reason of the end.
-    fn failed(&self) -> LlmError {
+    fn failed(&self, kind: Kind) -> LlmError {
         LlmError::InStream {
             host: self.speaker.host.clone(),
             message: format!(
                 "it ended with `{}`",
                 failure::shorten(&self.speaker.secret.redact(&self.finish))
             ),
-            status: Some(503),
-            exhausted: false,
+            status: (kind == Kind::Unavailable).then_some(503),
+            retry_after: None,
+            kind,
         }
     }
 

@@ -4,7 +4,6 @@ mod arguments;
 mod assemble;
 mod details;
 mod entries;
-mod failure;
 mod prefix;
 mod request;
 mod speech;
@@ -19,17 +18,17 @@ use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 
 use super::http::{Endpoint, Secret};
+use super::leaked::{self, LeakedCall};
 use super::lessons::Lessons;
 use super::names::Aliases;
 use super::quirks::{Leaked, Quirks};
-use super::stream::Stream;
-use super::{LlmError, Model, Price, ReplyStream, Request, Senses, Settings, transcript};
+use super::reader::Assemble;
+use super::stream::{Said, Stream};
+use super::{Batch, LlmError, Model, Price, ReplyStream, Request, Senses, Settings, transcript};
 use crate::message::ToolSpec;
 use assemble::Assembler;
 use prefix::Prefixes;
 use request::Manner;
-
-pub(super) use failure::error_text;
 
 /// How often one request is changed because the server has refused something in it.
 const LESSONS_A_REQUEST: usize = 4;
@@ -59,6 +58,14 @@ impl Tools {
         let aliases = Aliases::new(specs.iter().map(|it| it.name.as_ref()));
         let json = request::render_tools(specs, &aliases);
         Tools { specs: Arc::clone(specs), aliases, json }
+    }
+
+    /// The calls at the end of a text.
+    fn find_leaked(&self, text: &str) -> Option<(usize, Vec<LeakedCall>)> {
+        let names = self.wire_names();
+        let schemas = self.specs.iter().map(|it| &it.parameters);
+        let declared: Vec<_> = names.iter().map(String::as_str).zip(schemas).collect();
+        leaked::find(text, &declared)
     }
 
     /// The names that the model knows.
@@ -165,7 +172,7 @@ impl Model for Chat {
                     Err(error) if lessons < LESSONS_A_REQUEST && self.lessons.hear(&error) => {
                         lessons += 1;
                     }
-                    outcome => break outcome?,
+                    outcome => break outcome,
                 }
             };
             let speaker = Speaker {
@@ -175,7 +182,18 @@ impl Model for Chat {
                 quirks: self.lessons.quirks(),
                 tools: (!request.tools.is_empty()).then_some(tools),
             };
-            let assembler = Assembler::new(speaker);
+            let mut assembler = Assembler::new(speaker);
+            let body = match body {
+                Ok(body) => body,
+                Err(error) => {
+                    let mut batch = Batch::default();
+                    if !error.leaked().is_some_and(|it| assembler.rescue(it, &mut batch)) {
+                        return Err(error);
+                    }
+                    let reply = assembler.finish(&mut batch)?;
+                    return Ok(Box::new(Said::new(batch, reply)) as Box<dyn ReplyStream>);
+                }
+            };
             Ok(Box::new(Stream::new(body, assembler)) as Box<dyn ReplyStream>)
         })
     }

@@ -1,7 +1,6 @@
 //! Chat completions where a recorded stream cannot show it. Every oddity of a server's stream is a
 //! file in `tests/data/sse`.
 
-mod errors;
 mod manners;
 mod properties;
 mod requests;

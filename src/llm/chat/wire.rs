@@ -11,6 +11,8 @@ use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::llm::failure::number;
+
 /// No list of a sane answer is longer; a hostile one would cost a hundred times its size.
 const LONGEST_LIST: usize = 1024;
 
@@ -57,6 +59,9 @@ pub(super) struct Choice<'a> {
     finish_reason_camel: Words<'a>,
     #[serde(default)]
     error: Option<Value>,
+    /// Azure says here what its filter has found.
+    #[serde(default, rename = "content_filter_results")]
+    pub(super) filter: Option<Value>,
     /// Moonshot counts here.
     #[serde(default)]
     pub(super) usage: Option<Value>,
@@ -165,14 +170,6 @@ impl FunctionDelta<'_> {
             // A raw value is checked for its end only, so half a surrogate pair shows up here.
             Err(_) => Cow::Owned(serde_json::from_str(&mend_surrogates(raw)).unwrap_or_default()),
         }
-    }
-}
-
-/// A number, also in a string.
-pub(super) fn number(value: &Value) -> Option<u64> {
-    match value {
-        Value::String(text) => text.trim().parse().ok(),
-        other => other.as_u64(),
     }
 }
 

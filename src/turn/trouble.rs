@@ -1,0 +1,114 @@
+//! What an answer that failed, or that is not what it seems, means for the user and the model.
+
+use std::sync::atomic::Ordering;
+
+use super::Turn;
+use crate::llm::{Kind, LlmError, Model, Request};
+use crate::message::{Message, Part, Usage, UserMessage};
+use crate::update::Update;
+
+/// What the model is told when its answer was cut.
+const NUDGE: &str = "Your last answer was cut off by the network. Go on exactly where it stopped; \
+                     do not repeat what is there.";
+
+/// A server that counts less than a third of the bytes over four has not read all. Below this
+/// many tokens the guess is too coarse.
+const WORTH_COMPARING: u64 = 4_000;
+
+/// A message that makes the model go on.
+pub(super) fn nudge() -> UserMessage {
+    UserMessage { parts: vec![Part::Context(NUDGE.to_owned())] }
+}
+
+impl Turn {
+    /// If no answer followed, the next prompt must not be understood as a wish to go on.
+    pub(super) fn take_back_nudge(&mut self) {
+        self.history.messages.pop_if(|last| **last == Message::User(nudge()));
+    }
+
+    /// Says what ends the turn without being an error, and learns from it.
+    pub(super) fn tell_trouble(&mut self, model: &dyn Model, error: &LlmError) {
+        match error.kind() {
+            Kind::Refused => self.tell_refusal(error.message().unwrap_or_default()),
+            Kind::Overflow { .. } => self.tell_overflow(model, error),
+            _ => {}
+        }
+    }
+
+    fn tell_overflow(&mut self, model: &dyn Model, error: &LlmError) {
+        if let Some(limit) = error.window() {
+            model.learned_window(limit);
+        }
+        let mut size = String::new();
+        if let Some(window) = model.window() {
+            // The request did not fit, so the window is full.
+            let (cached, cost) = (0, self.history.cost);
+            let usage = Update::Usage { used: window, size: window, cached, cost };
+            self.equipment.client.update(usage);
+            size = format!(" of {window} tokens");
+        }
+        let (host, message) = (error.host().unwrap_or_default(), error.message());
+        self.say(format!(
+            "This conversation no longer fits into the model's window{size}. Use `/clear` to begin \
+             a new one, or choose a model with a larger window. ({host}: {})",
+            message.unwrap_or("no explanation"),
+        ));
+    }
+
+    /// Some servers drop the beginning of what does not fit, without a word (C.1 #12).
+    pub(super) fn suspect_cut(&self, usage: Option<Usage>, request: &Request) {
+        let Some(usage) = usage else { return };
+        let estimate = estimate(request);
+        if estimate <= WORTH_COMPARING || usage.input == 0 || usage.input >= estimate / 3 {
+            return;
+        }
+        if !self.equipment.knows_of_cuts.swap(true, Ordering::Relaxed) {
+            self.equipment.client.update(Update::Notice(format!(
+                "The server seems to have cut the prompt: it counts {} tokens where about \
+                 {estimate} were sent. With Ollama, set num_ctx or OLLAMA_CONTEXT_LENGTH.",
+                usage.input
+            )));
+        }
+    }
+}
+
+/// Some servers answer a conversation that does not fit with nothing at all (C.1 #10).
+pub(super) fn suspect_overflow(
+    error: LlmError,
+    request: &Request,
+    window: Option<u64>,
+) -> LlmError {
+    let LlmError::Empty { host, what } = &error else { return error };
+    let used = estimate(request);
+    if window.is_none_or(|it| used < it / 5 * 4) {
+        return error;
+    }
+    LlmError::InStream {
+        host: host.clone(),
+        message: format!("it sent {what}, and the conversation is about as long as the window"),
+        status: None,
+        retry_after: None,
+        kind: Kind::Overflow { limit: None, used: Some(used) },
+    }
+}
+
+/// About as many tokens as the conversation has, without the tools: four bytes each.
+fn estimate(request: &Request) -> u64 {
+    let bytes = request.messages.iter().map(|it| size(it)).sum::<usize>() + request.system.len();
+    u64::try_from(bytes / 4).unwrap_or(u64::MAX)
+}
+
+fn size(message: &Message) -> usize {
+    match message {
+        Message::User(user) => user.parts.iter().map(part_size).sum(),
+        Message::Assistant(assistant) => assistant.text.len(),
+        Message::Tool(tool) => tool.text.len(),
+    }
+}
+
+fn part_size(part: &Part) -> usize {
+    if let Part::Text(text) | Part::Context(text) | Part::Resource { text, .. } = part {
+        return text.len();
+    }
+    0
+}

@@ -435,7 +435,10 @@ fn a_filter_is_a_refusal_and_names_its_categories() {
     ];
     check(Kind::Refused, &rows);
     let message = read(azure, Some(400), None).message;
-    assert!(message.ends_with("content management policy. (jailbreak, violence: high)"), "{message}");
+    assert!(
+        message.ends_with("content management policy. (jailbreak, violence: high)"),
+        "{message}"
+    );
 }
 
 #[test]

@@ -10,10 +10,11 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{Api, EndpointSettings, Profiles, Provider, Secret};
 use crate::error::Error;
-use crate::llm::chat::Chat;
 use crate::llm::offline::Offline;
 use crate::llm::quirks::Patch;
-use crate::llm::{Endpoint, Learned, LlmError, Model, Notebook, Price, Settings, context_window};
+use crate::llm::{
+    Endpoint, Learned, LlmError, Model, Notebook, Price, Protocol, Remote, Settings, context_window,
+};
 
 /// Models that are kept; one that is not has to connect anew.
 const MOST_KEPT: usize = 16;
@@ -65,14 +66,11 @@ impl Models {
         let server = Endpoint::new(&base_url, endpoint.key.clone().map(Secret::into_inner))?
             .with_headers(headers)?;
         let settings = self.settings(endpoint)?;
-        if api == Api::Responses {
-            return Err(Error::Llm(LlmError::Settings(format!(
-                "`{}` is set to `api = \"responses\"`, which this version does not speak yet. \
-                 Use `api = \"chat\"`",
-                settings.name
-            ))));
-        }
-        let model = Chat::new(server, settings);
+        let protocol = match api {
+            Api::Chat => Protocol::Chat,
+            Api::Responses => Protocol::Responses,
+        };
+        let model = Remote::new(protocol, server, settings);
         if let Some((names, asked_at)) = self.profiles.models_list(&base_url)
             && asked_at.elapsed().is_ok_and(|it| it < LIST_AGE)
         {

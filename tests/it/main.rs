@@ -38,6 +38,7 @@ mod providers;
 mod queue;
 mod raw_server;
 mod read_file;
+mod responses;
 mod schema;
 #[path = "../../examples/scripted_model.rs"]
 mod scripted_model;

@@ -10,7 +10,7 @@ use super::wire::mend_surrogates;
 use crate::message::Arguments;
 
 /// Understands the arguments of a call of a whole answer.
-pub(super) fn understand(text: String) -> Arguments {
+pub(in crate::llm) fn understand(text: String) -> Arguments {
     if matches!(text.trim(), "" | "null") {
         return Arguments::Object(Value::Object(Map::new()));
     }
@@ -36,7 +36,7 @@ pub(super) fn understand(text: String) -> Arguments {
 
 /// The arguments of a call of an answer that hit the output limit. Which call was cut cannot be
 /// told for sure: some servers close the braces of half a call.
-pub(super) fn cut_off(text: String) -> Arguments {
+pub(in crate::llm) fn cut_off(text: String) -> Arguments {
     let reason = format!(
         "The answer was cut off at the output limit, the arguments of this call after {} bytes. \
          Nothing was executed. Send less at once: write the first part with write_file, then \
@@ -47,7 +47,7 @@ pub(super) fn cut_off(text: String) -> Arguments {
 }
 
 /// Whether the text is one whole object. Cheap for one that has not ended yet.
-pub(super) fn is_object(text: &str) -> bool {
+pub(in crate::llm) fn is_object(text: &str) -> bool {
     text.trim_end().ends_with('}') && serde_json::from_str::<Map<String, Value>>(text).is_ok()
 }
 

@@ -7,11 +7,12 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::arguments::{cut_off, is_object, understand};
+use super::details;
 use super::speech::Speech;
 use super::wire::{self, CallDelta, Choice, Chunk, Delta as Said, FunctionDelta};
-use super::{Speaker, details};
 use crate::llm::failure;
 use crate::llm::leaked::LeakedCall;
+use crate::llm::manner::Speaker;
 use crate::llm::reader::Assemble;
 use crate::llm::{Batch, Delta, End, Kind, LlmError, Reply, ReplyCall};
 use crate::message::{Echo, Usage};
@@ -26,7 +27,7 @@ const MOST_TOKENS: u64 = 1 << 40;
 
 /// Collects one answer.
 #[derive(Debug)]
-pub(super) struct Assembler {
+pub(in crate::llm) struct Assembler {
     speaker: Speaker,
     speech: Speech,
     slots: Vec<Slot>,
@@ -151,7 +152,7 @@ impl Assemble for Assembler {
 
 impl Assembler {
     /// An assembler of one answer of that speaker.
-    pub(super) fn new(speaker: Speaker) -> Assembler {
+    pub(in crate::llm) fn new(speaker: Speaker) -> Assembler {
         let speech = Speech::new(&speaker.quirks, speaker.tools.clone());
         Assembler {
             echo: Echo { origin: Arc::clone(&speaker.origin), ..Echo::default() },
@@ -176,7 +177,7 @@ impl Assembler {
     }
 
     /// Reads an answer that the server could not read; returns whether there are calls in it.
-    pub(super) fn rescue(&mut self, text: &str, batch: &mut Batch) -> bool {
+    pub(in crate::llm) fn rescue(&mut self, text: &str, batch: &mut Batch) -> bool {
         let Some(tools) = &self.speaker.tools else { return false };
         let Some((start, calls)) = tools.find_leaked(text) else { return false };
         self.speech.words(text[..start].trim_end(), batch);
@@ -299,10 +300,7 @@ impl Assembler {
         function: &FunctionDelta<'_>,
         batch: &mut Batch,
     ) -> Result<Option<usize>, LlmError> {
-        let name = match &self.speaker.tools {
-            Some(tools) => tools.aliases.from_wire(function.name()).to_owned(),
-            None => function.name().to_owned(),
-        };
+        let name = self.speaker.tool_name(function.name()).to_owned();
         let name = name.as_str();
         let arguments = function.arguments();
         if id.is_empty() && name.is_empty() && arguments.is_empty() {
@@ -408,10 +406,7 @@ impl Assembler {
     /// Calls that stood among the words, as if they had been made.
     fn take_leaked(&mut self, calls: Vec<LeakedCall>, batch: &mut Batch) {
         for call in calls {
-            let name = match &self.speaker.tools {
-                Some(tools) => tools.aliases.from_wire(&call.name).to_owned(),
-                None => call.name,
-            };
+            let name = self.speaker.tool_name(&call.name).to_owned();
             let arguments = call.arguments.to_string();
             let slot = self.slots.len();
             batch.deltas.push(Delta::CallNamed { slot, name: name.clone() });
@@ -517,7 +512,7 @@ fn cached(usage: &Value) -> u64 {
     count.unwrap_or(0).min(MOST_TOKENS)
 }
 
-fn read_usage(value: &Value) -> Option<Usage> {
+pub(in crate::llm) fn read_usage(value: &Value) -> Option<Usage> {
     let count = |key: &str| value.get(key).and_then(Value::as_u64).map(|it| it.min(MOST_TOKENS));
     let input = count("prompt_tokens").or_else(|| count("input_tokens"))?;
     let output = count("completion_tokens").or_else(|| count("output_tokens")).unwrap_or(0);

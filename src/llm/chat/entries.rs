@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::request::Manner;
 use crate::llm::ids::wire_id;
+use crate::llm::manner::Manner;
 use crate::llm::quirks::{Cache, Echo, Role, Wordless};
 use crate::message::{
     Arguments, AssistantMessage, Media, Message, Part, ToolCall, ToolMessage, UserMessage, omitted,

@@ -10,34 +10,21 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::entries::{Entry, entries, is_nothing, mark, system};
-use super::prefix::Prefixes;
+use crate::llm::manner::Manner;
 use crate::llm::names::Aliases;
+use crate::llm::prefix::Prefixes;
 use crate::llm::quirks::{Cache, Dialect, Limit, Quirks};
 use crate::llm::schema::portable;
 use crate::llm::{Effort, Request};
 use crate::message::{Message, Part, ToolSpec};
 
-/// The manner of one model at one server.
-#[derive(Debug)]
-pub(super) struct Manner<'a> {
-    /// The model's name there.
-    pub(super) model: &'a str,
-    /// What its answers are marked with.
-    pub(super) origin: &'a str,
-    pub(super) quirks: &'a Quirks,
-    /// The names of the tools.
-    pub(super) aliases: &'a Aliases,
-    /// The tools in JSON, empty if there are none.
-    pub(super) tools: &'a [u8],
-    /// The longest answer, if that is limited.
-    pub(super) max_output: Option<u64>,
-    /// Fields that the user has added.
-    pub(super) body: &'a Map<String, Value>,
-}
-
 /// The body of the request. Written by hand around its parts, because the beginning of the
 /// conversation is there already.
-pub(super) fn render(prefixes: &Prefixes, manner: &Manner<'_>, request: &Request) -> Vec<u8> {
+pub(in crate::llm) fn render(
+    prefixes: &Prefixes,
+    manner: &Manner<'_>,
+    request: &Request,
+) -> Vec<u8> {
     let (settled, rest) = request.messages.split_at(settled(&request.messages, manner.quirks));
     let mut prefix = prefixes.take(settled, *manner.quirks);
     let before = prefix.count.checked_sub(1).map(|it| settled[it].as_ref());
@@ -205,7 +192,7 @@ fn part_size(part: &Part) -> usize {
 
 /// The tools in JSON, in the order of their names: nothing but a change of the tools changes
 /// these bytes.
-pub(super) fn render_tools(specs: &[ToolSpec], aliases: &Aliases) -> Vec<u8> {
+pub(in crate::llm) fn render_tools(specs: &[ToolSpec], aliases: &Aliases) -> Vec<u8> {
     if specs.is_empty() {
         return Vec::new();
     }

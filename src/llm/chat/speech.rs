@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use super::Tools;
 use crate::llm::Batch;
 use crate::llm::leaked::{Gate, LeakedCall};
+use crate::llm::manner::Tools;
 use crate::llm::quirks::{Leaked, Quirks, Think};
 use crate::llm::repetition::Repetition;
 use crate::llm::think::{Mode, Piece, Splitter};

@@ -5,8 +5,8 @@ mod manners;
 mod properties;
 mod requests;
 
-use super::Speaker;
 use super::assemble::Assembler;
+use crate::llm::manner::Speaker;
 use crate::llm::{Batch, LlmError, Reply, transcript};
 
 fn receive<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Batch, Result<Reply, LlmError>) {

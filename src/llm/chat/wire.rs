@@ -161,20 +161,25 @@ impl FunctionDelta<'_> {
 
     /// The arguments as text. They should be a string; some servers send the object itself.
     pub(super) fn arguments(&self) -> Cow<'_, str> {
-        let Some(raw) = self.arguments.map(RawValue::get) else { return Cow::Borrowed("") };
-        if !raw.starts_with('"') {
-            return Cow::Borrowed(raw);
-        }
-        match serde_json::from_str::<Words<'_>>(raw) {
-            Ok(words) => words.text,
-            // A raw value is checked for its end only, so half a surrogate pair shows up here.
-            Err(_) => Cow::Owned(serde_json::from_str(&mend_surrogates(raw)).unwrap_or_default()),
-        }
+        self.arguments.map(arguments_text).unwrap_or_default()
+    }
+}
+
+/// Arguments as text, also where they are no string.
+pub(in crate::llm) fn arguments_text(raw: &RawValue) -> Cow<'_, str> {
+    let raw = raw.get();
+    if !raw.starts_with('"') {
+        return Cow::Borrowed(raw);
+    }
+    match serde_json::from_str::<Words<'_>>(raw) {
+        Ok(words) => words.text,
+        // A raw value is checked for its end only, so half a surrogate pair shows up here.
+        Err(_) => Cow::Owned(serde_json::from_str(&mend_surrogates(raw)).unwrap_or_default()),
     }
 }
 
 /// Whether an error field holds an error: some servers send it empty with each chunk.
-fn says_something(value: &Value) -> bool {
+pub(in crate::llm) fn says_something(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,
         Value::Bool(true) => true,
@@ -187,7 +192,7 @@ fn says_something(value: &Value) -> bool {
 
 /// `\ud83d` and the like without their other half, which no string of ours can hold, as
 /// `\ufffd`. Cut pairs come from servers that count in UTF-16 (quirk C.4 #24).
-pub(super) fn mend_surrogates(json: &str) -> String {
+pub(in crate::llm) fn mend_surrogates(json: &str) -> String {
     let unit = |at: usize| {
         let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
         u16::from_str_radix(digits, 16).ok()
@@ -223,7 +228,7 @@ fn first<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 }
 
 /// A list or null, without the nulls in it.
-fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+pub(in crate::llm) fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
     let items = Option::<Items<T, LONGEST_LIST>>::deserialize(deserializer)?;
@@ -270,8 +275,8 @@ fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
 /// Text in any of the forms it comes in: a string, null, or a list of parts of which some are
 /// text and some are thinking. Anything else counts as no text. Borrowed where possible.
 #[derive(Debug, Default)]
-pub(super) struct Words<'a> {
-    pub(super) text: Cow<'a, str>,
+pub(in crate::llm) struct Words<'a> {
+    pub(in crate::llm) text: Cow<'a, str>,
     pub(super) thought: String,
 }
 

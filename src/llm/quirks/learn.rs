@@ -50,6 +50,16 @@ const LESSONS: &[Lesson] = &[
         patch: |_, _| Patch { role: Some(Role::System), ..NONE },
         despite_500: true,
     },
+    Lesson {
+        words: &[&["reasoning.summary"], &["reasoning summar"]],
+        patch: |_, _| Patch { summary: Some(false), ..NONE },
+        despite_500: false,
+    },
+    Lesson {
+        words: &[&["encrypted_content"], &["encrypted content"]],
+        patch: |_, _| Patch { encrypted: Some(false), ..NONE },
+        despite_500: false,
+    },
     // Before the others about reasoning: these name the field with a dot or an index before it.
     Lesson {
         words: &[&["reasoning_split"]],

@@ -97,6 +97,10 @@ quirks! {
     tool_stream: bool = false;
     /// Whether reasoning only has a field of its own when that is asked for (C.3 #7).
     reasoning_split: bool = false;
+    /// Whether summaries of the reasoning may be asked for (Responses).
+    summary: bool = true;
+    /// Whether encrypted reasoning may be asked for (Responses).
+    encrypted: bool = true;
     /// The header that the key goes in (C.4 #22).
     key: Key = Key::Bearer;
     /// Whether several calls in one answer are known to work. For people; nothing depends on it.

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use crate::llm::chat::prefix::Prefixes;
-use crate::llm::chat::request::{self, Manner};
+use crate::llm::chat::request;
+use crate::llm::manner::Manner;
 use crate::llm::names::Aliases;
+use crate::llm::prefix::Prefixes;
 use crate::llm::quirks::{Cache, Dialect, Echo as EchoRule, Ids, Limit, Quirks, Role, Wordless};
 use crate::llm::{Effort, Request};
 use crate::message::{

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::receive;
 use crate::llm::chat::assemble::Assembler;
-use crate::llm::chat::{Speaker, transcribe};
+use crate::llm::chat::transcribe;
+use crate::llm::manner::Speaker;
 use crate::llm::reader::Reader;
 use crate::llm::{Batch, Delta, LlmError};
 use crate::message::Arguments;

@@ -6,9 +6,10 @@ use expect_test::expect;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use crate::llm::chat::prefix::Prefixes;
-use crate::llm::chat::request::{self, Manner};
+use crate::llm::chat::request;
+use crate::llm::manner::Manner;
 use crate::llm::names::Aliases;
+use crate::llm::prefix::Prefixes;
 use crate::llm::quirks::Quirks;
 use crate::llm::{Effort, Request};
 use crate::message::{

@@ -1,0 +1,181 @@
+//! A model behind an endpoint, in either protocol.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::future::BoxFuture;
+
+use super::http::Endpoint;
+use super::lessons::Lessons;
+use super::manner::{Manner, Speaker, Tools};
+use super::prefix::Prefixes;
+use super::quirks::Leaked;
+use super::reader::Assemble;
+use super::stream::{Said, Stream};
+use super::{
+    Batch, LlmError, Model, Price, ReplyStream, Request, Senses, Settings, chat, responses,
+};
+use crate::message::ToolSpec;
+
+/// How often one request is changed because the server has refused something in it.
+const LESSONS_A_REQUEST: usize = 4;
+
+/// What a server speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// Chat completions, which nearly all do.
+    Chat,
+    /// OpenAI's Responses.
+    Responses,
+}
+
+/// A model behind an OpenAI-compatible endpoint.
+#[derive(Debug)]
+pub struct Remote {
+    protocol: Protocol,
+    endpoint: Endpoint,
+    settings: Settings,
+    /// What its answers are marked with: this model at this host.
+    origin: Arc<str>,
+    lessons: Lessons,
+    prefixes: Prefixes,
+    // A std mutex: held to copy a pointer.
+    tools: Mutex<Option<Arc<Tools>>>,
+}
+
+impl Remote {
+    /// A model at an endpoint.
+    pub fn new(protocol: Protocol, endpoint: Endpoint, settings: Settings) -> Remote {
+        let origin = format!("{}/{}", endpoint.host(), settings.model).into();
+        let lessons = settings.lessons(&endpoint.host());
+        let (prefixes, tools) = (Prefixes::default(), Mutex::default());
+        Remote { protocol, endpoint, settings, origin, lessons, prefixes, tools }
+    }
+
+    fn tools(&self, specs: &Arc<Vec<ToolSpec>>) -> Arc<Tools> {
+        let mut tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
+        match tools.as_ref() {
+            Some(made) if Arc::ptr_eq(&made.specs, specs) => Arc::clone(made),
+            _ => {
+                let render = match self.protocol {
+                    Protocol::Chat => chat::render_tools,
+                    Protocol::Responses => responses::render_tools,
+                };
+                Arc::clone(tools.insert(Arc::new(Tools::new(specs, render))))
+            }
+        }
+    }
+
+    fn render(&self, tools: &Tools, request: &Request) -> Vec<u8> {
+        let manner = Manner {
+            model: &self.settings.model,
+            origin: &self.origin,
+            quirks: &self.lessons.quirks(),
+            aliases: &tools.aliases,
+            tools: &tools.json,
+            max_output: self.settings.max_output,
+            body: &self.settings.body,
+        };
+        match self.protocol {
+            Protocol::Chat => chat::render(&self.prefixes, &manner, request),
+            Protocol::Responses => responses::render(&self.prefixes, &manner, request),
+        }
+    }
+
+    fn speaker(&self, tools: Arc<Tools>) -> Speaker {
+        Speaker {
+            host: self.endpoint.host(),
+            secret: self.endpoint.secret(),
+            origin: Arc::clone(&self.origin),
+            quirks: self.lessons.quirks(),
+            tools: (!tools.specs.is_empty()).then_some(tools),
+        }
+    }
+
+    async fn start(&self, request: &Request) -> Result<Box<dyn ReplyStream>, LlmError> {
+        let tools = self.tools(&request.tools);
+        let path = match self.protocol {
+            Protocol::Chat => "/chat/completions",
+            Protocol::Responses => "/responses",
+        };
+        let mut lessons = 0;
+        let body = loop {
+            let body = self.render(&tools, request);
+            match self.endpoint.post(path, body).await {
+                Err(error) if lessons < LESSONS_A_REQUEST && self.lessons.hear(&error) => {
+                    lessons += 1;
+                }
+                Err(error) => return rescue(error, self.speaker(tools)),
+                Ok(body) => break body,
+            }
+        };
+        let speaker = self.speaker(tools);
+        Ok(match self.protocol {
+            Protocol::Chat => Box::new(Stream::new(body, chat::Assembler::new(speaker))),
+            Protocol::Responses => Box::new(Stream::new(body, responses::Assembler::new(speaker))),
+        })
+    }
+}
+
+/// The answer that a server could not read and has sent back with its error, if it can be read
+/// (quirk C.1 #23); else the error.
+fn rescue(error: LlmError, speaker: Speaker) -> Result<Box<dyn ReplyStream>, LlmError> {
+    let Some(text) = error.leaked() else { return Err(error) };
+    let mut assembler = chat::Assembler::new(speaker);
+    let mut batch = Batch::default();
+    if !assembler.rescue(text, &mut batch) {
+        return Err(error);
+    }
+    let reply = assembler.finish(&mut batch)?;
+    Ok(Box::new(Said::new(batch, reply)))
+}
+
+impl Model for Remote {
+    fn name(&self) -> &str {
+        &self.settings.name
+    }
+
+    fn window(&self) -> Option<u64> {
+        self.lessons.window().or(self.settings.window)
+    }
+
+    fn learned_window(&self, tokens: u64) {
+        self.lessons.hear_window(tokens);
+    }
+
+    fn price(&self) -> Option<Price> {
+        self.settings.price
+    }
+
+    fn senses(&self) -> Senses {
+        let quirks = self.lessons.quirks();
+        // The Responses API has no place for recordings.
+        Senses { images: quirks.images, audio: quirks.audio && self.protocol == Protocol::Chat }
+    }
+
+    fn is_nudged(&self) -> bool {
+        self.lessons.quirks().leaked == Leaked::Nudge
+    }
+
+    fn has_effort(&self) -> bool {
+        self.lessons.quirks().has_effort()
+    }
+
+    fn provider(&self) -> String {
+        self.endpoint.base()
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<String>, LlmError>> {
+        Box::pin(self.endpoint.models(self.settings.provider.as_deref()))
+    }
+
+    fn warm_up(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.endpoint.warm_up())
+    }
+
+    fn open<'a>(
+        &'a self,
+        request: &'a Request,
+    ) -> BoxFuture<'a, Result<Box<dyn ReplyStream>, LlmError>> {
+        Box::pin(self.start(request))
+    }
+}

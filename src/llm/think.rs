@@ -64,6 +64,11 @@ impl Splitter {
         Splitter { state: State::Start, mode, held: String::new() }
     }
 
+    /// Whether nothing has come yet.
+    pub(super) fn is_unused(&self) -> bool {
+        self.state == State::Start && self.held.is_empty()
+    }
+
     /// Takes more of the answer.
     pub(super) fn push(&mut self, text: &str, out: &mut impl FnMut(Piece<'_>)) {
         if matches!(self.state, State::Text) {

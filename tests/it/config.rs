@@ -150,7 +150,6 @@ fn a_key_that_is_missing_or_stands_in_the_file_is_an_error_that_says_what_to_do(
         ("model = 'x/m'\n[providers.x]\nbase_url = 'http://h/v1'\nkey_env = 'MY_X'", "MY_X"),
         ("model = 'x/m'\n[providers.x]\nbase_url = 'http://h/v1'\nkey = 'sk-inline'", "key_env"),
         ("model = 'azure/gpt'", "base_url"),
-        ("model = 'ollama/m'\n[providers.ollama]\napi = 'responses'", "responses"),
         ("model = 'ollama/m'\n[providers.ollama]\nheaders = { 'a b' = 'c' }", "`a b`"),
     ] {
         let mut agent = unconfigured(file).initialize();

@@ -4,24 +4,17 @@ use std::io::Write;
 use std::net::TcpStream;
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use crate::agent::TestAgent;
 use crate::raw_server::{RawServer, wait_for_the_end, write_head, write_stream};
 
 /// An agent whose only provider is this server.
-fn start(server: &RawServer) -> (TestAgent, TempDir) {
-    let home = tempfile::tempdir().unwrap();
+fn start(server: &RawServer) -> TestAgent {
     let config = format!(
-        "model = \"local/gpt-5\"\n[providers.local]\nbase_url = \"{}\"\napi = \"responses\"\n",
+        "model = \"local/gpt-5\"\nlist_models = false\n[providers.local]\nbase_url = \"{}\"\napi = \"responses\"\n",
         server.base_url()
     );
-    std::fs::write(home.path().join("config.toml"), config).unwrap();
-    let agent = TestAgent::builder()
-        .variable("TURNWRIGHT_HOME", home.path().to_str().unwrap())
-        .file("a.txt", "one\n")
-        .start();
-    (agent, home)
+    TestAgent::unconfigured().own_file("config/config.toml", &config).file("a.txt", "one\n").start()
 }
 
 fn event(sort: &str, fields: Value) -> String {
@@ -63,13 +56,12 @@ fn reads(path: &str) -> String {
 }
 
 #[test]
-#[ignore = "needs `api` in config.toml"]
 fn a_turn_with_a_call_gives_the_reasoning_back() {
     let server = RawServer::start(|number, stream| {
         let answer = if number == 0 { reads("a.txt") } else { says("It says one.") };
         write_stream(stream, &answer);
     });
-    let (mut agent, _home) = start(&server);
+    let mut agent = start(&server);
     assert_eq!(agent.turn("What does a.txt say?"), "end_turn");
     assert_eq!(agent.text(), "It says one.");
     assert_eq!(agent.thoughts(), "I should look.");
@@ -82,7 +74,6 @@ fn a_turn_with_a_call_gives_the_reasoning_back() {
 }
 
 #[test]
-#[ignore = "needs `api` in config.toml"]
 fn a_cancel_ends_the_answer_and_the_session_goes_on() {
     let server = RawServer::start(|number, stream: &mut TcpStream| {
         if number > 0 {
@@ -93,7 +84,7 @@ fn a_cancel_ends_the_answer_and_the_session_goes_on() {
         stream.write_all(event("output_text.delta", delta).as_bytes()).unwrap();
         wait_for_the_end(stream);
     });
-    let (mut agent, _home) = start(&server);
+    let mut agent = start(&server);
     let id = agent.prompt("Think");
     agent.wait_for_update("agent_message_chunk");
     agent.cancel();
@@ -103,13 +94,12 @@ fn a_cancel_ends_the_answer_and_the_session_goes_on() {
 }
 
 #[test]
-#[ignore = "needs `api` in config.toml"]
 fn a_refusal_is_one() {
     let server = RawServer::start(|_, stream| {
         let refusal = event("refusal.delta", json!({ "output_index": 0, "delta": "I will not." }));
         write_stream(stream, &(refusal + &completed()));
     });
-    let (mut agent, _home) = start(&server);
+    let mut agent = start(&server);
     assert_eq!(agent.turn("Do harm"), "refusal");
     assert_eq!(agent.text(), "I will not.");
 }

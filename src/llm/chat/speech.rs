@@ -24,7 +24,8 @@ struct Heard {
     /// `None` where calls do not leak, or where there is nothing to call.
     gate: Option<Gate>,
     tools: Option<Arc<Tools>>,
-    repetition: Repetition,
+    /// `None` where answers do not repeat themselves.
+    repetition: Option<Repetition>,
     /// The reasoning, where it may turn out to be the answer.
     spare: Option<String>,
     has_text: bool,
@@ -44,7 +45,7 @@ impl Speech {
         let heard = Heard {
             gate: tools.as_ref().filter(|_| leaks).map(|it| Gate::new(it.wire_names())),
             tools,
-            repetition: Repetition::default(),
+            repetition: quirks.loops.then(Repetition::default),
             spare: quirks.thought_is_answer.then(String::new),
             has_text: false,
             has_thought: false,
@@ -67,9 +68,14 @@ impl Speech {
 
     /// Takes reasoning that the server has told apart.
     pub(super) fn thought(&mut self, text: &str, batch: &mut Batch) {
-        if !text.is_empty() {
-            self.heard.thought(text, batch);
+        if text.is_empty() {
+            return;
         }
+        if self.splitter.as_ref().is_some_and(Splitter::is_unused) {
+            // Who tells reasoning apart does not put it into tags as well.
+            self.splitter = None;
+        }
+        self.heard.thought(text, batch);
     }
 
     /// A real call has begun: what was held back before it is no call.
@@ -145,14 +151,18 @@ impl Heard {
     }
 
     fn text(&mut self, text: &str, batch: &mut Batch) {
-        self.is_stuck |= self.repetition.push(text);
+        self.watch(text);
         let text = self.gate.as_mut().map_or(text, |gate| gate.push(text));
         self.has_text |= !text.is_empty();
         batch.text(text);
     }
 
+    fn watch(&mut self, text: &str) {
+        self.is_stuck |= self.repetition.as_mut().is_some_and(|it| it.push(text));
+    }
+
     fn thought(&mut self, text: &str, batch: &mut Batch) {
-        self.is_stuck |= self.repetition.push(text);
+        self.watch(text);
         self.has_thought = true;
         if let Some(spare) = &mut self.spare {
             spare.push_str(text);

@@ -91,6 +91,8 @@ quirks! {
     think: Think = Think::Tagged;
     /// Whether an answer that is nothing but reasoning is the answer (C.3 #13).
     thought_is_answer: bool = false;
+    /// Whether an answer that only repeats itself is stopped (C.1 #28b).
+    loops: bool = false;
     /// What is done with calls that leak into the words (C.2 #21).
     leaked: Leaked = Leaked::Nudge;
     /// Whether arguments only stream when that is asked for (C.2 #12).

@@ -122,7 +122,6 @@ const ROWS: &[Row] = &[
             details: Some(true),
             reasoning_split: Some(true),
             limit: Some(Limit::MaxCompletionTokens),
-            think: Some(Think::Implicit),
             ..NONE
         },
     ),
@@ -131,7 +130,8 @@ const ROWS: &[Row] = &[
         &["qwq", "qwen3-thinking", "deepseek-r1", "magistral-small", "nemotron"],
         Patch { think: Some(Think::Implicit), ..NONE },
     ),
-    // Small models and broken templates: calls that leak are made (C.2 #21).
+    // Small models and broken templates: calls that leak are made (C.2 #21), and answers that
+    // only repeat themselves are stopped (C.1 #28b).
     model(
         &[
             "qwen",
@@ -151,7 +151,7 @@ const ROWS: &[Row] = &[
             "gpt-oss",
             "minimax",
         ],
-        Patch { leaked: Some(Leaked::Parse), ..NONE },
+        Patch { leaked: Some(Leaked::Parse), loops: Some(true), ..NONE },
     ),
     // C.2 #9, C.3 #12, C.4 #14.
     model(

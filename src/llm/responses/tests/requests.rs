@@ -282,7 +282,8 @@ fn names_arguments_and_identifiers_are_acceptable() {
         {"type":"function_call","call_id":"functions.f:1","name":"f","arguments":"{}"}
         {"type":"function_call_output","call_id":"twjrag2zh","output":"x"}
         {"type":"function_call_output","call_id":"tw2p196s","output":"y"}
-    "#]].assert_eq(&items(&history, &Quirks::default()));
+    "#]]
+    .assert_eq(&items(&history, &Quirks::default()));
 }
 
 /// Providers cache by prefix: what has been sent must be sent again, byte for byte.

@@ -37,6 +37,12 @@ pub enum Error {
     /// The model could not answer.
     #[error(transparent)]
     Llm(#[from] LlmError),
+    /// The model goes round in circles.
+    #[error(
+        "The model made the same call again and again, so the turn was stopped. Say what to do \
+         differently, or choose another model"
+    )]
+    Stuck,
     /// We have made a mistake.
     #[error("An internal error in {place}. The log in the state folder says more")]
     Bug {
@@ -94,6 +100,7 @@ impl Error {
             Error::BadMoment(_) => Kind::BadMoment,
             Error::Cancelled => Kind::Cancelled,
             Error::Llm(error) => Kind::Model(error.kind()),
+            Error::Stuck => Kind::Model(llm::Kind::Malformed),
             Error::Bug { .. } => Kind::Internal,
         }
     }

@@ -100,6 +100,15 @@ const HINTS: [(&str, &str); 4] = [
     ("--jinja", "It is an option to start llama-server with"),
 ];
 
+/// What servers say that could not read their own model's answer (C.1 #8, #23; C.2 #17).
+const UNREAD: [&str; 5] = [
+    "failed to parse input",
+    "failed to parse tool call",
+    "failed to call a function",
+    "tool call validation failed",
+    "tool_use_failed",
+];
+
 /// The provider's words and the next step.
 fn advise(message: &str, kind: Kind, wait: Option<Duration>) -> String {
     let known = HINTS.iter().find(|(words, _)| message.contains(words)).map(|(_, hint)| *hint);
@@ -140,6 +149,16 @@ impl LlmError {
     /// Whether the same request may succeed a little later.
     pub fn is_transient(&self) -> bool {
         self.kind().may_pass()
+    }
+
+    /// Whether it has to do with this very answer: one that fails so twice will fail so again.
+    pub fn is_fragile(&self) -> bool {
+        let unread = |it: &str| {
+            let it = it.to_lowercase();
+            UNREAD.iter().any(|words| it.contains(words))
+        };
+        matches!(self, LlmError::Empty { .. } | LlmError::Truncated { .. })
+            || self.message().is_some_and(unread)
     }
 
     /// How long the provider wants us to wait.

@@ -13,7 +13,9 @@ use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 
 use super::failure::{self, Report};
-use super::{LlmError, list, wait};
+use super::list::{self, Listed};
+use super::quirks::Key;
+use super::{LlmError, wait};
 
 /// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(15);
@@ -37,6 +39,8 @@ const ERROR_BODY: usize = 64 * 1024;
 pub struct Endpoint {
     base: Url,
     key: Option<SecretString>,
+    /// The header that the key goes in.
+    key_header: Key,
     /// Sent with each request, over what is usual.
     headers: HeaderMap,
     /// What must not be repeated.
@@ -79,9 +83,24 @@ impl Endpoint {
                     .to_owned(),
             ));
         }
+        let base = complete(base);
         let secrets = key.iter().cloned().collect();
         let (headers, client) = (HeaderMap::new(), OnceCell::new());
-        Ok(Endpoint { base, key, headers, secrets, client, rests: Rests::default() })
+        Ok(Endpoint {
+            base,
+            key,
+            key_header: Key::Bearer,
+            headers,
+            secrets,
+            client,
+            rests: Rests::default(),
+        })
+    }
+
+    /// With the key in this header.
+    pub(super) fn with_key_in(mut self, key_header: Key) -> Endpoint {
+        self.key_header = key_header;
+        self
     }
 
     /// With these headers on each request, over those that are usual.
@@ -155,9 +174,8 @@ impl Endpoint {
         self.send(request.body(body), FIRST_BYTE).await
     }
 
-    /// The names of the models that are served here, with `provider/` before them if it has a
-    /// name.
-    pub(super) async fn models(&self, provider: Option<&str>) -> Result<Vec<String>, LlmError> {
+    /// The models that are served here.
+    pub(super) async fn models(&self) -> Result<Vec<Listed>, LlmError> {
         let request = self.request(Method::GET, "/models").await?;
         let mut body = self.send(request.header("accept", "application/json"), LISTING).await?;
         let mut bytes = Vec::new();
@@ -167,13 +185,7 @@ impl Endpoint {
                 break;
             }
         }
-        let mut names = list::names(&bytes);
-        if let Some(provider) = provider {
-            for name in &mut names {
-                name.insert_str(0, &format!("{provider}/"));
-            }
-        }
-        Ok(names)
+        Ok(list::models(&bytes))
     }
 
     async fn request(&self, method: Method, path: &str) -> Result<RequestBuilder, LlmError> {
@@ -181,8 +193,13 @@ impl Endpoint {
         let mut url = self.base.clone();
         url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
         let request = client.request(method, url);
-        Ok(match self.key.as_ref().and_then(bearer) {
-            Some(key) => request.header(AUTHORIZATION, key),
+        let Some(key) = &self.key else { return Ok(request) };
+        let (name, value) = match self.key_header {
+            Key::Bearer => (AUTHORIZATION, bearer(key)),
+            Key::ApiKey => (HeaderName::from_static("api-key"), sensitive(key.expose_secret())),
+        };
+        Ok(match value {
+            Some(value) => request.header(name, value),
             None => request,
         })
     }
@@ -264,9 +281,23 @@ fn credential(value: &SecretString) -> Option<SecretString> {
 }
 
 fn bearer(key: &SecretString) -> Option<HeaderValue> {
-    let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose_secret())).ok()?;
+    sensitive(&format!("Bearer {}", key.expose_secret()))
+}
+
+fn sensitive(text: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(text).ok()?;
     value.set_sensitive(true);
     Some(value)
+}
+
+/// Azure's portal shows the bare host of a resource; the API that needs no version is below it
+/// (quirk C.4 #22).
+fn complete(mut base: Url) -> Url {
+    let is_azure = base.host_str().is_some_and(|it| it.ends_with(".azure.com"));
+    if is_azure && matches!(base.path(), "" | "/" | "/openai") {
+        base.set_path("/openai/v1");
+    }
+    base
 }
 
 fn build(encrypted: bool) -> reqwest::Result<Client> {
@@ -342,6 +373,20 @@ impl Body {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn azure_may_be_given_as_its_portal_shows_it() {
+        let version = "?api-version=2024-10-21";
+        for (given, expected) in [
+            ("https://x.openai.azure.com", "https://x.openai.azure.com/openai/v1"),
+            ("https://x.openai.azure.com/openai/", "https://x.openai.azure.com/openai/v1"),
+            ("https://h/", "https://h/"),
+        ] {
+            assert_eq!(Endpoint::new(given, None).unwrap().base(), expected);
+        }
+        let given = format!("https://x.openai.azure.com/openai/deployments/d{version}");
+        assert_eq!(Endpoint::new(&given, None).unwrap().base(), given);
+    }
 
     #[test]
     fn a_base_url_or_key_that_cannot_work_is_refused_without_showing_the_key() {

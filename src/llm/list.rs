@@ -5,23 +5,45 @@ use serde_json::Value;
 /// No list that a person can choose from is longer.
 const MOST: usize = 1000;
 
-/// The names in the answer to `GET /models`, in each of the shapes it comes in: a list under
+/// A model in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Listed {
+    pub(super) name: String,
+    /// How many tokens its window holds, if the server says so.
+    pub(super) window: Option<u64>,
+}
+
+/// Where servers say how large the window is: llama.cpp, vLLM, OpenRouter and Together, Groq,
+/// Mistral, LM Studio.
+const WINDOWS: [&str; 6] = [
+    "/meta/n_ctx",
+    "/max_model_len",
+    "/context_length",
+    "/context_window",
+    "/max_context_length",
+    "/loaded_context_length",
+];
+
+/// The models in the answer to `GET /models`, in each of the shapes it comes in: a list under
 /// `data` or `models`, or bare; of objects with an `id`, `name` or `model`, or of names.
-pub(super) fn names(body: &[u8]) -> Vec<String> {
+pub(super) fn models(body: &[u8]) -> Vec<Listed> {
     let value: Value = serde_json::from_slice(body).unwrap_or_default();
     let list = ["data", "models"].iter().find_map(|it| value.get(*it)?.as_array());
     let Some(list) = list.or(value.as_array()) else { return Vec::new() };
-    let name = |it: &Value| {
+    let read = |it: &Value| {
         let named = ["id", "name", "model"].iter().find_map(|field| it.get(*field)?.as_str());
         // Gemini puts the collection before it and does not mind its absence.
         let name = named.or(it.as_str())?.trim();
-        Some(name.strip_prefix("models/").unwrap_or(name).to_owned())
+        let name = name.strip_prefix("models/").unwrap_or(name).to_owned();
+        let window = WINDOWS.iter().find_map(|place| it.pointer(place)?.as_u64());
+        Some(Listed { name, window: window.filter(|it| *it > 0) })
     };
-    let mut names: Vec<_> = list.iter().filter_map(name).filter(|it| !it.is_empty()).collect();
-    names.sort_unstable();
-    names.dedup();
-    names.truncate(MOST);
-    names
+    let mut models: Vec<_> =
+        list.iter().filter_map(read).filter(|it| !it.name.is_empty()).collect();
+    models.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    models.dedup_by(|one, other| one.name == other.name);
+    models.truncate(MOST);
+    models
 }
 
 /// Up to five of `names` that `wanted` may have meant, the nearest first.
@@ -52,10 +74,25 @@ mod tests {
             r#"[{"id":"a"},{"id":"b"},{"id":"b"},{}]"#,
             r#"{"data":["a","b"," ",null]}"#,
         ] {
-            assert_eq!(names(body.as_bytes()), ["a", "b"], "{body}");
+            let names: Vec<_> = models(body.as_bytes()).into_iter().map(|it| it.name).collect();
+            assert_eq!(names, ["a", "b"], "{body}");
         }
-        assert!(names(b"<html>").is_empty());
-        assert!(names(b"{}").is_empty());
+        assert!(models(b"<html>").is_empty());
+        assert!(models(b"{}").is_empty());
+    }
+
+    #[test]
+    fn windows_are_found_where_servers_tell_them() {
+        for (model, expected) in [
+            (r#"{"id":"a","meta":{"n_ctx":2048,"n_ctx_train":32768}}"#, Some(2048)),
+            (r#"{"id":"a","max_model_len":32768}"#, Some(32768)),
+            (r#"{"id":"a","context_length":131072}"#, Some(131_072)),
+            (r#"{"id":"a","context_window":0}"#, None),
+            (r#"{"id":"a"}"#, None),
+        ] {
+            let body = format!("{{\"data\":[{model}]}}");
+            assert_eq!(models(body.as_bytes())[0].window, expected, "{model}");
+        }
     }
 
     #[test]

@@ -86,6 +86,8 @@ pub struct Settings {
     pub wishes: Patch,
     /// Fields that the user wants in each request.
     pub body: Map<String, Value>,
+    /// Whether its server must not be asked what it has not been asked for.
+    pub asks_nothing: bool,
     /// Where new lessons are noted.
     pub notebook: Option<Arc<dyn Notebook>>,
 }

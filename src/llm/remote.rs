@@ -1,23 +1,29 @@
 //! A model behind an endpoint, in either protocol.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
 use super::http::Endpoint;
 use super::lessons::Lessons;
+use super::list::{Listed, near};
 use super::manner::{Manner, Speaker, Tools};
 use super::prefix::Prefixes;
-use super::quirks::Leaked;
+use super::quirks::{Leaked, Quirks};
 use super::reader::Assemble;
 use super::stream::{Said, Stream};
 use super::{
-    Batch, LlmError, Model, Price, ReplyStream, Request, Senses, Settings, chat, responses,
+    Batch, Kind, LlmError, Model, Price, Reply, ReplyStream, Request, Senses, Settings, chat,
+    responses,
 };
 use crate::message::ToolSpec;
 
 /// How often one request is changed because the server has refused something in it.
 const LESSONS_A_REQUEST: usize = 4;
+
+/// How long an error waits for the names that may have been meant.
+const HINTING: Duration = Duration::from_secs(3);
 
 /// What a server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +42,7 @@ pub struct Remote {
     settings: Settings,
     /// What its answers are marked with: this model at this host.
     origin: Arc<str>,
-    lessons: Lessons,
+    lessons: Arc<Lessons>,
     prefixes: Prefixes,
     // A std mutex: held to copy a pointer.
     tools: Mutex<Option<Arc<Tools>>>,
@@ -45,8 +51,10 @@ pub struct Remote {
 impl Remote {
     /// A model at an endpoint.
     pub fn new(protocol: Protocol, endpoint: Endpoint, settings: Settings) -> Remote {
+        let quirks = Quirks::of(&endpoint.host(), &settings.model).with(settings.wishes);
+        let endpoint = endpoint.with_key_in(quirks.key);
         let origin = format!("{}/{}", endpoint.host(), settings.model).into();
-        let lessons = settings.lessons(&endpoint.host());
+        let lessons = Arc::new(settings.lessons(&endpoint.host()));
         let (prefixes, tools) = (Prefixes::default(), Mutex::default());
         Remote { protocol, endpoint, settings, origin, lessons, prefixes, tools }
     }
@@ -91,6 +99,38 @@ impl Remote {
         }
     }
 
+    async fn list_models(&self) -> Result<Vec<String>, LlmError> {
+        let models = self.endpoint.models().await?;
+        let own = models.iter().find(|it| it.name == self.settings.model);
+        if let (Some(window), None) = (own.and_then(|it| it.window), self.window()) {
+            self.lessons.hear_window(window);
+        }
+        let name = |it: Listed| match &self.settings.provider {
+            Some(provider) => format!("{provider}/{}", it.name),
+            None => it.name,
+        };
+        Ok(models.into_iter().map(name).collect())
+    }
+
+    /// The error for a name that the server does not know, with those that may have been meant.
+    async fn hint(&self, mut error: LlmError) -> LlmError {
+        if self.settings.asks_nothing {
+            return error;
+        }
+        let listed = tokio::time::timeout(HINTING, self.endpoint.models()).await;
+        let names: Vec<_> = listed.into_iter().flatten().flatten().map(|it| it.name).collect();
+        let mut meant = near(&self.settings.model, &names);
+        // A server that lists it and refuses it means something else.
+        meant.retain(|it| *it != self.settings.model);
+        if let LlmError::Status { message, .. } = &mut error
+            && !meant.is_empty()
+        {
+            let all = meant.join(", ");
+            *message = format!("{}. Did you mean {all}?", message.trim_end_matches('.'));
+        }
+        error
+    }
+
     async fn start(&self, request: &Request) -> Result<Box<dyn ReplyStream>, LlmError> {
         let tools = self.tools(&request.tools);
         let path = match self.protocol {
@@ -104,14 +144,44 @@ impl Remote {
                 Err(error) if lessons < LESSONS_A_REQUEST && self.lessons.hear(&error) => {
                     lessons += 1;
                 }
+                Err(error) if error.kind() == Kind::ModelNotFound => {
+                    return Err(self.hint(error).await);
+                }
                 Err(error) => return rescue(error, self.speaker(tools)),
                 Ok(body) => break body,
             }
         };
         let speaker = self.speaker(tools);
-        Ok(match self.protocol {
+        let inner: Box<dyn ReplyStream> = match self.protocol {
             Protocol::Chat => Box::new(Stream::new(body, chat::Assembler::new(speaker))),
             Protocol::Responses => Box::new(Stream::new(body, responses::Assembler::new(speaker))),
+        };
+        Ok(Box::new(Attentive { inner, lessons: Arc::clone(&self.lessons) }))
+    }
+}
+
+/// An answer whose errors teach, too: some servers refuse a request within the stream.
+struct Attentive {
+    inner: Box<dyn ReplyStream>,
+    lessons: Arc<Lessons>,
+}
+
+impl ReplyStream for Attentive {
+    fn next<'a>(
+        &'a mut self,
+        batch: &'a mut Batch,
+    ) -> BoxFuture<'a, Result<Option<Reply>, LlmError>> {
+        Box::pin(async {
+            self.inner.next(batch).await.map_err(|mut error| {
+                if self.lessons.hear(&error)
+                    && let LlmError::InStream { kind, retry_after, .. } = &mut error
+                {
+                    // Asked anew, it is another request.
+                    *kind = Kind::Unavailable;
+                    *retry_after = Some(Duration::ZERO);
+                }
+                error
+            })
         })
     }
 }
@@ -165,7 +235,7 @@ impl Model for Remote {
     }
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<String>, LlmError>> {
-        Box::pin(self.endpoint.models(self.settings.provider.as_deref()))
+        Box::pin(self.list_models())
     }
 
     fn warm_up(&self) -> BoxFuture<'_, ()> {

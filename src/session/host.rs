@@ -158,14 +158,16 @@ impl Host {
 
     /// The model of that name.
     pub(super) fn model_named(&self, name: &str) -> Result<Arc<dyn Model>, Error> {
-        self.models.get(self.config.provider_for(name).map_err(settings_error)?)
+        let provider = self.config.provider_for(name).map_err(settings_error)?;
+        self.models.get(provider, self.config.list_models())
     }
 
     fn model(&self) -> Result<Arc<dyn Model>, Error> {
-        self.models.get(match self.config.provider().map_err(settings_error)? {
+        let provider = match self.config.provider().map_err(settings_error)? {
             Provider::None if self.offline.load(Ordering::Relaxed) => Provider::Offline,
             provider => provider,
-        })
+        };
+        self.models.get(provider, self.config.list_models())
     }
 }
 

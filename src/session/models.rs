@@ -39,12 +39,12 @@ impl Models {
 
     /// The model that these settings stand for. A login in the meantime, or a change of the
     /// configuration, makes another one.
-    pub(super) fn get(&self, provider: Provider) -> Result<Arc<dyn Model>, Error> {
+    pub(super) fn get(&self, provider: Provider, may_list: bool) -> Result<Arc<dyn Model>, Error> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, model)) = kept.iter().find(|(from, _)| *from == provider) {
             return Ok(Arc::clone(model));
         }
-        let made = self.make(provider.clone())?;
+        let made = self.make(provider.clone(), may_list)?;
         // Off the way: `session/new` is answered before the client is built, and the first
         // prompt finds it ready.
         let warm = Arc::clone(&made);
@@ -54,7 +54,7 @@ impl Models {
         Ok(made)
     }
 
-    fn make(&self, provider: Provider) -> Result<Arc<dyn Model>, Error> {
+    fn make(&self, provider: Provider, may_list: bool) -> Result<Arc<dyn Model>, Error> {
         let endpoint = match provider {
             Provider::None => return Err(Error::NotSignedIn),
             Provider::Offline => return Ok(Arc::new(Offline)),
@@ -65,7 +65,7 @@ impl Models {
             endpoint.headers.iter().map(|(name, value)| (name.clone(), value.clone().into_inner()));
         let server = Endpoint::new(&base_url, endpoint.key.clone().map(Secret::into_inner))?
             .with_headers(headers)?;
-        let settings = self.settings(endpoint)?;
+        let settings = Settings { asks_nothing: !may_list, ..self.settings(endpoint)? };
         let protocol = match api {
             Api::Chat => Protocol::Chat,
             Api::Responses => Protocol::Responses,
@@ -116,6 +116,7 @@ impl Models {
             learned,
             wishes,
             body,
+            asks_nothing: false,
             notebook: Some(Arc::new(notebook)),
             name,
             model,

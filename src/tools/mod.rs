@@ -150,6 +150,8 @@ impl Outcome {
 pub trait AnyTool: Debug + Send + Sync {
     /// The function's name.
     fn name(&self) -> &str;
+    /// Whether it only ever reads.
+    fn reads(&self) -> bool;
     /// What the model is told about it.
     fn spec(&self) -> ToolSpec;
     /// What a card shows before the arguments are there, if there is to be a card.
@@ -187,6 +189,10 @@ struct Call<T: Tool> {
 impl<T: Tool> AnyTool for T {
     fn name(&self) -> &str {
         T::NAME
+    }
+
+    fn reads(&self) -> bool {
+        T::READS
     }
 
     fn spec(&self) -> ToolSpec {

@@ -24,6 +24,11 @@ impl Registry {
         Arc::clone(self.specs.get_or_init(specs))
     }
 
+    /// Whether the tool of that name only ever reads.
+    pub fn reads(&self, name: &str) -> bool {
+        self.find(name).is_ok_and(|it| it.reads())
+    }
+
     /// The tool of that name. Models add prefixes and change the case; that is forgiven as long
     /// as only one tool can be meant.
     ///

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::Step;
+use super::trouble::Nudge;
 use crate::error::{Error, chain};
 use crate::llm::{End, Kind, LONGEST_WAIT, LlmError};
-use crate::message::{Stop, ToolCall};
+use crate::message::{Arguments, Stop, ToolCall};
 
 /// Attempts after the first, for one request.
 const RETRIES: u32 = 4;
@@ -17,6 +18,16 @@ const CUTS: u32 = 2;
 /// How often in a turn an answer that the user has seen a part of is asked for again. Of one
 /// answer it is once.
 const RESUMPTIONS: u32 = 2;
+/// How often in a row the same reading calls are made (quirk C.1 #28b).
+const SAME_READS: u32 = 2;
+/// How often any other calls: a command may wait for something.
+const SAME_CALLS: u32 = 10;
+/// How often the model is told so before the turn ends.
+const SPARED: u32 = 2;
+/// What it is told.
+pub(super) const SAME_AGAIN: &str = "Not executed: you have just made exactly this call, and its \
+                                     result stands above. Use it, do something else, or say what \
+                                     is missing.";
 /// How often the user is told how much of a wait is left.
 const COUNTDOWN: Duration = Duration::from_secs(10);
 
@@ -28,6 +39,10 @@ pub(super) struct Budget {
     fragile_retries: u32,
     cuts: u32,
     resumptions: u32,
+    nudges: u32,
+    /// The calls of the last answer, and how often they were made in a row.
+    last_calls: Vec<(String, Arguments)>,
+    times: u32,
     /// Whether the answer that is due has been asked for again after a part of it was shown.
     is_resumed: bool,
 }
@@ -41,7 +56,32 @@ impl Budget {
             fragile_retries: FRAGILE_RETRIES,
             cuts: CUTS,
             resumptions: RESUMPTIONS,
+            nudges: 1,
+            last_calls: Vec::new(),
+            times: 0,
             is_resumed: false,
+        }
+    }
+
+    /// Counts answers with the same calls in a row. A command may be made again to wait for
+    /// something; what only reads gives the same again.
+    fn repeats(&mut self, calls: &[ToolCall], reads: bool) -> Repeats {
+        let same = |it: &ToolCall, (name, arguments): &(String, Arguments)| {
+            it.name == *name && it.arguments == *arguments
+        };
+        let is_same = calls.len() == self.last_calls.len()
+            && calls.iter().zip(&self.last_calls).all(|(it, last)| same(it, last));
+        if !is_same {
+            let pair = |it: &ToolCall| (it.name.clone(), it.arguments.clone());
+            self.last_calls = calls.iter().map(pair).collect();
+            self.times = 0;
+        }
+        self.times += 1;
+        let limit = if reads { SAME_READS } else { SAME_CALLS };
+        match self.times {
+            times if times <= limit => Repeats::Fine,
+            times if times <= limit + SPARED => Repeats::TooOften,
+            _ => Repeats::Hopeless,
         }
     }
 
@@ -52,11 +92,25 @@ impl Budget {
     }
 }
 
+/// Whether calls may be made once more.
+enum Repeats {
+    Fine,
+    TooOften,
+    Hopeless,
+}
+
 /// What came of asking the model.
 #[derive(Debug)]
 pub(super) enum Sampled {
     /// A whole answer.
-    Reply { end: End, calls: Vec<ToolCall> },
+    Reply {
+        end: End,
+        calls: Vec<ToolCall>,
+        /// Whether all calls only read.
+        reads: bool,
+        /// Whether a call stands in its words, for a model that is to be told so.
+        leaked: bool,
+    },
     /// None, or not a whole one.
     Failed {
         error: LlmError,
@@ -79,7 +133,7 @@ pub(super) enum Shown {
 pub(super) fn after_sample(sampled: Sampled, budget: &mut Budget, luck: f64) -> Step {
     match sampled {
         Sampled::Failed { error, shown } => after_failure(error, shown, budget, luck),
-        Sampled::Reply { end, calls } => {
+        Sampled::Reply { end, calls, reads, leaked } => {
             budget.retries = RETRIES;
             budget.fragile_retries = FRAGILE_RETRIES;
             budget.is_resumed = false;
@@ -89,11 +143,19 @@ pub(super) fn after_sample(sampled: Sampled, budget: &mut Budget, luck: f64) -> 
                 End::Length if calls.is_empty() || !Budget::take(&mut budget.cuts) => {
                     Step::End(Ok(Stop::MaxTokens))
                 }
+                End::Complete if leaked && calls.is_empty() && Budget::take(&mut budget.nudges) => {
+                    let why = "The model wrote a tool call as text. Asking for a real one.";
+                    Step::Continue(Duration::ZERO, why.to_owned(), Nudge::Leaked)
+                }
                 End::Complete if calls.is_empty() => Step::End(Ok(Stop::EndTurn)),
                 End::Complete | End::Length if !Budget::take(&mut budget.requests) => {
                     Step::End(Ok(Stop::MaxTurnRequests))
                 }
-                End::Complete | End::Length => Step::Act(calls),
+                End::Complete | End::Length => match budget.repeats(&calls, reads) {
+                    Repeats::Fine => Step::Act(calls),
+                    Repeats::TooOften => Step::Spare(calls),
+                    Repeats::Hopeless => Step::End(Err(Error::Stuck)),
+                },
             }
         }
     }
@@ -105,7 +167,7 @@ fn after_failure(error: LlmError, shown: Shown, budget: &mut Budget, luck: f64) 
         Kind::Overflow { .. } => return Step::End(Ok(Stop::MaxTokens)),
         _ => {}
     }
-    let fragile = matches!(error, LlmError::Empty { .. } | LlmError::Truncated { .. });
+    let fragile = error.is_fragile();
     let attempt = RETRIES - budget.retries;
     let wanted = error.retry_after();
     let is_too_long = wanted.is_some_and(|it| it > LONGEST_WAIT);
@@ -122,7 +184,9 @@ fn after_failure(error: LlmError, shown: Shown, budget: &mut Budget, luck: f64) 
         error => chain(error).trim_end_matches('.').to_owned(),
     };
     match shown {
-        Shown::Words => Step::Continue(delay, format!("{what}. Going on where it stopped.")),
+        Shown::Words => {
+            Step::Continue(delay, format!("{what}. Going on where it stopped."), Nudge::Cut)
+        }
         Shown::Traces => Step::Pause(delay, Some(format!("{what}. Asking once more."))),
         // One that was cut or empty is asked for once more without a word.
         Shown::Nothing if fragile => Step::Pause(delay, None),
@@ -154,7 +218,6 @@ pub(super) fn next_word(left: Duration) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Arguments;
 
     fn reply(end: End, calls: usize) -> Sampled {
         let call = |number: usize| ToolCall {
@@ -164,7 +227,8 @@ mod tests {
             arguments: Arguments::Object(serde_json::Value::Null),
             extra: None,
         };
-        Sampled::Reply { end, calls: (0..calls).map(call).collect() }
+        let calls = (0..calls).map(call).collect();
+        Sampled::Reply { end, calls, reads: false, leaked: false }
     }
 
     fn status(status: u16, retry_after: Option<u64>) -> Sampled {
@@ -199,8 +263,9 @@ mod tests {
         match step {
             Step::Sample => "sample".to_owned(),
             Step::Act(calls) => format!("act {}", calls.len()),
+            Step::Spare(calls) => format!("spare {}", calls.len()),
             Step::Pause(delay, _) => format!("pause {delay:?}"),
-            Step::Continue(delay, _) => format!("continue {delay:?}"),
+            Step::Continue(delay, ..) => format!("continue {delay:?}"),
             Step::End(Ok(reason)) => format!("{reason:?}"),
             Step::End(Err(error)) => format!("error {error}"),
         }
@@ -219,6 +284,43 @@ mod tests {
         assert_eq!(next(reply(End::Complete, 1), &mut budget), "MaxTurnRequests");
         assert_eq!(next(reply(End::Refused(String::new()), 1), &mut budget), "Refusal");
         assert_eq!(next(reply(End::Length, 0), &mut budget), "MaxTokens");
+    }
+
+    #[test]
+    fn a_call_in_the_words_is_asked_for_once_more() {
+        let mut budget = Budget::new(10);
+        let leaked =
+            || Sampled::Reply { end: End::Complete, calls: vec![], reads: true, leaked: true };
+        assert!(next(leaked(), &mut budget).starts_with("continue"));
+        assert_eq!(next(leaked(), &mut budget), "EndTurn");
+    }
+
+    /// C.1 #28b.
+    #[test]
+    fn the_same_calls_are_not_made_for_ever() {
+        let steps = |reads: bool| {
+            let mut budget = Budget::new(100);
+            let mut steps = Vec::new();
+            for _ in 0..14 {
+                let Sampled::Reply { end, calls, .. } = reply(End::Complete, 1) else { break };
+                let step = after_sample(
+                    Sampled::Reply { end, calls, reads, leaked: false },
+                    &mut budget,
+                    0.5,
+                );
+                steps.push(match step {
+                    Step::Act(_) => 'a',
+                    Step::Spare(_) => 's',
+                    _ => 'e',
+                });
+                if steps.ends_with(&['e']) {
+                    break;
+                }
+            }
+            steps.into_iter().collect::<String>()
+        };
+        assert_eq!(steps(true), "aasse");
+        assert_eq!(steps(false), "aaaaaaaaaasse");
     }
 
     #[test]

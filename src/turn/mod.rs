@@ -32,6 +32,7 @@ use crate::tools::Registry;
 use crate::update::Update;
 
 use decide::Budget;
+use trouble::Nudge;
 
 pub use context::SYSTEM_PROMPT;
 
@@ -144,8 +145,10 @@ enum Step {
     Act(Vec<ToolCall>),
     /// Wait before asking again, and tell the user why if it is worth a word.
     Pause(Duration, Option<String>),
-    /// Wait, tell the user why, and have the model go on where its answer was cut.
-    Continue(Duration, String),
+    /// Wait, tell the user why, and have the model go on.
+    Continue(Duration, String, Nudge),
+    /// Ask again without running the calls: they have been made too often.
+    Spare(Vec<ToolCall>),
     /// Stop.
     End(Result<Stop, Error>),
 }
@@ -173,9 +176,13 @@ impl Turn {
                 Step::Sample => self.sample().await,
                 Step::Act(calls) => self.act(calls).await,
                 Step::Pause(delay, why) => self.pause(delay, why).await,
-                Step::Continue(delay, why) => {
-                    self.history.push(Message::User(trouble::nudge()));
+                Step::Continue(delay, why, nudge) => {
+                    self.history.push(Message::User(trouble::nudge(nudge)));
                     self.pause(delay, Some(why)).await
+                }
+                Step::Spare(calls) => {
+                    self.abandon(calls, decide::SAME_AGAIN);
+                    Step::Sample
                 }
                 Step::End(result) => break result,
             };

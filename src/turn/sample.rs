@@ -14,7 +14,7 @@ use super::{Equipment, Step, Turn, context};
 use crate::client::Client;
 use crate::effect::{CallView, Content, Kind, Location, visible, visible_line};
 use crate::ids::{CallId, MessageId};
-use crate::llm::{Batch, Delta, End, LlmError, Model, Reply, Request};
+use crate::llm::{Batch, Delta, End, LlmError, Model, Reply, Request, looks_leaked};
 use crate::message::{AssistantMessage, Echo, History, Message, Stop, ToolCall, Usage};
 use crate::tools::Registry;
 use crate::update::{CallUpdate, Status, Update};
@@ -63,12 +63,18 @@ impl Turn {
                 if let End::Refused(why) = &reply.end {
                     self.tell_refusal(why);
                 }
-                Sampled::Reply { end: reply.end, calls: calls.clone() }
+                if reply.end == End::Length {
+                    self.tell_full_window(thinker.model.as_ref(), reply.usage);
+                }
+                let reads = calls.iter().all(|it| equipment.tools.reads(&it.name));
+                let leaked =
+                    calls.is_empty() && thinker.model.is_nudged() && looks_leaked(&heard.text);
+                Sampled::Reply { end: reply.end, calls: calls.clone(), reads, leaked }
             }
         };
         let luck = f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
         let step = decide::after_sample(sampled, &mut self.budget, luck);
-        if !matches!(step, Step::Act(_)) {
+        if !matches!(step, Step::Act(_) | Step::Spare(_)) {
             self.abandon(calls, "Not executed: the turn ended here.");
         }
         step

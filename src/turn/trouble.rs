@@ -8,22 +8,39 @@ use crate::message::{Message, Part, Usage, UserMessage};
 use crate::update::Update;
 
 /// What the model is told when its answer was cut.
-const NUDGE: &str = "Your last answer was cut off by the network. Go on exactly where it stopped; \
-                     do not repeat what is there.";
+const CUT: &str = "Your last answer was cut off by the network. Go on exactly where it stopped; \
+                   do not repeat what is there.";
+/// What it is told when a call stands in its words (C.2 #21).
+const LEAKED: &str = "Your last answer has a tool call in its text, where it does nothing. Make \
+                      the call as a real tool call.";
+
+/// Why the model is told to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Nudge {
+    /// Its answer was cut.
+    Cut,
+    /// It has written a call as text.
+    Leaked,
+}
 
 /// A server that counts less than a third of the bytes over four has not read all. Below this
 /// many tokens the guess is too coarse.
 const WORTH_COMPARING: u64 = 4_000;
 
 /// A message that makes the model go on.
-pub(super) fn nudge() -> UserMessage {
-    UserMessage { parts: vec![Part::Context(NUDGE.to_owned())] }
+pub(super) fn nudge(why: Nudge) -> UserMessage {
+    let text = match why {
+        Nudge::Cut => CUT,
+        Nudge::Leaked => LEAKED,
+    };
+    UserMessage { parts: vec![Part::Context(text.to_owned())] }
 }
 
 impl Turn {
     /// If no answer followed, the next prompt must not be understood as a wish to go on.
     pub(super) fn take_back_nudge(&mut self) {
-        self.history.messages.pop_if(|last| **last == Message::User(nudge()));
+        let nudges = [Nudge::Cut, Nudge::Leaked].map(|it| Message::User(nudge(it)));
+        self.history.messages.pop_if(|last| nudges.contains(last));
     }
 
     /// Says what ends the turn without being an error, and learns from it.
@@ -53,6 +70,17 @@ impl Turn {
              a new one, or choose a model with a larger window. ({host}: {})",
             message.unwrap_or("no explanation"),
         ));
+    }
+
+    /// An answer that hits a limit which nobody has set has filled the window (C.1 #7).
+    pub(super) fn tell_full_window(&mut self, model: &dyn Model, usage: Option<Usage>) {
+        let Some((usage, window)) = usage.zip(model.window()) else { return };
+        if (usage.input + usage.output) / 98 >= window / 100 {
+            self.say(format!(
+                "The model's window of {window} tokens is full. Use `/clear` to begin a new \
+                 conversation, or choose a model with a larger window."
+            ));
+        }
     }
 
     /// Some servers drop the beginning of what does not fit, without a word (C.1 #12).

@@ -171,6 +171,11 @@ pub trait Model: Debug + Send + Sync + 'static {
         false
     }
 
+    /// Whether it is known to go round in circles.
+    fn is_watched(&self) -> bool {
+        false
+    }
+
     /// Whether an effort can be chosen.
     fn has_effort(&self) -> bool {
         false

@@ -226,6 +226,10 @@ impl Model for Remote {
         self.lessons.quirks().leaked == Leaked::Nudge
     }
 
+    fn is_watched(&self) -> bool {
+        self.lessons.quirks().loops
+    }
+
     fn has_effort(&self) -> bool {
         self.lessons.quirks().has_effort()
     }

@@ -69,7 +69,8 @@ impl Turn {
                 let reads = calls.iter().all(|it| equipment.tools.reads(&it.name));
                 let leaked =
                     calls.is_empty() && thinker.model.is_nudged() && looks_leaked(&heard.text);
-                Sampled::Reply { end: reply.end, calls: calls.clone(), reads, leaked }
+                let most_same = decide::most_same(thinker.model.is_watched(), reads);
+                Sampled::Reply { end: reply.end, calls: calls.clone(), most_same, leaked }
             }
         };
         let luck = f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);

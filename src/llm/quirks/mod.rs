@@ -91,7 +91,7 @@ quirks! {
     think: Think = Think::Tagged;
     /// Whether an answer that is nothing but reasoning is the answer (C.3 #13).
     thought_is_answer: bool = false;
-    /// Whether an answer that only repeats itself is stopped (C.1 #28b).
+    /// Whether it goes round in circles: endless repetition and equal calls are stopped (C.1 #28b).
     loops: bool = false;
     /// What is done with calls that leak into the words (C.2 #21).
     leaked: Leaked = Leaked::Nudge;

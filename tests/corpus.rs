@@ -17,7 +17,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use similar::TextDiff;
-use turnwright::llm::chat;
+use turnwright::llm::{chat, responses};
 
 /// Fewer files than this, and some have been lost.
 const FEWEST_FILES: usize = 120;
@@ -147,6 +147,7 @@ impl Case {
     fn transcribe<'a>(&self, pieces: impl IntoIterator<Item = &'a [u8]>) -> String {
         match self.api.as_str() {
             "chat" => chat::transcribe(&self.model, &self.tools, pieces),
+            "responses" => responses::transcribe(&self.model, &self.tools, pieces),
             other => format!("no such api: {other}\n"),
         }
     }

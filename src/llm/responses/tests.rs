@@ -5,7 +5,6 @@ mod ends;
 mod live;
 mod properties;
 mod requests;
-mod streams;
 
 use expect_test::Expect;
 

@@ -14,15 +14,6 @@ use crate::llm::reader::Reader;
 use crate::llm::{Batch, Delta, End, LlmError, Reply};
 use crate::message::Arguments;
 
-/// Checks what comes out of a stream that is written in short: `output_text.delta …` is the event
-/// of that name with these fields; `added N …` and `whole N …` are the beginning and the end of
-/// an item under that index; `completed …` and its like hold a response; any other line stands
-/// for itself.
-#[track_caller]
-fn check(script: &str, expected: &Expect) {
-    check_body(&expand(script), expected);
-}
-
 /// Checks what comes out of a body, and that neither its line endings nor the way it is cut make
 /// a difference, nor whether its events are named.
 #[track_caller]
@@ -44,6 +35,9 @@ fn check_body(body: &str, expected: &Expect) {
     expected.assert_eq(&whole);
 }
 
+/// A stream that is written in short: `output_text.delta …` is the event of that name with these
+/// fields; `added N …` and `whole N …` are the beginning and the end of an item under that index;
+/// `completed …` and its like hold a response; any other line stands for itself.
 fn expand(script: &str) -> String {
     let mut body = String::new();
     for line in script.lines().map(str::trim_start) {

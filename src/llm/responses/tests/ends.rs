@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 
-use super::{check, check_body, event, expand, read};
+use super::{check_body, event, expand, read};
 
 fn document(body: &str, expected: &expect_test::Expect) {
     check_body(body, expected);

@@ -271,6 +271,14 @@ mod tests {
     }
 
     #[test]
+    fn each_quirk_is_explained() {
+        let text = include_str!("../../../docs/models.md");
+        let missing: Vec<_> =
+            Patch::NAMES.iter().filter(|it| !text.contains(&format!("`{it}`"))).collect();
+        assert!(missing.is_empty(), "docs/models.md says nothing of {missing:?}");
+    }
+
+    #[test]
     fn written_quirks_are_read_and_wrong_ones_are_named() {
         let fields = json!({ "echo": "same", "images": true, "ids": "ten", "colour": 1 });
         let (patch, wrong) = Patch::read(fields.as_object().unwrap());

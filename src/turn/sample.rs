@@ -142,7 +142,8 @@ impl Turn {
     /// The last request's tokens fill the window, whatever earlier ones have used. Without a known
     /// window nothing is told: a wrong gauge is worse than none.
     fn tell_usage(&mut self, model: &dyn Model, usage: Option<Usage>) {
-        let Some(usage) = usage else { return };
+        // A server that counts nothing knows nothing.
+        let Some(usage) = usage.filter(|it| it.input + it.output > 0) else { return };
         if let Some(price) = model.price() {
             *self.history.cost.get_or_insert_default() += price.of(&usage);
         }

@@ -72,16 +72,16 @@ impl Endpoint {
             .filter(|it| matches!(it.scheme(), "http" | "https") && it.has_host())
             .ok_or_else(|| {
                 LlmError::Settings(format!(
-                    "The base URL `{base_url}` is not an http or https URL. Set OPENAI_BASE_URL \
-                     to something like https://api.openai.com/v1"
+                    "The base URL `{base_url}` is not an http or https URL. It has to be \
+                     something like https://api.openai.com/v1"
                 ))
             })?;
         if key.as_ref().is_some_and(|it| bearer(it).is_none()) {
-            return Err(LlmError::Settings(
-                "The key in OPENAI_API_KEY has characters that a key cannot have. Paste it again \
-                 without spaces or line breaks"
-                    .to_owned(),
-            ));
+            return Err(LlmError::Settings(format!(
+                "The key for {} has characters that a key cannot have. Paste it again without \
+                 spaces or line breaks",
+                base.host_str().unwrap_or_default()
+            )));
         }
         let base = complete(base);
         let secrets = key.iter().cloned().collect();

@@ -62,21 +62,27 @@ impl Lessons {
         self.learned.lock().unwrap_or_else(PoisonError::into_inner).window
     }
 
-    /// Hears a refusal; returns whether the same conversation, asked anew, is another request.
-    pub(super) fn hear(&self, error: &LlmError) -> bool {
-        let (Some(status), Some(message)) = (error.status(), error.message()) else { return false };
+    /// What a refusal may teach.
+    pub(super) fn candidates(&self, error: &LlmError) -> Vec<Patch> {
+        let (Some(status), Some(message)) = (error.status(), error.message()) else {
+            return Vec::new();
+        };
         // These name parameters, too, and are about something else.
         if matches!(error.kind(), Kind::Overflow { .. } | Kind::Quota | Kind::Refused) {
-            return false;
+            return Vec::new();
         }
-        match learn(status, message, &self.quirks()) {
-            Some(patch) => {
-                tracing::info!(?patch, "the server has taught us something");
-                self.change(|it| it.quirks = it.quirks.and(patch));
-                true
-            }
-            None => false,
-        }
+        learn(status, message, &self.quirks())
+    }
+
+    /// The quirks, if a lesson is taken to heart.
+    pub(super) fn quirks_with(&self, patch: Patch) -> Quirks {
+        self.quirks().with(patch).with(self.wishes)
+    }
+
+    /// Takes a lesson to heart.
+    pub(super) fn take(&self, patch: Patch) {
+        tracing::info!(?patch, "the server has taught us something");
+        self.change(|it| it.quirks = it.quirks.and(patch));
     }
 
     /// Remembers how many tokens the window holds.
@@ -112,7 +118,8 @@ mod tests {
             kind,
             leaked: None,
         };
-        assert!(!lessons.hear(&refusal(Kind::Overflow { limit: None, used: None })));
-        assert!(lessons.hear(&refusal(Kind::BadRequest)));
+        let overflow = refusal(Kind::Overflow { limit: None, used: None });
+        assert!(lessons.candidates(&overflow).is_empty());
+        assert!(!lessons.candidates(&refusal(Kind::BadRequest)).is_empty());
     }
 }

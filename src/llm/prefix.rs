@@ -47,6 +47,11 @@ impl Prefixes {
         found.map(|it| kept.remove(it)).unwrap_or_default()
     }
 
+    /// Forgets all.
+    pub(super) fn forget(&self) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// Puts it back, now that it holds all of `messages`.
     pub(super) fn keep(&self, mut prefix: Prefix, messages: &[Arc<Message>], quirks: Quirks) {
         if messages.is_empty() || prefix.json.len() > LARGEST {

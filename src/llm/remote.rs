@@ -68,16 +68,18 @@ impl Remote {
                     Protocol::Chat => chat::render_tools,
                     Protocol::Responses => responses::render_tools,
                 };
+                // Conversations were written with the names of the other ones.
+                self.prefixes.forget();
                 Arc::clone(tools.insert(Arc::new(Tools::new(specs, render))))
             }
         }
     }
 
-    fn render(&self, tools: &Tools, request: &Request) -> Vec<u8> {
+    fn render(&self, tools: &Tools, quirks: &Quirks, request: &Request) -> Vec<u8> {
         let manner = Manner {
             model: &self.settings.model,
             origin: &self.origin,
-            quirks: &self.lessons.quirks(),
+            quirks,
             aliases: &tools.aliases,
             tools: &tools.json,
             max_output: self.settings.max_output,
@@ -96,6 +98,30 @@ impl Remote {
             origin: Arc::clone(&self.origin),
             quirks: self.lessons.quirks(),
             tools: (!tools.specs.is_empty()).then_some(tools),
+        }
+    }
+
+    /// Hears a refusal; returns whether the same conversation, asked anew, is a request that has
+    /// not been refused yet.
+    fn learn(&self, error: &LlmError, tools: &Tools, tried: &[Quirks], request: &Request) -> bool {
+        let Some(refused) = tried.last().filter(|_| tried.len() <= LESSONS_A_REQUEST) else {
+            return false;
+        };
+        let candidates = self.lessons.candidates(error);
+        if candidates.is_empty() {
+            return false;
+        }
+        let before = self.render(tools, refused, request);
+        let lesson = candidates.into_iter().find(|patch| {
+            let quirks = self.lessons.quirks_with(*patch);
+            !tried.contains(&quirks) && self.render(tools, &quirks, request) != before
+        });
+        match lesson {
+            Some(patch) => {
+                self.lessons.take(patch);
+                true
+            }
+            None => false,
         }
     }
 
@@ -137,13 +163,13 @@ impl Remote {
             Protocol::Chat => "/chat/completions",
             Protocol::Responses => "/responses",
         };
-        let mut lessons = 0;
+        let mut tried = Vec::new();
         let body = loop {
-            let body = self.render(&tools, request);
+            let quirks = self.lessons.quirks();
+            tried.push(quirks);
+            let body = self.render(&tools, &quirks, request);
             match self.endpoint.post(path, body).await {
-                Err(error) if lessons < LESSONS_A_REQUEST && self.lessons.hear(&error) => {
-                    lessons += 1;
-                }
+                Err(error) if self.learn(&error, &tools, &tried, request) => {}
                 Err(error) if error.kind() == Kind::ModelNotFound => {
                     return Err(self.hint(error).await);
                 }
@@ -173,9 +199,10 @@ impl ReplyStream for Attentive {
     ) -> BoxFuture<'a, Result<Option<Reply>, LlmError>> {
         Box::pin(async {
             self.inner.next(batch).await.map_err(|mut error| {
-                if self.lessons.hear(&error)
+                if let Some(patch) = self.lessons.candidates(&error).first()
                     && let LlmError::InStream { kind, retry_after, .. } = &mut error
                 {
+                    self.lessons.take(*patch);
                     // Asked anew, it is another request.
                     *kind = Kind::Unavailable;
                     *retry_after = Some(Duration::ZERO);

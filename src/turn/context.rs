@@ -18,7 +18,7 @@ pub(super) fn request(history: &History, tools: Arc<Vec<ToolSpec>>, effort: Effo
 
 /// Each call gets exactly one result right behind its message, and nothing else is a result: a
 /// call without one is told to have been interrupted, a result without a call is dropped.
-fn repair(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
+pub(crate) fn repair(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
     let mut repaired = Vec::with_capacity(messages.len());
     let mut rest = messages.iter().peekable();
     while let Some(message) = rest.next() {

@@ -35,6 +35,8 @@ use decide::Budget;
 use trouble::Nudge;
 
 pub use context::SYSTEM_PROMPT;
+#[cfg(test)]
+pub(crate) use context::repair;
 
 /// What a turn works with. The session owns it and lends it to each of its turns.
 #[derive(Clone)]

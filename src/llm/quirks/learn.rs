@@ -2,18 +2,19 @@
 
 use super::{Cache, Dialect, Echo, Ids, Limit, Patch, Quirks, Role, Wordless};
 
-/// What a refused request teaches, if that changes anything: a server that refuses the same
-/// thing twice has not been understood.
-pub(in crate::llm) fn learn(status: u16, message: &str, quirks: &Quirks) -> Option<Patch> {
+/// What a refused request may teach, the likeliest first. Whether it changes anything is for the
+/// caller to see: a server that refuses the same thing twice has not been understood.
+pub(in crate::llm) fn learn(status: u16, message: &str, quirks: &Quirks) -> Vec<Patch> {
     if !matches!(status, 400 | 404 | 415 | 422 | 500) {
-        return None;
+        return Vec::new();
     }
     let message = message.to_ascii_lowercase();
     let lessons = LESSONS.iter().filter(|it| status != 500 || it.despite_500);
     lessons
         .filter(|it| it.words.iter().any(|words| words.iter().all(|it| message.contains(it))))
         .map(|it| (it.patch)(&message, quirks))
-        .find(|patch| quirks.with(*patch) != *quirks)
+        .filter(|patch| quirks.with(*patch) != *quirks)
+        .collect()
 }
 
 /// One thing that servers say.
@@ -125,13 +126,19 @@ const LESSONS: &[Lesson] = &[
         despite_500: true,
     },
     Lesson {
+        // Not any trouble with one picture: what is learned counts for all that follow.
         words: &[
-            &["image_url"],
-            &["image input"],
-            &["vision"],
-            &["does not support image"],
-            &["multimodal"],
+            &["unknown variant", "image_url"],
+            &["image_url", "not support"],
+            &["image_url", "only", "text"],
+            &["image_url", "invalid content type"],
+            &["not support image"],
+            &["support image input"],
+            &["image input is not supported"],
             &["images are not supported"],
+            &["vision", "not support"],
+            &["not a multimodal"],
+            &["multimodal", "not support"],
         ],
         patch: |_, quirks| {
             // Pictures in the results of calls are the first to go.
@@ -185,6 +192,17 @@ const LESSONS: &[Lesson] = &[
         },
         despite_500: true,
     },
+    // Parts are only sent for pictures and recordings.
+    Lesson {
+        words: &[&["content", "string"], &["content", "type", "text"]],
+        patch: |_, _| Patch {
+            images: Some(false),
+            audio: Some(false),
+            tool_images: Some(false),
+            ..NONE
+        },
+        despite_500: true,
+    },
 ];
 
 /// Whether a message complains about the lack of something and not about the thing.
@@ -200,7 +218,7 @@ mod tests {
 
     fn patch(quirks: &Quirks, status: u16, message: &str) -> String {
         let patch = learn(status, message, quirks);
-        patch.map_or("nothing".to_owned(), |it| serde_json::to_string(&it).unwrap())
+        patch.first().map_or("nothing".to_owned(), |it| serde_json::to_string(it).unwrap())
     }
 
     #[test]
@@ -303,6 +321,6 @@ mod tests {
     #[test]
     fn the_same_lesson_is_not_learned_twice() {
         let quirks = Quirks { stream_options: false, ..Quirks::default() };
-        assert_eq!(learn(400, "Unknown parameter: 'stream_options'.", &quirks), None);
+        assert!(learn(400, "Unknown parameter: 'stream_options'.", &quirks).is_empty());
     }
 }

@@ -15,6 +15,7 @@ use crate::llm::{Effort, Request};
 use crate::message::{
     Arguments, AssistantMessage, Echo, Media, Message, Part, ToolCall, ToolMessage, UserMessage,
 };
+use crate::turn::repair;
 
 const ORIGIN: &str = "host/m";
 
@@ -340,8 +341,6 @@ proptest! {
         };
         let mut next = 0;
         let mut messages = vec![Message::User(UserMessage::text("Hi"))];
-        // Where a request can be made: behind a prompt and behind all results of an answer.
-        let mut ends = vec![1];
         for (sort, calls, origin, pictures) in script {
             let origin = [ORIGIN, "other/m", ""][usize::from(origin)];
             match sort {
@@ -368,14 +367,15 @@ proptest! {
                     }
                 }
             }
-            ends.push(messages.len());
         }
         let messages: Vec<_> = messages.into_iter().map(Arc::new).collect();
         let prefixes = Prefixes::default();
-        for end in ends {
-            let fresh = body_with(&Prefixes::default(), &quirks, Effort::Default, &messages[..end]);
+        for end in 0..=messages.len() {
+            // A process may die, and a user cancel, anywhere.
+            let messages = repair(&messages[..end]);
+            let fresh = body_with(&Prefixes::default(), &quirks, Effort::Default, &messages);
             prop_assert_eq!(complaint(&fresh, &quirks), None, "{}", fresh);
-            let remembered = body_with(&prefixes, &quirks, Effort::Default, &messages[..end]);
+            let remembered = body_with(&prefixes, &quirks, Effort::Default, &messages);
             prop_assert_eq!(&remembered, &fresh);
         }
     }

@@ -120,11 +120,15 @@ const ROWS: &[Row] = &[
         Patch {
             echo: Some(Echo::Inline),
             details: Some(true),
+            effort: Some(Dialect::ThinkingAdaptive),
             reasoning_split: Some(true),
             limit: Some(Limit::MaxCompletionTokens),
             ..NONE
         },
     ),
+    // As vLLM and SGLang pass it on to the template; others ignore it (C.4 #4).
+    model(&["qwen3"], Patch { effort: Some(Dialect::TemplateThinking), ..NONE }),
+    model(&["qwen3-coder"], Patch { effort: Some(Dialect::None), ..NONE }),
     // Their templates open the tag themselves (C.3 #6).
     model(
         &["qwq", "qwen3-thinking", "deepseek-r1", "magistral-small", "nemotron"],
@@ -200,6 +204,12 @@ const ROWS: &[Row] = &[
             ..NONE
         },
     ),
+    // What the provider behind it demands goes through (C.3 #9).
+    Row {
+        host: "openrouter.ai",
+        model: &["deepseek", "kimi", "moonshotai", "glm"],
+        patch: Patch { echo: Some(Echo::Always), ..NONE },
+    },
     Row {
         host: "openrouter.ai",
         model: &["claude"],
@@ -329,5 +339,8 @@ mod tests {
         assert_eq!(Quirks::of("x.openai.azure.com", "gpt-5").key, Key::ApiKey);
         assert_eq!(Quirks::of("localhost", "MiniMax-M2").echo, Echo::Inline);
         assert_eq!(Quirks::of("localhost", "my-own"), Quirks::default());
+        assert_eq!(Quirks::of("openrouter.ai", "moonshotai/kimi-k2.5").echo, Echo::Always);
+        assert_eq!(Quirks::of("openrouter.ai", "openai/gpt-5").echo, Echo::Same);
+        assert!(!Quirks::of("localhost", "qwen3-coder").has_effort());
     }
 }

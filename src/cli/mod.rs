@@ -2,6 +2,7 @@
 
 mod acp;
 mod config;
+mod doctor;
 mod login;
 
 use std::path::PathBuf;
@@ -57,6 +58,12 @@ enum Command {
     /// Remove the stored key
     #[command(after_help = "Example: turnwright logout")]
     Logout,
+    /// Ask the model a few small things, say whether the agent can work with it, and remember
+    /// what it can do
+    #[command(after_help = "Example: turnwright doctor --model ollama/qwen3-coder\n\
+                            Exit status: 0 if the agent can work with the model, 1 if not, 2 if \
+                            the settings cannot be used.")]
+    Doctor(doctor::Options),
     /// Look at the settings
     Config {
         #[command(subcommand)]
@@ -83,6 +90,7 @@ pub fn run() -> ExitCode {
         None | Some(Command::Acp) => acp::run(config(flags, paths)),
         Some(Command::Login) => login::login(&flags, &paths),
         Some(Command::Logout) => login::logout(&paths),
+        Some(Command::Doctor(options)) => doctor::run(&options, config(flags, paths)),
         Some(Command::Config { action }) => config::run(&action, &config(flags, paths)),
     };
     log::flush(LOG_LIMIT);

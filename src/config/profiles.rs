@@ -49,7 +49,7 @@ impl Profiles {
 
     /// What was learned about a model.
     pub fn load(&self, base_url: &str, model: &str) -> Option<Value> {
-        let profile: Profile = read(&self.profile_path(base_url, model), LARGEST_PROFILE)?;
+        let profile: Profile = read(&self.path(base_url, model), LARGEST_PROFILE)?;
         let is_it = profile.base_url == tidy(base_url) && profile.model == model;
         is_it.then_some(profile.learned)
     }
@@ -68,7 +68,7 @@ impl Profiles {
         if text.len() as u64 > LARGEST_PROFILE {
             return Err(io::Error::other("the profile is too large"));
         }
-        private::store(&self.profile_path(base_url, model), text.as_bytes())
+        private::store(&self.path(base_url, model), text.as_bytes())
     }
 
     /// Removes what was learned about a model. Returns whether there was anything.
@@ -76,7 +76,7 @@ impl Profiles {
     /// # Errors
     /// When it is there and cannot be removed.
     pub fn forget(&self, base_url: &str, model: &str) -> io::Result<bool> {
-        private::remove(&self.profile_path(base_url, model))
+        private::remove(&self.path(base_url, model))
     }
 
     /// The models that an endpoint has listed, and when.
@@ -104,7 +104,8 @@ impl Profiles {
         private::store(&self.list_path(base_url), text.as_bytes())
     }
 
-    fn profile_path(&self, base_url: &str, model: &str) -> PathBuf {
+    /// Where what was learned about a model is, or would be.
+    pub fn path(&self, base_url: &str, model: &str) -> PathBuf {
         self.profiles.join(format!("{:016x}.json", hash(&[tidy(base_url), model])))
     }
 
@@ -161,7 +162,7 @@ mod tests {
     #[test]
     fn what_cannot_be_read_or_is_about_something_else_is_not_there() {
         let (_home, profiles) = profiles();
-        let path = profiles.profile_path("http://a/v1", "m");
+        let path = profiles.path("http://a/v1", "m");
         let huge = format!(
             "{{\"base_url\":\"http://a/v1\",\"model\":\"m\",\"learned\":\"{}\"}}",
             "x".repeat(70_000)

@@ -57,6 +57,16 @@ impl Lessons {
         self.table.with(learned.quirks).with(self.wishes)
     }
 
+    /// All that was learned so far.
+    pub(super) fn learned(&self) -> Learned {
+        self.learned.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Remembers what somebody has found out.
+    pub(super) fn teach(&self, patch: Patch) {
+        self.change(|it| it.quirks = it.quirks.and(patch));
+    }
+
     /// The window that the server has told, if it has.
     pub(super) fn window(&self) -> Option<u64> {
         self.learned.lock().unwrap_or_else(PoisonError::into_inner).window

@@ -15,6 +15,7 @@ mod names;
 pub mod offline;
 mod overflow;
 mod prefix;
+pub mod probe;
 pub mod quirks;
 mod reader;
 mod remote;
@@ -155,6 +156,20 @@ pub trait Model: Debug + Send + Sync + 'static {
 
     /// Hears how many tokens the window really holds.
     fn learned_window(&self, _tokens: u64) {}
+
+    /// What is known about it by experience.
+    fn learned(&self) -> Learned {
+        Learned::default()
+    }
+
+    /// Hears what was found out about it.
+    fn teach(&self, _patch: Patch) {}
+
+    /// The same model, as if it had these quirks, to try something out; what that one learns it
+    /// keeps to itself. `None` if nothing can be tried out.
+    fn trial(&self, _patch: Patch) -> Option<Box<dyn Model>> {
+        None
+    }
 
     /// What it costs, if that is configured.
     fn price(&self) -> Option<Price> {

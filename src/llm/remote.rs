@@ -10,12 +10,12 @@ use super::lessons::Lessons;
 use super::list::{Listed, near};
 use super::manner::{Manner, Speaker, Tools};
 use super::prefix::Prefixes;
-use super::quirks::{Leaked, Quirks};
+use super::quirks::{Leaked, Patch, Quirks};
 use super::reader::Assemble;
 use super::stream::{Said, Stream};
 use super::{
-    Batch, Kind, LlmError, Model, Price, Reply, ReplyStream, Request, Senses, Settings, chat,
-    responses,
+    Batch, Kind, Learned, LlmError, Model, Price, Reply, ReplyStream, Request, Senses, Settings,
+    chat, responses,
 };
 use crate::message::ToolSpec;
 
@@ -38,7 +38,7 @@ pub enum Protocol {
 #[derive(Debug)]
 pub struct Remote {
     protocol: Protocol,
-    endpoint: Endpoint,
+    endpoint: Arc<Endpoint>,
     settings: Settings,
     /// What its answers are marked with: this model at this host.
     origin: Arc<str>,
@@ -52,7 +52,10 @@ impl Remote {
     /// A model at an endpoint.
     pub fn new(protocol: Protocol, endpoint: Endpoint, settings: Settings) -> Remote {
         let quirks = Quirks::of(&endpoint.host(), &settings.model).with(settings.wishes);
-        let endpoint = endpoint.with_key_in(quirks.key);
+        Remote::at(protocol, Arc::new(endpoint.with_key_in(quirks.key)), settings)
+    }
+
+    fn at(protocol: Protocol, endpoint: Arc<Endpoint>, settings: Settings) -> Remote {
         let origin = format!("{}/{}", endpoint.host(), settings.model).into();
         let lessons = Arc::new(settings.lessons(&endpoint.host()));
         let (prefixes, tools) = (Prefixes::default(), Mutex::default());
@@ -237,6 +240,21 @@ impl Model for Remote {
 
     fn learned_window(&self, tokens: u64) {
         self.lessons.hear_window(tokens);
+    }
+
+    fn learned(&self) -> Learned {
+        self.lessons.learned()
+    }
+
+    fn teach(&self, patch: Patch) {
+        self.lessons.teach(patch);
+    }
+
+    fn trial(&self, patch: Patch) -> Option<Box<dyn Model>> {
+        let mut learned = self.lessons.learned();
+        learned.quirks = learned.quirks.and(patch);
+        let settings = Settings { learned, notebook: None, ..self.settings.clone() };
+        Some(Box::new(Remote::at(self.protocol, Arc::clone(&self.endpoint), settings)))
     }
 
     fn price(&self) -> Option<Price> {

@@ -52,6 +52,11 @@ impl Host {
         }
     }
 
+    /// The settings.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
     /// Whether sessions can be opened without choosing a model first.
     pub fn is_configured(&self) -> bool {
         // Settings that cannot be used are told by `session/new`, where the user sees them.
@@ -162,7 +167,11 @@ impl Host {
         self.models.get(provider, self.config.list_models())
     }
 
-    fn model(&self) -> Result<Arc<dyn Model>, Error> {
+    /// The model that sessions begin with.
+    ///
+    /// # Errors
+    /// When none is configured, or the settings for it cannot be used.
+    pub fn model(&self) -> Result<Arc<dyn Model>, Error> {
         let provider = match self.config.provider().map_err(settings_error)? {
             Provider::None if self.offline.load(Ordering::Relaxed) => Provider::Offline,
             provider => provider,

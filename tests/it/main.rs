@@ -26,6 +26,7 @@ mod client_files;
 mod commands;
 mod config;
 mod content;
+mod doctor;
 #[cfg(target_os = "linux")]
 mod endurance;
 mod errors;

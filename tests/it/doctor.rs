@@ -1,0 +1,330 @@
+//! `turnwright doctor` against servers with and without faults: what it says, what it ends with,
+//! and what is remembered of it.
+
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::agent::{TestAgent, calls, eventually, says};
+use crate::scripted_model::{Scenario, Server};
+
+const KEY: &str = "sk-test-0123456789";
+
+/// A home in which one server is configured by the environment.
+struct Patient {
+    home: TempDir,
+    base_url: String,
+    model: &'static str,
+    key: Option<&'static str>,
+    server: Option<Server>,
+}
+
+/// What the doctor has said.
+struct Findings {
+    status: i32,
+    text: String,
+}
+
+impl Patient {
+    fn new(replies: &Value) -> Patient {
+        let scenario = Scenario::from_value(json!({ "replies": replies })).unwrap();
+        let server = Server::start(scenario, 0).unwrap();
+        Patient { server: Some(server), ..Patient::at(String::new()) }.moved_in()
+    }
+
+    fn at(base_url: String) -> Patient {
+        let home = tempfile::tempdir().unwrap();
+        Patient { home, base_url, model: "scripted", key: Some(KEY), server: None }
+    }
+
+    fn moved_in(mut self) -> Patient {
+        self.base_url = self.server.as_ref().unwrap().base_url();
+        self
+    }
+
+    fn doctor(&self, arguments: &[&str]) -> Findings {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
+        command
+            .arg("doctor")
+            .args(arguments)
+            .env_clear()
+            .env("TURNWRIGHT_HOME", self.home.path())
+            .env("TURNWRIGHT_MODEL", self.model)
+            .envs(self.key.map(|key| ("OPENAI_API_KEY", key)))
+            .stdin(Stdio::null());
+        if !self.base_url.is_empty() {
+            command.env("OPENAI_BASE_URL", &self.base_url);
+        }
+        let output = command.output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(errors, "", "{text}");
+        assert!(!text.contains(KEY), "{text}");
+        Findings { status: output.status.code().unwrap(), text }
+    }
+
+    fn json(&self) -> Value {
+        let findings = self.doctor(&["--json"]);
+        let value: Value = serde_json::from_str(&findings.text).unwrap();
+        assert_eq!(value["works"], findings.status == 0, "{value}");
+        value
+    }
+
+    /// Whether an agent of the same home offers to take pictures.
+    fn takes_images(&self) -> Value {
+        let mut agent = TestAgent::unconfigured()
+            .variable("TURNWRIGHT_HOME", self.home.path().to_str().unwrap())
+            .variable("OPENAI_BASE_URL", &self.base_url)
+            .variable("TURNWRIGHT_MODEL", self.model)
+            .spawn();
+        let answer = agent.call("initialize", &json!({ "protocolVersion": 1 }));
+        answer["result"]["agentCapabilities"]["promptCapabilities"]["image"].clone()
+    }
+
+    fn profiles(&self) -> usize {
+        std::fs::read_dir(self.home.path().join("state/profiles")).map_or(0, Iterator::count)
+    }
+}
+
+impl Findings {
+    /// Whether there is a line with this outcome of this question.
+    fn has(&self, mark: &str, name: &str) -> bool {
+        self.text.lines().any(|it| {
+            let mut words = it.split_whitespace();
+            it.starts_with(mark) && words.next() == Some(mark) && words.next() == Some(name)
+        })
+    }
+}
+
+fn counts() -> Value {
+    json!([
+        { "text": "1 2 3 4 5 6 7 8 9 10", "chunks": 10, "every_ms": 20 },
+        { "usage": { "prompt_tokens": 30, "completion_tokens": 20 } },
+    ])
+}
+
+fn weather(city: &str) -> Value {
+    calls("get_weather", &json!({ "city": city }))
+}
+
+fn two_cities() -> Value {
+    json!([weather("Paris")[0], weather("Oslo")[0]])
+}
+
+fn refuses(status: u16, message: &str) -> Value {
+    json!([{ "status": status, "body": { "error": { "message": message } } }])
+}
+
+#[test]
+fn a_good_server_passes_and_what_it_takes_is_remembered() {
+    let rain = says("It is 17 °C and it rains.");
+    let replies = [counts(), weather("Paris"), rain, two_cities(), says("Orange.")];
+    let patient = Patient::new(&json!(replies));
+    assert_eq!(patient.takes_images(), false);
+    let findings = patient.doctor(&[]);
+    assert_eq!(findings.status, 0, "{}", findings.text);
+    for name in ["answer", "streaming", "usage", "tools", "result", "parallel", "images", "models"]
+    {
+        assert!(findings.has("ok", name), "{name}: {}", findings.text);
+    }
+    assert!(findings.has("no", "reasoning") && findings.has("??", "window"), "{}", findings.text);
+    assert!(findings.text.contains("The agent can work with this model."), "{}", findings.text);
+    assert!(findings.text.contains("set, from OPENAI_API_KEY"), "{}", findings.text);
+    assert_eq!(patient.takes_images(), true);
+
+    let forgotten = patient.doctor(&["--forget"]);
+    assert_eq!((forgotten.status, patient.profiles()), (0, 0), "{}", forgotten.text);
+    assert_eq!(patient.takes_images(), false);
+    assert_eq!(patient.doctor(&["--forget"]).status, 0);
+}
+
+#[test]
+fn the_object_for_programs_has_the_same_keys_whatever_happens() {
+    let rain = says("It is 17 °C and it rains.");
+    let replies = [counts(), weather("Paris"), rain, two_cities(), says("Orange.")];
+    let good = Patient::new(&json!(replies)).json();
+    let bad = Patient::new(&json!([refuses(401, "no such key")])).json();
+    let unusable = Patient { model: "nobody/nothing", ..Patient::at(String::new()) };
+    let unusable = Patient { key: None, ..unusable }.json();
+    let keys = |it: &Value| it.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&good), keys(&bad));
+    assert_eq!(keys(&good), keys(&unusable));
+    assert_eq!(keys(&good["checks"]), keys(&bad["checks"]));
+    assert_eq!(good["checks"]["tools"]["state"], "ok");
+    assert_eq!(good["checks"]["usage"]["input"], 30);
+    assert_eq!(good["profile"]["learned"]["quirks"], json!({ "images": true, "parallel": true }));
+    assert_eq!(good["key"]["set"], true);
+    assert_eq!(bad["checks"]["answer"]["error"], "auth");
+    assert_eq!(bad["checks"]["tools"]["state"], "skipped");
+    assert!(unusable["error"].is_string(), "{unusable}");
+}
+
+#[test]
+fn a_server_without_tools_is_not_enough() {
+    let no_tools = refuses(400, "scripted does not support tools");
+    let patient = Patient::new(&json!([counts(), no_tools, says("Orange.")]));
+    let findings = patient.doctor(&[]);
+    assert_eq!(findings.status, 1, "{}", findings.text);
+    assert!(findings.has("ok", "answer") && findings.has("no", "tools"), "{}", findings.text);
+    assert!(findings.has("--", "result") && findings.has("ok", "images"), "{}", findings.text);
+    assert!(findings.text.contains("choose another model"), "{}", findings.text);
+}
+
+#[test]
+fn what_is_wrong_with_the_first_request_is_said_and_teaches_nothing() {
+    let page = json!([{ "status": 200, "body": "<html>hi</html>", "content_type": "text/html" }]);
+    let table = [
+        (refuses(401, "Incorrect API key provided: sk-test-0123456789"), "Check the key"),
+        (page, "/v1"),
+        (refuses(429, "You exceeded your current quota: insufficient_quota"), "the credit"),
+    ];
+    for (reply, expected) in table {
+        let patient = Patient::new(&json!([reply]));
+        let findings = patient.doctor(&[]);
+        assert_eq!(findings.status, 1, "{}", findings.text);
+        assert!(findings.has("no", "answer"), "{}", findings.text);
+        assert!(findings.has("--", "window"), "{}", findings.text);
+        assert!(findings.text.contains(expected), "{expected}: {}", findings.text);
+        assert_eq!(patient.server.as_ref().unwrap().requests().len(), 1, "{}", findings.text);
+        assert_eq!(patient.profiles(), 0);
+    }
+}
+
+#[test]
+fn a_wrong_name_is_answered_with_near_ones() {
+    let reply = refuses(404, "The model `scriptde` does not exist");
+    let patient = Patient { model: "scriptde", ..Patient::new(&json!([reply])) };
+    let findings = patient.doctor(&[]);
+    assert_eq!(findings.status, 1, "{}", findings.text);
+    assert!(findings.text.contains("Did you mean scripted?"), "{}", findings.text);
+
+    let reply = refuses(404, "The model `zzz` does not exist");
+    let patient = Patient { model: "zzz", ..Patient::new(&json!([reply])) };
+    let findings = patient.doctor(&[]);
+    assert!(findings.text.contains("It serves scripted"), "{}", findings.text);
+}
+
+#[test]
+fn where_nobody_listens_that_is_said() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let patient = Patient::at(format!("http://127.0.0.1:{port}/v1"));
+    let findings = patient.doctor(&[]);
+    assert_eq!(findings.status, 1, "{}", findings.text);
+    assert!(findings.text.contains("Is the server running"), "{}", findings.text);
+    assert_eq!(patient.profiles(), 0);
+}
+
+#[test]
+fn an_effort_that_is_refused_does_not_spoil_the_others() {
+    let rain = says("It is 17 °C and it rains.");
+    let refused = refuses(400, "'reasoning_effort' cannot be that");
+    let thinks = json!([{ "thought": "Hm." }, { "text": "1 2 3" }]);
+    let start = [thinks, weather("Paris"), rain, two_cities(), says("Orange.")];
+    let examine = |efforts: &[&Value]| {
+        let replies: Vec<_> = start.iter().chain(efforts.iter().copied()).collect();
+        Patient { model: "gpt-oss", ..Patient::new(&json!(replies)) }.json()
+    };
+    let found = examine(&[&counts(), &refused, &counts()]);
+    let effort = &found["checks"]["effort"];
+    assert_eq!((&effort["low"], &effort["none"]), (&json!(true), &json!(false)), "{found}");
+    assert_eq!(found["profile"]["learned"]["quirks"]["effort"], Value::Null, "{found}");
+    assert_eq!(found["checks"]["reasoning"]["field"], "reasoning_content", "{found}");
+
+    let found = examine(&[&refused, &counts(), &refused, &counts()]);
+    assert_eq!(found["checks"]["effort"]["state"], "no", "{found}");
+    assert_eq!(found["profile"]["learned"]["quirks"]["effort"], "none", "{found}");
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_it_at_once() {
+    use std::os::unix::process::ExitStatusExt;
+
+    let patient = Patient::new(&json!([[{ "hang": true }]]));
+    let mut doctor = Command::new(env!("CARGO_BIN_EXE_turnwright"))
+        .arg("doctor")
+        .env_clear()
+        .env("TURNWRIGHT_HOME", patient.home.path())
+        .env("TURNWRIGHT_MODEL", "scripted")
+        .env("OPENAI_BASE_URL", &patient.base_url)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let server = patient.server.as_ref().unwrap();
+    eventually("a request", || !server.requests().is_empty());
+    let pid = doctor.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let mut status = None;
+    eventually("the end", || {
+        status = doctor.try_wait().unwrap();
+        status.is_some()
+    });
+    assert_eq!(status.unwrap().signal(), Some(2));
+    assert_eq!(patient.profiles(), 0);
+}
+
+#[test]
+fn a_picture_that_is_refused_is_not_offered_again() {
+    let rain = says("It is 17 °C and it rains.");
+    let refused = refuses(400, "unknown variant `image_url`, expected `text`");
+    let replies = [counts(), weather("Paris"), rain, two_cities(), refused, says("Which?")];
+    let patient = Patient { model: "llava", ..Patient::new(&json!(replies)) };
+    assert_eq!(patient.takes_images(), true, "by its name");
+    let findings = patient.doctor(&[]);
+    assert_eq!(findings.status, 0, "{}", findings.text);
+    assert!(findings.has("no", "images"), "{}", findings.text);
+    assert_eq!(patient.takes_images(), false);
+}
+
+#[test]
+fn who_wants_no_pictures_is_not_asked_about_them() {
+    let rain = says("It is 17 °C and it rains.");
+    let patient = Patient::new(&json!([counts(), weather("Paris"), rain, two_cities()]));
+    let section = format!(
+        "[providers.mine]\nbase_url = '{}'\nquirks = {{ images = false }}\n",
+        patient.base_url
+    );
+    let folder = patient.home.path().join("config");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("config.toml"), section).unwrap();
+    let findings = Patient { model: "mine/scripted", ..patient }.doctor(&[]);
+    assert!(findings.has("--", "images"), "{}", findings.text);
+    assert!(findings.text.contains("mine"), "{}", findings.text);
+}
+
+#[test]
+fn calls_that_leak_into_the_words_are_understood_from_then_on() {
+    let call = |city: &str| {
+        let call = json!({ "name": "get_weather", "arguments": { "city": city } });
+        format!("<tool_call>\n{call}\n</tool_call>")
+    };
+    let (one, two) = (says(&call("Paris")), says(&format!("{}\n{}", call("Paris"), call("Oslo"))));
+    let rain = says("It is 17 °C and it rains.");
+    let patient = Patient::new(&json!([counts(), one, one, rain, two, says("Orange.")]));
+    let found = patient.json();
+    assert_eq!(found["works"], true, "{found}");
+    assert_eq!(found["checks"]["tools"]["leaked"], true, "{found}");
+    assert_eq!(found["checks"]["parallel"]["state"], "ok", "{found}");
+    assert_eq!(found["profile"]["learned"]["quirks"]["leaked"], "parse", "{found}");
+}
+
+#[test]
+fn the_built_in_model_needs_nothing_and_no_model_at_all_is_an_error_of_the_settings() {
+    let offline = Patient { model: "offline", ..Patient::at(String::new()) };
+    let findings = offline.doctor(&[]);
+    assert_eq!(findings.status, 0, "{}", findings.text);
+    assert!(findings.text.contains("built in"), "{}", findings.text);
+
+    let nobody = Patient { key: None, ..Patient::at(String::new()) };
+    let findings = nobody.doctor(&[]);
+    assert_eq!(findings.status, 2, "{}", findings.text);
+    assert!(findings.text.contains("turnwright login"), "{}", findings.text);
+
+    let wrong = Patient::at("ftp://here".to_owned());
+    let findings = wrong.doctor(&[]);
+    assert_eq!(findings.status, 2, "{}", findings.text);
+    assert!(findings.text.contains("ftp://here"), "{}", findings.text);
+}

@@ -128,7 +128,8 @@ fn advise(message: &str, kind: Kind, wait: Option<Duration>) -> String {
     let sentences: Vec<_> = sentences.iter().filter(|it| !it.is_empty()).collect();
     sentences.iter().fold(message.to_owned(), |text, it| {
         let text = text.trim_end_matches('.');
-        format!("{text}. {it}")
+        let stop = if text.ends_with(['?', '!']) { "" } else { "." };
+        format!("{text}{stop} {it}")
     })
 }
 

@@ -131,7 +131,10 @@ impl Remote {
     async fn list_models(&self) -> Result<Vec<String>, LlmError> {
         let models = self.endpoint.models().await?;
         let own = models.iter().find(|it| it.name == self.settings.model);
-        if let (Some(window), None) = (own.and_then(|it| it.window), self.window()) {
+        // What a server says about itself is better than what is known of the model elsewhere.
+        if let Some(window) = own.and_then(|it| it.window)
+            && self.window().is_none_or(|it| window < it)
+        {
             self.lessons.hear_window(window);
         }
         let name = |it: Listed| match &self.settings.provider {

@@ -107,6 +107,7 @@ impl Models {
             tracker: self.tracker.clone(),
             base_url,
             model: model.clone(),
+            due: Arc::default(),
         };
         Ok(Settings {
             provider,
@@ -164,14 +165,29 @@ struct ProfileWriter {
     tracker: TaskTracker,
     base_url: String,
     model: String,
+    due: Arc<Due>,
+}
+
+/// What is to be written. The last note is the one that stays, whichever thread is the quickest.
+#[derive(Debug, Default)]
+struct Due {
+    /// `None` when it has been written.
+    // A std mutex: held to move a value.
+    note: Mutex<Option<Value>>,
+    /// Held by who writes, on a blocking thread.
+    writing: Mutex<()>,
 }
 
 impl Notebook for ProfileWriter {
     fn note(&self, learned: &Learned) {
         let Ok(value) = serde_json::to_value(learned) else { return };
+        *self.due.note.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
         let (profiles, base_url) = (self.profiles.clone(), self.base_url.clone());
-        let model = self.model.clone();
+        let (model, due) = (self.model.clone(), Arc::clone(&self.due));
         self.tracker.spawn_blocking(move || {
+            let _writing = due.writing.lock().unwrap_or_else(PoisonError::into_inner);
+            let note = due.note.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let Some(value) = note else { return };
             if let Err(error) = profiles.store(&base_url, &model, &value) {
                 tracing::warn!(%error, "what was learned could not be kept");
             }

@@ -244,6 +244,25 @@ impl History {
     }
 }
 
+impl Message {
+    /// Whether there is a picture in it.
+    pub fn has_images(&self) -> bool {
+        match self {
+            Message::User(user) => user.parts.iter().any(|it| matches!(it, Part::Image(_))),
+            Message::Tool(tool) => !tool.images.is_empty(),
+            Message::Assistant(_) => false,
+        }
+    }
+
+    /// Whether there is a recording in it.
+    pub fn has_audio(&self) -> bool {
+        match self {
+            Message::User(user) => user.parts.iter().any(|it| matches!(it, Part::Audio(_))),
+            Message::Tool(_) | Message::Assistant(_) => false,
+        }
+    }
+}
+
 impl UserMessage {
     /// A prompt of one text block.
     pub fn text(text: impl Into<String>) -> UserMessage {

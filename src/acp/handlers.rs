@@ -208,7 +208,8 @@ pub(super) fn cancel(connection: &mut Connection, params: &Params) {
     }
 }
 
-/// Only prompts take any time; every other request is answered before this could be read.
+/// Only prompts take long. A change of the model may wait for its provider's list, which has ten
+/// seconds; every other request is answered before this could be read.
 pub(super) fn cancel_request(connection: &mut Connection, params: &Params) {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

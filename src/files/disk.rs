@@ -134,23 +134,30 @@ fn moved(error: &io::Error) -> FileError {
 const LARGEST_PICTURE: u64 = 5 * 1024 * 1024;
 
 /// A picture of a kind that models take, known by its first bytes.
-pub(super) async fn picture(path: &Path) -> Option<Media> {
+pub(super) async fn picture(path: &Path) -> Result<Media, FileError> {
     let path = path.to_path_buf();
-    let read = blocking(move || {
+    blocking(move || {
         let file = open(&path).map_err(|it| moved(&it))?;
+        let size = file.metadata().map_err(|it| explain(&it))?.len();
         let mut bytes = Vec::new();
         file.take(LARGEST_PICTURE + 1).read_to_end(&mut bytes).map_err(|it| explain(&it))?;
-        Ok(bytes)
-    });
-    let bytes = read.await.ok().filter(|it| it.len() as u64 <= LARGEST_PICTURE)?;
-    let mime = match bytes.as_slice() {
-        [0x89, b'P', b'N', b'G', ..] => "image/png",
+        let mime = kind_of_picture(&bytes).ok_or(FileError::Binary(size))?;
+        if bytes.len() as u64 > LARGEST_PICTURE {
+            return Err(FileError::LargePicture(size));
+        }
+        Ok(Media { mime: mime.to_owned(), data: BASE64.encode(bytes) })
+    })
+    .await
+}
+
+fn kind_of_picture(bytes: &[u8]) -> Option<&'static str> {
+    Some(match bytes {
+        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => "image/png",
         [0xff, 0xd8, 0xff, ..] => "image/jpeg",
         [b'G', b'I', b'F', b'8', ..] => "image/gif",
         [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => "image/webp",
         _ => return None,
-    };
-    Some(Media { mime: mime.to_owned(), data: BASE64.encode(bytes) })
+    })
 }
 
 /// Replaces a file in one step: a reader sees the old text or the new one, and so does who

@@ -58,6 +58,9 @@ pub enum FileError {
     /// Not text.
     #[error("is binary ({0} bytes)")]
     Binary(u64),
+    /// A picture that no model would take.
+    #[error("is a picture of more than 5 MiB ({0} bytes); make it smaller first")]
+    LargePicture(u64),
     /// Its owner does not want it to be changed.
     #[error("is read-only; nothing was written")]
     ReadOnly,
@@ -116,9 +119,12 @@ impl Files {
         disk::read(&target.path).await
     }
 
-    /// A picture, if the file holds one of a kind that models take.
-    pub async fn picture(&self, target: &Target) -> Option<Media> {
-        self.check(target).await.ok()?;
+    /// A picture of a kind that models take.
+    ///
+    /// # Errors
+    /// When the file holds none, or one that is too large.
+    pub async fn picture(&self, target: &Target) -> Result<Media, FileError> {
+        self.check(target).await?;
         disk::picture(&target.path).await
     }
 

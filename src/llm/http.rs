@@ -22,7 +22,7 @@ const CONNECT: Duration = Duration::from_secs(15);
 /// How long the first byte may take: a local server may have to load the model and read a long
 /// prompt first.
 const FIRST_BYTE: Duration = Duration::from_secs(600);
-/// How long the head of a list of models may take.
+/// How long a list of models may take, from the first byte sent to the last one read.
 const LISTING: Duration = Duration::from_secs(10);
 /// The most of such a list that is read.
 const LARGEST_LIST: usize = 4 * 1024 * 1024;
@@ -176,6 +176,15 @@ impl Endpoint {
 
     /// The models that are served here.
     pub(super) async fn models(&self) -> Result<Vec<Listed>, LlmError> {
+        self.models_within(LISTING).await
+    }
+
+    async fn models_within(&self, limit: Duration) -> Result<Vec<Listed>, LlmError> {
+        let too_long = LlmError::Silent { host: self.host(), limit };
+        tokio::time::timeout(limit, self.read_models()).await.unwrap_or(Err(too_long))
+    }
+
+    async fn read_models(&self) -> Result<Vec<Listed>, LlmError> {
         let request = self.request(Method::GET, "/models").await?;
         let mut body = self.send(request.header("accept", "application/json"), LISTING).await?;
         let mut bytes = Vec::new();
@@ -398,6 +407,24 @@ mod tests {
             let endpoint = Endpoint::new("http://h/v1", None).unwrap();
             let error = endpoint.with_headers([(name.to_owned(), value.into())]).unwrap_err();
             assert!(!error.to_string().contains("sec"), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_list_of_models_that_does_not_come_to_its_end_is_given_up() {
+        use std::io::{Read, Write};
+        for head in ["", "HTTP/1.1 200 OK\r\n\r\n{\"data\":["] {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
+            std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                while stream.read(&mut [0; 1024]).is_ok_and(|it| it > 0) {
+                    stream.write_all(head.as_bytes()).unwrap();
+                }
+            });
+            let endpoint = Endpoint::new(&base_url, None).unwrap();
+            let error = endpoint.models_within(Duration::from_millis(200)).await.unwrap_err();
+            assert!(matches!(error, LlmError::Silent { .. }), "{error}");
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use super::quirks::{Patch, Quirks, learn};
-use super::{Kind, LlmError};
+use super::{Kind, LlmError, Senses};
 
 /// What is known about a model by experience. This is what a profile on disk holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,8 +53,13 @@ impl Lessons {
 
     /// The quirks now.
     pub(super) fn quirks(&self) -> Quirks {
+        self.quirks_after(Patch::NONE)
+    }
+
+    /// The quirks as they would be with one more lesson.
+    pub(super) fn quirks_after(&self, lesson: Patch) -> Quirks {
         let learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
-        self.table.with(learned.quirks).with(self.wishes)
+        self.table.with(learned.quirks).with(lesson).with(self.wishes)
     }
 
     /// All that was learned so far.
@@ -72,27 +77,29 @@ impl Lessons {
         self.learned.lock().unwrap_or_else(PoisonError::into_inner).window
     }
 
-    /// What a refusal may teach.
-    pub(super) fn candidates(&self, error: &LlmError) -> Vec<Patch> {
+    /// What the refusal of a request may teach, which was made with these quirks and held this. It
+    /// is not remembered yet: whether it helps has to be seen.
+    pub(super) fn candidates(&self, error: &LlmError, was: &Quirks, media: Senses) -> Vec<Patch> {
         let (Some(status), Some(message)) = (error.status(), error.message()) else {
             return Vec::new();
         };
         // These name parameters, too, and are about something else.
-        if matches!(error.kind(), Kind::Overflow { .. } | Kind::Quota | Kind::Refused) {
+        let is_else = matches!(error.kind(), Kind::Overflow { .. } | Kind::Quota | Kind::Refused);
+        if is_else || error.blames_a_picture() {
             return Vec::new();
         }
-        learn(status, message, &self.quirks())
+        let mut patches = learn(status, message, was, media);
+        // What the user wishes is not unlearned.
+        patches.retain(|it| was.with(*it).with(self.wishes) != *was);
+        patches
     }
 
-    /// The quirks, if a lesson is taken to heart.
-    pub(super) fn quirks_with(&self, patch: Patch) -> Quirks {
-        self.quirks().with(patch).with(self.wishes)
-    }
-
-    /// Takes a lesson to heart.
-    pub(super) fn take(&self, patch: Patch) {
-        tracing::info!(?patch, "the server has taught us something");
-        self.change(|it| it.quirks = it.quirks.and(patch));
+    /// Remembers a lesson.
+    pub(super) fn keep(&self, lesson: Patch) {
+        if self.quirks_after(lesson) != self.quirks() {
+            tracing::info!(?lesson, "the server has taught us something");
+            self.change(|it| it.quirks = it.quirks.and(lesson));
+        }
     }
 
     /// Remembers how many tokens the window holds.
@@ -128,8 +135,13 @@ mod tests {
             kind,
             leaked: None,
         };
-        let overflow = refusal(Kind::Overflow { limit: None, used: None });
-        assert!(lessons.candidates(&overflow).is_empty());
-        assert!(!lessons.candidates(&refusal(Kind::BadRequest)).is_empty());
+        let (quirks, none) = (Quirks::default(), Senses::default());
+        let candidates = |kind| lessons.candidates(&refusal(kind), &quirks, none);
+        assert!(candidates(Kind::Overflow { limit: None, used: None }).is_empty());
+        assert!(!candidates(Kind::BadRequest).is_empty());
+        let wishes = Patch { limit: Some(quirks.limit), ..Patch::NONE };
+        let lessons = Lessons::new(quirks, Learned::default(), wishes, None);
+        let candidates = lessons.candidates(&refusal(Kind::BadRequest), &quirks, none);
+        assert!(candidates.is_empty(), "what the user wishes is not unlearned");
     }
 }

@@ -14,6 +14,7 @@ mod manner;
 mod names;
 pub mod offline;
 mod overflow;
+mod pictures;
 mod prefix;
 pub mod probe;
 pub mod quirks;
@@ -64,6 +65,14 @@ pub struct Request {
     pub tools: Arc<Vec<ToolSpec>>,
     /// How long it should think.
     pub effort: Effort,
+}
+
+impl Request {
+    /// What it holds besides text.
+    pub fn media(&self) -> Senses {
+        let any = |has: fn(&Message) -> bool| self.messages.iter().any(|it| has(it));
+        Senses { images: any(Message::has_images), audio: any(Message::has_audio) }
+    }
 }
 
 /// Who a model is and what is known about it before it has been asked.
@@ -137,7 +146,7 @@ impl Price {
     }
 }
 
-/// What a model takes besides text.
+/// What a model takes, or a request holds, besides text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Senses {
     /// Pictures.
@@ -201,7 +210,12 @@ pub trait Model: Debug + Send + Sync + 'static {
         self.name().to_owned()
     }
 
-    /// The names of all models that its server serves, each as it can be chosen.
+    /// What people call another model of its server, by the server's name for it.
+    fn full_name(&self, model: &str) -> String {
+        model.to_owned()
+    }
+
+    /// The names of all models that its server serves, as the server has them.
     fn list(&self) -> BoxFuture<'_, Result<Vec<String>, LlmError>> {
         Box::pin(std::future::ready(Ok(vec![self.name().to_owned()])))
     }

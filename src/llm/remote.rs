@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use super::http::Endpoint;
+use super::http::{Body, Endpoint};
 use super::lessons::Lessons;
-use super::list::{Listed, near};
+use super::list::near;
 use super::manner::{Manner, Speaker, Tools};
 use super::prefix::Prefixes;
 use super::quirks::{Leaked, Patch, Quirks};
@@ -104,28 +104,50 @@ impl Remote {
         }
     }
 
-    /// Hears a refusal; returns whether the same conversation, asked anew, is a request that has
-    /// not been refused yet.
-    fn learn(&self, error: &LlmError, tools: &Tools, tried: &[Quirks], request: &Request) -> bool {
-        let Some(refused) = tried.last().filter(|_| tried.len() <= LESSONS_A_REQUEST) else {
-            return false;
-        };
-        let candidates = self.lessons.candidates(error);
+    /// Asks, and asks in another way as long as the server names what it does not like. What has
+    /// helped is remembered.
+    async fn post(&self, path: &str, tools: &Tools, request: &Request) -> Result<Body, LlmError> {
+        let mut tried = Vec::new();
+        let mut lesson = Patch::NONE;
+        loop {
+            // Another request may have taught us something meanwhile.
+            let quirks = self.lessons.quirks_after(lesson);
+            let body = self.render(tools, &quirks, request);
+            let error = match self.endpoint.post(path, body).await {
+                Ok(body) => {
+                    self.lessons.keep(lesson);
+                    return Ok(body);
+                }
+                Err(error) => error,
+            };
+            tried.push(quirks);
+            match self.learn(&error, tools, &tried, lesson, request) {
+                Some(more) => lesson = lesson.and(more),
+                None => return Err(error),
+            }
+        }
+    }
+
+    /// What a refusal teaches over `lesson`, if the same conversation, asked anew, is a request
+    /// that has not been refused yet.
+    fn learn(
+        &self,
+        error: &LlmError,
+        tools: &Tools,
+        tried: &[Quirks],
+        lesson: Patch,
+        request: &Request,
+    ) -> Option<Patch> {
+        let refused = tried.last().filter(|_| tried.len() <= LESSONS_A_REQUEST)?;
+        let candidates = self.lessons.candidates(error, refused, request.media());
         if candidates.is_empty() {
-            return false;
+            return None;
         }
         let before = self.render(tools, refused, request);
-        let lesson = candidates.into_iter().find(|patch| {
-            let quirks = self.lessons.quirks_with(*patch);
+        candidates.into_iter().find(|patch| {
+            let quirks = self.lessons.quirks_after(lesson.and(*patch));
             !tried.contains(&quirks) && self.render(tools, &quirks, request) != before
-        });
-        match lesson {
-            Some(patch) => {
-                self.lessons.take(patch);
-                true
-            }
-            None => false,
-        }
+        })
     }
 
     async fn list_models(&self) -> Result<Vec<String>, LlmError> {
@@ -137,11 +159,7 @@ impl Remote {
         {
             self.lessons.hear_window(window);
         }
-        let name = |it: Listed| match &self.settings.provider {
-            Some(provider) => format!("{provider}/{}", it.name),
-            None => it.name,
-        };
-        Ok(models.into_iter().map(name).collect())
+        Ok(models.into_iter().map(|it| it.name).collect())
     }
 
     /// The error for a name that the server does not know, with those that may have been meant.
@@ -169,26 +187,20 @@ impl Remote {
             Protocol::Chat => "/chat/completions",
             Protocol::Responses => "/responses",
         };
-        let mut tried = Vec::new();
-        let body = loop {
-            let quirks = self.lessons.quirks();
-            tried.push(quirks);
-            let body = self.render(&tools, &quirks, request);
-            match self.endpoint.post(path, body).await {
-                Err(error) if self.learn(&error, &tools, &tried, request) => {}
-                Err(error) if error.kind() == Kind::ModelNotFound => {
-                    return Err(self.hint(error).await);
-                }
-                Err(error) => return rescue(error, self.speaker(tools)),
-                Ok(body) => break body,
+        let body = match self.post(path, &tools, request).await {
+            Ok(body) => body,
+            Err(error) if error.kind() == Kind::ModelNotFound => {
+                return Err(self.hint(error).await);
             }
+            Err(error) => return rescue(error, self.speaker(tools)),
         };
         let speaker = self.speaker(tools);
         let inner: Box<dyn ReplyStream> = match self.protocol {
             Protocol::Chat => Box::new(Stream::new(body, chat::Assembler::new(speaker))),
             Protocol::Responses => Box::new(Stream::new(body, responses::Assembler::new(speaker))),
         };
-        Ok(Box::new(Attentive { inner, lessons: Arc::clone(&self.lessons) }))
+        let (lessons, quirks) = (Arc::clone(&self.lessons), self.lessons.quirks());
+        Ok(Box::new(Attentive { inner, lessons, quirks, media: request.media() }))
     }
 }
 
@@ -196,6 +208,9 @@ impl Remote {
 struct Attentive {
     inner: Box<dyn ReplyStream>,
     lessons: Arc<Lessons>,
+    /// How it was asked for, and what the request held.
+    quirks: Quirks,
+    media: Senses,
 }
 
 impl ReplyStream for Attentive {
@@ -205,10 +220,11 @@ impl ReplyStream for Attentive {
     ) -> BoxFuture<'a, Result<Option<Reply>, LlmError>> {
         Box::pin(async {
             self.inner.next(batch).await.map_err(|mut error| {
-                if let Some(patch) = self.lessons.candidates(&error).first()
+                let candidates = self.lessons.candidates(&error, &self.quirks, self.media);
+                if let Some(patch) = candidates.first()
                     && let LlmError::InStream { kind, retry_after, .. } = &mut error
                 {
-                    self.lessons.take(*patch);
+                    self.lessons.keep(*patch);
                     // Asked anew, it is another request.
                     *kind = Kind::Unavailable;
                     *retry_after = Some(Duration::ZERO);
@@ -284,6 +300,11 @@ impl Model for Remote {
 
     fn provider(&self) -> String {
         self.endpoint.base()
+    }
+
+    fn full_name(&self, model: &str) -> String {
+        let provider = self.settings.provider.as_ref();
+        provider.map_or_else(|| model.to_owned(), |it| format!("{it}/{model}"))
     }
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<String>, LlmError>> {

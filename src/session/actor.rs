@@ -43,8 +43,16 @@ pub(super) struct Told {
     pub(super) offered: Senses,
 }
 
-/// A model that was looked for, and who wants to know; or a list that nobody has asked for.
-type Choosing = BoxFuture<'static, Option<(Result<Arc<dyn Model>, Error>, Done<Vec<Setting>>)>>;
+/// A model that was looked for; or a list that nobody has asked for.
+type Choosing = BoxFuture<'static, Option<Chosen>>;
+
+/// A model that was looked for, and who wants to know.
+struct Chosen {
+    /// Counts the changes. A slow one must not undo a later one.
+    number: u64,
+    model: Result<Arc<dyn Model>, Error>,
+    done: Done<Vec<Setting>>,
+}
 
 /// The state of a session.
 pub(super) struct Actor {
@@ -59,6 +67,9 @@ pub(super) struct Actor {
     announce_at: Option<Instant>,
     told: Told,
     choosing: FuturesUnordered<Choosing>,
+    /// The number of the last change of the model that was asked for, and of the last that was
+    /// made.
+    changes: (u64, u64),
     /// The settings that the client knows.
     known: Vec<Setting>,
     asked_for_list: bool,
@@ -92,6 +103,7 @@ impl Actor {
         Actor {
             known: settings::all(&host, &equipment),
             choosing: FuturesUnordered::new(),
+            changes: (0, 0),
             asked_for_list: false,
             host,
             equipment,
@@ -122,7 +134,7 @@ impl Actor {
                 end = turn_end(&mut self.running) => self.on_turn_end(end),
                 Some(chosen) = self.choosing.next(), if !self.choosing.is_empty() => {
                     match chosen {
-                        Some((chosen, done)) => self.on_chosen(chosen, done),
+                        Some(chosen) => self.on_chosen(chosen),
                         None => self.tell_settings(),
                     }
                 }
@@ -183,10 +195,10 @@ impl Actor {
                 let busy = "The provider has not answered the changes before this one yet";
                 return done.report(Err(Error::BadMoment(busy.to_owned())));
             }
-            SettingId::Model => {
-                let host = Arc::clone(&self.host);
-                let choosing = async { Some((settings::choose(host, value).await, done)) };
-                return self.choosing.push(Box::pin(choosing));
+            SettingId::Model => return self.choose(value, done),
+            SettingId::Effort if !self.equipment.thinker.get().model.has_effort() => {
+                let no_effort = "This model has no effort that can be chosen";
+                return done.report(Err(Error::Params(no_effort.to_owned())));
             }
             SettingId::Effort => match Effort::parse(&value) {
                 Some(effort) => self.equipment.thinker.set_effort(effort),
@@ -207,11 +219,30 @@ impl Actor {
         done.report(Ok(self.known.clone()));
     }
 
-    fn on_chosen(&mut self, chosen: Result<Arc<dyn Model>, Error>, done: Done<Vec<Setting>>) {
-        match chosen {
+    fn choose(&mut self, name: String, done: Done<Vec<Setting>>) {
+        self.changes.0 += 1;
+        let (number, stop) = (self.changes.0, self.stop.clone());
+        let looking = settings::choose(Arc::clone(&self.host), name);
+        // In a task of its own: if it dies, the session does not.
+        let looking =
+            self.host.tracker().spawn(async move { stop.run_until_cancelled(looking).await });
+        self.choosing.push(Box::pin(async move {
+            let model = match looking.await {
+                Ok(model) => model.unwrap_or(Err(Error::Cancelled)),
+                Err(_) => Err(Error::Bug { place: "the choice of a model" }),
+            };
+            Some(Chosen { number, model, done })
+        }));
+    }
+
+    fn on_chosen(&mut self, Chosen { number, model, done }: Chosen) {
+        match model {
             Ok(model) => {
-                self.equipment.thinker.set_model(model);
-                self.tell_settings();
+                if number > self.changes.1 {
+                    self.changes.1 = number;
+                    self.equipment.thinker.set_model(model);
+                    self.tell_settings();
+                }
                 done.report(Ok(self.known.clone()));
             }
             Err(error) => done.report(Err(error)),
@@ -375,9 +406,9 @@ impl Actor {
         self.asked_for_list = true;
         let model = self.equipment.thinker.get().model;
         if self.host.wants_list(&model) {
-            let host = Arc::clone(&self.host);
+            let (host, stop) = (Arc::clone(&self.host), self.stop.clone());
             self.choosing.push(Box::pin(async move {
-                if let Err(error) = host.list(&model).await {
+                if let Some(Err(error)) = stop.run_until_cancelled(host.list(&model)).await {
                     tracing::debug!(%error, "the models could not be listed");
                 }
                 None
@@ -401,6 +432,13 @@ impl Actor {
                 Msg::SetMode { done, .. } => done.report(Err(Error::Cancelled)),
                 Msg::Set { done, .. } => done.report(Err(Error::Cancelled)),
                 Msg::Cancel | Msg::CancelPrompt(_) => {}
+            }
+        }
+        // Whoever looks for a model ends that now.
+        self.stop.cancel();
+        while let Some(chosen) = self.choosing.next().await {
+            if let Some(chosen) = chosen {
+                self.on_chosen(chosen);
             }
         }
         self.cancel();

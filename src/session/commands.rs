@@ -81,7 +81,9 @@ pub(super) async fn models(
     cancel: CancellationToken,
 ) -> Stop {
     let model = equipment.thinker.get().model;
-    let Some(listed) = cancel.run_until_cancelled(host.list(&model)).await else {
+    let may_list = host.may_list();
+    let listing = async { if may_list { host.list(&model).await } else { Ok(Vec::new()) } };
+    let Some(listed) = cancel.run_until_cancelled(listing).await else {
         return Stop::Cancelled;
     };
     let text = match listed {
@@ -96,6 +98,9 @@ pub(super) async fn models(
             names.extend(others);
             if !names.contains(&in_use) {
                 names.insert(0, in_use);
+            }
+            if !may_list {
+                names.push("\nNobody was asked: `list_models` is off.".to_owned());
             }
             names.concat()
         }

@@ -141,23 +141,21 @@ impl Host {
         self.models.list(model.as_ref()).await
     }
 
-    /// All models of that one's provider, if it may be asked; else none.
-    pub(super) async fn known_names(
-        &self,
-        model: &Arc<dyn Model>,
-    ) -> Result<Vec<String>, LlmError> {
-        match self.models.listed(model.as_ref()) {
-            Some(names) => Ok(names),
-            None if self.config.list_models() => self.list(model).await,
-            None => Ok(Vec::new()),
-        }
+    /// The same, asked for now: there may be more than yesterday.
+    pub(super) async fn list_anew(&self, model: &Arc<dyn Model>) -> Result<Vec<String>, LlmError> {
+        self.models.ask(model.as_ref()).await
+    }
+
+    /// Whether providers may be asked for their models.
+    pub(super) fn may_list(&self) -> bool {
+        self.config.list_models()
     }
 
     /// Whether that model's provider should be asked for its list by the way. Only those that are
     /// known to have one are: for any other server, a request that nobody has made is a surprise.
     pub(super) fn wants_list(&self, model: &Arc<dyn Model>) -> bool {
         is_well_known(&model.provider())
-            && self.config.list_models()
+            && self.may_list()
             && self.models.listed(model.as_ref()).is_none()
     }
 

@@ -26,7 +26,8 @@ const LIST_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 pub(super) struct Models {
     // Both are std mutexes: held to look through a few entries, never across an await.
     kept: Mutex<Vec<(Provider, Arc<dyn Model>)>>,
-    /// What each provider serves, as far as it was asked.
+    /// What each server serves, as far as it was asked, by its own names: it may be there under
+    /// several of the user's.
     lists: Mutex<BTreeMap<String, Vec<String>>>,
     profiles: Profiles,
     tracker: TaskTracker,
@@ -101,7 +102,12 @@ impl Models {
             output: it.output,
         });
         let learned = self.profiles.load(&base_url, &model);
-        let learned = learned.and_then(|it| serde_json::from_value(it).ok()).unwrap_or_default();
+        let learned = learned.and_then(|it| serde_json::from_value(it).ok());
+        let mut learned: Learned = learned.unwrap_or_default();
+        if window.is_some() {
+            // The user may have enlarged it since. If not, the server will say so again.
+            learned.window = None;
+        }
         let notebook = ProfileWriter {
             profiles: self.profiles.clone(),
             tracker: self.tracker.clone(),
@@ -126,24 +132,34 @@ impl Models {
 
     /// All models of that one's provider, with the name under which each can be chosen.
     pub(super) async fn list(&self, model: &dyn Model) -> Result<Vec<String>, LlmError> {
-        if let Some(names) = self.listed(model) {
-            return Ok(names);
+        match self.listed(model) {
+            Some(names) => Ok(names),
+            None => self.ask(model).await,
         }
+    }
+
+    /// The same, as they are now.
+    pub(super) async fn ask(&self, model: &dyn Model) -> Result<Vec<String>, LlmError> {
         let names = model.list().await?;
-        self.remember(model, names.clone());
-        let (profiles, provider, stored) = (self.profiles.clone(), model.provider(), names.clone());
-        self.tracker.spawn_blocking(move || {
-            if let Err(error) = profiles.store_models_list(&provider, &stored) {
-                tracing::warn!(%error, "the list of models could not be kept");
-            }
-        });
-        Ok(names)
+        let full = names.iter().map(|it| model.full_name(it)).collect();
+        // Whoever lists nothing may do so by mistake.
+        if !names.is_empty() {
+            self.remember(model, names.clone());
+            let (profiles, provider) = (self.profiles.clone(), model.provider());
+            self.tracker.spawn_blocking(move || {
+                if let Err(error) = profiles.store_models_list(&provider, &names) {
+                    tracing::warn!(%error, "the list of models could not be kept");
+                }
+            });
+        }
+        Ok(full)
     }
 
     /// What the provider of that model has listed, if it was asked.
     pub(super) fn listed(&self, model: &dyn Model) -> Option<Vec<String>> {
         let lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
-        lists.get(&model.provider()).cloned()
+        let names = lists.get(&model.provider())?;
+        Some(names.iter().map(|it| model.full_name(it)).collect())
     }
 
     fn remember(&self, model: &dyn Model, names: Vec<String>) {
@@ -151,10 +167,13 @@ impl Models {
         lists.insert(model.provider(), names);
     }
 
-    /// All that any provider has listed.
+    /// All that any provider in use has listed.
     pub(super) fn all_listed(&self) -> Vec<String> {
-        let lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
-        lists.values().flatten().cloned().collect()
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        // One model of each provider, in an order that a change of the model does not change.
+        let providers: BTreeMap<_, _> =
+            kept.iter().map(|(_, model)| (model.full_name(""), model)).collect();
+        providers.values().filter_map(|it| self.listed(it.as_ref())).flatten().collect()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Host;
-use crate::error::Error;
+use crate::error::{Error, chain};
 use crate::llm::{Effort, Model, near};
 use crate::permission::Mode;
 use crate::turn::Equipment;
@@ -74,15 +74,19 @@ pub(super) fn no_such(what: &str, value: &str, known: &[&str]) -> Error {
 /// The model of that name. One that its provider does not list is refused, with those that may
 /// have been meant; where there is no list, the first request will tell.
 pub(super) async fn choose(host: Arc<Host>, name: String) -> Result<Arc<dyn Model>, Error> {
-    let model = host.model_named(&name)?;
-    let names = match host.known_names(&model).await {
+    // The session has a model that it can go on with: this is no reason to sign in.
+    let model = host.model_named(&name).map_err(|it| Error::Params(chain(&it)))?;
+    if host.choices().contains(&name) || !host.may_list() {
+        return Ok(model);
+    }
+    let names = match host.list_anew(&model).await {
         Ok(names) => names,
         Err(error) => {
             tracing::info!(%error, "the models could not be listed");
             return Ok(model);
         }
     };
-    if names.is_empty() || names.contains(&name) || host.choices().contains(&name) {
+    if names.is_empty() || names.contains(&name) {
         return Ok(model);
     }
     let meant = near(&name, &names);

@@ -112,14 +112,13 @@ impl Tool for ReadFile {
                 Ok(content) => show(&mut text, name, &content, range, numbered, room),
                 Err(FileError::Binary(size)) if images.len() < MOST_PICTURES => {
                     match ctx.files.picture(target).await {
-                        Some(picture) => {
+                        Ok(picture) => {
                             let mime = &picture.mime;
                             text.push_str(&format!("[File: {name} | {mime}, {size} bytes]\n"));
                             images.push(picture);
                         }
-                        None => {
+                        Err(error) => {
                             failures += 1;
-                            let error = FileError::Binary(size);
                             text.push_str(&failure(name, &error, target, ctx).await);
                         }
                     }

@@ -3,18 +3,19 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
 use super::coalesce::{Coalescer, Sort};
 use super::decide::{self, Sampled, Shown};
 use super::glimpse::Glimpse;
-use super::trouble::suspect_overflow;
+use super::trouble::{omission, suspect_overflow};
 use super::{Equipment, Step, Turn, context};
 use crate::client::Client;
 use crate::effect::{CallView, Content, Kind, Location, visible, visible_line};
 use crate::ids::{CallId, MessageId};
-use crate::llm::{Batch, Delta, End, LlmError, Model, Reply, Request, looks_leaked};
+use crate::llm::{Batch, Delta, End, LlmError, Model, Reply, Request, Senses, looks_leaked};
 use crate::message::{AssistantMessage, Echo, History, Message, Stop, ToolCall, Usage};
 use crate::tools::Registry;
 use crate::update::{CallUpdate, Status, Update};
@@ -36,11 +37,14 @@ impl Turn {
             text: String::new(),
             thought: String::new(),
             cards: Vec::new(),
+            senses: thinker.model.senses(),
         };
         // Dropping a half-read stream is safe, nothing has been run yet; and it aborts the
         // request at the server (R-CANCEL-1).
         let listening = listener.listen(thinker.model.as_ref(), &request);
         let outcome = self.cancel.run_until_cancelled(listening).await;
+        // A refusal may also come in the stream.
+        let omits = listener.tell_omission(thinker.model.as_ref(), &request);
         let heard = listener.finish();
         let calls = match &outcome {
             Some(Ok(reply)) => self.name_calls(reply, &heard.cards),
@@ -53,6 +57,12 @@ impl Turn {
             // The caller turns a cancelled token into the stop reason.
             None => return Step::End(Ok(Stop::Cancelled)),
             Some(Err(error)) => {
+                if heard.shown() == Shown::Nothing
+                    && !omits
+                    && let Some(notice) = self.leave_pictures_out(&error)
+                {
+                    return Step::Pause(Duration::ZERO, Some(notice));
+                }
                 let error = suspect_overflow(error, &request, thinker.model.window());
                 self.tell_trouble(thinker.model.as_ref(), &error);
                 Sampled::Failed { error, shown: heard.shown() }
@@ -210,11 +220,14 @@ struct Listener<'a> {
     thought: String,
     /// The card of each slot.
     cards: Vec<Option<Card>>,
+    /// What the model takes, as far as the user knows.
+    senses: Senses,
 }
 
 impl Listener<'_> {
     async fn listen(&mut self, model: &dyn Model, request: &Request) -> Result<Reply, LlmError> {
         let mut stream = model.open(request).await?;
+        self.tell_omission(model, request);
         let mut batch = Batch::default();
         loop {
             let due = self.coalescer.due();
@@ -238,6 +251,17 @@ impl Listener<'_> {
                 return Ok(reply);
             }
         }
+    }
+
+    /// Tells it if the server has turned out to take less than was thought, and returns that.
+    fn tell_omission(&mut self, model: &dyn Model, request: &Request) -> bool {
+        let before = std::mem::replace(&mut self.senses, model.senses());
+        let notice = omission(model.name(), request, before, self.senses);
+        let omits = notice.is_some();
+        if let Some(notice) = notice {
+            self.client.update(Update::Notice(notice));
+        }
+        omits
     }
 
     fn delta(&mut self, delta: Delta) {

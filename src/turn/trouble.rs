@@ -1,9 +1,10 @@
 //! What an answer that failed, or that is not what it seems, means for the user and the model.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Turn;
-use crate::llm::{Kind, LlmError, Model, Request};
+use crate::llm::{Kind, LlmError, Model, Request, Senses};
 use crate::message::{Message, Part, Usage, UserMessage};
 use crate::update::Update;
 
@@ -52,6 +53,23 @@ impl Turn {
         }
     }
 
+    /// A picture that the server can do nothing with would fail each request from now on. Leaves
+    /// all of them out and returns what the user is told, if the error is about pictures.
+    pub(super) fn leave_pictures_out(&mut self, error: &LlmError) -> Option<String> {
+        let messages = &mut self.history.messages;
+        let first = messages.iter().position(|it| it.has_images())?;
+        if !error.blames_pictures() {
+            return None;
+        }
+        // All that follow are new, too: what was rendered is kept by the last message of it.
+        for message in &mut messages[first..] {
+            *message = Arc::new(without_pictures(message));
+        }
+        let (host, message) = (error.host().unwrap_or_default(), error.message());
+        let why = message.unwrap_or("no explanation");
+        Some(format!("{host} could not use a picture, so those so far are left out. ({why})"))
+    }
+
     fn tell_overflow(&mut self, model: &dyn Model, error: &LlmError) {
         if let Some(limit) = error.window() {
             model.learned_window(limit);
@@ -98,6 +116,43 @@ impl Turn {
             )));
         }
     }
+}
+
+/// What the user is told when a server has turned out to take less than was thought, and got the
+/// request without it.
+pub(super) fn omission(
+    name: &str,
+    request: &Request,
+    before: Senses,
+    now: Senses,
+) -> Option<String> {
+    let media = request.media();
+    let what = if media.images && before.images && !now.images {
+        "images"
+    } else if media.audio && before.audio && !now.audio {
+        "recordings"
+    } else {
+        return None;
+    };
+    Some(format!("{name} takes no {what}: it is told that there were some."))
+}
+
+fn without_pictures(message: &Message) -> Message {
+    const NOTE: &str = "[image left out: the server could not use it]";
+    let mut message = message.clone();
+    match &mut message {
+        Message::User(user) => {
+            for part in user.parts.iter_mut().filter(|it| matches!(it, Part::Image(_))) {
+                *part = Part::Text(NOTE.to_owned());
+            }
+        }
+        Message::Tool(tool) if !tool.images.is_empty() => {
+            tool.images.clear();
+            tool.text.push_str(NOTE);
+        }
+        Message::Tool(_) | Message::Assistant(_) => {}
+    }
+    message
 }
 
 /// Some servers answer a conversation that does not fit with nothing at all (C.1 #10).

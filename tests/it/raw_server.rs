@@ -20,6 +20,13 @@ impl RawServer {
     /// Calls `play` with the number of each request, counted from 0, and its connection, which is
     /// closed afterwards.
     pub fn start(play: impl Fn(usize, &mut TcpStream) + Send + Sync + 'static) -> RawServer {
+        RawServer::reading(move |number, _, stream| play(number, stream))
+    }
+
+    /// The same for a `play` that wants to know what the request says, head and body.
+    pub fn reading(
+        play: impl Fn(usize, &str, &mut TcpStream) + Send + Sync + 'static,
+    ) -> RawServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let requests = Arc::<Mutex<Vec<String>>>::default();
@@ -36,10 +43,10 @@ impl RawServer {
                     if let Some(request) = read_request(&stream) {
                         let number = {
                             let mut requests = requests.lock().unwrap();
-                            requests.push(request);
+                            requests.push(request.clone());
                             requests.len() - 1
                         };
-                        play(number, &mut stream);
+                        play(number, &request, &mut stream);
                         *ended.lock().unwrap() += 1;
                     }
                 });

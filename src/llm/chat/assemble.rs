@@ -508,13 +508,21 @@ fn cached(usage: &Value) -> u64 {
         "/cached_tokens",
         "/cache_read_input_tokens",
     ];
-    let count = places.iter().find_map(|it| usage.pointer(it)?.as_u64());
-    count.unwrap_or(0).min(MOST_TOKENS)
+    // Under one of them there may stand a 0 for what nobody has counted.
+    let counts = places.iter().filter_map(|it| usage.pointer(it)?.as_u64());
+    counts.max().unwrap_or(0).min(MOST_TOKENS)
 }
 
 pub(in crate::llm) fn read_usage(value: &Value) -> Option<Usage> {
     let count = |key: &str| value.get(key).and_then(Value::as_u64).map(|it| it.min(MOST_TOKENS));
     let input = count("prompt_tokens").or_else(|| count("input_tokens"))?;
     let output = count("completion_tokens").or_else(|| count("output_tokens")).unwrap_or(0);
-    Some(Usage { input, output, cached: cached(value) })
+    let cached = cached(value);
+    // Anthropic counts what it reads from its cache and writes there apart. Gateways that pass
+    // that on rename the fields or do not; what is more than the whole is no part of it.
+    let written = count("cache_creation_input_tokens").unwrap_or(0);
+    let is_apart = value.get("cache_read_input_tokens").is_some()
+        && value.get("prompt_tokens").is_none_or(Value::is_null);
+    let input = if is_apart || cached > input { input + cached + written } else { input };
+    Some(Usage { input, output, cached })
 }

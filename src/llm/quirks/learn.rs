@@ -1,10 +1,16 @@
 //! A refusal that names a parameter → the quirk that mends it (rule 8).
 
 use super::{Cache, Dialect, Echo, Ids, Limit, Patch, Quirks, Role, Wordless};
+use crate::llm::Senses;
 
-/// What a refused request may teach, the likeliest first. Whether it changes anything is for the
+/// What a refused request with these media may teach, the likeliest first. Whether it changes anything is for the
 /// caller to see: a server that refuses the same thing twice has not been understood.
-pub(in crate::llm) fn learn(status: u16, message: &str, quirks: &Quirks) -> Vec<Patch> {
+pub(in crate::llm) fn learn(
+    status: u16,
+    message: &str,
+    quirks: &Quirks,
+    media: Senses,
+) -> Vec<Patch> {
     if !matches!(status, 400 | 404 | 415 | 422 | 500) {
         return Vec::new();
     }
@@ -13,6 +19,8 @@ pub(in crate::llm) fn learn(status: u16, message: &str, quirks: &Quirks) -> Vec<
     lessons
         .filter(|it| it.words.iter().any(|words| words.iter().all(|it| message.contains(it))))
         .map(|it| (it.patch)(&message, quirks))
+        .filter(|patch| media.images || (patch.images, patch.tool_images) == (None, None))
+        .filter(|patch| media.audio || patch.audio.is_none())
         .filter(|patch| quirks.with(*patch) != *quirks)
         .collect()
 }
@@ -139,6 +147,10 @@ const LESSONS: &[Lesson] = &[
             &["vision", "not support"],
             &["not a multimodal"],
             &["multimodal", "not support"],
+            &["at most 0 image"],
+            // Where there are pictures, this is about the list that they stand in.
+            &["content", "must be a string"],
+            &["content", "expected", "string"],
         ],
         patch: |_, quirks| {
             // Pictures in the results of calls are the first to go.
@@ -216,8 +228,10 @@ fn is_missing(message: &str) -> bool {
 mod tests {
     use super::*;
 
+    const ALL: Senses = Senses { images: true, audio: true };
+
     fn patch(quirks: &Quirks, status: u16, message: &str) -> String {
-        let patch = learn(status, message, quirks);
+        let patch = learn(status, message, quirks, ALL);
         patch.first().map_or("nothing".to_owned(), |it| serde_json::to_string(it).unwrap())
     }
 
@@ -321,6 +335,25 @@ mod tests {
     #[test]
     fn the_same_lesson_is_not_learned_twice() {
         let quirks = Quirks { stream_options: false, ..Quirks::default() };
-        assert!(learn(400, "Unknown parameter: 'stream_options'.", &quirks).is_empty());
+        assert!(learn(400, "Unknown parameter: 'stream_options'.", &quirks, ALL).is_empty());
+    }
+
+    #[test]
+    fn a_request_without_pictures_teaches_nothing_about_them() {
+        let quirks = Quirks { images: true, audio: true, ..Quirks::default() };
+        for (message, with, without) in [
+            ("image input is not supported", r#"{"images":false}"#, None),
+            ("input_audio is unknown", r#"{"audio":false}"#, None),
+            (
+                "'messages.1.content' : value must be a string",
+                r#"{"images":false}"#,
+                Some(r#"{"wordless":"empty"}"#),
+            ),
+        ] {
+            assert_eq!(patch(&quirks, 400, message), with);
+            let patches = learn(400, message, &quirks, Senses::default());
+            let patch = patches.first().map(|it| serde_json::to_string(it).unwrap());
+            assert_eq!(patch.as_deref(), without, "{message}");
+        }
     }
 }

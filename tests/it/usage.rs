@@ -1,0 +1,219 @@
+//! Usage and cost (R-TURN-9): how full the window is after the last request, and what the
+//! session has cost. Never the sum of the requests of a turn.
+
+use serde_json::{Value, json};
+
+use crate::agent::TestAgent;
+use crate::provider::{Answer, Provider, calls, configured, has_result, says};
+
+/// The updates of the gauge.
+fn gauges(agent: &TestAgent) -> Vec<Value> {
+    let updates = agent.updates().into_iter();
+    updates.filter(|it| it["sessionUpdate"] == "usage_update").collect()
+}
+
+/// An answer with these chunks behind its words.
+fn with_chunks(chunks: &[Value]) -> Answer {
+    let words = json!({ "choices": [{ "index": 0, "delta": { "content": "Hi." } }] });
+    Answer::Events([&[words], chunks].concat())
+}
+
+fn finish() -> Value {
+    json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] })
+}
+
+fn usage(usage: &Value) -> Value {
+    json!({ "choices": [], "usage": usage })
+}
+
+/// What the gauge shows after a turn with these chunks: used and cached.
+fn shown(chunks: Vec<Value>) -> (Value, Value) {
+    let provider = Provider::answering(move |_| with_chunks(&chunks));
+    let section = provider.section("p", "[providers.p.model.m]\nwindow = 10000");
+    let mut agent = configured(&format!("model = 'p/m'\n{section}")).start();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    let gauge = gauges(&agent).pop().unwrap_or_else(|| panic!("{:?}", agent.updates()));
+    assert_eq!(gauge["size"], 10_000);
+    assert_eq!(gauge.get("cost"), None, "nobody knows the price");
+    (gauge["used"].clone(), gauge["_meta"]["turnwright/cachedTokens"].clone())
+}
+
+#[test]
+fn the_count_is_found_wherever_it_stands_and_the_last_one_counts() {
+    let none = json!(null);
+    let counted =
+        |input: u64, output: u64| json!({ "prompt_tokens": input, "completion_tokens": output });
+    let with = |fields: Value| {
+        let mut all = counted(100, 20);
+        for (name, value) in fields.as_object().unwrap() {
+            all[name] = value.clone();
+        }
+        all
+    };
+    let in_choice = json!({ "choices": [
+        { "index": 0, "delta": {}, "finish_reason": "stop", "usage": counted(100, 20) }
+    ] });
+    let hits =
+        json!({ "prompt_cache_hit_tokens": 60, "prompt_tokens_details": { "cached_tokens": 0 } });
+    let apart = json!({
+        "input_tokens": 10, "output_tokens": 20, "cache_read_input_tokens": 60,
+        "cache_creation_input_tokens": 30,
+    });
+    let table = [
+        ("the last chunk", vec![finish(), usage(&counted(100, 20))], 120, none.clone()),
+        ("Moonshot", vec![in_choice], 120, none.clone()),
+        (
+            "several chunks",
+            vec![
+                usage(&counted(100, 1)),
+                usage(&counted(100, 9)),
+                finish(),
+                usage(&counted(100, 20)),
+            ],
+            120,
+            none.clone(),
+        ),
+        (
+            "MiniMax",
+            vec![usage(&json!({})), usage(&counted(100, 20)), usage(&json!({})), finish()],
+            120,
+            none,
+        ),
+        (
+            "OpenAI",
+            vec![
+                finish(),
+                usage(&with(json!({ "prompt_tokens_details": { "cached_tokens": 60 } }))),
+            ],
+            120,
+            json!(60),
+        ),
+        ("DeepSeek", vec![finish(), usage(&with(hits))], 120, json!(60)),
+        (
+            "Moonshot's cache",
+            vec![finish(), usage(&with(json!({ "cached_tokens": 60 })))],
+            120,
+            json!(60),
+        ),
+        ("Anthropic", vec![finish(), usage(&apart)], 120, json!(60)),
+        (
+            "Anthropic behind a gateway",
+            vec![
+                finish(),
+                usage(&json!({
+                    "prompt_tokens": 10, "completion_tokens": 20, "cache_read_input_tokens": 60,
+                    "cache_creation_input_tokens": 30,
+                })),
+            ],
+            120,
+            json!(60),
+        ),
+        (
+            "a gateway that counts as OpenAI does",
+            vec![finish(), usage(&with(json!({ "cache_read_input_tokens": 60 })))],
+            120,
+            json!(60),
+        ),
+    ];
+    for (name, chunks, used, cached) in table {
+        assert_eq!(shown(chunks), (json!(used), cached), "{name}");
+    }
+}
+
+/// A turn of two requests, of 1000 and of 1500 tokens.
+fn two_requests() -> Provider {
+    Provider::answering(|body| {
+        let is_last = has_result(body);
+        let counted = if is_last {
+            json!({ "prompt_tokens": 1400, "completion_tokens": 100,
+                    "prompt_tokens_details": { "cached_tokens": 1000 } })
+        } else {
+            json!({ "prompt_tokens": 900, "completion_tokens": 100 })
+        };
+        if is_last {
+            return with_chunks(&[finish(), usage(&counted)]);
+        }
+        let Answer::Events(mut events) = calls("list_dir", &json!({})) else { return says("") };
+        events.push(usage(&counted));
+        Answer::Events(events)
+    })
+}
+
+#[test]
+fn r_turn_9_used_is_what_the_last_request_took_and_the_cost_is_that_of_the_session() {
+    let provider = two_requests();
+    let price = "[providers.p.model.m]\nwindow = 10000\n\
+                 price = { input = 2.0, cached = 0.5, output = 10.0 }";
+    let settings = format!("model = 'p/m'\n{}", provider.section("p", price));
+    let mut agent = configured(&settings).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    // 900 × 2 + 100 × 10, then 400 × 2 + 1000 × 0.5 + 100 × 10, in millionths.
+    let all = gauges(&agent);
+    let used: Vec<_> = all.iter().map(|it| it["used"].as_u64().unwrap()).collect();
+    assert_eq!(used, [1000, 1500]);
+    assert_cost(&all[0], 0.0028);
+    assert_cost(&all[1], 0.0051);
+    assert_eq!(agent.turn("/clear"), "end_turn");
+    assert_eq!(agent.turn("go on"), "end_turn");
+    assert_cost(&gauges(&agent)[3], 0.0102);
+    agent.session = agent.new_session();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_cost(&gauges(&agent)[0], 0.0028);
+}
+
+fn assert_cost(gauge: &Value, expected: f64) {
+    assert_eq!(gauge["cost"]["currency"], "USD", "{gauge}");
+    let amount = gauge["cost"]["amount"].as_f64().unwrap();
+    assert!((amount - expected).abs() < 1e-9, "{amount} and not {expected}");
+}
+
+#[test]
+fn a_price_without_a_share_for_the_cache_counts_all_alike_and_a_window_may_be_known_by_name() {
+    let provider = two_requests();
+    let price = "[providers.p.model.gpt-4o]\nprice = { input = 1.0, output = 0.0 }";
+    let settings = format!("model = 'p/gpt-4o'\n{}", provider.section("p", price));
+    let mut agent = configured(&settings).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let last = gauges(&agent).pop().unwrap();
+    assert_eq!(last["size"], 128_000);
+    assert_cost(&last, 0.0023);
+}
+
+#[test]
+fn r_turn_9_without_a_known_window_there_is_no_gauge_until_the_server_tells_it() {
+    let provider = Provider::answering(|body| {
+        if body.to_string().contains("too much") {
+            let message = "This model's maximum context length is 4096 tokens. However, you \
+                           requested 5000 tokens.";
+            return crate::provider::refuses(message);
+        }
+        with_chunks(&[finish(), usage(&json!({ "prompt_tokens": 100, "completion_tokens": 20 }))])
+    });
+    let settings = format!("model = 'p/m'\n{}", provider.section("p", ""));
+    let mut agent = configured(&settings).start();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    assert_eq!(gauges(&agent), [json!(null); 0]);
+    assert_eq!(agent.turn("too much"), "max_tokens");
+    let full = gauges(&agent).pop().unwrap();
+    assert_eq!((&full["used"], &full["size"]), (&json!(4096), &json!(4096)));
+    assert_eq!(agent.turn("/clear"), "end_turn");
+    assert_eq!(agent.turn("hi"), "end_turn");
+    let last = gauges(&agent).pop().unwrap();
+    assert_eq!((&last["used"], &last["size"]), (&json!(120), &json!(4096)));
+}
+
+#[test]
+fn a_change_of_the_model_changes_the_size_with_the_next_request() {
+    let counted = json!({ "prompt_tokens": 100, "completion_tokens": 20 });
+    let provider = Provider::answering(move |_| with_chunks(&[finish(), usage(&counted)]));
+    let models = "models = ['a', 'b', 'c']\n[providers.p.model.a]\nwindow = 1000\n\
+                  [providers.p.model.b]\nwindow = 2000";
+    let settings = format!("model = 'p/a'\n{}", provider.section("p", models));
+    let mut agent = configured(&settings).start();
+    for model in ["p/a", "p/b", "p/c"] {
+        crate::provider::set(&mut agent, "model", model);
+        assert_eq!(agent.turn("hi"), "end_turn");
+    }
+    let sizes: Vec<_> = gauges(&agent).iter().map(|it| it["size"].as_u64().unwrap()).collect();
+    assert_eq!(sizes, [1000, 2000]);
+}

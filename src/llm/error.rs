@@ -100,6 +100,16 @@ const HINTS: [(&str, &str); 4] = [
     ("--jinja", "It is an option to start llama-server with"),
 ];
 
+/// What servers say of an effort that their model does not have (C.4 #3).
+const EFFORTS: [&str; 6] = [
+    "supported values",
+    "unsupported value",
+    "is mandatory",
+    "cannot be disabled",
+    "must be one of",
+    "does not support 'none'",
+];
+
 /// What servers say that could not read their own model's answer (C.1 #8, #23; C.2 #17).
 const UNREAD: [&str; 5] = [
     "failed to parse input",
@@ -160,6 +170,17 @@ impl LlmError {
         };
         matches!(self, LlmError::Empty { .. } | LlmError::Truncated { .. })
             || self.message().is_some_and(unread)
+    }
+
+    /// Whether the reasoning effort is one that this model does not have, though it has others.
+    pub(super) fn refuses_effort(&self) -> bool {
+        let refused = |it: &str| {
+            let it = it.to_lowercase();
+            let is_about =
+                it.contains("effort") || it.contains("reasoning") || it.contains("thinking");
+            is_about && EFFORTS.iter().any(|words| it.contains(words))
+        };
+        matches!(self.kind(), Kind::BadRequest) && self.message().is_some_and(refused)
     }
 
     /// How long the provider wants us to wait.

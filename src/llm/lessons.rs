@@ -80,11 +80,20 @@ impl Lessons {
     /// What the refusal of a request may teach, which was made with these quirks and held this. It
     /// is not remembered yet: whether it helps has to be seen.
     pub(super) fn candidates(&self, error: &LlmError, was: &Quirks, media: Senses) -> Vec<Patch> {
-        let (Some(status), Some(message)) = (error.status(), error.message()) else {
-            return Vec::new();
+        let Some(message) = error.message() else { return Vec::new() };
+        // Within a stream some servers give no status.
+        let status = error.status().unwrap_or(400);
+        // These name parameters, too, and are about something else: what does not fit, who asks,
+        // what the model has written itself.
+        let is_else = match error.kind() {
+            Kind::Overflow { .. }
+            | Kind::Quota
+            | Kind::Refused
+            | Kind::Auth
+            | Kind::UrlNotFound => true,
+            Kind::ModelNotFound => !message.contains("image input"),
+            _ => error.is_fragile() || error.refuses_effort(),
         };
-        // These name parameters, too, and are about something else.
-        let is_else = matches!(error.kind(), Kind::Overflow { .. } | Kind::Quota | Kind::Refused);
         if is_else || error.blames_a_picture() {
             return Vec::new();
         }
@@ -143,5 +152,42 @@ mod tests {
         let lessons = Lessons::new(quirks, Learned::default(), wishes, None);
         let candidates = lessons.candidates(&refusal(Kind::BadRequest), &quirks, none);
         assert!(candidates.is_empty(), "what the user wishes is not unlearned");
+    }
+
+    fn refused(kind: Kind, message: &str) -> LlmError {
+        let (host, message) = ("h".to_owned(), message.to_owned());
+        LlmError::Status { host, status: 400, message, retry_after: None, kind, leaked: None }
+    }
+
+    /// C.2 #17: what the model has written is no word about the request.
+    #[test]
+    fn a_call_that_the_server_could_not_read_teaches_nothing() {
+        let table = Quirks::of("api.groq.com", "llama-3.3-70b-versatile");
+        let lessons = Lessons::new(table, Learned::default(), Patch::NONE, None);
+        let message = "tool call validation failed: parameters for tool write_file did not match \
+                       schema: errors: [`/content`: expected string, but got object]";
+        let taught = lessons.candidates(
+            &refused(Kind::Unavailable, message),
+            &lessons.quirks(),
+            Senses::default(),
+        );
+        assert_eq!(taught, []);
+    }
+
+    /// The default model takes low, medium and high.
+    #[test]
+    fn an_effort_that_is_not_taken_does_not_end_all_efforts() {
+        let table = Quirks::of("api.openai.com", "gpt-5-mini");
+        let lessons = Lessons::new(table, Learned::default(), Patch::NONE, None);
+        let message = "Unsupported value: 'reasoning_effort' does not support 'none' with this \
+                       model. Supported values are: 'minimal', 'low', 'medium', and 'high'.";
+        for patch in lessons.candidates(
+            &refused(Kind::BadRequest, message),
+            &lessons.quirks(),
+            Senses::default(),
+        ) {
+            lessons.keep(patch);
+        }
+        assert!(lessons.quirks().has_effort());
     }
 }

@@ -200,6 +200,11 @@ pub trait Model: Debug + Send + Sync + 'static {
         false
     }
 
+    /// Whether it has turned out not to have that effort.
+    fn lacks(&self, _effort: Effort) -> bool {
+        false
+    }
+
     /// Whether an effort can be chosen.
     fn has_effort(&self) -> bool {
         false

@@ -14,8 +14,8 @@ use super::quirks::{Leaked, Patch, Quirks};
 use super::reader::Assemble;
 use super::stream::{Said, Stream};
 use super::{
-    Batch, Kind, Learned, LlmError, Model, Price, Reply, ReplyStream, Request, Senses, Settings,
-    chat, responses,
+    Batch, Effort, Kind, Learned, LlmError, Model, Price, Reply, ReplyStream, Request, Senses,
+    Settings, chat, responses,
 };
 use crate::message::ToolSpec;
 
@@ -44,7 +44,9 @@ pub struct Remote {
     origin: Arc<str>,
     lessons: Arc<Lessons>,
     prefixes: Prefixes,
-    // A std mutex: held to copy a pointer.
+    // Both are std mutexes: held to copy a few bytes.
+    /// The efforts that it does not have.
+    lacks: Mutex<Vec<Effort>>,
     tools: Mutex<Option<Arc<Tools>>>,
 }
 
@@ -58,8 +60,16 @@ impl Remote {
     fn at(protocol: Protocol, endpoint: Arc<Endpoint>, settings: Settings) -> Remote {
         let origin = format!("{}/{}", endpoint.host(), settings.model).into();
         let lessons = Arc::new(settings.lessons(&endpoint.host()));
-        let (prefixes, tools) = (Prefixes::default(), Mutex::default());
-        Remote { protocol, endpoint, settings, origin, lessons, prefixes, tools }
+        Remote {
+            protocol,
+            endpoint,
+            settings,
+            origin,
+            lessons,
+            prefixes: Prefixes::default(),
+            lacks: Mutex::default(),
+            tools: Mutex::default(),
+        }
     }
 
     fn tools(&self, specs: &Arc<Vec<ToolSpec>>) -> Arc<Tools> {
@@ -150,6 +160,11 @@ impl Remote {
         })
     }
 
+    /// Remembers an effort that it does not have.
+    fn do_without(&self, effort: Effort) {
+        self.lacks.lock().unwrap_or_else(PoisonError::into_inner).push(effort);
+    }
+
     async fn list_models(&self) -> Result<Vec<String>, LlmError> {
         let models = self.endpoint.models().await?;
         let own = models.iter().find(|it| it.name == self.settings.model);
@@ -175,7 +190,8 @@ impl Remote {
         if let LlmError::Status { message, .. } = &mut error
             && !meant.is_empty()
         {
-            let all = meant.join(", ");
+            let all: Vec<_> = meant.iter().map(|it| self.full_name(it)).collect();
+            let all = all.join(", ");
             *message = format!("{}. Did you mean {all}?", message.trim_end_matches('.'));
         }
         error
@@ -187,7 +203,16 @@ impl Remote {
             Protocol::Chat => "/chat/completions",
             Protocol::Responses => "/responses",
         };
-        let body = match self.post(path, &tools, request).await {
+        let modest = Request { effort: Effort::Default, ..request.clone() };
+        let asked = if self.lacks(request.effort) { &modest } else { request };
+        let answer = match self.post(path, &tools, asked).await {
+            Err(error) if asked.effort != Effort::Default && error.refuses_effort() => {
+                self.do_without(asked.effort);
+                self.post(path, &tools, &modest).await
+            }
+            answer => answer,
+        };
+        let body = match answer {
             Ok(body) => body,
             Err(error) if error.kind() == Kind::ModelNotFound => {
                 return Err(self.hint(error).await);
@@ -287,11 +312,20 @@ impl Model for Remote {
     }
 
     fn is_nudged(&self) -> bool {
-        self.lessons.quirks().leaked == Leaked::Nudge
+        match self.lessons.quirks().leaked {
+            Leaked::Off => false,
+            Leaked::Nudge => true,
+            // Only in chat completions are leaked calls looked for.
+            Leaked::Parse => self.protocol == Protocol::Responses,
+        }
     }
 
     fn is_watched(&self) -> bool {
         self.lessons.quirks().loops
+    }
+
+    fn lacks(&self, effort: Effort) -> bool {
+        self.lacks.lock().unwrap_or_else(PoisonError::into_inner).contains(&effort)
     }
 
     fn has_effort(&self) -> bool {

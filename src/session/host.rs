@@ -1,7 +1,7 @@
 //! What the sessions of one process share: the settings, the tools and the model.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -29,8 +29,19 @@ pub struct Host {
     /// The built-in model was chosen; it is used as long as no other is configured.
     offline: AtomicBool,
     models: Models,
+    /// What the settings offered when the last session was opened: a turn reads no files for it.
+    // A std mutex: held to copy a few names.
+    offered: Mutex<Offered>,
     stop: CancellationToken,
     tracker: TaskTracker,
+}
+
+/// What the settings offer.
+#[derive(Clone, Debug, Default)]
+struct Offered {
+    names: Vec<String>,
+    /// Whether providers may be asked for their models.
+    may_list: bool,
 }
 
 impl Host {
@@ -47,6 +58,7 @@ impl Host {
             environment,
             offline: AtomicBool::new(false),
             models,
+            offered: Mutex::default(),
             stop,
             tracker,
         }
@@ -102,6 +114,7 @@ impl Host {
         client: Arc<dyn Client>,
         buffers: Option<Arc<dyn Buffers>>,
     ) -> Result<Equipment, Error> {
+        self.refresh();
         let mode = SharedMode::default();
         mode.set(self.default_mode());
         // Who opens a session in their home folder has not given the key to the model.
@@ -126,7 +139,7 @@ impl Host {
 
     /// The names of the models that can be chosen, as far as they are known now.
     pub(super) fn choices(&self) -> Vec<String> {
-        let mut names = self.config.choices();
+        let mut names = self.offered().names;
         for name in self.models.all_listed() {
             if !names.contains(&name) {
                 names.push(name);
@@ -148,7 +161,18 @@ impl Host {
 
     /// Whether providers may be asked for their models.
     pub(super) fn may_list(&self) -> bool {
-        self.config.list_models()
+        self.offered().may_list
+    }
+
+    /// Looks up what the settings offer now.
+    fn refresh(&self) {
+        let may_list = self.config.list_models();
+        let offered = Offered { names: self.config.choices(), may_list };
+        *self.offered.lock().unwrap_or_else(PoisonError::into_inner) = offered;
+    }
+
+    fn offered(&self) -> Offered {
+        self.offered.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether that model's provider should be asked for its list by the way. Only those that are
@@ -159,7 +183,7 @@ impl Host {
             && self.models.listed(model.as_ref()).is_none()
     }
 
-    /// The model of that name.
+    /// The model of that name. Reads files: not for the runtime's thread.
     pub(super) fn model_named(&self, name: &str) -> Result<Arc<dyn Model>, Error> {
         let provider = self.config.provider_for(name).map_err(settings_error)?;
         self.models.get(provider, self.config.list_models())

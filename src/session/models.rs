@@ -41,11 +41,19 @@ impl Models {
     /// The model that these settings stand for. A login in the meantime, or a change of the
     /// configuration, makes another one.
     pub(super) fn get(&self, provider: Provider, may_list: bool) -> Result<Arc<dyn Model>, Error> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, model)) = kept.iter().find(|(from, _)| *from == provider) {
-            return Ok(Arc::clone(model));
+        let find = |kept: &[(Provider, Arc<dyn Model>)]| {
+            kept.iter().find(|(from, _)| *from == provider).map(|(_, model)| Arc::clone(model))
+        };
+        let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(model) = find(&kept()) {
+            return Ok(model);
         }
         let made = self.make(provider.clone(), may_list)?;
+        let mut kept = kept();
+        if let Some(model) = find(&kept) {
+            // Somebody else has made it meanwhile.
+            return Ok(model);
+        }
         // Off the way: `session/new` is answered before the client is built, and the first
         // prompt finds it ready.
         let warm = Arc::clone(&made);
@@ -102,8 +110,7 @@ impl Models {
             output: it.output,
         });
         let learned = self.profiles.load(&base_url, &model);
-        let learned = learned.and_then(|it| serde_json::from_value(it).ok());
-        let mut learned: Learned = learned.unwrap_or_default();
+        let mut learned = learned.map(|it| read_learned(&it)).unwrap_or_default();
         if window.is_some() {
             // The user may have enlarged it since. If not, the server will say so again.
             learned.window = None;
@@ -175,6 +182,13 @@ impl Models {
             kept.iter().map(|(_, model)| (model.full_name(""), model)).collect();
         providers.values().filter_map(|it| self.listed(it.as_ref())).flatten().collect()
     }
+}
+
+/// A profile as far as it makes sense: a newer version may have written it.
+fn read_learned(profile: &Value) -> Learned {
+    let quirks = profile.get("quirks").and_then(Value::as_object);
+    let window = profile.get("window").and_then(Value::as_u64).filter(|it| *it > 0);
+    Learned { quirks: quirks.map(|it| Patch::read(it).0).unwrap_or_default(), window }
 }
 
 /// Keeps what a model has been found out about.

@@ -75,7 +75,10 @@ pub(super) fn no_such(what: &str, value: &str, known: &[&str]) -> Error {
 /// have been meant; where there is no list, the first request will tell.
 pub(super) async fn choose(host: Arc<Host>, name: String) -> Result<Arc<dyn Model>, Error> {
     // The session has a model that it can go on with: this is no reason to sign in.
-    let model = host.model_named(&name).map_err(|it| Error::Params(chain(&it)))?;
+    let (finder, wanted) = (Arc::clone(&host), name.clone());
+    let found = tokio::task::spawn_blocking(move || finder.model_named(&wanted)).await;
+    let found = found.map_err(|_| Error::Bug { place: "the choice of a model" })?;
+    let model = found.map_err(|it| Error::Params(chain(&it)))?;
     if host.choices().contains(&name) || !host.may_list() {
         return Ok(model);
     }

@@ -58,13 +58,19 @@ pub(crate) fn repair(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
 /// An identifier for the model's call that no other call of the conversation has. The model's
 /// own is kept if possible: some models break when theirs come back changed.
 pub(super) fn unique_provider_id(history: &History, wanted: &str, ours: &str) -> String {
-    let is_taken = || {
+    let is_taken = |id: &str| {
         history.messages.iter().any(|it| match it.as_ref() {
-            Message::Assistant(it) => it.calls.iter().any(|it| it.provider_id == wanted),
+            Message::Assistant(it) => it.calls.iter().any(|it| it.provider_id == id),
             Message::User(_) | Message::Tool(_) => false,
         })
     };
-    if wanted.is_empty() || is_taken() { ours.to_owned() } else { wanted.to_owned() }
+    if !wanted.is_empty() && !is_taken(wanted) {
+        return wanted.to_owned();
+    }
+    // A model may have made up one that looks like ours.
+    let more = (1..).map(|it| format!("{ours}-{it}"));
+    let mut free = std::iter::once(ours.to_owned()).chain(more).filter(|it| !is_taken(it));
+    free.next().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -152,6 +158,15 @@ mod tests {
                 prop_assert!(is_valid(&repair(&messages[..end])));
             }
         }
+    }
+
+    #[test]
+    fn an_identifier_of_ours_is_not_one_of_the_model_s_either() {
+        let mut history = History::default();
+        let Message::Assistant(mut answer) = assistant(&[1]) else { return };
+        answer.calls[0].provider_id = "call-7".to_owned();
+        history.push(Message::Assistant(answer));
+        assert_ne!(unique_provider_id(&history, "", "call-7"), "call-7");
     }
 
     #[test]

@@ -152,7 +152,12 @@ pub(super) fn after_sample(sampled: Sampled, budget: &mut Budget, luck: f64) -> 
                 End::Length if calls.is_empty() || !Budget::take(&mut budget.cuts) => {
                     Step::End(Ok(Stop::MaxTokens))
                 }
-                End::Complete if leaked && calls.is_empty() && Budget::take(&mut budget.nudges) => {
+                End::Complete
+                    if leaked
+                        && calls.is_empty()
+                        && Budget::take(&mut budget.nudges)
+                        && Budget::take(&mut budget.requests) =>
+                {
                     let why = "The model wrote a tool call as text. Asking for a real one.";
                     Step::Continue(Duration::ZERO, why.to_owned(), Nudge::Leaked)
                 }
@@ -183,10 +188,12 @@ fn after_failure(error: LlmError, shown: Shown, budget: &mut Budget, luck: f64) 
     if is_too_long || !error.is_transient() || !may_ask_again(shown, fragile, budget) {
         return Step::End(Err(Error::Llm(error)));
     }
+    let usual = Duration::from_millis(500 * (1 << attempt)).mul_f64(0.8 + 0.4 * luck);
     let delay = match wanted {
-        Some(wanted) => wanted,
+        // A server that says zero is in trouble all the same.
+        Some(wanted) => wanted.max(usual),
         None if fragile => Duration::ZERO,
-        None => Duration::from_millis(500 * (1 << attempt)).mul_f64(0.8 + 0.4 * luck),
+        None => usual,
     };
     let what = match &error {
         LlmError::Truncated { host } => format!("The answer from {host} broke off"),
@@ -365,6 +372,14 @@ mod tests {
         assert_eq!(next(status(429, Some(7)), &mut budget), "pause 7s");
         let too_long = next(status(429, Some(61)), &mut budget);
         assert_eq!(too_long, "error h answered 429: m. Prompt again in 2 min");
+    }
+
+    #[test]
+    fn a_server_that_says_zero_is_not_hammered() {
+        let mut budget = Budget::new(100);
+        for expected in ["pause 500ms", "pause 1s", "pause 2s", "pause 4s"] {
+            assert_eq!(next(status(429, Some(0)), &mut budget), expected);
+        }
     }
 
     #[test]

@@ -191,7 +191,7 @@ impl Turn {
             // The one place where a cancelled token becomes a stop reason, whatever error the
             // interrupted work has returned (R-CANCEL-2).
             if self.cancel.is_cancelled() {
-                if let Step::Act(calls) = step {
+                if let Step::Act(calls) | Step::Spare(calls) = step {
                     self.abandon(calls, "cancelled by the user");
                 }
                 break Ok(Stop::Cancelled);

@@ -46,6 +46,7 @@ impl Turn {
         // A refusal may also come in the stream.
         let omits = listener.tell_omission(thinker.model.as_ref(), &request);
         let heard = listener.finish();
+        self.tell_lack(&thinker);
         let calls = match &outcome {
             Some(Ok(reply)) => self.name_calls(reply, &heard.cards),
             _ => Vec::new(),

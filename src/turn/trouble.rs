@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::Turn;
-use crate::llm::{Kind, LlmError, Model, Request, Senses};
+use super::{Thinker, Turn};
+use crate::llm::{Effort, Kind, LlmError, Model, Request, Senses};
 use crate::message::{Message, Part, Usage, UserMessage};
 use crate::update::Update;
 
@@ -98,6 +98,19 @@ impl Turn {
                 "The model's window of {window} tokens is full. Use `/clear` to begin a new \
                  conversation, or choose a model with a larger window."
             ));
+        }
+    }
+
+    /// The server does not take the chosen effort: the usual one is used from now on.
+    pub(super) fn tell_lack(&self, thinker: &Thinker) {
+        let Thinker { model, effort } = thinker;
+        if *effort != Effort::Default && model.lacks(*effort) {
+            self.equipment.thinker.set_effort(Effort::Default);
+            self.equipment.client.update(Update::Notice(format!(
+                "{} does not have the reasoning effort `{}`; its default is used.",
+                model.name(),
+                effort.id()
+            )));
         }
     }
 

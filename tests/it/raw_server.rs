@@ -55,6 +55,19 @@ impl RawServer {
         server
     }
 
+    /// Calls `play` with each request, head and body.
+    pub fn start_with(play: impl Fn(&str, &mut TcpStream) + Send + Sync + 'static) -> RawServer {
+        let seen = Arc::new(Mutex::new(None::<Arc<Mutex<Vec<String>>>>));
+        let known = Arc::clone(&seen);
+        let server = RawServer::start(move |number, stream| {
+            let requests = known.lock().unwrap().clone();
+            let request = requests.map(|it| it.lock().unwrap()[number].clone());
+            play(&request.unwrap_or_default(), stream);
+        });
+        *seen.lock().unwrap() = Some(Arc::clone(&server.requests));
+        server
+    }
+
     /// What goes into `OPENAI_BASE_URL`.
     pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)

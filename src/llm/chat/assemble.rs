@@ -61,7 +61,7 @@ impl Assemble for Assembler {
         }
         if event.name == "error" {
             // llama.cpp may end the stream within the same event.
-            return Err(self.in_stream(data.trim_end_matches("[DONE]")));
+            return self.failure(data.trim_end_matches("[DONE]"), batch);
         }
         with_chunk(data, |chunk, json| match chunk {
             Ok(chunk) if chunk.is_failure() => self.failure(json, batch),
@@ -180,7 +180,10 @@ impl Assembler {
     pub(in crate::llm) fn rescue(&mut self, text: &str, batch: &mut Batch) -> bool {
         let Some(tools) = &self.speaker.tools else { return false };
         let Some((start, calls)) = tools.find_leaked(text) else { return false };
-        self.speech.words(text[..start].trim_end(), batch);
+        // Words that were shown already stand in it once more.
+        if !self.speech.has_text() {
+            self.speech.words(text[..start].trim_end(), batch);
+        }
         self.speech.release(batch);
         self.take_leaked(calls, batch);
         "tool_calls".clone_into(&mut self.finish);

@@ -68,7 +68,7 @@ impl Gate {
 /// Whether the answer begins, or may be going to begin, with a call that no mark precedes.
 fn may_be_bare(text: &str, names: &[String]) -> bool {
     let text = text.trim_start();
-    if text.is_empty() || text.starts_with(['{', '[']) {
+    if text.is_empty() || begins_as_json(text) {
         return true;
     }
     names.iter().any(|name| {
@@ -79,6 +79,18 @@ fn may_be_bare(text: &str, names: &[String]) -> bool {
         };
         rest.is_some_and(|it| "[ARGS]".starts_with(it) || it.starts_with("[ARGS]"))
     })
+}
+
+/// Whether it is, or may become, JSON as a call begins: a link or a list of words is not held.
+fn begins_as_json(text: &str) -> bool {
+    let inside = match text.strip_prefix('[') {
+        Some(inside) => inside.trim_start(),
+        None => text,
+    };
+    match inside.strip_prefix('{') {
+        Some(fields) => fields.trim_start().is_empty() || fields.trim_start().starts_with('"'),
+        None => inside.is_empty() || "[TOOL_CALLS]".starts_with(text),
+    }
 }
 
 /// How many bytes at the end may be the beginning of an opening mark.
@@ -122,6 +134,14 @@ mod tests {
         ];
         for (pieces, shown, calls) in table {
             assert_eq!(run(&pieces), (shown.to_owned(), calls), "{pieces:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_begins_with_a_link_is_shown_as_it_comes() {
+        for text in ["[README](README.md) says what it is.", "[x] Done.", "{ braces }"] {
+            let mut gate = Gate::new(vec!["f".to_owned()]);
+            assert_eq!(gate.push(text), text);
         }
     }
 

@@ -131,7 +131,7 @@ const ROWS: &[Row] = &[
     model(&["qwen3-coder"], Patch { effort: Some(Dialect::None), ..NONE }),
     // Their templates open the tag themselves (C.3 #6).
     model(
-        &["qwq", "qwen3-thinking", "deepseek-r1", "magistral-small", "nemotron"],
+        &["qwq", "thinking", "deepseek-r1", "magistral-small", "nemotron"],
         Patch { think: Some(Think::Implicit), ..NONE },
     ),
     // Small models and broken templates: calls that leak are made (C.2 #21), and answers that

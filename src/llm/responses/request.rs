@@ -238,6 +238,8 @@ impl Writer<'_> {
             let number =
                 |key: &str| blob.get(key)?.as_u64().and_then(|it| usize::try_from(it).ok());
             match blob.get("type")?.as_str()? {
+                // Refused once, it would be refused again.
+                "reasoning" if !self.manner.quirks.encrypted => {}
                 "reasoning" => items.push(Item::Reasoning(blob)),
                 "message" => {
                     let (start, end) = (number("start")?, number("end")?);

@@ -245,3 +245,17 @@ fn depth_does_no_harm() {
         );
     }
 }
+
+/// C.1 #23 behind words that were shown already.
+#[test]
+fn words_before_a_call_that_the_server_could_not_read_are_shown_once() {
+    let call = "<function=f>{}</function>";
+    let body = format!(
+        "data: {}\n\ndata: {}\n\n",
+        json!({ "choices": [{ "delta": { "content": "Let me look." } }] }),
+        json!({ "error": { "message": "m", "code": "tool_use_failed",
+            "failed_generation": format!("Let me look.\n{call}") } }),
+    );
+    let said = transcribe("llama", &["f".to_owned()], [body.as_bytes()]);
+    assert!(said.starts_with("text \"Let me look.\"\n"), "{said}");
+}

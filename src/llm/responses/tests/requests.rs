@@ -352,3 +352,20 @@ proptest! {
         }
     }
 }
+
+/// `The encrypted content … could not be verified`: another key, another organisation.
+#[test]
+fn encrypted_reasoning_that_was_refused_is_not_sent_again() {
+    let mut answer = assistant("It is.", &[]);
+    answer.echo = Echo {
+        origin: ORIGIN.into(),
+        field: None,
+        blobs: vec![
+            json!({ "type": "reasoning", "summary": [], "encrypted_content": "secret" }),
+            json!({ "type": "message", "start": 0, "end": 6 }),
+        ],
+    };
+    let messages = [user("Is it?"), Message::Assistant(answer), user("Sure?")];
+    let taught = Quirks { encrypted: false, ..thinking() };
+    assert!(!items(&messages, &taught).contains("secret"));
+}

@@ -83,6 +83,13 @@ impl Endpoint {
                 base.host_str().unwrap_or_default()
             )));
         }
+        if !base.username().is_empty() || base.password().is_some() {
+            return Err(LlmError::Settings(format!(
+                "The base URL for {} has a name or a password in it, which would be shown and \
+                 logged. Put the key where keys belong: `key_env`, `key_file` or `headers`",
+                base.host_str().unwrap_or_default()
+            )));
+        }
         let base = complete(base);
         let secrets = key.iter().cloned().collect();
         let (headers, client) = (HeaderMap::new(), OnceCell::new());
@@ -346,6 +353,11 @@ pub(super) struct Body {
 }
 
 impl Body {
+    /// Whose answer it is.
+    pub(super) fn host(&self) -> &str {
+        &self.host
+    }
+
     /// The next bytes, or `None` at the end. Safe to cancel.
     pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, LlmError> {
         let limit = self.patience;
@@ -401,6 +413,8 @@ mod tests {
     fn a_base_url_or_key_that_cannot_work_is_refused_without_showing_the_key() {
         assert!(Endpoint::new("localhost:8080/v1", None).is_err());
         assert!(Endpoint::new("file:///etc", None).is_err());
+        let error = Endpoint::new("http://me:secret@h/v1", None).unwrap_err();
+        assert!(!error.to_string().contains("secret"), "{error}");
         let error = Endpoint::new("http://h/v1", Some("sk-\nsecret".into())).unwrap_err();
         assert!(!error.to_string().contains("secret"), "{error}");
         for (name, value) in [("X Y", "secret"), ("X-Y", "sec\nret"), ("", "secret")] {

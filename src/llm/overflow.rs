@@ -54,7 +54,10 @@ pub(super) fn read(body: &Value, words: &str) -> Kind {
         let found = field(body, name).or_else(|| phrases.iter().find_map(|it| after(words, it)));
         found.filter(|it| SANE.contains(it))
     };
-    Kind::Overflow { limit: find("n_ctx", LIMITS), used: find("n_prompt_tokens", USED) }
+    // A limit of tokens a minute is no window.
+    let is_rate = ["tokens per min", "(tpm)", "tokens/min"].iter().any(|it| words.contains(it));
+    let limit = if is_rate { None } else { find("n_ctx", LIMITS) };
+    Kind::Overflow { limit, used: find("n_prompt_tokens", USED) }
 }
 
 fn field(body: &Value, name: &str) -> Option<u64> {

@@ -31,6 +31,8 @@ pub(super) trait Assemble: Debug + Send {
 pub(super) struct Reader<A> {
     framing: Framing,
     assembler: A,
+    /// How many events and pieces of a document have come.
+    heard: u64,
 }
 
 /// How the server frames its answer, which its first byte tells better than its headers.
@@ -46,7 +48,7 @@ enum Framing {
 
 impl<A: Assemble> Reader<A> {
     pub(super) fn new(assembler: A) -> Reader<A> {
-        Reader { framing: Framing::Unknown, assembler }
+        Reader { framing: Framing::Unknown, assembler, heard: 0 }
     }
 
     /// Whether the answer is whole even if the connection breaks now.
@@ -75,6 +77,7 @@ impl<A: Assemble> Reader<A> {
             Framing::Unknown => {}
             Framing::Document(document) if document.len() + bytes.len() <= LARGEST_DOCUMENT => {
                 document.extend_from_slice(bytes);
+                self.heard += 1;
             }
             Framing::Document(_) => {
                 return Err(self.assembler.malformed("more than 32 MiB of JSON came"));
@@ -82,6 +85,7 @@ impl<A: Assemble> Reader<A> {
             Framing::Events(decoder) => {
                 let mut result = Ok(());
                 let pushed = decoder.push(bytes, |event| {
+                    self.heard += 1;
                     if result.is_ok() {
                         result = self.assembler.event(&event, batch);
                     }
@@ -93,6 +97,11 @@ impl<A: Assemble> Reader<A> {
             }
         }
         if self.assembler.is_done() { self.assembler.finish(batch).map(Some) } else { Ok(None) }
+    }
+
+    /// How much has come that is more than a sign of life.
+    pub(super) fn heard(&self) -> u64 {
+        self.heard
     }
 
     /// The answer has failed.

@@ -35,6 +35,9 @@ impl ReplyStream for Said {
     }
 }
 
+/// How long a server may send nothing but comments: some keep a request in a queue for half an
+/// hour (quirk C.1 #1).
+const PRODUCING: Duration = Duration::from_secs(35 * 60);
 /// How long more may take to come once the answer is whole: the count of tokens, the last mark.
 /// Some servers leave the connection open and send neither.
 const AFTERWORD: Duration = Duration::from_secs(2);
@@ -47,13 +50,16 @@ pub(super) struct Stream<A> {
     /// How long it may still speak once the answer is whole. Set once: comments that keep the
     /// connection alive must not keep the turn alive.
     afterword: Option<Instant>,
+    /// How much had been heard, and when that was last more than before.
+    heard: (u64, Instant),
     /// The outcome, while what came before it has not been taken.
     ended: Option<Result<Reply, LlmError>>,
 }
 
 impl<A: Assemble> Stream<A> {
     pub(super) fn new(body: Body, assembler: A) -> Stream<A> {
-        Stream { body: Some(body), reader: Reader::new(assembler), afterword: None, ended: None }
+        let (reader, heard) = (Reader::new(assembler), (0, Instant::now()));
+        Stream { body: Some(body), reader, afterword: None, heard, ended: None }
     }
 }
 
@@ -68,7 +74,8 @@ impl<A: Assemble> ReplyStream for Stream<A> {
             }
             let outcome = match self.chunk().await {
                 Ok(Some(bytes)) => match self.reader.feed(&bytes, batch) {
-                    Ok(None) => return Ok(None),
+                    Ok(None) if self.is_alive() => return Ok(None),
+                    Ok(None) => Err(self.silent()),
                     Ok(Some(reply)) => Ok(reply),
                     Err(error) => Err(error),
                 },
@@ -92,6 +99,21 @@ impl<A: Assemble> ReplyStream for Stream<A> {
 }
 
 impl<A: Assemble> Stream<A> {
+    /// Whether the model has said something lately. Comments show that the connection lives, and
+    /// say nothing about the model.
+    fn is_alive(&mut self) -> bool {
+        let heard = self.reader.heard();
+        if heard != self.heard.0 {
+            self.heard = (heard, Instant::now());
+        }
+        self.heard.1.elapsed() < PRODUCING
+    }
+
+    fn silent(&self) -> LlmError {
+        let host = self.body.as_ref().map(|it| it.host().to_owned()).unwrap_or_default();
+        LlmError::Silent { host, limit: PRODUCING }
+    }
+
     /// The next bytes; `None` when there will be none.
     async fn chunk(&mut self) -> Result<Option<Bytes>, LlmError> {
         let Some(body) = &mut self.body else { return Ok(None) };

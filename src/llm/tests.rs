@@ -185,14 +185,14 @@ const OVERFLOWS: &[(&str, u16, &str, u64, u64)] = &[
         "C.4 #27 Groq",
         413,
         r#"{"error":{"message":"Request too large for model `m` in organization `o` service tier `on_demand` on tokens per minute (TPM): Limit 6000, Requested 7423, please reduce your message size and try again.","type":"tokens","code":"rate_limit_exceeded"}}"#,
-        6_000,
+        0,
         7_423,
     ),
     (
         "OpenAI",
         429,
         r#"{"error":{"message":"Request too large for gpt-4o in organization o on tokens per min (TPM): Limit 30000, Requested 35000.","type":"tokens","code":"rate_limit_exceeded"}}"#,
-        30_000,
+        0,
         35_000,
     ),
     (

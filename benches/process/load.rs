@@ -14,7 +14,8 @@ use crate::model::Model;
 use crate::table::{Table, median, us};
 use crate::usage;
 
-/// CPU time for each delta of a flood, beside that of a program which does nothing else.
+/// CPU time for each delta of a flood, beside that of a program which does nothing else, and how
+/// long the whole flood takes.
 pub(crate) fn bursts(table: &mut Table, model: &Model, rounds: Rounds) -> io::Result<()> {
     let mut agent = Agent::start(model)?;
     let session = agent.new_session()?;
@@ -28,14 +29,24 @@ pub(crate) fn bursts(table: &mut Table, model: &Model, rounds: Rounds) -> io::Re
         agent.turn(&session, prompt)?;
         floor.turn(prompt)?;
         let (mut ours, mut least) = (vec![], vec![]);
+        let (mut waited, mut least_waited) = (vec![], vec![]);
         for _ in 0..rounds.bursts {
-            ours.push(spent(agent.pid(), || agent.turn(&session, prompt).map(drop))?);
-            least.push(spent(floor.pid(), || floor.turn(prompt).map(drop))?);
+            ours.push(spent(agent.pid(), || {
+                waited.push(us(agent.turn(&session, prompt)?.elapsed()));
+                Ok(())
+            })?);
+            least.push(spent(floor.pid(), || {
+                least_waited.push(us(floor.turn(prompt)?.elapsed()));
+                Ok(())
+            })?);
         }
+        let waited = [median(waited), median(least_waited)].map(|it| it / 2_000.0);
         let (ours, least) = (median(ours) / 2_000.0, median(least) / 2_000.0);
         if budget.is_finite() {
             table.row(name, ours, "µs", budget);
             table.row("… compared with the floor", ours / least, "×", 3.0);
+            table.row("… end to end", waited[0], "µs", 20.0);
+            table.note("… end to end, the floor", waited[1], "µs");
         } else {
             table.note(name, ours, "µs");
             table.note("… compared with the floor", ours / least, "×");

@@ -74,7 +74,7 @@ fn measure(rounds: Rounds) -> io::Result<()> {
         std::process::abort();
     });
     let model = Model::start()?;
-    let mut table = Table::begin();
+    let mut table = Table::begin(agent::BINARY);
     latency::start(&mut table, &model, rounds)?;
     latency::turns(&mut table, &model, rounds)?;
     latency::cancels(&mut table, &model, rounds)?;

@@ -3,8 +3,6 @@
 use std::thread;
 use std::time::Duration;
 
-use crate::agent::BINARY;
-
 /// What is printed, line by line as it is known.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -13,10 +11,11 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub(crate) fn begin() -> Table {
+    /// A table about that.
+    pub(crate) fn begin(subject: &str) -> Table {
         let cores = thread::available_parallelism().map_or(0, usize::from);
         let profile = if cfg!(debug_assertions) { "debug" } else { "bench" };
-        println!("{cores} cores, profile {profile}, {BINARY}\n");
+        println!("{cores} cores, profile {profile}, {subject}\n");
         println!("{:<50} {:>14} {:>12}", "what", "measured", "budget");
         Table { rows: 0, missed: 0 }
     }

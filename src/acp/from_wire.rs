@@ -32,10 +32,21 @@ fn part(block: ContentBlock) -> Result<Part, Error> {
             },
             _ => return Err(unoffered("this kind of resource")),
         },
-        ContentBlock::Image(it) => Part::Image(Media { mime: it.mime_type, data: it.data }),
-        ContentBlock::Audio(it) => Part::Audio(Media { mime: it.mime_type, data: it.data }),
+        ContentBlock::Image(it) => Part::Image(media("image/", it.mime_type, it.data)?),
+        ContentBlock::Audio(it) => Part::Audio(media("audio/", it.mime_type, it.data)?),
         _ => return Err(unoffered("this kind of content")),
     })
+}
+
+/// A picture or a recording. One that is malformed would be refused with every request to come.
+fn media(sort: &str, mime: String, data: String) -> Result<Media, Error> {
+    let is_mime = |it: char| it.is_ascii_alphanumeric() || "/.+-".contains(it);
+    let is_base64 = |it: u8| it.is_ascii_alphanumeric() || b"+/=".contains(&it);
+    let fits = mime.starts_with(sort) && mime.len() < 100 && mime.chars().all(is_mime);
+    if !fits || data.is_empty() || !data.bytes().all(is_base64) {
+        return Err(Error::Params(format!("A block is no {sort}… in base64")));
+    }
+    Ok(Media { mime, data })
 }
 
 fn unoffered(what: &str) -> Error {

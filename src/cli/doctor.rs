@@ -131,7 +131,7 @@ impl Report {
         let is_set = endpoint.key.is_some();
         let key = if is_set { format!("set, from {from}") } else { "not set".to_owned() };
         self.head("provider", provider);
-        self.head("base URL", &endpoint.base_url);
+        self.head("base URL", &endpoint.shown_url());
         self.head("model", model);
         self.head("key", &key);
         let headers: Vec<_> = endpoint.headers.iter().map(|it| it.0.as_str()).collect();
@@ -140,7 +140,7 @@ impl Report {
         }
         self.line("");
         self.set("provider", provider);
-        self.set("base_url", endpoint.base_url.as_str());
+        self.set("base_url", endpoint.shown_url());
         self.set("model", endpoint.model.as_deref().map_or(Value::Null, Value::from));
         let from = if is_set { Value::from(from) } else { Value::Null };
         self.set("key", json!({ "set": is_set, "from": from, "headers": headers }));

@@ -148,9 +148,12 @@ impl Config {
         if self.model_of_the_process() == Some("offline") {
             return Ok(Provider::Offline);
         }
-        let file = self.file.load()?;
+        self.usual(&*self.file.load()?)
+    }
+
+    fn usual(&self, file: &File) -> Result<Provider, ConfigError> {
         let wanted = self.model_of_the_process().or(file.model.as_deref());
-        let mut provider = self.sources(&file).provider(wanted)?;
+        let mut provider = self.sources(file).provider(wanted)?;
         if let Provider::Endpoint(endpoint) = &mut provider {
             // The variable is about the one model that the process is started for.
             endpoint.window = self.window().or(endpoint.window);
@@ -172,7 +175,7 @@ impl Config {
                 self.file().display()
             ))),
             // The same model is the same, whichever way it was chosen.
-            provider => match self.provider() {
+            provider => match self.usual(&file) {
                 Ok(usual) if is_same_model(&usual, &provider) => Ok(usual),
                 _ => Ok(provider),
             },
@@ -183,12 +186,17 @@ impl Config {
     /// that the file lists.
     pub fn choices(&self) -> Vec<String> {
         let mut names = Vec::new();
-        match self.provider() {
+        let file = self.file.load();
+        let usual = match &file {
+            Ok(file) => self.usual(file),
+            Err(_) => self.provider(),
+        };
+        match usual {
             Ok(Provider::Endpoint(endpoint)) => names.extend(endpoint.full_name()),
             Ok(Provider::Offline) => names.push("offline".to_owned()),
             Ok(Provider::None) | Err(_) => {}
         }
-        for (name, section) in self.file.load().iter().flat_map(|it| &it.providers) {
+        for (name, section) in file.iter().flat_map(|it| &it.providers) {
             let listed = section.models.iter().map(|model| format!("{name}/{model}"));
             let new: Vec<_> = listed.filter(|it| !names.contains(it)).collect();
             names.extend(new);

@@ -27,6 +27,10 @@ pub(super) fn remove(path: &Path) -> io::Result<bool> {
 
 /// The text of a file, if it is not larger than `limit` bytes.
 pub(super) fn read(path: &Path, limit: u64) -> io::Result<String> {
+    // A pipe would never end, or never begin.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
     let mut text = String::new();
     let count = File::open(path)?.take(limit + 1).read_to_string(&mut text)?;
     if count as u64 > limit {

@@ -42,6 +42,19 @@ pub struct EndpointSettings {
 }
 
 impl EndpointSettings {
+    /// The base URL without what may be a secret in it.
+    pub fn shown_url(&self) -> String {
+        let url = self.base_url.split(['?', '#']).next().unwrap_or_default();
+        match url.split_once("://") {
+            Some((scheme, rest)) => {
+                let (place, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+                let host = place.rsplit('@').next().unwrap_or_default();
+                format!("{scheme}://{host}{path}")
+            }
+            None => url.to_owned(),
+        }
+    }
+
     /// The model as it is named in the settings: `NAME/model`, or `model` at the default endpoint.
     pub fn full_name(&self) -> Option<String> {
         let model = self.model.as_ref()?;

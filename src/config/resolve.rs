@@ -203,6 +203,13 @@ impl Sources<'_> {
     }
 
     fn unset(&self, variable: &str, place: &str) -> ConfigError {
+        // Who pastes a key where a name belongs should not see it in a log.
+        let is_name = |it: char| it.is_ascii_alphanumeric() || it == '_';
+        let variable = if variable.chars().all(is_name) && variable.len() < 64 {
+            variable
+        } else {
+            "(not shown: it does not look like a name)"
+        };
         self.wrong(&format!(
             "{place} names the variable {variable}, which was not set, or not named yet, when \
              turnwright was started. Set it there and start it again"

@@ -38,7 +38,7 @@ impl Config {
             let model = section.models.first().map_or("-", String::as_str);
             let named = self.sources(&file).provider(Some(&format!("{name}/{model}")));
             let value = match named {
-                Ok(Provider::Endpoint(it)) => format!("{}, key {}", it.base_url, is_set(&it)),
+                Ok(Provider::Endpoint(it)) => format!("{}, key {}", it.shown_url(), is_set(&it)),
                 Ok(_) => "nothing".to_owned(),
                 Err(error) => error.to_string(),
             };
@@ -61,7 +61,7 @@ impl Config {
         let model = endpoint.full_name().unwrap_or_else(|| "none".to_owned());
         let mut settings = vec![
             Setting::new("model", &model, self.model_place(file, endpoint.name.is_some())),
-            Setting::new("base_url", &endpoint.base_url, self.address_place(file, &endpoint)),
+            Setting::new("base_url", &endpoint.shown_url(), self.address_place(file, &endpoint)),
             Setting::new("key", is_set(&endpoint), self.key_place(&endpoint)),
         ];
         if let Some(window) = endpoint.window {

@@ -132,7 +132,8 @@ fn advise(message: &str, kind: Kind, wait: Option<Duration>) -> String {
     });
     let later = wait.filter(|it| *it > LONGEST_WAIT).map(|it| match it.as_secs().div_ceil(60) {
         minutes @ ..120 => format!("Prompt again in {minutes} min"),
-        minutes => format!("Prompt again in {} h", minutes.div_ceil(60)),
+        minutes @ ..2880 => format!("Prompt again in {} h", minutes.div_ceil(60)),
+        minutes => format!("Prompt again in {} days", (minutes / 1440).min(365)),
     });
     let sentences = [advice.to_owned(), later.unwrap_or_default()];
     let sentences: Vec<_> = sentences.iter().filter(|it| !it.is_empty()).collect();

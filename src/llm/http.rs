@@ -6,7 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue,
+    TRANSFER_ENCODING,
+};
 use reqwest::{Client, Method, RequestBuilder, Response, Url, redirect};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::OnceCell;
@@ -121,13 +124,18 @@ impl Endpoint {
         for (name, value) in headers {
             let wrong = || {
                 LlmError::Settings(format!(
-                    "The header `{name}` that is set for {} has characters that a header cannot \
+                    "The header `{}` that is set for {} has characters that a header cannot \
                      have. Correct it in the settings",
+                    name.escape_debug(),
                     self.host()
                 ))
             };
             let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
             let mut sent = HeaderValue::from_str(value.expose_secret()).map_err(|_| wrong())?;
+            // These are about how it is sent.
+            if [CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING].contains(&key) {
+                return Err(LlmError::Settings(format!("The header `{key}` cannot be set")));
+            }
             sent.set_sensitive(true);
             self.headers.insert(key, sent);
             self.secrets.extend(credential(&value));
@@ -267,7 +275,7 @@ impl Endpoint {
             failure::read(&text, Some(status), told);
         // And once more: in the JSON the key may have been escaped, as in `\/`.
         let message = self.secret().redact(&location.unwrap_or(message));
-        let leaked = leaked.map(Box::new);
+        let leaked = leaked.map(|it| Box::new(self.secret().redact(&it)));
         LlmError::Status { host: self.host(), status, message, retry_after, kind, leaked }
     }
 

@@ -26,6 +26,8 @@ pub(super) struct LeakedCall {
     pub(super) arguments: Value,
 }
 
+/// More than this, in bytes, is no block of calls.
+const LONGEST_CALLS: usize = 1024 * 1024;
 /// Blocks that begin like calls and are none; an answer with more of them is about calls.
 const MOST_FAILURES: usize = 32;
 
@@ -74,7 +76,7 @@ pub(super) fn find(text: &str, tools: &[Declared<'_>]) -> Option<(usize, Vec<Lea
     let text = without_end(text);
     let mut fences = Fences::default();
     let mut failures = 0;
-    let mut from = 0;
+    let mut from = text.len().saturating_sub(LONGEST_CALLS);
     while let Some(start) = candidate(text, from) {
         from = start + 1;
         if fences.cover(text, start) {

@@ -2,6 +2,7 @@
 //! user wishes. It is remembered for the process, and noted for the next one.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,9 @@ pub trait Notebook: Send + Sync + 'static {
     fn note(&self, learned: &Learned);
 }
 
+/// Lessons from within streams, in the life of a process.
+const LESSONS_IN_STREAM: u32 = 3;
+
 /// The quirks of one model at one server, as they are known now.
 pub(super) struct Lessons {
     table: Quirks,
@@ -33,6 +37,9 @@ pub(super) struct Lessons {
     // A std mutex: held to copy a few bytes, never across an await.
     learned: Mutex<Learned>,
     notebook: Option<Arc<dyn Notebook>>,
+    /// How many lessons may still come from within streams. They are taken at their word, so there
+    /// are few.
+    in_stream: AtomicU32,
 }
 
 impl fmt::Debug for Lessons {
@@ -48,7 +55,8 @@ impl Lessons {
         wishes: Patch,
         notebook: Option<Arc<dyn Notebook>>,
     ) -> Lessons {
-        Lessons { table, wishes, learned: Mutex::new(learned), notebook }
+        let in_stream = AtomicU32::new(LESSONS_IN_STREAM);
+        Lessons { table, wishes, learned: Mutex::new(learned), notebook, in_stream }
     }
 
     /// The quirks now.
@@ -101,6 +109,12 @@ impl Lessons {
         // What the user wishes is not unlearned.
         patches.retain(|it| was.with(*it).with(self.wishes) != *was);
         patches
+    }
+
+    /// Whether one more lesson may come from within a stream; takes it.
+    pub(super) fn may_learn_in_stream(&self) -> bool {
+        let take = |left: u32| left.checked_sub(1);
+        self.in_stream.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     }
 
     /// Remembers a lesson.

@@ -4,6 +4,8 @@ use serde_json::Value;
 
 /// No list that a person can choose from is longer.
 const MOST: usize = 1000;
+/// No name is longer; finding near ones takes the square of the length.
+const LONGEST_NAME: usize = 200;
 
 /// A model in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,16 +40,29 @@ pub(super) fn models(body: &[u8]) -> Vec<Listed> {
         let window = WINDOWS.iter().find_map(|place| it.pointer(place)?.as_u64());
         Some(Listed { name, window: window.filter(|it| *it > 0) })
     };
-    let mut models: Vec<_> =
-        list.iter().filter_map(read).filter(|it| !it.name.is_empty()).collect();
+    let mut models: Vec<_> = list.iter().filter_map(read).filter(|it| is_name(&it.name)).collect();
     models.sort_unstable_by(|one, other| one.name.cmp(&other.name));
     models.dedup_by(|one, other| one.name == other.name);
     models.truncate(MOST);
     models
 }
 
+/// Whether people can read it and servers mean it.
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= LONGEST_NAME && !name.contains(is_hidden)
+}
+
+/// Control characters, and those that change the direction of writing.
+fn is_hidden(char: char) -> bool {
+    char.is_control()
+        || matches!(char, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// Up to five of `names` that `wanted` may have meant, the nearest first.
 pub fn near<'a>(wanted: &str, names: &'a [String]) -> Vec<&'a str> {
+    if wanted.len() > LONGEST_NAME {
+        return Vec::new();
+    }
     let plain = |name: &str| name.to_ascii_lowercase().replace(['-', '_', '.', ':', ' '], "");
     let base = plain(wanted.rsplit('/').next().unwrap_or(wanted));
     let score = |name: &str| {

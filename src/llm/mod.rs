@@ -1,11 +1,14 @@
 //! Language models: one request goes out, an answer streams back. Knows the conversation and
 //! nothing else of ours.
 
+mod bulk;
 pub mod chat;
 mod error;
 mod failure;
 mod http;
 mod ids;
+#[doc(hidden)]
+pub mod inside;
 mod kind;
 mod leaked;
 mod lessons;

@@ -2,11 +2,14 @@
 
 use std::fmt::Debug;
 
-use super::{Batch, LlmError, Reply};
+use super::{Batch, LlmError, Reply, bulk};
 use crate::sse;
 
 /// The largest document that is read from a server which does not stream.
 const LARGEST_DOCUMENT: usize = 32 * 1024 * 1024;
+
+/// What is wrong with JSON of too many values.
+const ENDLESS: &str = "endless JSON came";
 
 /// Puts an answer together from what one protocol sends.
 pub(super) trait Assemble: Debug + Send {
@@ -87,7 +90,7 @@ impl<A: Assemble> Reader<A> {
                 let pushed = decoder.push(bytes, |event| {
                     self.heard += 1;
                     if result.is_ok() {
-                        result = self.assembler.event(&event, batch);
+                        result = take(&mut self.assembler, &event, batch);
                     }
                 });
                 result?;
@@ -115,13 +118,16 @@ impl<A: Assemble> Reader<A> {
             Framing::Unknown => {}
             Framing::Document(document) => {
                 let document = std::mem::take(document);
+                if bulk::is_endless(&String::from_utf8_lossy(&document)) {
+                    return Err(self.assembler.malformed(ENDLESS));
+                }
                 self.assembler.document(&document, batch)?;
             }
             Framing::Events(decoder) => {
                 let mut result = Ok(());
                 decoder.finish(|event| {
                     if result.is_ok() {
-                        result = self.assembler.event(&event, batch);
+                        result = take(&mut self.assembler, &event, batch);
                     }
                 });
                 result?;
@@ -129,4 +135,15 @@ impl<A: Assemble> Reader<A> {
         }
         self.assembler.finish(batch)
     }
+}
+
+fn take<A: Assemble>(
+    assembler: &mut A,
+    event: &sse::Event<'_>,
+    batch: &mut Batch,
+) -> Result<(), LlmError> {
+    if !assembler.is_done() && bulk::is_endless(event.data) {
+        return Err(assembler.malformed(ENDLESS));
+    }
+    assembler.event(event, batch)
 }

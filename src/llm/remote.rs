@@ -88,6 +88,11 @@ impl Remote {
         }
     }
 
+    /// What would be sent now.
+    pub(super) fn body(&self, request: &Request) -> Vec<u8> {
+        self.render(&self.tools(&request.tools), &self.lessons.quirks(), request)
+    }
+
     fn render(&self, tools: &Tools, quirks: &Quirks, request: &Request) -> Vec<u8> {
         let manner = Manner {
             model: &self.settings.model,
@@ -225,7 +230,13 @@ impl Remote {
             Protocol::Responses => Box::new(Stream::new(body, responses::Assembler::new(speaker))),
         };
         let (lessons, quirks) = (Arc::clone(&self.lessons), self.lessons.quirks());
-        Ok(Box::new(Attentive { inner, lessons, quirks, media: request.media() }))
+        Ok(Box::new(Attentive {
+            inner,
+            lessons,
+            quirks,
+            media: request.media(),
+            has_spoken: false,
+        }))
     }
 }
 
@@ -236,6 +247,8 @@ struct Attentive {
     /// How it was asked for, and what the request held.
     quirks: Quirks,
     media: Senses,
+    /// What has begun to answer has not refused.
+    has_spoken: bool,
 }
 
 impl ReplyStream for Attentive {
@@ -244,19 +257,33 @@ impl ReplyStream for Attentive {
         batch: &'a mut Batch,
     ) -> BoxFuture<'a, Result<Option<Reply>, LlmError>> {
         Box::pin(async {
-            self.inner.next(batch).await.map_err(|mut error| {
-                let candidates = self.lessons.candidates(&error, &self.quirks, self.media);
-                if let Some(patch) = candidates.first()
-                    && let LlmError::InStream { kind, retry_after, .. } = &mut error
-                {
-                    self.lessons.keep(*patch);
-                    // Asked anew, it is another request.
-                    *kind = Kind::Unavailable;
-                    *retry_after = Some(Duration::ZERO);
+            let outcome = self.inner.next(batch).await;
+            let has_spoken = std::mem::replace(&mut self.has_spoken, true);
+            match outcome {
+                Err(error) if !has_spoken => Err(self.learn(error)),
+                Ok(None) if batch.deltas.is_empty() => {
+                    self.has_spoken = has_spoken;
+                    Ok(None)
                 }
-                error
-            })
+                outcome => outcome,
+            }
         })
+    }
+}
+
+impl Attentive {
+    /// Hears a refusal; if it teaches something, the request is worth making once more.
+    fn learn(&self, mut error: LlmError) -> LlmError {
+        let candidates = self.lessons.candidates(&error, &self.quirks, self.media);
+        if let Some(patch) = candidates.first()
+            && self.lessons.may_learn_in_stream()
+            && let LlmError::InStream { kind, retry_after, .. } = &mut error
+        {
+            self.lessons.keep(*patch);
+            *kind = Kind::Unavailable;
+            *retry_after = None;
+        }
+        error
     }
 }
 

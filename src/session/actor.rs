@@ -96,12 +96,13 @@ impl Actor {
     pub(super) fn new(
         host: Arc<Host>,
         equipment: Equipment,
+        known: Vec<Setting>,
         told: Told,
         cancelling: Arc<AtomicBool>,
         stop: CancellationToken,
     ) -> Actor {
         Actor {
-            known: settings::all(&host, &equipment),
+            known,
             choosing: FuturesUnordered::new(),
             changes: (0, 0),
             asked_for_list: false,

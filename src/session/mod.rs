@@ -94,7 +94,8 @@ pub fn open(host: &Arc<Host>, opening: Opening) -> Result<(SessionHandle, Vec<Se
     let shared = Arc::clone(&cancelling);
     let settings = settings::all(host, &equipment);
     let told = actor::Told { notice: opening.notice, offered: opening.offered };
-    let actor = actor::Actor::new(Arc::clone(host), equipment, told, shared, stop);
+    let actor =
+        actor::Actor::new(Arc::clone(host), equipment, settings.clone(), told, shared, stop);
     host.spawn(actor.run(inbox));
     Ok((SessionHandle { mailbox, cancelling }, settings))
 }

@@ -89,11 +89,11 @@ impl Models {
     }
 
     fn settings(&self, endpoint: EndpointSettings) -> Result<Settings, Error> {
-        let name = endpoint.full_name();
+        let (name, shown) = (endpoint.full_name(), endpoint.shown_url());
         let EndpointSettings { name: provider, base_url, model, window, mut quirks, .. } = endpoint;
         let (Some(name), Some(model)) = (name, model) else {
             return Err(Error::Llm(LlmError::Settings(format!(
-                "No model is named for {base_url}. Set TURNWRIGHT_MODEL to one that it serves"
+                "No model is named for {shown}. Set TURNWRIGHT_MODEL to one that it serves"
             ))));
         };
         let body = match quirks.remove("body") {
@@ -109,6 +109,13 @@ impl Models {
             cached: it.cached.unwrap_or(it.input),
             output: it.output,
         });
+        let is_price = |it: &Price| {
+            [it.input, it.cached, it.output]
+                .iter()
+                .all(|it| it.is_finite() && (0.0..1e6).contains(it))
+        };
+        let price = price.filter(is_price);
+        let window = window.filter(|it| *it > 0);
         let learned = self.profiles.load(&base_url, &model);
         let mut learned = learned.map(|it| read_learned(&it)).unwrap_or_default();
         if window.is_some() {

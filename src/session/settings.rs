@@ -74,6 +74,9 @@ pub(super) fn no_such(what: &str, value: &str, known: &[&str]) -> Error {
 /// The model of that name. One that its provider does not list is refused, with those that may
 /// have been meant; where there is no list, the first request will tell.
 pub(super) async fn choose(host: Arc<Host>, name: String) -> Result<Arc<dyn Model>, Error> {
+    if name.len() > 500 {
+        return Err(Error::Params("No model has so long a name".to_owned()));
+    }
     // The session has a model that it can go on with: this is no reason to sign in.
     let (finder, wanted) = (Arc::clone(&host), name.clone());
     let found = tokio::task::spawn_blocking(move || finder.model_named(&wanted)).await;

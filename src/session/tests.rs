@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
 use super::actor::{Actor, Told};
-use super::{Host, MAILBOX, Senses, SessionHandle};
+use super::{Host, MAILBOX, Senses, SessionHandle, settings};
 use crate::config::{Config, Flags, Paths, UserFile, Variables};
 use crate::done::Done;
 use crate::error::{Error, Kind};
@@ -31,6 +31,7 @@ fn session(stage: &Stage) -> Session {
     let actor = Actor::new(
         Arc::clone(&host),
         stage.equipment.clone(),
+        settings::all(&host, &stage.equipment),
         told,
         Arc::clone(&cancelling),
         stage.cancel.clone(),

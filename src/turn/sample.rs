@@ -20,6 +20,9 @@ use crate::message::{AssistantMessage, Echo, History, Message, Stop, ToolCall, U
 use crate::tools::Registry;
 use crate::update::{CallUpdate, Status, Update};
 
+/// The longest name of a function.
+const LONGEST_NAME: usize = 200;
+
 impl Turn {
     pub(super) async fn sample(&mut self) -> Step {
         let equipment = self.equipment.clone();
@@ -112,7 +115,7 @@ impl Turn {
             calls.push(ToolCall {
                 id,
                 provider_id,
-                name: call.name.clone(),
+                name: clipped(&call.name),
                 arguments: call.arguments.clone(),
                 extra: call.extra.clone(),
             });
@@ -327,6 +330,11 @@ impl Listener<'_> {
     }
 }
 
+/// A name that a model has made up, as long as names are.
+fn clipped(name: &str) -> String {
+    name.chars().take(LONGEST_NAME).collect()
+}
+
 /// Shows a card for a call; the plan has a display of its own and gets none.
 fn announce(client: &Arc<dyn Client>, tools: &Registry, history: &mut History, name: &str) -> Card {
     let id = CallId::from(format!("call-{}", history.mint()));
@@ -334,10 +342,12 @@ fn announce(client: &Arc<dyn Client>, tools: &Registry, history: &mut History, n
         // The name that the model was told, not the one that it has made of it (R-TOOL-8).
         Ok(tool) => (tool.name().to_owned(), tool.first_view()),
         Err(_) => {
-            let title =
-                if name.is_empty() { "A call without a name".into() } else { visible_line(name) };
+            let title = match name {
+                "" => "A call without a name".to_owned(),
+                name => clipped(&visible_line(name)),
+            };
             let view = CallView { title, kind: Kind::Other, locations: Vec::new() };
-            (name.to_owned(), Some(view))
+            (clipped(&visible_line(name)), Some(view))
         }
     };
     if let Some(view) = view.clone() {

@@ -239,7 +239,7 @@ fn an_effort_that_is_refused_does_not_spoil_the_others() {
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_ends_it_at_once() {
+fn a_signal_ends_it_at_once() {
     use std::os::unix::process::ExitStatusExt;
 
     let patient = Patient::new(&json!([[{ "hang": true }]]));
@@ -256,13 +256,14 @@ fn ctrl_c_ends_it_at_once() {
     let server = patient.server.as_ref().unwrap();
     eventually("a request", || !server.requests().is_empty());
     let pid = doctor.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    // Not INT: who runs the tests in the background may have it ignored, and children inherit that.
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     let mut status = None;
     eventually("the end", || {
         status = doctor.try_wait().unwrap();
         status.is_some()
     });
-    assert_eq!(status.unwrap().signal(), Some(2));
+    assert_eq!(status.unwrap().signal(), Some(15));
     assert_eq!(patient.profiles(), 0);
 }
 

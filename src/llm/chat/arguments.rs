@@ -4,15 +4,21 @@
 //! model meant. Missing quotes or braces are never completed: that would run half a command or
 //! write half a file.
 
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::wire::mend_surrogates;
+use crate::llm::bulk;
 use crate::message::Arguments;
 
 /// Understands the arguments of a call of a whole answer.
 pub(in crate::llm) fn understand(text: String) -> Arguments {
     if matches!(text.trim(), "" | "null") {
         return Arguments::Object(Value::Object(Map::new()));
+    }
+    if bulk::is_endless(&text) {
+        let reason = "The arguments have too many values. Nothing was executed.".to_owned();
+        return Arguments::Unusable { text, reason };
     }
     let reason = match read(&text) {
         Ok(value @ Value::Object(_)) => return Arguments::Object(value),
@@ -48,7 +54,73 @@ pub(in crate::llm) fn cut_off(text: String) -> Arguments {
 
 /// Whether the text is one whole object. Cheap for one that has not ended yet.
 pub(in crate::llm) fn is_object(text: &str) -> bool {
-    text.trim_end().ends_with('}') && serde_json::from_str::<Map<String, Value>>(text).is_ok()
+    text.trim_start().starts_with('{')
+        && text.trim_end().ends_with('}')
+        && serde_json::from_str::<IgnoredAny>(text).is_ok()
+}
+
+/// Arguments on their way. Whether they are one whole object by now is told from each piece
+/// alone: to read all of them again for each piece would take quadratic time.
+#[derive(Debug, Default)]
+pub(super) struct Growing {
+    text: String,
+    /// Brackets that are open.
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+    /// The first bracket has been closed.
+    closed: bool,
+    is_object: bool,
+}
+
+impl Growing {
+    pub(super) fn push(&mut self, piece: &str) {
+        self.text.push_str(piece);
+        let was_closed = self.closed;
+        let rest = if was_closed { piece } else { self.advance(piece) };
+        let is_blank = rest.bytes().all(|it| b" \t\r\n".contains(&it));
+        self.is_object = self.closed
+            && is_blank
+            && if was_closed { self.is_object } else { is_object(&self.text) };
+    }
+
+    /// Reads on to where the first bracket is closed, and returns what follows it.
+    fn advance<'a>(&mut self, piece: &'a str) -> &'a str {
+        for (at, byte) in piece.bytes().enumerate() {
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' if self.in_string => self.escaped = true,
+                b'"' => self.in_string = !self.in_string,
+                _ if self.in_string => {}
+                b'{' | b'[' => self.depth += 1,
+                b'}' | b']' => {
+                    self.depth = self.depth.saturating_sub(1);
+                    if self.depth == 0 {
+                        self.closed = true;
+                        return &piece[at + 1..];
+                    }
+                }
+                _ => {}
+            }
+        }
+        ""
+    }
+
+    pub(super) fn is_object(&self) -> bool {
+        self.is_object
+    }
+
+    pub(super) fn into_text(self) -> String {
+        self.text
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
 }
 
 fn read(text: &str) -> Result<Value, serde_json::Error> {
@@ -87,4 +159,32 @@ fn escape_controls(text: &str) -> String {
         result.push(char);
     }
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn arguments_on_their_way_are_known_to_be_whole(
+            pieces in prop::collection::vec("([{}\\[\\]\":, 1\n\\\\aé\u{a0}]|\"a\":\\{\\}|\\{\"b\":\"\\}\"){0,6}", 0..12),
+        ) {
+            let mut growing = Growing::default();
+            for piece in &pieces {
+                growing.push(piece);
+                prop_assert_eq!(growing.is_object(), is_object(growing.as_str()), "{}", growing.as_str());
+            }
+        }
+    }
+
+    #[test]
+    fn arguments_of_endless_values_are_not_read() {
+        let text = format!("{{\"a\":[{}0]}}", "{\"\":0},".repeat(300_000));
+        assert!(
+            matches!(understand(text), Arguments::Unusable { reason, .. } if reason.contains("too many"))
+        );
+    }
 }

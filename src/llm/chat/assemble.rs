@@ -6,10 +6,11 @@ use std::sync::Arc;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::arguments::{cut_off, is_object, understand};
+use super::arguments::{Growing, cut_off, understand};
 use super::details;
 use super::speech::Speech;
 use super::wire::{self, CallDelta, Choice, Chunk, Delta as Said, FunctionDelta};
+use crate::llm::bulk;
 use crate::llm::failure;
 use crate::llm::leaked::LeakedCall;
 use crate::llm::manner::Speaker;
@@ -46,7 +47,7 @@ struct Slot {
     index: Option<u64>,
     id: String,
     name: String,
-    arguments: String,
+    arguments: Growing,
     extra: Option<Value>,
 }
 
@@ -134,7 +135,7 @@ impl Assemble for Assembler {
                 slot: position,
                 provider_id: slot.id,
                 name: slot.name,
-                arguments: if cut { cut_off(slot.arguments) } else { understand(slot.arguments) },
+                arguments: if cut { cut_off } else { understand }(slot.arguments.into_text()),
                 extra: slot.extra,
             })
             .collect();
@@ -171,7 +172,10 @@ impl Assembler {
     fn failure(&mut self, json: &str, batch: &mut Batch) -> Result<(), LlmError> {
         let value = serde_json::from_str::<Value>(json).unwrap_or_default();
         match value.pointer("/error/failed_generation").and_then(Value::as_str) {
-            Some(text) if self.slots.is_empty() && self.rescue(text, batch) => Ok(()),
+            Some(text) if self.slots.is_empty() => {
+                let text = self.speaker.secret.redact(text);
+                if self.rescue(&text, batch) { Ok(()) } else { Err(self.in_stream(json)) }
+            }
             _ => Err(self.in_stream(json)),
         }
     }
@@ -262,13 +266,12 @@ impl Assembler {
         if pieces.is_empty() {
             return Ok(());
         }
-        self.keep(pieces.iter().map(|it| it.to_string().len()).sum())?;
         if alone {
             let words = details::words(&pieces);
             self.speech.thought(&words, batch);
         }
-        details::merge(&mut self.echo.blobs, pieces);
-        Ok(())
+        let kept = details::merge(&mut self.echo.blobs, pieces);
+        self.keep(kept)
     }
 
     /// Accounts for what is kept of the answer.
@@ -289,7 +292,7 @@ impl Assembler {
         let by_index = || self.slots.iter().position(|it| it.index == call.index());
         let slot = slot.or_else(by_index).or(self.slots.len().checked_sub(1));
         if let Some(slot) = slot.filter(|it| self.slots[*it].extra.is_none()) {
-            self.keep(extra.to_string().len())?;
+            self.keep(bulk::weight(extra))?;
             self.slots[slot].extra = Some(extra.clone());
         }
         Ok(())
@@ -335,12 +338,12 @@ impl Assembler {
         }
         let new = match arguments.strip_prefix(slot.arguments.as_str()) {
             // All of it once more, and nothing new.
-            Some("") if is_object(&slot.arguments) => "",
+            Some("") if slot.arguments.is_object() => "",
             // The server repeats what it has sent and adds to it.
             Some(new) if !new.is_empty() => new,
             _ => &arguments,
         };
-        slot.arguments.push_str(new);
+        slot.arguments.push(new);
         batch.arguments(position, new);
         kept += new.len();
         self.keep(kept)?;
@@ -353,11 +356,11 @@ impl Assembler {
         if !id.is_empty() || !name.is_empty() || arguments.is_empty() {
             return None;
         }
-        let is_open = |it: &usize| !is_object(&self.slots[*it].arguments);
+        let is_open = |it: &usize| !self.slots[*it].arguments.is_object();
         let mut open = (at + 1..self.slots.len()).filter(is_open);
         let only = open.next().filter(|_| open.next().is_none())?;
         let own = &self.slots[at].arguments;
-        (is_object(own) && !arguments.starts_with(own.as_str())).then_some(only)
+        (own.is_object() && !arguments.starts_with(own.as_str())).then_some(only)
     }
 
     /// Which slot a delta belongs to. The index alone cannot tell: some servers leave it out,
@@ -371,8 +374,7 @@ impl Assembler {
         if let Some(position) = by_index {
             let slot = &self.slots[position];
             let is_other = !id.is_empty() && !slot.id.is_empty() && id != slot.id;
-            // The cheap question first: the other reads all arguments so far, at each delta.
-            let is_next = slot.is_left_by(name, arguments) && is_object(&slot.arguments);
+            let is_next = slot.is_left_by(name, arguments) && slot.arguments.is_object();
             if let Some(waiting) = self.shifted(position, id, name, arguments) {
                 return waiting;
             }
@@ -390,7 +392,7 @@ impl Assembler {
             // give all calls the same identifier.
             let slot = &self.slots[known];
             let is_new_index = index.is_some() && index != slot.index;
-            let is_next = !name.is_empty() && is_new_index && is_object(&slot.arguments);
+            let is_next = !name.is_empty() && is_new_index && slot.arguments.is_object();
             return if is_next { new } else { known };
         }
         if !name.is_empty() {
@@ -410,10 +412,12 @@ impl Assembler {
     fn take_leaked(&mut self, calls: Vec<LeakedCall>, batch: &mut Batch) {
         for call in calls {
             let name = self.speaker.tool_name(&call.name).to_owned();
-            let arguments = call.arguments.to_string();
+            let text = call.arguments.to_string();
             let slot = self.slots.len();
             batch.deltas.push(Delta::CallNamed { slot, name: name.clone() });
-            batch.arguments(slot, &arguments);
+            batch.arguments(slot, &text);
+            let mut arguments = Growing::default();
+            arguments.push(&text);
             self.slots.push(Slot { name, arguments, ..Slot::default() });
         }
     }
@@ -479,7 +483,7 @@ impl Slot {
             !name.starts_with(self.name.as_str())
         } else {
             let is_other = !self.name.is_empty() && name != self.name;
-            is_other || !arguments.is_empty() && is_object(&self.arguments)
+            is_other || !arguments.is_empty() && self.arguments.is_object()
         }
     }
 }

@@ -3,18 +3,25 @@
 
 use serde_json::Value;
 
+use crate::llm::bulk;
+
 /// The fields that grow from fragment to fragment.
 const GROWING: [&str; 2] = ["text", "summary"];
 
 /// Adds fragments to what is there: text that goes on is joined, everything else stands for
-/// itself.
-pub(super) fn merge(all: &mut Vec<Value>, fragments: Vec<Value>) {
+/// itself. Returns about how many bytes are kept now that were not before.
+pub(super) fn merge(all: &mut Vec<Value>, fragments: Vec<Value>) -> usize {
+    let mut new = 0;
     for fragment in fragments {
         match all.last_mut() {
-            Some(last) if continues(last, &fragment) => join(last, fragment),
-            _ => all.push(fragment),
+            Some(last) if continues(last, &fragment) => new += join(last, fragment),
+            _ => {
+                new += bulk::weight(&fragment);
+                all.push(fragment);
+            }
         }
     }
+    new
 }
 
 /// The words in them, for people.
@@ -36,19 +43,23 @@ fn continues(last: &Value, next: &Value) -> bool {
         && last.get("signature").is_none_or(Value::is_null)
 }
 
-fn join(last: &mut Value, next: Value) {
-    let (Value::Object(last), Value::Object(next)) = (last, next) else { return };
+fn join(last: &mut Value, next: Value) -> usize {
+    let (Value::Object(last), Value::Object(next)) = (last, next) else { return 0 };
+    let mut new = 0;
     for (field, value) in next {
         match (last.get_mut(&field), value) {
             (Some(Value::String(text)), Value::String(more)) if GROWING.contains(&&*field) => {
+                new += more.len();
                 text.push_str(&more);
             }
             (Some(Value::Null) | None, value) => {
+                new += bulk::weight(&value) + field.len();
                 last.insert(field, value);
             }
             (Some(_), _) => {}
         }
     }
+    new
 }
 
 #[cfg(test)]

@@ -1,13 +1,10 @@
 //! Holds back what may be a leaked call until the answer has ended, so that nobody is shown the
 //! inside of a call. Only for models that are known to leak.
 
-use super::{Declared, LeakedCall, OPENERS, find};
-
-/// More than this is no call, and is shown.
-const MOST_HELD: usize = 1024 * 1024;
+use super::{Declared, LONGEST_CALLS, LeakedCall, OPENERS, find};
 
 /// One answer on its way.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::llm) struct Gate {
     /// The names of the tools.
     names: Vec<String>,
@@ -15,6 +12,11 @@ pub(in crate::llm) struct Gate {
     text: String,
     /// As much of it has been let through.
     shown: usize,
+    /// The white space that it begins with.
+    blank: usize,
+    /// As much of it has been looked at for opening marks. Nothing is looked at again and again,
+    /// however long it is held back.
+    searched: usize,
     /// From here to the end it may be a call.
     closed: bool,
     given_up: bool,
@@ -23,28 +25,42 @@ pub(in crate::llm) struct Gate {
 impl Gate {
     /// A gate for an answer that may call the tools of these names.
     pub(in crate::llm) fn new(names: Vec<String>) -> Gate {
-        Gate { names, text: String::new(), shown: 0, closed: false, given_up: false }
+        Gate { names, ..Gate::default() }
     }
 
     /// Takes more of the answer; returns what can be shown now.
     pub(in crate::llm) fn push(&mut self, text: &str) -> &str {
         self.text.push_str(text);
-        if self.given_up || self.text.len() - self.shown > MOST_HELD {
+        if self.given_up || self.text.len() - self.shown > LONGEST_CALLS {
             self.given_up = true;
             return self.show(self.text.len());
         }
         if self.closed {
             return "";
         }
-        let rest = &self.text[self.shown..];
-        if self.shown == 0 && may_be_bare(rest, &self.names) {
+        if self.shown == 0 && self.may_be_bare() {
             return "";
         }
+        // What stands before that and has not been shown is white space.
+        let from = self.searched.saturating_sub(longest_opener()).max(self.shown);
+        let from = boundary(&self.text, from);
+        let rest = &self.text[from..];
+        self.searched = self.text.len();
         let opener = OPENERS.iter().filter_map(|it| rest.find(it)).min();
         self.closed = opener.is_some();
         let end = opener.unwrap_or_else(|| rest.len() - begun(rest));
-        let end = rest[..end].trim_end().len();
-        self.show(self.shown + end)
+        match rest[..end].trim_end().len() {
+            0 => "",
+            end => self.show(from + end),
+        }
+    }
+
+    /// Whether the answer begins, or may be going to begin, with a call that no mark precedes.
+    fn may_be_bare(&mut self) -> bool {
+        let rest = &self.text[self.blank..];
+        let rest = rest.trim_start();
+        self.blank = self.text.len() - rest.len();
+        may_be_bare(rest, &self.names)
     }
 
     fn show(&mut self, end: usize) -> &str {
@@ -65,9 +81,8 @@ impl Gate {
     }
 }
 
-/// Whether the answer begins, or may be going to begin, with a call that no mark precedes.
+/// Whether a text without white space before it may be such a call.
 fn may_be_bare(text: &str, names: &[String]) -> bool {
-    let text = text.trim_start();
     if text.is_empty() || begins_as_json(text) {
         return true;
     }
@@ -95,11 +110,22 @@ fn begins_as_json(text: &str) -> bool {
 
 /// How many bytes at the end may be the beginning of an opening mark.
 fn begun(text: &str) -> usize {
-    let longest = OPENERS.iter().map(|it| it.len()).max().unwrap_or(0);
-    let from = text.len().saturating_sub(longest);
-    let starts = text.char_indices().map(|(at, _)| at).filter(|at| *at >= from);
-    let found = starts.map(|at| &text[at..]).find(|it| OPENERS.iter().any(|o| o.starts_with(it)));
+    let text = &text[boundary(text, text.len().saturating_sub(longest_opener()))..];
+    let mut starts = text.char_indices().map(|(at, _)| &text[at..]);
+    let found = starts.find(|it| OPENERS.iter().any(|o| o.starts_with(it)));
     found.map_or(0, str::len)
+}
+
+/// The next boundary between characters at or before this.
+fn boundary(text: &str, mut at: usize) -> usize {
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+fn longest_opener() -> usize {
+    OPENERS.iter().map(|it| it.len()).max().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -142,6 +168,17 @@ mod tests {
         for text in ["[README](README.md) says what it is.", "[x] Done.", "{ braces }"] {
             let mut gate = Gate::new(vec!["f".to_owned()]);
             assert_eq!(gate.push(text), text);
+        }
+    }
+
+    /// It is held back, because a call may follow: with each piece anew, that would take hours.
+    #[test]
+    fn a_flood_of_white_space_is_looked_at_once() {
+        for begin in ["", "a"] {
+            let pieces =
+                [begin].into_iter().chain(std::iter::repeat_n("    ", LONGEST_CALLS / 4 + 1));
+            let pieces: Vec<&str> = pieces.collect();
+            assert_eq!(run(&pieces), (pieces.concat(), 0));
         }
     }
 

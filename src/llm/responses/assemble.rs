@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::calls::Call;
 use super::items::{self, Open};
 use super::wire::{self, Event, Item, Place, Response, Sort};
+use crate::llm::bulk;
 use crate::llm::chat::read_usage;
 use crate::llm::chat::wire::mend_surrogates;
 use crate::llm::failure;
@@ -400,8 +401,9 @@ impl Assembler {
                         self.think(at, is_summary, piece, batch)?;
                     }
                 }
-                self.items[at].blob = item.blob();
-                self.keep(item.weight())?;
+                let blob = item.blob();
+                self.keep(blob.as_ref().map_or(0, bulk::weight))?;
+                self.items[at].blob = blob;
             }
             Sort::Call => {
                 let slot = self.items[at].slot;

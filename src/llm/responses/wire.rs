@@ -163,12 +163,6 @@ impl<'a> Item<'a> {
         }
         Some(blob)
     }
-
-    /// How many bytes of reasoning there are.
-    pub(super) fn weight(&self) -> usize {
-        let raw = [self.content, self.summary].into_iter().flatten();
-        self.encrypted_content.text.len() + raw.map(|it| it.get().len()).sum::<usize>()
-    }
 }
 
 /// A part of a message or of reasoning.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::receive;
 use crate::llm::chat::assemble::Assembler;
-use crate::llm::chat::transcribe;
+use crate::llm::chat::{recorded, transcribe};
 use crate::llm::manner::Speaker;
 use crate::llm::reader::Reader;
 use crate::llm::{Batch, Delta, LlmError};
@@ -177,7 +177,11 @@ proptest! {
 
 /// Feeds an answer that never ends and returns what stopped it.
 fn stop(event: &str) -> String {
-    let mut reader = Reader::new(Assembler::new(Speaker::default()));
+    stop_speaker(Speaker::default(), event)
+}
+
+fn stop_speaker(speaker: Speaker, event: &str) -> String {
+    let mut reader = Reader::new(Assembler::new(speaker));
     let burst = event.repeat(1024 * 1024 / event.len() + 1);
     for _ in 0..100 {
         // What is shown is taken away; what is kept must not grow for ever.
@@ -209,6 +213,37 @@ fn an_endless_answer_is_stopped() {
     assert!(stop(&calls).contains("no chunk"));
     let calls = delta("\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]");
     assert!(stop(&calls).contains("more than 128 tool calls"));
+}
+
+#[test]
+fn an_endless_answer_of_a_model_that_leaks_is_stopped() {
+    let tools = ["f".to_owned()];
+    let long = (0..40_000).fold(String::new(), |text, it| text + &it.to_string() + " ");
+    for (model, begin) in [("qwen3", "<tool_call>"), ("qwq", "")] {
+        let delta = json!({ "choices": [{ "delta": { "content": format!("{begin}{long}") } }] });
+        let why = stop_speaker(recorded(model, &tools), &format!("data: {delta}\n\n"));
+        assert!(why.contains("more than 32 MiB"), "{model} {begin}: {why}");
+    }
+}
+
+#[test]
+fn what_the_provider_wants_back_is_bounded_too() {
+    let delta = |it: &Value| format!("data: {}\n\n", json!({ "choices": [{ "delta": it }] }));
+    let details = |pieces: Value| delta(&json!({ "reasoning_details": pieces }));
+    let secret = json!({ "type": "reasoning.encrypted", "data": "x".repeat(100_000) });
+    assert!(stop(&details(json!([secret]))).contains("more than 32 MiB"));
+    let text = json!({ "type": "reasoning.text", "text": "x".repeat(100_000) });
+    assert!(stop(&details(json!([text]))).contains("more than 32 MiB"));
+    // Small values take many times their text.
+    let small = details(vec![json!({ "": 0 }); 500].into());
+    assert!(stop(&small).contains("more than 32 MiB"));
+    let nested = json!({ "data": vec![json!({ "": 0 }); 300_000] });
+    assert!(stop(&details(json!([nested]))).contains("endless JSON"));
+    let call = json!({ "index": 0, "id": "a", "extra_content": nested });
+    assert!(stop(&delta(&json!({ "tool_calls": [call] }))).contains("endless JSON"));
+    let call = json!({ "index": 0, "function": { "arguments": "1" } });
+    let first = json!({ "index": 0, "extra_content": { "x": vec![json!({ "": 0 }); 80_000] } });
+    assert!(stop(&delta(&json!({ "tool_calls": [call, first] }))).contains("more than 32 MiB"));
 }
 
 #[test]

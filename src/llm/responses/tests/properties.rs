@@ -217,6 +217,16 @@ fn an_endless_answer_is_stopped() {
         event("output_item.done", json!({ "output_index": number, "item": item }))
     };
     assert!(stop(reasoning).contains("more than 32 MiB"));
+    // Small values take many times their text.
+    let small = |number: usize| {
+        let parts = vec![json!({ "text": "a" }); 1000];
+        let item = json!({ "type": "reasoning", "content": parts, "encrypted_content": "x" });
+        event("output_item.done", json!({ "output_index": number, "item": item }))
+    };
+    assert!(stop(small).contains("more than"));
+    let endless =
+        event("completed", json!({ "response": { "output": vec![json!({ "": 0 }); 300_000] } }));
+    assert!(stop(|_| endless.clone()).contains("endless JSON"));
     let call = |number: usize| {
         let item = json!({ "type": "function_call", "call_id": number.to_string(), "name": "f" });
         event("output_item.added", json!({ "output_index": number, "item": item }))

@@ -1,5 +1,11 @@
-//! What single functions cost, by divan: `cargo bench --bench functions`. Whole-process figures
-//! and the budgets are in `benches/process`.
+//! What single functions cost: `cargo bench --bench functions`. Most by divan; those of the model
+//! layer, which have budgets, in a table. Whole-process figures are in `benches/process`.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its figures")]
+
+mod model;
+#[path = "../process/table.rs"]
+#[allow(dead_code, reason = "the other bench takes medians")]
+mod table;
 
 use std::hint::black_box;
 use std::io;
@@ -16,7 +22,18 @@ const EVENTS: usize = 1_000;
 const READ: usize = 8 * 1024;
 
 fn main() {
-    divan::main();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    // `--bench -- model` is the table alone, and any other word is a filter of divan's.
+    let is_alone = arguments.iter().any(|it| it == "model");
+    let is_all = arguments == ["--bench"];
+    if !is_alone {
+        divan::main();
+    }
+    if (is_alone || is_all)
+        && let Err(error) = model::measure()
+    {
+        eprintln!("functions: {error}");
+    }
 }
 
 fn stream(line_end: &str) -> Vec<u8> {

@@ -229,11 +229,15 @@ pub struct History {
     pub minted: u64,
     /// What it has cost so far, in US dollars, where prices are known.
     pub cost: Option<f64>,
+    /// Whether there ever was a picture or a recording in it. Known without a look at all of it,
+    /// which late in a session is what a request takes longest for.
+    pub has_media: bool,
 }
 
 impl History {
     /// Appends a message.
     pub fn push(&mut self, message: Message) {
+        self.has_media |= message.has_images() || message.has_audio();
         self.messages.push(Arc::new(message));
     }
 

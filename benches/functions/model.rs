@@ -106,6 +106,7 @@ fn rendering(table: &mut Table) -> Result<(), LlmError> {
         messages: conversation(count),
         tools: Arc::clone(&tools),
         effort: Effort::Default,
+        has_media: false,
     };
     let whole = request(MESSAGES);
     // The same messages: what is remembered is found by where they are.

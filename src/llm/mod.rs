@@ -68,12 +68,15 @@ pub struct Request {
     pub tools: Arc<Vec<ToolSpec>>,
     /// How long it should think.
     pub effort: Effort,
+    /// Whether there may be pictures or recordings in the conversation.
+    pub has_media: bool,
 }
 
 impl Request {
     /// What it holds besides text.
     pub fn media(&self) -> Senses {
-        let any = |has: fn(&Message) -> bool| self.messages.iter().any(|it| has(it));
+        let any =
+            |has: fn(&Message) -> bool| self.has_media && self.messages.iter().any(|it| has(it));
         Senses { images: any(Message::has_images), audio: any(Message::has_audio) }
     }
 }

@@ -208,12 +208,16 @@ impl Remote {
             Protocol::Chat => "/chat/completions",
             Protocol::Responses => "/responses",
         };
-        let modest = Request { effort: Effort::Default, ..request.clone() };
-        let asked = if self.lacks(request.effort) { &modest } else { request };
-        let answer = match self.post(path, &tools, asked).await {
-            Err(error) if asked.effort != Effort::Default && error.refuses_effort() => {
-                self.do_without(asked.effort);
-                self.post(path, &tools, &modest).await
+        let modest = || Request { effort: Effort::Default, ..request.clone() };
+        let answer = if self.lacks(request.effort) {
+            self.post(path, &tools, &modest()).await
+        } else {
+            self.post(path, &tools, request).await
+        };
+        let answer = match answer {
+            Err(error) if request.effort != Effort::Default && error.refuses_effort() => {
+                self.do_without(request.effort);
+                self.post(path, &tools, &modest()).await
             }
             answer => answer,
         };

@@ -13,7 +13,8 @@ pub const SYSTEM_PROMPT: &str = include_str!("system.md");
 /// The request for the next answer.
 pub(super) fn request(history: &History, tools: Arc<Vec<ToolSpec>>, effort: Effort) -> Request {
     let messages = repair(&history.messages);
-    Request { system: SYSTEM_PROMPT.into(), messages, tools, effort }
+    let has_media = history.has_media;
+    Request { system: SYSTEM_PROMPT.into(), messages, tools, effort, has_media }
 }
 
 /// Each call gets exactly one result right behind its message, and nothing else is a result: a

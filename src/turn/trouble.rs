@@ -117,6 +117,9 @@ impl Turn {
     /// Some servers drop the beginning of what does not fit, without a word (C.1 #12).
     pub(super) fn suspect_cut(&self, usage: Option<Usage>, request: &Request) {
         let Some(usage) = usage else { return };
+        if self.equipment.knows_of_cuts.load(Ordering::Relaxed) {
+            return;
+        }
         let estimate = estimate(request);
         if estimate <= WORTH_COMPARING || usage.input == 0 || usage.input >= estimate / 3 {
             return;
@@ -139,6 +142,9 @@ pub(super) fn omission(
     before: Senses,
     now: Senses,
 ) -> Option<String> {
+    if before == now {
+        return None;
+    }
     let media = request.media();
     let what = if media.images && before.images && !now.images {
         "images"

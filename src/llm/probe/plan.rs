@@ -95,6 +95,7 @@ fn request(parts: Vec<Part>) -> Request {
         messages: vec![Arc::new(Message::User(UserMessage { parts }))],
         tools: Arc::default(),
         effort: Effort::Default,
+        has_media: true,
     }
 }
 

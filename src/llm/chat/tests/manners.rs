@@ -70,6 +70,7 @@ fn body_with(
         messages: messages.to_vec(),
         tools: Arc::default(),
         effort,
+        has_media: true,
     };
     let manner = Manner {
         model: "m",

@@ -37,6 +37,7 @@ fn render(messages: &[Message], tools: &[ToolSpec]) -> String {
         messages: messages.iter().cloned().map(Arc::new).collect(),
         tools: Arc::new(tools.to_vec()),
         effort: Effort::Default,
+        has_media: true,
     };
     String::from_utf8(render_with(&Prefixes::default(), &Quirks::default(), &request)).unwrap()
 }
@@ -202,6 +203,7 @@ proptest! {
                 messages: conversation.clone(),
                 tools: Arc::default(),
                 effort: Effort::Default,
+has_media: true,
             };
             let remembered = render_with(&prefixes, &Quirks::default(), &request);
             let fresh = render_with(&Prefixes::default(), &Quirks::default(), &request);

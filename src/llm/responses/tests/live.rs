@@ -74,6 +74,7 @@ fn request(messages: &[Arc<Message>]) -> Request {
         messages: messages.to_vec(),
         tools: Arc::default(),
         effort: Effort::Low,
+        has_media: true,
     }
 }
 

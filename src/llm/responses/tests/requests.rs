@@ -29,6 +29,7 @@ fn request(messages: &[Message], tools: &[ToolSpec], effort: Effort) -> Request 
         messages: messages.iter().cloned().map(Arc::new).collect(),
         tools: Arc::new(tools.to_vec()),
         effort,
+        has_media: true,
     }
 }
 
@@ -345,6 +346,7 @@ proptest! {
                 messages: conversation.clone(),
                 tools: Arc::default(),
                 effort: Effort::Default,
+                has_media: true,
             };
             let remembered = render_with(&prefixes, &request, &quirks);
             let fresh = render_with(&Prefixes::default(), &request, &quirks);

@@ -1,8 +1,13 @@
 //! What a tool call looks like and what it may touch: the words that tools, permission and the
 //! client's cards have in common.
 
+mod secrets;
+
 use std::path::PathBuf;
 
+pub use secrets::is_secret;
+
+use crate::ids::TerminalId;
 use crate::message::Media;
 
 /// Something a call may do to the world. Permission judges these, never tool names.
@@ -12,12 +17,25 @@ pub enum Effect {
     Read(Target),
     /// Creates or changes a file.
     Write(Target),
+    /// Removes a file or a folder.
+    Delete(Target),
     /// Runs a shell command.
     Exec {
         /// The whole command line.
         command: String,
         /// The folder it starts in, absolute.
         workdir: PathBuf,
+    },
+    /// Gives input to a command that runs already. What it does with it nobody knows: it may be a
+    /// shell.
+    Input {
+        /// The job.
+        job: String,
+    },
+    /// Asks a server on the network for something. The address alone tells it something.
+    Fetch {
+        /// Its name or address, in lower case, with the port if that is not the usual one.
+        host: String,
     },
     /// Changes nothing outside the session, such as the plan.
     Session,
@@ -48,6 +66,14 @@ pub enum Kind {
     Read,
     /// Changes files.
     Edit,
+    /// Removes files.
+    Delete,
+    /// Moves or renames files.
+    Move,
+    /// Looks for something in many files.
+    Search,
+    /// Gets something from the network.
+    Fetch,
     /// Runs a command.
     Execute,
     /// Works for the model itself.
@@ -92,6 +118,8 @@ pub enum Content {
     },
     /// A picture.
     Image(Media),
+    /// What a command prints, live, in a terminal that the client shows.
+    Terminal(TerminalId),
 }
 
 /// A command or a path with what could hide a part of it made visible: control characters, and

@@ -57,6 +57,12 @@ id! {
     MessageId
 }
 
+id! {
+    /// A terminal that the client shows: one that it runs itself, or the display of a command of
+    /// ours.
+    TerminalId
+}
+
 impl SessionId {
     /// A new, random identifier.
     pub fn random() -> SessionId {

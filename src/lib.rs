@@ -37,6 +37,7 @@ pub mod tools;
 pub mod permission;
 pub mod exec;
 pub mod files;
+pub mod record;
 
 // 6 · ground
 pub mod config;

@@ -19,7 +19,7 @@ use super::wire::{
     },
 };
 use super::{caps, from_wire, to_wire};
-use crate::client::Buffers;
+use crate::client::{Buffers, Display};
 use crate::error::Error;
 use crate::ids::SessionId;
 use crate::message::Stop;
@@ -92,7 +92,9 @@ pub(super) fn new_session(
     let buffers = (caps.read || caps.write).then(|| Arc::clone(&client) as Arc<dyn Buffers>);
     let notice = unconnected(&params.mcp_servers);
     let offered = connection.offered;
-    let opening = Opening { cwd: params.cwd, client, buffers, notice, offered };
+    let display = Display::Text;
+    let opening =
+        Opening { id: id.clone(), cwd: params.cwd, client, buffers, display, notice, offered };
     match session::open(&connection.host, opening) {
         Ok((handle, settings)) => {
             let modes = to_wire::modes(connection.host.default_mode());

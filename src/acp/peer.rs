@@ -12,7 +12,7 @@ use super::to_wire;
 use super::wire::schema::{
     ReadTextFileRequest, SessionId, SessionNotification, WriteTextFileRequest,
 };
-use crate::client::{Answer, BufferError, Buffers, ChoiceKind, Client, Question};
+use crate::client::{Answer, BufferError, Buffers, ChoiceKind, Client, Inquiry, Question, Reply};
 use crate::ids;
 use crate::rpc::{Peer, RequestFailed};
 use crate::update::Update;
@@ -63,6 +63,10 @@ impl Client for AcpClient {
                 Err(error) => Answer::Unclear(error.to_string()),
             }
         })
+    }
+
+    fn inquire(&self, _: Inquiry) -> BoxFuture<'_, Reply> {
+        Box::pin(std::future::ready(Reply::Impossible))
     }
 }
 

@@ -138,6 +138,9 @@ fn contents(contents: Vec<Content>) -> Vec<ToolCallContent> {
         Content::Image(Media { mime, data }) => ToolCallContent::Content(schema::Content::new(
             ContentBlock::Image(ImageContent::new(data, mime)),
         )),
+        Content::Terminal(id) => {
+            ToolCallContent::Terminal(schema::Terminal::new(schema::TerminalId::new(id.to_arc())))
+        }
     };
     contents.into_iter().map(convert).collect()
 }
@@ -150,6 +153,10 @@ fn kind(kind: Kind) -> ToolKind {
     match kind {
         Kind::Read => ToolKind::Read,
         Kind::Edit => ToolKind::Edit,
+        Kind::Delete => ToolKind::Delete,
+        Kind::Move => ToolKind::Move,
+        Kind::Search => ToolKind::Search,
+        Kind::Fetch => ToolKind::Fetch,
         Kind::Execute => ToolKind::Execute,
         Kind::Think => ToolKind::Think,
         Kind::Other => ToolKind::Other,

@@ -12,8 +12,10 @@ use super::environment::variable;
 pub struct Paths {
     /// Settings and the login.
     pub config: PathBuf,
-    /// Logs.
+    /// Logs, and what is kept for a while.
     pub state: PathBuf,
+    /// The user's home, if there is one: tools that several agents share have their folders there.
+    pub home: Option<PathBuf>,
 }
 
 impl Paths {
@@ -30,7 +32,11 @@ impl Paths {
         match strategy {
             Ok(strategy) => {
                 let state = strategy.state_dir();
-                Paths { config: strategy.config_dir(), state: state.unwrap_or(strategy.data_dir()) }
+                Paths {
+                    config: strategy.config_dir(),
+                    state: state.unwrap_or(strategy.data_dir()),
+                    home: etcetera::home_dir().ok(),
+                }
             }
             Err(_) => Paths::below(std::env::temp_dir().join("turnwright")),
         }
@@ -39,6 +45,6 @@ impl Paths {
     /// All folders below one.
     pub fn below(home: impl AsRef<Path>) -> Paths {
         let home = home.as_ref();
-        Paths { config: home.join("config"), state: home.join("state") }
+        Paths { config: home.join("config"), state: home.join("state"), home: None }
     }
 }

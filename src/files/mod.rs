@@ -3,6 +3,8 @@
 
 mod disk;
 mod roots;
+mod seen;
+mod text;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +17,10 @@ use crate::message::Media;
 
 pub use disk::{Entry, EntryKind};
 pub use roots::Roots;
+pub use seen::Freshness;
+pub use text::{Form, Hash, Source, Text};
+
+use seen::Seen;
 
 /// Larger files are read from the disk even when the editor would serve them.
 const BUFFER_LIMIT: u64 = 2 * 1024 * 1024;
@@ -26,6 +32,7 @@ pub const READ_LIMIT: u64 = 32 * 1024 * 1024;
 #[derive(Clone)]
 pub struct Files {
     roots: Arc<Roots>,
+    seen: Arc<Seen>,
     buffers: Option<Arc<dyn Buffers>>,
 }
 
@@ -33,6 +40,14 @@ impl std::fmt::Debug for Files {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Files").field("roots", &self.roots).finish_non_exhaustive()
     }
+}
+
+/// What a file has become.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// What is there now. An editor may have changed more than was asked for, as when it formats
+    /// what it saves.
+    pub text: Text,
 }
 
 /// Why a file could not be read or written. The texts are for the model.
@@ -84,7 +99,7 @@ pub enum FileError {
 impl Files {
     /// The files below these roots, with the editor's buffers where it offers them.
     pub fn new(roots: Roots, buffers: Option<Arc<dyn Buffers>>) -> Files {
-        Files { roots: Arc::new(roots), buffers }
+        Files { roots: Arc::new(roots), seen: Arc::default(), buffers }
     }
 
     /// The session's folders.
@@ -92,16 +107,11 @@ impl Files {
         &self.roots
     }
 
-    /// The same, for a blocking thread.
-    pub fn shared_roots(&self) -> Arc<Roots> {
-        Arc::clone(&self.roots)
-    }
-
     /// The whole text of a file: the editor's, if it has one, because unsaved changes count.
     ///
     /// # Errors
     /// When there is no text to be had.
-    pub async fn read(&self, target: &Target) -> Result<String, FileError> {
+    pub async fn read(&self, target: &Target) -> Result<Text, FileError> {
         self.check(target).await?;
         let on_disk = disk::inspect(&target.path).await;
         // What exists and is no regular file is no buffer either, and could block the editor.
@@ -111,12 +121,12 @@ impl Files {
             match buffers.read(&self.roots.shown(target)).await {
                 // Some editors answer with nothing for a file that does not exist.
                 Ok(text) if text.is_empty() && on_disk.is_err() => {}
-                Ok(text) => return Ok(text),
+                Ok(text) => return Ok(Text::new(text, Source::Editor)),
                 Err(error) => tracing::debug!(%error, "read from the disk instead"),
             }
         }
         on_disk?;
-        disk::read(&target.path).await
+        disk::read(&target.path).await.map(|it| Text::new(it, Source::Disk))
     }
 
     /// A picture of a kind that models take.
@@ -134,15 +144,44 @@ impl Files {
     }
 
     /// Replaces the text of a file, if it still has the text that was there when the change was
-    /// made up. The disk is written atomically; the editor writes when it offers to. Only the
-    /// editor is not waited for after a cancel: it may never answer.
+    /// made up; `None` for a file that was not there. The disk is written atomically; the editor
+    /// writes when it offers to. Only the editor is not waited for after a cancel: it may never
+    /// answer.
     ///
     /// # Errors
     /// When nothing was written.
     pub async fn write(
         &self,
         target: &Target,
-        before: Option<&str>,
+        before: Option<&Text>,
+        after: &str,
+        cancel: &CancellationToken,
+    ) -> Result<Written, FileError> {
+        self.put(target, before, after, cancel).await?;
+        let text = Text::new(after, Source::Disk);
+        self.seen.note(&target.path, &text);
+        Ok(Written { text })
+    }
+
+    /// The model has been shown this.
+    pub fn note(&self, target: &Target, text: &Text) {
+        self.seen.note(&target.path, text);
+    }
+
+    /// Whether the model knows what is there now.
+    pub fn freshness(&self, target: &Target, now: &Text) -> Freshness {
+        self.seen.compare(&target.path, now)
+    }
+
+    /// The file is not what it was, or is no more.
+    pub fn forget(&self, target: &Target) {
+        self.seen.forget(&target.path);
+    }
+
+    async fn put(
+        &self,
+        target: &Target,
+        before: Option<&Text>,
         after: &str,
         cancel: &CancellationToken,
     ) -> Result<(), FileError> {
@@ -152,7 +191,7 @@ impl Files {
             Some(Err(error)) => return Err(error),
             None => return Err(FileError::Cancelled),
         };
-        if now.as_deref() != before {
+        if now.map(|it| it.text) != before.map(|it| it.text.clone()) {
             return Err(FileError::Stale);
         }
         let writer =

@@ -64,6 +64,9 @@ impl Asked {
         let what = match self.questioned.as_slice() {
             [Effect::Exec { .. }, ..] => "this exact command",
             [Effect::Write(_), ..] => "changes to this file",
+            [Effect::Delete(_), ..] => "removing this",
+            [Effect::Input { .. }, ..] => "input to this command",
+            [Effect::Fetch { .. }, ..] => "requests to this host",
             [_, _, ..] => "these paths",
             _ => "this path",
         };
@@ -84,8 +87,12 @@ impl Asked {
     /// Whether the user should be told that the place is not one of the session's folders.
     pub fn leaves_the_roots(&self) -> bool {
         self.effects.iter().any(|it| match it {
-            Effect::Read(target) | Effect::Write(target) => target.place == Place::Outside,
-            Effect::Exec { .. } | Effect::Session => false,
+            Effect::Read(target) | Effect::Write(target) | Effect::Delete(target) => {
+                target.place == Place::Outside
+            }
+            Effect::Exec { .. } | Effect::Input { .. } | Effect::Fetch { .. } | Effect::Session => {
+                false
+            }
         })
     }
 

@@ -1,7 +1,7 @@
 //! The decision. A pure function; its tests are the specification.
 
 use super::Grants;
-use crate::effect::{Effect, Place};
+use crate::effect::{Effect, Place, is_secret};
 
 /// How much the session may do without asking.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,9 +87,18 @@ fn one(mode: Mode, grants: &Grants, effect: &Effect) -> Verdict {
 fn by_mode(mode: Mode, effect: &Effect) -> Verdict {
     match (mode, effect) {
         (_, Effect::Session) => Verdict::Allow,
-        (_, Effect::Read(target)) if target.place == Place::Inside => Verdict::Allow,
-        (_, Effect::Read(_)) | (Mode::Ask, Effect::Write(_) | Effect::Exec { .. }) => Verdict::Ask,
-        (Mode::Plan, Effect::Write(_) | Effect::Exec { .. }) => Verdict::Deny(
+        (_, Effect::Read(target)) if target.place == Place::Inside && !is_secret(&target.path) => {
+            Verdict::Allow
+        }
+        (_, Effect::Read(_) | Effect::Fetch { .. }) => Verdict::Ask,
+        (
+            Mode::Ask,
+            Effect::Write(_) | Effect::Delete(_) | Effect::Exec { .. } | Effect::Input { .. },
+        ) => Verdict::Ask,
+        (
+            Mode::Plan,
+            Effect::Write(_) | Effect::Delete(_) | Effect::Exec { .. } | Effect::Input { .. },
+        ) => Verdict::Deny(
             "Plan mode: nothing is changed and no commands are run. Say what you would do; the \
              user can switch the mode."
                 .to_owned(),

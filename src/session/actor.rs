@@ -252,7 +252,7 @@ impl Actor {
 
     fn set_mode(&mut self, mode: Mode) {
         self.equipment.mode.set(mode);
-        self.equipment.client.update(Update::Mode(mode.id()));
+        self.equipment.client().update(Update::Mode(mode.id()));
     }
 
     /// Tells the settings if they are not what the client knows.
@@ -260,7 +260,7 @@ impl Actor {
         let settings = settings::all(&self.host, &self.equipment);
         if settings != self.known {
             self.known.clone_from(&settings);
-            self.equipment.client.update(Update::Settings(settings));
+            self.equipment.client().update(Update::Settings(settings));
         }
     }
 
@@ -293,7 +293,7 @@ impl Actor {
                 Some(Run::Now(command)) => {
                     let text = command(&mut self.history, &self.equipment);
                     let message = MessageId::from(format!("msg-{}", self.history.mint()));
-                    self.equipment.client.update(Update::Text { message, text });
+                    self.equipment.client().update(Update::Text { message, text });
                     done.report(Ok(Stop::EndTurn));
                     continue;
                 }
@@ -316,7 +316,7 @@ impl Actor {
                 None => {}
             }
             if let Some(notice) = self.told.notice.take() {
-                self.equipment.client.update(Update::Notice(notice));
+                self.equipment.client().update(Update::Notice(notice));
             }
             self.tell_omissions(&prompt);
             self.add_context(&mut prompt);
@@ -344,7 +344,7 @@ impl Actor {
         if let Some(what) = omitted {
             let name = model.name();
             let text = format!("{name} takes no {what}s: it is told that one was left out.");
-            self.equipment.client.update(Update::Notice(text));
+            self.equipment.client().update(Update::Notice(text));
         }
     }
 
@@ -355,7 +355,7 @@ impl Actor {
         if self.history.messages.is_empty() {
             context.push_str(&format!(
                 "Project folder: {}\nSystem: {}\nDate: {}\n",
-                self.equipment.files.roots().cwd().display(),
+                self.equipment.bench.files.roots().cwd().display(),
                 std::env::consts::OS,
                 &httpdate::fmt_http_date(SystemTime::now())[..16],
             ));
@@ -419,7 +419,7 @@ impl Actor {
 
     fn announce(&mut self) {
         if self.announce_at.take().is_some() {
-            self.equipment.client.update(Update::Commands(commands::all()));
+            self.equipment.client().update(Update::Commands(commands::all()));
         }
     }
 

@@ -51,7 +51,7 @@ fn help(_: &mut History, equipment: &Equipment) -> String {
     for (command, _) in TABLE {
         text.push_str(&format!("* `/{}` – {}\n", command.name, command.description));
     }
-    let specs = equipment.tools.specs();
+    let specs = equipment.tools.specs(&equipment.offer());
     let tools: Vec<_> = specs.iter().map(|it| format!("`{}`", it.name)).collect();
     text.push_str(&format!("\nTools: {}.", tools.join(", ")));
     text
@@ -69,7 +69,7 @@ fn status(history: &mut History, equipment: &Equipment) -> String {
         equipment.thinker.get().model.name(),
         mode.name(),
         mode.description(),
-        equipment.files.roots().cwd().display(),
+        equipment.bench.files.roots().cwd().display(),
     )
 }
 
@@ -106,7 +106,7 @@ pub(super) async fn models(
         }
         Err(error) => format!("The models could not be listed: {}.", chain(&error)),
     };
-    equipment.client.update(Update::Text { message, text });
+    equipment.client().update(Update::Text { message, text });
     Stop::EndTurn
 }
 

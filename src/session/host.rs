@@ -7,14 +7,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::models::Models;
-use crate::client::{Buffers, Client};
+use crate::client::{Buffers, Client, Display};
 use crate::config::{Config, Profiles, Provider, is_well_known};
 use crate::error::Error;
 use crate::exec::Environment;
 use crate::files::{Files, Roots};
+use crate::ids::SessionId;
 use crate::llm::{LlmError, Model, Senses};
 use crate::permission::Mode;
-use crate::tools::{Registry, built_in};
+use crate::tools::{Bench, Commons, Folders, Registry, built_in};
 use crate::turn::{Equipment, SharedMode, SharedThinker};
 
 /// The most models that a client is offered.
@@ -26,6 +27,7 @@ pub struct Host {
     config: Config,
     tools: Arc<Registry>,
     environment: Environment,
+    commons: Arc<Commons>,
     /// The built-in model was chosen; it is used as long as no other is configured.
     offline: AtomicBool,
     models: Models,
@@ -51,11 +53,17 @@ impl Host {
         let secrets: Vec<_> = secrets.iter().map(String::as_str).collect();
         let environment = Environment::scrubbed(config.inherited.iter().cloned(), &secrets);
         let tracker = TaskTracker::new();
+        let folders = Folders {
+            config: config.paths.config.clone(),
+            state: config.paths.state.clone(),
+            home: config.paths.home.clone(),
+        };
         let models = Models::new(Profiles::new(&config.paths), tracker.clone());
         Host {
             config,
             tools: Arc::new(Registry::new(built_in())),
             environment,
+            commons: Arc::new(Commons::new(folders)),
             offline: AtomicBool::new(false),
             models,
             offered: Mutex::default(),
@@ -110,9 +118,11 @@ impl Host {
 
     pub(super) fn equip(
         &self,
+        id: SessionId,
         roots: Roots,
         client: Arc<dyn Client>,
         buffers: Option<Arc<dyn Buffers>>,
+        display: Display,
     ) -> Result<Equipment, Error> {
         self.refresh();
         let mode = SharedMode::default();
@@ -122,9 +132,14 @@ impl Host {
         Ok(Equipment {
             thinker: SharedThinker::new(self.model()?, self.config.effort()),
             tools: Arc::clone(&self.tools),
-            files: Files::new(roots, buffers),
-            environment: self.environment.clone(),
-            client,
+            bench: Arc::new(Bench::new(
+                id,
+                Files::new(roots, buffers),
+                self.environment.clone(),
+                client,
+                display,
+                Arc::clone(&self.commons),
+            )),
             mode,
             max_requests: self.config.max_turn_requests(),
             knows_of_cuts: Arc::default(),

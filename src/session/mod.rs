@@ -17,10 +17,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Buffers, Client};
+use crate::client::{Buffers, Client, Display};
 use crate::done::Done;
 use crate::error::Error;
 use crate::files::Roots;
+use crate::ids::SessionId;
 use crate::message::{Stop, UserMessage};
 use crate::permission::Mode;
 use crate::update::{Setting, SettingId};
@@ -38,12 +39,16 @@ pub type PromptKey = u64;
 
 /// What a session is opened with.
 pub struct Opening {
+    /// Its name.
+    pub id: SessionId,
     /// The working folder, absolute.
     pub cwd: PathBuf,
     /// Who listens.
     pub client: Arc<dyn Client>,
     /// The client's open files, if it serves any.
     pub buffers: Option<Arc<dyn Buffers>>,
+    /// How it shows commands.
+    pub display: Display,
     /// What the user has to know about this session, told with the first prompt.
     pub notice: Option<String>,
     /// What the client was told that prompts may hold.
@@ -87,7 +92,8 @@ pub fn open(host: &Arc<Host>, opening: Opening) -> Result<(SessionHandle, Vec<Se
     }
     let roots = Roots::new(&opening.cwd)
         .map_err(|error| Error::BadFolder { path: opening.cwd.clone(), why: error.to_string() })?;
-    let equipment = host.equip(roots, opening.client, opening.buffers)?;
+    let equipment =
+        host.equip(opening.id, roots, opening.client, opening.buffers, opening.display)?;
     let (mailbox, inbox) = mpsc::channel(MAILBOX);
     let cancelling = Arc::new(AtomicBool::new(false));
     let stop: CancellationToken = host.stop_token();

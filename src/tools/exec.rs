@@ -1,5 +1,6 @@
 //! `exec`: a shell command.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -7,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Outcome, Tool, ToolCtx};
+use super::{Bench, Outcome, Tool, ToolCtx};
 use crate::effect::{
     CallView, Content, Effect, Kind, Location, Target, fenced, visible, visible_line,
 };
@@ -66,8 +67,8 @@ impl Tool for Exec {
     type Args = Args;
     type Seen = ();
 
-    fn paths<'a>(&self, args: &'a Args) -> Vec<&'a str> {
-        vec![args.workdir()]
+    fn paths(&self, args: &Args, _: &Bench) -> Vec<PathBuf> {
+        vec![args.workdir().into()]
     }
 
     fn view(&self, args: &Args, places: &[Target], roots: &Roots) -> CallView {
@@ -104,7 +105,7 @@ impl Tool for Exec {
         }
         let mut text = fenced(&visible(&args.command));
         for place in places {
-            let folder = ctx.files.roots().shown(place);
+            let folder = ctx.bench.files.roots().shown(place);
             text.push_str(&format!("\nin {}", visible_line(&folder.to_string_lossy())));
         }
         Ok(((), vec![Content::Text(text)]))
@@ -118,16 +119,16 @@ impl Tool for Exec {
             command: command.clone(),
             workdir: workdir.clone(),
             limit: args.limit(),
-            environment: ctx.environment.clone(),
+            environment: ctx.bench.environment.clone(),
         };
         let news = |output: &Output| {
             // A client that does not read misses news of what is going on, not the result.
-            if ctx.client.room().now_or_never().is_none() {
+            if ctx.bench.client.room().now_or_never().is_none() {
                 return;
             }
             let mut update = CallUpdate::new(ctx.call.clone(), Status::InProgress);
             update.content = Some(vec![Content::Text(fenced(&output.last_lines(TAIL)))]);
-            ctx.client.update(Update::CallUpdate(Box::new(update)));
+            ctx.bench.client.update(Update::CallUpdate(Box::new(update)));
         };
         match exec::run(&spec, &ctx.cancel, news).await {
             Ok(done) => report(&done, &args),

@@ -1,10 +1,12 @@
 //! `list_dir`: what is in a folder.
 
+use std::path::PathBuf;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Outcome, Tool, ToolCtx};
+use super::{Bench, Outcome, Tool, ToolCtx};
 use crate::effect::{CallView, Content, Effect, Kind, Location, Target, fenced};
 use crate::files::{EntryKind, Roots};
 use crate::permission::Pass;
@@ -43,8 +45,8 @@ impl Tool for ListDir {
     type Args = Args;
     type Seen = ();
 
-    fn paths<'a>(&self, args: &'a Args) -> Vec<&'a str> {
-        vec![args.path()]
+    fn paths(&self, args: &Args, _: &Bench) -> Vec<PathBuf> {
+        vec![args.path().into()]
     }
 
     fn view(&self, _: &Args, places: &[Target], roots: &Roots) -> CallView {
@@ -68,7 +70,7 @@ impl Tool for ListDir {
         };
         let depth = usize::from(args.depth.unwrap_or(2).clamp(1, 10));
         let hidden = args.hidden.unwrap_or(false);
-        let entries = match ctx.files.list(target, depth, hidden, MOST_ENTRIES + 1).await {
+        let entries = match ctx.bench.files.list(target, depth, hidden, MOST_ENTRIES + 1).await {
             Ok(entries) => entries,
             Err(error) => return Outcome::failed(format!("{} {error}", args.path())),
         };

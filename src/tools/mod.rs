@@ -2,6 +2,7 @@
 //! can run: `run` needs a [`Pass`]. To add a tool, write a file and a line in [`built_in`].
 
 mod arguments;
+mod bench;
 mod exec;
 mod list_dir;
 mod plan;
@@ -13,6 +14,7 @@ mod write_file;
 mod tests;
 
 use std::fmt::Debug;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -21,15 +23,14 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::Client;
 use crate::effect::{CallView, Content, Effect, Kind, Target};
-use crate::exec::Environment;
-use crate::files::{Files, Roots};
+use crate::files::Roots;
 use crate::ids::CallId;
 use crate::message::{Media, ToolSpec};
 use crate::permission::Pass;
 
-pub use registry::Registry;
+pub use bench::{Bench, Commons, Folders};
+pub use registry::{Offer, Registry};
 
 /// The table. The order is the order in which the model sees the tools.
 pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
@@ -62,9 +63,17 @@ pub trait Tool: Debug + Send + Sync + 'static {
 
     /// The paths that the arguments name. Each is looked up once for a call; what the user is
     /// shown, what is judged and what is touched are then the same place.
-    fn paths<'a>(&self, _args: &'a Self::Args) -> Vec<&'a str> {
+    fn paths(&self, _args: &Self::Args, _bench: &Bench) -> Vec<PathBuf> {
         Vec::new()
     }
+
+    /// Whether the model is told about it.
+    fn is_offered(&self, _offer: &Offer) -> bool {
+        true
+    }
+
+    /// Changes what the model is told, where that depends on the session.
+    fn adapt(&self, _spec: &mut ToolSpec, _offer: &Offer) {}
 
     /// How the call looks to the user before it runs. `places` are those of [`Tool::paths`].
     fn view(&self, args: &Self::Args, places: &[Target], roots: &Roots) -> CallView;
@@ -94,24 +103,14 @@ pub trait Tool: Debug + Send + Sync + 'static {
 }
 
 /// What a tool works with.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct ToolCtx {
-    /// The session's files.
-    pub files: Files,
-    /// What commands get as their environment.
-    pub environment: Environment,
-    /// For what cannot wait until the call is over: progress and the plan.
-    pub client: Arc<dyn Client>,
+    /// What the session's tools have in common.
+    pub bench: Arc<Bench>,
     /// The call.
     pub call: CallId,
     /// Cancelled when the turn is. A tool with side effects ends them and then returns.
     pub cancel: CancellationToken,
-}
-
-impl Debug for ToolCtx {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("ToolCtx").field("call", &self.call).finish_non_exhaustive()
-    }
 }
 
 /// What came of a call.
@@ -152,8 +151,8 @@ pub trait AnyTool: Debug + Send + Sync {
     fn name(&self) -> &str;
     /// Whether it only ever reads.
     fn reads(&self) -> bool;
-    /// What the model is told about it.
-    fn spec(&self) -> ToolSpec;
+    /// What the model is told about it, if it is.
+    fn spec(&self, offer: &Offer) -> Option<ToolSpec>;
     /// What a card shows before the arguments are there, if there is to be a card.
     fn first_view(&self) -> Option<CallView>;
     /// Understands the arguments.
@@ -168,7 +167,7 @@ pub trait Prepared: Send {
     /// Whether it only ever reads.
     fn reads(&self) -> bool;
     /// Looks up where its paths lie now. May take its time: not for the runtime's thread.
-    fn locate(&mut self, roots: &Roots);
+    fn locate(&mut self, bench: &Bench);
     /// How it looks to the user.
     fn view(&self, roots: &Roots) -> CallView;
     /// Everything it may touch.
@@ -195,8 +194,12 @@ impl<T: Tool> AnyTool for T {
         T::READS
     }
 
-    fn spec(&self) -> ToolSpec {
-        arguments::spec::<T>()
+    fn spec(&self, offer: &Offer) -> Option<ToolSpec> {
+        self.is_offered(offer).then(|| {
+            let mut spec = arguments::spec::<T>();
+            self.adapt(&mut spec, offer);
+            spec
+        })
     }
 
     fn first_view(&self) -> Option<CallView> {
@@ -218,8 +221,9 @@ impl<T: Tool> Prepared for Call<T> {
         T::READS
     }
 
-    fn locate(&mut self, roots: &Roots) {
-        let paths = self.tool.paths(&self.args);
+    fn locate(&mut self, bench: &Bench) {
+        let paths = self.tool.paths(&self.args, bench);
+        let roots = bench.files.roots();
         self.places = paths.into_iter().map(|it| roots.resolve(it)).collect();
     }
 

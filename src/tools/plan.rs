@@ -75,7 +75,7 @@ impl Tool for Plan {
     async fn run(&self, args: Args, (): (), _: &Pass, ctx: &ToolCtx) -> Outcome {
         let entries: Vec<_> = args.entries.into_iter().take(MOST_ENTRIES).map(entry).collect();
         let count = entries.len();
-        ctx.client.update(Update::Plan(entries));
+        ctx.bench.client.update(Update::Plan(entries));
         // The list is not repeated: the model has just written it.
         Outcome {
             ok: true,

@@ -1,10 +1,12 @@
 //! `read_file`: one file or several, whole or a range of lines, numbered.
 
+use std::path::PathBuf;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Outcome, Tool, ToolCtx};
+use super::{Bench, Outcome, Tool, ToolCtx};
 use crate::effect::{CallView, Content, Effect, Kind, Location, Target};
 use crate::files::{FileError, Roots, display};
 use crate::permission::Pass;
@@ -70,8 +72,8 @@ impl Tool for ReadFile {
     type Args = Args;
     type Seen = ();
 
-    fn paths<'a>(&self, args: &'a Args) -> Vec<&'a str> {
-        args.files()
+    fn paths(&self, args: &Args, _: &Bench) -> Vec<PathBuf> {
+        args.files().into_iter().map(PathBuf::from).collect()
     }
 
     fn view(&self, args: &Args, places: &[Target], roots: &Roots) -> CallView {
@@ -108,10 +110,13 @@ impl Tool for ReadFile {
                 text.push('\n');
             }
             let room = MOST_BYTES.saturating_sub(text.len());
-            match ctx.files.read(target).await {
-                Ok(content) => show(&mut text, name, &content, range, numbered, room),
+            match ctx.bench.files.read(target).await {
+                Ok(content) => {
+                    ctx.bench.files.note(target, &content);
+                    show(&mut text, name, &content.text, range, numbered, room);
+                }
                 Err(FileError::Binary(size)) if images.len() < MOST_PICTURES => {
-                    match ctx.files.picture(target).await {
+                    match ctx.bench.files.picture(target).await {
                         Ok(picture) => {
                             let mime = &picture.mime;
                             text.push_str(&format!("[File: {name} | {mime}, {size} bytes]\n"));
@@ -149,7 +154,7 @@ impl Tool for ReadFile {
 async fn failure(name: &str, error: &FileError, target: &Target, ctx: &ToolCtx) -> String {
     let mut text = format!("[File: {name} | Error: {error}]\n");
     if *error == FileError::NotFound {
-        let near = ctx.files.similar(target).await;
+        let near = ctx.bench.files.similar(target).await;
         if !near.is_empty() {
             let names: Vec<_> = near.iter().map(|it| display(it)).collect();
             text.push_str(&format!("Similar names: {}\n", names.join(", ")));

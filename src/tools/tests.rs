@@ -4,8 +4,13 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use super::{Registry, built_in};
+use super::{Offer, Registry, built_in};
 use crate::effect::fenced;
+
+/// An offer with all there is.
+fn everything() -> Offer {
+    Offer { patches: true, skills: vec!["release-notes".to_owned()] }
+}
 
 /// Calls `look` for each schema of the tool's arguments, with its place.
 fn walk(schema: &Value, place: &str, look: &mut impl FnMut(&str, &Value)) {
@@ -20,7 +25,7 @@ fn walk(schema: &Value, place: &str, look: &mut impl FnMut(&str, &Value)) {
 
 fn each(mut look: impl FnMut(&str, &Value)) {
     for tool in built_in() {
-        let spec = tool.spec();
+        let Some(spec) = tool.spec(&everything()) else { panic!("{tool:?} is never offered") };
         walk(&spec.parameters, &spec.name, &mut look);
     }
 }
@@ -72,7 +77,7 @@ fn what_is_required_exists_and_objects_say_what_they_hold() {
 fn names_are_unique_and_descriptions_are_there() {
     let mut names = HashSet::new();
     for tool in built_in() {
-        let spec = tool.spec();
+        let Some(spec) = tool.spec(&everything()) else { panic!("{tool:?} is never offered") };
         assert_eq!(spec.name, tool.name());
         assert!(names.insert(spec.name.clone()), "{} is there twice", spec.name);
         let fits = |it: char| it.is_ascii_lowercase() || it == '_';
@@ -85,7 +90,7 @@ fn names_are_unique_and_descriptions_are_there() {
 #[test]
 fn the_arguments_that_models_are_used_to_are_all_there() {
     let arguments = |name: &str| {
-        let spec = Registry::new(built_in()).find(name).unwrap().spec();
+        let spec = Registry::new(built_in()).find(name).unwrap().spec(&everything()).unwrap();
         spec.parameters["properties"].as_object().unwrap().clone()
     };
     for (tool, name, sort) in [
@@ -110,7 +115,7 @@ fn the_arguments_that_models_are_used_to_are_all_there() {
 #[test]
 fn the_tools_are_told_the_same_way_each_time() {
     let told = || {
-        let specs = Registry::new(built_in()).specs();
+        let specs = Registry::new(built_in()).specs(&everything());
         specs.iter().map(|it| format!("{it:?}")).collect::<Vec<_>>()
     };
     assert_eq!(told(), told());

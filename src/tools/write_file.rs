@@ -1,12 +1,14 @@
 //! `write_file`: a whole new content, or more at the end.
 
+use std::path::PathBuf;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Outcome, Tool, ToolCtx};
+use super::{Bench, Outcome, Tool, ToolCtx};
 use crate::effect::{CallView, Content, Effect, Kind, Location, Target};
-use crate::files::{FileError, Roots};
+use crate::files::{FileError, Roots, Text};
 use crate::permission::Pass;
 
 #[derive(Debug)]
@@ -38,7 +40,7 @@ enum Mode {
 /// The text before and after.
 #[derive(Debug, Default)]
 pub(super) struct Change {
-    before: Option<String>,
+    before: Option<Text>,
     after: String,
 }
 
@@ -49,8 +51,8 @@ impl Tool for WriteFile {
     type Args = Args;
     type Seen = Change;
 
-    fn paths<'a>(&self, args: &'a Args) -> Vec<&'a str> {
-        vec![&args.path]
+    fn paths(&self, args: &Args, _: &Bench) -> Vec<PathBuf> {
+        vec![PathBuf::from(&args.path)]
     }
 
     fn view(&self, args: &Args, places: &[Target], roots: &Roots) -> CallView {
@@ -71,18 +73,18 @@ impl Tool for WriteFile {
         let Some(target) = places.first() else {
             return Err("write_file needs a `path`. Nothing was written.".to_owned());
         };
-        let before = match ctx.files.read(target).await {
+        let before = match ctx.bench.files.read(target).await {
             Ok(text) => Some(text),
             Err(FileError::NotFound) => None,
             Err(error) => return Err(format!("{} {error}. Nothing was written.", args.path)),
         };
         let after = match (&before, args.mode) {
-            (Some(before), Mode::Append) => format!("{before}{}", args.content),
+            (Some(before), Mode::Append) => format!("{}{}", before.text, args.content),
             _ => args.content.clone(),
         };
         let diff = Content::Diff {
-            path: ctx.files.roots().shown(target),
-            old: before.clone(),
+            path: ctx.bench.files.roots().shown(target),
+            old: before.as_ref().map(|it| it.text.clone()),
             new: after.clone(),
         };
         Ok((Change { before, after }, vec![diff]))
@@ -93,11 +95,11 @@ impl Tool for WriteFile {
             return Outcome::failed("Nothing was written: there is no permission for it.");
         };
         // The name must still mean what the user has seen: a link may have been pointed elsewhere.
-        if ctx.files.resolve(&args.path).await.as_ref() != Ok(target) {
+        if ctx.bench.files.resolve(&args.path).await.as_ref() != Ok(target) {
             return Outcome::failed(format!("{} {}", args.path, FileError::Moved));
         }
-        let before = seen.before.as_deref();
-        let written = ctx.files.write(target, before, &seen.after, &ctx.cancel).await;
+        let before = seen.before.as_ref();
+        let written = ctx.bench.files.write(target, before, &seen.after, &ctx.cancel).await;
         if let Err(error) = written {
             return Outcome::failed(format!("{} {error}", args.path));
         }
@@ -109,13 +111,17 @@ impl Tool for WriteFile {
         let lines = seen.after.lines().count();
         let bytes = seen.after.len();
         let text = format!("{done} {}: {lines} lines, {bytes} bytes.", args.path);
-        let path = ctx.files.roots().shown(target);
+        let path = ctx.bench.files.roots().shown(target);
         Outcome {
             ok: true,
             raw: json!({ "result": text, "lines": lines, "bytes": bytes }),
             text,
-            view: Some(view(verb, std::slice::from_ref(target), ctx.files.roots())),
-            content: vec![Content::Diff { path, old: seen.before, new: seen.after }],
+            view: Some(view(verb, std::slice::from_ref(target), ctx.bench.files.roots())),
+            content: vec![Content::Diff {
+                path,
+                old: seen.before.map(|it| it.text),
+                new: seen.after,
+            }],
             images: Vec::new(),
         }
     }

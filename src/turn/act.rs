@@ -48,7 +48,7 @@ impl Turn {
         while let Some(group) = next_group(&mut queue) {
             // A diff is as large as its file, and an answer may hold many calls: a client that does
             // not read gets no more of them.
-            let client = Arc::clone(&self.equipment.client);
+            let client = Arc::clone(self.equipment.client());
             if self.cancel.run_until_cancelled(client.room()).await.is_none() {
                 break;
             }
@@ -108,17 +108,15 @@ impl Turn {
         let prepared = Arc::clone(&tool).prepare(raw_input.clone())?;
         let prepared = self.locate(prepared).await?;
         let ctx = ToolCtx {
-            files: self.equipment.files.clone(),
-            environment: self.equipment.environment.clone(),
-            client: Arc::clone(&self.equipment.client),
+            bench: Arc::clone(&self.equipment.bench),
             call: call.id.clone(),
             cancel: self.cancel.child_token(),
         };
         if has_card {
             let mut update = CallUpdate::new(call.id.clone(), Status::Pending);
-            update.view = Some(prepared.view(self.equipment.files.roots()));
+            update.view = Some(prepared.view(self.equipment.bench.files.roots()));
             update.raw_input = Some(raw_input.clone());
-            self.equipment.client.update(Update::CallUpdate(Box::new(update)));
+            self.equipment.client().update(Update::CallUpdate(Box::new(update)));
         }
         Ok(Ready { id: call.id, name, raw_input, prepared, ctx, has_card })
     }
@@ -126,9 +124,9 @@ impl Turn {
     /// Looks up where a call's paths lie, off the runtime's thread. A disk that does not answer
     /// does not hold up a cancel.
     async fn locate(&self, mut prepared: Box<dyn Prepared>) -> Result<Box<dyn Prepared>, String> {
-        let roots = self.equipment.files.shared_roots();
+        let bench = Arc::clone(&self.equipment.bench);
         let located = tokio::task::spawn_blocking(move || {
-            prepared.locate(&roots);
+            prepared.locate(&bench);
             prepared
         });
         match self.cancel.run_until_cancelled(located).await {
@@ -143,7 +141,7 @@ impl Turn {
         for ready in group {
             self.admit(ready, &mut running, &mut questions, ledger).await;
         }
-        let client = Arc::clone(&self.equipment.client);
+        let client = Arc::clone(self.equipment.client());
         // One question at a time, while what needs none goes on.
         for (ready, asked, question) in questions {
             let asked = match asked.again(self.equipment.mode.get(), &self.grants) {
@@ -230,7 +228,7 @@ impl Turn {
     /// Runs a call to its outcome, whatever happens to it.
     fn start(&self, ready: Ready, pass: Pass) -> BoxFuture<'static, (CallId, bool, Outcome)> {
         let Ready { id, prepared, ctx, has_card, .. } = ready;
-        let client = Arc::clone(&self.equipment.client);
+        let client = Arc::clone(self.equipment.client());
         let reads_only = pass.effects().iter().all(is_harmless);
         Box::pin(async move {
             if has_card {
@@ -281,7 +279,7 @@ impl Turn {
         update.view.clone_from(&outcome.view);
         update.content = Some(outcome.content.clone());
         update.raw_output = Some(outcome.raw.clone());
-        self.equipment.client.update(Update::CallUpdate(Box::new(update)));
+        self.equipment.client().update(Update::CallUpdate(Box::new(update)));
     }
 }
 
@@ -300,12 +298,16 @@ fn next_group(queue: &mut VecDeque<Ready>) -> Option<Vec<Ready>> {
 fn is_harmless(effect: &Effect) -> bool {
     match effect {
         Effect::Read(_) | Effect::Session => true,
-        Effect::Write(_) | Effect::Exec { .. } => false,
+        Effect::Write(_)
+        | Effect::Delete(_)
+        | Effect::Exec { .. }
+        | Effect::Input { .. }
+        | Effect::Fetch { .. } => false,
     }
 }
 
 fn question(ready: &Ready, asked: &Asked, mut content: Vec<Content>) -> Question {
-    let view = ready.prepared.view(ready.ctx.files.roots());
+    let view = ready.prepared.view(ready.ctx.bench.files.roots());
     if asked.leaves_the_roots() {
         let places: Vec<_> =
             view.locations.iter().map(|it| visible_line(&it.path.to_string_lossy())).collect();

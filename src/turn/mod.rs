@@ -23,12 +23,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
 use crate::error::Error;
-use crate::exec::Environment;
-use crate::files::Files;
 use crate::llm::{Effort, Model};
 use crate::message::{History, Message, Stop, ToolCall, UserMessage};
 use crate::permission::{Grants, Mode};
-use crate::tools::Registry;
+use crate::tools::{Bench, Offer, Registry};
 use crate::update::Update;
 
 use decide::Budget;
@@ -45,12 +43,8 @@ pub struct Equipment {
     pub thinker: SharedThinker,
     /// What it can do.
     pub tools: Arc<Registry>,
-    /// The session's files.
-    pub files: Files,
-    /// What commands get as their environment.
-    pub environment: Environment,
-    /// Who listens.
-    pub client: Arc<dyn Client>,
+    /// What the tools work with.
+    pub bench: Arc<Bench>,
     /// How much may be done without asking; a change counts from the next effect on.
     pub mode: SharedMode,
     /// Requests to the model that one turn may make.
@@ -62,6 +56,18 @@ pub struct Equipment {
 impl std::fmt::Debug for Equipment {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Equipment").field("thinker", &self.thinker).finish_non_exhaustive()
+    }
+}
+
+impl Equipment {
+    /// Who listens.
+    pub fn client(&self) -> &Arc<dyn Client> {
+        &self.bench.client
+    }
+
+    /// What the model is to be told about the tools.
+    pub fn offer(&self) -> Offer {
+        Offer::default()
     }
 }
 
@@ -210,7 +216,7 @@ impl Turn {
 
     async fn pause(&mut self, delay: Duration, why: Option<String>) -> Step {
         if let Some(why) = why {
-            self.equipment.client.update(Update::Notice(why));
+            self.equipment.client().update(Update::Notice(why));
         }
         let mut left = delay;
         loop {
@@ -219,7 +225,7 @@ impl Turn {
             let sleep = tokio::time::sleep(left.saturating_sub(next.unwrap_or_default()));
             let is_over = self.cancel.run_until_cancelled(sleep).await.is_none();
             let Some(next) = next.filter(|_| !is_over) else { return Step::Sample };
-            self.equipment.client.update(Update::Notice(format!("{} s left.", next.as_secs())));
+            self.equipment.client().update(Update::Notice(format!("{} s left.", next.as_secs())));
             left = next;
         }
     }

@@ -11,7 +11,7 @@ use super::coalesce::{Coalescer, Sort};
 use super::decide::{self, Sampled, Shown};
 use super::glimpse::Glimpse;
 use super::trouble::{omission, suspect_overflow};
-use super::{Equipment, Step, Turn, context};
+use super::{Step, Turn, context};
 use crate::client::Client;
 use crate::effect::{CallView, Content, Kind, Location, visible, visible_line};
 use crate::ids::{CallId, MessageId};
@@ -27,14 +27,18 @@ impl Turn {
     pub(super) async fn sample(&mut self) -> Step {
         let equipment = self.equipment.clone();
         // A client that does not read what the last round has said gets no next one.
-        self.cancel.run_until_cancelled(equipment.client.room()).await;
+        self.cancel.run_until_cancelled(equipment.client().room()).await;
         let thinker = equipment.thinker.get();
-        let request = context::request(&self.history, equipment.tools.specs(), thinker.effort);
+        let request = context::request(
+            &self.history,
+            equipment.tools.specs(&equipment.offer()),
+            thinker.effort,
+        );
         let message = MessageId::from(format!("msg-{}", self.history.mint()));
         let mut listener = Listener {
-            client: &equipment.client,
+            client: equipment.client(),
             tools: &equipment.tools,
-            cwd: equipment.files.roots().cwd(),
+            cwd: equipment.bench.files.roots().cwd(),
             history: &mut self.history,
             coalescer: Coalescer::new(message.clone()),
             text: String::new(),
@@ -103,8 +107,8 @@ impl Turn {
             let id = match cards.get(call.slot).and_then(Option::as_ref) {
                 Some(card) => card.id.clone(),
                 None => {
-                    let Equipment { client, tools, .. } = &self.equipment;
-                    announce(client, tools, &mut self.history, &call.name).id
+                    let tools = &self.equipment.tools;
+                    announce(self.equipment.client(), tools, &mut self.history, &call.name).id
                 }
             };
             let mut provider_id =
@@ -135,7 +139,7 @@ impl Turn {
             };
             update.content = Some(vec![Content::Text(why.to_owned())]);
             update.raw_output = Some(serde_json::json!({ "error": why }));
-            self.equipment.client.update(Update::CallUpdate(Box::new(update)));
+            self.equipment.client().update(Update::CallUpdate(Box::new(update)));
         }
     }
 
@@ -164,7 +168,7 @@ impl Turn {
         if let Some(size) = model.window() {
             let used = (usage.input + usage.output).min(size);
             let (cached, cost) = (usage.cached, self.history.cost);
-            self.equipment.client.update(Update::Usage { used, size, cached, cost });
+            self.equipment.client().update(Update::Usage { used, size, cached, cost });
         }
     }
 
@@ -180,7 +184,7 @@ impl Turn {
     /// Says something to the user that the model will not know of.
     pub(super) fn say(&mut self, text: String) {
         let message = MessageId::from(format!("msg-{}", self.history.mint()));
-        self.equipment.client.update(Update::Text { message, text });
+        self.equipment.client().update(Update::Text { message, text });
     }
 }
 

@@ -9,14 +9,15 @@ use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use super::{Equipment, SharedMode, SharedThinker};
-use crate::client::{Answer, ChoiceKind, Client, Question};
+use crate::client::{Answer, ChoiceKind, Client, Display, Inquiry, Question, Reply as UserReply};
 use crate::exec::Environment;
 use crate::files::{Files, Roots};
+use crate::ids::SessionId;
 use crate::llm::{
     Batch, Delta, Effort, End, Kind, LlmError, Model, Reply, ReplyCall, ReplyStream, Request,
 };
 use crate::message::{Arguments, Echo};
-use crate::tools::{AnyTool, Registry, built_in};
+use crate::tools::{AnyTool, Bench, Commons, Registry, built_in};
 use crate::update::{Status, Update};
 
 /// One reply of the scripted model.
@@ -127,6 +128,10 @@ impl Client for Recorder {
         std::future::ready(()).boxed()
     }
 
+    fn inquire(&self, _: Inquiry) -> BoxFuture<'_, UserReply> {
+        std::future::ready(UserReply::Impossible).boxed()
+    }
+
     fn ask(&self, _: Question) -> BoxFuture<'_, Answer> {
         if self.silent {
             return std::future::pending().boxed();
@@ -166,9 +171,14 @@ pub(crate) fn stage(plays: Vec<Play>, silent: bool, extra: Option<Arc<dyn AnyToo
     let equipment = Equipment {
         thinker: SharedThinker::new(Arc::new(Script(Mutex::new(plays.into()))), Effort::Default),
         tools: Arc::new(Registry::new(tools)),
-        files: Files::new(Roots::new(workspace.path()).unwrap(), None),
-        environment: Environment::default(),
-        client: Arc::clone(&client) as Arc<dyn Client>,
+        bench: Arc::new(Bench::new(
+            SessionId::from("stage"),
+            Files::new(Roots::new(workspace.path()).unwrap(), None),
+            Environment::default(),
+            Arc::clone(&client) as Arc<dyn Client>,
+            Display::Text,
+            Arc::new(Commons::default()),
+        )),
         mode: SharedMode::default(),
         max_requests: 10,
         knows_of_cuts: Arc::default(),

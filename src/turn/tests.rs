@@ -1,5 +1,6 @@
 //! The turn as a whole.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -169,7 +170,7 @@ impl Tool for Stuck {
     type Args = NoArgs;
     type Seen = ();
 
-    fn paths<'a>(&self, _: &'a NoArgs) -> Vec<&'a str> {
+    fn paths(&self, _: &NoArgs, _: &Bench) -> Vec<PathBuf> {
         while !self.alive.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(5));
         }

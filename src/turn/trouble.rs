@@ -79,7 +79,7 @@ impl Turn {
             // The request did not fit, so the window is full.
             let (cached, cost) = (0, self.history.cost);
             let usage = Update::Usage { used: window, size: window, cached, cost };
-            self.equipment.client.update(usage);
+            self.equipment.client().update(usage);
             size = format!(" of {window} tokens");
         }
         let (host, message) = (error.host().unwrap_or_default(), error.message());
@@ -106,7 +106,7 @@ impl Turn {
         let Thinker { model, effort } = thinker;
         if *effort != Effort::Default && model.lacks(*effort) {
             self.equipment.thinker.set_effort(Effort::Default);
-            self.equipment.client.update(Update::Notice(format!(
+            self.equipment.client().update(Update::Notice(format!(
                 "{} does not have the reasoning effort `{}`; its default is used.",
                 model.name(),
                 effort.id()
@@ -125,7 +125,7 @@ impl Turn {
             return;
         }
         if !self.equipment.knows_of_cuts.swap(true, Ordering::Relaxed) {
-            self.equipment.client.update(Update::Notice(format!(
+            self.equipment.client().update(Update::Notice(format!(
                 "The server seems to have cut the prompt: it counts {} tokens where about \
                  {estimate} were sent. With Ollama, set num_ctx or OLLAMA_CONTEXT_LENGTH.",
                 usage.input

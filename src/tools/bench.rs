@@ -1,0 +1,74 @@
+//! The workbench of a session: what its tools have in common. Each call gets it with its context.
+
+use std::fmt::{self, Debug};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::client::{Client, Display};
+use crate::exec::Environment;
+use crate::files::Files;
+use crate::ids::SessionId;
+use crate::record::Record;
+
+/// Where things lie that belong to the user and not to a project.
+#[derive(Clone, Debug, Default)]
+pub struct Folders {
+    /// Settings, memory and skills of ours.
+    pub config: PathBuf,
+    /// What we keep for a while, such as long outputs.
+    pub state: PathBuf,
+    /// The user's home, if there is one.
+    pub home: Option<PathBuf>,
+}
+
+/// What all sessions of a process have in common.
+#[derive(Debug, Default)]
+pub struct Commons {
+    /// The user's folders.
+    pub folders: Folders,
+    /// What they have done.
+    pub record: Record,
+}
+
+impl Commons {
+    /// With these folders.
+    pub fn new(folders: Folders) -> Commons {
+        Commons { folders, ..Commons::default() }
+    }
+}
+
+/// What the tools of one session work with.
+pub struct Bench {
+    /// Which session.
+    pub session: SessionId,
+    /// The session's files.
+    pub files: Files,
+    /// What commands get as their environment.
+    pub environment: Environment,
+    /// Who listens.
+    pub client: Arc<dyn Client>,
+    /// How commands are shown while they run.
+    pub display: Display,
+    /// What is shared with other sessions.
+    pub commons: Arc<Commons>,
+}
+
+impl Debug for Bench {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Bench").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
+impl Bench {
+    /// The bench of a new session.
+    pub fn new(
+        session: SessionId,
+        files: Files,
+        environment: Environment,
+        client: Arc<dyn Client>,
+        display: Display,
+        commons: Arc<Commons>,
+    ) -> Bench {
+        Bench { session, files, environment, client, display, commons }
+    }
+}

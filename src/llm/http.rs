@@ -328,6 +328,8 @@ fn build(encrypted: bool) -> reqwest::Result<Client> {
     let builder = Client::builder()
         .connect_timeout(CONNECT)
         .tcp_nodelay(true)
+        // A stream that is compressed comes in lumps.
+        .no_gzip()
         // A redirected POST would carry the key and the conversation to somebody else.
         .redirect(redirect::Policy::none())
         .user_agent(concat!("turnwright/", env!("CARGO_PKG_VERSION")));

@@ -7,7 +7,8 @@ use crate::message::ToolMessage;
 
 pub(super) const HELP: &str = "I am the offline model that is built into turnwright. I am not a \
 language model: I understand only a few plain requests, such as `read README.md`, `list src`, \
-`search for TODO`, `write notes.txt: hello`, `run ls -la` and `plan: first, second`. To talk to \
+`search for TODO`, `find *.rs`, `write notes.txt: hello`, \
+`replace hello with goodbye in notes.txt`, `fetch https://example.org`, `run ls -la` and `plan: first, second`. To talk to \
 a real model, set OPENAI_API_KEY (for another provider OPENAI_BASE_URL too, and \
 TURNWRIGHT_MODEL), or run `turnwright login`, and start the agent again.";
 
@@ -17,7 +18,10 @@ pub(super) enum Intent {
     Read { path: String },
     List { path: String },
     Search { what: String },
+    Find { glob: String },
     Write { path: String, content: String },
+    Replace { path: String, old: String, new: String },
+    Fetch { url: String },
     Run { command: String },
     Plan { steps: Vec<String> },
     Unclear,
@@ -27,7 +31,10 @@ pub(super) enum Intent {
 const READ: &[&str] =
     &["read ", "show ", "open ", "cat ", "读取", "阅读", "读一下", "读", "查看", "打开"];
 const LIST: &[&str] = &["list ", "ls ", "列出", "列一下"];
-const SEARCH: &[&str] = &["search for ", "search ", "find ", "grep ", "搜索", "查找", "搜一下"];
+const SEARCH: &[&str] = &["search for ", "search ", "grep ", "搜索", "搜一下"];
+const FIND: &[&str] = &["find files ", "find ", "查找文件", "查找"];
+const REPLACE: &[&str] = &["replace ", "替换"];
+const FETCH: &[&str] = &["fetch ", "抓取"];
 const WRITE: &[&str] = &["write ", "create ", "写入", "写", "创建"];
 const RUN: &[&str] = &["run ", "execute ", "运行", "执行"];
 const PLAN: &[&str] = &["plan:", "plan ", "计划：", "计划:", "计划", "规划"];
@@ -56,6 +63,15 @@ impl Intent {
         if let Some(rest) = after(line, SEARCH) {
             return Intent::Search { what: unquote(rest).to_owned() };
         }
+        if let Some(rest) = after(line, FIND) {
+            return Intent::find(unquote(rest));
+        }
+        if let Some(replace) = after(line, REPLACE).and_then(Intent::replace) {
+            return replace;
+        }
+        if let Some(rest) = after(line, FETCH) {
+            return Intent::Fetch { url: first_word(rest, &["the page "]) };
+        }
         if after(line, WRITE).is_some() {
             // The content may have many lines, so the whole prompt counts.
             let whole = after(prompt, WRITE).unwrap_or_default();
@@ -81,16 +97,35 @@ impl Intent {
         Intent::Unclear
     }
 
+    /// What has a wildcard or the look of a file is one; other words are looked for in files.
+    fn find(what: &str) -> Intent {
+        let is_name = !what.contains(' ') && what.contains(['*', '?', '.', '/']);
+        if is_name {
+            Intent::Find { glob: what.to_owned() }
+        } else {
+            Intent::Search { what: what.to_owned() }
+        }
+    }
+
+    /// `A with B in FILE`.
+    fn replace(rest: &str) -> Option<Intent> {
+        let (words, path) = rest.rsplit_once(" in ")?;
+        let (old, new) = words.split_once(" with ")?;
+        let path = first_word(path, &["the file "]);
+        Some(Intent::Replace { path, old: unquote(old).to_owned(), new: unquote(new).to_owned() })
+    }
+
     pub(super) fn call(&self) -> Option<(&'static str, Value)> {
         match self {
             Intent::Read { path } => Some(("read_file", json!({ "path": path }))),
             Intent::List { path } => Some(("list_dir", json!({ "path": path }))),
-            Intent::Search { what } => {
-                let quoted = what.replace('\'', "'\\''");
-                let command =
-                    format!("grep -rnIF --exclude-dir=.git --exclude-dir=target -- '{quoted}' .");
-                Some(("exec", json!({ "command": command })))
+            Intent::Search { what } => Some(("grep", json!({ "pattern": what, "literal": true }))),
+            Intent::Find { glob } => Some(("find_files", json!({ "glob": glob }))),
+            Intent::Replace { path, old, new } => {
+                let edits = json!([{ "old_text": old, "new_text": new }]);
+                Some(("edit_file", json!({ "path": path, "edits": edits })))
             }
+            Intent::Fetch { url } => Some(("web_fetch", json!({ "url": url }))),
             Intent::Write { path, content } => {
                 Some(("write_file", json!({ "path": path, "content": content })))
             }
@@ -115,6 +150,9 @@ impl Intent {
             Intent::Read { path } => format!("I will read `{path}`. "),
             Intent::List { path } => format!("I will list `{path}`. "),
             Intent::Search { what } => format!("I will search for `{what}`. "),
+            Intent::Find { glob } => format!("I will look for files like `{glob}`. "),
+            Intent::Replace { path, .. } => format!("I will edit `{path}`. "),
+            Intent::Fetch { url } => format!("I will fetch {url}. "),
             Intent::Write { path, .. } => format!("I will write `{path}`. "),
             Intent::Run { command } => format!("I will run `{command}`. "),
             Intent::Plan { .. } => "Here is the plan. ".to_owned(),
@@ -145,10 +183,15 @@ impl Intent {
             Intent::List { path } => {
                 format!("This is in `{path}`:\n\n```\n{}\n```", lines(result, 40).join("\n"))
             }
-            Intent::Search { .. } | Intent::Run { .. } => {
+            Intent::Search { .. }
+            | Intent::Find { .. }
+            | Intent::Fetch { .. }
+            | Intent::Run { .. } => {
                 format!("Done. The output:\n\n```\n{}\n```", lines(result, 40).join("\n"))
             }
-            Intent::Write { path, .. } => format!("`{path}` is written."),
+            Intent::Write { path, .. } | Intent::Replace { path, .. } => {
+                format!("`{path}` is written.")
+            }
             Intent::Plan { steps } => format!("It has {} steps.", steps.len()),
             Intent::Unclear => HELP.to_owned(),
         }
@@ -226,10 +269,14 @@ mod tests {
         check("列出 src", r#"list_dir {"path":"src"}"#);
         check("run ls -la", r#"exec {"command":"ls -la"}"#);
         check("运行 ls -la", r#"exec {"command":"ls -la"}"#);
+        check("search for it's", r#"grep {"pattern":"it's","literal":true}"#);
+        check("find *.rs", r#"find_files {"glob":"*.rs"}"#);
+        check("find the answer", r#"grep {"pattern":"the answer","literal":true}"#);
         check(
-            "search for it's",
-            r#"exec {"command":"grep -rnIF --exclude-dir=.git --exclude-dir=target -- 'it'\\''s' ."}"#,
+            "replace hello with 'good bye' in notes.txt",
+            r#"edit_file {"path":"notes.txt","edits":[{"old_text":"hello","new_text":"good bye"}]}"#,
         );
+        check("fetch https://example.org/a", r#"web_fetch {"url":"https://example.org/a"}"#);
         check(
             "write notes.txt: hello\nworld",
             r#"write_file {"path":"notes.txt","content":"hello\nworld\n"}"#,

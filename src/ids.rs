@@ -69,3 +69,15 @@ impl SessionId {
         SessionId::from(uuid::Uuid::new_v4().to_string())
     }
 }
+
+/// Characters of a slug.
+pub const LONGEST_SLUG: usize = 64;
+
+/// Whether that can be the name of a note or a skill, such as `build-commands`: it is a file's
+/// name on every system, and nothing else.
+pub fn is_slug(name: &str) -> bool {
+    let fits = |it: &str| {
+        !it.is_empty() && it.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit())
+    };
+    name.len() <= LONGEST_SLUG && name.split('-').all(fits)
+}

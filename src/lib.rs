@@ -38,6 +38,8 @@ pub mod permission;
 pub mod exec;
 pub mod files;
 pub mod record;
+pub mod memory;
+pub mod skills;
 
 // 6 · ground
 pub mod config;

@@ -4,7 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::wire::schema::{
     AgentCapabilities, AuthMethod, AuthMethodAgent, AuthMethodTerminal, ClientCapabilities,
-    Implementation, InitializeRequest, InitializeResponse, PromptCapabilities,
+    ElicitationCapabilities, Implementation, InitializeRequest, InitializeResponse,
+    PromptCapabilities,
 };
 use crate::session::Senses;
 use agent_client_protocol_schema::ProtocolVersion;
@@ -20,6 +21,8 @@ pub(super) struct ClientCaps {
     pub(super) login: Login,
     /// It shows notices.
     pub(super) notices: bool,
+    /// It shows forms (R-EL-1).
+    pub(super) forms: bool,
 }
 
 /// How a client can run our login.
@@ -41,12 +44,13 @@ pub(super) enum Login {
 pub(super) fn read(params: Value) -> Result<ClientCaps, serde_json::Error> {
     let newer = params.get("protocolVersion").and_then(Value::as_u64).is_some_and(|it| it >= 2);
     let terminal = params.pointer("/capabilities/auth/terminal").is_some_and(Value::is_object);
+    let forms = params.pointer("/capabilities/elicitation/form").is_some_and(Value::is_object);
     let request: InitializeRequest = serde_json::from_value(params)?;
     if newer {
         // A newer client's v1 fields mean nothing: it has no client files and no client
         // terminals, whatever stands there (R-INIT-14).
         let login = if terminal { Login::Terminal } else { Login::No };
-        return Ok(ClientCaps { login, ..ClientCaps::default() });
+        return Ok(ClientCaps { login, forms, ..ClientCaps::default() });
     }
     Ok(from(&request.client_capabilities))
 }
@@ -64,6 +68,7 @@ fn from(caps: &ClientCapabilities) -> ClientCaps {
         write: caps.fs.write_text_file,
         login,
         notices: caps.session.as_ref().is_some_and(|it| it.notices.is_some()),
+        forms: caps.elicitation.as_ref().is_some_and(ElicitationCapabilities::supports_form),
     }
 }
 

@@ -7,6 +7,7 @@ mod dispatch;
 mod error;
 mod from_wire;
 mod handlers;
+mod inquire;
 mod peer;
 mod reply;
 mod to_wire;

@@ -8,6 +8,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::caps::ClientCaps;
+use super::inquire;
 use super::to_wire;
 use super::wire::schema::{
     ReadTextFileRequest, SessionId, SessionNotification, WriteTextFileRequest,
@@ -65,8 +66,9 @@ impl Client for AcpClient {
         })
     }
 
-    fn inquire(&self, _: Inquiry) -> BoxFuture<'_, Reply> {
-        Box::pin(std::future::ready(Reply::Impossible))
+    fn inquire(&self, inquiry: Inquiry) -> BoxFuture<'_, Reply> {
+        let (session, has_forms) = (self.session.clone(), self.caps.forms);
+        Box::pin(inquire::inquire(&self.peer, session, has_forms, inquiry, ASKING))
     }
 }
 

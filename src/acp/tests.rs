@@ -84,13 +84,20 @@ fn what_is_not_said_is_not_offered() {
         "fs": { "readTextFile": true, "writeTextFile": true },
         "auth": { "terminal": true },
         "session": { "notices": {} },
+        "elicitation": { "form": {} },
     });
-    let all = ClientCaps { read: true, write: true, login: Login::Terminal, notices: true };
+    let all =
+        ClientCaps { read: true, write: true, login: Login::Terminal, notices: true, forms: true };
     assert_eq!(read(json!({ "protocolVersion": 1, "clientCapabilities": full })), all);
     // R-INIT-14: a newer client's files and terminals mean nothing to us.
     assert_eq!(read(json!({ "protocolVersion": 2, "clientCapabilities": full })), none);
     let newer = json!({ "protocolVersion": 2, "capabilities": { "auth": { "terminal": {} } } });
     assert_eq!(read(newer).login, Login::Terminal);
+    let newer = json!({ "protocolVersion": 2, "capabilities": { "elicitation": { "form": {} } } });
+    assert!(read(newer).forms);
+    // R-EL-1: to know the method is not to show forms.
+    let formless = json!({ "elicitation": { "url": {} } });
+    assert_eq!(read(json!({ "protocolVersion": 1, "clientCapabilities": formless })), none);
     let meta = json!({ "_meta": { "terminal-auth": true } });
     let older = json!({ "protocolVersion": 1, "clientCapabilities": meta });
     assert_eq!(read(older).login, Login::Meta);

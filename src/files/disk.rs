@@ -67,7 +67,7 @@ pub(super) async fn read(path: &Path) -> Result<String, FileError> {
 
 /// Never blocks on a FIFO.
 #[cfg(unix)]
-fn open(path: &Path) -> io::Result<File> {
+pub(super) fn open(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     #[cfg(target_os = "linux")]
     if let Some(file) =
@@ -80,7 +80,7 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 #[cfg(not(unix))]
-fn open(path: &Path) -> io::Result<File> {
+pub(super) fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).open(path)
 }
 

@@ -2,6 +2,7 @@
 //! which folders belong to the session; decides nothing about permission.
 
 mod disk;
+mod glance;
 mod roots;
 mod seen;
 mod text;
@@ -16,6 +17,7 @@ use crate::effect::{Place, Target};
 use crate::message::Media;
 
 pub use disk::{Entry, EntryKind};
+pub use glance::{Glance, glance};
 pub use roots::Roots;
 pub use seen::Freshness;
 pub use text::{Form, Hash, Source, Text};
@@ -100,6 +102,13 @@ impl Files {
     /// The files below these roots, with the editor's buffers where it offers them.
     pub fn new(roots: Roots, buffers: Option<Arc<dyn Buffers>>) -> Files {
         Files { roots: Arc::new(roots), seen: Arc::default(), buffers }
+    }
+
+    /// The same files as they are on the disk, for those that are ours and no concern of the
+    /// editor's.
+    #[must_use]
+    pub fn without_editor(&self) -> Files {
+        Files { buffers: None, ..self.clone() }
     }
 
     /// The session's folders.

@@ -297,14 +297,18 @@ impl Actor {
                     done.report(Ok(Stop::EndTurn));
                     continue;
                 }
-                Some(Run::Models) => {
+                Some(run @ (Run::Models | Run::Look(_))) => {
                     let message = MessageId::from(format!("msg-{}", self.history.mint()));
-                    let listing = commands::models(
-                        Arc::clone(&self.host),
-                        self.equipment.clone(),
-                        message,
-                        cancel.clone(),
-                    );
+                    let (equipment, until) = (self.equipment.clone(), cancel.clone());
+                    let listing: BoxFuture<'static, Stop> = match run {
+                        Run::Look(look) => {
+                            Box::pin(commands::look(look, equipment, message, until))
+                        }
+                        _ => {
+                            let host = Arc::clone(&self.host);
+                            Box::pin(commands::models(host, equipment, message, until))
+                        }
+                    };
                     let (history, grants) = (self.history.clone(), self.grants.clone());
                     let task = self.host.tracker().spawn(async move {
                         let result = Ok(listing.await);

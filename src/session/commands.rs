@@ -8,6 +8,7 @@ use super::Host;
 use crate::error::chain;
 use crate::ids::MessageId;
 use crate::message::{History, Message, Part, Stop};
+use crate::tools::{self, Bench};
 use crate::turn::Equipment;
 use crate::update::{Command, Update};
 
@@ -18,6 +19,8 @@ pub(super) enum Run {
     Now(fn(&mut History, &Equipment) -> String),
     /// Asks the provider for its models.
     Models,
+    /// Looks at files, and tells what is there.
+    Look(fn(&Bench) -> String),
 }
 
 const TABLE: &[(Command, Run)] = &[
@@ -30,6 +33,14 @@ const TABLE: &[(Command, Run)] = &[
         Run::Now(status),
     ),
     (Command { name: "models", description: "The models that the provider serves" }, Run::Models),
+    (
+        Command { name: "memory", description: "The notes that are kept for later sessions" },
+        Run::Look(tools::notes),
+    ),
+    (
+        Command { name: "skills", description: "The skills that there are" },
+        Run::Look(tools::skills),
+    ),
     (Command { name: "clear", description: "Forget the conversation so far" }, Run::Now(clear)),
 ];
 
@@ -106,6 +117,21 @@ pub(super) async fn models(
         }
         Err(error) => format!("The models could not be listed: {}.", chain(&error)),
     };
+    equipment.client().update(Update::Text { message, text });
+    Stop::EndTurn
+}
+
+/// Tells what is found in files. A cancel ends it.
+pub(super) async fn look(
+    look: fn(&Bench) -> String,
+    equipment: Equipment,
+    message: MessageId,
+    cancel: CancellationToken,
+) -> Stop {
+    let bench = Arc::clone(&equipment.bench);
+    let looking = tokio::task::spawn_blocking(move || look(&bench));
+    let Some(looked) = cancel.run_until_cancelled(looking).await else { return Stop::Cancelled };
+    let text = looked.unwrap_or_else(|error| format!("The files could not be read: {error}."));
     equipment.client().update(Update::Text { message, text });
     Stop::EndTurn
 }

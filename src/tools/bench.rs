@@ -9,6 +9,7 @@ use crate::exec::Environment;
 use crate::files::Files;
 use crate::ids::SessionId;
 use crate::record::Record;
+use crate::skills::Shelf;
 
 /// Where things lie that belong to the user and not to a project.
 #[derive(Clone, Debug, Default)]
@@ -51,6 +52,8 @@ pub struct Bench {
     pub display: Display,
     /// What is shared with other sessions.
     pub commons: Arc<Commons>,
+    /// The skills that there are.
+    pub skills: Shelf,
 }
 
 impl Debug for Bench {
@@ -69,6 +72,7 @@ impl Bench {
         display: Display,
         commons: Arc<Commons>,
     ) -> Bench {
-        Bench { session, files, environment, client, display, commons }
+        let skills = Shelf::default();
+        Bench { session, files, environment, client, display, commons, skills }
     }
 }

@@ -2,12 +2,17 @@
 //! can run: `run` needs a [`Pass`]. To add a tool, write a file and a line in [`built_in`].
 
 mod arguments;
+mod ask_user;
 mod bench;
 mod exec;
+mod history;
 mod list_dir;
+mod lore;
+mod memory;
 mod plan;
 mod read_file;
 mod registry;
+mod skill;
 mod write_file;
 
 #[cfg(test)]
@@ -30,6 +35,7 @@ use crate::message::{Media, ToolSpec};
 use crate::permission::Pass;
 
 pub use bench::{Bench, Commons, Folders};
+pub use lore::{lore, notes, skills};
 pub use registry::{Offer, Registry};
 
 /// The table. The order is the order in which the model sees the tools.
@@ -40,6 +46,10 @@ pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
         Arc::new(list_dir::ListDir),
         Arc::new(exec::Exec),
         Arc::new(plan::Plan),
+        Arc::new(memory::Memory),
+        Arc::new(skill::LoadSkill),
+        Arc::new(history::History),
+        Arc::new(ask_user::AskUser),
     ]
 }
 

@@ -5,6 +5,7 @@ mod act;
 mod coalesce;
 mod context;
 mod decide;
+mod gather;
 mod glimpse;
 mod ledger;
 mod sample;
@@ -67,7 +68,7 @@ impl Equipment {
 
     /// What the model is to be told about the tools.
     pub fn offer(&self) -> Offer {
-        Offer::default()
+        Offer { skills: self.bench.skills.names(), ..Offer::default() }
     }
 }
 
@@ -178,6 +179,7 @@ impl Turn {
 
     /// Runs it to its end. Every card has its final status and every call its result then.
     pub async fn run(mut self) -> Finished {
+        self.gather().await;
         let mut step = Step::Sample;
         let mut result = loop {
             step = match step {

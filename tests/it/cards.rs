@@ -56,6 +56,11 @@ pub fn check(agent: &TestAgent) {
                 assert!(forward, "from {} to {status}: {message}", card.status);
                 status.clone_into(&mut card.status);
             }
+            // A choice of the user's that is no permission: it is about a call that runs.
+            (Some("session/request_permission"), _)
+                if cards
+                    .get(&key(params, &params["toolCall"]))
+                    .is_some_and(|it| it.name == "ask_user") => {}
             (Some("session/request_permission"), _) => check_question(params, &cards),
             (None, _) if message["result"]["stopReason"].is_string() => {
                 for (id, card) in &cards {

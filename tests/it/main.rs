@@ -17,6 +17,7 @@
 )]
 
 mod agent;
+mod ask_user;
 mod auth;
 mod cancel;
 mod cancel_phases;
@@ -31,9 +32,12 @@ mod doctor;
 mod endurance;
 mod errors;
 mod examples;
+mod history;
 mod initialize;
+mod instructions;
 mod learned;
 mod media;
+mod memory;
 mod models;
 mod permission;
 mod permission_races;
@@ -50,6 +54,7 @@ mod scripted_model;
 mod session;
 #[cfg(target_os = "linux")]
 mod shutdown;
+mod skills;
 mod slash_commands;
 mod strict;
 mod tidy;

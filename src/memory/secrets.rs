@@ -1,0 +1,152 @@
+//! What looks like a key or a password, so that none is written into a note. A guess: what it
+//! does not know it lets pass.
+
+/// How a sort of key begins, what follows, how much of that at least, and what it is called.
+type Key = (&'static str, fn(char) -> bool, usize, &'static str);
+
+const KEYS: &[Key] = &[
+    ("sk-", is_word, 20, "an API key"),
+    ("sk_live_", is_word, 16, "an API key"),
+    ("rk_live_", is_word, 16, "an API key"),
+    ("gsk_", is_word, 30, "an API key"),
+    ("hf_", is_word, 30, "an API key"),
+    ("AIza", is_word, 30, "an API key"),
+    ("ghp_", is_word, 30, "a GitHub token"),
+    ("gho_", is_word, 30, "a GitHub token"),
+    ("ghs_", is_word, 30, "a GitHub token"),
+    ("ghu_", is_word, 30, "a GitHub token"),
+    ("ghr_", is_word, 30, "a GitHub token"),
+    ("github_pat_", is_word, 20, "a GitHub token"),
+    ("glpat-", is_word, 20, "a GitLab token"),
+    ("npm_", is_word, 30, "an npm token"),
+    ("pypi-", is_word, 30, "a PyPI token"),
+    ("AKIA", is_upper, 16, "an AWS key"),
+    ("ASIA", is_upper, 16, "an AWS key"),
+    ("xoxb-", is_word, 10, "a Slack token"),
+    ("xoxp-", is_word, 10, "a Slack token"),
+    ("xoxa-", is_word, 10, "a Slack token"),
+    ("xoxr-", is_word, 10, "a Slack token"),
+    ("xoxs-", is_word, 10, "a Slack token"),
+    ("xapp-", is_word, 10, "a Slack token"),
+    ("eyJ", is_dotted, 40, "a token"),
+];
+
+/// Names of what nobody else should know, in lower case.
+const NAMES: &[&str] =
+    &["password", "passwd", "pwd", "secret", "token", "api_key", "api-key", "apikey"];
+
+/// Characters of a value that is no word.
+const SHORTEST_VALUE: usize = 12;
+
+/// What in a text looks like a secret, for the model.
+pub fn secret_in(text: &str) -> Option<&'static str> {
+    let key = KEYS.iter().find(|(prefix, fits, least, _)| holds_key(text, prefix, *fits, *least));
+    if let Some((.., what)) = key {
+        return Some(what);
+    }
+    if text.lines().any(|it| it.contains("-----BEGIN ") && it.contains("PRIVATE KEY")) {
+        return Some("a private key");
+    }
+    if text.lines().any(assigns_secret) {
+        return Some("a password or token");
+    }
+    text.split_whitespace().any(has_login).then_some("a login in a URL")
+}
+
+fn holds_key(text: &str, prefix: &str, fits: fn(char) -> bool, least: usize) -> bool {
+    text.match_indices(prefix).any(|(at, _)| {
+        let begins = !text[..at].ends_with(|it: char| it.is_ascii_alphanumeric());
+        let rest = &text[at + prefix.len()..];
+        begins && rest.chars().take_while(|it| fits(*it)).count() >= least
+    })
+}
+
+/// `PASSWORD = "k3x…"`, `token: …`
+fn assigns_secret(line: &str) -> bool {
+    let lower = line.to_ascii_lowercase();
+    NAMES.iter().any(|name| {
+        lower.match_indices(name).any(|(at, _)| {
+            let rest = line[at + name.len()..].trim_start_matches(['"', '\'', '`', '*', ' ']);
+            let Some(value) = rest.strip_prefix([':', '=']) else { return false };
+            let value = value.trim_start_matches(['=', ' ', '"', '\'', '`', '*']);
+            let end = value.find(|it: char| it.is_whitespace() || "\"'`,;)".contains(it));
+            is_random(&value[..end.unwrap_or(value.len())])
+        })
+    })
+}
+
+/// Letters and digits mixed, and no place where a value is to be put.
+fn is_random(value: &str) -> bool {
+    value.chars().count() >= SHORTEST_VALUE
+        && !value.starts_with(['$', '<', '{', '[', '(', '%', '/', '.'])
+        && !value.contains("://")
+        && value.chars().any(|it| it.is_ascii_digit())
+        && value.chars().any(char::is_alphabetic)
+}
+
+/// `https://user:password@host`
+fn has_login(word: &str) -> bool {
+    let Some((_, rest)) = word.split_once("://") else { return false };
+    let Some((login, _)) = rest.split('/').next().and_then(|it| it.rsplit_once('@')) else {
+        return false;
+    };
+    login
+        .split_once(':')
+        .is_some_and(|(_, it)| it.len() >= 6 && !it.starts_with(['$', '<', '{', '*']))
+}
+
+fn is_word(it: char) -> bool {
+    it.is_ascii_alphanumeric() || it == '_' || it == '-'
+}
+
+fn is_dotted(it: char) -> bool {
+    is_word(it) || it == '.'
+}
+
+fn is_upper(it: char) -> bool {
+    it.is_ascii_uppercase() || it.is_ascii_digit()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_passwords_are_seen_and_words_about_them_are_not() {
+        let long = "a1B2".repeat(10);
+        let secret = [
+            format!("key sk-{long}"),
+            format!("OPENAI=sk-proj-{long}"),
+            format!("ghp_{long}"),
+            format!("github_pat_{long}"),
+            "AKIAABCDEFGHIJ123456".to_owned(),
+            format!("xoxb-{long}"),
+            format!("eyJ{long}.{long}.x"),
+            "-----BEGIN OPENSSH PRIVATE KEY-----".to_owned(),
+            "password=correct-horse-1".to_owned(),
+            "DB_PASSWORD: \"correct1horse2\"".to_owned(),
+            "- **token**: `abcdef123456789`".to_owned(),
+            "postgres://app:hunter22@db/x".to_owned(),
+        ];
+        let open = [
+            "The password is in the keychain.",
+            "task-force-of-many-words-that-is-long",
+            "risk-averse-people-choose-the-slow-path",
+            "PASSWORD=$DATABASE_PASSWORD_1",
+            "token: <your token 123456789>",
+            "password: see docs/setup2.md",
+            "api_key = read from the environment",
+            "-----BEGIN PUBLIC KEY-----",
+            "https://example.com:8080/a@b",
+            "ssh://git@example.com/x",
+            "the tokenizer: cl100k",
+            "AKIA is a prefix",
+        ];
+        for text in secret {
+            assert!(secret_in(&text).is_some(), "{text}");
+        }
+        for text in open {
+            assert_eq!(secret_in(text), None, "{text}");
+        }
+    }
+}

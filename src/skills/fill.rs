@@ -1,0 +1,57 @@
+//! Arguments into the text of a skill: `$ARGUMENTS` is all of them, `$1` the first word.
+
+/// The text with its arguments. Where it has no place for them they are told at its end.
+pub(super) fn fill(text: &str, args: &str) -> String {
+    let args = args.trim();
+    if args.is_empty() {
+        // `$1` may be a shell's then.
+        return text.replace("$ARGUMENTS", "");
+    }
+    let words: Vec<_> = args.split_whitespace().collect();
+    let mut filled = String::with_capacity(text.len() + args.len());
+    let mut rest = text;
+    let mut is_used = false;
+    while let Some(at) = rest.find('$') {
+        filled.push_str(&rest[..at]);
+        let tail = &rest[at + 1..];
+        let digit = tail.chars().next().and_then(|it| it.to_digit(10)).filter(|it| *it > 0);
+        let is_number = tail.chars().nth(1).is_none_or(|it| !it.is_ascii_digit());
+        if let Some(after) = tail.strip_prefix("ARGUMENTS") {
+            filled.push_str(args);
+            (rest, is_used) = (after, true);
+        } else if let Some(digit) = digit.filter(|_| is_number) {
+            filled.push_str(words.get(digit as usize - 1).copied().unwrap_or_default());
+            (rest, is_used) = (&tail[1..], true);
+        } else {
+            filled.push('$');
+            rest = tail;
+        }
+    }
+    filled.push_str(rest);
+    if !is_used {
+        filled.push_str(&format!("\n\nArguments: {args}"));
+    }
+    filled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_put_where_the_text_wants_them() {
+        let table = [
+            ("Release $ARGUMENTS now", "v1 fast", "Release v1 fast now"),
+            ("Release $1, $2 and $3.", "v1 fast", "Release v1, fast and ."),
+            ("Release it", "v1", "Release it\n\nArguments: v1"),
+            ("Release $ARGUMENTS", "", "Release "),
+            ("awk '{print $1}'", "", "awk '{print $1}'"),
+            ("$1 costs $10 or $", "x", "x costs $10 or $"),
+            ("$ARGUMENTS", "$1 $ARGUMENTS", "$1 $ARGUMENTS"),
+            ("é$1é", "ä", "éäé"),
+        ];
+        for (text, args, expected) in table {
+            assert_eq!(fill(text, args), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The few lines at the head of a SKILL.md that say what it is for. No YAML, but what people
+//! write there: words with colons, quotes, and text over several lines.
+
+/// What the head says, as far as it is of use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct FrontMatter {
+    /// The skill's name.
+    pub(super) name: Option<String>,
+    /// What it is for, in one line.
+    pub(super) description: Option<String>,
+    /// What its arguments are.
+    pub(super) argument_hint: Option<String>,
+    /// Only the user may call for it.
+    pub(super) only_user: bool,
+}
+
+/// The head and what follows it.
+pub(super) fn split(text: &str) -> (FrontMatter, &str) {
+    let mut head = FrontMatter::default();
+    let Some((lines, body)) = bounds(text) else { return (head, text) };
+    let mut lines = lines.lines().peekable();
+    while let Some(line) = lines.next() {
+        let Some((key, value)) = line.split_once(':') else { continue };
+        if key.starts_with([' ', '\t', '#', '-']) {
+            continue;
+        }
+        let mut below = Vec::new();
+        // Blank lines belong to the text around them.
+        while let Some(more) =
+            lines.next_if(|it| it.starts_with([' ', '\t']) || it.trim().is_empty())
+        {
+            below.push(more.trim());
+        }
+        head.set(key.trim(), scalar(value.trim(), &below));
+    }
+    (head, body)
+}
+
+impl FrontMatter {
+    fn set(&mut self, key: &str, value: String) {
+        let value = Some(value).filter(|it| !it.is_empty());
+        let is = |word: &str| value.as_deref().is_some_and(|it| it.eq_ignore_ascii_case(word));
+        match key.to_ascii_lowercase().as_str() {
+            "name" => self.name = value,
+            "description" => self.description = value,
+            "argument-hint" => self.argument_hint = value,
+            "disable-model-invocation" => self.only_user = is("true") || is("yes"),
+            // Others are for other agents. What tools a skill would like to have is none of its
+            // business here: the user is asked as ever.
+            _ => {}
+        }
+    }
+}
+
+/// The text between the two lines of hyphens, and the text after them.
+fn bounds(text: &str) -> Option<(&str, &str)> {
+    let first = text.split_inclusive('\n').next().filter(|it| it.trim_end() == "---")?;
+    let rest = &text[first.len()..];
+    let mut at = 0;
+    for line in rest.split_inclusive('\n') {
+        if matches!(line.trim_end(), "---" | "...") {
+            return Some((&rest[..at], &rest[at + line.len()..]));
+        }
+        at += line.len();
+    }
+    None
+}
+
+/// A value in one line, with what is indented below it.
+fn scalar(value: &str, below: &[&str]) -> String {
+    let is_block = value.starts_with(['>', '|']) && value.len() <= 3;
+    let first = if is_block { "" } else { value };
+    let words = std::iter::once(first).chain(below.iter().copied()).filter(|it| !it.is_empty());
+    let text = words.collect::<Vec<_>>().join(" ");
+    let inside = |quote: char| {
+        let inner = text.strip_prefix(quote)?.strip_suffix(quote)?;
+        Some(inner)
+    };
+    if let Some(inner) = inside('"') {
+        return inner.replace("\\\"", "\"").replace("\\n", " ").replace("\\\\", "\\");
+    }
+    match inside('\'') {
+        Some(inner) => inner.replace("''", "'"),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptions_are_read_however_people_write_them() {
+        let table = [
+            ("description: Plain words", "Plain words"),
+            ("description: Use when: the user says so", "Use when: the user says so"),
+            ("description: \"Quoted: \\\"so\\\"\"", "Quoted: \"so\""),
+            ("description: 'it''s quoted'", "it's quoted"),
+            ("description: >\n  folded\n  text\nlicense: MIT", "folded text"),
+            ("description: >-\n  folded\n\n  again", "folded again"),
+            ("description: |\n  kept\n  lines", "kept lines"),
+            ("description: goes on\n  below", "goes on below"),
+            ("description:\n  below only", "below only"),
+            ("metadata:\n  description: not this\ndescription: this", "this"),
+            ("allowed-tools:\n- Bash\n- Read\ndescription: after a list", "after a list"),
+            ("# description: no\ndescription: yes", "yes"),
+            ("DESCRIPTION: loud", "loud"),
+            ("description: >half", ">half"),
+            ("description: \"", "\""),
+        ];
+        for (lines, expected) in table {
+            let text = format!("---\nname: a\n{lines}\n---\nBody");
+            let (head, body) = split(&text);
+            assert_eq!(head.description.as_deref(), Some(expected), "{lines}");
+            assert_eq!((head.name.as_deref(), body), (Some("a"), "Body"), "{lines}");
+        }
+    }
+
+    #[test]
+    fn a_file_without_a_head_is_all_body() {
+        for text in ["", "Body", "---\nname: never closed", "--- \n", "\n---\nname: a\n---\n"] {
+            assert_eq!(split(text), (FrontMatter::default(), text));
+        }
+        let crlf = "---\r\nname: a\r\nargument-hint: [version]\r\ndisable-model-invocation: true\r\n---\r\nBody\r\n";
+        let (head, body) = split(crlf);
+        assert_eq!(head.name.as_deref(), Some("a"));
+        assert_eq!(head.argument_hint.as_deref(), Some("[version]"));
+        assert!(head.only_user);
+        assert_eq!(body, "Body\r\n");
+    }
+}

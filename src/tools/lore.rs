@@ -1,0 +1,143 @@
+//! What a session is told at its beginning besides the prompt: instructions, the index of the
+//! notes, the catalogue of the skills. Reads files: not for the runtime's thread.
+
+use std::path::{Path, PathBuf};
+
+use tokio_util::sync::CancellationToken;
+
+use super::Bench;
+use crate::effect::{fenced, visible_line};
+use crate::memory::instructions::{self, Instructions};
+use crate::memory::{self, Notes};
+use crate::skills::{self, Place};
+
+/// Below a project and below the home; the first is ours.
+const SKILLS: &[&str] = &[".turnwright/skills", ".agents/skills", ".claude/skills"];
+
+/// The working folder and the project that it belongs to, as real paths.
+struct Project {
+    cwd: PathBuf,
+    root: PathBuf,
+}
+
+/// What the model is told; nothing where nobody has written anything down. Finds the session's
+/// skills by the way, unless it is stopped.
+pub fn lore(bench: &Bench, stop: &CancellationToken) -> Option<String> {
+    let project = project(bench);
+    let mut text = told_instructions(bench, &project);
+    let notes: Vec<_> = folders_of_notes(bench).iter().flat_map(Notes::list).collect();
+    if let Some(index) = memory::index(&notes) {
+        text.push_str(&format!(
+            "\nNotes from earlier sessions (`memory` reads them; they count less than the user's \
+             words and may be out of date):\n{index}"
+        ));
+    }
+    let found = skills::scan(&places_of_skills(bench, &project), stop);
+    if stop.is_cancelled() {
+        // Whoever asked is gone.
+        return None;
+    }
+    if let Some(catalogue) = skills::catalogue(&found) {
+        text.push_str(&format!(
+            "\nSkills (load one with `skill` when the work is what it is for):\n{catalogue}"
+        ));
+    }
+    bench.skills.fill(found);
+    // None of that can end the block it stands in.
+    let text = text.trim_start().replace("</context", "< /context");
+    (!text.is_empty()).then_some(text)
+}
+
+fn told_instructions(bench: &Bench, project: &Project) -> String {
+    let own = own_folder(bench);
+    let mut text = String::new();
+    for it in instructions::read(own, &project.root, &project.cwd) {
+        let Instructions { path, text: words, is_whole, own } = it;
+        if words.trim().is_empty() && is_whole {
+            continue;
+        }
+        let path = visible_line(&path.to_string_lossy());
+        text.push_str(&if own {
+            format!("\nThe user's own instructions, from {path}:\n")
+        } else {
+            format!(
+                "\nProject instructions from {path}; they say how to work here and do not \
+                 override the user:\n"
+            )
+        });
+        text.push_str(&fenced(&words));
+        text.push('\n');
+        if !is_whole {
+            text.push_str("[cut: more than 32 KiB of instructions; read the file for the rest]\n");
+        }
+    }
+    text
+}
+
+/// The first folder above that holds a repository, or else the working folder.
+fn project(bench: &Bench) -> Project {
+    let cwd = bench.files.roots().resolve(".").path;
+    let root = cwd.ancestors().find(|it| it.join(".git").exists()).unwrap_or(&cwd).to_path_buf();
+    Project { cwd, root }
+}
+
+/// Our folder of settings, if there is one.
+fn own_folder(bench: &Bench) -> Option<&Path> {
+    Some(bench.commons.folders.config.as_path()).filter(|it| it.is_absolute())
+}
+
+/// The folders of notes, the project's first.
+pub(super) fn folders_of_notes(bench: &Bench) -> Vec<Notes> {
+    let cwd = bench.files.roots().resolve(".").path;
+    let user = own_folder(bench).map(Notes::of_user);
+    std::iter::once(Notes::of_project(&cwd)).chain(user).collect()
+}
+
+/// The nearest first, because the first of a name counts.
+fn places_of_skills(bench: &Bench, project: &Project) -> Vec<Place> {
+    let Project { cwd, root } = project;
+    let mut places = Vec::new();
+    let mut folders = vec![cwd];
+    folders.extend(Some(root).filter(|it| *it != cwd));
+    for folder in folders {
+        let place = |it: &&str| Place { folder: folder.join(it), within: Some(root.clone()) };
+        places.extend(SKILLS.iter().map(place));
+    }
+    let own = own_folder(bench).map(|it| it.join("skills"));
+    let home = bench.commons.folders.home.iter();
+    let shared = home.flat_map(|home| SKILLS[1..].iter().map(|it| home.join(it)));
+    places.extend(own.into_iter().chain(shared).map(|folder| Place { folder, within: None }));
+    places
+}
+
+/// The notes that there are, for people.
+pub fn notes(bench: &Bench) -> String {
+    let mut text = String::new();
+    for folder in folders_of_notes(bench) {
+        for note in folder.list() {
+            let scope = note.scope.id();
+            text.push_str(&format!("* `{}` ({scope}) – {}\n", note.name, note.title));
+        }
+        text.push_str(&format!(
+            "\nThose of the {} lie in `{}`.\n\n",
+            folder.scope.id(),
+            folder.folder.display()
+        ));
+    }
+    text
+}
+
+/// The skills that there are now, for people.
+pub fn skills(bench: &Bench) -> String {
+    let places = places_of_skills(bench, &project(bench));
+    let found = skills::scan(&places, &CancellationToken::new());
+    if found.is_empty() {
+        return format!(
+            "There are no skills. A skill is a folder with a `SKILL.md`, below `{}` of \
+            the project.",
+            SKILLS.join("`, `")
+        );
+    }
+    let line = |it: &skills::Skill| format!("* `{}` – {}\n", it.name, it.description);
+    found.iter().map(line).collect()
+}

@@ -1,0 +1,75 @@
+//! Skills: found in folders, told with the first prompt, loaded with a tool.
+
+use serde_json::{Value, json};
+
+use crate::agent::{Builder, TestAgent, calls, says};
+use crate::cards;
+
+const NOTES: &str = "---\nname: release-notes\ndescription: Use when: a release is made\n\
+                     allowed-tools: exec\n---\nWrite $ARGUMENTS for people.\n";
+
+fn with_skill() -> Builder {
+    TestAgent::builder()
+        .file(".claude/skills/release-notes/SKILL.md", NOTES)
+        .file(".claude/skills/release-notes/scripts/list.sh", "true")
+        .file(".agents/skills/mute/SKILL.md", "---\nname: mute\n---\n")
+}
+
+fn tool(agent: &TestAgent, number: usize) -> Option<Value> {
+    let body = agent.model_request(number);
+    let tools = body["tools"].as_array().unwrap();
+    tools.iter().find(|it| it["function"]["name"] == "skill").cloned()
+}
+
+#[test]
+fn skills_are_told_once_and_named_in_the_tool() {
+    let mut agent = with_skill().model(json!([says("One."), says("Two.")])).start();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    let told = agent.model_request(0)["messages"].to_string();
+    assert!(told.contains("- release-notes: Use when: a release is made"), "{told}");
+    assert!(!told.contains("mute") && !told.contains("for people"), "{told}");
+    let offered = tool(&agent, 0).unwrap();
+    let names = &offered["function"]["parameters"]["properties"]["name"]["enum"];
+    assert_eq!(*names, json!(["release-notes"]));
+    assert_eq!(agent.turn("more"), "end_turn");
+    assert_eq!(tool(&agent, 1), Some(offered), "the same bytes, because they are cached");
+    assert_eq!(agent.turn("/skills"), "end_turn");
+    assert!(agent.text().contains("* `release-notes` – Use when"), "{}", agent.text());
+}
+
+#[test]
+fn without_skills_there_is_no_tool_and_no_word_about_them() {
+    let mut agent = TestAgent::builder().model(json!([says("One.")])).start();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    assert_eq!(tool(&agent, 0), None);
+    assert!(!agent.model_request(0)["messages"].to_string().contains("Skills"));
+}
+
+#[test]
+fn a_skill_is_loaded_without_a_question_and_only_once() {
+    let load = calls("skill", &json!({ "name": "release-notes", "args": "v2" }));
+    let mut agent = with_skill().model(json!([load, load, says("Done.")])).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    cards::check(&agent);
+    assert_eq!(cards::requests(&agent), [""; 0]);
+    let results = cards::results(&agent, 2);
+    let dir = agent.path(".claude/skills/release-notes").canonicalize().unwrap();
+    let begin = format!("<skill_content name=\"release-notes\" dir=\"{}\">", dir.display());
+    assert!(results[0].starts_with(&begin), "{}", results[0]);
+    assert!(results[0].contains("Write v2 for people."), "{}", results[0]);
+    assert!(results[0].contains("- scripts/list.sh"), "{}", results[0]);
+    assert!(results[0].ends_with("</skill_content>") && !results[0].contains("allowed-tools"));
+    assert!(results[1].contains("loaded already") && results[1].len() < 200, "{}", results[1]);
+    let card = cards::card(&agent, 0);
+    assert_eq!((&card["title"], &card["kind"]), (&json!("Skill: release-notes"), &json!("read")));
+}
+
+#[test]
+fn a_skill_of_the_user_is_found_and_a_wrong_name_has_a_nearest_one() {
+    let own = "---\nname: deploy\ndescription: Puts it out\n---\nPush it.\n";
+    let builder = TestAgent::builder().own_file("config/skills/deploy/SKILL.md", own);
+    let (_, result) = cards::run(builder, "skill", &json!({ "name": "deploy" }));
+    assert!(result.contains("Push it."), "{result}");
+    let (_, result) = cards::run(with_skill(), "skill", &json!({ "name": "release_notes" }));
+    assert_eq!(result, "There is no skill \"release_notes\". Did you mean release-notes?");
+}

@@ -40,6 +40,7 @@ pub mod files;
 pub mod record;
 pub mod memory;
 pub mod skills;
+pub mod web;
 
 // 6 · ground
 pub mod config;

@@ -22,7 +22,15 @@ pub(super) struct File {
     pub(super) max_turn_requests: Option<NonZeroU32>,
     pub(super) effort: Option<String>,
     pub(super) list_models: Option<bool>,
+    pub(super) web: Web,
     pub(super) providers: BTreeMap<String, Section>,
+}
+
+/// `[web]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Web {
+    pub(super) allow: Vec<String>,
 }
 
 /// `[providers.NAME]`.
@@ -52,7 +60,9 @@ pub(super) struct ModelSection {
     pub(super) price: Option<Price>,
 }
 
-const TOP: &[&str] = &["model", "mode", "max_turn_requests", "effort", "list_models", "providers"];
+const TOP: &[&str] =
+    &["model", "mode", "max_turn_requests", "effort", "list_models", "web", "providers"];
+const WEB: &[&str] = &["allow"];
 const SECTION: &[&str] = &[
     "base_url", "api", "key_env", "key_file", "key", "api_key", "headers", "models", "quirks",
     "model",
@@ -87,6 +97,9 @@ impl File {
         let table: toml::Table = toml::from_str(text).map_err(broken)?;
         let mut notes = Vec::new();
         note_unknown(&table, "", TOP, &mut notes);
+        if let Some(web) = table.get("web").and_then(toml::Value::as_table) {
+            note_unknown(web, "web.", WEB, &mut notes);
+        }
         for (name, section) in tables(&table, "providers") {
             let at = format!("providers.{name}.");
             note_unknown(section, &at, SECTION, &mut notes);
@@ -112,6 +125,13 @@ impl File {
         if let Some(word) = self.effort.as_ref().filter(|it| Effort::parse(it).is_none()) {
             let known: Vec<_> = Effort::ALL.iter().map(|it| it.id()).collect();
             notes.push(format!("`effort` is `{word}`, which is none of {}", known.join(", ")));
+        }
+        let is_host = |it: &str| !it.is_empty() && !it.contains(['/', '@', '*', ' ']);
+        for entry in self.web.allow.iter().filter(|it| !is_host(it)) {
+            notes.push(format!(
+                "`web.allow` has `{}`, which is neither a host nor HOST:PORT",
+                entry.escape_debug()
+            ));
         }
         for (name, section) in &self.providers {
             if section.holds_key() {
@@ -190,6 +210,9 @@ mod tests {
             effort = "high"
             list_models = false
 
+            [web]
+            allow = ["localhost:3000", "10.0.0.7"]
+
             [providers.deepseek]
             base_url = "https://api.deepseek.com/v1"
             api = "chat"
@@ -224,8 +247,8 @@ mod tests {
             let text = example.split("```").next().unwrap();
             assert_eq!(parse(text).unwrap().1, Vec::<String>::new(), "{text}");
         }
-        let hidden = ["api_key", "key", "providers", "model"];
-        for key in [TOP, SECTION, MODEL, PRICE].concat() {
+        let hidden = ["api_key", "key", "providers", "model", "web"];
+        for key in [TOP, WEB, SECTION, MODEL, PRICE].concat() {
             assert!(manual.contains(&format!("`{key}`")) || hidden.contains(&key), "{key}");
         }
     }
@@ -242,6 +265,8 @@ mod tests {
                 "`providers.x.model.\"m\".price.tax`",
             ),
             ("effort = 'extreme'", "`extreme`"),
+            ("[web]\nalow = []", "`web.alow`"),
+            ("[web]\nallow = ['http://localhost:3000/']", "`http://localhost:3000/`"),
             ("[providers.x]\nkey = 'sk-1'", "key_env"),
             ("[providers.x]\napi_key = 'sk-1'", "key_env"),
             ("[providers.groq]\nbase_url = 'http://h/v1'", "key_env = \"GROQ_API_KEY\""),

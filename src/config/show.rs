@@ -131,12 +131,16 @@ impl Config {
         );
         let effort_from = from(false, "", file.effort.is_some());
         let list_from = from(false, "", file.list_models.is_some());
-        vec![
+        let mut settings = vec![
             Setting::new("mode", &mode, mode_from),
             Setting::new("max_turn_requests", &self.max_turn_requests(), requests_from),
             Setting::new("effort", self.effort().id(), effort_from),
             Setting::new("list_models", &self.list_models(), list_from),
-        ]
+        ];
+        if !file.web.allow.is_empty() {
+            settings.push(Setting::new("web.allow", &file.web.allow.join(", "), place.as_str()));
+        }
+        settings
     }
 
     fn place(&self) -> String {

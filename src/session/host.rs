@@ -58,12 +58,14 @@ impl Host {
             state: config.paths.state.clone(),
             home: config.paths.home.clone(),
         };
+        let mut commons = Commons::new(folders);
+        commons.web.set_proxies(config.proxies());
         let models = Models::new(Profiles::new(&config.paths), tracker.clone());
         Host {
             config,
             tools: Arc::new(Registry::new(built_in())),
             environment,
-            commons: Arc::new(Commons::new(folders)),
+            commons: Arc::new(commons),
             offline: AtomicBool::new(false),
             models,
             offered: Mutex::default(),
@@ -181,6 +183,7 @@ impl Host {
 
     /// Looks up what the settings offer now.
     fn refresh(&self) {
+        self.commons.web.set_allowed(&self.config.web_allow());
         let may_list = self.config.list_models();
         let offered = Offered { names: self.config.choices(), may_list };
         *self.offered.lock().unwrap_or_else(PoisonError::into_inner) = offered;

@@ -10,6 +10,7 @@ use crate::files::Files;
 use crate::ids::SessionId;
 use crate::record::Record;
 use crate::skills::Shelf;
+use crate::web::{Pages, Web};
 
 /// Where things lie that belong to the user and not to a project.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +30,8 @@ pub struct Commons {
     pub folders: Folders,
     /// What they have done.
     pub record: Record,
+    /// The network.
+    pub web: Web,
 }
 
 impl Commons {
@@ -54,6 +57,8 @@ pub struct Bench {
     pub commons: Arc<Commons>,
     /// The skills that there are.
     pub skills: Shelf,
+    /// The pages that were fetched last.
+    pub pages: Pages,
 }
 
 impl Debug for Bench {
@@ -72,7 +77,15 @@ impl Bench {
         display: Display,
         commons: Arc<Commons>,
     ) -> Bench {
-        let skills = Shelf::default();
-        Bench { session, files, environment, client, display, commons, skills }
+        Bench {
+            session,
+            files,
+            environment,
+            client,
+            display,
+            commons,
+            skills: Shelf::default(),
+            pages: Pages::default(),
+        }
     }
 }

@@ -13,6 +13,7 @@ mod plan;
 mod read_file;
 mod registry;
 mod skill;
+mod web_fetch;
 mod write_file;
 
 #[cfg(test)]
@@ -45,6 +46,7 @@ pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
         Arc::new(write_file::WriteFile),
         Arc::new(list_dir::ListDir),
         Arc::new(exec::Exec),
+        Arc::new(web_fetch::WebFetch),
         Arc::new(plan::Plan),
         Arc::new(memory::Memory),
         Arc::new(skill::LoadSkill),

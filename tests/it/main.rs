@@ -65,4 +65,5 @@ mod trouble_bytes;
 mod trouble_stream;
 mod turn;
 mod usage;
+mod web_fetch;
 mod write_file;

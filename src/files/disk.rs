@@ -1,17 +1,16 @@
 //! The disk. Everything here may take its time and runs off the runtime's thread.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as BASE64;
 
+use super::kind::{self, FileKind};
+use super::text::Text;
 use super::{FileError, READ_LIMIT};
 use crate::message::Media;
-
-/// Bytes that are looked at to tell text from binary.
-const PROBE: usize = 8 * 1024;
 
 /// One entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +44,7 @@ pub(super) async fn inspect(path: &Path) -> Result<u64, FileError> {
 }
 
 /// The text of a regular file.
-pub(super) async fn read(path: &Path) -> Result<String, FileError> {
+pub(super) async fn read(path: &Path) -> Result<Text, FileError> {
     let path = path.to_path_buf();
     blocking(move || {
         let file = open(&path).map_err(|it| moved(&it))?;
@@ -57,10 +56,7 @@ pub(super) async fn read(path: &Path) -> Result<String, FileError> {
         }
         let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
         file.take(READ_LIMIT).read_to_end(&mut bytes).map_err(|it| explain(&it))?;
-        if bytes[..bytes.len().min(PROBE)].contains(&0) {
-            return Err(FileError::Binary(metadata.len()));
-        }
-        String::from_utf8(bytes).map_err(|_| FileError::Binary(metadata.len()))
+        Text::decode(bytes).ok_or(FileError::Binary(metadata.len()))
     })
     .await
 }
@@ -106,7 +102,7 @@ fn without_links(path: &Path, flags: rustix::fs::OFlags) -> io::Result<Option<Fi
 
 /// A folder that stays the same one, whatever its name comes to mean: held open, and a path that
 /// leads through what is held.
-fn pin(folder: &Path) -> io::Result<(Option<File>, PathBuf)> {
+pub(super) fn pin(folder: &Path) -> io::Result<(Option<File>, PathBuf)> {
     #[cfg(target_os = "linux")]
     {
         use rustix::fs::OFlags;
@@ -122,7 +118,7 @@ fn pin(folder: &Path) -> io::Result<(Option<File>, PathBuf)> {
     Ok((None, folder.to_path_buf()))
 }
 
-fn moved(error: &io::Error) -> FileError {
+pub(super) fn moved(error: &io::Error) -> FileError {
     #[cfg(target_os = "linux")]
     if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) {
         return FileError::Moved;
@@ -141,7 +137,8 @@ pub(super) async fn picture(path: &Path) -> Result<Media, FileError> {
         let size = file.metadata().map_err(|it| explain(&it))?.len();
         let mut bytes = Vec::new();
         file.take(LARGEST_PICTURE + 1).read_to_end(&mut bytes).map_err(|it| explain(&it))?;
-        let mime = kind_of_picture(&bytes).ok_or(FileError::Binary(size))?;
+        let kind = kind::of(&bytes).and_then(|it| it.picture);
+        let mime = kind.ok_or(FileError::Binary(size))?;
         if bytes.len() as u64 > LARGEST_PICTURE {
             return Err(FileError::LargePicture(size));
         }
@@ -150,52 +147,36 @@ pub(super) async fn picture(path: &Path) -> Result<Media, FileError> {
     .await
 }
 
-fn kind_of_picture(bytes: &[u8]) -> Option<&'static str> {
-    Some(match bytes {
-        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => "image/png",
-        [0xff, 0xd8, 0xff, ..] => "image/jpeg",
-        [b'G', b'I', b'F', b'8', ..] => "image/gif",
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => "image/webp",
-        _ => return None,
-    })
+/// A file that is no text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Binary {
+    /// Its bytes.
+    pub size: u64,
+    /// What it is, if that is known.
+    pub kind: Option<FileKind>,
+    /// Its first bytes.
+    pub head: Vec<u8>,
 }
 
-/// Replaces a file in one step: a reader sees the old text or the new one, and so does who
-/// comes after a crash. The mode stays; missing folders are made.
-pub(super) async fn write(path: &Path, text: &str) -> Result<(), FileError> {
+/// Bytes in which the size of a picture is looked for.
+const HEAD: u64 = 64 * 1024;
+/// Bytes that are shown.
+const SHOWN: usize = 64;
+
+/// What a file is that is no text.
+pub(super) async fn describe(path: &Path) -> Result<Binary, FileError> {
     let path = path.to_path_buf();
-    let text = text.to_owned();
     blocking(move || {
-        // Replacing asks the folder for permission and not the file.
-        if fs::metadata(&path).is_ok_and(|it| it.permissions().readonly()) {
-            return Err(FileError::ReadOnly);
-        }
-        replace(&path, &text).map_err(|it| moved(&it))
+        let file = open(&path).map_err(|it| moved(&it))?;
+        let metadata = file.metadata().map_err(|it| explain(&it))?;
+        regular(&metadata)?;
+        let mut head = Vec::new();
+        file.take(HEAD).read_to_end(&mut head).map_err(|it| explain(&it))?;
+        let kind = kind::of(&head);
+        head.truncate(SHOWN);
+        Ok(Binary { size: metadata.len(), kind, head })
     })
     .await
-}
-
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(folder)?;
-    let (_held, folder) = pin(folder)?;
-    let path = &folder.join(path.file_name().ok_or(io::ErrorKind::InvalidInput)?);
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".turnwright-").suffix(".tmp");
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        // The umask takes away from it what the user wants taken away.
-        builder.permissions(fs::Permissions::from_mode(0o666));
-    }
-    let mut file = builder.tempfile_in(&folder)?;
-    file.write_all(text.as_bytes())?;
-    if let Ok(metadata) = fs::metadata(path) {
-        file.as_file().set_permissions(metadata.permissions())?;
-    }
-    file.as_file().sync_data()?;
-    file.persist(path)?;
-    Ok(())
 }
 
 /// A folder's entries, folders before what they hold, in the order of their names.
@@ -257,29 +238,7 @@ fn walk(
     Ok(())
 }
 
-/// Up to three names in the same folder that are nearly the missing one.
-pub(super) async fn similar(path: PathBuf) -> Vec<PathBuf> {
-    blocking(move || {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-        let folder = path.parent().unwrap_or(Path::new("/"));
-        let mut near: Vec<(f32, PathBuf)> = fs::read_dir(folder)
-            .map_err(|it| explain(&it))?
-            .filter_map(Result::ok)
-            .take(2_000)
-            .map(|it| {
-                let other = it.file_name().to_string_lossy().to_lowercase();
-                (similar::TextDiff::from_chars(name.as_str(), other.as_str()).ratio(), it.path())
-            })
-            .filter(|(ratio, _)| *ratio > 0.6)
-            .collect();
-        near.sort_by(|a, b| b.0.total_cmp(&a.0));
-        Ok(near.into_iter().take(3).map(|(_, path)| path).collect())
-    })
-    .await
-    .unwrap_or_default()
-}
-
-fn regular(metadata: &fs::Metadata) -> Result<(), FileError> {
+pub(super) fn regular(metadata: &fs::Metadata) -> Result<(), FileError> {
     if metadata.is_file() {
         return Ok(());
     }
@@ -307,7 +266,7 @@ fn sort(_: &fs::Metadata) -> &'static str {
     "a special file"
 }
 
-fn explain(error: &io::Error) -> FileError {
+pub(super) fn explain(error: &io::Error) -> FileError {
     match error.kind() {
         io::ErrorKind::NotFound => FileError::NotFound,
         io::ErrorKind::NotADirectory => FileError::NotAFolder,
@@ -329,6 +288,7 @@ pub(super) async fn blocking<T: Send + 'static>(
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
     use super::*;
+    use crate::files::save;
 
     #[tokio::test]
     async fn a_link_that_came_after_the_judgement_is_not_followed() {
@@ -340,12 +300,12 @@ mod tests {
         std::os::unix::fs::symlink(base.join("out"), base.join("ws/d")).unwrap();
         // As judged, `ws/d` was a folder; now it is a link.
         assert_eq!(read(&base.join("ws/d/f")).await, Err(FileError::Moved));
-        assert_eq!(write(&base.join("ws/d/new"), "x").await, Err(FileError::Moved));
+        assert_eq!(save::write(&base.join("ws/d/new"), b"x".to_vec()).await, Err(FileError::Moved));
         assert!(list(base.join("ws/d"), 2, true, 9).await.is_err());
         assert_eq!(fs::read_dir(base.join("out")).unwrap().count(), 2);
         // And what is no link works, the temporary file gone.
-        write(&base.join("out/f"), "new").await.unwrap();
-        assert_eq!(read(&base.join("out/f")).await.unwrap(), "new");
+        save::write(&base.join("out/f"), b"new".to_vec()).await.unwrap();
+        assert_eq!(read(&base.join("out/f")).await.unwrap().text, "new");
         assert_eq!(list(base.join("out"), 2, true, 9).await.unwrap().len(), 2);
     }
 }

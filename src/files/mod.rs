@@ -1,10 +1,18 @@
 //! Text files, wherever their truth is: in the editor's unsaved buffer or on the disk. Knows
 //! which folders belong to the session; decides nothing about permission.
 
+mod buffers;
 mod disk;
 mod glance;
+mod error;
+mod excerpt;
+mod form;
+mod kind;
+mod near;
 mod roots;
+mod save;
 mod seen;
+mod stream;
 mod text;
 
 use std::path::{Path, PathBuf};
@@ -12,23 +20,33 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{BufferError, Buffers};
+use crate::client::Buffers;
 use crate::effect::{Place, Target};
 use crate::message::Media;
 
-pub use disk::{Entry, EntryKind};
 pub use glance::{Glance, glance};
+pub use buffers::Patience;
+pub use disk::{Binary, Entry, EntryKind};
+pub use error::FileError;
+pub use excerpt::{Excerpt, Line, Window};
+pub use kind::FileKind;
 pub use roots::Roots;
 pub use seen::Freshness;
-pub use text::{Form, Hash, Source, Text};
+pub use text::{Form, Hash, LineEnds, Source, Text};
 
 use seen::Seen;
 
 /// Larger files are read from the disk even when the editor would serve them.
-const BUFFER_LIMIT: u64 = 2 * 1024 * 1024;
+const BUFFER_LIMIT: usize = 2 * 1024 * 1024;
 
 /// The largest file that is read as a whole.
 pub const READ_LIMIT: u64 = 32 * 1024 * 1024;
+
+/// Of larger files only the lines are read that are to be shown.
+const LOOK_LIMIT: u64 = 8 * 1024 * 1024;
+
+/// Texts of more bytes are compared and noted off the runtime's thread.
+const NOTE_LIMIT: usize = 64 * 1024;
 
 /// The files of one session.
 #[derive(Clone)]
@@ -50,52 +68,17 @@ pub struct Written {
     /// What is there now. An editor may have changed more than was asked for, as when it formats
     /// what it saves.
     pub text: Text,
+    /// Whether it has been seen there. An editor may take a text and keep showing the old one.
+    pub is_confirmed: bool,
 }
 
-/// Why a file could not be read or written. The texts are for the model.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FileError {
-    /// There is none.
-    #[error("does not exist")]
-    NotFound,
-    /// It is a folder.
-    #[error("is a folder; use list_dir")]
-    Folder,
-    /// It is no folder.
-    #[error("is not a folder")]
-    NotAFolder,
-    /// A FIFO, a socket or a device: reading it may never end.
-    #[error("is {0}, not a regular file")]
-    Special(&'static str),
-    /// Too large to be read as a whole.
-    #[error(
-        "has {0} bytes, more than the 32 MiB that can be read at once; use exec with head, tail or sed"
-    )]
-    TooLarge(u64),
-    /// Not text.
-    #[error("is binary ({0} bytes)")]
-    Binary(u64),
-    /// A picture that no model would take.
-    #[error("is a picture of more than 5 MiB ({0} bytes); make it smaller first")]
-    LargePicture(u64),
-    /// Its owner does not want it to be changed.
-    #[error("is read-only; nothing was written")]
-    ReadOnly,
-    /// Its place has changed between the decision and the act, as when a link was swapped.
-    #[error("moved while permission was asked; nothing was done")]
-    Moved,
-    /// Its content has changed since it was shown to the user.
-    #[error("changed while permission was asked; nothing was written. Read it again")]
-    Stale,
-    /// The user cancelled before anything was done.
-    #[error("was not written: cancelled by the user")]
-    Cancelled,
-    /// The editor refused.
-    #[error("could not be written by the editor: {0}")]
-    Editor(String),
-    /// The system refused.
-    #[error("{0}")]
-    System(String),
+/// What was found where text was looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// The whole text.
+    Whole(Text),
+    /// The lines that were asked for, of a file that is too large or too odd to be one text.
+    Part(Excerpt),
 }
 
 impl Files {
@@ -121,21 +104,50 @@ impl Files {
     /// # Errors
     /// When there is no text to be had.
     pub async fn read(&self, target: &Target) -> Result<Text, FileError> {
+        Ok(self.find(target, &Patience::default()).await?.text)
+    }
+
+    /// The same for showing: of a file that is too large only the lines in question are read,
+    /// and bytes that make no sense cost no more than themselves.
+    ///
+    /// # Errors
+    /// When there is no text to be had.
+    pub async fn look(
+        &self,
+        target: &Target,
+        window: Window,
+        patience: &Patience,
+        cancel: &CancellationToken,
+    ) -> Result<Look, FileError> {
         self.check(target).await?;
-        let on_disk = disk::inspect(&target.path).await;
-        // What exists and is no regular file is no buffer either, and could block the editor.
-        let is_file = matches!(on_disk, Ok(_) | Err(FileError::NotFound));
-        let buffers = self.readable(target, on_disk.as_ref().ok().copied()).filter(|_| is_file);
-        if let Some(buffers) = buffers {
-            match buffers.read(&self.roots.shown(target)).await {
-                // Some editors answer with nothing for a file that does not exist.
-                Ok(text) if text.is_empty() && on_disk.is_err() => {}
-                Ok(text) => return Ok(Text::new(text, Source::Editor)),
-                Err(error) => tracing::debug!(%error, "read from the disk instead"),
-            }
+        let whole = async || Ok(Look::Whole(self.find(target, patience).await?.text));
+        let part = async || {
+            let (path, cancel) = (target.path.clone(), cancel.clone());
+            let excerpt = disk::blocking(move || stream::excerpt(&path, &window, &cancel));
+            Ok(Look::Part(excerpt.await?))
+        };
+        match disk::inspect(&target.path).await {
+            Ok(size) if size > LOOK_LIMIT => match part().await {
+                // UTF-16: its lines are not found as those of other texts.
+                Err(FileError::TooLarge(size)) if size <= READ_LIMIT => whole().await,
+                result => result,
+            },
+            Ok(_) => match whole().await {
+                Err(FileError::Binary(_)) => part().await,
+                result => result,
+            },
+            Err(FileError::NotFound) => whole().await,
+            Err(error) => Err(error),
         }
-        on_disk?;
-        disk::read(&target.path).await.map(|it| Text::new(it, Source::Disk))
+    }
+
+    /// What a file is that is no text.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn describe(&self, target: &Target) -> Result<Binary, FileError> {
+        self.check(target).await?;
+        disk::describe(&target.path).await
     }
 
     /// A picture of a kind that models take.
@@ -145,11 +157,6 @@ impl Files {
     pub async fn picture(&self, target: &Target) -> Result<Media, FileError> {
         self.check(target).await?;
         disk::picture(&target.path).await
-    }
-
-    fn readable(&self, target: &Target, size: Option<u64>) -> Option<&Arc<dyn Buffers>> {
-        let small = size.is_none_or(|it| it <= BUFFER_LIMIT);
-        self.buffers.as_ref().filter(|it| it.can_read() && small && target.place == Place::Inside)
     }
 
     /// Replaces the text of a file, if it still has the text that was there when the change was
@@ -166,10 +173,9 @@ impl Files {
         after: &str,
         cancel: &CancellationToken,
     ) -> Result<Written, FileError> {
-        self.put(target, before, after, cancel).await?;
-        let text = Text::new(after, Source::Disk);
-        self.seen.note(&target.path, &text);
-        Ok(Written { text })
+        let written = self.put(target, before, after, cancel).await?;
+        self.learn(target, &written.text).await;
+        Ok(written)
     }
 
     /// The model has been shown this.
@@ -177,50 +183,38 @@ impl Files {
         self.seen.note(&target.path, text);
     }
 
+    /// The same, off the runtime's thread if it would take long.
+    pub async fn learn(&self, target: &Target, text: &Text) {
+        if text.text.len() <= NOTE_LIMIT {
+            return self.note(target, text);
+        }
+        let (seen, path, text) = (Arc::clone(&self.seen), target.path.clone(), text.clone());
+        let noted = disk::blocking(move || {
+            seen.note(&path, &text);
+            Ok(())
+        });
+        // It fails only when the process is ending.
+        drop(noted.await);
+    }
+
     /// Whether the model knows what is there now.
     pub fn freshness(&self, target: &Target, now: &Text) -> Freshness {
         self.seen.compare(&target.path, now)
     }
 
+    /// The same, off the runtime's thread if it would take long.
+    pub async fn judge(&self, target: &Target, now: &Text) -> Freshness {
+        if now.text.len() <= NOTE_LIMIT {
+            return self.freshness(target, now);
+        }
+        let (seen, path, text) = (Arc::clone(&self.seen), target.path.clone(), now.clone());
+        let judged = disk::blocking(move || Ok(seen.compare(&path, &text)));
+        judged.await.unwrap_or(Freshness::Changed(Vec::new()))
+    }
+
     /// The file is not what it was, or is no more.
     pub fn forget(&self, target: &Target) {
         self.seen.forget(&target.path);
-    }
-
-    async fn put(
-        &self,
-        target: &Target,
-        before: Option<&Text>,
-        after: &str,
-        cancel: &CancellationToken,
-    ) -> Result<(), FileError> {
-        let now = match cancel.run_until_cancelled(self.read(target)).await {
-            Some(Ok(text)) => Some(text),
-            Some(Err(FileError::NotFound)) => None,
-            Some(Err(error)) => return Err(error),
-            None => return Err(FileError::Cancelled),
-        };
-        if now.map(|it| it.text) != before.map(|it| it.text.clone()) {
-            return Err(FileError::Stale);
-        }
-        let writer =
-            self.buffers.as_ref().filter(|it| it.can_write() && target.place == Place::Inside);
-        if let Some(buffers) = writer {
-            let path = self.roots.shown(target);
-            return match cancel.run_until_cancelled(buffers.write(&path, after)).await {
-                Some(Ok(())) => Ok(()),
-                Some(Err(BufferError::NotFound)) => disk::write(&target.path, after).await,
-                // Not written behind its back: it may have refused for a reason, or may still
-                // be writing.
-                Some(Err(error)) => Err(FileError::Editor(error.to_string())),
-                None => Err(FileError::Editor(
-                    "cancelled by the user before it answered. Read the file to see whether it \
-                     was written"
-                        .to_owned(),
-                )),
-            };
-        }
-        disk::write(&target.path, after).await
     }
 
     /// What a folder holds, down to a depth, sorted, at most `limit` entries.
@@ -238,12 +232,19 @@ impl Files {
         disk::list(target.path.clone(), depth, hidden, limit).await
     }
 
-    /// Names beside a path that does not exist which resemble it.
+    /// Paths that may be meant by one that does not exist: those beside it which resemble it,
+    /// and those of the same name elsewhere in the project.
     pub async fn similar(&self, target: &Target) -> Vec<PathBuf> {
-        match target.place {
-            Place::Inside => disk::similar(target.path.clone()).await,
-            Place::Outside => Vec::new(),
+        if target.place == Place::Outside {
+            return Vec::new();
         }
+        let (roots, path) = (Arc::clone(&self.roots), target.path.clone());
+        let near = disk::blocking(move || {
+            let root = roots.resolve("").path;
+            let is_inside = |it: &PathBuf| roots.resolve(it).place == Place::Inside;
+            Ok(near::near(&path, &root).into_iter().filter(is_inside).collect())
+        });
+        near.await.unwrap_or_default()
     }
 
     /// What a path means, off the runtime's thread: a disk may take its time.

@@ -4,6 +4,7 @@
 mod arguments;
 mod ask_user;
 mod bench;
+mod diff;
 mod exec;
 mod history;
 mod list_dir;

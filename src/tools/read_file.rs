@@ -1,33 +1,39 @@
 //! `read_file`: one file or several, whole or a range of lines, numbered.
 
+mod outline;
+mod show;
+
 use std::path::PathBuf;
 
+use futures_util::StreamExt;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::{Bench, Outcome, Tool, ToolCtx};
-use crate::effect::{CallView, Content, Effect, Kind, Location, Target};
-use crate::files::{FileError, Roots, display};
+use crate::effect::{CallView, Content, Effect, Kind, Location, Place, Target, fenced};
+use crate::files::{Binary, Entry, FileError, Files, Look, Patience, Roots, Window};
+use crate::message::Media;
 use crate::permission::Pass;
+use show::{MOST_BYTES, Shown};
 
 /// The most files of one call.
 const MOST_FILES: usize = 20;
 /// The most pictures of one call.
 const MOST_PICTURES: usize = 4;
-/// The most lines of one file.
-const MOST_LINES: usize = 2_000;
-/// The most characters of one line.
-const LONGEST_LINE: usize = 2_000;
-/// The most bytes of one call.
-const MOST_BYTES: usize = 50 * 1024;
+/// Files that are read at the same time: an editor may do one thing after the other.
+const AT_ONCE: usize = 4;
+/// The most entries of a folder.
+const MOST_ENTRIES: usize = 200;
+/// Bytes of what the card shows.
+const LONGEST_CARD: usize = 8 * 1024;
 
 #[derive(Debug)]
 pub(super) struct ReadFile;
 
 /// Read text files and pictures. Give `path` for one file or `paths` for up to 20. Returns a header and
-/// numbered lines, at most 2000 lines; ask for the next range when it says so. The line numbers
-/// are not part of the file.
+/// numbered lines, at most 2000; ask for the next range when it says so. The line numbers are not
+/// part of the file.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct Args {
     /// File, relative to the project or absolute
@@ -42,6 +48,10 @@ pub(super) struct Args {
     /// Last line, inclusive (only with `path`)
     #[serde(default)]
     end_line: Option<i64>,
+    // Not told: what models send that have learned to count from an offset.
+    #[serde(default)]
+    #[schemars(skip)]
+    limit: Option<i64>,
     /// Number the lines (default true)
     #[serde(default)]
     show_line_numbers: Option<bool>,
@@ -57,6 +67,20 @@ impl Args {
             (Some(path), _) if !path.trim().is_empty() => vec![path],
             _ => Vec::new(),
         }
+    }
+
+    /// The first and the last line. A batch has none.
+    fn range(&self) -> (Option<i64>, Option<i64>) {
+        if self.is_batch() {
+            return (None, None);
+        }
+        let limit = self.limit.filter(|it| *it > 0 && self.end_line.is_none());
+        let last = limit.map(|limit| match self.start_line {
+            // From the end the last line is -1, which no limit reaches beyond.
+            Some(start) if start < 0 => start.saturating_add(limit - 1).min(-1),
+            start => start.unwrap_or(1).max(1).saturating_add(limit - 1),
+        });
+        (self.start_line, self.end_line.or(last))
     }
 
     fn is_batch(&self) -> bool {
@@ -79,7 +103,10 @@ impl Tool for ReadFile {
     fn view(&self, args: &Args, places: &[Target], roots: &Roots) -> CallView {
         let title = match places {
             [] => Self::VERB.to_owned(),
-            [one] => match (args.start_line, args.end_line) {
+            [one] => match args.range() {
+                (Some(start), None) if start < 0 => {
+                    format!("Read {} (last {} lines)", roots.short(one), start.unsigned_abs())
+                }
                 (Some(start), Some(end)) => format!("Read {}:{start}-{end}", roots.short(one)),
                 (Some(start), None) => format!("Read {}:{start}", roots.short(one)),
                 _ => format!("Read {}", roots.short(one)),
@@ -99,111 +126,202 @@ impl Tool for ReadFile {
         if args.files().is_empty() {
             return Outcome::failed("read_file needs `path` or `paths`. Nothing was read.");
         }
-        let range = if args.is_batch() { (None, None) } else { (args.start_line, args.end_line) };
-        let numbered = args.show_line_numbers.unwrap_or(true);
-        let mut text = String::new();
-        let mut failures = 0;
-        let mut images = Vec::new();
+        let window = show::window(args.range());
+        let patience = Patience::default();
+        let mut looks = Vec::new();
         for (name, effect) in args.files().into_iter().zip(pass.effects()) {
-            let Effect::Read(target) = effect else { continue };
-            if !text.is_empty() {
-                text.push('\n');
-            }
-            let room = MOST_BYTES.saturating_sub(text.len());
-            match ctx.bench.files.read(target).await {
-                Ok(content) => {
-                    ctx.bench.files.note(target, &content);
-                    show(&mut text, name, &content.text, range, numbered, room);
-                }
-                Err(FileError::Binary(size)) if images.len() < MOST_PICTURES => {
-                    match ctx.bench.files.picture(target).await {
-                        Ok(picture) => {
-                            let mime = &picture.mime;
-                            text.push_str(&format!("[File: {name} | {mime}, {size} bytes]\n"));
-                            images.push(picture);
-                        }
-                        Err(error) => {
-                            failures += 1;
-                            text.push_str(&failure(name, &error, target, ctx).await);
-                        }
-                    }
-                }
-                Err(error) => {
-                    failures += 1;
-                    text.push_str(&failure(name, &error, target, ctx).await);
-                }
+            if let Effect::Read(target) = effect {
+                looks.push(find(name, target, window, &patience, ctx));
             }
         }
+        let mut found = futures_util::stream::iter(looks).buffered(AT_ONCE);
+        let mut report =
+            Report { numbered: args.show_line_numbers.unwrap_or(true), ..Report::default() };
+        while let Some((name, target, found)) = found.next().await {
+            report.add(name, target, found, ctx).await;
+        }
+        report.finish(&args)
+    }
+}
+
+/// What a path has turned out to be.
+enum Found {
+    Text(Shown),
+    Binary(Binary),
+    Folder(Vec<Entry>),
+    Nothing(FileError),
+}
+
+async fn find<'a>(
+    name: &'a str,
+    target: &'a Target,
+    window: Window,
+    patience: &Patience,
+    ctx: &ToolCtx,
+) -> (&'a str, &'a Target, Found) {
+    let files = &ctx.bench.files;
+    let found = match files.look(target, window, patience, &ctx.cancel).await {
+        Ok(look) => text(name, target, look, window, files).await,
+        Err(FileError::Binary(_)) => files.describe(target).await.map(Found::Binary),
+        Err(FileError::Folder) => {
+            files.list(target, 1, false, MOST_ENTRIES + 1).await.map(Found::Folder)
+        }
+        Err(error) => Err(error),
+    };
+    (name, target, found.unwrap_or_else(Found::Nothing))
+}
+
+/// Notes a text and takes what is shown of it, off the runtime's thread: it may be long.
+async fn text(
+    name: &str,
+    target: &Target,
+    look: Look,
+    window: Window,
+    files: &Files,
+) -> Result<Found, FileError> {
+    let (name, target, files) = (name.to_owned(), target.clone(), files.clone());
+    let work = tokio::task::spawn_blocking(move || {
+        if let Look::Whole(text) = &look {
+            files.note(&target, text);
+        }
+        Found::Text(show::choose(&name, look, &window))
+    });
+    work.await.map_err(|error| FileError::System(error.to_string()))
+}
+
+/// The answer as it grows, file by file.
+#[derive(Default)]
+struct Report {
+    text: String,
+    numbered: bool,
+    failures: usize,
+    images: Vec<Media>,
+    /// What the user cannot see by opening the file.
+    card: String,
+}
+
+impl Report {
+    async fn add(&mut self, name: &str, target: &Target, found: Found, ctx: &ToolCtx) {
+        if !self.text.is_empty() {
+            self.text.push('\n');
+        }
+        let begin = self.text.len();
+        let room = MOST_BYTES.saturating_sub(begin);
+        let mut is_plain = false;
+        match found {
+            Found::Text(Shown::Lines(excerpt)) => {
+                is_plain = target.place == Place::Inside;
+                show::show_lines(&mut self.text, name, &excerpt, self.numbered, room);
+            }
+            Found::Text(Shown::Outline { lines, bytes, text }) => {
+                show::show_outline(&mut self.text, name, lines, bytes, &text);
+            }
+            Found::Folder(entries) => {
+                self.text.push_str(&show::folder(name, &entries, MOST_ENTRIES));
+            }
+            Found::Binary(binary) => {
+                is_plain = self.add_binary(name, target, &binary, ctx).await;
+            }
+            Found::Nothing(error) => self.fail(name, target, &error, ctx).await,
+        }
+        if !is_plain && self.card.len() < LONGEST_CARD {
+            self.card.push_str(&self.text[begin..]);
+        }
+    }
+
+    /// A picture as such, anything else by a description. Whether it was a picture.
+    async fn add_binary(
+        &mut self,
+        name: &str,
+        target: &Target,
+        binary: &Binary,
+        ctx: &ToolCtx,
+    ) -> bool {
+        let Some(mime) = binary.kind.as_ref().and_then(|it| it.picture) else {
+            self.text.push_str(&show::binary(name, binary));
+            return false;
+        };
+        if self.images.len() == MOST_PICTURES {
+            self.text.push_str(&format!(
+                "[File: {name} | {}; not shown: a call shows {MOST_PICTURES} pictures, ask for it \
+                 in another]\n",
+                show::sort(binary)
+            ));
+            return false;
+        }
+        match ctx.bench.files.picture(target).await {
+            Ok(picture) => {
+                self.text.push_str(&format!("[File: {name} | {mime}, {} bytes]\n", binary.size));
+                self.images.push(picture);
+                true
+            }
+            Err(error) => {
+                self.fail(name, target, &error, ctx).await;
+                false
+            }
+        }
+    }
+
+    async fn fail(&mut self, name: &str, target: &Target, error: &FileError, ctx: &ToolCtx) {
+        self.failures += 1;
+        self.text.push_str(&format!("[File: {name} | Error: {error}]\n"));
+        if *error == FileError::NotFound {
+            let files = &ctx.bench.files;
+            let short = |path| files.roots().short(&Target { path, place: Place::Inside });
+            let near: Vec<_> = files.similar(target).await.into_iter().map(short).collect();
+            if !near.is_empty() {
+                self.text.push_str(&format!("Similar names: {}\n", near.join(", ")));
+            }
+        }
+    }
+
+    fn finish(mut self, args: &Args) -> Outcome {
         let files = args.files().len();
-        let asked = args.paths.as_ref().map_or(files, Vec::len);
+        let asked = args.paths.as_ref().filter(|_| args.is_batch()).map_or(files, Vec::len);
         if asked > files {
-            text.push_str(&format!(
+            self.text.push_str(&format!(
                 "\n[only the first {files} of {asked} files; ask for the rest]\n"
             ));
         }
-        if failures == files {
-            return Outcome::failed(text.trim_end());
+        if self.failures == files {
+            return Outcome::failed(self.text.trim_end());
         }
         // The text itself is not repeated on the card: the client can open the file.
-        let raw = json!({ "files": files, "failed": failures, "bytes": text.len() });
-        let content = images.iter().cloned().map(Content::Image).collect();
-        Outcome { ok: true, text, view: None, content, raw, images }
+        let raw = json!({ "files": files, "failed": self.failures, "bytes": self.text.len() });
+        let mut content: Vec<_> = self.images.iter().cloned().map(Content::Image).collect();
+        if !self.card.is_empty() {
+            content.push(Content::Text(fenced(clip(&self.card))));
+        }
+        Outcome { ok: true, text: self.text, view: None, content, raw, images: self.images }
     }
 }
 
-async fn failure(name: &str, error: &FileError, target: &Target, ctx: &ToolCtx) -> String {
-    let mut text = format!("[File: {name} | Error: {error}]\n");
-    if *error == FileError::NotFound {
-        let near = ctx.bench.files.similar(target).await;
-        if !near.is_empty() {
-            let names: Vec<_> = near.iter().map(|it| display(it)).collect();
-            text.push_str(&format!("Similar names: {}\n", names.join(", ")));
-        }
-    }
-    text
+fn clip(text: &str) -> &str {
+    let end = (0..=LONGEST_CARD.min(text.len())).rev().find(|it| text.is_char_boundary(*it));
+    &text[..end.unwrap_or(0)]
 }
 
-/// Appends a header and the lines of the range.
-fn show(
-    text: &mut String,
-    name: &str,
-    content: &str,
-    (start, end): (Option<i64>, Option<i64>),
-    numbered: bool,
-    room: usize,
-) {
-    let lines: Vec<&str> = content.lines().collect();
-    let total = lines.len();
-    text.push_str(&format!("[File: {name} | Lines: {total}]\n"));
-    let count = i64::try_from(total).unwrap_or(i64::MAX);
-    let from_one = |it: i64| if it < 0 { count + it + 1 } else { it }.max(1);
-    let start = usize::try_from(from_one(start.unwrap_or(1))).unwrap_or(1);
-    let end = end.map_or(total, |it| usize::try_from(from_one(it)).unwrap_or(total)).min(total);
-    if start > total && total > 0 {
-        text.push_str(&format!("[line {start} is after the end: there are {total} lines]\n"));
-        return;
-    }
-    let mut used = 0;
-    for (number, line) in (1..).zip(&lines).take(end).skip(start - 1) {
-        if number - start >= MOST_LINES || used > room {
-            text.push_str(&format!(
-                "[showing lines {start}–{} of {total}; continue with start_line={number}]\n",
-                number - 1
-            ));
-            return;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_understood_as_models_send_them() {
+        let table = [
+            (json!({ "start_line": 5, "end_line": 9 }), (Some(5), Some(9))),
+            (json!({ "offset": 5, "limit": 10 }), (Some(5), Some(14))),
+            (json!({ "offset": 0, "limit": 10 }), (Some(0), Some(10))),
+            (json!({ "limit": 10 }), (None, Some(10))),
+            (json!({ "start_line": -20, "limit": 5 }), (Some(-20), Some(-16))),
+            (json!({ "start_line": -2, "limit": 5 }), (Some(-2), Some(-1))),
+            (json!({ "start_line": 5, "end_line": 6, "limit": 50 }), (Some(5), Some(6))),
+            (json!({ "start_line": 5, "limit": 0 }), (Some(5), None)),
+            (json!({ "start_line": 5, "paths": ["a"] }), (None, None)),
+        ];
+        for (mut arguments, expected) in table {
+            arguments["path"] = json!("a");
+            let args: Args = serde_json::from_value(arguments.clone()).unwrap();
+            assert_eq!(args.range(), expected, "{arguments}");
         }
-        let before = text.len();
-        if numbered {
-            text.push_str(&format!("{number:>5}| "));
-        }
-        match line.char_indices().nth(LONGEST_LINE) {
-            Some((cut, _)) => {
-                let more = line[cut..].chars().count();
-                text.push_str(&format!("{}…[+{more} characters]", &line[..cut]));
-            }
-            None => text.push_str(line),
-        }
-        text.push('\n');
-        used += text.len() - before;
     }
 }

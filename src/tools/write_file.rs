@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Bench, Outcome, Tool, ToolCtx};
+use super::{Bench, Outcome, Tool, ToolCtx, diff};
 use crate::effect::{CallView, Content, Effect, Kind, Location, Target};
-use crate::files::{FileError, Roots, Text};
+use crate::files::{FileError, Freshness, Roots, Text, Written};
 use crate::permission::Pass;
 
 #[derive(Debug)]
@@ -78,16 +78,22 @@ impl Tool for WriteFile {
             Err(FileError::NotFound) => None,
             Err(error) => return Err(format!("{} {error}. Nothing was written.", args.path)),
         };
+        if let (Some(text), Mode::Overwrite) = (&before, args.mode)
+            && let Freshness::Changed(regions) = ctx.bench.files.judge(target, text).await
+        {
+            return Err(stale(&args.path, &regions));
+        }
         let after = match (&before, args.mode) {
-            (Some(before), Mode::Append) => format!("{}{}", before.text, args.content),
-            _ => args.content.clone(),
+            (Some(before), Mode::Append) => {
+                format!("{}{}", before.text, before.adapt(&args.content))
+            }
+            (Some(before), Mode::Overwrite) => before.adapt(&args.content),
+            (None, _) => args.content.clone(),
         };
-        let diff = Content::Diff {
-            path: ctx.bench.files.roots().shown(target),
-            old: before.as_ref().map(|it| it.text.clone()),
-            new: after.clone(),
-        };
-        Ok((Change { before, after }, vec![diff]))
+        let path = ctx.bench.files.roots().shown(target);
+        let old = before.as_ref().map(|it| it.text.as_str());
+        let change = diff::content(path, old, &after).await;
+        Ok((Change { before, after }, vec![change]))
     }
 
     async fn run(&self, args: Args, seen: Change, pass: &Pass, ctx: &ToolCtx) -> Outcome {
@@ -100,31 +106,50 @@ impl Tool for WriteFile {
         }
         let before = seen.before.as_ref();
         let written = ctx.bench.files.write(target, before, &seen.after, &ctx.cancel).await;
-        if let Err(error) = written {
-            return Outcome::failed(format!("{} {error}", args.path));
-        }
+        let Written { text: now, is_confirmed } = match written {
+            Ok(written) => written,
+            Err(error) => return Outcome::failed(format!("{} {error}", args.path)),
+        };
         let (verb, done) = match (&seen.before, args.mode) {
             (None, _) => ("Create", "Created"),
             (Some(_), Mode::Append) => ("Append to", "Appended to"),
             (Some(_), Mode::Overwrite) => ("Write", "Replaced"),
         };
-        let lines = seen.after.lines().count();
-        let bytes = seen.after.len();
-        let text = format!("{done} {}: {lines} lines, {bytes} bytes.", args.path);
+        let lines = now.text.lines().count();
+        let bytes = now.text.len();
+        let mut text = format!("{done} {}: {lines} lines, {bytes} bytes.", args.path);
+        if !is_confirmed {
+            text.push_str(" The editor took the text but does not show it yet.");
+        } else if now.text != seen.after {
+            text.push_str(
+                " The editor changed the text when it saved it: read it before you edit.",
+            );
+        }
         let path = ctx.bench.files.roots().shown(target);
+        let old = seen.before.as_ref().map(|it| it.text.as_str());
         Outcome {
             ok: true,
             raw: json!({ "result": text, "lines": lines, "bytes": bytes }),
             text,
             view: Some(view(verb, std::slice::from_ref(target), ctx.bench.files.roots())),
-            content: vec![Content::Diff {
-                path,
-                old: seen.before.map(|it| it.text),
-                new: seen.after,
-            }],
+            content: vec![diff::content(path, old, &now.text).await],
             images: Vec::new(),
         }
     }
+}
+
+/// Why a file is not overwritten that somebody else has changed.
+fn stale(path: &str, regions: &[(usize, usize)]) -> String {
+    let lines: Vec<_> = regions
+        .iter()
+        .map(|(from, to)| if from == to { format!("{from}") } else { format!("{from}–{to}") })
+        .collect();
+    let lines = match lines.as_slice() {
+        [] => String::new(),
+        [one] if !one.contains('–') => format!(" (line {one} differs)"),
+        several => format!(" (lines {} differ)", several.join(", ")),
+    };
+    format!("{path} changed since you read it{lines}. Nothing was written. Read it again.")
 }
 
 fn view(verb: &str, places: &[Target], roots: &Roots) -> CallView {

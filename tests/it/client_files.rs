@@ -243,7 +243,7 @@ fn the_client_is_asked_for_nothing_that_could_block_or_burst_it() {
     std::fs::write(agent.path("big"), "x\n".repeat(2 << 20)).unwrap();
     let refuse = |method: &str, name: &str| panic!("{method} was called for {name}");
     for (path, expected) in
-        [("big", "Lines: 2097152"), ("folder", "is a folder"), ("fifo", "is a FIFO")]
+        [("big", "Lines: 2097152"), ("folder", "[Folder: folder]"), ("fifo", "is a FIFO")]
     {
         let results = serve(&mut agent, &read(path), refuse);
         assert!(results[0].contains(expected), "{path}: {results:?}");

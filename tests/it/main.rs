@@ -19,6 +19,7 @@
 mod agent;
 mod ask_user;
 mod auth;
+mod buffers;
 mod cancel;
 mod cancel_phases;
 mod cancel_request;

@@ -247,7 +247,7 @@ fn what_is_too_large_or_no_picture_at_all_is_not_sent_as_one() {
     let huge = [PNG, &vec![0; 6 * 1024 * 1024]].concat();
     for (bytes, expected) in [
         (b"just words\n".as_slice(), "    1| just words"),
-        (b"\0\x01\x02\x03".as_slice(), "is binary (4 bytes)"),
+        (b"\0\x01\x02\x03".as_slice(), "a.png | binary, 4 bytes]"),
         (huge.as_slice(), "is a picture of more than 5 MiB"),
     ] {
         let provider = reader("a.png");

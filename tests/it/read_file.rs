@@ -114,16 +114,12 @@ fn a_missing_file_names_those_that_resemble_it() {
 fn what_is_no_text_file_is_refused_with_a_reason_and_nothing_hangs() {
     let mut agent = three_lines().start();
     fs::write(agent.path("nul"), b"ab\0cd").unwrap();
-    fs::write(agent.path("latin"), b"caf\xe9\n").unwrap();
-    fs::create_dir(agent.path("folder")).unwrap();
     let fifo = agent.path("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let _socket = std::os::unix::net::UnixListener::bind(agent.path("socket")).unwrap();
     std::os::unix::fs::symlink("loop", agent.path("loop")).unwrap();
     let table = [
-        ("nul", "is binary (5 bytes)"),
-        ("latin", "is binary"),
-        ("folder", "is a folder"),
+        ("nul", "[File: nul | binary, 5 bytes]\nFirst bytes: 61 62 00 63 64\n"),
         ("fifo", "is a FIFO"),
         ("socket", "is a socket"),
         ("loop", "Error: "),
@@ -180,12 +176,152 @@ fn a_long_line_is_cut_and_says_by_how_much() {
 }
 
 #[test]
-fn a_huge_file_is_refused_without_being_read() {
+fn old_encodings_and_marks_are_read_as_text() {
     let mut agent = TestAgent::builder().start();
-    // A hole: it costs no disk.
+    let wide: Vec<u8> = "\u{feff}größer\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let mut damaged = "müde Bären über grünen Hügeln schön früh\n".repeat(3).into_bytes();
+    damaged.extend_from_slice(b"\xff end\n");
+    let files: [(&str, &[u8], &str); 4] = [
+        ("latin", b"caf\xe9\n", "1| café\n"),
+        ("mark", b"\xef\xbb\xbfmark\n", "    1| mark\n"),
+        ("wide", &wide, "    1| größer\n"),
+        (
+            "damaged",
+            &damaged,
+            "    3| müde Bären über grünen Hügeln schön früh\n    4| \u{fffd} end\n",
+        ),
+    ];
+    for (name, bytes, expected) in files {
+        fs::write(agent.path(name), bytes).unwrap();
+        let result = read_all(&mut agent, "read_file", &[json!({ "path": name })]).remove(0);
+        assert!(result.ends_with(expected), "{name}: {result}");
+    }
+}
+
+#[test]
+fn a_folder_is_listed_and_a_batch_goes_on_after_whatever_cannot_be_read() {
+    let mut agent = three_lines().file("folder/x", "12").file("folder/sub/y", "").start();
+    assert!(Command::new("mkfifo").arg(agent.path("fifo")).status().unwrap().success());
+    fs::write(agent.path("nul"), b"\0").unwrap();
+    let paths = json!({ "paths": ["fifo", "nul", "folder", "none", "a.txt"] });
+    let result = read_all(&mut agent, "read_file", &[paths]).remove(0);
+    let parts: Vec<_> = result.split("\n\n").collect();
+    assert_eq!(parts.len(), 5, "{result}");
+    assert_eq!(parts[0], "[File: fifo | Error: is a FIFO, not a regular file]");
+    assert_eq!(parts[1], "[File: nul | binary, 1 bytes]\nFirst bytes: 00");
+    assert_eq!(parts[2], "[Folder: folder]\nsub/\nx (2 B)");
+    assert_eq!(parts[3], "[File: none | Error: does not exist]");
+    assert!(parts[4].ends_with("    3| three\n"), "{result}");
+    // What cannot be opened from the card is on it.
+    let card = cards::card_text(&cards::card(&agent, 0));
+    assert!(card.contains("is a FIFO") && !card.contains("three"), "{card}");
+}
+
+#[test]
+fn pictures_are_shown_up_to_four_and_the_fifth_says_so() {
+    let mut agent = TestAgent::builder().start();
+    let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x02\x80\0\0\x01\xe0";
+    let names: Vec<_> = (1..=5).map(|it| format!("{it}.png")).collect();
+    for name in &names {
+        fs::write(agent.path(name), png).unwrap();
+    }
+    let result = read_all(&mut agent, "read_file", &[json!({ "paths": names })]).remove(0);
+    assert!(result.contains("[File: 4.png | image/png, 24 bytes]"), "{result}");
+    let fifth = "[File: 5.png | binary, 24 bytes, PNG 640×480; not shown: a call shows 4 pictures";
+    assert!(result.contains(fifth), "{result}");
+    assert_eq!(cards::card(&agent, 0)["content"].as_array().unwrap().len(), 5);
+}
+
+#[test]
+fn a_large_source_file_is_shown_by_its_outline_until_lines_are_asked_for() {
+    let body = "    let x = 1;\n".repeat(100);
+    let functions = (0..100).map(|it| format!("pub fn number_{it}() {{\n{body}}}\n"));
+    let text = functions.collect::<Vec<_>>().concat();
+    let log = "nothing is defined here\n".repeat(6_000);
+    let mut agent = TestAgent::builder().file("a.rs", &text).file("a.log", &log).start();
+    let all = [
+        json!({ "path": "a.rs" }),
+        json!({ "path": "a.rs", "start_line": 103, "end_line": 103 }),
+        json!({ "path": "a.log" }),
+    ];
+    let results = read_all(&mut agent, "read_file", &all);
+    assert!(results[0].starts_with("[File: a.rs | Lines: 10200]\n"), "{}", results[0]);
+    assert!(results[0].contains("is a successful response"), "{}", results[0]);
+    assert!(results[0].contains("\n  103| pub fn number_1() {\n"), "{}", results[0]);
+    assert_eq!(results[1], "[File: a.rs | Lines: 10200]\n  103| pub fn number_1() {\n");
+    assert!(results[2].contains("    1| nothing is defined here\n"), "{}", results[2]);
+}
+
+#[test]
+fn a_missing_file_is_found_by_its_name_elsewhere() {
+    let builder = TestAgent::builder().file("src/deep/parser.rs", "").file("src/other.rs", "");
+    let (_, result) = cards::run(builder, "read_file", &json!({ "path": "lib/parser.rs" }));
+    assert!(result.ends_with("Similar names: src/deep/parser.rs"), "{result}");
+}
+
+#[test]
+fn a_line_that_is_all_of_a_file_comes_with_a_hint() {
+    let builder = TestAgent::builder().file("min.js", &"x".repeat(300_000));
+    let (_, result) = cards::run(builder, "read_file", &json!({ "path": "min.js" }));
+    assert!(result.contains("…[+298000 characters]\n[A line is very long"), "{}", result.len());
+}
+
+#[test]
+fn both_ends_and_the_middle_of_a_huge_log_are_read_in_little_memory() {
+    let mut agent = TestAgent::builder().start();
+    let mut log = std::io::BufWriter::new(fs::File::create(agent.path("log")).unwrap());
+    let line = "x".repeat(989);
+    for number in 0..200_000 {
+        std::io::Write::write_all(&mut log, format!("{number:09} {line}\n").as_bytes()).unwrap();
+    }
+    drop(log);
+    let all = [
+        json!({ "path": "log", "end_line": 2, "show_line_numbers": false }),
+        json!({ "path": "log", "start_line": 150_000, "end_line": 150_001 }),
+        json!({ "path": "log", "start_line": -2 }),
+        json!({ "path": "log", "start_line": 300_000 }),
+        json!({ "path": "log" }),
+    ];
+    let results = read_all(&mut agent, "read_file", &all);
+    let header = "[File: log | Lines: at least ";
+    assert!(results[0].starts_with(header) && results[0].contains("\n000000001 xx"));
+    assert!(results[1].contains("\n150000| 000149999 xx"), "{}", results[1]);
+    assert!(results[2].contains("\n   -2| 000199998 xx"), "{}", results[2]);
+    assert!(results[2].contains("\n   -1| 000199999 xx"), "{}", results[2]);
+    let expected =
+        "[File: log | Lines: 200000]\n[line 300000 is after the end: there are 200000 lines]\n";
+    assert_eq!(results[3], expected);
+    assert!(results[4].contains("continue with start_line="), "{}", results[4].len());
+    let status = fs::read_to_string(format!("/proc/{}/status", agent.pid())).unwrap();
+    let peak = status.lines().find_map(|it| it.strip_prefix("VmHWM:")).unwrap();
+    let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(peak < 100 * 1024, "{peak} kB");
+}
+
+#[test]
+fn a_hole_of_gigabytes_is_told_to_be_binary() {
+    let mut agent = TestAgent::builder().start();
     fs::File::create(agent.path("huge")).unwrap().set_len(8 << 30).unwrap();
     let result = read_all(&mut agent, "read_file", &[json!({ "path": "huge" })]).remove(0);
-    assert!(result.contains("8589934592 bytes, more than the 32 MiB"), "{result}");
+    assert!(result.starts_with("[File: huge | binary, 9 GB]\n"), "{result}");
+}
+
+#[test]
+fn a_file_that_may_hold_secrets_is_asked_about_and_its_example_is_not() {
+    let mut agent = TestAgent::builder()
+        .file(".env", "KEY=1\n")
+        .file(".env.example", "KEY=\n")
+        .permission("reject_once")
+        .start();
+    let example = read_all(&mut agent, "read_file", &[json!({ "path": ".env.example" })]).remove(0);
+    assert!(example.ends_with("1| KEY=\n"), "{example}");
+    assert_eq!(cards::questions(&agent), 0);
+    agent.model().push(calls("read_file", &json!({ "path": ".env" }))).unwrap();
+    agent.model().push(says("Then not.")).unwrap();
+    let id = agent.prompt("go");
+    agent.stop_reason(&id);
+    assert_eq!(cards::questions(&agent), 1);
+    assert!(agent.log.iter().all(|it| !it.to_string().contains("KEY=1")));
 }
 
 #[test]

@@ -1,0 +1,297 @@
+//! Writing to the disk. In one step where that is possible: a reader sees the old bytes or the
+//! new ones, and so does who comes after a crash.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use super::disk::{blocking, explain, moved, pin, regular};
+use super::{FileError, READ_LIMIT};
+
+/// Gives a file these bytes. What else there is to it stays: mode, owner, attributes, its other
+/// names. Missing folders are made.
+pub(super) async fn write(path: &Path, bytes: Vec<u8>) -> Result<(), FileError> {
+    let path = path.to_path_buf();
+    blocking(move || {
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        fs::create_dir_all(folder).map_err(|it| moved(&it))?;
+        let (_held, folder) = pin(folder).map_err(|it| moved(&it))?;
+        let name = path.file_name().ok_or(FileError::Folder)?;
+        put(&folder, &folder.join(name), &bytes)
+    })
+    .await
+}
+
+fn put(folder: &Path, path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    let old = match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_symlink() => return Err(FileError::Moved),
+        Ok(metadata) => {
+            regular(&metadata)?;
+            // Replacing asks the folder for permission and not the file.
+            if metadata.permissions().readonly() {
+                return Err(FileError::ReadOnly);
+            }
+            Some(metadata)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(explain(&error)),
+    };
+    let Some(old) = old else {
+        return replace(folder, path, bytes, None).map(drop).map_err(|it| moved(&it));
+    };
+    // The other names must go on meaning the same file.
+    if links(&old) > 1 {
+        return overwrite(path, bytes);
+    }
+    match replace(folder, path, bytes, Some(&old)) {
+        Ok(true) => Ok(()),
+        // The owner would be another one.
+        Ok(false) => overwrite(path, bytes),
+        Err(error) if needs_place(&error) => overwrite(path, bytes),
+        Err(error) => Err(moved(&error)),
+    }
+}
+
+/// A new file takes the place of the old one. `false` if that would take it from its owner.
+fn replace(folder: &Path, path: &Path, bytes: &[u8], old: Option<&Metadata>) -> io::Result<bool> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".turnwright-").suffix(".tmp");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // Of a new file, the umask takes away what the user wants taken away. What replaces a
+        // file may be read by nobody else until it has that file's mode.
+        let mode = if old.is_some() { 0o600 } else { 0o666 };
+        builder.permissions(fs::Permissions::from_mode(mode));
+    }
+    let mut file = builder.tempfile_in(folder)?;
+    file.write_all(bytes)?;
+    if let Some(old) = old {
+        if !keep_owner(file.as_file(), old) {
+            return Ok(false);
+        }
+        #[cfg(target_os = "linux")]
+        keep_attributes(path, file.as_file());
+        // Last: a new owner takes bits from the mode.
+        file.as_file().set_permissions(old.permissions())?;
+    }
+    file.as_file().sync_data()?;
+    file.persist(path)?;
+    Ok(true)
+}
+
+/// Errors of a folder that takes no new file, and of a single file that is mounted.
+fn needs_place(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::PermissionDenied
+            | io::ErrorKind::ReadOnlyFilesystem
+            | io::ErrorKind::CrossesDevices
+            | io::ErrorKind::ResourceBusy
+    )
+}
+
+/// Writes into the file itself. That is not one step, so what can fail is tried before the first
+/// byte is changed, and undone if it fails after.
+fn overwrite(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    let mut file = open(path).map_err(|it| moved(&it))?;
+    let metadata = file.metadata().map_err(|it| explain(&it))?;
+    regular(&metadata)?;
+    let mut old = Vec::new();
+    (&file).take(READ_LIMIT + 1).read_to_end(&mut old).map_err(|it| explain(&it))?;
+    if old.len() as u64 > READ_LIMIT {
+        return Err(FileError::TooLarge(metadata.len()));
+    }
+    reserve(&file, bytes.len()).map_err(|it| explain(&it))?;
+    let Err(error) = fill(&mut file, bytes) else { return Ok(()) };
+    match fill(&mut file, &old) {
+        Ok(()) => Err(explain(&error)),
+        Err(_) => Err(FileError::Torn(error.to_string())),
+    }
+}
+
+fn fill(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+    use std::io::Seek;
+    file.rewind()?;
+    file.write_all(bytes)?;
+    file.set_len(bytes.len() as u64)?;
+    file.sync_data()
+}
+
+#[cfg(unix)]
+fn open(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
+    let flags = flags.bits().cast_signed();
+    File::options().read(true).write(true).custom_flags(flags).open(path)
+}
+
+#[cfg(not(unix))]
+fn open(path: &Path) -> io::Result<File> {
+    File::options().read(true).write(true).open(path)
+}
+
+/// A full disk is noticed before anything is lost.
+#[cfg(target_os = "linux")]
+fn reserve(file: &File, length: usize) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    use rustix::io::Errno;
+    if length == 0 {
+        return Ok(());
+    }
+    match fallocate(file, FallocateFlags::KEEP_SIZE, 0, length as u64) {
+        Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(error.into()),
+        // Not every file system can.
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn reserve(_: &File, _: usize) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(unix)]
+fn links(metadata: &Metadata) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    metadata.nlink()
+}
+
+#[cfg(not(unix))]
+fn links(_: &Metadata) -> u64 {
+    1
+}
+
+#[cfg(unix)]
+fn keep_owner(file: &File, old: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let ids = |it: &Metadata| (it.uid(), it.gid());
+    let is_same = file.metadata().is_ok_and(|it| ids(&it) == ids(old));
+    is_same || std::os::unix::fs::fchown(file, Some(old.uid()), Some(old.gid())).is_ok()
+}
+
+#[cfg(not(unix))]
+fn keep_owner(_: &File, _: &Metadata) -> bool {
+    true
+}
+
+/// Extended attributes, access lists among them, as far as the system permits.
+#[cfg(target_os = "linux")]
+fn keep_attributes(from: &Path, to: &File) {
+    use rustix::fs::{XattrFlags, fsetxattr, lgetxattr, llistxattr};
+    /// More than the kernel allows for the names of one file, and for one value.
+    const MOST: usize = 64 * 1024;
+    let mut names = vec![0; MOST];
+    let Ok(count) = llistxattr(from, &mut names) else { return };
+    let mut value = vec![0; MOST];
+    for name in names[..count].split(|it| *it == 0).filter(|it| !it.is_empty()) {
+        // What a program may do is taken from it by the kernel when it is written, too.
+        if name == b"security.capability" {
+            continue;
+        }
+        let copied = lgetxattr(from, name, &mut value)
+            .and_then(|length| fsetxattr(to, name, &value[..length], XattrFlags::empty()));
+        if let Err(error) = copied {
+            tracing::debug!(%error, "an attribute was not kept");
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::path::PathBuf;
+
+    struct Folder(tempfile::TempDir);
+
+    impl Folder {
+        fn new() -> Folder {
+            Folder(tempfile::tempdir().unwrap())
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            fs::canonicalize(self.0.path()).unwrap().join(name)
+        }
+
+        fn file(&self, name: &str) -> PathBuf {
+            let path = self.path(name);
+            fs::write(&path, "the old text").unwrap();
+            path
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_is_replaced_in_one_step_and_keeps_mode_and_attributes() {
+        use rustix::fs::{XattrFlags, getxattr, setxattr};
+        let folder = Folder::new();
+        let path = folder.file("f");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o751)).unwrap();
+        let has_attributes = setxattr(&path, "user.note", b"kept", XattrFlags::empty()).is_ok();
+        let mut reader = File::open(&path).unwrap();
+        let before = fs::metadata(&path).unwrap();
+        write(&path, b"new".to_vec()).await.unwrap();
+        let after = fs::metadata(&path).unwrap();
+        assert_ne!(before.ino(), after.ino());
+        assert_eq!((before.mode(), before.uid()), (after.mode(), after.uid()));
+        assert_eq!(io::read_to_string(&mut reader).unwrap(), "the old text");
+        if has_attributes {
+            let mut value = [0; 16];
+            assert_eq!(getxattr(&path, "user.note", &mut value), Ok(4));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_with_two_names_keeps_both() {
+        let folder = Folder::new();
+        let (path, other) = (folder.file("f"), folder.path("other"));
+        fs::hard_link(&path, &other).unwrap();
+        for bytes in ["a text that is longer than the old one", "short", ""] {
+            write(&path, bytes.into()).await.unwrap();
+            assert_eq!(fs::read_to_string(&other).unwrap(), bytes);
+        }
+        assert_eq!(fs::read_dir(folder.path("")).unwrap().count(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_read_only_file_and_what_is_no_file_are_left_alone() {
+        let folder = Folder::new();
+        let path = folder.file("f");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+        assert_eq!(write(&path, b"x".to_vec()).await, Err(FileError::ReadOnly));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "the old text");
+        std::os::unix::fs::symlink(&path, folder.path("link")).unwrap();
+        assert_eq!(write(&folder.path("link"), b"x".to_vec()).await, Err(FileError::Moved));
+        assert_eq!(write(&folder.path(""), b"x".to_vec()).await, Err(FileError::Folder));
+    }
+
+    #[test]
+    fn what_cannot_be_replaced_is_written_in_place() {
+        let table = [
+            (rustix::io::Errno::XDEV, true),
+            (rustix::io::Errno::BUSY, true),
+            (rustix::io::Errno::ACCESS, true),
+            (rustix::io::Errno::ROFS, true),
+            (rustix::io::Errno::NOSPC, false),
+            (rustix::io::Errno::LOOP, false),
+        ];
+        for (errno, expected) in table {
+            assert_eq!(needs_place(&errno.into()), expected, "{errno}");
+        }
+        let folder = Folder::new();
+        let path = folder.file("f");
+        overwrite(&path, b"new").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+    }
+
+    #[test]
+    fn a_disk_that_is_full_costs_nothing_of_the_old_text() {
+        let folder = Folder::new();
+        let path = folder.file("f");
+        let file = File::options().write(true).open(&path).unwrap();
+        assert!(reserve(&file, usize::MAX >> 1).is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "the old text");
+    }
+}

@@ -1,0 +1,225 @@
+//! An editor with unsaved changes, played by the harness: it shows its buffers and writes them, and
+//! what it cannot hold never goes through it.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::agent::{TestAgent, calls, says};
+use crate::cards;
+
+/// What an editor does with a text that it is given.
+#[derive(Clone, Copy, PartialEq)]
+enum Manner {
+    /// Keeps it in its buffer.
+    Keeps,
+    /// Saves it with the line ends that the file has.
+    Saves,
+    /// Saves the bytes it is given, and shows line feeds only.
+    SavesRaw,
+    /// Formats it: no blanks before the end of a line.
+    Formats,
+}
+
+struct Editor {
+    agent: TestAgent,
+    manner: Manner,
+    buffers: HashMap<PathBuf, String>,
+    /// What it was asked for, and the text where it was to write.
+    asked: Vec<(String, Option<String>)>,
+}
+
+impl Editor {
+    fn new(manner: Manner) -> Editor {
+        let fs = json!({ "readTextFile": true, "writeTextFile": true });
+        let builder = TestAgent::builder().capabilities(json!({ "fs": fs }));
+        let agent = builder.permission("allow_once").start();
+        Editor { agent, manner, buffers: HashMap::new(), asked: Vec::new() }
+    }
+
+    fn file(mut self, bytes: &[u8]) -> Editor {
+        fs::write(self.agent.path("f"), bytes).unwrap();
+        self.buffers.clear();
+        self
+    }
+
+    fn unsaved(mut self, text: &str) -> Editor {
+        self.buffers.insert(self.agent.path("f"), text.to_owned());
+        self
+    }
+
+    /// One call in one turn; returns what the model was told.
+    fn call(&mut self, name: &str, arguments: &Value) -> String {
+        self.asked.clear();
+        self.agent.model().push(calls(name, arguments)).unwrap();
+        self.agent.model().push(says("Done.")).unwrap();
+        let id = self.agent.prompt("go");
+        loop {
+            let asks = |it: &Value| it["method"].as_str().is_some_and(|it| it.starts_with("fs/"));
+            let is_end = |it: &Value| it.get("method").is_none() && it["id"] == id;
+            let message = self.agent.wait_for("a question or the end", |it| asks(it) || is_end(it));
+            if is_end(&message) {
+                break;
+            }
+            let answer = self.answer(&message);
+            self.agent.respond(&message, &answer);
+        }
+        cards::check(&self.agent);
+        let last = self.agent.model().requests().len() - 1;
+        cards::results(&self.agent, last).pop().unwrap()
+    }
+
+    fn read(&mut self) -> String {
+        self.call("read_file", &json!({ "path": "f" }))
+    }
+
+    fn write(&mut self, content: &str) -> String {
+        self.call("write_file", &json!({ "path": "f", "content": content }))
+    }
+
+    fn answer(&mut self, message: &Value) -> Value {
+        let path = PathBuf::from(message["params"]["path"].as_str().unwrap());
+        let method = message["method"].as_str().unwrap().to_owned();
+        let content = message["params"]["content"].as_str().map(str::to_owned);
+        self.asked.push((method, content.clone()));
+        let Some(content) = content else {
+            let saved = || fs::read(&path).map(|it| String::from_utf8_lossy(&it).into_owned());
+            let text = self.buffers.get(&path).cloned().or_else(|| saved().ok());
+            return json!({ "content": text.unwrap_or_default().replace("\r\n", "\n") });
+        };
+        match self.manner {
+            Manner::Keeps => drop(self.buffers.insert(path, content)),
+            Manner::SavesRaw => fs::write(&path, content).unwrap(),
+            Manner::Saves => {
+                let has_both = fs::read(&path).unwrap().contains(&b'\r');
+                let text = content.replace("\r\n", "\n");
+                let text = if has_both { text.replace('\n', "\r\n") } else { text };
+                fs::write(&path, text).unwrap();
+            }
+            Manner::Formats => {
+                let lines = content.lines().map(|it| format!("{}\n", it.trim_end()));
+                fs::write(&path, lines.collect::<String>()).unwrap();
+            }
+        }
+        json!(null)
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        fs::read(self.agent.path("f")).unwrap()
+    }
+
+    fn writes(&self) -> Vec<&str> {
+        self.asked.iter().filter_map(|it| it.1.as_deref()).collect()
+    }
+}
+
+#[test]
+fn an_unsaved_buffer_is_read_and_written_once_and_the_disk_is_not_touched() {
+    let mut editor = Editor::new(Manner::Keeps).file(b"disk\n").unsaved("unsaved\n");
+    assert!(editor.read().ends_with("1| unsaved\n"));
+    assert_eq!(editor.asked.len(), 1);
+    let told = editor.write("new\n");
+    assert_eq!(told, "Replaced f: 1 lines, 4 bytes.");
+    assert_eq!(editor.writes(), ["new\n"]);
+    assert_eq!(editor.bytes(), b"disk\n");
+    assert!(editor.read().ends_with("1| new\n"));
+}
+
+#[test]
+fn what_the_editor_makes_of_a_text_is_what_is_shown_and_known() {
+    let mut editor = Editor::new(Manner::Formats).file(b"old\n");
+    let told = editor.write("new   \nlines\n");
+    assert!(told.contains("The editor changed the text when it saved it"), "{told}");
+    let card = cards::card(&editor.agent, 0);
+    assert_eq!(card["content"][0]["newText"], "new\nlines\n");
+    // It is no change by somebody else.
+    assert!(editor.write("again\n").starts_with("Replaced f"));
+}
+
+#[test]
+fn line_ends_of_a_file_survive_every_sort_of_editor() {
+    for manner in [Manner::Keeps, Manner::Saves, Manner::SavesRaw] {
+        let mut editor = Editor::new(manner).file(b"one\r\ntwo\r\n");
+        let told = editor.write("one\nthree\n");
+        assert!(told.starts_with("Replaced f: 2 lines, 12 bytes."), "{told}");
+        if manner != Manner::Keeps {
+            assert_eq!(editor.bytes(), b"one\r\nthree\r\n");
+        }
+        // Given as it was shown; with line ends only to who writes what it is given.
+        assert_eq!(editor.writes()[0], "one\nthree\n");
+        assert_eq!(editor.writes().len(), if manner == Manner::SavesRaw { 2 } else { 1 });
+    }
+}
+
+#[test]
+fn bytes_that_an_editor_would_lose_are_kept_on_the_disk() {
+    let table: [(&[u8], &str, &[u8]); 4] = [
+        (b"\xef\xbb\xbfold\r\n", "new\n", b"\xef\xbb\xbfnew\r\n"),
+        (b"\xff\xfeo\0l\0d\0", "\u{1f600}", b"\xff\xfe\x3d\xd8\x00\xde"),
+        (b"caf\xe9 ferm\xe9\n", "th\u{e9}\n", b"th\xe9\n"),
+        (b"a\r\nb\n", "a\r\nc\n", b"a\r\nc\n"),
+    ];
+    for (before, content, after) in table {
+        let mut editor = Editor::new(Manner::SavesRaw).file(before);
+        let told = editor.write(content);
+        assert!(told.starts_with("Replaced f"), "{told}");
+        assert_eq!(editor.bytes(), after, "{content:?}");
+        assert!(editor.writes().is_empty(), "{:?}", editor.asked);
+    }
+}
+
+#[test]
+fn such_a_file_is_not_written_under_unsaved_changes() {
+    let mut editor = Editor::new(Manner::Keeps).file(b"a\r\nb\n").unsaved("a\nb\nand more\n");
+    let told = editor.write("new\n");
+    assert!(told.contains("unsaved changes in the editor"), "{told}");
+    assert_eq!(editor.bytes(), b"a\r\nb\n");
+    // Saved, it is no obstacle.
+    let mut editor = editor.file(b"a\r\nb\n").unsaved("a\nb\n");
+    assert!(editor.write("new\n").starts_with("Replaced f"));
+}
+
+#[test]
+fn a_character_that_a_file_cannot_hold_is_refused_by_name() {
+    let mut editor = Editor::new(Manner::Keeps).file(b"caf\xe9 ferm\xe9\n");
+    let told = editor.write("語\n");
+    assert!(told.contains("windows-1252") && told.contains("'語'"), "{told}");
+    assert_eq!(editor.bytes(), b"caf\xe9 ferm\xe9\n");
+}
+
+#[test]
+fn a_file_that_somebody_else_has_changed_is_not_overwritten() {
+    let mut editor = Editor::new(Manner::Keeps).file(b"one\ntwo\nthree\n");
+    // Never read: the user sees the change and decides.
+    assert!(editor.write("one\ntwo\nthree\nfour\n").starts_with("Replaced f"));
+    editor = editor.file(b"one\ntwo\nthree\n");
+    editor.read();
+    editor = editor.unsaved("one\nzwei\nthree\n");
+    let told = editor.write("new\n");
+    let expected =
+        "f changed since you read it (line 2 differs). Nothing was written. Read it again.";
+    assert_eq!(told, expected);
+    assert_eq!(cards::card(&editor.agent, 2)["status"], "failed");
+    editor.read();
+    assert!(editor.write("new\n").starts_with("Replaced f"));
+    // More at the end loses nothing of anybody's.
+    editor = editor.unsaved("other\n");
+    let more = json!({ "path": "f", "content": "more\n", "mode": "append" });
+    assert!(editor.call("write_file", &more).starts_with("Appended to f"));
+    assert_eq!(editor.writes(), ["other\nmore\n"]);
+}
+
+#[test]
+fn a_silent_editor_costs_a_batch_one_wait_and_is_asked_four_things_at_most() {
+    let names: Vec<_> = (0..12).map(|it| format!("f{it}")).collect();
+    let fs = json!({ "readTextFile": true });
+    let builder = TestAgent::builder().capabilities(json!({ "fs": fs }));
+    let builder = names.iter().fold(builder, |it, name| it.file(name, "disk\n"));
+    let (agent, result) = cards::run(builder, "read_file", &json!({ "paths": names }));
+    assert_eq!(result.matches("1| disk\n").count(), 12, "{result}");
+    let asked = cards::requests(&agent);
+    let asked = asked.iter().filter(|it| *it == "fs/read_text_file").count();
+    assert_eq!(asked, 4);
+}

@@ -24,11 +24,11 @@ use crate::client::Buffers;
 use crate::effect::{Place, Target};
 use crate::message::Media;
 
-pub use glance::{Glance, glance};
 pub use buffers::Patience;
 pub use disk::{Binary, Entry, EntryKind};
 pub use error::FileError;
 pub use excerpt::{Excerpt, Line, Window};
+pub use glance::{Glance, glance};
 pub use kind::FileKind;
 pub use roots::Roots;
 pub use seen::Freshness;

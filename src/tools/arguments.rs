@@ -4,8 +4,23 @@
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
+mod mend;
+mod read;
+#[cfg(test)]
+mod tests;
+
+pub(super) use mend::plain;
+pub(crate) use mend::usual_name;
+
 use super::Tool;
 use crate::message::ToolSpec;
+
+/// Names of arguments that an error repeats.
+const MOST_NAMED: usize = 12;
+/// Characters of a value that an error repeats.
+const LONGEST_SHOWN: usize = 80;
+/// Characters of an error that is not ours.
+const LONGEST_ERROR: usize = 200;
 
 /// What the model is told about a tool.
 pub(super) fn spec<T: Tool>() -> ToolSpec {
@@ -55,69 +70,97 @@ fn simplify(schema: &mut Value) {
     }
 }
 
-/// Parses arguments; if they do not fit, tries again with what the schema says about each.
-pub(super) fn understand<T: Tool>(args: Value) -> Result<T::Args, String> {
-    match serde_json::from_value(args.clone()) {
-        Ok(args) => Ok(args),
-        Err(error) => {
-            let schema = schema::<T>();
-            let coerced = coerce(args, &Value::Object(schema.clone()));
-            serde_json::from_value(coerced).map_err(|_| {
-                let known: Vec<_> = schema
-                    .get("properties")
-                    .and_then(Value::as_object)
-                    .map(|it| it.keys().cloned().collect())
-                    .unwrap_or_default();
-                format!(
-                    "Invalid arguments for {}: {error}. Nothing was executed. It takes: {}.",
-                    T::NAME,
-                    known.join(", ")
-                )
+/// Parses arguments; if they do not fit as they are, puts right what can be meant in one way only.
+/// Returns the names that the tool does not know, too.
+pub(super) fn understand<T: Tool>(args: Value) -> Result<(T::Args, Vec<String>), String> {
+    if let Ok((args, ignored)) = read::read(args.clone())
+        && ignored.is_empty()
+    {
+        return Ok((args, ignored));
+    }
+    let schema = Value::Object(schema::<T>());
+    let mended = mend::mend(args, &schema);
+    read::read(mended.clone()).map_err(|error| {
+        let error = error.to_string();
+        // A tool may know a name that is not in its schema.
+        let lacks = error.contains("missing field");
+        let problem = complaint(&mended, &schema, "", lacks);
+        let problem = problem.unwrap_or_else(|| cut(&error, LONGEST_ERROR));
+        let names = names(&schema);
+        format!("Invalid arguments for {}: {problem}. Nothing was executed. {names}.", T::NAME)
+    })
+}
+
+/// What is wrong with a value, to be put right by a model: which argument, what it should be and
+/// what has come.
+fn complaint(value: &Value, schema: &Value, place: &str, lacks: bool) -> Option<String> {
+    let is = |what: &str| format!("`{place}` must be {what}, not {}", shown(value));
+    match (schema["type"].as_str().unwrap_or_default(), value) {
+        ("object", Value::Object(fields)) => {
+            let required = schema["required"].as_array().into_iter().flatten();
+            let mut missing =
+                required.filter_map(Value::as_str).filter(|it| !fields.contains_key(*it));
+            let dot = if place.is_empty() { "" } else { "." };
+            if let Some(missing) = missing.next()
+                && lacks
+            {
+                let sent: Vec<_> = fields.keys().take(MOST_NAMED).map(String::as_str).collect();
+                let sent = if sent.is_empty() { "nothing".to_owned() } else { sent.join(", ") };
+                return Some(format!(
+                    "`{place}{dot}{missing}` is missing, there is {}",
+                    cut(&sent, LONGEST_SHOWN)
+                ));
+            }
+            fields.iter().find_map(|(key, value)| {
+                complaint(value, &schema["properties"][key], &format!("{place}{dot}{key}"), lacks)
             })
         }
+        ("array", Value::Array(items)) => items.iter().enumerate().find_map(|(number, item)| {
+            complaint(item, &schema["items"], &format!("{place}[{number}]"), lacks)
+        }),
+        ("object", _) => Some(is("an object")),
+        ("array", _) => Some(is("a list")),
+        ("string", Value::String(text)) => {
+            let words: Vec<_> =
+                schema["enum"].as_array()?.iter().filter_map(Value::as_str).collect();
+            (!words.contains(&text.as_str())).then(|| is(&format!("one of {}", words.join(", "))))
+        }
+        ("string", _) => Some(is("text")),
+        ("integer", Value::Number(number)) if !number.is_f64() => None,
+        ("integer", _) => Some(is("a whole number")),
+        ("number", it) if !it.is_number() => Some(is("a number")),
+        ("boolean", it) if !it.is_boolean() => Some(is("true or false")),
+        _ => None,
     }
 }
 
-/// A value as the schema wants it, where there is only one way to mean it.
-fn coerce(value: Value, schema: &Value) -> Value {
-    let wanted = schema.get("type").and_then(Value::as_str).unwrap_or_default();
-    match (wanted, value) {
-        ("object", Value::Object(fields)) => {
-            let properties = schema.get("properties");
-            let field = |(key, value): (String, Value)| match properties.and_then(|it| it.get(&key))
-            {
-                Some(schema) => (key, coerce(value, schema)),
-                None => (key, value),
-            };
-            Value::Object(fields.into_iter().map(field).collect())
-        }
-        ("array", Value::Array(items)) => {
-            let schema = schema.get("items").unwrap_or(&Value::Null);
-            Value::Array(items.into_iter().map(|it| coerce(it, schema)).collect())
-        }
-        ("array", Value::String(text)) => match serde_json::from_str(&text) {
-            Ok(array @ Value::Array(_)) => coerce(array, schema),
-            _ => Value::Array(vec![Value::String(text)]),
-        },
-        ("object", Value::String(text)) => match serde_json::from_str(&text) {
-            Ok(object @ Value::Object(_)) => coerce(object, schema),
-            _ => Value::String(text),
-        },
-        ("integer", Value::String(text)) => match text.trim().parse::<i64>() {
-            Ok(number) => number.into(),
-            Err(_) => Value::String(text),
-        },
-        ("integer", Value::Number(number)) => match number.as_f64() {
-            #[expect(clippy::cast_possible_truncation, reason = "it has no fraction")]
-            Some(float) if float.fract() == 0.0 && float.abs() < 1e15 => (float as i64).into(),
-            _ => Value::Number(number),
-        },
-        ("boolean", Value::String(text)) => match text.trim() {
-            "true" => Value::Bool(true),
-            "false" => Value::Bool(false),
-            _ => Value::String(text),
-        },
-        ("string", number @ Value::Number(_)) => Value::String(number.to_string()),
-        (_, value) => value,
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => Value::String(cut(text, LONGEST_SHOWN)).to_string(),
+        Value::Array(_) | Value::Object(_) => cut(&value.to_string(), LONGEST_SHOWN),
+        value => value.to_string(),
+    }
+}
+
+fn cut(text: &str, longest: usize) -> String {
+    match text.char_indices().nth(longest) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// All arguments that there are.
+fn names(schema: &Value) -> String {
+    let required = &schema["required"];
+    let is_required =
+        |it: &str| required.as_array().is_some_and(|all| all.iter().any(|one| one == it));
+    let name = |it: &String| {
+        if is_required(it) { format!("{it} (required)") } else { it.clone() }
+    };
+    let names: Vec<_> =
+        schema["properties"].as_object().into_iter().flatten().map(|it| name(it.0)).collect();
+    match names.as_slice() {
+        [] => "It takes no arguments".to_owned(),
+        names => format!("It takes: {}", names.join(", ")),
     }
 }

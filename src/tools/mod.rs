@@ -36,6 +36,7 @@ use crate::ids::CallId;
 use crate::message::{Media, ToolSpec};
 use crate::permission::Pass;
 
+pub(crate) use arguments::usual_name;
 pub use bench::{Bench, Commons, Folders};
 pub use lore::{lore, notes, skills};
 pub use registry::{Offer, Registry};
@@ -177,8 +178,6 @@ pub trait AnyTool: Debug + Send + Sync {
 
 /// A call whose arguments have been understood but which nobody has allowed yet.
 pub trait Prepared: Send {
-    /// Whether it only ever reads.
-    fn reads(&self) -> bool;
     /// Looks up where its paths lie now. May take its time: not for the runtime's thread.
     fn locate(&mut self, bench: &Bench);
     /// How it looks to the user.
@@ -194,6 +193,8 @@ pub trait Prepared: Send {
 struct Call<T: Tool> {
     tool: Arc<T>,
     args: T::Args,
+    /// The arguments that it was sent and does not know.
+    ignored: Vec<String>,
     places: Vec<Target>,
     seen: T::Seen,
 }
@@ -224,16 +225,13 @@ impl<T: Tool> AnyTool for T {
     }
 
     fn prepare(self: Arc<Self>, args: Value) -> Result<Box<dyn Prepared>, String> {
-        let args = arguments::understand::<T>(args)?;
-        Ok(Box::new(Call { tool: self, args, places: Vec::new(), seen: T::Seen::default() }))
+        let (args, ignored) = arguments::understand::<T>(args)?;
+        let (places, seen) = (Vec::new(), T::Seen::default());
+        Ok(Box::new(Call { tool: self, args, ignored, places, seen }))
     }
 }
 
 impl<T: Tool> Prepared for Call<T> {
-    fn reads(&self) -> bool {
-        T::READS
-    }
-
     fn locate(&mut self, bench: &Bench) {
         let paths = self.tool.paths(&self.args, bench);
         let roots = bench.files.roots();
@@ -250,7 +248,8 @@ impl<T: Tool> Prepared for Call<T> {
 
     fn look<'a>(&'a mut self, ctx: &'a ToolCtx) -> BoxFuture<'a, Result<Vec<Content>, String>> {
         Box::pin(async {
-            let (seen, content) = self.tool.look(&self.args, &self.places, ctx).await?;
+            let looking = self.tool.look(&self.args, &self.places, ctx).await;
+            let (seen, content) = looking.map_err(|it| mention(it, &self.ignored))?;
             self.seen = seen;
             Ok(content)
         })
@@ -258,8 +257,19 @@ impl<T: Tool> Prepared for Call<T> {
 
     fn run<'a>(self: Box<Self>, pass: Pass, ctx: &'a ToolCtx) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
-            let Call { tool, args, seen, .. } = *self;
-            tool.run(args, seen, &pass, ctx).await
+            let Call { tool, args, ignored, seen, .. } = *self;
+            let mut outcome = tool.run(args, seen, &pass, ctx).await;
+            outcome.text = mention(outcome.text, &ignored);
+            outcome
         })
     }
+}
+
+/// Tells the model which of its arguments meant nothing, so that it does not count on them.
+fn mention(mut text: String, ignored: &[String]) -> String {
+    if !ignored.is_empty() {
+        let line = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+        text.push_str(&format!("{line}[ignored: {}]", ignored.join(", ")));
+    }
+    text
 }

@@ -3,11 +3,56 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::AnyTool;
+use super::arguments::plain;
+use crate::effect::visible_line;
 use crate::message::ToolSpec;
 
 /// Different offers whose wording is kept. There are as many as sets of skills and sorts of
 /// models in use.
 const MOST_OFFERS: usize = 16;
+
+/// What models put in front of a name.
+const PREFIXES: &[&str] = &[
+    "functions.",
+    "functions:",
+    "default_api.",
+    "default_api:",
+    "tools.",
+    "tools:",
+    "mcp__turnwright__",
+];
+
+/// Tools of other agents that do the same with the same arguments, as far as arguments are known
+/// by other names too ([`super::usual_name`]). What takes others is not here: a call that half
+/// fits is worse than one that fails. Lower case without hyphens and the like.
+const FOREIGN: &[(&str, &[&str])] = &[
+    ("read_file", &["read", "viewfile", "openfile", "catfile"]),
+    ("write_file", &["write", "createfile", "writetofile"]),
+    ("edit_file", &["edit", "replaceinfile", "multiedit"]),
+    ("list_dir", &["ls", "listfiles", "listdirectory", "listfolder"]),
+    ("find_files", &["glob", "globfiles", "filesearch"]),
+    ("grep", &["search", "ripgrep", "grepsearch", "searchfiles", "searchfilecontent"]),
+    (
+        "exec",
+        &[
+            "bash",
+            "shell",
+            "runcommand",
+            "runshellcommand",
+            "executecommand",
+            "execcommand",
+            "runterminalcmd",
+            "runinterminal",
+        ],
+    ),
+    ("web_fetch", &["fetch", "fetchurl", "fetchwebpage"]),
+    ("plan", &["todowrite", "updateplan"]),
+];
+
+/// How alike two names are of which one may be meant for the other, from 0 to 1.
+const LIKE: f64 = 0.7;
+/// Characters of an unknown name that are repeated.
+const LONGEST_NAME: usize = 80;
 
 /// What decides which tools the model is told about, and in which words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,25 +97,52 @@ impl Registry {
         self.find(name).is_ok_and(|it| it.reads())
     }
 
-    /// The tool of that name. Models add prefixes and change the case; that is forgiven as long
-    /// as only one tool can be meant.
+    /// The tool of that name. Models add prefixes, change the case, and fall back on the names of
+    /// the tools they have learned with; that is forgiven as long as only one tool can be meant.
     ///
     /// # Errors
     /// What to tell the model.
     pub fn find(&self, name: &str) -> Result<Arc<dyn AnyTool>, String> {
-        let bare = name.trim();
-        let bare = ["functions.", "default_api:", "default_api.", "tools."]
-            .iter()
-            .find_map(|it| bare.strip_prefix(it))
-            .unwrap_or(bare);
-        let exact = self.tools.iter().find(|it| it.name() == bare);
-        let found = exact.or_else(|| {
-            let mut alike = self.tools.iter().filter(|it| it.name().eq_ignore_ascii_case(bare));
-            alike.next().filter(|_| alike.next().is_none())
+        let bare = bare(name);
+        let found = self.only(|it| it == bare).or_else(|| {
+            let meant = plain(bare);
+            self.only(|it| plain(it) == meant).or_else(|| {
+                let (usual, _) = FOREIGN.iter().find(|(_, names)| names.contains(&&*meant))?;
+                self.only(|it| it == *usual)
+            })
         });
-        found.cloned().ok_or_else(|| {
-            let names: Vec<_> = self.tools.iter().map(|it| it.name()).collect();
-            format!("There is no tool \"{bare}\". Available: {}.", names.join(", "))
-        })
+        found.cloned().ok_or_else(|| self.unknown(bare))
+    }
+
+    fn only(&self, is_meant: impl Fn(&str) -> bool) -> Option<&Arc<dyn AnyTool>> {
+        let mut meant = self.tools.iter().filter(|it| is_meant(it.name()));
+        meant.next().filter(|_| meant.next().is_none())
+    }
+
+    fn unknown(&self, name: &str) -> String {
+        let names: Vec<_> = self.tools.iter().map(|it| it.name()).collect();
+        let short: String = visible_line(name).chars().take(LONGEST_NAME).collect();
+        let likeness = |it: &&str| strsim::jaro_winkler(it, &short.to_lowercase());
+        let nearest = names
+            .iter()
+            .copied()
+            .filter(|it| likeness(it) > LIKE)
+            .max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
+        let hint = nearest.map_or(String::new(), |it| format!(" Did you mean {it}?"));
+        format!("No tool \"{short}\".{hint} Available: {}.", names.join(", "))
+    }
+}
+
+/// A name without what models put around it: the namespace of a format that they were trained in,
+/// a number, the end of a template.
+fn bare(name: &str) -> &str {
+    let mut bare = name.split("<|").next().unwrap_or_default().trim();
+    while let Some(rest) = PREFIXES.iter().find_map(|it| bare.strip_prefix(it)) {
+        bare = rest;
+    }
+    let bare = bare.strip_suffix("()").unwrap_or(bare);
+    match bare.rsplit_once(':') {
+        Some((rest, number)) if number.bytes().all(|it| it.is_ascii_digit()) => rest,
+        _ => bare,
     }
 }

@@ -130,13 +130,32 @@ fn names_are_found_as_models_write_them() {
         ("Exec", "exec"),
         ("functions.read_file", "read_file"),
         ("default_api:write_file", "write_file"),
+        ("mcp__turnwright__functions.read_file", "read_file"),
+        ("functions.read_file:0", "read_file"),
+        ("read_file<|channel|>commentary", "read_file"),
+        ("read-file()", "read_file"),
+        ("readFile", "read_file"),
+        // Of other agents.
+        ("Read", "read_file"),
+        ("Write", "write_file"),
+        ("LS", "list_dir"),
+        ("Bash", "exec"),
+        ("run_shell_command", "exec"),
     ] {
         assert_eq!(registry.find(written).unwrap().name(), meant, "{written}");
     }
-    for unknown in ["", "exe", "execute", "read", "functions."] {
+    for unknown in ["", "exe", "execute", "reed", "functions.", "str_replace_editor", ":", "():0"] {
         let reason = registry.find(unknown).unwrap_err();
         assert!(reason.contains("Available: read_file, write_file"), "{unknown}: {reason}");
     }
+    for (unknown, meant) in
+        [("exek", "exec"), ("write_fil", "write_file"), ("ReadFiles", "read_file")]
+    {
+        let reason = registry.find(unknown).unwrap_err();
+        let start = format!("No tool \"{unknown}\". Did you mean {meant}? Available: ");
+        assert!(reason.starts_with(&start), "{reason}");
+    }
+    assert!(!registry.find("fly").unwrap_err().contains("mean"));
 }
 
 #[test]

@@ -1,32 +1,36 @@
-//! One batch of calls: prepare → judge → look → maybe ask → run → settle. Calls that only read
-//! run side by side; each of the others runs alone and in its turn, so that a test sees the edit
-//! that stands before it.
+//! One batch of calls: prepare → judge → look → maybe ask → run → settle. Calls that cannot
+//! disturb each other run side by side, [`Schedule`] says which; the user is asked one question at
+//! a time meanwhile; and the results keep the order of the calls.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
+use super::cards::brief;
 use super::ledger::{Ledger, ToolResult};
+use super::schedule::{Schedule, State};
 use super::{Step, Turn};
 use crate::client::{Answer, Question};
 use crate::effect::{Content, Effect, visible_line};
 use crate::ids::CallId;
 use crate::message::{Arguments, Message, Stop, ToolCall};
 use crate::permission::{self, Asked, Gate, Pass};
-use crate::tools::{Outcome, Prepared, ToolCtx};
+use crate::record::Row;
+use crate::tools::{Bench, Outcome, Prepared, ToolCtx};
 use crate::update::{CallUpdate, Status, Update};
 
 /// How long a tool with side effects may take to end them after a cancel.
 const GRACE: Duration = Duration::from_secs(2);
-/// How many calls run side by side.
-const ABREAST: usize = 8;
 /// What a call is told that never ran because the user cancelled.
 const CANCELLED: &str = "Cancelled by the user before it was executed.";
+/// What a call is told whose tool has a bug.
+const CRASHED: &str = "The tool crashed. This is a bug in turnwright.";
 
 /// A call that has been understood.
 struct Ready {
@@ -38,24 +42,50 @@ struct Ready {
     has_card: bool,
 }
 
-/// A call in the making.
-type Running<'a> = FuturesUnordered<BoxFuture<'a, (CallId, bool, Outcome)>>;
+/// What a call has come to; the number is its place in the answer.
+enum Event {
+    /// Its paths have been looked up once more.
+    Located(usize, Result<Ready, String>),
+    /// What it would do is known.
+    Looked(usize, Ready, Result<Vec<Content>, String>),
+    /// The user has answered.
+    Answered(usize, Ready, Asked, Answer),
+    /// It has run, and for how long.
+    Ended(usize, Outcome, Duration),
+}
+
+/// The calls of one answer on their way.
+struct Batch {
+    ledger: Ledger,
+    schedule: Schedule,
+    /// Those that have not begun.
+    waiting: BTreeMap<usize, Ready>,
+    /// Those that the user will be asked about, with what is to be shown.
+    questions: BTreeMap<usize, (Ready, Asked, Vec<Content>)>,
+    is_asking: bool,
+    events: FuturesUnordered<BoxFuture<'static, Event>>,
+}
 
 impl Turn {
     pub(super) async fn act(&mut self, calls: Vec<ToolCall>) -> Step {
-        let mut ledger = Ledger::open(calls.clone());
-        let mut queue = self.prepare(calls, &mut ledger).await;
-        while let Some(group) = next_group(&mut queue) {
+        let mut batch = self.prepare(calls).await;
+        let client = Arc::clone(self.equipment.client());
+        let cancel = self.cancel.clone();
+        loop {
+            let next = batch.schedule.next().filter(|_| !cancel.is_cancelled());
             // A diff is as large as its file, and an answer may hold many calls: a client that does
             // not read gets no more of them.
-            let client = Arc::clone(self.equipment.client());
-            if self.cancel.run_until_cancelled(client.room()).await.is_none() {
-                break;
+            let room = async { cancel.run_until_cancelled(client.room()).await };
+            tokio::select! {
+                biased;
+                Some(event) = batch.events.next() => self.on(event, &mut batch),
+                Some(()) = room, if next.is_some() => begin(next, &mut batch),
+                else => break,
             }
-            self.run_group(group, &mut ledger).await;
+            self.ask_next(&mut batch);
         }
-        self.settle_rest(&ledger, "cancelled");
-        for result in ledger.close(CANCELLED) {
+        self.settle_rest(&batch.ledger, "cancelled");
+        for result in batch.ledger.close(CANCELLED) {
             self.history.push(Message::Tool(result));
         }
         if self.cancel.is_cancelled() { Step::End(Ok(Stop::Cancelled)) } else { Step::Sample }
@@ -70,229 +100,273 @@ impl Turn {
         }
     }
 
-    fn settle_rest(&self, ledger: &Ledger, why: &str) {
+    fn settle_rest(&mut self, ledger: &Ledger, why: &str) {
         for call in ledger.unsettled() {
-            if self.has_card(&call.name) {
-                self.finish_card(&call.id, &Outcome::failed(why));
-            }
+            self.cards.fail(&call.id, why);
+            self.record(call, &Outcome::failed(why), Duration::ZERO);
         }
-    }
-
-    fn has_card(&self, name: &str) -> bool {
-        self.equipment.tools.find(name).map_or(true, |it| it.first_view().is_some())
     }
 
     /// Understands the calls. Those that make no sense have their result at once; the turn goes
     /// on and the model can do better (R-TOOL-14).
-    async fn prepare(&self, calls: Vec<ToolCall>, ledger: &mut Ledger) -> VecDeque<Ready> {
-        let mut queue = VecDeque::new();
-        for call in calls {
-            let id = call.id.clone();
-            let has_card = self.has_card(&call.name);
+    async fn prepare(&mut self, calls: Vec<ToolCall>) -> Batch {
+        let mut batch = Batch {
+            ledger: Ledger::open(calls.clone()),
+            schedule: Schedule::default(),
+            waiting: BTreeMap::new(),
+            questions: BTreeMap::new(),
+            is_asking: false,
+            events: FuturesUnordered::new(),
+        };
+        for (number, call) in calls.into_iter().enumerate() {
             match self.ready(call).await {
-                Ok(ready) => queue.push_back(ready),
-                Err(reason) => self.settle(ledger, &id, has_card, &Outcome::failed(reason)),
+                Ok((ready, effects)) => {
+                    batch.schedule.push(effects);
+                    batch.waiting.insert(number, ready);
+                }
+                Err(reason) => {
+                    batch.schedule.push(Vec::new());
+                    self.fail(&mut batch, number, reason);
+                }
             }
         }
-        queue
+        batch
     }
 
-    async fn ready(&self, call: ToolCall) -> Result<Ready, String> {
+    async fn ready(&self, call: ToolCall) -> Result<(Ready, Vec<Effect>), String> {
         let tool = self.equipment.tools.find(&call.name)?;
-        let raw_input = match call.arguments {
+        let arguments = match call.arguments {
             Arguments::Object(value) => value,
             Arguments::Unusable { reason, .. } => return Err(reason),
         };
+        let bench = Arc::clone(&self.equipment.bench);
         let has_card = tool.first_view().is_some();
         let name = tool.name().to_owned();
-        let prepared = Arc::clone(&tool).prepare(raw_input.clone())?;
-        let prepared = self.locate(prepared).await?;
+        let raw_input = brief(&arguments);
+        let prepared = guarded(|| tool.prepare(arguments))??;
         let ctx = ToolCtx {
-            bench: Arc::clone(&self.equipment.bench),
+            bench: Arc::clone(&bench),
             call: call.id.clone(),
             cancel: self.cancel.child_token(),
         };
+        let ready = Ready { id: call.id, name, raw_input, prepared, ctx, has_card };
+        let ready = located(ready).await?;
+        let (view, effects) =
+            guarded(|| (ready.prepared.view(bench.files.roots()), ready.prepared.effects()))?;
         if has_card {
-            let mut update = CallUpdate::new(call.id.clone(), Status::Pending);
-            update.view = Some(prepared.view(self.equipment.bench.files.roots()));
-            update.raw_input = Some(raw_input.clone());
-            self.equipment.client().update(Update::CallUpdate(Box::new(update)));
+            let mut update = CallUpdate::new(ready.id.clone(), Status::Pending);
+            update.view = Some(view);
+            update.raw_input = Some(ready.raw_input.clone());
+            bench.client.update(Update::CallUpdate(Box::new(update)));
         }
-        Ok(Ready { id: call.id, name, raw_input, prepared, ctx, has_card })
+        Ok((ready, effects))
     }
 
-    /// Looks up where a call's paths lie, off the runtime's thread. A disk that does not answer
-    /// does not hold up a cancel.
-    async fn locate(&self, mut prepared: Box<dyn Prepared>) -> Result<Box<dyn Prepared>, String> {
-        let bench = Arc::clone(&self.equipment.bench);
-        let located = tokio::task::spawn_blocking(move || {
-            prepared.locate(&bench);
-            prepared
-        });
-        match self.cancel.run_until_cancelled(located).await {
-            Some(located) => located.map_err(|error| error.to_string()),
-            None => Err(CANCELLED.to_owned()),
-        }
-    }
-
-    async fn run_group(&mut self, group: Vec<Ready>, ledger: &mut Ledger) {
-        let mut running = Running::new();
-        let mut questions = Vec::new();
-        for ready in group {
-            self.admit(ready, &mut running, &mut questions, ledger).await;
-        }
-        let client = Arc::clone(self.equipment.client());
-        // One question at a time, while what needs none goes on.
-        for (ready, asked, question) in questions {
-            let asked = match asked.again(self.equipment.mode.get(), &self.grants) {
-                Gate::Ask(asked) => asked,
-                Gate::Open(pass) => {
-                    running.push(self.start(ready, pass));
-                    continue;
-                }
-                Gate::Closed(reason) => {
-                    self.settle(ledger, &ready.id, ready.has_card, &Outcome::failed(reason));
-                    continue;
-                }
-            };
-            let asking = async {
-                let answer = self.cancel.run_until_cancelled(client.ask(question)).await;
-                answer.unwrap_or(Answer::Cancelled)
-            };
-            tokio::pin!(asking);
-            let answer = loop {
-                tokio::select! {
-                    biased;
-                    answer = &mut asking => break answer,
-                    Some((id, has_card, outcome)) = running.next(), if !running.is_empty() => {
-                        self.settle(ledger, &id, has_card, &outcome);
-                    }
-                }
-            };
-            // A yes that comes after the cancel must not run anything (R-CANCEL-5).
-            let answer = if self.cancel.is_cancelled() { Answer::Cancelled } else { answer };
-            match asked.settle(answer, self.equipment.mode.get(), &mut self.grants) {
-                Ok(pass) => running.push(self.start(ready, pass)),
-                Err(_) if self.cancel.is_cancelled() => {}
-                Err(reason) => {
-                    self.settle(ledger, &ready.id, ready.has_card, &Outcome::failed(reason));
+    fn on(&mut self, event: Event, batch: &mut Batch) {
+        match event {
+            Event::Ended(number, outcome, took) => self.settle(batch, number, &outcome, took),
+            // What has not run by now never does, a yes that comes late included (R-CANCEL-5).
+            _ if self.cancel.is_cancelled() => {}
+            Event::Located(number, Ok(ready)) => self.admit(number, ready, batch),
+            Event::Located(number, Err(reason)) => self.fail(batch, number, reason),
+            Event::Looked(number, ready, Ok(content)) => {
+                self.judge(number, ready, content, batch);
+            }
+            Event::Looked(number, _, Err(reason)) => self.fail(batch, number, reason),
+            Event::Answered(number, ready, asked, answer) => {
+                batch.is_asking = false;
+                match asked.settle(answer, self.equipment.mode.get(), &mut self.grants) {
+                    Ok(pass) => start(number, ready, pass, batch),
+                    Err(reason) => self.fail(batch, number, reason),
                 }
             }
         }
-        while let Some((id, has_card, outcome)) = running.next().await {
-            self.settle(ledger, &id, has_card, &outcome);
-        }
     }
 
-    /// Judges a call and starts it, or gets its question ready, or settles it.
-    async fn admit(
-        &self,
-        ready: Ready,
-        running: &mut Running<'static>,
-        questions: &mut Vec<(Ready, Asked, Question)>,
-        ledger: &mut Ledger,
-    ) {
-        // Once more: a call before this one may have changed what its paths mean.
-        let Ready { id, name, raw_input, prepared, ctx, has_card } = ready;
-        let prepared = match self.locate(prepared).await {
-            Ok(prepared) => prepared,
-            Err(reason) => return self.settle(ledger, &id, has_card, &Outcome::failed(reason)),
+    /// Lets a call look, unless it must not run, or has to wait after all.
+    fn admit(&mut self, number: usize, ready: Ready, batch: &mut Batch) {
+        let effects = match guarded(|| ready.prepared.effects()) {
+            Ok(effects) => effects,
+            Err(reason) => return self.fail(batch, number, reason),
         };
-        let mut ready = Ready { id, name, raw_input, prepared, ctx, has_card };
-        let effects = ready.prepared.effects();
-        let mode = self.equipment.mode.get();
-        let gate = permission::judge(mode, &self.grants, effects);
-        if let Gate::Closed(reason) = gate {
-            self.settle(ledger, &ready.id, ready.has_card, &Outcome::failed(reason));
+        if !batch.schedule.admit(number, &effects) {
+            batch.waiting.insert(number, ready);
             return;
         }
-        let looking = ready.prepared.look(&ready.ctx);
-        let content = match self.cancel.run_until_cancelled(looking).await {
-            None => return,
-            Some(Ok(content)) => content,
-            Some(Err(reason)) => {
-                self.settle(ledger, &ready.id, ready.has_card, &Outcome::failed(reason));
-                return;
-            }
-        };
-        match gate {
-            Gate::Open(pass) => running.push(self.start(ready, pass)),
-            Gate::Ask(asked) => {
-                let question = question(&ready, &asked, content);
-                questions.push((ready, asked, question));
-            }
-            Gate::Closed(_) => {}
+        match permission::judge(self.equipment.mode.get(), &self.grants, effects) {
+            Gate::Closed(reason) => self.fail(batch, number, reason),
+            Gate::Open(_) | Gate::Ask(_) => batch.events.push(Box::pin(look(number, ready))),
         }
     }
 
-    /// Runs a call to its outcome, whatever happens to it.
-    fn start(&self, ready: Ready, pass: Pass) -> BoxFuture<'static, (CallId, bool, Outcome)> {
-        let Ready { id, prepared, ctx, has_card, .. } = ready;
-        let client = Arc::clone(self.equipment.client());
-        let reads_only = pass.effects().iter().all(is_harmless);
-        Box::pin(async move {
-            if has_card {
-                let update = CallUpdate::new(id.clone(), Status::InProgress);
-                client.update(Update::CallUpdate(Box::new(update)));
+    /// Starts a call that has looked, or gets its question ready.
+    fn judge(&mut self, number: usize, ready: Ready, content: Vec<Content>, batch: &mut Batch) {
+        let effects = match guarded(|| ready.prepared.effects()) {
+            Ok(effects) => effects,
+            Err(reason) => return self.fail(batch, number, reason),
+        };
+        match permission::judge(self.equipment.mode.get(), &self.grants, effects) {
+            Gate::Open(pass) => start(number, ready, pass, batch),
+            Gate::Closed(reason) => self.fail(batch, number, reason),
+            Gate::Ask(asked) => {
+                batch.schedule.set(number, State::Queued);
+                batch.questions.insert(number, (ready, asked, content));
             }
-            let cancel = ctx.cancel.clone();
-            // A tool that panics is our bug and not the end of the turn.
-            let running = AssertUnwindSafe(prepared.run(pass, &ctx)).catch_unwind();
-            let outcome = if reads_only {
-                cancel.run_until_cancelled(running).await
-            } else {
-                // What has side effects is told and waited for; dropping it is the last resort.
-                let out_of_time = async {
-                    cancel.cancelled().await;
-                    tokio::time::sleep(GRACE).await;
-                };
-                tokio::select! {
-                    biased;
-                    outcome = running => Some(outcome),
-                    () = out_of_time => None,
-                }
-            };
-            let outcome = match outcome {
-                Some(Ok(outcome)) => outcome,
-                Some(Err(_)) => Outcome::failed("The tool crashed. This is a bug in turnwright."),
-                None => Outcome::failed("cancelled by the user"),
-            };
-            (id, has_card, outcome)
-        })
+        }
     }
 
-    fn settle(&self, ledger: &mut Ledger, id: &CallId, has_card: bool, outcome: &Outcome) {
+    /// Asks the next question if none is open. One that an earlier answer has settled is not asked.
+    fn ask_next(&mut self, batch: &mut Batch) {
+        while !batch.is_asking && !self.cancel.is_cancelled() {
+            let Some(first) = batch.questions.first_entry() else { return };
+            let number = *first.key();
+            if !batch.schedule.may_ask(number) {
+                return;
+            }
+            let (ready, asked, content) = first.remove();
+            match asked.again(self.equipment.mode.get(), &self.grants) {
+                Gate::Open(pass) => start(number, ready, pass, batch),
+                Gate::Closed(reason) => self.fail(batch, number, reason),
+                Gate::Ask(asked) => match guarded(|| question(&ready, &asked, content)) {
+                    Err(reason) => self.fail(batch, number, reason),
+                    Ok(question) => {
+                        batch.is_asking = true;
+                        batch.schedule.set(number, State::Running);
+                        batch.events.push(Box::pin(ask(number, ready, asked, question)));
+                    }
+                },
+            }
+        }
+    }
+
+    fn fail(&mut self, batch: &mut Batch, number: usize, reason: String) {
+        self.settle(batch, number, &Outcome::failed(reason), Duration::ZERO);
+    }
+
+    fn settle(&mut self, batch: &mut Batch, number: usize, outcome: &Outcome, took: Duration) {
+        batch.schedule.set(number, State::Settled);
         let result = ToolResult {
             ok: outcome.ok,
             text: outcome.text.clone(),
             images: outcome.images.clone(),
         };
-        if ledger.settle(id, result) && has_card {
-            self.finish_card(id, outcome);
-        }
-    }
-
-    /// The one final status of a card, with everything: some clients show only the last update.
-    fn finish_card(&self, id: &CallId, outcome: &Outcome) {
+        let Some(call) = batch.ledger.settle(number, result) else { return };
+        self.record(call, outcome, took);
+        // The one final status of a card, with everything: some clients show only the last update.
         let status = if outcome.ok { Status::Completed } else { Status::Failed };
-        let mut update = CallUpdate::new(id.clone(), status);
+        let mut update = CallUpdate::new(call.id.clone(), status);
         update.view.clone_from(&outcome.view);
         update.content = Some(outcome.content.clone());
         update.raw_output = Some(outcome.raw.clone());
-        self.equipment.client().update(Update::CallUpdate(Box::new(update)));
+        self.cards.end(update);
+    }
+
+    /// Notes down what a call was and what came of it.
+    fn record(&self, call: &ToolCall, outcome: &Outcome, took: Duration) {
+        let tools = &self.equipment.tools;
+        self.equipment.bench.commons.record.add(Row {
+            session: self.equipment.bench.session.clone(),
+            call: call.id.clone(),
+            tool: tools.find(&call.name).map_or(call.name.clone(), |it| it.name().to_owned()),
+            arguments: match &call.arguments {
+                Arguments::Object(value) => brief(value).to_string(),
+                Arguments::Unusable { text, .. } => text.clone(),
+            },
+            result: outcome.text.clone(),
+            ok: outcome.ok,
+            at: SystemTime::now(),
+            took,
+            prompt: self.words.clone(),
+        });
     }
 }
 
-/// The next calls that may run together: one, or all the readers that follow each other.
-fn next_group(queue: &mut VecDeque<Ready>) -> Option<Vec<Ready>> {
-    let reads = |it: &Ready| it.prepared.reads();
-    let mut group = vec![queue.pop_front()?];
-    if reads(&group[0]) {
-        while group.len() < ABREAST && queue.front().is_some_and(reads) {
-            group.extend(queue.pop_front());
-        }
+/// Looks up once more what a call touches: one before it may have changed what its paths mean.
+fn begin(next: Option<usize>, batch: &mut Batch) {
+    let Some((number, ready)) = next.and_then(|it| batch.waiting.remove_entry(&it)) else { return };
+    batch.schedule.set(number, State::Looking);
+    batch.events.push(located(ready).map(move |it| Event::Located(number, it)).boxed());
+}
+
+/// Looks up where a call's paths lie, off the runtime's thread. A disk that does not answer does
+/// not hold up a cancel.
+async fn located(ready: Ready) -> Result<Ready, String> {
+    let Ready { id, name, raw_input, mut prepared, ctx, has_card } = ready;
+    let bench: Arc<Bench> = Arc::clone(&ctx.bench);
+    let locating = tokio::task::spawn_blocking(move || {
+        prepared.locate(&bench);
+        prepared
+    });
+    match ctx.cancel.run_until_cancelled(locating).await {
+        Some(Ok(prepared)) => Ok(Ready { id, name, raw_input, prepared, ctx, has_card }),
+        Some(Err(_)) => Err(CRASHED.to_owned()),
+        None => Err(CANCELLED.to_owned()),
     }
-    Some(group)
+}
+
+async fn look(number: usize, mut ready: Ready) -> Event {
+    let cancel = ready.ctx.cancel.clone();
+    let looking = async { ready.prepared.look(&ready.ctx).await };
+    let seen = match cancel.run_until_cancelled(caught(looking)).await {
+        Some(seen) => seen.and_then(|it| it),
+        None => Err(CANCELLED.to_owned()),
+    };
+    Event::Looked(number, ready, seen)
+}
+
+async fn ask(number: usize, ready: Ready, asked: Asked, question: Question) -> Event {
+    let answer = ready.ctx.cancel.run_until_cancelled(ready.ctx.bench.client.ask(question)).await;
+    Event::Answered(number, ready, asked, answer.unwrap_or(Answer::Cancelled))
+}
+
+fn start(number: usize, ready: Ready, pass: Pass, batch: &mut Batch) {
+    batch.schedule.set(number, State::Running);
+    batch.events.push(Box::pin(async move {
+        let begun = tokio::time::Instant::now();
+        let outcome = run(ready, pass).await;
+        Event::Ended(number, outcome, begun.elapsed())
+    }));
+}
+
+/// Runs a call to its outcome, whatever happens to it.
+async fn run(ready: Ready, pass: Pass) -> Outcome {
+    let Ready { id, prepared, ctx, has_card, .. } = ready;
+    if has_card {
+        let update = CallUpdate::new(id, Status::InProgress);
+        ctx.bench.client.update(Update::CallUpdate(Box::new(update)));
+    }
+    let reads_only = pass.effects().iter().all(is_harmless);
+    let running = caught(async { prepared.run(pass, &ctx).await });
+    let outcome = if reads_only {
+        ctx.cancel.run_until_cancelled(running).await
+    } else {
+        // What has side effects is told and waited for; dropping it is the last resort.
+        tokio::select! {
+            biased;
+            outcome = running => Some(outcome),
+            () = out_of_time(&ctx.cancel) => None,
+        }
+    };
+    match outcome {
+        Some(Ok(outcome)) => outcome,
+        Some(Err(reason)) => Outcome::failed(reason),
+        None => Outcome::failed("cancelled by the user"),
+    }
+}
+
+async fn out_of_time(cancel: &CancellationToken) {
+    cancel.cancelled().await;
+    tokio::time::sleep(GRACE).await;
+}
+
+/// A tool that panics is our bug and not the end of the turn.
+async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
+    AssertUnwindSafe(work).catch_unwind().await.map_err(|_| CRASHED.to_owned())
+}
+
+/// The same for what does not wait.
+fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    std::panic::catch_unwind(AssertUnwindSafe(work)).map_err(|_| CRASHED.to_owned())
 }
 
 fn is_harmless(effect: &Effect) -> bool {

@@ -1,6 +1,5 @@
 //! Each call is owed exactly one result.
 
-use crate::ids::CallId;
 use crate::message::{Media, ToolCall, ToolMessage};
 
 /// What a call came to, for the model.
@@ -35,15 +34,15 @@ impl Ledger {
         self.entries.iter().filter(|(_, result)| result.is_none()).map(|(call, _)| call)
     }
 
-    /// The first result stands: a tool that finishes while it is being cancelled may report
-    /// twice. Returns whether this one stands.
-    pub(super) fn settle(&mut self, id: &CallId, result: ToolResult) -> bool {
-        match self.entries.iter_mut().find(|(call, _)| call.id == *id) {
-            Some((_, slot)) if slot.is_none() => {
+    /// The first result of a call stands: a tool that finishes while it is being cancelled may
+    /// report twice. Returns the call if this one stands.
+    pub(super) fn settle(&mut self, number: usize, result: ToolResult) -> Option<&ToolCall> {
+        match self.entries.get_mut(number) {
+            Some((call, slot)) if slot.is_none() => {
                 *slot = Some(result);
-                true
+                Some(call)
             }
-            _ => false,
+            _ => None,
         }
     }
 

@@ -2,13 +2,17 @@
 //! reason to stop. Effects are in methods, decisions in `decide`.
 
 mod act;
+mod cards;
 mod coalesce;
 mod context;
 mod decide;
 mod gather;
+mod draft;
 mod glimpse;
+pub mod inside;
 mod ledger;
 mod sample;
+mod schedule;
 mod trouble;
 
 #[cfg(test)]
@@ -25,11 +29,12 @@ use tokio_util::sync::CancellationToken;
 use crate::client::Client;
 use crate::error::Error;
 use crate::llm::{Effort, Model};
-use crate::message::{History, Message, Stop, ToolCall, UserMessage};
+use crate::message::{History, Message, Part, Stop, ToolCall, UserMessage};
 use crate::permission::{Grants, Mode};
 use crate::tools::{Bench, Offer, Registry};
 use crate::update::Update;
 
+use cards::Cards;
 use decide::Budget;
 use trouble::Nudge;
 
@@ -134,6 +139,9 @@ pub struct Turn {
     budget: Budget,
     /// Where this turn's messages begin.
     begin: usize,
+    /// The beginning of what the user has said.
+    words: String,
+    cards: Cards,
 }
 
 /// What a turn leaves behind.
@@ -145,6 +153,18 @@ pub struct Finished {
     pub grants: Grants,
     /// Why it ended.
     pub result: Result<Stop, Error>,
+}
+
+/// Characters of a prompt that the record keeps.
+const LONGEST_WORDS: usize = 500;
+
+/// The beginning of what the user has typed.
+fn words(prompt: &UserMessage) -> String {
+    let typed = prompt.parts.iter().filter_map(|it| match it {
+        Part::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    typed.flat_map(str::chars).take(LONGEST_WORDS).collect()
 }
 
 enum Step {
@@ -172,9 +192,11 @@ impl Turn {
         cancel: CancellationToken,
     ) -> Turn {
         let begin = history.messages.len();
+        let words = words(&prompt);
         history.push(Message::User(prompt));
         let budget = Budget::new(equipment.max_requests);
-        Turn { equipment, cancel, history, grants, budget, begin }
+        let cards = Cards::new(Arc::clone(equipment.client()));
+        Turn { equipment, cancel, history, grants, budget, begin, words, cards }
     }
 
     /// Runs it to its end. Every card has its final status and every call its result then.

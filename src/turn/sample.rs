@@ -5,20 +5,22 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::time::{Instant, sleep_until};
 
+use super::cards::Cards;
 use super::coalesce::{Coalescer, Sort};
 use super::decide::{self, Sampled, Shown};
-use super::glimpse::Glimpse;
+use super::draft::Draft;
 use super::trouble::{omission, suspect_overflow};
 use super::{Step, Turn, context};
 use crate::client::Client;
-use crate::effect::{CallView, Content, Kind, Location, visible, visible_line};
+use crate::effect::{CallView, Kind, visible_line};
 use crate::ids::{CallId, MessageId};
 use crate::llm::{Batch, Delta, End, LlmError, Model, Reply, Request, Senses, looks_leaked};
 use crate::message::{AssistantMessage, Echo, History, Message, Stop, ToolCall, Usage};
 use crate::tools::Registry;
-use crate::update::{CallUpdate, Status, Update};
+use crate::update::Update;
 
 /// The longest name of a function.
 const LONGEST_NAME: usize = 200;
@@ -40,6 +42,7 @@ impl Turn {
             tools: &equipment.tools,
             cwd: equipment.bench.files.roots().cwd(),
             history: &mut self.history,
+            open: &mut self.cards,
             coalescer: Coalescer::new(message.clone()),
             text: String::new(),
             thought: String::new(),
@@ -101,14 +104,14 @@ impl Turn {
 
     /// Gives each call of the answer its identifiers. A call whose name came only at the very
     /// end gets its card now.
-    fn name_calls(&mut self, reply: &Reply, cards: &[Option<Card>]) -> Vec<ToolCall> {
+    fn name_calls(&mut self, reply: &Reply, cards: &[Option<Draft>]) -> Vec<ToolCall> {
         let mut calls = Vec::with_capacity(reply.calls.len());
         for call in &reply.calls {
             let id = match cards.get(call.slot).and_then(Option::as_ref) {
                 Some(card) => card.id.clone(),
                 None => {
                     let tools = &self.equipment.tools;
-                    announce(self.equipment.client(), tools, &mut self.history, &call.name).id
+                    announce(&mut self.cards, tools, &mut self.history, &call.name).id
                 }
             };
             let mut provider_id =
@@ -128,18 +131,15 @@ impl Turn {
     }
 
     /// Ends the cards of calls that were begun and never completed.
-    fn drop_cards(&self, cards: &[Option<Card>], calls: &[ToolCall]) {
-        let left = |card: &&Card| card.view.is_some() && !calls.iter().any(|it| it.id == card.id);
+    fn drop_cards(&mut self, cards: &[Option<Draft>], calls: &[ToolCall]) {
+        let why = if self.cancel.is_cancelled() {
+            "cancelled"
+        } else {
+            "the answer broke off before the call was complete"
+        };
+        let left = |card: &&Draft| !calls.iter().any(|it| it.id == card.id);
         for card in cards.iter().flatten().filter(left) {
-            let mut update = CallUpdate::new(card.id.clone(), Status::Failed);
-            let why = if self.cancel.is_cancelled() {
-                "cancelled"
-            } else {
-                "the answer broke off before the call was complete"
-            };
-            update.content = Some(vec![Content::Text(why.to_owned())]);
-            update.raw_output = Some(serde_json::json!({ "error": why }));
-            self.equipment.client().update(Update::CallUpdate(Box::new(update)));
+            self.cards.fail(&card.id, why);
         }
     }
 
@@ -192,16 +192,7 @@ impl Turn {
 struct Heard {
     text: String,
     thought: String,
-    cards: Vec<Option<Card>>,
-}
-
-/// A call that the user has been told of.
-#[derive(Debug)]
-struct Card {
-    id: CallId,
-    /// What it looks like; `None` for the plan, which has a display of its own and no card.
-    view: Option<CallView>,
-    glimpse: Glimpse,
+    cards: Vec<Option<Draft>>,
 }
 
 impl Heard {
@@ -223,11 +214,12 @@ struct Listener<'a> {
     tools: &'a Registry,
     cwd: &'a Path,
     history: &'a mut History,
+    open: &'a mut Cards,
     coalescer: Coalescer,
     text: String,
     thought: String,
     /// The card of each slot.
-    cards: Vec<Option<Card>>,
+    cards: Vec<Option<Draft>>,
     /// What the model takes, as far as the user knows.
     senses: Senses,
 }
@@ -291,20 +283,15 @@ impl Listener<'_> {
     /// complete.
     fn arguments(&mut self, slot: usize, text: &str) {
         let Some(card) = self.cards.get_mut(slot).and_then(Option::as_mut) else { return };
-        let Some(view) = &mut card.view else { return };
-        match card.glimpse.push(text) {
-            Some(("path", path)) => {
-                // As it is written: where it lies is looked up when the call is complete.
-                let verb = view.title.split(' ').next().unwrap_or_default();
-                view.title = format!("{verb} {}", visible_line(&path));
-                view.locations = vec![Location { path: self.cwd.join(path), line: None }];
-            }
-            Some((_, command)) if !command.trim().is_empty() => view.title = visible(&command),
-            _ => return,
+        let mut update = card.push(text, self.cwd);
+        let now = Instant::now();
+        // A client that does not read misses news of what is on its way, not what has come.
+        if update.is_none() && card.is_due(now) && self.client.room().now_or_never().is_some() {
+            update = card.progress(now, self.cwd);
         }
-        let mut update = CallUpdate::new(card.id.clone(), Status::Pending);
-        update.view = Some(view.clone());
-        self.client.update(Update::CallUpdate(Box::new(update)));
+        if let Some(update) = update {
+            self.client.update(Update::CallUpdate(Box::new(update)));
+        }
     }
 
     fn words(&mut self, sort: Sort, words: String) {
@@ -322,7 +309,7 @@ impl Listener<'_> {
             self.cards.resize_with(slot + 1, || None);
         }
         if self.cards[slot].is_none() && self.tools.find(name).is_ok() {
-            self.cards[slot] = Some(announce(self.client, self.tools, self.history, name));
+            self.cards[slot] = Some(announce(self.open, self.tools, self.history, name));
         }
     }
 
@@ -340,7 +327,7 @@ fn clipped(name: &str) -> String {
 }
 
 /// Shows a card for a call; the plan has a display of its own and gets none.
-fn announce(client: &Arc<dyn Client>, tools: &Registry, history: &mut History, name: &str) -> Card {
+fn announce(cards: &mut Cards, tools: &Registry, history: &mut History, name: &str) -> Draft {
     let id = CallId::from(format!("call-{}", history.mint()));
     let (name, view) = match tools.find(name) {
         // The name that the model was told, not the one that it has made of it (R-TOOL-8).
@@ -355,7 +342,7 @@ fn announce(client: &Arc<dyn Client>, tools: &Registry, history: &mut History, n
         }
     };
     if let Some(view) = view.clone() {
-        client.update(Update::Call { id: id.clone(), name, view });
+        cards.open(&id, name, view);
     }
-    Card { id, view, glimpse: Glimpse::default() }
+    Draft::new(id, view, Instant::now())
 }

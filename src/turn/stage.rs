@@ -27,6 +27,8 @@ pub(crate) enum Play {
     Calls(Vec<(&'static str, serde_json::Value)>),
     Fail(u16),
     Panic,
+    /// Names a tool, then panics.
+    HalfCall(&'static str),
     /// Begins and never goes on.
     Hang,
 }
@@ -84,7 +86,13 @@ impl ReplyStream for Playing {
                 }
                 Play::Hang => return std::future::pending().await,
                 Play::Calls(calls) => calls,
-                Play::Fail(_) | Play::Panic => Vec::new(),
+                Play::HalfCall(name) => {
+                    batch.deltas.push(Delta::CallNamed { slot: 0, name: name.to_owned() });
+                    self.0 = Play::Panic;
+                    return Ok(None);
+                }
+                Play::Panic => panic!("the script says so"),
+                Play::Fail(_) => Vec::new(),
             };
             let call = |(slot, (name, arguments)): (usize, (&str, serde_json::Value))| {
                 batch.deltas.push(Delta::CallNamed { slot, name: name.to_owned() });

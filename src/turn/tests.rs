@@ -1,24 +1,40 @@
 //! The turn as a whole.
 
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::stage::{Play, Stage, stage};
 use super::*;
-use crate::effect::{CallView, Effect, Kind, Target};
+use crate::effect::{CallView, Content, Effect, Kind, Target};
 use crate::files::Roots;
 use crate::permission::Pass;
+use crate::record::Row;
 use crate::tools::{Outcome, Tool, ToolCtx};
 
-/// A tool that has a bug.
+/// A tool that has a bug, in the step that its argument names.
 #[derive(Debug)]
 struct Broken;
 
 /// Breaks.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Bug {
+    #[serde(default)]
+    step: String,
+}
+
+impl Bug {
+    fn reach(&self, step: &str) {
+        assert_ne!(self.step, step, "a bug");
+    }
+}
+
+/// Takes nothing.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct NoArgs {}
 
@@ -26,18 +42,35 @@ impl Tool for Broken {
     const NAME: &'static str = "broken";
     const KIND: Kind = Kind::Other;
     const VERB: &'static str = "Break";
-    type Args = NoArgs;
+    type Args = Bug;
     type Seen = ();
 
-    fn view(&self, _: &NoArgs, _: &[Target], _: &Roots) -> CallView {
+    fn paths(&self, args: &Bug, _: &Bench) -> Vec<PathBuf> {
+        args.reach("locate");
+        Vec::new()
+    }
+
+    fn view(&self, args: &Bug, _: &[Target], _: &Roots) -> CallView {
+        args.reach("view");
         CallView { title: Self::VERB.to_owned(), kind: Self::KIND, locations: Vec::new() }
     }
 
-    fn effects(&self, _: &NoArgs, _: &[Target]) -> Vec<Effect> {
+    fn effects(&self, args: &Bug, _: &[Target]) -> Vec<Effect> {
+        args.reach("effects");
         vec![Effect::Session]
     }
 
-    async fn run(&self, _: NoArgs, (): (), _: &Pass, _: &ToolCtx) -> Outcome {
+    async fn look(
+        &self,
+        args: &Bug,
+        _: &[Target],
+        _: &ToolCtx,
+    ) -> Result<((), Vec<Content>), String> {
+        args.reach("look");
+        Ok(((), Vec::new()))
+    }
+
+    async fn run(&self, _: Bug, (): (), _: &Pass, _: &ToolCtx) -> Outcome {
         panic!("a bug")
     }
 }
@@ -67,14 +100,52 @@ fn shape(history: &History) -> Vec<&'static str> {
 
 #[tokio::test]
 async fn a_tool_that_panics_fails_its_call_and_nothing_else() {
-    let calls = Play::Calls(vec![("broken", json!({})), ("list_dir", json!({}))]);
-    let stage = stage(vec![calls], false, Some(Arc::new(Broken)));
-    let done = stage.turn(History::default()).run().await;
-    assert!(matches!(done.result, Ok(Stop::EndTurn)));
-    assert_eq!(shape(&done.history), ["assistant", "failed", "ok", "assistant"]);
-    assert_eq!(stage.client.finals().len(), 2);
-    let Message::Tool(failed) = done.history.messages[2].as_ref() else { panic!("no result") };
-    assert!(failed.text.contains("crashed"), "{}", failed.text);
+    for step in ["locate", "view", "effects", "look", "run"] {
+        let calls = vec![("broken", json!({ "step": step })), ("list_dir", json!({}))];
+        let stage = stage(vec![Play::Calls(calls)], false, Some(Arc::new(Broken)));
+        let done = stage.turn(History::default()).run().await;
+        assert!(matches!(done.result, Ok(Stop::EndTurn)), "{step}");
+        assert_eq!(shape(&done.history), ["assistant", "failed", "ok", "assistant"], "{step}");
+        assert_eq!(stage.client.finals().len(), 2, "{step}");
+        let Message::Tool(failed) = done.history.messages[2].as_ref() else { panic!("no result") };
+        assert!(failed.text.contains("crashed"), "{step}: {}", failed.text);
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_dies_leaves_no_card_open() {
+    let stage = stage(vec![Play::HalfCall("exec")], false, None);
+    let running = AssertUnwindSafe(stage.turn(History::default()).run());
+    assert!(running.catch_unwind().await.is_err(), "it lives");
+    assert_eq!(stage.client.finals(), ["call-2 Failed"]);
+}
+
+#[tokio::test]
+async fn what_was_done_is_recorded_with_the_words_that_it_was_done_for() {
+    let calls = vec![
+        ("List-Dir", json!({})),
+        ("fly", json!({ "to": "x" })),
+        ("exec", json!({ "command": "true" })),
+    ];
+    let stage = stage(vec![Play::Calls(calls)], false, None);
+    stage.turn(History::default()).run().await;
+    let rows = stage.equipment.bench.commons.record.newest(9, |_| true);
+    let mut rows: Vec<_> = rows
+        .iter()
+        .map(|it| (it.call.as_str(), it.tool.as_str(), it.arguments.as_str(), it.ok))
+        .collect();
+    rows.sort_unstable();
+    assert_eq!(
+        rows,
+        [
+            ("call-2", "list_dir", "{}", true),
+            ("call-3", "exec", r#"{"command":"true"}"#, true),
+            // A name that means nothing has its card at the end of the answer.
+            ("call-4", "fly", r#"{"to":"x"}"#, false),
+        ]
+    );
+    let timed = |it: &Row| it.prompt == "go" && it.took.is_zero() == (it.tool == "fly");
+    assert_eq!(stage.equipment.bench.commons.record.newest(9, timed).len(), 3);
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@
 
 mod agent;
 mod ask_user;
+mod arguments;
 mod auth;
 mod buffers;
 mod cancel;
@@ -56,6 +57,7 @@ mod session;
 #[cfg(target_os = "linux")]
 mod shutdown;
 mod skills;
+mod side_by_side;
 mod slash_commands;
 mod strict;
 mod tidy;

@@ -244,7 +244,7 @@ fn r_tool_13_a_cancel_ends_all_cards_as_failed_before_the_answer() {
 #[test]
 fn r_tool_14_what_makes_no_sense_fails_and_the_turn_goes_on() {
     let table = [
-        ("fly", json!({}), "There is no tool \"fly\""),
+        ("fly", json!({}), "No tool \"fly\""),
         ("exec", json!("{\"command\": \"touch x\""), "not valid JSON"),
         ("exec", json!("[\"touch x\"]"), "must be a JSON object"),
         ("exec", json!({ "cmnd": "touch x" }), "Invalid arguments for exec"),

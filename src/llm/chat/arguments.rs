@@ -126,12 +126,42 @@ impl Growing {
 fn read(text: &str) -> Result<Value, serde_json::Error> {
     serde_json::from_str(text).or_else(|error| {
         let mended = mend_surrogates(&escape_controls(text));
-        let mut values = serde_json::Deserializer::from_str(&mended).into_iter::<Value>();
-        match values.next() {
-            Some(Ok(value)) if is_litter(mended[values.byte_offset()..].trim()) => Ok(value),
-            _ => Err(error),
-        }
+        let whole = first(&mended).or_else(|| first(&without_comma(&mended)?));
+        whole.ok_or(error)
     })
+}
+
+/// The value that the text begins with, if nothing of meaning follows it.
+fn first(text: &str) -> Option<Value> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    let value = values.next()?.ok()?;
+    is_litter(text[values.byte_offset()..].trim()).then_some(value)
+}
+
+/// The text without the one comma that stands before a closing bracket. Two are no slip.
+fn without_comma(text: &str) -> Option<String> {
+    let (mut inside, mut escaped) = (false, false);
+    let (mut comma, mut found) = (None, None);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if inside => escaped = true,
+            b'"' => {
+                inside = !inside;
+                comma = None;
+            }
+            _ if inside => {}
+            b',' => comma = Some(at),
+            b'}' | b']' => match (comma.take(), found) {
+                (Some(_), Some(_)) => return None,
+                (Some(at), None) => found = Some(at),
+                (None, _) => {}
+            },
+            b' ' | b'\t' | b'\r' | b'\n' => {}
+            _ => comma = None,
+        }
+    }
+    found.map(|at| format!("{}{}", &text[..at], &text[at + 1..]))
 }
 
 /// Whether what follows a whole value holds nothing that the model can have meant as a part of
@@ -177,6 +207,25 @@ mod tests {
                 growing.push(piece);
                 prop_assert_eq!(growing.is_object(), is_object(growing.as_str()), "{}", growing.as_str());
             }
+        }
+    }
+
+    #[test]
+    fn one_comma_too_many_is_forgiven_and_nothing_is_completed() {
+        for (text, expected) in [
+            (r#"{"a": 1,}"#, Some(r#"{"a":1}"#)),
+            (r#"{"a": [1, 2 , ], "b": ",}"}"#, Some(r#"{"a":[1,2],"b":",}"}"#)),
+            (r#"{"a": [1,], "b": 2,}"#, None),
+            (r#"{"a": 1,,}"#, None),
+            (r#"{"a": 1}, {"#, None),
+            (r#"{"a": 1,"#, None),
+            (r#"{"a": ",}"#, None),
+        ] {
+            let understood = match understand(text.to_owned()) {
+                Arguments::Object(value) => Some(value.to_string()),
+                Arguments::Unusable { .. } => None,
+            };
+            assert_eq!(understood.as_deref(), expected, "{text}");
         }
     }
 

@@ -1,0 +1,193 @@
+//! What models send, and what becomes of it.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::*;
+use crate::effect::{CallView, Effect, Kind, Target};
+use crate::files::Roots;
+use crate::permission::Pass;
+use crate::tools::{Outcome, ToolCtx};
+
+#[derive(Debug)]
+struct Edit;
+
+/// Change a file.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Args {
+    /// Which
+    path: String,
+    /// How
+    edits: Vec<One>,
+    /// How often
+    #[serde(default, alias = "repeat")]
+    times: Option<u8>,
+    /// Or not
+    #[serde(default)]
+    dry: bool,
+    /// Labels
+    #[serde(default)]
+    tags: Vec<String>,
+    /// In which way
+    #[serde(default)]
+    mode: Mode,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct One {
+    /// Before
+    #[serde(alias = "gone")]
+    old_text: String,
+    /// After
+    #[serde(default)]
+    new_text: String,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Mode {
+    #[default]
+    Careful,
+    QuickAndDirty,
+}
+
+impl Tool for Edit {
+    const NAME: &'static str = "edit";
+    const KIND: Kind = Kind::Edit;
+    const VERB: &'static str = "Edit";
+    type Args = Args;
+    type Seen = ();
+
+    fn view(&self, _: &Args, _: &[Target], _: &Roots) -> CallView {
+        CallView { title: Self::VERB.to_owned(), kind: Self::KIND, locations: Vec::new() }
+    }
+
+    fn effects(&self, _: &Args, _: &[Target]) -> Vec<Effect> {
+        Vec::new()
+    }
+
+    async fn run(&self, _: Args, (): (), _: &Pass, _: &ToolCtx) -> Outcome {
+        Outcome::failed("It never runs.")
+    }
+}
+
+/// What is understood, in a few words.
+fn understood(args: Value) -> String {
+    match understand::<Edit>(args) {
+        Ok((args, ignored)) => {
+            let edits: Vec<_> =
+                args.edits.iter().map(|it| format!("{}>{}", it.old_text, it.new_text)).collect();
+            let mut text = format!("{} {}", args.path, edits.join(","));
+            if let Some(times) = args.times {
+                text.push_str(&format!(" ×{times}"));
+            }
+            if args.dry {
+                text.push_str(" dry");
+            }
+            for tag in args.tags {
+                text.push_str(&format!(" #{tag}"));
+            }
+            if matches!(args.mode, Mode::QuickAndDirty) {
+                text.push_str(" quick");
+            }
+            for name in ignored {
+                text.push_str(&format!(" -{name}"));
+            }
+            text
+        }
+        Err(error) => error,
+    }
+}
+
+#[test]
+fn harmless_mistakes_are_put_right() {
+    let edits = json!([{ "old_text": "x", "new_text": "y" }]);
+    for (arguments, expected) in [
+        (json!({ "path": "a", "edits": edits }), "a x>y"),
+        // Values.
+        (json!({ "path": "a", "edits": edits, "times": "3", "dry": "true" }), "a x>y ×3 dry"),
+        (json!({ "path": "a", "edits": edits, "times": 3.0, "tags": "t" }), "a x>y ×3 #t"),
+        (
+            json!({ "path": "a", "edits": edits, "times": " 3.0 ", "tags": "[\"t\",5]" }),
+            "a x>y ×3 #t #5",
+        ),
+        (json!({ "path": "a", "edits": edits.to_string(), "mode": null, "dry": null }), "a x>y"),
+        (json!({ "path": "a", "edits": edits[0], "times": "" }), "a x>y"),
+        (json!({ "path": "a", "edits": edits[0].to_string() }), "a x>y"),
+        (json!({ "path": "a", "edits": [edits[0].to_string()] }), "a x>y"),
+        (json!({ "path": "a", "edits": edits, "mode": "Quick-and-dirty" }), "a x>y quick"),
+        (json!({ "path": 5, "edits": [] }), "5 "),
+        // Names.
+        (json!({ "file_path": "a", "edits": edits }), "a x>y"),
+        (json!({ "filePath": "a", "edits": edits, "repeat": 2 }), "a x>y ×2"),
+        (json!({ "path": "a", "edits": [{ "oldText": "x", "newString": "y" }] }), "a x>y"),
+        (json!({ "path": "a", "edits": [{ "search": "x", "replace": "y" }] }), "a x>y"),
+        (json!({ "file_path": "a", "old_string": "x", "new_string": "y" }), "a x>y"),
+        // What means nothing is told.
+        (json!({ "path": "a", "edits": edits, "foo": 1, "bar": null }), "a x>y -foo"),
+        (json!({ "path": "a", "file": "b", "edits": edits }), "a x>y -file"),
+        (json!({ "path": "a", "edits": [{ "old_text": "x", "line": 1 }] }), "a x> -edits[0].line"),
+    ] {
+        assert_eq!(understood(arguments.clone()), expected, "{arguments}");
+    }
+}
+
+#[test]
+fn what_can_be_meant_in_two_ways_is_not_guessed_at() {
+    let edits = json!([]);
+    for (arguments, problem) in [
+        (
+            json!({ "file": "a", "file_path": "b", "edits": edits }),
+            "`path` is missing, there is file, file_path, edits",
+        ),
+        (json!({ "edits": edits }), "`path` is missing"),
+        (json!({ "path": "a" }), "`edits` is missing, there is path"),
+        (json!({}), "`path` is missing, there is nothing"),
+        (json!({ "path": ["a", "b"], "edits": edits }), "`path` must be text, not [\"a\",\"b\"]"),
+        (json!({ "path": null, "edits": edits }), "`path` must be text, not null"),
+        (json!({ "path": "a", "edits": "x" }), "`edits` must be a list, not \"x\""),
+        (
+            json!({ "path": "a", "edits": [{ "gone": "x" }], "times": "three" }),
+            "`times` must be a whole number",
+        ),
+        (json!({ "path": "a", "edits": [{}] }), "`edits[0].old_text` is missing"),
+        (
+            json!({ "path": "a", "edits": edits, "times": "three" }),
+            "`times` must be a whole number, not \"three\"",
+        ),
+        (
+            json!({ "path": "a", "edits": edits, "times": 2.5 }),
+            "`times` must be a whole number, not 2.5",
+        ),
+        (
+            json!({ "path": "a", "edits": edits, "times": -1 }),
+            "`times`: invalid value: integer `-1`",
+        ),
+        (
+            json!({ "path": "a", "edits": edits, "dry": "yes" }),
+            "`dry` must be true or false, not \"yes\"",
+        ),
+        (
+            json!({ "path": "a", "edits": edits, "mode": "fast" }),
+            "`mode` must be one of careful, quick_and_dirty, not \"fast\"",
+        ),
+        (
+            json!({ "path": "a", "edits": edits, "times": 1, "repeat": 2 }),
+            "duplicate field `times`",
+        ),
+    ] {
+        let error = understood(arguments.clone());
+        assert!(error.starts_with("Invalid arguments for edit: "), "{error}");
+        assert!(error.contains(problem), "{arguments}: {error}");
+        let end = "Nothing was executed. It takes: path (required), edits (required), times, dry, tags, mode.";
+        assert!(error.ends_with(end), "{error}");
+    }
+}
+
+#[test]
+fn an_error_repeats_little_of_what_has_come() {
+    let long = "é".repeat(1_000_000);
+    let error = understood(json!({ "path": "a", "edits": [], "times": long }));
+    assert!(error.len() < 500, "{}", error.len());
+}

@@ -1,0 +1,92 @@
+//! The arguments of calls: names and values as models write them, and cards that show what is on
+//! its way.
+
+use serde_json::{Value, json};
+
+use crate::agent::{TestAgent, says};
+use crate::cards;
+
+#[test]
+fn arguments_that_mean_nothing_are_mentioned() {
+    let builder = || TestAgent::builder().file("a", "1\n");
+    let arguments = json!({ "path": "a", "limit": 5, "encoding": "utf-8", "offset": null });
+    let (_, result) = cards::run(builder(), "read_file", &arguments);
+    assert_eq!(result, "[File: a | Lines: 1]\n    1| 1\n[ignored: limit, encoding]");
+    let arguments = json!({ "path": "b", "foo": 1 });
+    let (_, result) = cards::run(builder(), "read_file", &arguments);
+    assert!(result.ends_with("\n[ignored: foo]"), "{result}");
+}
+
+#[test]
+fn tools_are_found_under_the_names_of_other_agents() {
+    for (name, arguments, expected) in [
+        ("Read", json!({ "file_path": "a" }), "    1| 1\n"),
+        ("functions.readFile:0", json!({ "filePath": "a" }), "    1| 1\n"),
+        ("LS", json!({ "directory": "." }), "a (2 B)\n"),
+        ("Write", json!({ "file_path": "b", "contents": "x" }), "Created b: 1 lines, 1 bytes."),
+        ("Bash", json!({ "cmd": "echo hi" }), "hi\n"),
+    ] {
+        let builder = TestAgent::builder().file("a", "1\n");
+        let (agent, result) = cards::run(builder, name, &arguments);
+        assert!(result.contains(expected), "{name}: {result}");
+        let asks = matches!(name, "Write" | "Bash");
+        assert_eq!(cards::questions(&agent), usize::from(asks), "{name}");
+        let card = cards::card(&agent, 0);
+        assert_eq!(card["status"], "completed");
+        assert_ne!(card["name"], name, "the card has the name that there is");
+    }
+}
+
+#[test]
+fn an_error_says_which_argument_is_wrong_and_what_there_is() {
+    let arguments = json!({ "command": "true", "timeout": "soon" });
+    let (agent, result) = cards::run(TestAgent::builder(), "exec", &arguments);
+    let expected = "Invalid arguments for exec: `timeout` must be a whole number, not \"soon\". \
+                    Nothing was executed. It takes: command (required), timeout";
+    assert!(result.starts_with(expected), "{result}");
+    assert_eq!(cards::questions(&agent), 0);
+}
+
+#[test]
+fn a_long_content_is_shown_as_it_comes_and_in_the_end_whole() {
+    let lines: Vec<_> = (0..400).map(|it| format!("line {it} \"é😀\"\n")).collect();
+    let content = lines.concat();
+    let step = json!({ "call": { "name": "write_file",
+        "arguments": { "path": "src/a.txt", "content": content }, "pieces": 60, "every_ms": 40 } });
+    let mut agent =
+        TestAgent::builder().model(json!([[step], says("Done.")])).permission("allow_once").start();
+    cards::turn(&mut agent);
+    let counts = |it: &Value| {
+        let title = it["title"].as_str().unwrap_or_default();
+        it["status"] == "pending"
+            && title.starts_with("Write src/a.txt · ")
+            && title.ends_with(" lines…")
+    };
+    let on_the_way: Vec<_> = agent.updates().into_iter().filter(counts).collect();
+    assert!(!on_the_way.is_empty(), "nobody sees how far it has come");
+    let mut previews = 0;
+    for diff in on_the_way.iter().filter_map(|it| it["content"][0].as_object()) {
+        previews += 1;
+        assert_eq!(
+            (&diff["type"], &diff["path"]),
+            (&json!("diff"), &json!(agent.path("src/a.txt")))
+        );
+        assert!(content.starts_with(diff["newText"].as_str().unwrap()));
+    }
+    assert!(previews > 0, "nobody sees what has come");
+    let card = cards::card(&agent, 0);
+    assert_eq!(card["title"], "Create src/a.txt");
+    assert_eq!(
+        (&card["content"][0]["newText"], agent.read("src/a.txt")),
+        (&json!(content), content)
+    );
+}
+
+#[test]
+fn long_arguments_are_on_the_card_by_their_length() {
+    let arguments = json!({ "path": "a.txt", "content": "x".repeat(100_000) });
+    let (agent, _) = cards::run(TestAgent::builder(), "write_file", &arguments);
+    let shown = json!({ "path": "a.txt", "content": "[100000 bytes]" });
+    assert_eq!(cards::card(&agent, 0)["rawInput"], shown);
+    assert_eq!(agent.read("a.txt").len(), 100_000);
+}

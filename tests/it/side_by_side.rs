@@ -1,0 +1,116 @@
+//! Several calls of one answer (R-TOOL): what runs side by side, what waits, and who is asked
+//! when.
+
+use serde_json::{Value, json};
+
+use crate::agent::{TestAgent, says};
+use crate::cards::{self, call};
+
+fn write(path: &str) -> Value {
+    call("write_file", &json!({ "path": path, "content": format!("new {path}") }))
+}
+
+fn read(path: &str) -> Value {
+    call("read_file", &json!({ "path": path }))
+}
+
+/// The file that a question is about.
+fn about(question: &Value) -> &str {
+    let path = question["params"]["toolCall"]["locations"][0]["path"].as_str().unwrap();
+    path.rsplit('/').next().unwrap()
+}
+
+#[test]
+fn what_needs_no_question_runs_while_one_is_open() {
+    let reply = json!([write("a"), read("b"), read("c")]);
+    let mut agent = TestAgent::builder()
+        .file("b", "1\n")
+        .file("c", "2\n")
+        .model(json!([reply, says("Done.")]))
+        .start();
+    let id = agent.prompt("go");
+    for _ in 0..2 {
+        agent.wait_for_status("completed");
+    }
+    let asked = |it: &&Value| it["method"] == "session/request_permission";
+    let question = agent.log.iter().find(asked).cloned();
+    let question = question.unwrap_or_else(|| agent.wait_for_request("session/request_permission"));
+    assert_eq!(about(&question), "a");
+    agent.choose(&question, "allow_once");
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    cards::check(&agent);
+    let results = cards::results(&agent, 1);
+    assert!(results[0].starts_with("Created a"), "the order is that of the calls: {results:?}");
+    assert!(results[1].ends_with("1| 1\n") && results[2].ends_with("1| 2\n"), "{results:?}");
+}
+
+#[test]
+fn questions_come_one_at_a_time_and_a_no_stops_only_its_own_call() {
+    let reply = json!([write("a"), write("b"), write("c")]);
+    let mut agent = TestAgent::builder().model(json!([reply, says("Done.")])).start();
+    let id = agent.prompt("go");
+    for (number, (name, answer)) in
+        [("a", "allow_once"), ("b", "reject_once"), ("c", "allow_once")].into_iter().enumerate()
+    {
+        let question = agent.wait_for_request("session/request_permission");
+        agent.sync();
+        assert_eq!((about(&question), cards::questions(&agent)), (name, number + 1));
+        agent.choose(&question, answer);
+    }
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    cards::check(&agent);
+    assert_eq!((agent.read("a"), agent.read("c")), ("new a".to_owned(), "new c".to_owned()));
+    assert!(!agent.path("b").exists());
+    let results = cards::results(&agent, 1);
+    assert!(results[1].starts_with("The user rejected this call"), "{results:?}");
+}
+
+#[test]
+fn a_command_waits_for_the_change_before_it_and_a_read_for_the_command() {
+    let reply = json!([
+        write("a"),
+        call("exec", &json!({ "command": "cat a > b" })),
+        read("b"),
+        call("plan", &json!({ "entries": [{ "content": "one" }] })),
+    ]);
+    let mut agent = TestAgent::builder().model(json!([reply, says("Done.")])).start();
+    let id = agent.prompt("go");
+    let question = agent.wait_for_request("session/request_permission");
+    agent.wait_for_update("plan");
+    agent.sync();
+    let begun = |it: &Value| it["status"] == "in_progress";
+    assert!(!agent.updates().iter().any(begun), "something did not wait");
+    agent.choose(&question, "allow_once");
+    let question = agent.wait_for_request("session/request_permission");
+    assert_eq!(agent.read("a"), "new a");
+    agent.choose(&question, "allow_once");
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    cards::check(&agent);
+    assert!(cards::results(&agent, 1)[2].ends_with("1| new a\n"));
+}
+
+#[test]
+fn an_answer_for_the_session_spares_the_next_question() {
+    let same = || call("exec", &json!({ "command": "echo x >> log" }));
+    let reply = json!([same(), same(), same()]);
+    let mut agent = TestAgent::builder()
+        .model(json!([reply, says("Done.")]))
+        .permission("allow_always")
+        .start();
+    cards::turn(&mut agent);
+    assert_eq!((agent.read("log").as_str(), cards::questions(&agent)), ("x\nx\nx\n", 1));
+}
+
+#[test]
+fn of_many_calls_each_has_its_result() {
+    let reply: Vec<_> = (0..30).map(|it| read(&format!("f{it}"))).collect();
+    let mut builder = TestAgent::builder().model(json!([reply, says("Done.")]));
+    for number in 0..30 {
+        builder = builder.file(&format!("f{number}"), &format!("{number}\n"));
+    }
+    let mut agent = builder.start();
+    cards::turn(&mut agent);
+    for (number, result) in cards::results(&agent, 1).iter().enumerate() {
+        assert!(result.ends_with(&format!("1| {number}\n")), "{number}: {result}");
+    }
+}

@@ -55,6 +55,9 @@ pub enum FileError {
     /// Its content has changed since it was shown to the user.
     #[error("changed while permission was asked; nothing was written. Read it again")]
     Stale,
+    /// What was to be made is there already.
+    #[error("exists already; nothing was changed")]
+    Exists,
     /// The user cancelled before anything was done.
     #[error("was not written: cancelled by the user")]
     Cancelled,

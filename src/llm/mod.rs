@@ -201,6 +201,11 @@ pub trait Model: Debug + Send + Sync + 'static {
         false
     }
 
+    /// Whether it is used to changing files by patches.
+    fn takes_patches(&self) -> bool {
+        false
+    }
+
     /// Whether it is known to go round in circles.
     fn is_watched(&self) -> bool {
         false

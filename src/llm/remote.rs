@@ -351,6 +351,10 @@ impl Model for Remote {
         }
     }
 
+    fn takes_patches(&self) -> bool {
+        self.lessons.quirks().patches
+    }
+
     fn is_watched(&self) -> bool {
         self.lessons.quirks().loops
     }

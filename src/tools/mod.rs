@@ -1,15 +1,20 @@
 //! What the model can do. A call is parsed once, shows its effects, is judged, and only then
 //! can run: `run` needs a [`Pass`]. To add a tool, write a file and a line in [`built_in`].
 
+mod apply_patch;
 mod arguments;
 mod ask_user;
 mod bench;
 mod diff;
+mod change;
+mod delete_path;
+mod edit_file;
 mod exec;
 mod history;
 mod list_dir;
 mod lore;
 mod memory;
+mod move_path;
 mod plan;
 mod read_file;
 mod registry;
@@ -46,6 +51,10 @@ pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
     vec![
         Arc::new(read_file::ReadFile),
         Arc::new(write_file::WriteFile),
+        Arc::new(edit_file::EditFile),
+        Arc::new(apply_patch::ApplyPatch),
+        Arc::new(move_path::MovePath),
+        Arc::new(delete_path::DeletePath),
         Arc::new(list_dir::ListDir),
         Arc::new(exec::Exec),
         Arc::new(web_fetch::WebFetch),
@@ -79,6 +88,12 @@ pub trait Tool: Debug + Send + Sync + 'static {
     /// shown, what is judged and what is touched are then the same place.
     fn paths(&self, _args: &Self::Args, _bench: &Bench) -> Vec<PathBuf> {
         Vec::new()
+    }
+
+    /// Where one of them lies. A tool that is about names and not about what they lead to does not
+    /// follow a link at the end.
+    fn place(&self, path: PathBuf, roots: &Roots) -> Target {
+        roots.resolve(path)
     }
 
     /// Whether the model is told about it.
@@ -235,7 +250,7 @@ impl<T: Tool> Prepared for Call<T> {
     fn locate(&mut self, bench: &Bench) {
         let paths = self.tool.paths(&self.args, bench);
         let roots = bench.files.roots();
-        self.places = paths.into_iter().map(|it| roots.resolve(it)).collect();
+        self.places = paths.into_iter().map(|it| self.tool.place(it, roots)).collect();
     }
 
     fn view(&self, roots: &Roots) -> CallView {

@@ -102,6 +102,12 @@ fn the_arguments_that_models_are_used_to_are_all_there() {
         ("write_file", "path", "string"),
         ("write_file", "content", "string"),
         ("write_file", "mode", "string"),
+        ("edit_file", "path", "string"),
+        ("edit_file", "edits", "array"),
+        ("apply_patch", "patch", "string"),
+        ("move_path", "from", "string"),
+        ("move_path", "to", "string"),
+        ("delete_path", "path", "string"),
         ("exec", "command", "string"),
         ("exec", "timeout", "integer"),
         ("list_dir", "path", "string"),
@@ -109,6 +115,12 @@ fn the_arguments_that_models_are_used_to_are_all_there() {
     ] {
         assert_eq!(arguments(tool)[name]["type"], sort, "{tool}.{name}");
     }
+    let edit_file = Registry::new(built_in()).find("edit_file").unwrap();
+    let required = edit_file.spec(&everything()).unwrap().parameters["required"].clone();
+    assert_eq!(required, json!(["path", "edits"]));
+    let edit = arguments("edit_file");
+    assert_eq!(edit.keys().collect::<Vec<_>>(), ["path", "edits"]);
+    assert_eq!(edit["edits"]["items"]["required"], json!(["old_text", "new_text"]));
     assert_eq!(arguments("write_file")["mode"]["enum"], json!(["overwrite", "append"]));
 }
 

@@ -6,8 +6,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Bench, Outcome, Tool, ToolCtx, diff};
-use crate::effect::{CallView, Content, Effect, Kind, Location, Target};
+use super::{Bench, Outcome, Tool, ToolCtx, change, diff};
+use crate::edit::omission;
+use crate::effect::{CallView, Content, Effect, Kind, Location, Target, visible_line};
 use crate::files::{FileError, Freshness, Roots, Text, Written};
 use crate::permission::Pass;
 
@@ -79,9 +80,9 @@ impl Tool for WriteFile {
             Err(error) => return Err(format!("{} {error}. Nothing was written.", args.path)),
         };
         if let (Some(text), Mode::Overwrite) = (&before, args.mode)
-            && let Freshness::Changed(regions) = ctx.bench.files.judge(target, text).await
+            && let Some(regions) = change::since_read(ctx, target, text).await
         {
-            return Err(stale(&args.path, &regions));
+            return Err(change::stale(&args.path, text, &regions));
         }
         let after = match (&before, args.mode) {
             (Some(before), Mode::Append) => {
@@ -92,6 +93,9 @@ impl Tool for WriteFile {
         };
         let path = ctx.bench.files.roots().shown(target);
         let old = before.as_ref().map(|it| it.text.as_str());
+        if let Some(line) = omission::find(&args.content, old.unwrap_or_default()) {
+            return Err(left_out(&args.content, line));
+        }
         let change = diff::content(path, old, &after).await;
         Ok((Change { before, after }, vec![change]))
     }
@@ -138,18 +142,14 @@ impl Tool for WriteFile {
     }
 }
 
-/// Why a file is not overwritten that somebody else has changed.
-fn stale(path: &str, regions: &[(usize, usize)]) -> String {
-    let lines: Vec<_> = regions
-        .iter()
-        .map(|(from, to)| if from == to { format!("{from}") } else { format!("{from}–{to}") })
-        .collect();
-    let lines = match lines.as_slice() {
-        [] => String::new(),
-        [one] if !one.contains('–') => format!(" (line {one} differs)"),
-        several => format!(" (lines {} differ)", several.join(", ")),
-    };
-    format!("{path} changed since you read it{lines}. Nothing was written. Read it again.")
+/// Why words that stand for lines are not written in their place.
+fn left_out(content: &str, line: usize) -> String {
+    let words = content.lines().nth(line - 1).unwrap_or_default().trim();
+    format!(
+        "Line {line} of `content` stands for lines that were left out: {}. Nothing was written: \
+         they would be lost. Send the whole text, or change a part with edit_file.",
+        visible_line(&words.chars().take(120).collect::<String>())
+    )
 }
 
 fn view(verb: &str, places: &[Target], roots: &Roots) -> CallView {

@@ -73,7 +73,10 @@ impl Equipment {
 
     /// What the model is to be told about the tools.
     pub fn offer(&self) -> Offer {
-        Offer { skills: self.bench.skills.names(), ..Offer::default() }
+        Offer {
+            patches: self.thinker.get().model.takes_patches(),
+            skills: self.bench.skills.names(),
+        }
     }
 }
 

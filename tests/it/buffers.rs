@@ -198,8 +198,7 @@ fn a_file_that_somebody_else_has_changed_is_not_overwritten() {
     editor.read();
     editor = editor.unsaved("one\nzwei\nthree\n");
     let told = editor.write("new\n");
-    let expected =
-        "f changed since you read it (line 2 differs). Nothing was written. Read it again.";
+    let expected = "f changed in the editor since you read it (changed lines: 2). Nothing was written. Read it again.";
     assert_eq!(told, expected);
     assert_eq!(cards::card(&editor.agent, 2)["status"], "failed");
     editor.read();

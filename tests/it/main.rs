@@ -30,6 +30,7 @@ mod commands;
 mod config;
 mod content;
 mod doctor;
+mod edit_file;
 #[cfg(target_os = "linux")]
 mod endurance;
 mod errors;
@@ -41,6 +42,8 @@ mod learned;
 mod media;
 mod memory;
 mod models;
+mod move_delete;
+mod patch;
 mod permission;
 mod permission_races;
 mod plan;

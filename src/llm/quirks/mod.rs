@@ -105,6 +105,8 @@ quirks! {
     encrypted: bool = true;
     /// The header that the key goes in (C.4 #22).
     key: Key = Key::Bearer;
+    /// Whether it is used to changing files by patches.
+    patches: bool = false;
     /// Whether several calls in one answer are known to work. For people; nothing depends on it.
     parallel: bool = true;
 }

@@ -87,6 +87,8 @@ const ROWS: &[Row] = &[
             ..NONE
         },
     ),
+    // Trained on patches.
+    model(&["gpt-5", "codex"], Patch { patches: Some(true), ..NONE }),
     model(&["o1-mini", "o1-preview"], Patch { effort: Some(Dialect::None), ..NONE }),
     model(&["gpt-5-chat"], Patch { effort: Some(Dialect::None), ..NONE }),
     model(&["gpt-oss"], Patch { effort: Some(Dialect::ReasoningEffort), ..NONE }),

@@ -1,0 +1,450 @@
+//! Edits as models send them: what each rung takes, what it must not take, and that nothing but the
+//! quoted piece changes.
+
+use proptest::prelude::*;
+
+use super::patch::{self, Change};
+use super::spots::{self, Count};
+use super::{Applied, Edit, Reason, Refusal, Rung, apply, closest};
+
+fn edit(old: &str, new: &str) -> Edit {
+    Edit { old: old.to_owned(), new: new.to_owned(), all: false }
+}
+
+fn one(text: &str, old: &str, new: &str) -> Result<Applied, Refusal> {
+    apply(text, &[edit(old, new)])
+}
+
+#[track_caller]
+fn check(text: &str, old: &str, new: &str, expected: &str, rung: &str) {
+    let applied = one(text, old, new).unwrap_or_else(|it| panic!("{}", it.explain("f", 1)));
+    assert_eq!(
+        (applied.text.as_str(), applied.done[0].rung.to_string().as_str()),
+        (expected, rung)
+    );
+}
+
+/// The lines, counted from 1, that an ambiguous edit is told; none if it was not found.
+#[track_caller]
+fn refused(text: &str, old: &str, new: &str) -> Vec<usize> {
+    match one(text, old, new) {
+        Ok(applied) => panic!("{applied:?}"),
+        Err(Refusal { reason: Reason::Several { lines, .. }, .. }) => {
+            lines.into_iter().map(|it| it + 1).collect()
+        }
+        Err(Refusal { reason: Reason::Nowhere { .. }, .. }) => Vec::new(),
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+const NOWHERE: [usize; 0] = [];
+
+#[test]
+fn the_exact_rung_takes_one_place_whatever_the_line_ends() {
+    check("a\nb\nc\n", "b", "x", "a\nx\nc\n", "exact");
+    check("a\r\nb\r\nc\r\n", "a\nb\n", "x\n", "x\r\nc\r\n", "exact");
+    check("a\nb\nc\n", "a\r\nb", "x\r\ny", "x\ny\nc\n", "exact");
+    check("let x = 1; let y = 2;", "y = 2", "y = 3", "let x = 1; let y = 3;", "exact");
+    check("\u{feff}a\n", "a", "b", "\u{feff}b\n", "exact");
+    assert_eq!(refused("a\nb\na\n", "a", "x"), [1, 3]);
+    // Two places that overlap are two.
+    assert_eq!(refused("x\n\nababa\n", "aba", "x"), [3, 3]);
+    assert_eq!(refused("a\n", "A", "x"), NOWHERE);
+}
+
+#[test]
+fn line_numbers_are_taken_away_if_every_line_has_one() {
+    let rung = "after taking away line numbers";
+    check("a\n  b\nc\n", "    1| a\n    2|   b\n", "a\nB\n", "a\nB\nc\n", rung);
+    check("a\n\nc\n", "1|a\n2|\n3|c", "    1| x\n    2|\n    3| c", "x\n\nc\n", rung);
+    check("a\nb\n", "     1→a\n     2→b", "x", "x\n", rung);
+    check("a\nb\n", "     2\tb", "x", "a\nx\n", rung);
+    assert_eq!(refused("a\nb\n", "    1| a\nb\n", "x"), NOWHERE);
+    assert_eq!(refused("a\nb\na\n", "    1| a\n", "x"), [1, 3]);
+    // What is there with its numbers is exact.
+    check("1| a\n", "1| a", "1| b", "1| b\n", "exact");
+}
+
+#[test]
+fn white_space_at_line_ends_may_differ_and_stays_where_nothing_changes() {
+    let rung = "but for white space at line ends";
+    check("a  \nb\t\nc\n", "a\nb\nc\n", "a\nb\nC\n", "a  \nb\t\nC\n", rung);
+    check("a\nb\nc", "b  \nc  \n", "b  \nC\n", "a\nb\nC", rung);
+    check("a\nb", "b\n", "", "a", rung);
+    assert_eq!(refused("a \nb\na\t\nb\n", "a\nb\n", "x\n"), [1, 3]);
+    assert_eq!(refused("  a\n  c\nb\n", "a\nb\n", "x\n"), NOWHERE);
+}
+
+#[test]
+fn indentation_may_differ_in_one_way_for_all_lines() {
+    let text = "fn f() {\n        if x {\n            y();\n        }\n}\n";
+    let old = "    if x {\n        y();\n    }\n";
+    let new = "    if x {\n        y();\n\n        z();\n    }\n";
+    let expected = "fn f() {\n        if x {\n            y();\n\n            z();\n        }\n}\n";
+    check(text, old, new, expected, "after indentation shift +4");
+    check(
+        "  a\n    b\n",
+        "   a\n     b\n",
+        "   a\n      c\n",
+        "  a\n     c\n",
+        "after indentation shift −1",
+    );
+    // Tabs for spaces, and the other way round.
+    let (text, old) = ("\tif x {\n\t\ty();\n\t}\n", "    if x {\n        y();\n    }\n");
+    let new = "    if x {\n        if z {\n            y();\n        }\n    }\n";
+    let expected = "\tif x {\n\t\tif z {\n\t\t\ty();\n\t\t}\n\t}\n";
+    check(text, old, new, expected, "after indentation shift from 4 spaces to tabs");
+    let (text, old, new) = ("  if x\n    y\n", "\tif x\n\t\ty\n", "\tif x\n\t\t\ty\n");
+    check(text, old, new, "  if x\n      y\n", "after indentation shift from tabs to 2 spaces");
+}
+
+#[test]
+fn indentation_that_differs_in_several_ways_matches_nothing() {
+    assert_eq!(refused("a:\n  b\n    c\n", "a:\n    b\n    c\n", "x\n"), NOWHERE);
+    assert_eq!(refused("\ta\n    b\n", "    a\n\tb\n", "x\n"), NOWHERE);
+    // A new line that cannot be moved along.
+    assert_eq!(refused("a\nb\n", "    a\n    b\n", "    a\n  c\n"), NOWHERE);
+    // Two twins, one deeper than the other.
+    let text = "  a\n  b\nx\n    a\n    b\n";
+    assert_eq!(refused(text, "a \nb\n", "c\n"), [1, 4]);
+}
+
+#[test]
+fn typography_may_differ_and_stays_where_nothing_changes() {
+    let rung = "but for quotes, dashes or spaces";
+    check(
+        "say “a”\nand ‘b’\n",
+        "say \"a\"\nand 'b'\n",
+        "say \"a\"\nand c\n",
+        "say “a”\nand c\n",
+        rung,
+    );
+    check("a – b", "a - b", "a + b", "a + b", rung);
+    check("x\u{a0}= 1;", "x = 1", "x = 2", "x = 2;", rung);
+    check("wait... what", "wait… what", "what", "what", rung);
+    assert_eq!(refused("“a”\n„b\n“a”\n", "\"a\"", "x"), [1, 3]);
+    assert_eq!(refused("«a»\n", "\"a\"", "x"), NOWHERE);
+}
+
+#[test]
+fn one_level_of_backslashes_too_many_is_taken_away() {
+    let rung = "after taking away one level of backslashes";
+    check("a(\"b\")\nc\n", r#"a(\"b\")\nc"#, r#"a(\"d\")\nc"#, "a(\"d\")\nc\n", rung);
+    check("x = '\\n'\n", r"x = \'\\n\'", r"x = \'\\t\'", "x = '\\t'\n", rung);
+    assert_eq!(refused("\"b\"\n\"b\"\n", r#"\"b\""#, "x"), [1, 2]);
+    assert_eq!(refused("a\n", r"\d", "x"), NOWHERE);
+}
+
+#[test]
+fn what_is_only_similar_is_shown_and_not_changed() {
+    let text = "fn a() {\n    let total = count + 1;\n    total\n}\n";
+    let refusal = one(text, "    let total = count + 2;\n    total\n", "x\n").unwrap_err();
+    let told = refusal.explain("src/a.rs", 1);
+    assert!(told.starts_with("old_text not found in src/a.rs. Closest: lines 2–3 (9"), "{told}");
+    let pair = "First difference, line 2: file has \"····let total = count + 1;\" you sent \
+                \"····let total = count + 2;\".";
+    assert!(told.contains(pair), "{told}");
+    assert!(told.contains("    2|     let total = count + 1;\n"), "{told}");
+    assert!(told.ends_with("Nothing was written."), "{told}");
+    let told = one("alpha\n", "zzz", "x").unwrap_err().explain("f", 1);
+    assert!(told.contains("Nothing there is like it"), "{told}");
+}
+
+#[test]
+fn white_space_is_visible_where_it_is_the_difference() {
+    let near = closest("a\n\treturn x;\nb\n", "a\n    return y;\nb\n");
+    let difference = near[0].difference.as_ref().unwrap();
+    assert_eq!((difference.line, difference.there.as_str()), (1, "→return x;"));
+    assert_eq!(difference.sent, "····return y;");
+}
+
+#[test]
+fn edits_are_made_in_order_and_all_or_none() {
+    let applied = apply("a\nb\nc\n", &[edit("a", "b2"), edit("b2\nb", "x")]).unwrap();
+    assert_eq!(applied.text, "x\nc\n");
+    assert_eq!(applied.count, Count { added: 1, removed: 2 });
+    let refusal = apply("a\nb\n", &[edit("a", "x"), edit("a\nb", "y")]).unwrap_err();
+    assert_eq!(refusal.edit, 1);
+    let told = refusal.explain("f", 2);
+    assert!(
+        told.starts_with("Edit 2 of 2: old_text not found in f. It was there before"),
+        "{told}"
+    );
+}
+
+#[test]
+fn replace_all_counts_and_only_what_is_exact() {
+    let all =
+        |text: &str, old: &str, new: &str| apply(text, &[Edit { all: true, ..edit(old, new) }]);
+    let applied = all("a b a\nc\na\n", "a", "xy").unwrap();
+    assert_eq!((applied.text.as_str(), applied.done[0].places), ("xy b xy\nc\nxy\n", 3));
+    assert_eq!(applied.count, Count { added: 2, removed: 2 });
+    assert!(all("  a\nb\n    a\nb\n", "a \nb\n", "x\n").is_err());
+}
+
+#[test]
+fn nonsense_is_refused_with_what_to_do() {
+    let reason = |old: &str, new: &str| one("a\nb\n", old, new).unwrap_err().explain("f", 1);
+    assert!(reason("", "x").contains("write_file"));
+    assert!(reason("a\r\nb", "a\nb").contains("are the same"));
+    assert!(reason("a", "a\n// ... existing code ...").contains("left out"));
+    assert!(apply("a", &[]).unwrap_err().explain("f", 0).contains("at least one"));
+}
+
+#[test]
+fn lines_of_a_mixed_file_keep_their_ends_and_new_ones_take_the_one_before() {
+    let text = "a\r\nb\nc\r\nd\n";
+    check(text, "b\nc\n", "b\nnew\nc\n", "a\r\nb\nnew\nc\r\nd\n", "exact");
+    check(text, "a\nb\nc", "a\nx\nB\nc", "a\r\nx\nB\nc\r\nd\n", "exact");
+    check(text, "c\nd", "c\nx\nd", "a\r\nb\nc\r\nx\r\nd\n", "exact");
+    check("a\nb\r\n", "a", "0\na", "0\na\nb\r\n", "exact");
+    check("a", "a", "a\r\nb", "a\r\nb", "exact");
+    check("a\rb\n", "a\rb", "a\rc", "a\rc\n", "exact");
+}
+
+#[test]
+fn changed_lines_are_shown_with_their_new_numbers() {
+    let text: String = (1..=20).map(|it| ["line ", &it.to_string(), "\n"].concat()).collect();
+    let applied = apply(&text, &[edit("line 2\n", ""), edit("line 10\n", "ten\nand a half\n")]);
+    let applied = applied.unwrap();
+    assert_eq!(applied.count, Count { added: 2, removed: 2 });
+    let shown = spots::show(&applied.text, &applied.spots, &mut { spots::MOST_LINES });
+    let expected = "    1| line 1\n    2| line 3\n    3| line 4\n    4| line 5\n…\n    6| line 7\n    \
+                    7| line 8\n    8| line 9\n    9| ten\n   10| and a half\n   11| line 11\n   12| \
+                    line 12\n   13| line 13\n";
+    assert_eq!(shown, expected);
+}
+
+#[test]
+fn large_texts_and_evil_patterns_come_to_an_end() {
+    let text = "a\n".repeat(200_000);
+    let evil = format!("{}b\n", "a\n".repeat(50_000));
+    assert_eq!(refused(&text, &evil, "x"), NOWHERE);
+    let shifted = format!("{}  b\n", "  a\n".repeat(50_000));
+    assert_eq!(refused(&text, &shifted, "x"), NOWHERE);
+    let all = apply(&"a;".repeat(200_000), &[Edit { all: true, ..edit("a;", "b") }]).unwrap();
+    assert_eq!((all.text.len(), all.done[0].places), (200_000, 200_000));
+    assert!(one(&"x ".repeat(500_000), &"y ".repeat(100_000), "z").is_err());
+}
+
+// --- patches ---
+
+fn patched(text: &str, body: &str) -> Result<String, String> {
+    let patch = format!("*** Begin Patch\n*** Update File: f\n{body}*** End Patch\n");
+    let files = patch::parse(&patch)?;
+    let Change::Update { hunks, .. } = &files[0].change else { panic!("{files:?}") };
+    patch::apply(text, hunks).map(|it| it.text).map_err(|it| it.explain("f"))
+}
+
+#[test]
+fn a_patch_adds_changes_moves_and_deletes() {
+    let files = patch::parse(
+        "*** Begin Patch\n*** Add File: a\n+x\n+\n\n*** Delete File: b\n*** Update File: c\n*** Move \
+         to: d\n@@ fn f\n y\n-z\n+w\n\n*** End of File\n*** End Patch",
+    )
+    .unwrap();
+    assert_eq!(files[0].change, Change::Add { text: "x\n\n".to_owned() });
+    assert_eq!((files[1].path.as_str(), &files[1].change), ("b", &Change::Delete));
+    let Change::Update { to, hunks } = &files[2].change else { panic!("{files:?}") };
+    assert_eq!(to.as_deref(), Some("d"));
+    assert_eq!((hunks[0].old.as_str(), hunks[0].new.as_str()), ("y\nz\n", "y\nw\n"));
+    assert!(hunks[0].at_end && hunks[0].scopes == ["fn f"] && hunks[0].line == 9, "{hunks:?}");
+}
+
+#[test]
+fn what_is_wrong_with_a_patch_is_said_with_its_line() {
+    for (patch, expected) in [
+        ("", "line 1: a patch begins with"),
+        ("*** Begin Patch\n*** End Patch", "line 2: the patch names no file"),
+        ("*** Begin Patch\n*** Update File: f\n@@\n-a\n+b\n", "line 5: the patch does not end"),
+        ("*** Begin Patch\n*** Add File: f\nx\n*** End Patch", "line 3: each line of a new file"),
+        (
+            "*** Begin Patch\n*** Update File: f\n-a\nb\n*** End Patch",
+            "line 4: each line of a hunk",
+        ),
+        ("*** Begin Patch\n*** Rename File: f\n*** End Patch", "line 2: `*** Rename File: f` is"),
+        ("*** Begin Patch\n*** Update File:\n*** End Patch", "line 2: a path is missing"),
+        ("*** Begin Patch\n*** Update File: f\n*** End Patch", "line 2: nothing is to be changed"),
+        (
+            "*** Begin Patch\n*** Delete File: f\n*** Delete File: f\n*** End Patch",
+            "line 3: f comes twice",
+        ),
+    ] {
+        let reason = patch::parse(patch).unwrap_err();
+        assert!(reason.starts_with(expected), "{patch}: {reason}");
+    }
+}
+
+#[test]
+fn hunks_are_put_in_their_one_place() {
+    let twins = "fn a() {\n    x();\n}\nfn b() {\n    x();\n}\n";
+    let hunk = "-    x();\n+    y();\n";
+    let reason = patched(twins, hunk).unwrap_err();
+    assert!(reason.contains("line 3 of the patch matches 2 places: lines 2, 5. Add"), "{reason}");
+    for (scope, expected) in [
+        ("fn a() {", "fn a() {\n    y();\n}\nfn b() {\n    x();\n}\n"),
+        ("fn b()", "fn a() {\n    x();\n}\nfn b() {\n    y();\n}\n"),
+    ] {
+        assert_eq!(patched(twins, &format!("@@ {scope}\n{hunk}")).unwrap(), expected);
+    }
+    let classes = "class A:\n  def f(self):\n    x\nclass B:\n  def f(self):\n    x\n";
+    let nested = "@@ class B:\n@@ def f(self):\n-    x\n+    y\n";
+    let expected = "class A:\n  def f(self):\n    x\nclass B:\n  def f(self):\n    y\n";
+    assert_eq!(patched(classes, nested).unwrap(), expected);
+    // What stands behind `@@` must not be somewhere else.
+    let reason =
+        patched("fn a() {\n  x\n}\nfn b() {\n  y\n}\n", "@@ fn b() {\n-  x\n+  z\n").unwrap_err();
+    assert!(reason.contains("not found"), "{reason}");
+}
+
+#[test]
+fn hunks_are_whole_lines_and_the_end_of_the_file_stays_as_it_is() {
+    assert_eq!(patched("ab\nb", "-b\n+c\n").unwrap(), "ab\nc");
+    assert_eq!(patched("a\r\nb\r\n", "-b\n+c\n+d\n").unwrap(), "a\r\nc\r\nd\r\n");
+    assert_eq!(patched("a\nb", "-b\n").unwrap(), "a");
+    assert_eq!(patched("a\n", "+b\n").unwrap(), "a\nb\n");
+    assert_eq!(patched("a\nb\nc\n", "@@ a\n+x\n").unwrap(), "a\nx\nb\nc\n");
+    assert_eq!(patched("x\ny\nx\n", "-x\n+z\n*** End of File\n").unwrap(), "x\ny\nz\n");
+    assert_eq!(patched("a\n\nb\n", " a\n\n-b\n+c\n").unwrap(), "a\n\nc\n");
+    assert_eq!(patched("a\nb\nc\n", "@@ -1,3 +1,3 @@\n a\n-b\n+x\n").unwrap(), "a\nx\nc\n");
+}
+
+// --- properties ---
+
+/// A file of short lines, each with one of the ends.
+fn file(ends: &'static [&'static str]) -> impl Strategy<Value = Vec<(String, &'static str)>> {
+    let line = ("[ \t]{0,3}[a-d]{0,3}[ \t]?", prop::sample::select(ends));
+    prop::collection::vec(line, 1..12)
+}
+
+proptest! {
+    /// Whatever stands around the quoted lines is what it was, byte for byte.
+    #[test]
+    fn bytes_outside_of_an_edit_stay(
+        lines in prop_oneof![file(&["\n"]), file(&["\r\n"]), file(&["\n", "\r\n"])],
+        (from, count) in (0_usize..12, 1_usize..4),
+        new in "([a-e ]{0,4}\n){0,4}",
+        is_open in any::<bool>(),
+        has_mark in any::<bool>(),
+    ) {
+        let from = from.min(lines.len() - 1);
+        let to = (from + count).min(lines.len());
+        let join = |lines: &[(String, &str)]| -> String {
+            lines.iter().map(|(body, end)| [body.as_str(), *end].concat()).collect()
+        };
+        let mark = if has_mark { "\u{feff}" } else { "" };
+        let head = format!("{mark}{}", join(&lines[..from]));
+        // Unique, so that it is found.
+        let mut quoted = lines[from..to].to_vec();
+        quoted[0].0.push_str("<here>");
+        let mut tail = join(&lines[to..]);
+        if is_open {
+            tail.truncate(tail.trim_end_matches(['\r', '\n']).len());
+        }
+        let text = format!("{head}{}{tail}", join(&quoted));
+        let old: String = quoted.iter().map(|(body, _)| [body.as_str(), "\n"].concat()).collect();
+        let applied = one(&text, &old, &new);
+        let Ok(applied) = applied else {
+            prop_assert!(false, "{text:?} {old:?}: {applied:?}");
+            return Ok(());
+        };
+        prop_assert_eq!(&applied.done[0].rung, &Rung::Exact);
+        prop_assert!(applied.text.starts_with(&head) && applied.text.ends_with(&tail));
+        let middle = &applied.text[head.len()..applied.text.len() - tail.len()];
+        prop_assert_eq!(middle.replace("\r\n", "\n"), new);
+        let again = spots::between(&text, &applied.text);
+        prop_assert!(again.is_empty() || !applied.spots.is_empty());
+    }
+
+    /// What was shown as changed is all that was changed, whatever edits there were.
+    #[test]
+    fn the_spots_are_where_the_texts_differ(
+        text in "([a-c]{0,2}\n){0,12}[a-c]{0,2}",
+        edits in prop::collection::vec(("[a-c\n]{1,4}", "[a-d\n]{0,4}", any::<bool>()), 1..4),
+    ) {
+        let edits: Vec<_> =
+            edits.into_iter().map(|(old, new, all)| Edit { old, new, all }).collect();
+        if let Ok(applied) = apply(&text, &edits) {
+            let (old, new): (Vec<_>, Vec<_>) =
+                (text.split_inclusive('\n').collect(), applied.text.split_inclusive('\n').collect());
+            let (mut old_at, mut new_at) = (0, 0);
+            for spot in &applied.spots {
+                let (old_end, new_end) = (spot.before.start.min(old.len()), spot.after.start.min(new.len()));
+                prop_assert_eq!(&old[old_at.min(old_end)..old_end], &new[new_at.min(new_end)..new_end]);
+                (old_at, new_at) = (spot.before.end.min(old.len()), spot.after.end.min(new.len()));
+            }
+            prop_assert_eq!(&old[old_at..], &new[new_at..]);
+            let grown = new.len() + applied.count.removed;
+            prop_assert_eq!(grown, old.len() + applied.count.added);
+        }
+    }
+
+    #[test]
+    fn no_patch_breaks_the_reader(patch in "(\\*\\*\\* (Begin Patch|End Patch|Add File: a|Update File: b|Move to: c)\n|[ +@-]{0,2}[a-c]{0,2}\n){0,12}") {
+        if let Ok(files) = patch::parse(&format!("*** Begin Patch\n{patch}")) {
+            for file in files {
+                if let Change::Update { hunks, .. } = file.change {
+                    drop(patch::apply("a\nb\nab\nc\n", &hunks));
+                }
+            }
+        }
+    }
+}
+
+// --- real files ---
+
+/// How a file is written in bytes: the encoding and its mark.
+const FORMS: &[(&encoding_rs::Encoding, &[u8])] = &[
+    (encoding_rs::UTF_8, b""),
+    (encoding_rs::UTF_8, b"\xef\xbb\xbf"),
+    (encoding_rs::UTF_16LE, b"\xff\xfe"),
+    (encoding_rs::UTF_16BE, b"\xfe\xff"),
+    (encoding_rs::WINDOWS_1252, b""),
+];
+
+fn bytes(text: &str, encoding: &'static encoding_rs::Encoding, mark: &[u8]) -> Vec<u8> {
+    let mut bytes = mark.to_vec();
+    match encoding.name() {
+        "UTF-16LE" => bytes.extend(text.encode_utf16().flat_map(u16::to_le_bytes)),
+        "UTF-16BE" => bytes.extend(text.encode_utf16().flat_map(u16::to_be_bytes)),
+        _ => bytes.extend_from_slice(&encoding.encode(text).0),
+    }
+    bytes
+}
+
+#[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+async fn a_real_file_keeps_its_bytes_outside_of_an_edit() {
+    use crate::files::{Files, Roots};
+    use tokio_util::sync::CancellationToken;
+
+    let folder = tempfile::tempdir().unwrap();
+    let files = Files::new(Roots::new(folder.path()).unwrap(), None);
+    let path = folder.path().join("f");
+    let texts = [
+        ("Größe: é\nhere\nEnde à\n", "Größe: é\nthere\nund\nEnde à\n"),
+        ("Größe: é\r\nhere\r\nEnde à\r\n", "Größe: é\r\nthere\r\nund\r\nEnde à\r\n"),
+        ("Größe: é\r\nhere\nEnde à\r\nx\n", "Größe: é\r\nthere\nund\nEnde à\r\nx\n"),
+        ("Größe: é\nhere\nEnde à", "Größe: é\nthere\nund\nEnde à"),
+        ("\tGröße: é  \nhere\n\t Ende à\t", "\tGröße: é  \nthere\nund\n\t Ende à\t"),
+        ("Größe: é\r\nhere", "Größe: é\r\nthere\r\nund"),
+    ];
+    for (encoding, mark) in FORMS {
+        for (before, after) in &texts {
+            std::fs::write(&path, bytes(before, encoding, mark)).unwrap();
+            let target = files.resolve("f").await.unwrap();
+            let text = files.read(&target).await.unwrap();
+            let applied = one(&text.text, "here", "there\nund").unwrap();
+            let cancel = CancellationToken::new();
+            files.write(&target, Some(&text), &applied.text, &cancel).await.unwrap();
+            let now = std::fs::read(&path).unwrap();
+            assert_eq!(now, bytes(after, encoding, mark), "{} {before:?}", encoding.name());
+        }
+    }
+}
+
+#[test]
+fn the_end_of_a_joined_line_is_that_of_its_rest() {
+    let joined = one("a<here>\n\n\nb\r\n", "<here>\n\n\n", "").unwrap();
+    assert_eq!(joined.text, "ab\r\n");
+}

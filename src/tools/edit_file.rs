@@ -1,0 +1,214 @@
+//! `edit_file`: replaces pieces of a text file that the model quotes.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::change;
+use super::{Bench, Offer, Outcome, Tool, ToolCtx};
+use crate::edit::{self, Applied, Edit, Reason, Refusal, spots};
+use crate::effect::{CallView, Content, Effect, Kind, Location, Target};
+use crate::files::{FileError, Roots, Text};
+use crate::message::ToolSpec;
+use crate::permission::Pass;
+
+#[derive(Debug)]
+pub(super) struct EditFile;
+
+/// Replace pieces of a text file. Each old_text must be copied exactly and be there once. All edits
+/// are made or none.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct Args {
+    /// File, relative to the project or absolute
+    #[serde(alias = "file_path", alias = "file")]
+    path: String,
+    /// Replacements, each made on what the one before has left
+    #[serde(default)]
+    edits: Vec<Piece>,
+    // One replacement without a list, as models write it that are used to that.
+    #[serde(default, alias = "old_string", alias = "old_str", alias = "oldText")]
+    #[schemars(skip)]
+    old_text: Option<String>,
+    #[serde(default, alias = "new_string", alias = "new_str", alias = "newText")]
+    #[schemars(skip)]
+    new_text: Option<String>,
+    #[serde(default, alias = "replaceAll")]
+    #[schemars(skip)]
+    replace_all: Option<bool>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Piece {
+    /// The piece as it is, with enough lines to be unique
+    #[serde(alias = "old_string", alias = "old_str", alias = "oldText")]
+    old_text: String,
+    /// What is to stand in its place
+    #[serde(alias = "new_string", alias = "new_str", alias = "newText")]
+    new_text: String,
+    /// Replace it wherever it is (default false)
+    #[serde(default, alias = "replaceAll")]
+    replace_all: Option<bool>,
+}
+
+impl Args {
+    /// The edits, however they came.
+    fn edits(&self) -> Vec<Edit> {
+        let edit = |old: &str, new: &str, all: Option<bool>| Edit {
+            old: old.to_owned(),
+            new: new.to_owned(),
+            all: all.unwrap_or(false),
+        };
+        let mut edits: Vec<_> =
+            self.edits.iter().map(|it| edit(&it.old_text, &it.new_text, it.replace_all)).collect();
+        if let (Some(old), Some(new)) = (&self.old_text, &self.new_text) {
+            edits.push(edit(old, new, self.replace_all));
+        }
+        edits
+    }
+}
+
+/// The change that is to be made.
+#[derive(Debug, Default)]
+pub(super) struct Change {
+    before: Option<Text>,
+    applied: Applied,
+    /// The lines that somebody else has changed, if what was quoted is still there.
+    changed: Option<Vec<(usize, usize)>>,
+}
+
+impl Tool for EditFile {
+    const NAME: &'static str = "edit_file";
+    const KIND: Kind = Kind::Edit;
+    const VERB: &'static str = "Edit file";
+    type Args = Args;
+    type Seen = Change;
+
+    fn paths(&self, args: &Args, _: &Bench) -> Vec<PathBuf> {
+        vec![PathBuf::from(&args.path)]
+    }
+
+    /// The list is what models are told to send, though one edit without it is taken.
+    fn adapt(&self, spec: &mut ToolSpec, _: &Offer) {
+        if let Some(Value::Array(required)) = spec.parameters.get_mut("required") {
+            required.push("edits".into());
+        }
+    }
+
+    fn view(&self, _: &Args, places: &[Target], roots: &Roots) -> CallView {
+        view(places, roots, None)
+    }
+
+    fn effects(&self, _: &Args, places: &[Target]) -> Vec<Effect> {
+        places.iter().cloned().map(Effect::Write).collect()
+    }
+
+    async fn look(
+        &self,
+        args: &Args,
+        places: &[Target],
+        ctx: &ToolCtx,
+    ) -> Result<(Change, Vec<Content>), String> {
+        let Some(target) = places.first() else {
+            return Err("edit_file needs a `path`. Nothing was written.".to_owned());
+        };
+        let before = match ctx.bench.files.read(target).await {
+            Ok(text) => text,
+            Err(error) => return Err(change::unreadable(&args.path, target, error, ctx).await),
+        };
+        let changed = change::since_read(ctx, target, &before).await;
+        let edits = args.edits();
+        let of = edits.len();
+        // Looking for a quotation takes its time.
+        let work = tokio::task::spawn_blocking(move || {
+            let result = edit::apply(&before.text, &edits);
+            (before, result)
+        });
+        let (before, result) = work.await.map_err(|error| error.to_string())?;
+        let applied = match (result, &changed) {
+            (Ok(applied), Some(lines)) if !change::is_exact(&applied) => {
+                return Err(change::stale(&args.path, &before, lines));
+            }
+            (Ok(applied), _) => applied,
+            (Err(Refusal { reason: Reason::Nowhere { .. }, .. }), Some(lines)) => {
+                return Err(change::stale(&args.path, &before, lines));
+            }
+            (Err(refusal), _) => return Err(refusal.explain(&args.path, of)),
+        };
+        let path = ctx.bench.files.roots().shown(target);
+        let diff = change::diff(path, Some(&before.text), &applied.text, &applied.spots);
+        Ok((Change { before: Some(before), applied, changed }, vec![diff]))
+    }
+
+    async fn run(&self, args: Args, seen: Change, pass: &Pass, ctx: &ToolCtx) -> Outcome {
+        let (Some(Effect::Write(target)), Some(before)) = (pass.effects().first(), &seen.before)
+        else {
+            return Outcome::failed("Nothing was written: there is no permission for it.");
+        };
+        let files = &ctx.bench.files;
+        // The name must still mean what the user has seen: a link may have been pointed elsewhere.
+        if files.resolve(&args.path).await.as_ref() != Ok(target) {
+            return Outcome::failed(format!("{} {}", args.path, FileError::Moved));
+        }
+        let written = files.write(target, Some(before), &seen.applied.text, &ctx.cancel).await;
+        let written = match written {
+            Ok(written) => written,
+            Err(error) => return Outcome::failed(format!("{} {error}", args.path)),
+        };
+        let reformatted = change::reformatted(&before.text, &seen.applied, &written);
+        let is_reformatted = reformatted.is_some();
+        let applied = reformatted.unwrap_or(seen.applied);
+        let head = headline(&args.path, &applied);
+        let mut text = head.clone();
+        if let Some(lines) = &seen.changed {
+            text.push_str("\nThe file changed since you read it; the edit still matched.");
+            let lines = change::spans(lines);
+            if !lines.is_empty() {
+                text.push_str(&format!(" Changed lines: {lines}."));
+            }
+        }
+        if is_reformatted {
+            text.push_str(
+                "\nThe editor changed more when it saved the file; this is what is there:",
+            );
+        }
+        text.push('\n');
+        text.push_str(&spots::show(&applied.text, &applied.spots, &mut { spots::MOST_LINES }));
+        let roots = files.roots();
+        let content =
+            change::diff(roots.shown(target), Some(&before.text), &applied.text, &applied.spots);
+        let places: usize = applied.done.iter().map(|it| it.places).sum();
+        Outcome {
+            ok: true,
+            raw: json!({
+                "result": head,
+                "added": applied.count.added,
+                "removed": applied.count.removed,
+                "places": places,
+            }),
+            text,
+            view: Some(view(std::slice::from_ref(target), roots, Some(&applied))),
+            content: vec![content],
+            images: Vec::new(),
+        }
+    }
+}
+
+fn headline(name: &str, applied: &Applied) -> String {
+    let edits = applied.done.len();
+    let (unit, count) = (if edits == 1 { "edit" } else { "edits" }, applied.count);
+    let rungs = change::rungs(applied);
+    format!("Applied {edits} {unit} to {name} (+{} −{}). {rungs}", count.added, count.removed)
+}
+
+fn view(places: &[Target], roots: &Roots, applied: Option<&Applied>) -> CallView {
+    let line = Some(applied.map_or(1, change::first_line));
+    let location = |it| Location { path: roots.shown(it), line };
+    let mut title =
+        places.first().map_or("Edit file".to_owned(), |it| format!("Edit {}", roots.short(it)));
+    if let Some(applied) = applied {
+        title.push_str(&format!(" (+{} −{})", applied.count.added, applied.count.removed));
+    }
+    CallView { title, kind: Kind::Edit, locations: places.iter().map(location).collect() }
+}

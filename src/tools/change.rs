@@ -82,9 +82,8 @@ pub(super) fn stale(name: &str, now: &Text, lines: &[(usize, usize)]) -> String 
 
 /// Ranges of lines in words.
 pub(super) fn spans(lines: &[(usize, usize)]) -> String {
-    let span = |(from, to): &(usize, usize)| match from == to {
-        true => from.to_string(),
-        false => format!("{from}–{to}"),
+    let span = |(from, to): &(usize, usize)| {
+        if from == to { from.to_string() } else { format!("{from}–{to}") }
     };
     lines.iter().map(span).collect::<Vec<_>>().join(", ")
 }

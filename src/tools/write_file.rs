@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{Bench, Outcome, Tool, ToolCtx, change, diff};
 use crate::edit::omission;
 use crate::effect::{CallView, Content, Effect, Kind, Location, Target, visible_line};
-use crate::files::{FileError, Freshness, Roots, Text, Written};
+use crate::files::{FileError, Roots, Text, Written};
 use crate::permission::Pass;
 
 #[derive(Debug)]

@@ -55,6 +55,8 @@ pub struct Target {
 pub enum Place {
     /// In one of the session's folders.
     Inside,
+    /// In a folder of ours that the session may read, such as the one for its long outputs.
+    Ours,
     /// Anywhere else.
     Outside,
 }

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::client::TerminalExit;
 use crate::effect::{CallView, Content, Location};
 use crate::ids::{CallId, MessageId};
 
@@ -134,6 +135,17 @@ pub struct CallUpdate {
     pub raw_input: Option<Value>,
     /// The result in a few words or fields.
     pub raw_output: Option<Value>,
+    /// What its terminal is to show, where the client draws it from what we send.
+    pub terminal: Option<TerminalNews>,
+}
+
+/// News of a terminal that the client draws. It has the call's identifier.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TerminalNews {
+    /// What was printed, to be appended; escape sequences are kept.
+    pub text: String,
+    /// How the command ended, once it has.
+    pub exit: Option<TerminalExit>,
 }
 
 impl CallUpdate {
@@ -147,6 +159,7 @@ impl CallUpdate {
             locations: None,
             raw_input: None,
             raw_output: None,
+            terminal: None,
         }
     }
 }

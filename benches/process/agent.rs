@@ -99,8 +99,17 @@ impl Agent {
 
     /// Says yes to a question.
     pub(crate) fn allow(&mut self, question: &str) -> io::Result<()> {
+        self.choose(question, "allow_once")
+    }
+
+    /// Says yes to a question and to all like it.
+    pub(crate) fn allow_always(&mut self, question: &str) -> io::Result<()> {
+        self.choose(question, "allow_always")
+    }
+
+    fn choose(&mut self, question: &str, option: &str) -> io::Result<()> {
         let question: Value = serde_json::from_str(question)?;
-        let outcome = json!({ "outcome": "selected", "optionId": "allow_once" });
+        let outcome = json!({ "outcome": "selected", "optionId": option });
         self.write(&json!({
             "jsonrpc": "2.0", "id": question["id"], "result": { "outcome": outcome }
         }))

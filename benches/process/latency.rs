@@ -69,7 +69,7 @@ pub(crate) fn turns(table: &mut Table, model: &Model, rounds: Rounds) -> io::Res
         least_chunk.push(between(nth(nth(model.take(), 0)?.writes, 1)?, seen));
         requests.push(prompt_to_request(&mut agent, model, &session, &mut connections)?);
         chunks.push(delta_to_chunk(&mut agent, model, &session)?);
-        reads.push(read_round(&mut agent, model, &session)?);
+        reads.push(tool_round(&mut agent, model, &session, "read")?);
     }
     table.row("prompt → request at the model, warm", median(requests), "ms", 0.5);
     table.note("… the floor", median(least_request), "ms");
@@ -109,14 +109,37 @@ fn delta_to_chunk(agent: &mut Agent, model: &Model, session: &str) -> io::Result
     Ok(between(written, seen))
 }
 
-fn read_round(agent: &mut Agent, model: &Model, session: &str) -> io::Result<f64> {
+fn tool_round(agent: &mut Agent, model: &Model, session: &str, word: &str) -> io::Result<f64> {
     model.take();
-    agent.turn(session, "read")?;
+    agent.turn(session, word)?;
     let mut exchanges = model.take();
     let next = nth(exchanges.split_off(exchanges.len().min(1)), 0)?;
     // Head and call, then the end of the stream, then the end of the body.
     let ended = nth(nth(exchanges, 0)?.writes, 1)?;
     Ok(between(ended, next.received))
+}
+
+/// A command that does nothing, compared with starting and awaiting it here.
+pub(crate) fn commands(table: &mut Table, model: &Model, rounds: Rounds) -> io::Result<()> {
+    let mut agent = Agent::start(model)?;
+    let session = agent.new_session()?;
+    let (id, _) = agent.prompt(&session, "true")?;
+    let question = agent.wait_for("session/request_permission")?;
+    agent.allow_always(&question)?;
+    agent.answer(id)?;
+    let (mut bare, mut rounds_of_tool) = (vec![], vec![]);
+    for _ in 0..rounds.turns {
+        let begun = Instant::now();
+        let mut shell = std::process::Command::new("/bin/bash");
+        shell.args(["--noprofile", "--norc", "-c", "true"]).stdin(Stdio::null()).output()?;
+        bare.push(ms(begun.elapsed()));
+        pause(5);
+        rounds_of_tool.push(tool_round(&mut agent, model, &session, "true")?);
+    }
+    let (bare, round) = (median(bare), median(rounds_of_tool));
+    table.note("bash -c true, bare", bare, "ms");
+    table.row("one exec round of `true`, beyond that", round - bare, "ms", 5.0);
+    Ok(())
 }
 
 /// From a cancel to the answer of the prompt.
@@ -159,7 +182,7 @@ pub(crate) fn growth(table: &mut Table, model: &Model, rounds: Rounds) -> io::Re
     let (mut requests, mut reads) = (vec![], vec![]);
     for _ in 0..rounds.length {
         requests.push(prompt_to_request(&mut agent, model, &session, &mut connections)?);
-        reads.push(read_round(&mut agent, model, &session)?);
+        reads.push(tool_round(&mut agent, model, &session, "read")?);
     }
     let grown = [("prompt → request", requests, 0.5), ("read-tool round", reads, 1.0)];
     model.take();

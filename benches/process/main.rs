@@ -78,6 +78,7 @@ fn measure(rounds: Rounds) -> io::Result<()> {
     latency::start(&mut table, &model, rounds)?;
     latency::turns(&mut table, &model, rounds)?;
     latency::cancels(&mut table, &model, rounds)?;
+    latency::commands(&mut table, &model, rounds)?;
     load::bursts(&mut table, &model, rounds)?;
     load::memory(&mut table, &model, rounds)?;
     load::streams(&mut table, &model, rounds)?;

@@ -160,6 +160,7 @@ fn answer(request: &Value) -> Vec<Part> {
         "slow" => slow(),
         "read" => call("read_file", &json!({ "path": "small.txt" })),
         "run" => call("exec", &json!({ "command": "sleep 60" })),
+        "true" => call("exec", &json!({ "command": "true" })),
         "hang" => vec![Part::Write(format!("{HEAD}{}", delta("begun"))), Part::Hang],
         _ => ended(vec![Part::Write(format!("{HEAD}{}", delta("Good.")))], "stop"),
     }

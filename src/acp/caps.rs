@@ -23,6 +23,10 @@ pub(super) struct ClientCaps {
     pub(super) notices: bool,
     /// It shows forms (R-EL-1).
     pub(super) forms: bool,
+    /// It runs programs in terminals of its own.
+    pub(super) terminal: bool,
+    /// It draws terminals from what we send, in `_meta`.
+    pub(super) terminal_output: bool,
 }
 
 /// How a client can run our login.
@@ -56,9 +60,9 @@ pub(super) fn read(params: Value) -> Result<ClientCaps, serde_json::Error> {
 }
 
 fn from(caps: &ClientCapabilities) -> ClientCaps {
-    let is_meta =
-        caps.meta.as_ref().is_some_and(|it| it.get("terminal-auth") == Some(&json!(true)));
-    let login = match (caps.auth.terminal, is_meta) {
+    let in_meta =
+        |key: &str| caps.meta.as_ref().is_some_and(|it| it.get(key) == Some(&json!(true)));
+    let login = match (caps.auth.terminal, in_meta("terminal-auth")) {
         (true, _) => Login::Terminal,
         (false, true) => Login::Meta,
         (false, false) => Login::No,
@@ -69,6 +73,9 @@ fn from(caps: &ClientCapabilities) -> ClientCaps {
         login,
         notices: caps.session.as_ref().is_some_and(|it| it.notices.is_some()),
         forms: caps.elicitation.as_ref().is_some_and(ElicitationCapabilities::supports_form),
+        // The launcher and the agent talk over a Unix socket.
+        terminal: caps.terminal && cfg!(unix),
+        terminal_output: in_meta("terminal_output"),
     }
 }
 

@@ -19,7 +19,7 @@ use super::wire::{
     },
 };
 use super::{caps, from_wire, to_wire};
-use crate::client::{Buffers, Display};
+use crate::client::Buffers;
 use crate::error::Error;
 use crate::ids::SessionId;
 use crate::message::Stop;
@@ -88,11 +88,11 @@ pub(super) fn new_session(
     }
     let id = SessionId::random();
     let caps = connection.client.unwrap_or_default();
-    let client = Arc::new(AcpClient::new(connection.peer.clone(), &id, caps));
+    let client = Arc::new(AcpClient::new(connection.peer.clone(), &id, caps, params.cwd.clone()));
     let buffers = (caps.read || caps.write).then(|| Arc::clone(&client) as Arc<dyn Buffers>);
     let notice = unconnected(&params.mcp_servers);
     let offered = connection.offered;
-    let display = Display::Text;
+    let display = client.display();
     let opening =
         Opening { id: id.clone(), cwd: params.cwd, client, buffers, display, notice, offered };
     match session::open(&connection.host, opening) {

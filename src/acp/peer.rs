@@ -1,6 +1,6 @@
 //! The client as a session sees it: updates, questions and open files, in the words of the wire.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use super::caps::ClientCaps;
 use super::inquire;
+use super::terminals::Shown;
 use super::to_wire;
 use super::wire::schema::{
     ReadTextFileRequest, SessionId, SessionNotification, WriteTextFileRequest,
@@ -33,22 +34,34 @@ const NO_SUCH_METHOD: i32 = -32601;
 /// The client of one session.
 #[derive(Debug)]
 pub(super) struct AcpClient {
-    peer: Peer,
-    session: SessionId,
-    caps: ClientCaps,
+    pub(super) peer: Peer,
+    pub(super) session: SessionId,
+    pub(super) caps: ClientCaps,
+    cwd: PathBuf,
+    pub(super) shown: Shown,
 }
 
 impl AcpClient {
-    pub(super) fn new(peer: Peer, session: &ids::SessionId, caps: ClientCaps) -> AcpClient {
-        AcpClient { peer, session: SessionId::new(session.to_arc()), caps }
+    pub(super) fn new(
+        peer: Peer,
+        session: &ids::SessionId,
+        caps: ClientCaps,
+        cwd: PathBuf,
+    ) -> AcpClient {
+        let session = SessionId::new(session.to_arc());
+        AcpClient { peer, session, caps, cwd, shown: Shown::default() }
     }
 }
 
 impl Client for AcpClient {
     fn update(&self, update: Update) {
-        let update = to_wire::update(update, self.caps);
+        let free = self.shown.look(&update);
+        let update = to_wire::update(update, self.caps, &self.cwd);
         let params = SessionNotification::new(self.session.clone(), update);
         self.peer.outbox().notify("session/update", &params);
+        for terminal in free {
+            self.give_back(&terminal);
+        }
     }
 
     fn room(&self) -> BoxFuture<'_, ()> {

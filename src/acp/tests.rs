@@ -85,9 +85,18 @@ fn what_is_not_said_is_not_offered() {
         "auth": { "terminal": true },
         "session": { "notices": {} },
         "elicitation": { "form": {} },
+        "terminal": true,
+        "_meta": { "terminal_output": true },
     });
-    let all =
-        ClientCaps { read: true, write: true, login: Login::Terminal, notices: true, forms: true };
+    let all = ClientCaps {
+        read: true,
+        write: true,
+        login: Login::Terminal,
+        notices: true,
+        forms: true,
+        terminal: cfg!(unix),
+        terminal_output: true,
+    };
     assert_eq!(read(json!({ "protocolVersion": 1, "clientCapabilities": full })), all);
     // R-INIT-14: a newer client's files and terminals mean nothing to us.
     assert_eq!(read(json!({ "protocolVersion": 2, "clientCapabilities": full })), none);

@@ -1,5 +1,9 @@
 //! Domain → wire types of version 1.
 
+use std::path::Path;
+
+use serde_json::{Value, json};
+
 use super::caps::ClientCaps;
 use super::wire::schema;
 use super::wire::schema::{
@@ -16,10 +20,16 @@ use crate::effect::{Content, Kind, Location};
 use crate::ids;
 use crate::message::{Media, Stop};
 use crate::permission::Mode;
-use crate::update::{self, CallUpdate, PlanStatus, Priority, Setting, SettingId, Status, Update};
+use crate::update::{
+    self, CallUpdate, PlanStatus, Priority, Setting, SettingId, Status, TerminalNews, Update,
+};
 
-/// What a client is told, in the words of version 1 and of what it can show.
-pub(super) fn update(update: Update, caps: ClientCaps) -> SessionUpdate {
+/// The tool whose cards show a terminal.
+const COMMAND: &str = "exec";
+
+/// What a client is told, in the words of version 1 and of what it can show. `cwd` is where the
+/// session's commands run.
+pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> SessionUpdate {
     match update {
         Update::Text { message, text } => {
             SessionUpdate::AgentMessageChunk(chunk(text).message_id(message_id(&message)))
@@ -27,13 +37,20 @@ pub(super) fn update(update: Update, caps: ClientCaps) -> SessionUpdate {
         Update::Thought { message, text } => {
             SessionUpdate::AgentThoughtChunk(chunk(text).message_id(message_id(&message)))
         }
-        Update::Call { id, name, view } => SessionUpdate::ToolCall(
-            ToolCall::new(id.to_arc(), view.title)
-                .name(name)
-                .kind(kind(view.kind))
-                .status(ToolCallStatus::Pending)
-                .locations(locations(view.locations)),
-        ),
+        Update::Call { id, name, view } => {
+            let draws = caps.terminal_output && !caps.terminal && name == COMMAND;
+            let meta = draws.then(|| {
+                meta([("terminal_info", json!({ "terminal_id": id.as_str(), "cwd": cwd }))])
+            });
+            SessionUpdate::ToolCall(
+                ToolCall::new(id.to_arc(), view.title)
+                    .name(name)
+                    .kind(kind(view.kind))
+                    .status(ToolCallStatus::Pending)
+                    .locations(locations(view.locations))
+                    .meta(meta),
+            )
+        }
         Update::CallUpdate(update) => SessionUpdate::ToolCallUpdate(call_update(*update)),
         Update::Plan(entries) => {
             SessionUpdate::Plan(Plan::new(entries.into_iter().map(plan_entry).collect()))
@@ -52,11 +69,7 @@ pub(super) fn update(update: Update, caps: ClientCaps) -> SessionUpdate {
         Update::Notice(text) => SessionUpdate::AgentThoughtChunk(chunk(format!("{text}\n\n"))),
         Update::Mode(id) => SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(id)),
         Update::Usage { used, size, cached, cost } => {
-            let meta = (cached > 0).then(|| {
-                [("turnwright/cachedTokens".to_owned(), cached.into())]
-                    .into_iter()
-                    .collect::<Meta>()
-            });
+            let meta = (cached > 0).then(|| meta([("turnwright/cachedTokens", cached.into())]));
             let cost = cost.map(|it| Cost::new(it, "USD"));
             SessionUpdate::UsageUpdate(UsageUpdate::new(used, size).cost(cost).meta(meta))
         }
@@ -91,7 +104,24 @@ fn call_update(update: CallUpdate) -> ToolCallUpdate {
     if let Some(places) = update.locations {
         fields = fields.locations(locations(places));
     }
-    ToolCallUpdate::new(update.id.to_arc(), fields)
+    let meta = update.terminal.map(|it| terminal_news(&update.id, it));
+    ToolCallUpdate::new(update.id.to_arc(), fields).meta(meta)
+}
+
+/// What a terminal that the client draws is to show: keys of Zed's, which others have taken over.
+fn terminal_news(id: &ids::CallId, news: TerminalNews) -> Meta {
+    let id = id.as_str();
+    let output = (!news.text.is_empty())
+        .then(|| ("terminal_output", json!({ "terminal_id": id, "data": news.text })));
+    let exit = news.exit.map(|it| {
+        let exit = json!({ "terminal_id": id, "exit_code": it.code, "signal": it.signal });
+        ("terminal_exit", exit)
+    });
+    meta(output.into_iter().chain(exit))
+}
+
+fn meta(entries: impl IntoIterator<Item = (&'static str, Value)>) -> Meta {
+    entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
 /// A question with all there is to know: some clients decide by the kind, some by the input.

@@ -39,12 +39,7 @@ pub(super) fn run(config: Config) -> ExitCode {
 }
 
 fn serve(config: Config) -> std::io::Result<()> {
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::process::DumpableBehavior;
-        // Keeps other processes of the same user from reading the key out of our memory.
-        rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).ok();
-    }
+    super::keep_to_ourselves();
     let stdio = rpc::claim()?;
     // One thread is enough to wait for many things; what takes time goes to blocking threads.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -4,6 +4,8 @@ mod acp;
 mod config;
 mod doctor;
 mod login;
+#[cfg(unix)]
+mod sandbox;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -64,6 +66,13 @@ enum Command {
                             Exit status: 0 if the agent can work with the model, 1 if not, 2 if \
                             the settings cannot be used.")]
     Doctor(doctor::Options),
+    /// Run a command the way the agent runs its own: without your keys and other secrets in its
+    /// environment, without input, and ended as a whole with all that it has started
+    #[cfg(unix)]
+    #[command(after_help = "Example: turnwright sandbox -- make test\n\
+                            Exit status: that of the command, 128 and the number of the signal \
+                            that has ended it, or 125 if nothing was run.")]
+    Sandbox(sandbox::Options),
     /// Look at the settings
     Config {
         #[command(subcommand)]
@@ -91,8 +100,19 @@ pub fn run() -> ExitCode {
         Some(Command::Login) => login::login(&flags, &paths),
         Some(Command::Logout) => login::logout(&paths),
         Some(Command::Doctor(options)) => doctor::run(&options, config(flags, paths)),
+        #[cfg(unix)]
+        Some(Command::Sandbox(options)) => sandbox::run(options, &config(flags, paths)),
         Some(Command::Config { action }) => config::run(&action, &config(flags, paths)),
     };
     log::flush(LOG_LIMIT);
     status
+}
+
+/// Keeps other processes of the same user from reading the keys out of our memory.
+fn keep_to_ourselves() {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::process::DumpableBehavior;
+        rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).ok();
+    }
 }

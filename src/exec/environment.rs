@@ -15,7 +15,12 @@ const HARMLESS: &[&str] =
 /// place of commands.
 const START: &[&str] = &["BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "PROMPT_COMMAND"];
 
-/// So that nothing waits for a keypress, opens an editor or paints the screen.
+/// The way to the user's terminal, where a question for a passphrase would be seen by nobody.
+const TERMINAL: &[&str] = &["GPG_TTY", "SSH_TTY"];
+
+/// So that nothing waits for a keypress, opens an editor or a window, or paints the screen.
+/// `GIT_SSH_COMMAND` is not here: it would take the place of the user's `core.sshCommand`, and
+/// without a terminal ssh asks nothing anyway.
 const QUIET: &[(&str, &str)] = &[
     ("TERM", "dumb"),
     ("NO_COLOR", "1"),
@@ -24,7 +29,11 @@ const QUIET: &[(&str, &str)] = &[
     ("MANPAGER", "cat"),
     ("LESS", "-FRX"),
     ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_ASKPASS", "false"),
+    ("GCM_INTERACTIVE", "never"),
+    ("SSH_ASKPASS_REQUIRE", "never"),
     ("GIT_EDITOR", "true"),
+    ("GIT_SEQUENCE_EDITOR", "true"),
     ("EDITOR", "true"),
     ("VISUAL", "true"),
     ("DEBIAN_FRONTEND", "noninteractive"),
@@ -51,12 +60,19 @@ impl Environment {
             let is_ours = name.starts_with("OPENAI_") || name.starts_with("TURNWRIGHT");
             let holds_secret = secrets.iter().any(|it| it.len() >= 8 && value.contains(it));
             let is_start = START.contains(&name.as_str()) || name.starts_with("BASH_FUNC_");
-            !named_secret && !is_ours && !holds_secret && !is_start
+            let is_terminal = TERMINAL.contains(&name.as_str());
+            !named_secret && !is_ours && !holds_secret && !is_start && !is_terminal
         };
         let mut kept: Vec<_> = variables.into_iter().filter(is_harmless).collect();
         kept.retain(|(name, _)| !QUIET.iter().any(|(quiet, _)| name == quiet));
         kept.extend(QUIET.iter().map(|(name, value)| (name.into(), value.into())));
         Environment(kept)
+    }
+
+    /// What a command gets on top of what it finds, where others start it.
+    #[cfg(unix)]
+    pub(super) fn quiet() -> Vec<(String, String)> {
+        QUIET.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
     /// The variables.
@@ -82,6 +98,7 @@ mod tests {
             ("TERM", "xterm"),
             ("GIT_AUTHOR_NAME", "Ada"),
             ("BASH_ENV", "/tmp/start"),
+            ("GPG_TTY", "/dev/pts/1"),
             ("BASH_FUNC_ls%%", "() { rm; }"),
         ];
         let variables = variables.map(|(name, value)| (name.into(), value.into()));
@@ -92,6 +109,7 @@ mod tests {
         assert!(names.contains(&"GIT_AUTHOR_NAME".to_owned()), "commits would be somebody else's");
         for gone in [
             "BASH_ENV",
+            "GPG_TTY",
             "BASH_FUNC_ls%%",
             "OPENAI_API_KEY",
             "OPENAI_BASE_URL",

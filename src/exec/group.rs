@@ -1,21 +1,35 @@
 //! One command and all that it starts, as a group that can be ended.
 
+use std::ffi::OsStr;
+#[cfg(unix)]
+use std::ffi::OsString;
 use std::io;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::{Child, Command};
+use futures_util::future::BoxFuture;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStdin, Command};
 
+use super::started::{Exit, Leftover, Signal, Sink, Started};
 use super::stray::Mark;
 #[cfg(unix)]
 use super::watch::{self, Watched};
-use super::{Output, Spec};
+use super::{Environment, Spec, started};
+
+/// How long output is still taken after the command itself has ended: what it left in the pipe
+/// is there at once, a background child that holds the pipe open may hold it for ever.
+const DRAIN: Duration = Duration::from_millis(100);
+/// How often a look is taken at what is left of a group.
+const LOOK: Duration = Duration::from_millis(5);
+/// Control-D: the end of the input.
+const END_OF_INPUT: u8 = 4;
 
 /// A running group. Dropping it kills it.
 #[derive(Debug)]
-pub(super) struct Group {
+pub struct Group {
     child: Child,
+    stdin: Option<ChildStdin>,
     #[cfg(unix)]
     id: Option<rustix::process::Pid>,
     #[cfg(unix)]
@@ -24,48 +38,79 @@ pub(super) struct Group {
     pipe: Option<tokio::process::ChildStdout>,
     buffer: Box<[u8]>,
     mark: Mark,
+    /// All of it was ended. Its number may soon be somebody else's.
+    is_over: bool,
     /// Dropped last: the group is killed by then.
     #[cfg(unix)]
     _watched: Watched,
 }
 
-#[expect(clippy::disallowed_methods, reason = "this is where processes are started")]
-fn shell(spec: &Spec, mark: &Mark) -> Command {
-    let mut command;
-    if cfg!(windows) {
-        command = Command::new("cmd");
-        command.args(["/d", "/s", "/c"]);
+/// The shell, and what makes it run the command.
+pub(super) fn shell(command: &str) -> Vec<String> {
+    let shell: &[&str] = if cfg!(windows) {
+        &["cmd", "/d", "/s", "/c"]
     } else if std::path::Path::new("/bin/bash").exists() {
-        command = Command::new("/bin/bash");
         // Start files are slow and a place to hide in.
-        command.args(["--noprofile", "--norc", "-c"]);
+        &["/bin/bash", "--noprofile", "--norc", "-c"]
     } else {
-        command = Command::new("/bin/sh");
-        command.arg("-c");
-    }
-    command.arg(&spec.command);
-    command.current_dir(&spec.workdir);
+        &["/bin/sh", "-c"]
+    };
+    shell.iter().copied().chain([command]).map(str::to_owned).collect()
+}
+
+/// The program with what every command of ours gets.
+#[expect(clippy::disallowed_methods, reason = "this is where processes are started")]
+fn prepare(program: &[impl AsRef<OsStr>], environment: &Environment, mark: &Mark) -> Command {
+    let mut words = program.iter();
+    let mut command = Command::new(words.next().map_or(OsStr::new(""), AsRef::as_ref));
+    command.args(words);
     command.env_clear();
-    command.envs(spec.environment.iter().map(|(name, value)| (name, value)));
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
     let (name, value) = mark.variable();
     command.env(name, value);
-    command.stdin(Stdio::null());
     command.kill_on_drop(true);
+    command
+}
+
+/// The command as the specification wants it.
+fn specified(spec: &Spec, mark: &Mark) -> Command {
+    let mut command = prepare(&shell(&spec.command), &spec.environment, mark);
+    command.current_dir(&spec.workdir);
+    // Who can only be answered from a terminal asks in vain, and at once.
+    command.stdin(if spec.takes_input { Stdio::piped() } else { Stdio::null() });
     command
 }
 
 #[cfg(unix)]
 impl Group {
     /// Starts the command.
-    pub(super) fn start(spec: &Spec) -> io::Result<Group> {
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start(spec: &Spec) -> io::Result<Group> {
         let mark = Mark::new();
-        let mut command = shell(spec, &mark);
+        Group::spawn(specified(spec, &mark), mark)
+    }
+
+    /// Starts a program where we are.
+    pub(super) fn launch(
+        program: &[OsString],
+        environment: &Environment,
+        takes_input: bool,
+    ) -> io::Result<Group> {
+        let mark = Mark::new();
+        let mut command = prepare(program, environment, &mark);
+        command.stdin(if takes_input { Stdio::piped() } else { Stdio::null() });
+        Group::spawn(command, mark)
+    }
+
+    fn spawn(mut command: Command, mark: Mark) -> io::Result<Group> {
         // One pipe for both, so that the order of stdout and stderr is the order of arrival.
         let (reader, writer) = io::pipe()?;
         command.stdout(Stdio::from(writer.try_clone()?)).stderr(Stdio::from(writer));
         let watched = Watched::new();
         detach(&mut command, watched.key());
-        let child = command.spawn()?;
+        let mut child = command.spawn()?;
         // The command holds our copies of the writing end: with them the pipe would never end.
         drop(command);
         let id = child
@@ -74,43 +119,53 @@ impl Group {
             .and_then(rustix::process::Pid::from_raw);
         let pipe = tokio::net::unix::pipe::Receiver::from_owned_fd(reader.into())?;
         Ok(Group {
+            stdin: child.stdin.take(),
             child,
             id,
             pipe: Some(pipe),
             buffer: vec![0; 32 * 1024].into(),
             mark,
+            is_over: false,
             _watched: watched,
         })
     }
 
-    fn signal(&self, signal: rustix::process::Signal) {
-        if let Some(id) = self.id {
+    fn send(&self, signal: rustix::process::Signal) {
+        if let Some(id) = self.id.filter(|_| !self.is_over) {
             // A group that is gone already is what we want.
             rustix::process::kill_process_group(id, signal).ok();
         }
     }
 
-    /// Whether any process of the group is left.
-    fn is_gone(&self) -> bool {
+    /// Whether no process of the group is left, not even a dead one that nobody has asked about.
+    fn is_empty(&self) -> bool {
         self.id.is_none_or(|id| rustix::process::test_kill_process_group(id).is_err())
     }
 
-    /// Asks the group to end, and makes it end when the time is up.
-    pub(super) async fn stop(&mut self, grace: Duration) {
-        if self.is_gone() {
-            return;
+    /// Whether nothing of the group runs any more.
+    async fn is_gone(&self) -> bool {
+        let Some(id) = self.id.filter(|_| !self.is_empty()) else { return true };
+        let looking = tokio::task::spawn_blocking(move || !super::members::any_runs(id));
+        looking.await.unwrap_or(false)
+    }
+
+    async fn end_group(&mut self, grace: Duration) -> Leftover {
+        if self.is_gone().await {
+            return Leftover::Nothing;
         }
-        self.signal(rustix::process::Signal::TERM);
-        let waited = async {
-            // The shell is ours to reap; its children tell nobody when they end.
-            drop(self.child.wait().await);
-            while !self.is_gone() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        if tokio::time::timeout(grace, waited).await.is_err() {
-            self.signal(rustix::process::Signal::KILL);
-            drop(tokio::time::timeout(grace, self.child.wait()).await);
+        self.send(rustix::process::Signal::TERM);
+        if tokio::time::timeout(grace, self.until_gone()).await.is_err() {
+            self.send(rustix::process::Signal::KILL);
+            drop(tokio::time::timeout(grace, self.until_gone()).await);
+        }
+        Leftover::Stopped
+    }
+
+    async fn until_gone(&mut self) {
+        // The shell is ours to reap; its children tell nobody when they end.
+        drop(self.child.wait().await);
+        while !self.is_gone().await {
+            tokio::time::sleep(LOOK).await;
         }
     }
 }
@@ -136,60 +191,119 @@ fn detach(command: &mut Command, key: u32) {
 
 #[cfg(windows)]
 impl Group {
-    pub(super) fn start(spec: &Spec) -> io::Result<Group> {
+    /// Starts the command.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start(spec: &Spec) -> io::Result<Group> {
         let mark = Mark::new();
-        let mut command = shell(spec, &mark);
+        let mut command = specified(spec, &mark);
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn()?;
-        let pipe = child.stdout.take();
-        Ok(Group { child, pipe, buffer: vec![0; 32 * 1024].into(), mark })
+        let (stdin, pipe) = (child.stdin.take(), child.stdout.take());
+        let buffer = vec![0; 32 * 1024].into();
+        Ok(Group { child, stdin, pipe, buffer, mark, is_over: false })
     }
 
-    pub(super) async fn stop(&mut self, grace: Duration) {
+    async fn end_group(&mut self, grace: Duration) -> Leftover {
         drop(self.child.start_kill());
         drop(tokio::time::timeout(grace, self.child.wait()).await);
+        Leftover::Nothing
     }
 }
 
-impl Group {
-    /// Waits for output, which is put where it belongs, or for the end of the shell itself.
-    /// Safe to cancel.
-    pub(super) async fn next(&mut self, output: &mut Output) -> io::Result<Option<ExitStatus>> {
-        tokio::select! {
-            biased;
-            () = read(&mut self.pipe, &mut self.buffer, output) => Ok(None),
-            status = self.child.wait() => status.map(Some),
-        }
+impl Started for Group {
+    fn next<'a>(&'a mut self, sink: Sink<'a>) -> BoxFuture<'a, io::Result<Option<Exit>>> {
+        Box::pin(async move {
+            // In no fixed order: a child that never stops talking must not hide the end of the
+            // command itself.
+            tokio::select! {
+                () = read(&mut self.pipe, &mut self.buffer, sink) => Ok(None),
+                status = self.child.wait() => status.map(|it| Some(exit(it))),
+            }
+        })
     }
 
-    /// What all processes of this command carry.
-    pub(super) fn mark(&self) -> &Mark {
-        &self.mark
+    fn drain<'a>(&'a mut self, sink: Sink<'a>) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let all = async {
+                while self.pipe.is_some() {
+                    read(&mut self.pipe, &mut self.buffer, sink).await;
+                }
+            };
+            drop(tokio::time::timeout(DRAIN, all).await);
+        })
     }
 
-    /// Takes output until there will be no more.
-    pub(super) async fn drain(&mut self, output: &mut Output) {
-        while self.pipe.is_some() {
-            read(&mut self.pipe, &mut self.buffer, output).await;
-        }
+    fn stop(&mut self, grace: Duration) -> BoxFuture<'_, Leftover> {
+        Box::pin(async move {
+            self.stdin = None;
+            let of_group = self.end_group(grace).await;
+            let mark = self.mark.clone();
+            // A thread that cannot be had is no reason to keep the result back.
+            let strays = tokio::task::spawn_blocking(move || mark.end_all()).await.unwrap_or(false);
+            self.is_over = true;
+            if strays { Leftover::Stopped } else { of_group }
+        })
+    }
+
+    #[cfg(unix)]
+    fn signal(&mut self, signal: Signal) {
+        self.send(match signal {
+            Signal::Int => rustix::process::Signal::INT,
+            Signal::Term => rustix::process::Signal::TERM,
+            Signal::Kill => rustix::process::Signal::KILL,
+        });
+    }
+
+    #[cfg(windows)]
+    fn signal(&mut self, _: Signal) {
+        drop(self.child.start_kill());
+    }
+
+    fn input<'a>(&'a mut self, bytes: &'a [u8]) -> BoxFuture<'a, io::Result<()>> {
+        Box::pin(async move {
+            let Some(stdin) = &mut self.stdin else {
+                return Err(io::Error::other("its input is closed"));
+            };
+            let text = bytes.strip_suffix(&[END_OF_INPUT]);
+            stdin.write_all(text.unwrap_or(bytes)).await?;
+            stdin.flush().await?;
+            if text.is_some() {
+                self.stdin = None;
+            }
+            Ok(())
+        })
     }
 }
 
 /// Waits for ever when the pipe has ended.
-async fn read<R: AsyncRead + Unpin>(pipe: &mut Option<R>, buffer: &mut [u8], output: &mut Output) {
+async fn read<R: AsyncRead + Unpin>(
+    pipe: &mut Option<R>,
+    buffer: &mut [u8],
+    sink: &mut (dyn FnMut(&[u8]) + Send),
+) {
     let Some(reader) = pipe else { return std::future::pending().await };
     match reader.read(buffer).await {
         Ok(0) | Err(_) => *pipe = None,
-        Ok(count) => output.push(&buffer[..count]),
+        Ok(count) => sink(&buffer[..count]),
     }
+}
+
+fn exit(status: ExitStatus) -> Exit {
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        return Exit::Signal(started::name(signal));
+    }
+    status.code().map_or(Exit::Unknown, Exit::Code)
 }
 
 #[cfg(unix)]
 impl Drop for Group {
     fn drop(&mut self) {
         // A panic or an aborted task must not leave processes behind either.
-        if !self.is_gone() {
-            self.signal(rustix::process::Signal::KILL);
+        if !self.is_over && !self.is_empty() {
+            self.send(rustix::process::Signal::KILL);
             self.mark.end_all();
         }
     }

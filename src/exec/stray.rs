@@ -28,25 +28,28 @@ impl Mark {
         (NAME, &self.0)
     }
 
-    /// Kills every process that has the mark. Takes a few milliseconds: not for the runtime's
-    /// thread.
+    /// Kills every process that has the mark, and says whether there was one. Takes a few
+    /// milliseconds: not for the runtime's thread.
     #[cfg(target_os = "linux")]
-    pub(super) fn end_all(&self) {
+    pub(super) fn end_all(&self) -> bool {
         let entry = format!("{NAME}={}", self.0);
-        for _ in 0..ROUNDS {
+        for round in 0..ROUNDS {
             let found = marked(entry.as_bytes());
             if found.is_empty() {
-                return;
+                return round > 0;
             }
             for process in found {
                 rustix::process::kill_process(process, rustix::process::Signal::KILL).ok();
             }
         }
+        true
     }
 
     /// Elsewhere the environment of other processes cannot be read so simply.
     #[cfg(not(target_os = "linux"))]
-    pub(super) fn end_all(&self) {}
+    pub(super) fn end_all(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(target_os = "linux")]

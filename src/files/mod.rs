@@ -237,7 +237,7 @@ impl Files {
     /// Paths that may be meant by one that does not exist: those beside it which resemble it,
     /// and those of the same name elsewhere in the project.
     pub async fn similar(&self, target: &Target) -> Vec<PathBuf> {
-        if target.place == Place::Outside {
+        if target.place != Place::Inside {
             return Vec::new();
         }
         let (roots, path) = (Arc::clone(&self.roots), target.path.clone());

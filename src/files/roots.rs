@@ -17,6 +17,8 @@ pub struct Roots {
     folders: Vec<(PathBuf, PathBuf)>,
     /// What belongs to us and not to the project, wherever it lies: the folder with the login.
     private: Option<PathBuf>,
+    /// Ours too, and for the session to read.
+    readable: Option<PathBuf>,
 }
 
 impl Roots {
@@ -29,7 +31,7 @@ impl Roots {
         if !real.is_dir() {
             return Err(std::io::ErrorKind::NotADirectory.into());
         }
-        Ok(Roots { folders: vec![(cwd.to_path_buf(), real)], private: None })
+        Ok(Roots { folders: vec![(cwd.to_path_buf(), real)], private: None, readable: None })
     }
 
     /// The same, without a folder that counts as outside even if it lies below a root.
@@ -37,6 +39,13 @@ impl Roots {
     pub fn without(mut self, folder: &Path) -> Roots {
         // It may be made later, by a login.
         self.private = std::path::absolute(folder).ok().map(|it| follow(&it));
+        self
+    }
+
+    /// The same, with a folder of ours that may be read and not changed.
+    #[must_use]
+    pub fn and_readable(mut self, folder: &Path) -> Roots {
+        self.readable = std::path::absolute(folder).ok().map(|it| follow(&it));
         self
     }
 
@@ -54,9 +63,15 @@ impl Roots {
             Ok(real) => real,
             Err(_) => follow(&absolute),
         };
-        let is_private = self.private.as_ref().is_some_and(|it| path.starts_with(it));
-        let inside = !is_private && self.folders.iter().any(|(_, real)| path.starts_with(real));
-        Target { path, place: if inside { Place::Inside } else { Place::Outside } }
+        let is_in = |it: &Option<PathBuf>| it.as_ref().is_some_and(|it| path.starts_with(it));
+        let place = if is_in(&self.readable) {
+            Place::Ours
+        } else if !is_in(&self.private) && self.folders.iter().any(|it| path.starts_with(&it.1)) {
+            Place::Inside
+        } else {
+            Place::Outside
+        };
+        Target { path, place }
     }
 
     /// The path as the client knows it: below the folder it has named, even if that is a link.

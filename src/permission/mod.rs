@@ -88,7 +88,7 @@ impl Asked {
     pub fn leaves_the_roots(&self) -> bool {
         self.effects.iter().any(|it| match it {
             Effect::Read(target) | Effect::Write(target) | Effect::Delete(target) => {
-                target.place == Place::Outside
+                target.place != Place::Inside
             }
             Effect::Exec { .. } | Effect::Input { .. } | Effect::Fetch { .. } | Effect::Session => {
                 false

@@ -451,6 +451,7 @@ impl Actor {
             let end = turn_end(&mut self.running).await;
             self.on_turn_end(end);
         }
+        self.equipment.bench.jobs.close().await;
     }
 }
 

@@ -10,7 +10,7 @@ use super::models::Models;
 use crate::client::{Buffers, Client, Display};
 use crate::config::{Config, Profiles, Provider, is_well_known};
 use crate::error::Error;
-use crate::exec::Environment;
+use crate::exec::{Environment, Jobs};
 use crate::files::{Files, Roots};
 use crate::ids::SessionId;
 use crate::llm::{LlmError, Model, Senses};
@@ -52,6 +52,8 @@ impl Host {
         let secrets = config.secrets();
         let secrets: Vec<_> = secrets.iter().map(String::as_str).collect();
         let environment = Environment::scrubbed(config.inherited.iter().cloned(), &secrets);
+        #[cfg(unix)]
+        crate::exec::launcher();
         let tracker = TaskTracker::new();
         let folders = Folders {
             config: config.paths.config.clone(),
@@ -131,6 +133,7 @@ impl Host {
         mode.set(self.default_mode());
         // Who opens a session in their home folder has not given the key to the model.
         let roots = roots.without(&self.config.paths.config);
+        let roots = roots.and_readable(&Jobs::folder(&self.config.paths.state, &id));
         Ok(Equipment {
             thinker: SharedThinker::new(self.model()?, self.config.effort()),
             tools: Arc::clone(&self.tools),

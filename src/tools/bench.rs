@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::client::{Client, Display};
-use crate::exec::Environment;
+use crate::exec::{Environment, Jobs};
 use crate::files::Files;
 use crate::ids::SessionId;
 use crate::record::Record;
@@ -49,6 +49,8 @@ pub struct Bench {
     pub files: Files,
     /// What commands get as their environment.
     pub environment: Environment,
+    /// Its commands.
+    pub jobs: Jobs,
     /// Who listens.
     pub client: Arc<dyn Client>,
     /// How commands are shown while they run.
@@ -77,10 +79,12 @@ impl Bench {
         display: Display,
         commons: Arc<Commons>,
     ) -> Bench {
+        let jobs = Jobs::new(Jobs::folder(&commons.folders.state, &session));
         Bench {
             session,
             files,
             environment,
+            jobs,
             client,
             display,
             commons,

@@ -1,49 +1,56 @@
 //! `exec`: a shell command.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep_until};
 
-use super::{Bench, Outcome, Tool, ToolCtx};
+use super::{Bench, Outcome, Tool, ToolCtx, live};
 use crate::effect::{
     CallView, Content, Effect, Kind, Location, Target, fenced, visible, visible_line,
 };
-use crate::exec::{self, Ended, Finished, Output, Spec};
+use crate::exec::{End, Ended, Job, Leftover, Look, Spec};
 use crate::files::Roots;
 use crate::permission::Pass;
-use crate::update::{CallUpdate, Status, Update};
 
 /// Seconds that a command gets when the model does not say.
 const USUAL_LIMIT: u64 = 120;
-/// Seconds that a command gets at most.
+/// Seconds that a call waits at most.
 const LONGEST_LIMIT: u64 = 1_800;
 /// Bytes of a command. Linux takes 128 KiB in one argument.
 const LONGEST_COMMAND: usize = 100 * 1024;
-/// Bytes of output that a card shows while the command runs.
-const TAIL: usize = 4 * 1024;
+/// How long a command is watched that is to run in the background: many fail at once.
+const FIRST_LOOK: Duration = Duration::from_secs(1);
+/// How long it has to be quiet after its first words.
+const QUIET: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub(super) struct Exec;
 
-/// Run a shell command (bash) in the project. It has no terminal and no input; stdout and
-/// stderr come back together with the exit code, long output without its middle. Each call is a
-/// new shell, and what it leaves running in the background is stopped. Prefer read_file and
-/// list_dir for reading.
+/// Run a shell command (bash) in the project. Each call is a new shell without a terminal or
+/// input; stdout and stderr come back together. A command that outlives its timeout goes on as a
+/// job for exec_output.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct Args {
     /// The command line
     #[serde(alias = "cmd")]
     command: String,
-    /// Seconds until it is stopped (default 120, at most 1800)
+    /// Seconds to wait for it (default 120, at most 1800)
     #[serde(default)]
     timeout: Option<u64>,
+    #[serde(default)]
+    #[schemars(skip)]
+    timeout_ms: Option<u64>,
     /// Folder to run in (default: the project)
     #[serde(default, alias = "cwd")]
     workdir: Option<String>,
+    /// Do not wait: for servers and watchers
+    #[serde(default)]
+    background: Option<bool>,
     /// What it is for, in a few words
     #[serde(default)]
     #[expect(dead_code, reason = "shown by clients from the raw input")]
@@ -56,8 +63,16 @@ impl Args {
     }
 
     fn limit(&self) -> Duration {
-        Duration::from_secs(self.timeout.unwrap_or(USUAL_LIMIT).clamp(1, LONGEST_LIMIT))
+        let seconds = self.timeout.map(|it| seconds(it, LONGEST_LIMIT));
+        let limit = seconds.or(self.timeout_ms.map(|it| it.div_ceil(1_000)));
+        Duration::from_secs(limit.unwrap_or(USUAL_LIMIT).clamp(1, LONGEST_LIMIT))
     }
+}
+
+/// A number of seconds. Where it is more than there may be and a round number of thousands, it
+/// was meant in milliseconds.
+pub(super) fn seconds(number: u64, most: u64) -> u64 {
+    if number > most && number.is_multiple_of(1_000) { number / 1_000 } else { number }
 }
 
 impl Tool for Exec {
@@ -103,6 +118,12 @@ impl Tool for Exec {
                         was run. Write a script with write_file and run that."
                 .to_owned());
         }
+        if let Some(editor) = editor(&args.command) {
+            return Err(format!(
+                "{editor} waits for keys that nobody can press here. Nothing was run. Use the \
+                 tools for files, or {editor} with commands (-es -c …)."
+            ));
+        }
         let mut text = fenced(&visible(&args.command));
         for place in places {
             let folder = ctx.bench.files.roots().shown(place);
@@ -115,68 +136,210 @@ impl Tool for Exec {
         let Some(Effect::Exec { command, workdir }) = pass.effects().first() else {
             return Outcome::failed("Nothing was run: there is no permission for it.");
         };
+        let in_background = args.background.unwrap_or(false);
         let spec = Spec {
             command: command.clone(),
             workdir: workdir.clone(),
-            limit: args.limit(),
             environment: ctx.bench.environment.clone(),
+            takes_input: in_background,
         };
-        let news = |output: &Output| {
-            // A client that does not read misses news of what is going on, not the result.
-            if ctx.bench.client.room().now_or_never().is_none() {
-                return;
+        let berth = match ctx.bench.jobs.admit(command) {
+            Ok(berth) => berth,
+            Err(error) => return Outcome::failed(error.to_string()),
+        };
+        let starting = ctx.cancel.run_until_cancelled(live::start(&spec, ctx)).await;
+        let (started, mut live) = match starting {
+            Some(Ok(started)) => started,
+            None => return Outcome::failed("cancelled by the user"),
+            Some(Err(error)) => {
+                let place = workdir.display();
+                return Outcome::failed(format!(
+                    "The command could not be started: {error} (in {place})"
+                ));
             }
-            let mut update = CallUpdate::new(ctx.call.clone(), Status::InProgress);
-            update.content = Some(vec![Content::Text(fenced(&output.last_lines(TAIL)))]);
-            ctx.bench.client.update(Update::CallUpdate(Box::new(update)));
         };
-        match exec::run(&spec, &ctx.cancel, news).await {
-            Ok(done) => report(&done, &args),
-            Err(error) => Outcome::failed(format!("{error} (in {})", workdir.display())),
+        let job = berth.run(started);
+        let held = Held(Some(Arc::clone(&job)));
+        let waiting = async {
+            if in_background {
+                job.settled(QUIET).await;
+            } else {
+                job.ended().await;
+            }
+        };
+        let limit = if in_background { FIRST_LOOK } else { args.limit() };
+        tokio::select! {
+            biased;
+            () = ctx.cancel.cancelled() => job.stop(),
+            () = waiting => {}
+            () = sleep_until(Instant::now() + limit) => {}
+            () = live.follow(&job) => {}
+        }
+        let end = if ctx.cancel.is_cancelled() { Some(job.ended().await) } else { job.end() };
+        let Some(end) = end else {
+            held.release();
+            let mut outcome = running(&job, (!in_background).then_some(limit));
+            live.finish(&job, None, &mut outcome);
+            return outcome;
+        };
+        let mut outcome = finished(&job, &end, ctx.cancel.is_cancelled());
+        live.finish(&job, Some(&end), &mut outcome);
+        ctx.bench.jobs.forget(&job);
+        outcome
+    }
+}
+
+/// An editor that would wait for ever: it takes a pipe for its keyboard. Others end at once
+/// without a terminal. What has options may know what to do.
+fn editor(command: &str) -> Option<&str> {
+    let mut words = command.split_whitespace();
+    let program = words.next()?;
+    let name = program.rsplit('/').next()?;
+    let waits = ["vi", "vim", "nvim", "view", "vimdiff"].contains(&name);
+    (waits && !words.any(|it| it.starts_with(['-', '+', '<', '|']))).then_some(name)
+}
+
+/// Ends a command that nobody waits for any more.
+struct Held(Option<Arc<Job>>);
+
+impl Held {
+    /// It goes on without us.
+    fn release(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(job) = &self.0 {
+            job.stop();
         }
     }
 }
 
-fn report(done: &Finished, args: &Args) -> Outcome {
-    let seconds = done.took.as_secs_f32();
-    let (ok, how) = match done.ended {
-        Ended::Exited(status) => (status.success(), exit(status)),
-        Ended::TimedOut => {
-            (false, format!("timed out after {} s and was stopped", args.limit().as_secs()))
+/// What is said of a command that has not ended. `limit` is how long it was waited for.
+fn running(job: &Job, limit: Option<Duration>) -> Outcome {
+    let id = job.id();
+    let (how, note) = match limit {
+        Some(limit) => {
+            let seconds = limit.as_secs();
+            let how = format!("still running as {id} after {seconds} s");
+            let note = format!(
+                "Still running after {seconds} s as {id} (partial output above). Use exec_output \
+                 id={id}, or signal=\"term\"."
+            );
+            (how, note)
         }
-        Ended::Cancelled => (false, "cancelled by the user".to_owned()),
+        None => {
+            let note = format!("Use exec_output id={id} for its output, input and signals.");
+            (format!("running in the background as {id}"), note)
+        }
     };
-    let output = done.output.text();
-    let code = match done.ended {
-        Ended::Exited(status) => status.code(),
-        Ended::TimedOut | Ended::Cancelled => None,
+    let report = Report { job, how: &how, head: format!("[{how}]"), code: None, notes: vec![note] };
+    report.outcome(true)
+}
+
+/// What is said of a command that has ended.
+pub(super) fn finished(job: &Job, end: &End, cancelled: bool) -> Outcome {
+    let (ok, how) = match &end.how {
+        _ if cancelled => (false, "cancelled by the user".to_owned()),
+        Ended::Exited(exit) => (exit.is_success(), exit.to_string()),
+        Ended::Stopped => (false, "stopped".to_owned()),
+        Ended::TooLong => {
+            let minutes = end.took.as_secs() / 60;
+            (false, format!("stopped after {minutes} min, the longest that a command may run"))
+        }
+        Ended::Lost(why) => (false, format!("lost: {why}")),
     };
-    let raw = json!({
-        "exitCode": code,
-        "ended": how,
-        "durationMs": u64::try_from(done.took.as_millis()).unwrap_or(u64::MAX),
-        "bytes": done.output.total(),
-        "output": output,
-    });
-    let text = format!("[{how} · {seconds:.1} s]\n{output}");
-    let mut content = vec![Content::Text(fenced(&output))];
+    let code = match &end.how {
+        Ended::Exited(exit) => exit.code(),
+        _ => None,
+    };
+    let mut notes = Vec::new();
+    if end.leftover == Leftover::Stopped && matches!(end.how, Ended::Exited(_)) && !cancelled {
+        notes.push(
+            "[left running in the background and stopped; use background=true for servers]"
+                .to_owned(),
+        );
+    }
+    let head = format!("[{how} · {:.1} s]", end.took.as_secs_f32());
+    let mut outcome = Report { job, how: &how, head, code, notes }.outcome(ok);
     if !ok {
-        content.push(Content::Text(how));
+        outcome.content.push(Content::Text(how));
     }
-    Outcome { ok, text, view: None, content, raw, images: Vec::new() }
+    outcome
 }
 
-#[cfg(unix)]
-fn exit(status: std::process::ExitStatus) -> String {
-    use std::os::unix::process::ExitStatusExt;
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exit {code}"),
-        (None, Some(signal)) => format!("killed by signal {signal}"),
-        (None, None) => "ended".to_owned(),
+/// What is said of a command, whether it has ended or not.
+pub(super) struct Report<'a> {
+    /// Which.
+    pub(super) job: &'a Job,
+    /// How it is, in a few words.
+    pub(super) how: &'a str,
+    /// The first line for the model.
+    pub(super) head: String,
+    /// Its exit code.
+    pub(super) code: Option<i32>,
+    /// What stands below its output.
+    pub(super) notes: Vec<String>,
+}
+
+impl Report<'_> {
+    /// Takes the output that nobody has looked at.
+    pub(super) fn outcome(self, ok: bool) -> Outcome {
+        let Look { text: output, truncated } = self.job.look();
+        let took = u64::try_from(self.job.age().as_millis()).unwrap_or(u64::MAX);
+        let mut text = format!("{}\n{output}", self.head);
+        let mut content = vec![Content::Text(fenced(&output))];
+        for note in self.notes {
+            text.push_str(if text.ends_with('\n') { "" } else { "\n" });
+            text.push_str(&note);
+            content.push(Content::Text(note));
+        }
+        let raw = json!({
+            "exitCode": self.code,
+            "ended": self.how,
+            "durationMs": took,
+            "bytes": self.job.bytes(),
+            "truncated": truncated,
+            "job": self.job.id(),
+            "output": Value::String(output),
+        });
+        Outcome { ok, text, view: None, content, raw, images: Vec::new() }
     }
 }
 
-#[cfg(not(unix))]
-fn exit(status: std::process::ExitStatus) -> String {
-    status.code().map_or("ended".to_owned(), |it| format!("exit {it}"))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_editor_is_refused_only_when_it_can_do_nothing_but_wait() {
+        for command in ["vim", "vi a.txt", "/usr/bin/vim a b"] {
+            assert!(editor(command).is_some(), "{command}");
+        }
+        for command in ["vim -es -c q a", "vim +q", "echo vim", "vimtutor", "", "vim a < keys"] {
+            assert!(editor(command).is_none(), "{command}");
+        }
+    }
+
+    #[test]
+    fn a_timeout_is_in_seconds_unless_it_can_only_be_milliseconds() {
+        for (arguments, expected) in [
+            (json!({}), 120),
+            (json!({ "timeout": 5 }), 5),
+            (json!({ "timeout": 0 }), 1),
+            (json!({ "timeout": 1800 }), 1800),
+            (json!({ "timeout": 3600 }), 1800),
+            (json!({ "timeout": 120_000 }), 120),
+            (json!({ "timeout": 5_000 }), 5),
+            (json!({ "timeout_ms": 2_500 }), 3),
+            (json!({ "timeout_ms": 120_000 }), 120),
+        ] {
+            let mut all = json!({ "command": "true" });
+            all.as_object_mut().unwrap().extend(arguments.as_object().unwrap().clone());
+            let args: Args = serde_json::from_value(all).unwrap();
+            assert_eq!(args.limit().as_secs(), expected, "{arguments}");
+        }
+    }
 }

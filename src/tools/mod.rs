@@ -5,13 +5,15 @@ mod apply_patch;
 mod arguments;
 mod ask_user;
 mod bench;
-mod diff;
 mod change;
 mod delete_path;
+mod diff;
 mod edit_file;
 mod exec;
+mod exec_output;
 mod history;
 mod list_dir;
+mod live;
 mod lore;
 mod memory;
 mod move_path;
@@ -57,6 +59,7 @@ pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
         Arc::new(delete_path::DeletePath),
         Arc::new(list_dir::ListDir),
         Arc::new(exec::Exec),
+        Arc::new(exec_output::ExecOutput),
         Arc::new(web_fetch::WebFetch),
         Arc::new(plan::Plan),
         Arc::new(memory::Memory),

@@ -38,6 +38,7 @@ mod examples;
 mod history;
 mod initialize;
 mod instructions;
+mod jobs;
 mod learned;
 mod media;
 mod memory;
@@ -53,6 +54,8 @@ mod queue;
 mod raw_server;
 mod read_file;
 mod responses;
+#[cfg(target_os = "linux")]
+mod sandbox;
 mod schema;
 #[path = "../../examples/scripted_model.rs"]
 mod scripted_model;
@@ -63,6 +66,8 @@ mod skills;
 mod side_by_side;
 mod slash_commands;
 mod strict;
+#[cfg(target_os = "linux")]
+mod terminals;
 mod tidy;
 mod tools;
 mod transport;

@@ -171,7 +171,7 @@ fn a_provider_that_cannot_list_its_models_is_believed() {
 fn a_list_that_does_not_come_holds_up_neither_prompts_nor_cancels_nor_other_settings() {
     let slow = Provider::start(List::Hangs, |_| says("Slow."));
     let quick = Provider::start(List::Of(vec!["a"]), |body| {
-        says(if body.to_string().contains("wait") { "…" } else { "Quick." })
+        says(if body.to_string().contains("linger") { "…" } else { "Quick." })
     });
     let settings = format!(
         "model = 'quick/a'\n{}{}",
@@ -182,7 +182,7 @@ fn a_list_that_does_not_come_holds_up_neither_prompts_nor_cancels_nor_other_sett
     let change = ask_to_set(&mut agent, "model", "slow/x");
     slow.wait_for_listings(1);
     assert_eq!(agent.turn("hi"), "end_turn");
-    let id = agent.prompt("wait");
+    let id = agent.prompt("linger");
     crate::agent::eventually("the request", || quick.asked().len() == 2);
     agent.cancel();
     assert_eq!(agent.stop_reason(&id), "cancelled");

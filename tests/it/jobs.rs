@@ -1,0 +1,185 @@
+//! Commands that outlive their call: `exec` in the background or beyond its timeout, `exec_output`,
+//! and that none of them outlives its session.
+
+use serde_json::{Value, json};
+
+use crate::agent::{TestAgent, calls, eventually, is_alive, says};
+use crate::cards;
+
+/// One more call in a turn of its own; returns what the model was told.
+fn call(agent: &mut TestAgent, name: &str, arguments: &Value) -> String {
+    agent.model().push(calls(name, arguments)).unwrap();
+    agent.model().push(says("Done.")).unwrap();
+    cards::turn(agent)
+}
+
+fn agent() -> TestAgent {
+    TestAgent::builder().permission("allow_once").start()
+}
+
+fn background(agent: &mut TestAgent, command: &str) -> String {
+    call(agent, "exec", &json!({ "command": command, "background": true }))
+}
+
+fn last_card(agent: &TestAgent) -> Value {
+    cards::card(agent, cards::ids(agent).len() - 1)
+}
+
+#[test]
+fn a_command_that_takes_too_long_goes_on_as_a_job() {
+    let mut agent = agent();
+    let command = "echo begun; until [ -e go ]; do sleep 0.02; done; echo over; exit 3";
+    let result = call(&mut agent, "exec", &json!({ "command": command, "timeout": 1 }));
+    assert_eq!(
+        result,
+        "[still running as p1 after 1 s]\nbegun\nStill running after 1 s as p1 (partial output \
+         above). Use exec_output id=p1, or signal=\"term\"."
+    );
+    let card = last_card(&agent);
+    assert_eq!((&card["status"], &card["rawOutput"]["job"]), (&json!("completed"), &json!("p1")));
+    let quiet = call(&mut agent, "exec_output", &json!({ "id": "p1", "wait": 0 }));
+    assert!(quiet.starts_with("[p1 running for ") && quiet.ends_with("(no new output)"), "{quiet}");
+    assert_eq!(last_card(&agent)["title"], "Output of p1");
+    std::fs::write(agent.path("go"), "").unwrap();
+    let end = call(&mut agent, "exec_output", &json!({ "id": "p1", "wait": 20 }));
+    assert!(end.starts_with("[exit 3 · ") && end.ends_with("]\nover\n"), "{end}");
+    assert_eq!(last_card(&agent)["status"], "failed");
+    assert_eq!(last_card(&agent)["rawOutput"]["exitCode"], 3);
+}
+
+#[test]
+fn a_job_is_ended_by_a_signal_with_all_that_it_started() {
+    let mut agent = agent();
+    let command = "echo begun; sleep 631.25 & sleep 631.25; true";
+    call(&mut agent, "exec", &json!({ "command": command, "timeout": 1 }));
+    let end = call(&mut agent, "exec_output", &json!({ "id": "p1", "signal": "term", "wait": 20 }));
+    assert!(end.starts_with("[killed by SIGTERM · "), "{end}");
+    let card = last_card(&agent);
+    assert_eq!((&card["title"], &card["status"]), (&json!("Stop p1"), &json!("completed")));
+    assert_eq!(cards::questions(&agent), 1, "to end what one has started needs no question");
+    eventually("all of it is gone", || !is_alive("631.25"));
+}
+
+#[test]
+fn a_command_in_the_background_takes_input_after_a_question() {
+    let mut agent = agent();
+    let command = "echo ready; while read -r line; do echo \"got $line\"; done; echo over";
+    let result = background(&mut agent, command);
+    assert_eq!(
+        result,
+        "[running in the background as p1]\nready\nUse exec_output id=p1 for its output, input and \
+         signals."
+    );
+    let echo = call(&mut agent, "exec_output", &json!({ "id": "p1", "input": "one", "wait": 20 }));
+    assert!(echo.starts_with("[p1 running for ") && echo.ends_with("]\ngot one\n"), "{echo}");
+    assert_eq!(last_card(&agent)["title"], "Input to p1");
+    assert_eq!(cards::questions(&agent), 2);
+    let end = json!({ "id": "1", "input": "two\n\u{4}", "wait": 20 });
+    let end = call(&mut agent, "exec_output", &end);
+    assert!(end.starts_with("[exit 0 · ") && end.ends_with("]\ngot two\nover\n"), "{end}");
+    let late = call(&mut agent, "exec_output", &json!({ "id": "p1", "input": "three" }));
+    assert!(late.contains("p1 did not take the input: it has ended"), "{late}");
+}
+
+#[test]
+fn input_that_is_refused_is_not_sent() {
+    let mut agent = TestAgent::builder().start();
+    agent.model().push(calls("exec", &json!({ "command": "cat", "background": true }))).unwrap();
+    agent.model().push(calls("exec_output", &json!({ "id": "p1", "input": "rm -rf x" }))).unwrap();
+    agent.model().push(calls("exec_output", &json!({ "id": "p1", "wait": 0 }))).unwrap();
+    agent.model().push(says("Done.")).unwrap();
+    let id = agent.prompt("go");
+    let question = agent.wait_for_request("session/request_permission");
+    agent.choose(&question, "allow_once");
+    let question = agent.wait_for_request("session/request_permission");
+    let shown = question["params"]["toolCall"]["content"].to_string();
+    assert!(shown.contains("rm -rf x") && shown.contains("cat"), "{shown}");
+    agent.choose(&question, "reject_once");
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    let results = cards::results(&agent, 3);
+    assert!(results[1].starts_with("The user rejected this call"), "{results:?}");
+    assert!(results[2].ends_with("(no new output)"), "{results:?}");
+}
+
+#[test]
+fn a_command_in_the_background_that_fails_at_once_says_so() {
+    let mut agent = agent();
+    let result = background(&mut agent, "echo 'address in use' >&2; exit 1");
+    assert!(
+        result.starts_with("[exit 1 · ") && result.ends_with("]\naddress in use\n"),
+        "{result}"
+    );
+    assert_eq!(last_card(&agent)["status"], "failed");
+}
+
+#[test]
+fn an_unknown_job_is_told_with_those_that_there_are() {
+    let mut agent = agent();
+    let none = call(&mut agent, "exec_output", &json!({ "id": "p7" }));
+    assert_eq!(none, "There is no job \"p7\". There are no jobs.");
+    background(&mut agent, "sleep 632.25");
+    let other = call(&mut agent, "exec_output", &json!({ "id": "p7", "input": "x" }));
+    let known = "There is no job \"p7\". Jobs: p1 `sleep 632.25` (running for ";
+    assert!(other.starts_with(known), "{other}");
+    assert_eq!(cards::questions(&agent), 1, "asked about a job that is not there");
+}
+
+#[test]
+fn there_are_at_most_16_commands_at_a_time() {
+    let mut agent = agent();
+    let server = cards::call("exec", &json!({ "command": "sleep 633.25", "background": true }));
+    agent.model().push(json!(vec![server; 17])).unwrap();
+    agent.model().push(says("Done.")).unwrap();
+    let last = cards::turn(&mut agent);
+    assert!(last.starts_with("16 commands are running, and there may be no more."), "{last}");
+    assert!(last.contains("p16 `sleep 633.25`"), "{last}");
+}
+
+#[test]
+fn a_cancel_ends_the_command_of_the_turn_and_no_job() {
+    let mut agent = agent();
+    background(&mut agent, "echo ready; exec sleep 634.25");
+    agent.model().push(calls("exec", &json!({ "command": "sleep 635.25; true" }))).unwrap();
+    let id = agent.prompt("go");
+    agent.wait_for_status("in_progress");
+    eventually("the command runs", || is_alive("635.25"));
+    agent.cancel();
+    assert_eq!(agent.stop_reason(&id), "cancelled");
+    cards::check(&agent);
+    eventually("it is gone", || !is_alive("635.25"));
+    assert!(is_alive("634.25"), "the job has nothing to do with that turn");
+    let (status, _) = agent.close();
+    assert!(status.success());
+    assert!(!is_alive("634.25"), "it has outlived the agent");
+}
+
+#[test]
+fn the_end_of_stdin_ends_the_jobs_of_all_sessions() {
+    let mut agent = agent();
+    background(&mut agent, "(trap '' TERM; sleep 636.25; sleep 636.25) & sleep 636.25");
+    agent.session = agent.new_session();
+    background(&mut agent, "exec sleep 637.25");
+    let (status, _) = agent.close();
+    assert!(status.success());
+    assert!(!is_alive("636.25") && !is_alive("637.25"), "a job has outlived the agent");
+}
+
+#[test]
+fn a_killed_agent_leaves_no_job() {
+    let mut agent = agent();
+    background(&mut agent, "sleep 638.25 & sleep 638.25; true");
+    agent.kill();
+    eventually("its jobs are gone", || !is_alive("638.25"));
+}
+
+#[test]
+fn plan_mode_gives_no_input() {
+    let mut agent = agent();
+    background(&mut agent, "cat");
+    let mode = json!({ "sessionId": agent.session, "modeId": "plan" });
+    assert!(agent.call("session/set_mode", &mode)["error"].is_null());
+    let denied = call(&mut agent, "exec_output", &json!({ "id": "p1", "input": "x" }));
+    assert!(denied.starts_with("Plan mode: "), "{denied}");
+    let looked = call(&mut agent, "exec_output", &json!({ "id": "p1", "wait": 0 }));
+    assert!(looked.ends_with("(no new output)"), "{looked}");
+}

@@ -42,6 +42,7 @@ pub mod record;
 pub mod memory;
 pub mod skills;
 pub mod web;
+pub mod search;
 
 // 6 · ground
 pub mod config;

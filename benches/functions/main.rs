@@ -1,8 +1,9 @@
 //! What single functions cost: `cargo bench --bench functions`. Most by divan; those of the model
-//! layer, which have budgets, in a table. Whole-process figures are in `benches/process`.
+//! layer and of searching, which have budgets, in tables. Whole-process figures are in `benches/process`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its figures")]
 
 mod model;
+mod search;
 #[path = "../process/table.rs"]
 #[allow(dead_code, reason = "the other bench takes medians")]
 mod table;
@@ -23,14 +24,20 @@ const READ: usize = 8 * 1024;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    // `--bench -- model` is the table alone, and any other word is a filter of divan's.
-    let is_alone = arguments.iter().any(|it| it == "model");
+    // `--bench -- model` is that table alone, and any other word is a filter of divan's.
+    let has = |word: &str| arguments.iter().any(|it| it == word);
+    let is_alone = has("model") || has("search");
     let is_all = arguments == ["--bench"];
     if !is_alone {
         divan::main();
     }
-    if (is_alone || is_all)
+    if (has("model") || is_all)
         && let Err(error) = model::measure()
+    {
+        eprintln!("functions: {error}");
+    }
+    if (has("search") || is_all)
+        && let Err(error) = search::measure()
     {
         eprintln!("functions: {error}");
     }

@@ -49,6 +49,11 @@ impl Roots {
         self
     }
 
+    /// That folder.
+    pub fn private(&self) -> Option<&Path> {
+        self.private.as_deref()
+    }
+
     /// The working folder as the client has named it.
     pub fn cwd(&self) -> &Path {
         &self.folders[0].0

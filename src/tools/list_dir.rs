@@ -6,34 +6,36 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::seek::{self, count};
 use super::{Bench, Outcome, Tool, ToolCtx};
-use crate::effect::{CallView, Content, Effect, Kind, Location, Target, fenced};
-use crate::files::{EntryKind, Roots};
+use crate::effect::{CallView, Effect, Kind, Location, Target, visible_line};
+use crate::files::Roots;
 use crate::permission::Pass;
+use crate::search::{Sort, Tree, list};
 
-/// The most entries of one call.
-const MOST_ENTRIES: usize = 500;
+/// The most levels of one call.
+const DEEPEST: u8 = 3;
 
 #[derive(Debug)]
 pub(super) struct ListDir;
 
-/// List a folder. Folders end with a slash; files come with their size.
+/// List a folder as a tree. Folders end with a slash; files come with their size.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct Args {
-    /// Folder, relative to the project or absolute (default `.`)
-    #[serde(default)]
+    /// Folder (default `.`)
+    #[serde(default, alias = "directory", alias = "dir")]
     path: Option<String>,
-    /// Levels to show (default 2)
+    /// Levels to show, 1 to 3 (default 2)
     #[serde(default)]
     depth: Option<u8>,
-    /// Show names that begin with a dot (default false)
+    /// Include hidden and ignored entries
     #[serde(default)]
     hidden: Option<bool>,
 }
 
 impl Args {
     fn path(&self) -> &str {
-        self.path.as_deref().filter(|it| !it.trim().is_empty()).unwrap_or(".")
+        seek::path_or_here(self.path.as_ref())
     }
 }
 
@@ -68,29 +70,51 @@ impl Tool for ListDir {
         let Some(Effect::Read(target)) = pass.effects().first() else {
             return Outcome::failed("Nothing was listed: there is no permission for it.");
         };
-        let depth = usize::from(args.depth.unwrap_or(2).clamp(1, 10));
-        let hidden = args.hidden.unwrap_or(false);
-        let entries = match ctx.bench.files.list(target, depth, hidden, MOST_ENTRIES + 1).await {
-            Ok(entries) => entries,
-            Err(error) => return Outcome::failed(format!("{} {error}", args.path())),
+        let depth = usize::from(args.depth.unwrap_or(2).clamp(1, DEEPEST));
+        let scope = match seek::scope(target, None, args.hidden.unwrap_or(false), ctx).await {
+            Ok(scope) => scope,
+            Err(reason) => return Outcome::failed(format!("{} {reason}", args.path())),
         };
-        let mut text = String::new();
-        for entry in entries.iter().take(MOST_ENTRIES) {
-            let name = entry.path.to_string_lossy();
-            match entry.kind {
-                EntryKind::Folder => text.push_str(&format!("{name}/\n")),
-                EntryKind::Link => text.push_str(&format!("{name} (link)\n")),
-                EntryKind::File(bytes) => text.push_str(&format!("{name} ({bytes} B)\n")),
+        let listing = move |stop: &_| match seek::obstacle(&scope.root, true) {
+            Some(why) => Err(why.to_owned()),
+            None => list(&scope, depth, stop).map_err(|it| it.to_string()),
+        };
+        let tree = match seek::run(ctx, listing).await {
+            Ok(Ok(tree)) => tree,
+            Ok(Err(why)) => {
+                return Outcome::failed(seek::refusal(args.path(), &why, target, ctx).await);
             }
-        }
-        if entries.is_empty() {
-            text.push_str("[empty]\n");
-        }
-        if entries.len() > MOST_ENTRIES {
-            text.push_str(&format!("[more than {MOST_ENTRIES} entries: list a subfolder]\n"));
-        }
-        let raw = json!({ "entries": entries.len().min(MOST_ENTRIES) });
-        let content = vec![Content::Text(fenced(&text))];
+            Err(reason) => return Outcome::failed(reason),
+        };
+        let text = show(&tree);
+        let raw = json!({ "entries": tree.entries.len(), "truncated": tree.more > 0 });
+        let content = seek::card(&text);
         Outcome { ok: true, text, view: None, content, raw, images: Vec::new() }
     }
+}
+
+fn show(tree: &Tree) -> String {
+    let mut text = String::new();
+    for entry in &tree.entries {
+        let name = visible_line(&entry.path.to_string_lossy());
+        text.push_str(&match entry.sort {
+            Sort::Folder => format!("{name}/\n"),
+            Sort::Full(number) => format!("{name}/ ({})\n", count(number, "entry", "entries")),
+            Sort::Link => format!("{name} (link)\n"),
+            Sort::File(bytes) => format!("{name} ({bytes} B)\n"),
+            Sort::Special => format!("{name} (special)\n"),
+        });
+    }
+    if tree.entries.is_empty() {
+        text.push_str("[empty]\n");
+    }
+    if tree.more > 0 {
+        let more = count(tree.more, "more entry", "more entries");
+        text.push_str(&format!("[{more}: use find_files with a glob]\n"));
+    }
+    if tree.ignored > 0 {
+        let ignored = count(tree.ignored, "ignored entry", "ignored entries");
+        text.push_str(&format!("[{ignored} not shown]\n"));
+    }
+    text
 }

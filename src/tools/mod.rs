@@ -12,6 +12,8 @@ mod edit_file;
 mod exec;
 mod exec_output;
 mod history;
+mod find_files;
+mod grep;
 mod list_dir;
 mod live;
 mod lore;
@@ -22,6 +24,7 @@ mod read_file;
 mod registry;
 mod skill;
 mod web_fetch;
+mod seek;
 mod write_file;
 
 #[cfg(test)]
@@ -58,6 +61,8 @@ pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
         Arc::new(move_path::MovePath),
         Arc::new(delete_path::DeletePath),
         Arc::new(list_dir::ListDir),
+        Arc::new(find_files::FindFiles),
+        Arc::new(grep::Grep),
         Arc::new(exec::Exec),
         Arc::new(exec_output::ExecOutput),
         Arc::new(web_fetch::WebFetch),

@@ -9,9 +9,9 @@ use crate::cards;
 #[test]
 fn arguments_that_mean_nothing_are_mentioned() {
     let builder = || TestAgent::builder().file("a", "1\n");
-    let arguments = json!({ "path": "a", "limit": 5, "encoding": "utf-8", "offset": null });
+    let arguments = json!({ "path": "a", "colour": 5, "encoding": "utf-8", "offset": null });
     let (_, result) = cards::run(builder(), "read_file", &arguments);
-    assert_eq!(result, "[File: a | Lines: 1]\n    1| 1\n[ignored: limit, encoding]");
+    assert_eq!(result, "[File: a | Lines: 1]\n    1| 1\n[ignored: colour, encoding]");
     let arguments = json!({ "path": "b", "foo": 1 });
     let (_, result) = cards::run(builder(), "read_file", &arguments);
     assert!(result.ends_with("\n[ignored: foo]"), "{result}");

@@ -59,6 +59,7 @@ mod sandbox;
 mod schema;
 #[path = "../../examples/scripted_model.rs"]
 mod scripted_model;
+mod search;
 mod session;
 #[cfg(target_os = "linux")]
 mod shutdown;

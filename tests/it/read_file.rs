@@ -376,6 +376,6 @@ fn list_dir_of_a_crowded_folder_is_cut_and_says_so() {
     }
     let mut agent = agent;
     let result = read_all(&mut agent, "list_dir", &[json!({})]).remove(0);
-    assert_eq!(result.lines().count(), 501);
-    assert!(result.ends_with("[more than 500 entries: list a subfolder]\n"), "{result}");
+    assert_eq!(result.lines().count(), 201);
+    assert!(result.ends_with("[400 more entries: use find_files with a glob]\n"), "{result}");
 }

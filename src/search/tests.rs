@@ -1,0 +1,459 @@
+//! Searching, on trees that a test makes.
+#![expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::{
+    Elsewhere, Found, Glob, Names, Order, Query, Scope, Sort, Stop, Wanted, find, grep, list,
+};
+
+struct Bed {
+    _folder: tempfile::TempDir,
+    root: PathBuf,
+}
+
+/// A folder with these files.
+fn bed(files: &[(&str, &str)]) -> Bed {
+    let folder = tempfile::tempdir().unwrap();
+    let root = fs::canonicalize(folder.path()).unwrap();
+    let bed = Bed { _folder: folder, root };
+    for (path, text) in files {
+        bed.put(path, text.as_bytes());
+    }
+    bed
+}
+
+impl Bed {
+    fn put(&self, path: &str, bytes: &[u8]) {
+        let path = self.root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    fn scope(&self, below: &str) -> Scope {
+        let root = if below.is_empty() { self.root.clone() } else { self.root.join(below) };
+        Scope { root, ..Scope::of(&self.root) }
+    }
+
+    fn short(&self, path: &Path) -> String {
+        path.strip_prefix(&self.root).unwrap().to_string_lossy().into_owned()
+    }
+
+    fn grep(&self, query: &Query) -> Found {
+        grep(&self.scope(""), query, &stop()).unwrap()
+    }
+
+    /// `path:line: text`, and `path-line- text` around it.
+    fn lines(&self, found: &Found) -> Vec<String> {
+        let mut lines = Vec::new();
+        for file in &found.files {
+            let path = self.short(&file.path);
+            for line in &file.lines {
+                let mark = if line.is_match { ':' } else { '-' };
+                lines.push(format!("{path}{mark}{}{mark} {}", line.number, line.text));
+            }
+        }
+        lines
+    }
+
+    fn files(&self, scope: &Scope, pattern: &str) -> Vec<String> {
+        let query = Query { files_only: true, ..query(pattern) };
+        let found = grep(scope, &query, &stop()).unwrap();
+        found.files.iter().map(|it| self.short(&it.path)).collect()
+    }
+
+    fn find(&self, glob: &str, wanted: Wanted) -> Names {
+        let glob = Some(Glob::parse(glob, &self.root).unwrap());
+        find(&Scope { glob, ..self.scope("") }, wanted, &stop())
+    }
+
+    fn names(&self, glob: &str) -> Vec<String> {
+        self.find(glob, Wanted::default()).files.iter().map(|it| self.short(it)).collect()
+    }
+
+    fn list(&self, below: &str, depth: usize, hidden: bool) -> (Vec<String>, usize) {
+        let scope = Scope { hidden, ..self.scope(below) };
+        let tree = list(&scope, depth, &stop()).unwrap();
+        let name = |it: &super::Branch| {
+            let path = it.path.to_string_lossy();
+            match it.sort {
+                Sort::Folder => format!("{path}/"),
+                Sort::Full(count) => format!("{path}/ {count}"),
+                Sort::Link => format!("{path}@"),
+                Sort::Special => format!("{path}|"),
+                Sort::File(_) => path.into_owned(),
+            }
+        };
+        (tree.entries.iter().map(name).collect(), tree.ignored)
+    }
+}
+
+fn query(pattern: &str) -> Query {
+    Query { pattern: pattern.to_owned(), ..Query::default() }
+}
+
+fn stop() -> Stop {
+    Stop::new(Arc::default(), Duration::from_secs(600))
+}
+
+const TREE: &[(&str, &str)] = &[
+    (".gitignore", "*.log\n/build/\n!keep.log\n"),
+    (".ignore", "generated.rs\n"),
+    (".hidden/x.rs", "word"),
+    (".github/ci.yml", "word"),
+    ("a.log", "word"),
+    ("keep.log", "word"),
+    ("build/out.rs", "word"),
+    ("src/main.rs", "word"),
+    ("src/generated.rs", "word"),
+    ("src/deep/.gitignore", "secret_plan.rs\n!a.log\n"),
+    ("src/deep/a.log", "word"),
+    ("src/deep/secret_plan.rs", "word"),
+    ("src/deep/build/b.rs", "word"),
+];
+
+#[test]
+fn ignore_rules_count_with_and_without_a_repository() {
+    for in_repository in [false, true] {
+        let bed = bed(TREE);
+        if in_repository {
+            bed.put(".git/HEAD", b"word");
+            bed.put(".git/info/exclude", b"main.rs\n");
+        }
+        let mut expected = vec!["keep.log", "src/deep/a.log", "src/deep/build/b.rs"];
+        if !in_repository {
+            expected.push("src/main.rs");
+        }
+        assert_eq!(bed.files(&bed.scope(""), "word"), expected, "{in_repository}");
+        let all = bed.files(&Scope { hidden: true, ..bed.scope("") }, "word");
+        assert_eq!(all.len(), 10, "`.git` is no part of it: {all:?}");
+    }
+}
+
+#[test]
+fn who_names_an_ignored_or_hidden_place_means_it() {
+    let bed = bed(TREE);
+    bed.put(".git/HEAD", b"");
+    assert_eq!(bed.files(&bed.scope("build"), "word"), ["build/out.rs"]);
+    assert_eq!(bed.files(&bed.scope(".github"), "word"), [".github/ci.yml"]);
+    assert_eq!(bed.files(&bed.scope("a.log"), "word"), ["a.log"]);
+    // Rules from above count in what is not ignored itself.
+    bed.put("src/x.log", b"word");
+    assert!(!bed.files(&bed.scope("src"), "word").contains(&"src/x.log".to_owned()));
+}
+
+#[test]
+fn the_rules_of_a_home_folder_do_not_hide_a_project_without_a_repository() {
+    let bed = bed(&[(".gitignore", "*\n"), ("project/a.rs", "word")]);
+    assert_eq!(bed.files(&bed.scope("project"), "word"), ["project/a.rs"]);
+}
+
+#[test]
+fn matches_come_in_the_order_of_paths_and_lines_with_what_is_around_them() {
+    let bed = bed(&[("b", "1\nfoo\n3\n4\n5\n6\nfoo\nfoo\n9\n"), ("a/c", "foo\r\nbar foo\r\n")]);
+    let found = bed.grep(&query("foo"));
+    assert_eq!(
+        bed.lines(&found),
+        ["a/c:1: foo", "a/c:2: bar foo", "b:2: foo", "b:7: foo", "b:8: foo"]
+    );
+    assert_eq!((found.matches, found.in_files, found.searched, found.next), (5, 2, 2, None));
+    let found = bed.grep(&Query { context: 1, ..query("foo$") });
+    assert_eq!(
+        bed.lines(&found)[2..],
+        ["b-1- 1", "b:2: foo", "b-3- 3", "b-6- 6", "b:7: foo", "b:8: foo", "b-9- 9"]
+    );
+}
+
+#[test]
+fn what_a_pattern_means() {
+    let text = "fn foo(a)\nFOO\na.b\naxb\nstart\nend\nx|y\ncrlf\r\n";
+    let bed = bed(&[("f", text)]);
+    let lines = |query: &Query| -> Vec<u64> {
+        let found = bed.grep(query);
+        found.files.iter().flat_map(|it| &it.lines).map(|it| it.number).collect()
+    };
+    let table: Vec<(Query, &[u64])> = vec![
+        (query("foo"), &[1]),
+        (Query { ignore_case: true, ..query("foo") }, &[1, 2]),
+        (query("a.b"), &[3, 4]),
+        (Query { literal: true, ..query("a.b") }, &[3]),
+        (query("foo("), &[1]),
+        (query("crlf$"), &[8]),
+        (query("^$"), &[]),
+        (query("start.end"), &[]),
+        (Query { multiline: true, ..query("start.end") }, &[5, 6]),
+        (query("start\\nend"), &[5, 6]),
+        (query("start\nend"), &[5, 6]),
+        (query("lf\\r"), &[8]),
+        (query("x\\|y"), &[7]),
+    ];
+    for (query, expected) in table {
+        assert_eq!(lines(&query), expected, "{query:?}");
+    }
+    let found = bed.grep(&query("foo("));
+    assert!(found.as_literal.is_some_and(|it| it.contains("unclosed group")));
+    let huge = Query { pattern: "(a{1000}){1000}".to_owned(), ..Query::default() };
+    assert!(grep(&bed.scope(""), &huge, &stop()).unwrap_err().contains("size limit"));
+    let deep =
+        Query { pattern: format!("{}a{}", "(".repeat(500), ")".repeat(500)), ..Query::default() };
+    assert!(bed.grep(&deep).as_literal.is_some());
+}
+
+#[test]
+fn a_long_line_is_cut_around_its_match() {
+    let (left, right) = ("ä".repeat(50_000), "z".repeat(50_000));
+    let bed = bed(&[("long", &format!("{left}MATCH{right}\nMATCH{right}\n{left}MATCH"))]);
+    let found = bed.grep(&query("MATCH"));
+    for line in &found.files[0].lines {
+        assert!(line.text.contains("MATCH") && line.text.chars().count() <= 302, "{}", line.text);
+    }
+    let middle = &found.files[0].lines[0].text;
+    let at = middle.find("MATCH").map(|it| middle[..it].chars().count()).unwrap();
+    assert!((140..160).contains(&at), "{at}");
+    assert!(middle.starts_with('…') && middle.ends_with('…'));
+}
+
+#[test]
+fn text_is_found_in_utf_16_and_not_in_what_is_binary() {
+    let bed = bed(&[("utf8", "word")]);
+    let utf16: Vec<u8> = "\u{feff}ein word\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let big: Vec<u8> = "\u{feff}word\n".encode_utf16().flat_map(u16::to_be_bytes).collect();
+    bed.put("utf16", &utf16);
+    bed.put("utf16be", &big);
+    bed.put("bom", "\u{feff}word".as_bytes());
+    bed.put("binary", b"word\n\0\nword");
+    bed.put("latin1", b"caf\xe9 word");
+    let log = format!("word\n{}\0", "x\n".repeat(100_000));
+    bed.put("log", log.as_bytes());
+    let found = bed.grep(&query("word"));
+    assert_eq!(
+        bed.lines(&found),
+        [
+            "bom:1: word",
+            "latin1:1: caf\u{fffd} word",
+            "log:1: word",
+            "utf16:1: ein word",
+            "utf16be:1: word",
+            "utf8:1: word"
+        ]
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn nothing_hangs_on_a_fifo_and_links_are_not_followed() {
+    use std::os::unix::fs::symlink;
+    let other = bed(&[("outside", "word")]);
+    let bed = bed(&[("a/file", "word")]);
+    let status = std::process::Command::new("mkfifo").arg(bed.root.join("fifo")).status();
+    assert!(status.unwrap().success());
+    symlink(&bed.root, bed.root.join("a/loop")).unwrap();
+    symlink(&other.root, bed.root.join("out")).unwrap();
+    symlink(other.root.join("outside"), bed.root.join("link")).unwrap();
+    assert_eq!(bed.files(&bed.scope(""), "word"), ["a/file"]);
+    assert_eq!(bed.names("*"), ["a/file", "a/loop", "link", "out"]);
+    assert_eq!(bed.list("", 3, false).0, ["a/", "a/file", "a/loop@", "fifo|", "link@", "out@"]);
+    // A folder that has become a link since it was judged.
+    assert!(list(&bed.scope("out"), 2, &stop()).is_err());
+    assert!(bed.files(&bed.scope("out"), "word").is_empty());
+}
+
+#[test]
+fn files_that_may_hold_secrets_are_counted_and_not_searched() {
+    let bed = bed(&[(".env", "word"), ("server.pem", "word"), ("a", "word")]);
+    let found = bed.grep(&query("word"));
+    assert_eq!((bed.lines(&found).len(), found.secrets), (1, 1));
+    let everything = Scope { hidden: true, ..bed.scope("") };
+    // The count says nothing of what is in them.
+    for pattern in ["word", "none"] {
+        assert_eq!(grep(&everything, &query(pattern), &stop()).unwrap().secrets, 2);
+    }
+    assert_eq!(bed.grep(&query("none")).elsewhere, Elsewhere::default());
+    assert_eq!(bed.files(&bed.scope("server.pem"), "word"), ["server.pem"]);
+    let except = Scope { except: Some(bed.root.join("own")), ..everything };
+    bed.put("own/login.json", b"word");
+    assert_eq!(bed.files(&except, "word"), ["a"]);
+}
+
+#[test]
+fn a_search_without_a_match_knows_what_it_has_left_out() {
+    let bed = bed(&[(".gitignore", "*.log\n"), ("a.log", "word"), (".x/b", "word"), ("c", "")]);
+    let found = bed.grep(&query("word"));
+    assert_eq!((found.searched, found.elsewhere.files), (1, 2));
+    assert_eq!(bed.grep(&query("nowhere")).elsewhere.files, 0);
+    let names = bed.find("a.log", Wanted::default());
+    assert_eq!((names.count, names.seen, names.elsewhere.files), (0, 1, 1));
+}
+
+#[test]
+fn a_search_ends_when_it_is_cancelled_or_its_time_is_over() {
+    let bed = bed(&[("a", "word"), ("b", "word")]);
+    let cancelled = Stop::new(Arc::new(AtomicBool::new(true)), Duration::from_secs(600));
+    let late = Stop::new(Arc::default(), Duration::ZERO);
+    for stop in [cancelled, late] {
+        let found = grep(&bed.scope(""), &query("word"), &stop).unwrap();
+        assert!(found.is_part && found.files.is_empty());
+        assert!(find(&bed.scope(""), Wanted::default(), &stop).is_part);
+    }
+}
+
+#[test]
+fn what_globs_fit() {
+    let files = ["a.rs", "src/b.rs", "src/x/c.rs", "src/x/d.min.js", "src/x/e.js", "web/f.tsx"];
+    let bed = bed(&files.map(|it| (it, "")));
+    let absolute = format!("{}/src/**/*.rs", bed.root.display());
+    let table: &[(&str, &[&str])] = &[
+        ("*.rs", &["a.rs", "src/b.rs", "src/x/c.rs"]),
+        ("c.rs", &["src/x/c.rs"]),
+        ("src/*.rs", &["src/b.rs"]),
+        ("./src/*.rs", &["src/b.rs"]),
+        ("src/**/*.rs", &["src/b.rs", "src/x/c.rs"]),
+        (&absolute, &["src/b.rs", "src/x/c.rs"]),
+        ("**/x/*", &["src/x/c.rs", "src/x/d.min.js", "src/x/e.js"]),
+        ("*.{js,tsx}", &["src/x/d.min.js", "src/x/e.js", "web/f.tsx"]),
+        ("*.js,*.tsx", &["src/x/d.min.js", "src/x/e.js", "web/f.tsx"]),
+        ("*.js,!*.min.js", &["src/x/e.js"]),
+        ("!src/**", &["a.rs", "web/f.tsx"]),
+        ("src/x/", &["src/x/c.rs", "src/x/d.min.js", "src/x/e.js"]),
+        ("[ab].rs", &["a.rs", "src/b.rs"]),
+        ("*", &files),
+        ("**/*", &files),
+        ("x", &[]),
+    ];
+    for (glob, expected) in table {
+        assert_eq!(bed.names(glob), *expected, "{glob}");
+    }
+    assert!(Glob::parse("[", &bed.root).is_err());
+    // Below a folder, a glob may start there or in the project.
+    for glob in ["x/*.rs", "src/x/*.rs"] {
+        let glob = Some(Glob::parse(glob, &bed.root).unwrap());
+        let found = find(&Scope { glob, ..bed.scope("src") }, Wanted::default(), &stop());
+        assert_eq!(found.count, 1);
+    }
+}
+
+#[test]
+fn a_name_that_is_not_there_brings_those_that_resemble_it() {
+    let bed = bed(&[("src/component.rs", ""), ("src/other.rs", ""), ("components/x", "")]);
+    let near = |glob: &str| -> Vec<String> {
+        bed.find(glob, Wanted::default()).near.iter().map(|it| bed.short(it)).collect()
+    };
+    assert_eq!(near("compnent.rs"), ["src/component.rs", "components"]);
+    assert_eq!(near("src/components"), ["components", "src/component.rs"]);
+    assert_eq!(near("*.xyz"), [""; 0]);
+}
+
+#[test]
+fn the_last_changed_comes_first_if_that_is_asked_for() {
+    let bed = bed(&[("a", ""), ("b", ""), ("c", "")]);
+    for (name, age) in [("a", 20), ("b", 10), ("c", 30)] {
+        let time = std::time::SystemTime::now() - Duration::from_secs(age);
+        fs::File::options()
+            .write(true)
+            .open(bed.root.join(name))
+            .unwrap()
+            .set_modified(time)
+            .unwrap();
+    }
+    let wanted = Wanted { order: Order::Recent, ..Wanted::default() };
+    let names: Vec<_> = bed.find("*", wanted).files.iter().map(|it| bed.short(it)).collect();
+    assert_eq!(names, ["b", "a", "c"]);
+}
+
+#[test]
+fn a_tree_shows_every_folder_before_it_shows_all_of_one() {
+    let bed = bed(&[(".gitignore", "*.log\n/out\n"), ("z/last", ""), ("a.log", ""), ("out/x", "")]);
+    for number in 0..300 {
+        bed.put(&format!("many/f{number:03}"), b"");
+        bed.put(&format!("node_modules/p{number}/index.js"), b"");
+    }
+    for folder in ["m1", "m2", "m3", "m4", "m5"] {
+        for number in 0..50 {
+            bed.put(&format!("{folder}/f{number:02}"), b"");
+        }
+    }
+    let (entries, ignored) = bed.list("", 3, false);
+    assert!(entries.len() <= 200);
+    for shown in ["many/ 300", "node_modules/ 300", "m1/f49", "m5/ 50", "z/last"] {
+        assert!(entries.contains(&shown.to_owned()), "{shown}: {entries:?}");
+    }
+    assert_eq!(ignored, 2);
+    assert!(bed.list("", 1, true).0.contains(&"a.log".to_owned()));
+    // A folder that is named is shown for all that its parent says.
+    assert_eq!(bed.list("out", 2, false).0, ["x"]);
+    let scope = bed.scope("many");
+    let tree = list(&scope, 2, &stop()).unwrap();
+    assert_eq!((tree.entries.len(), tree.more), (200, 100));
+}
+
+/// All pages one after the other.
+fn pages(bed: &Bed, query: &Query) -> Vec<String> {
+    let mut all = Vec::new();
+    let mut next = Some(0);
+    while let Some(offset) = next {
+        let found = bed.grep(&Query { offset, ..query.clone() });
+        let lines = if query.files_only {
+            found.files.iter().map(|it| bed.short(&it.path)).collect()
+        } else {
+            bed.lines(&found)
+        };
+        let bytes: usize = lines.iter().map(String::len).sum();
+        assert!(found.shown <= 100 && bytes < 40 * 1024, "{} in {bytes}", found.shown);
+        assert!(found.next.is_none_or(|it| it == offset + found.shown && found.shown > 0));
+        all.extend(lines);
+        next = found.next;
+    }
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn pages_put_together_are_the_whole(
+        files in proptest::collection::vec((0_usize..250, 1_usize..700), 1..8),
+    ) {
+        let bed = bed(&[]);
+        let mut expected = Vec::new();
+        for (number, (matches, width)) in files.iter().enumerate() {
+            let text: Vec<String> =
+                (0..*matches).map(|it| format!("hit {it} {}", "x".repeat(width % 290))).collect();
+            bed.put(&format!("d{}/f{number}", number % 3), format!("-\n{}\n-\n", text.join("\n-\n")).as_bytes());
+            let lines = (0..*matches).zip(text);
+            expected.extend(lines.map(|(at, it)| format!("d{}/f{number}:{}: {it}", number % 3, at * 2 + 2)));
+        }
+        let mut seen = pages(&bed, &query("^hit"));
+        // The order is that of paths, then of lines; nothing is missing and nothing comes twice.
+        let paths: Vec<_> = seen.iter().map(|it| it.split(':').next().unwrap().to_owned()).collect();
+        prop_assert!(paths.is_sorted());
+        seen.sort();
+        expected.sort();
+        prop_assert_eq!(seen, expected);
+        let files_only = Query { files_only: true, ..query("^hit") };
+        let full = files.iter().filter(|it| it.0 > 0).count();
+        prop_assert_eq!(pages(&bed, &files_only).len(), full);
+    }
+}
+
+#[test]
+fn of_one_file_a_thousand_matches_count() {
+    let bed = bed(&[("a", &"hit\n".repeat(5_000)), ("b", "hit\n")]);
+    let found = bed.grep(&query("hit"));
+    assert_eq!((found.matches, found.capped, found.next), (1_001, 1, Some(100)));
+    assert_eq!(pages(&bed, &query("hit")).len(), 1_001);
+}
+
+#[test]
+fn a_file_that_cannot_be_searched_is_counted() {
+    let bed = bed(&[("a", "word")]);
+    // A line that is longer than what is held of one.
+    bed.put("wide", &vec![b'x'; 33 << 20]);
+    let found = bed.grep(&query("word"));
+    assert_eq!((found.matches, found.unreadable), (1, 1));
+}

@@ -59,6 +59,10 @@ fn simplify(schema: &mut Value) {
         let first = types.iter().find(|it| *it != "null").cloned().unwrap_or(Value::Null);
         fields.insert("type".to_owned(), first);
     }
+    if let Some(Value::Array(values)) = fields.get_mut("enum") {
+        // An argument that may be left out need not be null as well.
+        values.retain(|it| !it.is_null());
+    }
     if let Some(Value::String(text)) = fields.get_mut("description") {
         *text = text.split('\n').map(str::trim).collect::<Vec<_>>().join(" ");
     }

@@ -21,10 +21,10 @@ pub(super) struct EditFile;
 /// are made or none.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct Args {
-    /// File, relative to the project or absolute
+    /// File
     #[serde(alias = "file_path", alias = "file")]
     path: String,
-    /// Replacements, each made on what the one before has left
+    /// Replacements, made one after another
     #[serde(default)]
     edits: Vec<Piece>,
     // One replacement without a list, as models write it that are used to that.

@@ -31,9 +31,8 @@ const QUIET: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct Exec;
 
-/// Run a shell command (bash) in the project. Each call is a new shell without a terminal or
-/// input; stdout and stderr come back together. A command that outlives its timeout goes on as a
-/// job for exec_output.
+/// Run a shell command (bash) in the project: a new shell each time, without a terminal or input.
+/// What outlives its timeout goes on as a job for exec_output.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct Args {
     /// The command line

@@ -25,8 +25,7 @@ const LONGEST_INPUT: usize = 32 * 1024;
 #[derive(Debug)]
 pub(super) struct ExecOutput;
 
-/// See what a job of exec has printed since the last look and whether it still runs. Can also send
-/// it input or a signal.
+/// See what a job of exec has printed since the last look; also send it input or a signal.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct Args {
     /// The job, such as p3

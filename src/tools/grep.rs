@@ -16,8 +16,7 @@ use crate::search::{FileLines, Found, Query, grep};
 #[derive(Debug)]
 pub(super) struct Grep;
 
-/// Search file contents with a regular expression (ripgrep). Skips ignored, hidden and binary
-/// files. Returns `path:line: text`, 100 matches a page.
+/// Search file contents (ripgrep). Skips ignored, hidden and binary files. 100 matches a page.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct Args {
     /// File or folder (default `.`)
@@ -26,7 +25,7 @@ pub(super) struct Args {
     /// Regular expression
     #[serde(alias = "query", alias = "regex")]
     pattern: String,
-    /// Only these files, such as `*.rs` or `src/**/*.ts`
+    /// Only these files, such as `*.rs`
     #[serde(default, alias = "include")]
     glob: Option<String>,
     /// Ignore case
@@ -38,7 +37,7 @@ pub(super) struct Args {
     /// Lines to show around each match
     #[serde(default)]
     context: Option<usize>,
-    /// Matches may span lines; `.` matches newlines
+    /// Matches may span lines
     #[serde(default)]
     multiline: Option<bool>,
     /// List only the files that match

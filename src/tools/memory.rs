@@ -19,8 +19,8 @@ use crate::permission::Pass;
 #[derive(Debug)]
 pub(super) struct Memory;
 
-/// Notes in Markdown that later sessions will see. Write down what the user wants to be
-/// remembered or what was hard to find out; never keys or passwords.
+/// Notes in Markdown that later sessions see: what the user wants remembered, what was hard to
+/// find out. Never keys or passwords.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct Args {
     /// What to do

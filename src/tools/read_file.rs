@@ -31,9 +31,8 @@ const LONGEST_CARD: usize = 8 * 1024;
 #[derive(Debug)]
 pub(super) struct ReadFile;
 
-/// Read text files and pictures. Give `path` for one file or `paths` for up to 20. Returns a header and
-/// numbered lines, at most 2000; ask for the next range when it says so. The line numbers are not
-/// part of the file.
+/// Read text files and pictures: `path` for one, `paths` for up to 20. At most 2000 lines,
+/// numbered; the numbers are not part of the file.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct Args {
     /// File, relative to the project or absolute
@@ -42,10 +41,10 @@ pub(super) struct Args {
     /// Several files instead of one
     #[serde(default)]
     paths: Option<Vec<String>>,
-    /// First line, from 1; negative counts from the end (only with `path`)
+    /// First line, from 1; negative counts from the end
     #[serde(default, alias = "offset")]
     start_line: Option<i64>,
-    /// Last line, inclusive (only with `path`)
+    /// Last line, inclusive
     #[serde(default)]
     end_line: Option<i64>,
     // Not told: what models send that have learned to count from an offset.

@@ -15,17 +15,17 @@ use crate::permission::Pass;
 #[derive(Debug)]
 pub(super) struct WriteFile;
 
-/// Write a text file: create it, replace its whole content, or append to it. Missing folders
-/// are made. Split content of more than 2000 characters: write the first part, then append.
+/// Write a text file: create it, replace its content or append. Split content of more than 2000
+/// characters: write the first part, then append.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct Args {
-    /// File, relative to the project or absolute
+    /// File
     #[serde(alias = "file_path", alias = "file")]
     path: String,
     /// The content
     #[serde(alias = "contents", alias = "text")]
     content: String,
-    /// `overwrite` (default) or `append`
+    /// Default: overwrite
     #[serde(default)]
     mode: Mode,
 }

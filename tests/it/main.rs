@@ -53,6 +53,7 @@ mod providers;
 mod queue;
 mod raw_server;
 mod read_file;
+mod readme;
 mod responses;
 #[cfg(target_os = "linux")]
 mod sandbox;

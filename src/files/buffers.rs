@@ -44,7 +44,11 @@ impl Files {
             match editor.read(&self.roots.shown(target)).await {
                 // Some editors answer with nothing for a file that does not exist.
                 Ok(text) if text.is_empty() && on_disk.is_err() => {}
-                Ok(text) => return Ok(merge(on_disk.ok(), text)),
+                Ok(text) => {
+                    let saved = on_disk.as_ref().ok().map(|it| it.text.as_str());
+                    self.unsaved.compare(&target.path, saved, &text);
+                    return Ok(merge(on_disk.ok(), text));
+                }
                 Err(error) => {
                     tracing::debug!(%error, "read from the disk instead");
                     patience.0.fetch_or(error == BufferError::Silent, Ordering::Relaxed);

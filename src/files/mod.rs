@@ -15,6 +15,7 @@ mod save;
 mod seen;
 mod stream;
 mod text;
+mod unsaved;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,6 +38,7 @@ pub use seen::Freshness;
 pub use text::{Form, Hash, LineEnds, Source, Text};
 
 use seen::Seen;
+use unsaved::Unsaved;
 
 /// Larger files are read from the disk even when the editor would serve them.
 const BUFFER_LIMIT: usize = 2 * 1024 * 1024;
@@ -55,6 +57,7 @@ const NOTE_LIMIT: usize = 64 * 1024;
 pub struct Files {
     roots: Arc<Roots>,
     seen: Arc<Seen>,
+    unsaved: Arc<Unsaved>,
     buffers: Option<Arc<dyn Buffers>>,
 }
 
@@ -86,7 +89,7 @@ pub enum Look {
 impl Files {
     /// The files below these roots, with the editor's buffers where it offers them.
     pub fn new(roots: Roots, buffers: Option<Arc<dyn Buffers>>) -> Files {
-        Files { roots: Arc::new(roots), seen: Arc::default(), buffers }
+        Files { roots: Arc::new(roots), seen: Arc::default(), unsaved: Arc::default(), buffers }
     }
 
     /// The same files as they are on the disk, for those that are ours and no concern of the

@@ -184,6 +184,10 @@ impl Tool for Exec {
         let mut outcome = finished(&job, &end, ctx.cancel.is_cancelled());
         live.finish(&job, Some(&end), &mut outcome);
         ctx.bench.jobs.forget(&job);
+        let unsaved = ctx.bench.files.unsaved_note(None, "commands do");
+        if !unsaved.is_empty() {
+            outcome.text = format!("{}\n{unsaved}", outcome.text.trim_end());
+        }
         outcome
     }
 }

@@ -143,6 +143,7 @@ fn report(tool: &Grep, args: &Args, target: &Target, found: &Found, ctx: &ToolCt
     }
     text.push_str(&total(args, found));
     text.push_str(&notes_after(found));
+    text.push_str(&ctx.bench.files.unsaved_note(Some(&target.path), "a search does"));
     let mut view = tool.view(args, std::slice::from_ref(target), roots);
     view.title.push_str(&match (found.matches, args.files_only) {
         (0, _) => " (no match)".to_owned(),

@@ -222,3 +222,19 @@ fn a_silent_editor_costs_a_batch_one_wait_and_is_asked_four_things_at_most() {
     let asked = asked.iter().filter(|it| *it == "fs/read_text_file").count();
     assert_eq!(asked, 4);
 }
+
+#[test]
+fn who_sees_the_disk_says_what_the_editor_has_not_saved() {
+    let mut editor = Editor::new(Manner::Saves).file(b"old words\n").unsaved("new words\n");
+    let command = json!({ "command": "cat f" });
+    assert!(!editor.call("exec", &command).contains("unsaved"), "nobody has looked yet");
+    editor.read();
+    let note = "[unsaved changes in the editor, which";
+    let told = editor.call("exec", &command);
+    assert!(told.ends_with(&format!("old words\n{note} commands do not see: f]\n")), "{told}");
+    let told = editor.call("grep", &json!({ "pattern": "new words" }));
+    assert!(told.contains(&format!("{note} a search does not see: f]")), "{told}");
+    editor = editor.file(b"saved\n");
+    editor.read();
+    assert!(!editor.call("exec", &command).contains("unsaved"));
+}

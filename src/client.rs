@@ -201,7 +201,7 @@ pub enum BufferError {
     #[error("the editor has no such file")]
     NotFound,
     /// It refused, and said why.
-    #[error("the editor refused: {0}")]
+    #[error("the editor refused: {}", .0.chars().take(1_000).collect::<String>())]
     Refused(String),
     /// It did not answer in time.
     #[error("the editor did not answer")]

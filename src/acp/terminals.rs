@@ -155,7 +155,7 @@ fn exit(value: &Value) -> TerminalExit {
     let code = value.get("exitCode").and_then(Value::as_u64);
     TerminalExit {
         code: code.and_then(|it| it.try_into().ok()),
-        signal: value.get("signal").and_then(Value::as_str).map(str::to_owned),
+        signal: value.get("signal").and_then(Value::as_str).map(|it| it.chars().take(40).collect()),
     }
 }
 

@@ -40,6 +40,9 @@ const ENDS: &[&str] = &[
 /// What `.env` files are called that hold no secrets but show what belongs into the real one.
 const SAMPLES: &[&str] = &["example", "sample", "template", "dist", "defaults"];
 
+/// What is added to the name of a file for the name of its copy.
+const COPIES: &[&str] = &["~", ".bak", ".backup", ".old", ".orig", ".save", ".swp", ".swo"];
+
 /// The ends of paths below a home folder.
 const PATHS: &[&[&str]] = &[
     &[".aws", "credentials"],
@@ -58,7 +61,7 @@ const FOLDERS: &[&str] = &[".ssh", ".gnupg", ".password-store"];
 pub fn is_secret(path: &Path) -> bool {
     let parts: Vec<String> =
         path.components().map(|it| it.as_os_str().to_string_lossy().to_lowercase()).collect();
-    let Some(name) = parts.last().map(String::as_str) else { return false };
+    let Some(name) = parts.last().map(|it| original(it)) else { return false };
     let in_folder = parts.iter().any(|it| FOLDERS.contains(&it.as_str()));
     let at_path = PATHS
         .iter()
@@ -72,6 +75,15 @@ pub fn is_secret(path: &Path) -> bool {
         || name.starts_with("id_dsa");
     let is_named = NAMES.contains(&name) || ENDS.iter().any(|it| name.ends_with(it));
     !is_public && (is_environment(name) || is_key || is_named || in_folder || at_path)
+}
+
+/// The name of which this is that of a copy, as editors and careful people make them.
+fn original(name: &str) -> &str {
+    let mut name = name;
+    while let Some(rest) = COPIES.iter().find_map(|it| name.strip_suffix(it)) {
+        name = rest;
+    }
+    name
 }
 
 /// `.env`, `.env.local`, `prod.env`; not `.env.example`.
@@ -99,11 +111,17 @@ mod tests {
             "/home/u/.aws/credentials",
             "/ws/.npmrc",
             "/ws/terraform.tfvars",
+            "/ws/.env~",
+            "/ws/server.key.bak",
+            "/ws/.netrc.old~",
+            "/ws/.server.pem.swp",
         ];
         let open = [
             "/ws/.env.example",
             "/ws/sample.env",
             "/ws/id_rsa.pub",
+            "/ws/a.txt~",
+            "/ws/.old",
             "/ws/src/key.rs",
             "/ws/environment.rs",
             "/ws/credentials.rs",

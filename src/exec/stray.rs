@@ -4,6 +4,7 @@
 
 #[cfg(target_os = "linux")]
 use std::fs;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The variable that carries the mark.
@@ -12,7 +13,19 @@ const NAME: &str = "TURNWRIGHT_COMMAND";
 #[cfg(target_os = "linux")]
 const ROUNDS: usize = 5;
 
-/// The mark of one command. Nobody else has it: it holds our process's number and a count.
+/// How every mark of this process begins: a name that no other has, not even in another container
+/// where processes are counted anew.
+fn own() -> &'static str {
+    static OWN: OnceLock<String> = OnceLock::new();
+    OWN.get_or_init(|| format!("{}-", uuid::Uuid::new_v4().simple()))
+}
+
+/// What the environment of every command of this process holds, as far as all of them have it.
+pub(super) fn common() -> String {
+    format!("{NAME}={}", own())
+}
+
+/// The mark of one command. Nobody else has it: it holds a name of our process, and a count.
 #[derive(Clone, Debug)]
 pub(super) struct Mark(String);
 
@@ -20,7 +33,7 @@ impl Mark {
     pub(super) fn new() -> Mark {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Mark(format!("{}-{number}-{}", std::process::id(), uuid::Uuid::new_v4().simple()))
+        Mark(format!("{}{number}", own()))
     }
 
     /// What the command's environment is to hold.

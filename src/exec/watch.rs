@@ -9,8 +9,11 @@ use std::process::{ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Reads `+ KEY GROUP` and `- KEY`; at the end of its input it kills the groups that are left.
-/// All of it is built into the shell, so it starts nothing and needs no environment.
+use super::stray;
+
+/// Reads `+ KEY GROUP` and `- KEY`; at the end of its input it kills the groups that are left. All of
+/// that is built into the shell, so it starts nothing and needs no environment. Only what has left
+/// its group is looked for with `grep`, where there is one: by the mark that is the first argument.
 const SCRIPT: &str = r#"
 list=' '
 while read -r sign key group; do
@@ -20,6 +23,11 @@ while read -r sign key group; do
     esac
 done
 for entry in $list; do kill -s KILL -- "-${entry#*:}"; done 2>/dev/null
+for round in 1 2 3; do
+    grep -lsF -- "$1" /proc/[0-9]*/environ | while IFS=/ read -r none proc process rest; do
+        kill -s KILL "$process"
+    done
+done 2>/dev/null
 "#;
 
 static PIPE: OnceLock<Option<ChildStdin>> = OnceLock::new();
@@ -84,7 +92,8 @@ fn write(line: &[u8]) {
 #[expect(unsafe_code, reason = "pre_exec: the closure makes one system call")]
 fn start() -> Option<ChildStdin> {
     let mut command = Command::new("/bin/sh");
-    command.arg("-c").arg(SCRIPT).env_clear().current_dir("/");
+    command.arg("-c").arg(SCRIPT).arg("sh").arg(stray::common());
+    command.env_clear().current_dir("/");
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     // SAFETY: runs between fork and exec; setsid is async-signal-safe. It has a session of its
     // own, so that what ends ours does not end it.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio_util::sync::CancellationToken;
 
+use super::save::Before;
 use super::text::{LineEnds, with_crlf, with_lf};
 use super::{BUFFER_LIMIT, FileError, Files, Source, Text, Written, disk, save};
 use crate::client::{BufferError, Buffers};
@@ -80,6 +81,7 @@ impl Files {
             return Err(FileError::Stale);
         }
         let form = now.as_ref().map_or_else(Default::default, |it| it.text.form);
+        let there = now.as_ref().map_or(Before::Nothing, on_disk);
         let bytes = form
             .encode(after)
             .map_err(|char| FileError::Unmappable { char, encoding: form.encoding.name() })?;
@@ -100,7 +102,7 @@ impl Files {
                 }
             }
         }
-        save::write(&target.path, bytes).await?;
+        save::write(&target.path, there, bytes).await?;
         let text = Text { text: after.to_owned(), form, source: Source::Disk };
         Ok(Written { text, is_confirmed: true })
     }
@@ -169,6 +171,15 @@ impl Files {
         let same = [text.text.as_str(), &String::from_utf8_lossy(&bytes)];
         let is_saved = same.iter().any(|it| plain(it) == plain(&shown));
         if is_saved { Ok(()) } else { Err(FileError::Unsaved) }
+    }
+}
+
+/// What the disk has if this was read from it.
+fn on_disk(found: &Found) -> Before {
+    let text = &found.text;
+    match text.form.encode(&text.text) {
+        Ok(bytes) if text.source == Source::Disk => Before::Bytes(bytes),
+        _ => Before::Anything,
     }
 }
 

@@ -298,13 +298,17 @@ mod tests {
         fs::create_dir(base.join("ws")).unwrap();
         fs::write(base.join("out/f"), "secret").unwrap();
         std::os::unix::fs::symlink(base.join("out"), base.join("ws/d")).unwrap();
+        let any = || save::Before::Anything;
         // As judged, `ws/d` was a folder; now it is a link.
         assert_eq!(read(&base.join("ws/d/f")).await, Err(FileError::Moved));
-        assert_eq!(save::write(&base.join("ws/d/new"), b"x".to_vec()).await, Err(FileError::Moved));
+        assert_eq!(
+            save::write(&base.join("ws/d/new"), any(), b"x".to_vec()).await,
+            Err(FileError::Moved)
+        );
         assert!(list(base.join("ws/d"), 2, true, 9).await.is_err());
         assert_eq!(fs::read_dir(base.join("out")).unwrap().count(), 2);
         // And what is no link works, the temporary file gone.
-        save::write(&base.join("out/f"), b"new".to_vec()).await.unwrap();
+        save::write(&base.join("out/f"), any(), b"new".to_vec()).await.unwrap();
         assert_eq!(read(&base.join("out/f")).await.unwrap().text, "new");
         assert_eq!(list(base.join("out"), 2, true, 9).await.unwrap().len(), 2);
     }

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::search::are_odd;
+
 /// Names that are offered of the same folder, and from elsewhere.
 const MOST_NAMES: usize = 3;
 /// Entries that are looked at in the folder, and in all the project.
@@ -47,9 +49,10 @@ fn anywhere(path: &Path, root: &Path) -> Vec<PathBuf> {
     let Some(name) = path.file_name() else { return Vec::new() };
     let until = Instant::now() + PATIENCE;
     let walk = ignore::WalkBuilder::new(root)
-        .hidden(false)
         .require_git(false)
-        .filter_entry(|it| it.file_name() != ".git")
+        .standard_filters(!root.ancestors().any(are_odd))
+        .hidden(false)
+        .filter_entry(|it| it.file_name() != ".git" && !are_odd(it.path()))
         .build();
     let mut found: Vec<_> = walk
         .take(MOST_ANYWHERE)

@@ -2,17 +2,35 @@
 //! new ones, and so does who comes after a crash.
 
 use std::fs::{self, File, Metadata};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io::{self, Read, Write};
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::disk::{blocking, explain, moved, pin, regular};
+use super::disk::{self, blocking, explain, moved, pin, regular};
 use super::{FileError, READ_LIMIT};
+
+/// What has to be there still at the moment of writing.
+#[derive(Debug)]
+pub(super) enum Before {
+    /// Whatever is there.
+    Anything,
+    /// No file.
+    Nothing,
+    /// These bytes.
+    Bytes(Vec<u8>),
+}
 
 /// Gives a file these bytes. What else there is to it stays: mode, owner, attributes, its other
 /// names. Missing folders are made.
-pub(super) async fn write(path: &Path, bytes: Vec<u8>) -> Result<(), FileError> {
+pub(super) async fn write(path: &Path, before: Before, bytes: Vec<u8>) -> Result<(), FileError> {
     let path = path.to_path_buf();
     blocking(move || {
+        // Of two sessions that change one file the second must see what the first has made.
+        let _turn = take_turns(&path);
+        if !before.is_there(&path)? {
+            return Err(FileError::Stale);
+        }
         let folder = path.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(folder).map_err(|it| moved(&it))?;
         let (_held, folder) = pin(folder).map_err(|it| moved(&it))?;
@@ -20,6 +38,30 @@ pub(super) async fn write(path: &Path, bytes: Vec<u8>) -> Result<(), FileError> 
         put(&folder, &folder.join(name), &bytes)
     })
     .await
+}
+
+impl Before {
+    fn is_there(&self, path: &Path) -> Result<bool, FileError> {
+        let Before::Bytes(bytes) = self else {
+            return Ok(matches!(self, Before::Anything) || fs::symlink_metadata(path).is_err());
+        };
+        let file = disk::open(path).map_err(|it| moved(&it))?;
+        let length = file.metadata().map_err(|it| explain(&it))?.len();
+        let mut now = Vec::with_capacity(bytes.len() + 1);
+        if length == bytes.len() as u64 {
+            file.take(length + 1).read_to_end(&mut now).map_err(|it| explain(&it))?;
+        }
+        Ok(now == *bytes)
+    }
+}
+
+/// Held while a file is written. Others are held up only by chance; a disk that hangs does not hold
+/// up all of them.
+fn take_turns(path: &Path) -> MutexGuard<'static, ()> {
+    static TURNS: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
+    let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(path);
+    let turn = &TURNS[usize::try_from(hash % 64).unwrap_or(0)];
+    turn.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn put(folder: &Path, path: &Path, bytes: &[u8]) -> Result<(), FileError> {
@@ -205,6 +247,10 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::path::PathBuf;
 
+    async fn write(path: &Path, bytes: Vec<u8>) -> Result<(), FileError> {
+        super::write(path, Before::Anything, bytes).await
+    }
+
     struct Folder(tempfile::TempDir);
 
     impl Folder {
@@ -241,6 +287,20 @@ mod tests {
             let mut value = [0; 16];
             assert_eq!(getxattr(&path, "user.note", &mut value), Ok(4));
         }
+    }
+
+    #[tokio::test]
+    async fn what_has_changed_at_the_last_moment_is_not_replaced() {
+        let folder = Folder::new();
+        let path = folder.file("f");
+        for before in [Before::Nothing, Before::Bytes("an old text".into())] {
+            let result = super::write(&path, before, b"new".to_vec()).await;
+            assert_eq!(result, Err(FileError::Stale));
+            assert_eq!(fs::read_to_string(&path).unwrap(), "the old text");
+        }
+        super::write(&path, Before::Bytes("the old text".into()), b"new".to_vec()).await.unwrap();
+        super::write(&folder.path("g"), Before::Nothing, b"new".to_vec()).await.unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
     }
 
     #[tokio::test]

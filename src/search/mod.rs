@@ -8,6 +8,7 @@ mod lines;
 mod names;
 mod open;
 mod pattern;
+mod rules;
 mod tree;
 mod walk;
 
@@ -23,6 +24,7 @@ pub use content::{FileLines, Found, Query, grep};
 pub use glob::Glob;
 pub use lines::Line;
 pub use names::{Names, Order, Wanted, find};
+pub use rules::are_odd;
 pub use tree::{Branch, Sort, Tree, list};
 
 /// What a search gets before it is ended with what it has found.

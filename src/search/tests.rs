@@ -457,3 +457,32 @@ fn a_file_that_cannot_be_searched_is_counted() {
     let found = bed.grep(&query("word"));
     assert_eq!((found.matches, found.unreadable), (1, 1));
 }
+
+#[cfg(unix)]
+#[test]
+fn rules_that_never_end_are_not_read() {
+    use std::os::unix::fs::symlink;
+    for name in [".gitignore", ".ignore"] {
+        for odd in ["/dev/zero", "fifo"] {
+            let bed = bed(&[("a.rs", "word"), ("sub/b.rs", "word")]);
+            // Nobody ever writes into it.
+            rustix::fs::mknodat(
+                rustix::fs::CWD,
+                bed.root.join("fifo"),
+                rustix::fs::FileType::Fifo,
+                rustix::fs::Mode::RUSR,
+                0,
+            )
+            .unwrap();
+            let odd = bed.root.join(odd);
+            symlink(&odd, bed.root.join("sub").join(name)).unwrap();
+            assert_eq!(bed.files(&bed.scope(""), "word"), ["a.rs"]);
+            assert_eq!(bed.list("", 2, false).0, ["a.rs", "fifo|", "sub/"]);
+            // Who names the folder gets what is in it.
+            assert_eq!(bed.files(&bed.scope("sub"), "word"), ["sub/b.rs"]);
+            symlink(&odd, bed.root.join(name)).unwrap();
+            assert_eq!(bed.files(&bed.scope(""), "word"), ["a.rs"]);
+            assert_eq!(bed.names("*.rs"), ["a.rs"]);
+        }
+    }
+}

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use ignore::IncrementalIgnore;
 
 use super::walk::rules;
-use super::{Scope, Stop, open};
+use super::{Scope, Stop, are_odd, open};
 
 /// Entries of a tree.
 const MOST_ENTRIES: usize = 200;
@@ -117,7 +117,11 @@ struct Lister<'a> {
 impl Lister<'_> {
     /// The entries of a folder in order; of one with more than `most`, only some.
     fn read(&mut self, below: &Path, most: usize) -> io::Result<Vec<Branch>> {
-        let (_held, folder) = open::folder(&self.scope.root.join(below))?;
+        let path = self.scope.root.join(below);
+        if !self.scope.hidden && below != Path::new("") && are_odd(&path) {
+            return Err(io::Error::other("its ignore rules must not be opened"));
+        }
+        let (_held, folder) = open::folder(&path)?;
         let mut branches = Vec::new();
         let mut ignored = 0;
         for entry in fs::read_dir(folder)?.filter_map(Result::ok) {

@@ -8,7 +8,7 @@ use std::thread;
 
 use ignore::{DirEntry, WalkBuilder, WalkState};
 
-use super::{Scope, Stop};
+use super::{Scope, Stop, are_odd};
 
 /// More threads only wait for the disk.
 const MOST_THREADS: usize = 8;
@@ -21,13 +21,17 @@ pub(super) fn walker(scope: &Scope, everything: bool) -> WalkBuilder {
     walker.threads(threads).hidden(!everything);
     let except = scope.except.clone();
     walker.filter_entry(move |it| {
-        it.file_name() != OsStr::new(".git") && except.as_deref().is_none_or(|no| it.path() != no)
+        let is_folder = it.file_type().is_some_and(|it| it.is_dir());
+        it.file_name() != OsStr::new(".git")
+            && except.as_deref().is_none_or(|no| it.path() != no)
+            && (everything || !is_folder || !are_odd(it.path()))
     });
     walker
 }
 
-/// The rules that count in a folder.
+/// The rules that count in a folder; none if some of them must not be opened.
 pub(super) fn rules(root: &Path, everything: bool) -> WalkBuilder {
+    let everything = everything || root.ancestors().any(are_odd);
     let mut rules = bare(root, everything);
     rules.parents(!everything && do_parents_count(root));
     rules

@@ -234,6 +234,7 @@ async fn plan(
                 return Err(format!("{to} exists already. Nothing was written."));
             }
             let changed = change::since_read(ctx, &target, &before).await;
+            let may_quote = change::may_quote(ctx, &target, &before).await;
             let work = tokio::task::spawn_blocking(move || {
                 let result = patch::apply(&before.text, &hunks);
                 (before, result)
@@ -249,7 +250,8 @@ async fn plan(
                 Err(refusal) => {
                     return Err(match changed {
                         Some(lines) => change::stale(&name, &before, &lines),
-                        None => refusal.explain(&name),
+                        None if may_quote => refusal.explain(&name),
+                        None => change::unquoted(&name),
                     });
                 }
             }

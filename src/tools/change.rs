@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::edit::spots::{self, Spot};
 use crate::edit::{Applied, Rung};
-use crate::effect::{Content, Target, fenced};
+use crate::effect::{Content, Place, Target, fenced, is_secret};
 use crate::files::{FileError, Freshness, Source, Text, Written, display};
 
 use super::ToolCtx;
@@ -68,6 +68,21 @@ pub(super) async fn since_read(
         Freshness::Unseen | Freshness::Same => None,
         Freshness::Changed(lines) => Some(lines),
     }
+}
+
+/// Whether the model may be told what is in a file before the user was asked about the change: it
+/// may read it without a question, or has read it as it is.
+pub(super) async fn may_quote(ctx: &ToolCtx, target: &Target, now: &Text) -> bool {
+    let is_free = target.place != Place::Outside && !is_secret(&target.path);
+    is_free || ctx.bench.files.judge(target, now).await == Freshness::Same
+}
+
+/// What the model is told where it may not.
+pub(super) fn unquoted(name: &str) -> String {
+    format!(
+        "What was quoted is not in {name}, or not only once. More is said only of a file that \
+         you have read: use read_file, which asks the user. Nothing was written."
+    )
 }
 
 /// What the model is told about a file that is not what it has read.

@@ -118,6 +118,7 @@ impl Tool for EditFile {
             Err(error) => return Err(change::unreadable(&args.path, target, error, ctx).await),
         };
         let changed = change::since_read(ctx, target, &before).await;
+        let may_quote = change::may_quote(ctx, target, &before).await;
         let edits = args.edits();
         let of = edits.len();
         // Looking for a quotation takes its time.
@@ -133,6 +134,11 @@ impl Tool for EditFile {
             (Ok(applied), _) => applied,
             (Err(Refusal { reason: Reason::Nowhere { .. }, .. }), Some(lines)) => {
                 return Err(change::stale(&args.path, &before, lines));
+            }
+            (Err(Refusal { reason: Reason::Nowhere { .. } | Reason::Several { .. }, .. }), _)
+                if !may_quote =>
+            {
+                return Err(change::unquoted(&args.path));
             }
             (Err(refusal), _) => return Err(refusal.explain(&args.path, of)),
         };

@@ -166,3 +166,22 @@ fn the_editor_s_unsaved_text_is_what_is_edited() {
     assert_eq!((buffer.as_str(), writes, agent.read("a").as_str()), ("edited\n", 1, "disk\n"));
     cards::check(&agent);
 }
+
+#[test]
+fn a_quotation_that_is_wrong_does_not_show_a_secret_before_the_question() {
+    let mut agent = TestAgent::builder().file(".env", "KEY=the-secret-0\n").start();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let outside = elsewhere.path().join("notes.txt");
+    fs::write(&outside, "KEY=the-secret-0\n").unwrap();
+    for path in [".env", outside.to_str().unwrap()] {
+        let result = again(&mut agent, "edit_file", &edit(path, "KEY=the-secret-1", "x"));
+        assert!(result.contains("use read_file, which asks the user"), "{result}");
+        let body = format!(
+            "*** Begin Patch\n*** Update File: {path}\n-KEY=the-secret-1\n+x\n\
+                            *** End Patch\n"
+        );
+        let patched = again(&mut agent, "apply_patch", &json!({ "patch": body }));
+        assert!(!format!("{result}{patched}").contains("secret-0"), "{result}\n{patched}");
+    }
+    assert_eq!(cards::questions(&agent), 0);
+}

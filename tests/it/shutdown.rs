@@ -30,12 +30,13 @@ fn in_a_command(command: &str, word: &str) -> TestAgent {
 }
 
 /// Commands that leave something running as well as they can: the last word of each is `word`.
-fn stubborn(word: &str) -> [String; 4] {
+fn stubborn(word: &str) -> [String; 5] {
     [
         format!("touch started; exec sleep {word}"),
         format!("touch started; sleep {word}; true"),
         format!("(sleep {word} &) ; sleep {word} & touch started; wait"),
         format!("trap '' TERM HUP INT; touch started; sleep {word}; sleep {word}"),
+        format!("setsid sleep {word} & touch started; wait"),
     ]
 }
 
@@ -116,7 +117,7 @@ fn r_tr_12_the_end_of_stdin_while_a_question_is_open_means_no() {
 
 #[test]
 fn r_tr_12_the_end_of_stdin_ends_every_process_of_a_command() {
-    for (number, name) in (0..4).zip(100..) {
+    for (number, name) in (0..5).zip(100..) {
         let word = unique(name);
         let mut agent = in_a_command(&stubborn(&word)[number], &word);
         let begun = Instant::now();
@@ -156,7 +157,7 @@ fn p0_11_a_signal_ends_an_idle_agent() {
 
 #[test]
 fn p0_11_a_killed_agent_leaves_no_process_of_a_command() {
-    for (number, name) in (0..4).zip(300..) {
+    for (number, name) in (0..5).zip(300..) {
         let word = unique(name);
         let mut agent = in_a_command(&stubborn(&word)[number], &word);
         agent.kill();

@@ -34,7 +34,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("permission", &[]),
     ("memory", &["files"]),
     ("skills", &["files"]),
-    ("files", &[]),
+    ("files", &["search"]),
     ("exec", &[]),
     ("record", &[]),
     ("search", &[]),

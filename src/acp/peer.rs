@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use tokio::sync::Semaphore;
 
 use super::caps::ClientCaps;
 use super::inquire;
@@ -39,6 +40,8 @@ pub(super) struct AcpClient {
     pub(super) caps: ClientCaps,
     cwd: PathBuf,
     pub(super) shown: Shown,
+    /// The user has one question before them at a time, of whatever sort.
+    questions: Semaphore,
 }
 
 impl AcpClient {
@@ -49,7 +52,8 @@ impl AcpClient {
         cwd: PathBuf,
     ) -> AcpClient {
         let session = SessionId::new(session.to_arc());
-        AcpClient { peer, session, caps, cwd, shown: Shown::default() }
+        let questions = Semaphore::new(1);
+        AcpClient { peer, session, caps, cwd, shown: Shown::default(), questions }
     }
 }
 
@@ -70,6 +74,7 @@ impl Client for AcpClient {
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
         Box::pin(async {
+            let Ok(_turn) = self.questions.acquire().await else { return Answer::Cancelled };
             let offered: Vec<_> = question.choices.iter().map(|it| it.kind).collect();
             let params = to_wire::question(self.session.clone(), question);
             match self.peer.request("session/request_permission", &params, ASKING).await {
@@ -80,8 +85,11 @@ impl Client for AcpClient {
     }
 
     fn inquire(&self, inquiry: Inquiry) -> BoxFuture<'_, Reply> {
-        let (session, has_forms) = (self.session.clone(), self.caps.forms);
-        Box::pin(inquire::inquire(&self.peer, session, has_forms, inquiry, ASKING))
+        Box::pin(async {
+            let Ok(_turn) = self.questions.acquire().await else { return Reply::Cancelled };
+            let (session, has_forms) = (self.session.clone(), self.caps.forms);
+            inquire::inquire(&self.peer, session, has_forms, inquiry, ASKING).await
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt::{self, Debug};
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -45,6 +46,16 @@ pub enum Ended {
     Lost(String),
 }
 
+impl fmt::Display for Ended {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ended::Exited(exit) => write!(formatter, "{exit}"),
+            Ended::Stopped | Ended::TooLong => formatter.write_str("stopped"),
+            Ended::Lost(_) => formatter.write_str("lost"),
+        }
+    }
+}
+
 /// Why a command did not take its input.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
@@ -78,6 +89,8 @@ pub struct Job {
     progress: watch::Sender<Progress>,
     orders: mpsc::Sender<Order>,
     stop: CancellationToken,
+    /// Who started it knows that it has ended.
+    is_known: AtomicBool,
 }
 
 impl Debug for Job {
@@ -100,7 +113,8 @@ impl Job {
         let output = Mutex::new(Output::new(file));
         let (progress, _) = watch::channel(Progress::default());
         let begun = Instant::now();
-        (Job { id, command, begun, output, progress, orders, stop }, Orders(inbox))
+        let is_known = AtomicBool::new(false);
+        (Job { id, command, begun, output, progress, orders, stop, is_known }, Orders(inbox))
     }
 
     /// Its name for the model.
@@ -121,6 +135,11 @@ impl Job {
     /// How it ended, if it has.
     pub fn end(&self) -> Option<End> {
         self.progress.borrow().end.clone()
+    }
+
+    /// Notes that its end is known to who started it; `false` if it was.
+    pub fn note_end(&self) -> bool {
+        !self.is_known.swap(true, Ordering::Relaxed)
     }
 
     /// How many bytes it has printed.

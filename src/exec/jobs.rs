@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::job::{Ended, Job, Orders, drive};
+use super::job::{Job, Orders, drive};
 use super::spill;
 use super::started::Started;
 use crate::effect::visible_line;
@@ -109,16 +109,24 @@ impl Jobs {
             let name: String = visible_line(job.command()).chars().take(LONGEST_NAME).collect();
             let how = match job.end() {
                 None => format!("running for {} s", job.age().as_secs()),
-                Some(end) => match end.how {
-                    Ended::Exited(exit) => exit.to_string(),
-                    Ended::Stopped | Ended::TooLong => "stopped".to_owned(),
-                    Ended::Lost(_) => "lost".to_owned(),
-                },
+                Some(end) => end.how.to_string(),
             };
             let start = if text.is_empty() { "Jobs: " } else { "; " };
             text.push_str(&format!("{start}{} `{name}` ({how})", job.id()));
         }
         if text.is_empty() { "There are no jobs.".to_owned() } else { text + "." }
+    }
+
+    /// Which have ended since somebody asked, a line for each; `None` if there is no news.
+    pub fn news(&self) -> Option<String> {
+        let table = lock(&self.table);
+        let line = |job: &Arc<Job>| {
+            let end = job.end().filter(|_| job.note_end())?;
+            let id = job.id();
+            Some(format!("[{id} ended: {}; exec_output id={id} has its output]\n", end.how))
+        };
+        let text: String = table.jobs.iter().filter_map(line).collect();
+        (!text.is_empty()).then_some(text)
     }
 
     /// Ends all commands and waits until they are dead.
@@ -172,7 +180,7 @@ impl Berth<'_> {
         if let Some(orders) = self.orders.take() {
             let driving = drive(Arc::clone(&job), orders, started, self.jobs.longest);
             self.jobs.tracker.spawn(driving);
-            sweep_once(&self.jobs.tracker, &self.jobs.folder);
+            sweep_once(&self.jobs.folder);
         }
         job
     }
@@ -186,12 +194,12 @@ impl Drop for Berth<'_> {
     }
 }
 
-/// Removes the outputs of last week, once a process.
-fn sweep_once(tracker: &TaskTracker, folder: &Path) {
+/// Removes the outputs of last week, once a process. Nobody waits for it.
+fn sweep_once(folder: &Path) {
     static SWEPT: Once = Once::new();
     SWEPT.call_once(|| {
         if let Some(all) = folder.parent().map(Path::to_path_buf) {
-            drop(tracker.spawn_blocking(move || spill::sweep(&all, SystemTime::now())));
+            drop(tokio::task::spawn_blocking(move || spill::sweep(&all, SystemTime::now())));
         }
     });
 }

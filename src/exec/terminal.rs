@@ -216,7 +216,7 @@ impl TerminalRun {
     /// The terminal has ended and the launcher was never heard of: it runs on another machine, or
     /// the editor runs commands in its own way.
     fn believe(&mut self, word: Word, sink: Sink<'_>) -> io::Result<Option<Exit>> {
-        if word.as_ref().is_ok_and(|(exit, output)| was_lost(exit, output)) {
+        if word.as_ref().is_ok_and(|(exit, output)| has_run_nothing(exit, output)) {
             ELSEWHERE.store(true, Ordering::Relaxed);
             self.state = State::Here(Box::new(Group::start(&self.spec)?));
             return Ok(None);
@@ -382,11 +382,15 @@ fn is_ours(stream: &tokio::net::UnixStream) -> bool {
     stream.peer_cred().is_ok_and(|it| it.uid() == rustix::process::geteuid().as_raw())
 }
 
-/// Whether this is what our launcher says that has not found us.
-fn was_lost(exit: &TerminalExit, output: &TerminalOutput) -> bool {
-    exit.code == Some(125)
-        && output.text.contains("the agent cannot be reached")
-        && output.text.contains("Nothing was run.")
+/// Whether this is what our launcher says that has not found us, or what a shell says that has not
+/// found our launcher.
+fn has_run_nothing(exit: &TerminalExit, output: &TerminalOutput) -> bool {
+    let says = |it: &str| output.text.contains(it);
+    match exit.code {
+        Some(125) => says("the agent cannot be reached") && says("Nothing was run."),
+        Some(126 | 127) => launcher().and_then(Path::to_str).is_some_and(says),
+        _ => false,
+    }
 }
 
 fn told(word: Word, sink: Sink<'_>) -> Exit {

@@ -4,11 +4,14 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::effect::{Place, Target, visible_line};
 
 /// More links than this in one path are a loop.
 const MOST_LINKS: usize = 40;
+/// Folders that may be read besides.
+const MOST_READABLE: usize = 128;
 
 /// The folders that belong to a session. The first is its working folder.
 #[derive(Clone, Debug)]
@@ -17,8 +20,9 @@ pub struct Roots {
     folders: Vec<(PathBuf, PathBuf)>,
     /// What belongs to us and not to the project, wherever it lies: the folder with the login.
     private: Option<PathBuf>,
-    /// Ours too, and for the session to read.
-    readable: Option<PathBuf>,
+    /// No part of the project, and for the session to read all the same.
+    // A std lock: held to look at a short list.
+    readable: Arc<RwLock<Vec<PathBuf>>>,
 }
 
 impl Roots {
@@ -31,7 +35,8 @@ impl Roots {
         if !real.is_dir() {
             return Err(std::io::ErrorKind::NotADirectory.into());
         }
-        Ok(Roots { folders: vec![(cwd.to_path_buf(), real)], private: None, readable: None })
+        let folders = vec![(cwd.to_path_buf(), real)];
+        Ok(Roots { folders, private: None, readable: Arc::default() })
     }
 
     /// The same, without a folder that counts as outside even if it lies below a root.
@@ -44,9 +49,29 @@ impl Roots {
 
     /// The same, with a folder of ours that may be read and not changed.
     #[must_use]
-    pub fn and_readable(mut self, folder: &Path) -> Roots {
-        self.readable = std::path::absolute(folder).ok().map(|it| follow(&it));
+    pub fn and_readable(self, folder: &Path) -> Roots {
+        if let Ok(folder) = std::path::absolute(folder) {
+            self.let_read(follow(&folder));
+        }
         self
+    }
+
+    /// Lets the session read a folder, a real path, from now on: all that have a copy of these
+    /// roots. Not one in which a folder of the session or our own lies.
+    pub fn let_read(&self, folder: PathBuf) {
+        let holds = |it: &Path| it.starts_with(&folder);
+        if self.folders.iter().any(|it| holds(&it.1)) || self.private().is_some_and(holds) {
+            return;
+        }
+        let mut readable = self.readable.write().unwrap_or_else(PoisonError::into_inner);
+        if readable.len() < MOST_READABLE && !readable.contains(&folder) {
+            readable.push(folder);
+        }
+    }
+
+    fn is_readable(&self, path: &Path) -> bool {
+        let readable = self.readable.read().unwrap_or_else(PoisonError::into_inner);
+        readable.iter().any(|it| path.starts_with(it))
     }
 
     /// That folder.
@@ -59,6 +84,11 @@ impl Roots {
         &self.folders[0].0
     }
 
+    /// The working folder as it really is.
+    pub fn real_cwd(&self) -> &Path {
+        &self.folders[0].1
+    }
+
     /// What a path means: relative ones start in the working folder only (R-SESS-4), `..` and
     /// symbolic links are followed as the kernel would follow them, also for what does not exist
     /// yet.
@@ -68,10 +98,10 @@ impl Roots {
             Ok(real) => real,
             Err(_) => follow(&absolute),
         };
-        let is_in = |it: &Option<PathBuf>| it.as_ref().is_some_and(|it| path.starts_with(it));
-        let place = if is_in(&self.readable) {
+        let is_private = self.private().is_some_and(|it| path.starts_with(it));
+        let place = if self.is_readable(&path) {
             Place::Ours
-        } else if !is_in(&self.private) && self.folders.iter().any(|it| path.starts_with(&it.1)) {
+        } else if !is_private && self.folders.iter().any(|it| path.starts_with(&it.1)) {
             Place::Inside
         } else {
             Place::Outside
@@ -179,6 +209,31 @@ mod tests {
         assert_eq!(roots.resolve("/etc/passwd").place, Place::Outside);
         // A loop ends somewhere; that it ends is what counts.
         roots.resolve("loop/x");
+    }
+
+    #[test]
+    fn a_folder_may_be_read_from_some_moment_on_unless_more_would_come_with_it() {
+        let base = tempfile::tempdir().unwrap();
+        let base = fs::canonicalize(base.path()).unwrap();
+        fs::create_dir_all(base.join("home/ws")).unwrap();
+        let roots = Roots::new(&base.join("home/ws")).unwrap().without(&base.join("config"));
+        let copy = roots.clone();
+        let place = |it: &str| copy.resolve(base.join(it)).place;
+        for folder in ["skill", "config/skills/a", "config", "home", "home/ws", ""] {
+            roots.let_read(base.join(folder));
+        }
+        for (path, expected) in [
+            ("skill/a", Place::Ours),
+            ("skill/../b", Place::Outside),
+            ("skills/a", Place::Outside),
+            ("config/skills/a/b", Place::Ours),
+            ("config/skills/b", Place::Outside),
+            ("config/login", Place::Outside),
+            ("home/a", Place::Outside),
+            ("home/ws/a", Place::Inside),
+        ] {
+            assert_eq!(place(path), expected, "{path}");
+        }
     }
 
     #[cfg(unix)]

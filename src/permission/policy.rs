@@ -87,8 +87,7 @@ fn one(mode: Mode, grants: &Grants, effect: &Effect) -> Verdict {
 fn by_mode(mode: Mode, effect: &Effect) -> Verdict {
     match (mode, effect) {
         (_, Effect::Session) => Verdict::Allow,
-        (_, Effect::Read(target)) if target.place == Place::Ours => Verdict::Allow,
-        (_, Effect::Read(target)) if target.place == Place::Inside && !is_secret(&target.path) => {
+        (_, Effect::Read(target)) if target.place != Place::Outside && !is_secret(&target.path) => {
             Verdict::Allow
         }
         (_, Effect::Read(_) | Effect::Fetch { .. }) => Verdict::Ask,

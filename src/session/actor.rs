@@ -369,6 +369,7 @@ impl Actor {
             context.push_str(&format!("Mode: {} ({})\n", mode.id(), mode.description()));
             self.told_mode = Some(mode);
         }
+        context.extend(self.equipment.bench.jobs.news());
         if !context.is_empty() {
             prompt.parts.push(Part::Context(context));
         }
@@ -392,6 +393,7 @@ impl Actor {
                 // has told the model is gone.
                 self.history.minted += 10_000;
                 self.told_mode = None;
+                self.equipment.bench.skills.forget_loaded();
                 Err(Error::Bug { place: "the turn" })
             }
         };

@@ -1,5 +1,8 @@
 //! Arguments into the text of a skill: `$ARGUMENTS` is all of them, `$1` the first word.
 
+/// Bytes from which on nothing more is put in: a text may want its arguments a thousand times.
+const MOST: usize = 128 * 1024;
+
 /// The text with its arguments. Where it has no place for them they are told at its end.
 pub(super) fn fill(text: &str, args: &str) -> String {
     let args = args.trim();
@@ -11,7 +14,9 @@ pub(super) fn fill(text: &str, args: &str) -> String {
     let mut filled = String::with_capacity(text.len() + args.len());
     let mut rest = text;
     let mut is_used = false;
-    while let Some(at) = rest.find('$') {
+    while filled.len() < MOST
+        && let Some(at) = rest.find('$')
+    {
         filled.push_str(&rest[..at]);
         let tail = &rest[at + 1..];
         let digit = tail.chars().next().and_then(|it| it.to_digit(10)).filter(|it| *it > 0);
@@ -53,5 +58,11 @@ mod tests {
         for (text, args, expected) in table {
             assert_eq!(fill(text, args), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn no_text_makes_its_arguments_a_flood() {
+        let filled = fill(&"$ARGUMENTS".repeat(6_000), &"x".repeat(4_000));
+        assert!(filled.starts_with("xxx") && filled.len() < 2 * MOST, "{}", filled.len());
     }
 }

@@ -81,6 +81,11 @@ impl Shelf {
         self.lock().loaded.contains(name)
     }
 
+    /// Notes that what the model has read is no longer in the conversation.
+    pub fn forget_loaded(&self) {
+        self.lock().loaded.clear();
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Shelved> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -142,23 +142,12 @@ impl Tool for Exec {
             environment: ctx.bench.environment.clone(),
             takes_input: in_background,
         };
-        let berth = match ctx.bench.jobs.admit(command) {
-            Ok(berth) => berth,
-            Err(error) => return Outcome::failed(error.to_string()),
+        let (job, mut live) = match begin(&spec, ctx).await {
+            Ok(begun) => begun,
+            Err(reason) => return Outcome::failed(reason),
         };
-        let starting = ctx.cancel.run_until_cancelled(live::start(&spec, ctx)).await;
-        let (started, mut live) = match starting {
-            Some(Ok(started)) => started,
-            None => return Outcome::failed("cancelled by the user"),
-            Some(Err(error)) => {
-                let place = workdir.display();
-                return Outcome::failed(format!(
-                    "The command could not be started: {error} (in {place})"
-                ));
-            }
-        };
-        let job = berth.run(started);
         let held = Held(Some(Arc::clone(&job)));
+        let limit = if in_background { FIRST_LOOK } else { args.limit() };
         let waiting = async {
             if in_background {
                 job.settled(QUIET).await;
@@ -166,7 +155,6 @@ impl Tool for Exec {
                 job.ended().await;
             }
         };
-        let limit = if in_background { FIRST_LOOK } else { args.limit() };
         tokio::select! {
             biased;
             () = ctx.cancel.cancelled() => job.stop(),
@@ -189,6 +177,19 @@ impl Tool for Exec {
             outcome.text = format!("{}\n{unsaved}", outcome.text.trim_end());
         }
         outcome
+    }
+}
+
+/// Starts a command, unless there are too many; or says why there is none.
+async fn begin<'a>(spec: &Spec, ctx: &'a ToolCtx) -> Result<(Arc<Job>, live::Live<'a>), String> {
+    let berth = ctx.bench.jobs.admit(&spec.command).map_err(|it| it.to_string())?;
+    match ctx.cancel.run_until_cancelled(live::start(spec, ctx)).await {
+        Some(Ok((started, live))) => Ok((berth.run(started), live)),
+        Some(Err(error)) => {
+            let place = spec.workdir.display();
+            Err(format!("The command could not be started: {error} (in {place})"))
+        }
+        None => Err("cancelled by the user".to_owned()),
     }
 }
 
@@ -244,6 +245,7 @@ fn running(job: &Job, limit: Option<Duration>) -> Outcome {
 
 /// What is said of a command that has ended.
 pub(super) fn finished(job: &Job, end: &End, cancelled: bool) -> Outcome {
+    job.note_end();
     let (ok, how) = match &end.how {
         _ if cancelled => (false, "cancelled by the user".to_owned()),
         Ended::Exited(exit) => (exit.is_success(), exit.to_string()),

@@ -9,7 +9,7 @@ use super::Bench;
 use crate::effect::{fenced, visible_line};
 use crate::memory::instructions::{self, Instructions};
 use crate::memory::{self, Notes};
-use crate::skills::{self, Place};
+use crate::skills::{self, Place, Skill};
 
 /// Below a project and below the home; the first is ours.
 const SKILLS: &[&str] = &[".turnwright/skills", ".agents/skills", ".claude/skills"];
@@ -20,9 +20,9 @@ struct Project {
     root: PathBuf,
 }
 
-/// What the model is told; nothing where nobody has written anything down. Finds the session's
-/// skills by the way, unless it is stopped.
-pub fn lore(bench: &Bench, stop: &CancellationToken) -> Option<String> {
+/// What the model is told, which is nothing where nobody has written anything down; and the skills
+/// of the session.
+pub fn lore(bench: &Bench, stop: &CancellationToken) -> (String, Vec<Skill>) {
     let project = project(bench);
     let mut text = told_instructions(bench, &project);
     let notes: Vec<_> = folders_of_notes(bench).iter().flat_map(Notes::list).collect();
@@ -33,19 +33,13 @@ pub fn lore(bench: &Bench, stop: &CancellationToken) -> Option<String> {
         ));
     }
     let found = skills::scan(&places_of_skills(bench, &project), stop);
-    if stop.is_cancelled() {
-        // Whoever asked is gone.
-        return None;
-    }
     if let Some(catalogue) = skills::catalogue(&found) {
         text.push_str(&format!(
             "\nSkills (load one with `skill` when the work is what it is for):\n{catalogue}"
         ));
     }
-    bench.skills.fill(found);
     // None of that can end the block it stands in.
-    let text = text.trim_start().replace("</context", "< /context");
-    (!text.is_empty()).then_some(text)
+    (text.trim_start().replace("</context", "< /context"), found)
 }
 
 fn told_instructions(bench: &Bench, project: &Project) -> String {
@@ -76,7 +70,7 @@ fn told_instructions(bench: &Bench, project: &Project) -> String {
 
 /// The first folder above that holds a repository, or else the working folder.
 fn project(bench: &Bench) -> Project {
-    let cwd = bench.files.roots().resolve(".").path;
+    let cwd = bench.files.roots().real_cwd().to_path_buf();
     let root = cwd.ancestors().find(|it| it.join(".git").exists()).unwrap_or(&cwd).to_path_buf();
     Project { cwd, root }
 }
@@ -88,9 +82,9 @@ fn own_folder(bench: &Bench) -> Option<&Path> {
 
 /// The folders of notes, the project's first.
 pub(super) fn folders_of_notes(bench: &Bench) -> Vec<Notes> {
-    let cwd = bench.files.roots().resolve(".").path;
+    let cwd = bench.files.roots().real_cwd();
     let user = own_folder(bench).map(Notes::of_user);
-    std::iter::once(Notes::of_project(&cwd)).chain(user).collect()
+    std::iter::once(Notes::of_project(cwd)).chain(user).collect()
 }
 
 /// The nearest first, because the first of a name counts.
@@ -138,6 +132,6 @@ pub fn skills(bench: &Bench) -> String {
             SKILLS.join("`, `")
         );
     }
-    let line = |it: &skills::Skill| format!("* `{}` – {}\n", it.name, it.description);
+    let line = |it: &Skill| format!("* `{}` – {}\n", it.name, it.description);
     found.iter().map(line).collect()
 }

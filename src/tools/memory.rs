@@ -192,6 +192,8 @@ fn changed(args: &Args, before: Option<&Text>) -> Result<String, String> {
     if content.is_empty() {
         return Err("memory needs the `content` of the note.".to_owned());
     }
+    // To look for secrets takes its time.
+    fits(content.len())?;
     if let Some(what) = memory::secret_in(content) {
         return Err(format!(
             "The text holds what looks like {what}. Notes are plain files that later sessions \
@@ -204,13 +206,17 @@ fn changed(args: &Args, before: Option<&Text>) -> Result<String, String> {
         }
         _ => format!("{content}\n"),
     };
-    if after.len() > LONGEST_NOTE {
-        return Err(format!(
-            "The note would have {} bytes; {LONGEST_NOTE} is the most. Shorten it or split it.",
-            after.len()
-        ));
-    }
+    fits(after.len())?;
     Ok(after)
+}
+
+fn fits(bytes: usize) -> Result<(), String> {
+    if bytes <= LONGEST_NOTE {
+        return Ok(());
+    }
+    Err(format!(
+        "The note would have {bytes} bytes; {LONGEST_NOTE} is the most. Shorten it or split it."
+    ))
 }
 
 async fn write(args: &Args, place: &Target, seen: Change, ctx: &ToolCtx) -> Outcome {
@@ -238,17 +244,9 @@ async fn delete(args: &Args, place: &Target, seen: Change, ctx: &ToolCtx) -> Out
         Ok(_) => return Outcome::failed(format!("{name} {}", FileError::Stale)),
         Err(error) => return Outcome::failed(format!("{name} {error}")),
     }
-    let path = place.path.clone();
-    let removed = tokio::task::spawn_blocking(move || std::fs::remove_file(path)).await;
-    let error = match removed {
-        Ok(Ok(())) => None,
-        Ok(Err(error)) => Some(error.to_string()),
-        Err(error) => Some(error.to_string()),
-    };
-    if let Some(error) = error {
-        return Outcome::failed(format!("{name} was not removed: {error}"));
+    if let Err(error) = files.remove(place, false, &ctx.cancel).await {
+        return Outcome::failed(format!("{name} {error}"));
     }
-    files.forget(place);
     let path = files.roots().shown(place);
     let old = seen.before.map(|it| it.text);
     done_with(format!("Forgotten: {name}."), vec![Content::Diff { path, old, new: String::new() }])
@@ -311,4 +309,17 @@ fn done_with(text: String, content: Vec<Content>) -> Outcome {
 
 fn clipped(name: &str) -> String {
     visible_line(name).chars().take(100).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_is_too_long_is_refused_before_anything_is_looked_for_in_it() {
+        let content = format!("{}\ntoken: k3x9-v8b2-m4n7", "pwd:".repeat(LONGEST_NOTE));
+        let args = json!({ "action": "write", "name": "a", "content": content });
+        let args: Args = serde_json::from_value(args).unwrap();
+        assert!(changed(&args, None).unwrap_err().contains("16384 is the most"));
+    }
 }

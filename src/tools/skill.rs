@@ -12,6 +12,8 @@ use crate::permission::Pass;
 
 /// How much two names have in common if the one may be meant by the other.
 const ALIKE: f64 = 0.5;
+/// Bytes of arguments.
+const LONGEST_ARGS: usize = 4 * 1024;
 
 #[derive(Debug)]
 pub(super) struct LoadSkill;
@@ -61,6 +63,11 @@ impl Tool for LoadSkill {
         let Some(skill) = skills.iter().find(|it| it.name == name && !it.only_user).cloned() else {
             return Outcome::failed(unknown(&name, &known.names()));
         };
+        if args.args.len() > LONGEST_ARGS {
+            return Outcome::failed(format!(
+                "`args` has more than {LONGEST_ARGS} bytes. {name} was not loaded: shorten it."
+            ));
+        }
         if known.is_loaded(&name) {
             let with = match args.args.trim() {
                 "" => String::new(),
@@ -68,10 +75,13 @@ impl Tool for LoadSkill {
             };
             return done(format!("{name} is loaded already: its text stands above.{with}"));
         }
+        let folder = skill.folder.clone();
         let loading = tokio::task::spawn_blocking(move || skill.load(&args.args));
         match loading.await {
             Ok(Some(text)) => {
                 known.note(&name);
+                // It is of no use without the files that come with it.
+                ctx.bench.files.roots().let_read(folder);
                 done(text)
             }
             _ => Outcome::failed(format!("{name} cannot be read: its SKILL.md is gone.")),

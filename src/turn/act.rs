@@ -85,7 +85,14 @@ impl Turn {
             self.ask_next(&mut batch);
         }
         self.settle_rest(&batch.ledger, "cancelled");
-        for result in batch.ledger.close(CANCELLED) {
+        let mut results: Vec<_> = batch.ledger.close(CANCELLED).collect();
+        if let Some(last) = results.last_mut()
+            && let Some(news) = self.equipment.bench.jobs.news()
+        {
+            last.text.push_str(if last.text.ends_with('\n') { "" } else { "\n" });
+            last.text.push_str(&news);
+        }
+        for result in results {
             self.history.push(Message::Tool(result));
         }
         if self.cancel.is_cancelled() { Step::End(Ok(Stop::Cancelled)) } else { Step::Sample }

@@ -27,13 +27,18 @@ impl Turn {
         // Whoever still reads ends at the next file.
         stop.cancel();
         match read {
-            Ok(Some(Ok(Some(text)))) => {
+            // Both or none: what was told and what there is.
+            Ok(Some(Ok((text, skills)))) => {
+                self.equipment.bench.skills.fill(skills);
+                if text.is_empty() {
+                    return;
+                }
                 let prompt = self.history.messages.get_mut(self.begin).map(Arc::make_mut);
                 if let Some(Message::User(prompt)) = prompt {
                     prompt.parts.push(Part::Context(text));
                 }
             }
-            Ok(Some(Ok(None)) | None) => {}
+            Ok(None) => {}
             Ok(Some(Err(error))) => tracing::error!(%error, "the instructions were not read"),
             Err(_) => tracing::warn!(
                 "instructions, notes and skills were not read within {} ms; the turn goes on \

@@ -237,6 +237,7 @@ impl Turn {
         if matches!(result, Ok(Stop::Refusal)) {
             // The prompt and all that followed is left out of the next request (R-TURN-7).
             self.history.messages.truncate(self.begin);
+            self.equipment.bench.skills.forget_loaded();
         }
         Finished { history: self.history, grants: self.grants, result }
     }

@@ -140,3 +140,41 @@ fn a_cancel_withdraws_the_question() {
     agent.sync();
     assert_eq!(agent.model().requests().len(), 1);
 }
+
+#[test]
+fn the_user_is_asked_one_question_at_a_time_of_whatever_sort() {
+    let ask = cards::call("ask_user", &json!({ "question": "Which?" }));
+    let write = cards::call("write_file", &json!({ "path": "a", "content": "x" }));
+    let replies = json!([[ask, write, ask], says("Done.")]);
+    let mut agent = TestAgent::builder().model(replies).capabilities(forms()).start();
+    let prompt = agent.prompt("go");
+    for number in 1..=3 {
+        let asked = agent.wait_for("a question", |it| {
+            let method = it["method"].as_str();
+            matches!(method, Some("elicitation/create" | "session/request_permission"))
+        });
+        agent.sync();
+        assert_eq!(cards::requests(&agent).len(), number, "{:?}", cards::requests(&agent));
+        if asked["method"] == "elicitation/create" {
+            let answer = json!({ "action": "accept", "content": { "answer": "This." } });
+            agent.respond(&asked, &answer);
+        } else {
+            agent.choose(&asked, "allow_once");
+        }
+    }
+    end(&mut agent, &prompt);
+    assert_eq!(agent.read("a"), "x");
+}
+
+#[test]
+fn a_cancel_withdraws_one_question_and_the_next_is_not_asked() {
+    let ask = cards::call("ask_user", &json!({ "question": "Which?" }));
+    let replies = json!([[ask, ask], says("Done.")]);
+    let mut agent = TestAgent::builder().model(replies).capabilities(forms()).start();
+    let prompt = agent.prompt("go");
+    agent.wait_for_request("elicitation/create");
+    agent.cancel();
+    assert_eq!(agent.stop_reason(&prompt), "cancelled");
+    cards::check(&agent);
+    assert_eq!(cards::requests(&agent), ["elicitation/create"]);
+}

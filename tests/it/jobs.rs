@@ -183,3 +183,34 @@ fn plan_mode_gives_no_input() {
     let looked = call(&mut agent, "exec_output", &json!({ "id": "p1", "wait": 0 }));
     assert!(looked.ends_with("(no new output)"), "{looked}");
 }
+
+#[test]
+fn the_model_is_told_once_that_a_job_has_ended() {
+    let mut agent = agent();
+    for number in 1..=3 {
+        let command = format!("until [ -e go{number} ]; do sleep 0.02; done; exit {number}");
+        background(&mut agent, &command);
+    }
+    // One that it sees end itself, one before a prompt, and one while it works.
+    std::fs::write(agent.path("go1"), "").unwrap();
+    let seen = call(&mut agent, "exec_output", &json!({ "id": "p1", "wait": 20 }));
+    assert!(seen.starts_with("[exit 1 · "), "{seen}");
+    std::fs::write(agent.path("go2"), "").unwrap();
+    let told = |agent: &TestAgent, what: &str| {
+        let last = agent.model().requests().len() - 1;
+        agent.model_request(last)["messages"].to_string().matches(what).count()
+    };
+    eventually("it is told", || {
+        agent.model().push(says("Well.")).unwrap();
+        assert_eq!(agent.turn("and?"), "end_turn");
+        told(&agent, "p2 ended: exit 2") > 0
+    });
+    let command = "touch go3; sleep 0.05";
+    eventually("it is told", || {
+        call(&mut agent, "exec", &json!({ "command": command })).contains("p3 ended: exit 3")
+    });
+    call(&mut agent, "exec", &json!({ "command": "true" }));
+    for (what, count) in [("p1 ended", 0), ("p2 ended", 1), ("p3 ended", 1)] {
+        assert_eq!(told(&agent, what), count, "{what}");
+    }
+}

@@ -131,3 +131,23 @@ fn the_end_of_the_agent_ends_it() {
     child.wait().unwrap();
     eventually("it is gone", || !is_alive("sleep\x00608.6"));
 }
+
+#[test]
+fn what_is_left_behind_and_goes_on_talking_hides_neither_the_end_nor_costs_memory() {
+    use std::io::Write;
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("line");
+    let listener = UnixListener::bind(&socket).unwrap();
+    // It begins when the shell has ended and nobody asks about it any more.
+    let command = "(while kill -0 $$ 2>/dev/null; do :; done; exec yes 608.7) & echo over";
+    let arguments = ["--report", socket.to_str().unwrap(), "--", "bash", "-c", command];
+    let mut child = sandbox(&arguments).stdout(Stdio::null()).spawn().unwrap();
+    let (mut agent, _) = listener.accept().unwrap();
+    agent.write_all(b"r\0\0\0\0").unwrap();
+    let mut said = Vec::new();
+    agent.read_to_end(&mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(said.ends_with(b"x\x03\0\0\0c+0"), "no word of the end in {} bytes", said.len());
+    assert!(said.len() < 1024 * 1024, "{} bytes", said.len());
+    eventually("it is gone", || !is_alive("yes\x00608.7"));
+}

@@ -73,3 +73,49 @@ fn a_skill_of_the_user_is_found_and_a_wrong_name_has_a_nearest_one() {
     let (_, result) = cards::run(with_skill(), "skill", &json!({ "name": "release_notes" }));
     assert_eq!(result, "There is no skill \"release_notes\". Did you mean release-notes?");
 }
+
+#[test]
+fn what_comes_with_a_skill_of_the_users_is_read_without_a_question_once_it_is_loaded() {
+    let own = "---\nname: deploy\ndescription: Puts it out\n---\nFollow steps.md.\n";
+    let mut agent = TestAgent::builder()
+        .own_file("config/skills/deploy/SKILL.md", own)
+        .own_file("config/skills/deploy/steps.md", "First this.\n")
+        .own_file("config/skills/deploy/.env", "KEY=1\n")
+        .own_file("config/skills/other/steps.md", "That.\n")
+        .start();
+    let path = |name: &str| agent.home().join("config/skills").join(name);
+    let read = |path: std::path::PathBuf| calls("read_file", &json!({ "path": path }));
+    let steps = read(path("deploy/steps.md"));
+    let elsewhere = [read(path("deploy/.env")), read(path("other/steps.md"))];
+    let load = calls("skill", &json!({ "name": "deploy" }));
+    for reply in [&steps, &load, &steps, &elsewhere[0], &elsewhere[1], &says("Done.")] {
+        agent.model().push(reply.clone()).unwrap();
+    }
+    let prompt = agent.prompt("go");
+    let mut refuse = |what: &str| {
+        let asked = agent.wait_for_request("session/request_permission");
+        let about = asked["params"]["toolCall"]["title"].as_str().unwrap();
+        assert!(about.contains(what), "{about}");
+        agent.choose(&asked, "reject_once");
+    };
+    refuse("deploy/steps.md");
+    refuse(".env");
+    refuse("other/steps.md");
+    assert_eq!(agent.stop_reason(&prompt), "end_turn");
+    cards::check(&agent);
+    let results = cards::results(&agent, 5);
+    assert!(results[2].contains("First this."), "{results:?}");
+}
+
+#[test]
+fn a_skill_that_was_loaded_for_a_refused_prompt_can_be_loaded_again() {
+    let load = calls("skill", &json!({ "name": "release-notes" }));
+    let refused = json!([{ "finish": "content_filter" }]);
+    let replies = json!([says("Hi."), load, refused, load, says("Done.")]);
+    let mut agent = with_skill().model(replies).start();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    assert_eq!(agent.turn("go"), "refusal");
+    assert_eq!(agent.turn("go"), "end_turn");
+    let results = cards::results(&agent, 4);
+    assert!(results.len() == 1 && results[0].starts_with("<skill_content"), "{results:?}");
+}

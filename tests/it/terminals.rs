@@ -395,6 +395,22 @@ fn where_the_launcher_says_that_it_has_run_nothing_the_agent_runs_the_command() 
 }
 
 #[test]
+fn where_there_is_no_launcher_the_agent_runs_the_command() {
+    let launcher = env!("CARGO_BIN_EXE_turnwright");
+    for code in [126, 127] {
+        let said = format!("sh: 1: {launcher}: not there\n");
+        let output = json!({ "output": said, "truncated": false });
+        let manner = Manner::Says(json!({ "exitCode": code }), output);
+        let mut editor = Editor::running(manner, &["echo one >> ran", "echo two >> ran"]);
+        assert_eq!(editor.turn(), "end_turn");
+        assert_eq!(editor.agent.read("ran"), "one\ntwo\n");
+        let creates = methods(&editor.agent).iter().filter(|it| *it == "terminal/create").count();
+        assert_eq!(creates, 1, "it is tried once");
+        editor.close();
+    }
+}
+
+#[test]
 fn a_job_in_a_terminal_that_only_the_editor_can_reach_is_killed_by_the_editor() {
     let mut editor = Editor::start(
         Manner::Silent,

@@ -112,6 +112,12 @@ impl Tool for Exec {
         if args.command.trim().is_empty() {
             return Err("exec needs a `command`. Nothing was run.".to_owned());
         }
+        if args.command.contains('\0') {
+            return Err(
+                "The command holds a NUL character, which no system takes. Nothing was run."
+                    .to_owned(),
+            );
+        }
         if args.command.len() > LONGEST_COMMAND {
             return Err("The command has more than 100 KiB; systems take no longer ones. Nothing \
                         was run. Write a script with write_file and run that."

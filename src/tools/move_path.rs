@@ -80,6 +80,9 @@ impl Tool for MovePath {
                 return Err(super::delete_path::missing(&args.from, from, &error, ctx).await);
             }
         };
+        if survey.is_folder && to.path != from.path && to.path.starts_with(&from.path) {
+            return Err(format!("{} cannot be moved into itself. Nothing was moved.", args.from));
+        }
         match files.survey(to).await {
             Err(FileError::NotFound) => {}
             Ok(there) if there.is_folder => {

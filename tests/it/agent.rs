@@ -124,6 +124,7 @@ impl Builder {
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("TURNWRIGHT_HOME", home.path())
+            .envs([run_mark()])
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -528,17 +529,29 @@ pub fn calls(name: &str, arguments: &Value) -> Value {
     json!([{ "call": { "name": name, "arguments": arguments } }])
 }
 
-/// Whether a process with this word on its command line is alive.
+/// The variable that tells the processes of this run from those of another one beside it, and its
+/// value here.
+pub fn run_mark() -> (&'static str, String) {
+    ("TEST_RUN", std::process::id().to_string())
+}
+
+/// Whether a process with this word on its command line is alive, that is not of another run.
 pub fn is_alive(word: &str) -> bool {
     if cfg!(not(target_os = "linux")) {
         let output = Command::new("ps").args(["-axo", "command"]).output().unwrap();
         return String::from_utf8_lossy(&output.stdout).contains(word);
     }
-    let own = std::process::id().to_string();
+    let (name, own) = run_mark();
+    let (begin, mark) = (format!("{name}="), format!("{name}={own}"));
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     processes.filter(|it| it.file_name().to_string_lossy() != own).any(|it| {
-        let line = std::fs::read(it.path().join("cmdline")).unwrap_or_default();
-        String::from_utf8_lossy(&line).contains(word)
+        let read = |file: &str| {
+            let bytes = std::fs::read(it.path().join(file)).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        // One that has cleared its environment may be ours.
+        let is_foreign = |it: &str| it.starts_with(&begin) && it != mark;
+        read("cmdline").contains(word) && !read("environ").split('\0').any(is_foreign)
     })
 }
 

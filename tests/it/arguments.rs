@@ -83,6 +83,58 @@ fn a_long_content_is_shown_as_it_comes_and_in_the_end_whole() {
 }
 
 #[test]
+fn an_edit_is_shown_as_it_comes_with_what_it_replaces() {
+    let new: Vec<_> = (0..200).map(|it| format!("line {it}\n")).collect();
+    let arguments = json!({ "path": "a.txt",
+        "edits": [{ "old_text": "one\n", "new_text": new.concat() }] });
+    let step = json!({ "call": { "name": "edit_file", "arguments": arguments,
+        "pieces": 60, "every_ms": 40 } });
+    let mut agent = TestAgent::builder()
+        .file("a.txt", "one\ntwo\n")
+        .model(json!([[step], says("Done.")]))
+        .permission("allow_once")
+        .start();
+    cards::turn(&mut agent);
+    let updates = agent.updates();
+    let preview = updates.iter().find(|it| {
+        let is_counting = it["title"]
+            .as_str()
+            .is_some_and(|it| it.starts_with("Edit a.txt · ") && it.ends_with(" lines…"));
+        is_counting && it["content"].is_array()
+    });
+    let diff = &preview.expect("nobody sees what has come")["content"][0];
+    assert_eq!((&diff["oldText"], &diff["path"]), (&json!("one\n"), &json!(agent.path("a.txt"))));
+    assert!(new.concat().starts_with(diff["newText"].as_str().unwrap()), "{diff}");
+    let expected = new.concat() + "two\n";
+    assert_eq!(cards::card(&agent, 0)["content"][0]["newText"], expected.as_str());
+    assert_eq!(agent.read("a.txt"), expected);
+}
+
+#[test]
+fn the_progress_of_a_long_content_costs_no_more_than_a_few_times_its_length() {
+    let content = "a line of a long file\n".repeat(5_000);
+    let step = json!({ "call": { "name": "write_file",
+        "arguments": { "path": "a.txt", "content": content }, "pieces": 300, "every_ms": 10 } });
+    let mut agent =
+        TestAgent::builder().model(json!([[step], says("Done.")])).permission("allow_once").start();
+    let begun = std::time::Instant::now();
+    cards::turn(&mut agent);
+    let seconds = usize::try_from(begun.elapsed().as_secs()).unwrap();
+    let updates = agent.updates();
+    let pending: Vec<_> = updates
+        .iter()
+        .filter(|it| it["sessionUpdate"] == "tool_call_update" && it["status"] == "pending")
+        .filter(|it| it["title"].as_str().is_some_and(|it| it.ends_with(" lines…")))
+        .collect();
+    let previews = pending.iter().filter(|it| it["content"].is_array()).count();
+    assert!(previews <= seconds + 1, "{previews} previews in {seconds} s");
+    assert!(pending.len() <= 2 * (seconds + 1), "{} updates in {seconds} s", pending.len());
+    let bytes: usize = pending.iter().map(|it| it.to_string().len()).sum();
+    assert!(bytes <= 10 * content.len(), "{bytes} bytes for {}", content.len());
+    assert_eq!(agent.read("a.txt"), content);
+}
+
+#[test]
 fn long_arguments_are_on_the_card_by_their_length() {
     let arguments = json!({ "path": "a.txt", "content": "x".repeat(100_000) });
     let (agent, _) = cards::run(TestAgent::builder(), "write_file", &arguments);

@@ -21,6 +21,8 @@ enum Manner {
     SavesRaw,
     /// Formats it: no blanks before the end of a line.
     Formats,
+    /// Has not opened the file, and says so.
+    Unaware,
 }
 
 struct Editor {
@@ -63,6 +65,11 @@ impl Editor {
             if is_end(&message) {
                 break;
             }
+            if self.manner == Manner::Unaware {
+                self.asked.push((message["method"].as_str().unwrap().to_owned(), None));
+                self.agent.refuse(&message, -32002, "Resource not found");
+                continue;
+            }
             let answer = self.answer(&message);
             self.agent.respond(&message, &answer);
         }
@@ -77,6 +84,11 @@ impl Editor {
 
     fn write(&mut self, content: &str) -> String {
         self.call("write_file", &json!({ "path": "f", "content": content }))
+    }
+
+    fn edit(&mut self, old: &str, new: &str) -> String {
+        let edits = json!([{ "old_text": old, "new_text": new }]);
+        self.call("edit_file", &json!({ "path": "f", "edits": edits }))
     }
 
     fn answer(&mut self, message: &Value) -> Value {
@@ -102,6 +114,7 @@ impl Editor {
                 let lines = content.lines().map(|it| format!("{}\n", it.trim_end()));
                 fs::write(&path, lines.collect::<String>()).unwrap();
             }
+            Manner::Unaware => {}
         }
         json!(null)
     }
@@ -125,6 +138,78 @@ fn an_unsaved_buffer_is_read_and_written_once_and_the_disk_is_not_touched() {
     assert_eq!(editor.writes(), ["new\n"]);
     assert_eq!(editor.bytes(), b"disk\n");
     assert!(editor.read().ends_with("1| new\n"));
+}
+
+#[test]
+fn an_unsaved_buffer_is_edited_once_and_the_disk_is_not_touched() {
+    let mut editor = Editor::new(Manner::Keeps).file(b"disk\n").unsaved("one\nunsaved\nthree\n");
+    let written = || fs::metadata(editor.agent.path("f")).unwrap().modified().unwrap();
+    let before = written();
+    assert!(editor.read().ends_with("    2| unsaved\n    3| three\n"));
+    let told = editor.edit("unsaved", "edited");
+    assert!(told.starts_with("Applied 1 edit to f (+1 −1). Match: exact."), "{told}");
+    assert_eq!(editor.writes(), ["one\nedited\nthree\n"]);
+    assert_eq!(editor.asked.last().unwrap().0, "fs/read_text_file", "it is read back");
+    // What is only on the disk is not there.
+    assert!(editor.edit("disk", "x").contains("old_text not found in f."));
+    assert!(editor.writes().is_empty(), "{:?}", editor.asked);
+    assert!(editor.read().ends_with("    2| edited\n    3| three\n"));
+    assert_eq!(editor.bytes(), b"disk\n");
+    let after = fs::metadata(editor.agent.path("f")).unwrap().modified().unwrap();
+    assert_eq!(before, after);
+}
+
+#[test]
+fn an_edit_that_the_editor_formats_is_shown_as_it_was_saved() {
+    let mut editor = Editor::new(Manner::Formats).file(b"one\ntwo\nthree\n");
+    let told = editor.edit("two\n", "zwei   \nmore\t\n");
+    assert_eq!(editor.writes(), ["one\nzwei   \nmore\t\nthree\n"]);
+    assert_eq!(editor.bytes(), b"one\nzwei\nmore\nthree\n");
+    assert!(told.contains("The editor changed more when it saved the file"), "{told}");
+    assert!(told.contains("    2| zwei\n    3| more\n"), "{told}");
+    let diff = cards::card(&editor.agent, 0)["content"][0].clone();
+    assert_eq!(diff["newText"], "one\nzwei\nmore\nthree\n");
+    // What it was saved as is what is known of it.
+    let told = editor.edit("more", "less");
+    assert!(told.contains("Match: exact.") && !told.contains("changed since"), "{told}");
+}
+
+#[test]
+fn an_edit_beside_an_editor_loses_no_byte_and_no_unsaved_change() {
+    let table: [(&[u8], &[u8]); 5] = [
+        (b"\xef\xbb\xbfone\r\nold\r\n", b"\xef\xbb\xbfone\r\nnew\r\n"),
+        (b"\xff\xfeo\0l\0d\0\r\0\n\0", b"\xff\xfen\0e\0w\0\r\0\n\0"),
+        (b"\xfe\xff\0o\0l\0d\0\n", b"\xfe\xff\0n\0e\0w\0\n"),
+        (b"caf\xe9 ferm\xe9\nold", b"caf\xe9 ferm\xe9\nnew"),
+        (b"a\r\nold\nb\r\n", b"a\r\nnew\nb\r\n"),
+    ];
+    for (before, after) in table {
+        for manner in [Manner::Keeps, Manner::Saves, Manner::SavesRaw] {
+            let mut editor = Editor::new(manner).file(before);
+            let told = editor.edit("old", "new");
+            assert!(told.starts_with("Applied 1 edit to f"), "{told}");
+            assert_eq!(editor.bytes(), after, "{told}");
+            assert!(editor.writes().is_empty(), "{:?}", editor.asked);
+        }
+        let mut editor = Editor::new(Manner::Keeps).file(before).unsaved("one\nold\nunsaved\n");
+        let told = editor.edit("old", "new");
+        assert!(told.contains("unsaved changes in the editor"), "{told}");
+        assert_eq!((editor.bytes().as_slice(), editor.writes().len()), (before, 0));
+    }
+}
+
+#[test]
+fn what_the_editor_has_not_opened_is_read_and_written_on_the_disk() {
+    let mut editor = Editor::new(Manner::Unaware).file(b"one\r\ntwo\n");
+    assert!(editor.read().ends_with("    1| one\n    2| two\n"));
+    assert!(editor.edit("two", "2").starts_with("Applied 1 edit to f"));
+    assert_eq!(editor.bytes(), b"one\r\n2\n");
+    let mut editor = editor.file(b"plain\n");
+    editor.read();
+    assert!(editor.edit("plain", "simple").starts_with("Applied 1 edit to f"));
+    assert_eq!(editor.bytes(), b"simple\n");
+    assert!(editor.write("new\n").starts_with("Replaced f"));
+    assert_eq!(editor.bytes(), b"new\n");
 }
 
 #[test]

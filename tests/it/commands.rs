@@ -175,16 +175,19 @@ fn all_of_a_long_output_can_be_read_without_a_question() {
 fn a_flood_of_output_costs_little_on_the_wire_and_shows_that_it_goes_on() {
     let call = |command: &str| calls("exec", &json!({ "command": command }));
     let replies = json!([call("true"), says("Done."), call("seq 1 1000000"), says("Done.")]);
-    let mut agent = TestAgent::builder().model(replies).permission("allow_once").start();
-    cards::turn(&mut agent);
-    let before = peak(&agent);
-    let result = cards::turn(&mut agent);
-    assert!(result.starts_with("[exit 0 · ") && result.ends_with("\n1000000\n"));
-    let more = peak(&agent) - before;
-    assert!(more <= 8 * 1024, "{more} KiB more memory");
-    let bytes: usize = agent.log.iter().map(|it| it.to_string().len() + 1).sum();
-    assert!(bytes < 256 * 1024, "{bytes} bytes");
-    assert_eq!(cards::card(&agent, 1)["rawOutput"]["truncated"], true);
+    for display in [json!({}), json!({ "_meta": { "terminal_output": true } })] {
+        let builder = TestAgent::builder().capabilities(display).permission("allow_once");
+        let mut agent = builder.model(replies.clone()).start();
+        cards::turn(&mut agent);
+        let before = peak(&agent);
+        let result = cards::turn(&mut agent);
+        assert!(result.starts_with("[exit 0 · ") && result.ends_with("\n1000000\n"));
+        let more = peak(&agent) - before;
+        assert!(more <= 8 * 1024, "{more} KiB more memory");
+        let bytes: usize = agent.log.iter().map(|it| it.to_string().len() + 1).sum();
+        assert!(bytes < 256 * 1024, "{bytes} bytes");
+        assert_eq!(cards::card(&agent, 1)["rawOutput"]["truncated"], true);
+    }
 }
 
 /// The most memory that the agent has had, in KiB; where nobody says, none.

@@ -1,8 +1,8 @@
 //! `history`: what the tools have done before.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::agent::TestAgent;
+use crate::agent::{TestAgent, calls, says};
 use crate::cards;
 
 #[test]
@@ -25,4 +25,25 @@ fn the_own_session_is_free_and_the_others_are_asked_about() {
         cards::run(TestAgent::builder(), "history", &json!({ "status": "great" }));
     assert_eq!(cards::card(&agent, 0)["status"], "failed");
     assert!(result.contains("ok or failed"), "{result}");
+}
+
+#[test]
+fn what_was_done_in_this_session_is_found_again() {
+    let builder = TestAgent::builder().file("a.txt", "1\n").file("b.txt", "2\n");
+    let mut agent = builder.permission("allow_once").start();
+    let mut call = |name: &str, arguments: &Value| {
+        agent.model().push(calls(name, arguments)).unwrap();
+        agent.model().push(says("Done.")).unwrap();
+        cards::turn(&mut agent)
+    };
+    call("read_file", &json!({ "path": "a.txt" }));
+    call("read_file", &json!({ "path": "none.txt" }));
+    call("exec", &json!({ "command": "echo migration-7" }));
+    let found = call("history", &json!({ "query": "migration-7" }));
+    assert!(found.contains("exec") && found.contains("echo migration-7"), "{found}");
+    assert!(!found.contains("a.txt"), "{found}");
+    let found = call("history", &json!({ "tool": "read_file", "status": "failed" }));
+    assert!(found.contains("none.txt") && !found.contains("a.txt"), "{found}");
+    let found = call("history", &json!({ "tool": "read_file", "limit": 1 }));
+    assert!(found.contains("none.txt") && !found.contains("\"a.txt"), "newest first: {found}");
 }

@@ -150,7 +150,8 @@ fn a_cancel_ends_the_command_of_the_turn_and_no_job() {
     assert!(is_alive("634.25"), "the job has nothing to do with that turn");
     let (status, _) = agent.close();
     assert!(status.success());
-    assert!(!is_alive("634.25"), "it has outlived the agent");
+    // On a slow machine the watcher finishes what the agent has begun.
+    eventually("the job is gone", || !is_alive("634.25"));
 }
 
 #[test]
@@ -161,7 +162,7 @@ fn the_end_of_stdin_ends_the_jobs_of_all_sessions() {
     background(&mut agent, "exec sleep 637.25");
     let (status, _) = agent.close();
     assert!(status.success());
-    assert!(!is_alive("636.25") && !is_alive("637.25"), "a job has outlived the agent");
+    eventually("all jobs are gone", || !is_alive("636.25") && !is_alive("637.25"));
 }
 
 #[test]

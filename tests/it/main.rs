@@ -33,6 +33,7 @@ mod doctor;
 mod edit_file;
 #[cfg(target_os = "linux")]
 mod endurance;
+mod error_texts;
 mod errors;
 mod examples;
 mod history;
@@ -44,6 +45,7 @@ mod media;
 mod memory;
 mod models;
 mod move_delete;
+mod nothing_written;
 mod patch;
 mod permission;
 mod permission_races;
@@ -55,6 +57,7 @@ mod raw_server;
 mod read_file;
 mod readme;
 mod responses;
+mod round_trip;
 #[cfg(target_os = "linux")]
 mod sandbox;
 mod schema;
@@ -73,6 +76,8 @@ mod terminals;
 mod tidy;
 mod tools;
 mod transport;
+#[cfg(target_os = "linux")]
+mod traps;
 mod trouble;
 mod trouble_bytes;
 mod trouble_stream;

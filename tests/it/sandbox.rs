@@ -4,11 +4,12 @@ use std::io::Read;
 use std::os::unix::net::UnixListener;
 use std::process::{Child, Command, Output, Stdio};
 
-use crate::agent::{eventually, is_alive};
+use crate::agent::{eventually, is_alive, run_mark};
 
 fn sandbox(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
     command.arg("sandbox").args(arguments).env("TURNWRIGHT_HOME", "/nonexistent");
+    command.envs([run_mark()]);
     command
 }
 

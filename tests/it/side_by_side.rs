@@ -117,3 +117,58 @@ fn of_many_calls_each_has_its_result() {
         assert!(result.ends_with(&format!("1| {number}\n")), "{number}: {result}");
     }
 }
+
+#[test]
+fn eight_calls_are_at_work_at_a_time() {
+    let reply: Vec<_> = (0..12).map(|it| read(&format!("f{it}"))).collect();
+    let mut builder = TestAgent::builder().model(json!([reply, says("Done.")]));
+    for number in 0..12 {
+        builder = builder.file(&format!("f{number}"), "disk\n");
+    }
+    let mut agent = builder.capabilities(json!({ "fs": { "readTextFile": true } })).start();
+    let id = agent.prompt("go");
+    let mut open = Vec::new();
+    for answered in 0..12 {
+        while open.len() < (12 - answered).min(8) {
+            open.push(agent.wait_for_request("fs/read_text_file"));
+        }
+        agent.sync();
+        let asked = cards::requests(&agent).len();
+        assert!(asked <= answered + 8, "{asked} questions, and {answered} answers");
+        // The last one first: the order of the answers is nothing to the order of the results.
+        let question: Value = open.pop().unwrap();
+        let name = about_path(&question["params"]["path"]).to_owned();
+        agent.respond(&question, &json!({ "content": name }));
+    }
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    cards::check(&agent);
+    for (number, result) in cards::results(&agent, 1).iter().enumerate() {
+        assert!(result.ends_with(&format!("1| f{number}\n")), "{number}: {result}");
+    }
+}
+
+fn about_path(path: &Value) -> &str {
+    path.as_str().unwrap().rsplit('/').next().unwrap()
+}
+
+#[test]
+fn edits_of_one_file_are_made_one_after_the_other_by_whatever_name() {
+    let edit = |path: &str, number: usize| {
+        let (old, new) = (format!("<{number}>"), format!("[{number}]"));
+        call("edit_file", &json!({ "path": path, "edits": [{ "old_text": old, "new_text": new }] }))
+    };
+    let names = ["f", "./f", "sub/../f", "link"];
+    let reply: Vec<_> = (0..20).map(|it| edit(names[it % 4], it)).collect();
+    let lines: Vec<_> = (0..20).map(|it| format!("<{it}>\n")).collect();
+    let mut agent = TestAgent::builder()
+        .file("f", &lines.concat())
+        .file("sub/x", "")
+        .model(json!([reply, says("Done.")]))
+        .permission("allow_once")
+        .start();
+    std::os::unix::fs::symlink("f", agent.path("link")).unwrap();
+    cards::turn(&mut agent);
+    let expected = lines.concat().replace('<', "[").replace('>', "]");
+    assert_eq!(agent.read("f"), expected);
+    assert!(cards::results(&agent, 1).iter().all(|it| it.starts_with("Applied 1 edit")));
+}

@@ -119,3 +119,31 @@ fn a_skill_that_was_loaded_for_a_refused_prompt_can_be_loaded_again() {
     let results = cards::results(&agent, 4);
     assert!(results.len() == 1 && results[0].starts_with("<skill_content"), "{results:?}");
 }
+
+#[test]
+fn notes_and_skills_are_told_within_their_budgets_in_the_first_message_only() {
+    let mut builder = TestAgent::builder().model(json!([says("One."), says("Two.")]));
+    for number in 0..150 {
+        let head = format!("name: s{number:03}\ndescription: {}", "what it does ".repeat(70));
+        builder = builder
+            .file(
+                &format!(".agents/skills/s{number:03}/SKILL.md"),
+                &format!("---\n{head}\n---\nx\n"),
+            )
+            .file(&format!(".turnwright/memory/p{number:03}.md"), &"# Note of words ".repeat(60))
+            .own_file(&format!("config/memory/u{number:03}.md"), &"# Note of words ".repeat(60));
+    }
+    let mut agent = builder.start();
+    for prompt in ["hi", "more"] {
+        assert_eq!(agent.turn(prompt), "end_turn");
+    }
+    let messages = agent.model_request(1)["messages"].as_array().unwrap().clone();
+    let words = |it: &Value| it["content"].as_str().unwrap_or_default().to_owned();
+    let of_user: Vec<_> = messages.iter().filter(|it| it["role"] == "user").map(words).collect();
+    assert_eq!(of_user.len(), 2);
+    assert!(of_user[0].contains("s000") && of_user[0].contains("project/p000"), "{}", of_user[0]);
+    assert!(of_user[0].len() < 8 * 1024 + 8 * 1024 + 2 * 1024, "{} bytes", of_user[0].len());
+    assert!(of_user[0].lines().count() < 200 + 150 + 40, "{} lines", of_user[0].lines().count());
+    let rest = of_user[1].clone() + &words(&messages[0]);
+    assert!(!rest.contains("s000") && !rest.contains("p000"), "told again: {rest}");
+}

@@ -99,6 +99,19 @@ fn the_user_is_asked_with_the_whole_address_and_always_means_that_host() {
 }
 
 #[test]
+fn an_answer_for_one_host_is_none_for_another() {
+    let (one, other) = (site(), site());
+    let settings = format!("[web]\nallow = [\"{}\", \"{}\"]\n", one.host(), other.host());
+    let builder = TestAgent::builder().own_file("config/config.toml", &settings);
+    let mut agent = builder.model(json!([])).permission("allow_always").start();
+    let all = [page(&one, "/page"), page(&one, "/missing"), page(&other, "/page")];
+    fetch_all(&mut agent, &all);
+    assert_eq!(cards::questions(&agent), 2);
+    fetch_all(&mut agent, &all);
+    assert_eq!(cards::questions(&agent), 2);
+}
+
+#[test]
 fn a_rejected_host_is_not_connected_to() {
     let site = site();
     let replies = json!([calls("web_fetch", &page(&site, "/page")), says("Done.")]);
@@ -112,15 +125,32 @@ fn a_rejected_host_is_not_connected_to() {
 fn what_is_not_public_is_refused_without_a_question() {
     let site = site();
     let mut agent = TestAgent::builder().model(json!([])).permission("allow_once").start();
-    let urls = ["http://169.254.169.254/", "localhost:3000", "http://[::1]/", "http://0x7f.1/"];
-    let mut all: Vec<_> = urls.iter().map(|it| json!({ "url": it })).collect();
+    // One of each kind, and the ways to hide it.
+    let hosts = "127.0.0.1 127.1 2130706433 0x7f.1 017700000001 0.0.0.0 0 10.0.0.1 172.16.0.1 \
+                 192.168.1.1 100.64.0.1 169.254.169.254 0xa9fea9fe 192.0.0.192 198.18.0.1 \
+                 224.0.0.1 240.0.0.1 255.255.255.255 [::] [::1] [fc00::1] [fd00:ec2::254] [fe80::1] \
+                 [ff02::1] [::ffff:127.0.0.1] [::127.0.0.1] [64:ff9b::7f00:1] [64:ff9b::a9fe:a9fe] \
+                 [2002:7f00:1::] localhost LOCALHOST. a.localhost printer.local db.internal \
+                 metadata.google.internal １２７.０.０.１ %31%32%37.0.0.1";
+    let urls = hosts.split_whitespace().map(|it| format!("http://{it}:8080/"));
+    let mut all: Vec<_> = urls.map(|it| json!({ "url": it })).collect();
+    all.push(json!({ "url": "localhost:3000" }));
     all.push(page(&site, "/page"));
-    for result in fetch_all(&mut agent, &all) {
-        assert!(result.contains("in `[web]` of the settings"), "{result}");
+    for (result, asked) in fetch_all(&mut agent, &all).iter().zip(&all) {
+        assert!(result.contains("in `[web]` of the settings"), "{asked}: {result}");
     }
-    for result in fetch_all(&mut agent, &[json!({ "url": "file:///etc/passwd" })]) {
+    let others =
+        ["file:///etc/passwd", "ftp://example.com/", "gopher://example.com/", "ws://example.com/"];
+    let mut others: Vec<_> = others.iter().map(|it| json!({ "url": it })).collect();
+    for result in fetch_all(&mut agent, &others) {
         assert!(result.contains("no http or https URL"), "{result}");
     }
+    others = vec![json!({ "url": "http://user:secret@example.com/" })];
+    for result in fetch_all(&mut agent, &others) {
+        assert!(result.contains("password") && !result.contains("secret@"), "{result}");
+    }
+    let failed = |it: usize| cards::card(&agent, it)["status"] == "failed";
+    assert!((0..cards::ids(&agent).len()).all(failed));
     assert_eq!((cards::questions(&agent), site.requests().len()), (0, 0));
 }
 

@@ -1,0 +1,195 @@
+//! What the model is told when something has gone wrong: each case names the cause and the way on.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::agent::{Builder, TestAgent, calls, eventually, is_alive, says};
+use crate::cards::{self, call};
+
+/// One more call in a turn of its own; returns what the model was told.
+fn told(agent: &mut TestAgent, name: &str, arguments: &Value) -> String {
+    agent.model().push(calls(name, arguments)).unwrap();
+    agent.model().push(says("Done.")).unwrap();
+    cards::turn(agent)
+}
+
+fn edit(old: &str) -> Value {
+    json!({ "path": "src/a.rs", "edits": [{ "old_text": old, "new_text": "new" }] })
+}
+
+const SOURCE: &str = "fn a() {\n    return x;\n}\n\nfn b() {\n    return y;\n}\n\nfn c() {\n    \
+                      return x;\n}\n";
+
+fn source() -> Builder {
+    TestAgent::builder().file("src/a.rs", SOURCE)
+}
+
+#[test]
+fn each_error_says_what_is_wrong_and_what_to_do() {
+    let table: &[(&str, &str, Value, &[&str])] = &[
+        (
+            "no match",
+            "edit_file",
+            edit("fn b() {\n\treturn z;\n}\n"),
+            &[
+                "old_text not found in src/a.rs. Closest: lines 5–7 (",
+                "First difference, line 6: file has \"····return y;\" you sent \"→return z;\".",
+                "Re-read lines ",
+                "or copy exactly",
+                "Nothing was written",
+            ],
+        ),
+        (
+            "ambiguous",
+            "edit_file",
+            edit("    return x;\n"),
+            &["old_text matches 2 places: lines 2, 10. Add surrounding lines", "set replace_all"],
+        ),
+        (
+            "unknown tool",
+            "reed_file",
+            json!({ "path": "src/a.rs" }),
+            &["No tool \"reed_file\". Did you mean read_file? Available: ", "write_file"],
+        ),
+        (
+            "wrong argument",
+            "read_file",
+            json!({ "path": "src/a.rs", "start_line": "first" }),
+            &[
+                "Invalid arguments for read_file: `start_line` must be",
+                "not \"first\"",
+                "It takes: ",
+            ],
+        ),
+        (
+            "missing file",
+            "read_file",
+            json!({ "path": "src/b.rs" }),
+            &["src/b.rs | Error: does not exist", "Similar names: src/a.rs"],
+        ),
+        (
+            "a device",
+            "read_file",
+            json!({ "path": "/dev/zero" }),
+            &["is a device, not a regular file"],
+        ),
+        (
+            "no such command",
+            "exec",
+            json!({ "command": "no-such-program-here" }),
+            &["[exit 127 · ", "not found"],
+        ),
+        (
+            "timeout",
+            "exec",
+            json!({ "command": "echo part; exec sleep 651.25", "timeout": 1 }),
+            &[
+                "part\nStill running after 1 s as p2 (partial output above). Use exec_output id=p2, \
+                 or signal=\"term\".",
+            ],
+        ),
+        (
+            "no such job",
+            "exec_output",
+            json!({ "id": "p9" }),
+            &["no job \"p9\". Jobs: p2 `echo part"],
+        ),
+        (
+            "truncated",
+            "exec",
+            json!({ "command": "seq 1 20000" }),
+            &["lines omitted; full output: ", "Use grep or read_file on it.]"],
+        ),
+        ("a pattern that is none", "grep", json!({ "pattern": "a(" }), &["fn a() {"]),
+        (
+            "no public address",
+            "web_fetch",
+            json!({ "url": "http://169.254.169.254/latest" }),
+            &["169.254.169.254 is a link-local address", "in `[web]` of the settings"],
+        ),
+        (
+            "placeholder",
+            "write_file",
+            json!({ "path": "src/a.rs", "content": "fn a() {}\n// ... rest of file unchanged ...\n" }),
+            &["stands for lines that were left out", "Nothing was written"],
+        ),
+    ];
+    let mut agent = source().permission("allow_once").start();
+    for (case, name, arguments, expected) in table {
+        let result = told(&mut agent, name, arguments);
+        for text in *expected {
+            assert!(result.contains(text), "{case}: {text:?} is not in {result}");
+        }
+    }
+    assert_eq!(agent.read("src/a.rs"), SOURCE);
+}
+
+#[test]
+fn a_stale_file_is_told_with_the_lines_that_have_changed() {
+    let mut agent = source().permission("allow_once").start();
+    told(&mut agent, "read_file", &json!({ "path": "src/a.rs" }));
+    fs::write(agent.path("src/a.rs"), SOURCE.replace("return y", "return 7")).unwrap();
+    let expected = "src/a.rs changed on disk since you read it (changed lines: 6). Nothing was \
+                    written. Read it again.";
+    let edited = told(&mut agent, "edit_file", &edit("    return y;\n"));
+    assert!(edited.starts_with(expected), "{edited}");
+    let written = json!({ "path": "src/a.rs", "content": "fn new() {}\n" });
+    assert_eq!(told(&mut agent, "write_file", &written), expected);
+    assert!(agent.read("src/a.rs").contains("return 7"));
+    assert_eq!(cards::questions(&agent), 0);
+}
+
+#[test]
+fn a_rejected_call_is_not_to_be_worked_around() {
+    let replies = json!([calls("exec", &json!({ "command": "touch x" })), says("Then not.")]);
+    let mut agent = source().model(replies).permission("reject_once").start();
+    let result = cards::turn(&mut agent);
+    assert!(result.starts_with("The user rejected this call. Do not repeat it or work around it"));
+    assert!(result.contains("choose another way"), "{result}");
+    assert!(!agent.path("x").exists());
+}
+
+#[test]
+fn a_call_that_was_cut_off_says_how_to_send_less() {
+    let cut = json!([call("write_file", &json!("{\"path\": \"x\", \"content\": \"half")),
+        { "finish": "length" }]);
+    let mut agent = source().model(json!([cut, says("Then less.")])).start();
+    let result = cards::turn(&mut agent);
+    assert!(result.contains("cut off at the output limit"), "{result}");
+    assert!(result.contains("append"), "the way on is missing: {result}");
+    assert!(!agent.path("x").exists());
+}
+
+#[test]
+fn a_cancelled_command_is_told_with_what_it_had_printed() {
+    let command = "echo half; exec sleep 652.25";
+    let mut agent = source()
+        .model(json!([calls("exec", &json!({ "command": command })), says("Stopped.")]))
+        .permission("allow_once")
+        .start();
+    let id = agent.prompt("go");
+    agent.wait_for_status("in_progress");
+    // By its own name: the shell that becomes it has printed before.
+    eventually("it runs", || is_alive("sleep\u{0}652.25"));
+    agent.cancel();
+    assert_eq!(agent.stop_reason(&id), "cancelled");
+    assert_eq!(agent.turn("and?"), "end_turn");
+    let result = cards::results(&agent, 1).remove(0);
+    assert!(result.contains("cancelled by the user · ") && result.contains("half"), "{result}");
+}
+
+#[test]
+fn a_model_that_goes_round_in_circles_is_told_so() {
+    let read = calls("read_file", &json!({ "path": "src/a.rs" }));
+    let mut replies = vec![read; 4];
+    replies.push(says("Enough."));
+    let builder = source().variable("TURNWRIGHT_MODEL", "granite-4");
+    let mut agent = builder.model(json!(replies)).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let results = cards::results(&agent, 4);
+    assert!(results[1].contains("return x;"), "{results:?}");
+    let expected = "Not executed: you have just made exactly this call, and its result stands above. \
+                    Use it, do something else, or say what is missing.";
+    assert_eq!(results[2..], [expected, expected]);
+}

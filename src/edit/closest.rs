@@ -145,25 +145,37 @@ fn hash(text: &str) -> u64 {
 
 /// How much of both is the same, in per cent.
 fn likeness(there: &[&str], old: &[&str]) -> u8 {
-    let ratio = if old.len() <= MOST_LINES {
-        let join = |it: &[&str]| {
-            let lines: Vec<_> = it.iter().map(|it| &it[..floor(it, LONGEST_LINE)]).collect();
-            lines.join("\n")
-        };
-        let (there, old) = (join(there), join(old));
-        TextDiff::configure().algorithm(Algorithm::Myers).diff_chars(&there, &old).ratio()
-    } else {
-        let bodies = |it: &[&str]| -> Vec<String> {
-            it.iter().take(1_000).map(|it| it.trim().to_owned()).collect()
-        };
-        let (there, old) = (bodies(there), bodies(old));
-        let ops = similar::capture_diff_slices(Algorithm::Myers, &there, &old);
-        similar::diff_ratio(&ops, there.len(), old.len())
+    if old.len() > MOST_LINES {
+        let by_lines = percent(same_lines(there, old));
+        if by_lines >= LEAST {
+            return by_lines;
+        }
+    }
+    // Where hardly a line is the same, the first few say whether all are nearly so.
+    percent(same_characters(there, old))
+}
+
+fn same_characters(there: &[&str], old: &[&str]) -> f64 {
+    let join = |it: &[&str]| {
+        let lines = it.iter().take(MOST_LINES).map(|it| &it[..floor(it, LONGEST_LINE)]);
+        lines.collect::<Vec<_>>().join("\n")
     };
-    // What is not the same is never called that.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 100")]
-    let percent = (ratio * 100.0).clamp(0.0, 99.0) as u8;
-    percent
+    let (there, old) = (join(there), join(old));
+    TextDiff::configure().algorithm(Algorithm::Myers).diff_chars(&there, &old).ratio().into()
+}
+
+fn same_lines(there: &[&str], old: &[&str]) -> f64 {
+    let bodies =
+        |it: &[&str]| it.iter().take(1_000).map(|it| it.trim().to_owned()).collect::<Vec<_>>();
+    let (there, old) = (bodies(there), bodies(old));
+    let ops = similar::capture_diff_slices(Algorithm::Myers, &there, &old);
+    similar::diff_ratio(&ops, there.len(), old.len()).into()
+}
+
+/// What is not the same is never called that.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 100")]
+fn percent(ratio: f64) -> u8 {
+    (ratio * 100.0).clamp(0.0, 99.0) as u8
 }
 
 fn show(text: &[&str], old: &[&str], lines: Range<usize>, percent: u8) -> Near {

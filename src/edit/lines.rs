@@ -2,8 +2,9 @@
 //! so that lines that nobody touches keep their ends.
 
 use std::ops::Range;
+use std::time::Instant;
 
-use similar::{Algorithm, DiffOp, capture_diff_slices};
+use similar::{Algorithm, DiffOp, capture_diff_slices_deadline};
 
 use super::spots::Spot;
 
@@ -99,42 +100,54 @@ impl Lines {
     /// that has changed.
     pub(super) fn replace(&mut self, places: &[Range<usize>], new: &str) -> Vec<Spot> {
         let regions = self.regions(places, new);
-        let mut text = String::with_capacity(self.text.len() + new.len());
         let mut ends = Vec::new();
         let mut spots = Vec::new();
         let (mut done, mut line, mut new_line) = (0, 0, 0);
-        for Region { bytes, new, keeps_end, .. } in regions {
+        for Region { bytes, new, keeps_end, .. } in &regions {
             let untouched = &self.text[done..bytes.start];
             let count = breaks(untouched);
             let old = &self.text[bytes.clone()];
             if let Ends::Each(all) = &self.ends {
                 ends.extend_from_slice(&all[line..line + count]);
                 let before = &all[line + count..line + count + breaks(old)];
-                self::ends(old, before, &new, all[0], &mut ends);
+                self::ends(old, before, new, all[0], &mut ends);
                 if let (true, true, Some(last), Some(own)) =
-                    (keeps_end, new.ends_with('\n'), ends.last_mut(), before.last())
+                    (*keeps_end, new.ends_with('\n'), ends.last_mut(), before.last())
                 {
                     *last = *own;
                 }
             }
-            text.push_str(untouched);
-            text.push_str(&new);
             line += count;
             new_line += count;
             let spot =
-                Spot { before: line..line + rows(old), after: new_line..new_line + rows(&new) };
+                Spot { before: line..line + rows(old), after: new_line..new_line + rows(new) };
             line += breaks(old);
-            new_line += breaks(&new);
+            new_line += breaks(new);
             done = bytes.end;
-            spots.push(spot.trimmed(old, &new));
+            spots.push(spot.trimmed(old, new));
         }
-        text.push_str(&self.text[done..]);
         if let Ends::Each(all) = &mut self.ends {
             ends.extend_from_slice(&all[line..]);
             *all = ends;
         }
-        self.text = text;
+        self.put(&regions);
         spots
+    }
+
+    fn put(&mut self, regions: &[Region]) {
+        // In place, as most edits are: many edits of a large text copy it no more than they must.
+        if let [Region { bytes, new, .. }] = regions {
+            return self.text.replace_range(bytes.clone(), new);
+        }
+        let mut text = String::with_capacity(self.text.len());
+        let mut done = 0;
+        for Region { bytes, new, .. } in regions {
+            text.push_str(&self.text[done..bytes.start]);
+            text.push_str(new);
+            done = bytes.end;
+        }
+        text.push_str(&self.text[done..]);
+        self.text = text;
     }
 
     fn regions(&self, places: &[Range<usize>], new: &str) -> Vec<Region> {
@@ -249,14 +262,19 @@ fn ends(old: &str, before: &[End], new: &str, first: End, ends: &mut Vec<End>) {
 /// What has become of these lines. Regions that are too large to compare count as rewritten, but
 /// for their common beginning and end.
 pub(super) fn compare(old: &[&str], new: &[&str]) -> Vec<DiffOp> {
+    compare_until(old, new, None)
+}
+
+/// The same for regions of any size, as well as it can be done until then.
+pub(super) fn compare_until(old: &[&str], new: &[&str], until: Option<Instant>) -> Vec<DiffOp> {
     let head = old.iter().zip(new).take_while(|(a, b)| a == b).count();
     let (old_rest, new_rest) = (&old[head..], &new[head..]);
     let tail = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(|(a, b)| a == b).count();
     let (old_len, new_len) = (old_rest.len() - tail, new_rest.len() - tail);
     let mut ops = vec![DiffOp::Equal { old_index: 0, new_index: 0, len: head }];
-    if old_len.saturating_mul(new_len) <= MOST_PAIRS {
-        let middle =
-            capture_diff_slices(Algorithm::Myers, &old_rest[..old_len], &new_rest[..new_len]);
+    if until.is_some() || old_len.saturating_mul(new_len) <= MOST_PAIRS {
+        let (old, new) = (&old_rest[..old_len], &new_rest[..new_len]);
+        let middle = capture_diff_slices_deadline(Algorithm::Myers, old, new, until);
         ops.extend(middle.into_iter().map(|it| shifted(it, head)));
     } else {
         ops.push(DiffOp::Replace { old_index: head, old_len, new_index: head, new_len });

@@ -12,6 +12,7 @@ pub mod spots;
 mod tests;
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 pub use closest::{Difference, Near, closest};
 pub use ladder::Rung;
@@ -24,6 +25,8 @@ use spots::{Count, Spot};
 const MOST_EDITS: usize = 200;
 /// The longest quotation.
 const LONGEST: usize = 8 * 1024 * 1024;
+/// The longest text that may come of an edit, unless it was longer before.
+const LARGEST: usize = 32 * 1024 * 1024;
 
 /// One change: a piece that is there, and what is to stand in its place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -92,6 +95,8 @@ pub enum Reason {
         /// It was there before the edits before this one.
         was_there: bool,
     },
+    /// It is there too often, or what would come of it is too large.
+    TooMuch,
     /// It is there more than once.
     Several {
         /// How it was compared.
@@ -159,6 +164,12 @@ fn one(lines: &mut Lines, edit: &Edit) -> Result<(Done, Vec<Spot>), Miss> {
     let within = 0..lines.text().len();
     let query = Query { old: &old, new: &new, all: edit.all, within, whole_lines: false };
     let found = ladder::find(lines.text(), &query)?;
+    let before = lines.text().len();
+    let gone: usize = found.places.iter().map(Range::len).sum();
+    let after = (before - gone).saturating_add(found.places.len().saturating_mul(found.new.len()));
+    if after > LARGEST.max(before) {
+        return Err(Miss::TooMuch);
+    }
     lines.learn_end(&edit.new);
     let spots = lines.replace(&found.places, &found.new);
     Ok((Done { rung: found.rung, places: found.places.len() }, spots))
@@ -171,6 +182,7 @@ fn normalised(text: &str) -> Cow<'_, str> {
 fn explain(miss: Miss, text: &str, old: &str, was_there: bool) -> Reason {
     match miss {
         Miss::Nowhere => Reason::Nowhere { near: closest(text, old), was_there },
+        Miss::TooMuch => Reason::TooMuch,
         Miss::Several { rung, starts, count } => {
             let lines = starts.iter().map(|it| breaks(&text[..*it])).collect();
             Reason::Several { rung, lines, count }
@@ -217,6 +229,10 @@ impl Reason {
             Reason::Omission { line } => format!(
                 "`{line}` stands for lines that were left out; they would be lost. Write out all \
                  lines, or change fewer of them."
+            ),
+            Reason::TooMuch => format!(
+                "{quoted} is in more than a million places, or the text would become larger than \
+                 32 MiB. Use exec for a change of that size."
             ),
             Reason::Nowhere { near, was_there } => nowhere(name, quoted, near, *was_there),
             Reason::Several { rung, lines, count } => several(rung, lines, *count, voice),

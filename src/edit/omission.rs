@@ -1,5 +1,7 @@
 //! Words that stand for lines that were left out: a model that writes them would lose those lines.
 
+use std::collections::HashSet;
+
 /// How comments begin and end.
 const MARKS: &[&str] =
     &["//", "/*", "*/", "<!--", "-->", "{/*", "*/}", "#", "--", ";", "%", "\"\"\"", "'''", "*"];
@@ -37,8 +39,12 @@ const FILLERS: &[&str] = &[
 
 /// Which line of `new`, counted from 1, stands for others that were left out. `old` is what was
 /// there: a line that it has, too, is none.
-pub fn find(new: &str, old: &str) -> Option<usize> {
-    let is_new = |line: &str| !old.contains(line.trim());
+pub fn find<'t>(new: &'t str, old: &str) -> Option<usize> {
+    let mut known = HashSet::new();
+    let mut is_new = |line: &'t str| {
+        let line = line.trim();
+        !(known.contains(line) || old.contains(line) && known.insert(line))
+    };
     new.lines().position(|line| is_placeholder(line) && is_new(line)).map(|it| it + 1)
 }
 

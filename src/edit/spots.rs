@@ -1,17 +1,21 @@
 //! Which lines a series of edits has changed: counted, and shown as they are now.
 
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use similar::DiffOp;
 
-use super::lines::compare;
+use super::lines::{compare, compare_until};
 
 /// Unchanged lines that are shown around a change.
 const AROUND: usize = 3;
 /// The most lines that are shown.
 pub const MOST_LINES: usize = 60;
-/// The most lines that people are shown of a change to a large file.
+/// The most lines and bytes that people are shown of a change to a large file.
 const MOST_CHANGES: usize = 400;
+const MOST_BYTES: usize = 32 * 1024;
+/// How long large texts are compared. After that what is left counts as rewritten.
+const PATIENCE: Duration = Duration::from_millis(500);
 /// The most characters of a line that are shown.
 const LONGEST_LINE: usize = 300;
 
@@ -89,7 +93,7 @@ fn growth(spot: &Spot) -> isize {
 pub fn between(before: &str, after: &str) -> Vec<Spot> {
     let (old, new): (Vec<_>, Vec<_>) =
         (before.split_inclusive('\n').collect(), after.split_inclusive('\n').collect());
-    let ops = compare(&old, &new).into_iter();
+    let ops = compare_until(&old, &new, Some(Instant::now() + PATIENCE)).into_iter();
     let changed = ops.filter(|it| !matches!(it, DiffOp::Equal { .. }));
     changed.map(|it| Spot { before: it.old_range(), after: it.new_range() }).collect()
 }
@@ -148,7 +152,7 @@ pub fn changes(before: &str, after: &str, spots: &[Spot]) -> String {
         let lines = old.chain(new.into_iter().map(|it| ('+', it)));
         for (sign, line) in lines {
             room -= 1;
-            if room == 0 {
+            if room == 0 || text.len() > MOST_BYTES {
                 text.push_str("[more changes are not shown]\n");
                 return text;
             }

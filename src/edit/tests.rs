@@ -1,6 +1,8 @@
 //! Edits as models send them: what each rung takes, what it must not take, and that nothing but the
 //! quoted piece changes.
 
+use std::ops::Range;
+
 use proptest::prelude::*;
 
 use super::patch::{self, Change};
@@ -225,6 +227,34 @@ fn large_texts_and_evil_patterns_come_to_an_end() {
     let all = apply(&"a;".repeat(200_000), &[Edit { all: true, ..edit("a;", "b") }]).unwrap();
     assert_eq!((all.text.len(), all.done[0].places), (200_000, 200_000));
     assert!(one(&"x ".repeat(500_000), &"y ".repeat(100_000), "z").is_err());
+    let marks = "// ...\n".repeat(100_000);
+    assert!(one(&format!("{text}x\n// ...\n"), "x\n", &marks).is_ok());
+}
+
+#[test]
+fn a_text_that_would_burst_is_refused() {
+    let all = |old: &str, new: &str| Edit { all: true, ..edit(old, new) };
+    let table = [
+        ("a\n".repeat(100_000), all("a", &"b".repeat(1_000_000))),
+        ("a".repeat(1_000_001), all("a", "b")),
+    ];
+    for (text, edit) in table {
+        let refusal = apply(&text, &[edit]).unwrap_err();
+        assert_eq!(refusal.reason, Reason::TooMuch);
+        let told = refusal.explain("f", 1);
+        assert!(told.contains("larger than 32 MiB. Use exec"), "{told}");
+    }
+}
+
+#[test]
+fn of_long_quotations_that_differ_everywhere_the_place_is_shown_too() {
+    let lines = |name: &str, numbers: Range<usize>| -> String {
+        let lines: Vec<_> = numbers.map(|it| format!("let value_{it} = {name}({it});\n")).collect();
+        lines.concat()
+    };
+    let (text, old) = (lines("compute", 0..100), lines("computed", 40..60));
+    let told = one(&text, &old, "x").unwrap_err().explain("f", 1);
+    assert!(told.contains("Closest: lines 41–60 ("), "{told}");
 }
 
 // --- patches ---

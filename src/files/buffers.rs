@@ -80,30 +80,33 @@ impl Files {
         if now.as_ref().map(|it| &it.text.text) != before.map(|it| &it.text) {
             return Err(FileError::Stale);
         }
-        let form = now.as_ref().map_or_else(Default::default, |it| it.text.form);
-        let there = now.as_ref().map_or(Before::Nothing, on_disk);
-        let bytes = form
-            .encode(after)
-            .map_err(|char| FileError::Unmappable { char, encoding: form.encoding.name() })?;
         let longest = before.map_or(0, |it| it.text.len()).max(after.len());
-        let writer = self.buffers.as_ref().filter(|it| {
-            it.can_write() && target.place == Place::Inside && longest <= BUFFER_LIMIT
-        });
-        if let Some(editor) = writer {
-            let special =
-                now.as_ref().filter(|it| it.text.source == Source::Disk && it.text.is_special());
-            match special {
-                Some(found) => self.expect_saved(target, &found.text, cancel).await?,
-                None => {
-                    let unified = now.is_some_and(|it| it.unified);
+        let editor = self
+            .buffers
+            .as_ref()
+            .filter(|_| target.place == Place::Inside && longest <= BUFFER_LIMIT);
+        if let Some(editor) = editor {
+            match now.as_ref().map(|it| &it.text) {
+                Some(text) if text.source == Source::Disk && text.is_special() => {
+                    self.expect_saved(target, text, cancel).await?;
+                }
+                _ if !editor.can_write() => {}
+                _ => {
+                    let unified = now.as_ref().is_some_and(|it| it.unified);
                     if self.hand_over(editor, target, after, unified, cancel).await? {
                         return Ok(self.read_back(target, before, after, cancel).await);
                     }
                 }
             }
         }
-        save::write(&target.path, there, bytes).await?;
+        let form = now.as_ref().map_or_else(Default::default, |it| it.text.form);
         let text = Text { text: after.to_owned(), form, source: Source::Disk };
+        let encode = move || {
+            let there = now.as_ref().map_or(Before::Nothing, on_disk);
+            Ok((there, text.encode()?, text))
+        };
+        let (there, bytes, text) = disk::blocking(encode).await?;
+        save::write(&target.path, there, bytes).await?;
         Ok(Written { text, is_confirmed: true })
     }
 

@@ -12,26 +12,6 @@ use super::text::Text;
 use super::{FileError, READ_LIMIT};
 use crate::message::Media;
 
-/// One entry of a folder.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Relative to the listed folder.
-    pub path: PathBuf,
-    /// What it is.
-    pub kind: EntryKind,
-}
-
-/// What an entry is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EntryKind {
-    /// A file and its bytes.
-    File(u64),
-    /// A folder.
-    Folder,
-    /// A symbolic link; not followed.
-    Link,
-}
-
 /// The size of a regular file.
 pub(super) async fn inspect(path: &Path) -> Result<u64, FileError> {
     let path = path.to_path_buf();
@@ -55,7 +35,11 @@ pub(super) async fn read(path: &Path) -> Result<Text, FileError> {
             return Err(FileError::TooLarge(metadata.len()));
         }
         let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
-        file.take(READ_LIMIT).read_to_end(&mut bytes).map_err(|it| explain(&it))?;
+        file.take(READ_LIMIT + 1).read_to_end(&mut bytes).map_err(|it| explain(&it))?;
+        // It may have grown since, and what is cut off would be lost.
+        if bytes.len() as u64 > READ_LIMIT {
+            return Err(FileError::TooLarge(bytes.len() as u64));
+        }
         Text::decode(bytes).ok_or(FileError::Binary(metadata.len()))
     })
     .await
@@ -179,65 +163,6 @@ pub(super) async fn describe(path: &Path) -> Result<Binary, FileError> {
     .await
 }
 
-/// A folder's entries, folders before what they hold, in the order of their names.
-pub(super) async fn list(
-    path: PathBuf,
-    depth: usize,
-    hidden: bool,
-    limit: usize,
-) -> Result<Vec<Entry>, FileError> {
-    blocking(move || {
-        let metadata = fs::metadata(&path).map_err(|it| explain(&it))?;
-        if !metadata.is_dir() {
-            return Err(FileError::NotAFolder);
-        }
-        let mut entries = Vec::new();
-        walk(&path, Path::new(""), depth, hidden, limit, &mut entries)
-            .map_err(|it| explain(&it))?;
-        Ok(entries)
-    })
-    .await
-}
-
-fn walk(
-    base: &Path,
-    below: &Path,
-    depth: usize,
-    hidden: bool,
-    limit: usize,
-    entries: &mut Vec<Entry>,
-) -> io::Result<()> {
-    let (_held, folder) = pin(&base.join(below))?;
-    let mut names: Vec<_> = fs::read_dir(folder)?.filter_map(Result::ok).collect();
-    names.sort_by_key(fs::DirEntry::file_name);
-    for name in names {
-        if entries.len() >= limit {
-            break;
-        }
-        let file_name = name.file_name();
-        let is_hidden = file_name.as_encoded_bytes().starts_with(b".");
-        if is_hidden && !hidden {
-            continue;
-        }
-        let path = below.join(&file_name);
-        let Ok(metadata) = name.metadata() else { continue };
-        let kind = if metadata.is_dir() {
-            EntryKind::Folder
-        } else if metadata.is_symlink() {
-            EntryKind::Link
-        } else {
-            EntryKind::File(metadata.len())
-        };
-        entries.push(Entry { path: path.clone(), kind });
-        let heavy = file_name == ".git" || file_name == "node_modules" || file_name == "target";
-        if kind == EntryKind::Folder && depth > 1 && !heavy {
-            // A folder that may not be read is listed all the same.
-            drop(walk(base, &path, depth - 1, hidden, limit, entries));
-        }
-    }
-    Ok(())
-}
-
 pub(super) fn regular(metadata: &fs::Metadata) -> Result<(), FileError> {
     if metadata.is_file() {
         return Ok(());
@@ -305,11 +230,10 @@ mod tests {
             save::write(&base.join("ws/d/new"), any(), b"x".to_vec()).await,
             Err(FileError::Moved)
         );
-        assert!(list(base.join("ws/d"), 2, true, 9).await.is_err());
         assert_eq!(fs::read_dir(base.join("out")).unwrap().count(), 2);
         // And what is no link works, the temporary file gone.
         save::write(&base.join("out/f"), any(), b"new".to_vec()).await.unwrap();
         assert_eq!(read(&base.join("out/f")).await.unwrap().text, "new");
-        assert_eq!(list(base.join("out"), 2, true, 9).await.unwrap().len(), 2);
+        assert_eq!(fs::read_dir(base.join("out")).unwrap().count(), 2);
     }
 }

@@ -30,7 +30,7 @@ pub enum FileError {
     )]
     TooFar(usize),
     /// Its owner does not want it to be changed.
-    #[error("is read-only; nothing was written")]
+    #[error("is read-only; nothing was written. Ask the user before you make it writable")]
     ReadOnly,
     /// A character that the file's encoding does not have.
     #[error(

@@ -27,7 +27,7 @@ use crate::effect::{Place, Target};
 use crate::message::Media;
 
 pub use buffers::Patience;
-pub use disk::{Binary, Entry, EntryKind};
+pub use disk::Binary;
 pub use error::FileError;
 pub use excerpt::{Excerpt, Line, Window};
 pub use glance::{Glance, glance};
@@ -220,21 +220,6 @@ impl Files {
     /// The file is not what it was, or is no more.
     pub fn forget(&self, target: &Target) {
         self.seen.forget(&target.path);
-    }
-
-    /// What a folder holds, down to a depth, sorted, at most `limit` entries.
-    ///
-    /// # Errors
-    /// When it cannot be listed.
-    pub async fn list(
-        &self,
-        target: &Target,
-        depth: usize,
-        hidden: bool,
-        limit: usize,
-    ) -> Result<Vec<Entry>, FileError> {
-        self.check(target).await?;
-        disk::list(target.path.clone(), depth, hidden, limit).await
     }
 
     /// Paths that may be meant by one that does not exist: those beside it which resemble it,

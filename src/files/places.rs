@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
 use super::disk::{blocking, explain, moved, pin};
-use super::{FileError, Files, Roots};
+use super::{FileError, Files, Roots, save};
 use crate::effect::Target;
 
 /// Entries that are counted below a folder.
 const MOST_COUNTED: usize = 100_000;
+/// Folders in folders that are emptied: each is held open meanwhile.
+const DEEPEST: usize = 200;
 /// Entries that are named.
 const MOST_NAMED: usize = 20;
 
@@ -26,6 +28,8 @@ pub struct Survey {
     pub files: usize,
     /// The folders below it.
     pub folders: usize,
+    /// How deep they are nested.
+    pub depth: usize,
     /// The first few of them, from the place on.
     pub names: Vec<PathBuf>,
 }
@@ -34,6 +38,11 @@ impl Survey {
     /// How many entries lie below it.
     pub fn entries(&self) -> usize {
         self.files + self.folders
+    }
+
+    /// Whether its folders are nested deeper than any that are removed.
+    pub fn is_too_deep(&self) -> bool {
+        self.depth > DEEPEST
     }
 
     /// Whether there may be more than was counted.
@@ -76,6 +85,18 @@ impl Files {
         self.forget(from);
         self.forget(to);
         Ok(())
+    }
+
+    /// Gives a file another name in its folder, from where it can be brought back as it was.
+    ///
+    /// # Errors
+    /// When it stays where it is.
+    pub async fn set_aside(&self, target: &Target) -> Result<Target, FileError> {
+        self.still(target).await?;
+        let path = target.path.clone();
+        let path = blocking(move || set_aside(&path).map_err(|it| moved(&it))).await?;
+        self.forget(target);
+        Ok(Target { path, place: target.place })
     }
 
     /// Removes what lies at a place; below a folder only if that is said. Returns how many files
@@ -141,6 +162,7 @@ fn survey(path: &Path) -> io::Result<Survey> {
             }
             if entry.file_type()?.is_dir() {
                 survey.folders += 1;
+                survey.depth = survey.depth.max(name.components().count());
                 open.push(name);
             } else {
                 survey.files += 1;
@@ -168,8 +190,17 @@ fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
     }
 }
 
+fn set_aside(path: &Path) -> io::Result<PathBuf> {
+    let (_held, source) = pinned(path)?;
+    let folder = source.parent().unwrap_or(Path::new("/"));
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".turnwright-").suffix(".tmp");
+    let ((), aside) = builder.make_in(folder, |it| without_replacing(&source, it))?.keep()?;
+    Ok(path.with_file_name(aside.file_name().unwrap_or_default()))
+}
+
 /// Renames in one step that fails if something lies there.
-fn without_replacing(from: &Path, to: &Path) -> io::Result<()> {
+pub(super) fn without_replacing(from: &Path, to: &Path) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {
         use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -197,11 +228,13 @@ fn across(from: &Path, to: &Path, metadata: &fs::Metadata) -> Result<(), FileErr
         let folder = to.parent().unwrap_or(Path::new("/"));
         let mut file =
             tempfile::Builder::new().prefix(".turnwright-").suffix(".tmp").tempfile_in(folder)?;
-        io::copy(&mut fs::File::open(from)?, &mut file)?;
+        io::copy(&mut save::open(from, false)?, &mut file)?;
         file.as_file().set_permissions(metadata.permissions())?;
         file.as_file().sync_data()?;
-        file.persist_noclobber(to)?;
-        fs::remove_file(from)
+        without_replacing(file.path(), to)?;
+        drop(file.keep()?);
+        // It must not be in both places.
+        fs::remove_file(from).inspect_err(|_| drop(fs::remove_file(to)))
     };
     copy().map_err(|it| match it.kind() {
         io::ErrorKind::AlreadyExists => FileError::Exists,

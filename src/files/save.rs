@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::disk::{self, blocking, explain, moved, pin, regular};
+use super::places::without_replacing;
 use super::{FileError, READ_LIMIT};
 
 /// What has to be there still at the moment of writing.
@@ -78,23 +79,22 @@ fn put(folder: &Path, path: &Path, bytes: &[u8]) -> Result<(), FileError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(explain(&error)),
     };
-    let Some(old) = old else {
-        return replace(folder, path, bytes, None).map(drop).map_err(|it| moved(&it));
-    };
     // The other names must go on meaning the same file.
-    if links(&old) > 1 {
+    if old.as_ref().is_some_and(|it| links(it) > 1) {
         return overwrite(path, bytes);
     }
-    match replace(folder, path, bytes, Some(&old)) {
+    match replace(folder, path, bytes, old.as_ref()) {
         Ok(true) => Ok(()),
         // The owner would be another one.
         Ok(false) => overwrite(path, bytes),
-        Err(error) if needs_place(&error) => overwrite(path, bytes),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(FileError::Stale),
+        Err(error) if old.is_some() && needs_place(&error) => overwrite(path, bytes),
         Err(error) => Err(moved(&error)),
     }
 }
 
-/// A new file takes the place of the old one. `false` if that would take it from its owner.
+/// A new file takes the place of the old one. `false` if that would take it from its owner; an
+/// error that it exists, if somebody else has put something there meanwhile.
 fn replace(folder: &Path, path: &Path, bytes: &[u8], old: Option<&Metadata>) -> io::Result<bool> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".turnwright-").suffix(".tmp");
@@ -118,8 +118,29 @@ fn replace(folder: &Path, path: &Path, bytes: &[u8], old: Option<&Metadata>) -> 
         file.as_file().set_permissions(old.permissions())?;
     }
     file.as_file().sync_data()?;
-    file.persist(path)?;
+    match old {
+        Some(old) if is_same(path, old) => drop(file.persist(path)?),
+        Some(_) => return Err(io::ErrorKind::AlreadyExists.into()),
+        None => {
+            without_replacing(file.path(), path)?;
+            drop(file.keep()?);
+        }
+    }
     Ok(true)
+}
+
+/// Whether nobody has touched a file since. Writing to a disk may take long.
+#[cfg(unix)]
+fn is_same(path: &Path, old: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let state = |it: &Metadata| (it.dev(), it.ino(), it.size(), it.ctime(), it.ctime_nsec());
+    fs::symlink_metadata(path).is_ok_and(|it| state(&it) == state(old))
+}
+
+#[cfg(not(unix))]
+fn is_same(path: &Path, old: &Metadata) -> bool {
+    let state = |it: &Metadata| (it.len(), it.modified().ok());
+    fs::symlink_metadata(path).is_ok_and(|it| state(&it) == state(old))
 }
 
 /// Errors of a folder that takes no new file, and of a single file that is mounted.
@@ -136,7 +157,7 @@ fn needs_place(error: &io::Error) -> bool {
 /// Writes into the file itself. That is not one step, so what can fail is tried before the first
 /// byte is changed, and undone if it fails after.
 fn overwrite(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
-    let mut file = open(path).map_err(|it| moved(&it))?;
+    let mut file = open(path, true).map_err(|it| moved(&it))?;
     let metadata = file.metadata().map_err(|it| explain(&it))?;
     regular(&metadata)?;
     let mut old = Vec::new();
@@ -160,17 +181,18 @@ fn fill(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     file.sync_data()
 }
 
+/// Never follows a link, never blocks on a FIFO.
 #[cfg(unix)]
-fn open(path: &Path) -> io::Result<File> {
+pub(super) fn open(path: &Path, writes: bool) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
     let flags = flags.bits().cast_signed();
-    File::options().read(true).write(true).custom_flags(flags).open(path)
+    File::options().read(true).write(writes).custom_flags(flags).open(path)
 }
 
 #[cfg(not(unix))]
-fn open(path: &Path) -> io::Result<File> {
-    File::options().read(true).write(true).open(path)
+pub(super) fn open(path: &Path, writes: bool) -> io::Result<File> {
+    File::options().read(true).write(writes).open(path)
 }
 
 /// A full disk is noticed before anything is lost.
@@ -287,6 +309,22 @@ mod tests {
             let mut value = [0; 16];
             assert_eq!(getxattr(&path, "user.note", &mut value), Ok(4));
         }
+    }
+
+    #[test]
+    fn what_somebody_else_has_put_there_meanwhile_is_not_replaced() {
+        let folder = Folder::new();
+        let (path, folder) = (folder.file("f"), folder.path(""));
+        let old = fs::metadata(&path).unwrap();
+        fs::write(&path, "the work of somebody else").unwrap();
+        for old in [None, Some(&old)] {
+            let error = replace(&folder, &path, b"ours", old).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+            assert_eq!(fs::read_to_string(&path).unwrap(), "the work of somebody else");
+        }
+        let old = fs::metadata(&path).unwrap();
+        assert!(replace(&folder, &path, b"ours", Some(&old)).unwrap());
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
     }
 
     #[tokio::test]

@@ -3,6 +3,7 @@
 
 use ring::digest::{SHA256, digest};
 
+use super::FileError;
 pub use super::form::Form;
 use super::form::decode;
 
@@ -51,6 +52,12 @@ impl Text {
     /// The text in these bytes of the disk, if it is one.
     pub(super) fn decode(bytes: Vec<u8>) -> Option<Text> {
         decode(bytes).map(|(text, form)| Text { text, form, source: Source::Disk })
+    }
+
+    /// Its bytes on the disk.
+    pub(super) fn encode(&self) -> Result<Vec<u8>, FileError> {
+        let encoding = self.form.encoding.name();
+        self.form.encode(&self.text).map_err(|char| FileError::Unmappable { char, encoding })
     }
 
     /// Its hash.

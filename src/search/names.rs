@@ -16,6 +16,8 @@ const PAGE: usize = 200;
 const MOST_FILES: usize = 200_000;
 /// Names that are suggested.
 const MOST_NEAR: usize = 3;
+/// Longer than any file's name.
+const LONGEST_NAME: usize = 255;
 /// From here on, a name resembles another.
 const NEAR: f64 = 0.6;
 
@@ -72,7 +74,8 @@ pub fn find(scope: &Scope, wanted: Wanted, stop: &Stop) -> Names {
     };
     if sum.hits.is_empty() && !names.is_part {
         let soon = &stop.soon();
-        let near_to = scope.glob.as_ref().and_then(|it| it.name()).map(str::to_lowercase);
+        let name = scope.glob.as_ref().and_then(|it| it.name());
+        let near_to = name.filter(|it| it.len() <= LONGEST_NAME).map(str::to_lowercase);
         let files = AtomicUsize::new(0);
         let second = Search { stop: soon, near_to, files, ..search }.all(true);
         names.elsewhere = Elsewhere { files: second.hits.len(), is_part: soon.has_cut() };

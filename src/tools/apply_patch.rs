@@ -17,6 +17,9 @@ use crate::effect::{CallView, Content, Effect, Kind, Location, Target};
 use crate::files::{FileError, Files, Roots, Text};
 use crate::permission::Pass;
 
+/// The most bytes of all files together, before and after.
+const MOST_BYTES: usize = 64 * 1024 * 1024;
+
 #[derive(Debug)]
 pub(super) struct ApplyPatch;
 
@@ -40,8 +43,16 @@ pub(super) struct Step {
 #[derive(Debug)]
 enum Act {
     Add(Applied),
-    Update { before: Text, applied: Applied, to: Option<Target> },
-    Delete { before: Option<Text> },
+    Update {
+        before: Text,
+        applied: Applied,
+        to: Option<Target>,
+    },
+    Delete {
+        before: Option<Text>,
+        /// Where the file is until all else is done.
+        aside: Option<Target>,
+    },
 }
 
 impl Args {
@@ -119,12 +130,20 @@ impl Tool for ApplyPatch {
         }
         let mut steps = Vec::new();
         let mut content = Vec::new();
+        let mut room = change::MOST_BYTES;
+        let mut bytes = 0_usize;
         let mut places = places.iter();
         for file in files {
             let Some(target) = places.next() else { break };
             let to = goal(&file).and_then(|_| places.next());
             let step = plan(file, target, to, ctx).await?;
-            content.push(shown(&step, ctx.bench.files.roots()));
+            bytes += step.bytes();
+            if bytes > MOST_BYTES {
+                return Err("The files of the patch have more than 64 MiB together: make several \
+                            patches. Nothing was written."
+                    .to_owned());
+            }
+            content.push(shown(&step, ctx.bench.files.roots(), &mut room));
             steps.push(step);
         }
         Ok((steps, content))
@@ -150,6 +169,7 @@ impl Tool for ApplyPatch {
                 return Outcome::failed(format!("{name} {}. {rest}", error.reason));
             }
         }
+        clear_away(&steps, files).await;
         outcome(self.view(&args, &[], files.roots()), &steps, files.roots())
     }
 }
@@ -175,6 +195,15 @@ impl Step {
             }
             Act::Add(_) | Act::Update { .. } => vec![Effect::Write(target)],
             Act::Delete { .. } => vec![Effect::Delete(target)],
+        }
+    }
+
+    /// What it holds in memory.
+    fn bytes(&self) -> usize {
+        match &self.act {
+            Act::Add(applied) => applied.text.len(),
+            Act::Update { before, applied, .. } => before.text.len() + applied.text.len(),
+            Act::Delete { before, .. } => before.as_ref().map_or(0, |it| it.text.len()),
         }
     }
 
@@ -217,14 +246,14 @@ async fn plan(
         }
         (Change::Add { .. }, Ok(_)) => return nothing("exists already; use `*** Update File`"),
         (Change::Delete, Err(FileError::Binary(_) | FileError::TooLarge(_))) => {
-            Act::Delete { before: None }
+            Act::Delete { before: None, aside: None }
         }
         (_, Err(error)) => return Err(change::unreadable(&name, &target, error, ctx).await),
         (Change::Delete, Ok(before)) => {
             if let Some(lines) = change::since_read(ctx, &target, &before).await {
                 return Err(change::stale(&name, &before, &lines));
             }
-            Act::Delete { before: Some(before) }
+            Act::Delete { before: Some(before), aside: None }
         }
         (Change::Update { hunks, .. }, Ok(before)) => {
             if let Some(to) = to
@@ -285,11 +314,27 @@ async fn make(step: &mut Step, files: &Files, cancel: &CancellationToken) -> Res
                 }
             }
         }
-        Act::Delete { .. } => {
-            files.remove(&step.target, false, cancel).await?;
+        Act::Delete { before, aside } => {
+            if let Some(before) = before
+                && files.read(&step.target).await?.text != before.text
+            {
+                return Err(FileError::Stale.into());
+            }
+            *aside = Some(files.set_aside(&step.target).await?);
         }
     }
     Ok(())
+}
+
+/// Removes for good what was only set aside.
+async fn clear_away(steps: &[Step], files: &Files) {
+    for step in steps {
+        if let Act::Delete { aside: Some(aside), .. } = &step.act
+            && let Err(error) = files.remove(aside, false, &CancellationToken::new()).await
+        {
+            tracing::warn!(%error, path = %aside.path.display(), "could not be removed");
+        }
+    }
 }
 
 /// Takes steps back, the last one first, which has failed and may be done in part. Says what came
@@ -319,10 +364,8 @@ async fn take_back(step: &Step, files: &Files) -> bool {
     let go_on = CancellationToken::new();
     match &step.act {
         Act::Add(_) => files.remove(&step.target, false, &go_on).await.is_ok(),
-        Act::Delete { before: None } => false,
-        Act::Delete { before: Some(before) } => {
-            files.write(&step.target, None, &before.text, &go_on).await.is_ok()
-        }
+        Act::Delete { aside: None, .. } => false,
+        Act::Delete { aside: Some(aside), .. } => files.rename(aside, &step.target).await.is_ok(),
         Act::Update { before, applied, to } => {
             if let Some(to) = to
                 && files.rename(to, &step.target).await.is_err()
@@ -336,17 +379,17 @@ async fn take_back(step: &Step, files: &Files) -> bool {
     }
 }
 
-fn shown(step: &Step, roots: &Roots) -> Content {
+fn shown(step: &Step, roots: &Roots, room: &mut usize) -> Content {
     let path = roots.shown(step.place());
     match &step.act {
-        Act::Add(applied) => change::diff(path, None, &applied.text, &applied.spots),
+        Act::Add(applied) => change::diff(path, None, &applied.text, &applied.spots, room),
         Act::Update { before, applied, .. } => {
-            change::diff(path, Some(&before.text), &applied.text, &applied.spots)
+            change::diff(path, Some(&before.text), &applied.text, &applied.spots, room)
         }
-        Act::Delete { before: Some(before) } => {
-            change::diff(path, Some(&before.text), "", &spots::between(&before.text, ""))
+        Act::Delete { before: Some(before), .. } => {
+            change::diff(path, Some(&before.text), "", &spots::between(&before.text, ""), room)
         }
-        Act::Delete { before: None } => {
+        Act::Delete { before: None, .. } => {
             Content::Text(format!("Delete {}", roots.short(&step.target)))
         }
     }
@@ -355,7 +398,7 @@ fn shown(step: &Step, roots: &Roots) -> Content {
 fn outcome(mut view: CallView, steps: &[Step], roots: &Roots) -> Outcome {
     let mut total = Count::default();
     let mut lines = String::new();
-    let mut room = spots::MOST_LINES;
+    let (mut room, mut card) = (spots::MOST_LINES, change::MOST_BYTES);
     for step in steps {
         let (verb, applied) = match &step.act {
             Act::Add(applied) => ("Added", Some(applied)),
@@ -392,7 +435,7 @@ fn outcome(mut view: CallView, steps: &[Step], roots: &Roots) -> Outcome {
         text: format!("{head}\n{lines}"),
         raw: json!({ "result": head, "files": count, "added": added, "removed": removed }),
         view: Some(view),
-        content: steps.iter().map(|it| shown(it, roots)).collect(),
+        content: steps.iter().map(|it| shown(it, roots, &mut card)).collect(),
         images: Vec::new(),
     }
 }

@@ -4,23 +4,55 @@ use std::path::PathBuf;
 
 use crate::edit::spots::{self, Spot};
 use crate::edit::{Applied, Rung};
-use crate::effect::{Content, Place, Target, fenced, is_secret};
+use crate::effect::{Content, Place, Target, fenced, is_secret, visible_line};
 use crate::files::{FileError, Freshness, Source, Text, Written, display};
 
-use super::ToolCtx;
+use super::{Outcome, ToolCtx};
 
-/// Larger texts are shown by their changed lines: a diff holds both texts as a whole.
-const LARGEST_DIFF: usize = 1024 * 1024;
+/// The most bytes that a card carries of texts as a whole.
+pub(super) const MOST_BYTES: usize = 1024 * 1024;
 
-/// A change as the card shows it.
-pub(super) fn diff(path: PathBuf, before: Option<&str>, after: &str, spots: &[Spot]) -> Content {
-    match before {
-        Some(before) if before.len().max(after.len()) > LARGEST_DIFF => {
-            let changes = spots::changes(before, after, spots);
-            Content::Text(format!("{}\n{}", path.display(), fenced(&changes)))
-        }
-        _ => Content::Diff { path, old: before.map(str::to_owned), new: after.to_owned() },
+/// A change as the card shows it, off the runtime's thread if `before` and `after` are long: both
+/// texts if there is `room` for them, else the changed lines.
+pub(super) fn diff(
+    path: PathBuf,
+    before: Option<&str>,
+    after: &str,
+    spots: &[Spot],
+    room: &mut usize,
+) -> Content {
+    let old = before.unwrap_or_default();
+    if let Some(rest) = room.checked_sub(old.len() + after.len()) {
+        *room = rest;
+        return Content::Diff { path, old: before.map(str::to_owned), new: after.to_owned() };
     }
+    let changes = fenced(&spots::changes(old, after, spots));
+    let (name, from, to) = (visible_line(&display(&path)), old.len(), after.len());
+    Content::Text(format!("{name}: {from} → {to} bytes, too much to show all of it.\n{changes}"))
+}
+
+/// The same for a text that was replaced as a whole.
+pub(super) fn rewritten(path: PathBuf, before: Option<&str>, after: &str) -> Content {
+    let is_large = before.map_or(0, str::len) + after.len() > MOST_BYTES;
+    let spots =
+        if is_large { spots::between(before.unwrap_or_default(), after) } else { Vec::new() };
+    diff(path, before, after, &spots, &mut { MOST_BYTES })
+}
+
+/// Why a file was not written.
+pub(super) fn unwritten(name: &str, error: &FileError) -> Outcome {
+    let says_so = !matches!(
+        error,
+        FileError::NotFound
+            | FileError::Folder
+            | FileError::NotAFolder
+            | FileError::Special(_)
+            | FileError::TooLarge(_)
+            | FileError::Binary(_)
+            | FileError::System(_)
+    );
+    let end = if says_so { "" } else { ". Nothing was written." };
+    Outcome::failed(format!("{name} {error}{end}"))
 }
 
 /// What an editor has made of a text when it saved it; nothing, if it is as it was sent.
@@ -126,4 +158,42 @@ pub(super) async fn unreadable(
 pub(super) fn first_line(applied: &Applied) -> u32 {
     let first = applied.spots.first().map_or(0, |it| it.after.start);
     u32::try_from(first).unwrap_or(u32::MAX - 1) + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_change_is_shown_by_its_changed_lines() {
+        let old = "a line of text\n".repeat(50_000);
+        let new = old.replacen("a line", "another line", 1) + "the end\n";
+        let path = PathBuf::from("/f");
+        let Content::Text(text) = rewritten(path.clone(), Some(&old), &new) else {
+            panic!("the card carries all of it")
+        };
+        assert!(text.len() < 1_000, "{text}");
+        assert!(text.contains("-a line of text\n+another line of text\n"), "{text}");
+        assert!(text.contains("+the end\n"), "{text}");
+        let Content::Text(text) = rewritten(path.clone(), None, &"x\n".repeat(600_000)) else {
+            panic!("the card carries all of it")
+        };
+        assert!(text.len() < 40_000 && text.contains("more changes are not"), "{}", text.len());
+        let wide = "語".repeat(2_000) + "\n";
+        let Content::Text(text) = rewritten(path.clone(), None, &wide.repeat(400)) else {
+            panic!("the card carries all of it")
+        };
+        assert!(text.len() < 40_000, "{}", text.len());
+        let small = rewritten(path.clone(), None, "new");
+        assert_eq!(small, Content::Diff { path, old: None, new: "new".to_owned() });
+    }
+
+    #[test]
+    fn several_changes_share_the_room_of_a_card() {
+        let text = "x\n".repeat(MOST_BYTES / 3);
+        let mut room = MOST_BYTES;
+        let mut show = || diff(PathBuf::from("/f"), None, &text, &[], &mut room);
+        assert!(matches!(show(), Content::Diff { .. }));
+        assert!(matches!(show(), Content::Text(_)));
+    }
 }

@@ -75,6 +75,12 @@ impl Tool for DeletePath {
                 args.path
             ));
         }
+        if survey.is_too_deep() {
+            return Err(format!(
+                "{} holds folders that are nested {} deep. Nothing was deleted. Use exec with rm -r.",
+                args.path, survey.depth
+            ));
+        }
         let content = Content::Text(list(&ctx.bench.files.roots().short(target), &survey));
         Ok((Some(survey), vec![content]))
     }

@@ -121,17 +121,19 @@ impl Tool for EditFile {
         let may_quote = change::may_quote(ctx, target, &before).await;
         let edits = args.edits();
         let of = edits.len();
+        let path = ctx.bench.files.roots().shown(target);
         // Looking for a quotation takes its time.
         let work = tokio::task::spawn_blocking(move || {
-            let result = edit::apply(&before.text, &edits);
+            let result =
+                edit::apply(&before.text, &edits).map(|it| (shown(path, &before, &it), it));
             (before, result)
         });
         let (before, result) = work.await.map_err(|error| error.to_string())?;
-        let applied = match (result, &changed) {
-            (Ok(applied), Some(lines)) if !change::is_exact(&applied) => {
+        let (diff, applied) = match (result, &changed) {
+            (Ok((_, applied)), Some(lines)) if !change::is_exact(&applied) => {
                 return Err(change::stale(&args.path, &before, lines));
             }
-            (Ok(applied), _) => applied,
+            (Ok(result), _) => result,
             (Err(Refusal { reason: Reason::Nowhere { .. }, .. }), Some(lines)) => {
                 return Err(change::stale(&args.path, &before, lines));
             }
@@ -142,14 +144,12 @@ impl Tool for EditFile {
             }
             (Err(refusal), _) => return Err(refusal.explain(&args.path, of)),
         };
-        let path = ctx.bench.files.roots().shown(target);
-        let diff = change::diff(path, Some(&before.text), &applied.text, &applied.spots);
         Ok((Change { before: Some(before), applied, changed }, vec![diff]))
     }
 
     async fn run(&self, args: Args, seen: Change, pass: &Pass, ctx: &ToolCtx) -> Outcome {
-        let (Some(Effect::Write(target)), Some(before)) = (pass.effects().first(), &seen.before)
-        else {
+        let Change { before, applied, changed } = seen;
+        let (Some(Effect::Write(target)), Some(before)) = (pass.effects().first(), before) else {
             return Outcome::failed("Nothing was written: there is no permission for it.");
         };
         let files = &ctx.bench.files;
@@ -157,48 +157,59 @@ impl Tool for EditFile {
         if files.resolve(&args.path).await.as_ref() != Ok(target) {
             return Outcome::failed(format!("{} {}", args.path, FileError::Moved));
         }
-        let written = files.write(target, Some(before), &seen.applied.text, &ctx.cancel).await;
+        let written = files.write(target, Some(&before), &applied.text, &ctx.cancel).await;
         let written = match written {
             Ok(written) => written,
-            Err(error) => return Outcome::failed(format!("{} {error}", args.path)),
+            Err(error) => return change::unwritten(&args.path, &error),
         };
-        let reformatted = change::reformatted(&before.text, &seen.applied, &written);
-        let is_reformatted = reformatted.is_some();
-        let applied = reformatted.unwrap_or(seen.applied);
-        let head = headline(&args.path, &applied);
-        let mut text = head.clone();
-        if let Some(lines) = &seen.changed {
-            text.push_str("\nThe file changed since you read it; the edit still matched.");
-            let lines = change::spans(lines);
-            if !lines.is_empty() {
-                text.push_str(&format!(" Changed lines: {lines}."));
-            }
-        }
-        if is_reformatted {
-            text.push_str(
-                "\nThe editor changed more when it saved the file; this is what is there:",
-            );
-        }
-        text.push('\n');
-        text.push_str(&spots::show(&applied.text, &applied.spots, &mut { spots::MOST_LINES }));
-        let roots = files.roots();
-        let content =
-            change::diff(roots.shown(target), Some(&before.text), &applied.text, &applied.spots);
-        let places: usize = applied.done.iter().map(|it| it.places).sum();
-        Outcome {
-            ok: true,
-            raw: json!({
-                "result": head,
+        let (path, target, roots) =
+            (files.roots().shown(target), target.clone(), files.roots().clone());
+        // The texts may be long.
+        let work = tokio::task::spawn_blocking(move || {
+            let reformatted = change::reformatted(&before.text, &applied, &written);
+            let is_reformatted = reformatted.is_some();
+            let applied = reformatted.unwrap_or(applied);
+            let text = told(&args.path, &applied, changed.as_deref(), is_reformatted);
+            let content = vec![shown(path, &before, &applied)];
+            let raw = json!({
+                "result": headline(&args.path, &applied),
                 "added": applied.count.added,
                 "removed": applied.count.removed,
-                "places": places,
-            }),
-            text,
-            view: Some(view(std::slice::from_ref(target), roots, Some(&applied))),
-            content: vec![content],
-            images: Vec::new(),
+                "places": applied.done.iter().map(|it| it.places).sum::<usize>(),
+            });
+            let view = Some(view(std::slice::from_ref(&target), &roots, Some(&applied)));
+            Outcome { ok: true, raw, text, view, content, images: Vec::new() }
+        });
+        work.await.unwrap_or_else(|it| Outcome::failed(format!("The file was written; then: {it}")))
+    }
+}
+
+fn shown(path: PathBuf, before: &Text, applied: &Applied) -> Content {
+    let room = &mut { change::MOST_BYTES };
+    change::diff(path, Some(&before.text), &applied.text, &applied.spots, room)
+}
+
+/// What the model is told: what was done, what else has changed, and the lines as they are now.
+fn told(
+    name: &str,
+    applied: &Applied,
+    changed: Option<&[(usize, usize)]>,
+    is_reformatted: bool,
+) -> String {
+    let mut text = headline(name, applied);
+    if let Some(lines) = changed {
+        text.push_str("\nThe file changed since you read it; the edit still matched.");
+        let lines = change::spans(lines);
+        if !lines.is_empty() {
+            text.push_str(&format!(" Changed lines: {lines}."));
         }
     }
+    if is_reformatted {
+        text.push_str("\nThe editor changed more when it saved the file; this is what is there:");
+    }
+    text.push('\n');
+    text.push_str(&spots::show(&applied.text, &applied.spots, &mut { spots::MOST_LINES }));
+    text
 }
 
 fn headline(name: &str, applied: &Applied) -> String {

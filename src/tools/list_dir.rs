@@ -71,20 +71,11 @@ impl Tool for ListDir {
             return Outcome::failed("Nothing was listed: there is no permission for it.");
         };
         let depth = usize::from(args.depth.unwrap_or(2).clamp(1, DEEPEST));
-        let scope = match seek::scope(target, None, args.hidden.unwrap_or(false), ctx).await {
-            Ok(scope) => scope,
-            Err(reason) => return Outcome::failed(format!("{} {reason}", args.path())),
-        };
-        let listing = move |stop: &_| match seek::obstacle(&scope.root, true) {
-            Some(why) => Err(why.to_owned()),
-            None => list(&scope, depth, stop).map_err(|it| it.to_string()),
-        };
-        let tree = match seek::run(ctx, listing).await {
-            Ok(Ok(tree)) => tree,
-            Ok(Err(why)) => {
+        let tree = match tree(target, depth, args.hidden.unwrap_or(false), ctx).await {
+            Ok(tree) => tree,
+            Err(why) => {
                 return Outcome::failed(seek::refusal(args.path(), &why, target, ctx).await);
             }
-            Err(reason) => return Outcome::failed(reason),
         };
         let text = show(&tree);
         let raw = json!({ "entries": tree.entries.len(), "truncated": tree.more > 0 });
@@ -93,7 +84,27 @@ impl Tool for ListDir {
     }
 }
 
-fn show(tree: &Tree) -> String {
+/// What a folder holds.
+///
+/// # Errors
+/// Why that cannot be said, to go on after its name.
+pub(super) async fn tree(
+    target: &Target,
+    depth: usize,
+    hidden: bool,
+    ctx: &ToolCtx,
+) -> Result<Tree, String> {
+    let scope = seek::scope(target, None, hidden, ctx).await?;
+    let listing = move |stop: &_| match seek::obstacle(&scope.root, true) {
+        Some(why) => Err(why.to_owned()),
+        None => list(&scope, depth, stop).map_err(|it| it.to_string()),
+    };
+    let tree = seek::run(ctx, listing).await;
+    tree.unwrap_or_else(|_| Err("was not listed: cancelled by the user".to_owned()))
+}
+
+/// The same for the model.
+pub(super) fn show(tree: &Tree) -> String {
     let mut text = String::new();
     for entry in &tree.entries {
         let name = visible_line(&entry.path.to_string_lossy());

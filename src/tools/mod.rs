@@ -7,7 +7,6 @@ mod ask_user;
 mod bench;
 mod change;
 mod delete_path;
-mod diff;
 mod edit_file;
 mod exec;
 mod exec_output;

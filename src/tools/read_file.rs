@@ -10,9 +10,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Bench, Outcome, Tool, ToolCtx};
+use super::{Bench, Outcome, Tool, ToolCtx, list_dir};
 use crate::effect::{CallView, Content, Effect, Kind, Location, Place, Target, fenced};
-use crate::files::{Binary, Entry, FileError, Files, Look, Patience, Roots, Window};
+use crate::files::{Binary, FileError, Files, Look, Patience, Roots, Window};
 use crate::message::Media;
 use crate::permission::Pass;
 use show::{MOST_BYTES, Shown};
@@ -23,8 +23,6 @@ const MOST_FILES: usize = 20;
 const MOST_PICTURES: usize = 4;
 /// Files that are read at the same time: an editor may do one thing after the other.
 const AT_ONCE: usize = 4;
-/// The most entries of a folder.
-const MOST_ENTRIES: usize = 200;
 /// Bytes of what the card shows.
 const LONGEST_CARD: usize = 8 * 1024;
 
@@ -57,7 +55,7 @@ pub(super) struct Args {
 }
 
 impl Args {
-    /// The files in question. `path` wins where a model sends both for one file.
+    /// The files in question. `paths` wins where a model sends both.
     fn files(&self) -> Vec<&str> {
         match (&self.path, &self.paths) {
             (_, Some(paths)) if !paths.is_empty() => {
@@ -147,7 +145,8 @@ impl Tool for ReadFile {
 enum Found {
     Text(Shown),
     Binary(Binary),
-    Folder(Vec<Entry>),
+    /// With what it holds.
+    Folder(String),
     Nothing(FileError),
 }
 
@@ -162,9 +161,10 @@ async fn find<'a>(
     let found = match files.look(target, window, patience, &ctx.cancel).await {
         Ok(look) => text(name, target, look, window, files).await,
         Err(FileError::Binary(_)) => files.describe(target).await.map(Found::Binary),
-        Err(FileError::Folder) => {
-            files.list(target, 1, false, MOST_ENTRIES + 1).await.map(Found::Folder)
-        }
+        Err(FileError::Folder) => match list_dir::tree(target, 1, false, ctx).await {
+            Ok(tree) => Ok(Found::Folder(list_dir::show(&tree))),
+            Err(why) => Err(FileError::System(why)),
+        },
         Err(error) => Err(error),
     };
     (name, target, found.unwrap_or_else(Found::Nothing))
@@ -216,7 +216,7 @@ impl Report {
                 show::show_outline(&mut self.text, name, lines, bytes, &text);
             }
             Found::Folder(entries) => {
-                self.text.push_str(&show::folder(name, &entries, MOST_ENTRIES));
+                self.text.push_str(&format!("[Folder: {name}]\n{entries}"));
             }
             Found::Binary(binary) => {
                 is_plain = self.add_binary(name, target, &binary, ctx).await;

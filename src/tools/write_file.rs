@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Bench, Outcome, Tool, ToolCtx, change, diff};
+use super::{Bench, Outcome, Tool, ToolCtx, change};
 use crate::edit::omission;
 use crate::effect::{CallView, Content, Effect, Kind, Location, Target, visible_line};
 use crate::files::{FileError, Roots, Text, Written};
@@ -84,20 +84,11 @@ impl Tool for WriteFile {
         {
             return Err(change::stale(&args.path, text, &regions));
         }
-        let after = match (&before, args.mode) {
-            (Some(before), Mode::Append) => {
-                format!("{}{}", before.text, before.adapt(&args.content))
-            }
-            (Some(before), Mode::Overwrite) => before.adapt(&args.content),
-            (None, _) => args.content.clone(),
-        };
         let path = ctx.bench.files.roots().shown(target);
-        let old = before.as_ref().map(|it| it.text.as_str());
-        if let Some(line) = omission::find(&args.content, old.unwrap_or_default()) {
-            return Err(left_out(&args.content, line));
-        }
-        let change = diff::content(path, old, &after).await;
-        Ok((Change { before, after }, vec![change]))
+        let (content, mode) = (args.content.clone(), args.mode);
+        // The texts may be long.
+        let work = tokio::task::spawn_blocking(move || plan(path, before, content, mode));
+        work.await.map_err(|error| error.to_string())?
     }
 
     async fn run(&self, args: Args, seen: Change, pass: &Pass, ctx: &ToolCtx) -> Outcome {
@@ -112,34 +103,61 @@ impl Tool for WriteFile {
         let written = ctx.bench.files.write(target, before, &seen.after, &ctx.cancel).await;
         let Written { text: now, is_confirmed } = match written {
             Ok(written) => written,
-            Err(error) => return Outcome::failed(format!("{} {error}", args.path)),
+            Err(error) => return change::unwritten(&args.path, &error),
         };
         let (verb, done) = match (&seen.before, args.mode) {
             (None, _) => ("Create", "Created"),
             (Some(_), Mode::Append) => ("Append to", "Appended to"),
             (Some(_), Mode::Overwrite) => ("Write", "Replaced"),
         };
-        let lines = now.text.lines().count();
         let bytes = now.text.len();
+        let path = ctx.bench.files.roots().shown(target);
+        let work = tokio::task::spawn_blocking(move || {
+            let Change { before, after } = seen;
+            let diff =
+                change::rewritten(path, before.as_ref().map(|it| it.text.as_str()), &now.text);
+            (now.text.lines().count(), now.text != after, diff)
+        });
+        let Ok((lines, is_changed, diff)) = work.await else {
+            return Outcome::failed(format!("{done} {}; what is there is not known.", args.path));
+        };
         let mut text = format!("{done} {}: {lines} lines, {bytes} bytes.", args.path);
         if !is_confirmed {
             text.push_str(" The editor took the text but does not show it yet.");
-        } else if now.text != seen.after {
+        } else if is_changed {
             text.push_str(
                 " The editor changed the text when it saved it: read it before you edit.",
             );
         }
-        let path = ctx.bench.files.roots().shown(target);
-        let old = seen.before.as_ref().map(|it| it.text.as_str());
         Outcome {
             ok: true,
             raw: json!({ "result": text, "lines": lines, "bytes": bytes }),
             text,
             view: Some(view(verb, std::slice::from_ref(target), ctx.bench.files.roots())),
-            content: vec![diff::content(path, old, &now.text).await],
+            content: vec![diff],
             images: Vec::new(),
         }
     }
+}
+
+/// What is to be written, and how it is shown.
+fn plan(
+    path: PathBuf,
+    before: Option<Text>,
+    content: String,
+    mode: Mode,
+) -> Result<(Change, Vec<Content>), String> {
+    let old = before.as_ref().map(|it| it.text.as_str());
+    if let Some(line) = omission::find(&content, old.unwrap_or_default()) {
+        return Err(left_out(&content, line));
+    }
+    let after = match (&before, mode) {
+        (Some(before), Mode::Append) => format!("{}{}", before.text, before.adapt(&content)),
+        (Some(before), Mode::Overwrite) => before.adapt(&content),
+        (None, _) => content,
+    };
+    let diff = change::rewritten(path, old, &after);
+    Ok((Change { before, after }, vec![diff]))
 }
 
 /// Why words that stand for lines are not written in their place.

@@ -35,7 +35,11 @@ struct Editor {
 
 impl Editor {
     fn new(manner: Manner) -> Editor {
-        let fs = json!({ "readTextFile": true, "writeTextFile": true });
+        Editor::that(manner, true)
+    }
+
+    fn that(manner: Manner, writes: bool) -> Editor {
+        let fs = json!({ "readTextFile": true, "writeTextFile": writes });
         let builder = TestAgent::builder().capabilities(json!({ "fs": fs }));
         let agent = builder.permission("allow_once").start();
         Editor { agent, manner, buffers: HashMap::new(), asked: Vec::new() }
@@ -261,6 +265,12 @@ fn such_a_file_is_not_written_under_unsaved_changes() {
     let told = editor.write("new\n");
     assert!(told.contains("unsaved changes in the editor"), "{told}");
     assert_eq!(editor.bytes(), b"a\r\nb\n");
+    // Whether the editor would write itself makes no difference.
+    let other = Editor::that(Manner::Keeps, false);
+    let mut other = other.file(b"a\r\nb\n").unsaved("a\nb\nand more\n");
+    let told = other.write("new\n");
+    assert!(told.contains("unsaved changes in the editor"), "{told}");
+    assert_eq!(other.bytes(), b"a\r\nb\n");
     // Saved, it is no obstacle.
     let mut editor = editor.file(b"a\r\nb\n").unsaved("a\nb\n");
     assert!(editor.write("new\n").starts_with("Replaced f"));

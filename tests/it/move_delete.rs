@@ -94,6 +94,16 @@ fn a_folder_goes_with_what_is_in_it_only_if_that_is_said() {
 }
 
 #[test]
+fn folders_that_are_nested_too_deeply_are_left_alone() {
+    let mut agent = TestAgent::builder().permission("allow_once").start();
+    let path = "a/".repeat(300);
+    fs::create_dir_all(agent.path(&path)).unwrap();
+    let result = again(&mut agent, "delete_path", &json!({ "path": "a", "recursive": true }));
+    assert!(result.contains("nested 299 deep. Nothing was deleted. Use exec"), "{result}");
+    assert!(agent.path(&path).exists());
+}
+
+#[test]
 fn the_project_and_its_history_are_not_deleted() {
     let mut agent =
         TestAgent::builder().file("a", "").file(".git/HEAD", "").permission("allow_once").start();

@@ -1,10 +1,11 @@
 //! `apply_patch`: several files at once, all or none, for the models that are trained on it.
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use serde_json::json;
 
-use crate::agent::{TestAgent, says};
+use crate::agent::{TestAgent, calls, says};
 use crate::cards;
 
 fn patch(body: &str) -> serde_json::Value {
@@ -68,6 +69,25 @@ fn a_file_that_cannot_be_written_takes_back_those_before_it() {
     let (agent, result) = cards::run(builder, "apply_patch", &patch(body));
     assert!(result.contains("No file was changed."), "{result}");
     assert_eq!(agent.read("a"), "one\n");
+    assert_eq!(fs::read_dir(agent.workspace()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_deletion_that_is_taken_back_brings_the_very_file_back() {
+    let body = "*** Delete File: a\n*** Add File: new\n+x\n*** Add File: new/below\n+y\n";
+    let mut agent = TestAgent::builder()
+        .permission("allow_once")
+        .model(json!([calls("apply_patch", &patch(body)), says("Done.")]))
+        .start();
+    let bytes = b"\xff\xfeo\0n\0e\0";
+    fs::write(agent.path("a"), bytes).unwrap();
+    fs::set_permissions(agent.path("a"), fs::Permissions::from_mode(0o751)).unwrap();
+    let before = fs::metadata(agent.path("a")).unwrap();
+    let result = cards::turn(&mut agent);
+    assert!(result.contains("No file was changed."), "{result}");
+    assert_eq!(fs::read(agent.path("a")).unwrap(), bytes);
+    let after = fs::metadata(agent.path("a")).unwrap();
+    assert_eq!((before.ino(), before.mode()), (after.ino(), after.mode()));
     assert_eq!(fs::read_dir(agent.workspace()).unwrap().count(), 1);
 }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use memchr::memmem::Finder;
 
-use super::{Answer, Found, MOST_NAMED, Miss, Query, Rung};
+use super::{Answer, Found, MOST_NAMED, MOST_PLACES, Miss, Query, Rung};
 
 /// The text as it was quoted.
 pub(super) fn exact<'a>(text: &str, query: &Query<'a>) -> Answer<'a> {
@@ -83,7 +83,10 @@ fn search<'a>(
         pattern.starts(text, within.clone()).map(move |at| at..at + length)
     };
     if all {
-        let places = places(&query.within).collect::<Vec<_>>();
+        let places = places(&query.within).take(MOST_PLACES + 1).collect::<Vec<_>>();
+        if places.len() > MOST_PLACES {
+            return Some(Err(Miss::TooMuch));
+        }
         return (!places.is_empty()).then_some(Ok(Found { places, new, rung }));
     }
     let first = places(&query.within).next()?;

@@ -69,6 +69,8 @@ pub(super) struct Found<'a> {
 pub(super) enum Miss {
     /// No rung finds it.
     Nowhere,
+    /// There are more places than can be changed at once, or what would come of it is too large.
+    TooMuch,
     /// This rung finds several.
     Several {
         rung: Rung,
@@ -79,6 +81,8 @@ pub(super) enum Miss {
     },
 }
 
+/// The most places that are changed at once.
+const MOST_PLACES: usize = 1_000_000;
 /// The most places that are named.
 const MOST_NAMED: usize = 10;
 

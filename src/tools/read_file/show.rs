@@ -1,7 +1,7 @@
 //! What was found, as the model reads it.
 
 use super::outline::outline;
-use crate::files::{Binary, Entry, EntryKind, Excerpt, Look, Window};
+use crate::files::{Binary, Excerpt, Look, Window};
 
 /// The most lines of one file.
 const MOST_LINES: usize = 2_000;
@@ -122,26 +122,6 @@ pub(super) fn sort(binary: &Binary) -> String {
         if let Some((width, height)) = kind.size {
             text.push_str(&format!(" {width}×{height}"));
         }
-    }
-    text
-}
-
-/// What is in a folder.
-pub(super) fn folder(name: &str, entries: &[Entry], most: usize) -> String {
-    let mut text = format!("[Folder: {name}]\n");
-    for entry in entries.iter().take(most) {
-        let name = entry.path.to_string_lossy();
-        match entry.kind {
-            EntryKind::Folder => text.push_str(&format!("{name}/\n")),
-            EntryKind::Link => text.push_str(&format!("{name} (link)\n")),
-            EntryKind::File(bytes) => text.push_str(&format!("{name} ({bytes} B)\n")),
-        }
-    }
-    if entries.is_empty() {
-        text.push_str("[empty]\n");
-    }
-    if entries.len() > most {
-        text.push_str(&format!("[more than {most} entries: use list_dir on a subfolder]\n"));
     }
     text
 }

@@ -159,6 +159,19 @@ pub fn visible_line(name: &str) -> String {
     visible(name).replace('\n', "\\n").replace('\t', "\\t")
 }
 
+/// Characters of a title that is no command.
+pub const LONGEST_TITLE: usize = 120;
+
+/// A title that is short enough for one line of a card.
+pub fn short_title(mut title: String) -> String {
+    if let Some((end, _)) = title.char_indices().nth(LONGEST_TITLE) {
+        title.truncate(end);
+        title.pop();
+        title.push('…');
+    }
+    title
+}
+
 /// Text in a fence that it cannot close, so that nothing in it passes for words of ours.
 pub fn fenced(text: &str) -> String {
     let longest = text.split(|it| it != '`').map(str::len).max().unwrap_or(0);

@@ -13,14 +13,13 @@ use super::wire::schema::{
     ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
 };
 use crate::client::{Inquiry, Reply};
+use crate::effect::short_title;
 use crate::rpc::{Peer, RequestFailed};
 
 /// The name of the form's only field.
 const FIELD: &str = "answer";
 /// The identifier of the button that chooses nothing.
 const NONE: &str = "none";
-/// Characters of a title.
-const LONGEST_TITLE: usize = 120;
 
 /// Asks, in the best way the client has.
 pub(super) async fn inquire(
@@ -96,7 +95,7 @@ pub(super) fn form_reply(result: &RawValue, inquiry: &Inquiry) -> Reply {
 
 fn buttons(session: SessionId, inquiry: &Inquiry) -> RequestPermissionRequest {
     let title: String = inquiry.question.split_whitespace().collect::<Vec<_>>().join(" ");
-    let title: String = title.chars().take(LONGEST_TITLE).collect();
+    let title = short_title(title);
     let text = ContentBlock::Text(TextContent::new(inquiry.question.clone()));
     let fields = ToolCallUpdateFields::new()
         .title(title)

@@ -237,6 +237,20 @@ impl Files {
         near.await.unwrap_or_default()
     }
 
+    /// Whether a command can start there.
+    ///
+    /// # Errors
+    /// When it is no folder.
+    pub async fn expect_folder(&self, target: &Target) -> Result<(), FileError> {
+        let path = target.path.clone();
+        let look = move || match std::fs::metadata(&path) {
+            Ok(metadata) if metadata.is_dir() => Ok(()),
+            Ok(_) => Err(FileError::NotAFolder),
+            Err(error) => Err(disk::explain(&error)),
+        };
+        disk::blocking(look).await
+    }
+
     /// What a path means, off the runtime's thread: a disk may take its time.
     ///
     /// # Errors

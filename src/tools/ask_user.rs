@@ -6,15 +6,13 @@ use serde_json::json;
 
 use super::{Outcome, Tool, ToolCtx};
 use crate::client::{Inquiry, Reply};
-use crate::effect::{CallView, Content, Effect, Kind, Target, visible, visible_line};
+use crate::effect::{CallView, Content, Effect, Kind, Target, short_title, visible, visible_line};
 use crate::files::Roots;
 use crate::permission::Pass;
 
 /// Options, and characters of each.
 const MOST_OPTIONS: usize = 20;
 const LONGEST_OPTION: usize = 200;
-/// Characters of a title and of a question.
-const LONGEST_TITLE: usize = 120;
 const LONGEST_QUESTION: usize = 4_000;
 
 #[derive(Debug)]
@@ -86,11 +84,7 @@ fn answered(words: &[String]) -> Outcome {
 
 fn title(question: &str) -> String {
     let line = question.split_whitespace().collect::<Vec<_>>().join(" ");
-    let line = if line.is_empty() { AskUser::VERB.to_owned() } else { visible_line(&line) };
-    match line.char_indices().nth(LONGEST_TITLE) {
-        Some(_) => line.chars().take(LONGEST_TITLE - 1).chain(['…']).collect(),
-        None => line,
-    }
+    short_title(if line.is_empty() { AskUser::VERB.to_owned() } else { visible_line(&line) })
 }
 
 /// Each once, in one line, and none that says nothing.
@@ -108,6 +102,7 @@ fn options(wanted: Vec<String>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::effect::LONGEST_TITLE;
 
     #[test]
     fn options_are_lines_that_differ_and_a_title_is_one_short_line() {

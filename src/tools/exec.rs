@@ -129,6 +129,11 @@ impl Tool for Exec {
                  tools for files, or {editor} with commands (-es -c …)."
             ));
         }
+        for place in places.iter().filter(|_| args.workdir() != ".") {
+            if let Err(error) = ctx.bench.files.expect_folder(place).await {
+                return Err(format!("`workdir` {} {error}. Nothing was run.", args.workdir()));
+            }
+        }
         let mut text = fenced(&visible(&args.command));
         for place in places {
             let folder = ctx.bench.files.roots().shown(place);

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Outcome, Tool, ToolCtx};
-use crate::effect::{CallView, Content, Effect, Kind, Target, visible_line};
+use crate::effect::{CallView, Content, Effect, Kind, Target, short_title, visible_line};
 use crate::files::Roots;
 use crate::permission::Pass;
 use crate::web::{self, Fetched, Page, floor};
@@ -19,8 +19,6 @@ const MOST_BYTES: usize = 30 * 1024;
 const ON_CARD: usize = 2 * 1024;
 /// Bytes of what stands on the page of an error.
 const EXCERPT: usize = 1_000;
-/// Characters of a title.
-const LONGEST_TITLE: usize = 120;
 
 #[derive(Debug)]
 pub(super) struct WebFetch;
@@ -55,12 +53,7 @@ impl Tool for WebFetch {
             }
             Err(_) => args.url.clone(),
         };
-        let mut title = format!("Fetch {}", visible_line(place.trim()));
-        if let Some((cut, _)) = title.char_indices().nth(LONGEST_TITLE) {
-            title.truncate(cut);
-            title.pop();
-            title.push('…');
-        }
+        let title = short_title(format!("Fetch {}", visible_line(place.trim())));
         CallView { title, kind: Self::KIND, locations: Vec::new() }
     }
 
@@ -106,7 +99,11 @@ impl Tool for WebFetch {
         if let Some(target) = &fetched.redirect {
             return elsewhere(&fetched, target);
         }
-        let unfolding = tokio::task::spawn_blocking(move || web::unfold(&fetched, raw));
+        let commons = Arc::clone(&ctx.bench.commons);
+        let unfolding = async {
+            let _turn = commons.web.unfolding().await;
+            tokio::task::spawn_blocking(move || web::unfold(&fetched, raw)).await
+        };
         let page = match ctx.cancel.run_until_cancelled(unfolding).await {
             Some(Ok(page)) => Arc::new(page),
             Some(Err(error)) => return Outcome::failed(error.to_string()),
@@ -200,6 +197,7 @@ fn shortened(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::effect::LONGEST_TITLE;
 
     fn page(text: &str) -> Page {
         Page {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::glimpse::{Glimpse, Long};
-use crate::effect::{CallView, Content, Location, fenced, visible, visible_line};
+use crate::effect::{CallView, Content, Location, fenced, short_title, visible, visible_line};
 use crate::ids::CallId;
 use crate::update::{CallUpdate, Status};
 
@@ -15,8 +15,6 @@ use crate::update::{CallUpdate, Status};
 const COUNT_EVERY: Duration = Duration::from_millis(500);
 /// Between two previews.
 const PREVIEW_EVERY: Duration = Duration::from_secs(1);
-/// Characters of a title, other than that of a command.
-const LONGEST_TITLE: usize = 120;
 
 /// A call that the user has been told of.
 #[derive(Debug)]
@@ -97,7 +95,7 @@ impl Draft {
             }
             _ => visible_line(&value),
         };
-        view.title = clipped(format!("{} {object}", self.verb));
+        view.title = short_title(format!("{} {object}", self.verb));
     }
 
     /// Whether it is time to tell how far a long content has come. Cheap: asked for each piece.
@@ -137,13 +135,6 @@ fn preview(long: &Long<'_>, path: Option<PathBuf>) -> Option<Vec<Content>> {
         (_, None) => return None,
     };
     Some(vec![content])
-}
-
-fn clipped(title: String) -> String {
-    match title.char_indices().nth(LONGEST_TITLE) {
-        Some((end, _)) => format!("{}…", &title[..end]),
-        None => title,
-    }
 }
 
 #[cfg(test)]

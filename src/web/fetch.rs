@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use reqwest::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, LOCATION};
 use reqwest::{Client, Response, redirect};
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
 use url::Url;
 
 use super::guard::{self, Allowed, Way};
@@ -59,6 +59,8 @@ pub struct Web {
     public: OnceCell<Client>,
     /// For hosts that the user has allowed by name.
     any: OnceCell<Client>,
+    /// Pages that are unfolded at once: each may take tens of megabytes.
+    unfolding: Semaphore,
 }
 
 impl Default for Web {
@@ -163,6 +165,7 @@ impl Web {
             allowed: Mutex::default(),
             public: OnceCell::new(),
             any: OnceCell::new(),
+            unfolding: Semaphore::new(2),
         }
     }
 
@@ -213,6 +216,12 @@ impl Web {
         let host = shown(&url);
         let too_long = |_| FetchError::Timeout { host, limit };
         tokio::time::timeout(limit, self.follow(url)).await.map_err(too_long)?
+    }
+
+    /// Waits for a turn to make a page of what was fetched.
+    pub async fn unfolding(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed.
+        self.unfolding.acquire().await.ok()
     }
 
     async fn follow(&self, mut url: Url) -> Result<Fetched, FetchError> {

@@ -30,7 +30,6 @@ mod commands;
 mod config;
 mod content;
 mod doctor;
-mod edit_bytes;
 mod edit_file;
 #[cfg(target_os = "linux")]
 mod endurance;

@@ -121,8 +121,7 @@ fn a_call_with_anything_wrong_in_it_changes_nothing_and_fails() {
     }
     let asked = agent.log.iter().filter(|it| it["method"] == "session/request_permission");
     let asked: Vec<_> = asked.map(|it| it["params"]["toolCall"]["rawInput"].to_string()).collect();
-    // A folder to work in is looked for when the command starts.
-    assert_eq!(asked, [r#"{"command":"touch new","workdir":"none"}"#]);
+    assert!(asked.is_empty(), "{asked:?}");
 }
 
 #[test]

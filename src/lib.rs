@@ -37,6 +37,7 @@ pub mod tools;
 pub mod permission;
 pub mod exec;
 pub mod files;
+pub mod pinned;
 pub mod edit;
 pub mod record;
 pub mod memory;

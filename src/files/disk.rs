@@ -1,8 +1,8 @@
 //! The disk. Everything here may take its time and runs off the runtime's thread.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as BASE64;
@@ -11,6 +11,7 @@ use super::kind::{self, FileKind};
 use super::text::Text;
 use super::{FileError, READ_LIMIT};
 use crate::message::Media;
+use crate::pinned;
 
 /// The size of a regular file.
 pub(super) async fn inspect(path: &Path) -> Result<u64, FileError> {
@@ -27,7 +28,7 @@ pub(super) async fn inspect(path: &Path) -> Result<u64, FileError> {
 pub(super) async fn read(path: &Path) -> Result<Text, FileError> {
     let path = path.to_path_buf();
     blocking(move || {
-        let file = open(&path).map_err(|it| moved(&it))?;
+        let file = pinned::file(&path).map_err(|it| moved(&it))?;
         let metadata = file.metadata().map_err(|it| explain(&it))?;
         // Asked again of the open file: what the name means may have changed.
         regular(&metadata)?;
@@ -45,63 +46,6 @@ pub(super) async fn read(path: &Path) -> Result<Text, FileError> {
     .await
 }
 
-/// Never blocks on a FIFO.
-#[cfg(unix)]
-pub(super) fn open(path: &Path) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    #[cfg(target_os = "linux")]
-    if let Some(file) =
-        without_links(path, rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK)?
-    {
-        return Ok(file);
-    }
-    let flags = rustix::fs::OFlags::NONBLOCK.bits();
-    OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path)
-}
-
-#[cfg(not(unix))]
-pub(super) fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).open(path)
-}
-
-/// Opens a path that was resolved when it was judged. A link that has come into it since leads
-/// somewhere else: the kernel refuses it in the very step that opens, which no check before can.
-/// `None` from kernels without `openat2` (before 5.6).
-#[cfg(target_os = "linux")]
-fn without_links(path: &Path, flags: rustix::fs::OFlags) -> io::Result<Option<File>> {
-    use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
-    use rustix::io::Errno;
-    let flags = flags | OFlags::CLOEXEC;
-    for _ in 0..3 {
-        match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-            Ok(file) => return Ok(Some(File::from(file))),
-            // The tree was changed at this very moment.
-            Err(Errno::AGAIN) => {}
-            Err(Errno::NOSYS | Errno::PERM) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Err(Errno::AGAIN.into())
-}
-
-/// A folder that stays the same one, whatever its name comes to mean: held open, and a path that
-/// leads through what is held.
-pub(super) fn pin(folder: &Path) -> io::Result<(Option<File>, PathBuf)> {
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::fs::OFlags;
-        use std::os::fd::AsRawFd;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        if let Some(held) = without_links(folder, flags)? {
-            let path = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
-            if path.exists() {
-                return Ok((Some(held), path));
-            }
-        }
-    }
-    Ok((None, folder.to_path_buf()))
-}
-
 pub(super) fn moved(error: &io::Error) -> FileError {
     #[cfg(target_os = "linux")]
     if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) {
@@ -117,7 +61,7 @@ const LARGEST_PICTURE: u64 = 5 * 1024 * 1024;
 pub(super) async fn picture(path: &Path) -> Result<Media, FileError> {
     let path = path.to_path_buf();
     blocking(move || {
-        let file = open(&path).map_err(|it| moved(&it))?;
+        let file = pinned::file(&path).map_err(|it| moved(&it))?;
         let size = file.metadata().map_err(|it| explain(&it))?.len();
         let mut bytes = Vec::new();
         file.take(LARGEST_PICTURE + 1).read_to_end(&mut bytes).map_err(|it| explain(&it))?;
@@ -151,7 +95,7 @@ const SHOWN: usize = 64;
 pub(super) async fn describe(path: &Path) -> Result<Binary, FileError> {
     let path = path.to_path_buf();
     blocking(move || {
-        let file = open(&path).map_err(|it| moved(&it))?;
+        let file = pinned::file(&path).map_err(|it| moved(&it))?;
         let metadata = file.metadata().map_err(|it| explain(&it))?;
         regular(&metadata)?;
         let mut head = Vec::new();

@@ -6,8 +6,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::disk;
 use crate::effect::is_secret;
+use crate::pinned;
 
 /// What was seen of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub fn glance(path: &Path, within: Option<&Path>, limit: usize) -> Option<Glance
         tracing::info!(path = %path.display(), "not read: it leads elsewhere");
         return None;
     }
-    let file = disk::open(&real).ok()?;
+    let file = pinned::file(&real).ok()?;
     let metadata = file.metadata().ok().filter(fs::Metadata::is_file)?;
     let mut bytes = Vec::new();
     file.take(limit as u64 + 1).read_to_end(&mut bytes).ok()?;

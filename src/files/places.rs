@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
-use super::disk::{blocking, explain, moved, pin};
+use super::disk::{blocking, explain, moved};
 use super::{FileError, Files, Roots, save};
 use crate::effect::Target;
+use crate::pinned;
 
 /// Entries that are counted below a folder.
 const MOST_COUNTED: usize = 100_000;
@@ -138,7 +139,7 @@ fn pinned(path: &Path) -> io::Result<(Option<fs::File>, PathBuf)> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    let (held, folder) = pin(folder)?;
+    let (held, folder) = pinned::folder(folder)?;
     Ok((held, folder.join(name)))
 }
 

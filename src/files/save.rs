@@ -7,9 +7,10 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::disk::{self, blocking, explain, moved, pin, regular};
+use super::disk::{blocking, explain, moved, regular};
 use super::places::without_replacing;
 use super::{FileError, READ_LIMIT};
+use crate::pinned;
 
 /// What has to be there still at the moment of writing.
 #[derive(Debug)]
@@ -34,7 +35,7 @@ pub(super) async fn write(path: &Path, before: Before, bytes: Vec<u8>) -> Result
         }
         let folder = path.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(folder).map_err(|it| moved(&it))?;
-        let (_held, folder) = pin(folder).map_err(|it| moved(&it))?;
+        let (_held, folder) = pinned::folder(folder).map_err(|it| moved(&it))?;
         let name = path.file_name().ok_or(FileError::Folder)?;
         put(&folder, &folder.join(name), &bytes)
     })
@@ -46,7 +47,7 @@ impl Before {
         let Before::Bytes(bytes) = self else {
             return Ok(matches!(self, Before::Anything) || fs::symlink_metadata(path).is_err());
         };
-        let file = disk::open(path).map_err(|it| moved(&it))?;
+        let file = pinned::file(path).map_err(|it| moved(&it))?;
         let length = file.metadata().map_err(|it| explain(&it))?.len();
         let mut now = Vec::with_capacity(bytes.len() + 1);
         if length == bytes.len() as u64 {

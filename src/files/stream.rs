@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::FileError;
-use super::disk::{explain, moved, open, regular};
+use super::disk::{explain, moved, regular};
 use super::excerpt::{Excerpt, Line, Window};
 use super::form::{PROBE, decode_lines, is_binary, wide};
+use crate::pinned;
 
 /// Bytes in which lines are counted, and of which one line may consist.
 const COUNTED: u64 = 64 * 1024 * 1024;
@@ -26,7 +27,7 @@ pub(super) fn excerpt(
     window: &Window,
     cancel: &CancellationToken,
 ) -> Result<Excerpt, FileError> {
-    let file = open(path).map_err(|it| moved(&it))?;
+    let file = pinned::file(path).map_err(|it| moved(&it))?;
     let metadata = file.metadata().map_err(|it| explain(&it))?;
     regular(&metadata)?;
     let size = metadata.len();

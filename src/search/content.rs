@@ -13,8 +13,9 @@ use ignore::DirEntry;
 use super::lines::Collector;
 use super::pattern::{Pattern, compile};
 use super::walk::{gather, walker};
-use super::{Elsewhere, Line, Scope, Stop, open};
+use super::{Elsewhere, Line, Scope, Stop};
 use crate::effect::is_secret;
+use crate::pinned;
 
 /// Matches of a page, or files of one.
 const PAGE: usize = 100;
@@ -212,7 +213,7 @@ impl Search<'_> {
             return;
         }
         let mut count = Count { count: 0, most: self.most, is_binary: false };
-        let searched = open::file(path).and_then(|file| {
+        let searched = pinned::file(path).and_then(|file| {
             let text = Watched { file, stop: self.stop };
             searcher.search_reader(&pattern.matcher, text, &mut count)
         });
@@ -300,7 +301,7 @@ fn take_lines(found: &mut Found, hits: Vec<Hit>, query: &Query, pattern: &Patter
         page.room = room;
         page.context = context;
         page.overhead = path.as_os_str().len() / 2 + 10;
-        let read = open::file(&path).and_then(|file| {
+        let read = pinned::file(&path).and_then(|file| {
             searcher.search_reader(&pattern.matcher, Watched { file, stop }, &mut page)
         });
         if let Err(error) = read {

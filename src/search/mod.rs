@@ -6,7 +6,6 @@ mod content;
 mod glob;
 mod lines;
 mod names;
-mod open;
 mod pattern;
 mod rules;
 mod tree;

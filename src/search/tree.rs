@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use ignore::IncrementalIgnore;
 
 use super::walk::rules;
-use super::{Scope, Stop, are_odd, open};
+use super::{Scope, Stop, are_odd};
+use crate::pinned;
 
 /// Entries of a tree.
 const MOST_ENTRIES: usize = 200;
@@ -121,7 +122,7 @@ impl Lister<'_> {
         if !self.scope.hidden && below != Path::new("") && are_odd(&path) {
             return Err(io::Error::other("its ignore rules must not be opened"));
         }
-        let (_held, folder) = open::folder(&path)?;
+        let (_held, folder) = pinned::folder(&path)?;
         let mut branches = Vec::new();
         let mut ignored = 0;
         for entry in fs::read_dir(folder)?.filter_map(Result::ok) {
@@ -160,7 +161,7 @@ impl Lister<'_> {
     }
 
     fn count(&self, below: &Path) -> usize {
-        let Ok((_held, folder)) = open::folder(&self.scope.root.join(below)) else { return 0 };
+        let Ok((_held, folder)) = pinned::folder(&self.scope.root.join(below)) else { return 0 };
         fs::read_dir(folder).map_or(0, |it| it.take(MOST_COUNTED).count())
     }
 }

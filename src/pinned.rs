@@ -1,13 +1,17 @@
-//! Opening what was found, and nothing that has taken its place since.
+//! Opening what was judged or found, and nothing that has taken its place since.
 
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A file that is reached without a link: a folder that was swapped for one while we walked
-/// leads somewhere else, and the kernel refuses it. Never blocks on a FIFO.
+/// Opens a file that is reached without a link: a folder that was swapped for one while we walked
+/// leads somewhere else, and the kernel refuses it in the very step that opens, which no check
+/// before can. Never blocks on a FIFO.
+///
+/// # Errors
+/// As the system has them; `ELOOP` for a link.
 #[cfg(unix)]
-pub(super) fn file(path: &Path) -> io::Result<File> {
+pub fn file(path: &Path) -> io::Result<File> {
     use rustix::fs::OFlags;
     use std::os::unix::fs::OpenOptionsExt;
     #[cfg(target_os = "linux")]
@@ -18,14 +22,18 @@ pub(super) fn file(path: &Path) -> io::Result<File> {
     File::options().read(true).custom_flags(flags.cast_signed()).open(path)
 }
 
+/// Opens a file.
 #[cfg(not(unix))]
-pub(super) fn file(path: &Path) -> io::Result<File> {
+pub fn file(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
 /// A folder that stays the same one, whatever its name comes to mean: held open, and a path that
 /// leads through what is held.
-pub(super) fn folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
+///
+/// # Errors
+/// As the system has them; `ELOOP` for a link.
+pub fn folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
     #[cfg(target_os = "linux")]
     {
         use rustix::fs::OFlags;

@@ -1,5 +1,5 @@
 //! What single functions cost: `cargo bench --bench functions`. Most by divan; those of the model
-//! layer and of searching, which have budgets, in tables. Whole-process figures are in `benches/process`.
+//! layer, of searching and of the tools, which have budgets, in tables. Whole-process figures are in `benches/process`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its figures")]
 
 mod model;
@@ -7,6 +7,7 @@ mod search;
 #[path = "../process/table.rs"]
 #[allow(dead_code, reason = "the other bench takes medians")]
 mod table;
+mod tools;
 
 use std::hint::black_box;
 use std::io;
@@ -26,7 +27,7 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     // `--bench -- model` is that table alone, and any other word is a filter of divan's.
     let has = |word: &str| arguments.iter().any(|it| it == word);
-    let is_alone = has("model") || has("search");
+    let is_alone = has("model") || has("search") || has("tools");
     let is_all = arguments == ["--bench"];
     if !is_alone {
         divan::main();
@@ -35,6 +36,9 @@ fn main() {
         && let Err(error) = model::measure()
     {
         eprintln!("functions: {error}");
+    }
+    if has("tools") || is_all {
+        tools::measure();
     }
     if (has("search") || is_all)
         && let Err(error) = search::measure()

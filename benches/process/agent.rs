@@ -33,6 +33,7 @@ pub(crate) struct Agent {
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
     next_id: u64,
+    bytes: usize,
     folder: TempDir,
 }
 
@@ -48,7 +49,7 @@ impl Agent {
             .spawn()?;
         let stdin = child.stdin.take().ok_or_else(|| io::Error::other("no stdin"))?;
         let stdout = child.stdout.take().ok_or_else(|| io::Error::other("no stdout"))?;
-        Ok(Agent { child, stdin, stdout: BufReader::new(stdout), next_id: 1, folder })
+        Ok(Agent { child, stdin, stdout: BufReader::new(stdout), next_id: 1, bytes: 0, folder })
     }
 
     /// Starts it in a folder of its own with a small file in it, and initializes the connection.
@@ -120,7 +121,10 @@ impl Agent {
         let mut line = String::new();
         match self.stdout.read_line(&mut line)? {
             0 => Err(io::Error::other("the agent has ended")),
-            _ => Ok(line),
+            bytes => {
+                self.bytes += bytes;
+                Ok(line)
+            }
         }
     }
 
@@ -136,17 +140,35 @@ impl Agent {
 
     /// The answer to a request.
     pub(crate) fn answer(&mut self, id: u64) -> io::Result<String> {
-        let head = format!(r#"{{"jsonrpc":"2.0","id":{id},"result""#);
-        let failed = format!(r#"{{"jsonrpc":"2.0","id":{id},"error""#);
         loop {
             let line = self.read()?;
-            if line.starts_with(&head) {
+            if is_answer(&line, id)? {
                 return Ok(line);
             }
-            if line.starts_with(&failed) {
-                return Err(io::Error::other(line));
+        }
+    }
+
+    /// The next line with this in it, unless the answer to a request comes before.
+    pub(crate) fn answer_or(&mut self, id: u64, what: &str) -> io::Result<Option<String>> {
+        loop {
+            let line = self.read()?;
+            if is_answer(&line, id)? {
+                return Ok(None);
+            }
+            if line.contains(what) {
+                return Ok(Some(line));
             }
         }
+    }
+
+    /// How many bytes it has written.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Where its sessions work.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -178,6 +200,13 @@ impl Drop for Agent {
         drop(self.child.kill());
         drop(self.child.wait());
     }
+}
+
+fn is_answer(line: &str, id: u64) -> io::Result<bool> {
+    if line.starts_with(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error""#)) {
+        return Err(io::Error::other(line.to_owned()));
+    }
+    Ok(line.starts_with(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result""#)))
 }
 
 /// A folder with what the tools are asked to read.

@@ -83,7 +83,7 @@ pub(crate) fn turns(table: &mut Table, model: &Model, rounds: Rounds) -> io::Res
     Ok(())
 }
 
-fn prompt_to_request(
+pub(crate) fn prompt_to_request(
     agent: &mut Agent,
     model: &Model,
     session: &str,
@@ -109,7 +109,12 @@ fn delta_to_chunk(agent: &mut Agent, model: &Model, session: &str) -> io::Result
     Ok(between(written, seen))
 }
 
-fn tool_round(agent: &mut Agent, model: &Model, session: &str, word: &str) -> io::Result<f64> {
+pub(crate) fn tool_round(
+    agent: &mut Agent,
+    model: &Model,
+    session: &str,
+    word: &str,
+) -> io::Result<f64> {
     model.take();
     agent.turn(session, word)?;
     let mut exchanges = model.take();
@@ -117,29 +122,6 @@ fn tool_round(agent: &mut Agent, model: &Model, session: &str, word: &str) -> io
     // Head and call, then the end of the stream, then the end of the body.
     let ended = nth(nth(exchanges, 0)?.writes, 1)?;
     Ok(between(ended, next.received))
-}
-
-/// A command that does nothing, compared with starting and awaiting it here.
-pub(crate) fn commands(table: &mut Table, model: &Model, rounds: Rounds) -> io::Result<()> {
-    let mut agent = Agent::start(model)?;
-    let session = agent.new_session()?;
-    let (id, _) = agent.prompt(&session, "true")?;
-    let question = agent.wait_for("session/request_permission")?;
-    agent.allow_always(&question)?;
-    agent.answer(id)?;
-    let (mut bare, mut rounds_of_tool) = (vec![], vec![]);
-    for _ in 0..rounds.turns {
-        let begun = Instant::now();
-        let mut shell = std::process::Command::new("/bin/bash");
-        shell.args(["--noprofile", "--norc", "-c", "true"]).stdin(Stdio::null()).output()?;
-        bare.push(ms(begun.elapsed()));
-        pause(5);
-        rounds_of_tool.push(tool_round(&mut agent, model, &session, "true")?);
-    }
-    let (bare, round) = (median(bare), median(rounds_of_tool));
-    table.note("bash -c true, bare", bare, "ms");
-    table.row("one exec round of `true`, beyond that", round - bare, "ms", 5.0);
-    Ok(())
 }
 
 /// From a cancel to the answer of the prompt.
@@ -216,6 +198,6 @@ fn nth<T>(items: Vec<T>, position: usize) -> io::Result<T> {
     item.ok_or_else(|| io::Error::other("the model was not asked as often as expected"))
 }
 
-fn count(number: usize) -> f64 {
+pub(crate) fn count(number: usize) -> f64 {
     f64::from(u32::try_from(number).unwrap_or(u32::MAX))
 }

@@ -14,6 +14,7 @@ mod latency;
 mod load;
 mod model;
 mod table;
+mod tools;
 mod usage;
 
 use std::io;
@@ -45,9 +46,9 @@ struct Rounds {
 }
 
 const FULL: Rounds =
-    Rounds { starts: 30, turns: 60, bursts: 20, sessions: 100, streams: 200, length: 300 };
+    Rounds { starts: 30, turns: 60, bursts: 20, sessions: 200, streams: 200, length: 300 };
 const QUICK: Rounds =
-    Rounds { starts: 10, turns: 15, bursts: 5, sessions: 100, streams: 200, length: 60 };
+    Rounds { starts: 10, turns: 15, bursts: 5, sessions: 200, streams: 200, length: 60 };
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -78,7 +79,10 @@ fn measure(rounds: Rounds) -> io::Result<()> {
     latency::start(&mut table, &model, rounds)?;
     latency::turns(&mut table, &model, rounds)?;
     latency::cancels(&mut table, &model, rounds)?;
-    latency::commands(&mut table, &model, rounds)?;
+    tools::files(&mut table, &model, rounds)?;
+    tools::commands(&mut table, &model, rounds)?;
+    tools::flood(&mut table, &model, rounds)?;
+    tools::first_prompts(&mut table, &model, rounds)?;
     load::bursts(&mut table, &model, rounds)?;
     load::memory(&mut table, &model, rounds)?;
     load::streams(&mut table, &model, rounds)?;

@@ -159,7 +159,10 @@ fn answer(request: &Value) -> Vec<Part> {
         "stream" => stream(number),
         "slow" => slow(),
         "read" => call("read_file", &json!({ "path": "small.txt" })),
-        "run" => call("exec", &json!({ "command": "sleep 60" })),
+        "run" => call("exec", &json!({ "command": "sleep 777; true" })),
+        "look" => call("read_file", &json!({ "path": "long.rs" })),
+        "edit" => call("edit_file", &edit(number)),
+        "count" => call("exec", &json!({ "command": "seq 1 1000000" })),
         "true" => call("exec", &json!({ "command": "true" })),
         "hang" => vec![Part::Write(format!("{HEAD}{}", delta("begun"))), Part::Hang],
         _ => ended(vec![Part::Write(format!("{HEAD}{}", delta("Good.")))], "stop"),
@@ -196,6 +199,13 @@ fn call(name: &str, arguments: &Value) -> Vec<Part> {
     let call = json!({ "index": 0, "id": "call_1", "type": "function", "function": function });
     let event = event(&json!({ "tool_calls": [call] }), &Value::Null);
     ended(vec![Part::Write(format!("{HEAD}{event}"))], "tool_calls")
+}
+
+/// An edit of one line.
+fn edit(line: usize) -> Value {
+    let old = format!("let value_{line} = compute({line});");
+    let new = format!("let edited_{line} = compute({line});");
+    json!({ "path": "longer.rs", "edits": [{ "old_text": old, "new_text": new }] })
 }
 
 /// The end, and as most servers do it: the end of the body is a write of its own.

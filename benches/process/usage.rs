@@ -47,3 +47,16 @@ pub(crate) fn memory(pid: u32) -> io::Result<Memory> {
     };
     Ok(Memory { pss: megabytes("Pss:"), rss: megabytes("Rss:") })
 }
+
+/// The most that a process has had in memory, in MB: all its pages.
+pub(crate) fn peak(pid: u32) -> io::Result<f64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = text.lines().find_map(|it| it.strip_prefix("VmHWM:")).unwrap_or_default();
+    let kilobytes = u32::try_from(field(line, 0)).unwrap_or(u32::MAX);
+    Ok(f64::from(kilobytes) * 1024.0 / 1e6)
+}
+
+/// Makes the most that it has had what it has now.
+pub(crate) fn forget_peak(pid: u32) -> io::Result<()> {
+    fs::write(format!("/proc/{pid}/clear_refs"), "5")
+}

@@ -6,8 +6,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
-use similar::{Algorithm, TextDiff};
-
+use super::align::align;
 use super::spots::clipped;
 
 /// The most windows that are named.
@@ -161,14 +160,13 @@ fn same_characters(there: &[&str], old: &[&str]) -> f64 {
         lines.collect::<Vec<_>>().join("\n")
     };
     let (there, old) = (join(there), join(old));
-    TextDiff::configure().algorithm(Algorithm::Myers).diff_chars(&there, &old).ratio().into()
+    let ops = align(there.chars(), old.chars(), None);
+    similar::diff_ratio(&ops, there.chars().count(), old.chars().count()).into()
 }
 
 fn same_lines(there: &[&str], old: &[&str]) -> f64 {
-    let bodies =
-        |it: &[&str]| it.iter().take(1_000).map(|it| it.trim().to_owned()).collect::<Vec<_>>();
-    let (there, old) = (bodies(there), bodies(old));
-    let ops = similar::capture_diff_slices(Algorithm::Myers, &there, &old);
+    let (there, old) = (&there[..there.len().min(1_000)], &old[..old.len().min(1_000)]);
+    let ops = align(there.iter().map(|it| it.trim()), old.iter().map(|it| it.trim()), None);
     similar::diff_ratio(&ops, there.len(), old.len()).into()
 }
 

@@ -4,8 +4,9 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use similar::{Algorithm, DiffOp, capture_diff_slices_deadline};
+use similar::DiffOp;
 
+use super::align::align;
 use super::spots::Spot;
 
 /// Above this product of lines two regions are not compared line by line.
@@ -274,7 +275,7 @@ pub(super) fn compare_until(old: &[&str], new: &[&str], until: Option<Instant>) 
     let mut ops = vec![DiffOp::Equal { old_index: 0, new_index: 0, len: head }];
     if until.is_some() || old_len.saturating_mul(new_len) <= MOST_PAIRS {
         let (old, new) = (&old_rest[..old_len], &new_rest[..new_len]);
-        let middle = capture_diff_slices_deadline(Algorithm::Myers, old, new, until);
+        let middle = align(old, new, until);
         ops.extend(middle.into_iter().map(|it| shifted(it, head)));
     } else {
         ops.push(DiffOp::Replace { old_index: head, old_len, new_index: head, new_len });

@@ -1,6 +1,7 @@
 //! Changes to texts as models describe them: quoted pieces and patches. Pure: what a file says goes
 //! in, what it is to say comes out, or why not. Knows nothing of files.
 
+mod align;
 mod closest;
 mod ladder;
 mod lines;

@@ -7,6 +7,7 @@ mod glance;
 mod error;
 mod excerpt;
 mod form;
+pub mod inside;
 mod kind;
 mod near;
 mod places;

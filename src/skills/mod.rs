@@ -3,6 +3,7 @@
 
 mod fill;
 mod front_matter;
+pub mod inside;
 mod scan;
 
 use std::collections::HashSet;

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Bench, Outcome, Tool, ToolCtx};
-use crate::effect::{CallView, Content, Effect, Kind, Location, Target, visible_line};
+use crate::effect::{CallView, Content, Effect, Kind, Location, Place, Target, visible_line};
 use crate::files::{FileError, Roots, Survey, display};
 use crate::permission::Pass;
 
@@ -69,9 +69,14 @@ impl Tool for DeletePath {
         };
         if survey.entries() > 0 && args.recursive != Some(true) {
             let (files, folders) = (survey.files, survey.folders);
+            // What there is outside is told only to who may look.
+            let what = match target.place {
+                Place::Outside => "something".to_owned(),
+                _ => format!("{files} files and {folders} folders"),
+            };
             return Err(format!(
-                "{} is a folder with {files} files and {folders} folders below it. Nothing was \
-                 deleted. Set recursive to delete it with all of them.",
+                "{} is a folder with {what} below it. Nothing was deleted. Set recursive to delete \
+                 it with all of them.",
                 args.path
             ));
         }

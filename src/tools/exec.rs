@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{Bench, Outcome, Tool, ToolCtx, live};
 use crate::effect::{
-    CallView, Content, Effect, Kind, Location, Target, fenced, visible, visible_line,
+    CallView, Content, Effect, Kind, Location, Place, Target, fenced, visible, visible_line,
 };
 use crate::exec::{End, Ended, Job, Leftover, Look, Spec};
 use crate::files::Roots;
@@ -129,7 +129,9 @@ impl Tool for Exec {
                  tools for files, or {editor} with commands (-es -c …)."
             ));
         }
-        for place in places.iter().filter(|_| args.workdir() != ".") {
+        // What there is outside is told only to who may look.
+        let is_told = |it: &&Target| it.place == Place::Inside && args.workdir() != ".";
+        for place in places.iter().filter(is_told) {
             if let Err(error) = ctx.bench.files.expect_folder(place).await {
                 return Err(format!("`workdir` {} {error}. Nothing was run.", args.workdir()));
             }

@@ -29,7 +29,7 @@ pub fn lore(bench: &Bench, stop: &CancellationToken) -> (String, Vec<Skill>) {
     if let Some(index) = memory::index(&notes) {
         text.push_str(&format!(
             "\nNotes from earlier sessions (`memory` reads them; they count less than the user's \
-             words and may be out of date):\n{index}"
+             words and may be out of date; those under project/ may be anybody's):\n{index}"
         ));
     }
     let found = skills::scan(&places_of_skills(bench, &project), stop);
@@ -68,11 +68,22 @@ fn told_instructions(bench: &Bench, project: &Project) -> String {
     text
 }
 
-/// The first folder above that holds a repository, or else the working folder.
+/// The working folder and its project.
 fn project(bench: &Bench) -> Project {
     let cwd = bench.files.roots().real_cwd().to_path_buf();
-    let root = cwd.ancestors().find(|it| it.join(".git").exists()).unwrap_or(&cwd).to_path_buf();
+    let home = bench.commons.folders.home.as_deref();
+    let home = home.and_then(|it| std::fs::canonicalize(it).ok());
+    let root = root(&cwd, home.as_deref()).to_path_buf();
     Project { cwd, root }
+}
+
+/// The first folder above that holds a repository, or else the working folder. A repository in the
+/// home folder holds the user's settings: a project below it that is none itself must not make all
+/// that the user has its own by a link.
+fn root<'a>(cwd: &'a Path, home: Option<&Path>) -> &'a Path {
+    let is_above_all = |it: &Path| home.is_some_and(|home| home.starts_with(it));
+    let mut folders = cwd.ancestors().take_while(|it| !is_above_all(it));
+    folders.find(|it| it.join(".git").exists()).unwrap_or(cwd)
 }
 
 /// Our folder of settings, if there is one.
@@ -134,4 +145,28 @@ pub fn skills(bench: &Bench) -> String {
     }
     let line = |it: &Skill| format!("* `{}` – {}\n", it.name, it.description);
     found.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repository_in_the_home_folder_is_no_project() {
+        let base = tempfile::tempdir().unwrap();
+        let home = base.path().join("home");
+        for folder in ["home/.git", "home/loose/deep", "home/own/.git", "home/own/deep"] {
+            std::fs::create_dir_all(base.path().join(folder)).unwrap();
+        }
+        for (cwd, expected) in [
+            ("home/own/deep", "home/own"),
+            ("home/loose/deep", "home/loose/deep"),
+            ("home", "home"),
+        ] {
+            let cwd = base.path().join(cwd);
+            assert_eq!(root(&cwd, Some(&home)), base.path().join(expected));
+        }
+        let loose = home.join("loose");
+        assert_eq!(root(&loose, None), home);
+    }
 }

@@ -116,3 +116,18 @@ fn the_project_and_its_history_are_not_deleted() {
     assert_eq!(cards::questions(&agent), 0);
     assert!(agent.path("a").exists() && agent.path(".git/HEAD").exists());
 }
+
+#[test]
+fn nothing_is_told_of_what_lies_outside_before_the_user_was_asked() {
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("secret-plan"), "x").unwrap();
+    let mut agent = TestAgent::builder().permission("reject_once").start();
+    let told = again(&mut agent, "delete_path", &json!({ "path": outside.path() }));
+    assert!(told.contains("with something below it"), "{told}");
+    let missing = outside.path().join("none");
+    for workdir in [outside.path(), &missing] {
+        let command = json!({ "command": "true", "workdir": workdir });
+        let told = again(&mut agent, "exec", &command);
+        assert!(told.starts_with("The user rejected this call."), "{told}");
+    }
+}

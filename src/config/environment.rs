@@ -66,6 +66,21 @@ fn forget(name: &str) {
     unsafe { std::env::remove_var(name) };
 }
 
+/// The hosts of the proxies among these variables.
+pub(super) fn proxies(variables: &[(OsString, OsString)]) -> Vec<String> {
+    let names = ["http_proxy", "https_proxy", "all_proxy"];
+    let is_proxy = |name: &OsString| {
+        name.to_str().is_some_and(|it| names.iter().any(|name| it.eq_ignore_ascii_case(name)))
+    };
+    let set = variables.iter().filter(|it| is_proxy(&it.0));
+    let values = set.filter_map(|it| it.1.to_str()).filter(|it| !it.is_empty());
+    let host = |it: &str| {
+        let whole = if it.contains("://") { it.to_owned() } else { format!("http://{it}") };
+        Some(url::Url::parse(&whole).ok()?.host_str()?.to_owned())
+    };
+    values.filter_map(host).collect()
+}
+
 /// One variable, for finding folders and files.
 #[expect(clippy::disallowed_methods, reason = "this is where the environment is read")]
 pub(super) fn variable(name: &str) -> Option<OsString> {

@@ -146,18 +146,7 @@ impl Config {
 
     /// The hosts of the proxies that the environment names.
     pub fn proxies(&self) -> Vec<String> {
-        let names = ["http_proxy", "https_proxy", "all_proxy"];
-        let is_proxy = |name: &OsString| {
-            name.to_str().is_some_and(|it| names.iter().any(|name| it.eq_ignore_ascii_case(name)))
-        };
-        let set = self.inherited.iter().filter(|it| is_proxy(&it.0));
-        let values = set.filter_map(|it| it.1.to_str()).filter(|it| !it.is_empty());
-        values
-            .filter_map(|it| {
-                let whole = if it.contains("://") { it.to_owned() } else { format!("http://{it}") };
-                Some(url::Url::parse(&whole).ok()?.host_str()?.to_owned())
-            })
-            .collect()
+        environment::proxies(&self.inherited)
     }
 
     /// The provider and model that sessions begin with.

@@ -3,10 +3,10 @@
 
 mod buffers;
 mod disk;
-mod glance;
 mod error;
 mod excerpt;
 mod form;
+mod glance;
 pub mod inside;
 mod kind;
 mod near;

@@ -155,9 +155,8 @@ impl Tool for ApplyPatch {
             if !step.effects().iter().all(|it| pass.effects().contains(it)) {
                 return Outcome::failed("Nothing was written: there is no permission for it.");
             }
-            // The name must still mean what the user has seen.
-            if files.resolve(&step.name).await.as_ref() != Ok(&step.target) {
-                return Outcome::failed(format!("{} {}", step.name, FileError::Moved));
+            if !change::is_still(&step.name, &step.target, ctx).await {
+                return change::unwritten(&step.name, &FileError::Moved);
             }
         }
         let mut steps = steps;

@@ -39,6 +39,12 @@ pub(super) fn rewritten(path: PathBuf, before: Option<&str>, after: &str) -> Con
     diff(path, before, after, &spots, &mut { MOST_BYTES })
 }
 
+/// Whether a name still means the place that the user has seen: a link may have been pointed
+/// elsewhere.
+pub(super) async fn is_still(name: &str, target: &Target, ctx: &ToolCtx) -> bool {
+    ctx.bench.files.resolve(name).await.as_ref() == Ok(target)
+}
+
 /// Why a file was not written.
 pub(super) fn unwritten(name: &str, error: &FileError) -> Outcome {
     let says_so = !matches!(

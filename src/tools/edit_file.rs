@@ -152,11 +152,10 @@ impl Tool for EditFile {
         let (Some(Effect::Write(target)), Some(before)) = (pass.effects().first(), before) else {
             return Outcome::failed("Nothing was written: there is no permission for it.");
         };
-        let files = &ctx.bench.files;
-        // The name must still mean what the user has seen: a link may have been pointed elsewhere.
-        if files.resolve(&args.path).await.as_ref() != Ok(target) {
-            return Outcome::failed(format!("{} {}", args.path, FileError::Moved));
+        if !change::is_still(&args.path, target, ctx).await {
+            return change::unwritten(&args.path, &FileError::Moved);
         }
+        let files = &ctx.bench.files;
         let written = files.write(target, Some(&before), &applied.text, &ctx.cancel).await;
         let written = match written {
             Ok(written) => written,

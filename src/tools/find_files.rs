@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::seek::{self, count};
 use super::{Bench, Outcome, Tool, ToolCtx};
-use crate::effect::{CallView, Content, Effect, Kind, Location, Target};
+use crate::effect::{CallView, Content, Effect, Kind, Target};
 use crate::files::Roots;
 use crate::permission::Pass;
 use crate::search::{Names, Order, Wanted, find};
@@ -57,10 +57,7 @@ impl Tool for FindFiles {
     }
 
     fn view(&self, args: &Args, places: &[Target], roots: &Roots) -> CallView {
-        let title = format!("Find {}{}", seek::quoted(&args.glob), seek::place(roots, places));
-        let elsewhere = places.iter().filter(|it| roots.short(it) != ".");
-        let location = |it| Location { path: roots.shown(it), line: None };
-        CallView { title, kind: Self::KIND, locations: elsewhere.map(location).collect() }
+        seek::view(&format!("Find {}", seek::quoted(&args.glob)), places, roots)
     }
 
     fn effects(&self, _: &Args, places: &[Target]) -> Vec<Effect> {
@@ -141,20 +138,9 @@ fn report(tool: &FindFiles, args: &Args, target: &Target, names: Names, ctx: &To
 
 fn total(args: &Args, names: &Names) -> String {
     let all = count(names.count, "file", "files");
-    let (first, shown) = (args.offset.unwrap_or(0), names.files.len());
-    match names.next {
-        _ if names.count == 0 => {
-            let seen = count(names.seen, "file", "files");
-            let elsewhere = seek::elsewhere(&names.elsewhere);
-            format!("No match among {seen}.\n{elsewhere}")
-        }
-        _ if shown == 0 => format!("[offset={first} is after the end: {all}]\n"),
-        None if first == 0 => format!("[{all}]\n"),
-        None => format!("[{all}; these are {}–{}, the last]\n", first + 1, first + shown),
-        Some(next) => format!(
-            "[{all}; these are {}–{}; continue with offset={next}]\n",
-            first + 1,
-            first + shown
-        ),
+    if names.count == 0 {
+        let seen = count(names.seen, "file", "files");
+        return format!("No match among {seen}.\n{}", seek::elsewhere(&names.elsewhere));
     }
+    seek::page(&all, args.offset.unwrap_or(0), names.files.len(), names.next)
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::seek::{self, count};
 use super::{Bench, Outcome, Tool, ToolCtx};
-use crate::effect::{CallView, Content, Effect, Kind, Location, Target};
+use crate::effect::{CallView, Content, Effect, Kind, Target};
 use crate::files::Roots;
 use crate::permission::Pass;
 use crate::search::{FileLines, Found, Query, grep};
@@ -78,11 +78,7 @@ impl Tool for Grep {
     }
 
     fn view(&self, args: &Args, places: &[Target], roots: &Roots) -> CallView {
-        let title =
-            format!("Search \"{}\"{}", seek::quoted(&args.pattern), seek::place(roots, places));
-        let elsewhere = places.iter().filter(|it| roots.short(it) != ".");
-        let location = |it| Location { path: roots.shown(it), line: None };
-        CallView { title, kind: Self::KIND, locations: elsewhere.map(location).collect() }
+        seek::view(&format!("Search \"{}\"", seek::quoted(&args.pattern)), places, roots)
     }
 
     fn effects(&self, _: &Args, places: &[Target]) -> Vec<Effect> {
@@ -214,18 +210,7 @@ fn total(args: &Args, found: &Found) -> String {
     } else {
         format!("{} in {files}", count(found.matches, "match", "matches"))
     };
-    let first = args.offset.unwrap_or(0);
-    let shown = found.shown;
-    match found.next {
-        _ if shown == 0 => format!("[offset={first} is after the end: {all}]\n"),
-        None if first == 0 => format!("[{all}]\n"),
-        None => format!("[{all}; these are {}–{}, the last]\n", first + 1, first + shown),
-        Some(next) => format!(
-            "[{all}; these are {}–{}; continue with offset={next}]\n",
-            first + 1,
-            first + shown
-        ),
-    }
+    seek::page(&all, args.offset.unwrap_or(0), found.shown, found.next)
 }
 
 fn nothing(args: &Args, found: &Found) -> String {

@@ -10,9 +10,9 @@ mod delete_path;
 mod edit_file;
 mod exec;
 mod exec_output;
-mod history;
 mod find_files;
 mod grep;
+mod history;
 mod list_dir;
 mod live;
 mod lore;
@@ -21,9 +21,9 @@ mod move_path;
 mod plan;
 mod read_file;
 mod registry;
+mod seek;
 mod skill;
 mod web_fetch;
-mod seek;
 mod write_file;
 
 #[cfg(test)]
@@ -88,7 +88,8 @@ pub trait Tool: Debug + Send + Sync + 'static {
     /// What [`Tool::look`] has found out and [`Tool::run`] builds on.
     type Seen: Default + Send + Sync + 'static;
 
-    /// Whether it only ever reads, so that several may run side by side.
+    /// Whether it only ever reads: the same call again then brings nothing new. What may run side
+    /// by side is decided on effects.
     const READS: bool = false;
 
     /// The paths that the arguments name. Each is looked up once for a call; what the user is

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::ToolCtx;
-use crate::effect::{Content, Location, Target, fenced, visible_line};
+use crate::effect::{CallView, Content, Kind, Location, Target, fenced, visible_line};
 use crate::files::{FileError, Roots};
 use crate::search::{Elsewhere, Glob, LIMIT, Scope, Stop};
 
@@ -175,6 +175,19 @@ pub(super) fn names(near: Vec<PathBuf>, roots: &Roots, target: &Target) -> Strin
     near.into_iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
+/// Which part of all there is a page shows, and how to see the rest.
+pub(super) fn page(all: &str, first: usize, shown: usize, next: Option<usize>) -> String {
+    let last = first + shown;
+    match next {
+        _ if shown == 0 => format!("[offset={first} is after the end: {all}]\n"),
+        None if first == 0 => format!("[{all}]\n"),
+        None => format!("[{all}; these are {}–{last}, the last]\n", first + 1),
+        Some(next) => {
+            format!("[{all}; these are {}–{last}; continue with offset={next}]\n", first + 1)
+        }
+    }
+}
+
 /// That there may be more than was found.
 pub(super) fn shortfall(is_part: bool, unreadable: usize) -> String {
     let mut text = String::new();
@@ -191,8 +204,19 @@ pub(super) fn shortfall(is_part: bool, unreadable: usize) -> String {
     text
 }
 
+/// How a search looks before it has run.
+pub(super) fn view(what: &str, places: &[Target], roots: &Roots) -> CallView {
+    let elsewhere = places.iter().filter(|it| roots.short(it) != ".");
+    let location = |it| Location { path: roots.shown(it), line: None };
+    CallView {
+        title: format!("{what}{}", place(roots, places)),
+        kind: Kind::Search,
+        locations: elsewhere.map(location).collect(),
+    }
+}
+
 /// The place as the user and the model are told about it.
-pub(super) fn place(roots: &Roots, places: &[Target]) -> String {
+fn place(roots: &Roots, places: &[Target]) -> String {
     match places.first().map(|it| roots.short(it)) {
         Some(name) if name != "." => format!(" in {name}"),
         _ => String::new(),

@@ -95,9 +95,8 @@ impl Tool for WriteFile {
         let Some(Effect::Write(target)) = pass.effects().first() else {
             return Outcome::failed("Nothing was written: there is no permission for it.");
         };
-        // The name must still mean what the user has seen: a link may have been pointed elsewhere.
-        if ctx.bench.files.resolve(&args.path).await.as_ref() != Ok(target) {
-            return Outcome::failed(format!("{} {}", args.path, FileError::Moved));
+        if !change::is_still(&args.path, target, ctx).await {
+            return change::unwritten(&args.path, &FileError::Moved);
         }
         let before = seen.before.as_ref();
         let written = ctx.bench.files.write(target, before, &seen.after, &ctx.cancel).await;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{Equipment, SharedMode, SharedThinker};
@@ -117,6 +118,8 @@ impl ReplyStream for Playing {
 pub(crate) struct Recorder {
     pub(crate) updates: Mutex<Vec<Update>>,
     silent: bool,
+    /// Told when somebody waits for it in vain.
+    pub(crate) stuck: Notify,
     /// How often it still has room; `None` for always.
     pub(crate) room_left: Mutex<Option<u32>>,
 }
@@ -129,6 +132,7 @@ impl Client for Recorder {
     fn room(&self) -> BoxFuture<'_, ()> {
         if let Some(left) = self.room_left.lock().unwrap().as_mut() {
             if *left == 0 {
+                self.stuck.notify_one();
                 return std::future::pending().boxed();
             }
             *left -= 1;
@@ -142,6 +146,7 @@ impl Client for Recorder {
 
     fn ask(&self, _: Question) -> BoxFuture<'_, Answer> {
         if self.silent {
+            self.stuck.notify_one();
             return std::future::pending().boxed();
         }
         std::future::ready(Answer::Chosen(ChoiceKind::AllowOnce)).boxed()

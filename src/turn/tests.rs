@@ -157,7 +157,7 @@ async fn a_cancel_while_a_question_is_open_settles_every_call() {
     let stage = stage(vec![Play::Calls(calls)], true, None);
     let cancel = stage.cancel.clone();
     let later = async {
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        stage.client.stuck.notified().await;
         cancel.cancel();
     };
     let (done, ()) = tokio::join!(stage.turn(History::default()).run(), later);
@@ -206,7 +206,7 @@ async fn cancelled_while_nobody_reads(play: Play) -> (Stage, Finished) {
     *stage.client.room_left.lock().unwrap() = Some(1);
     let cancel = stage.cancel.clone();
     let later = async {
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        stage.client.stuck.notified().await;
         cancel.cancel();
     };
     let (done, ()) = tokio::join!(stage.turn(History::default()).run(), later);

@@ -6,6 +6,7 @@ mod fetch;
 mod guard;
 mod page;
 mod resolve;
+mod tag;
 
 #[cfg(test)]
 mod tests;

@@ -59,12 +59,14 @@ pub struct Choice {
 pub enum ChoiceKind {
     /// Yes, now.
     AllowOnce,
-    /// Yes, and do not ask again for exactly this.
-    AllowAlways,
+    /// Yes, and do not ask again for what the name says, in this session.
+    AllowSession,
+    /// Yes, and do not ask again for what the name says, in any session of this project.
+    AllowProject,
     /// No.
     RejectOnce,
-    /// No, and never ask again for exactly this.
-    RejectAlways,
+    /// No, and do not ask again for exactly this in this session.
+    RejectSession,
 }
 
 /// What came back.

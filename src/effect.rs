@@ -19,13 +19,8 @@ pub enum Effect {
     Write(Target),
     /// Removes a file or a folder.
     Delete(Target),
-    /// Runs a shell command.
-    Exec {
-        /// The whole command line.
-        command: String,
-        /// The folder it starts in, absolute.
-        workdir: PathBuf,
-    },
+    /// Runs a shell command. What it writes by redirecting stands beside it as [`Effect::Write`].
+    Exec(Box<Command>),
     /// Gives input to a command that runs already. What it does with it nobody knows: it may be a
     /// shell.
     Input {
@@ -39,6 +34,49 @@ pub enum Effect {
     },
     /// Changes nothing outside the session, such as the plan.
     Session,
+}
+
+/// A shell command with all that decides whether it may run. What was judged is what runs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Command {
+    /// The whole command line.
+    pub line: String,
+    /// The folder it starts in, absolute.
+    pub workdir: PathBuf,
+    /// What it wants beyond the sandbox.
+    pub reach: Reach,
+    /// What its words name as something to read, as far as that is known.
+    pub reads: Vec<Target>,
+    /// Why its words do not tell all: a repository, say, whose settings start programs.
+    pub doubt: Option<String>,
+}
+
+impl Command {
+    /// A command of which nothing is known but its words.
+    pub fn new(line: impl Into<String>, workdir: impl Into<PathBuf>) -> Command {
+        Command {
+            line: line.into(),
+            workdir: workdir.into(),
+            reach: Reach::Usual,
+            reads: Vec::new(),
+            doubt: None,
+        }
+    }
+}
+
+/// What a command may reach beyond what the sandbox usually leaves it. More than usual is always
+/// asked about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Reach {
+    /// No more.
+    #[default]
+    Usual,
+    /// The network.
+    Network,
+    /// One more file or folder to write.
+    Write(Target),
+    /// Everything: no sandbox.
+    Full,
 }
 
 /// A place in the file system, with every symbolic link resolved.

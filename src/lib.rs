@@ -5,7 +5,7 @@
 //!   acp      frames → questions to sessions; domain types ⇄ wire types; never waits
 //!   session  one task each; owns history, queue and settings; starts turns
 //!   turn     ask the model, run its tool calls, repeat; ends with exactly one stop reason
-//!   llm, tools, permission, exec, files   what a turn uses; none knows who uses it
+//!   llm, tools, permission, shell, exec, sandbox, files   what a turn uses; none knows who uses it
 //!
 //! `ARCHITECTURE.md` says why, and which invariants hold.
 
@@ -35,6 +35,8 @@ pub mod turn;
 pub mod llm;
 pub mod tools;
 pub mod permission;
+pub mod shell;
+pub mod sandbox;
 pub mod exec;
 pub mod files;
 pub mod pinned;

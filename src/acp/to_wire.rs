@@ -142,9 +142,9 @@ pub(super) fn question(session: SessionId, question: Question) -> RequestPermiss
 fn option(choice: Choice) -> PermissionOption {
     let kind = match choice.kind {
         ChoiceKind::AllowOnce => PermissionOptionKind::AllowOnce,
-        ChoiceKind::AllowAlways => PermissionOptionKind::AllowAlways,
+        ChoiceKind::AllowSession | ChoiceKind::AllowProject => PermissionOptionKind::AllowAlways,
         ChoiceKind::RejectOnce => PermissionOptionKind::RejectOnce,
-        ChoiceKind::RejectAlways => PermissionOptionKind::RejectAlways,
+        ChoiceKind::RejectSession => PermissionOptionKind::RejectAlways,
     };
     PermissionOption::new(option_id(choice.kind), choice.name, kind)
 }
@@ -153,9 +153,10 @@ fn option(choice: Choice) -> PermissionOption {
 pub(super) fn option_id(kind: ChoiceKind) -> &'static str {
     match kind {
         ChoiceKind::AllowOnce => "allow_once",
-        ChoiceKind::AllowAlways => "allow_always",
+        ChoiceKind::AllowSession => "allow_always",
+        ChoiceKind::AllowProject => "allow_project",
         ChoiceKind::RejectOnce => "reject_once",
-        ChoiceKind::RejectAlways => "reject_always",
+        ChoiceKind::RejectSession => "reject_always",
     }
 }
 

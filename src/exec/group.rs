@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::ffi::OsString;
 use std::io;
 use std::process::{ExitStatus, Stdio};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -45,11 +46,17 @@ pub struct Group {
     _watched: Watched,
 }
 
+/// Whether commands are run by bash.
+pub(super) fn has_bash() -> bool {
+    static HAS: OnceLock<bool> = OnceLock::new();
+    *HAS.get_or_init(|| cfg!(unix) && std::path::Path::new("/bin/bash").exists())
+}
+
 /// The shell, and what makes it run the command.
 pub(super) fn shell(command: &str) -> Vec<String> {
     let shell: &[&str] = if cfg!(windows) {
         &["cmd", "/d", "/s", "/c"]
-    } else if std::path::Path::new("/bin/bash").exists() {
+    } else if has_bash() {
         // Start files are slow and a place to hide in.
         &["/bin/bash", "--noprofile", "--norc", "-c"]
     } else {
@@ -75,6 +82,7 @@ fn prepare(program: &[impl AsRef<OsStr>], environment: &Environment, mark: &Mark
 /// The command as the specification wants it.
 fn specified(spec: &Spec, mark: &Mark) -> Command {
     let mut command = prepare(&shell(&spec.command), &spec.environment, mark);
+    command.envs(spec.extra.iter().map(|(name, value)| (name, value)));
     command.current_dir(&spec.workdir);
     // Who can only be answered from a terminal asks in vain, and at once.
     command.stdin(if spec.takes_input { Stdio::piped() } else { Stdio::null() });

@@ -24,6 +24,9 @@ mod watch;
 
 use std::path::PathBuf;
 
+use crate::sandbox::Profile;
+use crate::shell::Dialect;
+
 pub use environment::Environment;
 pub use group::Group;
 pub use job::{End, Ended, InputError, Job};
@@ -46,6 +49,15 @@ pub struct Spec {
     pub environment: Environment,
     /// Whether it can be given input. If not, its stdin is empty.
     pub takes_input: bool,
+    /// Variables for this command on top of these.
+    pub extra: Vec<(&'static str, String)>,
+    /// What it is kept to; `None` for nothing.
+    pub jail: Option<Profile>,
+}
+
+/// The shell that runs commands.
+pub fn dialect() -> Dialect {
+    if group::has_bash() { Dialect::Bash } else { Dialect::Posix }
 }
 
 #[cfg(unix)]

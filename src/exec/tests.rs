@@ -11,6 +11,8 @@ fn spec(command: &str) -> Spec {
         command: command.to_owned(),
         workdir: "/tmp".into(),
         environment: Environment::scrubbed(variables, &[]),
+        extra: Vec::new(),
+        jail: None,
         takes_input: false,
     }
 }

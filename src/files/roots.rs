@@ -84,6 +84,11 @@ impl Roots {
         &self.folders[0].0
     }
 
+    /// All folders of the session as they really are, the working folder first.
+    pub fn folders(&self) -> impl Iterator<Item = &Path> {
+        self.folders.iter().map(|it| it.1.as_path())
+    }
+
     /// The working folder as it really is.
     pub fn real_cwd(&self) -> &Path {
         &self.folders[0].1

@@ -1,30 +1,46 @@
-//! What the user has said "always" to, for this session and for exactly that.
+//! What the user has answered in this session, beyond the one call.
 
 use std::collections::HashSet;
 
+use super::rule::Rule;
 use crate::effect::Effect;
 
 /// Remembered answers.
 #[derive(Clone, Debug, Default)]
 pub struct Grants {
-    allowed: HashSet<Effect>,
+    /// Each says yes to a pattern.
+    allowed: Vec<Rule>,
+    /// Effects that need no pattern: exactly these.
+    exact: HashSet<Effect>,
     rejected: HashSet<Effect>,
 }
 
 impl Grants {
-    /// Remembers a yes.
-    pub fn allow(&mut self, effects: &[Effect]) {
-        self.allowed.extend(effects.iter().cloned());
+    /// Remembers a yes to a pattern.
+    pub fn allow(&mut self, rule: Rule) {
+        if !self.allowed.contains(&rule) {
+            self.allowed.push(rule);
+        }
     }
 
-    /// Remembers a no.
+    /// Remembers a yes to exactly this.
+    pub fn allow_exactly(&mut self, effect: Effect) {
+        self.exact.insert(effect);
+    }
+
+    /// Remembers a no to exactly these.
     pub fn reject(&mut self, effects: &[Effect]) {
         self.rejected.extend(effects.iter().cloned());
     }
 
-    /// Whether exactly this was allowed.
-    pub fn is_allowed(&self, effect: &Effect) -> bool {
-        self.allowed.contains(effect)
+    /// The patterns that were said yes to.
+    pub fn rules(&self) -> &[Rule] {
+        &self.allowed
+    }
+
+    /// Whether exactly this was said yes to.
+    pub fn holds(&self, effect: &Effect) -> bool {
+        self.exact.contains(effect)
     }
 
     /// Whether exactly this was rejected.

@@ -1,5 +1,6 @@
 //! What the sessions of one process share: the settings, the tools and the model.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,9 +15,9 @@ use crate::exec::{Environment, Jobs};
 use crate::files::{Files, Roots};
 use crate::ids::SessionId;
 use crate::llm::{LlmError, Model, Senses};
-use crate::permission::Mode;
+use crate::permission::{Ground, Law, Mode, Protected};
 use crate::tools::{Bench, Commons, Folders, Registry, built_in};
-use crate::turn::{Equipment, SharedMode, SharedThinker};
+use crate::turn::{Equipment, SharedLaw, SharedMode, SharedThinker};
 
 /// The most models that a client is offered.
 const MOST_CHOICES: usize = 500;
@@ -97,7 +98,8 @@ impl Host {
         let Some(set) = self.config.mode() else { return Mode::default() };
         Mode::parse(&set).unwrap_or_else(|| {
             // Never more than was asked for: the usual mode asks before it does anything.
-            tracing::warn!(unknown = set, "the mode that is set is none of ask, plan; ask is used");
+            let known = Mode::ALL.map(Mode::id).join(", ");
+            tracing::warn!(unknown = set, "the mode that is set is none of {known}; ask is used");
             Mode::default()
         })
     }
@@ -134,6 +136,14 @@ impl Host {
         // Who opens a session in their home folder has not given the key to the model.
         let roots = roots.without(&self.config.paths.config);
         let roots = roots.and_readable(&Jobs::folder(&self.config.paths.state, &id));
+        let folders: Vec<_> = roots.folders().map(Path::to_path_buf).collect();
+        let law = Law {
+            rules: Vec::new(),
+            ground: Ground { roots: folders.clone(), home: self.config.paths.home.clone() },
+            protected: Protected { roots: folders, more: Vec::new() },
+            dialect: crate::exec::dialect(),
+            can_confine: crate::sandbox::can_confine(),
+        };
         Ok(Equipment {
             thinker: SharedThinker::new(self.model()?, self.config.effort()),
             tools: Arc::clone(&self.tools),
@@ -146,6 +156,7 @@ impl Host {
                 Arc::clone(&self.commons),
             )),
             mode,
+            law: SharedLaw::new(law),
             max_requests: self.config.max_turn_requests(),
             knows_of_cuts: Arc::default(),
         })

@@ -1,6 +1,6 @@
 //! `exec`: a shell command.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
+use super::command::{self, Touch};
 use super::{Bench, Outcome, Tool, ToolCtx, live};
 use crate::effect::{
     CallView, Content, Effect, Kind, Location, Place, Target, fenced, visible, visible_line,
@@ -31,7 +32,7 @@ const QUIET: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct Exec;
 
-/// Run a shell command (bash) in the project: a new shell each time, without a terminal or input.
+/// Run a shell command (bash) in the project, in a sandbox without network, terminal or input.
 /// What outlives its timeout goes on as a job for exec_output.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct Args {
@@ -50,13 +51,27 @@ pub(super) struct Args {
     /// Do not wait: for servers and watchers
     #[serde(default)]
     background: Option<bool>,
+    /// What it needs beyond the sandbox: network, a path to write, or full
+    #[serde(default)]
+    escalate: Option<String>,
     /// What it is for, in a few words
     #[serde(default)]
     #[expect(dead_code, reason = "shown by clients from the raw input")]
     description: Option<String>,
+    /// Why the words do not tell all, as far as the disk shows.
+    #[serde(skip)]
+    doubt: Option<String>,
 }
 
 impl Args {
+    fn escalate(&self) -> Option<&str> {
+        self.escalate.as_deref().map(str::trim).filter(|it| !it.is_empty() && *it != "none")
+    }
+
+    fn touches(&self) -> Vec<Touch> {
+        command::touches(&self.command, Path::new(self.workdir()), self.escalate())
+    }
+
     fn workdir(&self) -> &str {
         self.workdir.as_deref().filter(|it| !it.trim().is_empty()).unwrap_or(".")
     }
@@ -82,11 +97,16 @@ impl Tool for Exec {
     type Seen = ();
 
     fn paths(&self, args: &Args, _: &Bench) -> Vec<PathBuf> {
-        vec![args.workdir().into()]
+        let workdir = PathBuf::from(args.workdir());
+        std::iter::once(workdir).chain(args.touches().iter().map(Touch::path)).collect()
+    }
+
+    fn study(&self, args: &mut Args, _: &[Target], _: &Bench) {
+        args.doubt = None;
     }
 
     fn view(&self, args: &Args, places: &[Target], roots: &Roots) -> CallView {
-        let elsewhere = places.iter().filter(|it| roots.short(it) != ".");
+        let elsewhere = places.iter().take(1).filter(|it| roots.short(it) != ".");
         CallView {
             title: match args.command.trim() {
                 "" => Self::VERB.to_owned(),
@@ -98,9 +118,9 @@ impl Tool for Exec {
     }
 
     fn effects(&self, args: &Args, places: &[Target]) -> Vec<Effect> {
-        let exec =
-            |it: &Target| Effect::Exec { command: args.command.clone(), workdir: it.path.clone() };
-        places.iter().map(exec).collect()
+        let Some((workdir, places)) = places.split_first() else { return Vec::new() };
+        let touched = args.touches().into_iter().zip(places.iter().cloned());
+        command::effects(&args.command, workdir, args.escalate(), args.doubt.as_deref(), touched)
     }
 
     async fn look(
@@ -131,13 +151,13 @@ impl Tool for Exec {
         }
         // What there is outside is told only to who may look.
         let is_told = |it: &&Target| it.place == Place::Inside && args.workdir() != ".";
-        for place in places.iter().filter(is_told) {
+        for place in places.iter().take(1).filter(is_told) {
             if let Err(error) = ctx.bench.files.expect_folder(place).await {
                 return Err(format!("`workdir` {} {error}. Nothing was run.", args.workdir()));
             }
         }
         let mut text = fenced(&visible(&args.command));
-        for place in places {
+        for place in places.iter().take(1) {
             let folder = ctx.bench.files.roots().shown(place);
             text.push_str(&format!("\nin {}", visible_line(&folder.to_string_lossy())));
         }
@@ -145,15 +165,17 @@ impl Tool for Exec {
     }
 
     async fn run(&self, args: Args, (): (), pass: &Pass, ctx: &ToolCtx) -> Outcome {
-        let Some(Effect::Exec { command, workdir }) = pass.effects().first() else {
+        let Some(Effect::Exec(command)) = pass.effects().first() else {
             return Outcome::failed("Nothing was run: there is no permission for it.");
         };
         let in_background = args.background.unwrap_or(false);
         let spec = Spec {
-            command: command.clone(),
-            workdir: workdir.clone(),
+            command: command.line.clone(),
+            workdir: command.workdir.clone(),
             environment: ctx.bench.environment.clone(),
             takes_input: in_background,
+            extra: Vec::new(),
+            jail: None,
         };
         let (job, mut live) = match begin(&spec, ctx).await {
             Ok(begun) => begun,

@@ -6,6 +6,7 @@ mod arguments;
 mod ask_user;
 mod bench;
 mod change;
+mod command;
 mod delete_path;
 mod edit_file;
 mod exec;
@@ -103,6 +104,10 @@ pub trait Tool: Debug + Send + Sync + 'static {
     fn place(&self, path: PathBuf, roots: &Roots) -> Target {
         roots.resolve(path)
     }
+
+    /// Finds out what the arguments mean besides places, as far as that takes a look at the disk.
+    /// Runs where places are looked up, and after them.
+    fn study(&self, _args: &mut Self::Args, _places: &[Target], _bench: &Bench) {}
 
     /// Whether the model is told about it.
     fn is_offered(&self, _offer: &Offer) -> bool {
@@ -259,6 +264,7 @@ impl<T: Tool> Prepared for Call<T> {
         let paths = self.tool.paths(&self.args, bench);
         let roots = bench.files.roots();
         self.places = paths.into_iter().map(|it| self.tool.place(it, roots)).collect();
+        self.tool.study(&mut self.args, &self.places, bench);
     }
 
     fn view(&self, roots: &Roots) -> CallView {

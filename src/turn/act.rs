@@ -20,7 +20,7 @@ use crate::client::{Answer, Question};
 use crate::effect::{Content, Effect, visible_line};
 use crate::ids::CallId;
 use crate::message::{Arguments, Message, Stop, ToolCall};
-use crate::permission::{self, Asked, Gate, Pass};
+use crate::permission::{self, Asked, Gate, Law, Pass, Rule};
 use crate::record::Row;
 use crate::tools::{Bench, Outcome, Prepared, ToolCtx};
 use crate::update::{CallUpdate, Status, Update};
@@ -182,8 +182,12 @@ impl Turn {
             Event::Looked(number, _, Err(reason)) => self.fail(batch, number, reason),
             Event::Answered(number, ready, asked, answer) => {
                 batch.is_asking = false;
-                match asked.settle(answer, self.equipment.mode.get(), &mut self.grants) {
-                    Ok(pass) => start(number, ready, pass, batch),
+                let (law, mode) = (self.equipment.law.get(), self.equipment.mode.get());
+                match asked.settle(answer, &law, mode, &mut self.grants) {
+                    Ok(settled) => {
+                        self.keep(&settled.for_project, &ready);
+                        start(number, ready, settled.pass, batch);
+                    }
                     Err(reason) => self.fail(batch, number, reason),
                 }
             }
@@ -200,7 +204,7 @@ impl Turn {
             batch.waiting.insert(number, ready);
             return;
         }
-        match permission::judge(self.equipment.mode.get(), &self.grants, effects) {
+        match self.judged(effects) {
             Gate::Closed(reason) => self.fail(batch, number, reason),
             Gate::Open(_) | Gate::Ask(_) => batch.events.push(Box::pin(look(number, ready))),
         }
@@ -212,7 +216,7 @@ impl Turn {
             Ok(effects) => effects,
             Err(reason) => return self.fail(batch, number, reason),
         };
-        match permission::judge(self.equipment.mode.get(), &self.grants, effects) {
+        match self.judged(effects) {
             Gate::Open(pass) => start(number, ready, pass, batch),
             Gate::Closed(reason) => self.fail(batch, number, reason),
             Gate::Ask(asked) => {
@@ -220,6 +224,22 @@ impl Turn {
                 batch.questions.insert(number, (ready, asked, content));
             }
         }
+    }
+
+    fn judged(&self, effects: Vec<Effect>) -> Gate {
+        let (law, mode) = (self.equipment.law.get(), self.equipment.mode.get());
+        permission::judge(&law, mode, &self.grants, effects)
+    }
+
+    /// Has rules hold from now on, in this and in later sessions of the project.
+    fn keep(&self, rules: &[Rule], ready: &Ready) {
+        if rules.is_empty() {
+            return;
+        }
+        let mut law = Law::clone(&self.equipment.law.get());
+        law.rules.extend(rules.iter().cloned());
+        self.equipment.law.set(law);
+        tracing::info!(call = ready.id.as_str(), count = rules.len(), "rules for the project");
     }
 
     /// Asks the next question if none is open. One that an earlier answer has settled is not asked.
@@ -231,7 +251,8 @@ impl Turn {
                 return;
             }
             let (ready, asked, content) = first.remove();
-            match asked.again(self.equipment.mode.get(), &self.grants) {
+            let (law, mode) = (self.equipment.law.get(), self.equipment.mode.get());
+            match asked.again(&law, mode, &self.grants) {
                 Gate::Open(pass) => start(number, ready, pass, batch),
                 Gate::Closed(reason) => self.fail(batch, number, reason),
                 Gate::Ask(asked) => match guarded(|| question(&ready, &asked, content)) {
@@ -381,7 +402,7 @@ fn is_harmless(effect: &Effect) -> bool {
         Effect::Read(_) | Effect::Session => true,
         Effect::Write(_)
         | Effect::Delete(_)
-        | Effect::Exec { .. }
+        | Effect::Exec(_)
         | Effect::Input { .. }
         | Effect::Fetch { .. } => false,
     }

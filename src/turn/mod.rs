@@ -20,7 +20,7 @@ pub(crate) mod stage;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::llm::{Effort, Model};
 use crate::message::{History, Message, Part, Stop, ToolCall, UserMessage};
-use crate::permission::{Grants, Mode};
+use crate::permission::{Grants, Law, Mode};
 use crate::tools::{Bench, Offer, Registry};
 use crate::update::Update;
 
@@ -53,6 +53,8 @@ pub struct Equipment {
     pub bench: Arc<Bench>,
     /// How much may be done without asking; a change counts from the next effect on.
     pub mode: SharedMode,
+    /// What may be done at all; a change counts from the next effect on.
+    pub law: SharedLaw,
     /// Requests to the model that one turn may make.
     pub max_requests: u32,
     /// Whether the user knows that the server cuts what it is sent.
@@ -118,17 +120,40 @@ impl SharedThinker {
 
 /// The mode, set by the session and read by its turn.
 #[derive(Clone, Debug, Default)]
-pub struct SharedMode(Arc<AtomicBool>);
+pub struct SharedMode(Arc<AtomicU8>);
 
 impl SharedMode {
     /// The mode now.
     pub fn get(&self) -> Mode {
-        if self.0.load(Ordering::Relaxed) { Mode::Plan } else { Mode::Ask }
+        Mode::ALL.get(usize::from(self.0.load(Ordering::Relaxed))).copied().unwrap_or_default()
     }
 
     /// Changes it.
     pub fn set(&self, mode: Mode) {
-        self.0.store(mode == Mode::Plan, Ordering::Relaxed);
+        let place = Mode::ALL.iter().position(|it| *it == mode).unwrap_or_default();
+        self.0.store(u8::try_from(place).unwrap_or_default(), Ordering::Relaxed);
+    }
+}
+
+/// The rules of a session, set by it and read by its turn.
+#[derive(Clone, Debug, Default)]
+// A std mutex: held to copy a pointer, never across an await.
+pub struct SharedLaw(Arc<Mutex<Arc<Law>>>);
+
+impl SharedLaw {
+    /// With these rules.
+    pub fn new(law: Law) -> SharedLaw {
+        SharedLaw(Arc::new(Mutex::new(Arc::new(law))))
+    }
+
+    /// The rules now.
+    pub fn get(&self) -> Arc<Law> {
+        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes them.
+    pub fn set(&self, law: Law) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(law);
     }
 }
 

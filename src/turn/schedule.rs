@@ -93,7 +93,7 @@ fn clash(one: &Effect, other: &Effect) -> bool {
     match (one, other) {
         (Fetch { .. } | Session, _) | (_, Fetch { .. } | Session) => false,
         // Nobody knows what a command touches.
-        (Exec { .. } | Input { .. }, _) | (_, Exec { .. } | Input { .. }) => true,
+        (Exec(_) | Input { .. }, _) | (_, Exec(_) | Input { .. }) => true,
         (Read(_), Read(_)) => false,
         // A folder is all that lies in it.
         (Read(one) | Write(one) | Delete(one), Read(other) | Write(other) | Delete(other)) => {
@@ -107,7 +107,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::effect::{Place, Target};
+    use crate::effect::{Command, Place, Target};
 
     fn effect(text: &str) -> Effect {
         let (verb, object) = text.split_once(' ').unwrap_or((text, ""));
@@ -116,7 +116,7 @@ mod tests {
             "read" => Effect::Read(target),
             "write" => Effect::Write(target),
             "delete" => Effect::Delete(target),
-            "exec" => Effect::Exec { command: object.to_owned(), workdir: "/w".into() },
+            "exec" => Effect::Exec(Box::new(Command::new(object, "/w"))),
             "input" => Effect::Input { job: object.to_owned() },
             "fetch" => Effect::Fetch { host: object.to_owned() },
             _ => Effect::Session,

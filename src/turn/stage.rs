@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::{Equipment, SharedMode, SharedThinker};
+use super::{Equipment, SharedLaw, SharedMode, SharedThinker};
 use crate::client::{Answer, ChoiceKind, Client, Display, Inquiry, Question, Reply as UserReply};
 use crate::exec::Environment;
 use crate::files::{Files, Roots};
@@ -193,6 +193,7 @@ pub(crate) fn stage(plays: Vec<Play>, silent: bool, extra: Option<Arc<dyn AnyToo
             Arc::new(Commons::default()),
         )),
         mode: SharedMode::default(),
+        law: SharedLaw::default(),
         max_requests: 10,
         knows_of_cuts: Arc::default(),
     };

@@ -266,9 +266,9 @@ fn r_sess_7_and_mode_1_modes_are_offered_and_an_unknown_one_is_invalid() {
     assert_eq!(modes["currentModeId"], "ask");
     let ids: Vec<_> =
         modes["availableModes"].as_array().unwrap().iter().map(|it| &it["id"]).collect();
-    assert_eq!(ids, ["ask", "plan"]);
+    assert_eq!(ids, ["ask", "plan", "auto-edit", "auto", "full"]);
     let session = answer["result"]["sessionId"].as_str().unwrap();
-    for mode in ["", "full", "Plan", "plan "] {
+    for mode in ["", "yolo", "Plan", "plan "] {
         let params = json!({ "sessionId": session, "modeId": mode });
         assert_eq!(code(&agent.call("session/set_mode", &params)), -32602, "{mode}");
     }

@@ -1,0 +1,102 @@
+//! What a line for the shell would do, as far as its words tell: line → simple commands. Pure, and
+//! closed where it is not sure: what is not understood as a whole has a doubt, and is then good
+//! for bans only.
+
+use std::path::PathBuf;
+
+/// The shell that will run the line. They differ in what a word means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// bash.
+    Bash,
+    /// A POSIX shell such as dash.
+    Posix,
+}
+
+/// A line that has been read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Script {
+    /// The simple commands, in their order. With a doubt: all that could be found at any depth.
+    pub commands: Vec<Simple>,
+    /// Why this is not, or may not be, all that the line does.
+    pub doubt: Option<String>,
+}
+
+/// One program with its arguments, behind any wrapper such as `nohup` or `timeout 9`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Simple {
+    /// The program and its arguments, without their quotes.
+    pub words: Vec<Word>,
+    /// Where it runs: relative to the folder of the line, or absolute; `None` if nobody knows.
+    pub folder: Option<PathBuf>,
+    /// Files that the shell opens for it.
+    pub redirects: Vec<Redirect>,
+    /// The wrappers in front of it, outermost first.
+    pub wrappers: Vec<String>,
+    /// Whether it gets more arguments, which nobody knows (`xargs`).
+    pub is_open: bool,
+}
+
+/// A word as the program gets it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Word {
+    /// Without quotes and escapes.
+    pub text: String,
+    /// Whether it holds a pattern that the shell replaces by names of files, which may also begin
+    /// with a dash.
+    pub is_glob: bool,
+}
+
+/// A file that the shell opens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redirect {
+    /// Relative to the command's folder, or absolute.
+    pub path: PathBuf,
+    /// Whether it is written; else it is read.
+    pub is_write: bool,
+}
+
+impl Simple {
+    /// The name of the program.
+    pub fn program(&self) -> &str {
+        self.words.first().map_or("", |it| &it.text)
+    }
+
+    /// The program and its arguments.
+    pub fn argv(&self) -> impl Iterator<Item = &str> {
+        self.words.iter().map(|it| it.text.as_str())
+    }
+}
+
+/// What is known about a simple command from its words alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Nature {
+    /// It only reads, whatever is in the files that it reads. A redirect is judged apart.
+    pub only_reads: bool,
+    /// What it reads, relative to its folder or absolute; for what reads only.
+    pub reads: Vec<PathBuf>,
+    /// It is git, which looks for a repository and its settings where it runs.
+    pub is_git: bool,
+    /// What it destroys for good, for what is asked about in every mode that asks at all.
+    pub danger: Option<&'static str>,
+    /// What it would do to the whole system; it is never run.
+    pub catastrophe: Option<&'static str>,
+    /// It is of little use without the network.
+    pub wants_network: bool,
+}
+
+/// Reads a line.
+pub fn read(_line: &str, _dialect: Dialect) -> Script {
+    Script { commands: Vec::new(), doubt: Some("it is not understood".to_owned()) }
+}
+
+/// What is known about a simple command.
+pub fn nature(_command: &Simple) -> Nature {
+    Nature::default()
+}
+
+/// The words that a lasting permission for it would hold, such as `cargo test`; `None` where there
+/// should be none: for interpreters, wrappers, and what can do too many things.
+pub fn pattern(_command: &Simple) -> Option<Vec<String>> {
+    None
+}

@@ -1,0 +1,80 @@
+//! What a command line touches: words → places → effects. What is not seen here is for the sandbox.
+
+use std::path::{Path, PathBuf};
+
+use crate::effect::{Command, Effect, Reach, Target};
+use crate::exec::dialect;
+use crate::shell;
+
+/// Words with which a model asks for more than a place.
+const NETWORK: &str = "network";
+const FULL: &str = "full";
+
+/// A place that a command line names.
+pub(super) struct Touch {
+    path: PathBuf,
+    sort: Sort,
+}
+
+enum Sort {
+    /// One of its programs reads it.
+    Read,
+    /// The shell writes it.
+    Write,
+    /// It is to be written beyond the sandbox.
+    Escalated,
+}
+
+/// The places that a line names, when it runs in that folder. The same for the same words.
+pub(super) fn touches(line: &str, workdir: &Path, escalate: Option<&str>) -> Vec<Touch> {
+    let mut touches = Vec::new();
+    if let Some(wanted) = escalate.filter(|it| ![NETWORK, FULL].contains(it)) {
+        touches.push(Touch { path: workdir.join(wanted), sort: Sort::Escalated });
+    }
+    let script = shell::read(line, dialect());
+    for simple in &script.commands {
+        let Some(folder) = simple.folder.as_ref().map(|it| workdir.join(it)) else { continue };
+        for redirect in &simple.redirects {
+            let sort = if redirect.is_write { Sort::Write } else { Sort::Read };
+            touches.push(Touch { path: folder.join(&redirect.path), sort });
+        }
+        // With a doubt it is asked about anyway.
+        if script.doubt.is_none() {
+            let reads = shell::nature(simple).reads.into_iter();
+            touches.extend(reads.map(|it| Touch { path: folder.join(it), sort: Sort::Read }));
+        }
+    }
+    touches
+}
+
+impl Touch {
+    pub(super) fn path(&self) -> PathBuf {
+        self.path.clone()
+    }
+}
+
+/// The effects of a line, with its places as they were found.
+pub(super) fn effects(
+    line: &str,
+    workdir: &Target,
+    escalate: Option<&str>,
+    doubt: Option<&str>,
+    touched: impl Iterator<Item = (Touch, Target)>,
+) -> Vec<Effect> {
+    let mut command = Command::new(line, &workdir.path);
+    command.doubt = doubt.map(str::to_owned);
+    command.reach = match escalate {
+        Some(NETWORK) => Reach::Network,
+        Some(FULL) => Reach::Full,
+        _ => Reach::Usual,
+    };
+    let mut writes = Vec::new();
+    for (touch, target) in touched {
+        match touch.sort {
+            Sort::Read => command.reads.push(target),
+            Sort::Write => writes.push(Effect::Write(target)),
+            Sort::Escalated => command.reach = Reach::Write(target),
+        }
+    }
+    std::iter::once(Effect::Exec(Box::new(command))).chain(writes).collect()
+}

@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its figures")]
 
 mod model;
+mod permission;
 mod search;
 #[path = "../process/table.rs"]
 #[allow(dead_code, reason = "the other bench takes medians")]
@@ -27,7 +28,7 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     // `--bench -- model` is that table alone, and any other word is a filter of divan's.
     let has = |word: &str| arguments.iter().any(|it| it == word);
-    let is_alone = has("model") || has("search") || has("tools");
+    let is_alone = has("model") || has("search") || has("tools") || has("permission");
     let is_all = arguments == ["--bench"];
     if !is_alone {
         divan::main();
@@ -36,6 +37,9 @@ fn main() {
         && let Err(error) = model::measure()
     {
         eprintln!("functions: {error}");
+    }
+    if has("permission") || is_all {
+        permission::measure();
     }
     if has("tools") || is_all {
         tools::measure();

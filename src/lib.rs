@@ -40,6 +40,7 @@ pub mod sandbox;
 pub mod exec;
 pub mod files;
 pub mod pinned;
+pub mod trust;
 pub mod edit;
 pub mod record;
 pub mod memory;

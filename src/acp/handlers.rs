@@ -97,7 +97,7 @@ pub(super) fn new_session(
         Opening { id: id.clone(), cwd: params.cwd, client, buffers, display, notice, offered };
     match session::open(&connection.host, opening) {
         Ok((handle, settings)) => {
-            let modes = to_wire::modes(connection.host.default_mode());
+            let modes = to_wire::modes(&settings);
             let answer = NewSessionResponse::new(id.to_arc())
                 .modes(modes)
                 .config_options(to_wire::settings(settings));

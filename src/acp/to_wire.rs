@@ -19,7 +19,6 @@ use crate::client::{Choice, ChoiceKind, Question};
 use crate::effect::{Content, Kind, Location};
 use crate::ids;
 use crate::message::{Media, Stop};
-use crate::permission::Mode;
 use crate::update::{
     self, CallUpdate, PlanStatus, Priority, Setting, SettingId, Status, TerminalNews, Update,
 };
@@ -235,11 +234,14 @@ pub(super) fn settings(all: Vec<Setting>) -> Vec<SessionConfigOption> {
     all.into_iter().map(option).collect()
 }
 
-/// The modes of a session.
-pub(super) fn modes(current: Mode) -> SessionModeState {
-    let mode =
-        |it: Mode| SessionMode::new(it.id(), it.name()).description(it.description().to_owned());
-    SessionModeState::new(current.id(), Mode::ALL.into_iter().map(mode).collect())
+/// The modes of a session, which are one of its settings.
+pub(super) fn modes(all: &[Setting]) -> Option<SessionModeState> {
+    let setting = all.iter().find(|it| it.id == SettingId::Mode)?;
+    let mode = |it: &update::SettingChoice| {
+        SessionMode::new(it.value.clone(), it.name.clone()).description(it.description.clone())
+    };
+    let modes = setting.choices.iter().map(mode).collect();
+    Some(SessionModeState::new(setting.current.clone(), modes))
 }
 
 /// The stop reason.

@@ -1,12 +1,14 @@
 //! `turnwright config`.
 
 use std::io::{self, Write, stdout};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Subcommand;
 use serde_json::json;
 
 use crate::config::Config;
+use crate::session::rule_problems;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Action {
@@ -41,8 +43,14 @@ fn say(text: &str) -> io::Result<()> {
     stdout().write_all(text.as_bytes())
 }
 
+/// A sentence about each thing in the files that has no effect, and about rules that are wrong.
+fn warnings(config: &Config) -> Vec<String> {
+    let rules = rule_problems(config, Path::new("."));
+    config.warnings().into_iter().chain(rules).collect()
+}
+
 fn as_json(config: &Config) -> String {
-    let value = json!({ "settings": config.settings(), "warnings": config.warnings() });
+    let value = json!({ "settings": config.settings(), "warnings": warnings(config) });
     format!("{value:#}\n")
 }
 
@@ -53,6 +61,6 @@ fn as_text(config: &Config) -> String {
         settings.iter().map(|it| it.value.chars().count()).max().unwrap_or_default().min(60);
     let lines =
         settings.iter().map(|it| format!("{:name$}  {:value$}  {}\n", it.name, it.value, it.from));
-    let warnings = config.warnings().into_iter().map(|it| format!("! {it}\n"));
+    let warnings = warnings(config).into_iter().map(|it| format!("! {it}\n"));
     lines.chain(warnings).collect()
 }

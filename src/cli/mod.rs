@@ -6,6 +6,7 @@ mod doctor;
 mod login;
 #[cfg(unix)]
 mod sandbox;
+mod trust;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -73,6 +74,10 @@ enum Command {
                             Exit status: that of the command, 128 and the number of the signal \
                             that has ended it, or 125 if nothing was run.")]
     Sandbox(sandbox::Options),
+    /// Show what a project's own settings ask for, and put it in force if you say so
+    #[command(after_help = "Example: turnwright trust .\n\
+                            Exit status: 0 if nothing waits for your trust any more, 1 if it does.")]
+    Trust(trust::Options),
     /// Look at the settings
     Config {
         #[command(subcommand)]
@@ -102,6 +107,7 @@ pub fn run() -> ExitCode {
         Some(Command::Doctor(options)) => doctor::run(&options, config(flags, paths)),
         #[cfg(unix)]
         Some(Command::Sandbox(options)) => sandbox::run(options, &config(flags, paths)),
+        Some(Command::Trust(options)) => trust::run(&options, &config(flags, paths)),
         Some(Command::Config { action }) => config::run(&action, &config(flags, paths)),
     };
     log::flush(LOG_LIMIT);

@@ -8,9 +8,11 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use super::ConfigError;
+use super::bounds::{SANDBOX, SandboxSection};
+use super::permissions::{PERMISSIONS, RULE};
 use super::presets::preset;
 use super::provider::Price;
+use super::{ConfigError, PermissionTexts};
 use crate::message::Effort;
 
 /// What the file says.
@@ -23,6 +25,8 @@ pub(super) struct File {
     pub(super) effort: Option<String>,
     pub(super) list_models: Option<bool>,
     pub(super) web: Web,
+    pub(super) permissions: PermissionTexts,
+    pub(super) sandbox: SandboxSection,
     pub(super) providers: BTreeMap<String, Section>,
 }
 
@@ -60,8 +64,17 @@ pub(super) struct ModelSection {
     pub(super) price: Option<Price>,
 }
 
-const TOP: &[&str] =
-    &["model", "mode", "max_turn_requests", "effort", "list_models", "web", "providers"];
+const TOP: &[&str] = &[
+    "model",
+    "mode",
+    "max_turn_requests",
+    "effort",
+    "list_models",
+    "web",
+    "permissions",
+    "sandbox",
+    "providers",
+];
 const WEB: &[&str] = &["allow"];
 const SECTION: &[&str] = &[
     "base_url", "api", "key_env", "key_file", "key", "api_key", "headers", "models", "quirks",
@@ -100,6 +113,11 @@ impl File {
         if let Some(web) = table.get("web").and_then(toml::Value::as_table) {
             note_unknown(web, "web.", WEB, &mut notes);
         }
+        note_rules(&table, &mut notes);
+        if let Some(sandbox) = table.get("sandbox").and_then(toml::Value::as_table) {
+            note_unknown(sandbox, "sandbox.", SANDBOX, &mut notes);
+        }
+        notes.extend(file.sandbox.notes(false));
         for (name, section) in tables(&table, "providers") {
             let at = format!("providers.{name}.");
             note_unknown(section, &at, SECTION, &mut notes);
@@ -167,15 +185,26 @@ fn tables<'a>(
     inner.filter_map(|(name, value)| Some((name, value.as_table()?)))
 }
 
-fn note_unknown(table: &toml::Table, at: &str, known: &[&str], notes: &mut Vec<String>) {
+/// Unknown keys of `[permissions]` and of its rules.
+pub(super) fn note_rules(table: &toml::Table, notes: &mut Vec<String>) {
+    let Some(section) = table.get("permissions").and_then(toml::Value::as_table) else { return };
+    note_unknown(section, "permissions.", PERMISSIONS, notes);
+    let rules = section.get("rule").and_then(toml::Value::as_array).into_iter().flatten();
+    for rule in rules.filter_map(toml::Value::as_table) {
+        note_unknown(rule, "permissions.rule.", RULE, notes);
+    }
+}
+
+pub(super) fn note_unknown(table: &toml::Table, at: &str, known: &[&str], notes: &mut Vec<String>) {
     let unknown = table.keys().filter(|key| !known.contains(&key.as_str()));
     notes.extend(unknown.map(|key| {
+        let key = key.escape_debug();
         format!("`{at}{key}` is no setting of this version and has no effect (check the spelling)")
     }));
 }
 
 /// What is wrong and where, in one line and without any text of the file: it may hold a secret.
-fn complaint(error: &toml::de::Error, text: &str, path: &Path) -> String {
+pub(super) fn complaint(error: &toml::de::Error, text: &str, path: &Path) -> String {
     let start = error.span().map_or(text.len(), |it| it.start);
     let before = text.get(..start).unwrap_or(text);
     let line = before.matches('\n').count() + 1;
@@ -196,6 +225,7 @@ fn complaint(error: &toml::de::Error, text: &str, path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::layers::{MANAGED, PROJECT};
 
     fn parse(text: &str) -> Result<(File, Vec<String>), ConfigError> {
         File::parse(text, Path::new("c.toml"))
@@ -212,6 +242,26 @@ mod tests {
 
             [web]
             allow = ["localhost:3000", "10.0.0.7"]
+
+            [permissions]
+            allow = ["exec(cargo test)"]
+            ask = ["exec(git push)"]
+            deny = ["read(.env)"]
+
+            [[permissions.rule]]
+            effect = "allow"
+            when = "exec(npm test)"
+            match = ["npm test"]
+            not = ["npm install"]
+            why = "it is harmless"
+
+            [sandbox]
+            network = "off"
+            read = "all"
+            write = ["/data"]
+            caches = ["~/.npm"]
+            hide = ["~/.aws"]
+            protect = ["deploy"]
 
             [providers.deepseek]
             base_url = "https://api.deepseek.com/v1"
@@ -247,8 +297,10 @@ mod tests {
             let text = example.split("```").next().unwrap();
             assert_eq!(parse(text).unwrap().1, Vec::<String>::new(), "{text}");
         }
-        let hidden = ["api_key", "key", "providers", "model", "web"];
-        for key in [TOP, WEB, SECTION, MODEL, PRICE].concat() {
+        let hidden =
+            ["api_key", "key", "providers", "model", "web", "permissions", "sandbox", "rule"];
+        let layers = [PERMISSIONS, RULE, SANDBOX, MANAGED, PROJECT].concat();
+        for key in [TOP, WEB, SECTION, MODEL, PRICE, &layers].concat() {
             assert!(manual.contains(&format!("`{key}`")) || hidden.contains(&key), "{key}");
         }
     }
@@ -267,6 +319,11 @@ mod tests {
             ("effort = 'extreme'", "`extreme`"),
             ("[web]\nalow = []", "`web.alow`"),
             ("[web]\nallow = ['http://localhost:3000/']", "`http://localhost:3000/`"),
+            ("[permissions]\nalways = []", "`permissions.always`"),
+            ("[[permissions.rule]]\nif = 'x'", "`permissions.rule.if`"),
+            ("[sandbox]\nwalls = []", "`sandbox.walls`"),
+            ("[sandbox]\nnetwork = 'maybe'", "`maybe`"),
+            ("[sandbox]\nwrite = ['here']", "`here`"),
             ("[providers.x]\nkey = 'sk-1'", "key_env"),
             ("[providers.x]\napi_key = 'sk-1'", "key_env"),
             ("[providers.groq]\nbase_url = 'http://h/v1'", "key_env = \"GROQ_API_KEY\""),

@@ -1,10 +1,13 @@
 //! What the user has set, from the environment, the flags, the user's file and the stored login.
 //! The only reader of the environment; everybody else gets plain values.
 
+mod bounds;
 mod credentials;
 mod environment;
 mod file;
+mod layers;
 mod paths;
+mod permissions;
 mod presets;
 mod private;
 mod profiles;
@@ -16,14 +19,18 @@ mod source;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 pub use crate::message::Effort;
+pub use bounds::{NetworkSetting, SandboxSettings};
 pub use credentials::Credentials;
 pub use environment::take;
+pub use layers::{Managed, Project};
 pub use paths::Paths;
+pub use permissions::{PermissionTexts, RuleText};
 pub use presets::is_well_known;
+pub use private::{remove as remove_private, store as store_private};
 pub use profiles::Profiles;
 pub use provider::{Api, EndpointSettings, Price, Provider};
 pub use secret::Secret;
@@ -117,9 +124,19 @@ impl Config {
         self.file.warnings()
     }
 
+    /// The user's home, which `~` stands for.
+    pub fn home(&self) -> Option<PathBuf> {
+        self.paths.home.clone().or_else(environment::home)
+    }
+
     /// The mode that sessions begin in, unparsed.
     pub fn mode(&self) -> Option<String> {
         self.variables.mode.clone().or_else(|| self.file.load().ok()?.mode.clone())
+    }
+
+    /// Whether that is said for this process, and not by the user's file.
+    pub fn has_mode_of_the_process(&self) -> bool {
+        self.variables.mode.is_some()
     }
 
     /// Requests to the model that one turn may make.

@@ -5,7 +5,10 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 /// Writes the file in one step and with mode 0600; its folder is made if it is not there.
-pub(super) fn store(path: &Path, bytes: &[u8]) -> io::Result<()> {
+///
+/// # Errors
+/// When the folder cannot be written.
+pub fn store(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
     // A temporary file has mode 0600 from the start.
@@ -17,7 +20,10 @@ pub(super) fn store(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Removes the file. Returns whether there was one.
-pub(super) fn remove(path: &Path) -> io::Result<bool> {
+///
+/// # Errors
+/// When it is there and cannot be removed.
+pub fn remove(path: &Path) -> io::Result<bool> {
     match fs::remove_file(path) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),

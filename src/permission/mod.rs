@@ -2,20 +2,26 @@
 //! which no tool runs.
 
 mod ask;
+mod glob;
 mod grants;
 mod law;
+mod load;
 mod mode;
+mod parse;
 mod policy;
 mod protected;
 mod rule;
+mod words;
 
 use std::path::PathBuf;
 
 use crate::effect::{Effect, Place, Reach};
 
 pub use ask::{Asked, Settled};
+pub use glob::Glob;
 pub use grants::Grants;
 pub use law::Law;
+pub use load::{Draft, Loaded, Site, load, unreadable};
 pub use mode::Mode;
 pub use policy::{Decision, Finding, Verdict, Why, decide};
 pub use protected::Protected;

@@ -1,7 +1,8 @@
 //! How much a session may do without asking.
 
-/// The modes, each true to its name: the policy keeps to it, and so does the sandbox.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+/// The modes, each true to its name: the policy keeps to it, and so does the sandbox. In their
+/// order, the strictest first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {
     /// Changes nothing and runs only what reads.
     Plan,

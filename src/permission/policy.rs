@@ -5,7 +5,7 @@
 use super::Grants;
 use super::law::Law;
 use super::mode::Mode;
-use super::rule::{Pattern, Rule, Tier};
+use super::rule::{Rule, Tier};
 use crate::effect::{Command, Effect, Place, Reach, Target, is_secret};
 use crate::shell::{self, Nature, Script, Simple};
 
@@ -126,10 +126,13 @@ impl Judge<'_> {
             Effect::Read(target) => self.read(target, Some(effect)),
             Effect::Write(target) | Effect::Delete(target) => self.change(target, effect),
             Effect::Exec(command) => return self.command(command, effect),
-            Effect::Input { .. } => self.tiers(|_| false, Some(effect), None, self.usual_command()),
+            Effect::Input { .. } => {
+                let bans = |it: &Rule| it.tier != Tier::Allow && it.pattern.is_every_command();
+                self.tiers(bans, Some(effect), None, self.usual_command())
+            }
             Effect::Fetch { host } => {
                 let verdict = if self.mode == Mode::Full { Verdict::Allow } else { Verdict::Ask };
-                let matches = |it: &Pattern| it.matches_host(host);
+                let matches = |it: &Rule| it.matches_host(host);
                 self.tiers(matches, Some(effect), None, (verdict, Why::Mode))
             }
         };
@@ -140,12 +143,12 @@ impl Judge<'_> {
     /// the mode's word.
     fn tiers(
         &self,
-        matches: impl Fn(&Pattern) -> bool,
+        matches: impl Fn(&Rule) -> bool,
         exactly: Option<&Effect>,
         always: Option<Why>,
         usual: Found,
     ) -> Found {
-        let matching = self.law.rules.iter().filter(|it| matches(&it.pattern));
+        let matching = self.law.rules.iter().filter(|it| matches(it));
         let rule = matching.min_by_key(|it| it.tier);
         match rule {
             Some(rule) if rule.tier == Tier::Deny => (Verdict::Deny, Why::Rule(rule.clone())),
@@ -154,7 +157,7 @@ impl Judge<'_> {
             _ if always.is_some() => (Verdict::Ask, always.unwrap_or(Why::Mode)),
             _ if usual.0 == Verdict::Allow => usual,
             rule => {
-                let granted = self.grants.rules().iter().find(|it| matches(&it.pattern));
+                let granted = self.grants.rules().iter().find(|it| matches(it));
                 if let Some(granted) = granted {
                     (Verdict::Allow, Why::Granted(granted.pattern.to_string()))
                 } else if exactly.is_some_and(|it| self.grants.holds(it)) {
@@ -178,7 +181,7 @@ impl Judge<'_> {
         } else {
             (Verdict::Allow, Why::OnlyReads)
         };
-        let matches = |it: &Pattern| it.matches_path(&target.path, false, &self.law.ground);
+        let matches = |it: &Rule| it.matches_path(&target.path, false, &self.law.ground);
         self.tiers(matches, exactly, None, usual)
     }
 
@@ -195,7 +198,7 @@ impl Judge<'_> {
             Mode::AutoEdit | Mode::Ask => (Verdict::Ask, Why::Mode),
         };
         let always = self.law.protected.why(&target.path).map(Why::Protected);
-        let matches = |it: &Pattern| it.matches_path(&target.path, true, &self.law.ground);
+        let matches = |it: &Rule| it.matches_path(&target.path, true, &self.law.ground);
         self.tiers(matches, Some(effect), always, usual)
     }
 
@@ -215,6 +218,13 @@ impl Judge<'_> {
         if command.reach != Reach::Usual && self.mode != Mode::Full {
             let verdict = if self.mode == Mode::Plan { Verdict::Deny } else { Verdict::Ask };
             self.find(None, (verdict, Why::Escalation));
+        }
+        // A ban on every command holds for what is not understood, too.
+        let bans = self.law.rules.iter().filter(|it| it.pattern.is_every_command());
+        if let Some(ban) = bans.filter(|it| it.tier != Tier::Allow).min_by_key(|it| it.tier) {
+            let verdict = if ban.tier == Tier::Deny { Verdict::Deny } else { Verdict::Ask };
+            let why = Why::Rule(ban.clone());
+            self.find(None, (verdict, why));
         }
         if let Some(doubt) = doubt(&script) {
             let (verdict, why) = match self.usual_command() {
@@ -351,6 +361,44 @@ mod tests {
     fn the_strictest_effect_decides() {
         check(Mode::Ask, "", "", "read /ws/a; exec make", "ask");
         check(Mode::Plan, "", "", "read /etc/a; write /ws/a", "deny");
+    }
+
+    #[test]
+    fn the_strictest_rule_counts_in_every_mode_and_no_permission_lifts_plan_mode() {
+        use crate::permission::{Ground, Scope};
+        let table = [
+            // rules, mode, what is tried, what comes of it
+            ("allow edit(/a)", Mode::Ask, "write /ws/a", "allow"),
+            ("allow edit(/a)", Mode::Plan, "write /ws/a", "deny"),
+            ("allow edit; ask edit(a)", Mode::Full, "write /ws/a", "ask"),
+            ("allow edit; ask edit(a); deny edit(/A)", Mode::Full, "write /ws/a", "deny"),
+            ("allow read(//etc)", Mode::Ask, "read /etc/a", "allow"),
+            ("allow read(//etc)", Mode::Ask, "write /etc/a", "ask"),
+            ("deny read(x)", Mode::Full, "write /ws/x", "deny"),
+            ("ask exec", Mode::Full, "exec anything", "ask"),
+            ("deny exec", Mode::Full, "exec anything", "deny"),
+            ("deny exec", Mode::Full, "input p1", "deny"),
+            ("allow exec", Mode::Ask, "exec what is not understood", "ask"),
+            ("allow exec", Mode::Ask, "input p1", "ask"),
+            ("allow fetch(domain:docs.rs)", Mode::Ask, "fetch docs.rs", "allow"),
+            ("allow fetch; deny fetch(domain:docs.rs)", Mode::Full, "fetch docs.rs", "deny"),
+        ];
+        for (rules, mode, tried, expected) in table {
+            let rule = |it: &str| {
+                let (tier, text) = it.split_once(' ').unwrap();
+                let tiers = [("deny", Tier::Deny), ("ask", Tier::Ask), ("allow", Tier::Allow)];
+                let (_, tier) = tiers.into_iter().find(|it| it.0 == tier).unwrap();
+                Rule::parse(text, tier, Scope::User).unwrap()
+            };
+            let law = Law {
+                rules: rules.split("; ").map(rule).collect(),
+                ground: Ground { roots: vec!["/ws".into()], home: None },
+                can_confine: true,
+                ..Law::default()
+            };
+            let got = decide(&law, mode, &Grants::default(), &effects(tried)).verdict();
+            assert_eq!(format!("{got:?}").to_lowercase(), expected, "{rules}, {mode:?}: {tried}");
+        }
     }
 
     #[test]

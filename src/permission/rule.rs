@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use super::glob::Glob;
+use super::words;
 use crate::shell::Simple;
 
 /// What a rule says about what it matches. The order is that of the tiers: the strictest that
@@ -35,7 +37,7 @@ pub enum Scope {
 /// What a rule is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Pattern {
-    /// Commands that begin with these words, or that are exactly these.
+    /// Commands that begin with these words, or that are exactly these; with no word, every one.
     Exec {
         /// The words.
         words: Vec<String>,
@@ -43,18 +45,22 @@ pub enum Pattern {
         exact: bool,
     },
     /// Reading what matches a glob.
-    Read(String),
+    Read(Glob),
     /// Changing what matches a glob.
-    Edit(String),
-    /// Asking a host, or one below it (`*.rust-lang.org`).
+    Edit(Glob),
+    /// Asking a host, one below it (`*.rust-lang.org`), or any (`*`).
     Fetch(String),
-    /// A tool of an MCP server, or all of them.
+    /// A tool of an MCP server, or all of them. `*` is every server. Has no effect yet.
     Mcp {
         /// The server.
         server: String,
         /// The tool.
         tool: Option<String>,
     },
+    /// A skill. Has no effect yet.
+    Skill(String),
+    /// A sub-agent. Has no effect yet.
+    Agent(String),
 }
 
 /// A rule.
@@ -80,43 +86,152 @@ pub struct Ground {
 }
 
 impl Pattern {
-    /// Whether a command is one of these. A command that gets more words than are known matches no
-    /// pattern that is exact.
+    /// Whether it is about every command.
+    pub fn is_every_command(&self) -> bool {
+        matches!(self, Pattern::Exec { words, exact: false } if words.is_empty())
+    }
+
+    /// Whether rules about it have an effect in this version.
+    pub fn has_effect(&self) -> bool {
+        !matches!(self, Pattern::Mcp { .. } | Pattern::Skill(_) | Pattern::Agent(_))
+    }
+}
+
+impl Rule {
+    /// Whether this is one of its commands. A permission means exactly its words; a ban also means
+    /// the same program by another path, behind options, and what may turn out to be its words.
     pub fn matches_command(&self, command: &Simple) -> bool {
-        let Pattern::Exec { words, exact } = self else { return false };
-        let mut argv = command.argv();
-        let begins = words.iter().all(|word| argv.next() == Some(word.as_str()));
-        begins && !(*exact && (argv.next().is_some() || command.is_open))
-    }
-
-    /// Whether reading or changing this real path is one of these.
-    pub fn matches_path(&self, _path: &Path, _is_write: bool, _ground: &Ground) -> bool {
-        false
-    }
-
-    /// Whether asking that host (`name` or `name:port`) is one of these.
-    pub fn matches_host(&self, host: &str) -> bool {
-        let Pattern::Fetch(domain) = self else { return false };
-        match domain.strip_prefix("*.") {
-            Some(parent) => host.strip_suffix(parent).is_some_and(|it| it.ends_with('.')),
-            None => host == domain,
+        let Pattern::Exec { words, exact } = &self.pattern else { return false };
+        match self.tier {
+            Tier::Allow => words::begins(words, *exact, command),
+            Tier::Deny | Tier::Ask => words::may_be(words, *exact, command),
         }
+    }
+
+    /// Whether reading or changing this real path is one of its acts. What must not be read must
+    /// not be changed either, because who changes a file sees what is in it; but who may read it
+    /// may not change it.
+    pub fn matches_path(&self, path: &Path, is_write: bool, ground: &Ground) -> bool {
+        match &self.pattern {
+            Pattern::Read(glob) if !is_write || self.tier != Tier::Allow => {
+                glob.matches(path, ground)
+            }
+            Pattern::Edit(glob) if is_write => glob.matches(path, ground),
+            _ => false,
+        }
+    }
+
+    /// Whether asking that host (`name` or `name:port`) is one of its acts. Without a port it
+    /// means any.
+    pub fn matches_host(&self, host: &str) -> bool {
+        let Pattern::Fetch(domain) = &self.pattern else { return false };
+        let (name, port) = with_port(host);
+        let name = name.trim_end_matches('.');
+        let (wanted, wanted_port) = with_port(domain);
+        let is_port = match wanted_port {
+            None => true,
+            // Of the usual ports an address says nothing.
+            Some("80" | "443") => port.is_none(),
+            wanted => port == wanted,
+        };
+        is_port
+            && match wanted.strip_prefix("*.") {
+                _ if wanted == "*" => true,
+                Some(parent) => name.strip_suffix(parent).is_some_and(|it| it.ends_with('.')),
+                None => name == wanted,
+            }
+    }
+}
+
+/// A host and its port. An address of version 6 stands in brackets.
+pub(super) fn with_port(host: &str) -> (&str, Option<&str>) {
+    match host.rsplit_once(':') {
+        Some((name, port)) if !port.is_empty() && port.bytes().all(|it| it.is_ascii_digit()) => {
+            (name, Some(port))
+        }
+        _ => (host, None),
     }
 }
 
 /// As it stands in a file.
 impl fmt::Display for Pattern {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let glob = |formatter: &mut fmt::Formatter<'_>, tool, glob: &Glob| match glob {
+            glob if glob.is_everything() => write!(formatter, "{tool}"),
+            glob => write!(formatter, "{tool}({glob})"),
+        };
         match self {
+            Pattern::Exec { words, .. } if words.is_empty() => write!(formatter, "exec"),
             Pattern::Exec { words, exact } => {
                 let sign = if *exact { "=" } else { "" };
+                let words: Vec<_> = words.iter().map(|it| words::quoted(it)).collect();
                 write!(formatter, "exec({sign}{})", words.join(" "))
             }
-            Pattern::Read(glob) => write!(formatter, "read({glob})"),
-            Pattern::Edit(glob) => write!(formatter, "edit({glob})"),
+            Pattern::Read(it) => glob(formatter, "read", it),
+            Pattern::Edit(it) => glob(formatter, "edit", it),
+            Pattern::Fetch(domain) if domain == "*" => write!(formatter, "fetch"),
             Pattern::Fetch(domain) => write!(formatter, "fetch(domain:{domain})"),
             Pattern::Mcp { server, tool: Some(tool) } => write!(formatter, "mcp({server}/{tool})"),
             Pattern::Mcp { server, tool: None } => write!(formatter, "mcp({server})"),
+            Pattern::Skill(name) => write!(formatter, "skill({name})"),
+            Pattern::Agent(name) => write!(formatter, "agent({name})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(tier: Tier, text: &str) -> Rule {
+        Rule::parse(text, tier, Scope::User).unwrap()
+    }
+
+    #[test]
+    fn hosts_match_by_their_labels_and_a_port_only_if_it_is_named() {
+        let table = [
+            ("docs.rs", "docs.rs docs.rs. docs.rs:8080", "xdocs.rs docs.rs.evil.com a.docs.rs"),
+            ("DOCS.rs", "docs.rs", "docs"),
+            (
+                "*.rust-lang.org",
+                "doc.rust-lang.org a.b.rust-lang.org",
+                "rust-lang.org xrust-lang.org",
+            ),
+            ("localhost:3000", "localhost:3000", "localhost localhost:3001"),
+            ("docs.rs:443", "docs.rs", "docs.rs:8443"),
+            ("[::1]", "[::1] [::1]:80", "[::2]"),
+            ("bücher.example", "xn--bcher-kva.example", "bucher.example"),
+            ("*", "anything.example localhost:1", ""),
+        ];
+        for (domain, meant, other) in table {
+            let rule = rule(Tier::Allow, &format!("fetch(domain:{domain})"));
+            for host in meant.split_whitespace() {
+                assert!(rule.matches_host(host), "{domain}: {host}");
+            }
+            for host in other.split_whitespace() {
+                assert!(!rule.matches_host(host), "{domain}: {host}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_ban_on_reading_bans_changing_and_a_permission_is_for_one_of_both() {
+        let ground = Ground { roots: vec!["/ws".into()], home: None };
+        let table = [
+            // rule, whether it means reading and changing
+            (Tier::Allow, "read(a)", true, false),
+            (Tier::Allow, "edit(a)", false, true),
+            (Tier::Deny, "read(a)", true, true),
+            (Tier::Ask, "read(A)", true, true),
+            (Tier::Deny, "edit(a)", false, true),
+            (Tier::Allow, "read(A)", false, false),
+            (Tier::Deny, "edit", false, true),
+            (Tier::Allow, "exec(a)", false, false),
+        ];
+        for (tier, text, read, change) in table {
+            let rule = rule(tier, text);
+            let matches = |is_write| rule.matches_path(Path::new("/ws/a"), is_write, &ground);
+            assert_eq!((matches(false), matches(true)), (read, change), "{tier:?} {text}");
         }
     }
 }

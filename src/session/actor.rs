@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::commands::{self, Run};
+use super::trust::{Shown, trust};
 use super::{Host, Msg, PromptKey, settings};
 use crate::done::Done;
 use crate::error::Error;
@@ -73,6 +74,7 @@ pub(super) struct Actor {
     /// The settings that the client knows.
     known: Vec<Setting>,
     asked_for_list: bool,
+    shown: Shown,
     /// The mode that the model was last told.
     told_mode: Option<Mode>,
     cancelling: Arc<AtomicBool>,
@@ -106,6 +108,7 @@ impl Actor {
             choosing: FuturesUnordered::new(),
             changes: (0, 0),
             asked_for_list: false,
+            shown: Shown::default(),
             host,
             equipment,
             history: History::default(),
@@ -167,9 +170,9 @@ impl Actor {
             }
             Msg::CancelPrompt(key) => self.cancel_prompt(key),
             Msg::SetMode { mode, done } => {
-                self.set_mode(mode);
+                let set = self.set_mode(mode);
                 self.tell_settings();
-                done.report(Ok(()));
+                done.report(set);
             }
             Msg::Set { setting, value, done } => self.set(setting, value, done),
         }
@@ -209,7 +212,11 @@ impl Actor {
                 }
             },
             SettingId::Mode => match Mode::parse(&value) {
-                Some(mode) => self.set_mode(mode),
+                Some(mode) => {
+                    if let Err(error) = self.set_mode(mode) {
+                        return done.report(Err(error));
+                    }
+                }
                 None => {
                     let known: Vec<_> = Mode::ALL.iter().map(|it| it.id()).collect();
                     return done.report(Err(settings::no_such("mode", &value, &known)));
@@ -250,9 +257,19 @@ impl Actor {
         }
     }
 
-    fn set_mode(&mut self, mode: Mode) {
+    fn set_mode(&mut self, mode: Mode) -> Result<(), Error> {
+        let most = self.equipment.mode.most();
+        if mode > most {
+            return Err(Error::Params(format!(
+                "The mode `{}` is not to be had: whoever manages this machine lets none go beyond \
+                 `{}`",
+                mode.id(),
+                most.id()
+            )));
+        }
         self.equipment.mode.set(mode);
         self.equipment.client().update(Update::Mode(mode.id()));
+        Ok(())
     }
 
     /// Tells the settings if they are not what the client knows.
@@ -289,20 +306,29 @@ impl Actor {
         while self.running.is_none() {
             let Some(Queued { key, mut prompt, done }) = self.queue.pop_front() else { return };
             let cancel = self.stop.child_token();
-            match commands::find(&first_text(&prompt)) {
-                Some(Run::Now(command)) => {
+            let typed = first_text(&prompt);
+            if let Some(notice) = self.told.notice.take() {
+                self.equipment.client().update(Update::Notice(notice));
+            }
+            match commands::find(&typed) {
+                Some((Run::Now(command), _)) => {
                     let text = command(&mut self.history, &self.equipment);
                     let message = MessageId::from(format!("msg-{}", self.history.mint()));
                     self.equipment.client().update(Update::Text { message, text });
                     done.report(Ok(Stop::EndTurn));
                     continue;
                 }
-                Some(run @ (Run::Models | Run::Look(_))) => {
+                Some((run @ (Run::Models | Run::Look(_) | Run::Trust), words)) => {
                     let message = MessageId::from(format!("msg-{}", self.history.mint()));
                     let (equipment, until) = (self.equipment.clone(), cancel.clone());
                     let listing: BoxFuture<'static, Stop> = match run {
                         Run::Look(look) => {
                             Box::pin(commands::look(look, equipment, message, until))
+                        }
+                        Run::Trust => {
+                            let (host, shown) = (Arc::clone(&self.host), Arc::clone(&self.shown));
+                            let words = words.to_owned();
+                            Box::pin(trust(host, equipment, shown, words, message, until))
                         }
                         _ => {
                             let host = Arc::clone(&self.host);
@@ -318,9 +344,6 @@ impl Actor {
                     continue;
                 }
                 None => {}
-            }
-            if let Some(notice) = self.told.notice.take() {
-                self.equipment.client().update(Update::Notice(notice));
             }
             self.tell_omissions(&prompt);
             self.add_context(&mut prompt);

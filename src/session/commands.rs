@@ -21,6 +21,8 @@ pub(super) enum Run {
     Models,
     /// Looks at files, and tells what is there.
     Look(fn(&Bench) -> String),
+    /// Shows what the project wants, and puts it in force.
+    Trust,
 }
 
 const TABLE: &[(Command, Run)] = &[
@@ -41,6 +43,13 @@ const TABLE: &[(Command, Run)] = &[
         Command { name: "skills", description: "The skills that there are" },
         Run::Look(tools::skills),
     ),
+    (
+        Command {
+            name: "trust",
+            description: "What this project's settings ask for, and how to put it in force",
+        },
+        Run::Trust,
+    ),
     (Command { name: "clear", description: "Forget the conversation so far" }, Run::Now(clear)),
 ];
 
@@ -49,10 +58,13 @@ pub(super) fn all() -> Vec<Command> {
     TABLE.iter().map(|(command, _)| *command).collect()
 }
 
-/// The command that a prompt names, if it does. An unknown `/word` is ordinary text.
-pub(super) fn find(prompt: &str) -> Option<Run> {
-    let word = prompt.trim().strip_prefix('/')?.split_whitespace().next()?;
-    TABLE.iter().find(|(command, _)| command.name == word).map(|(_, run)| *run)
+/// The command that a prompt names, if it does, and the words behind it. An unknown `/word` is
+/// ordinary text.
+pub(super) fn find(prompt: &str) -> Option<(Run, &str)> {
+    let line = prompt.trim().strip_prefix('/')?;
+    let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let (_, run) = TABLE.iter().find(|(command, _)| command.name == word)?;
+    Some((*run, rest.trim()))
 }
 
 fn help(_: &mut History, equipment: &Equipment) -> String {
@@ -148,7 +160,7 @@ mod tests {
     #[test]
     fn only_known_words_are_commands() {
         assert!(find("/status").is_some());
-        assert!(find("  /help me").is_some());
+        assert_eq!(find("  /help me \n").unwrap().1, "me");
         assert!(find("/unknown").is_none());
         assert!(find("/usr/bin/env is a path").is_none());
         assert!(find("status").is_none());

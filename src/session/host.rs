@@ -1,6 +1,5 @@
 //! What the sessions of one process share: the settings, the tools and the model.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::models::Models;
+use super::standing;
 use crate::client::{Buffers, Client, Display};
 use crate::config::{Config, Profiles, Provider, is_well_known};
 use crate::error::Error;
@@ -15,8 +15,8 @@ use crate::exec::{Environment, Jobs};
 use crate::files::{Files, Roots};
 use crate::ids::SessionId;
 use crate::llm::{LlmError, Model, Senses};
-use crate::permission::{Ground, Law, Mode, Protected};
 use crate::tools::{Bench, Commons, Folders, Registry, built_in};
+use crate::trust::Trust;
 use crate::turn::{Equipment, SharedLaw, SharedMode, SharedThinker};
 
 /// The most models that a client is offered.
@@ -26,6 +26,8 @@ const MOST_CHOICES: usize = 500;
 #[derive(Debug)]
 pub struct Host {
     config: Config,
+    /// What the user trusts of what projects bring along.
+    pub(super) trust: Trust,
     tools: Arc<Registry>,
     environment: Environment,
     commons: Arc<Commons>,
@@ -65,6 +67,7 @@ impl Host {
         commons.web.set_proxies(config.proxies());
         let models = Models::new(Profiles::new(&config.paths), tracker.clone());
         Host {
+            trust: Trust::new(&config.paths.state),
             config,
             tools: Arc::new(Registry::new(built_in())),
             environment,
@@ -93,17 +96,6 @@ impl Host {
         self.offline.store(true, Ordering::Relaxed);
     }
 
-    /// The mode that sessions begin in.
-    pub fn default_mode(&self) -> Mode {
-        let Some(set) = self.config.mode() else { return Mode::default() };
-        Mode::parse(&set).unwrap_or_else(|| {
-            // Never more than was asked for: the usual mode asks before it does anything.
-            let known = Mode::ALL.map(Mode::id).join(", ");
-            tracing::warn!(unknown = set, "the mode that is set is none of {known}; ask is used");
-            Mode::default()
-        })
-    }
-
     /// Waits until all sessions and turns have ended.
     pub async fn finished(&self) {
         self.tracker.close();
@@ -122,6 +114,7 @@ impl Host {
         self.stop.child_token()
     }
 
+    /// What a session works with, and what its user has to know.
     pub(super) fn equip(
         &self,
         id: SessionId,
@@ -129,22 +122,14 @@ impl Host {
         client: Arc<dyn Client>,
         buffers: Option<Arc<dyn Buffers>>,
         display: Display,
-    ) -> Result<Equipment, Error> {
+    ) -> Result<(Equipment, Option<String>), Error> {
         self.refresh();
-        let mode = SharedMode::default();
-        mode.set(self.default_mode());
         // Who opens a session in their home folder has not given the key to the model.
         let roots = roots.without(&self.config.paths.config);
         let roots = roots.and_readable(&Jobs::folder(&self.config.paths.state, &id));
-        let folders: Vec<_> = roots.folders().map(Path::to_path_buf).collect();
-        let law = Law {
-            rules: Vec::new(),
-            ground: Ground { roots: folders.clone(), home: self.config.paths.home.clone() },
-            protected: Protected { roots: folders, more: Vec::new() },
-            dialect: crate::exec::dialect(),
-            can_confine: crate::sandbox::can_confine(),
-        };
-        Ok(Equipment {
+        let standing = standing::stand(&self.config, &self.trust, &roots);
+        let notice = standing.notice();
+        let equipment = Equipment {
             thinker: SharedThinker::new(self.model()?, self.config.effort()),
             tools: Arc::clone(&self.tools),
             bench: Arc::new(Bench::new(
@@ -155,11 +140,12 @@ impl Host {
                 display,
                 Arc::clone(&self.commons),
             )),
-            mode,
-            law: SharedLaw::new(law),
+            mode: SharedMode::new(standing.mode, standing.most),
+            law: SharedLaw::new(standing.law),
             max_requests: self.config.max_turn_requests(),
             knows_of_cuts: Arc::default(),
-        })
+        };
+        Ok((equipment, notice))
     }
 
     /// What prompts may hold besides text, as far as it depends on the model that sessions

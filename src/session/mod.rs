@@ -6,6 +6,8 @@ mod commands;
 mod host;
 mod models;
 mod settings;
+mod standing;
+mod trust;
 
 #[cfg(test)]
 mod tests;
@@ -28,6 +30,7 @@ use crate::update::{Setting, SettingId};
 
 pub use crate::llm::Senses;
 pub use host::Host;
+pub use standing::{PROJECT_FILE, ProjectFile, Standing, rule_problems, stand};
 
 /// Messages that may wait for a session that is busy for a moment.
 const MAILBOX: usize = 256;
@@ -92,14 +95,16 @@ pub fn open(host: &Arc<Host>, opening: Opening) -> Result<(SessionHandle, Vec<Se
     }
     let roots = Roots::new(&opening.cwd)
         .map_err(|error| Error::BadFolder { path: opening.cwd.clone(), why: error.to_string() })?;
-    let equipment =
+    let (equipment, notice) =
         host.equip(opening.id, roots, opening.client, opening.buffers, opening.display)?;
     let (mailbox, inbox) = mpsc::channel(MAILBOX);
     let cancelling = Arc::new(AtomicBool::new(false));
     let stop: CancellationToken = host.stop_token();
     let shared = Arc::clone(&cancelling);
     let settings = settings::all(host, &equipment);
-    let told = actor::Told { notice: opening.notice, offered: opening.offered };
+    let notices: Vec<_> = [opening.notice, notice].into_iter().flatten().collect();
+    let notice = (!notices.is_empty()).then(|| notices.join("\n\n"));
+    let told = actor::Told { notice, offered: opening.offered };
     let actor =
         actor::Actor::new(Arc::clone(host), equipment, settings.clone(), told, shared, stop);
     host.spawn(actor.run(inbox));

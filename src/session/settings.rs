@@ -16,7 +16,7 @@ pub(super) fn all(host: &Host, equipment: &Equipment) -> Vec<Setting> {
     if thinker.model.has_effort() {
         all.push(effort(thinker.effort));
     }
-    all.push(mode(equipment.mode.get()));
+    all.push(mode(equipment.mode.get(), equipment.mode.most()));
     all
 }
 
@@ -53,7 +53,7 @@ fn effort(current: Effort) -> Setting {
     }
 }
 
-fn mode(current: Mode) -> Setting {
+fn mode(current: Mode, most: Mode) -> Setting {
     let choice = |it: Mode| SettingChoice {
         value: it.id().to_owned(),
         name: it.name().to_owned(),
@@ -62,7 +62,7 @@ fn mode(current: Mode) -> Setting {
     Setting {
         id: SettingId::Mode,
         current: current.id().to_owned(),
-        choices: Mode::ALL.into_iter().map(choice).collect(),
+        choices: Mode::ALL.into_iter().filter(|it| *it <= most).map(choice).collect(),
     }
 }
 

@@ -119,19 +119,41 @@ impl SharedThinker {
 }
 
 /// The mode, set by the session and read by its turn.
-#[derive(Clone, Debug, Default)]
-pub struct SharedMode(Arc<AtomicU8>);
+#[derive(Clone, Debug)]
+pub struct SharedMode {
+    now: Arc<AtomicU8>,
+    most: Mode,
+}
+
+impl Default for SharedMode {
+    fn default() -> SharedMode {
+        SharedMode::new(Mode::default(), Mode::Full)
+    }
+}
 
 impl SharedMode {
+    /// A mode, and the one that it never goes beyond.
+    pub fn new(mode: Mode, most: Mode) -> SharedMode {
+        let shared = SharedMode { now: Arc::default(), most };
+        shared.set(mode);
+        shared
+    }
+
     /// The mode now.
     pub fn get(&self) -> Mode {
-        Mode::ALL.get(usize::from(self.0.load(Ordering::Relaxed))).copied().unwrap_or_default()
+        Mode::ALL.get(usize::from(self.now.load(Ordering::Relaxed))).copied().unwrap_or_default()
+    }
+
+    /// The mode that it never goes beyond.
+    pub fn most(&self) -> Mode {
+        self.most
     }
 
     /// Changes it.
     pub fn set(&self, mode: Mode) {
+        let mode = mode.min(self.most);
         let place = Mode::ALL.iter().position(|it| *it == mode).unwrap_or_default();
-        self.0.store(u8::try_from(place).unwrap_or_default(), Ordering::Relaxed);
+        self.now.store(u8::try_from(place).unwrap_or_default(), Ordering::Relaxed);
     }
 }
 

@@ -60,6 +60,7 @@ mod read_file;
 mod readme;
 mod responses;
 mod round_trip;
+mod rules;
 #[cfg(target_os = "linux")]
 mod sandbox;
 mod schema;
@@ -78,6 +79,7 @@ mod terminals;
 mod tidy;
 mod tools;
 mod transport;
+mod trust;
 #[cfg(target_os = "linux")]
 mod traps;
 mod trouble;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::glob::Glob;
 use super::words;
-use crate::shell::Simple;
+use crate::shell::{self, Simple};
 
 /// What a rule says about what it matches. The order is that of the tiers: the strictest that
 /// matches counts.
@@ -103,7 +103,9 @@ impl Rule {
     pub fn matches_command(&self, command: &Simple) -> bool {
         let Pattern::Exec { words, exact } = &self.pattern else { return false };
         match self.tier {
-            Tier::Allow => words::begins(words, *exact, command),
+            Tier::Allow => {
+                words::begins(words, *exact, command) && (*exact || !shell::widens(command))
+            }
             Tier::Deny | Tier::Ask => words::may_be(words, *exact, command),
         }
     }

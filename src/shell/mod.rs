@@ -2,7 +2,17 @@
 //! closed where it is not sure: what is not understood as a whole has a doubt, and is then good
 //! for bans only.
 
+mod args;
+mod catastrophe;
+mod danger;
+mod known;
+mod network;
+mod pattern;
+mod widen;
+
 use std::path::PathBuf;
+
+pub use widen::widens;
 
 /// The shell that will run the line. They differ in what a word means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,12 +101,20 @@ pub fn read(_line: &str, _dialect: Dialect) -> Script {
 }
 
 /// What is known about a simple command.
-pub fn nature(_command: &Simple) -> Nature {
-    Nature::default()
+pub fn nature(command: &Simple) -> Nature {
+    let reads = known::reads(command);
+    Nature {
+        only_reads: reads.is_some(),
+        reads: reads.unwrap_or_default(),
+        is_git: args::name(command.program()) == "git",
+        danger: danger::danger(command),
+        catastrophe: danger::ruin(command),
+        wants_network: network::wants(command),
+    }
 }
 
 /// The words that a lasting permission for it would hold, such as `cargo test`; `None` where there
 /// should be none: for interpreters, wrappers, and what can do too many things.
-pub fn pattern(_command: &Simple) -> Option<Vec<String>> {
-    None
+pub fn pattern(command: &Simple) -> Option<Vec<String>> {
+    pattern::pattern(command)
 }

@@ -67,10 +67,11 @@ enum Command {
                             Exit status: 0 if the agent can work with the model, 1 if not, 2 if \
                             the settings cannot be used.")]
     Doctor(doctor::Options),
-    /// Run a command the way the agent runs its own: without your keys and other secrets in its
-    /// environment, without input, and ended as a whole with all that it has started
+    /// Run a command the way the agent runs its own: kept to this folder and a temporary one, without
+    /// network, your keys and input, and ended as a whole with all that it has started
     #[cfg(unix)]
     #[command(after_help = "Example: turnwright sandbox -- make test\n\
+                            turnwright sandbox --network --write ~/.cargo/registry -- cargo fetch\n\
                             Exit status: that of the command, 128 and the number of the signal \
                             that has ended it, or 125 if nothing was run.")]
     Sandbox(sandbox::Options),
@@ -106,7 +107,7 @@ pub fn run() -> ExitCode {
         Some(Command::Logout) => login::logout(&paths),
         Some(Command::Doctor(options)) => doctor::run(&options, config(flags, paths)),
         #[cfg(unix)]
-        Some(Command::Sandbox(options)) => sandbox::run(options, &config(flags, paths)),
+        Some(Command::Sandbox(options)) => sandbox::run(&options, &config(flags, paths)),
         Some(Command::Trust(options)) => trust::run(&options, &config(flags, paths)),
         Some(Command::Config { action }) => config::run(&action, &config(flags, paths)),
     };

@@ -69,6 +69,14 @@ impl Environment {
         Environment(kept)
     }
 
+    /// Sets a variable.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<OsString>) -> Environment {
+        self.0.retain(|(it, _)| it != name);
+        self.0.push((name.into(), value.into()));
+        self
+    }
+
     /// What a command gets on top of what it finds, where others start it.
     #[cfg(unix)]
     pub(super) fn quiet() -> Vec<(String, String)> {

@@ -5,6 +5,8 @@ use std::ffi::OsStr;
 use std::ffi::OsString;
 use std::io;
 use std::process::{ExitStatus, Stdio};
+#[cfg(unix)]
+use std::sync::Arc;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -17,6 +19,7 @@ use super::stray::Mark;
 #[cfg(unix)]
 use super::watch::{self, Watched};
 use super::{Environment, Spec, started};
+use crate::sandbox::{Jail, Network, Profile};
 
 /// How long output is still taken after the command itself has ended: what it left in the pipe
 /// is there at once, a background child that holds the pipe open may hold it for ever.
@@ -83,10 +86,22 @@ fn prepare(program: &[impl AsRef<OsStr>], environment: &Environment, mark: &Mark
 fn specified(spec: &Spec, mark: &Mark) -> Command {
     let mut command = prepare(&shell(&spec.command), &spec.environment, mark);
     command.envs(spec.extra.iter().map(|(name, value)| (name, value)));
+    if let Some(profile) = &spec.jail {
+        close_doors(&mut command, profile);
+    }
     command.current_dir(&spec.workdir);
     // Who can only be answered from a terminal asks in vain, and at once.
     command.stdin(if spec.takes_input { Stdio::piped() } else { Stdio::null() });
     command
+}
+
+/// Takes away the ways to who would do for a command what it may not do itself. With the network
+/// goes the agent that holds the keys for it.
+fn close_doors(command: &mut Command, profile: &Profile) {
+    command.env_remove("DBUS_SESSION_BUS_ADDRESS").env_remove("DBUS_SYSTEM_BUS_ADDRESS");
+    if profile.network != Network::On {
+        command.env_remove("SSH_AUTH_SOCK").env_remove("DOCKER_HOST");
+    }
 }
 
 #[cfg(unix)]
@@ -94,10 +109,10 @@ impl Group {
     /// Starts the command.
     ///
     /// # Errors
-    /// When it does not start.
+    /// When it does not start, or cannot be confined as it is to be.
     pub fn start(spec: &Spec) -> io::Result<Group> {
         let mark = Mark::new();
-        Group::spawn(specified(spec, &mark), mark)
+        Group::spawn(specified(spec, &mark), mark, spec.jail.as_ref())
     }
 
     /// Starts a program where we are.
@@ -105,20 +120,28 @@ impl Group {
         program: &[OsString],
         environment: &Environment,
         takes_input: bool,
+        jail: Option<&Profile>,
     ) -> io::Result<Group> {
         let mark = Mark::new();
         let mut command = prepare(program, environment, &mark);
+        if let Some(profile) = jail {
+            close_doors(&mut command, profile);
+        }
         command.stdin(if takes_input { Stdio::piped() } else { Stdio::null() });
-        Group::spawn(command, mark)
+        Group::spawn(command, mark, jail)
     }
 
-    fn spawn(mut command: Command, mark: Mark) -> io::Result<Group> {
+    fn spawn(mut command: Command, mark: Mark, jail: Option<&Profile>) -> io::Result<Group> {
+        let jail = jail.map(Jail::prepare).transpose()?.map(Arc::new);
         // One pipe for both, so that the order of stdout and stderr is the order of arrival.
         let (reader, writer) = io::pipe()?;
         command.stdout(Stdio::from(writer.try_clone()?)).stderr(Stdio::from(writer));
         let watched = Watched::new();
-        detach(&mut command, watched.key());
-        let mut child = command.spawn()?;
+        detach(&mut command, watched.key(), jail.clone());
+        let mut child = command.spawn().map_err(|error| match &jail {
+            Some(jail) => jail.explain(error),
+            None => error,
+        })?;
         // The command holds our copies of the writing end: with them the pipe would never end.
         drop(command);
         let id = child
@@ -182,16 +205,29 @@ impl Group {
 /// the kernel's word that it ends when we do.
 #[cfg(unix)]
 #[expect(unsafe_code, reason = "pre_exec: the closure makes system calls and allocates nothing")]
-fn detach(command: &mut Command, key: u32) {
-    // SAFETY: runs between fork and exec; setsid, write and prctl are async-signal-safe.
+fn detach(command: &mut Command, key: u32, jail: Option<Arc<Jail>>) {
+    #[cfg(target_os = "linux")]
+    let parent = rustix::process::getpid();
+    // SAFETY: runs between fork and exec; setsid, write and prctl are async-signal-safe, and a jail
+    // is entered with system calls only.
     unsafe {
         command.pre_exec(move || {
             rustix::process::setsid()?;
             watch::enlist(key);
+            if let Some(jail) = &jail {
+                jail.enter()?;
+            }
             // Tied to the thread that forks. That is the runtime's one thread, which lives as
-            // long as the process.
+            // long as the process. After the jail: a change of powers takes the word back.
             #[cfg(target_os = "linux")]
-            rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+            {
+                use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+                set_parent_process_death_signal(Some(Signal::KILL))?;
+                // It may have ended before that.
+                if getppid() != Some(parent) {
+                    return Err(io::ErrorKind::BrokenPipe.into());
+                }
+            }
             Ok(())
         });
     }
@@ -204,6 +240,8 @@ impl Group {
     /// # Errors
     /// When it does not start.
     pub fn start(spec: &Spec) -> io::Result<Group> {
+        // There is none yet, and it says so.
+        spec.jail.as_ref().map(Jail::prepare).transpose()?;
         let mark = Mark::new();
         let mut command = specified(spec, &mark);
         command.stdout(Stdio::piped()).stderr(Stdio::null());

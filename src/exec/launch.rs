@@ -15,6 +15,7 @@ use super::Environment;
 use super::group::Group;
 use super::link::{Event, Frame, Link};
 use super::started::{Exit, Leftover, Started, number};
+use crate::sandbox::{self, Profile};
 
 /// How long the agent may take to say that the program is to run.
 const GREETING: Duration = Duration::from_secs(10);
@@ -40,6 +41,8 @@ pub struct Launch {
     pub takes_input: bool,
     /// Where the agent listens, if one does.
     pub report: Option<PathBuf>,
+    /// What it is kept to, if nobody reports: an agent brings its own word.
+    pub jail: Option<Profile>,
 }
 
 /// Why nothing was run.
@@ -53,6 +56,9 @@ pub enum LaunchError {
         /// What happened.
         error: io::Error,
     },
+    /// It would have run without walls.
+    #[error(transparent)]
+    NoSandbox(io::Error),
     /// The program cannot be started.
     #[error("{} cannot be started: {error}", .program.to_string_lossy())]
     NotStarted {
@@ -67,7 +73,7 @@ impl LaunchError {
     /// The exit code that shells and the like use for it.
     pub fn code(&self) -> u8 {
         match self {
-            LaunchError::Unreachable { .. } => 125,
+            LaunchError::Unreachable { .. } | LaunchError::NoSandbox(_) => 125,
             LaunchError::NotStarted { error, .. } if error.kind() == io::ErrorKind::NotFound => 127,
             LaunchError::NotStarted { .. } => 126,
         }
@@ -92,20 +98,25 @@ pub struct Screen {
 pub async fn launch(launch: &Launch, screen: Screen) -> Result<u8, LaunchError> {
     // Before anything runs that they are to end.
     let signals = Signals::new();
-    let link = match &launch.report {
-        Some(at) => Some(
-            connect(at)
-                .await
-                .map_err(|error| LaunchError::Unreachable { at: at.clone(), error })?,
-        ),
-        None => None,
+    let (link, jail) = match &launch.report {
+        Some(at) => {
+            let greeted = connect(at).await;
+            let (link, jail) =
+                greeted.map_err(|error| LaunchError::Unreachable { at: at.clone(), error })?;
+            (Some(link), jail)
+        }
+        None => (None, launch.jail.clone()),
     };
     let mut outlets = Outlets { out: Some(screen.out), shown: screen.shown, link };
-    match Group::launch(&launch.program, &launch.environment, launch.takes_input) {
+    match Group::launch(&launch.program, &launch.environment, launch.takes_input, jail.as_ref()) {
         Ok(group) => Ok(run(group, outlets, signals).await),
         Err(error) => {
             let program = launch.program.first().cloned().unwrap_or_default();
-            let error = LaunchError::NotStarted { program, error };
+            let error = if sandbox::is_failure(&error) {
+                LaunchError::NoSandbox(error)
+            } else {
+                LaunchError::NotStarted { program, error }
+            };
             // The terminal is told by who called us.
             outlets.say(&Frame::Output(format!("{error}\n").into_bytes()));
             outlets.end(Exit::Code(error.code().into()), Leftover::Nothing).await;
@@ -193,12 +204,13 @@ async fn reap(group: &mut Group) -> Exit {
     timeout(REAP, end).await.ok().flatten().unwrap_or(Exit::Unknown)
 }
 
-async fn connect(at: &Path) -> io::Result<Link> {
+/// The line to the agent, and what it wants the program to be kept to.
+async fn connect(at: &Path) -> io::Result<(Link, Option<Profile>)> {
     let greeted = async {
         let mut link = Link::new(UnixStream::connect(at).await?);
         loop {
             match link.next().await? {
-                Event::Frame(Frame::Run) => return Ok(link),
+                Event::Frame(Frame::Run(jail)) => return Ok((link, jail.map(|it| *it))),
                 Event::Frame(_) | Event::Drained => {}
                 Event::End => return Err(io::ErrorKind::ConnectionAborted.into()),
             }
@@ -213,7 +225,7 @@ async fn order(link: &mut Option<Link>) -> Option<Frame> {
     match link.next().await {
         Ok(Event::Frame(frame)) => Some(frame),
         // Only to look again whether there is room for more.
-        Ok(Event::Drained) => Some(Frame::Run),
+        Ok(Event::Drained) => Some(Frame::Run(None)),
         Ok(Event::End) | Err(_) => None,
     }
 }

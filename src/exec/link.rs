@@ -8,6 +8,7 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 
 use super::started::{Exit, Leftover, Signal};
+use crate::sandbox::Profile;
 
 /// Bytes of one frame. Whatever says that it is longer is no launcher of ours.
 const LONGEST: usize = 1024 * 1024;
@@ -17,8 +18,8 @@ const PIECE: usize = 64 * 1024;
 /// What one side tells the other.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Frame {
-    /// To the launcher: begin.
-    Run,
+    /// To the launcher: begin, and keep the command to this.
+    Run(Option<Box<Profile>>),
     /// To the launcher: pass this signal on.
     Signal(Signal),
     /// To the launcher: end the command, which has this long to clean up.
@@ -125,9 +126,14 @@ impl Link {
 }
 
 fn encode(frame: &Frame, bytes: &mut Vec<u8>) {
-    let (number, words);
+    let (number, words, profile);
     let (sort, content): (u8, &[u8]) = match frame {
-        Frame::Run => (b'r', &[]),
+        Frame::Run(None) => (b'r', &[]),
+        Frame::Run(Some(jail)) => {
+            // A profile is plain data. If it were not, no launcher would take this for one.
+            profile = serde_json::to_vec(jail).unwrap_or_else(|_| b"?".to_vec());
+            (b'r', &profile)
+        }
         Frame::Signal(Signal::Int) => (b's', b"i"),
         Frame::Signal(Signal::Term) => (b's', b"t"),
         Frame::Signal(Signal::Kill) => (b's', b"k"),
@@ -157,7 +163,8 @@ fn decode(bytes: &mut Vec<u8>) -> io::Result<Option<Frame>> {
     }
     let Some(content) = rest.get(..length) else { return Ok(None) };
     let frame = match (sort, content) {
-        (b'r', _) => Frame::Run,
+        (b'r', []) => Frame::Run(None),
+        (b'r', profile) => Frame::Run(Some(serde_json::from_slice(profile)?)),
         (b's', b"i") => Frame::Signal(Signal::Int),
         (b's', b"t") => Frame::Signal(Signal::Term),
         (b's', b"k") => Frame::Signal(Signal::Kill),
@@ -215,11 +222,13 @@ fn nonsense() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sandbox::Network;
 
     #[test]
     fn frames_come_out_as_they_went_in_however_they_are_cut() {
         let frames = [
-            Frame::Run,
+            Frame::Run(None),
+            Frame::Run(Some(Box::new(Profile { network: Network::On, ..Profile::default() }))),
             Frame::Signal(Signal::Term),
             Frame::Stop(Duration::from_millis(200)),
             Frame::Input(b"yes\n".to_vec()),
@@ -245,7 +254,13 @@ mod tests {
 
     #[test]
     fn what_no_launcher_says_is_an_error_and_costs_no_memory() {
-        for bytes in [&b"x\0\0\0\0"[..], b"o\xff\xff\xff\xff", b"x\x03\0\0\0c-a", b"s\x01\0\0\0z"] {
+        for bytes in [
+            &b"x\0\0\0\0"[..],
+            b"o\xff\xff\xff\xff",
+            b"x\x03\0\0\0c-a",
+            b"s\x01\0\0\0z",
+            b"r\x01\0\0\0?",
+        ] {
             assert!(decode(&mut bytes.to_vec()).is_err(), "{bytes:?}");
         }
         assert_eq!(decode(&mut b"o\x05\0\0\0abc".to_vec()).unwrap(), None);

@@ -183,7 +183,7 @@ impl TerminalRun {
                     && is_ours(&stream)
                 {
                     let mut link = Link::new(stream);
-                    link.say(&Frame::Run);
+                    link.say(&Frame::Run(self.spec.jail.clone().map(Box::new)));
                     // With the state goes the socket: there is only one launcher.
                     self.state = State::Linked(link);
                 },

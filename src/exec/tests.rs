@@ -266,3 +266,48 @@ async fn there_are_at_most_16_and_those_that_have_ended_are_kept_for_a_while() {
     jobs.admit("one more").unwrap();
     assert!(jobs.find("p4").is_none() && jobs.find("p1").is_some() && jobs.find("p56").is_some());
 }
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_command_with_a_jail_is_kept_to_it_and_so_is_what_it_starts() {
+    use crate::sandbox::Profile;
+    if !crate::sandbox::can_confine() {
+        eprintln!("NOT TESTED: no sandbox here");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let top = folder.path().canonicalize().unwrap();
+    let (inside, outside) = (top.join("inside"), top.join("outside"));
+    std::fs::create_dir(&inside).unwrap();
+    std::fs::create_dir(&outside).unwrap();
+    let (jobs, _outputs) = jobs();
+    let mut spec = spec(
+        "echo x > f && cat f; echo \"agent:$SSH_AUTH_SOCK bus:$DBUS_SESSION_BUS_ADDRESS\"; \
+         (setsid sh -c 'echo x > ../outside/f; echo over > over' &) 2>/dev/null; \
+         until test -s over; do :; done; ls ../outside; sleep 626.25",
+    );
+    spec.workdir = inside.clone();
+    let variables = [
+        ("PATH", "/usr/bin:/bin"),
+        ("SSH_AUTH_SOCK", "/tmp/agent"),
+        ("DBUS_SESSION_BUS_ADDRESS", "unix:path=/run/user/0/bus"),
+    ];
+    let variables = variables.map(|(name, value)| (name.into(), value.into()));
+    spec.environment = Environment::scrubbed(variables, &[]);
+    spec.jail = Some(Profile { write: vec![inside.clone()], ..Profile::default() });
+    let job = start(&jobs, &spec);
+    while !is_alive("626.25") {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    job.stop();
+    assert_eq!(job.ended().await.how, Ended::Stopped);
+    let text = job.look().text;
+    assert!(text.contains("x\nagent: bus:\n"), "{text}");
+    assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0, "{text}");
+    wait_until_dead("626.25").await;
+
+    // Without the walls it does not run at all.
+    spec.jail = Some(Profile { write: vec!["/proc/self".into()], ..Profile::default() });
+    let error = Group::start(&spec).unwrap_err().to_string();
+    assert!(error.starts_with("the sandbox could not be set up: /proc/self: "), "{error}");
+}

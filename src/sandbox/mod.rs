@@ -1,18 +1,36 @@
 //! The walls around a command: what a profile says, enforced by the kernel. Knows nothing of who
 //! decides on the profile.
+//!
+//! On Linux a process puts the walls around itself between fork and exec (`Jail::enter`), without a
+//! helper program. Where there are no walls nothing is run as if there were.
 
-use std::path::PathBuf;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod linux;
+#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+mod none;
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
+
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+use linux as system;
+#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+use none as system;
+
+pub use system::Jail;
 
 /// What a command may do. It may read what is not hidden and start any program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profile {
-    /// Files and folders that it may change, real paths.
+    /// Files and folders that it may change, real paths: a symlink in one is an error. What does not
+    /// exist is passed over; to let it make a file, name the folder or make the file.
     pub write: Vec<PathBuf>,
-    /// Parts of these that it may not change all the same, as far as the system can tell them apart.
+    /// Parts of these that it may not change all the same, as far as the system can tell them apart
+    /// (`Rooms::mounts`) and as far as they exist.
     pub keep: Vec<PathBuf>,
-    /// What it may not read.
+    /// What it may not read. What does not exist is passed over.
     pub hide: Vec<PathBuf>,
     /// If there is a list, all that it may read besides `write`, the system's programs and libraries.
     pub read: Option<Vec<PathBuf>>,
@@ -33,8 +51,96 @@ pub enum Network {
     On,
 }
 
+/// What this system can do for a sandbox.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The version of Landlock, the walls around files.
+    pub landlock_abi: Option<i32>,
+    /// Whether system calls can be filtered: the walls around the network and the kernel.
+    pub seccomp: bool,
+    /// What is missing and what follows from that, a sentence each, for people.
+    pub missing: Vec<String>,
+}
+
+/// Why a command was not run: it could not be confined.
+#[derive(Debug, thiserror::Error)]
+#[error("the sandbox could not be set up: {0}. Nothing was run.")]
+struct NoWalls(String);
+
+/// Whether a command was not run because it could not be confined.
+pub fn is_failure(error: &std::io::Error) -> bool {
+    error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<NoWalls>)
+}
+
+/// What a command can be given of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rooms {
+    /// A view of the files: then `Profile::keep` holds, `hide` holds within `write`, the way to the
+    /// daemons that would act for it is closed, and `/dev/shm` is its own.
+    pub mounts: bool,
+    /// A network with nothing but a loopback interface.
+    pub network: bool,
+}
+
+/// What this system can do. Found out once, in microseconds.
+pub fn capabilities() -> &'static Capabilities {
+    static FOUND: OnceLock<Capabilities> = OnceLock::new();
+    FOUND.get_or_init(system::probe)
+}
+
+/// What is missing for the best sandbox and what follows from that, for people. The first call takes
+/// some milliseconds.
+pub fn shortcomings() -> Vec<String> {
+    let mut found = capabilities().missing.clone();
+    if can_confine() && !rooms().mounts {
+        found.push(NO_MOUNTS.to_owned());
+    }
+    found
+}
+
+const NO_MOUNTS: &str = "Namespaces of users cannot be had (kernel.apparmor_restrict_unprivileged_userns, \
+     user.max_user_namespaces, a container): a command can change protected files of the project, \
+     read secrets in it, change modes and times of the user's other files, reach daemons of the user \
+     by their sockets, and has no shared memory.";
+
+/// What a command can be given of its own. The first call takes some milliseconds.
+pub fn rooms() -> Rooms {
+    static FOUND: OnceLock<Rooms> = OnceLock::new();
+    *FOUND.get_or_init(system::probe_rooms)
+}
+
 /// Whether a command can be confined here at all: to folders that it may write, and without the
 /// network.
 pub fn can_confine() -> bool {
-    false
+    let found = capabilities();
+    found.seccomp && found.landlock_abi.is_some_and(|it| it >= OLDEST)
 }
+
+/// Before this version of Landlock no file can be moved from one folder to another, not even where
+/// both may be written: no build would work.
+const OLDEST: i32 = 2;
+
+/// Where people keep what opens other doors, below their home. Not all of these exist.
+pub fn secrets_below(home: &Path) -> Vec<PathBuf> {
+    SECRETS.iter().map(|it| home.join(it)).collect()
+}
+
+const SECRETS: &[&str] = &[
+    ".ssh",
+    ".aws",
+    ".azure",
+    ".gnupg",
+    ".kube",
+    ".netrc",
+    ".pypirc",
+    ".pgpass",
+    ".git-credentials",
+    ".password-store",
+    ".cargo/credentials.toml",
+    ".config/gcloud",
+    ".config/gh",
+    ".docker/config.json",
+    ".gem/credentials",
+    ".local/share/keyrings",
+    ".vault-token",
+];

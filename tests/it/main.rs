@@ -41,6 +41,8 @@ mod hostile;
 mod hostile_repository;
 mod initialize;
 mod instructions;
+#[cfg(target_os = "linux")]
+mod jail;
 mod jobs;
 mod learned;
 mod media;

@@ -1,0 +1,583 @@
+//! The walls, tried by processes of the real kernel. Each story runs with a view of the files of its
+//! own and without one, as in a container.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests start processes, and write files that nobody else reads"
+)]
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use super::*;
+
+/// A folder that may be written, one beside it that may not, and a home with secrets.
+struct Ground {
+    inside: PathBuf,
+    outside: PathBuf,
+    home: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Ground {
+    fn new() -> Ground {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().canonicalize().unwrap();
+        let [inside, outside, home] = ["inside", "outside", "home"].map(|it| top.join(it));
+        for (name, text) in [
+            ("inside/.git/hooks/pre-commit", "hook"),
+            ("inside/.git/config", "config"),
+            ("inside/.env", "secret-of-the-project"),
+            ("inside/neighbour", "neighbour"),
+            ("outside/file", "untouched"),
+            ("home/.ssh/id", "secret-key"),
+            ("home/.netrc", "secret-password"),
+            ("home/.profile", "no-secret"),
+            ("home/.config/gh/hosts", "secret-token"),
+            ("home/.config/app", "no-secret-either"),
+        ] {
+            let path = top.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        std::os::unix::fs::symlink(".ssh", home.join("link")).unwrap();
+        Ground { inside, outside, home, _folder: folder }
+    }
+
+    fn profile(&self) -> Profile {
+        Profile {
+            write: vec![self.inside.clone()],
+            hide: super::super::secrets_below(&self.home),
+            ..Profile::default()
+        }
+    }
+
+    fn run(&self, profile: &Profile, rooms: Rooms, script: &str) -> (String, bool) {
+        let jail = Jail::with(profile, rooms).unwrap();
+        let mut command = Command::new("/bin/sh");
+        let variables = [("OUT", &self.outside), ("HOME", &self.home)];
+        command.args(["-c", script]).envs(variables).current_dir(&self.inside);
+        command.env("TMPDIR", &self.inside).env("GIT_CONFIG_GLOBAL", "/dev/null");
+        let output = confined(&mut command, jail, || Ok(())).stdin(Stdio::null()).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (String::from_utf8_lossy(&text).into_owned(), output.status.success())
+    }
+}
+
+/// Makes the command enter the jail and do something there.
+fn confined<F>(command: &mut Command, jail: Jail, then: F) -> &mut Command
+where
+    F: Fn() -> io::Result<()> + Send + Sync + 'static,
+{
+    #[expect(unsafe_code, reason = "pre_exec: system calls only")]
+    // SAFETY: runs between fork and exec, and `then` makes system calls only.
+    unsafe {
+        command.pre_exec(move || {
+            jail.enter()?;
+            then()
+        })
+    }
+}
+
+/// The ways in which a jail can be, as far as there are walls here.
+fn ways() -> Vec<Rooms> {
+    if !super::super::can_confine() {
+        eprintln!("NOT TESTED: no sandbox here: {:?}", capabilities().missing);
+        return Vec::new();
+    }
+    if !rooms().mounts {
+        eprintln!("NOT TESTED: a view of the files of its own: namespaces cannot be had here");
+        return vec![Rooms::default()];
+    }
+    vec![Rooms::default(), rooms()]
+}
+
+fn has(program: &str) -> bool {
+    let found = ["/bin", "/usr/bin", "/usr/local/bin"]
+        .iter()
+        .any(|it| Path::new(it).join(program).exists());
+    if !found {
+        eprintln!("NOT TESTED: there is no {program} here");
+    }
+    found
+}
+
+#[test]
+fn what_is_outside_cannot_be_changed_in_any_way() {
+    let scripts = [
+        "echo x > $OUT/new",
+        "echo x > $OUT/file",
+        "echo x >> $OUT/file",
+        ": > $OUT/file",
+        "truncate -s 0 $OUT/file",
+        "rm $OUT/file",
+        "mkdir $OUT/folder",
+        "mv $OUT/file here",
+        "mv neighbour $OUT/file",
+        "ln neighbour $OUT/linked",
+        "ln $OUT/file linked && echo x > linked",
+        "ln -s x $OUT/link",
+        "ln -s $OUT/file out && echo x > out",
+        "mkfifo $OUT/pipe",
+        "cp neighbour $OUT/file",
+        "cd $OUT && echo x > new",
+        "(sh -c '(echo x > $OUT/new; echo over > over) &'); \
+         until test -s over; do :; done; test -e $OUT/new",
+        "echo x > /proc/self/oom_score_adj",
+        "echo x > /dev/tty",
+        "echo x > /tmp/turnwright-must-not-be-there",
+    ];
+    for rooms in ways() {
+        for script in scripts {
+            let ground = Ground::new();
+            let (text, worked) = ground.run(&ground.profile(), rooms, script);
+            assert!(!worked, "{script} with {rooms:?}: {text}");
+            assert_eq!(
+                fs::read_to_string(ground.outside.join("file")).unwrap(),
+                "untouched",
+                "{script}"
+            );
+            assert_eq!(fs::read_dir(&ground.outside).unwrap().count(), 1, "{script}");
+        }
+    }
+}
+
+/// Landlock alone lets a process change what its user may change of a file without opening it.
+#[test]
+fn modes_owners_and_times_of_what_is_outside_stay_as_they_are() {
+    use std::os::unix::fs::MetadataExt;
+    for rooms in ways().into_iter().filter(|it| it.mounts) {
+        let ground = Ground::new();
+        let look = || {
+            let it = fs::metadata(ground.outside.join("file")).unwrap();
+            (it.mode(), it.uid(), it.gid(), it.mtime())
+        };
+        let before = look();
+        let script = "chmod 777 $OUT/file; chown 1:1 $OUT/file; touch -d @0 $OUT/file; \
+                      chmod 700 neighbour && touch -d @0 neighbour && stat -c %a:%Y neighbour";
+        let (text, _) = ground.run(&ground.profile(), rooms, script);
+        assert!(text.starts_with("700:0\n"), "{text}");
+        assert_eq!(look(), before);
+    }
+}
+
+#[test]
+fn what_is_inside_works_as_ever() {
+    let scripts = [
+        "echo x > new && test \"$(cat new)\" = x && echo y >> new && : > new && rm new",
+        "mkdir -p a/b c && echo x > a/b/f && mv a/b c/ && mv c/b/f . && ln f g && ln -s f h && rm -r a c",
+        "mkfifo pipe && { echo x > pipe & } && read line < pipe && test $line = x",
+        "seq 200000 -1 1 | sort -n -S 1M > sorted && test $(head -n 1 sorted) = 1",
+        "f=$(mktemp) && echo x > $f && rm $f",
+        "echo x > /dev/null && echo y >&2 && echo z > /dev/stderr",
+        "printf '#!/bin/sh\\necho ran\\n' > program && chmod +x program && test $(./program) = ran",
+        "sleep 10 & kill $! && ! wait $!",
+        "ls / /etc /usr > /dev/null && head -c 16 /dev/urandom > random && cat $OUT/file",
+        "cat $HOME/.profile && cat $HOME/.config/app",
+    ];
+    for rooms in ways() {
+        for script in scripts {
+            let ground = Ground::new();
+            let (text, worked) = ground.run(&ground.profile(), rooms, script);
+            assert!(worked, "{script} with {rooms:?}: {text}");
+        }
+    }
+}
+
+#[test]
+fn programs_that_build_work_inside() {
+    let scripts = [
+        (
+            "git",
+            "git init -q new && cd new && echo x > f && git add f && \
+                 git -c user.name=a -c user.email=a@b.example commit -qm x && \
+                 git mv f g && git status --short && git gc -q && git log --oneline",
+        ),
+        ("cc", "printf 'int main(void) { return 0; }' > a.c && cc a.c -o a && ./a"),
+        (
+            "python3",
+            "python3 -c 'import subprocess, tempfile; tempfile.mkdtemp(); \
+                     subprocess.run([\"true\"], check=True); open(\"out\", \"w\").write(\"x\")'",
+        ),
+        ("tar", "tar cf a.tar neighbour && mkdir t && tar xf a.tar -C t && cat t/neighbour"),
+        ("make", "printf 'all: b\\nb:\\n\\ttouch b\\n' > Makefile && make -j2 && test -e b"),
+    ];
+    for rooms in ways() {
+        for (program, script) in scripts.iter().filter(|(it, _)| has(it)) {
+            let ground = Ground::new();
+            let (text, worked) = ground.run(&ground.profile(), rooms, script);
+            assert!(worked, "{program} with {rooms:?}: {text}");
+        }
+    }
+}
+
+#[test]
+fn secrets_cannot_be_read_and_their_neighbours_can() {
+    let script = "cat $HOME/.ssh/id $HOME/.netrc $HOME/link/id $HOME/.config/gh/hosts; \
+                  cat $HOME/.ssh/../.netrc; cd $HOME/.ssh && cat id; \
+                  cat $HOME/.profile $HOME/.config/app";
+    for rooms in ways() {
+        let ground = Ground::new();
+        let strict = Profile { read: Some(vec![ground.home.clone()]), ..ground.profile() };
+        for profile in [ground.profile(), strict] {
+            let (text, _) = ground.run(&profile, rooms, script);
+            assert!(text.contains("no-secret") && text.contains("no-secret-either"), "{text}");
+            assert!(!text.contains("secret-key") && !text.contains("secret-password"), "{text}");
+            assert!(!text.contains("secret-token"), "{text}");
+        }
+        if rooms.mounts {
+            let hide = vec![ground.inside.join(".env")];
+            let profile = Profile { hide, ..ground.profile() };
+            let script = "cat .env neighbour; mv .env e; cat e";
+            let (text, _) = ground.run(&profile, rooms, script);
+            assert!(text.contains("neighbour") && !text.contains("secret-of"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn with_a_list_nothing_else_is_read() {
+    for rooms in ways() {
+        let ground = Ground::new();
+        let profile = Profile { read: Some(vec![ground.home.join(".config")]), ..ground.profile() };
+        let script = "cat neighbour $HOME/.config/app; cat $OUT/file; cat $HOME/.profile; ls $OUT";
+        let (text, _) = ground.run(&profile, rooms, script);
+        assert!(text.contains("neighbour") && text.contains("no-secret-either"), "{text}");
+        assert!(!text.contains("untouched") && !text.contains("no-secret\n"), "{text}");
+    }
+}
+
+#[test]
+fn what_is_to_be_kept_is_kept_where_it_is() {
+    let scripts = [
+        "echo x > .git/hooks/new",
+        "echo x >> .git/hooks/pre-commit",
+        "rm -f .git/hooks/pre-commit",
+        "rm -rf .git/hooks",
+        "mv .git/hooks .git/h && mkdir .git/hooks",
+        "mv .git .g && cp -r .g .git",
+        "echo x > .git/config",
+        "mv neighbour .git/config",
+        "cd .git/hooks && echo x > new",
+    ];
+    for rooms in ways().into_iter().filter(|it| it.mounts) {
+        for script in scripts {
+            let ground = Ground::new();
+            let git = ground.inside.join(".git");
+            let keep = vec![git.join("hooks"), git.join("config"), git.join("not-there")];
+            let profile = Profile { keep, ..ground.profile() };
+            let (text, worked) = ground.run(&profile, rooms, script);
+            assert!(!worked, "{script}: {text}");
+            assert_eq!(
+                fs::read_to_string(git.join("hooks/pre-commit")).unwrap(),
+                "hook",
+                "{script}"
+            );
+            assert_eq!(fs::read_to_string(git.join("config")).unwrap(), "config", "{script}");
+            assert_eq!(fs::read_dir(git.join("hooks")).unwrap().count(), 1, "{script}");
+            let (text, worked) =
+                ground.run(&profile, rooms, "echo x > .git/index && cat .git/config");
+            assert!(worked, "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_command_that_begins_in_a_kept_place_cannot_change_it_either() {
+    for rooms in ways().into_iter().filter(|it| it.mounts) {
+        let mut ground = Ground::new();
+        let write = vec![ground.inside.clone()];
+        ground.inside = ground.inside.join(".git/hooks");
+        let profile = Profile { write, keep: vec![ground.inside.clone()], ..Profile::default() };
+        let (text, worked) = ground.run(&profile, rooms, "echo x > new");
+        assert!(!worked && !ground.inside.join("new").exists(), "{text}");
+    }
+}
+
+#[test]
+fn shared_memory_is_its_own() {
+    for rooms in ways().into_iter().filter(|it| it.mounts) {
+        let ground = Ground::new();
+        let name = format!("/dev/shm/turnwright-test-{}", std::process::id());
+        let script = format!("ls -A /dev/shm; echo x > {name} && cat {name}");
+        assert_eq!(ground.run(&ground.profile(), rooms, &script), ("x\n".to_owned(), true));
+        assert!(!Path::new(&name).exists());
+    }
+}
+
+/// What a system call answers inside: an error number, or 0.
+fn answer(jail: Jail, call: impl Fn() -> i64 + Send + Sync + 'static) -> i32 {
+    const FINE: i32 = libc::ECANCELED;
+    let mut command = Command::new("/bin/true");
+    let error = confined(&mut command, jail, move || {
+        let result = if call() < 0 {
+            io::Error::last_os_error()
+        } else {
+            io::Error::from_raw_os_error(FINE)
+        };
+        Err(result)
+    });
+    let number = error.spawn().unwrap_err().raw_os_error().unwrap();
+    if number == FINE { 0 } else { number }
+}
+
+#[expect(unsafe_code, reason = "system calls with numbers and null pointers")]
+fn call(number: i64, a: i64, b: i64, c: i64) -> impl Fn() -> i64 + Send + Sync + 'static {
+    // SAFETY: what is allowed of these touches no memory of ours.
+    move || unsafe { libc::syscall(number, a, b, c, 0, 0, 0) }
+}
+
+#[test]
+fn the_doors_of_the_kernel_are_closed() {
+    let (denied, none) = (libc::EPERM, libc::ENOSYS);
+    let parent = i64::from(std::process::id());
+    let device = i64::from(libc::S_IFBLK | 0o600);
+    let rows: &[(&str, i64, [i64; 3], i32)] = &[
+        ("an internet socket", libc::SYS_socket, [libc::AF_INET.into(), 1, 0], denied),
+        ("an IPv6 socket", libc::SYS_socket, [libc::AF_INET6.into(), 2, 0], denied),
+        ("a netlink socket", libc::SYS_socket, [libc::AF_NETLINK.into(), 3, 0], denied),
+        ("a packet socket", libc::SYS_socket, [libc::AF_PACKET.into(), 3, 0], denied),
+        ("a socket to the host", libc::SYS_socket, [libc::AF_VSOCK.into(), 1, 0], denied),
+        ("crypto by socket", libc::SYS_socket, [libc::AF_ALG.into(), 5, 0], denied),
+        ("upper bits that nobody reads", libc::SYS_socket, [(1 << 32) | 2, 1, 0], denied),
+        ("a Unix socket", libc::SYS_socket, [libc::AF_UNIX.into(), 1, 0], 0),
+        ("tracing", libc::SYS_ptrace, [16, parent, 0], denied),
+        ("being traced", libc::SYS_ptrace, [0, 0, 0], denied),
+        ("another's memory", libc::SYS_process_vm_readv, [parent, 0, 0], denied),
+        ("io_uring", libc::SYS_io_uring_setup, [1, 0, 0], denied),
+        ("keys", libc::SYS_keyctl, [0, -3, 0], denied),
+        ("bpf", libc::SYS_bpf, [0, 0, 0], denied),
+        ("perf", libc::SYS_perf_event_open, [0, 0, 0], denied),
+        ("page faults", libc::SYS_userfaultfd, [1, 0, 0], denied),
+        ("mount", libc::SYS_mount, [0, 0, 0], denied),
+        ("unmount", libc::SYS_umount2, [0, 0, 0], denied),
+        ("another root", libc::SYS_chroot, [0, 0, 0], denied),
+        ("files by number", libc::SYS_open_by_handle_at, [0, 0, 0], denied),
+        ("a namespace of users", libc::SYS_unshare, [libc::CLONE_NEWUSER.into(), 0, 0], denied),
+        ("a namespace of time", libc::SYS_unshare, [0x80, 0, 0], denied),
+        ("its own files", libc::SYS_unshare, [libc::CLONE_FS.into(), 0, 0], 0),
+        ("a child elsewhere", libc::SYS_clone, [libc::CLONE_NEWPID.into(), 0, 0], denied),
+        ("the new clone", libc::SYS_clone3, [0, 0, 0], none),
+        ("modules", libc::SYS_finit_module, [0, 0, 0], denied),
+        ("a device", libc::SYS_mknodat, [libc::AT_FDCWD.into(), 0, device], denied),
+        ("typing for somebody", libc::SYS_ioctl, [0, 0x5412, 0], denied),
+        ("limits of others", libc::SYS_prlimit64, [parent, 0, 0], denied),
+        ("its own limits", libc::SYS_prlimit64, [0, 0, 0], 0),
+        ("executable data", libc::SYS_personality, [0x0040_0000, 0, 0], denied),
+        ("who am I", libc::SYS_personality, [0xffff_ffff, 0, 0], 0),
+        ("a signal to the parent", libc::SYS_kill, [parent, 0, 0], denied),
+        #[cfg(target_arch = "x86_64")]
+        ("x32", 0x4000_0000 | libc::SYS_getpid, [0, 0, 0], denied),
+        #[cfg(target_arch = "x86_64")]
+        ("a socket by x32", 0x4000_0000 | libc::SYS_socket, [2, 1, 0], denied),
+    ];
+    let can_scope = capabilities().landlock_abi.is_some_and(|it| it >= 6);
+    for rooms in ways() {
+        for (name, number, [a, b, c], expected) in rows {
+            if *number == libc::SYS_kill && !can_scope {
+                eprintln!("NOT TESTED: {name}: Landlock is too old to deny it");
+                continue;
+            }
+            let ground = Ground::new();
+            let jail = Jail::with(&ground.profile(), rooms).unwrap();
+            assert_eq!(answer(jail, call(*number, *a, *b, *c)), *expected, "{name}, {rooms:?}");
+        }
+    }
+}
+
+#[test]
+fn a_pair_of_unix_sockets_talks() {
+    for rooms in ways() {
+        let jail = Jail::with(&Profile::default(), rooms).unwrap();
+        let pair = || {
+            let mut ends = [0; 2];
+            #[expect(unsafe_code, reason = "one system call")]
+            // SAFETY: writes two numbers.
+            let made =
+                unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0, ends.as_mut_ptr()) };
+            made.into()
+        };
+        assert_eq!(answer(jail, pair), 0);
+    }
+}
+
+#[test]
+fn the_network_is_there_if_it_is_to_be() {
+    let socket =
+        |domain: i32, kind, protocol| call(libc::SYS_socket, domain.into(), kind, protocol);
+    for rooms in ways() {
+        let jail = || {
+            let profile = Profile { network: Network::On, ..Profile::default() };
+            Jail::with(&profile, rooms).unwrap()
+        };
+        assert_eq!(answer(jail(), socket(libc::AF_INET, 1, 0)), 0);
+        assert_eq!(answer(jail(), socket(libc::AF_NETLINK, 3, 0)), 0, "which interfaces there are");
+        assert_eq!(answer(jail(), socket(libc::AF_NETLINK, 3, 9)), libc::EPERM, "the audit log");
+        assert_eq!(answer(jail(), socket(libc::AF_PACKET, 3, 0)), libc::EPERM);
+    }
+}
+
+#[test]
+fn loopback_is_a_network_of_its_own() {
+    for rooms in ways() {
+        let profile = Profile { network: Network::Loopback, ..Profile::default() };
+        let jail = Jail::with(&profile, rooms).unwrap();
+        if !rooms.network {
+            assert_eq!(answer(jail, call(libc::SYS_socket, 2, 1, 0)), libc::EPERM);
+            eprintln!("NOT TESTED: loopback: no network of its own here");
+            continue;
+        }
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let connect = move || i64::from(connect(port));
+        assert_eq!(
+            answer(jail, connect),
+            libc::ECONNREFUSED,
+            "not the one outside, and `lo` is up"
+        );
+    }
+}
+
+#[expect(unsafe_code, reason = "two system calls")]
+fn connect(port: u16) -> i32 {
+    let address = libc::sockaddr_in {
+        sin_family: 2,
+        sin_port: port.to_be(),
+        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes([127, 0, 0, 1]) },
+        sin_zero: [0; 8],
+    };
+    // SAFETY: reads `address`, which is of that size.
+    unsafe {
+        let socket = libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0);
+        libc::connect(socket, (&raw const address).cast(), 16)
+    }
+}
+
+#[test]
+fn root_inside_is_not_root() {
+    for rooms in ways() {
+        let ground = Ground::new();
+        let (text, _) = ground.run(&ground.profile(), rooms, "cat /proc/self/status; ulimit -c");
+        let value = |name: &str| {
+            let line = text.lines().find(|it| it.starts_with(name)).unwrap();
+            u64::from_str_radix(line.split_whitespace().next_back().unwrap(), 16).unwrap()
+        };
+        let dangerous = !0b100_1111_1011_u64;
+        for set in ["CapPrm", "CapEff", "CapInh", "CapAmb"] {
+            assert_eq!(value(set) & dangerous, 0, "{set}");
+        }
+        assert_eq!(value("NoNewPrivs"), 1);
+        assert!(text.ends_with("\n0\n"), "core dumps");
+    }
+}
+
+#[test]
+fn the_parent_is_out_of_reach() {
+    for rooms in ways() {
+        let ground = Ground::new();
+        let script = "for it in environ mem maps stack fd/0 cwd/. root/.; do \
+                      head -c 1 /proc/$PPID/$it >/dev/null 2>&1 && echo read: $it; \
+                      readlink /proc/$PPID/$it; ls /proc/$PPID/$it/ 2>/dev/null; done; \
+                      echo x 2>/dev/null > /proc/$PPID/root$PWD/new && echo wrote";
+        let (text, _) = ground.run(&ground.profile(), rooms, script);
+        assert_eq!(text, "", "{rooms:?}");
+    }
+}
+
+#[test]
+fn a_writable_place_that_has_become_a_symlink_is_an_error() {
+    for rooms in ways() {
+        let ground = Ground::new();
+        let place = ground.inside.join("place");
+        std::os::unix::fs::symlink(&ground.outside, &place).unwrap();
+        for write in [place.clone(), place.join("file")] {
+            let profile = Profile { write: vec![write], ..Profile::default() };
+            let error = Jail::with(&profile, rooms).unwrap_err().to_string();
+            assert!(error.contains("place"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_single_file_can_be_given() {
+    for rooms in ways() {
+        let ground = Ground::new();
+        let write = vec![ground.outside.join("file"), ground.outside.join("not-there")];
+        let profile = Profile { write, ..Profile::default() };
+        let (text, worked) = ground.run(&profile, rooms, "echo x > $OUT/file");
+        assert!(worked, "{text}");
+        for script in ["echo x > $OUT/not-there", "rm $OUT/file", "echo x > neighbour"] {
+            assert!(!ground.run(&profile, rooms, script).1, "{script}");
+        }
+    }
+}
+
+/// 10 000 writes into a folder that somebody outside swaps for a symlink all the time.
+#[test]
+fn no_write_follows_a_folder_that_becomes_a_symlink() {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    for rooms in ways() {
+        let ground = Ground::new();
+        let (folder, link) = (ground.inside.join("folder"), ground.inside.join("link"));
+        fs::create_dir(&folder).unwrap();
+        std::os::unix::fs::symlink(&ground.outside, &link).unwrap();
+        let over = Arc::new(AtomicBool::new(false));
+        let swapping = std::thread::spawn({
+            let over = Arc::clone(&over);
+            move || {
+                let mut swaps = 0;
+                while !over.load(Ordering::Relaxed) {
+                    renameat_with(CWD, &folder, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+                    swaps += 1;
+                }
+                swaps
+            }
+        });
+        let script = "i=0; while [ $i -lt 10000 ]; do \
+                      { echo x > folder/$i; } 2>/dev/null; i=$((i + 1)); done";
+        ground.run(&ground.profile(), rooms, script);
+        over.store(true, Ordering::Relaxed);
+        assert!(swapping.join().unwrap() > 100);
+        assert_eq!(fs::read_dir(&ground.outside).unwrap().count(), 1);
+        let written = ["folder", "link"].map(|it| ground.inside.join(it));
+        let written = written.into_iter().find(|it| !it.is_symlink()).unwrap();
+        assert!(fs::read_dir(written).unwrap().count() > 0, "nothing was tried");
+    }
+}
+
+#[test]
+fn a_jail_that_cannot_be_entered_says_so_and_nothing_runs() {
+    for rooms in ways() {
+        let ground = Ground::new();
+        let mut jail = Jail::with(&ground.profile(), rooms).unwrap();
+        // More than the kernel takes.
+        jail.filter = vec![jail.filter[0].clone(); 5000];
+        let jail = Arc::new(jail);
+        let ran: OsString = ground.inside.join("ran").into();
+        let mut command = Command::new("touch");
+        command.arg(&ran);
+        #[expect(unsafe_code, reason = "pre_exec: system calls only")]
+        // SAFETY: as above.
+        unsafe {
+            let jail = Arc::clone(&jail);
+            command.pre_exec(move || jail.enter());
+        }
+        let error = jail.explain(command.spawn().unwrap_err());
+        assert!(super::super::is_failure(&error));
+        let text = error.to_string();
+        assert!(
+            text.starts_with("the sandbox could not be set up: seccomp: Invalid arg"),
+            "{text}"
+        );
+        assert!(!Path::new(&ran).exists());
+
+        let jail = Jail::with(&ground.profile(), rooms).unwrap();
+        let error = jail.explain(io::ErrorKind::NotFound.into());
+        assert!(!super::super::is_failure(&error), "a program that is not there is another thing");
+    }
+}

@@ -197,6 +197,30 @@ pub fn visible_line(name: &str) -> String {
     visible(name).replace('\n', "\\n").replace('\t', "\\t")
 }
 
+/// A text of several lines with nothing in it that a terminal would obey: control characters are
+/// shown by their pictures (`␛`), lines keep their ends.
+pub fn plain(text: String) -> String {
+    let obeys = |it: char| it.is_control() && it != '\n' && it != '\t';
+    if !text.contains(obeys) {
+        return text;
+    }
+    let mut plain = String::with_capacity(text.len() + 8);
+    let mut chars = text.chars().peekable();
+    while let Some(char) = chars.next() {
+        match char {
+            // The end of a line, or of a piece that may have been cut there.
+            '\r' if matches!(chars.peek(), Some('\n') | None) => {}
+            '\u{7f}' => plain.push('\u{2421}'),
+            '\u{80}'..='\u{9f}' => plain.push('\u{fffd}'),
+            char if obeys(char) => {
+                plain.extend(char::from_u32(u32::from(char) + 0x2400));
+            }
+            char => plain.push(char),
+        }
+    }
+    plain
+}
+
 /// Characters of a title that is no command.
 pub const LONGEST_TITLE: usize = 120;
 
@@ -226,6 +250,20 @@ mod tests {
     fn a_fence_cannot_be_left_and_a_name_is_one_line() {
         assert_eq!(fenced("a\n```\nb"), "````\na\n```\nb\n````");
         assert_eq!(visible_line("a\n\u{202e}b"), "a\\n\\u{202e}b");
+    }
+
+    #[test]
+    fn a_terminal_obeys_nothing_in_a_plain_text() {
+        let table = [
+            ("a\tb\r\nc\n", "a\tb\nc\n"),
+            ("\u{1b}]0;title\u{7}\u{1b}[31mred", "␛]0;title␇␛[31mred"),
+            ("a\rb\r", "a␍b"),
+            ("\u{9b}31m\u{7f}\0", "\u{fffd}31m␡␀"),
+            ("👩\u{200d}💻 é", "👩\u{200d}💻 é"),
+        ];
+        for (text, expected) in table {
+            assert_eq!(plain(text.to_owned()), expected);
+        }
     }
 
     #[test]

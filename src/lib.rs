@@ -49,6 +49,7 @@ pub mod web;
 pub mod search;
 
 // 6 · ground
+pub mod redact;
 pub mod config;
 pub mod log;
 

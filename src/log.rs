@@ -17,6 +17,8 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use crate::redact;
+
 /// A log that is larger at the start is put aside.
 const LARGEST_LOG: u64 = 1024 * 1024;
 
@@ -90,7 +92,8 @@ impl Stderr {
 impl Write for Stderr {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         WAITING.fetch_add(1, Ordering::Acquire);
-        if self.0.try_send(bytes.to_vec()).is_err() {
+        let line = redact::bytes(bytes).unwrap_or_else(|| bytes.to_vec());
+        if self.0.try_send(line).is_err() {
             WAITING.fetch_sub(1, Ordering::Release);
         }
         Ok(bytes.len())
@@ -134,10 +137,10 @@ impl Write for LazyFile {
             *file = self.open().ok();
         }
         // A log that cannot be written must not disturb the work.
-        match file.as_mut() {
-            Some(file) => file.write(bytes),
-            None => Ok(bytes.len()),
+        if let Some(file) = file.as_mut() {
+            file.write_all(redact::bytes(bytes).as_deref().unwrap_or(bytes))?;
         }
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::caps::ClientCaps;
 use crate::config::Config;
 use crate::ids::SessionId;
+use crate::redact;
 use crate::rpc::{Frame, Input, Line, Outbox, Peer, RequestId, Stdio};
 use crate::session::{Host, PromptKey, Senses, SessionHandle};
 
@@ -45,7 +46,7 @@ pub(super) struct Connection {
 /// # Errors
 /// When the system cannot give us what we need to begin.
 pub async fn serve(config: Config, stdio: Stdio) -> std::io::Result<()> {
-    let outbox = Outbox::start(stdio.output)?;
+    let outbox = Outbox::filtered(stdio.output, without_keys)?;
     let mut input = Input::start(stdio.input)?;
     let stop = CancellationToken::new();
     let mut connection = Connection {
@@ -86,6 +87,13 @@ pub async fn serve(config: Config, stdio: Stdio) -> std::io::Result<()> {
     connection.shut_down(&stop).await;
     outbox.close(LAST_WORDS);
     Ok(())
+}
+
+/// What the client is told and asked holds no key of ours. What it is to write or to run stays as it
+/// was allowed.
+fn without_keys(method: Option<&str>, line: &[u8]) -> Option<Vec<u8>> {
+    let is_order = method.is_some_and(|it| it.starts_with("fs/") || it.starts_with("terminal/"));
+    if is_order { None } else { redact::bytes(line) }
 }
 
 impl Connection {

@@ -13,7 +13,7 @@ use super::wire::schema::{
     ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
 };
 use crate::client::{Inquiry, Reply};
-use crate::effect::short_title;
+use crate::effect::{plain, short_title, visible};
 use crate::rpc::{Peer, RequestFailed};
 
 /// The name of the form's only field.
@@ -64,7 +64,10 @@ fn form(session: SessionId, inquiry: &Inquiry) -> CreateElicitationRequest {
         let field = StringPropertySchema::new().title("Answer".to_owned()).enum_values(options);
         schema.property(FIELD, field, true)
     };
-    CreateElicitationRequest::new(ElicitationFormMode::new(scope, schema), inquiry.question.clone())
+    CreateElicitationRequest::new(
+        ElicitationFormMode::new(scope, schema),
+        plain(inquiry.question.clone()),
+    )
 }
 
 /// What a filled form says.
@@ -95,8 +98,8 @@ pub(super) fn form_reply(result: &RawValue, inquiry: &Inquiry) -> Reply {
 
 fn buttons(session: SessionId, inquiry: &Inquiry) -> RequestPermissionRequest {
     let title: String = inquiry.question.split_whitespace().collect::<Vec<_>>().join(" ");
-    let title = short_title(title);
-    let text = ContentBlock::Text(TextContent::new(inquiry.question.clone()));
+    let title = short_title(visible(&title));
+    let text = ContentBlock::Text(TextContent::new(plain(inquiry.question.clone())));
     let fields = ToolCallUpdateFields::new()
         .title(title)
         .kind(ToolKind::Think)

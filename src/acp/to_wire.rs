@@ -16,7 +16,7 @@ use super::wire::schema::{
     ToolCallUpdateFields, ToolKind, UsageUpdate,
 };
 use crate::client::{Choice, ChoiceKind, Question};
-use crate::effect::{Content, Kind, Location};
+use crate::effect::{Content, Kind, Location, plain, visible, visible_line};
 use crate::ids;
 use crate::message::{Media, Stop};
 use crate::update::{
@@ -42,7 +42,7 @@ pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> SessionUpd
                 meta([("terminal_info", json!({ "terminal_id": id.as_str(), "cwd": cwd }))])
             });
             SessionUpdate::ToolCall(
-                ToolCall::new(id.to_arc(), view.title)
+                ToolCall::new(id.to_arc(), visible(&view.title))
                     .name(name)
                     .kind(kind(view.kind))
                     .status(ToolCallStatus::Pending)
@@ -52,7 +52,7 @@ pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> SessionUpd
         }
         Update::CallUpdate(update) => SessionUpdate::ToolCallUpdate(call_update(*update)),
         Update::Plan(entries) => {
-            SessionUpdate::Plan(Plan::new(entries.into_iter().map(plan_entry).collect()))
+            SessionUpdate::Plan(Plan::new(entries.iter().map(plan_entry).collect()))
         }
         Update::Commands(commands) => {
             let commands = commands
@@ -62,7 +62,7 @@ pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> SessionUpd
             SessionUpdate::AvailableCommandsUpdate(AvailableCommandsUpdate::new(commands))
         }
         Update::Notice(text) if caps.notices => {
-            SessionUpdate::Notice(Notice::new(NoticeSeverity::Info, text))
+            SessionUpdate::Notice(Notice::new(NoticeSeverity::Info, plain(text)))
         }
         // Clients without notices still let the user see why nothing happens.
         Update::Notice(text) => SessionUpdate::AgentThoughtChunk(chunk(format!("{text}\n\n"))),
@@ -83,7 +83,7 @@ fn chunk(text: String) -> ContentChunk {
 }
 
 fn text_block(text: String) -> ContentBlock {
-    ContentBlock::Text(TextContent::new(text))
+    ContentBlock::Text(TextContent::new(plain(text)))
 }
 
 fn message_id(id: &ids::MessageId) -> MessageId {
@@ -97,8 +97,10 @@ fn call_update(update: CallUpdate) -> ToolCallUpdate {
         .raw_output(update.raw_output)
         .content(update.content.map(contents));
     if let Some(view) = update.view {
-        fields =
-            fields.title(view.title).kind(kind(view.kind)).locations(locations(view.locations));
+        fields = fields
+            .title(visible(&view.title))
+            .kind(kind(view.kind))
+            .locations(locations(view.locations));
     }
     if let Some(places) = update.locations {
         fields = fields.locations(locations(places));
@@ -126,26 +128,26 @@ fn meta(entries: impl IntoIterator<Item = (&'static str, Value)>) -> Meta {
 /// A question with all there is to know: some clients decide by the kind, some by the input.
 pub(super) fn question(session: SessionId, question: Question) -> RequestPermissionRequest {
     let fields = ToolCallUpdateFields::new()
-        .title(question.view.title)
+        .title(visible(&question.view.title))
         .name(question.name)
         .kind(kind(question.view.kind))
         .status(ToolCallStatus::Pending)
         .content(contents(question.content))
         .locations(locations(question.view.locations))
         .raw_input(question.raw_input);
-    let options = question.choices.into_iter().map(option).collect();
+    let options = question.choices.iter().map(option).collect();
     let call = ToolCallUpdate::new(question.call.to_arc(), fields);
     RequestPermissionRequest::new(session, call, options)
 }
 
-fn option(choice: Choice) -> PermissionOption {
+fn option(choice: &Choice) -> PermissionOption {
     let kind = match choice.kind {
         ChoiceKind::AllowOnce => PermissionOptionKind::AllowOnce,
         ChoiceKind::AllowSession | ChoiceKind::AllowProject => PermissionOptionKind::AllowAlways,
         ChoiceKind::RejectOnce => PermissionOptionKind::RejectOnce,
         ChoiceKind::RejectSession => PermissionOptionKind::RejectAlways,
     };
-    PermissionOption::new(option_id(choice.kind), choice.name, kind)
+    PermissionOption::new(option_id(choice.kind), visible(&choice.name), kind)
 }
 
 /// The identifier under which a choice comes back.
@@ -202,7 +204,7 @@ fn status(status: Status) -> ToolCallStatus {
     }
 }
 
-fn plan_entry(entry: update::PlanEntry) -> schema::PlanEntry {
+fn plan_entry(entry: &update::PlanEntry) -> schema::PlanEntry {
     let priority = match entry.priority {
         Priority::High => PlanEntryPriority::High,
         Priority::Medium => PlanEntryPriority::Medium,
@@ -213,13 +215,13 @@ fn plan_entry(entry: update::PlanEntry) -> schema::PlanEntry {
         PlanStatus::InProgress => PlanEntryStatus::InProgress,
         PlanStatus::Completed => PlanEntryStatus::Completed,
     };
-    schema::PlanEntry::new(entry.content, priority, status)
+    schema::PlanEntry::new(visible_line(&entry.content), priority, status)
 }
 
 /// The settings of a session as configuration options.
 pub(super) fn settings(all: Vec<Setting>) -> Vec<SessionConfigOption> {
     let choice = |it: update::SettingChoice| {
-        SessionConfigSelectOption::new(it.value, it.name).description(it.description)
+        SessionConfigSelectOption::new(it.value, visible_line(&it.name)).description(it.description)
     };
     let option = |it: Setting| {
         let category = match it.id {

@@ -8,6 +8,7 @@ use clap::Subcommand;
 use serde_json::json;
 
 use crate::config::Config;
+use crate::redact;
 use crate::session::rule_problems;
 
 #[derive(Debug, Subcommand)]
@@ -40,7 +41,7 @@ pub(super) fn run(action: &Action, config: &Config) -> ExitCode {
 
 #[expect(clippy::disallowed_methods, reason = "no protocol is spoken here")]
 fn say(text: &str) -> io::Result<()> {
-    stdout().write_all(text.as_bytes())
+    stdout().write_all(redact::text(text).as_bytes())
 }
 
 /// A sentence about each thing in the files that has no effect, and about rules that are wrong.

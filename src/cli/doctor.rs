@@ -12,6 +12,9 @@ use crate::config::{Config, EndpointSettings, Profiles, Provider};
 use crate::effect::visible_line;
 use crate::llm::probe::{self, Allowed, Check, State};
 use crate::llm::{Kind, Learned};
+use crate::redact;
+#[cfg(unix)]
+use crate::sandbox::proof::Verdict;
 use crate::session::Host;
 
 const NO_MODEL: &str = "no model is configured. Set OPENAI_API_KEY, or OPENAI_BASE_URL and \
@@ -19,6 +22,8 @@ const NO_MODEL: &str = "no model is configured. Set OPENAI_API_KEY, or OPENAI_BA
                         To try the agent without a model: --model offline";
 const BUILT_IN: &str = "The offline model is built in: it needs no key, no network and no check.";
 const WORKS: &str = "The agent can work with this model.";
+const LEAKS: &str =
+    "The sandbox does NOT hold. This is a bug: please report it with the lines above.";
 const FAILS: &str = "The agent cannot work with this model as it is.";
 
 #[derive(Debug, clap::Args)]
@@ -26,6 +31,12 @@ pub(super) struct Options {
     /// As JSON
     #[arg(long)]
     json: bool,
+    /// Only try the sandbox; no model is needed. Ends with 1 if it does not hold or there is none
+    #[arg(long, conflicts_with = "forget")]
+    sandbox: bool,
+    /// Try everything without a sandbox, to see that it would be noticed
+    #[arg(long, hide = true, requires = "sandbox")]
+    without_walls: bool,
     /// Forget what was found out about the model, and ask nothing
     #[arg(long)]
     forget: bool,
@@ -34,7 +45,13 @@ pub(super) struct Options {
 /// Ends with 0 if the agent can work with the model, with 1 if not, with 2 if the settings cannot
 /// be used. Ctrl-C ends it at once, as nothing stands in its way.
 pub(super) fn run(options: &Options, config: Config) -> ExitCode {
+    super::keep_to_ourselves();
     let mut report = Report::new(options.json, &config);
+    if options.sandbox {
+        let holds = report.sandbox(&config, options.without_walls);
+        let status = if holds == Some(true) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        return report.end(None, status);
+    }
     let endpoint = match config.provider() {
         Ok(Provider::Endpoint(endpoint)) => *endpoint,
         Ok(Provider::Offline) => return report.offline(),
@@ -46,6 +63,8 @@ pub(super) fn run(options: &Options, config: Config) -> ExitCode {
     if options.forget {
         return report.forget(&profiles, &endpoint);
     }
+    report.holds = report.sandbox(&config, false) != Some(false);
+    report.line("");
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return report.unusable(&error.to_string()),
@@ -100,11 +119,13 @@ struct Report {
     json: bool,
     object: Map<String, Value>,
     checks: Vec<Check>,
+    /// Whether the sandbox is what it says it is.
+    holds: bool,
 }
 
 impl Report {
     fn new(json: bool, config: &Config) -> Report {
-        let mut report = Report { json, object: Map::new(), checks: Vec::new() };
+        let mut report = Report { json, object: Map::new(), checks: Vec::new(), holds: true };
         let version = env!("CARGO_PKG_VERSION");
         let (path, is_there) = (config.file().display().to_string(), config.file().exists());
         let warnings = config.warnings();
@@ -116,8 +137,10 @@ impl Report {
         }
         report.set("version", version);
         report.set("settings", json!({ "path": path, "exists": is_there, "warnings": warnings }));
-        for name in ["provider", "base_url", "model", "key", "checks", "works", "profile", "error"]
-        {
+        for name in [
+            "provider", "base_url", "model", "key", "sandbox", "checks", "works", "profile",
+            "error",
+        ] {
             report.set(name, Value::Null);
         }
         report
@@ -178,7 +201,47 @@ impl Report {
         }
         let checks: Map<_, _> = self.checks.iter().map(as_json).collect();
         self.set("checks", checks);
-        self.end(Some(works), if works { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        if !self.holds {
+            self.line(LEAKS);
+        }
+        let is_fine = works && self.holds;
+        self.end(Some(works), if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    /// Tries the sandbox; `None` if there is none that could hold.
+    #[cfg(unix)]
+    fn sandbox(&mut self, config: &Config, without_walls: bool) -> Option<bool> {
+        let proof = super::jail::prove(config, without_walls);
+        for (name, value) in &proof.facts {
+            self.head(name, value);
+        }
+        for tried in &proof.tried {
+            let mark = match &tried.verdict {
+                Verdict::Held => "ok",
+                Verdict::NotHeld(_) => "no",
+                Verdict::Open(_) => "--",
+                Verdict::NotTested(_) => "??",
+            };
+            let why = tried.verdict.why().map(|it| format!(": {it}")).unwrap_or_default();
+            let (said, what) = (tried.verdict.name(), tried.attempt.what);
+            self.line(&format!("{mark}  {said:10} {what}{}", visible_line(&why)));
+        }
+        self.line(match proof.holds() {
+            Some(true) => "The sandbox holds.",
+            Some(false) => LEAKS,
+            None => "There is no sandbox here: commands are asked about, one by one.",
+        });
+        let holds = proof.holds();
+        self.set("sandbox", proof.as_json());
+        holds
+    }
+
+    #[cfg(not(unix))]
+    fn sandbox(&mut self, _: &Config, _: bool) -> Option<bool> {
+        let why = "Commands cannot be confined on this system: they are asked about, one by one.";
+        self.head("sandbox", why);
+        self.set("sandbox", json!({ "holds": null, "missing": [why] }));
+        None
     }
 
     fn offline(&mut self) -> ExitCode {
@@ -249,5 +312,5 @@ fn as_json(check: &Check) -> (String, Value) {
 
 #[expect(clippy::disallowed_methods, reason = "no protocol is spoken here")]
 fn say(text: &str) -> io::Result<()> {
-    stdout().write_all(text.as_bytes())
+    stdout().write_all(redact::text(text).as_bytes())
 }

@@ -3,7 +3,11 @@
 mod acp;
 mod config;
 mod doctor;
+#[cfg(unix)]
+mod jail;
 mod login;
+#[cfg(unix)]
+mod probe;
 #[cfg(unix)]
 mod sandbox;
 mod trust;
@@ -15,7 +19,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 
 use crate::config::{Config, Flags, Paths, UserFile};
-use crate::log;
+use crate::{log, redact};
 
 /// How long the end may be put off by a log that nobody reads.
 const LOG_LIMIT: Duration = Duration::from_millis(100);
@@ -61,11 +65,11 @@ enum Command {
     /// Remove the stored key
     #[command(after_help = "Example: turnwright logout")]
     Logout,
-    /// Ask the model a few small things, say whether the agent can work with it, and remember
-    /// what it can do
+    /// Try to break out of the sandbox, ask the model a few small things, say what held and whether
+    /// the agent can work with the model, and remember what it can do
     #[command(after_help = "Example: turnwright doctor --model ollama/qwen3-coder\n\
-                            Exit status: 0 if the agent can work with the model, 1 if not, 2 if \
-                            the settings cannot be used.")]
+                            Exit status: 0 if the agent can work with the model, 1 if not or if \
+                            the sandbox does not hold, 2 if the settings cannot be used.")]
     Doctor(doctor::Options),
     /// Run a command the way the agent runs its own: kept to this folder and a temporary one, without
     /// network, your keys and input, and ended as a whole with all that it has started
@@ -79,6 +83,12 @@ enum Command {
     #[command(after_help = "Example: turnwright trust .\n\
                             Exit status: 0 if nothing waits for your trust any more, 1 if it does.")]
     Trust(trust::Options),
+    #[cfg(unix)]
+    #[command(hide = true)]
+    SandboxProbe {
+        #[command(subcommand)]
+        what: probe::Probe,
+    },
     /// Look at the settings
     Config {
         #[command(subcommand)]
@@ -90,6 +100,10 @@ enum Command {
 /// one thread.
 pub fn run() -> ExitCode {
     let arguments = Arguments::parse();
+    #[cfg(unix)]
+    if let Some(Command::SandboxProbe { what }) = &arguments.command {
+        return probe::run(what);
+    }
     let paths = Paths::find();
     let file = UserFile::find(arguments.config.clone(), &paths);
     let variables = crate::config::take(&file.key_variables());
@@ -100,7 +114,11 @@ pub fn run() -> ExitCode {
     };
     log::start(wanted.as_deref(), paths.state.clone());
     let flags = Flags { model: arguments.model, base_url: arguments.base_url };
-    let config = |flags, paths| Config::new(variables, flags, file, paths);
+    let config = |flags, paths| {
+        let config = Config::new(variables, flags, file, paths);
+        redact::learn(config.secrets());
+        config
+    };
     let status = match arguments.command {
         None | Some(Command::Acp) => acp::run(config(flags, paths)),
         Some(Command::Login) => login::login(&flags, &paths),
@@ -109,6 +127,8 @@ pub fn run() -> ExitCode {
         #[cfg(unix)]
         Some(Command::Sandbox(options)) => sandbox::run(&options, &config(flags, paths)),
         Some(Command::Trust(options)) => trust::run(&options, &config(flags, paths)),
+        #[cfg(unix)]
+        Some(Command::SandboxProbe { what }) => probe::run(&what),
         Some(Command::Config { action }) => config::run(&action, &config(flags, paths)),
     };
     log::flush(LOG_LIMIT);

@@ -1,9 +1,12 @@
 //! The process's environment, read once at the start.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use super::{Variables, presets};
+use super::{Secret, Variables, presets};
+
+/// Bytes of the shortest key of which copies are looked for.
+const SHORTEST: usize = 8;
 
 /// Reads the environment and removes the keys from it, so that nothing that is started later can
 /// inherit them. Keys are the variables in `named`, those of the well-known providers, and what
@@ -37,6 +40,14 @@ pub fn take(named: &[String]) -> Variables {
             _ => variables.rest.push((name, value)),
         }
     }
+    // Copies of them, by whatever name.
+    let secrets: Vec<_> = variables.keys.values().map(Secret::expose).collect();
+    let is_copy = |value: &OsStr| {
+        let value = value.to_string_lossy();
+        secrets.iter().any(|it| it.len() >= SHORTEST && value.contains(it))
+    };
+    let copies = variables.rest.iter().filter(|it| is_copy(&it.1));
+    keys.extend(copies.filter_map(|it| it.0.to_str()).map(str::to_owned));
     for key in keys {
         forget(&key);
     }

@@ -225,8 +225,15 @@ impl Job {
     }
 
     fn take(&self, bytes: &[u8]) {
-        self.output().push(bytes);
-        self.progress.send_modify(|it| it.bytes += bytes.len() as u64);
+        self.work(|output| output.push(bytes));
+    }
+
+    fn work(&self, work: impl FnOnce(&mut Output)) {
+        let mut output = self.output();
+        work(&mut output);
+        let total = output.total();
+        drop(output);
+        self.progress.send_modify(|it| it.bytes = total);
     }
 
     fn close(&self, how: Ended, leftover: Leftover) {
@@ -293,7 +300,7 @@ pub(super) async fn drive(
     let leftover = started.stop(GRACE).await;
     started.drain(&mut sink).await;
     drop(started);
-    job.output().finish();
+    job.work(Output::finish);
     job.write(true).await;
     job.close(how, leftover);
     drop(closing);

@@ -15,6 +15,7 @@ use super::Environment;
 use super::group::Group;
 use super::link::{Event, Frame, Link};
 use super::started::{Exit, Leftover, Started, number};
+use crate::redact;
 use crate::sandbox::{self, Profile};
 
 /// How long the agent may take to say that the program is to run.
@@ -107,7 +108,9 @@ pub async fn launch(launch: &Launch, screen: Screen) -> Result<u8, LaunchError> 
         }
         None => (None, launch.jail.clone()),
     };
-    let mut outlets = Outlets { out: Some(screen.out), shown: screen.shown, link };
+    // The terminal of an editor is shown to more than the one who types in it.
+    let keys = link.is_some().then(redact::Stream::default);
+    let mut outlets = Outlets { out: Some(screen.out), shown: screen.shown, link, keys };
     match Group::launch(&launch.program, &launch.environment, launch.takes_input, jail.as_ref()) {
         Ok(group) => Ok(run(group, outlets, signals).await),
         Err(error) => {
@@ -179,6 +182,8 @@ async fn run(mut group: Group, mut outlets: Outlets, mut signals: Signals) -> u8
     };
     drop(timeout(LAST_WORDS, screen_room(outlets.out.as_ref())).await);
     outlets.pass(&mut heard);
+    heard = outlets.keys.take().map(|mut it| it.finish()).unwrap_or_default();
+    outlets.pass(&mut heard);
     let code = match (told, &exit) {
         (Some(number), _) => 128 + number,
         (None, Exit::Code(code)) => *code,
@@ -243,6 +248,8 @@ struct Outlets {
     out: Option<Sender<Vec<u8>>>,
     shown: tokio::task::JoinHandle<()>,
     link: Option<Link>,
+    /// Hides keys, for an agent.
+    keys: Option<redact::Stream>,
 }
 
 impl Outlets {
@@ -258,6 +265,9 @@ impl Outlets {
     fn pass(&mut self, heard: &mut Vec<u8>) -> bool {
         if self.out.as_ref().is_some_and(Sender::is_closed) {
             self.out = None;
+        }
+        if let Some(keys) = &mut self.keys {
+            *heard = keys.push(heard).into_owned();
         }
         // In pieces that are frames: while the program is being ended, more may come at once.
         for piece in heard.chunks(MARK) {

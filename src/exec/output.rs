@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::clean::{Cleaner, Repeats};
 use super::spill::{Spill, Work};
+use crate::redact;
 
 /// Bytes kept of the beginning.
 const HEAD: usize = 12 * 1024;
@@ -110,6 +111,7 @@ pub struct Output {
     spill: Spill,
     raw: VecDeque<u8>,
     total: u64,
+    keys: redact::Stream,
 }
 
 impl Output {
@@ -123,11 +125,17 @@ impl Output {
             spill: Spill::new(file.to_path_buf()),
             raw: VecDeque::new(),
             total: 0,
+            keys: redact::Stream::default(),
         }
     }
 
-    /// Takes more.
+    /// Takes more. No key of ours gets any further.
     pub fn push(&mut self, bytes: &[u8]) {
+        let bytes = self.keys.push(bytes);
+        self.take(&bytes);
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
         self.raw.extend(bytes);
         self.raw.drain(..self.raw.len().saturating_sub(RAW));
@@ -142,6 +150,8 @@ impl Output {
 
     /// There will be no more.
     pub fn finish(&mut self) {
+        let held = self.keys.finish();
+        self.take(&held);
         self.work(Cleaner::finish);
         let Output { repeats, fresh, .. } = self;
         repeats.finish(&mut |it| fresh.push(it));

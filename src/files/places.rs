@@ -1,5 +1,6 @@
 //! Places as such, whatever lies there: moving and removing files, folders and links.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -136,11 +137,20 @@ impl Files {
 
 /// A place as seen from its folder, which stays the same one as long as the first part lives.
 fn pinned(path: &Path) -> io::Result<(Option<fs::File>, PathBuf)> {
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(io::ErrorKind::InvalidInput.into());
-    };
+    let (folder, name) = parts(path)?;
     let (held, folder) = pinned::folder(folder)?;
     Ok((held, folder.join(name)))
+}
+
+/// The same; missing folders are made.
+fn pinned_and_made(path: &Path) -> io::Result<(Option<fs::File>, PathBuf)> {
+    let (folder, name) = parts(path)?;
+    let (held, folder) = pinned::made_folder(folder)?;
+    Ok((held, folder.join(name)))
+}
+
+fn parts(path: &Path) -> io::Result<(&Path, &OsStr)> {
+    path.parent().zip(path.file_name()).ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
 fn survey(path: &Path) -> io::Result<Survey> {
@@ -149,9 +159,11 @@ fn survey(path: &Path) -> io::Result<Survey> {
     let (is_folder, is_link) = (metadata.is_dir(), metadata.is_symlink());
     let mut survey = Survey { is_folder, is_link, ..Survey::default() };
     let mut open = if is_folder { vec![PathBuf::new()] } else { Vec::new() };
+    let (_held, path) = if is_folder { pinned::folder_in(&path)? } else { (None, path) };
     while let Some(below) = open.pop() {
+        let Some((_held, folder)) = folder_below(&path, &below)? else { continue };
         let mut entries: Vec<_> =
-            fs::read_dir(path.join(&below))?.take(MOST_COUNTED).filter_map(Result::ok).collect();
+            fs::read_dir(folder)?.take(MOST_COUNTED).filter_map(Result::ok).collect();
         entries.sort_by_key(fs::DirEntry::file_name);
         for entry in entries {
             if survey.is_cut() {
@@ -173,15 +185,26 @@ fn survey(path: &Path) -> io::Result<Survey> {
     Ok(survey)
 }
 
+/// A folder some way below one that is held. One that has become something else meanwhile is
+/// nothing to look into.
+fn folder_below(path: &Path, below: &Path) -> io::Result<Option<(Option<fs::File>, PathBuf)>> {
+    let mut at = (None, path.to_path_buf());
+    for name in below {
+        at = match pinned::folder_in(&at.1.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(None),
+            result => result?,
+        };
+    }
+    Ok(Some(at))
+}
+
 fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
     let (_source, source) = pinned(from).map_err(|it| moved(&it))?;
     let metadata = fs::symlink_metadata(&source).map_err(|it| explain(&it))?;
     if metadata.is_dir() && to.starts_with(from) {
         return Err(FileError::System("cannot be moved into itself".to_owned()));
     }
-    let folder = to.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(folder).map_err(|it| explain(&it))?;
-    let (_goal, goal) = pinned(to).map_err(|it| moved(&it))?;
+    let (_goal, goal) = pinned_and_made(to).map_err(|it| moved(&it))?;
     match without_replacing(&source, &goal) {
         Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
             across(&source, &goal, &metadata)
@@ -268,7 +291,7 @@ fn remove(path: &Path, recursive: bool, cancel: &CancellationToken) -> Result<us
 /// Removes a folder with what is in it. Each folder is held while it is emptied, so that none can
 /// be swapped for a link that leads elsewhere.
 fn clear(path: &Path, cancel: &CancellationToken, gone: &mut usize) -> io::Result<()> {
-    let (held, inside) = held_folder(path)?;
+    let (held, inside) = pinned::folder_in(path)?;
     for entry in fs::read_dir(&inside)? {
         if cancel.is_cancelled() {
             return Err(io::Error::other("cancelled by the user"));
@@ -284,20 +307,4 @@ fn clear(path: &Path, cancel: &CancellationToken, gone: &mut usize) -> io::Resul
     }
     drop(held);
     fs::remove_dir(path)
-}
-
-/// A folder that is held open, and a path that leads through it. A link is not followed.
-fn held_folder(path: &Path) -> io::Result<(Option<fs::File>, PathBuf)> {
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::fs::{Mode, OFlags, open};
-        use std::os::fd::AsRawFd;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let held = fs::File::from(open(path, flags, Mode::empty())?);
-        let through = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
-        if through.exists() {
-            return Ok((Some(held), through));
-        }
-    }
-    Ok((None, path.to_path_buf()))
 }

@@ -30,14 +30,20 @@ pub(super) async fn write(path: &Path, before: Before, bytes: Vec<u8>) -> Result
     blocking(move || {
         // Of two sessions that change one file the second must see what the first has made.
         let _turn = take_turns(&path);
+        let name = path.file_name().ok_or(FileError::Folder)?;
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        let folder = match before {
+            // What is to be there has a folder.
+            Before::Bytes(_) => pinned::folder(folder),
+            Before::Anything | Before::Nothing => pinned::made_folder(folder),
+        };
+        // Held to the end: what is compared and what is written lie in the same folder.
+        let (_held, folder) = folder.map_err(|it| moved(&it))?;
+        let path = folder.join(name);
         if !before.is_there(&path)? {
             return Err(FileError::Stale);
         }
-        let folder = path.parent().unwrap_or(Path::new("/"));
-        fs::create_dir_all(folder).map_err(|it| moved(&it))?;
-        let (_held, folder) = pinned::folder(folder).map_err(|it| moved(&it))?;
-        let name = path.file_name().ok_or(FileError::Folder)?;
-        put(&folder, &folder.join(name), &bytes)
+        put(&folder, &path, &bytes)
     })
     .await
 }
@@ -47,7 +53,7 @@ impl Before {
         let Before::Bytes(bytes) = self else {
             return Ok(matches!(self, Before::Anything) || fs::symlink_metadata(path).is_err());
         };
-        let file = pinned::file(path).map_err(|it| moved(&it))?;
+        let file = open(path, false).map_err(|it| moved(&it))?;
         let length = file.metadata().map_err(|it| explain(&it))?.len();
         let mut now = Vec::with_capacity(bytes.len() + 1);
         if length == bytes.len() as u64 {

@@ -10,6 +10,6 @@ mod stdio;
 mod tests;
 
 pub use frame::{Frame, Line, Params, RequestId, RpcError, parse};
-pub use outbox::Outbox;
+pub use outbox::{Filter, Outbox};
 pub use pending::{Peer, RequestFailed};
 pub use stdio::{Input, Stdio, claim};

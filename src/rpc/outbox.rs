@@ -22,6 +22,10 @@ const BULK_MARK: usize = 256 * 1024;
 /// and never reads stops itself here.
 const ANSWER_MARK: usize = 8 * 1024 * 1024;
 
+/// Looks at a message on its way out, by its method (`None` for an answer), and may have another one
+/// in its place.
+pub type Filter = fn(Option<&str>, &[u8]) -> Option<Vec<u8>>;
+
 /// The sending end. Cheap to clone.
 #[derive(Clone)]
 pub struct Outbox(Arc<Shared>);
@@ -32,6 +36,7 @@ struct Shared {
     filled: Condvar,
     drained: Notify,
     ended: Condvar,
+    filter: Filter,
 }
 
 #[derive(Default)]
@@ -49,11 +54,23 @@ impl Outbox {
     /// # Errors
     /// When the system has no thread to give.
     pub fn start(output: impl Write + Send + 'static) -> std::io::Result<Outbox> {
+        Outbox::filtered(output, |_, _| None)
+    }
+
+    /// The same, with something that looks at each message.
+    ///
+    /// # Errors
+    /// When the system has no thread to give.
+    pub fn filtered(
+        output: impl Write + Send + 'static,
+        filter: Filter,
+    ) -> std::io::Result<Outbox> {
         let shared = Arc::new(Shared {
             lane: Mutex::new(Lane::default()),
             filled: Condvar::new(),
             drained: Notify::new(),
             ended: Condvar::new(),
+            filter,
         });
         let outbox = Outbox(Arc::clone(&shared));
         std::thread::Builder::new()
@@ -66,7 +83,7 @@ impl Outbox {
     /// Answers a request. Never waits: a full pipe must not keep us from reading the very
     /// cancel that ends the flood.
     pub fn respond<R: Serialize>(&self, id: &RequestId, result: Result<&R, &RpcError>) {
-        self.put(|buffer| match result {
+        self.put(None, |buffer| match result {
             Ok(result) => frame::write_success(buffer, id, result),
             Err(error) => frame::write_failure(buffer, id, error),
         });
@@ -74,11 +91,11 @@ impl Outbox {
 
     /// Tells something. Never waits; bulk senders await [`Outbox::room`] first.
     pub fn notify(&self, method: &str, params: &impl Serialize) {
-        self.put(|buffer| frame::write_notification(buffer, method, params));
+        self.put(Some(method), |buffer| frame::write_notification(buffer, method, params));
     }
 
     pub(super) fn request(&self, id: u64, method: &str, params: &impl Serialize) {
-        self.put(|buffer| frame::write_request(buffer, id, method, params));
+        self.put(Some(method), |buffer| frame::write_request(buffer, id, method, params));
     }
 
     /// Waits until there is room for bulk, or the client is gone.
@@ -131,7 +148,11 @@ impl Outbox {
         }
     }
 
-    fn put(&self, write: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>) {
+    fn put(
+        &self,
+        method: Option<&str>,
+        write: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>,
+    ) {
         let mut lane = self.lock();
         if lane.dead || lane.closing {
             return;
@@ -142,6 +163,10 @@ impl Outbox {
             lane.buffer.truncate(start);
             tracing::error!(%error, "a message could not be serialised");
             return;
+        }
+        if let Some(other) = (self.0.filter)(method, &lane.buffer[start..]) {
+            lane.buffer.truncate(start);
+            lane.buffer.extend_from_slice(&other);
         }
         lane.buffer.push(b'\n');
         // Woken while the lock is held, the writer would only run into it.

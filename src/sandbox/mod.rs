@@ -9,6 +9,9 @@ mod linux;
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 mod none;
 
+pub mod proof;
+pub mod seatbelt;
+
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 

@@ -15,6 +15,7 @@ use crate::exec::{Environment, Jobs};
 use crate::files::{Files, Roots};
 use crate::ids::SessionId;
 use crate::llm::{LlmError, Model, Senses};
+use crate::redact;
 use crate::tools::{Bench, Commons, Folders, Registry, built_in};
 use crate::trust::Trust;
 use crate::turn::{Equipment, SharedLaw, SharedMode, SharedThinker};
@@ -183,6 +184,7 @@ impl Host {
 
     /// Looks up what the settings offer now.
     fn refresh(&self) {
+        redact::learn(self.config.secrets());
         self.commons.web.set_allowed(&self.config.web_allow());
         let may_list = self.config.list_models();
         let offered = Offered { names: self.config.choices(), may_list };
@@ -203,6 +205,7 @@ impl Host {
 
     /// The model of that name. Reads files: not for the runtime's thread.
     pub(super) fn model_named(&self, name: &str) -> Result<Arc<dyn Model>, Error> {
+        redact::learn(self.config.secrets());
         let provider = self.config.provider_for(name).map_err(settings_error)?;
         self.models.get(provider, self.config.list_models())
     }
@@ -212,6 +215,7 @@ impl Host {
     /// # Errors
     /// When none is configured, or the settings for it cannot be used.
     pub fn model(&self) -> Result<Arc<dyn Model>, Error> {
+        redact::learn(self.config.secrets());
         let provider = match self.config.provider().map_err(settings_error)? {
             Provider::None if self.offline.load(Ordering::Relaxed) => Provider::Offline,
             provider => provider,

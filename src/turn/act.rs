@@ -22,6 +22,7 @@ use crate::ids::CallId;
 use crate::message::{Arguments, Message, Stop, ToolCall};
 use crate::permission::{self, Asked, Gate, Law, Pass, Rule};
 use crate::record::Row;
+use crate::redact;
 use crate::tools::{Bench, Outcome, Prepared, ToolCtx};
 use crate::update::{CallUpdate, Status, Update};
 
@@ -92,7 +93,9 @@ impl Turn {
             last.text.push_str(if last.text.ends_with('\n') { "" } else { "\n" });
             last.text.push_str(&news);
         }
-        for result in results {
+        for mut result in results {
+            // It goes to a server, which need not be the one that the key is for.
+            redact::clean(&mut result.text);
             self.history.push(Message::Tool(result));
         }
         if self.cancel.is_cancelled() { Step::End(Ok(Stop::Cancelled)) } else { Step::Sample }
@@ -292,7 +295,7 @@ impl Turn {
     /// Notes down what a call was and what came of it.
     fn record(&self, call: &ToolCall, outcome: &Outcome, took: Duration) {
         let tools = &self.equipment.tools;
-        self.equipment.bench.commons.record.add(Row {
+        let mut row = Row {
             session: self.equipment.bench.session.clone(),
             call: call.id.clone(),
             tool: tools.find(&call.name).map_or(call.name.clone(), |it| it.name().to_owned()),
@@ -305,7 +308,11 @@ impl Turn {
             at: SystemTime::now(),
             took,
             prompt: self.words.clone(),
-        });
+        };
+        for text in [&mut row.arguments, &mut row.result, &mut row.prompt] {
+            redact::clean(text);
+        }
+        self.equipment.bench.commons.record.add(row);
     }
 }
 

@@ -24,6 +24,8 @@ mod buffers;
 mod cancel;
 mod cancel_phases;
 mod cancel_request;
+#[cfg(target_os = "linux")]
+mod canary;
 mod cards;
 mod client_files;
 mod commands;
@@ -35,6 +37,7 @@ mod edit_file;
 mod endurance;
 mod error_texts;
 mod errors;
+mod escapes;
 mod examples;
 mod history;
 mod hostile;
@@ -43,6 +46,7 @@ mod initialize;
 mod instructions;
 #[cfg(target_os = "linux")]
 mod jail;
+mod jail_proof;
 mod jobs;
 mod learned;
 mod media;
@@ -76,6 +80,8 @@ mod skills;
 mod side_by_side;
 mod slash_commands;
 mod strict;
+#[cfg(target_os = "linux")]
+mod symlink_race;
 #[cfg(target_os = "linux")]
 mod terminals;
 mod tidy;

@@ -17,7 +17,7 @@ const EVERYTHING: &[&str] = &["*"];
 /// `ARCHITECTURE.md`.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("cli", EVERYTHING),
-    ("acp", &["session", "rpc", "permission", "config", "files", "error", "done"]),
+    ("acp", &["session", "rpc", "permission", "config", "files", "redact", "error", "done"]),
     (
         "session",
         &[
@@ -30,11 +30,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "sandbox",
             "config",
             "trust",
+            "redact",
             "error",
             "done",
         ],
     ),
-    ("turn", &["tools", "permission", "llm", "files", "exec", "record", "error", "done"]),
+    ("turn", &["tools", "permission", "llm", "files", "exec", "record", "redact", "error", "done"]),
     (
         "tools",
         &[
@@ -53,15 +54,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("done", &["error"]),
     ("error", &["llm", "config"]),
-    ("log", &["config"]),
+    ("log", &["config", "redact"]),
     ("llm", &[]),
     ("permission", &["shell"]),
     ("memory", &["files"]),
     ("skills", &["files"]),
     ("files", &["search", "pinned"]),
-    ("exec", &["sandbox", "shell"]),
+    ("exec", &["sandbox", "shell", "redact"]),
     ("sandbox", &[]),
     ("shell", &[]),
+    ("redact", &[]),
     ("record", &[]),
     ("search", &["pinned"]),
     ("trust", &["config", "pinned"]),

@@ -1,0 +1,214 @@
+//! A key goes to the server that it is for, in the header that it belongs in, and nowhere else:
+//! not into a child, a log, an error, a card, a result or a file, whoever tries to get it there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::agent::{TestAgent, calls, says};
+use crate::cards::{self, call};
+
+const VARIABLE: &str = "sk-canary-1-of-the-variable";
+const SECOND: &str = "sk-canary-2-of-a-second-provider";
+const HEADER: &str = "sk-canary-3-of-a-header";
+const FILE: &str = "sk-canary-4-of-a-file";
+const LOGIN: &str = "sk-canary-5-of-the-login";
+const LITERAL: &str = "sk-canary-6-in-the-settings";
+const ALL: [&str; 6] = [VARIABLE, SECOND, HEADER, FILE, LOGIN, LITERAL];
+
+const SETTINGS: &str = r#"
+[providers.second]
+base_url = "http://127.0.0.1:9/v1"
+key_env = "SECOND_VARIABLE"
+headers = { "X-Other" = "$HEADER_VARIABLE", "Authorization" = "Bearer sk-canary-6-in-the-settings" }
+models = ["m"]
+[providers.third]
+base_url = "http://127.0.0.1:9/v1"
+key_file = "key"
+models = ["m"]
+"#;
+
+/// Where the user has put keys.
+const THEIR_PLACES: [&str; 3] = ["config/config.toml", "config/key", "config/login.json"];
+
+fn agent(log: Option<&str>) -> TestAgent {
+    let login = json!({ "key": LOGIN }).to_string();
+    let builder = TestAgent::builder()
+        .own_file("config/config.toml", SETTINGS)
+        .own_file("config/key", &format!("{FILE}\n"))
+        .own_file("config/login.json", &login)
+        .variable("OPENAI_API_KEY", VARIABLE)
+        .variable("SECOND_VARIABLE", SECOND)
+        .variable("HEADER_VARIABLE", HEADER)
+        .variable("COPY_OF_ONE", &format!("Bearer {SECOND}"))
+        .model(json!([]))
+        .permission("allow_once")
+        .noisy();
+    match log {
+        Some(filter) => builder.variable("TURNWRIGHT_LOG", filter).start(),
+        None => builder.start(),
+    }
+}
+
+/// Nothing of this holds a key.
+fn clean(what: &str, text: &[u8]) {
+    let text = String::from_utf8_lossy(text);
+    for key in ALL {
+        if let Some(place) = text.find(key) {
+            let from = (0..=place.saturating_sub(200)).rev().find(|it| text.is_char_boundary(*it));
+            panic!("{key} is in {what}: …{}", &text[from.unwrap_or(0)..place + key.len()]);
+        }
+    }
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path());
+    entries.flat_map(|it| if it.is_dir() { files(&it) } else { vec![it] }).collect()
+}
+
+/// What the agent has put into its folders.
+fn kept(agent: &TestAgent) -> Vec<String> {
+    let mut names = Vec::new();
+    for path in files(agent.home()) {
+        let name = path.strip_prefix(agent.home()).unwrap().to_string_lossy().into_owned();
+        clean("a name", name.as_bytes());
+        if !THEIR_PLACES.contains(&name.as_str()) {
+            clean(&name, &fs::read(&path).unwrap());
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// What a subcommand prints.
+fn printed(agent: &TestAgent, arguments: &[&str]) -> Vec<u8> {
+    let output = Command::new(env!("CARGO_BIN_EXE_turnwright"))
+        .args(arguments)
+        .env_clear()
+        .env("TURNWRIGHT_HOME", agent.home())
+        .env("OPENAI_API_KEY", VARIABLE)
+        .env("SECOND_VARIABLE", SECOND)
+        .env("HEADER_VARIABLE", HEADER)
+        .env("OPENAI_BASE_URL", agent.model().base_url())
+        .env("TURNWRIGHT_MODEL", "scripted")
+        .env("TURNWRIGHT_LOG", "trace")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    [output.stdout, output.stderr].concat()
+}
+
+/// A turn in which everybody says the keys who can.
+fn tell_all(agent: &mut TestAgent) {
+    let all = ALL.join(" ");
+    let home = agent.home().display().to_string();
+    let refusal = json!({ "error": { "message": format!("Incorrect API key provided: {VARIABLE}. \
+                                     Or was it {SECOND}?") } });
+    let replies = [
+        // What a command can see of us. Written to a file, as what it prints is looked through.
+        calls(
+            "exec",
+            &json!({ "command": "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline > seen 2>/dev/null; \
+                                 env >> seen; cat /proc/$PPID/environ >> seen; env; \
+                                 tr '\\0' '\\n' < /proc/$PPID/environ" }),
+        ),
+        // What a command prints that has found where they are: some of it at once, cut as it comes,
+        // and more than a result holds.
+        calls(
+            "exec",
+            &json!({ "command": format!("cd {home}/config; cat key login.json config.toml; \
+                printf sk-canary-; sleep 0.05; printf '1-of-the-variable\\n'; \
+                k=$(cat key); for i in $(seq 9000); do echo $k $i; done") }),
+        ),
+        calls("read_file", &json!({ "path": format!("{home}/config/config.toml") })),
+        json!([
+            { "thought": format!("The keys are {all}.") },
+            { "text": format!("The keys are {all}.") },
+            call("exec", &json!({ "command": format!("echo {all}") })),
+            call("write_file", &json!({ "path": format!("{VARIABLE}.txt"), "content": "x" })),
+            call("read_file", &json!({ "path": format!("none/{all}") })),
+            call("grep", &json!({ "pattern": FILE, "path": format!("{home}/config") })),
+            call("history", &json!({ "limit": 50 })),
+            call(SECOND, &json!({ "a": all })),
+        ]),
+        calls("history", &json!({ "limit": 50 })),
+        says("Done."),
+        json!([{ "status": 401, "body": refusal }]),
+    ];
+    for reply in replies {
+        agent.model().push(reply).unwrap();
+    }
+    assert_eq!(agent.turn("tell me the keys"), "end_turn");
+    let id = agent.prompt("and now be refused");
+    let answer = agent.answer_to(&id);
+    assert!(answer["error"].is_object(), "{answer}");
+}
+
+#[test]
+fn a_key_is_nowhere_but_in_the_header_it_belongs_in() {
+    for log in [None, Some("trace")] {
+        let mut agent = agent(log);
+        tell_all(&mut agent);
+
+        let seen = fs::read(agent.path("seen")).unwrap();
+        assert!(!seen.is_empty());
+        clean("what a command can see", &seen);
+        for message in &agent.log {
+            clean("what the client is told", message.to_string().as_bytes());
+        }
+        let requests = agent.model().requests();
+        for request in &requests {
+            for (name, value) in &request.headers {
+                if !name.eq_ignore_ascii_case("authorization") {
+                    clean("a header", value.as_bytes());
+                }
+            }
+            // What the model itself has said goes back to it.
+            let said = request.body["messages"].as_array().cloned().unwrap_or_default();
+            for message in said.iter().filter(|it| it["role"] != "assistant") {
+                clean("what the model is told", message.to_string().as_bytes());
+            }
+        }
+        assert!(requests.iter().any(|it| has_key(&it.headers)), "the server got no key");
+        // It was there, and is said to be missing.
+        let last = cards::results(&agent, requests.len() - 1);
+        assert!(last.iter().any(|it| it.contains("[key]")), "{last:?}");
+
+        for arguments in [
+            &["config", "show"][..],
+            &["config", "show", "--json"],
+            &["--model", "second/m", "config", "show"],
+            &["doctor"],
+            &["doctor", "--json"],
+            &["--model", "second/m", "doctor"],
+            &["--model", "third/m", "doctor", "--json"],
+        ] {
+            clean(&arguments.join(" "), &printed(&agent, arguments));
+        }
+        // Outputs go with their session, the log stays.
+        assert!(kept(&agent).iter().any(|it| it.contains("outputs")), "{:?}", kept(&agent));
+        let (status, stderr) = agent.close();
+        assert!(status.success());
+        assert!(log.is_none() || stderr.contains("TRACE"), "there is no log");
+        clean("stderr", stderr.as_bytes());
+        kept(&agent);
+    }
+}
+
+fn has_key(headers: &[(String, String)]) -> bool {
+    headers.iter().any(|it| it.0.eq_ignore_ascii_case("authorization") && it.1.contains(VARIABLE))
+}
+
+#[test]
+fn what_the_user_has_written_to_a_file_is_written_as_it_was_allowed() {
+    let arguments: Value =
+        json!({ "path": ".env.example", "content": format!("KEY={VARIABLE}\n") });
+    let mut agent = agent(None);
+    agent.model().push(calls("write_file", &arguments)).unwrap();
+    agent.model().push(says("Done.")).unwrap();
+    cards::turn(&mut agent);
+    assert_eq!(agent.read(".env.example"), format!("KEY={VARIABLE}\n"));
+    assert!(cards::card(&agent, 0).to_string().contains("[key]"));
+}

@@ -1,0 +1,83 @@
+//! Who shows what we say may be a terminal: nothing in it is a command to one, and nothing in a title
+//! hides or turns round a part of it.
+
+use serde_json::{Value, json};
+
+use crate::agent::{TestAgent, calls, says};
+use crate::cards::{self, call};
+
+/// Clears the screen, sets the title, turns the direction of writing.
+const EVIL: &str = "a\u{1b}[2J\u{1b}]0;x\u{7}\u{9b}1m\u{202e}gpj.\u{2066}b\u{200b}\u{7f}";
+
+fn texts(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            found.extend(fields.get("text").and_then(Value::as_str).map(str::to_owned));
+            fields.values().for_each(|it| texts(it, found));
+        }
+        Value::Array(items) => items.iter().for_each(|it| texts(it, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn no_title_and_no_text_gives_orders_to_a_terminal() {
+    let mut agent = TestAgent::builder()
+        .file("evil.txt", &format!("found {EVIL}\n"))
+        .model(json!([
+            [
+                { "thought": EVIL },
+                { "text": EVIL },
+                call("exec", &json!({ "command": format!("cat evil.txt; : {EVIL}") })),
+                call("read_file", &json!({ "path": EVIL })),
+                call("write_file", &json!({ "path": EVIL, "content": "x" })),
+                call("edit_file", &json!({ "path": format!("{EVIL}x"), "edits": [] })),
+                call("list_dir", &json!({ "path": EVIL })),
+                call("find_files", &json!({ "glob": EVIL })),
+                call("grep", &json!({ "pattern": EVIL })),
+                call("grep", &json!({ "pattern": "found" })),
+                call("move_path", &json!({ "from": "evil.txt", "to": format!("{EVIL}/y") })),
+                call("delete_path", &json!({ "path": format!("{EVIL}/y") })),
+                call("web_fetch", &json!({ "url": format!("http://{EVIL}/") })),
+                call("memory", &json!({ "action": "read", "name": EVIL })),
+                call("skill", &json!({ "name": EVIL })),
+                call("apply_patch", &json!({ "patch": format!("*** Begin Patch\n*** Delete File: \
+                      {EVIL}\n*** End Patch") })),
+                call("plan", &json!({ "entries": [{ "content": EVIL, "status": "pending" }] })),
+                call(EVIL, &json!({}))
+            ],
+            says("Done.")
+        ]))
+        .permission("allow_once")
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    cards::check(&agent);
+    let mut titles = 0;
+    for message in agent.log.iter().filter(|it| it["method"].is_string()) {
+        let params = &message["params"];
+        for part in [&params["update"], &params["toolCall"]] {
+            let Some(title) = part["title"].as_str() else { continue };
+            titles += 1;
+            let hides = |it: char| {
+                it.is_control() && it != '\n'
+                    || matches!(it, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}')
+            };
+            assert!(!title.contains(hides), "{title:?}");
+        }
+        let mut found = Vec::new();
+        texts(params, &mut found);
+        for text in found {
+            let obeys = |it: char| it.is_control() && it != '\n' && it != '\t';
+            assert!(!text.contains(obeys), "{text:?} in {message}");
+        }
+    }
+    assert!(titles > 20, "{titles}");
+}
+
+#[test]
+fn lines_and_letters_stay_as_they_are() {
+    let text = "One\r\n\ttwo é 👩\u{200d}💻\n";
+    let mut agent = TestAgent::builder().model(json!([says(text), calls("x", &json!({}))])).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(agent.text(), text.replace('\r', ""));
+}

@@ -1,0 +1,112 @@
+//! A folder that is swapped for a link, again and again, while the tools' own functions work below
+//! it: nothing ever appears, changes or vanishes where the link leads.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use tokio_util::sync::CancellationToken;
+use turnwright::effect::{Place, Target};
+use turnwright::files::{FileError, Files, Roots};
+
+const ROUNDS: usize = 2_500;
+
+/// A workspace with a folder `d` and a link `link` to a folder outside, which change names all the
+/// time.
+struct Race {
+    base: tempfile::TempDir,
+    files: Files,
+    over: Arc<AtomicBool>,
+    swapper: Option<JoinHandle<()>>,
+}
+
+impl Race {
+    fn start() -> Race {
+        // In memory where that is possible: every write is on the disk when it is done.
+        let memory = Path::new("/dev/shm");
+        let base = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
+        let base = tempfile::tempdir_in(base).unwrap();
+        let (ws, out) = (base.path().join("ws"), base.path().join("out"));
+        fs::create_dir_all(ws.join("d")).unwrap();
+        fs::create_dir_all(out.join("sub/deep")).unwrap();
+        for name in ["f", "there", "sub/f", "sub/deep/f", "from-0"] {
+            fs::write(out.join(name), "the work of somebody else").unwrap();
+        }
+        std::os::unix::fs::symlink(&out, ws.join("link")).unwrap();
+        let files = Files::new(Roots::new(&ws).unwrap(), None);
+        let over = Arc::new(AtomicBool::new(false));
+        let is_over = Arc::clone(&over);
+        let swapper = std::thread::spawn(move || {
+            let (folder, link) = (ws.join("d"), ws.join("link"));
+            while !is_over.load(Ordering::Relaxed) {
+                renameat_with(CWD, &folder, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+            }
+        });
+        Race { base, files, over, swapper: Some(swapper) }
+    }
+
+    /// A place below the folder, judged while it was one.
+    fn place(&self, name: &str) -> Target {
+        Target { path: self.base.path().join("ws/d").join(name), place: Place::Inside }
+    }
+
+    /// Everything outside.
+    fn outside(&self) -> Vec<(PathBuf, Option<String>)> {
+        let (mut all, mut open) = (Vec::new(), vec![self.base.path().join("out")]);
+        while let Some(folder) = open.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                let is_folder = fs::symlink_metadata(&path).unwrap().is_dir();
+                all.push((path.clone(), (!is_folder).then(|| fs::read_to_string(&path).unwrap())));
+                open.extend(is_folder.then_some(path));
+            }
+        }
+        all.sort();
+        all
+    }
+}
+
+impl Drop for Race {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        drop(self.swapper.take().map(JoinHandle::join));
+    }
+}
+
+#[tokio::test]
+async fn a_folder_that_is_swapped_for_a_link_during_ten_thousand_changes_never_lets_one_out() {
+    let race = Race::start();
+    let before = race.outside();
+    let cancel = CancellationToken::new();
+    let (mut done, mut refused) = ([0; 4], 0);
+    let mut count = |which: usize, result: Result<(), FileError>| match result {
+        Ok(()) => done[which] += 1,
+        Err(_) => refused += 1,
+    };
+    for round in 0..ROUNDS {
+        let file = race.place(&format!("a{}/b/f-{round}", round % 50));
+        let written = race.files.write(&file, None, "ours", &cancel).await;
+        count(0, written.map(drop));
+        let known = race.place("f");
+        let text = race.files.read(&known).await.ok();
+        assert!(text.as_ref().is_none_or(|it| it.text == "ours"), "read outside: {text:?}");
+        count(1, race.files.write(&known, text.as_ref(), "ours", &cancel).await.map(drop));
+        let (from, to) = (race.place("from-0"), race.place(&format!("new-{}/to", round % 50)));
+        drop(race.files.write(&from, None, "ours", &cancel).await);
+        count(2, race.files.rename(&from, &to).await);
+        drop(race.files.set_aside(&race.place("there")).await);
+        for gone in ["sub", "there", "f", "new-0"] {
+            let gone = race.files.remove(&race.place(gone), true, &cancel).await;
+            count(3, gone.map(drop));
+        }
+        if round % 100 == 0 {
+            assert_eq!(race.outside(), before, "in round {round}");
+        }
+    }
+    assert_eq!(race.outside(), before);
+    // Both have happened, or it was no race.
+    assert!(done.iter().all(|it| *it > 0) && refused > 0, "{done:?} done, {refused} refused");
+}

@@ -26,6 +26,13 @@ pub enum Effect {
     Input {
         /// The job.
         job: String,
+        /// It runs outside of the sandbox.
+        is_open: bool,
+    },
+    /// Sends a signal to a command that runs already.
+    Signal {
+        /// The job.
+        job: String,
     },
     /// Asks a server on the network for something. The address alone tells it something.
     Fetch {

@@ -32,8 +32,9 @@ const LOG_LIMIT: Duration = Duration::from_millis(100);
     after_help = "Example: put `turnwright` into your editor's list of ACP agents, with \
                   OPENAI_API_KEY in its environment.\n\
                   Environment: OPENAI_API_KEY, OPENAI_BASE_URL, TURNWRIGHT_MODEL, \
-                  TURNWRIGHT_MODE (ask, plan), TURNWRIGHT_MAX_TURN_REQUESTS, \
-                  TURNWRIGHT_CONTEXT_WINDOW, TURNWRIGHT_CONFIG, TURNWRIGHT_HOME, TURNWRIGHT_LOG; \
+                  TURNWRIGHT_MODE (plan, ask, auto-edit, auto, full), \
+                  TURNWRIGHT_MAX_TURN_REQUESTS, TURNWRIGHT_CONTEXT_WINDOW, TURNWRIGHT_CONFIG, \
+                  TURNWRIGHT_HOME, TURNWRIGHT_LOG; \
                   and the keys of providers, such as DEEPSEEK_API_KEY."
 )]
 struct Arguments {

@@ -83,6 +83,13 @@ impl Environment {
         QUIET.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
+    /// The same without some.
+    #[must_use]
+    pub fn without(&self, names: &[&str]) -> Environment {
+        let stays = |it: &&(OsString, OsString)| !names.iter().any(|name| it.0 == *name);
+        Environment(self.0.iter().filter(stays).cloned().collect())
+    }
+
     /// The variables.
     pub fn iter(&self) -> impl Iterator<Item = &(OsString, OsString)> {
         self.0.iter()

@@ -149,10 +149,11 @@ impl TerminalRun {
         }
         arguments.push("--".to_owned());
         arguments.extend(shell(&spec.command));
+        let extra = spec.extra.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
         let command = TerminalCommand {
             program,
             arguments,
-            variables: Environment::quiet(),
+            variables: Environment::quiet().into_iter().chain(extra).collect(),
             workdir: spec.workdir.clone(),
             limit: KEPT,
         };

@@ -22,7 +22,7 @@ pub use glob::Glob;
 pub use grants::Grants;
 pub use law::Law;
 pub use load::{Draft, Loaded, Site, load, unreadable};
-pub use mode::Mode;
+pub use mode::{Mode, SharedMode};
 pub use policy::{Decision, Finding, Verdict, Why, decide};
 pub use protected::Protected;
 pub use rule::{Ground, Pattern, Rule, Scope, Tier};
@@ -33,6 +33,7 @@ pub use rule::{Ground, Pattern, Rule, Scope, Tier};
 pub struct Pass {
     effects: Vec<Effect>,
     confinement: Confinement,
+    only_reads: bool,
 }
 
 impl Pass {
@@ -46,9 +47,14 @@ impl Pass {
         &self.confinement
     }
 
+    /// Whether nobody was asked, because it only reads.
+    pub fn only_reads(&self) -> bool {
+        self.only_reads
+    }
+
     fn new(law: &Law, mode: Mode, decision: &Decision, effects: Vec<Effect>) -> Pass {
         let confinement = Confinement::of(law, mode, decision, &effects);
-        Pass { effects, confinement }
+        Pass { effects, confinement, only_reads: decision.only_reads() }
     }
 }
 
@@ -121,6 +127,10 @@ fn is_outside(effect: &Effect) -> bool {
         Effect::Read(target) | Effect::Write(target) | Effect::Delete(target) => {
             target.place != Place::Inside
         }
-        Effect::Exec(_) | Effect::Input { .. } | Effect::Fetch { .. } | Effect::Session => false,
+        Effect::Exec(_)
+        | Effect::Input { .. }
+        | Effect::Signal { .. }
+        | Effect::Fetch { .. }
+        | Effect::Session => false,
     }
 }

@@ -126,10 +126,19 @@ impl Judge<'_> {
             Effect::Read(target) => self.read(target, Some(effect)),
             Effect::Write(target) | Effect::Delete(target) => self.change(target, effect),
             Effect::Exec(command) => return self.command(command, effect),
-            Effect::Input { .. } => {
+            Effect::Input { is_open, .. } => {
+                let usual = match self.usual_command() {
+                    // What it may do there nothing keeps in.
+                    (Verdict::Allow, _) if *is_open && self.mode != Mode::Full => {
+                        (Verdict::Ask, Why::Escalation)
+                    }
+                    usual => usual,
+                };
                 let bans = |it: &Rule| it.tier != Tier::Allow && it.pattern.is_every_command();
-                self.tiers(bans, Some(effect), None, self.usual_command())
+                self.tiers(bans, Some(effect), None, usual)
             }
+            Effect::Signal { .. } if self.mode == Mode::Plan => (Verdict::Deny, Why::Mode),
+            Effect::Signal { .. } => (Verdict::Allow, Why::Session),
             Effect::Fetch { host } => {
                 let verdict = if self.mode == Mode::Full { Verdict::Allow } else { Verdict::Ask };
                 let matches = |it: &Rule| it.matches_host(host);
@@ -218,6 +227,11 @@ impl Judge<'_> {
         if command.reach != Reach::Usual && self.mode != Mode::Full {
             let verdict = if self.mode == Mode::Plan { Verdict::Deny } else { Verdict::Ask };
             self.find(None, (verdict, Why::Escalation));
+            if let Reach::Write(target) = &command.reach
+                && let Some(why) = self.law.protected.why(&target.path)
+            {
+                self.find(None, (verdict, Why::Protected(why)));
+            }
         }
         // A ban on every command holds for what is not understood, too.
         let bans = self.law.rules.iter().filter(|it| it.pattern.is_every_command());
@@ -286,6 +300,7 @@ fn doubt(script: &Script) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::permission::Protected;
 
     fn effect(text: &str) -> Effect {
         let (verb, object) = text.split_once(' ').unwrap_or((text, ""));
@@ -297,7 +312,8 @@ mod tests {
             "delete" => Effect::Delete(target),
             "exec" => Effect::Exec(Box::new(Command::new(object, "/ws"))),
             "fetch" => Effect::Fetch { host: object.to_owned() },
-            "input" => Effect::Input { job: object.to_owned() },
+            "input" => Effect::Input { job: object.to_owned(), is_open: object == "open" },
+            "signal" => Effect::Signal { job: object.to_owned() },
             _ => Effect::Session,
         }
     }
@@ -313,7 +329,8 @@ mod tests {
             grants.allow_exactly(effect);
         }
         grants.reject(&effects(rejected));
-        let law = Law { can_confine: true, ..Law::default() };
+        let protected = Protected { roots: vec!["/ws".into()], more: Vec::new() };
+        let law = Law { can_confine: true, protected, ..Law::default() };
         let got = decide(&law, mode, &grants, &effects(tried)).verdict();
         let got = format!("{got:?}").to_lowercase();
         assert_eq!(got, expected, "{mode:?}, allowed {allowed}, rejected {rejected}: {tried}");
@@ -331,6 +348,15 @@ mod tests {
             ("delete /ws/a", "deny ask ask allow allow"),
             ("exec make all", "deny ask ask allow allow"),
             ("input p1", "deny ask ask allow allow"),
+            ("input open", "deny ask ask ask allow"),
+            ("signal p1", "deny allow allow allow allow"),
+            // Whoever may do everything else is asked about these, and a yes is for once.
+            ("write /ws/.git/hooks/pre-commit", "deny ask ask ask ask"),
+            ("write /ws/.vscode/tasks.json", "deny ask ask ask ask"),
+            ("write /home/u/.bashrc", "deny ask ask ask ask"),
+            ("delete /ws/.git", "deny ask ask ask ask"),
+            ("delete /ws", "deny ask ask ask ask"),
+            ("exec make all > x; write /ws/.envrc", "deny ask ask ask ask"),
             ("fetch docs.rs", "ask ask ask ask allow"),
             ("session", "allow allow allow allow allow"),
         ];
@@ -349,6 +375,13 @@ mod tests {
         check(Mode::Ask, "write /ws/a", "", "write /ws/a", "allow");
         check(Mode::Ask, "write /ws/a", "", "write /ws/b", "ask");
         check(Mode::Ask, "read /etc/a", "", "write /etc/a", "ask");
+    }
+
+    #[test]
+    fn no_remembered_yes_spares_the_question_about_a_protected_place() {
+        for mode in [Mode::Ask, Mode::AutoEdit, Mode::Auto, Mode::Full] {
+            check(mode, "write /ws/.git/config", "", "write /ws/.git/config", "ask");
+        }
     }
 
     #[test]
@@ -402,9 +435,34 @@ mod tests {
     }
 
     #[test]
+    fn an_escalation_to_a_protected_place_is_asked_about_with_that_word() {
+        let protected = Protected { roots: vec!["/ws".into()], more: Vec::new() };
+        let law = Law { can_confine: true, protected, ..Law::default() };
+        for (path, expected) in [("/ws/.git/hooks", true), ("/ws", true), ("/ws/a", false)] {
+            let mut command = Command::new("make", "/ws");
+            command.reach = Reach::Write(Target { path: path.into(), place: Place::Inside });
+            let effects = [Effect::Exec(Box::new(command))];
+            let decision = decide(&law, Mode::Auto, &Grants::default(), &effects);
+            assert_eq!(decision.verdict(), Verdict::Ask, "{path}");
+            let is_protected = |it: &Finding| matches!(it.why, Why::Protected(_));
+            assert_eq!(decision.findings.iter().any(is_protected), expected, "{path}");
+        }
+    }
+
+    #[test]
     fn without_a_sandbox_no_command_runs_because_of_it() {
         let law = Law::default();
-        let decision = decide(&law, Mode::Auto, &Grants::default(), &effects("exec make"));
-        assert_eq!(decision.verdict(), Verdict::Ask);
+        for (mode, expected) in [
+            (Mode::Plan, Verdict::Deny),
+            (Mode::Ask, Verdict::Ask),
+            (Mode::AutoEdit, Verdict::Ask),
+            (Mode::Auto, Verdict::Ask),
+            (Mode::Full, Verdict::Allow),
+        ] {
+            for tried in ["exec make", "input p1"] {
+                let decision = decide(&law, mode, &Grants::default(), &effects(tried));
+                assert_eq!(decision.verdict(), expected, "{mode:?} {tried}");
+            }
+        }
     }
 }

@@ -39,7 +39,7 @@ const MOST_CHANGES: usize = 8;
 /// What the client has been told, or is to be.
 pub(super) struct Told {
     /// What the user has to know and can be told with the first prompt at the earliest.
-    pub(super) notice: Option<String>,
+    pub(super) notices: Vec<String>,
     /// What prompts may hold besides text.
     pub(super) offered: Senses,
 }
@@ -75,8 +75,6 @@ pub(super) struct Actor {
     known: Vec<Setting>,
     asked_for_list: bool,
     shown: Shown,
-    /// The mode that the model was last told.
-    told_mode: Option<Mode>,
     cancelling: Arc<AtomicBool>,
     stop: CancellationToken,
 }
@@ -117,7 +115,6 @@ impl Actor {
             running: None,
             announce_at: Some(Instant::now() + ANNOUNCE_AFTER),
             told,
-            told_mode: None,
             cancelling,
             stop,
         }
@@ -125,7 +122,7 @@ impl Actor {
 
     /// Lives until the last handle is dropped or the host stops.
     pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<Msg>) {
-        let stop = self.stop.clone();
+        let (stop, mode) = (self.stop.clone(), self.equipment.mode.clone());
         loop {
             let announce_at = self.announce_at;
             tokio::select! {
@@ -135,6 +132,8 @@ impl Actor {
                     Some(msg) => self.on_message(msg),
                     None => break,
                 },
+                // Before the end of its turn: the client is told in time.
+                () = mode.chosen() => drop(self.set_mode_and_tell(mode.get())),
                 end = turn_end(&mut self.running) => self.on_turn_end(end),
                 Some(chosen) = self.choosing.next(), if !self.choosing.is_empty() => {
                     match chosen {
@@ -170,9 +169,7 @@ impl Actor {
             }
             Msg::CancelPrompt(key) => self.cancel_prompt(key),
             Msg::SetMode { mode, done } => {
-                let set = self.set_mode(mode);
-                self.tell_settings();
-                done.report(set);
+                done.report(self.set_mode_and_tell(mode));
             }
             Msg::Set { setting, value, done } => self.set(setting, value, done),
         }
@@ -257,6 +254,12 @@ impl Actor {
         }
     }
 
+    fn set_mode_and_tell(&mut self, mode: Mode) -> Result<(), Error> {
+        let set = self.set_mode(mode);
+        self.tell_settings();
+        set
+    }
+
     fn set_mode(&mut self, mode: Mode) -> Result<(), Error> {
         let most = self.equipment.mode.most();
         if mode > most {
@@ -307,7 +310,7 @@ impl Actor {
             let Some(Queued { key, mut prompt, done }) = self.queue.pop_front() else { return };
             let cancel = self.stop.child_token();
             let typed = first_text(&prompt);
-            if let Some(notice) = self.told.notice.take() {
+            for notice in self.told.notices.drain(..) {
                 self.equipment.client().update(Update::Notice(notice));
             }
             match commands::find(&typed) {
@@ -377,7 +380,6 @@ impl Actor {
 
     /// What the model has to know and the system prompt must not hold, because it changes.
     fn add_context(&mut self, prompt: &mut UserMessage) {
-        let mode = self.equipment.mode.get();
         let mut context = String::new();
         if self.history.messages.is_empty() {
             context.push_str(&format!(
@@ -386,13 +388,10 @@ impl Actor {
                 std::env::consts::OS,
                 &httpdate::fmt_http_date(SystemTime::now())[..16],
             ));
-            self.told_mode = None;
+            self.equipment.told_mode.forget();
         }
-        if self.told_mode != Some(mode) {
-            context.push_str(&format!("Mode: {} ({})\n", mode.id(), mode.description()));
-            self.told_mode = Some(mode);
-        }
-        context.extend(self.equipment.bench.jobs.news());
+        context.extend(self.equipment.mode_news());
+        context.extend(self.equipment.bench.news());
         if !context.is_empty() {
             prompt.parts.push(Part::Context(context));
         }
@@ -406,7 +405,7 @@ impl Actor {
                 self.grants = finished.grants;
                 if matches!(finished.result, Ok(Stop::Refusal)) {
                     // The prompt that told the model is gone.
-                    self.told_mode = None;
+                    self.equipment.told_mode.forget();
                 }
                 finished.result
             }
@@ -415,7 +414,7 @@ impl Actor {
                 // Identifiers that the dead turn has used must not come again, and what its prompt
                 // has told the model is gone.
                 self.history.minted += 10_000;
-                self.told_mode = None;
+                self.equipment.told_mode.forget();
                 self.equipment.bench.skills.forget_loaded();
                 Err(Error::Bug { place: "the turn" })
             }
@@ -477,6 +476,7 @@ impl Actor {
             self.on_turn_end(end);
         }
         self.equipment.bench.jobs.close().await;
+        self.equipment.bench.cells.close().await;
     }
 }
 

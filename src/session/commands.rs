@@ -91,7 +91,7 @@ fn status(history: &mut History, equipment: &Equipment) -> String {
         "* Model: `{}`\n* Mode: {} – {}\n* Folder: `{}`\n* Prompts so far: {prompts}",
         equipment.thinker.get().model.name(),
         mode.name(),
-        mode.description(),
+        mode.description(equipment.law.get().can_confine),
         equipment.bench.files.roots().cwd().display(),
     )
 }

@@ -15,10 +15,12 @@ use crate::exec::{Environment, Jobs};
 use crate::files::{Files, Roots};
 use crate::ids::SessionId;
 use crate::llm::{LlmError, Model, Senses};
+use crate::permission::{Mode, SharedMode};
 use crate::redact;
+use crate::sandbox;
 use crate::tools::{Bench, Commons, Folders, Registry, built_in};
 use crate::trust::Trust;
-use crate::turn::{Equipment, SharedLaw, SharedMode, SharedThinker};
+use crate::turn::{Equipment, SharedLaw, SharedThinker, ToldMode};
 
 /// The most models that a client is offered.
 const MOST_CHOICES: usize = 500;
@@ -97,6 +99,17 @@ impl Host {
         self.offline.store(true, Ordering::Relaxed);
     }
 
+    /// What the user has to know about the sandbox when a session begins in that mode.
+    fn sandbox_notice(mode: Mode) -> Option<String> {
+        let is_worth_it = !sandbox::can_confine() && mode != Mode::Full;
+        is_worth_it.then(|| {
+            let why = sandbox::capabilities().missing.join("; ");
+            format!(
+                "The sandbox is not available here ({why}): commands are asked about one by one."
+            )
+        })
+    }
+
     /// Waits until all sessions and turns have ended.
     pub async fn finished(&self) {
         self.tracker.close();
@@ -123,30 +136,36 @@ impl Host {
         client: Arc<dyn Client>,
         buffers: Option<Arc<dyn Buffers>>,
         display: Display,
-    ) -> Result<(Equipment, Option<String>), Error> {
+    ) -> Result<(Equipment, Vec<String>), Error> {
         self.refresh();
         // Who opens a session in their home folder has not given the key to the model.
         let roots = roots.without(&self.config.paths.config);
         let roots = roots.and_readable(&Jobs::folder(&self.config.paths.state, &id));
         let standing = standing::stand(&self.config, &self.trust, &roots);
-        let notice = standing.notice();
+        let notices = standing.notice().into_iter().chain(Host::sandbox_notice(standing.mode));
+        let notices: Vec<_> = notices.collect();
+        let mut bench = Bench::new(
+            id,
+            Files::new(roots, buffers),
+            self.environment.clone(),
+            client,
+            display,
+            Arc::clone(&self.commons),
+        );
+        let mode = SharedMode::new(standing.mode, standing.most);
+        bench.mode = mode.clone();
+        bench.walls = standing::walls(&self.config, standing.sandbox, &standing.law);
         let equipment = Equipment {
             thinker: SharedThinker::new(self.model()?, self.config.effort()),
             tools: Arc::clone(&self.tools),
-            bench: Arc::new(Bench::new(
-                id,
-                Files::new(roots, buffers),
-                self.environment.clone(),
-                client,
-                display,
-                Arc::clone(&self.commons),
-            )),
-            mode: SharedMode::new(standing.mode, standing.most),
+            bench: Arc::new(bench),
+            mode,
+            told_mode: ToldMode::default(),
             law: SharedLaw::new(standing.law),
             max_requests: self.config.max_turn_requests(),
             knows_of_cuts: Arc::default(),
         };
-        Ok((equipment, notice))
+        Ok((equipment, notices))
     }
 
     /// What prompts may hold besides text, as far as it depends on the model that sessions

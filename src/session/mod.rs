@@ -95,16 +95,15 @@ pub fn open(host: &Arc<Host>, opening: Opening) -> Result<(SessionHandle, Vec<Se
     }
     let roots = Roots::new(&opening.cwd)
         .map_err(|error| Error::BadFolder { path: opening.cwd.clone(), why: error.to_string() })?;
-    let (equipment, notice) =
+    let (equipment, notices) =
         host.equip(opening.id, roots, opening.client, opening.buffers, opening.display)?;
     let (mailbox, inbox) = mpsc::channel(MAILBOX);
     let cancelling = Arc::new(AtomicBool::new(false));
     let stop: CancellationToken = host.stop_token();
     let shared = Arc::clone(&cancelling);
     let settings = settings::all(host, &equipment);
-    let notices: Vec<_> = [opening.notice, notice].into_iter().flatten().collect();
-    let notice = (!notices.is_empty()).then(|| notices.join("\n\n"));
-    let told = actor::Told { notice, offered: opening.offered };
+    let notices = opening.notice.into_iter().chain(notices).collect();
+    let told = actor::Told { notices, offered: opening.offered };
     let actor =
         actor::Actor::new(Arc::clone(host), equipment, settings.clone(), told, shared, stop);
     host.spawn(actor.run(inbox));

@@ -16,7 +16,8 @@ pub(super) fn all(host: &Host, equipment: &Equipment) -> Vec<Setting> {
     if thinker.model.has_effort() {
         all.push(effort(thinker.effort));
     }
-    all.push(mode(equipment.mode.get(), equipment.mode.most()));
+    let law = equipment.law.get();
+    all.push(mode(equipment.mode.get(), equipment.mode.most(), law.can_confine));
     all
 }
 
@@ -53,11 +54,11 @@ fn effort(current: Effort) -> Setting {
     }
 }
 
-fn mode(current: Mode, most: Mode) -> Setting {
+fn mode(current: Mode, most: Mode, can_confine: bool) -> Setting {
     let choice = |it: Mode| SettingChoice {
         value: it.id().to_owned(),
         name: it.name().to_owned(),
-        description: Some(it.description().to_owned()),
+        description: Some(it.description(can_confine).to_owned()),
     };
     Setting {
         id: SettingId::Mode,

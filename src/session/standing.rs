@@ -5,12 +5,16 @@
 use std::fs;
 use std::path::Path;
 
-use crate::config::{Config, Managed, PermissionTexts, Project, RuleText, SandboxSettings};
+use crate::config::{
+    Config, Managed, NetworkSetting, PermissionTexts, Project, RuleText, SandboxSettings,
+};
 use crate::effect::visible_line;
 use crate::files::Roots;
 use crate::permission::{
     Draft, Ground, Law, Mode, Protected, Rule, Scope, Site, Tier, load, unreadable,
 };
+use crate::sandbox::{self, Network};
+use crate::tools::{Walls, git_folders};
 use crate::trust::{self, Trust};
 
 /// The file in which a project says what it wants of us.
@@ -104,20 +108,52 @@ pub fn stand(config: &Config, trust: &Trust, roots: &Roots) -> Standing {
             _ => {}
         }
     }
-    let bounds = project.map(|(_, it, is_trusted)| (it, roots.real_cwd(), is_trusted));
-    let (sandbox, wider) = config.sandbox(bounds);
+    let own_bounds = project.map(|(_, it, is_trusted)| (it, roots.real_cwd(), is_trusted));
+    let (bounds, wider) = config.sandbox(own_bounds);
     wants.extend(wider);
     let project =
         project.map(|(text, _, is_trusted)| ProjectFile { text: text.clone(), is_trusted, wants });
     let Layers { rules, problems, .. } = layers;
+    let of_git: Vec<_> = folders.iter().flat_map(|it| git_folders(it)).collect();
+    let more = bounds.protect.clone();
     let law = Law {
         rules,
-        protected: Protected { roots: folders, more: sandbox.protect.clone() },
+        protected: Protected { roots: folders.into_iter().chain(of_git).collect(), more },
         dialect,
-        can_confine: crate::sandbox::can_confine(),
+        can_confine: sandbox::can_confine(),
         ground,
     };
-    Standing { law, mode: mode.min(most), most, sandbox, problems: bounded(problems), project }
+    Standing {
+        law,
+        mode: mode.min(most),
+        most,
+        sandbox: bounds,
+        problems: bounded(problems),
+        project,
+    }
+}
+
+/// What the commands of a session are kept to.
+pub(super) fn walls(config: &Config, settings: SandboxSettings, law: &Law) -> Walls {
+    let mut hide = settings.hide;
+    if let Some(home) = config.home() {
+        hide.extend(sandbox::secrets_below(&home));
+    }
+    // The login is no business of a command, and neither is what was allowed and trusted.
+    hide.push(config.paths.config.clone());
+    Walls {
+        network: match settings.network {
+            NetworkSetting::Off => Network::Off,
+            NetworkSetting::Loopback => Network::Loopback,
+            NetworkSetting::On => Network::On,
+        },
+        write: settings.write,
+        caches: settings.caches,
+        hide,
+        keep: vec![config.paths.config.clone(), config.paths.state.clone()],
+        read: settings.reads_little.then(Vec::new),
+        protected: law.protected.clone(),
+    }
 }
 
 /// What is wrong with the rules that hold in a folder.

@@ -4,12 +4,16 @@ use std::fmt::{self, Debug};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::cell::Walls;
+use super::guard::Cells;
 use crate::client::{Client, Display};
 use crate::exec::{Environment, Jobs};
 use crate::files::Files;
 use crate::ids::SessionId;
+use crate::permission::SharedMode;
 use crate::record::Record;
 use crate::skills::Shelf;
+use crate::update::Update;
 use crate::web::{Pages, Web};
 
 /// Where things lie that belong to the user and not to a project.
@@ -61,6 +65,12 @@ pub struct Bench {
     pub skills: Shelf,
     /// The pages that were fetched last.
     pub pages: Pages,
+    /// How much may be done without asking.
+    pub mode: SharedMode,
+    /// What the settings say about the sandbox.
+    pub walls: Walls,
+    /// The commands that are in it.
+    pub cells: Cells,
 }
 
 impl Debug for Bench {
@@ -90,6 +100,25 @@ impl Bench {
             commons,
             skills: Shelf::default(),
             pages: Pages::default(),
+            mode: SharedMode::default(),
+            walls: Walls::default(),
+            cells: Cells::default(),
         }
+    }
+
+    /// What commands have done since somebody asked that nobody waits for. The user is told what
+    /// they have done to protected places. Only for a turn that runs or begins.
+    pub fn news(&self) -> Option<String> {
+        let trespass = self.cells.news();
+        if let Some(trespass) = &trespass {
+            self.client.update(Update::Notice(trespass.trim_end().to_owned()));
+        }
+        let text: String = self.jobs.news().into_iter().chain(trespass).collect();
+        (!text.is_empty()).then_some(text)
+    }
+
+    /// Where what commands have written in protected places is kept.
+    pub(super) fn aside(&self) -> PathBuf {
+        Jobs::folder(&self.commons.folders.state, &self.session).join("protected")
     }
 }

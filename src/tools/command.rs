@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::repository;
 use crate::effect::{Command, Effect, Reach, Target};
 use crate::exec::dialect;
 use crate::shell;
@@ -45,6 +46,27 @@ pub(super) fn touches(line: &str, workdir: &Path, escalate: Option<&str>) -> Vec
         }
     }
     touches
+}
+
+/// Why the words of a line do not tell all, as far as that is known from where it runs: git obeys
+/// the settings of the repository that it finds there. Reads the disk.
+pub(super) fn doubt(line: &str, workdir: &Path) -> Option<String> {
+    let script = shell::read(line, dialect());
+    let mut known: Vec<PathBuf> = Vec::new();
+    for simple in script.commands.iter().filter(|it| shell::nature(it).is_git) {
+        let Some(folder) = &simple.folder else {
+            return Some("nobody knows in which repository git will run".to_owned());
+        };
+        let folder = std::fs::canonicalize(workdir.join(folder)).unwrap_or(workdir.to_path_buf());
+        if known.contains(&folder) {
+            continue;
+        }
+        if let Some(doubt) = repository::doubt(&folder) {
+            return Some(doubt);
+        }
+        known.push(folder);
+    }
+    None
 }
 
 impl Touch {

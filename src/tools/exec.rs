@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
 use super::command::{self, Touch};
-use super::{Bench, Outcome, Tool, ToolCtx, live};
+use super::{Bench, Outcome, Tool, ToolCtx, cell, live};
 use crate::effect::{
     CallView, Content, Effect, Kind, Location, Place, Target, fenced, visible, visible_line,
 };
@@ -101,8 +101,8 @@ impl Tool for Exec {
         std::iter::once(workdir).chain(args.touches().iter().map(Touch::path)).collect()
     }
 
-    fn study(&self, args: &mut Args, _: &[Target], _: &Bench) {
-        args.doubt = None;
+    fn study(&self, args: &mut Args, places: &[Target], _: &Bench) {
+        args.doubt = places.first().and_then(|it| command::doubt(&args.command, &it.path));
     }
 
     fn view(&self, args: &Args, places: &[Target], roots: &Roots) -> CallView {
@@ -168,19 +168,24 @@ impl Tool for Exec {
         let Some(Effect::Exec(command)) = pass.effects().first() else {
             return Outcome::failed("Nothing was run: there is no permission for it.");
         };
+        let mut cell = match cell::build(pass, &ctx.bench).await {
+            Ok(cell) => cell,
+            Err(reason) => return Outcome::failed(reason),
+        };
         let in_background = args.background.unwrap_or(false);
         let spec = Spec {
             command: command.line.clone(),
             workdir: command.workdir.clone(),
-            environment: ctx.bench.environment.clone(),
+            environment: std::mem::take(&mut cell.environment),
             takes_input: in_background,
-            extra: Vec::new(),
-            jail: None,
+            extra: std::mem::take(&mut cell.extra),
+            jail: cell.jail.clone(),
         };
         let (job, mut live) = match begin(&spec, ctx).await {
             Ok(begun) => begun,
             Err(reason) => return Outcome::failed(reason),
         };
+        ctx.bench.cells.watch(&job, cell, ctx.bench.aside());
         let held = Held(Some(Arc::clone(&job)));
         let limit = if in_background { FIRST_LOOK } else { args.limit() };
         let waiting = async {
@@ -205,6 +210,7 @@ impl Tool for Exec {
             return outcome;
         };
         let mut outcome = finished(&job, &end, ctx.cancel.is_cancelled());
+        ctx.bench.cells.settle(&job, &mut outcome).await;
         live.finish(&job, Some(&end), &mut outcome);
         ctx.bench.jobs.forget(&job);
         let unsaved = ctx.bench.files.unsaved_note(None, "commands do");

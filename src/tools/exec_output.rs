@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::exec::{Report, finished, seconds};
-use super::{Outcome, Tool, ToolCtx};
+use super::{Bench, Outcome, Tool, ToolCtx};
 use crate::effect::{CallView, Content, Effect, Kind, Target, fenced, visible, visible_line};
 use crate::exec::{Job, Signal};
 use crate::files::Roots;
@@ -43,6 +43,9 @@ pub(super) struct Args {
     /// A signal to send
     #[serde(default)]
     signal: Option<Name>,
+    /// Nothing keeps the job in.
+    #[serde(skip)]
+    is_open: bool,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
@@ -93,10 +96,19 @@ impl Tool for ExecOutput {
     }
 
     fn effects(&self, args: &Args, _: &[Target]) -> Vec<Effect> {
-        match args.input() {
-            Some(_) => vec![Effect::Input { job: args.id() }],
-            None => vec![Effect::Session],
+        let (job, is_open) = (args.id(), args.is_open);
+        let mut effects = Vec::new();
+        if args.input().is_some() {
+            effects.push(Effect::Input { job: job.clone(), is_open });
         }
+        if args.signal.is_some() {
+            effects.push(Effect::Signal { job });
+        }
+        if effects.is_empty() { vec![Effect::Session] } else { effects }
+    }
+
+    fn study(&self, args: &mut Args, _: &[Target], bench: &Bench) {
+        args.is_open = bench.cells.is_open(&args.id());
     }
 
     async fn look(
@@ -125,7 +137,7 @@ impl Tool for ExecOutput {
             Err(reason) => return Outcome::failed(reason),
         };
         if let Some(input) = args.input() {
-            let allowed = Effect::Input { job: args.id() };
+            let allowed = Effect::Input { job: args.id(), is_open: args.is_open };
             if !pass.effects().contains(&allowed) {
                 return Outcome::failed("Nothing was sent: there is no permission for it.");
             }
@@ -147,7 +159,11 @@ impl Tool for ExecOutput {
             .await;
         }
         wait(&job, &args, ctx).await;
-        report(&job, args.signal.is_some())
+        let mut outcome = report(&job, args.signal.is_some());
+        if job.end().is_some() {
+            ctx.bench.cells.settle(&job, &mut outcome).await;
+        }
+        outcome
     }
 }
 

@@ -5,14 +5,18 @@ mod apply_patch;
 mod arguments;
 mod ask_user;
 mod bench;
+mod cell;
 mod change;
 mod command;
 mod delete_path;
+mod denial;
 mod edit_file;
 mod exec;
 mod exec_output;
+mod exit_plan;
 mod find_files;
 mod grep;
+mod guard;
 mod history;
 mod list_dir;
 mod live;
@@ -22,8 +26,10 @@ mod move_path;
 mod plan;
 mod read_file;
 mod registry;
+mod repository;
 mod seek;
 mod skill;
+mod tripwire;
 mod web_fetch;
 mod write_file;
 
@@ -48,8 +54,11 @@ use crate::permission::Pass;
 
 pub(crate) use arguments::usual_name;
 pub use bench::{Bench, Commons, Folders};
+pub use cell::Walls;
+pub use guard::Cells;
 pub use lore::{lore, notes, skills};
 pub use registry::{Offer, Registry};
+pub use repository::git_folders;
 
 /// The table. The order is the order in which the model sees the tools.
 pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
@@ -71,6 +80,7 @@ pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
         Arc::new(skill::LoadSkill),
         Arc::new(history::History),
         Arc::new(ask_user::AskUser),
+        Arc::new(exit_plan::ExitPlan),
     ]
 }
 
@@ -287,6 +297,7 @@ impl<T: Tool> Prepared for Call<T> {
     fn run<'a>(self: Box<Self>, pass: Pass, ctx: &'a ToolCtx) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
             let Call { tool, args, ignored, seen, .. } = *self;
+            ctx.bench.cells.allow(&pass, &ctx.bench.walls.protected);
             let mut outcome = tool.run(args, seen, &pass, ctx).await;
             outcome.text = mention(outcome.text, &ignored);
             outcome

@@ -61,6 +61,8 @@ pub struct Offer {
     pub patches: bool,
     /// The names of the skills that there are.
     pub skills: Vec<String>,
+    /// It plans, and may ask whether to go on.
+    pub plans: bool,
 }
 
 /// A set of tools.

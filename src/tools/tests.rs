@@ -9,7 +9,7 @@ use crate::effect::fenced;
 
 /// An offer with all there is.
 fn everything() -> Offer {
-    Offer { patches: true, skills: vec!["release-notes".to_owned()] }
+    Offer { patches: true, skills: vec!["release-notes".to_owned()], plans: true }
 }
 
 /// Calls `look` for each schema of the tool's arguments, with its place.

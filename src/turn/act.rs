@@ -88,7 +88,7 @@ impl Turn {
         self.settle_rest(&batch.ledger, "cancelled");
         let mut results: Vec<_> = batch.ledger.close(CANCELLED).collect();
         if let Some(last) = results.last_mut()
-            && let Some(news) = self.equipment.bench.jobs.news()
+            && let Some(news) = self.equipment.bench.news()
         {
             last.text.push_str(if last.text.ends_with('\n') { "" } else { "\n" });
             last.text.push_str(&news);
@@ -406,7 +406,7 @@ fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
 
 fn is_harmless(effect: &Effect) -> bool {
     match effect {
-        Effect::Read(_) | Effect::Session => true,
+        Effect::Read(_) | Effect::Signal { .. } | Effect::Session => true,
         Effect::Write(_)
         | Effect::Delete(_)
         | Effect::Exec(_)

@@ -20,7 +20,7 @@ pub(crate) mod stage;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -30,6 +30,7 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::llm::{Effort, Model};
 use crate::message::{History, Message, Part, Stop, ToolCall, UserMessage};
+pub use crate::permission::SharedMode;
 use crate::permission::{Grants, Law, Mode};
 use crate::tools::{Bench, Offer, Registry};
 use crate::update::Update;
@@ -53,6 +54,8 @@ pub struct Equipment {
     pub bench: Arc<Bench>,
     /// How much may be done without asking; a change counts from the next effect on.
     pub mode: SharedMode,
+    /// The mode that the model knows.
+    pub told_mode: ToldMode,
     /// What may be done at all; a change counts from the next effect on.
     pub law: SharedLaw,
     /// Requests to the model that one turn may make.
@@ -73,11 +76,20 @@ impl Equipment {
         &self.bench.client
     }
 
+    /// What the model has to be told about the mode, unless it knows.
+    pub fn mode_news(&self) -> Option<String> {
+        let mode = self.mode.get();
+        let can_confine = self.law.get().can_confine;
+        let line = || format!("Mode: {} ({})\n", mode.id(), mode.description(can_confine));
+        (self.told_mode.tell(mode) != Some(mode)).then(line)
+    }
+
     /// What the model is to be told about the tools.
     pub fn offer(&self) -> Offer {
         Offer {
             patches: self.thinker.get().model.takes_patches(),
             skills: self.bench.skills.names(),
+            plans: self.mode.get() == Mode::Plan,
         }
     }
 }
@@ -118,42 +130,25 @@ impl SharedThinker {
     }
 }
 
-/// The mode, set by the session and read by its turn.
-#[derive(Clone, Debug)]
-pub struct SharedMode {
-    now: Arc<AtomicU8>,
-    most: Mode,
-}
+/// The mode that the model was last told, as long as it can know that.
+#[derive(Clone, Debug, Default)]
+// A std mutex: held to copy a value.
+pub struct ToldMode(Arc<Mutex<Option<Mode>>>);
 
-impl Default for SharedMode {
-    fn default() -> SharedMode {
-        SharedMode::new(Mode::default(), Mode::Full)
-    }
-}
-
-impl SharedMode {
-    /// A mode, and the one that it never goes beyond.
-    pub fn new(mode: Mode, most: Mode) -> SharedMode {
-        let shared = SharedMode { now: Arc::default(), most };
-        shared.set(mode);
-        shared
+impl ToldMode {
+    /// The model does not know any more.
+    pub fn forget(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// The mode now.
-    pub fn get(&self) -> Mode {
-        Mode::ALL.get(usize::from(self.now.load(Ordering::Relaxed))).copied().unwrap_or_default()
+    /// Whether it knows one.
+    fn knows(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// The mode that it never goes beyond.
-    pub fn most(&self) -> Mode {
-        self.most
-    }
-
-    /// Changes it.
-    pub fn set(&self, mode: Mode) {
-        let mode = mode.min(self.most);
-        let place = Mode::ALL.iter().position(|it| *it == mode).unwrap_or_default();
-        self.now.store(u8::try_from(place).unwrap_or_default(), Ordering::Relaxed);
+    /// It is told this one. Returns what it knew.
+    fn tell(&self, mode: Mode) -> Option<Mode> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).replace(mode)
     }
 }
 
@@ -255,7 +250,10 @@ impl Turn {
         let mut step = Step::Sample;
         let mut result = loop {
             step = match step {
-                Step::Sample => self.sample().await,
+                Step::Sample => {
+                    self.tell_mode();
+                    self.sample().await
+                }
                 Step::Act(calls) => self.act(calls).await,
                 Step::Pause(delay, why) => self.pause(delay, why).await,
                 Step::Continue(delay, why, nudge) => {
@@ -287,6 +285,16 @@ impl Turn {
             self.equipment.bench.skills.forget_loaded();
         }
         Finished { history: self.history, grants: self.grants, result }
+    }
+
+    /// The user has changed the mode in the middle of the work.
+    fn tell_mode(&mut self) {
+        if self.equipment.told_mode.knows()
+            && let Some(line) = self.equipment.mode_news()
+        {
+            let text = format!("The user has changed the mode.\n{line}");
+            self.history.push(Message::User(UserMessage { parts: vec![Part::Context(text)] }));
+        }
     }
 
     async fn pause(&mut self, delay: Duration, why: Option<String>) -> Step {

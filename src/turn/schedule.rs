@@ -89,9 +89,10 @@ fn conflict(some: &[Effect], others: &[Effect]) -> bool {
 }
 
 fn clash(one: &Effect, other: &Effect) -> bool {
-    use Effect::{Delete, Exec, Fetch, Input, Read, Session, Write};
+    use Effect::{Delete, Exec, Fetch, Input, Read, Session, Signal, Write};
     match (one, other) {
-        (Fetch { .. } | Session, _) | (_, Fetch { .. } | Session) => false,
+        (Fetch { .. } | Signal { .. } | Session, _)
+        | (_, Fetch { .. } | Signal { .. } | Session) => false,
         // Nobody knows what a command touches.
         (Exec(_) | Input { .. }, _) | (_, Exec(_) | Input { .. }) => true,
         (Read(_), Read(_)) => false,
@@ -117,7 +118,7 @@ mod tests {
             "write" => Effect::Write(target),
             "delete" => Effect::Delete(target),
             "exec" => Effect::Exec(Box::new(Command::new(object, "/w"))),
-            "input" => Effect::Input { job: object.to_owned() },
+            "input" => Effect::Input { job: object.to_owned(), is_open: false },
             "fetch" => Effect::Fetch { host: object.to_owned() },
             _ => Effect::Session,
         }

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::{Equipment, SharedLaw, SharedMode, SharedThinker};
+use super::{Equipment, SharedLaw, SharedMode, SharedThinker, ToldMode};
 use crate::client::{Answer, ChoiceKind, Client, Display, Inquiry, Question, Reply as UserReply};
 use crate::exec::Environment;
 use crate::files::{Files, Roots};
@@ -181,18 +181,22 @@ pub(crate) fn stage(plays: Vec<Play>, silent: bool, extra: Option<Arc<dyn AnyToo
     let client = Arc::new(Recorder { silent, ..Recorder::default() });
     let mut tools = built_in();
     tools.extend(extra);
+    let mode = SharedMode::default();
+    let mut bench = Bench::new(
+        SessionId::from("stage"),
+        Files::new(Roots::new(workspace.path()).unwrap(), None),
+        Environment::default(),
+        Arc::clone(&client) as Arc<dyn Client>,
+        Display::Text,
+        Arc::new(Commons::default()),
+    );
+    bench.mode = mode.clone();
     let equipment = Equipment {
         thinker: SharedThinker::new(Arc::new(Script(Mutex::new(plays.into()))), Effort::Default),
         tools: Arc::new(Registry::new(tools)),
-        bench: Arc::new(Bench::new(
-            SessionId::from("stage"),
-            Files::new(Roots::new(workspace.path()).unwrap(), None),
-            Environment::default(),
-            Arc::clone(&client) as Arc<dyn Client>,
-            Display::Text,
-            Arc::new(Commons::default()),
-        )),
-        mode: SharedMode::default(),
+        bench: Arc::new(bench),
+        mode,
+        told_mode: ToldMode::default(),
         law: SharedLaw::default(),
         max_requests: 10,
         knows_of_cuts: Arc::default(),

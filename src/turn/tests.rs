@@ -10,6 +10,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::stage::{Play, Stage, stage};
+use std::sync::atomic::Ordering;
+
 use super::*;
 use crate::effect::{CallView, Content, Effect, Kind, Target};
 use crate::files::Roots;

@@ -60,7 +60,7 @@ pub fn check(agent: &TestAgent) {
             (Some("session/request_permission"), _)
                 if cards
                     .get(&key(params, &params["toolCall"]))
-                    .is_some_and(|it| it.name == "ask_user") => {}
+                    .is_some_and(|it| ["ask_user", "exit_plan"].contains(&it.name.as_str())) => {}
             (Some("session/request_permission"), _) => check_question(params, &cards),
             (None, _) if message["result"]["stopReason"].is_string() => {
                 for (id, card) in &cards {

@@ -52,12 +52,14 @@ mod learned;
 mod media;
 mod memory;
 mod models;
+mod modes;
 mod move_delete;
 mod nothing_written;
 mod patch;
 mod permission;
 mod permission_races;
 mod plan;
+mod protected;
 mod provider;
 mod providers;
 mod queue;
@@ -69,6 +71,8 @@ mod round_trip;
 mod rules;
 #[cfg(target_os = "linux")]
 mod sandbox;
+#[cfg(target_os = "linux")]
+mod sandboxed;
 mod schema;
 #[path = "../../examples/scripted_model.rs"]
 mod scripted_model;

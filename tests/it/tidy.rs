@@ -50,6 +50,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "skills",
             "shell",
             "sandbox",
+            "pinned",
         ],
     ),
     ("done", &["error"]),

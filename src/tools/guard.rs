@@ -1,0 +1,198 @@
+//! The guard over commands that run: their temporary folder, and the look at protected places when
+//! they have ended, whoever waits for that.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::cell::Cell;
+use super::tripwire::Tripwire;
+use super::{Outcome, denial};
+use crate::effect::{Content, Effect};
+use crate::exec::Job;
+use crate::permission::{Confinement, Pass, Protected};
+
+/// Commands that are remembered after their end.
+const MOST_WATCHES: usize = 64;
+/// Paths that may be allowed while a command runs.
+const MOST_ALLOWED: usize = 1_000;
+
+/// The commands of a session that are kept to something.
+#[derive(Debug, Default)]
+pub struct Cells {
+    temp: Mutex<Option<TempDir>>,
+    // Std mutexes: held to look at a short list.
+    watches: Mutex<HashMap<String, Arc<Watch>>>,
+    last: Mutex<Option<Arc<Tripwire>>>,
+    tracker: TaskTracker,
+}
+
+/// What is known of one command.
+#[derive(Debug, Default)]
+struct Watch {
+    /// Nothing keeps it in.
+    is_open: bool,
+    hint: Option<String>,
+    has_tripwire: bool,
+    allowed: Mutex<Vec<PathBuf>>,
+    /// Something else that nothing keeps in has run meanwhile: who has done what is not known.
+    is_shared: AtomicBool,
+    /// The look at its end was taken.
+    over: CancellationToken,
+    report: Mutex<Option<String>>,
+}
+
+impl Cells {
+    /// The temporary folder of the session's commands, which nobody else gets into.
+    pub(super) fn temp(&self) -> Option<PathBuf> {
+        let mut temp = lock(&self.temp);
+        if temp.is_none() {
+            match private_folder() {
+                Ok(folder) => *temp = Some(folder),
+                Err(error) => tracing::warn!(%error, "there is no temporary folder for commands"),
+            }
+        }
+        temp.as_ref().and_then(|it| fs::canonicalize(it.path()).ok())
+    }
+
+    /// Looks at the protected places before a command.
+    pub(super) fn set_tripwire(&self, protected: &Protected) -> Arc<Tripwire> {
+        let last = lock(&self.last).clone();
+        let tripwire = Arc::new(Tripwire::set(protected, last.as_deref()));
+        *lock(&self.last) = Some(Arc::clone(&tripwire));
+        tripwire
+    }
+
+    /// Watches over a command that has been started.
+    pub(super) fn watch(&self, job: &Arc<Job>, cell: Cell, aside: PathBuf) {
+        let watch = Arc::new(Watch {
+            is_open: cell.jail.is_none(),
+            hint: cell.hint,
+            has_tripwire: cell.tripwire.is_some(),
+            allowed: Mutex::new(cell.allowed),
+            ..Watch::default()
+        });
+        match cell.tripwire {
+            Some(tripwire) => {
+                let (job, watch) = (Arc::clone(job), Arc::clone(&watch));
+                self.tracker.spawn(async move {
+                    job.ended().await;
+                    let done = watch.over.clone().drop_guard();
+                    let looking =
+                        tokio::task::spawn_blocking(move || watch.look(&tripwire, &aside));
+                    if looking.await.is_err() {
+                        tracing::error!("the look at protected places has failed");
+                    }
+                    drop(done);
+                });
+            }
+            None => watch.over.cancel(),
+        }
+        let mut watches = lock(&self.watches);
+        if watches.len() >= MOST_WATCHES {
+            watches.retain(|_, it| !it.over.is_cancelled() || lock(&it.report).is_some());
+        }
+        watches.insert(job.id().to_owned(), watch);
+    }
+
+    /// Whether nothing keeps that command in.
+    pub(super) fn is_open(&self, job: &str) -> bool {
+        lock(&self.watches).get(job).is_none_or(|it| it.is_open)
+    }
+
+    /// Notes what the user has allowed while commands run: it was not their doing.
+    pub(super) fn allow(&self, pass: &Pass, protected: &Protected) {
+        let watches: Vec<_> = lock(&self.watches).values().cloned().collect();
+        for watch in watches.iter().filter(|it| it.has_tripwire && !it.over.is_cancelled()) {
+            for effect in pass.effects() {
+                match effect {
+                    Effect::Write(target) | Effect::Delete(target)
+                        if protected.why(&target.path).is_some() =>
+                    {
+                        let mut allowed = lock(&watch.allowed);
+                        if allowed.len() < MOST_ALLOWED {
+                            allowed.push(target.path.clone());
+                        }
+                    }
+                    Effect::Exec(_) if *pass.confinement() == Confinement::Open => {
+                        watch.is_shared.store(true, Ordering::Relaxed);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Waits until a command that has ended was looked after, and says in its outcome what came
+    /// of that.
+    pub(super) async fn settle(&self, job: &Job, outcome: &mut Outcome) {
+        let Some(watch) = lock(&self.watches).get(job.id()).cloned() else { return };
+        watch.over.cancelled().await;
+        if let Some(report) = lock(&watch.report).take() {
+            outcome.ok = false;
+            add(outcome, report);
+        }
+        let output = outcome.raw.get("output").and_then(serde_json::Value::as_str);
+        let met_a_wall = !outcome.ok && output.is_some_and(denial::is_likely);
+        if let Some(hint) = watch.hint.as_ref().filter(|_| met_a_wall) {
+            add(outcome, hint.clone());
+        }
+    }
+
+    /// What commands have done to protected places that nobody waits for; each is told once.
+    pub(super) fn news(&self) -> Option<String> {
+        let watches = lock(&self.watches);
+        let reports = watches.iter().filter_map(|(job, it)| {
+            let report = lock(&it.report).take()?;
+            Some(format!("{job}: {report}\n"))
+        });
+        let text: String = reports.collect();
+        (!text.is_empty()).then_some(text)
+    }
+
+    /// Waits for the last look and takes the temporary folder away. All commands have ended.
+    pub async fn close(&self) {
+        self.tracker.close();
+        self.tracker.wait().await;
+        let temp = lock(&self.temp).take();
+        drop(tokio::task::spawn_blocking(move || drop(temp)).await);
+    }
+}
+
+impl Watch {
+    fn look(&self, tripwire: &Tripwire, aside: &Path) {
+        let allowed = lock(&self.allowed).clone();
+        let puts_right = !self.is_shared.load(Ordering::Relaxed);
+        if let Some(trespass) = tripwire.check(&allowed, aside, puts_right) {
+            tracing::warn!(?trespass, "a command has changed protected places");
+            *lock(&self.report) = Some(trespass.text(puts_right));
+        }
+    }
+}
+
+fn add(outcome: &mut Outcome, note: String) {
+    outcome.text.push_str(if outcome.text.ends_with('\n') { "" } else { "\n" });
+    outcome.text.push_str(&note);
+    outcome.content.push(Content::Text(note));
+}
+
+fn private_folder() -> std::io::Result<TempDir> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("turnwright-").rand_bytes(12);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(fs::Permissions::from_mode(0o700));
+    }
+    builder.tempdir()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

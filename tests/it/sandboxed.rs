@@ -1,0 +1,162 @@
+//! What keeps a command in while it runs. Skips, and says so, where this machine has no sandbox.
+
+use serde_json::{Value, json};
+
+use crate::agent::{Builder, TestAgent, calls, says};
+use crate::cards;
+
+/// Whether there is anything to test.
+fn has_sandbox(test: &str) -> bool {
+    let has = turnwright::sandbox::can_confine();
+    if !has {
+        eprintln!("SKIPPED: {test}: no command can be confined on this machine");
+    }
+    has
+}
+
+fn auto() -> Builder {
+    TestAgent::builder().variable("TURNWRIGHT_MODE", "auto")
+}
+
+fn exec(command: &str) -> Value {
+    json!({ "command": command })
+}
+
+/// Runs a command that nobody is asked about.
+fn unasked(builder: Builder, command: &str) -> (TestAgent, String) {
+    let replies = json!([calls("exec", &exec(command)), says("Done.")]);
+    let mut agent = builder.model(replies).start();
+    let result = cards::turn(&mut agent);
+    assert_eq!(cards::questions(&agent), 0, "{command}");
+    (agent, result)
+}
+
+#[test]
+fn auto_mode_runs_in_the_project_and_nowhere_else() {
+    if !has_sandbox("auto_mode_runs_in_the_project_and_nowhere_else") {
+        return;
+    }
+    let outside = tempfile::tempdir().unwrap();
+    let (agent, result) = unasked(auto(), "echo x > a.txt && cat a.txt");
+    assert!(result.contains("exit 0") && agent.path("a.txt").exists(), "{result}");
+    let command =
+        format!("python3 -c 'open(\"{0}/x\", \"w\")' || touch {0}/x", outside.path().display());
+    let (_, result) = unasked(auto(), &command);
+    assert!(!outside.path().join("x").exists());
+    assert!(result.contains("[sandbox: no network; writes only in "), "{result}");
+    assert!(result.contains("\"escalate\""), "{result}");
+}
+
+#[test]
+fn the_temporary_folder_is_private_and_goes_with_the_session() {
+    if !has_sandbox("the_temporary_folder_is_private_and_goes_with_the_session") {
+        return;
+    }
+    let command = "touch \"$TMPDIR/x\" && stat -c '%a %n' \"$TMPDIR\" && mktemp";
+    let (mut agent, result) = unasked(auto(), command);
+    let line =
+        result.lines().find(|it| it.starts_with("700 ")).unwrap_or_else(|| panic!("{result}"));
+    let folder = std::path::PathBuf::from(&line["700 ".len()..]);
+    assert!(folder.join("x").exists() && !folder.starts_with(agent.workspace()));
+    agent.close();
+    assert!(!folder.exists());
+}
+
+#[test]
+fn ways_out_are_not_in_the_environment() {
+    if !has_sandbox("ways_out_are_not_in_the_environment") {
+        return;
+    }
+    let builder = auto().variable("SSH_AUTH_SOCK", "/x").variable("DBUS_SESSION_BUS_ADDRESS", "/x");
+    let (_, result) = unasked(builder, "env | grep -c -E 'SSH_AUTH|DBUS'; true");
+    assert!(result.contains("\n0"), "{result}");
+}
+
+#[test]
+fn a_command_that_changes_protected_places_fails_and_it_is_undone() {
+    if !has_sandbox("a_command_that_changes_protected_places_fails_and_it_is_undone") {
+        return;
+    }
+    for (command, file, before) in [
+        // A program of its own, of which no words tell.
+        ("python3 -c \"open('.env'+'rc','w').write('x')\"", ".envrc", Some("old")),
+        ("python3 -c \"open('.mcp'+'.json','w').write('x')\"", ".mcp.json", None),
+        ("mkdir .husky && cp a .husky/pre-commit", ".husky/pre-commit", None),
+        ("mv .git g && mkdir .git && cp a .git/config", ".git/config", Some("[core]\n")),
+    ] {
+        let builder = auto().file("a", "x").file(".envrc", "old").file(".git/config", "[core]\n");
+        let replies = json!([calls("exec", &exec(command)), says("Done.")]);
+        let mut agent = builder.model(replies).permission("allow_once").start();
+        let result = cards::turn(&mut agent);
+        let now = std::fs::read_to_string(agent.path(file)).ok();
+        assert_eq!(now.as_deref(), before, "{command}: {result}");
+        // Where the kernel has kept it out there is nothing to undo.
+        let was_refused = result.contains("[sandbox:");
+        assert!(was_refused || result.contains("[protected:"), "{command}: {result}");
+        assert_eq!(cards::card(&agent, 0)["status"], "failed", "{command}");
+    }
+}
+
+#[test]
+fn what_a_job_does_to_protected_places_is_told_when_it_has_ended() {
+    if !has_sandbox("what_a_job_does_to_protected_places_is_told_when_it_has_ended") {
+        return;
+    }
+    let command = "sleep 1.2; cp a .envrc";
+    let job = json!({ "command": command, "background": true });
+    let look = json!({ "id": "p1", "wait": 20, "signal": null });
+    let mut agent = auto()
+        .file("a", "new")
+        .model(json!([
+            calls("exec", &job),
+            calls("exec_output", &look),
+            calls("exec_output", &look),
+            says("Done.")
+        ]))
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    cards::check(&agent);
+    let told = agent.model_request(3)["messages"].to_string();
+    assert!(told.contains("[protected: the command created"), "{told}");
+    assert!(!agent.path(".envrc").exists());
+}
+
+#[test]
+fn what_was_let_through_because_it_reads_can_write_nothing() {
+    if !has_sandbox("what_was_let_through_because_it_reads_can_write_nothing") {
+        return;
+    }
+    let builder = || TestAgent::builder().file("a", "x");
+    let (_, result) = unasked(builder(), "git status; cat a");
+    assert!(result.contains('x'), "{result}");
+    // A repository that comes with programs is asked about.
+    let trap = builder().file(".git/HEAD", "ref: refs/heads/m\n").file(
+        ".git/config",
+        "[core]\n\trepositoryformatversion = 0\n\tfsmonitor = touch mark; false\n",
+    );
+    let trap = trap.file(".git/objects/x", "").file(".git/refs/x", "");
+    let replies = json!([calls("exec", &exec("git status")), says("Done.")]);
+    let mut agent = trap.model(replies).start();
+    let id = agent.prompt("go");
+    let question = agent.wait_for_request("session/request_permission");
+    agent.choose(&question, "reject_once");
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    assert!(!agent.path("mark").exists());
+}
+
+#[test]
+fn an_escalation_always_asks_and_opens_what_it_names() {
+    if !has_sandbox("an_escalation_always_asks_and_opens_what_it_names") {
+        return;
+    }
+    let outside = tempfile::tempdir().unwrap();
+    let other = tempfile::tempdir().unwrap();
+    let command =
+        format!("touch {}/x; touch {}/x", outside.path().display(), other.path().display());
+    let arguments = json!({ "command": command, "escalate": outside.path() });
+    let replies = json!([calls("exec", &arguments), says("Done.")]);
+    let mut agent = auto().model(replies).permission("allow_once").start();
+    cards::turn(&mut agent);
+    assert_eq!(cards::questions(&agent), 1);
+    assert!(outside.path().join("x").exists() && !other.path().join("x").exists());
+}

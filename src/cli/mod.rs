@@ -6,6 +6,7 @@ mod doctor;
 #[cfg(unix)]
 mod jail;
 mod login;
+mod policy;
 #[cfg(unix)]
 mod probe;
 #[cfg(unix)]
@@ -90,6 +91,9 @@ enum Command {
         #[command(subcommand)]
         what: probe::Probe,
     },
+    /// See what is allowed in a project, and change it
+    #[command(after_help = "Example: turnwright policy check \"npm install\"")]
+    Policy(policy::Options),
     /// Look at the settings
     Config {
         #[command(subcommand)]
@@ -130,6 +134,7 @@ pub fn run() -> ExitCode {
         Some(Command::Trust(options)) => trust::run(&options, &config(flags, paths)),
         #[cfg(unix)]
         Some(Command::SandboxProbe { what }) => probe::run(&what),
+        Some(Command::Policy(options)) => policy::run(options, &config(flags, paths)),
         Some(Command::Config { action }) => config::run(&action, &config(flags, paths)),
     };
     log::flush(LOG_LIMIT);

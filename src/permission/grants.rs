@@ -38,6 +38,16 @@ impl Grants {
         &self.allowed
     }
 
+    /// What was said yes to without a pattern.
+    pub fn exactly(&self) -> impl Iterator<Item = &Effect> {
+        self.exact.iter()
+    }
+
+    /// What was said no to.
+    pub fn rejected(&self) -> impl Iterator<Item = &Effect> {
+        self.rejected.iter()
+    }
+
     /// Whether exactly this was said yes to.
     pub fn holds(&self, effect: &Effect) -> bool {
         self.exact.contains(effect)

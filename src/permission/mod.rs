@@ -1,9 +1,13 @@
-//! Who may do what: a pure decision, a memory of answers for the session, and the pass without
-//! which no tool runs.
+//! Who may do what: a pure decision, what is remembered of answers (in the session, in the project's
+//! book), what was decided (the audit), and the pass without which no tool runs.
 
 mod ask;
 mod glob;
+mod audit;
+mod book;
+mod describe;
 mod grants;
+mod lasting;
 mod law;
 mod load;
 mod mode;
@@ -12,14 +16,19 @@ mod policy;
 mod protected;
 mod rule;
 mod words;
+mod store;
 
 use std::path::PathBuf;
 
-use crate::effect::{Effect, Place, Reach};
+use crate::effect::{Effect, Reach};
 
 pub use ask::{Asked, Settled};
+pub use audit::{ALLOWED_ONCE, Audit, Entry as AuditEntry, Event as AuditEvent};
+pub use book::{Book, BookError, Entry as BookEntry, Kept, MOST_RULES, Page};
+pub use describe::{Explained, explain, in_words, reason, word};
 pub use glob::Glob;
 pub use grants::Grants;
+pub use lasting::pattern_of;
 pub use law::Law;
 pub use load::{Draft, Loaded, Site, load, unreadable};
 pub use mode::{Mode, SharedMode};
@@ -116,21 +125,7 @@ pub fn judge(law: &Law, mode: Mode, grants: &Grants, effects: Vec<Effect>) -> Ga
     let decision = decide(law, mode, grants, &effects);
     match decision.verdict() {
         Verdict::Allow => Gate::Open(Pass::new(law, mode, &decision, effects)),
-        Verdict::Ask => Gate::Ask(Asked::new(effects, decision)),
+        Verdict::Ask => Gate::Ask(Asked::new(law, mode, grants, effects, decision)),
         Verdict::Deny => Gate::Closed(ask::refusal(&decision, mode)),
-    }
-}
-
-/// Whether that is a place that the user should be told is not one of the session's folders.
-fn is_outside(effect: &Effect) -> bool {
-    match effect {
-        Effect::Read(target) | Effect::Write(target) | Effect::Delete(target) => {
-            target.place != Place::Inside
-        }
-        Effect::Exec(_)
-        | Effect::Input { .. }
-        | Effect::Signal { .. }
-        | Effect::Fetch { .. }
-        | Effect::Session => false,
     }
 }

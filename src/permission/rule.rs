@@ -34,6 +34,30 @@ pub enum Scope {
     Session,
 }
 
+impl Tier {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Tier::Deny => "deny",
+            Tier::Ask => "ask",
+            Tier::Allow => "allow",
+        }
+    }
+}
+
+impl Scope {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Scope::Managed => "managed",
+            Scope::User => "user",
+            Scope::Local => "local",
+            Scope::Project => "project",
+            Scope::Session => "session",
+        }
+    }
+}
+
 /// What a rule is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Pattern {

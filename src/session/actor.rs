@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::commands::{self, Run};
+use super::permissions;
 use super::trust::{Shown, trust};
 use super::{Host, Msg, PromptKey, settings};
 use crate::done::Done;
@@ -319,6 +320,19 @@ impl Actor {
                     let message = MessageId::from(format!("msg-{}", self.history.mint()));
                     self.equipment.client().update(Update::Text { message, text });
                     done.report(Ok(Stop::EndTurn));
+                    continue;
+                }
+                Some((Run::Permissions, words)) => {
+                    let message = MessageId::from(format!("msg-{}", self.history.mint()));
+                    let (equipment, until) = (self.equipment.clone(), cancel.clone());
+                    let (history, grants) = (self.history.clone(), self.grants.clone());
+                    let words = words.to_owned();
+                    let task = self.host.tracker().spawn(async move {
+                        let (grants, stop) =
+                            permissions::run(equipment, grants, words, message, until).await;
+                        Finished { history, grants, result: Ok(stop) }
+                    });
+                    self.running = Some(Running { key, cancel, task, done });
                     continue;
                 }
                 Some((run @ (Run::Models | Run::Look(_) | Run::Trust), words)) => {

@@ -23,6 +23,8 @@ pub(super) enum Run {
     Look(fn(&Bench) -> String),
     /// Shows what the project wants, and puts it in force.
     Trust,
+    /// Tells or changes what is allowed.
+    Permissions,
 }
 
 const TABLE: &[(Command, Run)] = &[
@@ -49,6 +51,10 @@ const TABLE: &[(Command, Run)] = &[
             description: "What this project's settings ask for, and how to put it in force",
         },
         Run::Trust,
+    ),
+    (
+        Command { name: "permissions", description: "What is allowed here, and how to change it" },
+        Run::Permissions,
     ),
     (Command { name: "clear", description: "Forget the conversation so far" }, Run::Now(clear)),
 ];
@@ -161,7 +167,9 @@ mod tests {
     fn only_known_words_are_commands() {
         assert!(find("/status").is_some());
         assert_eq!(find("  /help me \n").unwrap().1, "me");
+        assert_eq!(find("/permissions revoke  a1 \n").unwrap().1, "revoke  a1");
         assert!(find("/unknown").is_none());
+        assert!(find("/ status").is_none());
         assert!(find("/usr/bin/env is a path").is_none());
         assert!(find("status").is_none());
         assert!(find("/").is_none());

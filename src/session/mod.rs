@@ -5,6 +5,7 @@ mod actor;
 mod commands;
 mod host;
 mod models;
+mod permissions;
 mod settings;
 mod standing;
 mod trust;

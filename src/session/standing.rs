@@ -11,7 +11,7 @@ use crate::config::{
 use crate::effect::visible_line;
 use crate::files::Roots;
 use crate::permission::{
-    Draft, Ground, Law, Mode, Protected, Rule, Scope, Site, Tier, load, unreadable,
+    Book, Draft, Ground, Law, Mode, Protected, Rule, Scope, Site, Tier, load, unreadable,
 };
 use crate::sandbox::{self, Network};
 use crate::tools::{Walls, git_folders};
@@ -89,6 +89,7 @@ pub fn stand(config: &Config, trust: &Trust, roots: &Roots) -> Standing {
     };
     let most = layers.managed(config);
     layers.user(config);
+    layers.kept(config, roots.real_cwd());
     let own = own_mode(config);
     let found = layers.project_file(roots.real_cwd());
     let project = found.as_ref().map(|(text, project)| {
@@ -220,6 +221,13 @@ impl Layers<'_> {
                 self.rules.extend(unreadable(Tier::Ask, Scope::User, why));
             }
         }
+    }
+
+    /// What the user has made of answers in this project.
+    fn kept(&mut self, config: &Config, folder: &Path) {
+        let page = Book::of(&config.paths.state, folder).read();
+        self.problems.extend(page.trouble.iter().map(ToString::to_string));
+        self.rules.extend(page.rules());
     }
 
     /// The text of the project's file and what it means.

@@ -10,7 +10,7 @@ use crate::client::{Client, Display};
 use crate::exec::{Environment, Jobs};
 use crate::files::Files;
 use crate::ids::SessionId;
-use crate::permission::SharedMode;
+use crate::permission::{Audit, SharedMode};
 use crate::record::Record;
 use crate::skills::Shelf;
 use crate::update::Update;
@@ -34,6 +34,8 @@ pub struct Commons {
     pub folders: Folders,
     /// What they have done.
     pub record: Record,
+    /// What was allowed, and what not.
+    pub audit: Audit,
     /// The network.
     pub web: Web,
 }
@@ -41,7 +43,8 @@ pub struct Commons {
 impl Commons {
     /// With these folders.
     pub fn new(folders: Folders) -> Commons {
-        Commons { folders, ..Commons::default() }
+        let audit = Audit::new(&folders.state);
+        Commons { folders, audit, ..Commons::default() }
     }
 }
 

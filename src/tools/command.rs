@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::repository;
 use crate::effect::{Command, Effect, Reach, Target};
 use crate::exec::dialect;
+use crate::files::Roots;
 use crate::shell;
 
 /// Words with which a model asks for more than a place.
@@ -67,6 +68,16 @@ pub(super) fn doubt(line: &str, workdir: &Path) -> Option<String> {
         known.push(folder);
     }
     None
+}
+
+/// The effects of a line that runs in the project, for whoever asks what would be thought of it.
+/// Looks at the disk.
+pub fn line_effects(line: &str, roots: &Roots) -> Vec<Effect> {
+    let workdir = roots.resolve(".");
+    let named = touches(line, Path::new("."), None);
+    let places: Vec<_> = named.iter().map(|it| roots.resolve(&it.path)).collect();
+    let doubt = doubt(line, &workdir.path);
+    effects(line, &workdir, None, doubt.as_deref(), named.into_iter().zip(places))
 }
 
 impl Touch {

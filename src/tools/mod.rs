@@ -55,6 +55,7 @@ use crate::permission::Pass;
 pub(crate) use arguments::usual_name;
 pub use bench::{Bench, Commons, Folders};
 pub use cell::Walls;
+pub use command::line_effects;
 pub use guard::Cells;
 pub use lore::{lore, notes, skills};
 pub use registry::{Offer, Registry};

@@ -17,10 +17,10 @@ use super::ledger::{Ledger, ToolResult};
 use super::schedule::{Schedule, State};
 use super::{Step, Turn};
 use crate::client::{Answer, Question};
-use crate::effect::{Content, Effect, visible_line};
+use crate::effect::{Content, Effect};
 use crate::ids::CallId;
 use crate::message::{Arguments, Message, Stop, ToolCall};
-use crate::permission::{self, Asked, Gate, Law, Pass, Rule};
+use crate::permission::{self, Asked, AuditEvent, Confinement, Gate, Pass};
 use crate::record::Row;
 use crate::redact;
 use crate::tools::{Bench, Outcome, Prepared, ToolCtx};
@@ -30,6 +30,9 @@ use crate::update::{CallUpdate, Status, Update};
 const GRACE: Duration = Duration::from_secs(2);
 /// What a call is told that never ran because the user cancelled.
 const CANCELLED: &str = "Cancelled by the user before it was executed.";
+/// What a call is told whose paths lead elsewhere than when the user was asked.
+const MOVED: &str = "What this call is about was moved or replaced while permission was asked, so \
+                     nothing was done. Look again and repeat the call if it is still right.";
 /// What a call is told whose tool has a bug.
 const CRASHED: &str = "The tool crashed. This is a bug in turnwright.";
 
@@ -41,6 +44,8 @@ struct Ready {
     prepared: Box<dyn Prepared>,
     ctx: ToolCtx,
     has_card: bool,
+    /// Time has passed since it was looked at.
+    was_asked: bool,
 }
 
 /// What a call has come to; the number is its place in the answer.
@@ -53,6 +58,8 @@ enum Event {
     Answered(usize, Ready, Asked, Answer),
     /// It has run, and for how long.
     Ended(usize, Outcome, Duration),
+    /// Rules are kept for the project, or why they are not.
+    Kept(Result<(), String>),
 }
 
 /// The calls of one answer on their way.
@@ -159,7 +166,8 @@ impl Turn {
             call: call.id.clone(),
             cancel: self.cancel.child_token(),
         };
-        let ready = Ready { id: call.id, name, raw_input, prepared, ctx, has_card };
+        let ready =
+            Ready { id: call.id, name, raw_input, prepared, ctx, has_card, was_asked: false };
         let ready = located(ready).await?;
         let (view, effects) =
             guarded(|| (ready.prepared.view(bench.files.roots()), ready.prepared.effects()))?;
@@ -175,6 +183,8 @@ impl Turn {
     fn on(&mut self, event: Event, batch: &mut Batch) {
         match event {
             Event::Ended(number, outcome, took) => self.settle(batch, number, &outcome, took),
+            Event::Kept(Ok(())) => {}
+            Event::Kept(Err(why)) => self.equipment.client().update(Update::Notice(why)),
             // What has not run by now never does, a yes that comes late included (R-CANCEL-5).
             _ if self.cancel.is_cancelled() => {}
             Event::Located(number, Ok(ready)) => self.admit(number, ready, batch),
@@ -185,11 +195,14 @@ impl Turn {
             Event::Looked(number, _, Err(reason)) => self.fail(batch, number, reason),
             Event::Answered(number, ready, asked, answer) => {
                 batch.is_asking = false;
+                self.note_answer(&asked, &answer);
                 let (law, mode) = (self.equipment.law.get(), self.equipment.mode.get());
                 match asked.settle(answer, &law, mode, &mut self.grants) {
                     Ok(settled) => {
-                        self.keep(&settled.for_project, &ready);
-                        start(number, ready, settled.pass, batch);
+                        let keeping = self.keep(settled.for_project, settled.pass.effects());
+                        batch.events.extend(keeping.map(|it| it.map(Event::Kept).boxed()));
+                        let ready = Ready { was_asked: true, ..ready };
+                        self.start(number, ready, settled.pass, batch);
                     }
                     Err(reason) => self.fail(batch, number, reason),
                 }
@@ -207,7 +220,7 @@ impl Turn {
             batch.waiting.insert(number, ready);
             return;
         }
-        match self.judged(effects) {
+        match self.judged(&effects) {
             Gate::Closed(reason) => self.fail(batch, number, reason),
             Gate::Open(_) | Gate::Ask(_) => batch.events.push(Box::pin(look(number, ready))),
         }
@@ -219,8 +232,8 @@ impl Turn {
             Ok(effects) => effects,
             Err(reason) => return self.fail(batch, number, reason),
         };
-        match self.judged(effects) {
-            Gate::Open(pass) => start(number, ready, pass, batch),
+        match self.judged(&effects) {
+            Gate::Open(pass) => self.start(number, ready, pass, batch),
             Gate::Closed(reason) => self.fail(batch, number, reason),
             Gate::Ask(asked) => {
                 batch.schedule.set(number, State::Queued);
@@ -229,20 +242,21 @@ impl Turn {
         }
     }
 
-    fn judged(&self, effects: Vec<Effect>) -> Gate {
+    fn judged(&self, effects: &[Effect]) -> Gate {
         let (law, mode) = (self.equipment.law.get(), self.equipment.mode.get());
-        permission::judge(&law, mode, &self.grants, effects)
+        let gate = permission::judge(&law, mode, &self.grants, effects.to_vec());
+        if let Gate::Closed(_) = gate {
+            self.note(AuditEvent::Denied, effects, None);
+        }
+        gate
     }
 
-    /// Has rules hold from now on, in this and in later sessions of the project.
-    fn keep(&self, rules: &[Rule], ready: &Ready) {
-        if rules.is_empty() {
-            return;
+    fn start(&self, number: usize, ready: Ready, pass: Pass, batch: &mut Batch) {
+        if pass.effects().iter().any(|it| matches!(it, Effect::Exec(_))) {
+            let is_shut = matches!(pass.confinement(), Confinement::Shut { .. });
+            self.note(AuditEvent::Ran, pass.effects(), Some(is_shut));
         }
-        let mut law = Law::clone(&self.equipment.law.get());
-        law.rules.extend(rules.iter().cloned());
-        self.equipment.law.set(law);
-        tracing::info!(call = ready.id.as_str(), count = rules.len(), "rules for the project");
+        start(number, ready, pass, batch);
     }
 
     /// Asks the next question if none is open. One that an earlier answer has settled is not asked.
@@ -256,9 +270,9 @@ impl Turn {
             let (ready, asked, content) = first.remove();
             let (law, mode) = (self.equipment.law.get(), self.equipment.mode.get());
             match asked.again(&law, mode, &self.grants) {
-                Gate::Open(pass) => start(number, ready, pass, batch),
+                Gate::Open(pass) => self.start(number, ready, pass, batch),
                 Gate::Closed(reason) => self.fail(batch, number, reason),
-                Gate::Ask(asked) => match guarded(|| question(&ready, &asked, content)) {
+                Gate::Ask(asked) => match guarded(|| self.question(&ready, &asked, content)) {
                     Err(reason) => self.fail(batch, number, reason),
                     Ok(question) => {
                         batch.is_asking = true;
@@ -267,6 +281,25 @@ impl Turn {
                     }
                 },
             }
+        }
+    }
+
+    /// What the user is asked: the real change or the command, and what is thought of it.
+    fn question(&self, ready: &Ready, asked: &Asked, mut content: Vec<Content>) -> Question {
+        let (law, mode) = (self.equipment.law.get(), self.equipment.mode.get());
+        let mut view = ready.prepared.view(ready.ctx.bench.files.roots());
+        view.title = asked.title(&law, view.title);
+        let description = asked.description(&law, mode);
+        if !description.is_empty() {
+            content.push(Content::Text(description));
+        }
+        Question {
+            call: ready.id.clone(),
+            name: ready.name.clone(),
+            view,
+            content,
+            raw_input: ready.raw_input.clone(),
+            choices: asked.choices(),
         }
     }
 
@@ -326,14 +359,14 @@ fn begin(next: Option<usize>, batch: &mut Batch) {
 /// Looks up where a call's paths lie, off the runtime's thread. A disk that does not answer does
 /// not hold up a cancel.
 async fn located(ready: Ready) -> Result<Ready, String> {
-    let Ready { id, name, raw_input, mut prepared, ctx, has_card } = ready;
+    let Ready { id, name, raw_input, mut prepared, ctx, has_card, was_asked } = ready;
     let bench: Arc<Bench> = Arc::clone(&ctx.bench);
     let locating = tokio::task::spawn_blocking(move || {
         prepared.locate(&bench);
         prepared
     });
     match ctx.cancel.run_until_cancelled(locating).await {
-        Some(Ok(prepared)) => Ok(Ready { id, name, raw_input, prepared, ctx, has_card }),
+        Some(Ok(prepared)) => Ok(Ready { id, name, raw_input, prepared, ctx, has_card, was_asked }),
         Some(Err(_)) => Err(CRASHED.to_owned()),
         None => Err(CANCELLED.to_owned()),
     }
@@ -364,7 +397,13 @@ fn start(number: usize, ready: Ready, pass: Pass, batch: &mut Batch) {
 }
 
 /// Runs a call to its outcome, whatever happens to it.
-async fn run(ready: Ready, pass: Pass) -> Outcome {
+async fn run(mut ready: Ready, pass: Pass) -> Outcome {
+    if ready.was_asked {
+        match unmoved(ready, &pass).await {
+            Ok(same) => ready = same,
+            Err(reason) => return Outcome::failed(reason),
+        }
+    }
     let Ready { id, prepared, ctx, has_card, .. } = ready;
     if has_card {
         let update = CallUpdate::new(id, Status::InProgress);
@@ -387,6 +426,15 @@ async fn run(ready: Ready, pass: Pass) -> Outcome {
         Some(Err(reason)) => Outcome::failed(reason),
         None => Outcome::failed("cancelled by the user"),
     }
+}
+
+/// The answer was about what was shown: a name that leads elsewhere by now is something else.
+async fn unmoved(ready: Ready, pass: &Pass) -> Result<Ready, String> {
+    let ready = located(ready).await?;
+    if guarded(|| ready.prepared.effects())? == pass.effects() {
+        return Ok(ready);
+    }
+    Err(MOVED.to_owned())
 }
 
 async fn out_of_time(cancel: &CancellationToken) {
@@ -412,22 +460,5 @@ fn is_harmless(effect: &Effect) -> bool {
         | Effect::Exec(_)
         | Effect::Input { .. }
         | Effect::Fetch { .. } => false,
-    }
-}
-
-fn question(ready: &Ready, asked: &Asked, mut content: Vec<Content>) -> Question {
-    let view = ready.prepared.view(ready.ctx.bench.files.roots());
-    if asked.leaves_the_roots() {
-        let places: Vec<_> =
-            view.locations.iter().map(|it| visible_line(&it.path.to_string_lossy())).collect();
-        content.push(Content::Text(format!("Outside the project: {}", places.join(", "))));
-    }
-    Question {
-        call: ready.id.clone(),
-        name: ready.name.clone(),
-        view,
-        content,
-        raw_input: ready.raw_input.clone(),
-        choices: asked.choices(),
     }
 }

@@ -10,6 +10,7 @@ mod gather;
 mod draft;
 mod glimpse;
 pub mod inside;
+mod keep;
 mod ledger;
 mod sample;
 mod schedule;

@@ -105,10 +105,19 @@ fn check_question(params: &Value, cards: &HashMap<String, Card>) {
     assert!(call["title"].is_string() && call["kind"].is_string(), "about what? {params}");
     assert!(call["rawInput"].is_object(), "no arguments to decide by: {params}");
     let options = params["options"].as_array().unwrap();
-    let kinds: Vec<_> = options.iter().filter_map(|it| it["kind"].as_str()).collect();
-    assert_eq!(kinds, ["allow_once", "allow_always", "reject_once", "reject_always"]);
-    let ids: HashSet<_> = options.iter().filter_map(|it| it["optionId"].as_str()).collect();
+    let texts = |key: &str| -> Vec<&str> {
+        options.iter().map(|it| it[key].as_str().unwrap_or_default()).collect()
+    };
+    let kinds = texts("kind");
+    let always = kinds.iter().filter(|it| **it == "allow_always").count();
+    assert!(always <= 2, "{kinds:?}");
+    assert_eq!(kinds[0], "allow_once", "some clients take the first: {params}");
+    assert!(kinds[1..=always].iter().all(|it| *it == "allow_always"), "{kinds:?}");
+    assert_eq!(kinds[always + 1..], ["reject_once", "reject_always"]);
+    let ids: HashSet<_> = texts("optionId").into_iter().collect();
     assert_eq!(ids.len(), options.len(), "two options with the same id: {params}");
+    let names = texts("name");
+    assert!(names.iter().all(|it| (4..=80).contains(&it.chars().count())), "{names:?}");
 }
 
 /// The ids of the cards, in the order of their appearance.
@@ -129,6 +138,13 @@ pub fn card(agent: &TestAgent, number: usize) -> Value {
         }
     }
     card
+}
+
+/// What a question offers, by identifier and name.
+pub fn options(question: &Value) -> Vec<(String, String)> {
+    let options = question["params"]["options"].as_array().cloned().unwrap_or_default();
+    let text = |it: &Value, key: &str| it[key].as_str().unwrap_or_default().to_owned();
+    options.iter().map(|it| (text(it, "optionId"), text(it, "name"))).collect()
 }
 
 /// All text that a card shows.

@@ -18,6 +18,7 @@
 
 mod agent;
 mod ask_user;
+mod asking;
 mod arguments;
 mod auth;
 mod buffers;
@@ -60,6 +61,7 @@ mod permission;
 mod permission_races;
 mod plan;
 mod protected;
+mod policy_cli;
 mod provider;
 mod providers;
 mod queue;

@@ -22,7 +22,7 @@ fn last_result(agent: &TestAgent) -> String {
 }
 
 #[test]
-fn r_perm_1_and_2_a_question_says_everything_and_offers_four_answers() {
+fn r_perm_1_and_2_a_question_says_everything_and_offers_what_can_be_meant() {
     let mut agent = TestAgent::builder().file("a.txt", "old\n").start();
     let write = calls("write_file", &json!({ "path": "a.txt", "content": "new\n" }));
     let (id, question) = ask(&mut agent, write);
@@ -37,9 +37,14 @@ fn r_perm_1_and_2_a_question_says_everything_and_offers_four_answers() {
     let options: Vec<_> = question["params"]["options"].as_array().unwrap().clone();
     let ids: Vec<_> = options.iter().map(|it| it["optionId"].as_str().unwrap()).collect();
     let kinds: Vec<_> = options.iter().map(|it| it["kind"].as_str().unwrap()).collect();
-    assert_eq!(kinds, ["allow_once", "allow_always", "reject_once", "reject_always"]);
-    assert_eq!(ids, kinds);
-    assert!(options.iter().all(|it| it["name"].as_str().is_some_and(|it| it.len() > 3)));
+    assert_eq!(
+        kinds,
+        ["allow_once", "allow_always", "allow_always", "reject_once", "reject_always"]
+    );
+    assert_eq!(
+        ids,
+        ["allow_once", "allow_always", "allow_project", "reject_once", "reject_always"]
+    );
     agent.choose(&question, "allow_once");
     assert_eq!(agent.stop_reason(&id), "end_turn");
     cards::check(&agent);
@@ -112,28 +117,6 @@ fn r_perm_4_a_no_fails_the_call_tells_the_model_and_the_turn_goes_on() {
 }
 
 #[test]
-fn r_perm_5_always_holds_for_exactly_that_command() {
-    let mut agent = TestAgent::builder().file("sub/x", "").start();
-    let (id, question) = ask(&mut agent, exec("echo x >> log"));
-    agent.choose(&question, "allow_always");
-    assert_eq!(agent.stop_reason(&id), "end_turn");
-    agent.model().push(exec("echo x >> log")).unwrap();
-    agent.model().push(says("Again.")).unwrap();
-    assert_eq!(agent.turn("again"), "end_turn");
-    assert_eq!(cards::questions(&agent), 1, "the same command asks again");
-    assert_eq!(agent.read("log"), "x\nx\n");
-    let elsewhere = json!({ "command": "echo x >> log", "workdir": "sub" });
-    for other in [exec("echo x >> log2"), exec("echo x >> log "), calls("exec", &elsewhere)] {
-        let before = cards::questions(&agent);
-        let (id, question) = ask(&mut agent, other);
-        agent.choose(&question, "reject_once");
-        assert_eq!(agent.stop_reason(&id), "end_turn");
-        assert_eq!(cards::questions(&agent), before + 1);
-    }
-    cards::check(&agent);
-}
-
-#[test]
 fn r_perm_5_always_holds_for_exactly_that_file_however_it_is_written() {
     let mut agent = TestAgent::builder().file("sub/x", "").start();
     let write = |path: &str| calls("write_file", &json!({ "path": path, "content": path }));
@@ -158,7 +141,8 @@ fn r_perm_5_always_holds_for_exactly_that_file_however_it_is_written() {
 fn r_perm_5_always_ends_with_the_session() {
     let mut agent = TestAgent::builder().start();
     for option in ["allow_always", "reject_once"] {
-        let (id, question) = ask(&mut agent, exec("echo x >> log"));
+        let write = json!({ "path": "log", "content": "x\n", "mode": "append" });
+        let (id, question) = ask(&mut agent, calls("write_file", &write));
         agent.choose(&question, option);
         assert_eq!(agent.stop_reason(&id), "end_turn");
         agent.session = agent.new_session();

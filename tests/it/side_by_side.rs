@@ -94,7 +94,8 @@ fn a_command_waits_for_the_change_before_it_and_a_read_for_the_command() {
 
 #[test]
 fn an_answer_for_the_session_spares_the_next_question() {
-    let same = || call("exec", &json!({ "command": "echo x >> log" }));
+    let write = json!({ "path": "log", "content": "x\n", "mode": "append" });
+    let same = || call("write_file", &write);
     let reply = json!([same(), same(), same()]);
     let mut agent = TestAgent::builder()
         .model(json!([reply, says("Done.")]))

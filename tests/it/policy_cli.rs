@@ -1,0 +1,178 @@
+//! `turnwright policy`: what holds in a project, what it says about a command, and how the user
+//! changes it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+struct User {
+    home: tempfile::TempDir,
+    project: tempfile::TempDir,
+}
+
+impl User {
+    fn new() -> User {
+        User { home: tempfile::tempdir().unwrap(), project: tempfile::tempdir().unwrap() }
+    }
+
+    fn real_project(&self) -> PathBuf {
+        self.project.path().canonicalize().unwrap()
+    }
+
+    /// What is printed, and the exit status.
+    fn policy(&self, arguments: &[&str]) -> (String, i32) {
+        self.policy_in(self.project.path(), arguments)
+    }
+
+    fn policy_in(&self, folder: &Path, arguments: &[&str]) -> (String, i32) {
+        let output = Command::new(env!("CARGO_BIN_EXE_turnwright"))
+            .arg("policy")
+            .args(arguments)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("TURNWRIGHT_HOME", self.home.path())
+            .current_dir(folder)
+            .output()
+            .unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (String::from_utf8(text).unwrap(), output.status.code().unwrap())
+    }
+
+    fn list(&self) -> Vec<Value> {
+        let (text, status) = self.policy(&["list", "--json"]);
+        assert_eq!(status, 0, "{text}");
+        let list: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(list["project"], json!(self.real_project()));
+        list["rules"].as_array().unwrap().clone()
+    }
+
+    /// A command that was asked about and allowed once, as the agent notes it.
+    fn note(&self, command: &str, answer: &str) {
+        use std::io::Write;
+        let line = json!({ "at": "2026-01-01T00:00:00Z", "event": "asked", "session": "s",
+            "project": self.real_project(), "mode": "ask", "effects": [], "command": command,
+            "verdict": "ask", "by": "", "answer": answer });
+        let state = self.home.path().join("state");
+        std::fs::create_dir_all(&state).unwrap();
+        let mut options = std::fs::File::options();
+        let file = options.create(true).append(true).open(state.join("permissions.jsonl"));
+        writeln!(file.unwrap(), "{line}").unwrap();
+    }
+}
+
+#[test]
+fn a_rule_is_added_listed_with_all_that_is_known_about_it_and_revoked() {
+    let user = User::new();
+    assert!(user.policy(&["list"]).0.contains("no rules"));
+    assert_eq!(user.policy(&["allow", "exec(cargo test)", "edit(/docs/**)"]).1, 0);
+    assert_eq!(user.policy(&["deny", "exec(git push)"]).1, 0);
+    let rules = user.list();
+    let told: Vec<_> = rules.iter().map(|it| format!("{} {}", it["tier"], it["rule"])).collect();
+    let expected = [
+        "\"allow\" \"exec(cargo test)\"",
+        "\"allow\" \"edit(/docs/**)\"",
+        "\"deny\" \"exec(git push)\"",
+    ];
+    assert_eq!(told, expected);
+    for rule in &rules {
+        assert_eq!(
+            (&rule["scope"], &rule["origin"]),
+            (&json!("local"), &json!("turnwright policy"))
+        );
+        assert!(rule["at"].is_string(), "{rule}");
+    }
+    let id = rules[0]["id"].as_str().unwrap();
+    let (text, _) = user.policy(&["list"]);
+    assert!(text.contains(id) && text.contains("exec(cargo test)"), "{text}");
+    let (text, status) = user.policy(&["revoke", id]);
+    assert!(text.contains("exec(cargo test)") && status == 0, "{text}");
+    let (text, status) = user.policy(&["revoke", id]);
+    assert!(text.contains("no rule") && status == 3, "{text}");
+    assert_eq!(user.list().len(), 2);
+}
+
+#[test]
+fn a_rule_is_for_its_project_by_whatever_name() {
+    let user = User::new();
+    let link = user.home.path().join("link");
+    std::os::unix::fs::symlink(user.project.path(), &link).unwrap();
+    let link = link.display().to_string();
+    assert_eq!(user.policy_in(Path::new("/"), &["allow", "exec(make)", "--dir", &link]).1, 0);
+    assert_eq!(user.list().len(), 1);
+    let other = tempfile::tempdir().unwrap();
+    assert!(user.policy_in(other.path(), &["list"]).0.contains("no rules"));
+}
+
+#[test]
+fn what_is_no_rule_is_not_kept() {
+    let user = User::new();
+    for rule in ["exec(", "nonsense", "hologram(x)", ""] {
+        let (text, status) = user.policy(&["allow", "exec(make)", rule]);
+        assert_eq!(status, 3, "{rule}: {text}");
+        assert!(text.contains("is no rule"), "{text}");
+    }
+    assert!(user.list().is_empty(), "half of it was kept");
+}
+
+#[test]
+fn a_command_that_is_not_understood_is_asked_about_or_refused() {
+    let user = User::new();
+    for (mode, verdict, expected) in [("ask", "ask", 1), ("plan", "deny", 2), ("full", "allow", 0)]
+    {
+        let (text, status) = user.policy(&["check", "x=$(date); $x", "--mode", mode]);
+        assert_eq!(status, expected, "{mode}: {text}");
+        assert!(text.starts_with(verdict), "{mode}: {text}");
+        let (text, again) = user.policy(&["check", "x=$(date); $x", "--mode", mode, "--json"]);
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&value["verdict"], again), (&json!(verdict), status), "{text}");
+        assert!(value["parts"][0]["why"].is_string(), "{text}");
+    }
+    let (text, status) = user.policy(&["check", "ls", "--mode", "yolo"]);
+    assert_eq!(status, 2, "{text}");
+}
+
+#[test]
+fn nothing_is_suggested_where_nothing_was_allowed_often() {
+    let user = User::new();
+    assert!(user.policy(&["suggest"]).0.contains("nothing"));
+    user.note("npm run build", "allow once");
+    assert!(user.policy(&["suggest"]).0.contains("nothing"));
+}
+
+// The rest needs commands to be understood.
+
+#[test]
+fn a_check_tells_the_rule_that_decides_for_each_command() {
+    let user = User::new();
+    user.policy(&["allow", "exec(npm run build)"]);
+    let (text, status) = user.policy(&["check", "npm run build --flag"]);
+    assert!(status == 0 && text.contains("allowed by exec(npm run build)"), "{text}");
+    let (text, status) = user.policy(&["check", "npm run build && npm run x", "--json"]);
+    assert_eq!(status, 1, "{text}");
+    let value: Value = serde_json::from_str(&text).unwrap();
+    let parts = value["parts"].as_array().unwrap();
+    assert_eq!(parts[0]["rule"], "exec(npm run build)");
+    assert_eq!((&parts[1]["what"], &parts[1]["verdict"]), (&json!("npm run x"), &json!("ask")));
+    user.policy(&["deny", "exec(npm run x)"]);
+    assert_eq!(user.policy(&["check", "npm run build && npm run x"]).1, 2);
+}
+
+#[test]
+fn what_is_allowed_by_hand_again_and_again_is_suggested_once() {
+    let user = User::new();
+    for command in ["npm run build", "npm run build --a", "npm run build | npm run lint"] {
+        user.note(command, "allow once");
+        user.note("npm run clean", "reject");
+        user.note("python3 x.py", "allow once");
+    }
+    let (text, status) = user.policy(&["suggest"]);
+    assert_eq!(status, 0);
+    assert!(text.contains("when = \"exec(npm run build)\""), "{text}");
+    assert!(text.contains("policy allow 'exec(npm run build)'"), "{text}");
+    for other in ["lint", "clean", "python"] {
+        assert!(!text.contains(&format!("exec(npm run {other})")) && !text.contains("exec(python"));
+    }
+    user.policy(&["allow", "exec(npm run build)"]);
+    assert!(user.policy(&["suggest"]).0.contains("nothing"));
+}

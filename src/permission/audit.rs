@@ -212,14 +212,15 @@ mod tests {
     #[test]
     fn what_was_decided_can_be_read_and_holds_no_secret() {
         let state = tempfile::tempdir().unwrap();
-        let audit = Audit::new(state.path(), vec!["sk-canary-1".to_owned(), "a".to_owned()]);
+        redact::learn(["sk-canary-1".to_owned()]);
+        let audit = Audit::new(state.path());
         for line in ["make all", "curl -H 'Bearer sk-canary-1' x"] {
             audit.note(Entry { answer: Some("allow once".to_owned()), ..entry(line) });
         }
         drop(audit);
         let lines = Audit::lines(state.path());
         let commands: Vec<_> = lines.iter().filter_map(|it| it.command.as_deref()).collect();
-        assert_eq!(commands, ["make all", "curl -H 'Bearer [secret]' x"]);
+        assert_eq!(commands, ["make all", "curl -H 'Bearer [key]' x"]);
         assert_eq!((lines[0].verdict.as_str(), lines[0].mode.as_str()), ("ask", "ask"));
         assert_eq!(lines[0].effects, ["run make all"]);
         let text = std::fs::read_to_string(state.path().join(FILE)).unwrap();
@@ -243,6 +244,6 @@ mod tests {
         Audit::default().note(entry("make"));
         let state = tempfile::tempdir().unwrap();
         std::fs::write(state.path().join("file"), "").unwrap();
-        Audit::new(&state.path().join("file"), Vec::new()).note(entry("make"));
+        Audit::new(&state.path().join("file")).note(entry("make"));
     }
 }

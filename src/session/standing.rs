@@ -116,10 +116,10 @@ pub fn stand(config: &Config, trust: &Trust, roots: &Roots) -> Standing {
         project.map(|(text, _, is_trusted)| ProjectFile { text: text.clone(), is_trusted, wants });
     let Layers { rules, problems, .. } = layers;
     let of_git: Vec<_> = folders.iter().flat_map(|it| git_folders(it)).collect();
-    let more = bounds.protect.clone();
+    let added = bounds.protect.clone();
     let law = Law {
         rules,
-        protected: Protected { roots: folders.into_iter().chain(of_git).collect(), more },
+        protected: Protected { roots: folders.into_iter().chain(of_git).collect(), more: added },
         dialect,
         can_confine: sandbox::can_confine(),
         ground,

@@ -17,6 +17,7 @@ use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
 use serde_json::{Value, json};
 use turnwright::rpc::{Outbox, parse};
+use turnwright::shell::{Dialect, read};
 use turnwright::sse::Decoder;
 
 /// Events of the stream that is decoded.
@@ -122,4 +123,16 @@ fn outbox_notify(bencher: Bencher<'_, '_>) {
     bencher
         .counter(ItemsCount::new(1_u32))
         .bench(|| outbox.notify("session/update", black_box(&update)));
+}
+
+/// A command line → its simple commands; the last one is not understood and only scanned.
+#[divan::bench(args = [
+    "git status -s",
+    "cargo test -p core 2>&1 | tail -20",
+    "cd crates/core && RUST_BACKTRACE=1 cargo test --lib parse -- --nocapture",
+    "grep -rn 'fn main' src --include='*.rs' | sort | head -5 > found.txt",
+    "for file in src/*.rs; do wc -l \"$file\"; done",
+])]
+fn permission_read_line(bencher: Bencher<'_, '_>, line: &str) {
+    bencher.bench(|| read(black_box(line), Dialect::Bash));
 }

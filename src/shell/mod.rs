@@ -9,6 +9,14 @@ mod known;
 mod network;
 mod pattern;
 mod widen;
+mod lex;
+mod parse;
+mod scan;
+mod words;
+mod wrappers;
+
+#[cfg(test)]
+mod tests;
 
 use std::path::PathBuf;
 
@@ -96,8 +104,11 @@ pub struct Nature {
 }
 
 /// Reads a line.
-pub fn read(_line: &str, _dialect: Dialect) -> Script {
-    Script { commands: Vec::new(), doubt: Some("it is not understood".to_owned()) }
+pub fn read(line: &str, dialect: Dialect) -> Script {
+    match parse::parse(line, dialect, PathBuf::new(), 0) {
+        Ok(commands) => Script { commands, doubt: None },
+        Err(doubt) => Script { commands: scan::scan(line), doubt: Some(doubt.to_owned()) },
+    }
 }
 
 /// What is known about a simple command.

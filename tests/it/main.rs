@@ -81,6 +81,8 @@ mod scripted_model;
 mod search;
 mod session;
 #[cfg(target_os = "linux")]
+mod shell_differential;
+#[cfg(target_os = "linux")]
 mod shutdown;
 mod skills;
 mod side_by_side;

@@ -1,0 +1,360 @@
+//! What `shell::read` says against what real shells do: lines of random tokens that it takes for
+//! plain are run by bash and by dash, with a PATH that holds two stubs. `b` is never meant to run.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use turnwright::shell::{Dialect, Redirect, Script, read};
+
+/// Plain lines that are run in each shell; `TURNWRIGHT_SHELL_LINES` asks for more.
+const LINES: usize = 900;
+const SEEDS: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03];
+
+/// One write for each run, so that those of a pipe do not mix: its words, then its folder.
+const STUB: &str = "#!/bin/sh
+text=\"${0##*/}\"
+for word; do text=\"$text\u{1f}$word\"; done
+cd -P .
+printf '%s\u{1e}%s\u{1d}' \"$text\" \"$PWD\" >&9
+exit \"$STATUS\"
+";
+
+/// Everything behind the stubs' words goes to a pipe, which ends when the last of them has ended.
+const RUNNER: &str = r#"exec 9>&1 >/dev/null 2>&1 </dev/null; exec "$@""#;
+
+#[test]
+fn no_real_shell_does_more_than_was_read() {
+    let lines = std::env::var("TURNWRIGHT_SHELL_LINES").ok().and_then(|it| it.parse().ok());
+    let lines: usize = lines.unwrap_or(LINES);
+    let shells = [
+        ("bash", Dialect::Bash, &["/bin/bash", "--noprofile", "--norc", "-c"] as &[&str]),
+        ("bash as sh", Dialect::Posix, &["/bin/bash", "--posix", "-c"]),
+        ("dash", Dialect::Posix, &["/bin/dash", "-c"]),
+    ];
+    let threads: Vec<_> = shells
+        .into_iter()
+        .zip([0, 1, 2])
+        .filter(|((name, _, argv), _)| {
+            let is_there = Path::new(argv[0]).exists();
+            if !is_there {
+                eprintln!("SKIPPED: there is no {name} here, so what it does was not compared");
+            }
+            is_there
+        })
+        .flat_map(|(shell, place)| SEEDS.map(|seed| (seed.rotate_left(place), shell)))
+        .map(|(seed, (name, dialect, argv))| {
+            let each = lines / SEEDS.len();
+            std::thread::spawn(move || (name, compare(seed, dialect, argv, each)))
+        })
+        .collect();
+    for thread in threads {
+        let (name, (run, exact)) = thread.join().unwrap();
+        eprintln!("{name}: {run} lines were run, {exact} of them compared word by word");
+        assert!(exact > run / 3, "{name}: too few lines say anything");
+    }
+}
+
+/// How many lines were run, and for how many all words were compared.
+fn compare(seed: u64, dialect: Dialect, shell: &[&str], wanted: usize) -> (usize, usize) {
+    let scratch = Scratch::new();
+    let mut noise = Noise(seed);
+    let (mut run, mut exact) = (0, 0);
+    let mut known = BTreeSet::new();
+    while run < wanted {
+        let line = soup(&mut noise);
+        let script = read(&line, dialect);
+        // The stubs need the one that is written to.
+        let is_in_the_way = line.contains("9<") || line.contains("9>");
+        let is_wanted = script.doubt.is_none() && !is_in_the_way && is_ours(&script);
+        if !is_wanted || !known.insert(line.clone()) {
+            continue;
+        }
+        run += 1;
+        exact += usize::from(scratch.check(&line, &script, shell));
+    }
+    (run, exact)
+}
+
+/// Whether all it runs is the one stub.
+fn is_ours(script: &Script) -> bool {
+    !script.commands.is_empty()
+        && script.commands.iter().all(|it| matches!(it.program(), "a" | "cd"))
+        && script.commands.iter().any(|it| it.program() == "a")
+}
+
+/// Whether this could write over what a line is compared with.
+fn leaves_scratch(path: &Path) -> bool {
+    path.is_absolute() || path.starts_with("..")
+}
+
+/// Whether a file descriptor is copied that may be closed.
+fn copies_unknown(line: &str) -> bool {
+    let line = line.replace("2>&1", "").replace(">&2", "");
+    line.contains(">&") || line.contains("<&")
+}
+
+struct Scratch {
+    /// Holds the folder with the programs, and the one where lines run.
+    folder: tempfile::TempDir,
+}
+
+impl Scratch {
+    fn new() -> Scratch {
+        let folder = tempfile::tempdir().unwrap();
+        let programs = folder.path().join("bin");
+        fs::create_dir(&programs).unwrap();
+        for name in ["a", "b"] {
+            let stub = programs.join(name);
+            fs::write(&stub, STUB).unwrap();
+            fs::set_permissions(&stub, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        for name in ["env", "nice", "nohup", "timeout", "stdbuf", "time", "sh", "bash", "dash"] {
+            let found = ["/bin", "/usr/bin"].map(|it| Path::new(it).join(name));
+            if let Some(real) = found.iter().find(|it| it.exists()) {
+                symlink(real, programs.join(name)).unwrap();
+            }
+        }
+        Scratch { folder }
+    }
+
+    /// Runs a line. Whether all of its words could be compared.
+    fn check(&self, line: &str, script: &Script, shell: &[&str]) -> bool {
+        let declared: Vec<Vec<&str>> = script
+            .commands
+            .iter()
+            .filter(|it| it.program() == "a")
+            .map(|it| it.argv().collect())
+            .collect();
+        let writes: BTreeSet<PathBuf> = script
+            .commands
+            .iter()
+            .flat_map(|it| it.redirects.iter().map(|to| (it.folder.clone(), to)))
+            .filter(|(_, to)| to.is_write)
+            .map(|(folder, to)| folder.unwrap().join(&to.path))
+            .collect();
+        if writes.iter().any(|it| leaves_scratch(it)) {
+            return false;
+        }
+        let is_glob = script.commands.iter().any(|it| it.words.iter().any(|it| it.is_glob));
+        // With these it depends on what is there whether it is run.
+        let is_new = |it: &Redirect| ["f", "g"].iter().any(|name| it.path.as_os_str() == *name);
+        let may_fail = |it: &Redirect| !it.is_write || !is_new(it);
+        let depends = script.commands.iter().any(|it| {
+            it.program() == "cd"
+                || it.redirects.iter().any(may_fail)
+                || it.wrappers.iter().any(|it| it == "time")
+        }) || copies_unknown(line);
+        let mut all = BTreeSet::new();
+        // What stands behind `||` runs only where something fails.
+        let statuses: &[&str] = if line.contains("||") { &["0", "1"] } else { &["0"] };
+        for status in statuses {
+            let ran = self.run(line, shell, status);
+            let tell = || format!("{} says of {line:?}: {script:?}\nbut ran {ran:?}", shell[0]);
+            self.compare_files(&writes, &tell);
+            for (words, folder) in &ran {
+                let is_declared = script.commands.iter().any(|it| {
+                    let at = self.work().join(it.folder.as_ref().unwrap());
+                    let same = it.argv().eq(words.iter().map(String::as_str))
+                        || is_glob && it.program() == words[0];
+                    same && at.canonicalize().unwrap() == Path::new(folder)
+                });
+                assert!(is_declared, "{}", tell());
+            }
+            let times = |wanted: &[&str]| declared.iter().filter(|it| *it == wanted).count();
+            for (words, _) in ran.iter().filter(|_| !is_glob) {
+                let wanted: Vec<&str> = words.iter().map(String::as_str).collect();
+                let ran = ran.iter().filter(|it| it.0 == *words).count();
+                assert!(ran <= times(&wanted), "{}", tell());
+            }
+            all.extend(ran.into_iter().map(|it| it.0));
+        }
+        if depends || is_glob {
+            return false;
+        }
+        for words in &declared {
+            let is_there = all.iter().any(|it| it.iter().eq(words.iter()));
+            assert!(is_there, "{} did not run {words:?} of {line:?}: {all:?}", shell[0]);
+        }
+        true
+    }
+
+    fn work(&self) -> PathBuf {
+        self.folder.path().join("work")
+    }
+
+    fn run(&self, line: &str, shell: &[&str], status: &str) -> Vec<(Vec<String>, String)> {
+        let work = self.work();
+        drop(fs::remove_dir_all(&work));
+        fs::create_dir_all(work.join("d")).unwrap();
+        fs::write(work.join("in"), "").unwrap();
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", RUNNER, "sh"])
+            .args(shell)
+            .arg(line)
+            .current_dir(&work)
+            .env_clear()
+            .env("PATH", self.folder.path().join("bin"))
+            .env("STATUS", status)
+            .env("LC_ALL", "C.UTF-8")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut log = Vec::new();
+        child.stdout.take().unwrap().read_to_end(&mut log).unwrap();
+        child.wait().unwrap();
+        let log = String::from_utf8(log).unwrap();
+        let runs = log.split_terminator('\u{1d}').map(|it| it.split_once('\u{1e}').unwrap());
+        let words = |it: &str| it.split('\u{1f}').map(str::to_owned).collect();
+        runs.map(|(text, folder)| (words(text), folder.to_owned())).collect()
+    }
+
+    fn compare_files(&self, writes: &BTreeSet<PathBuf>, tell: &dyn Fn() -> String) {
+        let work = self.work();
+        for folder in [work.clone(), work.join("d")] {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                let path = path.strip_prefix(&work).unwrap();
+                let is_known = path == Path::new("d") || path == Path::new("in");
+                let is_declared = |it: &PathBuf| {
+                    work.join(it) == work.join(path) || {
+                        let real = work.join(it).canonicalize();
+                        real.is_ok_and(|it| it == work.join(path).canonicalize().unwrap())
+                    }
+                };
+                assert!(
+                    is_known || writes.iter().any(is_declared),
+                    "{}: {}",
+                    path.display(),
+                    tell()
+                );
+            }
+        }
+    }
+}
+
+/// Numbers that are the same in each run.
+struct Noise(u64);
+
+impl Noise {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 16) as usize % end
+    }
+
+    fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
+        from[self.below(from.len())]
+    }
+}
+
+const PLAIN: &[&str] = &["a", "a", "a", "x", "-v", "b", "1", "2", "d", "in", "f", "CI=1", "x=y"];
+const GLUE: &[&str] = &[
+    "\\", "'", "\"", "#", "~", "=", ":", "{", "}", "[", "]", "*", "?", "!", "%", "^", "@", ",",
+    ".", "..", "/", "-", "+", "$", "`", "(", ")", "é", "ß", "\\\\", "''", "\"\"", "\\ ", "\\;",
+    "'b'", "\\b", "{}", "{a,b}", "~b", "$b", "$(b)", "`b`", "';b'", "\"&b\"", "\"\\$b\"", "\\$",
+    "\\#", "\\\n", "\\'", "1", "2", "'\n'", "\t", "\r", "\u{a0}",
+];
+const BETWEEN: &[&str] = &[
+    ";", "&&", "||", "|", "&", "\n", "|&", ";;", "&&\n", "|\n", " ; ", "\n\n", "; b", "| b", "!",
+    "{", "}", "(", ")", "then", "if", "do", "time", "cd d", "cd d &&", "cd .. &&", "cd in &&",
+];
+const FILES: &[&str] = &[
+    ">",
+    ">>",
+    "<",
+    "2>",
+    "2>&1",
+    ">&2",
+    ">&",
+    "&>",
+    "&>>",
+    "<>",
+    ">|",
+    "<<",
+    "<<<",
+    "1>",
+    "0<",
+    "3>",
+    "22>",
+    "<&",
+    ">&-",
+    "2>&-",
+    "<&0",
+    "{x}>",
+    "> f",
+    ">g",
+    "<in",
+    "2>f",
+    "&>f",
+    "&>>g",
+    ">/dev/null",
+    "</dev/null",
+    "2>/dev/null",
+    ">'b'",
+    ">\"h i\"",
+    ">d/k",
+    ">>f",
+    ">f2>g",
+    "2>&1>f",
+    ">2",
+];
+const FRONT: &[&str] = &[
+    "CI=1",
+    "NO_COLOR=",
+    "X=1",
+    "CI='b'",
+    "LC_ALL=C",
+    "env",
+    "env CI=1",
+    "nice",
+    "nice -n 1",
+    "timeout 9",
+    "nohup",
+    "stdbuf -oL",
+    "time",
+    "time -p",
+    "command",
+    "exec",
+    "eval",
+    "sh -c 'a b'",
+    "bash -c \"a 'b c'\"",
+    "dash -c 'a 1; a 2'",
+    "sh -c 'a && a x > f'",
+    "\\a",
+    "'a'",
+    "a\"\"",
+    "''a",
+];
+
+/// A line of random tokens, which begins like a command.
+fn soup(noise: &mut Noise) -> String {
+    let mut line = String::new();
+    if noise.below(3) == 0 {
+        line.push_str(noise.pick(FRONT));
+        line.push(' ');
+    }
+    line.push_str(noise.pick(&["a", "a", "a ", "cd d"]));
+    for _ in 0..=noise.below(7) {
+        let token = match noise.below(16) {
+            0..=6 => noise.pick(PLAIN),
+            7..=9 => noise.pick(GLUE),
+            10..=12 => noise.pick(BETWEEN),
+            13..=14 => noise.pick(FILES),
+            _ => noise.pick(FRONT),
+        };
+        let is_between = BETWEEN.contains(&token);
+        line.push_str(noise.pick(&["", " ", " ", " "]));
+        line.push_str(token);
+        // Random words seldom name the stub.
+        if is_between && noise.below(4) > 0 {
+            line.push_str(" a");
+        }
+    }
+    line
+}

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::repository;
-use crate::effect::{Command, Effect, Reach, Target};
+use crate::effect::{Command, Effect, Place, Reach, Target};
 use crate::exec::dialect;
 use crate::files::Roots;
 use crate::shell;
@@ -95,6 +95,10 @@ pub(super) fn effects(
     touched: impl Iterator<Item = (Touch, Target)>,
 ) -> Vec<Effect> {
     let mut command = Command::new(line, &workdir.path);
+    if workdir.place != Place::Inside {
+        // Whether there is such a folder is something to learn already.
+        command.reads.push(workdir.clone());
+    }
     command.doubt = doubt.map(str::to_owned);
     command.reach = match escalate {
         Some(NETWORK) => Reach::Network,

@@ -211,7 +211,7 @@ fn what_was_decided_is_noted_and_no_key_is_in_it() {
     assert_eq!(lines[0]["mode"], "ask");
     assert!(lines[0]["project"].is_string() && lines[0]["session"].is_string());
     let text = std::fs::read_to_string(agent.home().join("state/permissions.jsonl")).unwrap();
-    assert!(!text.contains(key) && text.contains("[secret]"), "{text}");
+    assert!(!text.contains(key) && text.contains("[key]"), "{text}");
     assert!(!agent.path("X").exists());
 }
 

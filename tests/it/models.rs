@@ -128,7 +128,7 @@ fn r_cfg_6_a_change_in_the_middle_of_a_turn_counts_from_the_next_request_on() {
         if has_result(body) {
             says("Done.")
         } else {
-            calls("exec", &json!({ "command": "echo hi" }))
+            calls("exec", &json!({ "command": "touch x" }))
         }
     });
     let mut agent = configured(&two(&provider)).start();

@@ -8,7 +8,7 @@ use crate::cards;
 
 /// An agent whose first turn waits for the user's answer, and the question.
 fn busy(replies: &[Value]) -> (TestAgent, Value, Value) {
-    let mut all = vec![calls("exec", &json!({ "command": "true" })), says("First.")];
+    let mut all = vec![calls("exec", &json!({ "command": "touch x" })), says("First.")];
     all.extend_from_slice(replies);
     let mut agent = TestAgent::builder().model(json!(all)).start();
     let id = agent.prompt("first");

@@ -57,7 +57,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("error", &["llm", "config"]),
     ("log", &["config", "redact"]),
     ("llm", &[]),
-    ("permission", &["shell"]),
+    ("permission", &["shell", "redact"]),
     ("memory", &["files"]),
     ("skills", &["files"]),
     ("files", &["search", "pinned"]),

@@ -145,7 +145,7 @@ fn r_tool_8_a_prefix_that_the_model_adds_is_not_part_of_the_name() {
 
 #[test]
 fn r_tool_5_permission_comes_before_in_progress_and_that_before_the_work() {
-    let replies = json!([calls("exec", &json!({ "command": "echo hi" })), says("Done.")]);
+    let replies = json!([calls("exec", &json!({ "command": "echo hi > x" })), says("Done.")]);
     let mut agent = TestAgent::builder().model(replies).permission("allow_once").start();
     cards::turn(&mut agent);
     let mut transcript: Vec<_> = agent
@@ -160,8 +160,8 @@ fn r_tool_5_permission_comes_before_in_progress_and_that_before_the_work() {
         transcript,
         [
             format!("tool_call {id} execute Run a command"),
-            format!("tool_call_update {id} pending execute echo hi"),
-            "session/request_permission echo hi".to_owned(),
+            format!("tool_call_update {id} pending execute echo hi > x"),
+            "session/request_permission echo hi > x".to_owned(),
             format!("tool_call_update {id} in_progress"),
             format!("tool_call_update {id} completed"),
         ]

@@ -334,7 +334,7 @@ mod tests {
 
     #[test]
     fn a_long_pattern_is_cut_in_the_button_and_whole_in_the_description() {
-        let path = format!("/ws/{}/a.rs", "deep/".repeat(20));
+        let path = format!("/ws/{}a.rs", "deep/".repeat(20));
         let asked = ask(&law(), &Grants::default(), vec![Effect::Write(inside(&path))]);
         let names: Vec<_> = asked.choices().into_iter().map(|it| it.name).collect();
         assert_eq!(names[1].chars().count(), LONGEST_BUTTON);

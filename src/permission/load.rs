@@ -282,7 +282,7 @@ mod tests {
                 true,
             ),
             ("allow exec(cargo test)", "cargo test && rm x", "", false),
-            ("allow exec(cargo)", "", "cargo publish", false),
+            ("allow exec(cargo)", "", "cargo build", false),
             ("deny exec(git push)", "git push|git -C x push|ls && git push", "git status", true),
             ("deny exec(git push)", "git status", "", false),
             ("allow edit(/src/**)", "src/a.rs|/ws/src/b", "Cargo.toml|~/src/x|/etc/src/x", true),

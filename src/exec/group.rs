@@ -1,8 +1,6 @@
 //! One command and all that it starts, as a group that can be ended.
 
-use std::ffi::OsStr;
-#[cfg(unix)]
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::process::{ExitStatus, Stdio};
 #[cfg(unix)]
@@ -19,7 +17,7 @@ use super::stray::Mark;
 #[cfg(unix)]
 use super::watch::{self, Watched};
 use super::{Environment, Spec, started};
-use crate::sandbox::{Jail, Network, Profile};
+use crate::sandbox::{self, Jail, Network, Profile};
 
 /// How long output is still taken after the command itself has ended: what it left in the pipe
 /// is there at once, a background child that holds the pipe open may hold it for ever.
@@ -83,8 +81,10 @@ fn prepare(program: &[impl AsRef<OsStr>], environment: &Environment, mark: &Mark
 }
 
 /// The command as the specification wants it.
-fn specified(spec: &Spec, mark: &Mark) -> Command {
-    let mut command = prepare(&shell(&spec.command), &spec.environment, mark);
+fn specified(spec: &Spec, mark: &Mark) -> io::Result<Command> {
+    let words = shell(&spec.command).into_iter().map(OsString::from).collect();
+    let words = sandbox::front(spec.jail.as_ref(), words)?;
+    let mut command = prepare(&words, &spec.environment, mark);
     command.envs(spec.extra.iter().map(|(name, value)| (name, value)));
     if let Some(profile) = &spec.jail {
         close_doors(&mut command, profile);
@@ -92,7 +92,7 @@ fn specified(spec: &Spec, mark: &Mark) -> Command {
     command.current_dir(&spec.workdir);
     // Who can only be answered from a terminal asks in vain, and at once.
     command.stdin(if spec.takes_input { Stdio::piped() } else { Stdio::null() });
-    command
+    Ok(command)
 }
 
 /// Takes away the ways to who would do for a command what it may not do itself. With the network
@@ -112,7 +112,7 @@ impl Group {
     /// When it does not start, or cannot be confined as it is to be.
     pub fn start(spec: &Spec) -> io::Result<Group> {
         let mark = Mark::new();
-        Group::spawn(specified(spec, &mark), mark, spec.jail.as_ref())
+        Group::spawn(specified(spec, &mark)?, mark, spec.jail.as_ref())
     }
 
     /// Starts a program where we are.
@@ -123,7 +123,8 @@ impl Group {
         jail: Option<&Profile>,
     ) -> io::Result<Group> {
         let mark = Mark::new();
-        let mut command = prepare(program, environment, &mark);
+        let words = sandbox::front(jail, program.to_vec())?;
+        let mut command = prepare(&words, environment, &mark);
         if let Some(profile) = jail {
             close_doors(&mut command, profile);
         }
@@ -243,7 +244,7 @@ impl Group {
         // There is none yet, and it says so.
         spec.jail.as_ref().map(Jail::prepare).transpose()?;
         let mark = Mark::new();
-        let mut command = specified(spec, &mark);
+        let mut command = specified(spec, &mark)?;
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn()?;
         let (stdin, pipe) = (child.stdin.take(), child.stdout.take());

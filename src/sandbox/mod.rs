@@ -6,12 +6,20 @@
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod linux;
-#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+#[cfg(any(target_os = "macos", test))]
+#[cfg_attr(not(target_os = "macos"), allow(unreachable_pub, reason = "only its tests are here"))]
+mod macos;
+#[cfg(not(any(
+    target_os = "macos",
+    all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))
+)))]
 mod none;
 
 pub mod proof;
 pub mod seatbelt;
 
+use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -19,7 +27,12 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 use linux as system;
-#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+#[cfg(target_os = "macos")]
+use macos as system;
+#[cfg(not(any(
+    target_os = "macos",
+    all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))
+)))]
 use none as system;
 
 pub use system::Jail;
@@ -61,6 +74,8 @@ pub struct Capabilities {
     pub landlock_abi: Option<i32>,
     /// Whether system calls can be filtered: the walls around the network and the kernel.
     pub seccomp: bool,
+    /// Whether the system has a program that puts up the walls (macOS).
+    pub seatbelt: bool,
     /// What is missing and what follows from that, a sentence each, for people.
     pub missing: Vec<String>,
 }
@@ -71,7 +86,7 @@ pub struct Capabilities {
 struct NoWalls(String);
 
 /// Whether a command was not run because it could not be confined.
-pub fn is_failure(error: &std::io::Error) -> bool {
+pub fn is_failure(error: &io::Error) -> bool {
     error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<NoWalls>)
 }
 
@@ -89,6 +104,20 @@ pub struct Rooms {
 pub fn capabilities() -> &'static Capabilities {
     static FOUND: OnceLock<Capabilities> = OnceLock::new();
     FOUND.get_or_init(system::probe)
+}
+
+/// The words that start a program, with those in front that put up the walls where a program of
+/// the system does that.
+///
+/// # Errors
+/// When the profile cannot be said in words.
+pub fn front(profile: Option<&Profile>, words: Vec<OsString>) -> io::Result<Vec<OsString>> {
+    #[cfg(target_os = "macos")]
+    if let Some(profile) = profile {
+        return macos::front(profile, &words);
+    }
+    let _: Option<&Profile> = profile;
+    Ok(words)
 }
 
 /// What is missing for the best sandbox and what follows from that, for people. The first call takes
@@ -116,7 +145,7 @@ pub fn rooms() -> Rooms {
 /// network.
 pub fn can_confine() -> bool {
     let found = capabilities();
-    found.seccomp && found.landlock_abi.is_some_and(|it| it >= OLDEST)
+    found.seatbelt || found.seccomp && found.landlock_abi.is_some_and(|it| it >= OLDEST)
 }
 
 /// Before this version of Landlock no file can be moved from one folder to another, not even where

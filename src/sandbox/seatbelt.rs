@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use super::{Network, Profile};
 
 /// The system's own program. By its whole path: another of that name would be no wall.
-const PROGRAM: &str = "/usr/bin/sandbox-exec";
+pub(super) const PROGRAM: &str = "/usr/bin/sandbox-exec";
 
 /// What every program needs to begin and to end, and no more: itself and what it starts, facts about
 /// the system, its terminal, the services that names of users, time and certificates come from.

@@ -158,7 +158,7 @@ pub(super) fn probe() -> Capabilities {
         let text = "seccomp is not there: commands cannot be kept from the network.";
         missing.push(text.to_owned());
     }
-    Capabilities { landlock_abi, seccomp, missing }
+    Capabilities { landlock_abi, seccomp, seatbelt: false, missing }
 }
 
 /// Tries it, in children that never become a command.

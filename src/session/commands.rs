@@ -74,9 +74,13 @@ pub(super) fn find(prompt: &str) -> Option<(Run, &str)> {
 }
 
 fn help(_: &mut History, equipment: &Equipment) -> String {
-    let mut text = "I read and change files in this project and run commands; I ask before each \
-                    change and each command. Cancel stops everything at once.\n\n"
-        .to_owned();
+    let mode = equipment.mode.get();
+    let mut text = format!(
+        "I read and change files in this project and run commands. Cancel stops everything at \
+         once. Mode {}: {}.\n\n",
+        mode.name(),
+        mode.description(equipment.law.get().can_confine)
+    );
     for (command, _) in TABLE {
         text.push_str(&format!("* `/{}` – {}\n", command.name, command.description));
     }

@@ -15,11 +15,12 @@ fn promised() -> BTreeSet<String> {
     section.lines().filter_map(name).collect()
 }
 
-/// What a model that is used to patches is offered in a project with a skill.
-fn offered() -> BTreeSet<String> {
+/// What a model that is used to patches is offered in a project with a skill, in a mode.
+fn offered(mode: &str) -> BTreeSet<String> {
     let mut agent = TestAgent::builder()
         .file(".agents/skills/greet/SKILL.md", "---\nname: greet\ndescription: Greets.\n---\nHi.\n")
         .variable("TURNWRIGHT_MODEL", "gpt-5-mini")
+        .variable("TURNWRIGHT_MODE", mode)
         .model(json!([says("Hello.")]))
         .start();
     agent.turn("hi");
@@ -30,5 +31,6 @@ fn offered() -> BTreeSet<String> {
 
 #[test]
 fn the_readme_lists_the_tools_that_there_are() {
-    assert_eq!(promised(), offered());
+    let (usual, planning) = (offered("ask"), offered("plan"));
+    assert_eq!(promised(), usual.union(&planning).cloned().collect());
 }

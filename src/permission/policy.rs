@@ -262,6 +262,8 @@ impl Judge<'_> {
                 (Verdict::Ask, _) if holds => continue,
                 // Commands of this mode may read what the sandbox lets them.
                 (Verdict::Ask, Why::Outside) if self.mode == Mode::Auto => continue,
+                // Nothing stands in the way of what the command was thought to be.
+                (Verdict::Allow, _) => continue,
                 found => found,
             };
             self.find(None, found);
@@ -447,6 +449,17 @@ mod tests {
             let is_protected = |it: &Finding| matches!(it.why, Why::Protected(_));
             assert_eq!(decision.findings.iter().any(is_protected), expected, "{path}");
         }
+    }
+
+    #[test]
+    fn a_read_that_is_fine_is_no_reason_and_does_not_make_a_reader_a_writer() {
+        let law = Law { can_confine: true, ..Law::default() };
+        let mut command = Command::new("cat a", "/ws");
+        command.reads.push(Target { path: "/ws/a".into(), place: Place::Inside });
+        let effects = [Effect::Exec(Box::new(command))];
+        let decision = decide(&law, Mode::Ask, &Grants::default(), &effects);
+        assert_eq!(decision.findings.len(), 1, "{decision:?}");
+        assert!(decision.only_reads());
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl Proof {
 /// Tries everything, in the walls that commands get or, for comparison, in none.
 pub(super) fn prove(config: &Config, without_walls: bool) -> Proof {
     let has_walls = sandbox::can_confine() || without_walls;
-    let missing = sandbox::capabilities().missing.clone();
+    let missing = sandbox::shortcomings();
     let mut facts = facts(&missing);
     let tried = if has_walls { try_all(config, without_walls) } else { Ok(Vec::new()) };
     let tried = tried.unwrap_or_else(|error| {

@@ -7,6 +7,7 @@ use std::path::Path;
 const NAMES: &[&str] = &[
     ".netrc",
     "_netrc",
+    ".vault-token",
     ".npmrc",
     ".pypirc",
     ".pgpass",
@@ -43,19 +44,21 @@ const SAMPLES: &[&str] = &["example", "sample", "template", "dist", "defaults"];
 /// What is added to the name of a file for the name of its copy.
 const COPIES: &[&str] = &["~", ".bak", ".backup", ".old", ".orig", ".save", ".swp", ".swo"];
 
-/// The ends of paths below a home folder.
+/// Places in a home folder, and what lies below them.
 const PATHS: &[&[&str]] = &[
     &[".aws", "credentials"],
     &[".aws", "config"],
+    &[".aws", "sso"],
     &[".docker", "config.json"],
-    &[".kube", "config"],
-    &[".config", "gh", "hosts.yml"],
+    &[".config", "gh"],
+    &[".config", "gcloud"],
+    &[".local", "share", "keyrings"],
     &[".cargo", "credentials"],
     &[".gem", "credentials"],
 ];
 
 /// Folders that hold nothing else.
-const FOLDERS: &[&str] = &[".ssh", ".gnupg", ".password-store"];
+const FOLDERS: &[&str] = &[".ssh", ".azure", ".gnupg", ".kube", ".password-store"];
 
 /// Whether a file of that name is likely to hold keys or passwords.
 pub fn is_secret(path: &Path) -> bool {
@@ -63,9 +66,7 @@ pub fn is_secret(path: &Path) -> bool {
         path.components().map(|it| it.as_os_str().to_string_lossy().to_lowercase()).collect();
     let Some(name) = parts.last().map(|it| original(it)) else { return false };
     let in_folder = parts.iter().any(|it| FOLDERS.contains(&it.as_str()));
-    let at_path = PATHS
-        .iter()
-        .any(|it| parts.len() >= it.len() && parts[parts.len() - it.len()..].iter().eq(it.iter()));
+    let at_path = PATHS.iter().any(|it| parts.windows(it.len()).any(|part| part == *it));
     // A public key is what one gives away.
     let extension = name.rsplit_once('.').map(|it| it.1);
     let is_public = extension == Some("pub") || name == "known_hosts";
@@ -109,6 +110,10 @@ mod tests {
             "/ws/id_rsa",
             "/home/u/.ssh/config",
             "/home/u/.aws/credentials",
+            "/home/u/.azure/msal_token_cache.json",
+            "/home/u/.config/gh/hosts.yml",
+            "/home/u/.config/gcloud/credentials.db",
+            "/home/u/.cargo/credentials",
             "/ws/.npmrc",
             "/ws/terraform.tfvars",
             "/ws/.env~",

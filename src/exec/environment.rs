@@ -11,9 +11,67 @@ const SECRET: &[&str] =
 const HARMLESS: &[&str] =
     &["SSH_AUTH_SOCK", "XAUTHORITY", "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE"];
 
-/// What bash reads even with `--norc`: a file that it sources, options, functions that take the
-/// place of commands.
-const START: &[&str] = &["BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "PROMPT_COMMAND"];
+/// What gives the words of a command another meaning than they are judged by: files and options
+/// that a shell reads even with `--norc`, where `cd` goes, what a pattern leaves out, options that
+/// programs take besides their own, programs that they start, libraries that they load.
+/// `LD_LIBRARY_PATH` is not here: whole toolchains are found by it.
+const MEANING: &[&str] = &[
+    "BASH_ENV",
+    "ENV",
+    "SHELLOPTS",
+    "BASHOPTS",
+    "BASH_COMPAT",
+    "BASH_LOADABLES_PATH",
+    "BASH_XTRACEFD",
+    "PROMPT_COMMAND",
+    "CDPATH",
+    "PWD",
+    "OLDPWD",
+    "POSIXLY_CORRECT",
+    "GLOBIGNORE",
+    "EXECIGNORE",
+    "GREP_OPTIONS",
+    "RIPGREP_CONFIG_PATH",
+    "TAR_OPTIONS",
+    "LESSOPEN",
+    "LESSCLOSE",
+    "GIT_DIR",
+    "GIT_COMMON_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_NAMESPACE",
+    "GIT_EXEC_PATH",
+    "GIT_TEMPLATE_DIR",
+    "GIT_EXTERNAL_DIFF",
+    "GIT_DIFF_OPTS",
+    "GIT_PROXY_COMMAND",
+    "LD_PRELOAD",
+    "LD_AUDIT",
+    "DYLD_INSERT_LIBRARIES",
+];
+
+/// How names of more of them begin: functions in the place of commands, settings of git, what it
+/// calls for ssh, the files that it writes its doings to.
+const MEANING_BEGINS: &[&str] = &["BASH_FUNC_", "GIT_CONFIG", "GIT_SSH", "GIT_TRACE"];
+
+/// Ways out of the sandbox: somebody listens there who does what is asked for.
+pub(super) const WAYS_OUT: &[&str] = &[
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DBUS_SYSTEM_BUS_ADDRESS",
+    "DISPLAY",
+    "DOCKER_HOST",
+    "GPG_AGENT_INFO",
+    "CONTAINER_HOST",
+    "NVIM",
+    "TMUX",
+    "VSCODE_GIT_IPC_HANDLE",
+    "VSCODE_IPC_HOOK_CLI",
+    "WAYLAND_DISPLAY",
+    "XAUTHORITY",
+    "XDG_RUNTIME_DIR",
+];
 
 /// The way to the user's terminal, where a question for a passphrase would be seen by nobody.
 const TERMINAL: &[&str] = &["GPG_TTY", "SSH_TTY"];
@@ -59,9 +117,10 @@ impl Environment {
                 !HARMLESS.contains(&name.as_str()) && SECRET.iter().any(|it| name.contains(it));
             let is_ours = name.starts_with("OPENAI_") || name.starts_with("TURNWRIGHT");
             let holds_secret = secrets.iter().any(|it| it.len() >= 8 && value.contains(it));
-            let is_start = START.contains(&name.as_str()) || name.starts_with("BASH_FUNC_");
+            let has_meaning = MEANING.contains(&name.as_str())
+                || MEANING_BEGINS.iter().any(|it| name.starts_with(it));
             let is_terminal = TERMINAL.contains(&name.as_str());
-            !named_secret && !is_ours && !holds_secret && !is_start && !is_terminal
+            !named_secret && !is_ours && !holds_secret && !has_meaning && !is_terminal
         };
         let mut kept: Vec<_> = variables.into_iter().filter(is_harmless).collect();
         kept.retain(|(name, _)| !QUIET.iter().any(|(quiet, _)| name == quiet));
@@ -135,5 +194,24 @@ mod tests {
             assert!(!names.contains(&gone.to_owned()), "{gone}");
         }
         assert_eq!(names.iter().filter(|it| *it == "TERM").count(), 1);
+    }
+
+    #[test]
+    fn nothing_travels_that_gives_the_words_of_a_command_another_meaning() {
+        let gone = "CDPATH PWD OLDPWD POSIXLY_CORRECT GLOBIGNORE ENV BASH_ENV RIPGREP_CONFIG_PATH \
+                    GREP_OPTIONS LESSOPEN LESSCLOSE TAR_OPTIONS GIT_DIR GIT_WORK_TREE \
+                    GIT_CONFIG_COUNT GIT_CONFIG_KEY_0 GIT_CONFIG_VALUE_0 GIT_CONFIG_PARAMETERS \
+                    GIT_CONFIG_GLOBAL GIT_EXTERNAL_DIFF GIT_SSH GIT_SSH_COMMAND GIT_PROXY_COMMAND \
+                    GIT_TRACE GIT_TRACE2_EVENT GIT_INDEX_FILE LD_PRELOAD LD_AUDIT BASH_FUNC_cd%%";
+        let stays = "PATH HOME LANG LD_LIBRARY_PATH GREP_COLORS GIT_AUTHOR_NAME \
+                     GIT_CEILING_DIRECTORIES CARGO_HOME NODE_OPTIONS SHELL";
+        let all = format!("{gone} {stays}");
+        let variables = all.split(' ').map(|it| (it.into(), "x".into()));
+        let environment = Environment::scrubbed(variables, &[]);
+        let has = |name: &str| environment.iter().any(|it| it.0 == name);
+        let left: Vec<_> = gone.split(' ').filter(|it| has(it)).collect();
+        assert!(left.is_empty(), "{left:?}");
+        let missing: Vec<_> = stays.split(' ').filter(|it| !has(it)).collect();
+        assert!(missing.is_empty(), "{missing:?}");
     }
 }

@@ -12,6 +12,7 @@ use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, Command};
 
+use super::environment::WAYS_OUT;
 use super::started::{Exit, Leftover, Signal, Sink, Started};
 use super::stray::Mark;
 #[cfg(unix)]
@@ -98,9 +99,11 @@ fn specified(spec: &Spec, mark: &Mark) -> io::Result<Command> {
 /// Takes away the ways to who would do for a command what it may not do itself. With the network
 /// goes the agent that holds the keys for it.
 fn close_doors(command: &mut Command, profile: &Profile) {
-    command.env_remove("DBUS_SESSION_BUS_ADDRESS").env_remove("DBUS_SYSTEM_BUS_ADDRESS");
+    for name in WAYS_OUT {
+        command.env_remove(name);
+    }
     if profile.network != Network::On {
-        command.env_remove("SSH_AUTH_SOCK").env_remove("DOCKER_HOST");
+        command.env_remove("SSH_AUTH_SOCK");
     }
 }
 

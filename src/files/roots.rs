@@ -18,8 +18,9 @@ const MOST_READABLE: usize = 128;
 pub struct Roots {
     /// As the client has named them, and as they really are.
     folders: Vec<(PathBuf, PathBuf)>,
-    /// What belongs to us and not to the project, wherever it lies: the folder with the login.
-    private: Option<PathBuf>,
+    /// What belongs to us and not to the project, wherever it lies: the folders with the login
+    /// and with what was allowed.
+    private: Vec<PathBuf>,
     /// No part of the project, and for the session to read all the same.
     // A std lock: held to look at a short list.
     readable: Arc<RwLock<Vec<PathBuf>>>,
@@ -36,14 +37,14 @@ impl Roots {
             return Err(std::io::ErrorKind::NotADirectory.into());
         }
         let folders = vec![(cwd.to_path_buf(), real)];
-        Ok(Roots { folders, private: None, readable: Arc::default() })
+        Ok(Roots { folders, private: Vec::new(), readable: Arc::default() })
     }
 
     /// The same, without a folder that counts as outside even if it lies below a root.
     #[must_use]
     pub fn without(mut self, folder: &Path) -> Roots {
         // It may be made later, by a login.
-        self.private = std::path::absolute(folder).ok().map(|it| follow(&it));
+        self.private.extend(std::path::absolute(folder).ok().map(|it| follow(&it)));
         self
     }
 
@@ -60,7 +61,7 @@ impl Roots {
     /// roots. Not one in which a folder of the session or our own lies.
     pub fn let_read(&self, folder: PathBuf) {
         let holds = |it: &Path| it.starts_with(&folder);
-        if self.folders.iter().any(|it| holds(&it.1)) || self.private().is_some_and(holds) {
+        if self.folders.iter().any(|it| holds(&it.1)) || self.private().any(holds) {
             return;
         }
         let mut readable = self.readable.write().unwrap_or_else(PoisonError::into_inner);
@@ -74,9 +75,9 @@ impl Roots {
         readable.iter().any(|it| path.starts_with(it))
     }
 
-    /// That folder.
-    pub fn private(&self) -> Option<&Path> {
-        self.private.as_deref()
+    /// The folders that count as outside, real paths.
+    pub fn private(&self) -> impl Iterator<Item = &Path> {
+        self.private.iter().map(PathBuf::as_path)
     }
 
     /// The working folder as the client has named it.
@@ -103,7 +104,7 @@ impl Roots {
             Ok(real) => real,
             Err(_) => follow(&absolute),
         };
-        let is_private = self.private().is_some_and(|it| path.starts_with(it));
+        let is_private = self.private().any(|it| path.starts_with(it));
         let place = if self.is_readable(&path) {
             Place::Ours
         } else if !is_private && self.folders.iter().any(|it| path.starts_with(&it.1)) {

@@ -195,6 +195,11 @@ pub(super) fn refusal(decision: &Decision, mode: Mode) -> String {
         Some(Why::Catastrophe(what)) => {
             format!("This is never run: it {what}. It was not executed.")
         }
+        Some(Why::TooLong) => {
+            "The command has more than 64 KiB, too many to be judged. Nothing was \
+                               run. Write a script with write_file and run that."
+                .to_owned()
+        }
         Some(Why::Doubt(doubt)) if mode == Mode::Plan => format!(
             "Plan mode: only commands that are known to read only are run, one by one or in a \
              plain pipe; of this one that is not known ({doubt}). It was not executed."

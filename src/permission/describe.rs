@@ -55,6 +55,7 @@ pub fn reason(finding: &Finding, mode: Mode) -> String {
             Verdict::Ask => "no rule allows it".to_owned(),
             Verdict::Deny => format!("not in the mode {}", mode.id()),
         },
+        Why::TooLong => "too long to be judged".to_owned(),
         Why::Doubt(doubt) => visible_line(doubt),
         Why::Danger(danger) => format!("⚠ for good: {danger}"),
         Why::Escalation => "wants more than the sandbox leaves it".to_owned(),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use globset::{GlobBuilder, GlobSet, escape};
 
 use super::rule::Ground;
+use crate::effect::is_secret;
 
 /// What makes a part of a glob more than a name.
 const WILD: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
@@ -82,6 +83,36 @@ impl Glob {
             }
     }
 
+    /// The paths that it names, as they are written; none if it holds a pattern. Of what it means
+    /// in any folder of the project, that in the project's own.
+    pub(super) fn places(&self, ground: &Ground) -> Vec<PathBuf> {
+        let tail = self.tail.strip_prefix("**/").unwrap_or(&self.tail);
+        let tail = tail.trim_end_matches("/**");
+        if tail.contains(WILD) {
+            return Vec::new();
+        }
+        self.bases(ground).iter().map(|it| it.join(tail)).collect()
+    }
+
+    fn bases(&self, ground: &Ground) -> Vec<PathBuf> {
+        match self.base {
+            Base::Project => ground.roots.clone(),
+            Base::Home => ground.home.iter().cloned().collect(),
+            Base::Root => vec![PathBuf::from("/")],
+        }
+    }
+
+    /// Whether its literal end names this secret file, or a folder above it that holds secrets only.
+    pub fn names_secret(&self, path: &Path, ground: &Ground) -> bool {
+        let named = self.tail.trim_end_matches("/**").trim_end_matches("/*");
+        let last = named.rsplit('/').next().unwrap_or_default();
+        !last.contains(WILD)
+            && self.matches(path, ground)
+            && path.ancestors().any(|it| {
+                is_secret(it) && it.file_name().is_some_and(|name| name.to_string_lossy() == last)
+            })
+    }
+
     /// Lets it mean also what links in its beginning lead to: paths are real when they are judged,
     /// and who bans `/secrets` means what can be reached by that name. For bans only: a link of
     /// the project must not lead a permission out of it.
@@ -90,12 +121,7 @@ impl Glob {
         let parts: Vec<_> = tail.split('/').collect();
         let literal = parts.iter().take_while(|it| !it.contains(WILD)).count();
         let (begin, rest) = parts.split_at(literal);
-        let bases = match self.base {
-            Base::Project => ground.roots.clone(),
-            Base::Home => ground.home.iter().cloned().collect(),
-            Base::Root => vec![PathBuf::from("/")],
-        };
-        for base in bases.iter().filter(|_| literal > 0) {
+        for base in self.bases(ground).iter().filter(|_| literal > 0) {
             let named = base.join(begin.join("/"));
             let real = real(&named);
             if real != named {

@@ -5,6 +5,7 @@ mod ask;
 mod glob;
 mod audit;
 mod book;
+mod closed;
 mod describe;
 mod grants;
 mod lasting;
@@ -25,6 +26,7 @@ use crate::effect::{Effect, Reach};
 pub use ask::{Asked, Settled};
 pub use audit::{ALLOWED_ONCE, Audit, Entry as AuditEntry, Event as AuditEvent};
 pub use book::{Book, BookError, Entry as BookEntry, Kept, MOST_RULES, Page};
+pub use closed::Closed;
 pub use describe::{Explained, explain, in_words, reason, word};
 pub use glob::Glob;
 pub use grants::Grants;
@@ -43,6 +45,7 @@ pub struct Pass {
     effects: Vec<Effect>,
     confinement: Confinement,
     only_reads: bool,
+    closed: Closed,
 }
 
 impl Pass {
@@ -56,6 +59,11 @@ impl Pass {
         &self.confinement
     }
 
+    /// What a way through an allowed folder passes by.
+    pub fn closed(&self) -> &Closed {
+        &self.closed
+    }
+
     /// Whether nobody was asked, because it only reads.
     pub fn only_reads(&self) -> bool {
         self.only_reads
@@ -63,7 +71,8 @@ impl Pass {
 
     fn new(law: &Law, mode: Mode, decision: &Decision, effects: Vec<Effect>) -> Pass {
         let confinement = Confinement::of(law, mode, decision, &effects);
-        Pass { effects, confinement, only_reads: decision.only_reads() }
+        let closed = Closed::of(law, &effects);
+        Pass { effects, confinement, only_reads: decision.only_reads(), closed }
     }
 }
 

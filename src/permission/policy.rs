@@ -37,6 +37,8 @@ pub enum Why {
     OnlyReads,
     /// What the mode says about things of this sort.
     Mode,
+    /// It is too long to be judged.
+    TooLong,
     /// Its words do not tell all that it does.
     Doubt(String),
     /// It destroys something for good.
@@ -190,8 +192,15 @@ impl Judge<'_> {
         } else {
             (Verdict::Allow, Why::OnlyReads)
         };
-        let matches = |it: &Rule| it.matches_path(&target.path, false, &self.law.ground);
-        self.tiers(matches, exactly, None, usual)
+        let ground = &self.law.ground;
+        // Who lets their home be read has not thought of the keys in it.
+        let is_meant = |it: &Rule| {
+            it.tier != Tier::Allow
+                || usual.1 != Why::Secret
+                || it.names_secret(&target.path, ground)
+        };
+        let matches = |it: &Rule| it.matches_path(&target.path, false, ground) && is_meant(it);
+        self.tiers(matches, exactly, None, usual.clone())
     }
 
     fn change(&self, target: &Target, effect: &Effect) -> Found {
@@ -222,6 +231,10 @@ impl Judge<'_> {
     }
 
     fn command(&mut self, command: &Command, effect: &Effect) {
+        if command.line.len() > shell::LONGEST {
+            // A ban could stand anywhere in it, and looking for that would hold up everything else.
+            return self.find(None, (Verdict::Deny, Why::TooLong));
+        }
         let script = shell::read(&command.line, self.law.dialect);
         let holds = self.grants.holds(effect);
         if command.reach != Reach::Usual && self.mode != Mode::Full {
@@ -409,6 +422,18 @@ mod tests {
             ("allow edit; ask edit(a); deny edit(/A)", Mode::Full, "write /ws/a", "deny"),
             ("allow read(//etc)", Mode::Ask, "read /etc/a", "allow"),
             ("allow read(//etc)", Mode::Ask, "write /etc/a", "ask"),
+            ("allow read(//home/me)", Mode::Ask, "read /home/me/a", "allow"),
+            ("allow read(//home/me)", Mode::Ask, "read /home/me/.ssh/id_rsa", "ask"),
+            ("allow read(//home/me/**)", Mode::Ask, "read /home/me/.ssh/config", "ask"),
+            ("allow read(//home/me/.ssh)", Mode::Ask, "read /home/me/.ssh/id_rsa", "allow"),
+            ("allow read(//home/*/.ssh/*)", Mode::Ask, "read /home/me/.ssh/id_rsa", "allow"),
+            ("allow read(//home/me/.ssh/config)", Mode::Ask, "read /home/me/.ssh/config", "allow"),
+            ("allow read(//home/me/.ssh/config)", Mode::Ask, "read /home/me/.ssh/id_rsa", "ask"),
+            ("allow read", Mode::Ask, "read /ws/.env", "ask"),
+            ("allow read(/)", Mode::Full, "read /ws/.env", "ask"),
+            ("allow read(*)", Mode::Ask, "read /ws/.env", "ask"),
+            ("allow read(certs)", Mode::Ask, "read /ws/certs/a.pem", "ask"),
+            ("allow read(.env)", Mode::Ask, "read /ws/app/.env", "allow"),
             ("deny read(x)", Mode::Full, "write /ws/x", "deny"),
             ("ask exec", Mode::Full, "exec anything", "ask"),
             ("deny exec", Mode::Full, "exec anything", "deny"),
@@ -433,6 +458,14 @@ mod tests {
             };
             let got = decide(&law, mode, &Grants::default(), &effects(tried)).verdict();
             assert_eq!(format!("{got:?}").to_lowercase(), expected, "{rules}, {mode:?}: {tried}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_to_be_judged_does_not_run_in_any_mode() {
+        let line = format!("true {}", "a ".repeat(shell::LONGEST / 2));
+        for mode in Mode::ALL {
+            check(mode, &format!("exec {line}"), "", &format!("exec {line}"), "deny");
         }
     }
 

@@ -147,6 +147,12 @@ impl Rule {
         }
     }
 
+    /// Whether it names what is secret about this path: the file itself, or a folder of which
+    /// everything is. What only happens to be meant by a wider glob is not named.
+    pub fn names_secret(&self, path: &Path, ground: &Ground) -> bool {
+        matches!(&self.pattern, Pattern::Read(glob) if glob.names_secret(path, ground))
+    }
+
     /// Whether asking that host (`name` or `name:port`) is one of its acts. Without a port it
     /// means any.
     pub fn matches_host(&self, host: &str) -> bool {

@@ -14,6 +14,7 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,8 +40,8 @@ pub struct Scope {
     pub root: PathBuf,
     /// The folder that globs may also start from; absolute, with no links in it.
     pub base: PathBuf,
-    /// A folder that is never looked into.
-    pub except: Option<PathBuf>,
+    /// What is passed by.
+    pub except: Except,
     /// Whether hidden and ignored files count.
     pub hidden: bool,
     /// Which files count.
@@ -51,7 +52,7 @@ impl Scope {
     /// Everything below a folder that is neither hidden nor ignored.
     pub fn of(root: &Path) -> Scope {
         let (root, base) = (root.to_path_buf(), root.to_path_buf());
-        Scope { root, base, except: None, hidden: false, glob: None }
+        Scope { root, base, except: Except::default(), hidden: false, glob: None }
     }
 
     fn wants(&self, path: &Path) -> bool {
@@ -64,6 +65,35 @@ impl Scope {
         path == self.root && glob.fits_name(path)
             || below(&self.root)
             || self.root != self.base && below(&self.base)
+    }
+}
+
+/// Says which files and folders a search passes by, whatever else counts.
+#[derive(Clone)]
+pub struct Except(Arc<Closes>);
+
+type Closes = dyn Fn(&Path) -> bool + Send + Sync;
+
+impl Except {
+    /// Those of which this is true. It is asked for every entry, by several threads.
+    pub fn new(closes: impl Fn(&Path) -> bool + Send + Sync + 'static) -> Except {
+        Except(Arc::new(closes))
+    }
+
+    fn holds(&self, path: &Path) -> bool {
+        (self.0)(path)
+    }
+}
+
+impl Default for Except {
+    fn default() -> Except {
+        Except::new(|_| false)
+    }
+}
+
+impl fmt::Debug for Except {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Except")
     }
 }
 

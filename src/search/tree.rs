@@ -157,7 +157,7 @@ impl Lister<'_> {
         let path = below.join(name);
         let matcher = self.matcher.as_mut();
         matcher.is_some_and(|it| it.matched(&path, is_folder).is_ignore())
-            || self.scope.except.as_ref().is_some_and(|it| *it == self.scope.root.join(&path))
+            || self.scope.except.holds(&self.scope.root.join(&path))
     }
 
     fn count(&self, below: &Path) -> usize {

@@ -23,7 +23,7 @@ pub(super) fn walker(scope: &Scope, everything: bool) -> WalkBuilder {
     walker.filter_entry(move |it| {
         let is_folder = it.file_type().is_some_and(|it| it.is_dir());
         it.file_name() != OsStr::new(".git")
-            && except.as_deref().is_none_or(|no| it.path() != no)
+            && !except.holds(it.path())
             && (everything || !is_folder || !are_odd(it.path()))
     });
     walker

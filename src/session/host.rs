@@ -1,7 +1,7 @@
 //! What the sessions of one process share: the settings, the tools and the model.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -42,6 +42,8 @@ pub struct Host {
     offered: Mutex<Offered>,
     stop: CancellationToken,
     tracker: TaskTracker,
+    /// Finds out what the sandbox can do here, once.
+    warming: Once,
 }
 
 /// What the settings offer.
@@ -80,6 +82,7 @@ impl Host {
             offered: Mutex::default(),
             stop,
             tracker,
+            warming: Once::new(),
         }
     }
 
@@ -110,6 +113,14 @@ impl Host {
         })
     }
 
+    /// Has the sandbox ready for the first command: finding out what it can do takes some
+    /// milliseconds, which nobody shall wait for.
+    pub(super) fn warm_up(&self) {
+        self.warming.call_once(|| {
+            self.tracker.spawn_blocking(|| sandbox::can_confine().then(sandbox::rooms));
+        });
+    }
+
     /// Waits until all sessions and turns have ended.
     pub async fn finished(&self) {
         self.tracker.close();
@@ -138,9 +149,11 @@ impl Host {
         display: Display,
     ) -> Result<(Equipment, Vec<String>), Error> {
         self.refresh();
-        // Who opens a session in their home folder has not given the key to the model.
-        let roots = roots.without(&self.config.paths.config);
-        let roots = roots.and_readable(&Jobs::folder(&self.config.paths.state, &id));
+        // Who opens a session in their home folder has not given the model the key, or the book of
+        // what it may do.
+        let paths = &self.config.paths;
+        let roots = roots.without(&paths.config).without(&paths.state);
+        let roots = roots.and_readable(&Jobs::folder(&paths.state, &id));
         let standing = standing::stand(&self.config, &self.trust, &roots);
         let notices = standing.notice().into_iter().chain(Host::sandbox_notice(standing.mode));
         let notices: Vec<_> = notices.collect();

@@ -103,8 +103,17 @@ pub struct Nature {
     pub wants_network: bool,
 }
 
-/// Reads a line.
+/// Bytes of a line that is looked at. A longer one has to be turned down unread.
+pub const LONGEST: usize = 64 * 1024;
+
+/// Reads a line. Of one that is too long nothing is found.
 pub fn read(line: &str, dialect: Dialect) -> Script {
+    if line.len() > LONGEST {
+        return Script {
+            commands: Vec::new(),
+            doubt: Some("it is too long to be read".to_owned()),
+        };
+    }
     match parse::parse(line, dialect, PathBuf::new(), 0) {
         Ok(commands) => Script { commands, doubt: None },
         Err(doubt) => Script { commands: scan::scan(line), doubt: Some(doubt.to_owned()) },

@@ -7,8 +7,6 @@ use super::lex::Doubt;
 use super::parse::redirect;
 use super::{Redirect, Simple, Word, words};
 
-/// Bytes of a line that are looked at.
-const MAX_LINE: usize = 256 * 1024;
 /// Bytes that are made of it, each word as often as it is part of a command.
 const MAX_MADE: usize = 8 * 1024 * 1024;
 /// Lines within lines, and brackets within brackets.
@@ -16,12 +14,8 @@ const MAX_DEPTH: usize = 8;
 
 /// All commands that could be found.
 pub(super) fn scan(line: &str) -> Vec<Simple> {
-    let mut end = line.len().min(MAX_LINE);
-    while !line.is_char_boundary(end) {
-        end -= 1;
-    }
     let mut scan = Scan { texts: Vec::new(), found: Vec::new(), room: MAX_MADE };
-    scan.texts.push((line[..end].to_owned(), 0));
+    scan.texts.push((line.to_owned(), 0));
     while let Some((text, depth)) = scan.texts.pop() {
         let mut text = Text::new(&text, depth);
         text.read(&mut scan);

@@ -10,7 +10,7 @@ use super::tripwire::Tripwire;
 use super::{Bench, repository};
 use crate::effect::{Command, Effect, Reach};
 use crate::exec::{Environment, dialect};
-use crate::permission::{Confinement, Pass, Protected};
+use crate::permission::{Closed, Confinement, Pass, Protected};
 use crate::pinned;
 use crate::sandbox::{Network, Profile};
 use crate::shell;
@@ -33,24 +33,6 @@ pub struct Walls {
     /// What they may not change although it lies in the session's folders.
     pub protected: Protected,
 }
-
-/// Ways out of the sandbox: somebody listens there who does what is asked for.
-const WAYS_OUT: &[&str] = &[
-    AGENT,
-    "DBUS_SESSION_BUS_ADDRESS",
-    "DBUS_SYSTEM_BUS_ADDRESS",
-    "DISPLAY",
-    "DOCKER_HOST",
-    "GPG_AGENT_INFO",
-    "CONTAINER_HOST",
-    "NVIM",
-    "TMUX",
-    "VSCODE_GIT_IPC_HANDLE",
-    "VSCODE_IPC_HOOK_CLI",
-    "WAYLAND_DISPLAY",
-    "XAUTHORITY",
-    "XDG_RUNTIME_DIR",
-];
 
 /// Where the keys for other machines are asked for.
 const AGENT: &str = "SSH_AUTH_SOCK";
@@ -105,9 +87,10 @@ pub(super) async fn build(pass: &Pass, bench: &Arc<Bench>) -> Result<Cell, Strin
         _ => None,
     });
     let redirects: Vec<_> = redirects.collect();
+    let closed = pass.closed().clone();
     let (command, bench) = (command.clone(), Arc::clone(bench));
     let built = tokio::task::spawn_blocking(move || {
-        let plan = Plan { bench: &bench, command: &command, may_write, network, write };
+        let plan = Plan { bench: &bench, command: &command, may_write, network, write, closed };
         plan.cell(extra, &redirects)
     });
     built.await.unwrap_or_else(|_| Err("The sandbox could not be set up.".to_owned()))
@@ -120,6 +103,7 @@ struct Plan<'a> {
     may_write: bool,
     network: bool,
     write: Vec<PathBuf>,
+    closed: Closed,
 }
 
 impl Plan<'_> {
@@ -164,12 +148,11 @@ impl Plan<'_> {
             write,
         };
         let tripwire = self.may_write.then(|| self.bench.cells.set_tripwire(&walls.protected));
-        let ways_out: Vec<_> =
-            WAYS_OUT.iter().copied().filter(|it| !(speaks_ssh && *it == AGENT)).collect();
+        let closed: &[&str] = if speaks_ssh { &[] } else { &[AGENT] };
         let (allowed, hint) = (self.allowed(), Some(self.hint(&jail)));
         Ok(Cell {
             jail: Some(jail),
-            environment: self.bench.environment.without(&ways_out),
+            environment: self.bench.environment.without(closed),
             extra,
             tripwire,
             allowed,
@@ -201,7 +184,8 @@ impl Plan<'_> {
         let is_git = only_runs(&self.command.line, &["git"]);
         let is_left = |it: &Path| is_git && it.ends_with(".git/config");
         let walls = &self.bench.walls;
-        let ours = walls.keep.iter().filter_map(|it| fs::canonicalize(it).ok());
+        let banned = self.closed.unchangeable();
+        let ours = walls.keep.iter().chain(&banned).filter_map(|it| fs::canonicalize(it).ok());
         let ours = ours.filter(|it| is_inside(it));
         let ends = walls.protected.ends().into_iter();
         let ends = ends.filter(|it| exists(it) && !is_open(it) && !is_left(it));
@@ -220,10 +204,13 @@ impl Plan<'_> {
     fn hidden(&self, speaks_ssh: bool) -> Vec<PathBuf> {
         let roots = self.bench.files.roots();
         let is_opened = |it: &Path| {
-            roots.folders().any(|root| root.starts_with(it)) && roots.private() != Some(it)
+            roots.folders().any(|root| root.starts_with(it))
+                && !roots.private().any(|own| own == it)
         };
         let is_ssh = |it: &Path| speaks_ssh && it.ends_with(".ssh");
         let hide = self.bench.walls.hide.iter().filter(|it| !is_ssh(it));
+        let denied = self.closed.unreadable();
+        let hide = hide.chain(&denied);
         let hide = hide.filter_map(|it| fs::canonicalize(it).ok());
         hide.filter(|it| !is_opened(it)).collect()
     }

@@ -22,8 +22,6 @@ use crate::permission::Pass;
 const USUAL_LIMIT: u64 = 120;
 /// Seconds that a call waits at most.
 const LONGEST_LIMIT: u64 = 1_800;
-/// Bytes of a command. Linux takes 128 KiB in one argument.
-const LONGEST_COMMAND: usize = 100 * 1024;
 /// How long a command is watched that is to run in the background: many fail at once.
 const FIRST_LOOK: Duration = Duration::from_secs(1);
 /// How long it has to be quiet after its first words.
@@ -137,11 +135,6 @@ impl Tool for Exec {
                 "The command holds a NUL character, which no system takes. Nothing was run."
                     .to_owned(),
             );
-        }
-        if args.command.len() > LONGEST_COMMAND {
-            return Err("The command has more than 100 KiB; systems take no longer ones. Nothing \
-                        was run. Write a script with write_file and run that."
-                .to_owned());
         }
         if let Some(editor) = editor(&args.command) {
             return Err(format!(

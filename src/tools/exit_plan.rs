@@ -63,7 +63,8 @@ impl Tool for ExitPlan {
         let inquiry = Inquiry {
             call: ctx.call.clone(),
             question: "Carry out this plan?".to_owned(),
-            options: [ASK, EDIT, KEEP].map(str::to_owned).to_vec(),
+            // Some clients press the first button by themselves.
+            options: [KEEP, ASK, EDIT].map(str::to_owned).to_vec(),
             several: false,
         };
         let reply = ctx.bench.client.inquire(inquiry).await;

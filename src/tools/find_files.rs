@@ -82,7 +82,7 @@ impl Tool for FindFiles {
             return Outcome::failed("Nothing was searched: there is no permission for it.");
         };
         let hidden = args.hidden.unwrap_or(false);
-        let scope = match seek::scope(target, Some(&args.glob), hidden, ctx).await {
+        let scope = match seek::scope((pass, target), Some(&args.glob), hidden, ctx).await {
             Ok(scope) => scope,
             Err(reason) => return Outcome::failed(reason),
         };

@@ -104,7 +104,7 @@ impl Tool for Grep {
         };
         let name = seek::path_or_here(args.path.as_ref());
         let hidden = args.hidden.unwrap_or(false);
-        let scope = match seek::scope(target, args.glob.as_deref(), hidden, ctx).await {
+        let scope = match seek::scope((pass, target), args.glob.as_deref(), hidden, ctx).await {
             Ok(scope) => scope,
             Err(reason) => return Outcome::failed(reason),
         };

@@ -71,7 +71,7 @@ impl Tool for ListDir {
             return Outcome::failed("Nothing was listed: there is no permission for it.");
         };
         let depth = usize::from(args.depth.unwrap_or(2).clamp(1, DEEPEST));
-        let tree = match tree(target, depth, args.hidden.unwrap_or(false), ctx).await {
+        let tree = match tree((pass, target), depth, args.hidden.unwrap_or(false), ctx).await {
             Ok(tree) => tree,
             Err(why) => {
                 return Outcome::failed(seek::refusal(args.path(), &why, target, ctx).await);
@@ -89,12 +89,12 @@ impl Tool for ListDir {
 /// # Errors
 /// Why that cannot be said, to go on after its name.
 pub(super) async fn tree(
-    target: &Target,
+    (pass, target): (&Pass, &Target),
     depth: usize,
     hidden: bool,
     ctx: &ToolCtx,
 ) -> Result<Tree, String> {
-    let scope = seek::scope(target, None, hidden, ctx).await?;
+    let scope = seek::scope((pass, target), None, hidden, ctx).await?;
     let listing = move |stop: &_| match seek::obstacle(&scope.root, true) {
         Some(why) => Err(why.to_owned()),
         None => list(&scope, depth, stop).map_err(|it| it.to_string()),

@@ -128,7 +128,7 @@ impl Tool for ReadFile {
         let mut looks = Vec::new();
         for (name, effect) in args.files().into_iter().zip(pass.effects()) {
             if let Effect::Read(target) = effect {
-                looks.push(find(name, target, window, &patience, ctx));
+                looks.push(find(name, (pass, target), window, &patience, ctx));
             }
         }
         let mut found = futures_util::stream::iter(looks).buffered(AT_ONCE);
@@ -152,7 +152,7 @@ enum Found {
 
 async fn find<'a>(
     name: &'a str,
-    target: &'a Target,
+    (pass, target): (&Pass, &'a Target),
     window: Window,
     patience: &Patience,
     ctx: &ToolCtx,
@@ -161,7 +161,7 @@ async fn find<'a>(
     let found = match files.look(target, window, patience, &ctx.cancel).await {
         Ok(look) => text(name, target, look, window, files).await,
         Err(FileError::Binary(_)) => files.describe(target).await.map(Found::Binary),
-        Err(FileError::Folder) => match list_dir::tree(target, 1, false, ctx).await {
+        Err(FileError::Folder) => match list_dir::tree((pass, target), 1, false, ctx).await {
             Ok(tree) => Ok(Found::Folder(list_dir::show(&tree))),
             Err(why) => Err(FileError::System(why)),
         },

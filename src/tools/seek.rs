@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::ToolCtx;
 use crate::effect::{CallView, Content, Kind, Location, Target, fenced, visible_line};
 use crate::files::{FileError, Roots};
-use crate::search::{Elsewhere, Glob, LIMIT, Scope, Stop};
+use crate::permission::Pass;
+use crate::search::{Elsewhere, Except, Glob, LIMIT, Scope, Stop};
 
 /// Bytes of a result that a card shows.
 const CARD: usize = 4 * 1024;
@@ -49,7 +50,7 @@ fn is_broad(folder: &Path, own: &Path, home: Option<&Path>) -> bool {
 
 /// Where to look, if it is still the place that was judged.
 pub(super) async fn scope(
-    target: &Target,
+    (pass, target): (&Pass, &Target),
     glob: Option<&str>,
     hidden: bool,
     ctx: &ToolCtx,
@@ -62,7 +63,9 @@ pub(super) async fn scope(
     }
     let glob = glob.map(str::trim).filter(|it| !it.is_empty());
     let glob = glob.map(|it| Glob::parse(it, &base)).transpose()?;
-    let except = roots.private().map(Path::to_path_buf);
+    let private: Vec<_> = roots.private().map(Path::to_path_buf).collect();
+    let closed = pass.closed().clone();
+    let except = Except::new(move |it| private.iter().any(|own| it == own) || closed.holds(it));
     Ok(Scope { root: target.path.clone(), base, except, hidden, glob })
 }
 

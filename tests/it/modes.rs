@@ -238,12 +238,12 @@ fn whatever_is_no_clear_choice_keeps_plan_mode() {
         assert_eq!(agent.stop_reason(&id), "end_turn");
         assert!(!agent.path("b.txt").exists(), "{answer}");
     }
-    // A client that says yes to everything has not chosen a mode that asks nothing.
+    // A client that presses the first button by itself has chosen nothing.
     let mut agent = plan_mode(json!([exit(), write(), says("Ok.")])).start();
     let id = agent.prompt("go");
     let asked = agent.wait_for_request("session/request_permission");
     let names: Vec<_> = asked["params"]["options"].as_array().unwrap().iter().collect();
-    assert_eq!(names[0]["name"], "Go on, ask me each time");
+    assert_eq!(names[0]["name"], "Keep planning");
     agent.refuse(&asked, -32603, "no");
     assert_eq!(agent.stop_reason(&id), "end_turn");
     assert!(cards::results(&agent, 1)[0].contains("Put the plan into the text"));

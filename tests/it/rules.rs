@@ -131,3 +131,68 @@ fn a_wrong_rule_takes_the_permissions_of_its_file_and_is_told() {
     let shown = String::from_utf8(output.stdout).unwrap();
     assert!(shown.contains("! ") && shown.contains("`edit(../up)` is no rule"), "{shown}");
 }
+
+#[test]
+fn no_way_through_an_allowed_folder_leads_to_what_must_not_be_read() {
+    let rules = "[permissions]\ndeny = ['read(/secret)', 'read(*.priv)']\nask = ['read(/notes)']";
+    let mut agent = TestAgent::builder()
+        .own_file(FILE, rules)
+        .file("secret/plans.txt", "the word is hidden-1")
+        .file("docs/a.priv", "the word is hidden-2")
+        .file("docs/a.txt", "the word is open")
+        .file("notes/n.txt", "the word is hidden-3")
+        .permission("reject_once")
+        .start();
+    for (tool, arguments) in [
+        ("grep", json!({ "pattern": "the word" })),
+        ("grep", json!({ "pattern": "the word", "hidden": true, "glob": "**/*.*" })),
+        ("grep", json!({ "pattern": "hidden-" })),
+        ("find_files", json!({ "glob": "*" })),
+        ("find_files", json!({ "glob": "plans.tx", "hidden": true })),
+        ("list_dir", json!({ "depth": 3, "hidden": true })),
+        ("read_file", json!({ "path": "." })),
+        ("read_file", json!({ "path": "docs" })),
+    ] {
+        let (asked, told) = attempt(&mut agent, tool, &arguments);
+        assert_eq!(asked, 0, "{tool} {arguments}: {told}");
+        for hidden in ["hidden-1", "hidden-2", "hidden-3", "plans.txt", "a.priv", "n.txt"] {
+            assert!(!told.contains(hidden), "{tool} {arguments}: {told}");
+        }
+    }
+    let (_, told) = attempt(&mut agent, "grep", &json!({ "pattern": "the word" }));
+    assert!(told.contains("the word is open"), "{told}");
+    // Who has been asked about the folder has been asked about what is in it.
+    let mut agent = TestAgent::builder()
+        .own_file(FILE, rules)
+        .file("notes/n.txt", "the word is hidden-3")
+        .permission("allow_once")
+        .start();
+    let notes = json!({ "pattern": "the word", "path": "notes" });
+    let (asked, told) = attempt(&mut agent, "grep", &notes);
+    assert!(asked == 1 && told.contains("hidden-3"), "{told}");
+}
+
+#[test]
+fn in_the_home_folder_nothing_of_ours_is_a_part_of_the_project() {
+    let mut agent = TestAgent::builder()
+        .own_file("state/projects/x/permissions.toml", "allow = 'exec(word)'")
+        .own_file("config/login.json", "the word")
+        .own_file("mine/a.txt", "the word")
+        .variable("TURNWRIGHT_MODE", "auto-edit")
+        .permission("reject_once")
+        .initialize();
+    let params = json!({ "cwd": agent.home(), "mcpServers": [] });
+    let answer = agent.call("session/new", &params);
+    agent.session = answer["result"]["sessionId"].as_str().unwrap().to_owned();
+    for path in ["state/projects/x/permissions.toml", "state/new", "config/login.json"] {
+        let (asked, told) = write(&mut agent, path);
+        assert_eq!(asked, 1, "{path}: {told}");
+    }
+    let (asked, _) = attempt(&mut agent, "read_file", &json!({ "path": "state/projects" }));
+    assert_eq!(asked, 1);
+    let (asked, told) = attempt(&mut agent, "grep", &json!({ "pattern": "word", "hidden": true }));
+    assert!(asked == 0 && told.contains("mine/a.txt"), "{told}");
+    assert!(!told.contains("login.json") && !told.contains("permissions.toml"), "{told}");
+    let (asked, told) = write(&mut agent, "mine/b.txt");
+    assert_eq!(asked, 0, "{told}");
+}

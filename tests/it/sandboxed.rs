@@ -160,3 +160,23 @@ fn an_escalation_always_asks_and_opens_what_it_names() {
     assert_eq!(cards::questions(&agent), 1);
     assert!(outside.path().join("x").exists() && !other.path().join("x").exists());
 }
+
+#[test]
+fn a_command_that_nobody_understands_is_kept_from_what_rules_deny() {
+    if !has_sandbox("a_command_that_nobody_understands_is_kept_from_what_rules_deny") {
+        return;
+    }
+    if !turnwright::sandbox::rooms().mounts {
+        return eprintln!("SKIPPED: rules for commands: no view of the files can be had here");
+    }
+    let rules = "[permissions]\ndeny = ['read(/secret)', 'edit(/ci)']";
+    let builder = auto()
+        .own_file("config/config.toml", rules)
+        .file("secret/key", "hidden")
+        .file("ci/a", "old")
+        .file("b", "open");
+    let command = "$(echo cat) secret/key; $(echo touch) ci/new; $(echo cat) ci/a b; echo end";
+    let (agent, result) = unasked(builder, command);
+    assert!(result.contains("oldopenend") && !result.contains("hidden"), "{result}");
+    assert!(!agent.path("ci/new").exists());
+}

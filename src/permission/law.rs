@@ -19,6 +19,9 @@ pub struct Law {
     /// Whether the machine can confine a command. Where it cannot, no mode runs one unasked because
     /// of its sandbox.
     pub can_confine: bool,
+    /// What the user has allowed and trusted lies in a folder of the session, and the machine cannot
+    /// keep it from commands that may write there. Then none runs unasked because of its sandbox.
+    pub is_exposed: bool,
 }
 
 impl Default for Law {
@@ -29,6 +32,7 @@ impl Default for Law {
             protected: Protected::default(),
             dialect: Dialect::Bash,
             can_confine: false,
+            is_exposed: false,
         }
     }
 }

@@ -225,7 +225,9 @@ impl Judge<'_> {
         match self.mode {
             Mode::Plan => (Verdict::Deny, Why::Mode),
             Mode::Ask | Mode::AutoEdit => (Verdict::Ask, Why::Mode),
-            Mode::Auto if !self.law.can_confine => (Verdict::Ask, Why::NoSandbox),
+            Mode::Auto if !self.law.can_confine || self.law.is_exposed => {
+                (Verdict::Ask, Why::NoSandbox)
+            }
             Mode::Auto | Mode::Full => (Verdict::Allow, Why::Mode),
         }
     }
@@ -496,19 +498,11 @@ mod tests {
     }
 
     #[test]
-    fn without_a_sandbox_no_command_runs_because_of_it() {
-        let law = Law::default();
-        for (mode, expected) in [
-            (Mode::Plan, Verdict::Deny),
-            (Mode::Ask, Verdict::Ask),
-            (Mode::AutoEdit, Verdict::Ask),
-            (Mode::Auto, Verdict::Ask),
-            (Mode::Full, Verdict::Allow),
-        ] {
-            for tried in ["exec make", "input p1"] {
-                let decision = decide(&law, mode, &Grants::default(), &effects(tried));
-                assert_eq!(decision.verdict(), expected, "{mode:?} {tried}");
-            }
+    fn without_a_sandbox_that_holds_no_command_runs_because_of_it() {
+        let exposed = Law { can_confine: true, is_exposed: true, ..Law::default() };
+        for law in [Law::default(), exposed] {
+            let decision = decide(&law, Mode::Auto, &Grants::default(), &effects("exec make"));
+            assert_eq!(decision.verdict(), Verdict::Ask);
         }
     }
 }

@@ -137,8 +137,15 @@ const NO_MOUNTS: &str = "Namespaces of users cannot be had (kernel.apparmor_rest
 
 /// What a command can be given of its own. The first call takes some milliseconds.
 pub fn rooms() -> Rooms {
-    static FOUND: OnceLock<Rooms> = OnceLock::new();
-    *FOUND.get_or_init(system::probe_rooms)
+    *ROOMS.get_or_init(system::probe_rooms)
+}
+
+static ROOMS: OnceLock<Rooms> = OnceLock::new();
+
+/// What of the best sandbox commands have to do without here, for people: a sentence, if there is
+/// something and if somebody has found it out already.
+pub fn known_shortcoming() -> Option<&'static str> {
+    ROOMS.get().filter(|it| can_confine() && !it.mounts).map(|_| NO_MOUNTS)
 }
 
 /// Whether a command can be confined here at all: to folders that it may write, and without the

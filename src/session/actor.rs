@@ -41,6 +41,8 @@ const MOST_CHANGES: usize = 8;
 pub(super) struct Told {
     /// What the user has to know and can be told with the first prompt at the earliest.
     pub(super) notices: Vec<String>,
+    /// The user knows of the sandbox's gaps.
+    pub(super) shortcoming: bool,
     /// What prompts may hold besides text.
     pub(super) offered: Senses,
 }
@@ -311,6 +313,11 @@ impl Actor {
             let Some(Queued { key, mut prompt, done }) = self.queue.pop_front() else { return };
             let cancel = self.stop.child_token();
             let typed = first_text(&prompt);
+            let shortcoming = crate::sandbox::known_shortcoming();
+            if let Some(what) = shortcoming.filter(|_| !self.told.shortcoming) {
+                self.told.shortcoming = true;
+                self.told.notices.push(format!("The sandbox has gaps here. {what}"));
+            }
             for notice in self.told.notices.drain(..) {
                 self.equipment.client().update(Update::Notice(notice));
             }

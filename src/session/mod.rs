@@ -104,7 +104,7 @@ pub fn open(host: &Arc<Host>, opening: Opening) -> Result<(SessionHandle, Vec<Se
     let shared = Arc::clone(&cancelling);
     let settings = settings::all(host, &equipment);
     let notices = opening.notice.into_iter().chain(notices).collect();
-    let told = actor::Told { notices, offered: opening.offered };
+    let told = actor::Told { notices, shortcoming: false, offered: opening.offered };
     let actor =
         actor::Actor::new(Arc::clone(host), equipment, settings.clone(), told, shared, stop);
     host.spawn(actor.run(inbox));

@@ -27,7 +27,7 @@ fn session(stage: &Stage) -> Session {
     let config =
         Config::new(Variables::default(), Flags::default(), UserFile::usual(&paths), paths);
     let host = Arc::new(Host::new(config, stage.cancel.clone()));
-    let told = Told { notices: Vec::new(), offered: Senses::default() };
+    let told = Told { notices: Vec::new(), shortcoming: false, offered: Senses::default() };
     let actor = Actor::new(
         Arc::clone(&host),
         stage.equipment.clone(),

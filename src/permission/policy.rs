@@ -290,7 +290,7 @@ impl Judge<'_> {
             return (Verdict::Deny, Why::Catastrophe(what));
         }
         let usual = self.usual_command();
-        let trap = command.doubt.as_ref().filter(|_| nature.is_git);
+        let trap = command.doubt.as_ref().filter(|_| nature.is_git || nature.is_rust);
         let always = trap.filter(|_| self.mode != Mode::Full && !holds).cloned().map(Why::Doubt);
         let usual = match nature.danger {
             _ if nature.only_reads => (Verdict::Allow, Why::OnlyReads),

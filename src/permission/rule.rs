@@ -128,7 +128,8 @@ impl Rule {
         let Pattern::Exec { words, exact } = &self.pattern else { return false };
         match self.tier {
             Tier::Allow => {
-                words::begins(words, *exact, command) && (*exact || !shell::widens(command))
+                let is_wide = || shell::widens(command) || shell::adds_tasks(command, words.len());
+                words::begins(words, *exact, command) && (*exact || !is_wide())
             }
             Tier::Deny | Tier::Ask => words::may_be(words, *exact, command),
         }

@@ -20,7 +20,7 @@ mod tests;
 
 use std::path::PathBuf;
 
-pub use widen::widens;
+pub use widen::{adds_tasks, widens};
 
 /// The shell that will run the line. They differ in what a word means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +95,8 @@ pub struct Nature {
     pub reads: Vec<PathBuf>,
     /// It is git, which looks for a repository and its settings where it runs.
     pub is_git: bool,
+    /// It may be rustup, which runs the toolchain that a file in the folder names.
+    pub is_rust: bool,
     /// What it destroys for good, for what is asked about in every mode that asks at all.
     pub danger: Option<&'static str>,
     /// What it would do to the whole system; it is never run.
@@ -127,6 +129,7 @@ pub fn nature(command: &Simple) -> Nature {
         only_reads: reads.is_some(),
         reads: reads.unwrap_or_default(),
         is_git: args::name(command.program()) == "git",
+        is_rust: known::is_rust(command.program()),
         danger: danger::danger(command),
         catastrophe: danger::ruin(command),
         wants_network: network::wants(command),

@@ -41,6 +41,11 @@ const TABLE: &[Widening] = &[
         "--output --ext-diff --textconv --exec-path --upload-pack --receive-pack --exec --git-dir --work-tree --config-env --no-index --open-files-in-pager --output-directory --extcmd --template --unsafe-paths --contents --edit-description --run",
         "",
     ),
+    widening("git", "branch", "fMC", "--force", ""),
+    widening("git", "tag", "f", "--force", ""),
+    widening("git", "switch", "fC", "--force --force-create --discard-changes", ""),
+    widening("git", "checkout", "fB", "--force", ""),
+    widening("go", "env", "wu", "", ""),
     widening("git", "grep", "O", "", ""),
     widening("git", "rebase", "xs", "--strategy", ""),
     widening("git", "merge", "s", "--strategy", ""),
@@ -207,6 +212,20 @@ pub fn widens(command: &Simple) -> bool {
     command.is_open || names_are_open(command) || has_widening(command) || destroys(command)
 }
 
+/// Whether a command of one that runs tasks by their names has more of them than those words name.
+pub fn adds_tasks(command: &Simple, words: usize) -> bool {
+    const RUN_TASKS: &[&str] = &["make", "gmake", "ninja", "just", "rake", "gradle", "mvn"];
+    const WITH_VALUE: &[&str] =
+        &["-j", "-l", "-k", "--tests", "-x", "--exclude-task", "--max-workers", "-pl", "-T"];
+    if words < 2 || !RUN_TASKS.contains(&command.program()) {
+        return false;
+    }
+    (words..command.words.len()).any(|at| {
+        let is_value = WITH_VALUE.contains(&command.words[at - 1].text.as_str());
+        !is_value && !command.words[at].text.starts_with('-')
+    })
+}
+
 /// A pattern for names of files may stand for an option.
 fn names_are_open(command: &Simple) -> bool {
     let begins_open = |it: &str| it.starts_with(['*', '?', '[', '-', '\\']);
@@ -319,6 +338,12 @@ mod tests {
             "make all -f x",
             "make all -Cx",
             "make all --eval=x",
+            "git branch -f main x",
+            "git branch -M x",
+            "git tag --force v1",
+            "git checkout -B main x",
+            "git switch -C main x",
+            "go env -w CC=x",
             "cargo test *",
             "git status [a]",
             "rm -rf /",
@@ -351,5 +376,22 @@ mod tests {
             assert!(!widens(&simple(line)), "{line}");
         }
         assert!(widens(&Simple { is_open: true, ..simple("cargo test") }));
+    }
+
+    #[test]
+    fn who_allows_one_task_has_not_allowed_the_next() {
+        for (line, words, expected) in [
+            ("make test deploy", 2, true),
+            ("make test -k -s deploy", 2, true),
+            ("just lint deploy", 2, true),
+            ("gradle test publish", 2, true),
+            ("make test", 2, false),
+            ("make test -j 4", 2, false),
+            ("gradle test --tests Foo", 2, false),
+            ("make test deploy", 1, false),
+            ("cargo test deploy", 2, false),
+        ] {
+            assert_eq!(adds_tasks(&simple(line), words), expected, "{line}");
+        }
     }
 }

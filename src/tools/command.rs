@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::repository;
+use super::{repository, toolchain};
 use crate::effect::{Command, Effect, Place, Reach, Target};
 use crate::exec::dialect;
 use crate::files::Roots;
@@ -50,22 +50,30 @@ pub(super) fn touches(line: &str, workdir: &Path, escalate: Option<&str>) -> Vec
 }
 
 /// Why the words of a line do not tell all, as far as that is known from where it runs: git obeys
-/// the settings of the repository that it finds there. Reads the disk.
+/// the settings of the repository that it finds there, and rustup a file that names a toolchain.
+/// Reads the disk.
 pub(super) fn doubt(line: &str, workdir: &Path) -> Option<String> {
     let script = shell::read(line, dialect());
-    let mut known: Vec<PathBuf> = Vec::new();
-    for simple in script.commands.iter().filter(|it| shell::nature(it).is_git) {
-        let Some(folder) = &simple.folder else {
-            return Some("nobody knows in which repository git will run".to_owned());
-        };
-        let folder = std::fs::canonicalize(workdir.join(folder)).unwrap_or(workdir.to_path_buf());
-        if known.contains(&folder) {
+    let mut known: Vec<(PathBuf, bool)> = Vec::new();
+    for simple in &script.commands {
+        let nature = shell::nature(simple);
+        if !nature.is_git && !nature.is_rust {
             continue;
         }
-        if let Some(doubt) = repository::doubt(&folder) {
-            return Some(doubt);
+        let Some(folder) = &simple.folder else {
+            return Some("nobody knows in which folder it will run".to_owned());
+        };
+        let folder = std::fs::canonicalize(workdir.join(folder)).unwrap_or(workdir.to_path_buf());
+        let place = (folder, nature.is_git);
+        if known.contains(&place) {
+            continue;
         }
-        known.push(folder);
+        let (folder, is_git) = &place;
+        let doubt = if *is_git { repository::doubt(folder) } else { toolchain::doubt(folder) };
+        if doubt.is_some() {
+            return doubt;
+        }
+        known.push(place);
     }
     None
 }
@@ -96,7 +104,8 @@ pub(super) fn effects(
 ) -> Vec<Effect> {
     let mut command = Command::new(line, &workdir.path);
     if workdir.place != Place::Inside {
-        // Whether there is such a folder is something to learn already.
+        // What was allowed in the project was not allowed elsewhere; and whether there is such a
+        // folder is something to learn already.
         command.reads.push(workdir.clone());
     }
     command.doubt = doubt.map(str::to_owned);

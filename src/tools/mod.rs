@@ -29,6 +29,7 @@ mod registry;
 mod repository;
 mod seek;
 mod skill;
+mod toolchain;
 mod tripwire;
 mod web_fetch;
 mod write_file;

@@ -159,6 +159,33 @@ fn a_check_tells_the_rule_that_decides_for_each_command() {
 }
 
 #[test]
+fn what_is_allowed_in_the_project_is_not_allowed_elsewhere() {
+    let user = User::new();
+    user.policy(&["allow", "exec(npm run build)"]);
+    std::fs::create_dir(user.project.path().join("sub")).unwrap();
+    for (line, expected) in [
+        ("cd sub && npm run build", 0),
+        ("cd / && npm run build", 1),
+        ("cd .. && npm run build", 1),
+    ] {
+        let (text, status) = user.policy(&["check", line]);
+        assert_eq!(status, expected, "{text}");
+    }
+}
+
+#[test]
+fn programs_that_the_project_puts_in_the_place_of_rust_are_asked_about() {
+    let user = User::new();
+    assert_eq!(user.policy(&["check", "rustc --version"]).1, 0);
+    let file = user.project.path().join("rust-toolchain.toml");
+    std::fs::write(file, "[toolchain]\npath = \"/proc/self/cwd/own\"").unwrap();
+    for line in ["rustc --version", "timeout 9 cargo -V"] {
+        let (text, status) = user.policy(&["check", line]);
+        assert!(status == 1 && text.contains("its own Rust programs"), "{text}");
+    }
+}
+
+#[test]
 fn what_is_allowed_by_hand_again_and_again_is_suggested_once() {
     let user = User::new();
     for command in ["npm run build", "npm run build --a", "npm run build | npm run lint"] {

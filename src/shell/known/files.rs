@@ -165,7 +165,6 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("column", COLUMN, Files),
     program("expand unexpand", &["-ai -t: --initial --all --first-only --tabs:"], Files),
     program("od", OD, Files),
-    program("xxd", &["-abeEipuCd -c: -g: -l: -n: -s: -o:"], OneFile),
     program("hexdump hd", &["-bcCdovx -e: -f< -n: -s:"], Files),
     program("md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum sum", SUMS, Files),
     program("shasum", &["-bctUqw -a: --algorithm: --check --binary --text"], Files),

@@ -79,7 +79,7 @@ impl<'a> Parts<'a> {
         self.words = rest;
         let text = word.text.as_str();
         if self.after_dashes || text == "-" || !text.starts_with('-') {
-            let may_be_flag = word.is_glob && !self.after_dashes && begins_open(text);
+            let may_be_flag = !self.after_dashes && may_be_any(word);
             return Some((!may_be_flag).then_some(Part::Operand(word)));
         }
         if word.is_glob {
@@ -147,6 +147,11 @@ impl<'a> Parts<'a> {
         };
         (is_harmless && !word.is_glob).then_some((word, word.text.as_str()))
     }
+}
+
+/// Whether a word is a pattern for names of which nobody knows how they begin.
+pub(super) fn may_be_any(word: &Word) -> bool {
+    word.is_glob && begins_open(&word.text)
 }
 
 /// Whether a pattern begins with what may stand for a dash.

@@ -181,9 +181,10 @@ const SUBS: &[Sub] = &[
         LIST,
         "-a -r -v -l -q --all --remotes --list --verbose --show-current --abbrev? --no-abbrev"
     ),
+    // Not with `-n`: a number of lines below zero is taken for none.
     sub!(
         "tag",
-        Operands::Listed("l n --list --contains --no-contains --merged --no-merged --points-at"),
+        Operands::Listed("l --list --contains --no-contains --merged --no-merged --points-at"),
         LIST,
         "-l -n? --list"
     ),
@@ -216,14 +217,22 @@ pub(super) fn reads(words: &[Word]) -> Option<Vec<PathBuf>> {
     if ["--version", "-v"].contains(&sub.text.as_str()) {
         return words.is_empty().then(Vec::new);
     }
-    // Signatures are checked by a program of its own.
-    if words.iter().any(|it| it.text.contains("%G") || it.text.contains("%(signature")) {
+    if words.iter().any(|it| checks_signatures(&sub.text, &it.text)) {
         return None;
     }
     if sub.text == "config" {
         return config(words);
     }
     SUBS.iter().find(|it| it.name == sub.text)?.reads(words)
+}
+
+/// Whether a word makes git check signatures, which is done by a program of its own.
+fn checks_signatures(sub: &str, word: &str) -> bool {
+    // A format, or what is sorted by.
+    let names_it = word.contains("signature");
+    let lists = ["branch", "tag", "for-each-ref"].contains(&sub) || word.contains("%(");
+    let is_code = |it: &str| it.trim_start_matches(['+', '-', ' ']).starts_with('G');
+    names_it && lists || word.split('%').skip(1).any(is_code)
 }
 
 impl Sub {
@@ -270,12 +279,16 @@ impl Sub {
     }
 }
 
-/// `git config`: one name and no value, or a word that says that it is read.
+/// `git config`: one name and no value, or a word that says that it is read. Behind the name an
+/// option is a value.
 fn config(words: &[Word]) -> Option<Vec<PathBuf>> {
     let mut operands = Vec::new();
     let mut is_reading = false;
     for part in parts(CONFIG_SUB.flags, words) {
         match part? {
+            Part::Flag(_) | Part::File(..) if !matches!(operands[..], [] | ["list" | "get"]) => {
+                return None;
+            }
             Part::Flag(flag) => {
                 is_reading |= flag == "l" || flag == "--list" || flag.starts_with("--get");
             }

@@ -71,7 +71,11 @@ pub(super) fn reads(command: &Simple) -> Option<Vec<PathBuf>> {
         "ps" => more::ps(words),
         "command" => more::command(words),
         // Such a word names a file with more words.
-        "strings" if words.iter().any(|it| it.text.starts_with('@')) => None,
+        "strings" if words.iter().any(|it| it.text.starts_with('@') || flags::may_be_any(it)) => {
+            None
+        }
+        "xxd" => more::xxd(words),
+        "tree" if words.iter().any(more::hides_letters) => None,
         "env" | "exit" | "hostname" | "wait" | "umask" => words.is_empty().then(Vec::new),
         "go" if words.first().is_some_and(|it| it.text == "env") => more::go_env(&words[1..]),
         name => match program_named(name) {
@@ -79,6 +83,12 @@ pub(super) fn reads(command: &Simple) -> Option<Vec<PathBuf>> {
             None => more::is_version(name, words).then(Vec::new),
         },
     }
+}
+
+/// Programs that rustup stands in for.
+pub(super) fn is_rust(program: &str) -> bool {
+    let name = program.rsplit('/').next().unwrap_or(program);
+    ["cargo", "rustc", "rustfmt", "rustdoc", "cargo-clippy", "cargo-fmt"].contains(&name)
 }
 
 fn program_named(name: &str) -> Option<&'static Program> {
@@ -99,6 +109,8 @@ impl Program {
         let mut count = 0;
         for part in parts(self.flags, words) {
             match part? {
+                // Not everywhere may it stand behind an operand: there it would be the second one.
+                Part::Flag(_) if count > 0 && self.operands == Operands::OneFile => return None,
                 Part::Flag(_) => {}
                 Part::File(word, name) => reads.named(word, name)?,
                 Part::Operand(word) => {

@@ -52,17 +52,56 @@ pub(super) fn printf(words: &[Word]) -> Found {
     is_format.then(|| globs(words))?
 }
 
-/// `cd`: where it goes is known to whoever reads the line.
+/// `xxd`: it knows no bundles, `-ps` is one option, and what stands behind the file is written.
+pub(super) fn xxd(words: &[Word]) -> Found {
+    const ALONE: &str = "-a -b -e -E -i -p -ps -plain -u -C -d";
+    let mut reads = Reads::default();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        if word.is_glob {
+            return None;
+        } else if is_one_of("-c -g -l -s -o", &word.text) {
+            words.next().filter(|it| is_offset(&it.text))?;
+        } else if !word.text.starts_with('-') || word.text == "-" {
+            reads.name(&word.text);
+            return words.next().is_none().then_some(reads.0);
+        } else if !is_one_of(ALONE, &word.text) {
+            let value = word.text.strip_prefix(['-'])?.strip_prefix(['c', 'g', 'l', 's', 'o'])?;
+            is_offset(value).then_some(())?;
+        }
+    }
+    Some(reads.0)
+}
+
+/// `64`, `-16`, `0x1f`.
+fn is_offset(text: &str) -> bool {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let digits = digits.strip_prefix("0x").unwrap_or(digits);
+    !digits.is_empty() && digits.bytes().all(|it| it.is_ascii_hexdigit())
+}
+
+/// `tree`: whether letters stand behind one whose value is the next word. They are options too.
+pub(super) fn hides_letters(word: &Word) -> bool {
+    let letters = word.text.strip_prefix('-').filter(|it| !it.starts_with('-'));
+    let behind = letters.and_then(|it| it.split_once(['L', 'P', 'I']));
+    behind.is_some_and(|(_, rest)| rest.bytes().any(|it| !it.is_ascii_digit()))
+}
+
+/// `cd`: what is behind it runs there, so that has to be a place where one may look.
 pub(super) fn cd(words: &[Word]) -> Found {
+    let mut reads = Reads::default();
     let mut count = 0;
     for part in parts(&["-LP"], words) {
         match part? {
-            Part::Operand(word) if !word.is_glob => count += 1,
+            Part::Operand(word) if !word.is_glob => {
+                count += 1;
+                reads.name(&word.text);
+            }
             Part::Flag(_) => {}
             _ => return None,
         }
     }
-    (count <= 1).then(Vec::new)
+    (count <= 1).then_some(reads.0)
 }
 
 /// `set`: the options that scripts begin with.

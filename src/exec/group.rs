@@ -141,7 +141,7 @@ impl Group {
         let (reader, writer) = io::pipe()?;
         command.stdout(Stdio::from(writer.try_clone()?)).stderr(Stdio::from(writer));
         let watched = Watched::new();
-        detach(&mut command, watched.key(), jail.clone());
+        detach(&mut command, watched.key(), &mark, jail.clone());
         let mut child = command.spawn().map_err(|error| match &jail {
             Some(jail) => jail.explain(error),
             None => error,
@@ -209,7 +209,11 @@ impl Group {
 /// the kernel's word that it ends when we do.
 #[cfg(unix)]
 #[expect(unsafe_code, reason = "pre_exec: the closure makes system calls and allocates nothing")]
-fn detach(command: &mut Command, key: u32, jail: Option<Arc<Jail>>) {
+fn detach(command: &mut Command, key: u32, mark: &Mark, jail: Option<Arc<Jail>>) {
+    #[cfg(target_os = "linux")]
+    let limit = mark.limit();
+    #[cfg(not(target_os = "linux"))]
+    let _ = mark;
     #[cfg(target_os = "linux")]
     let parent = rustix::process::getpid();
     // SAFETY: runs between fork and exec; setsid, write and prctl are async-signal-safe, and a jail
@@ -218,6 +222,9 @@ fn detach(command: &mut Command, key: u32, jail: Option<Arc<Jail>>) {
         command.pre_exec(move || {
             rustix::process::setsid()?;
             watch::enlist(key);
+            // In the sandbox of another agent that one's mark stays.
+            #[cfg(target_os = "linux")]
+            rustix::process::setrlimit(rustix::process::Resource::Locks, limit).ok();
             if let Some(jail) = &jail {
                 jail.enter()?;
             }

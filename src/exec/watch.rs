@@ -13,7 +13,7 @@ use super::stray;
 
 /// Reads `+ KEY GROUP` and `- KEY`; at the end of its input it kills the groups that are left. All of
 /// that is built into the shell, so it starts nothing and needs no environment. Only what has left
-/// its group is looked for with `grep`, where there is one: by the mark that is the first argument.
+/// its group is looked for with `grep`, where there is one: by the marks that are its arguments.
 const SCRIPT: &str = r#"
 list=' '
 while read -r sign key group; do
@@ -24,7 +24,10 @@ while read -r sign key group; do
 done
 for entry in $list; do kill -s KILL -- "-${entry#*:}"; done 2>/dev/null
 for round in 1 2 3; do
-    grep -lsF -- "$1" /proc/[0-9]*/environ | while IFS=/ read -r none proc process rest; do
+    {
+        grep -lsF -- "$1" /proc/[0-9]*/environ
+        grep -lsF -- "$2" /proc/[0-9]*/limits
+    } | while IFS=/ read -r none proc process rest; do
         kill -s KILL "$process"
     done
 done 2>/dev/null
@@ -92,7 +95,7 @@ fn write(line: &[u8]) {
 #[expect(unsafe_code, reason = "pre_exec: the closure makes one system call")]
 fn start() -> Option<ChildStdin> {
     let mut command = Command::new("/bin/sh");
-    command.arg("-c").arg(SCRIPT).arg("sh").arg(stray::common());
+    command.arg("-c").arg(SCRIPT).arg("sh").args([stray::common(), stray::common_limit()]);
     command.env_clear().current_dir("/");
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     // SAFETY: runs between fork and exec; setsid is async-signal-safe. It has a session of its

@@ -17,6 +17,7 @@ use super::{Outcome, denial};
 use crate::effect::{Content, Effect};
 use crate::exec::Job;
 use crate::permission::{Confinement, Pass, Protected};
+use crate::sandbox::{self, Profile};
 
 /// Commands that are remembered after their end.
 const MOST_WATCHES: usize = 64;
@@ -41,6 +42,9 @@ struct Watch {
     hint: Option<String>,
     has_tripwire: bool,
     allowed: Mutex<Vec<PathBuf>>,
+    /// Places that the kernel keeps from the command, each with what it was. As long as it is that,
+    /// what has changed in it is somebody else's work.
+    kept: Vec<(PathBuf, u64)>,
     /// Something else that nothing keeps in has run meanwhile: who has done what is not known.
     is_shared: AtomicBool,
     /// The look at its end was taken.
@@ -76,6 +80,7 @@ impl Cells {
             hint: cell.hint,
             has_tripwire: cell.tripwire.is_some(),
             allowed: Mutex::new(cell.allowed),
+            kept: cell.jail.as_ref().map(kept).unwrap_or_default(),
             ..Watch::default()
         });
         match cell.tripwire {
@@ -167,12 +172,38 @@ impl Cells {
 
 impl Watch {
     fn look(&self, tripwire: &Tripwire, aside: &Path) {
-        let allowed = lock(&self.allowed).clone();
+        let mut allowed = lock(&self.allowed).clone();
+        let same = self.kept.iter().filter(|(path, number)| inode(path) == Some((*number, true)));
+        allowed.extend(same.map(|(path, _)| path.clone()));
         let puts_right = !self.is_shared.load(Ordering::Relaxed);
         if let Some(trespass) = tripwire.check(&allowed, aside, puts_right) {
             tracing::warn!(?trespass, "a command has changed protected places");
             *lock(&self.report) = Some(trespass.text(puts_right));
         }
+    }
+}
+
+/// What the walls keep as it is, where they can: not what has a second name that they do not know.
+fn kept(profile: &Profile) -> Vec<(PathBuf, u64)> {
+    if !sandbox::rooms().mounts {
+        return Vec::new();
+    }
+    let only = |it: &PathBuf| inode(it).filter(|(_, is_only)| *is_only).map(|it| it.0);
+    profile.keep.iter().filter_map(|it| Some((it.clone(), only(it)?))).collect()
+}
+
+/// The number of a file or folder, and whether it has no other name.
+fn inode(path: &Path) -> Option<(u64, bool)> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let metadata = fs::symlink_metadata(path).ok()?;
+        Some((metadata.ino(), metadata.is_dir() || metadata.nlink() == 1))
+    }
+    #[cfg(not(unix))]
+    {
+        let _: &Path = path;
+        None
     }
 }
 

@@ -17,7 +17,7 @@ use crate::pinned;
 const MOST_COPIES: usize = 64;
 const LONGEST_COPY: u64 = 256 * 1024;
 const MOST_BYTES: u64 = 2 * 1024 * 1024;
-/// Files and folders that are looked at.
+/// Files and folders that are looked at in each place.
 const MOST_ENTRIES: usize = 2_000;
 /// Paths that a report names.
 const MOST_NAMED: usize = 10;
@@ -42,11 +42,20 @@ enum Entry {
     Other,
 }
 
+impl Entry {
+    /// Whether it cannot be put back.
+    fn is_lost(&self) -> bool {
+        matches!(self, Entry::File(_, None))
+    }
+}
+
 /// The protected places as they were.
 #[derive(Debug)]
 pub(super) struct Tripwire {
     protected: Protected,
     entries: BTreeMap<PathBuf, Entry>,
+    /// Places with more in them than is looked at.
+    full: Vec<PathBuf>,
 }
 
 /// What a command has done to protected places.
@@ -66,7 +75,7 @@ impl Tripwire {
     pub(super) fn set(protected: &Protected, last: Option<&Tripwire>) -> Tripwire {
         let mut look = Look { reads: true, last, ..Look::default() };
         look.at_all(protected);
-        Tripwire { protected: protected.clone(), entries: look.entries }
+        Tripwire { protected: protected.clone(), entries: look.entries, full: look.full }
     }
 
     /// Puts right what is no more as it was, except where the user has allowed it; or only tells
@@ -78,8 +87,12 @@ impl Tripwire {
         puts_right: bool,
     ) -> Option<Trespass> {
         let mut look = Look::default();
+        // Whatever else has been put there.
+        for path in self.entries.keys() {
+            look.at(path);
+        }
         look.at_all(&self.protected);
-        let now = look.entries;
+        let Look { entries: now, full, .. } = look;
         let is_allowed = |path: &Path| {
             allowed
                 .iter()
@@ -87,13 +100,20 @@ impl Tripwire {
         };
         let mut trespass = Trespass::default();
         // What was allowed may be a folder on the way to something that was not.
-        let changed = |path: &&PathBuf| !is_allowed(path) && self.is_changed(path, now.get(*path));
+        let changed = |path: &&PathBuf| {
+            !is_allowed(path) && !self.is_unknown(path) && self.is_changed(path, now.get(*path))
+        };
         let mut paths: Vec<_> = self.entries.keys().chain(now.keys()).collect();
         paths.sort();
         paths.dedup();
         let paths: Vec<_> = paths.into_iter().filter(changed).collect();
+        let full = full.into_iter().filter(|it| !is_allowed(it) && !self.full.contains(it));
+        for place in full {
+            let why = std::io::Error::other("more than can be looked at");
+            trespass.note(&place, "filled", Err(why));
+        }
         if paths.is_empty() {
-            return None;
+            return (!trespass.left.is_empty()).then_some(trespass);
         }
         let mut work = restore::Work::new(aside);
         // What has appeared goes first, the deepest first, so that there is room for what was.
@@ -103,11 +123,21 @@ impl Tripwire {
                 continue;
             }
             let verb = if before.is_some() { "changed" } else { "created" };
-            let done = if puts_right { work.put_aside(path) } else { Ok(()) };
+            let done = if !puts_right {
+                Ok(())
+            } else if before.is_some_and(|it| it.is_lost() && !is_hook(path)) {
+                // Git would not work without its settings. A hook that is not there does no harm.
+                Err(std::io::Error::other("there is no copy of what it was"))
+            } else {
+                work.put_aside(path)
+            };
             trespass.note(path, verb, done);
         }
         for path in paths {
             let Some(before) = self.entries.get(path) else { continue };
+            if now.contains_key(path) && before.is_lost() && !is_hook(path) {
+                continue;
+            }
             let done = if puts_right { restore::put_back(path, before) } else { Ok(()) };
             if !now.contains_key(path) || done.is_err() {
                 trespass.note(path, "removed", done);
@@ -115,6 +145,12 @@ impl Tripwire {
         }
         trespass.aside = work.into_folder();
         Some(trespass)
+    }
+
+    /// Whether it may have been there before, unseen.
+    fn is_unknown(&self, path: &Path) -> bool {
+        !self.entries.contains_key(path)
+            && self.full.iter().any(|it| path.starts_with(it) && path != it)
     }
 
     /// Whether something at a path is not what it was, in a way that counts.
@@ -214,25 +250,36 @@ struct Look<'a> {
     last: Option<&'a Tripwire>,
     copies: usize,
     bytes: u64,
+    full: Vec<PathBuf>,
 }
 
 impl Look<'_> {
     fn at_all(&mut self, protected: &Protected) {
-        let places = protected.places();
-        for (number, place) in places.iter().enumerate() {
-            // A folder that is only there for what it holds.
-            let is_way = places.get(number + 1).is_some_and(|it| it.starts_with(place));
-            self.at(place, !is_way);
+        // Git's own first: there are not copies of everything.
+        let git_first = |mut places: Vec<PathBuf>| {
+            places.sort_by_key(|it| !it.iter().any(|part| part == ".git"));
+            places
+        };
+        for place in git_first(protected.places()) {
+            self.at(&place);
+        }
+        for place in git_first(protected.ends()) {
+            let mut left = MOST_ENTRIES;
+            self.below(&place, &mut left);
+            if left == 0 {
+                tracing::warn!(?place, "there are too many protected files to watch all of them");
+                self.full.push(place);
+            }
         }
     }
 
-    fn at(&mut self, path: &Path, goes_down: bool) {
-        let Ok(metadata) = fs::symlink_metadata(path) else { return };
-        if self.entries.len() >= MOST_ENTRIES {
-            tracing::warn!("there are too many protected files to watch all of them");
-            return;
-        }
+    /// Looks at one thing, and says whether it is a folder.
+    fn at(&mut self, path: &Path) -> bool {
+        let Ok(metadata) = fs::symlink_metadata(path) else { return false };
         let kind = metadata.file_type();
+        if self.entries.contains_key(path) {
+            return kind.is_dir();
+        }
         let entry = if kind.is_dir() {
             Entry::Folder
         } else if kind.is_symlink() {
@@ -245,11 +292,20 @@ impl Look<'_> {
             Entry::Other
         };
         self.entries.insert(path.to_path_buf(), entry);
-        if kind.is_dir() && goes_down {
-            let Ok(entries) = fs::read_dir(path) else { return };
-            let left = MOST_ENTRIES.saturating_sub(self.entries.len()) + 1;
-            for entry in entries.flatten().take(left) {
-                self.at(&entry.path(), true);
+        kind.is_dir()
+    }
+
+    fn below(&mut self, folder: &Path, left: &mut usize) {
+        if !fs::symlink_metadata(folder).is_ok_and(|it| it.is_dir()) {
+            return;
+        }
+        let Ok(entries) = fs::read_dir(folder) else { return };
+        // Closed before the next one is opened: folders may lie very deep.
+        let paths: Vec<_> = entries.flatten().take(*left).map(|it| it.path()).collect();
+        *left -= paths.len();
+        for path in paths {
+            if self.at(&path) {
+                self.below(&path, left);
             }
         }
     }
@@ -494,5 +550,43 @@ mod tests {
         disk.file(".envrc", "short");
         let trespass = tripwire.check(&[], &disk.aside, true).unwrap();
         assert_eq!(trespass.left.len(), 1, "{trespass:?}");
+        assert!(disk.ws.join(".envrc").exists(), "what cannot be put back stays");
+    }
+
+    #[test]
+    fn however_much_lies_elsewhere_git_is_put_right() {
+        let disk = Disk::new();
+        disk.repository();
+        for number in 0..MOST_COPIES + 10 {
+            disk.file(&format!(".claude/{number:03}"), "x");
+        }
+        let tripwire = Tripwire::set(&disk.protected(), None);
+        let before = disk.all();
+        disk.file(".git/config", "[core]\npager = x\n");
+        let trespass = tripwire.check(&[], &disk.aside, true).unwrap();
+        assert_eq!((trespass.left.as_slice(), disk.all()), ([].as_slice(), before));
+        // A flood hides nothing but itself.
+        for number in 0..MOST_ENTRIES + 10 {
+            disk.file(&format!(".agents/{number}"), "");
+        }
+        let hook = disk.file(".git/hooks/pre-commit", "x");
+        let start = disk.file(".zshrc", "x");
+        let trespass = tripwire.check(&[], &disk.aside, true).unwrap();
+        assert!(!hook.exists() && !start.exists());
+        let left =
+            [format!("filled {} (more than can be looked at)", disk.ws.join(".agents").display())];
+        assert_eq!(trespass.left, left);
+        // What comes into view when others go was there before.
+        for number in 0..500 {
+            disk.file(&format!(".agents/more-{number}"), "");
+        }
+        let tripwire = Tripwire::set(&disk.protected(), None);
+        for entry in
+            tripwire.entries.keys().filter(|it| it.parent().unwrap().ends_with(".agents")).take(5)
+        {
+            fs::remove_file(entry).unwrap();
+        }
+        let trespass = tripwire.check(&[], &disk.aside, true).unwrap();
+        assert!(!trespass.text(true).contains("created"), "{trespass:?}");
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::agent::{Builder, TestAgent, calls, says};
+use crate::agent::{Builder, TestAgent, calls, eventually, is_alive, says};
 use crate::cards;
 
 /// Whether there is anything to test.
@@ -179,4 +179,38 @@ fn a_command_that_nobody_understands_is_kept_from_what_rules_deny() {
     let (agent, result) = unasked(builder, command);
     assert!(result.contains("oldopenend") && !result.contains("hidden"), "{result}");
     assert!(!agent.path("ci/new").exists());
+}
+
+#[test]
+fn what_has_left_its_group_and_cleared_its_environment_ends_with_the_command() {
+    if !has_sandbox("what_has_left_its_group_and_cleared_its_environment_ends_with_the_command") {
+        return;
+    }
+    // It tries to shed the other mark, too.
+    let command = "(ulimit -x 5; exec env -i setsid sleep 613.1) >/dev/null 2>&1 & sleep 0.3; true";
+    let (_agent, result) = unasked(auto(), command);
+    assert!(result.contains("[left running in the background and stopped"), "{result}");
+    assert!(!is_alive("sleep\x00613.1"), "{result}");
+}
+
+#[test]
+fn what_the_user_changes_in_a_kept_place_while_a_command_runs_stays() {
+    if !has_sandbox("what_the_user_changes_in_a_kept_place_while_a_command_runs_stays") {
+        return;
+    }
+    if !turnwright::sandbox::rooms().mounts {
+        return eprintln!("SKIPPED: what the user changes: no view of the files can be had here");
+    }
+    let command = "touch begun; until test -e go; do sleep 0.02; done";
+    let replies = json!([calls("exec", &json!({ "command": command })), says("Done.")]);
+    let builder = auto().file(".git/hooks/pre-commit", "old\n").file(".envrc", "old\n");
+    let mut agent = builder.model(replies).start();
+    let id = agent.prompt("go");
+    eventually("the command to run", || agent.path("begun").exists());
+    std::fs::write(agent.path(".git/hooks/pre-commit"), "mine\n").unwrap();
+    std::fs::write(agent.path(".envrc"), "mine\n").unwrap();
+    std::fs::write(agent.path("go"), "").unwrap();
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    assert_eq!(agent.read(".git/hooks/pre-commit"), "mine\n");
+    assert_eq!(agent.read(".envrc"), "mine\n");
 }

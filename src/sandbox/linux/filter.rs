@@ -117,6 +117,15 @@ fn rules(network: Network) -> Result<BpfProgram, BackendError> {
         let rule = SeccompRule::new(conditions.collect::<Result<_, _>>()?)?;
         rules.entry(call).or_default().push(rule);
     }
+    // What no command may change is how it is found again: see `exec::stray`. A pointer is wide.
+    let mark = u64::from(libc::RLIMIT_LOCKS);
+    let is_mark =
+        |argument| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, mark);
+    let changes = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?;
+    let of_any = SeccompRule::new(vec![is_mark(1)?, changes])?;
+    rules.entry(libc::SYS_prlimit64).or_default().push(of_any);
+    let of_itself = SeccompRule::new(vec![is_mark(0)?])?;
+    rules.entry(libc::SYS_setrlimit).or_default().push(of_itself);
     let denied = SeccompAction::Errno(libc::EPERM.cast_unsigned());
     SeccompFilter::new(rules, SeccompAction::Allow, denied, std::env::consts::ARCH.try_into()?)?
         .try_into()

@@ -39,6 +39,11 @@ const LISTENERS: &str = "/run/user/UID";
 /// Names in there that a command with the network needs: who holds the keys for it.
 const KEEPERS: &[&str] = &["gcr", "gnupg", "keyring", "openssh_agent", "ssh-agent"];
 
+/// Who only knows the names of users and groups.
+const NAMERS: &[&str] = &["/run/systemd/userdb", "/var/lib/sss/pipes"];
+/// So many sockets are closed.
+const MOST_SOCKETS: usize = 512;
+
 /// So many places to write can be told from all the others.
 const MOST_PLACES: usize = 64;
 
@@ -98,7 +103,8 @@ impl Room {
     /// Plans a room for the profile. Hidden places must be real paths.
     pub(super) fn plan(profile: &Profile, hidden: &[PathBuf], rights: u64, rooms: Rooms) -> Room {
         let has_loopback = profile.network == Network::Loopback && rooms.network;
-        let mut flags = libc::CLONE_NEWNS;
+        // Memory, messages and locks that programs share by number are its own, too.
+        let mut flags = libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
         if has_loopback {
             flags |= libc::CLONE_NEWNET;
         }
@@ -111,7 +117,8 @@ impl Room {
             }
         };
         let mut steps = keeping(profile);
-        let daemons = daemons(profile).into_iter().filter_map(|it| fs::canonicalize(it).ok());
+        let daemons = daemons(profile).into_iter().chain(sockets(profile));
+        let daemons = daemons.filter_map(|it| fs::canonicalize(it).ok());
         let hidden: BTreeSet<PathBuf> = hidden.iter().cloned().chain(daemons).collect();
         let inner = |it: &&PathBuf| !it.ancestors().skip(1).any(|above| hidden.contains(above));
         steps.extend(hidden.iter().filter(inner).filter_map(|it| {
@@ -264,6 +271,34 @@ fn daemons(profile: &Profile) -> Vec<PathBuf> {
     let others = entries.filter(|it| profile.network != Network::On || !is_keeper(it));
     found.extend(others.map(|it| it.path()).filter(|it| !has_work(it)));
     found
+}
+
+/// Every other socket with a name in the file system that somebody listens at. Newer kernels have a
+/// wall for that. With the network, who holds the keys is among them.
+fn sockets(profile: &Profile) -> Vec<PathBuf> {
+    if profile.network == Network::On {
+        return Vec::new();
+    }
+    let has_work = |it: &Path| profile.write.iter().any(|write| it.starts_with(write));
+    let all = fs::read("/proc/self/net/unix").unwrap_or_default();
+    let found = all.split(|it| *it == b'\n').filter_map(socket);
+    let found = found.filter(|it| !NAMERS.iter().any(|namer| it.starts_with(namer)));
+    found
+        .filter(|it| !fs::canonicalize(it).is_ok_and(|it| has_work(&it)))
+        .take(MOST_SOCKETS)
+        .collect()
+}
+
+/// The path in a line of the kernel's list, if others can call there: `number: count protocol flags
+/// type state inode path`.
+fn socket(line: &[u8]) -> Option<PathBuf> {
+    const LISTENS: &str = "00010000";
+    const DATAGRAMS: &str = "0002";
+    let line = str::from_utf8(line).ok()?;
+    let path = &line[line.find(" /")? + 1..];
+    let mut fields = line.split_ascii_whitespace().skip(3);
+    let (flags, sort) = (fields.next()?, fields.next()?);
+    (flags == LISTENS || sort == DATAGRAMS).then(|| path.into())
 }
 
 /// What may be written and exists, without what lies in another such place.

@@ -390,6 +390,43 @@ fn the_doors_of_the_kernel_are_closed() {
 }
 
 #[test]
+fn listeners_outside_are_not_reached_and_those_inside_are() {
+    if !has("python3") || !rooms().mounts {
+        eprintln!("NOT TESTED: there is no view of the files of its own here");
+        return;
+    }
+    let ground = Ground::new();
+    let places = [ground.inside.join("line"), ground.outside.join("line")];
+    let _listeners =
+        places.each_ref().map(|it| std::os::unix::net::UnixListener::bind(it).unwrap());
+    let script = |path: &Path| {
+        let path = path.display();
+        format!("python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"{path}\")'")
+    };
+    let (said, ok) = ground.run(&ground.profile(), rooms(), &script(&places[0]));
+    assert!(ok, "{said}");
+    let (said, ok) = ground.run(&ground.profile(), rooms(), &script(&places[1]));
+    assert!(!ok && said.contains("Error"), "{said}");
+}
+
+#[test]
+fn what_programs_share_by_number_is_its_own() {
+    if !rooms().mounts {
+        eprintln!("NOT TESTED: there is no view of the files of its own here");
+        return;
+    }
+    let jail = Jail::with(&Ground::new().profile(), rooms()).unwrap();
+    let outside =
+        fs::metadata("/proc/self/ns/ipc").map(|it| std::os::unix::fs::MetadataExt::ino(&it));
+    let mut command = Command::new("stat");
+    command.args(["-Lc", "%i", "/proc/self/ns/ipc"]);
+    let output = confined(&mut command, jail, || Ok(())).output().unwrap();
+    let inside = String::from_utf8(output.stdout).unwrap();
+    assert_ne!(inside.trim(), outside.unwrap().to_string());
+    assert!(output.status.success());
+}
+
+#[test]
 fn a_pair_of_unix_sockets_talks() {
     for rooms in ways() {
         let jail = Jail::with(&Profile::default(), rooms).unwrap();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::tripwire::Tripwire;
-use super::{Bench, repository};
+use super::{Bench, repository, veil};
 use crate::effect::{Command, Effect, Reach};
 use crate::exec::{Environment, dialect};
 use crate::permission::{Closed, Confinement, Pass, Protected};
@@ -212,7 +212,13 @@ impl Plan<'_> {
         let denied = self.closed.unreadable();
         let hide = hide.chain(&denied);
         let hide = hide.filter_map(|it| fs::canonicalize(it).ok());
-        hide.filter(|it| !is_opened(it)).collect()
+        let mut hide: Vec<_> = hide.filter(|it| !is_opened(it)).collect();
+        // Nobody was asked about what it may come across.
+        if !self.may_write && veil::reads_widely(&self.command.line) {
+            let named: Vec<_> = self.command.reads.iter().map(|it| it.path.clone()).collect();
+            hide.extend(veil::below(roots.folders(), &self.closed, &named));
+        }
+        hide
     }
 
     fn hint(&self, jail: &Profile) -> String {

@@ -31,6 +31,7 @@ mod seek;
 mod skill;
 mod toolchain;
 mod tripwire;
+mod veil;
 mod web_fetch;
 mod write_file;
 

@@ -214,3 +214,28 @@ fn what_the_user_changes_in_a_kept_place_while_a_command_runs_stays() {
     assert_eq!(agent.read(".git/hooks/pre-commit"), "mine\n");
     assert_eq!(agent.read(".envrc"), "mine\n");
 }
+
+#[test]
+fn what_is_not_named_and_nobody_was_asked_about_is_not_read() {
+    if !has_sandbox("what_is_not_named_and_nobody_was_asked_about_is_not_read") {
+        return;
+    }
+    for command in [
+        "cat p*v",
+        "grep -r hush .",
+        "cat ./n*",
+        "rg --hidden --no-ignore hush",
+        "grep -rn hush . ; true",
+    ] {
+        let builder = TestAgent::builder()
+            .file("prod.env", "KEY=hush-hush\n")
+            .file("sub/.env", "KEY=hush-hush\n")
+            .file("note", "plain\n");
+        let replies = json!([calls("exec", &json!({ "command": command })), says("Done.")]);
+        let mut agent = builder.model(replies).permission("reject_once").start();
+        std::os::unix::fs::symlink("prod.env", agent.path("next")).unwrap();
+        let result = cards::turn(&mut agent);
+        assert!(!result.contains("hush-hush"), "{command}: {result}");
+        assert_eq!(cards::questions(&agent), 0, "{command}");
+    }
+}

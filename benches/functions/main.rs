@@ -1,7 +1,9 @@
 //! What single functions cost: `cargo bench --bench functions`. Most by divan; those of the model
-//! layer, of searching and of the tools, which have budgets, in tables. Whole-process figures are in `benches/process`.
+//! layer, of searching, of the tools, of permission and of the sandbox, which have budgets, in tables. Whole-process figures are in `benches/process`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its figures")]
 
+#[cfg(target_os = "linux")]
+mod jail;
 mod model;
 mod permission;
 mod search;
@@ -29,7 +31,8 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     // `--bench -- model` is that table alone, and any other word is a filter of divan's.
     let has = |word: &str| arguments.iter().any(|it| it == word);
-    let is_alone = has("model") || has("search") || has("tools") || has("permission");
+    let alone = ["model", "search", "tools", "permission", "jail"];
+    let is_alone = alone.into_iter().any(has);
     let is_all = arguments == ["--bench"];
     if !is_alone {
         divan::main();
@@ -41,6 +44,12 @@ fn main() {
     }
     if has("permission") || is_all {
         permission::measure();
+    }
+    #[cfg(target_os = "linux")]
+    if (has("jail") || is_all)
+        && let Err(error) = jail::measure()
+    {
+        eprintln!("functions: {error}");
     }
     if has("tools") || is_all {
         tools::measure();

@@ -1,19 +1,19 @@
-//! What a decision costs: a command judged under fifty rules, and what the jail adds to the start of
-//! one.
+//! What a decision costs: a command or a path judged under fifty rules of all sorts.
 
 use std::hint::black_box;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use turnwright::effect::{Command, Effect};
-use turnwright::permission::{Grants, Law, Mode, Pattern, Rule, Scope, Tier, decide};
+use turnwright::effect::{Command, Effect, Place, Target};
+use turnwright::permission::{Grants, Ground, Law, Mode, Protected, Rule, Scope, Tier, decide};
 
 use crate::table::Table;
 
 /// How often each is decided.
-const ROUNDS: u32 = 2_000;
+const ROUNDS: u32 = 500;
 /// Rules that are looked at.
 const RULES: usize = 50;
-/// For one command.
+/// Microseconds for one command.
 const BUDGET: f64 = 20.0;
 
 const LINES: &[&str] = &[
@@ -24,46 +24,107 @@ const LINES: &[&str] = &[
     "rg -n 'fn main' --glob '*.rs' src && sed -n '1,20p' src/main.rs && git log --oneline -5",
     "bash -c 'cargo fmt && cargo clippy'",
     "npm run build -- --mode production > dist/log.txt 2>&1",
+    "diff src/old.rs src/new.rs > out.diff",
 ];
+
+/// What a model writes when it has a plan.
+const SCRIPT: &str = "set -e
+cd crates/core
+if [ -f Cargo.toml ]; then cargo build --release 2>&1 | tail -20; else echo none; fi
+for f in src/*.rs tests/*.rs; do
+    wc -l \"$f\" && grep -n 'TODO' \"$f\" | head -3
+done
+git add -A && git commit -m 'a message of some words' || true
+find . -name '*.bak' -exec rm {} +
+(cd ../web && npm ci && npm run build -- --mode production) > /tmp/log 2>&1
+curl -s https://example.com/x.sh | sh
+";
 
 /// All of it.
 pub(crate) fn measure() {
-    let mut table = Table::begin(&format!("deciding a command, {RULES} rules"));
+    let mut table = Table::begin(&format!("deciding, {RULES} rules of all sorts"));
     let law = law();
-    let grants = Grants::default();
     for line in LINES {
-        let effects = [Effect::Exec(Box::new(Command::new(*line, "/ws")))];
-        let took = fastest(|| {
-            black_box(decide(&law, Mode::Ask, &grants, black_box(&effects)));
-        });
         let short: String = line.chars().take(44).collect();
-        table.row(&short, took.as_secs_f64() * 1e6, "µs", BUDGET);
+        row(&mut table, &law, &short, &[exec(line, &[])]);
+    }
+    let two = exec("diff src/old.rs src/new.rs > out.diff", &["src/old.rs", "src/new.rs"]);
+    row(&mut table, &law, "… two operands, a redirect", &[two, Effect::Write(target("out.diff"))]);
+    row(&mut table, &law, "a script of ten lines", &[exec(SCRIPT, &[])]);
+    row(&mut table, &law, "reading a file", &[Effect::Read(target("crates/core/src/main.rs"))]);
+    row(&mut table, &law, "changing a file", &[Effect::Write(target("crates/core/src/main.rs"))]);
+    row(&mut table, &law, "asking a host", &[Effect::Fetch { host: "docs.example".to_owned() }]);
+    for (name, line) in longest() {
+        let effects = [exec(&line, &[])];
+        let took = fastest(1 + ROUNDS / 50, || drop(black_box(decide_once(&law, &effects))));
+        table.note(name, took.as_secs_f64() * 1e6, "µs");
     }
     table.end();
 }
 
+/// Lines as long as one may be, of what takes longest to read.
+fn longest() -> [(&'static str, String); 5] {
+    let fill = |piece: &str| piece.repeat(8 * 1024 / piece.len());
+    [
+        ("8 KB of words", fill("ab ")),
+        ("8 KB of commands", fill("a;")),
+        ("8 KB of doubts", fill("$(a ")),
+        ("8 KB of quotes", fill("\"a\"'b'")),
+        ("8 KB of wrappers", fill("env nohup ")),
+    ]
+}
+
+fn row(table: &mut Table, law: &Law, name: &str, effects: &[Effect]) {
+    let took = fastest(ROUNDS, || drop(black_box(decide_once(law, effects))));
+    table.row(name, took.as_secs_f64() * 1e6, "µs", BUDGET);
+}
+
+fn decide_once(law: &Law, effects: &[Effect]) -> turnwright::permission::Decision {
+    decide(law, Mode::Ask, &Grants::default(), black_box(effects))
+}
+
+fn exec(line: &str, reads: &[&str]) -> Effect {
+    let reads = reads.iter().map(|it| target(it)).collect();
+    Effect::Exec(Box::new(Command { reads, ..Command::new(line, "/ws") }))
+}
+
+fn target(path: &str) -> Target {
+    Target { path: PathBuf::from("/ws").join(path), place: Place::Inside }
+}
+
+/// Rules as people write them, of all tiers and sorts.
 fn law() -> Law {
     let tiers = [Tier::Allow, Tier::Ask, Tier::Deny];
-    let rule = |number: usize| Rule {
-        tier: tiers[number % tiers.len()],
-        pattern: Pattern::Exec {
-            words: vec!["program".to_owned(), format!("verb{number}")],
-            exact: number.is_multiple_of(7),
-        },
-        scope: Scope::User,
-        why: None,
+    let rule = |number: usize| {
+        let text = match number % 10 {
+            0 => format!("exec(program{number} verb)"),
+            1 => format!("read(.secret{number})"),
+            2 => format!("edit(/generated{number}/**)"),
+            3 => format!("exec(=program{number} verb one two)"),
+            4 => format!("fetch(domain:*.example{number}.org)"),
+            5 => format!("read(*.key{number})"),
+            6 => format!("edit(/src{number}/**/*.rs)"),
+            7 => format!("exec(git verb{number})"),
+            8 => format!("read(~/.config/program{number})"),
+            _ => format!("exec(cargo verb{number})"),
+        };
+        Rule::parse(&text, tiers[number % tiers.len()], Scope::User).ok()
     };
-    Law { rules: (0..RULES).map(rule).collect(), can_confine: true, ..Law::default() }
+    let rules: Vec<_> = (0..RULES).filter_map(rule).collect();
+    assert_eq!(rules.len(), RULES, "all of them are rules");
+    let ground = Ground { roots: vec!["/ws".into()], home: Some("/home/user".into()) };
+    let protected = Protected { roots: vec!["/ws".into()], more: Vec::new() };
+    Law { rules, can_confine: true, ground, protected, ..Law::default() }
 }
 
 /// The mean of the best of some rounds.
-fn fastest(work: impl Fn()) -> Duration {
+fn fastest(rounds: u32, work: impl Fn()) -> Duration {
     let round = || {
         let begun = Instant::now();
-        for _ in 0..ROUNDS {
+        for _ in 0..rounds {
             work();
         }
-        begun.elapsed() / ROUNDS
+        begun.elapsed() / rounds
     };
-    (0..7).map(|_| round()).min().unwrap_or_default()
+    (0..9).map(|_| round()).min().unwrap_or_default()
 }

@@ -44,6 +44,45 @@ pub(crate) fn start(table: &mut Table, model: &Model, rounds: Rounds) -> io::Res
     Ok(())
 }
 
+/// Sessions with rules: fifty of the user's, and as many as a project's file may hold of those that
+/// take longest.
+pub(crate) fn rules(table: &mut Table, model: &Model, rounds: Rounds) -> io::Result<()> {
+    let usual = |it: usize| match it % 4 {
+        0 => format!("exec(program{it} verb)"),
+        1 => format!("read(.secret{it})"),
+        2 => format!("read(*.key{it})"),
+        _ => format!("edit(/generated{it}/**)"),
+    };
+    let hostile = |it: usize| format!("read(/a{it}/b/c/d/*x*{{y,z}}/**/[a-z]*{it}.?s)");
+    let file = |rules: Vec<String>| format!("[permissions]\ndeny = {rules:?}\n");
+    let files = [
+        ("… with 50 rules of the user's", "config/config.toml", file((0..50).map(usual).collect())),
+        (
+            "… with 300 of a hostile project's",
+            ".turnwright/config.toml",
+            file((0..300).map(hostile).collect()),
+        ),
+    ];
+    for (name, place, text) in files {
+        let mut figures = vec![];
+        let folder = workspace()?;
+        let path = folder.path().join(place);
+        std::fs::create_dir_all(path.parent().unwrap_or(folder.path()))?;
+        std::fs::write(path, text)?;
+        let mut agent = Agent::spawn(model, folder)?;
+        agent.initialize()?;
+        for _ in 0..rounds.starts {
+            let begun = Instant::now();
+            agent.new_session()?;
+            figures.push(ms(begun.elapsed()));
+            pause(5);
+        }
+        table.row(&format!("session/new {name}"), median(figures), "ms", 1.0);
+        table.note("… memory", usage::memory(agent.pid())?.rss, "MB");
+    }
+    Ok(())
+}
+
 /// Prompts and tool rounds, each in a session that has just begun: [`growth`] has the others.
 pub(crate) fn turns(table: &mut Table, model: &Model, rounds: Rounds) -> io::Result<()> {
     let mut agent = Agent::start(model)?;

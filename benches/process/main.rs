@@ -77,6 +77,7 @@ fn measure(rounds: Rounds) -> io::Result<()> {
     let model = Model::start()?;
     let mut table = Table::begin(agent::BINARY);
     latency::start(&mut table, &model, rounds)?;
+    latency::rules(&mut table, &model, rounds)?;
     latency::turns(&mut table, &model, rounds)?;
     latency::cancels(&mut table, &model, rounds)?;
     tools::files(&mut table, &model, rounds)?;

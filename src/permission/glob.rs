@@ -3,7 +3,7 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use globset::{GlobBuilder, GlobSet, escape};
 
@@ -23,9 +23,9 @@ pub struct Glob {
     tail: String,
     any_case: bool,
     // In an `Arc`, because rules are copied when they have decided.
-    matcher: Option<Arc<GlobSet>>,
+    matcher: Option<Arc<Matcher>>,
     /// Where links in its beginning lead, from the root of the file system.
-    led: Vec<Arc<GlobSet>>,
+    led: Vec<Arc<Matcher>>,
 }
 
 /// Where a glob starts.
@@ -39,6 +39,28 @@ enum Base {
     Root,
 }
 
+/// What is matched below a base, and all that lies below what it means.
+struct Matcher {
+    tail: String,
+    any_case: bool,
+    shape: Shape,
+}
+
+/// How paths are compared with it.
+enum Shape {
+    /// Names, one below the other: most globs are no more, and need nothing but to be compared.
+    Names {
+        /// At any depth.
+        anywhere: bool,
+        /// Means only what lies below the last of them.
+        is_below: bool,
+        names: Vec<String>,
+    },
+    /// Compiled when it is first asked, because that takes some time: a file may hold hundreds, and a
+    /// session is not to wait for them.
+    Wild(OnceLock<Option<GlobSet>>),
+}
+
 impl Glob {
     /// Understands a glob. `/x` starts in the project, `~/x` at home, `//x` at the root; any other
     /// one means `x` anywhere in the project. A ban is better off with `any_case`: some file
@@ -48,7 +70,7 @@ impl Glob {
     /// What is wrong with it.
     pub fn parse(text: &str, any_case: bool) -> Result<Glob, String> {
         let (base, tail) = split(text)?;
-        let matcher = Some(Arc::new(compile(&tail, any_case)?));
+        let matcher = Some(Arc::new(Matcher::new(&tail, any_case)?));
         Ok(Glob { text: text.to_owned(), base, tail, any_case, matcher, led: Vec::new() })
     }
 
@@ -129,7 +151,7 @@ impl Glob {
                 for part in rest {
                     glob.push_str(&format!("/{part}"));
                 }
-                self.led.extend(compile(&glob, self.any_case).ok().map(Arc::new));
+                self.led.extend(Matcher::new(&glob, self.any_case).ok().map(Arc::new));
             }
         }
     }
@@ -163,10 +185,64 @@ fn split(text: &str) -> Result<(Base, String), String> {
     Ok((base, tail.to_owned()))
 }
 
+impl Matcher {
+    fn new(tail: &str, any_case: bool) -> Result<Matcher, String> {
+        let shape = names(tail).unwrap_or_default();
+        if matches!(shape, Shape::Wild(_)) {
+            // As it is: brackets that are left open must not close over what is added.
+            build(tail, any_case)?;
+        }
+        Ok(Matcher { tail: tail.to_owned(), any_case, shape })
+    }
+
+    fn is_match(&self, path: &Path) -> bool {
+        let (anywhere, is_below, names) = match &self.shape {
+            Shape::Names { anywhere, is_below, names } => (*anywhere, *is_below, names),
+            // What is too much to compile bans everything and permits nothing.
+            Shape::Wild(compiled) => {
+                let compiled = compiled.get_or_init(|| compile(&self.tail, self.any_case).ok());
+                return compiled.as_ref().map_or(self.any_case, |it| it.is_match(path));
+            }
+        };
+        let is_name = |part: Component<'_>, name: &str| match part.as_os_str() {
+            part if self.any_case => part.eq_ignore_ascii_case(name),
+            part => part == name,
+        };
+        let mut rest = path.components();
+        loop {
+            let mut parts = rest.clone();
+            let begins = names.iter().all(|name| parts.next().is_some_and(|it| is_name(it, name)));
+            if begins && (!is_below || parts.next().is_some()) {
+                return true;
+            }
+            if !anywhere || rest.next().is_none() {
+                return false;
+            }
+        }
+    }
+}
+
+impl Default for Shape {
+    fn default() -> Shape {
+        Shape::Wild(OnceLock::new())
+    }
+}
+
+/// A tail that holds nothing but names.
+fn names(tail: &str) -> Option<Shape> {
+    if tail == "**" {
+        return Some(Shape::Names { anywhere: false, is_below: false, names: Vec::new() });
+    }
+    let (anywhere, rest) = tail.strip_prefix("**/").map_or((false, tail), |it| (true, it));
+    let (is_below, rest) = rest.strip_suffix("/**").map_or((false, rest), |it| (true, it));
+    (!rest.contains(WILD)).then(|| {
+        let names = rest.split('/').map(str::to_owned).collect();
+        Shape::Names { anywhere, is_below, names }
+    })
+}
+
 fn compile(tail: &str, any_case: bool) -> Result<GlobSet, String> {
     let below = if tail.ends_with("/**") || tail == "**" { "" } else { "{,/**}" };
-    // As it is, first: brackets that are left open must not close over what is added.
-    build(tail, any_case)?;
     let glob = build(&format!("{tail}{below}"), any_case)?;
     // A matcher of a single glob would panic where it is too much for it.
     GlobSet::builder().add(glob).build().map_err(|it| it.kind().to_string())
@@ -271,6 +347,24 @@ mod tests {
             ["", "../x", "/a/../b", "a/./b", "~", "~you/x", "!x", "/a//b", "///a", "[", "a\nb"]
         {
             assert!(Glob::parse(text, false).is_err(), "{text:?}");
+        }
+    }
+
+    proptest::proptest! {
+        /// Names are compared without a matcher, and it must make no difference.
+        #[test]
+        fn a_tail_of_names_means_what_its_glob_means(
+            tail in r"(\*\*/)?[aAb]{1,2}(/[aAb]{1,2}){0,2}(/\*\*)?|\*\*",
+            path in r"([aAb]{1,2}(/[aAb]{1,2}){0,4})?",
+            any_case in proptest::bool::ANY,
+        ) {
+            let quick = Matcher::new(&tail, any_case).unwrap();
+            assert!(matches!(quick.shape, Shape::Names { .. }), "{tail}");
+            let (path, compiled) = (Path::new(&path), compile(&tail, any_case).unwrap());
+            // No real path has these parts.
+            if !path.components().any(|it| !matches!(it, Component::Normal(_))) {
+                assert_eq!(quick.is_match(path), compiled.is_match(path), "{tail} {path:?}");
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 //! the user trusts exactly what it says.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::config::{
     Config, Managed, NetworkSetting, PermissionTexts, Project, RuleText, SandboxSettings,
@@ -81,7 +81,9 @@ pub fn stand(config: &Config, trust: &Trust, roots: &Roots) -> Standing {
     let home = config.home().map(|it| fs::canonicalize(&it).unwrap_or(it));
     let ground = Ground { roots: folders.clone(), home };
     let dialect = crate::exec::dialect();
-    let real = |path: &Path| roots.resolve(path).path;
+    let real = |path: &Path| {
+        if has_link(path, &ground) { roots.resolve(path).path } else { path.to_path_buf() }
+    };
     let mut layers = Layers {
         site: Site { ground: &ground, dialect, real: &real },
         rules: Vec::new(),
@@ -135,6 +137,23 @@ pub fn stand(config: &Config, trust: &Trust, roots: &Roots) -> Standing {
         problems: bounded(problems),
         project,
     }
+}
+
+/// Whether a link may stand in a path, below a folder that is real. A project's file may hold hundreds
+/// of paths, most of which lead nowhere: for these this is one look at the disk.
+fn has_link(path: &Path, ground: &Ground) -> bool {
+    let bases = ground.roots.iter().chain(&ground.home).filter(|it| path.starts_with(it));
+    let known = bases.map(|it| it.components().count()).max().unwrap_or_default();
+    let mut at: PathBuf = path.components().take(known).collect();
+    for part in path.components().skip(known) {
+        at.push(part);
+        match fs::symlink_metadata(&at) {
+            Ok(found) if !found.is_symlink() => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return false,
+            _ => return true,
+        }
+    }
+    false
 }
 
 /// What the commands of a session are kept to.

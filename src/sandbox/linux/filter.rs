@@ -2,6 +2,7 @@
 //! so that a program of tomorrow is not broken by a list of today.
 
 use std::io;
+use std::sync::OnceLock;
 
 use libc::c_long;
 use seccompiler::{
@@ -100,11 +101,21 @@ const X32: u32 = 0x4000_0000;
 /// A condition on the lower half of an argument: all of these are 32 bits wide.
 struct Is(u8, SeccompCmpOp, u64);
 
-/// The program for the kernel.
-pub(super) fn program(network: Network) -> io::Result<BpfProgram> {
+/// So many parts the list of calls is cut into. Whenever a filter is put up the kernel runs it once
+/// for every call that there is: what it passes on the way to an answer is paid for some hundred
+/// times at the start of each command.
+const PARTS: usize = 8;
+
+/// The program for the kernel. There are two, and each is made once.
+pub(super) fn program(network: Network) -> io::Result<&'static BpfProgram> {
+    static MADE: [OnceLock<BpfProgram>; 2] = [const { OnceLock::new() }; 2];
+    let made = &MADE[usize::from(network == Network::Off)];
+    if let Some(program) = made.get() {
+        return Ok(program);
+    }
     let mut program = preamble();
     program.append(&mut rules(network).map_err(io::Error::other)?);
-    Ok(program)
+    Ok(made.get_or_init(|| program))
 }
 
 fn rules(network: Network) -> Result<BpfProgram, BackendError> {
@@ -126,9 +137,36 @@ fn rules(network: Network) -> Result<BpfProgram, BackendError> {
     rules.entry(libc::SYS_prlimit64).or_default().push(of_any);
     let of_itself = SeccompRule::new(vec![is_mark(0)?])?;
     rules.entry(libc::SYS_setrlimit).or_default().push(of_itself);
+    let rules: Vec<_> = rules.into_iter().collect();
+    let mut parts = rules.chunks(rules.len().div_ceil(PARTS).max(1)).peekable();
+    let mut program = Vec::new();
+    while let Some(part) = parts.next() {
+        let mut filter = part_of(part)?;
+        if let Some((number, _)) = parts.peek().and_then(|it| it.first()) {
+            program.extend(pass_over(*number, filter.len()));
+        }
+        program.append(&mut filter);
+    }
+    Ok(program)
+}
+
+/// A program of its own for some of the calls, which answers for all others that they are allowed.
+fn part_of(rules: &[(c_long, Vec<SeccompRule>)]) -> Result<BpfProgram, BackendError> {
+    let rules = rules.iter().cloned().collect();
     let denied = SeccompAction::Errno(libc::EPERM.cast_unsigned());
     SeccompFilter::new(rules, SeccompAction::Allow, denied, std::env::consts::ARCH.try_into()?)?
         .try_into()
+}
+
+/// Leads calls from this number on over what follows.
+fn pass_over(number: c_long, length: usize) -> [sock_filter; 2] {
+    const JUMP: u16 = 0x05;
+    const JUMP_IF_AT_LEAST: u16 = 0x35;
+    let (number, length) = (u32::try_from(number), u32::try_from(length));
+    [
+        sock_filter { code: JUMP_IF_AT_LEAST, jt: 0, jf: 1, k: number.unwrap_or(u32::MAX) },
+        sock_filter { code: JUMP, jt: 0, jf: 0, k: length.unwrap_or(u32::MAX) },
+    ]
 }
 
 /// Calls that are denied if all conditions of a row hold.

@@ -25,7 +25,7 @@ use room::Room;
 #[derive(Debug)]
 pub struct Jail {
     ruleset: OwnedFd,
-    filter: BpfProgram,
+    filter: &'static BpfProgram,
     room: Option<Room>,
     is_root: bool,
     /// The child says here which step failed.
@@ -44,7 +44,7 @@ const STEPS: &[Step] = &[
     ("no new privileges", |_| Ok(rustix::thread::set_no_new_privs(true)?)),
     ("Landlock", |it| sys::restrict_self(it.ruleset.as_fd())),
     // Last: it denies what the others do.
-    ("seccomp", |it| seccompiler::apply_filter(&it.filter).map_err(|error| reason(&error))),
+    ("seccomp", |it| seccompiler::apply_filter(it.filter).map_err(|error| reason(&error))),
 ];
 
 impl Jail {

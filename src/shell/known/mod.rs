@@ -79,10 +79,26 @@ pub(super) fn reads(command: &Simple) -> Option<Vec<PathBuf>> {
         "env" | "exit" | "hostname" | "wait" | "umask" => words.is_empty().then(Vec::new),
         "go" if words.first().is_some_and(|it| it.text == "env") => more::go_env(&words[1..]),
         name => match program_named(name) {
+            Some(program) if FORGIVING.split(' ').any(|it| it == name) => {
+                program.reads(&no_flags(words))
+            }
             Some(program) => program.reads(words),
             None => more::is_version(name, words).then(Vec::new),
         },
     }
+}
+
+/// Programs of which no option does harm: a pattern may stand for a file that is named like one.
+const FORGIVING: &str = "cat head tail ls nl stat";
+
+/// The words as if no pattern could stand for an option.
+fn no_flags(words: &[Word]) -> Vec<Word> {
+    let named = |word: &Word| {
+        let text =
+            if flags::may_be_any(word) { format!("./{}", word.text) } else { word.text.clone() };
+        Word { text, is_glob: word.is_glob }
+    };
+    words.iter().map(named).collect()
 }
 
 /// Programs that rustup stands in for.

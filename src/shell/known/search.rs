@@ -9,25 +9,26 @@ use super::flags::{Flags, Part, parts};
 type Found = Option<Vec<PathBuf>>;
 
 const GREP: Flags = &[
-    "-EFGPivwxyzcLloqsbHhnTUaIrR -# -e: -f< -m: -A: -B: -C: -d: -D: --extended-regexp",
+    "-EFGPivwxyzcLloqsbHhnTUaIr -# -e: -f< -m: -A: -B: -C: -d: -D: --extended-regexp",
     "--fixed-strings --basic-regexp --perl-regexp --regexp: --file< --ignore-case --no-ignore-case",
     "--word-regexp --line-regexp --null-data --no-messages --invert-match --max-count:",
     "--byte-offset --line-number --line-buffered --with-filename --no-filename --label:",
     "--only-matching --quiet --silent --binary-files: --text --directories: --devices: --recursive",
-    "--dereference-recursive --include: --exclude: --exclude-from< --exclude-dir:",
+    "--include: --exclude: --exclude-from< --exclude-dir:",
     "--files-without-match --files-with-matches --count --initial-tab --null --before-context:",
     "--after-context: --context: --group-separator: --no-group-separator --color? --colour?",
     "-Z --binary --unix-byte-offsets --help --version",
 ];
 
-/// Without `--pre`, `--hostname-bin` and `-z`, which run programs.
+/// Without `--pre`, `--hostname-bin` and `-z`, which run programs, and without following links, which
+/// lead out of what was named.
 const RG: Flags = &[
-    "-abcFhHiIlLnNopPqsSuUvVwx0. -A: -B: -C: -d: -e: -E: -f< -g: -j: -m: -M: -r: -t: -T:",
+    "-abcFhHiIlnNopPqsSuUvVwx0. -A: -B: -C: -d: -e: -E: -f< -g: -j: -m: -M: -r: -t: -T:",
     "--after-context: --before-context: --context: --auto-hybrid-regex --binary --block-buffered",
     "--byte-offset --case-sensitive --color: --colors: --column --no-column --context-separator:",
     "--no-context-separator --count --count-matches --crlf --debug --dfa-size-limit:",
     "--encoding: --engine: --field-context-separator: --field-match-separator: --file<",
-    "--files --files-with-matches --files-without-match --fixed-strings --follow --glob: --iglob:",
+    "--files --files-with-matches --files-without-match --fixed-strings --glob: --iglob:",
     "--glob-case-insensitive --heading --no-heading --help --hidden --no-hidden --hyperlink-format:",
     "--ignore-case --ignore-file< --ignore-file-case-insensitive --include-zero --invert-match",
     "--json --line-buffered --line-number --no-line-number --line-regexp --max-columns:",
@@ -43,9 +44,9 @@ const RG: Flags = &[
 
 /// Without `-x` and `-X`, which run programs, and `-l`, which runs `ls`.
 const FD: Flags = &[
-    "-HIusigFapL10qhV -d: -t: -e: -E: -S: -c: -j: --hidden --no-ignore --no-ignore-vcs",
+    "-HIusigFap10qhV -d: -t: -e: -E: -S: -c: -j: --hidden --no-ignore --no-ignore-vcs",
     "--no-ignore-parent --unrestricted --case-sensitive --ignore-case --glob --regex",
-    "--fixed-strings --absolute-path --follow --full-path --print0 --max-depth: --min-depth:",
+    "--fixed-strings --absolute-path --full-path --print0 --max-depth: --min-depth:",
     "--exact-depth: --prune --type: --extension: --size: --changed-within: --changed-before:",
     "--newer: --older: --exclude: --ignore-file< --color: --threads: --max-results: --quiet",
     "--show-errors --strip-cwd-prefix? --one-file-system --and: --path-separator: --search-path<",
@@ -97,14 +98,7 @@ pub(super) fn grep(words: &[Word]) -> Found {
     let manner = Manner {
         flags: GREP,
         patterns: &["e", "f", "--regexp", "--file", "--version", "--help"],
-        recursion: Some(&[
-            "r",
-            "R",
-            "d",
-            "--recursive",
-            "--dereference-recursive",
-            "--directories",
-        ]),
+        recursion: Some(&["r", "d", "--recursive", "--directories"]),
         may_be_bare: false,
     };
     search(&manner, words)
@@ -131,7 +125,7 @@ pub(super) fn fd(words: &[Word]) -> Found {
 }
 
 /// What `find` tests and prints, with nothing behind it.
-const FIND_ALONE: &str = "( ) ! , -a -and -o -or -not -daystart -depth -d -follow -mount -xdev \
+const FIND_ALONE: &str = "( ) ! , -a -and -o -or -not -daystart -depth -d -mount -xdev \
     -noleaf -nowarn -warn -ignore_readdir_race -noignore_readdir_race -empty -executable -readable \
     -writable -nogroup -nouser -true -false -print -print0 -ls -prune -quit -E -X -x";
 
@@ -150,7 +144,7 @@ pub(super) fn find(words: &[Word]) -> Found {
         return None;
     }
     let mut words = words.iter().map(|it| it.text.as_str()).peekable();
-    while words.next_if(|it| ["-H", "-L", "-P"].contains(it)).is_some() {}
+    while words.next_if(|it| ["-H", "-P"].contains(it)).is_some() {}
     while let Some(start) = words.next_if(|it| !it.starts_with(['-', '(', ')', '!', ','])) {
         reads.name(start);
     }

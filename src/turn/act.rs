@@ -383,7 +383,8 @@ async fn look(number: usize, mut ready: Ready) -> Event {
 }
 
 async fn ask(number: usize, ready: Ready, asked: Asked, question: Question) -> Event {
-    let answer = ready.ctx.cancel.run_until_cancelled(ready.ctx.bench.client.ask(question)).await;
+    let asking = ready.ctx.bench.client.ask(question);
+    let answer = unless_cancelled(&ready.ctx.cancel, asking).await;
     Event::Answered(number, ready, asked, answer.unwrap_or(Answer::Cancelled))
 }
 
@@ -412,7 +413,7 @@ async fn run(mut ready: Ready, pass: Pass) -> Outcome {
     let reads_only = pass.effects().iter().all(is_harmless);
     let running = caught(async { prepared.run(pass, &ctx).await });
     let outcome = if reads_only {
-        ctx.cancel.run_until_cancelled(running).await
+        unless_cancelled(&ctx.cancel, running).await
     } else {
         // What has side effects is told and waited for; dropping it is the last resort.
         tokio::select! {
@@ -435,6 +436,19 @@ async fn unmoved(ready: Ready, pass: &Pass) -> Result<Ready, String> {
         return Ok(ready);
     }
     Err(MOVED.to_owned())
+}
+
+/// Goes on with something as long as there is no cancel, and not a step further: one question that
+/// is withdrawn must not make room for the next.
+async fn unless_cancelled<T>(
+    cancel: &CancellationToken,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => None,
+        done = work => Some(done),
+    }
 }
 
 async fn out_of_time(cancel: &CancellationToken) {

@@ -1,15 +1,7 @@
 //! Programs that read files, or what comes in, and print something of it.
 
 use super::Operands::{Files, FilesOrHere, OneFile, Words};
-use super::{Operands, Program};
-
-const fn program(
-    names: &'static str,
-    flags: &'static [&'static str],
-    operands: Operands,
-) -> Program {
-    Program { names, flags, operands }
-}
+use super::{Program, program};
 
 const LS: &[&str] = &[
     "-aAbBcCdDfFgGhHiklLmnNopqQrRsStuUvxXZ1 -I: -T: -w: --all --almost-all --author --escape",

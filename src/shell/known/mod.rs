@@ -119,6 +119,15 @@ fn plain_name(text: &str) -> Option<&str> {
     (!name.contains('/')).then_some(name)
 }
 
+/// A row of a table.
+const fn program(
+    names: &'static str,
+    flags: &'static [&'static str],
+    operands: Operands,
+) -> Program {
+    Program { names, flags, operands }
+}
+
 impl Program {
     fn reads(&self, words: &[Word]) -> Option<Vec<PathBuf>> {
         let mut reads = Reads::default();

@@ -1,15 +1,7 @@
 //! Programs that tell something about the machine, the user or a word.
 
 use super::Operands::{Format, None, Words};
-use super::{Operands, Program};
-
-const fn program(
-    names: &'static str,
-    flags: &'static [&'static str],
-    operands: Operands,
-) -> Program {
-    Program { names, flags, operands }
-}
+use super::{Program, program};
 
 /// Without `-s`, which sets the clock; so does an operand that is no format.
 const DATE: &[&str] = &[

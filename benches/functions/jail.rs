@@ -1,6 +1,5 @@
-//! What the walls add to the start of a command: `true` without any, with those that need no view
-//! of the files, and with all of them. One after the other, many times: what else runs on the
-//! machine meets all of them.
+//! What the walls add to the start of a command: `true` without any, and with those of several
+//! profiles. One after the other, many times: what else runs on the machine meets all of them.
 
 use std::io;
 use std::path::Path;

@@ -132,8 +132,8 @@ pub fn shortcomings() -> Vec<String> {
 
 const NO_MOUNTS: &str = "Namespaces of users cannot be had (kernel.apparmor_restrict_unprivileged_userns, \
      user.max_user_namespaces, a container): a command can change protected files of the project, \
-     read secrets in it, change modes and times of the user's other files, reach daemons of the user \
-     by their sockets, and has no shared memory.";
+     read secrets in it, change modes, times and attributes of the user's other files, reach daemons \
+     of the user by their sockets and their shared memory, and has no /dev/shm.";
 
 /// What a command can be given of its own. The first call takes some milliseconds.
 pub fn rooms() -> Rooms {

@@ -144,7 +144,11 @@ impl Actor {
                         None => self.tell_settings(),
                     }
                 }
-                () = wait_until(announce_at) => self.announce(),
+                () = wait_until(announce_at) => {
+                    self.announce();
+                    // The client has its answer, and the user has not typed yet.
+                    self.host.warm_up();
+                }
             }
         }
         self.close(inbox).await;

@@ -108,7 +108,6 @@ pub fn open(host: &Arc<Host>, opening: Opening) -> Result<(SessionHandle, Vec<Se
     let actor =
         actor::Actor::new(Arc::clone(host), equipment, settings.clone(), told, shared, stop);
     host.spawn(actor.run(inbox));
-    host.warm_up();
     Ok((SessionHandle { mailbox, cancelling }, settings))
 }
 

@@ -90,6 +90,8 @@ pub(super) async fn build(pass: &Pass, bench: &Arc<Bench>) -> Result<Cell, Strin
     let closed = pass.closed().clone();
     let (command, bench) = (command.clone(), Arc::clone(bench));
     let built = tokio::task::spawn_blocking(move || {
+        // Nobody on the runtime's thread shall have to find that out.
+        crate::sandbox::rooms();
         let plan = Plan { bench: &bench, command: &command, may_write, network, write, closed };
         plan.cell(extra, &redirects)
     });

@@ -19,9 +19,10 @@ pub struct Law {
     /// Whether the machine can confine a command. Where it cannot, no mode runs one unasked because
     /// of its sandbox.
     pub can_confine: bool,
-    /// What the user has allowed and trusted lies in a folder of the session, and the machine cannot
-    /// keep it from commands that may write there. Then none runs unasked because of its sandbox.
-    pub is_exposed: bool,
+    /// Whether what the user has allowed and trusted lies in a folder of the session, and the machine
+    /// cannot keep it from commands that may write there. Then none runs unasked because of its
+    /// sandbox. Asked when it counts: to find it out takes some milliseconds, once.
+    pub is_exposed: fn() -> bool,
 }
 
 impl Default for Law {
@@ -32,7 +33,7 @@ impl Default for Law {
             protected: Protected::default(),
             dialect: Dialect::Bash,
             can_confine: false,
-            is_exposed: false,
+            is_exposed: || false,
         }
     }
 }

@@ -225,7 +225,7 @@ impl Judge<'_> {
         match self.mode {
             Mode::Plan => (Verdict::Deny, Why::Mode),
             Mode::Ask | Mode::AutoEdit => (Verdict::Ask, Why::Mode),
-            Mode::Auto if !self.law.can_confine || self.law.is_exposed => {
+            Mode::Auto if !self.law.can_confine || (self.law.is_exposed)() => {
                 (Verdict::Ask, Why::NoSandbox)
             }
             Mode::Auto | Mode::Full => (Verdict::Allow, Why::Mode),
@@ -499,7 +499,7 @@ mod tests {
 
     #[test]
     fn without_a_sandbox_that_holds_no_command_runs_because_of_it() {
-        let exposed = Law { can_confine: true, is_exposed: true, ..Law::default() };
+        let exposed = Law { can_confine: true, is_exposed: || true, ..Law::default() };
         for law in [Law::default(), exposed] {
             let decision = decide(&law, Mode::Auto, &Grants::default(), &effects("exec make"));
             assert_eq!(decision.verdict(), Verdict::Ask);

@@ -120,7 +120,8 @@ pub fn stand(config: &Config, trust: &Trust, roots: &Roots) -> Standing {
     let of_git: Vec<_> = folders.iter().flat_map(|it| git_folders(it)).collect();
     let added = bounds.protect.clone();
     let holds_ours = roots.private().any(|ours| folders.iter().any(|it| ours.starts_with(it)));
-    let is_exposed = holds_ours && sandbox::can_confine() && !sandbox::rooms().mounts;
+    let is_exposed: fn() -> bool =
+        if holds_ours { || sandbox::can_confine() && !sandbox::rooms().mounts } else { || false };
     let law = Law {
         rules,
         protected: Protected { roots: folders.into_iter().chain(of_git).collect(), more: added },

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::tripwire::Tripwire;
-use super::{Bench, repository, veil};
+use super::{Bench, guard, repository, veil};
 use crate::effect::{Command, Effect, Reach};
 use crate::exec::{Environment, dialect};
 use crate::permission::{Closed, Confinement, Pass, Protected};
@@ -61,6 +61,8 @@ pub(super) struct Cell {
     pub(super) tripwire: Option<Arc<Tripwire>>,
     /// What it may change although it is protected.
     pub(super) allowed: Vec<PathBuf>,
+    /// What the walls keep from it, each with what it is.
+    pub(super) kept: Vec<(PathBuf, u64)>,
     /// What is said when it has met a wall.
     pub(super) hint: Option<String>,
 }
@@ -80,7 +82,8 @@ pub(super) async fn build(pass: &Pass, bench: &Arc<Bench>) -> Result<Cell, Strin
     let Confinement::Shut { may_write, network, write } = pass.confinement().clone() else {
         let environment = bench.environment.clone();
         let (allowed, hint) = (Vec::new(), None);
-        return Ok(Cell { jail: None, environment, extra, tripwire: None, allowed, hint });
+        let kept = Vec::new();
+        return Ok(Cell { jail: None, environment, extra, tripwire: None, allowed, kept, hint });
     };
     let redirects = pass.effects().iter().filter_map(|it| match it {
         Effect::Write(target) => Some(target.path.clone()),
@@ -141,7 +144,9 @@ impl Plan<'_> {
                 format!("{path} cannot be written: {error}. Nothing was run.")
             })?;
         }
-        let speaks_ssh = self.network && only_runs(&self.command.line, REMOTE);
+        // The user has said yes to git, not to what a repository would have it start.
+        let is_plain = self.command.doubt.is_none();
+        let speaks_ssh = self.network && is_plain && only_runs(&self.command.line, REMOTE);
         let jail = Profile {
             keep: self.kept(),
             hide: self.hidden(speaks_ssh),
@@ -152,12 +157,15 @@ impl Plan<'_> {
         let tripwire = self.may_write.then(|| self.bench.cells.set_tripwire(&walls.protected));
         let closed: &[&str] = if speaks_ssh { &[] } else { &[AGENT] };
         let (allowed, hint) = (self.allowed(), Some(self.hint(&jail)));
+        // What has no tripwire needs no excuse.
+        let kept = if tripwire.is_some() { guard::kept(&jail) } else { Vec::new() };
         Ok(Cell {
             jail: Some(jail),
             environment: self.bench.environment.without(closed),
             extra,
             tripwire,
             allowed,
+            kept,
             hint,
         })
     }

@@ -21,6 +21,8 @@ use crate::sandbox::{self, Profile};
 
 /// Commands that are remembered after their end.
 const MOST_WATCHES: usize = 64;
+/// Files and folders in a kept place that are looked at for second names.
+const MOST_LOOKED_AT: usize = 2_000;
 /// Paths that may be allowed while a command runs.
 const MOST_ALLOWED: usize = 1_000;
 
@@ -80,7 +82,7 @@ impl Cells {
             hint: cell.hint,
             has_tripwire: cell.tripwire.is_some(),
             allowed: Mutex::new(cell.allowed),
-            kept: cell.jail.as_ref().map(kept).unwrap_or_default(),
+            kept: cell.kept,
             ..Watch::default()
         });
         match cell.tripwire {
@@ -184,7 +186,8 @@ impl Watch {
 }
 
 /// What the walls keep as it is, where they can: not what has a second name that they do not know.
-fn kept(profile: &Profile) -> Vec<(PathBuf, u64)> {
+/// Not for the runtime's thread.
+pub(super) fn kept(profile: &Profile) -> Vec<(PathBuf, u64)> {
     if !sandbox::rooms().mounts {
         return Vec::new();
     }
@@ -192,19 +195,29 @@ fn kept(profile: &Profile) -> Vec<(PathBuf, u64)> {
     profile.keep.iter().filter_map(|it| Some((it.clone(), only(it)?))).collect()
 }
 
-/// The number of a file or folder, and whether it has no other name.
+/// The number of a file or folder, and whether neither it nor anything in it has a second name, by
+/// which it could be changed from elsewhere.
+#[cfg(unix)]
 fn inode(path: &Path) -> Option<(u64, bool)> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::MetadataExt;
-        let metadata = fs::symlink_metadata(path).ok()?;
-        Some((metadata.ino(), metadata.is_dir() || metadata.nlink() == 1))
+    use std::os::unix::fs::MetadataExt;
+    let number = fs::symlink_metadata(path).ok()?.ino();
+    let (mut left, mut paths) = (MOST_LOOKED_AT, vec![path.to_path_buf()]);
+    while let Some(path) = paths.pop() {
+        let metadata = fs::symlink_metadata(&path).ok()?;
+        if left == 0 || !metadata.is_dir() && metadata.nlink() > 1 {
+            return Some((number, false));
+        }
+        left -= 1;
+        if metadata.is_dir() {
+            paths.extend(fs::read_dir(&path).ok()?.flatten().take(left + 1).map(|it| it.path()));
+        }
     }
-    #[cfg(not(unix))]
-    {
-        let _: &Path = path;
-        None
-    }
+    Some((number, true))
+}
+
+#[cfg(not(unix))]
+fn inode(_: &Path) -> Option<(u64, bool)> {
+    None
 }
 
 fn add(outcome: &mut Outcome, note: String) {

@@ -239,3 +239,18 @@ fn what_is_not_named_and_nobody_was_asked_about_is_not_read() {
         assert_eq!(cards::questions(&agent), 0, "{command}");
     }
 }
+
+#[test]
+fn a_second_name_of_a_hook_is_no_way_to_change_it() {
+    if !has_sandbox("a_second_name_of_a_hook_is_no_way_to_change_it") {
+        return;
+    }
+    let replies =
+        json!([calls("exec", &json!({ "command": "$(echo cp) new name" })), says("Done.")]);
+    let builder = auto().file(".git/hooks/pre-commit", "old\n").file("new", "evil\n");
+    let mut agent = builder.model(replies).start();
+    std::fs::hard_link(agent.path(".git/hooks/pre-commit"), agent.path("name")).unwrap();
+    let result = cards::turn(&mut agent);
+    assert!(result.contains("[protected: the command changed"), "{result}");
+    assert_eq!(agent.read(".git/hooks/pre-commit"), "old\n");
+}

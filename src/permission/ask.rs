@@ -1,8 +1,9 @@
 //! A question and its answer: what can be chosen, and what is remembered of it.
 
+use super::decision::{Decision, Finding, Verdict, Why};
 use super::describe::{self, Words, shortened};
 use super::lasting::{self, Lasting};
-use super::policy::{Decision, Finding, Verdict, Why, decide};
+use super::policy::decide;
 use super::{Gate, Grants, Law, Mode, Pass, Rule, judge};
 use crate::client::{Answer, Choice, ChoiceKind};
 use crate::effect::Effect;

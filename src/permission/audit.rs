@@ -11,8 +11,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+use super::decision::Decision;
 use super::describe::{in_words, reason, shortened, word};
-use super::policy::Decision;
 use super::store::{self, Lock};
 use super::{Law, Mode};
 use crate::effect::Effect;

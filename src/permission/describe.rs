@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::policy::{Decision, Finding, Verdict, Why};
+use super::decision::{Decision, Finding, Verdict, Why};
 use super::rule::Ground;
 use super::{Confinement, Law, Mode};
 use crate::effect::{Command, Effect, Place, Reach, visible_line};

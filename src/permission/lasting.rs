@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use super::policy::{Decision, Finding, Verdict, Why, decide};
+use super::decision::{Decision, Finding, Verdict, Why};
+use super::policy::decide;
 use super::rule::{Ground, Pattern, Rule, Scope, Tier};
 use super::{Grants, Law, Mode};
 use crate::effect::{Effect, Place, Target, visible_line};

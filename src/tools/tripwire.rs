@@ -1,53 +1,19 @@
 //! The protected places as they were before a command, and what to do when it has changed them all
 //! the same: put back what was there, and keep what it has written where nobody runs it.
 
+mod look;
 mod restore;
 
 use std::collections::BTreeMap;
-use std::fs::{self, Metadata};
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::repository::{self, only_tracks};
 use crate::permission::Protected;
-use crate::pinned;
 
-/// Files of which a copy is kept, bytes of each, and of all.
-const MOST_COPIES: usize = 64;
-const LONGEST_COPY: u64 = 256 * 1024;
-const MOST_BYTES: u64 = 2 * 1024 * 1024;
-/// Files and folders that are looked at in each place.
-const MOST_ENTRIES: usize = 2_000;
+use look::{Entry, Look, read};
+
 /// Paths that a report names.
 const MOST_NAMED: usize = 10;
-
-/// What tells that a file is no more the one it was, without reading it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Stamp {
-    length: u64,
-    mode: u32,
-    inode: u64,
-    changed: (i64, i64),
-}
-
-/// What stood at a path.
-#[derive(Clone, Debug)]
-enum Entry {
-    Folder,
-    Link(PathBuf),
-    /// Its content, if it was short enough to keep.
-    File(Stamp, Option<Arc<[u8]>>),
-    /// A socket and the like.
-    Other,
-}
-
-impl Entry {
-    /// Whether it cannot be put back.
-    fn is_lost(&self) -> bool {
-        matches!(self, Entry::File(_, None))
-    }
-}
 
 /// The protected places as they were.
 #[derive(Debug)]
@@ -240,133 +206,13 @@ fn is_hook(path: &Path) -> bool {
     path.parent().is_some_and(is_hooks)
 }
 
-/// One look at everything.
-#[derive(Default)]
-struct Look<'a> {
-    entries: BTreeMap<PathBuf, Entry>,
-    /// Whether contents are read.
-    reads: bool,
-    /// Who may know them already.
-    last: Option<&'a Tripwire>,
-    copies: usize,
-    bytes: u64,
-    full: Vec<PathBuf>,
-}
-
-impl Look<'_> {
-    fn at_all(&mut self, protected: &Protected) {
-        // Git's own first: there are not copies of everything.
-        let git_first = |mut places: Vec<PathBuf>| {
-            places.sort_by_key(|it| !it.iter().any(|part| part == ".git"));
-            places
-        };
-        for place in git_first(protected.places()) {
-            self.at(&place);
-        }
-        for place in git_first(protected.ends()) {
-            let mut left = MOST_ENTRIES;
-            self.below(&place, &mut left);
-            if left == 0 {
-                tracing::warn!(?place, "there are too many protected files to watch all of them");
-                self.full.push(place);
-            }
-        }
-    }
-
-    /// Looks at one thing, and says whether it is a folder.
-    fn at(&mut self, path: &Path) -> bool {
-        let Ok(metadata) = fs::symlink_metadata(path) else { return false };
-        let kind = metadata.file_type();
-        if self.entries.contains_key(path) {
-            return kind.is_dir();
-        }
-        let entry = if kind.is_dir() {
-            Entry::Folder
-        } else if kind.is_symlink() {
-            Entry::Link(fs::read_link(path).unwrap_or_default())
-        } else if kind.is_file() {
-            let stamp = stamp(&metadata);
-            let content = self.content(path, &stamp);
-            Entry::File(stamp, content)
-        } else {
-            Entry::Other
-        };
-        self.entries.insert(path.to_path_buf(), entry);
-        kind.is_dir()
-    }
-
-    fn below(&mut self, folder: &Path, left: &mut usize) {
-        if !fs::symlink_metadata(folder).is_ok_and(|it| it.is_dir()) {
-            return;
-        }
-        let Ok(entries) = fs::read_dir(folder) else { return };
-        // Closed before the next one is opened: folders may lie very deep.
-        let paths: Vec<_> = entries.flatten().take(*left).map(|it| it.path()).collect();
-        *left -= paths.len();
-        for path in paths {
-            if self.at(&path) {
-                self.below(&path, left);
-            }
-        }
-    }
-
-    fn content(&mut self, path: &Path, stamp: &Stamp) -> Option<Arc<[u8]>> {
-        let has_room = self.copies < MOST_COPIES && self.bytes + stamp.length <= MOST_BYTES;
-        if !self.reads || !has_room || stamp.length > LONGEST_COPY {
-            return None;
-        }
-        self.copies += 1;
-        self.bytes += stamp.length;
-        match self.last.and_then(|it| it.entries.get(path)) {
-            Some(Entry::File(known, Some(content))) if known == stamp => Some(Arc::clone(content)),
-            _ => read(path, stamp.length),
-        }
-    }
-}
-
-/// All of a file, unless it has grown meanwhile.
-fn read(path: &Path, length: u64) -> Option<Arc<[u8]>> {
-    if length > LONGEST_COPY {
-        return None;
-    }
-    // A folder on the way may be the user's link; what is read is only compared and put back.
-    let file = pinned::file(&fs::canonicalize(path).ok()?).ok()?;
-    let mut bytes = Vec::new();
-    file.take(length + 1).read_to_end(&mut bytes).ok()?;
-    (bytes.len() as u64 == length).then(|| bytes.into())
-}
-
-#[cfg(unix)]
-fn stamp(metadata: &Metadata) -> Stamp {
-    use std::os::unix::fs::MetadataExt;
-    Stamp {
-        length: metadata.len(),
-        mode: metadata.mode(),
-        inode: metadata.ino(),
-        changed: (metadata.ctime(), metadata.ctime_nsec()),
-    }
-}
-
-#[cfg(not(unix))]
-fn stamp(metadata: &Metadata) -> Stamp {
-    let changed =
-        metadata.modified().ok().and_then(|it| it.duration_since(std::time::UNIX_EPOCH).ok());
-    let changed = changed.unwrap_or_default();
-    let seconds = i64::try_from(changed.as_secs()).unwrap_or_default();
-    let mode = u32::from(metadata.permissions().readonly());
-    Stamp {
-        length: metadata.len(),
-        mode,
-        inode: 0,
-        changed: (seconds, changed.subsec_nanos().into()),
-    }
-}
-
 #[cfg(unix)]
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use std::fs;
 
     use super::*;
 

@@ -214,6 +214,7 @@ mod tests {
 
     use std::fs;
 
+    use super::look::{LONGEST_COPY, MOST_COPIES, MOST_ENTRIES};
     use super::*;
 
     struct Disk {

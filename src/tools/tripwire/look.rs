@@ -11,11 +11,11 @@ use crate::permission::Protected;
 use crate::pinned;
 
 /// Files of which a copy is kept, bytes of each, and of all.
-const MOST_COPIES: usize = 64;
-const LONGEST_COPY: u64 = 256 * 1024;
+pub(super) const MOST_COPIES: usize = 64;
+pub(super) const LONGEST_COPY: u64 = 256 * 1024;
 const MOST_BYTES: u64 = 2 * 1024 * 1024;
 /// Files and folders that are looked at in each place.
-const MOST_ENTRIES: usize = 2_000;
+pub(super) const MOST_ENTRIES: usize = 2_000;
 /// What tells that a file is no more the one it was, without reading it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
@@ -51,8 +51,8 @@ pub(super) struct Look<'a> {
     pub(super) reads: bool,
     /// Who may know them already.
     pub(super) last: Option<&'a Tripwire>,
-    copies: usize,
-    bytes: u64,
+    pub(super) copies: usize,
+    pub(super) bytes: u64,
     pub(super) full: Vec<PathBuf>,
 }
 

@@ -5,6 +5,8 @@ mod secrets;
 
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
 pub use secrets::is_secret;
 
 use crate::ids::TerminalId;
@@ -107,7 +109,8 @@ pub enum Place {
 }
 
 /// The sort of a tool, which clients show as an icon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// Reads.
     Read,
@@ -130,7 +133,7 @@ pub enum Kind {
 }
 
 /// How a call looks before it has run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct CallView {
     /// Verb and object in one line; for a command, the whole command.
     pub title: String,
@@ -141,22 +144,25 @@ pub struct CallView {
 }
 
 /// A place that a client can follow.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Location {
     /// Absolute.
+    #[serde(with = "lossy")]
     pub path: PathBuf,
     /// Counted from 1.
     pub line: Option<u32>,
 }
 
 /// What a card shows below its title.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Content {
     /// Text.
     Text(String),
     /// A change to one file.
     Diff {
         /// Absolute.
+        #[serde(with = "lossy")]
         path: PathBuf,
         /// The content before, `None` for a new file.
         old: Option<String>,
@@ -167,6 +173,21 @@ pub enum Content {
     Image(Media),
     /// What a command prints, live, in a terminal that the client shows.
     Terminal(TerminalId),
+}
+
+/// A path that is only shown: bytes that are no UTF-8 are shown by a mark.
+mod lossy {
+    use std::path::{Path, PathBuf};
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&path.to_string_lossy())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+        String::deserialize(from).map(PathBuf::from)
+    }
 }
 
 /// A command or a path with what could hide a part of it made visible: control characters, and

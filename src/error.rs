@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use crate::llm::{self, LlmError};
+use crate::store::StoreError;
 
 /// Why a request could not be served.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +38,9 @@ pub enum Error {
     /// The model could not answer.
     #[error(transparent)]
     Llm(#[from] LlmError),
+    /// What is kept of sessions could not be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// The model goes round in circles.
     #[error(
         "The model made the same call again and again, so the turn was stopped. Say what to do \
@@ -101,7 +105,9 @@ impl Error {
             Error::Cancelled => Kind::Cancelled,
             Error::Llm(error) => Kind::Model(error.kind()),
             Error::Stuck => Kind::Model(llm::Kind::Malformed),
-            Error::Bug { .. } => Kind::Internal,
+            Error::Store(StoreError::NoSuchSession) => Kind::NotFound,
+            Error::Store(StoreError::Held(_)) => Kind::BadMoment,
+            Error::Store(_) | Error::Bug { .. } => Kind::Internal,
         }
     }
 }

@@ -16,6 +16,7 @@ pub mod update;
 pub mod effect;
 pub mod client;
 pub mod sse;
+pub mod moment;
 pub mod error;
 pub mod done;
 
@@ -50,6 +51,7 @@ pub mod search;
 
 // 6 · ground
 pub mod redact;
+pub mod store;
 pub mod config;
 pub mod log;
 

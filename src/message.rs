@@ -5,12 +5,16 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::ids::{CallId, MessageId};
 
 /// One entry of a conversation.
-#[derive(Clone, Debug, PartialEq)]
+///
+/// What is kept of a session is these types as JSON, so a field that is added needs a default.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Message {
     /// What the user said.
     User(UserMessage),
@@ -21,14 +25,15 @@ pub enum Message {
 }
 
 /// A prompt, in the order of its blocks.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct UserMessage {
     /// The blocks of the prompt.
     pub parts: Vec<Part>,
 }
 
 /// One block of a prompt.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Part {
     /// Plain text.
     Text(String),
@@ -55,7 +60,7 @@ pub enum Part {
 }
 
 /// A picture or a recording.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Media {
     /// Its MIME type, such as `image/png`.
     pub mime: String,
@@ -70,7 +75,8 @@ impl fmt::Debug for Media {
 }
 
 /// What a provider wants to have back with the next request, and nobody else understands.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default)]
 pub struct Echo {
     /// Which model of which provider said it. Another one gets nothing of this: it would refuse
     /// it (quirk C.3 #15). Empty where nobody knows.
@@ -82,24 +88,29 @@ pub struct Echo {
 }
 
 /// One answer of the model.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct AssistantMessage {
     /// The identifier under which the client has seen it.
     pub id: MessageId,
     /// The text, possibly empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
     /// The reasoning that came with it, possibly empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub thought: String,
     /// The tool calls, in the model's order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ToolCall>,
     /// Whether the stream was stopped before its end, by the user or by an error.
+    #[serde(default)]
     pub interrupted: bool,
     /// What its provider wants to have back.
+    #[serde(default)]
     pub echo: Echo,
 }
 
 /// A tool call as the model has asked for it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct ToolCall {
     /// Our identifier, unique in the session.
     pub id: CallId,
@@ -107,14 +118,18 @@ pub struct ToolCall {
     pub provider_id: String,
     /// The function's name as the model wrote it.
     pub name: String,
-    /// The arguments: an object when they could be understood, else the text as it came.
+    /// The arguments: an object when they could be understood, else the text as it came. They are
+    /// kept beside the message.
+    #[serde(skip)]
     pub arguments: Arguments,
     /// What its provider has attached and wants to have back, such as a signature.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra: Option<Value>,
 }
 
 /// The arguments of a call.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Arguments {
     /// A complete JSON object.
     Object(Value),
@@ -127,8 +142,14 @@ pub enum Arguments {
     },
 }
 
+impl Default for Arguments {
+    fn default() -> Arguments {
+        Arguments::Object(Value::Object(serde_json::Map::default()))
+    }
+}
+
 /// What a tool gave back.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct ToolMessage {
     /// The call it answers.
     pub call: CallId,
@@ -141,6 +162,7 @@ pub struct ToolMessage {
     /// Whether the tool did what was asked.
     pub ok: bool,
     /// Pictures that belong to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Media>,
 }
 
@@ -217,6 +239,19 @@ pub enum Stop {
     Refusal,
     /// The user cancelled.
     Cancelled,
+}
+
+impl Stop {
+    /// A stable word, the one that ACP has.
+    pub fn word(self) -> &'static str {
+        match self {
+            Stop::EndTurn => "end_turn",
+            Stop::MaxTokens => "max_tokens",
+            Stop::MaxTurnRequests => "max_turn_requests",
+            Stop::Refusal => "refusal",
+            Stop::Cancelled => "cancelled",
+        }
+    }
 }
 
 /// The messages of a session. Cloning copies pointers, so a turn can work on its own copy and

@@ -1,14 +1,25 @@
 //! Everything a client can be told about a session. Live turns and replays use the same list.
 
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::client::TerminalExit;
 use crate::effect::{CallView, Content, Location};
 use crate::ids::{CallId, MessageId};
+use crate::message::Part;
 
 /// One thing to tell the client.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Update {
+    /// A piece of what the user has said, of a conversation that comes back.
+    User {
+        /// The message it belongs to.
+        message: MessageId,
+        /// The piece.
+        part: Part,
+    },
     /// Words of the model's answer.
     Text {
         /// The message they belong to.
@@ -40,6 +51,13 @@ pub enum Update {
     Commands(Vec<Command>),
     /// Something the user should know that is no part of the answer, such as a wait.
     Notice(String),
+    /// What the session is about, and when something last happened in it.
+    Info {
+        /// The title, if it has changed.
+        title: Option<String>,
+        /// The moment.
+        updated: SystemTime,
+    },
     /// The mode has changed.
     Mode(&'static str),
     /// How full the context window is.
@@ -178,7 +196,7 @@ pub enum Status {
 }
 
 /// One step of the plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct PlanEntry {
     /// What is to be done.
     pub content: String,
@@ -189,7 +207,8 @@ pub struct PlanEntry {
 }
 
 /// How important a step is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Priority {
     /// First.
     High,
@@ -200,7 +219,8 @@ pub enum Priority {
 }
 
 /// How far a step is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PlanStatus {
     /// Not begun.
     Pending,

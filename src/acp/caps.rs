@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::wire::schema::{
     AgentCapabilities, AuthMethod, AuthMethodAgent, AuthMethodTerminal, ClientCapabilities,
     ElicitationCapabilities, Implementation, InitializeRequest, InitializeResponse,
-    PromptCapabilities,
+    PromptCapabilities, SessionCapabilities, SessionCloseCapabilities, SessionResumeCapabilities,
 };
 use crate::session::Senses;
 use agent_client_protocol_schema::ProtocolVersion;
@@ -123,7 +123,13 @@ fn program() -> String {
 pub(super) fn answer(configured: bool, senses: Senses, caps: ClientCaps) -> InitializeResponse {
     let prompts =
         PromptCapabilities::new().embedded_context(true).image(senses.images).audio(senses.audio);
-    let capabilities = AgentCapabilities::new().prompt_capabilities(prompts);
+    let sessions = SessionCapabilities::new()
+        .resume(SessionResumeCapabilities::new())
+        .close(SessionCloseCapabilities::new());
+    let capabilities = AgentCapabilities::new()
+        .prompt_capabilities(prompts)
+        .load_session(true)
+        .session_capabilities(sessions);
     InitializeResponse::new(ProtocolVersion::V1)
         .agent_capabilities(capabilities)
         .auth_methods(auth_methods(configured, caps))

@@ -105,6 +105,11 @@ impl Connection {
         }
     }
 
+    /// A session that is open.
+    pub(super) fn session(&self, id: &SessionId) -> Option<&SessionHandle> {
+        self.sessions.get(id).filter(|it| it.is_open())
+    }
+
     /// Ends everything and waits for it, but not for ever.
     async fn shut_down(self, stop: &CancellationToken) {
         stop.cancel();

@@ -7,7 +7,11 @@ use super::connection::Connection;
 use super::error::to_rpc;
 use super::handlers;
 use super::reply::Reply;
-use super::wire::{Authenticate, Initialize, Method, NewSession, Prompt, SetMode, SetOption};
+use super::sessions;
+use super::wire::{
+    Authenticate, CloseSession, Initialize, LoadSession, Method, NewSession, Prompt, ResumeSession,
+    SetMode, SetOption,
+};
 use crate::error::Error;
 use crate::rpc::{Params, RequestId, RpcError};
 
@@ -21,7 +25,10 @@ impl Connection {
         Router { connection: self, id: Some(id), method, params }
             .on::<Initialize>(handlers::initialize)
             .on::<Authenticate>(handlers::authenticate)
-            .on::<NewSession>(handlers::new_session)
+            .on::<NewSession>(sessions::new)
+            .on::<LoadSession>(sessions::load)
+            .on::<ResumeSession>(sessions::resume)
+            .on::<CloseSession>(sessions::close)
             .on::<Prompt>(handlers::prompt)
             .on::<SetMode>(handlers::set_mode)
             .on::<SetOption>(handlers::set_option)

@@ -42,6 +42,7 @@ pub(super) fn to_rpc(error: &Error) -> RpcError {
         | Error::NotSignedIn
         | Error::BadMoment(_)
         | Error::Cancelled
+        | Error::Store(_)
         | Error::Stuck
         | Error::Bug { .. } => {}
     }

@@ -1,31 +1,25 @@
 //! One short function a method. None of them waits.
 
-use std::sync::Arc;
-
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::connection::Connection;
-use super::peer::AcpClient;
 use super::reply::Reply;
 use super::wire::{
-    Authenticate, Initialize, NewSession, Prompt, SetMode, SetOption,
+    Authenticate, Initialize, Prompt, SetMode, SetOption,
     schema::{
-        AuthMethod, AuthenticateRequest, AuthenticateResponse, CancelNotification, McpServer,
-        NewSessionRequest, NewSessionResponse, PromptRequest, PromptResponse,
-        SetSessionConfigOptionRequest, SetSessionConfigOptionResponse, SetSessionModeRequest,
-        SetSessionModeResponse,
+        AuthMethod, AuthenticateRequest, AuthenticateResponse, CancelNotification, PromptRequest,
+        PromptResponse, SetSessionConfigOptionRequest, SetSessionConfigOptionResponse,
+        SetSessionModeRequest, SetSessionModeResponse,
     },
 };
 use super::{caps, from_wire, to_wire};
-use crate::client::Buffers;
 use crate::error::Error;
 use crate::ids::SessionId;
 use crate::message::Stop;
 use crate::permission::Mode;
 use crate::rpc::{Params, RequestId};
-use crate::session::{self, Opening};
 use crate::update::SettingId;
 
 pub(super) fn initialize(
@@ -52,6 +46,8 @@ pub(super) fn initialize(
     });
     connection.auth_methods = agent_methods.collect();
     reply.ok(&answer);
+    // Whoever opens a session next shall not wait for the disk.
+    connection.host.store().warm_up();
 }
 
 pub(super) fn authenticate(
@@ -77,64 +73,6 @@ pub(super) fn authenticate(
     reply.ok(&AuthenticateResponse::new());
 }
 
-pub(super) fn new_session(
-    connection: &mut Connection,
-    _: &RequestId,
-    params: NewSessionRequest,
-    reply: Reply<NewSession>,
-) {
-    if let Err(error) = refuse_unoffered(&params) {
-        return reply.fail(&error);
-    }
-    let id = SessionId::random();
-    let caps = connection.client.unwrap_or_default();
-    let client = Arc::new(AcpClient::new(connection.peer.clone(), &id, caps, params.cwd.clone()));
-    let buffers = (caps.read || caps.write).then(|| Arc::clone(&client) as Arc<dyn Buffers>);
-    let notice = unconnected(&params.mcp_servers);
-    let offered = connection.offered;
-    let display = client.display();
-    let opening =
-        Opening { id: id.clone(), cwd: params.cwd, client, buffers, display, notice, offered };
-    match session::open(&connection.host, opening) {
-        Ok((handle, settings)) => {
-            let modes = to_wire::modes(&settings);
-            let answer = NewSessionResponse::new(id.to_arc())
-                .modes(modes)
-                .config_options(to_wire::settings(settings));
-            // The answer is in the lane before the session can say anything.
-            reply.ok(&answer);
-            connection.sessions.insert(id, handle);
-        }
-        Err(error) => reply.fail(&error),
-    }
-}
-
-/// What we have not advertised is refused and never silently left out (R-DIR-3, R-MCP-5).
-fn refuse_unoffered(params: &NewSessionRequest) -> Result<(), Error> {
-    if !params.additional_directories.is_empty() {
-        return Err(Error::Params("`additionalDirectories` are not supported yet".to_owned()));
-    }
-    if params.mcp_servers.iter().any(|it| !matches!(it, McpServer::Stdio(_))) {
-        return Err(Error::Params(
-            "Only MCP servers of type stdio may be given: http and sse are not advertised"
-                .to_owned(),
-        ));
-    }
-    Ok(())
-}
-
-/// What the user is told about MCP servers: every agent has to accept them, and editors hand
-/// them over unasked, so this is no reason to refuse the session.
-fn unconnected(servers: &[McpServer]) -> Option<String> {
-    let name = |it: &McpServer| match it {
-        McpServer::Stdio(server) => Some(server.name.clone()),
-        _ => None,
-    };
-    let names: Vec<_> = servers.iter().filter_map(name).collect();
-    let list = names.join(", ");
-    (!names.is_empty()).then(|| format!("MCP servers are not connected yet: {list} is not in use."))
-}
-
 pub(super) fn prompt(
     connection: &mut Connection,
     id: &RequestId,
@@ -142,7 +80,7 @@ pub(super) fn prompt(
     reply: Reply<Prompt>,
 ) {
     let session = SessionId::from(params.session_id.0.as_ref());
-    let Some(handle) = connection.sessions.get(&session) else {
+    let Some(handle) = connection.sessions.get(&session).filter(|it| it.is_open()) else {
         return reply.fail(&Error::NoSuchSession(session.to_string()));
     };
     let prompt = match from_wire::prompt(params.prompt) {
@@ -165,7 +103,7 @@ pub(super) fn set_mode(
 ) {
     let SetSessionModeRequest { session_id, mode_id, .. } = params;
     let session = SessionId::from(session_id.0.as_ref());
-    let Some(handle) = connection.sessions.get(&session) else {
+    let Some(handle) = connection.session(&session) else {
         return reply.fail(&Error::NoSuchSession(session.to_string()));
     };
     let Some(mode) = Mode::parse(&mode_id.0) else {
@@ -187,7 +125,7 @@ pub(super) fn set_option(
 ) {
     let SetSessionConfigOptionRequest { session_id, config_id, value, .. } = params;
     let session = SessionId::from(session_id.0.as_ref());
-    let Some(handle) = connection.sessions.get(&session) else {
+    let Some(handle) = connection.session(&session) else {
         return reply.fail(&Error::NoSuchSession(session.to_string()));
     };
     let (Some(setting), Some(value)) = (SettingId::parse(&config_id.0), value.as_value_id()) else {
@@ -205,7 +143,7 @@ pub(super) fn set_option(
 pub(super) fn cancel(connection: &mut Connection, params: &Params) {
     let Ok(params) = params.read::<CancelNotification>() else { return };
     let session = SessionId::from(params.session_id.0.as_ref());
-    if let Some(handle) = connection.sessions.get(&session) {
+    if let Some(handle) = connection.session(&session) {
         handle.cancel();
     }
 }
@@ -222,7 +160,7 @@ pub(super) fn cancel_request(connection: &mut Connection, params: &Params) {
     let Ok(params) = params.read::<CancelRequest>() else { return };
     let Some(id) = RequestId::parse(&params.request_id) else { return };
     if let Some((session, key)) = connection.in_flight.find(&id)
-        && let Some(handle) = connection.sessions.get(&session)
+        && let Some(handle) = connection.session(&session)
     {
         handle.cancel_prompt(key);
     }

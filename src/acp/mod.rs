@@ -10,6 +10,7 @@ mod handlers;
 mod inquire;
 mod peer;
 mod reply;
+mod sessions;
 mod terminals;
 mod to_wire;
 mod wire;

@@ -7,18 +7,20 @@ use serde_json::{Value, json};
 use super::caps::ClientCaps;
 use super::wire::schema;
 use super::wire::schema::{
-    AvailableCommand, AvailableCommandsUpdate, ConfigOptionUpdate, ContentBlock, ContentChunk,
-    Cost, CurrentModeUpdate, Diff, ImageContent, MessageId, Meta, Notice, NoticeSeverity,
-    PermissionOption, PermissionOptionKind, Plan, PlanEntryPriority, PlanEntryStatus,
-    RequestPermissionRequest, SessionConfigOption, SessionConfigOptionCategory,
-    SessionConfigSelectOption, SessionId, SessionMode, SessionModeState, SessionUpdate, StopReason,
-    TextContent, ToolCall, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolCallUpdate,
-    ToolCallUpdateFields, ToolKind, UsageUpdate,
+    AudioContent, AvailableCommand, AvailableCommandsUpdate, ConfigOptionUpdate, ContentBlock,
+    ContentChunk, Cost, CurrentModeUpdate, Diff, EmbeddedResource, EmbeddedResourceResource,
+    ImageContent, MessageId, Meta, Notice, NoticeSeverity, PermissionOption, PermissionOptionKind,
+    Plan, PlanEntryPriority, PlanEntryStatus, RequestPermissionRequest, ResourceLink,
+    SessionConfigOption, SessionConfigOptionCategory, SessionConfigSelectOption, SessionId,
+    SessionInfoUpdate, SessionMode, SessionModeState, SessionUpdate, StopReason, TextContent,
+    TextResourceContents, ToolCall, ToolCallContent, ToolCallLocation, ToolCallStatus,
+    ToolCallUpdate, ToolCallUpdateFields, ToolKind, UsageUpdate,
 };
 use crate::client::{Choice, ChoiceKind, Question};
 use crate::effect::{Content, Kind, Location, plain, visible, visible_line};
 use crate::ids;
-use crate::message::{Media, Stop};
+use crate::message::{Media, Part, Stop};
+use crate::moment;
 use crate::update::{
     self, CallUpdate, PlanStatus, Priority, Setting, SettingId, Status, TerminalNews, Update,
 };
@@ -30,6 +32,10 @@ const COMMAND: &str = "exec";
 /// session's commands run.
 pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> SessionUpdate {
     match update {
+        Update::User { message, part } => {
+            let chunk = ContentChunk::new(prompt_block(part)).message_id(message_id(&message));
+            SessionUpdate::UserMessageChunk(chunk)
+        }
         Update::Text { message, text } => {
             SessionUpdate::AgentMessageChunk(chunk(text).message_id(message_id(&message)))
         }
@@ -66,6 +72,14 @@ pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> SessionUpd
         }
         // Clients without notices still let the user see why nothing happens.
         Update::Notice(text) => SessionUpdate::AgentThoughtChunk(chunk(format!("{text}\n\n"))),
+        Update::Info { title, updated } => {
+            let title = title.as_deref().map(visible_line);
+            let update = SessionInfoUpdate::new().updated_at(moment::rfc3339(updated));
+            SessionUpdate::SessionInfoUpdate(match title {
+                Some(title) => update.title(title),
+                None => update,
+            })
+        }
         Update::Mode(id) => SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(id)),
         Update::Usage { used, size, cached, cost } => {
             let meta = (cached > 0).then(|| meta([("turnwright/cachedTokens", cached.into())]));
@@ -74,6 +88,22 @@ pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> SessionUpd
         }
         Update::Settings(all) => {
             SessionUpdate::ConfigOptionUpdate(ConfigOptionUpdate::new(settings(all)))
+        }
+    }
+}
+
+/// A piece of a prompt as it came.
+fn prompt_block(part: Part) -> ContentBlock {
+    match part {
+        Part::Text(text) | Part::Context(text) => text_block(text),
+        Part::Image(Media { mime, data }) => ContentBlock::Image(ImageContent::new(data, mime)),
+        Part::Audio(Media { mime, data }) => ContentBlock::Audio(AudioContent::new(data, mime)),
+        Part::Link { name, uri } => ContentBlock::ResourceLink(ResourceLink::new(name, uri)),
+        Part::Resource { uri, text } => {
+            let text = TextResourceContents::new(text, uri);
+            ContentBlock::Resource(EmbeddedResource::new(
+                EmbeddedResourceResource::TextResourceContents(text),
+            ))
         }
     }
 }

@@ -35,6 +35,9 @@ methods! {
     Initialize "initialize" (serde_json::Value) -> schema::InitializeResponse;
     Authenticate "authenticate" (schema::AuthenticateRequest) -> schema::AuthenticateResponse;
     NewSession "session/new" (schema::NewSessionRequest) -> schema::NewSessionResponse;
+    LoadSession "session/load" (schema::LoadSessionRequest) -> schema::LoadSessionResponse;
+    ResumeSession "session/resume" (schema::ResumeSessionRequest) -> schema::ResumeSessionResponse;
+    CloseSession "session/close" (schema::CloseSessionRequest) -> schema::CloseSessionResponse;
     Prompt "session/prompt" (schema::PromptRequest) -> schema::PromptResponse;
     SetOption "session/set_config_option"
         (schema::SetSessionConfigOptionRequest) -> schema::SetSessionConfigOptionResponse;

@@ -16,6 +16,7 @@ use super::describe::{in_words, reason, shortened, word};
 use super::store::{self, Lock};
 use super::{Law, Mode};
 use crate::effect::Effect;
+use crate::moment;
 use crate::redact;
 
 /// The file, in the state folder.
@@ -93,7 +94,7 @@ impl Entry {
         });
         let words = effects.iter().take(MOST_EFFECTS);
         Entry {
-            at: store::rfc3339(SystemTime::now()),
+            at: moment::rfc3339(SystemTime::now()),
             event,
             session: session.to_owned(),
             project: law.ground.roots.first().cloned().unwrap_or_default(),

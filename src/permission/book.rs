@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rule::{Pattern, Rule, Scope, Tier};
 use super::store::{self, Lock};
+use crate::moment;
 
 /// What this program writes. A newer file is left as it is.
 const VERSION: u64 = 1;
@@ -162,7 +163,7 @@ impl Book {
                 if entries.len() >= MOST_RULES || rule.chars().count() > LONGEST {
                     return Err(BookError::Full);
                 }
-                let at = store::rfc3339(SystemTime::now());
+                let at = moment::rfc3339(SystemTime::now());
                 let origin = origin.chars().take(LONGEST).collect();
                 let entry = Entry { id: new_id(entries), rule, tier, at, origin };
                 entries.push(entry.clone());

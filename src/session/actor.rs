@@ -5,26 +5,25 @@ use std::collections::VecDeque;
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::commands::{self, Run};
-use super::permissions;
-use super::trust::{Shown, trust};
-use super::{Host, Msg, PromptKey, settings};
+use super::commands;
+use super::trust::Shown;
+use super::{Host, Msg, Origin, PromptKey, settings};
 use crate::done::Done;
 use crate::error::Error;
-use crate::ids::MessageId;
 use crate::llm::{Effort, Model, Senses};
 use crate::message::{History, Part, Stop, UserMessage};
 use crate::permission::{Grants, Mode};
-use crate::turn::{Equipment, Finished, Turn};
+use crate::store::Entry;
+use crate::turn::{Equipment, Finished};
 use crate::update::{Setting, SettingId, Update};
 
 /// Prompts that may wait behind a running turn.
@@ -60,16 +59,16 @@ struct Chosen {
 
 /// The state of a session.
 pub(super) struct Actor {
-    host: Arc<Host>,
-    equipment: Equipment,
+    pub(super) host: Arc<Host>,
+    pub(super) equipment: Equipment,
     /// Without the running turn. If that dies, this is what is left.
-    history: History,
-    grants: Grants,
-    queue: VecDeque<Queued>,
-    running: Option<Running>,
+    pub(super) history: History,
+    pub(super) grants: Grants,
+    pub(super) queue: VecDeque<Queued>,
+    pub(super) running: Option<Running>,
     /// When the commands are announced; `None` once they are.
     announce_at: Option<Instant>,
-    told: Told,
+    pub(super) told: Told,
     choosing: FuturesUnordered<Choosing>,
     /// The number of the last change of the model that was asked for, and of the last that was
     /// made.
@@ -77,22 +76,24 @@ pub(super) struct Actor {
     /// The settings that the client knows.
     known: Vec<Setting>,
     asked_for_list: bool,
-    shown: Shown,
+    pub(super) shown: Shown,
     cancelling: Arc<AtomicBool>,
-    stop: CancellationToken,
+    pub(super) stop: CancellationToken,
+    /// Who waits for the end.
+    closing: Option<Done<()>>,
 }
 
-struct Queued {
-    key: PromptKey,
-    prompt: UserMessage,
-    done: Done<Stop>,
+pub(super) struct Queued {
+    pub(super) key: PromptKey,
+    pub(super) prompt: UserMessage,
+    pub(super) done: Done<Stop>,
 }
 
-struct Running {
-    key: PromptKey,
-    cancel: CancellationToken,
-    task: JoinHandle<Finished>,
-    done: Done<Stop>,
+pub(super) struct Running {
+    pub(super) key: PromptKey,
+    pub(super) cancel: CancellationToken,
+    pub(super) task: JoinHandle<Finished>,
+    pub(super) done: Done<Stop>,
 }
 
 impl Actor {
@@ -120,11 +121,28 @@ impl Actor {
             told,
             cancelling,
             stop,
+            closing: None,
         }
     }
 
     /// Lives until the last handle is dropped or the host stops.
-    pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<Msg>) {
+    pub(super) async fn run(
+        mut self,
+        mut inbox: mpsc::Receiver<Msg>,
+        (origin, after): (Origin, Option<oneshot::Receiver<()>>),
+        opened: Done<Vec<Setting>>,
+    ) {
+        if let Some(after) = after {
+            self.stop.clone().run_until_cancelled(after).await;
+        }
+        match self.begin(origin).await {
+            Ok(()) => opened.report(Ok(self.known.clone())),
+            Err(error) => {
+                opened.report(Err(error));
+                return self.close(inbox).await;
+            }
+        }
+        self.announce_at = self.announce_at.map(|_| Instant::now() + ANNOUNCE_AFTER);
         let (stop, mode) = (self.stop.clone(), self.equipment.mode.clone());
         loop {
             let announce_at = self.announce_at;
@@ -179,6 +197,10 @@ impl Actor {
                 done.report(self.set_mode_and_tell(mode));
             }
             Msg::Set { setting, value, done } => self.set(setting, value, done),
+            Msg::Close { done } => {
+                self.closing = Some(done);
+                self.stop.cancel();
+            }
         }
     }
 
@@ -267,7 +289,7 @@ impl Actor {
         set
     }
 
-    fn set_mode(&mut self, mode: Mode) -> Result<(), Error> {
+    pub(super) fn set_mode(&mut self, mode: Mode) -> Result<(), Error> {
         let most = self.equipment.mode.most();
         if mode > most {
             return Err(Error::Params(format!(
@@ -282,8 +304,13 @@ impl Actor {
         Ok(())
     }
 
+    /// The client gets the settings with the answer that it waits for.
+    pub(super) fn renew_settings(&mut self) {
+        self.known = settings::all(&self.host, &self.equipment);
+    }
+
     /// Tells the settings if they are not what the client knows.
-    fn tell_settings(&mut self) {
+    pub(super) fn tell_settings(&mut self) {
         let settings = settings::all(&self.host, &self.equipment);
         if settings != self.known {
             self.known.clone_from(&settings);
@@ -312,116 +339,6 @@ impl Actor {
         }
     }
 
-    fn start_next(&mut self) {
-        while self.running.is_none() {
-            let Some(Queued { key, mut prompt, done }) = self.queue.pop_front() else { return };
-            let cancel = self.stop.child_token();
-            let typed = first_text(&prompt);
-            let shortcoming = crate::sandbox::known_shortcoming();
-            if let Some(what) = shortcoming.filter(|_| !self.told.shortcoming) {
-                self.told.shortcoming = true;
-                self.told.notices.push(format!("The sandbox has gaps here. {what}"));
-            }
-            for notice in self.told.notices.drain(..) {
-                self.equipment.client().update(Update::Notice(notice));
-            }
-            match commands::find(&typed) {
-                Some((Run::Now(command), _)) => {
-                    let text = command(&mut self.history, &self.equipment);
-                    let message = MessageId::from(format!("msg-{}", self.history.mint()));
-                    self.equipment.client().update(Update::Text { message, text });
-                    done.report(Ok(Stop::EndTurn));
-                    continue;
-                }
-                Some((Run::Permissions, words)) => {
-                    let message = MessageId::from(format!("msg-{}", self.history.mint()));
-                    let (equipment, until) = (self.equipment.clone(), cancel.clone());
-                    let (history, grants) = (self.history.clone(), self.grants.clone());
-                    let words = words.to_owned();
-                    let task = self.host.tracker().spawn(async move {
-                        let (grants, stop) =
-                            permissions::run(equipment, grants, words, message, until).await;
-                        Finished { history, grants, result: Ok(stop) }
-                    });
-                    self.running = Some(Running { key, cancel, task, done });
-                    continue;
-                }
-                Some((run @ (Run::Models | Run::Look(_) | Run::Trust), words)) => {
-                    let message = MessageId::from(format!("msg-{}", self.history.mint()));
-                    let (equipment, until) = (self.equipment.clone(), cancel.clone());
-                    let listing: BoxFuture<'static, Stop> = match run {
-                        Run::Look(look) => {
-                            Box::pin(commands::look(look, equipment, message, until))
-                        }
-                        Run::Trust => {
-                            let (host, shown) = (Arc::clone(&self.host), Arc::clone(&self.shown));
-                            let words = words.to_owned();
-                            Box::pin(trust(host, equipment, shown, words, message, until))
-                        }
-                        _ => {
-                            let host = Arc::clone(&self.host);
-                            Box::pin(commands::models(host, equipment, message, until))
-                        }
-                    };
-                    let (history, grants) = (self.history.clone(), self.grants.clone());
-                    let task = self.host.tracker().spawn(async move {
-                        let result = Ok(listing.await);
-                        Finished { history, grants, result }
-                    });
-                    self.running = Some(Running { key, cancel, task, done });
-                    continue;
-                }
-                None => {}
-            }
-            self.tell_omissions(&prompt);
-            self.add_context(&mut prompt);
-            let turn = Turn::new(
-                self.equipment.clone(),
-                self.history.clone(),
-                self.grants.clone(),
-                prompt,
-                cancel.clone(),
-            );
-            let task = self.host.tracker().spawn(turn.run());
-            self.running = Some(Running { key, cancel, task, done });
-        }
-    }
-
-    /// A text-only model does not see what the user has attached; the user has to know.
-    fn tell_omissions(&self, prompt: &UserMessage) {
-        let model = self.equipment.thinker.get().model;
-        let senses = model.senses();
-        let omitted = prompt.parts.iter().find_map(|it| match it {
-            Part::Image(_) if !senses.images => Some("image"),
-            Part::Audio(_) if !senses.audio => Some("recording"),
-            _ => None,
-        });
-        if let Some(what) = omitted {
-            let name = model.name();
-            let text = format!("{name} takes no {what}s: it is told that one was left out.");
-            self.equipment.client().update(Update::Notice(text));
-        }
-    }
-
-    /// What the model has to know and the system prompt must not hold, because it changes.
-    fn add_context(&mut self, prompt: &mut UserMessage) {
-        let mut context = String::new();
-        if self.history.messages.is_empty() {
-            context.push_str(&format!(
-                "Project folder: {}\nSystem: {}\nDate: {}\n",
-                self.equipment.bench.files.roots().cwd().display(),
-                std::env::consts::OS,
-                &httpdate::fmt_http_date(SystemTime::now())[..16],
-            ));
-            self.equipment.told_mode.forget();
-        }
-        context.extend(self.equipment.mode_news());
-        context.extend(self.equipment.bench.news());
-        if !context.is_empty() {
-            prompt.parts.push(Part::Context(context));
-        }
-    }
-
     fn on_turn_end(&mut self, end: Result<Finished, JoinError>) {
         let Some(turn) = self.running.take() else { return };
         let result = match end {
@@ -441,6 +358,8 @@ impl Actor {
                 self.history.minted += 10_000;
                 self.equipment.told_mode.forget();
                 self.equipment.bench.skills.forget_loaded();
+                self.equipment.log().add(Entry::Refused);
+                drop(self.equipment.log().end("died", self.history.minted, self.history.cost));
                 Err(Error::Bug { place: "the turn" })
             }
         };
@@ -470,7 +389,7 @@ impl Actor {
         }
     }
 
-    fn announce(&mut self) {
+    pub(super) fn announce(&mut self) {
         if self.announce_at.take().is_some() {
             self.equipment.client().update(Update::Commands(commands::all()));
         }
@@ -485,6 +404,7 @@ impl Actor {
                 Msg::Prompt { done, .. } => done.report(Ok(Stop::Cancelled)),
                 Msg::SetMode { done, .. } => done.report(Err(Error::Cancelled)),
                 Msg::Set { done, .. } => done.report(Err(Error::Cancelled)),
+                Msg::Close { done } => drop(self.closing.replace(done)),
                 Msg::Cancel | Msg::CancelPrompt(_) => {}
             }
         }
@@ -502,6 +422,10 @@ impl Actor {
         }
         self.equipment.bench.jobs.close().await;
         self.equipment.bench.cells.close().await;
+        self.equipment.log().flush().written().await;
+        if let Some(done) = self.closing {
+            done.report(Ok(()));
+        }
     }
 }
 
@@ -516,12 +440,5 @@ async fn wait_until(moment: Option<Instant>) {
     match moment {
         Some(moment) => sleep_until(moment).await,
         None => pending().await,
-    }
-}
-
-fn first_text(prompt: &UserMessage) -> String {
-    match prompt.parts.first() {
-        Some(Part::Text(text)) => text.clone(),
-        _ => String::new(),
     }
 }

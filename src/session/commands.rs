@@ -8,9 +8,10 @@ use super::Host;
 use crate::error::chain;
 use crate::ids::MessageId;
 use crate::message::{History, Message, Part, Stop};
+use crate::store::Entry;
 use crate::tools::{self, Bench};
 use crate::turn::Equipment;
-use crate::update::{Command, Update};
+use crate::update::Command;
 
 /// What a command does.
 #[derive(Clone, Copy, Debug)]
@@ -139,7 +140,7 @@ pub(super) async fn models(
         }
         Err(error) => format!("The models could not be listed: {}.", chain(&error)),
     };
-    equipment.client().update(Update::Text { message, text });
+    equipment.say(message, text);
     Stop::EndTurn
 }
 
@@ -154,12 +155,13 @@ pub(super) async fn look(
     let looking = tokio::task::spawn_blocking(move || look(&bench));
     let Some(looked) = cancel.run_until_cancelled(looking).await else { return Stop::Cancelled };
     let text = looked.unwrap_or_else(|error| format!("The files could not be read: {error}."));
-    equipment.client().update(Update::Text { message, text });
+    equipment.say(message, text);
     Stop::EndTurn
 }
 
-fn clear(history: &mut History, _: &Equipment) -> String {
+fn clear(history: &mut History, equipment: &Equipment) -> String {
     history.messages.clear();
+    equipment.log().add(Entry::Cleared);
     "The conversation so far is forgotten. Files are as they are.".to_owned()
 }
 

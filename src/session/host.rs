@@ -18,6 +18,7 @@ use crate::llm::{LlmError, Model, Senses};
 use crate::permission::{Mode, SharedMode};
 use crate::redact;
 use crate::sandbox;
+use crate::store::{Log, Store};
 use crate::tools::{Bench, Commons, Folders, Registry, built_in};
 use crate::trust::Trust;
 use crate::turn::{Equipment, SharedLaw, SharedThinker, ToldMode};
@@ -37,6 +38,7 @@ pub struct Host {
     /// The built-in model was chosen; it is used as long as no other is configured.
     offline: AtomicBool,
     models: Models,
+    store: Store,
     /// What the settings offered when the last session was opened: a turn reads no files for it.
     // A std mutex: held to copy a few names.
     offered: Mutex<Offered>,
@@ -73,6 +75,7 @@ impl Host {
         let models = Models::new(Profiles::new(&config.paths), tracker.clone());
         Host {
             trust: Trust::new(&config.paths.state),
+            store: Store::new(&config.paths.state),
             config,
             tools: Arc::new(Registry::new(built_in())),
             environment,
@@ -84,6 +87,11 @@ impl Host {
             tracker,
             warming: Once::new(),
         }
+    }
+
+    /// What is kept of all sessions.
+    pub fn store(&self) -> &Store {
+        &self.store
     }
 
     /// The settings.
@@ -121,10 +129,11 @@ impl Host {
         });
     }
 
-    /// Waits until all sessions and turns have ended.
+    /// Waits until all sessions and turns have ended, and until what they have said is kept.
     pub async fn finished(&self) {
         self.tracker.close();
         self.tracker.wait().await;
+        self.store.flush().await;
     }
 
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
@@ -157,6 +166,7 @@ impl Host {
         let standing = standing::stand(&self.config, &self.trust, &roots);
         let notices = standing.notice().into_iter().chain(Host::sandbox_notice(standing.mode));
         let notices: Vec<_> = notices.collect();
+        let log = Log::new(self.store.clone(), id.clone());
         let mut bench = Bench::new(
             id,
             Files::new(roots, buffers),
@@ -167,6 +177,7 @@ impl Host {
         );
         let mode = SharedMode::new(standing.mode, standing.most);
         bench.mode = mode.clone();
+        bench.log = log;
         bench.walls = standing::walls(&self.config, standing.sandbox, &standing.law);
         let equipment = Equipment {
             thinker: SharedThinker::new(self.model()?, self.config.effort()),

@@ -4,8 +4,12 @@
 mod actor;
 mod commands;
 mod host;
+mod begin;
 mod models;
 mod permissions;
+mod prompts;
+mod replay;
+mod revive;
 mod settings;
 mod standing;
 mod trust;
@@ -13,11 +17,11 @@ mod trust;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Buffers, Client, Display};
@@ -57,6 +61,24 @@ pub struct Opening {
     pub notice: Option<String>,
     /// What the client was told that prompts may hold.
     pub offered: Senses,
+    /// What there is of it already.
+    pub origin: Origin,
+    /// What has to end first: it may be open already.
+    pub after: Option<oneshot::Receiver<()>>,
+    /// Who waits for it. Reported when it can be prompted, after all that there was to be told.
+    pub opened: Done<Vec<Setting>>,
+}
+
+/// What there is of a session when it is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Nothing.
+    New,
+    /// A conversation that is kept.
+    Kept {
+        /// The client is told all of it.
+        replays: bool,
+    },
 }
 
 impl std::fmt::Debug for Opening {
@@ -71,6 +93,7 @@ enum Msg {
     CancelPrompt(PromptKey),
     SetMode { mode: Mode, done: Done<()> },
     Set { setting: SettingId, value: String, done: Done<Vec<Setting>> },
+    Close { done: Done<()> },
 }
 
 /// A session, to those who talk to it. Dropping the last handle closes it.
@@ -83,32 +106,38 @@ pub struct SessionHandle {
 }
 
 /// Opens a session. Its task runs on the host's tracker until the handle is dropped or the host
-/// is told to stop.
-///
-/// # Errors
-/// When the working folder cannot be used, or no model is configured.
-pub fn open(host: &Arc<Host>, opening: Opening) -> Result<(SessionHandle, Vec<Setting>), Error> {
-    if !opening.cwd.is_absolute() {
-        return Err(Error::Params(format!(
-            "`cwd` must be an absolute path, not `{}`",
-            opening.cwd.display()
-        )));
-    }
-    let roots = Roots::new(&opening.cwd)
-        .map_err(|error| Error::BadFolder { path: opening.cwd.clone(), why: error.to_string() })?;
-    let (equipment, notices) =
-        host.equip(opening.id, roots, opening.client, opening.buffers, opening.display)?;
+/// is told to stop. Whoever waits is told when it is open; or why it is not, when the working
+/// folder cannot be used, say, or no model is configured.
+pub fn open(host: &Arc<Host>, opening: Opening) -> Option<SessionHandle> {
+    let Opening { id, cwd, client, buffers, display, notice, offered, origin, after, opened } =
+        opening;
+    let equipped = roots(&cwd).and_then(|it| host.equip(id, it, client, buffers, display));
+    let (equipment, notices) = match equipped {
+        Ok(equipped) => equipped,
+        Err(error) => {
+            opened.report(Err(error));
+            return None;
+        }
+    };
     let (mailbox, inbox) = mpsc::channel(MAILBOX);
     let cancelling = Arc::new(AtomicBool::new(false));
     let stop: CancellationToken = host.stop_token();
     let shared = Arc::clone(&cancelling);
     let settings = settings::all(host, &equipment);
-    let notices = opening.notice.into_iter().chain(notices).collect();
-    let told = actor::Told { notices, shortcoming: false, offered: opening.offered };
-    let actor =
-        actor::Actor::new(Arc::clone(host), equipment, settings.clone(), told, shared, stop);
-    host.spawn(actor.run(inbox));
-    Ok((SessionHandle { mailbox, cancelling }, settings))
+    let notices = notice.into_iter().chain(notices).collect();
+    let told = actor::Told { notices, shortcoming: false, offered };
+    let actor = actor::Actor::new(Arc::clone(host), equipment, settings, told, shared, stop);
+    host.spawn(actor.run(inbox, (origin, after), opened));
+    Some(SessionHandle { mailbox, cancelling })
+}
+
+fn roots(cwd: &Path) -> Result<Roots, Error> {
+    if !cwd.is_absolute() {
+        let text = format!("`cwd` must be an absolute path, not `{}`", cwd.display());
+        return Err(Error::Params(text));
+    }
+    Roots::new(cwd)
+        .map_err(|error| Error::BadFolder { path: cwd.to_path_buf(), why: error.to_string() })
 }
 
 impl SessionHandle {
@@ -146,6 +175,17 @@ impl SessionHandle {
     /// Changes a setting.
     pub fn set(&self, setting: SettingId, value: String, done: Done<Vec<Setting>>) {
         self.send(Msg::Set { setting, value, done });
+    }
+
+    /// Ends it: what runs is cancelled, its commands are stopped. Reported when all that is done.
+    pub fn close(self, done: Done<()>) {
+        // If there is no room for it, dropping the handle does the same.
+        drop(self.mailbox.try_send(Msg::Close { done }));
+    }
+
+    /// Whether it can still be prompted.
+    pub fn is_open(&self) -> bool {
+        !self.mailbox.is_closed()
     }
 
     /// A message that finds no place is dropped, and with it the duty to answer, which answers.

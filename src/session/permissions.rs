@@ -10,7 +10,6 @@ use crate::permission::{
     Book, BookEntry, BookError, Grants, Law, Page, Pattern, Rule, Scope, Tier, in_words,
 };
 use crate::turn::Equipment;
-use crate::update::Update;
 
 const USAGE: &str = "`/permissions allow RULE` and `/permissions deny RULE` add a rule for this \
                      project, such as `exec(cargo test)`; `/permissions revoke ID` takes one out; \
@@ -33,7 +32,7 @@ pub(super) async fn run(
         return (grants, Stop::Cancelled);
     };
     let text = done.unwrap_or_else(|error| format!("That could not be done: {error}."));
-    equipment.client().update(Update::Text { message, text });
+    equipment.say(message, text);
     (grants, Stop::EndTurn)
 }
 

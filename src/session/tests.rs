@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
 use super::actor::{Actor, Told};
-use super::{Host, MAILBOX, Senses, SessionHandle, settings};
+use super::{Host, MAILBOX, Origin, Senses, SessionHandle, settings};
 use crate::config::{Config, Flags, Paths, UserFile, Variables};
 use crate::done::Done;
 use crate::error::{Error, Kind};
@@ -36,7 +36,7 @@ fn session(stage: &Stage) -> Session {
         Arc::clone(&cancelling),
         stage.cancel.clone(),
     );
-    host.spawn(actor.run(inbox));
+    host.spawn(actor.run(inbox, (Origin::New, None), Done::new(drop)));
     Session { handle: SessionHandle { mailbox, cancelling }, next: 0 }
 }
 

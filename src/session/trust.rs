@@ -12,7 +12,6 @@ use crate::ids::MessageId;
 use crate::message::Stop;
 use crate::trust::Print;
 use crate::turn::Equipment;
-use crate::update::Update;
 
 /// Bytes of a file that can be trusted. Nobody reads more.
 const LONGEST_SHOWN: usize = 32 * 1024;
@@ -31,7 +30,7 @@ pub(super) async fn trust(
     message: MessageId,
     cancel: CancellationToken,
 ) -> Stop {
-    let client = Arc::clone(equipment.client());
+    let speaker = equipment.clone();
     let looking = tokio::task::spawn_blocking(move || {
         let case = Case { host: &host, equipment: &equipment, shown: &shown };
         match words.as_str() {
@@ -42,7 +41,7 @@ pub(super) async fn trust(
     });
     let Some(looked) = cancel.run_until_cancelled(looking).await else { return Stop::Cancelled };
     let text = looked.unwrap_or_else(|error| format!("The files could not be read: {error}."));
-    client.update(Update::Text { message, text });
+    speaker.say(message, text);
     Stop::EndTurn
 }
 

@@ -13,6 +13,7 @@ use crate::ids::SessionId;
 use crate::permission::{Audit, SharedMode};
 use crate::record::Record;
 use crate::skills::Shelf;
+use crate::store::Log;
 use crate::update::Update;
 use crate::web::{Pages, Web};
 
@@ -74,6 +75,8 @@ pub struct Bench {
     pub walls: Walls,
     /// The commands that are in it.
     pub cells: Cells,
+    /// What is kept of the session.
+    pub log: Log,
 }
 
 impl Debug for Bench {
@@ -106,6 +109,7 @@ impl Bench {
             mode: SharedMode::default(),
             walls: Walls::default(),
             cells: Cells::default(),
+            log: Log::default(),
         }
     }
 

@@ -8,6 +8,7 @@ use super::{Outcome, Tool, ToolCtx};
 use crate::effect::{CallView, Effect, Kind, Target};
 use crate::files::Roots;
 use crate::permission::Pass;
+use crate::store::Entry;
 use crate::update::{PlanEntry, PlanStatus, Priority, Update};
 
 /// The most steps of a plan.
@@ -103,6 +104,7 @@ impl Tool for Plan {
     async fn run(&self, args: Args, (): (), _: &Pass, ctx: &ToolCtx) -> Outcome {
         let entries = entries(args.entries);
         let count = entries.len();
+        ctx.bench.log.add(Entry::Plan { entries: entries.clone() });
         ctx.bench.client.update(Update::Plan(entries));
         // The list is not repeated: the model has just written it.
         Outcome {

@@ -12,17 +12,18 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::cards::brief;
+use super::cards::{brief, last, settled};
 use super::ledger::{Ledger, ToolResult};
 use super::schedule::{Schedule, State};
 use super::{Step, Turn};
 use crate::client::{Answer, Question};
-use crate::effect::{Content, Effect};
+use crate::effect::{CallView, Content, Effect};
 use crate::ids::CallId;
 use crate::message::{Arguments, Message, Stop, ToolCall};
 use crate::permission::{self, Asked, AuditEvent, Confinement, Gate, Pass};
 use crate::record::Row;
 use crate::redact;
+use crate::store::{Durability, Intent, Log, Settled};
 use crate::tools::{Bench, Outcome, Prepared, ToolCtx};
 use crate::update::{CallUpdate, Status, Update};
 
@@ -43,7 +44,9 @@ struct Ready {
     raw_input: Value,
     prepared: Box<dyn Prepared>,
     ctx: ToolCtx,
-    has_card: bool,
+    /// How it looks before it runs, if there is a card.
+    view: Option<CallView>,
+    log: Log,
     /// Time has passed since it was looked at.
     was_asked: bool,
 }
@@ -56,7 +59,7 @@ enum Event {
     Looked(usize, Ready, Result<Vec<Content>, String>),
     /// The user has answered.
     Answered(usize, Ready, Asked, Answer),
-    /// It has run, and for how long.
+    /// It has run, and that is written down; and for how long.
     Ended(usize, Outcome, Duration),
     /// Rules are kept for the project, or why they are not.
     Kept(Result<(), String>),
@@ -99,6 +102,7 @@ impl Turn {
         {
             last.text.push_str(if last.text.ends_with('\n') { "" } else { "\n" });
             last.text.push_str(&news);
+            self.equipment.log().amend(&last.call, last.text.clone());
         }
         for mut result in results {
             // It goes to a server, which need not be the one that the key is for.
@@ -119,8 +123,11 @@ impl Turn {
 
     fn settle_rest(&mut self, ledger: &Ledger, why: &str) {
         for call in ledger.unsettled() {
+            let outcome = Outcome::failed(why);
+            let settled = self.settled(call, &outcome, None);
+            drop(self.equipment.log().settle(&call.id, settled));
             self.cards.fail(&call.id, why);
-            self.record(call, &Outcome::failed(why), Duration::ZERO);
+            self.record(call, &outcome, Duration::ZERO);
         }
     }
 
@@ -150,14 +157,14 @@ impl Turn {
         batch
     }
 
-    async fn ready(&self, call: ToolCall) -> Result<(Ready, Vec<Effect>), String> {
+    async fn ready(&mut self, call: ToolCall) -> Result<(Ready, Vec<Effect>), String> {
         let tool = self.equipment.tools.find(&call.name)?;
         let arguments = match call.arguments {
             Arguments::Object(value) => value,
             Arguments::Unusable { reason, .. } => return Err(reason),
         };
         let bench = Arc::clone(&self.equipment.bench);
-        let has_card = tool.first_view().is_some();
+        let view = tool.first_view();
         let name = tool.name().to_owned();
         let raw_input = brief(&arguments);
         let prepared = guarded(|| tool.prepare(arguments))??;
@@ -166,12 +173,15 @@ impl Turn {
             call: call.id.clone(),
             cancel: self.cancel.child_token(),
         };
+        let log = self.equipment.log().clone();
         let ready =
-            Ready { id: call.id, name, raw_input, prepared, ctx, has_card, was_asked: false };
-        let ready = located(ready).await?;
+            Ready { id: call.id, name, raw_input, prepared, ctx, view, log, was_asked: false };
+        let mut ready = located(ready).await?;
         let (view, effects) =
             guarded(|| (ready.prepared.view(bench.files.roots()), ready.prepared.effects()))?;
-        if has_card {
+        if ready.view.is_some() {
+            self.cards.looks(&ready.id, &view);
+            ready.view = Some(view.clone());
             let mut update = CallUpdate::new(ready.id.clone(), Status::Pending);
             update.view = Some(view);
             update.raw_input = Some(ready.raw_input.clone());
@@ -182,7 +192,9 @@ impl Turn {
 
     fn on(&mut self, event: Event, batch: &mut Batch) {
         match event {
-            Event::Ended(number, outcome, took) => self.settle(batch, number, &outcome, took),
+            Event::Ended(number, outcome, took) => {
+                self.settle(batch, number, &outcome, Some(took));
+            }
             Event::Kept(Ok(())) => {}
             Event::Kept(Err(why)) => self.equipment.client().update(Update::Notice(why)),
             // What has not run by now never does, a yes that comes late included (R-CANCEL-5).
@@ -304,10 +316,17 @@ impl Turn {
     }
 
     fn fail(&mut self, batch: &mut Batch, number: usize, reason: String) {
-        self.settle(batch, number, &Outcome::failed(reason), Duration::ZERO);
+        self.settle(batch, number, &Outcome::failed(reason), None);
     }
 
-    fn settle(&mut self, batch: &mut Batch, number: usize, outcome: &Outcome, took: Duration) {
+    /// Gives a call its result. What it has done is written down already, if it has run.
+    fn settle(
+        &mut self,
+        batch: &mut Batch,
+        number: usize,
+        outcome: &Outcome,
+        took: Option<Duration>,
+    ) {
         batch.schedule.set(number, State::Settled);
         let result = ToolResult {
             ok: outcome.ok,
@@ -315,14 +334,22 @@ impl Turn {
             images: outcome.images.clone(),
         };
         let Some(call) = batch.ledger.settle(number, result) else { return };
-        self.record(call, outcome, took);
-        // The one final status of a card, with everything: some clients show only the last update.
-        let status = if outcome.ok { Status::Completed } else { Status::Failed };
-        let mut update = CallUpdate::new(call.id.clone(), status);
+        self.record(call, outcome, took.unwrap_or_default());
+        let settled = self.settled(call, outcome, took);
+        let mut update = last(&call.id, &settled);
         update.view.clone_from(&outcome.view);
         update.content = Some(outcome.content.clone());
-        update.raw_output = Some(outcome.raw.clone());
+        if took.is_none() {
+            drop(self.equipment.log().settle(&call.id, settled));
+        }
         self.cards.end(update);
+    }
+
+    /// What is kept of a call.
+    fn settled(&self, call: &ToolCall, outcome: &Outcome, took: Option<Duration>) -> Settled {
+        let known = self.equipment.tools.find(&call.name);
+        let name = known.as_ref().map_or(call.name.as_str(), |it| it.name());
+        settled(outcome, (name, self.cards.view(&call.id)), took)
     }
 
     /// Notes down what a call was and what came of it.
@@ -359,14 +386,16 @@ fn begin(next: Option<usize>, batch: &mut Batch) {
 /// Looks up where a call's paths lie, off the runtime's thread. A disk that does not answer does
 /// not hold up a cancel.
 async fn located(ready: Ready) -> Result<Ready, String> {
-    let Ready { id, name, raw_input, mut prepared, ctx, has_card, was_asked } = ready;
+    let Ready { id, name, raw_input, mut prepared, ctx, view, log, was_asked } = ready;
     let bench: Arc<Bench> = Arc::clone(&ctx.bench);
     let locating = tokio::task::spawn_blocking(move || {
         prepared.locate(&bench);
         prepared
     });
     match ctx.cancel.run_until_cancelled(locating).await {
-        Some(Ok(prepared)) => Ok(Ready { id, name, raw_input, prepared, ctx, has_card, was_asked }),
+        Some(Ok(prepared)) => {
+            Ok(Ready { id, name, raw_input, prepared, ctx, view, log, was_asked })
+        }
         Some(Err(_)) => Err(CRASHED.to_owned()),
         None => Err(CANCELLED.to_owned()),
     }
@@ -392,8 +421,14 @@ fn start(number: usize, ready: Ready, pass: Pass, batch: &mut Batch) {
     batch.schedule.set(number, State::Running);
     batch.events.push(Box::pin(async move {
         let begun = tokio::time::Instant::now();
+        let (log, id) = (ready.log.clone(), ready.id.clone());
+        let (name, view) = (ready.name.clone(), ready.view.clone());
         let outcome = run(ready, pass).await;
-        Event::Ended(number, outcome, begun.elapsed())
+        let took = begun.elapsed();
+        let settled = settled(&outcome, (&name, view.as_ref()), Some(took));
+        // The user sees nothing as done that would be forgotten.
+        log.settle(&id, settled).written().await;
+        Event::Ended(number, outcome, took)
     }));
 }
 
@@ -405,12 +440,16 @@ async fn run(mut ready: Ready, pass: Pass) -> Outcome {
             Err(reason) => return Outcome::failed(reason),
         }
     }
-    let Ready { id, prepared, ctx, has_card, .. } = ready;
-    if has_card {
+    let Ready { id, prepared, ctx, view, log, .. } = ready;
+    let reads_only = pass.effects().iter().all(is_harmless);
+    if !reads_only {
+        let durability = if pass.only_reads() { Durability::Process } else { Durability::Machine };
+        log.intend(&id, Intent::default(), durability).written().await;
+    }
+    if view.is_some() {
         let update = CallUpdate::new(id, Status::InProgress);
         ctx.bench.client.update(Update::CallUpdate(Box::new(update)));
     }
-    let reads_only = pass.effects().iter().all(is_harmless);
     let running = caught(async { prepared.run(pass, &ctx).await });
     let outcome = if reads_only {
         unless_cancelled(&ctx.cancel, running).await

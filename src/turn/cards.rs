@@ -3,12 +3,15 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::client::Client;
-use crate::effect::{CallView, Content};
+use crate::effect::{CallView, Content, fenced};
 use crate::ids::CallId;
+use crate::store::{Entry, Log, Settled};
+use crate::tools::Outcome;
 use crate::update::{CallUpdate, Status, Update};
 
 /// Bytes of arguments that a card gets.
@@ -19,7 +22,16 @@ const CONTENT: usize = 1024;
 /// The open cards of a turn.
 pub(super) struct Cards {
     client: Arc<dyn Client>,
-    open: Vec<CallId>,
+    log: Log,
+    open: Vec<Card>,
+}
+
+#[derive(Debug)]
+struct Card {
+    id: CallId,
+    name: String,
+    /// How it looks now.
+    view: CallView,
 }
 
 impl fmt::Debug for Cards {
@@ -29,19 +41,41 @@ impl fmt::Debug for Cards {
 }
 
 impl Cards {
-    pub(super) fn new(client: Arc<dyn Client>) -> Cards {
-        Cards { client, open: Vec::new() }
+    pub(super) fn new(client: Arc<dyn Client>, log: Log) -> Cards {
+        Cards { client, log, open: Vec::new() }
     }
 
     /// Shows a new card.
     pub(super) fn open(&mut self, id: &CallId, name: String, view: CallView) {
-        self.open.push(id.clone());
+        self.open.push(Card { id: id.clone(), name: name.clone(), view: view.clone() });
         self.client.update(Update::Call { id: id.clone(), name, view });
+    }
+
+    /// The client sees a card like this by now.
+    pub(super) fn looks(&mut self, id: &CallId, view: &CallView) {
+        if let Some(card) = self.open.iter_mut().find(|it| it.id == *id) {
+            card.view.clone_from(view);
+        }
+    }
+
+    /// How the client sees a card; `None` if there is none.
+    pub(super) fn view(&self, id: &CallId) -> Option<&CallView> {
+        self.open.iter().find(|it| it.id == *id).map(|it| &it.view)
+    }
+
+    /// Ends the card of a call that never was whole.
+    pub(super) fn lose(&mut self, id: &CallId, why: &str) {
+        if let Some(card) = self.open.iter().find(|it| it.id == *id) {
+            let (name, view) = (card.name.clone(), card.view.clone());
+            let (call, why) = (id.clone(), why.to_owned());
+            self.log.add(Entry::Lost { call, name, view, why });
+        }
+        self.fail(id, why);
     }
 
     /// Gives a card its final status. One that has it already, or that never was, is left alone.
     pub(super) fn end(&mut self, last: CallUpdate) {
-        if let Some(place) = self.open.iter().position(|it| *it == last.id) {
+        if let Some(place) = self.open.iter().position(|it| it.id == last.id) {
             self.open.swap_remove(place);
             self.client.update(Update::CallUpdate(Box::new(last)));
         }
@@ -49,24 +83,67 @@ impl Cards {
 
     /// Ends a card whose call has not run.
     pub(super) fn fail(&mut self, id: &CallId, why: &str) {
-        let mut last = CallUpdate::new(id.clone(), Status::Failed);
-        last.content = Some(vec![Content::Text(why.to_owned())]);
-        last.raw_output = Some(json!({ "error": why }));
-        self.end(last);
+        self.end(failed(id, why));
     }
 }
 
 impl Drop for Cards {
     fn drop(&mut self) {
-        for id in self.open.clone() {
+        while let Some(card) = self.open.last() {
+            let id = card.id.clone();
             self.fail(&id, "The turn broke off.");
         }
     }
 }
 
+/// The last that is told of a card whose call has not run.
+pub fn failed(id: &CallId, why: &str) -> CallUpdate {
+    let mut last = CallUpdate::new(id.clone(), Status::Failed);
+    last.content = Some(vec![Content::Text(why.to_owned())]);
+    last.raw_output = Some(json!({ "error": why }));
+    last
+}
+
+/// The last that is told of a card, with everything: some clients show only the last update.
+pub fn last(id: &CallId, settled: &Settled) -> CallUpdate {
+    let status = if settled.ok { Status::Completed } else { Status::Failed };
+    let mut last = CallUpdate::new(id.clone(), status);
+    last.view.clone_from(&settled.view);
+    last.content = Some(settled.content.clone());
+    last.raw_output = Some(settled.raw.clone());
+    last
+}
+
+/// What is kept of an outcome.
+pub(super) fn settled(
+    outcome: &Outcome,
+    (name, view): (&str, Option<&CallView>),
+    took: Option<Duration>,
+) -> Settled {
+    // A terminal of the client is gone when the conversation comes back.
+    let is_terminal = |it: &Content| matches!(it, Content::Terminal(_));
+    let mut content: Vec<_> =
+        outcome.content.iter().filter(|it| !is_terminal(it)).cloned().collect();
+    if content.len() < outcome.content.len() {
+        content.push(Content::Text(fenced(&outcome.text)));
+    }
+    Settled {
+        ok: outcome.ok,
+        tool: name.to_owned(),
+        text: outcome.text.clone(),
+        images: outcome.images.clone(),
+        view: view.is_some().then(|| outcome.view.as_ref().or(view).cloned()).flatten(),
+        content,
+        raw: outcome.raw.clone(),
+        took,
+        files: Vec::new(),
+        bytes: Vec::new(),
+    }
+}
+
 /// The arguments as a card shows them: of very long ones the contents only by their length, since
 /// the diff shows them.
-pub(super) fn brief(arguments: &Value) -> Value {
+pub fn brief(arguments: &Value) -> Value {
     if bytes(arguments) <= MOST_INPUT {
         return arguments.clone();
     }

@@ -29,10 +29,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
 use crate::error::Error;
+use crate::ids::MessageId;
 use crate::llm::{Effort, Model};
 use crate::message::{History, Message, Part, Stop, ToolCall, UserMessage};
 pub use crate::permission::SharedMode;
 use crate::permission::{Grants, Law, Mode};
+use crate::store::{Audience, Entry, Log, TurnKind};
 use crate::tools::{Bench, Offer, Registry};
 use crate::update::Update;
 
@@ -40,6 +42,7 @@ use cards::Cards;
 use decide::Budget;
 use trouble::Nudge;
 
+pub use cards::{brief, failed, last};
 pub use context::SYSTEM_PROMPT;
 #[cfg(test)]
 pub(crate) use context::repair;
@@ -75,6 +78,17 @@ impl Equipment {
     /// Who listens.
     pub fn client(&self) -> &Arc<dyn Client> {
         &self.bench.client
+    }
+
+    /// What is kept of the session.
+    pub fn log(&self) -> &Log {
+        &self.bench.log
+    }
+
+    /// Says something to the user that the model does not hear.
+    pub fn say(&self, id: MessageId, text: String) {
+        self.log().add(Entry::Note { id: id.clone(), text: text.clone() });
+        self.client().update(Update::Text { message: id, text });
     }
 
     /// What the model has to be told about the mode, unless it knows.
@@ -188,6 +202,8 @@ pub struct Turn {
     /// The beginning of what the user has said.
     words: String,
     cards: Cards,
+    /// The entry of what the model was told last.
+    last_told: Option<u64>,
 }
 
 /// What a turn leaves behind.
@@ -211,6 +227,10 @@ fn words(prompt: &UserMessage) -> String {
         _ => None,
     });
     typed.flat_map(str::chars).take(LONGEST_WORDS).collect()
+}
+
+fn redacted(text: &str) -> String {
+    crate::redact::text(text).into_owned()
 }
 
 enum Step {
@@ -241,13 +261,16 @@ impl Turn {
         let words = words(&prompt);
         history.push(Message::User(prompt));
         let budget = Budget::new(equipment.max_requests);
-        let cards = Cards::new(Arc::clone(equipment.client()));
-        Turn { equipment, cancel, history, grants, budget, begin, words, cards }
+        let cards = Cards::new(Arc::clone(equipment.client()), equipment.log().clone());
+        equipment.log().begin(TurnKind::Prompt, redacted(&words));
+        let last_told = None;
+        Turn { equipment, cancel, history, grants, budget, begin, words, cards, last_told }
     }
 
     /// Runs it to its end. Every card has its final status and every call its result then.
     pub async fn run(mut self) -> Finished {
         self.gather().await;
+        self.note_prompt();
         let mut step = Step::Sample;
         let mut result = loop {
             step = match step {
@@ -258,7 +281,7 @@ impl Turn {
                 Step::Act(calls) => self.act(calls).await,
                 Step::Pause(delay, why) => self.pause(delay, why).await,
                 Step::Continue(delay, why, nudge) => {
-                    self.history.push(Message::User(trouble::nudge(nudge)));
+                    self.tell_model(trouble::nudge(nudge));
                     self.pause(delay, Some(why)).await
                 }
                 Step::Spare(calls) => {
@@ -283,9 +306,32 @@ impl Turn {
         if matches!(result, Ok(Stop::Refusal)) {
             // The prompt and all that followed is left out of the next request (R-TURN-7).
             self.history.messages.truncate(self.begin);
+            self.equipment.log().add(Entry::Refused);
             self.equipment.bench.skills.forget_loaded();
         }
+        let why = result.as_ref().map_or("error", |it| it.word());
+        let written = self.equipment.log().end(why, self.history.minted, self.history.cost);
+        // Before the prompt is answered.
+        written.written().await;
         Finished { history: self.history, grants: self.grants, result }
+    }
+
+    /// Writes down what the turn is about, before the model hears of it.
+    fn note_prompt(&mut self) {
+        let Some(message) = self.history.messages.get(self.begin).cloned() else { return };
+        let id = MessageId::from(format!("msg-{}", self.history.mint()));
+        let audience = Audience::Both;
+        self.equipment.log().add(Entry::Message { id, message, audience });
+    }
+
+    /// Tells the model something that is no word of the user's.
+    fn tell_model(&mut self, message: UserMessage) {
+        self.history.push(Message::User(message));
+        let Some(message) = self.history.messages.last().cloned() else { return };
+        let id = MessageId::from(format!("msg-{}", self.history.mint()));
+        let audience = Audience::Model;
+        let entry = Entry::Message { id, message, audience };
+        self.last_told = Some(self.equipment.log().add(entry));
     }
 
     /// The user has changed the mode in the middle of the work.
@@ -294,7 +340,7 @@ impl Turn {
             && let Some(line) = self.equipment.mode_news()
         {
             let text = format!("The user has changed the mode.\n{line}");
-            self.history.push(Message::User(UserMessage { parts: vec![Part::Context(text)] }));
+            self.tell_model(UserMessage { parts: vec![Part::Context(text)] });
         }
     }
 

@@ -19,6 +19,7 @@ use crate::effect::{CallView, Kind, visible_line};
 use crate::ids::{CallId, MessageId};
 use crate::llm::{Batch, Delta, End, LlmError, Model, Reply, Request, Senses, looks_leaked};
 use crate::message::{AssistantMessage, Echo, History, Message, Stop, ToolCall, Usage};
+use crate::store::{Audience, Entry};
 use crate::tools::Registry;
 use crate::update::Update;
 
@@ -49,6 +50,11 @@ impl Turn {
             cards: Vec::new(),
             senses: thinker.model.senses(),
         };
+        // What the request is about is kept before the model hears of it. Meanwhile it was built.
+        let written = equipment.log().flush().written();
+        if self.cancel.run_until_cancelled(written).await.is_none() {
+            return Step::End(Ok(Stop::Cancelled));
+        }
         // Dropping a half-read stream is safe, nothing has been run yet; and it aborts the
         // request at the server (R-CANCEL-1).
         let listening = listener.listen(thinker.model.as_ref(), &request);
@@ -56,6 +62,11 @@ impl Turn {
         // A refusal may also come in the stream.
         let omits = listener.tell_omission(thinker.model.as_ref(), &request);
         let heard = listener.finish();
+        for draft in heard.cards.iter().flatten() {
+            if let Some(view) = &draft.view {
+                self.cards.looks(&draft.id, view);
+            }
+        }
         self.tell_lack(&thinker);
         let calls = match &outcome {
             Some(Ok(reply)) => self.name_calls(reply, &heard.cards),
@@ -139,22 +150,30 @@ impl Turn {
         };
         let left = |card: &&Draft| !calls.iter().any(|it| it.id == card.id);
         for card in cards.iter().flatten().filter(left) {
-            self.cards.fail(&card.id, why);
+            self.cards.lose(&card.id, why);
         }
     }
 
     fn remember(&mut self, id: MessageId, heard: &Heard, calls: &[ToolCall], echo: Option<Echo>) {
-        if heard.text.is_empty() && calls.is_empty() {
+        if heard.text.is_empty() && heard.thought.is_empty() && calls.is_empty() {
             return;
         }
-        self.history.push(Message::Assistant(AssistantMessage {
-            id,
+        let message = Arc::new(Message::Assistant(AssistantMessage {
+            id: id.clone(),
             text: heard.text.clone(),
             thought: heard.thought.clone(),
             calls: calls.to_vec(),
             interrupted: echo.is_none(),
             echo: echo.unwrap_or_default(),
         }));
+        // What was nothing but thoughts is of no use to the model.
+        let is_answer = !heard.text.is_empty() || !calls.is_empty();
+        let audience = if is_answer { Audience::Both } else { Audience::User };
+        let entry = Entry::Message { id, message: Arc::clone(&message), audience };
+        self.equipment.log().add(entry);
+        if is_answer {
+            self.history.messages.push(message);
+        }
     }
 
     /// The last request's tokens fill the window, whatever earlier ones have used. Without a known
@@ -165,6 +184,9 @@ impl Turn {
         if let Some(price) = model.price() {
             *self.history.cost.get_or_insert_default() += price.of(&usage);
         }
+        let log = self.equipment.log();
+        let cost = model.price().map(|it| it.of(&usage));
+        log.usage(model.name(), usage, model.window(), cost);
         if let Some(size) = model.window() {
             let used = (usage.input + usage.output).min(size);
             let (cached, cost) = (usage.cached, self.history.cost);
@@ -184,7 +206,7 @@ impl Turn {
     /// Says something to the user that the model will not know of.
     pub(super) fn say(&mut self, text: String) {
         let message = MessageId::from(format!("msg-{}", self.history.mint()));
-        self.equipment.client().update(Update::Text { message, text });
+        self.equipment.say(message, text);
     }
 }
 

@@ -41,7 +41,10 @@ impl Turn {
     /// If no answer followed, the next prompt must not be understood as a wish to go on.
     pub(super) fn take_back_nudge(&mut self) {
         let nudges = [Nudge::Cut, Nudge::Leaked].map(|it| Message::User(nudge(it)));
-        self.history.messages.pop_if(|last| nudges.contains(last));
+        let taken = self.history.messages.pop_if(|last| nudges.contains(last));
+        if let (Some(_), Some(seq)) = (taken, self.last_told) {
+            self.equipment.log().remove(seq);
+        }
     }
 
     /// Says what ends the turn without being an error, and learns from it.

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What any module but `rpc` may use: plain data, no I/O, no async.
-const VOCABULARY: &[&str] = &["ids", "message", "update", "effect", "client", "sse"];
+const VOCABULARY: &[&str] = &["ids", "message", "update", "effect", "client", "sse", "moment"];
 
 /// Marks a row that may use each module of the table.
 const EVERYTHING: &[&str] = &["*"];
@@ -30,12 +30,27 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "sandbox",
             "config",
             "trust",
+            "store",
             "redact",
             "error",
             "done",
         ],
     ),
-    ("turn", &["tools", "permission", "llm", "files", "exec", "record", "redact", "error", "done"]),
+    (
+        "turn",
+        &[
+            "tools",
+            "permission",
+            "llm",
+            "files",
+            "exec",
+            "record",
+            "store",
+            "redact",
+            "error",
+            "done",
+        ],
+    ),
     (
         "tools",
         &[
@@ -43,6 +58,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "files",
             "exec",
             "record",
+            "store",
             "search",
             "edit",
             "web",
@@ -54,7 +70,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("done", &["error"]),
-    ("error", &["llm", "config"]),
+    ("error", &["llm", "store", "config"]),
     ("log", &["config", "redact"]),
     ("llm", &[]),
     ("permission", &["shell", "redact"]),
@@ -64,6 +80,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("exec", &["sandbox", "shell", "redact"]),
     ("sandbox", &[]),
     ("shell", &[]),
+    ("store", &["redact"]),
     ("redact", &[]),
     ("record", &[]),
     ("search", &["pinned"]),

@@ -1,0 +1,89 @@
+//! The first thing that a session does: it is written down, or comes back.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::Origin;
+use super::actor::Actor;
+use super::revive::{Revived, revive};
+use crate::error::{Error, chain};
+use crate::llm::Effort;
+use crate::permission::Mode;
+use crate::store::SessionRow;
+use crate::update::Update;
+
+impl Actor {
+    /// What is said here is said before whoever waits for the session has an answer.
+    pub(super) async fn begin(&mut self, origin: Origin) -> Result<(), Error> {
+        match origin {
+            Origin::New => {
+                let row = self.row();
+                let stop = self.stop.clone();
+                let written = self.equipment.log().create(row).written();
+                stop.run_until_cancelled(written).await.ok_or(Error::Cancelled)
+            }
+            Origin::Kept { replays } => self.come_back(replays).await,
+        }
+    }
+
+    fn row(&self) -> SessionRow {
+        let (bench, now) = (&self.equipment.bench, SystemTime::now());
+        let thinker = self.equipment.thinker.get();
+        SessionRow {
+            id: bench.session.clone(),
+            cwd: bench.files.roots().cwd().to_path_buf(),
+            folders: Vec::new(),
+            title: None,
+            title_is_final: false,
+            created: now,
+            updated: now,
+            archived: false,
+            parent: None,
+            mode: Some(self.equipment.mode.get().id().to_owned()),
+            model: Some(thinker.model.name().to_owned()),
+            effort: Some(thinker.effort.id().to_owned()),
+            minted: 0,
+            cost: None,
+        }
+    }
+
+    async fn come_back(&mut self, replays: bool) -> Result<(), Error> {
+        let (host, equipment) = (Arc::clone(&self.host), self.equipment.clone());
+        let (id, stop) = (equipment.bench.session.clone(), self.stop.clone());
+        let revived = revive(host.store(), &equipment, &id, replays, &stop).await?;
+        let Revived { row, history } = revived;
+        self.history = history;
+        self.settle_in(&row).await;
+        if replays {
+            let (title, updated) = (row.title.clone(), row.updated);
+            self.equipment.client().update(Update::Info { title, updated });
+            self.equipment.client().update(Update::Mode(self.equipment.mode.get().id()));
+        }
+        self.announce();
+        self.renew_settings();
+        Ok(())
+    }
+
+    /// Gives the session what it was left with, as far as that is to be had.
+    async fn settle_in(&mut self, row: &SessionRow) {
+        let most = self.equipment.mode.most();
+        if let Some(mode) = row.mode.as_deref().and_then(Mode::parse).filter(|it| *it <= most) {
+            self.equipment.mode.set(mode);
+        }
+        if let Some(effort) = row.effort.as_deref().and_then(Effort::parse) {
+            self.equipment.thinker.set_effort(effort);
+        }
+        let now = self.equipment.thinker.get().model.name().to_owned();
+        let Some(name) = row.model.clone().filter(|it| *it != now) else { return };
+        let (host, wanted) = (Arc::clone(&self.host), name.clone());
+        match tokio::task::spawn_blocking(move || host.model_named(&wanted)).await {
+            Ok(Ok(model)) => self.equipment.thinker.set_model(model),
+            Ok(Err(error)) => self.told.notices.push(format!(
+                "This session was held with {name}, which is not to be had now: {}. It goes on \
+                 with {now}.",
+                chain(&error)
+            )),
+            Err(error) => tracing::error!(%error, "the model was not found"),
+        }
+    }
+}

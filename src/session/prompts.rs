@@ -1,0 +1,165 @@
+//! What becomes of a prompt: a turn, or the answer of a slash command.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use futures_util::future::BoxFuture;
+
+use super::actor::{Actor, Queued, Running};
+use super::commands::{self, Run};
+use super::permissions;
+use super::trust::trust;
+use crate::ids::MessageId;
+use crate::message::{Message, Part, Stop, UserMessage};
+use crate::store::{Audience, Entry, TurnKind};
+use crate::turn::{Finished, Turn};
+use crate::update::Update;
+
+/// Characters of a command that its turn is called by.
+const LONGEST_WORDS: usize = 500;
+
+impl Actor {
+    /// Starts the next turn, unless one runs.
+    pub(super) fn start_next(&mut self) {
+        while self.running.is_none() {
+            let Some(Queued { key, mut prompt, done }) = self.queue.pop_front() else { return };
+            let cancel = self.stop.child_token();
+            let typed = first_text(&prompt);
+            let shortcoming = crate::sandbox::known_shortcoming();
+            if let Some(what) = shortcoming.filter(|_| !self.told.shortcoming) {
+                self.told.shortcoming = true;
+                self.told.notices.push(format!("The sandbox has gaps here. {what}"));
+            }
+            for notice in self.told.notices.drain(..) {
+                self.equipment.client().update(Update::Notice(notice));
+            }
+            let found = commands::find(&typed);
+            if found.is_some() {
+                self.note_command(&typed, &prompt);
+            }
+            match found {
+                Some((Run::Now(command), _)) => {
+                    let text = command(&mut self.history, &self.equipment);
+                    let message = MessageId::from(format!("msg-{}", self.history.mint()));
+                    self.equipment.say(message, text);
+                    let (minted, cost) = (self.history.minted, self.history.cost);
+                    let log = self.equipment.log().clone();
+                    let (history, grants) = (self.history.clone(), self.grants.clone());
+                    let task = self.host.tracker().spawn(async move {
+                        log.end(Stop::EndTurn.word(), minted, cost).written().await;
+                        Finished { history, grants, result: Ok(Stop::EndTurn) }
+                    });
+                    self.running = Some(Running { key, cancel, task, done });
+                    continue;
+                }
+                Some((Run::Permissions, words)) => {
+                    let message = MessageId::from(format!("msg-{}", self.history.mint()));
+                    let (equipment, until) = (self.equipment.clone(), cancel.clone());
+                    let (history, grants) = (self.history.clone(), self.grants.clone());
+                    let words = words.to_owned();
+                    let log = self.equipment.log().clone();
+                    let task = self.host.tracker().spawn(async move {
+                        let (grants, stop) =
+                            permissions::run(equipment, grants, words, message, until).await;
+                        log.end(stop.word(), history.minted, history.cost).written().await;
+                        Finished { history, grants, result: Ok(stop) }
+                    });
+                    self.running = Some(Running { key, cancel, task, done });
+                    continue;
+                }
+                Some((run @ (Run::Models | Run::Look(_) | Run::Trust), words)) => {
+                    let message = MessageId::from(format!("msg-{}", self.history.mint()));
+                    let (equipment, until) = (self.equipment.clone(), cancel.clone());
+                    let listing: BoxFuture<'static, Stop> = match run {
+                        Run::Look(look) => {
+                            Box::pin(commands::look(look, equipment, message, until))
+                        }
+                        Run::Trust => {
+                            let (host, shown) = (Arc::clone(&self.host), Arc::clone(&self.shown));
+                            let words = words.to_owned();
+                            Box::pin(trust(host, equipment, shown, words, message, until))
+                        }
+                        _ => {
+                            let host = Arc::clone(&self.host);
+                            Box::pin(commands::models(host, equipment, message, until))
+                        }
+                    };
+                    let (history, grants) = (self.history.clone(), self.grants.clone());
+                    let log = self.equipment.log().clone();
+                    let task = self.host.tracker().spawn(async move {
+                        let stop = listing.await;
+                        log.end(stop.word(), history.minted, history.cost).written().await;
+                        Finished { history, grants, result: Ok(stop) }
+                    });
+                    self.running = Some(Running { key, cancel, task, done });
+                    continue;
+                }
+                None => {}
+            }
+            self.tell_omissions(&prompt);
+            self.add_context(&mut prompt);
+            let turn = Turn::new(
+                self.equipment.clone(),
+                self.history.clone(),
+                self.grants.clone(),
+                prompt,
+                cancel.clone(),
+            );
+            let task = self.host.tracker().spawn(turn.run());
+            self.running = Some(Running { key, cancel, task, done });
+        }
+    }
+
+    /// A text-only model does not see what the user has attached; the user has to know.
+    fn tell_omissions(&self, prompt: &UserMessage) {
+        let model = self.equipment.thinker.get().model;
+        let senses = model.senses();
+        let omitted = prompt.parts.iter().find_map(|it| match it {
+            Part::Image(_) if !senses.images => Some("image"),
+            Part::Audio(_) if !senses.audio => Some("recording"),
+            _ => None,
+        });
+        if let Some(what) = omitted {
+            let name = model.name();
+            let text = format!("{name} takes no {what}s: it is told that one was left out.");
+            self.equipment.client().update(Update::Notice(text));
+        }
+    }
+
+    /// What the model has to know and the system prompt must not hold, because it changes.
+    fn add_context(&mut self, prompt: &mut UserMessage) {
+        let mut context = String::new();
+        if self.history.messages.is_empty() {
+            context.push_str(&format!(
+                "Project folder: {}\nSystem: {}\nDate: {}\n",
+                self.equipment.bench.files.roots().cwd().display(),
+                std::env::consts::OS,
+                &httpdate::fmt_http_date(SystemTime::now())[..16],
+            ));
+            self.equipment.told_mode.forget();
+        }
+        context.extend(self.equipment.mode_news());
+        context.extend(self.equipment.bench.news());
+        if !context.is_empty() {
+            prompt.parts.push(Part::Context(context));
+        }
+    }
+
+    /// Writes down that the user has typed a command. The model does not hear of it.
+    fn note_command(&mut self, typed: &str, prompt: &UserMessage) {
+        let log = self.equipment.log();
+        let mut words: String = typed.chars().take(LONGEST_WORDS).collect();
+        crate::redact::clean(&mut words);
+        log.begin(TurnKind::Command, words);
+        let id = MessageId::from(format!("msg-{}", self.history.mint()));
+        let message = Arc::new(Message::User(prompt.clone()));
+        log.add(Entry::Message { id, message, audience: Audience::User });
+    }
+}
+
+fn first_text(prompt: &UserMessage) -> String {
+    match prompt.parts.first() {
+        Some(Part::Text(text)) => text.clone(),
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,421 @@
+//! What one session writes, in its order. Nothing here waits: what is said is on its way, and the
+//! [`Ticket`] tells when it is there.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use rusqlite::{Connection, params};
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use super::entry::Card;
+use super::pack::{pack, put_blob};
+use super::read::{key, millis, path_value};
+use super::{
+    CallStatus, Change, Durability, Entry, Intent, SessionRow, Settled, Store, StoreError, TurnKind,
+};
+use crate::ids::{CallId, SessionId};
+use crate::message::{Arguments, Message, Usage};
+
+/// Texts of results that are longer lie beside the others.
+const LONG_RESULT: usize = 1024;
+
+/// A session's pen. Cloning copies a pointer; there is one that writes nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Log(Option<Arc<Inner>>);
+
+#[derive(Debug)]
+struct Inner {
+    store: Store,
+    session: SessionId,
+    /// The number of the next entry.
+    next: AtomicU64,
+    /// The number of the turn that runs, or that was the last.
+    turn: AtomicU64,
+    /// Why something was not written, until somebody has asked.
+    // A std mutex: held to move a text.
+    trouble: Arc<Mutex<Option<StoreError>>>,
+}
+
+/// Something that is on its way.
+#[derive(Debug)]
+#[must_use = "what must not be lost has to be waited for"]
+pub struct Ticket {
+    waiting: Option<oneshot::Receiver<Result<(), StoreError>>>,
+    trouble: Option<Arc<Mutex<Option<StoreError>>>>,
+}
+
+impl Ticket {
+    /// Waits until it is written. If that fails the session goes on, and [`Log::trouble`] tells
+    /// why.
+    pub async fn written(self) {
+        let Some(waiting) = self.waiting else { return };
+        let result = waiting.await.unwrap_or(Err(StoreError::Closed));
+        if let (Err(error), Some(trouble)) = (result, self.trouble) {
+            tracing::error!(%error, "something was not written");
+            *trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        }
+    }
+}
+
+impl Log {
+    /// The pen of a session that has nothing yet.
+    pub fn new(store: Store, session: SessionId) -> Log {
+        Log(Some(Arc::new(Inner {
+            store,
+            session,
+            next: AtomicU64::new(1),
+            turn: AtomicU64::new(0),
+            trouble: Arc::default(),
+        })))
+    }
+
+    /// The session has entries and turns up to these numbers.
+    pub fn go_on(&self, (entry, turn): (u64, u64)) {
+        if let Some(inner) = &self.0 {
+            inner.next.store(entry + 1, Ordering::Relaxed);
+            inner.turn.store(turn, Ordering::Relaxed);
+        }
+    }
+
+    /// Why something was not written since somebody asked.
+    pub fn trouble(&self) -> Option<StoreError> {
+        let inner = self.0.as_ref()?;
+        inner.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// The number of the turn that runs, or that was the last.
+    pub fn turn(&self) -> u64 {
+        self.0.as_ref().map_or(0, |it| it.turn.load(Ordering::Relaxed))
+    }
+
+    /// A new session.
+    pub fn create(&self, row: SessionRow) -> Ticket {
+        self.post(Durability::Process, move |connection, _| {
+            let folders: Vec<_> = row.folders.iter().map(|it| it.to_string_lossy()).collect();
+            connection.execute(
+                "INSERT INTO sessions (id, cwd, folders, title, title_is_final, created_at, \
+                 updated_at, parent, mode, model, effort) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                params![
+                    row.id.as_str(),
+                    path_value(&row.cwd),
+                    serde_json::to_string(&folders)?,
+                    row.title,
+                    row.title_is_final,
+                    millis(row.created),
+                    millis(row.updated),
+                    row.parent.as_ref().map(SessionId::as_str),
+                    row.mode,
+                    row.model,
+                    row.effort,
+                ],
+            )?;
+            Ok(())
+        })
+    }
+
+    /// A turn begins. What is written from now on belongs to it.
+    pub fn begin(&self, kind: TurnKind, words: String) -> u64 {
+        let Some(inner) = &self.0 else { return 0 };
+        let turn = inner.turn.fetch_add(1, Ordering::Relaxed) + 1;
+        let now = millis(SystemTime::now());
+        drop(self.post(Durability::Process, move |connection, session| {
+            connection
+                .prepare_cached(
+                    "INSERT OR REPLACE INTO turns (session, number, kind, words, begun_at) \
+                     VALUES (?, ?, ?, ?, ?)",
+                )?
+                .execute(params![session, turn, kind.word(), words, now])?;
+            touch(connection, session, now)
+        }));
+        turn
+    }
+
+    /// The turn has ended; `stop` is a word for the reason.
+    pub fn end(&self, stop: &'static str, minted: u64, cost: Option<f64>) -> Ticket {
+        let (turn, now) = (self.turn(), millis(SystemTime::now()));
+        self.post(Durability::Process, move |connection, session| {
+            connection
+                .prepare_cached(
+                    "UPDATE turns SET ended_at = ?, stop = ? WHERE session = ? AND number = ?",
+                )?
+                .execute(params![now, stop, session, turn])?;
+            connection
+                .prepare_cached("UPDATE sessions SET minted = ?, cost = ? WHERE key = ?")?
+                .execute(params![minted, cost, session])?;
+            touch(connection, session, now)
+        })
+    }
+
+    /// Adds an entry. The calls of a message are noted with it. Returns its number.
+    pub fn add(&self, entry: Entry) -> u64 {
+        let Some(inner) = &self.0 else { return 0 };
+        let seq = inner.next.fetch_add(1, Ordering::Relaxed);
+        let (turn, now) = (self.turn(), millis(SystemTime::now()));
+        drop(self.post(Durability::Process, move |connection, session| {
+            add(connection, session, (seq, turn, now), &entry)
+        }));
+        seq
+    }
+
+    /// Takes an entry back.
+    pub fn remove(&self, seq: u64) {
+        drop(self.post(Durability::Process, move |connection, session| {
+            connection
+                .prepare_cached("DELETE FROM entries WHERE session = ? AND seq = ?")?
+                .execute(params![session, seq])?;
+            Ok(())
+        }));
+    }
+
+    /// A call is about to do something.
+    pub fn intend(&self, call: &CallId, intent: Intent, durability: Durability) -> Ticket {
+        let (call, turn, now) = (call.clone(), self.turn(), millis(SystemTime::now()));
+        self.post(durability, move |connection, session| {
+            connection
+                .prepare_cached(
+                    "UPDATE calls SET status = ?, begun_at = ? WHERE session = ? AND call = ?",
+                )?
+                .execute(params![CallStatus::Running.word(), now, session, call.as_str()])?;
+            for bytes in &intent.bytes {
+                put_blob(connection, session, bytes)?;
+            }
+            changes(connection, session, (turn, &call), &intent.files)
+        })
+    }
+
+    /// A call has come to an end.
+    pub fn settle(&self, call: &CallId, settled: Settled) -> Ticket {
+        let (call, turn, now) = (call.clone(), self.turn(), millis(SystemTime::now()));
+        self.post(Durability::Process, move |connection, session| {
+            settle(connection, session, (&call, turn, now), &settled)
+        })
+    }
+
+    /// The model is told more with a result.
+    pub fn amend(&self, call: &CallId, text: String) {
+        let call = call.clone();
+        drop(self.post(Durability::Process, move |connection, session| {
+            let (text, blob) = result_of(connection, session, &text)?;
+            connection
+                .prepare_cached(
+                    "UPDATE calls SET result = ?, result_blob = ? WHERE session = ? AND call = ?",
+                )?
+                .execute(params![text, blob, session, call.as_str()])?;
+            Ok(())
+        }));
+    }
+
+    /// What a request has used.
+    pub fn usage(&self, model: &str, usage: Usage, window: Option<u64>, cost: Option<f64>) {
+        let (turn, now, model) = (self.turn(), millis(SystemTime::now()), model.to_owned());
+        drop(self.post(Durability::Process, move |connection, session| {
+            connection
+                .prepare_cached(
+                    "INSERT INTO usage (session, turn, at, model, input, output, cached, window, \
+                     cost) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                )?
+                .execute(params![
+                    session,
+                    turn,
+                    now,
+                    model,
+                    usage.input,
+                    usage.output,
+                    usage.cached,
+                    window,
+                    cost
+                ])?;
+            Ok(())
+        }));
+    }
+
+    /// Something was allowed or not; `entry` is a line of the audit.
+    pub fn permission(&self, entry: String) {
+        let (turn, now) = (self.turn(), millis(SystemTime::now()));
+        drop(self.post(Durability::Process, move |connection, session| {
+            connection
+                .prepare_cached(
+                    "INSERT INTO permissions (session, turn, at, entry) VALUES (?, ?, ?, ?)",
+                )?
+                .execute(params![session, turn, now, entry])?;
+            Ok(())
+        }));
+    }
+
+    /// What the session would be opened with next time.
+    pub fn settings(&self, mode: &'static str, model: String, effort: &'static str) {
+        drop(self.post(Durability::Process, move |connection, session| {
+            connection
+                .prepare_cached(
+                    "UPDATE sessions SET mode = ?, model = ?, effort = ? WHERE key = ?",
+                )?
+                .execute(params![mode, model, effort, session])?;
+            Ok(())
+        }));
+    }
+
+    /// Waits for all that was said so far.
+    pub fn flush(&self) -> Ticket {
+        self.post(Durability::Process, |_, _| Ok(()))
+    }
+
+    /// Has something written about this session. `work` gets the session's key.
+    pub fn post(
+        &self,
+        durability: Durability,
+        mut work: impl FnMut(&Connection, i64) -> Result<(), StoreError> + Send + 'static,
+    ) -> Ticket {
+        let Some(inner) = &self.0 else { return Ticket { waiting: None, trouble: None } };
+        let session = inner.session.clone();
+        let mut known = None;
+        let waiting = inner.store.post(durability, move |connection| {
+            // A new session is made by its first work.
+            let session = match known {
+                Some(session) => session,
+                None => *known.insert(key(connection, &session).unwrap_or_default()),
+            };
+            work(connection, session)
+        });
+        Ticket { waiting: Some(waiting), trouble: Some(Arc::clone(&inner.trouble)) }
+    }
+}
+
+fn touch(connection: &Connection, session: i64, now: i64) -> Result<(), StoreError> {
+    connection
+        .prepare_cached("UPDATE sessions SET updated_at = ? WHERE key = ?")?
+        .execute([now, session])?;
+    Ok(())
+}
+
+fn add(
+    connection: &Connection,
+    session: i64,
+    (seq, turn, now): (u64, u64, i64),
+    entry: &Entry,
+) -> Result<(), StoreError> {
+    let value = serde_json::to_value(entry)?;
+    let (kind, body) = match value {
+        Value::Object(fields) => fields.into_iter().next().unwrap_or_default(),
+        Value::String(kind) => (kind, Value::Null),
+        _ => return Err(StoreError::Damaged("an entry".to_owned())),
+    };
+    let id = match entry {
+        Entry::Message { id, .. } | Entry::Note { id, .. } => Some(id.as_str()),
+        _ => None,
+    };
+    let packed = pack(connection, session, body)?;
+    connection
+        .prepare_cached(
+            "INSERT OR REPLACE INTO entries (session, seq, turn, at, kind, message_id, body, refs) \
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        )?
+        .execute(params![session, seq, turn, now, kind, id, packed.body, packed.refs])?;
+    let Entry::Message { id, message, .. } = entry else { return Ok(()) };
+    let Message::Assistant(answer) = message.as_ref() else { return Ok(()) };
+    for (position, call) in answer.calls.iter().enumerate() {
+        let arguments = match &call.arguments {
+            Arguments::Object(value) => value.clone(),
+            unusable @ Arguments::Unusable { .. } => serde_json::to_value(unusable)?,
+        };
+        let status = CallStatus::Pending.word();
+        let packed = pack(connection, session, arguments)?;
+        connection
+            .prepare_cached(
+                "INSERT OR REPLACE INTO calls (session, call, seq, position, turn, message_id, \
+                 tool_name, arguments, arguments_refs, status, asked_at) \
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            )?
+            .execute(params![
+                session,
+                call.id.as_str(),
+                seq,
+                position,
+                turn,
+                id.as_str(),
+                call.name,
+                packed.body,
+                packed.refs,
+                status,
+                now
+            ])?;
+    }
+    Ok(())
+}
+
+fn settle(
+    connection: &Connection,
+    session: i64,
+    (call, turn, now): (&CallId, u64, i64),
+    settled: &Settled,
+) -> Result<(), StoreError> {
+    let (text, blob) = result_of(connection, session, &settled.text)?;
+    let card = Card {
+        images: settled.images.clone(),
+        view: settled.view.clone(),
+        content: settled.content.clone(),
+        raw: settled.raw.clone(),
+    };
+    let card = pack(connection, session, serde_json::to_value(card)?)?;
+    let status = if settled.ok { CallStatus::Success } else { CallStatus::Error };
+    let took = settled.took.map(|it| it.as_secs_f64() * 1000.0);
+    connection
+        .prepare_cached(
+            "UPDATE calls SET status = ?, tool_name = ?, result = ?, result_blob = ?, card = ?, \
+             card_refs = ?, ended_at = ?, duration_ms = ? WHERE session = ? AND call = ?",
+        )?
+        .execute(params![
+            status.word(),
+            settled.tool,
+            text,
+            blob,
+            card.body,
+            card.refs,
+            now,
+            took,
+            session,
+            call.as_str()
+        ])?;
+    for bytes in &settled.bytes {
+        put_blob(connection, session, bytes)?;
+    }
+    changes(connection, session, (turn, call), &settled.files)
+}
+
+/// A result where it belongs by its length.
+fn result_of<'a>(
+    connection: &Connection,
+    session: i64,
+    text: &'a str,
+) -> Result<(Option<&'a str>, Option<i64>), StoreError> {
+    if text.len() <= LONG_RESULT {
+        return Ok((Some(text), None));
+    }
+    Ok((None, Some(put_blob(connection, session, text.as_bytes())?)))
+}
+
+fn changes(
+    connection: &Connection,
+    session: i64,
+    (turn, call): (u64, &CallId),
+    changes: &[Change],
+) -> Result<(), StoreError> {
+    for Change { path, before, after } in changes {
+        let after = after.as_ref().map(serde_json::to_string).transpose()?;
+        connection
+            .prepare_cached(
+                "INSERT OR REPLACE INTO file_versions (session, turn, call, path, before, after) \
+                 VALUES (?, ?, ?, ?, ?, ?)",
+            )?
+            .execute(params![
+                session,
+                turn,
+                call.as_str(),
+                path_value(path),
+                serde_json::to_string(before)?,
+                after
+            ])?;
+    }
+    Ok(())
+}

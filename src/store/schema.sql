@@ -1,0 +1,177 @@
+-- Times are milliseconds since 1970. A column `refs` beside a JSON text says which of its strings
+-- lie in `blobs`: [["$.\"path\"[0]", id], …]; an empty string stands in their place.
+
+CREATE TABLE sessions (
+  key INTEGER PRIMARY KEY,
+  id TEXT NOT NULL UNIQUE,
+  cwd TEXT NOT NULL,
+  -- JSON: the folders besides `cwd`.
+  folders TEXT NOT NULL DEFAULT '[]',
+  title TEXT,
+  -- A person has chosen it.
+  title_is_final INTEGER NOT NULL DEFAULT 0,
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  archived INTEGER NOT NULL DEFAULT 0,
+  -- The id of the session that it was forked from.
+  parent TEXT,
+  mode TEXT,
+  model TEXT,
+  effort TEXT,
+  -- The last number that an identifier was made of.
+  minted INTEGER NOT NULL DEFAULT 0,
+  cost REAL
+);
+CREATE INDEX sessions_by_time ON sessions (updated_at DESC, key DESC);
+CREATE INDEX sessions_by_folder ON sessions (cwd, updated_at DESC, key DESC);
+
+CREATE TABLE turns (
+  session INTEGER NOT NULL REFERENCES sessions (key) ON DELETE CASCADE,
+  number INTEGER NOT NULL,
+  -- prompt, command, undo, redo
+  kind TEXT NOT NULL,
+  -- The beginning of what the user has typed.
+  words TEXT NOT NULL DEFAULT '',
+  begun_at INTEGER NOT NULL,
+  -- Neither is there if the process ended first.
+  ended_at INTEGER,
+  stop TEXT,
+  -- JSON: the numbers of the turns that this one undoes or does again.
+  about TEXT,
+  PRIMARY KEY (session, number)
+) WITHOUT ROWID;
+
+-- The conversation in its order.
+CREATE TABLE entries (
+  session INTEGER NOT NULL REFERENCES sessions (key) ON DELETE CASCADE,
+  seq INTEGER NOT NULL,
+  turn INTEGER NOT NULL,
+  at INTEGER NOT NULL,
+  kind TEXT NOT NULL,
+  -- The identifier of the message, where it has one.
+  message_id TEXT,
+  -- JSON
+  body TEXT NOT NULL,
+  refs TEXT,
+  PRIMARY KEY (session, seq)
+);
+
+-- The tool calls of the answers in `entries`.
+CREATE TABLE calls (
+  id INTEGER PRIMARY KEY,
+  session INTEGER NOT NULL REFERENCES sessions (key) ON DELETE CASCADE,
+  call TEXT NOT NULL,
+  -- The answer that it is a part of, and its place in that.
+  seq INTEGER NOT NULL,
+  position INTEGER NOT NULL,
+  turn INTEGER NOT NULL,
+  message_id TEXT NOT NULL,
+  tool_name TEXT NOT NULL,
+  -- JSON
+  arguments TEXT NOT NULL,
+  arguments_refs TEXT,
+  -- pending, running, success, error
+  status TEXT NOT NULL DEFAULT 'pending',
+  -- What the model reads.
+  result TEXT,
+  result_blob INTEGER REFERENCES blobs (id),
+  -- JSON: pictures of the result, and what the user sees of the call.
+  card TEXT,
+  card_refs TEXT,
+  asked_at INTEGER NOT NULL,
+  -- When it began to do something.
+  begun_at INTEGER,
+  ended_at INTEGER,
+  duration_ms REAL,
+  UNIQUE (session, call)
+);
+CREATE INDEX calls_by_seq ON calls (session, seq, position);
+
+-- What was before a call and after it, for each file that it has changed.
+CREATE TABLE file_versions (
+  id INTEGER PRIMARY KEY,
+  session INTEGER NOT NULL REFERENCES sessions (key) ON DELETE CASCADE,
+  turn INTEGER NOT NULL,
+  call TEXT NOT NULL,
+  -- Bytes where it is no UTF-8.
+  path TEXT NOT NULL,
+  -- JSON; `after` is not there if the process ended first.
+  before TEXT NOT NULL,
+  after TEXT,
+  UNIQUE (session, turn, call, path)
+);
+
+CREATE TABLE permissions (
+  id INTEGER PRIMARY KEY,
+  session INTEGER NOT NULL REFERENCES sessions (key) ON DELETE CASCADE,
+  turn INTEGER NOT NULL,
+  at INTEGER NOT NULL,
+  -- JSON, as in permissions.jsonl
+  entry TEXT NOT NULL
+);
+CREATE INDEX permissions_by_session ON permissions (session, turn);
+
+CREATE TABLE usage (
+  id INTEGER PRIMARY KEY,
+  session INTEGER NOT NULL REFERENCES sessions (key) ON DELETE CASCADE,
+  turn INTEGER NOT NULL,
+  at INTEGER NOT NULL,
+  model TEXT NOT NULL,
+  input INTEGER NOT NULL,
+  output INTEGER NOT NULL,
+  cached INTEGER NOT NULL,
+  -- The model's window, and US dollars, where they are known.
+  window INTEGER,
+  cost REAL
+);
+CREATE INDEX usage_by_session ON usage (session, turn);
+
+-- What is long, once, by its SHA-256.
+CREATE TABLE blobs (
+  id INTEGER PRIMARY KEY,
+  hash BLOB NOT NULL UNIQUE,
+  bytes BLOB NOT NULL
+);
+
+-- Which sessions need it.
+CREATE TABLE blob_uses (
+  session INTEGER NOT NULL REFERENCES sessions (key) ON DELETE CASCADE,
+  blob INTEGER NOT NULL REFERENCES blobs (id) ON DELETE CASCADE,
+  PRIMARY KEY (session, blob)
+) WITHOUT ROWID;
+CREATE INDEX blob_uses_by_blob ON blob_uses (blob);
+
+-- Every tool call with its arguments, its result, and the words that it was made for.
+CREATE VIEW tool_conversations AS
+SELECT
+  calls.id AS id,
+  sessions.id AS session_id,
+  calls.tool_name AS tool_name,
+  CASE WHEN calls.arguments_refs IS NULL THEN calls.arguments ELSE (
+    WITH RECURSIVE fill (step, body) AS (
+      SELECT 0, calls.arguments
+      UNION ALL
+      SELECT step + 1, json_set(
+        body,
+        json_extract(calls.arguments_refs, '$[' || step || '][0]'),
+        (SELECT CAST(bytes AS TEXT) FROM blobs
+         WHERE blobs.id = json_extract(calls.arguments_refs, '$[' || step || '][1]'))
+      )
+      FROM fill WHERE step < json_array_length(calls.arguments_refs)
+    )
+    SELECT body FROM fill ORDER BY step DESC LIMIT 1
+  ) END AS arguments,
+  CASE WHEN calls.status <> 'error'
+    THEN coalesce(calls.result, (SELECT CAST(bytes AS TEXT) FROM blobs WHERE id = calls.result_blob))
+  END AS result,
+  CASE WHEN calls.status = 'error'
+    THEN coalesce(calls.result, (SELECT CAST(bytes AS TEXT) FROM blobs WHERE id = calls.result_blob))
+  END AS error,
+  calls.duration_ms AS duration_ms,
+  strftime('%Y-%m-%dT%H:%M:%fZ', coalesce(calls.ended_at, calls.asked_at) / 1000.0, 'unixepoch')
+    AS timestamp,
+  turns.words AS user_message,
+  calls.message_id AS message_id
+FROM calls
+JOIN sessions ON sessions.key = calls.session
+LEFT JOIN turns ON turns.session = calls.session AND turns.number = calls.turn;

@@ -1,6 +1,7 @@
 //! What one session writes, in its order. Nothing here waits: what is said is on its way, and the
 //! [`Ticket`] tells when it is there.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -17,6 +18,7 @@ use super::{
 };
 use crate::ids::{CallId, SessionId};
 use crate::message::{Arguments, Message, Usage};
+use crate::redact;
 
 /// Texts of results that are longer lie beside the others.
 const LONG_RESULT: usize = 1024;
@@ -383,12 +385,13 @@ fn settle(
     changes(connection, session, (turn, call), &settled.files)
 }
 
-/// A result where it belongs by its length.
+/// A result without the keys, where it belongs by its length.
 fn result_of<'a>(
     connection: &Connection,
     session: i64,
     text: &'a str,
-) -> Result<(Option<&'a str>, Option<i64>), StoreError> {
+) -> Result<(Option<Cow<'a, str>>, Option<i64>), StoreError> {
+    let text = redact::text(text);
     if text.len() <= LONG_RESULT {
         return Ok((Some(text), None));
     }

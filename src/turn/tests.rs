@@ -119,7 +119,7 @@ async fn a_turn_that_dies_leaves_no_card_open() {
     let stage = stage(vec![Play::HalfCall("exec")], false, None);
     let running = AssertUnwindSafe(stage.turn(History::default()).run());
     assert!(running.catch_unwind().await.is_err(), "it lives");
-    assert_eq!(stage.client.finals(), ["call-2 Failed"]);
+    assert_eq!(stage.client.finals(), ["call-3 Failed"]);
 }
 
 #[tokio::test]
@@ -140,10 +140,10 @@ async fn what_was_done_is_recorded_with_the_words_that_it_was_done_for() {
     assert_eq!(
         rows,
         [
-            ("call-2", "list_dir", "{}", true),
-            ("call-3", "exec", r#"{"command":"true"}"#, true),
+            ("call-3", "list_dir", "{}", true),
+            ("call-4", "exec", r#"{"command":"true"}"#, true),
             // A name that means nothing has its card at the end of the answer.
-            ("call-4", "fly", r#"{"to":"x"}"#, false),
+            ("call-5", "fly", r#"{"to":"x"}"#, false),
         ]
     );
     let timed = |it: &Row| it.prompt == "go" && it.took.is_zero() == (it.tool == "fly");
@@ -165,7 +165,7 @@ async fn a_cancel_while_a_question_is_open_settles_every_call() {
     let (done, ()) = tokio::join!(stage.turn(History::default()).run(), later);
     assert!(matches!(done.result, Ok(Stop::Cancelled)));
     assert_eq!(shape(&done.history), ["assistant", "failed", "failed"]);
-    assert_eq!(stage.client.finals(), ["call-2 Failed", "call-3 Failed"]);
+    assert_eq!(stage.client.finals(), ["call-3 Failed", "call-4 Failed"]);
 }
 
 #[tokio::test]

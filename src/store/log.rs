@@ -128,7 +128,7 @@ impl Log {
                     "INSERT OR REPLACE INTO turns (session, number, kind, words, begun_at) \
                      VALUES (?, ?, ?, ?, ?)",
                 )?
-                .execute(params![session, turn, kind.word(), words, now])?;
+                .execute(params![session, turn, kind.word(), redact::text(&words), now])?;
             touch(connection, session, now)
         }));
         turn
@@ -241,7 +241,7 @@ impl Log {
                 .prepare_cached(
                     "INSERT INTO permissions (session, turn, at, entry) VALUES (?, ?, ?, ?)",
                 )?
-                .execute(params![session, turn, now, entry])?;
+                .execute(params![session, turn, now, redact::text(&entry)])?;
             Ok(())
         }));
     }
@@ -336,7 +336,7 @@ fn add(
                 position,
                 turn,
                 id.as_str(),
-                call.name,
+                redact::text(&call.name),
                 packed.body,
                 packed.refs,
                 status,
@@ -369,7 +369,7 @@ fn settle(
         )?
         .execute(params![
             status.word(),
-            settled.tool,
+            redact::text(&settled.tool),
             text,
             blob,
             card.body,

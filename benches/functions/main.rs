@@ -1,5 +1,5 @@
 //! What single functions cost: `cargo bench --bench functions`. Most by divan; those of the model
-//! layer, of searching, of the tools, of permission and of the sandbox, which have budgets, in tables. Whole-process figures are in `benches/process`.
+//! layer, of searching, of the tools, of permission, of the sandbox and of the store, which have budgets, in tables. Whole-process figures are in `benches/process`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its figures")]
 
 #[cfg(target_os = "linux")]
@@ -7,6 +7,9 @@ mod jail;
 mod model;
 mod permission;
 mod search;
+#[path = "../process/seed.rs"]
+mod seed;
+mod store;
 #[path = "../process/table.rs"]
 #[allow(dead_code, reason = "the other bench takes medians")]
 mod table;
@@ -31,7 +34,7 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     // `--bench -- model` is that table alone, and any other word is a filter of divan's.
     let has = |word: &str| arguments.iter().any(|it| it == word);
-    let alone = ["model", "search", "tools", "permission", "jail"];
+    let alone = ["model", "search", "tools", "permission", "jail", "store"];
     let is_alone = alone.into_iter().any(has);
     let is_all = arguments == ["--bench"];
     if !is_alone {
@@ -48,6 +51,11 @@ fn main() {
     #[cfg(target_os = "linux")]
     if (has("jail") || is_all)
         && let Err(error) = jail::measure()
+    {
+        eprintln!("functions: {error}");
+    }
+    if (has("store") || is_all)
+        && let Err(error) = store::measure()
     {
         eprintln!("functions: {error}");
     }

@@ -175,7 +175,7 @@ impl Agent {
         self.child.id()
     }
 
-    fn request(&mut self, method: &str, params: &Value) -> io::Result<u64> {
+    pub(crate) fn request(&mut self, method: &str, params: &Value) -> io::Result<u64> {
         let id = self.next_id;
         let line = self.line(method, params);
         self.stdin.write_all(line.as_bytes())?;

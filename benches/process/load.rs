@@ -135,13 +135,13 @@ fn words(message: &Value) -> Option<(&str, &str)> {
 }
 
 /// Looks at the memory of a process again and again.
-struct Peak {
+pub(crate) struct Peak {
     stop: Arc<AtomicBool>,
     watcher: thread::JoinHandle<f64>,
 }
 
 impl Peak {
-    fn watch(pid: u32) -> Peak {
+    pub(crate) fn watch(pid: u32) -> Peak {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let watcher = thread::spawn(move || {
@@ -155,7 +155,7 @@ impl Peak {
         Peak { stop, watcher }
     }
 
-    fn end(self) -> f64 {
+    pub(crate) fn end(self) -> f64 {
         self.stop.store(true, Ordering::Relaxed);
         self.watcher.join().unwrap_or(f64::NAN)
     }

@@ -13,6 +13,8 @@ mod floor;
 mod latency;
 mod load;
 mod model;
+mod seed;
+mod sessions;
 mod table;
 mod tools;
 mod usage;
@@ -88,6 +90,7 @@ fn measure(rounds: Rounds) -> io::Result<()> {
     load::memory(&mut table, &model, rounds)?;
     load::streams(&mut table, &model, rounds)?;
     load::size(&mut table)?;
+    sessions::load(&mut table, &model, rounds)?;
     latency::growth(&mut table, &model, rounds)?;
     table.end();
     Ok(())

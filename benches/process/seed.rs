@@ -1,0 +1,161 @@
+//! A long session, written by the functions that write real ones.
+
+use std::collections::HashSet;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+use turnwright::effect::{CallView, Content, Kind};
+use turnwright::ids::{CallId, SessionId};
+use turnwright::message::{
+    Arguments, AssistantMessage, Echo, Media, Message, Part, ToolCall, UserMessage,
+};
+use turnwright::store::{Audience, Entry, Log, SessionRow, Settled, Store, TurnKind};
+
+/// A turn in so many has a picture.
+const PICTURE_EVERY: usize = 50;
+/// Bytes of one, in base64.
+const PICTURE: usize = 100_000;
+
+/// What was written.
+#[derive(Debug, Default)]
+pub(crate) struct Seeded {
+    /// Bytes of all texts, each different one once.
+    pub(crate) unique: usize,
+    known: HashSet<String>,
+}
+
+impl Seeded {
+    fn text(&mut self, words: &str, number: usize, length: usize) -> String {
+        let mut text = format!("{words} {number}: ");
+        let mut noise = number as u64 + 1;
+        while text.len() < length {
+            noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            text.push_str(&format!("{:x} ", noise >> 40));
+        }
+        text.truncate(length);
+        if self.known.insert(text.clone()) {
+            self.unique += text.len();
+        }
+        text
+    }
+}
+
+/// Writes a session of so many turns: a prompt, an answer with a read and an edit, their results, and
+/// a last answer each.
+pub(crate) fn seed(store: &Store, id: &SessionId, cwd: &Path, turns: usize) -> io::Result<Seeded> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    runtime.block_on(write(store, id, cwd, turns))
+}
+
+async fn write(store: &Store, id: &SessionId, cwd: &Path, turns: usize) -> io::Result<Seeded> {
+    let log = Log::new(store.clone(), id.clone());
+    let mut seeded = Seeded::default();
+    log.create(row(id, cwd)).written().await;
+    let mut file = seeded.text("the file before turn", 0, 3_000);
+    for number in 1..=turns {
+        let words = seeded.text("a prompt", number, 300);
+        log.begin(TurnKind::Prompt, words.clone());
+        let mut parts = vec![Part::Text(words)];
+        if number.is_multiple_of(PICTURE_EVERY) {
+            let data = seeded.text("picture", number, PICTURE).replace([' ', ':'], "A");
+            parts.push(Part::Image(Media { mime: "image/png".to_owned(), data }));
+        }
+        say(&log, number * 10, Message::User(UserMessage { parts }));
+        let calls = [
+            call(number * 10 + 2, "read_file", json!({ "path": format!("src/{number}.rs") })),
+            call(number * 10 + 3, "edit_file", json!({ "path": "src/a.rs", "edits": number })),
+        ];
+        let first = AssistantMessage {
+            thought: seeded.text("a thought", number, 200),
+            text: seeded.text("an answer", number, 300),
+            calls: calls.to_vec(),
+            ..empty(number * 10 + 1)
+        };
+        say(&log, number * 10 + 1, Message::Assistant(first));
+        let read = Settled {
+            ok: true,
+            tool: "read_file".to_owned(),
+            text: seeded.text("the text of a file", number, 2_000),
+            view: Some(view("Read src/a.rs", Kind::Read)),
+            took: Some(Duration::from_millis(1)),
+            ..Settled::default()
+        };
+        drop(log.settle(&calls[0].id, read));
+        let new = seeded.text("the file after turn", number, 3_000);
+        let path = cwd.join("src/a.rs");
+        let diff = Content::Diff { path, old: Some(file), new: new.clone() };
+        let edit = Settled {
+            ok: true,
+            tool: "edit_file".to_owned(),
+            text: seeded.text("Changed src/a.rs in turn", number, 60),
+            view: Some(view("Edit src/a.rs", Kind::Edit)),
+            content: vec![diff],
+            raw: json!({ "lines": number }),
+            took: Some(Duration::from_millis(2)),
+            ..Settled::default()
+        };
+        drop(log.settle(&calls[1].id, edit));
+        file = new;
+        let text = seeded.text("the end of turn", number, 800);
+        let last = AssistantMessage { text, ..empty(number * 10 + 4) };
+        say(&log, number * 10 + 4, Message::Assistant(last));
+        log.end("end_turn", number as u64 * 10 + 5, None).written().await;
+    }
+    match log.trouble() {
+        Some(error) => Err(io::Error::other(error)),
+        None => Ok(seeded),
+    }
+}
+
+fn say(log: &Log, number: usize, message: Message) {
+    let id = format!("msg-{number}").into();
+    log.add(Entry::Message { id, message: Arc::new(message), audience: Audience::Both });
+}
+
+fn call(number: usize, name: &str, arguments: Value) -> ToolCall {
+    ToolCall {
+        id: CallId::from(format!("call-{number}")),
+        provider_id: format!("call_{number}"),
+        name: name.to_owned(),
+        arguments: Arguments::Object(arguments),
+        extra: None,
+    }
+}
+
+fn empty(number: usize) -> AssistantMessage {
+    AssistantMessage {
+        id: format!("msg-{number}").into(),
+        text: String::new(),
+        thought: String::new(),
+        calls: Vec::new(),
+        interrupted: false,
+        echo: Echo::default(),
+    }
+}
+
+fn view(title: &str, kind: Kind) -> CallView {
+    CallView { title: title.to_owned(), kind, locations: Vec::new() }
+}
+
+fn row(id: &SessionId, cwd: &Path) -> SessionRow {
+    let now = SystemTime::now();
+    SessionRow {
+        id: id.clone(),
+        cwd: cwd.to_path_buf(),
+        folders: Vec::new(),
+        title: Some("A long session".to_owned()),
+        title_is_final: false,
+        created: now,
+        updated: now,
+        archived: false,
+        parent: None,
+        mode: Some("ask".to_owned()),
+        model: Some("bench".to_owned()),
+        effort: None,
+        minted: 0,
+        cost: None,
+    }
+}

@@ -43,7 +43,6 @@ pub mod files;
 pub mod pinned;
 pub mod trust;
 pub mod edit;
-pub mod record;
 pub mod memory;
 pub mod skills;
 pub mod web;

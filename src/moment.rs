@@ -1,6 +1,6 @@
 //! Moments as people and programs write them.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A moment as RFC 3339 has it, in UTC.
 pub fn rfc3339(moment: SystemTime) -> String {
@@ -20,10 +20,49 @@ pub fn rfc3339(moment: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
+/// The same, with milliseconds.
+pub fn rfc3339_millis(moment: SystemTime) -> String {
+    let millis = moment.duration_since(UNIX_EPOCH).map_or(0, |it| it.subsec_millis());
+    let text = rfc3339(moment);
+    format!("{}.{millis:03}Z", text.trim_end_matches('Z'))
+}
+
+/// The moment that a person names: so long ago (`90s`, `15m`, `2h`, `3d`, `1w`), a day, or a day
+/// and a time, in UTC.
+pub fn parse(text: &str, now: SystemTime) -> Option<SystemTime> {
+    let text = text.trim();
+    if let Some(unit) = text.chars().last().filter(char::is_ascii_lowercase) {
+        let second = match unit {
+            's' => 1,
+            'm' => 60,
+            'h' => 3_600,
+            'd' => 86_400,
+            'w' => 604_800,
+            _ => return None,
+        };
+        let count: u64 = text.strip_suffix(unit)?.parse().ok()?;
+        return now.checked_sub(Duration::from_secs(count.checked_mul(second)?));
+    }
+    let (day, time) = text.trim_end_matches('Z').split_once(['T', ' ']).unwrap_or((text, "0:0"));
+    let mut day = day.split('-').map(str::parse::<u64>);
+    let (year, month, day) = (day.next()?.ok()?, day.next()?.ok()?, day.next()?.ok()?);
+    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    let mut seconds = 0;
+    for (unit, part) in [3_600, 60, 1].into_iter().zip(time.split(':')) {
+        let whole = part.split('.').next()?.parse::<u64>().ok().filter(|it| *it < 60)?;
+        seconds += unit * whole;
+    }
+    // As above, the other way round.
+    let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
+    let seconds = days.checked_sub(719_468)? * 86_400 + seconds;
+    Some(UNIX_EPOCH + Duration::from_secs(seconds))
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -38,5 +77,26 @@ mod tests {
         ] {
             assert_eq!(rfc3339(UNIX_EPOCH + Duration::from_secs(seconds)), expected);
         }
+    }
+
+    #[test]
+    fn a_moment_is_named_by_its_day_its_time_or_how_long_it_is_past() {
+        let now = UNIX_EPOCH + Duration::from_secs(1_767_225_599);
+        for (text, expected) in [
+            ("90s", "2025-12-31T23:58:29Z"),
+            ("2h", "2025-12-31T21:59:59Z"),
+            ("1w", "2025-12-24T23:59:59Z"),
+            ("2000-02-29", "2000-02-29T00:00:00Z"),
+            ("2000-03-01T01:02", "2000-03-01T01:02:00Z"),
+            ("2025-12-31 23:59:59", "2025-12-31T23:59:59Z"),
+            ("2025-12-31T23:59:59.999Z", "2025-12-31T23:59:59Z"),
+        ] {
+            assert_eq!(parse(text, now).map(rfc3339).as_deref(), Some(expected), "{text}");
+        }
+        for text in ["", "h", "2y", "yesterday", "2025-13-01", "2025-01", "1969-12-31", "1e9d"] {
+            assert_eq!(parse(text, now), None, "{text}");
+        }
+        let moment = UNIX_EPOCH + Duration::from_millis(1_007);
+        assert_eq!(rfc3339_millis(moment), "1970-01-01T00:00:01.007Z");
     }
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::extensions;
 use super::wire::schema::{
     AgentCapabilities, AuthMethod, AuthMethodAgent, AuthMethodTerminal, ClientCapabilities,
     ElicitationCapabilities, Implementation, InitializeRequest, InitializeResponse,
@@ -129,7 +130,8 @@ pub(super) fn answer(configured: bool, senses: Senses, caps: ClientCaps) -> Init
     let capabilities = AgentCapabilities::new()
         .prompt_capabilities(prompts)
         .load_session(true)
-        .session_capabilities(sessions);
+        .session_capabilities(sessions)
+        .meta(extensions::advertised());
     InitializeResponse::new(ProtocolVersion::V1)
         .agent_capabilities(capabilities)
         .auth_methods(auth_methods(configured, caps))

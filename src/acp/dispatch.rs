@@ -5,12 +5,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::connection::Connection;
 use super::error::to_rpc;
+use super::extensions;
 use super::handlers;
 use super::reply::Reply;
 use super::sessions;
 use super::wire::{
-    Authenticate, CloseSession, Initialize, LoadSession, Method, NewSession, Prompt, ResumeSession,
-    SetMode, SetOption,
+    Authenticate, CloseSession, History, Initialize, LoadSession, Method, NewSession, Prompt,
+    ResumeSession, SetMode, SetOption,
 };
 use crate::error::Error;
 use crate::rpc::{Params, RequestId, RpcError};
@@ -32,6 +33,7 @@ impl Connection {
             .on::<Prompt>(handlers::prompt)
             .on::<SetMode>(handlers::set_mode)
             .on::<SetOption>(handlers::set_option)
+            .on::<History>(extensions::history)
             .finish();
     }
 

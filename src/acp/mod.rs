@@ -5,6 +5,7 @@ mod caps;
 mod connection;
 mod dispatch;
 mod error;
+mod extensions;
 mod from_wire;
 mod handlers;
 mod inquire;

@@ -38,6 +38,7 @@ methods! {
     LoadSession "session/load" (schema::LoadSessionRequest) -> schema::LoadSessionResponse;
     ResumeSession "session/resume" (schema::ResumeSessionRequest) -> schema::ResumeSessionResponse;
     CloseSession "session/close" (schema::CloseSessionRequest) -> schema::CloseSessionResponse;
+    History "_turnwright/history" (super::extensions::HistoryRequest) -> serde_json::Value;
     Prompt "session/prompt" (schema::PromptRequest) -> schema::PromptResponse;
     SetOption "session/set_config_option"
         (schema::SetSessionConfigOptionRequest) -> schema::SetSessionConfigOptionResponse;

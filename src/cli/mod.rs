@@ -3,6 +3,7 @@
 mod acp;
 mod config;
 mod doctor;
+mod history;
 #[cfg(unix)]
 mod jail;
 mod login;
@@ -11,15 +12,18 @@ mod policy;
 mod probe;
 #[cfg(unix)]
 mod sandbox;
+mod sessions;
 mod trust;
 
-use std::path::PathBuf;
+use std::io::{self, ErrorKind, Write, stderr, stdout};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
 use crate::config::{Config, Flags, Paths, UserFile};
+use crate::store::StoreError;
 use crate::{log, redact};
 
 /// How long the end may be put off by a log that nobody reads.
@@ -94,6 +98,13 @@ enum Command {
     /// See what is allowed in a project, and change it
     #[command(after_help = "Example: turnwright policy check \"npm install\"")]
     Policy(policy::Options),
+    /// See what sessions there are, read one, or have it forgotten
+    #[command(after_help = "Example: turnwright sessions show last")]
+    Sessions(sessions::Options),
+    /// See what the tools have done, in all sessions
+    #[command(after_help = "Example: turnwright history migration --status error --since 2d\n\
+                            turnwright history --session last --json")]
+    History(history::Options),
     /// Look at the settings
     Config {
         #[command(subcommand)]
@@ -135,10 +146,47 @@ pub fn run() -> ExitCode {
         #[cfg(unix)]
         Some(Command::SandboxProbe { what }) => probe::run(&what),
         Some(Command::Policy(options)) => policy::run(options, &config(flags, paths)),
+        Some(Command::Sessions(options)) => sessions::run(options, &config(flags, paths)),
+        Some(Command::History(options)) => history::run(options, &config(flags, paths)),
         Some(Command::Config { action }) => config::run(&action, &config(flags, paths)),
     };
     log::flush(LOG_LIMIT);
     status
+}
+
+/// Prints what was asked for. Whoever reads it may have had enough: that is no error.
+#[expect(clippy::disallowed_methods, reason = "no protocol is spoken here")]
+fn say(text: &str) -> io::Result<()> {
+    stdout().write_all(text.as_bytes())
+}
+
+/// How a command that only prints has ended.
+fn ended(command: &str, done: Result<(), Trouble>) -> ExitCode {
+    match done {
+        Err(Trouble::Io(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(why) => {
+            drop(writeln!(stderr(), "turnwright {command}: {why}"));
+            ExitCode::FAILURE
+        }
+        Ok(()) => ExitCode::SUCCESS,
+    }
+}
+
+/// Why a command could not do what was asked for.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    #[error("{0}")]
+    Other(String),
+}
+
+/// Whether both are the same folder, by whatever name.
+fn is_same_folder(one: &Path, other: &Path) -> bool {
+    let real = |it: &Path| std::fs::canonicalize(it).unwrap_or_else(|_| it.to_path_buf());
+    one == other || real(one) == real(other)
 }
 
 /// Keeps other processes of the same user from reading the keys out of our memory.

@@ -107,6 +107,17 @@ impl Entry {
             sandbox: None,
         }
     }
+
+    /// The line, for wherever else it is kept.
+    pub fn line(&self) -> String {
+        serde_json::to_string(&self.clone().without_keys()).unwrap_or_default()
+    }
+
+    fn without_keys(mut self) -> Entry {
+        let texts = [&mut self.by].into_iter().chain(&mut self.effects).chain(&mut self.command);
+        texts.for_each(redact::clean);
+        self
+    }
 }
 
 /// Where lines go. The default keeps nothing.
@@ -132,10 +143,9 @@ impl Audit {
     }
 
     /// Has a line written. Never waits.
-    pub fn note(&self, mut entry: Entry) {
+    pub fn note(&self, entry: Entry) {
         let Some(folder) = &self.folder else { return };
-        let texts = [&mut entry.by].into_iter().chain(&mut entry.effects).chain(&mut entry.command);
-        texts.for_each(redact::clean);
+        let entry = entry.without_keys();
         let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         let sender = sender.get_or_insert_with(|| start(folder.clone(), Arc::clone(&self.waiting)));
         self.waiting.fetch_add(1, Ordering::Acquire);

@@ -3,6 +3,7 @@
 
 mod actor;
 mod commands;
+mod history;
 mod host;
 mod begin;
 mod models;
@@ -34,6 +35,8 @@ use crate::permission::Mode;
 use crate::update::{Setting, SettingId};
 
 pub use crate::llm::Senses;
+pub use crate::store::history::{Page, Said};
+pub use history::history;
 pub use host::Host;
 pub use standing::{PROJECT_FILE, ProjectFile, Standing, rule_problems, stand};
 

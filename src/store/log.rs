@@ -87,6 +87,11 @@ impl Log {
         inner.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
+    /// Where it writes to, if it writes.
+    pub fn store(&self) -> Option<&Store> {
+        self.0.as_ref().map(|it| &it.store)
+    }
+
     /// The number of the turn that runs, or that was the last.
     pub fn turn(&self) -> u64 {
         self.0.as_ref().map_or(0, |it| it.turn.load(Ordering::Relaxed))
@@ -361,7 +366,7 @@ fn settle(
     };
     let card = pack(connection, session, serde_json::to_value(card)?)?;
     let status = if settled.ok { CallStatus::Success } else { CallStatus::Error };
-    let took = settled.took.map(|it| it.as_secs_f64() * 1000.0);
+    let took = settled.took.map(|it| (it.as_secs_f64() * 1e6).round() / 1e3);
     connection
         .prepare_cached(
             "UPDATE calls SET status = ?, tool_name = ?, result = ?, result_blob = ?, card = ?, \

@@ -4,11 +4,15 @@
 //! [`Log`] is what one session writes, [`read`] is how it comes back.
 
 mod entry;
+mod forget;
+pub mod history;
 mod log;
 mod pack;
 pub mod read;
 mod schema;
+mod shelf;
 mod thread;
+mod words;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -20,8 +24,10 @@ pub use entry::{
     Audience, CallRow, CallStatus, Change, Entry, FileState, Intent, SessionRow, Settled, Stored,
     TurnKind,
 };
+pub use forget::forget;
 pub use log::{Log, Ticket};
 pub use read::Gone;
+pub use shelf::{Shelved, shelf};
 
 use thread::{Work, Writing};
 
@@ -102,6 +108,11 @@ impl Store {
 
     fn at(path: Option<PathBuf>) -> Store {
         Store(Arc::new(Inner { path, writer: OnceLock::new() }))
+    }
+
+    /// Whether anything was ever kept.
+    pub fn is_there(&self) -> bool {
+        self.0.path.as_ref().is_none_or(|it| it.exists())
     }
 
     /// Opens the database, on its own thread: nobody waits for that.

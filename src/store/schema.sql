@@ -55,6 +55,7 @@ CREATE TABLE entries (
   refs TEXT,
   PRIMARY KEY (session, seq)
 );
+CREATE INDEX words_by_time ON entries (at) WHERE kind IN ('message', 'note');
 
 -- The tool calls of the answers in `entries`.
 CREATE TABLE calls (
@@ -74,7 +75,8 @@ CREATE TABLE calls (
   status TEXT NOT NULL DEFAULT 'pending',
   -- What the model reads.
   result TEXT,
-  result_blob INTEGER REFERENCES blobs (id),
+  -- Its row in `blobs`; `blob_uses` keeps that.
+  result_blob INTEGER,
   -- JSON: pictures of the result, and what the user sees of the call.
   card TEXT,
   card_refs TEXT,
@@ -86,6 +88,10 @@ CREATE TABLE calls (
   UNIQUE (session, call)
 );
 CREATE INDEX calls_by_seq ON calls (session, seq, position);
+CREATE INDEX calls_by_time ON calls (asked_at);
+CREATE INDEX calls_of_session ON calls (session, asked_at);
+CREATE INDEX calls_of_tool ON calls (tool_name, asked_at);
+CREATE INDEX calls_that_failed ON calls (status, asked_at) WHERE status <> 'success';
 
 -- What was before a call and after it, for each file that it has changed.
 CREATE TABLE file_versions (

@@ -11,7 +11,6 @@ use crate::exec::{Environment, Jobs};
 use crate::files::Files;
 use crate::ids::SessionId;
 use crate::permission::{Audit, SharedMode};
-use crate::record::Record;
 use crate::skills::Shelf;
 use crate::store::Log;
 use crate::update::Update;
@@ -33,8 +32,6 @@ pub struct Folders {
 pub struct Commons {
     /// The user's folders.
     pub folders: Folders,
-    /// What they have done.
-    pub record: Record,
     /// What was allowed, and what not.
     pub audit: Audit,
     /// The network.

@@ -1,8 +1,6 @@
-//! `history`: what the tools have done before, in this session or in all of this process.
+//! `history`: what the tools have done before, in this session or in all that are kept.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -13,7 +11,8 @@ use crate::effect::{CallView, Content, Effect, Kind, Location, Place, Target, vi
 use crate::files::Roots;
 use crate::ids::SessionId;
 use crate::permission::Pass;
-use crate::record::{Record, Row};
+use crate::store::CallStatus;
+use crate::store::history::{Done, Page, Query, calls};
 
 /// Rows unless said otherwise, and at most.
 const USUAL: usize = 20;
@@ -30,7 +29,7 @@ pub(super) struct Args {
     /// Words in arguments, result or prompt
     #[serde(default)]
     query: String,
-    /// `current` (default), or `all` sessions of this process
+    /// `current` (default), or `all` sessions
     #[serde(default)]
     session: Sessions,
     /// Only this tool
@@ -96,81 +95,91 @@ impl Tool for History {
         if !matches!(args.status.as_str(), "" | "ok" | "failed") {
             return Outcome::failed("`status` is ok or failed.");
         }
-        let bench = Arc::clone(&ctx.bench);
-        // A long record takes its time to be searched.
-        let found = tokio::task::spawn_blocking(move || {
-            search(&args, &bench.session, &bench.commons.record)
-        })
-        .await;
-        let Ok((text, count)) = found else { return Outcome::failed("The search has died.") };
+        let log = &ctx.bench.log;
+        let Some(store) = log.store() else {
+            return Outcome::failed("Nothing is kept of this session.");
+        };
+        // What has just ended is on its way.
+        log.flush().written().await;
+        let query = query(&args, &ctx.bench.session);
+        let found = store.read(move |connection| calls(connection, &query)).await;
+        let page = match found {
+            Ok(page) => page,
+            Err(error) => return Outcome::failed(error.to_string()),
+        };
+        let text = told(&args, &page);
         Outcome {
             ok: true,
             content: vec![Content::Text(text.clone())],
             text,
             view: None,
-            raw: json!({ "rows": count }),
+            raw: json!({ "rows": page.rows.len() }),
             images: Vec::new(),
         }
     }
 }
 
-fn search(args: &Args, session: &SessionId, record: &Record) -> (String, usize) {
-    let query = args.query.trim().to_lowercase();
-    let fits = |row: &Row| {
-        (args.session == Sessions::All || row.session == *session)
-            && (args.tool.is_empty() || row.tool == args.tool)
-            && (args.status.is_empty() || row.ok == (args.status == "ok"))
+fn query(args: &Args, session: &SessionId) -> Query {
+    let statuses = match args.status.as_str() {
+        "ok" => vec![CallStatus::Success],
+        "failed" => vec![CallStatus::Error],
+        // Not this very call.
+        _ => vec![CallStatus::Success, CallStatus::Error],
     };
-    let limit = args.limit.map_or(USUAL, |it| it as usize).clamp(1, MOST);
-    // The words are looked for in a copy: who adds a row does not wait for that.
-    let most = if query.is_empty() { limit + 1 } else { usize::MAX };
-    let rows = record.newest(most, fits);
-    let says = |it: &str| it.to_lowercase().contains(&query);
-    let mut found: Vec<_> = rows
-        .into_iter()
-        .filter(|it| says(&it.arguments) || says(&it.result) || says(&it.prompt) || says(&it.tool))
-        .take(limit + 1)
-        .collect();
-    if found.is_empty() {
-        return ("Nothing found. This process knows only what its own sessions did.".to_owned(), 0);
+    Query {
+        session: (args.session == Sessions::Current).then(|| session.clone()),
+        tool: Some(args.tool.clone()).filter(|it| !it.is_empty()),
+        statuses,
+        words: args.query.clone(),
+        limit: args.limit.map_or(USUAL, |it| it as usize).clamp(1, MOST),
+        ..Query::default()
     }
-    let more = found.len() > limit;
-    found.truncate(limit);
+}
+
+fn told(args: &Args, page: &Page<Done>) -> String {
+    let mut words: Vec<_> =
+        args.query.to_lowercase().split_whitespace().map(str::to_owned).collect();
+    // The words as they were written are the best place, if they stand so anywhere.
+    words.insert(0, args.query.trim().to_lowercase());
     let all = args.session == Sessions::All;
-    let mut text: String = found.iter().map(|it| told(it, &query, all)).collect();
-    if more {
+    let mut text: String = page.rows.iter().map(|it| row(it, &words, all)).collect();
+    if text.is_empty() {
+        text.push_str("Nothing found.\n");
+    }
+    if page.next.is_some() {
         text.push_str("[older rows left out: a longer `query`, or a larger `limit`]\n");
     }
-    (text, found.len())
+    if page.is_cut {
+        text.push_str("[not all long results were searched]\n");
+    }
+    text
 }
 
 /// A row in three lines.
-fn told(row: &Row, query: &str, with_session: bool) -> String {
+fn row(row: &Done, words: &[String], with_session: bool) -> String {
     let session = if with_session { format!("{}/", row.session) } else { String::new() };
-    let status = if row.ok { "ok" } else { "failed" };
+    let status = if row.error.is_none() { "ok" } else { "failed" };
     let time = httpdate::fmt_http_date(row.at);
     let time = time.get(5..25).unwrap_or_default();
+    let result = row.result.as_deref().or(row.error.as_deref());
     format!(
         "{session}{} {time} {} {status} {}\n  {}\n  → {}\n",
         row.call,
         row.tool,
-        length(row.took),
-        line(&row.arguments, query),
-        line(&row.result, query)
+        length(row.duration_ms.unwrap_or_default()),
+        line(&row.arguments, words),
+        line(result.unwrap_or_default(), words)
     )
 }
 
-fn length(took: Duration) -> String {
-    match took.as_millis() {
-        it @ 0..1_000 => format!("{it} ms"),
-        _ => format!("{:.1} s", took.as_secs_f64()),
-    }
+fn length(millis: f64) -> String {
+    if millis < 1_000.0 { format!("{millis:.0} ms") } else { format!("{:.1} s", millis / 1_000.0) }
 }
 
 /// The line that holds what is looked for, or else the first that says something.
-fn line(text: &str, query: &str) -> String {
-    let holds = |it: &&str| !query.is_empty() && it.to_lowercase().contains(query);
-    let line = text.lines().find(holds);
+fn line(text: &str, words: &[String]) -> String {
+    let holds = |line: &str, word: &String| !word.is_empty() && line.to_lowercase().contains(word);
+    let line = words.iter().find_map(|word| text.lines().find(|it| holds(it, word)));
     let line = line.or_else(|| text.lines().find(|it| !it.trim().is_empty()));
     let line = visible_line(line.unwrap_or_default().trim());
     match line.char_indices().nth(LONGEST_LINE) {
@@ -181,55 +190,42 @@ fn line(text: &str, query: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
+    use std::time::{Duration, SystemTime};
 
     use super::*;
-    use crate::ids::CallId;
 
-    fn row(session: &str, number: u64, tool: &str, ok: bool, result: &str) -> Row {
-        Row {
-            session: SessionId::from(session),
-            call: CallId::from(format!("call-{number}")),
-            tool: tool.to_owned(),
+    fn done(number: u32, result: &str, is_error: bool) -> Done {
+        Done {
+            id: number.into(),
+            session: "other".into(),
+            title: None,
+            turn: 1,
+            message: "msg-1".into(),
+            call: format!("call-{number}").into(),
+            tool: "exec".to_owned(),
             arguments: format!("{{\"number\":{number}}}"),
-            result: result.to_owned(),
-            ok,
-            at: SystemTime::UNIX_EPOCH + Duration::from_secs(number),
-            took: Duration::from_millis(600 * number),
-            prompt: "do it".to_owned(),
+            result: (!is_error).then(|| result.to_owned()),
+            error: is_error.then(|| result.to_owned()),
+            status: CallStatus::Success,
+            duration_ms: Some(f64::from(number) * 600.0),
+            at: SystemTime::UNIX_EPOCH + Duration::from_secs(number.into()),
+            user_message: "do it".to_owned(),
         }
-    }
-
-    fn ask(args: serde_json::Value) -> Vec<String> {
-        let record = Record::default();
-        for it in [
-            row("other", 1, "exec", true, "theirs"),
-            row("this", 2, "exec", false, "one\nMigration failed\nthree"),
-            row("this", 3, "read_file", true, "\n\ntext"),
-        ] {
-            record.add(it);
-        }
-        let args: Args = serde_json::from_value(args).unwrap();
-        search(&args, &SessionId::from("this"), &record).0.lines().map(str::to_owned).collect()
     }
 
     #[test]
-    fn rows_come_newest_first_and_only_those_that_were_asked_for() {
-        let second = [
-            "call-2 01 Jan 1970 00:00:02 exec failed 1.2 s",
-            "  {\"number\":2}",
-            "  → Migration failed",
-        ];
-        assert_eq!(ask(json!({ "query": "migration" })), second);
-        assert_eq!(ask(json!({ "status": "failed" }))[0], second[0]);
-        assert_eq!(ask(json!({ "tool": "exec" }))[2], "  → one");
-        let all = ask(json!({}));
-        assert_eq!((all.len(), all[2].as_str()), (6, "  → text"));
-        assert!(all[0].starts_with("call-3"), "{all:?}");
-        let all = ask(json!({ "session": "all" }));
-        assert_eq!(all[6], "other/call-1 01 Jan 1970 00:00:01 exec ok 600 ms");
-        let one = ask(json!({ "limit": 1 }));
-        assert!(one.len() == 4 && one[3].starts_with("[older rows"), "{one:?}");
-        assert!(ask(json!({ "query": "theirs" }))[0].starts_with("Nothing found."));
+    fn a_row_says_when_how_long_and_where_the_words_stand() {
+        let args = |it: serde_json::Value| serde_json::from_value::<Args>(it).unwrap();
+        let mut rows = vec![done(2, "one\nMigration failed\nthree", true), done(1, "\n\na", false)];
+        let page = |rows: &[Done]| Page { rows: rows.to_vec(), next: None, is_cut: false };
+        let text = told(&args(json!({ "query": "migration" })), &page(&rows));
+        let first = "call-2 01 Jan 1970 00:00:02 exec failed 1.2 s\n  {\"number\":2}\n  → Migration \
+                     failed\n";
+        let second = "call-1 01 Jan 1970 00:00:01 exec ok 600 ms\n  {\"number\":1}\n  → a\n";
+        assert_eq!(text, format!("{first}{second}"));
+        rows.remove(0);
+        let text = told(&args(json!({ "session": "all" })), &page(&rows));
+        assert_eq!(text, format!("other/{second}"));
+        assert_eq!(told(&args(json!({})), &page(&[])), "Nothing found.\n");
     }
 }

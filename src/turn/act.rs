@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -21,7 +21,6 @@ use crate::effect::{CallView, Content, Effect};
 use crate::ids::CallId;
 use crate::message::{Arguments, Message, Stop, ToolCall};
 use crate::permission::{self, Asked, AuditEvent, Confinement, Gate, Pass};
-use crate::record::Row;
 use crate::redact;
 use crate::store::{Durability, Intent, Log, Settled};
 use crate::tools::{Bench, Outcome, Prepared, ToolCtx};
@@ -127,7 +126,6 @@ impl Turn {
             let settled = self.settled(call, &outcome, None);
             drop(self.equipment.log().settle(&call.id, settled));
             self.cards.fail(&call.id, why);
-            self.record(call, &outcome, Duration::ZERO);
         }
     }
 
@@ -334,7 +332,6 @@ impl Turn {
             images: outcome.images.clone(),
         };
         let Some(call) = batch.ledger.settle(number, result) else { return };
-        self.record(call, outcome, took.unwrap_or_default());
         let settled = self.settled(call, outcome, took);
         let mut update = last(&call.id, &settled);
         update.view.clone_from(&outcome.view);
@@ -350,29 +347,6 @@ impl Turn {
         let known = self.equipment.tools.find(&call.name);
         let name = known.as_ref().map_or(call.name.as_str(), |it| it.name());
         settled(outcome, (name, self.cards.view(&call.id)), took)
-    }
-
-    /// Notes down what a call was and what came of it.
-    fn record(&self, call: &ToolCall, outcome: &Outcome, took: Duration) {
-        let tools = &self.equipment.tools;
-        let mut row = Row {
-            session: self.equipment.bench.session.clone(),
-            call: call.id.clone(),
-            tool: tools.find(&call.name).map_or(call.name.clone(), |it| it.name().to_owned()),
-            arguments: match &call.arguments {
-                Arguments::Object(value) => brief(value).to_string(),
-                Arguments::Unusable { text, .. } => text.clone(),
-            },
-            result: outcome.text.clone(),
-            ok: outcome.ok,
-            at: SystemTime::now(),
-            took,
-            prompt: self.words.clone(),
-        };
-        for text in [&mut row.arguments, &mut row.result, &mut row.prompt] {
-            redact::clean(text);
-        }
-        self.equipment.bench.commons.record.add(row);
     }
 }
 

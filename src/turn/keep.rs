@@ -50,6 +50,7 @@ impl Turn {
         let mut entry =
             AuditEntry::new(AuditEvent::Asked, session, (&law, mode), effects, decision);
         entry.answer = Some(word(answer).to_owned());
+        bench.log.permission(entry.line());
         bench.commons.audit.note(entry);
     }
 
@@ -61,6 +62,7 @@ impl Turn {
         let session = bench.session.as_str();
         let mut entry = AuditEntry::new(event, session, (&law, mode), effects, &decision);
         entry.sandbox = sandbox;
+        bench.log.permission(entry.line());
         bench.commons.audit.note(entry);
     }
 }

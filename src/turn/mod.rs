@@ -199,8 +199,6 @@ pub struct Turn {
     budget: Budget,
     /// Where this turn's messages begin.
     begin: usize,
-    /// The beginning of what the user has said.
-    words: String,
     cards: Cards,
     /// The entry of what the model was told last.
     last_told: Option<u64>,
@@ -264,7 +262,7 @@ impl Turn {
         let cards = Cards::new(Arc::clone(equipment.client()), equipment.log().clone());
         equipment.log().begin(TurnKind::Prompt, redacted(&words));
         let last_told = None;
-        Turn { equipment, cancel, history, grants, budget, begin, words, cards, last_told }
+        Turn { equipment, cancel, history, grants, budget, begin, cards, last_told }
     }
 
     /// Runs it to its end. Every card has its final status and every call its result then.

@@ -16,7 +16,6 @@ use super::*;
 use crate::effect::{CallView, Content, Effect, Kind, Target};
 use crate::files::Roots;
 use crate::permission::Pass;
-use crate::record::Row;
 use crate::tools::{Outcome, Tool, ToolCtx};
 
 /// A tool that has a bug, in the step that its argument names.
@@ -120,34 +119,6 @@ async fn a_turn_that_dies_leaves_no_card_open() {
     let running = AssertUnwindSafe(stage.turn(History::default()).run());
     assert!(running.catch_unwind().await.is_err(), "it lives");
     assert_eq!(stage.client.finals(), ["call-3 Failed"]);
-}
-
-#[tokio::test]
-async fn what_was_done_is_recorded_with_the_words_that_it_was_done_for() {
-    let calls = vec![
-        ("List-Dir", json!({})),
-        ("fly", json!({ "to": "x" })),
-        ("exec", json!({ "command": "true" })),
-    ];
-    let stage = stage(vec![Play::Calls(calls)], false, None);
-    stage.turn(History::default()).run().await;
-    let rows = stage.equipment.bench.commons.record.newest(9, |_| true);
-    let mut rows: Vec<_> = rows
-        .iter()
-        .map(|it| (it.call.as_str(), it.tool.as_str(), it.arguments.as_str(), it.ok))
-        .collect();
-    rows.sort_unstable();
-    assert_eq!(
-        rows,
-        [
-            ("call-3", "list_dir", "{}", true),
-            ("call-4", "exec", r#"{"command":"true"}"#, true),
-            // A name that means nothing has its card at the end of the answer.
-            ("call-5", "fly", r#"{"to":"x"}"#, false),
-        ]
-    );
-    let timed = |it: &Row| it.prompt == "go" && it.took.is_zero() == (it.tool == "fly");
-    assert_eq!(stage.equipment.bench.commons.record.newest(9, timed).len(), 3);
 }
 
 #[tokio::test]

@@ -23,7 +23,7 @@ pub const LIMIT: Duration = Duration::from_secs(20);
 /// How a `TestAgent` is to be started.
 pub struct Builder {
     files: Vec<(String, String)>,
-    own_files: Vec<(String, String)>,
+    own_files: Vec<(String, Vec<u8>)>,
     variables: Vec<(String, String)>,
     arguments: Vec<String>,
     replies: Option<Value>,
@@ -66,8 +66,13 @@ impl Builder {
     }
 
     /// A file in the folder of the agent's own files, such as `config/config.toml`.
-    pub fn own_file(mut self, path: &str, content: &str) -> Builder {
-        self.own_files.push((path.to_owned(), content.to_owned()));
+    pub fn own_file(self, path: &str, content: &str) -> Builder {
+        self.own_bytes(path, content.into())
+    }
+
+    /// The same, of bytes.
+    pub fn own_bytes(mut self, path: &str, content: Vec<u8>) -> Builder {
+        self.own_files.push((path.to_owned(), content));
         self
     }
 
@@ -111,8 +116,8 @@ impl Builder {
     pub fn spawn(self) -> TestAgent {
         let workspace = tempfile::tempdir().unwrap();
         let home = tempfile::tempdir().unwrap();
-        let ours = self.files.iter().map(|it| (workspace.path().join(&it.0), &it.1));
-        let its = self.own_files.iter().map(|it| (home.path().join(&it.0), &it.1));
+        let ours = self.files.iter().map(|it| (workspace.path().join(&it.0), it.1.as_bytes()));
+        let its = self.own_files.iter().map(|it| (home.path().join(&it.0), it.1.as_slice()));
         for (path, content) in ours.chain(its) {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, content).unwrap();

@@ -47,3 +47,21 @@ fn what_was_done_in_this_session_is_found_again() {
     let found = call("history", &json!({ "tool": "read_file", "limit": 1 }));
     assert!(found.contains("none.txt") && !found.contains("\"a.txt"), "newest first: {found}");
 }
+
+#[test]
+fn what_another_process_has_done_is_found_by_those_who_may_look() {
+    let first = TestAgent::builder().file("a.txt", "migration-9\n");
+    let (mut agent, _) = cards::run(first, "read_file", &json!({ "path": "a.txt" }));
+    let state = agent.home().join("state");
+    agent.close();
+    let mut second = TestAgent::builder().permission("allow_once");
+    for name in ["sessions.db", "sessions.db-wal"] {
+        if let Ok(bytes) = std::fs::read(state.join(name)) {
+            second = second.own_bytes(&format!("state/{name}"), bytes);
+        }
+    }
+    let arguments = json!({ "query": "MIGRATION-9", "session": "all" });
+    let (agent, result) = cards::run(second, "history", &arguments);
+    assert!(result.contains("read_file ok") && result.contains("a.txt"), "{result}");
+    assert_eq!(cards::questions(&agent), 1);
+}

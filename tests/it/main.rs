@@ -79,7 +79,9 @@ mod schema;
 #[path = "../../examples/scripted_model.rs"]
 mod scripted_model;
 mod search;
+mod seed_history;
 mod session;
+mod sessions_cli;
 #[cfg(target_os = "linux")]
 mod shell_differential;
 #[cfg(target_os = "linux")]

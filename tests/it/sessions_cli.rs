@@ -1,0 +1,154 @@
+//! `turnwright sessions` and `turnwright history`: what is kept, for people and their programs.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::agent::{TestAgent, calls, says};
+
+/// What is printed, and the exit status.
+fn run(home: &Path, folder: &Path, arguments: &[&str]) -> (String, i32) {
+    let output = command(home, folder, arguments).output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (String::from_utf8(text).unwrap(), output.status.code().unwrap())
+}
+
+fn command(home: &Path, folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
+    command
+        .args(arguments)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("TURNWRIGHT_HOME", home)
+        .stdin(Stdio::null())
+        .current_dir(folder);
+    command
+}
+
+/// Two sessions in one folder.
+fn agent() -> TestAgent {
+    let mut agent = TestAgent::builder().file("a.txt", "text\n").permission("allow_once").start();
+    let mut call = |prompt: &str, name: &str, arguments: &Value| {
+        agent.model().push(calls(name, arguments)).unwrap();
+        agent.model().push(says("An \u{1b}[31manswer.")).unwrap();
+        assert_eq!(agent.turn(prompt), "end_turn");
+    };
+    call("look \u{1b}]0;x\u{7}there", "read_file", &json!({ "path": "a.txt" }));
+    call("and there", "read_file", &json!({ "path": "none.txt" }));
+    agent.session = agent.new_session();
+    agent.model().push(says("Hello.")).unwrap();
+    agent.turn("greet me");
+    agent
+}
+
+#[test]
+fn without_a_session_that_is_said() {
+    let home = tempfile::tempdir().unwrap();
+    for arguments in [&["history"][..], &["sessions", "list"], &["sessions", "show", "last"]] {
+        let (text, status) = run(home.path(), home.path(), arguments);
+        assert_eq!((text.as_str(), status), ("No session was kept yet.\n", 0), "{arguments:?}");
+    }
+    assert_eq!(run(home.path(), home.path(), &["history", "--json"]), (String::new(), 0));
+}
+
+#[test]
+fn what_was_done_is_a_table_or_lines_of_json() {
+    let agent = agent();
+    let history = |arguments: &[&str]| {
+        run(agent.home(), agent.workspace(), &[&["history"], arguments].concat())
+    };
+    let (text, status) = history(&[]);
+    assert_eq!(status, 0, "{text}");
+    assert_eq!(text.lines().count(), 2, "{text}");
+    let first = text.lines().next().unwrap();
+    for part in ["read_file", "error", "none.txt"] {
+        assert!(first.contains(part), "the newest first: {text}");
+    }
+    assert!(text.contains("success") && text.contains(" ms "), "{text}");
+    for (arguments, expected) in [
+        (&["--status", "error"][..], 1),
+        (&["--tool", "exec"], 0),
+        (&["A.TXT"], 1),
+        (&["look", "a.txt"], 1),
+        (&["--since", "1h"], 2),
+        (&["--until", "1h"], 0),
+        (&["--session", "last"], 0),
+        (&["--limit", "1"], 1),
+    ] {
+        let (text, status) = history(&[arguments, &["--json"]].concat());
+        assert_eq!((text.lines().count(), status), (expected, 0), "{arguments:?}: {text}");
+    }
+    let (text, _) = history(&["--json", "--limit", "1"]);
+    let row: Value = serde_json::from_str(&text).unwrap();
+    let keys: Vec<_> = row.as_object().unwrap().keys().map(String::as_str).collect();
+    let mut expected = [
+        "id",
+        "session_id",
+        "tool_name",
+        "arguments",
+        "result",
+        "error",
+        "duration_ms",
+        "timestamp",
+        "user_message",
+        "message_id",
+    ];
+    expected.sort_unstable();
+    let mut sorted = keys.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, expected);
+    assert_eq!(row["arguments"], r#"{"path":"none.txt"}"#);
+    assert_eq!((&row["user_message"], &row["result"]), (&json!("and there"), &Value::Null));
+    let (text, _) = history(&["--messages", "answer"]);
+    assert!(text.lines().count() == 2 && !text.contains('\u{1b}'), "{text:?}");
+    let (text, status) = history(&["--since", "yesterday"]);
+    assert!(status == 2 && text.contains("2026-11-01"), "{text}");
+    assert_eq!(history(&["--session", "nobody"]).1, 1);
+}
+
+#[test]
+fn sessions_are_listed_shown_and_deleted() {
+    let agent = agent();
+    let sessions = |arguments: &[&str]| {
+        run(agent.home(), agent.workspace(), &[&["sessions"], arguments].concat())
+    };
+    let (text, _) = sessions(&["list"]);
+    assert_eq!(text.lines().count(), 2, "{text}");
+    assert!(!text.contains('\u{1b}'), "{text:?}");
+    let (text, _) = sessions(&["list", "--cwd", "/"]);
+    assert!(text.contains("2 elsewhere"), "{text}");
+    let (text, _) = sessions(&["list", "--json"]);
+    let rows: Vec<Value> = text.lines().map(|it| serde_json::from_str(it).unwrap()).collect();
+    assert_eq!((&rows[0]["session_id"], &rows[0]["turns"]), (&json!(agent.session), &json!(1)));
+
+    let (text, _) = sessions(&["show", "last"]);
+    assert!(text.contains("greet me") && text.contains("Hello."), "{text}");
+    let old = rows[1]["session_id"].as_str().unwrap();
+    let (text, status) = sessions(&["show", &old[..8]]);
+    assert_eq!(status, 0, "{text}");
+    assert!(!text.contains('\u{1b}'), "{text:?}");
+    for part in ["look ", "[read_file] success", "[read_file] error", "An ␛[31manswer."] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert_eq!(sessions(&["show", "nobody"]).1, 1);
+
+    let (text, status) = sessions(&["delete", old]);
+    assert!(status == 1 && text.contains("--yes"), "{text}");
+    assert_eq!(sessions(&["delete", old, "--yes"]).1, 0);
+    assert_eq!(sessions(&["list"]).0.lines().count(), 1);
+    assert_eq!(sessions(&["show", old]).1, 1);
+}
+
+#[test]
+fn a_reader_that_has_had_enough_is_no_error() {
+    let agent = agent();
+    let mut child = command(agent.home(), agent.workspace(), &["history"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}

@@ -27,7 +27,7 @@ pub(crate) fn measure() -> io::Result<()> {
         let store = Store::new(&state);
         commits(&runtime, &mut table, &store)?;
         let seeded = seed(&store, &SessionId::random(), folder.path(), TURNS)?;
-        runtime.block_on(store.flush());
+        runtime.block_on(store.flush()).map_err(io::Error::other)?;
         drop(store);
         // The last connection that closes puts the log into the database.
         std::thread::sleep(Duration::from_millis(300));

@@ -104,8 +104,8 @@ async fn write(store: &Store, id: &SessionId, cwd: &Path, turns: usize) -> io::R
         say(&log, number * 10 + 4, Message::Assistant(last));
         log.end("end_turn", number as u64 * 10 + 5, None).written().await;
     }
-    match log.trouble() {
-        Some(error) => Err(io::Error::other(error)),
+    match log.news().first() {
+        Some(news) => Err(io::Error::other(news.clone())),
         None => Ok(seeded),
     }
 }

@@ -25,6 +25,7 @@ pub(super) struct File {
     pub(super) effort: Option<String>,
     pub(super) list_models: Option<bool>,
     pub(super) web: Web,
+    pub(super) sessions: Sessions,
     pub(super) permissions: PermissionTexts,
     pub(super) sandbox: SandboxSection,
     pub(super) providers: BTreeMap<String, Section>,
@@ -35,6 +36,22 @@ pub(super) struct File {
 #[serde(default)]
 pub(super) struct Web {
     pub(super) allow: Vec<String>,
+}
+
+/// `[sessions]`: how much is kept of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Sessions {
+    /// Days after which one goes in which nothing has happened; 0 for none.
+    pub keep_days: u32,
+    /// Megabytes that all may take together; 0 for any.
+    pub max_size: u64,
+}
+
+impl Default for Sessions {
+    fn default() -> Sessions {
+        Sessions { keep_days: 90, max_size: 1024 }
+    }
 }
 
 /// `[providers.NAME]`.
@@ -71,11 +88,13 @@ const TOP: &[&str] = &[
     "effort",
     "list_models",
     "web",
+    "sessions",
     "permissions",
     "sandbox",
     "providers",
 ];
 const WEB: &[&str] = &["allow"];
+const SESSIONS: &[&str] = &["keep_days", "max_size"];
 const SECTION: &[&str] = &[
     "base_url", "api", "key_env", "key_file", "key", "api_key", "headers", "models", "quirks",
     "model",
@@ -112,6 +131,9 @@ impl File {
         note_unknown(&table, "", TOP, &mut notes);
         if let Some(web) = table.get("web").and_then(toml::Value::as_table) {
             note_unknown(web, "web.", WEB, &mut notes);
+        }
+        if let Some(sessions) = table.get("sessions").and_then(toml::Value::as_table) {
+            note_unknown(sessions, "sessions.", SESSIONS, &mut notes);
         }
         note_rules(&table, &mut notes);
         if let Some(sandbox) = table.get("sandbox").and_then(toml::Value::as_table) {
@@ -243,6 +265,10 @@ mod tests {
             [web]
             allow = ["localhost:3000", "10.0.0.7"]
 
+            [sessions]
+            keep_days = 30
+            max_size = 512
+
             [permissions]
             allow = ["exec(cargo test)"]
             ask = ["exec(git push)"]
@@ -297,8 +323,17 @@ mod tests {
             let text = example.split("```").next().unwrap();
             assert_eq!(parse(text).unwrap().1, Vec::<String>::new(), "{text}");
         }
-        let hidden =
-            ["api_key", "key", "providers", "model", "web", "permissions", "sandbox", "rule"];
+        let hidden = [
+            "api_key",
+            "key",
+            "providers",
+            "model",
+            "web",
+            "sessions",
+            "permissions",
+            "sandbox",
+            "rule",
+        ];
         let layers = [PERMISSIONS, RULE, SANDBOX, MANAGED, PROJECT].concat();
         for key in [TOP, WEB, SECTION, MODEL, PRICE, &layers].concat() {
             assert!(manual.contains(&format!("`{key}`")) || hidden.contains(&key), "{key}");
@@ -319,6 +354,7 @@ mod tests {
             ("effort = 'extreme'", "`extreme`"),
             ("[web]\nalow = []", "`web.alow`"),
             ("[web]\nallow = ['http://localhost:3000/']", "`http://localhost:3000/`"),
+            ("[sessions]\nkeep = 3", "`sessions.keep`"),
             ("[permissions]\nalways = []", "`permissions.always`"),
             ("[[permissions.rule]]\nif = 'x'", "`permissions.rule.if`"),
             ("[sandbox]\nwalls = []", "`sandbox.walls`"),

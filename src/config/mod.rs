@@ -26,6 +26,7 @@ pub use crate::message::Effort;
 pub use bounds::{NetworkSetting, SandboxSettings};
 pub use credentials::Credentials;
 pub use environment::take;
+pub use file::Sessions;
 pub use layers::{Managed, Project};
 pub use paths::Paths;
 pub use permissions::{PermissionTexts, RuleText};
@@ -159,6 +160,11 @@ impl Config {
     /// Hosts that pages may be fetched from wherever they are, as in `localhost:3000`.
     pub fn web_allow(&self) -> Vec<String> {
         self.file.load().map(|it| it.web.allow.clone()).unwrap_or_default()
+    }
+
+    /// How much is kept of sessions.
+    pub fn sessions(&self) -> Sessions {
+        self.file.load().map(|it| it.sessions).unwrap_or_default()
     }
 
     /// The hosts of the proxies that the environment names.

@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::llm::{Effort, Model, Senses};
 use crate::message::{History, Part, Stop, UserMessage};
 use crate::permission::{Grants, Mode};
-use crate::store::Entry;
+use crate::store::{Entry, Hold};
 use crate::turn::{Equipment, Finished};
 use crate::update::{Setting, SettingId, Update};
 
@@ -81,6 +81,8 @@ pub(super) struct Actor {
     pub(super) stop: CancellationToken,
     /// Who waits for the end.
     closing: Option<Done<()>>,
+    /// What keeps others from writing to the session.
+    pub(super) hold: Option<Hold>,
 }
 
 pub(super) struct Queued {
@@ -122,6 +124,7 @@ impl Actor {
             cancelling,
             stop,
             closing: None,
+            hold: None,
         }
     }
 
@@ -423,6 +426,7 @@ impl Actor {
         self.equipment.bench.jobs.close().await;
         self.equipment.bench.cells.close().await;
         self.equipment.log().flush().written().await;
+        drop(self.hold.take());
         if let Some(done) = self.closing {
             done.report(Ok(()));
         }

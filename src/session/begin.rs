@@ -15,6 +15,9 @@ use crate::update::Update;
 impl Actor {
     /// What is said here is said before whoever waits for the session has an answer.
     pub(super) async fn begin(&mut self, origin: Origin) -> Result<(), Error> {
+        let (host, stop) = (Arc::clone(&self.host), self.stop.clone());
+        let taking = host.store().wait_for(&self.equipment.bench.session);
+        self.hold = Some(stop.run_until_cancelled(taking).await.ok_or(Error::Cancelled)??);
         match origin {
             Origin::New => {
                 let row = self.row();
@@ -53,6 +56,7 @@ impl Actor {
         let revived = revive(host.store(), &equipment, &id, replays, &stop).await?;
         let Revived { row, history } = revived;
         self.history = history;
+        self.equipment.log().know(row.clone());
         self.settle_in(&row).await;
         if replays {
             let (title, updated) = (row.title.clone(), row.updated);

@@ -18,7 +18,7 @@ use crate::llm::{LlmError, Model, Senses};
 use crate::permission::{Mode, SharedMode};
 use crate::redact;
 use crate::sandbox;
-use crate::store::{Log, Store};
+use crate::store::{Limits, Log, Store};
 use crate::tools::{Bench, Commons, Folders, Registry, built_in};
 use crate::trust::Trust;
 use crate::turn::{Equipment, SharedLaw, SharedThinker, ToldMode};
@@ -133,7 +133,7 @@ impl Host {
     pub async fn finished(&self) {
         self.tracker.close();
         self.tracker.wait().await;
-        self.store.flush().await;
+        drop(self.store.flush().await);
     }
 
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
@@ -229,6 +229,11 @@ impl Host {
     fn refresh(&self) {
         redact::learn(self.config.secrets());
         self.commons.web.set_allowed(&self.config.web_allow());
+        let kept = self.config.sessions();
+        self.store.keep_to(Limits {
+            days: kept.keep_days,
+            bytes: kept.max_size.saturating_mul(1024 * 1024),
+        });
         let may_list = self.config.list_models();
         let offered = Offered { names: self.config.choices(), may_list };
         *self.offered.lock().unwrap_or_else(PoisonError::into_inner) = offered;

@@ -30,7 +30,8 @@ impl Actor {
                 self.told.shortcoming = true;
                 self.told.notices.push(format!("The sandbox has gaps here. {what}"));
             }
-            for notice in self.told.notices.drain(..) {
+            let news = self.equipment.log().news();
+            for notice in self.told.notices.drain(..).chain(news) {
                 self.equipment.client().update(Update::Notice(notice));
             }
             let found = commands::find(&typed);

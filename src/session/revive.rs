@@ -48,7 +48,7 @@ async fn revived(
     replays: bool,
 ) -> Result<Revived, StoreError> {
     // It may have been open a moment ago.
-    store.flush().await;
+    store.flush().await?;
     let name = id.clone();
     let found = store.read(move |connection| {
         let row = read::session(connection, &name)?;

@@ -10,7 +10,9 @@ use rusqlite::{Connection, params};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
+use super::backlog;
 use super::entry::Card;
+use super::health::Told;
 use super::pack::{pack, put_blob};
 use super::read::{key, millis, path_value};
 use super::{
@@ -35,9 +37,13 @@ struct Inner {
     next: AtomicU64,
     /// The number of the turn that runs, or that was the last.
     turn: AtomicU64,
+    /// What it begins with, if that is known: a database that has taken the place of a damaged one
+    /// does not have it.
+    // A std mutex: held to move a few texts, like the others here.
+    row: Mutex<Option<SessionRow>>,
     /// Why something was not written, until somebody has asked.
-    // A std mutex: held to move a text.
     trouble: Arc<Mutex<Option<StoreError>>>,
+    told: Mutex<Told>,
 }
 
 /// Something that is on its way.
@@ -49,12 +55,14 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Waits until it is written. If that fails the session goes on, and [`Log::trouble`] tells
-    /// why.
+    /// Waits until it is written. If that fails the session goes on, and [`Log::news`] tells why.
     pub async fn written(self) {
         let Some(waiting) = self.waiting else { return };
         let result = waiting.await.unwrap_or(Err(StoreError::Closed));
-        if let (Err(error), Some(trouble)) = (result, self.trouble) {
+        if let (Err(error), Some(trouble)) = (result, self.trouble)
+            // The store itself tells what is wrong with the place, and tries again.
+            && error.fault().is_none()
+        {
             tracing::error!(%error, "something was not written");
             *trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         }
@@ -69,7 +77,9 @@ impl Log {
             session,
             next: AtomicU64::new(1),
             turn: AtomicU64::new(0),
+            row: Mutex::default(),
             trouble: Arc::default(),
+            told: Mutex::default(),
         })))
     }
 
@@ -81,10 +91,21 @@ impl Log {
         }
     }
 
-    /// Why something was not written since somebody asked.
-    pub fn trouble(&self) -> Option<StoreError> {
-        let inner = self.0.as_ref()?;
-        inner.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// What the user of this session has to be told about the store now.
+    pub fn news(&self) -> Vec<String> {
+        let Some(inner) = &self.0 else { return Vec::new() };
+        let mut told = inner.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut news = inner.store.health().tell(&mut told);
+        let trouble = inner.trouble.lock().unwrap_or_else(PoisonError::into_inner).take();
+        news.extend(trouble.map(|it| format!("Something of this session is not kept: {it}.")));
+        news
+    }
+
+    /// What the session begins with, should the store have to begin anew.
+    pub fn know(&self, row: SessionRow) {
+        if let Some(inner) = &self.0 {
+            *inner.row.lock().unwrap_or_else(PoisonError::into_inner) = Some(row);
+        }
     }
 
     /// Where it writes to, if it writes.
@@ -99,27 +120,9 @@ impl Log {
 
     /// A new session.
     pub fn create(&self, row: SessionRow) -> Ticket {
-        self.post(Durability::Process, move |connection, _| {
-            let folders: Vec<_> = row.folders.iter().map(|it| it.to_string_lossy()).collect();
-            connection.execute(
-                "INSERT INTO sessions (id, cwd, folders, title, title_is_final, created_at, \
-                 updated_at, parent, mode, model, effort) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                params![
-                    row.id.as_str(),
-                    path_value(&row.cwd),
-                    serde_json::to_string(&folders)?,
-                    row.title,
-                    row.title_is_final,
-                    millis(row.created),
-                    millis(row.updated),
-                    row.parent.as_ref().map(SessionId::as_str),
-                    row.mode,
-                    row.model,
-                    row.effort,
-                ],
-            )?;
-            Ok(())
-        })
+        self.know(row);
+        // The first work of a session makes it.
+        self.flush()
     }
 
     /// A turn begins. What is written from now on belongs to it.
@@ -160,7 +163,8 @@ impl Log {
         let Some(inner) = &self.0 else { return 0 };
         let seq = inner.next.fetch_add(1, Ordering::Relaxed);
         let (turn, now) = (self.turn(), millis(SystemTime::now()));
-        drop(self.post(Durability::Process, move |connection, session| {
+        let weight = backlog::weight_of(&entry);
+        drop(self.post_heavy(Durability::Process, weight, move |connection, session| {
             add(connection, session, (seq, turn, now), &entry)
         }));
         seq
@@ -179,7 +183,8 @@ impl Log {
     /// A call is about to do something.
     pub fn intend(&self, call: &CallId, intent: Intent, durability: Durability) -> Ticket {
         let (call, turn, now) = (call.clone(), self.turn(), millis(SystemTime::now()));
-        self.post(durability, move |connection, session| {
+        let weight = intent.bytes.iter().map(|it| it.len()).sum();
+        self.post_heavy(durability, weight, move |connection, session| {
             connection
                 .prepare_cached(
                     "UPDATE calls SET status = ?, begun_at = ? WHERE session = ? AND call = ?",
@@ -195,15 +200,16 @@ impl Log {
     /// A call has come to an end.
     pub fn settle(&self, call: &CallId, settled: Settled) -> Ticket {
         let (call, turn, now) = (call.clone(), self.turn(), millis(SystemTime::now()));
-        self.post(Durability::Process, move |connection, session| {
+        let weight = backlog::weight_of_result(&settled);
+        self.post_heavy(Durability::Process, weight, move |connection, session| {
             settle(connection, session, (&call, turn, now), &settled)
         })
     }
 
     /// The model is told more with a result.
     pub fn amend(&self, call: &CallId, text: String) {
-        let call = call.clone();
-        drop(self.post(Durability::Process, move |connection, session| {
+        let (call, weight) = (call.clone(), text.len());
+        drop(self.post_heavy(Durability::Process, weight, move |connection, session| {
             let (text, blob) = result_of(connection, session, &text)?;
             connection
                 .prepare_cached(
@@ -272,21 +278,59 @@ impl Log {
     pub fn post(
         &self,
         durability: Durability,
+        work: impl FnMut(&Connection, i64) -> Result<(), StoreError> + Send + 'static,
+    ) -> Ticket {
+        self.post_heavy(durability, 0, work)
+    }
+
+    /// The same for work that holds about so many bytes.
+    fn post_heavy(
+        &self,
+        durability: Durability,
+        weight: usize,
         mut work: impl FnMut(&Connection, i64) -> Result<(), StoreError> + Send + 'static,
     ) -> Ticket {
         let Some(inner) = &self.0 else { return Ticket { waiting: None, trouble: None } };
-        let session = inner.session.clone();
-        let mut known = None;
-        let waiting = inner.store.post(durability, move |connection| {
-            // A new session is made by its first work.
-            let session = match known {
-                Some(session) => session,
-                None => *known.insert(key(connection, &session).unwrap_or_default()),
-            };
-            work(connection, session)
-        });
+        let session = Arc::clone(inner);
+        let waiting = inner
+            .store
+            .keep(durability, weight, move |connection| work(connection, session.key(connection)?));
         Ticket { waiting: Some(waiting), trouble: Some(Arc::clone(&inner.trouble)) }
     }
+}
+
+impl Inner {
+    /// The session's key. Makes the session if it is not there.
+    fn key(&self, connection: &Connection) -> Result<i64, StoreError> {
+        match key(connection, &self.session) {
+            Err(StoreError::NoSuchSession) => {}
+            found => return found,
+        }
+        let row = self.row.lock().unwrap_or_else(PoisonError::into_inner);
+        insert(connection, row.as_ref().ok_or(StoreError::NoSuchSession)?)
+    }
+}
+
+fn insert(connection: &Connection, row: &SessionRow) -> Result<i64, StoreError> {
+    let folders: Vec<_> = row.folders.iter().map(|it| it.to_string_lossy()).collect();
+    connection.execute(
+        "INSERT INTO sessions (id, cwd, folders, title, title_is_final, created_at, updated_at, \
+         parent, mode, model, effort) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        params![
+            row.id.as_str(),
+            path_value(&row.cwd),
+            serde_json::to_string(&folders)?,
+            row.title,
+            row.title_is_final,
+            millis(row.created),
+            millis(row.updated),
+            row.parent.as_ref().map(SessionId::as_str),
+            row.mode,
+            row.model,
+            row.effort,
+        ],
+    )?;
+    Ok(connection.last_insert_rowid())
 }
 
 fn touch(connection: &Connection, session: i64, now: i64) -> Result<(), StoreError> {

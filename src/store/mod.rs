@@ -3,32 +3,47 @@
 //!
 //! [`Log`] is what one session writes, [`read`] is how it comes back.
 
+mod backlog;
 mod entry;
 mod forget;
 pub mod history;
+mod health;
+mod hold;
 mod log;
+mod mend;
 mod pack;
 pub mod read;
 mod schema;
 mod shelf;
+mod sweep;
 mod thread;
 mod words;
 
+#[cfg(test)]
+mod tests;
+
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 
 use rusqlite::Connection;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
+
+use crate::ids::SessionId;
 
 pub use entry::{
     Audience, CallRow, CallStatus, Change, Entry, FileState, Intent, SessionRow, Settled, Stored,
     TurnKind,
 };
 pub use forget::forget;
+pub use health::Fault;
+pub use hold::Hold;
 pub use log::{Log, Ticket};
 pub use read::Gone;
 pub use shelf::{Shelved, shelf};
+pub use sweep::Limits;
 
+use health::Health;
 use thread::{Work, Writing};
 
 /// Why something could not be kept, or not be found.
@@ -40,6 +55,17 @@ pub enum StoreError {
     /// Somebody else has the session open.
     #[error("the session is open in another process{}", .0.map(|it| format!(" ({it})")).unwrap_or_default())]
     Held(Option<u32>),
+    /// There is something wrong with where the database is. It may pass.
+    #[error("the store of sessions cannot be used ({why}). {}", fault.advice())]
+    Failing {
+        /// What.
+        fault: Fault,
+        /// In the words of the system.
+        why: String,
+    },
+    /// A newer program has made the database, and this one must not touch it.
+    #[error("the store of sessions is one of a newer turnwright")]
+    Newer,
     /// The database cannot be used, and why.
     #[error("the store of sessions cannot be used: {0}")]
     Unusable(String),
@@ -49,15 +75,6 @@ pub enum StoreError {
     /// The process is ending.
     #[error("the store of sessions is closed")]
     Closed,
-}
-
-impl From<rusqlite::Error> for StoreError {
-    fn from(error: rusqlite::Error) -> StoreError {
-        match error {
-            rusqlite::Error::QueryReturnedNoRows => StoreError::NoSuchSession,
-            error => StoreError::Unusable(error.to_string()),
-        }
-    }
 }
 
 impl From<serde_json::Error> for StoreError {
@@ -81,14 +98,42 @@ pub enum Durability {
 pub struct Store(Arc<Inner>);
 
 struct Inner {
+    shared: Arc<Shared>,
+    writer: OnceLock<mpsc::Sender<Box<dyn Work>>>,
+}
+
+/// What the thread that writes has in common with everybody else.
+#[derive(Debug, Default)]
+struct Shared {
     /// The database; `None` for one in memory.
     path: Option<PathBuf>,
-    writer: OnceLock<mpsc::UnboundedSender<Box<dyn Work>>>,
+    health: Health,
+    // A std mutex: held to copy two numbers.
+    limits: Mutex<Limits>,
+    /// Somebody has found it damaged.
+    is_suspicious: AtomicBool,
+    /// The database may not grow beyond: a full disk, for tests.
+    #[cfg(test)]
+    most_pages: std::sync::atomic::AtomicU32,
+}
+
+impl Shared {
+    fn limits(&self) -> Limits {
+        *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(test)]
+    fn bound(&self, connection: &Connection) -> Result<(), StoreError> {
+        let most = self.most_pages.load(Ordering::Relaxed);
+        let most = if most == 0 { i64::from(u32::MAX - 1) } else { i64::from(most) };
+        connection.query_row(&format!("PRAGMA max_page_count = {most}"), [], |_| Ok(()))?;
+        Ok(())
+    }
 }
 
 impl std::fmt::Debug for Store {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_tuple("Store").field(&self.0.path).finish()
+        formatter.debug_tuple("Store").field(&self.0.shared.path).finish()
     }
 }
 
@@ -107,12 +152,45 @@ impl Store {
     }
 
     fn at(path: Option<PathBuf>) -> Store {
-        Store(Arc::new(Inner { path, writer: OnceLock::new() }))
+        let shared = Arc::new(Shared { path, ..Shared::default() });
+        Store(Arc::new(Inner { shared, writer: OnceLock::new() }))
+    }
+
+    /// How much is kept from now on.
+    pub fn keep_to(&self, limits: Limits) {
+        *self.0.shared.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
+    }
+
+    /// Takes a session, so that nobody else writes to it, or deletes it. Touches the disk.
+    ///
+    /// # Errors
+    /// When somebody else has it, or when no session can have that name.
+    pub fn hold(&self, session: &SessionId) -> Result<Hold, StoreError> {
+        self.folder().map_or_else(|| Ok(Hold::nothing()), |it| Hold::take(it, session))
+    }
+
+    /// The same, and waits for its end if this process has it.
+    ///
+    /// # Errors
+    /// As for [`Store::hold`].
+    pub async fn wait_for(&self, session: &SessionId) -> Result<Hold, StoreError> {
+        match self.folder() {
+            Some(folder) => Hold::wait(folder, session).await,
+            None => Ok(Hold::nothing()),
+        }
+    }
+
+    fn health(&self) -> &Health {
+        &self.0.shared.health
+    }
+
+    fn folder(&self) -> Option<&Path> {
+        self.0.shared.path.as_deref().and_then(Path::parent)
     }
 
     /// Whether anything was ever kept.
     pub fn is_there(&self) -> bool {
-        self.0.path.as_ref().is_none_or(|it| it.exists())
+        self.0.shared.path.as_ref().is_none_or(|it| it.exists())
     }
 
     /// Opens the database, on its own thread: nobody waits for that.
@@ -127,10 +205,30 @@ impl Store {
         durability: Durability,
         work: impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> oneshot::Receiver<Result<T, StoreError>> {
+        self.send(durability, None, work)
+    }
+
+    /// The same for what must not be lost: if the place does not let it be written, whoever waits
+    /// is told so at once, and it is tried again. In memory it takes about `weight` bytes.
+    fn keep(
+        &self,
+        durability: Durability,
+        weight: usize,
+        work: impl FnMut(&Connection) -> Result<(), StoreError> + Send + 'static,
+    ) -> oneshot::Receiver<Result<(), StoreError>> {
+        self.send(durability, Some(weight), work)
+    }
+
+    fn send<T: Send + 'static>(
+        &self,
+        durability: Durability,
+        weight: Option<usize>,
+        work: impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> oneshot::Receiver<Result<T, StoreError>> {
         let (done, waiting) = oneshot::channel();
-        let writer = self.0.writer.get_or_init(|| thread::start(self.0.path.clone()));
+        let writer = self.0.writer.get_or_init(|| thread::start(Arc::clone(&self.0.shared)));
         // A thread that has died drops what it is given, and with it `done`.
-        drop(writer.send(Box::new(Writing::new(durability, work, done))));
+        drop(writer.send(Box::new(Writing::new(durability, weight, work, done))));
         waiting
     }
 
@@ -147,10 +245,16 @@ impl Store {
     }
 
     /// Waits until all that was posted so far is written, or has failed.
-    pub async fn flush(&self) {
-        if self.0.writer.get().is_some() {
-            drop(self.write(Durability::Process, |_| Ok(())).await);
+    ///
+    /// # Errors
+    /// When something waits for better times.
+    pub async fn flush(&self) -> Result<(), StoreError> {
+        if self.0.writer.get().is_none() {
+            return Ok(());
         }
+        let flushed = self.write(Durability::Process, |_| Ok(())).await;
+        // A store that can only be read has kept what there was.
+        self.0.shared.health.now().map_or(Ok(()), |_| flushed)
     }
 
     /// Reads, with a connection of its own, off the runtime's thread. Sees what is committed.
@@ -161,11 +265,21 @@ impl Store {
         &self,
         mut work: impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let Some(path) = self.0.path.clone() else {
+        let Some(path) = self.0.shared.path.clone() else {
             return self.write(Durability::Process, work).await;
         };
         let reading = tokio::task::spawn_blocking(move || work(&schema::reader(&path)?));
-        reading.await.unwrap_or(Err(StoreError::Closed))
+        let result = reading.await.unwrap_or(Err(StoreError::Closed));
+        self.suspect(result.as_ref().err());
+        result
+    }
+
+    /// Has the database looked through if reading it was no good.
+    fn suspect(&self, error: Option<&StoreError>) {
+        if error.and_then(StoreError::fault) == Some(Fault::Corrupt) {
+            self.0.shared.is_suspicious.store(true, Ordering::Relaxed);
+            drop(self.post(Durability::Process, mend::examine));
+        }
     }
 
     /// The same, for who has no runtime: the command line.
@@ -176,7 +290,7 @@ impl Store {
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let path = self.0.path.as_deref().ok_or(StoreError::Closed)?;
+        let path = self.0.shared.path.as_deref().ok_or(StoreError::Closed)?;
         work(&schema::reader(path)?)
     }
 

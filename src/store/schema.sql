@@ -1,6 +1,17 @@
 -- Times are milliseconds since 1970. A column `refs` beside a JSON text says which of its strings
 -- lie in `blobs`: [["$.\"path\"[0]", id], …]; an empty string stands in their place.
 
+PRAGMA application_id = 0x54575253;
+
+-- usable_from: the lowest version of this schema whose programs may still use the database; a
+-- step that they could not live with raises it. swept_at: when there was a tidying up.
+-- unswept: a session was deleted since.
+CREATE TABLE meta (
+  name TEXT PRIMARY KEY,
+  value INTEGER NOT NULL
+) WITHOUT ROWID;
+INSERT INTO meta VALUES ('usable_from', 1), ('swept_at', 0);
+
 CREATE TABLE sessions (
   key INTEGER PRIMARY KEY,
   id TEXT NOT NULL UNIQUE,
@@ -24,6 +35,10 @@ CREATE TABLE sessions (
 );
 CREATE INDEX sessions_by_time ON sessions (updated_at DESC, key DESC);
 CREATE INDEX sessions_by_folder ON sessions (cwd, updated_at DESC, key DESC);
+
+CREATE TRIGGER session_deleted AFTER DELETE ON sessions BEGIN
+  INSERT OR REPLACE INTO meta VALUES ('unswept', 1);
+END;
 
 CREATE TABLE turns (
   session INTEGER NOT NULL REFERENCES sessions (key) ON DELETE CASCADE,
@@ -75,7 +90,7 @@ CREATE TABLE calls (
   status TEXT NOT NULL DEFAULT 'pending',
   -- What the model reads.
   result TEXT,
-  -- Its row in `blobs`; `blob_uses` keeps that.
+  -- In `blob_uses` as well. No reference: nothing here is looked up by it.
   result_blob INTEGER,
   -- JSON: pictures of the result, and what the user sees of the call.
   card TEXT,

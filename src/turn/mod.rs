@@ -91,6 +91,13 @@ impl Equipment {
         self.client().update(Update::Text { message: id, text });
     }
 
+    /// Tells the user what there is to know about how the session is kept.
+    pub fn tell_news(&self) {
+        for news in self.log().news() {
+            self.client().update(Update::Notice(news));
+        }
+    }
+
     /// What the model has to be told about the mode, unless it knows.
     pub fn mode_news(&self) -> Option<String> {
         let mode = self.mode.get();
@@ -271,6 +278,7 @@ impl Turn {
         self.note_prompt();
         let mut step = Step::Sample;
         let mut result = loop {
+            self.equipment.tell_news();
             step = match step {
                 Step::Sample => {
                     self.tell_mode();
@@ -311,6 +319,7 @@ impl Turn {
         let written = self.equipment.log().end(why, self.history.minted, self.history.cost);
         // Before the prompt is answered.
         written.written().await;
+        self.equipment.tell_news();
         Finished { history: self.history, grants: self.grants, result }
     }
 

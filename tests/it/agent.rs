@@ -30,6 +30,7 @@ pub struct Builder {
     capabilities: Value,
     permission: Option<&'static str>,
     stderr_may_speak: bool,
+    inside: Option<&'static str>,
 }
 
 /// The agent, its client and its model.
@@ -112,6 +113,12 @@ impl Builder {
         self
     }
 
+    /// Has this script run in a mount namespace of its own, and the agent behind it.
+    pub fn inside(mut self, script: &'static str) -> Builder {
+        self.inside = Some(script);
+        self
+    }
+
     /// Starts the agent and does nothing else.
     pub fn spawn(self) -> TestAgent {
         let workspace = tempfile::tempdir().unwrap();
@@ -126,7 +133,16 @@ impl Builder {
             let scenario = json!({ "replies": replies });
             Server::start(Scenario::from_value(scenario).unwrap(), 0).unwrap()
         });
-        let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
+        let program = env!("CARGO_BIN_EXE_turnwright");
+        let mut command = match self.inside {
+            Some(script) => {
+                let mut command = Command::new("unshare");
+                let script = format!("{script} && exec \"$0\" \"$@\"");
+                command.args(["--mount", "sh", "-c", &script, program]);
+                command
+            }
+            None => Command::new(program),
+        };
         command
             .args(&self.arguments)
             .env_clear()
@@ -212,6 +228,7 @@ impl TestAgent {
             capabilities: json!({}),
             permission: None,
             stderr_may_speak: false,
+            inside: None,
         }
     }
 

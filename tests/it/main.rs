@@ -89,6 +89,7 @@ mod shutdown;
 mod skills;
 mod side_by_side;
 mod slash_commands;
+mod store;
 mod strict;
 #[cfg(target_os = "linux")]
 mod symlink_race;

@@ -190,28 +190,32 @@ mod lossy {
     }
 }
 
+/// Whether a character cannot be seen, or hides what is beside it. Ends of lines and tabs are blanks.
+pub fn hides(char: char) -> bool {
+    char.is_control() && char != '\n' && char != '\t'
+        || matches!(
+            char,
+            '\u{ad}'
+                | '\u{34f}'
+                | '\u{61c}'
+                | '\u{115f}'
+                | '\u{1160}'
+                | '\u{180e}'
+                | '\u{2028}'
+                | '\u{2029}'
+                | '\u{3164}'
+                | '\u{ffa0}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
+        || matches!(char, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
 /// A command or a path with what could hide a part of it made visible: control characters, and
 /// those that change the direction of writing.
 pub fn visible(hidden: &str) -> String {
     let mut text = String::with_capacity(hidden.len());
     for char in hidden.chars() {
-        let hides = char.is_control() && char != '\n' && char != '\t'
-            || matches!(
-                char,
-                '\u{ad}'
-                    | '\u{34f}'
-                    | '\u{61c}'
-                    | '\u{115f}'
-                    | '\u{1160}'
-                    | '\u{180e}'
-                    | '\u{2028}'
-                    | '\u{2029}'
-                    | '\u{3164}'
-                    | '\u{ffa0}'
-                    | '\u{e0000}'..='\u{e007f}'
-            )
-            || matches!(char, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
-        if hides {
+        if hides(char) {
             text.push_str(&format!("\\u{{{:x}}}", u32::from(char)));
         } else {
             text.push(char);

@@ -145,6 +145,7 @@ fn row(id: &SessionId, cwd: &Path) -> SessionRow {
     SessionRow {
         id: id.clone(),
         cwd: cwd.to_path_buf(),
+        real_cwd: cwd.to_path_buf(),
         folders: Vec::new(),
         title: Some("A long session".to_owned()),
         title_is_final: false,

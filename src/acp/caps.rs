@@ -6,7 +6,10 @@ use super::extensions;
 use super::wire::schema::{
     AgentCapabilities, AuthMethod, AuthMethodAgent, AuthMethodTerminal, ClientCapabilities,
     ElicitationCapabilities, Implementation, InitializeRequest, InitializeResponse,
-    PromptCapabilities, SessionCapabilities, SessionCloseCapabilities, SessionResumeCapabilities,
+    PromptCapabilities, SessionAdditionalDirectoriesCapabilities, SessionArchiveCapabilities,
+    SessionCapabilities, SessionCloseCapabilities, SessionDeleteCapabilities,
+    SessionForkCapabilities, SessionListCapabilities, SessionResumeCapabilities,
+    SessionStatusCapabilities, SessionTitleCapabilities,
 };
 use crate::session::Senses;
 use agent_client_protocol_schema::ProtocolVersion;
@@ -126,7 +129,14 @@ pub(super) fn answer(configured: bool, senses: Senses, caps: ClientCaps) -> Init
         PromptCapabilities::new().embedded_context(true).image(senses.images).audio(senses.audio);
     let sessions = SessionCapabilities::new()
         .resume(SessionResumeCapabilities::new())
-        .close(SessionCloseCapabilities::new());
+        .close(SessionCloseCapabilities::new())
+        .list(SessionListCapabilities::new())
+        .delete(SessionDeleteCapabilities::new())
+        .additional_directories(SessionAdditionalDirectoriesCapabilities::new())
+        .fork(SessionForkCapabilities::new())
+        .archive(SessionArchiveCapabilities::new())
+        .status(SessionStatusCapabilities::new())
+        .title(SessionTitleCapabilities::new());
     let capabilities = AgentCapabilities::new()
         .prompt_capabilities(prompts)
         .load_session(true)

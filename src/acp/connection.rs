@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::caps::ClientCaps;
 use crate::config::Config;
+use crate::done::Done;
 use crate::ids::SessionId;
 use crate::redact;
 use crate::rpc::{Frame, Input, Line, Outbox, Peer, RequestId, Stdio};
@@ -38,6 +39,8 @@ pub(super) struct Connection {
     /// By which names `authenticate` may be called.
     pub(super) auth_methods: Vec<String>,
     pub(super) sessions: HashMap<SessionId, SessionHandle>,
+    /// Sessions that are coming to an end, each with what is cancelled when they have.
+    ending: HashMap<SessionId, CancellationToken>,
     pub(super) in_flight: InFlight,
 }
 
@@ -56,6 +59,7 @@ pub async fn serve(config: Config, stdio: Stdio) -> std::io::Result<()> {
         offered: Senses::default(),
         auth_methods: Vec::new(),
         sessions: HashMap::new(),
+        ending: HashMap::new(),
         in_flight: InFlight::default(),
     };
     let signal = stop_signal();
@@ -110,6 +114,31 @@ impl Connection {
         self.sessions.get(id).filter(|it| it.is_open())
     }
 
+    /// Closes a session if it is open. What is returned is cancelled when nothing of it is left:
+    /// whatever comes next for a session of that name waits for that.
+    pub(super) fn retire(&mut self, id: &SessionId) -> CancellationToken {
+        let before = self.ending.remove(id);
+        let Some(open) = self.sessions.remove(id) else { return before.unwrap_or_else(ended) };
+        let (ended, guard) = ending();
+        // Dropped or called, it is over; and it has waited for what was before it.
+        open.close(Done::new(move |_| drop(guard)));
+        ended
+    }
+
+    /// Something is done with a session that is not open. What comes next for it waits until the
+    /// guard is dropped.
+    pub(super) fn occupy(&mut self, id: SessionId) -> DropGuard {
+        let (token, guard) = ending();
+        self.keep_ending(id, token);
+        guard
+    }
+
+    /// What comes next for a session waits for this.
+    pub(super) fn keep_ending(&mut self, id: SessionId, ended: CancellationToken) {
+        self.ending.retain(|_, it| !it.is_cancelled());
+        self.ending.insert(id, ended);
+    }
+
     /// Ends everything and waits for it, but not for ever.
     async fn shut_down(self, stop: &CancellationToken) {
         stop.cancel();
@@ -121,31 +150,62 @@ impl Connection {
     }
 }
 
-/// Which prompts are being worked on, for `$/cancel_request`.
+/// Something that is over.
+fn ended() -> CancellationToken {
+    let token = CancellationToken::new();
+    token.cancel();
+    token
+}
+
+/// Something that is over when the guard is dropped.
+fn ending() -> (CancellationToken, DropGuard) {
+    let token = CancellationToken::new();
+    (token.clone(), token.drop_guard())
+}
+
+/// Which requests are being worked on, for `$/cancel_request`.
 #[derive(Default)]
 pub(super) struct InFlight {
     next: PromptKey,
-    prompts: HashMap<RequestId, (SessionId, PromptKey, Weak<()>)>,
+    requests: HashMap<RequestId, (Work, Weak<()>)>,
+}
+
+/// What a request has started, and how that is cancelled.
+pub(super) enum Work {
+    /// A turn, by its session.
+    Prompt(SessionId, PromptKey),
+    /// Something else.
+    Other(CancellationToken),
 }
 
 impl InFlight {
     /// Registers a prompt. It counts as in flight as long as the returned token lives, which
     /// therefore goes with the duty to answer.
-    pub(super) fn insert(&mut self, id: RequestId, session: SessionId) -> (PromptKey, Arc<()>) {
-        if self.prompts.len() > 64 {
-            self.prompts.retain(|_, (_, _, alive)| alive.strong_count() > 0);
-        }
+    pub(super) fn prompt(&mut self, id: RequestId, session: SessionId) -> (PromptKey, Arc<()>) {
         self.next += 1;
-        let alive = Arc::new(());
-        self.prompts.insert(id, (session, self.next, Arc::downgrade(&alive)));
-        (self.next, alive)
+        (self.next, self.insert(id, Work::Prompt(session, self.next)))
     }
 
-    /// The prompt of that request, if it is still in flight. One that is finished is nothing to
+    /// The same for any other request; the token is cancelled when that is.
+    pub(super) fn other(&mut self, id: RequestId) -> (CancellationToken, Arc<()>) {
+        let cancel = CancellationToken::new();
+        (cancel.clone(), self.insert(id, Work::Other(cancel)))
+    }
+
+    fn insert(&mut self, id: RequestId, work: Work) -> Arc<()> {
+        if self.requests.len() > 64 {
+            self.requests.retain(|_, (_, alive)| alive.strong_count() > 0);
+        }
+        let alive = Arc::new(());
+        self.requests.insert(id, (work, Arc::downgrade(&alive)));
+        alive
+    }
+
+    /// What that request has started, if it is still in flight. One that is finished is nothing to
     /// cancel (R-CXL-3).
-    pub(super) fn find(&mut self, id: &RequestId) -> Option<(SessionId, PromptKey)> {
-        let (session, key, alive) = self.prompts.remove(id)?;
-        (alive.strong_count() > 0).then_some((session, key))
+    pub(super) fn find(&mut self, id: &RequestId) -> Option<Work> {
+        let (work, alive) = self.requests.remove(id)?;
+        (alive.strong_count() > 0).then_some(work)
     }
 }
 

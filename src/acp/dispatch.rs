@@ -8,11 +8,12 @@ use super::error::to_rpc;
 use super::extensions;
 use super::handlers;
 use super::reply::Reply;
-use super::sessions;
 use super::wire::{
-    Authenticate, CloseSession, History, Initialize, LoadSession, Method, NewSession, Prompt,
-    ResumeSession, SetMode, SetOption,
+    ArchiveSession, Authenticate, CloseSession, DeleteSession, ForkSession, History, Initialize,
+    ListSessions, LoadSession, Method, NewSession, Prompt, ResumeSession, SetMode, SetOption,
+    SetTitle, StatusOfSession, UnarchiveSession,
 };
+use super::{kept, sessions};
 use crate::error::Error;
 use crate::rpc::{Params, RequestId, RpcError};
 
@@ -29,7 +30,14 @@ impl Connection {
             .on::<NewSession>(sessions::new)
             .on::<LoadSession>(sessions::load)
             .on::<ResumeSession>(sessions::resume)
+            .on::<ForkSession>(sessions::fork)
             .on::<CloseSession>(sessions::close)
+            .on::<ListSessions>(kept::list)
+            .on::<DeleteSession>(kept::delete)
+            .on::<ArchiveSession>(kept::archive)
+            .on::<UnarchiveSession>(kept::unarchive)
+            .on::<StatusOfSession>(kept::status)
+            .on::<SetTitle>(kept::set_title)
             .on::<Prompt>(handlers::prompt)
             .on::<SetMode>(handlers::set_mode)
             .on::<SetOption>(handlers::set_option)

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::connection::Connection;
+use super::connection::{Connection, Work};
 use super::reply::Reply;
 use super::wire::{
     Authenticate, Initialize, Prompt, SetMode, SetOption,
@@ -87,7 +87,7 @@ pub(super) fn prompt(
         Ok(prompt) => prompt,
         Err(error) => return reply.fail(&error),
     };
-    let (key, in_flight) = connection.in_flight.insert(id.clone(), session);
+    let (key, in_flight) = connection.in_flight.prompt(id.clone(), session);
     let done = reply.done(move |stop: Stop| {
         drop(in_flight);
         PromptResponse::new(to_wire::stop_reason(stop))
@@ -148,8 +148,8 @@ pub(super) fn cancel(connection: &mut Connection, params: &Params) {
     }
 }
 
-/// Only prompts take long. A change of the model may wait for its provider's list, which has ten
-/// seconds; every other request is answered before this could be read.
+/// Prompts take long, and what opens or lists sessions may. A change of the model may wait for its
+/// provider's list, which has ten seconds; every other request is answered before this could be read.
 pub(super) fn cancel_request(connection: &mut Connection, params: &Params) {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -159,9 +159,13 @@ pub(super) fn cancel_request(connection: &mut Connection, params: &Params) {
     }
     let Ok(params) = params.read::<CancelRequest>() else { return };
     let Some(id) = RequestId::parse(&params.request_id) else { return };
-    if let Some((session, key)) = connection.in_flight.find(&id)
-        && let Some(handle) = connection.session(&session)
-    {
-        handle.cancel_prompt(key);
+    match connection.in_flight.find(&id) {
+        Some(Work::Prompt(session, key)) => {
+            if let Some(handle) = connection.session(&session) {
+                handle.cancel_prompt(key);
+            }
+        }
+        Some(Work::Other(cancel)) => cancel.cancel(),
+        None => {}
     }
 }

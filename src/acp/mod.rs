@@ -9,6 +9,7 @@ mod extensions;
 mod from_wire;
 mod handlers;
 mod inquire;
+mod kept;
 mod peer;
 mod reply;
 mod sessions;

@@ -4,17 +4,18 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
+use serde_json::{Value, json};
 
 use super::connection::Connection;
 use super::peer::AcpClient;
 use super::reply::Reply;
 use super::to_wire;
 use super::wire::schema::{
-    CloseSessionRequest, CloseSessionResponse, LoadSessionRequest, LoadSessionResponse, McpServer,
-    NewSessionRequest, NewSessionResponse, ResumeSessionRequest, ResumeSessionResponse,
+    CloseSessionRequest, CloseSessionResponse, ForkSessionRequest, ForkSessionResponse,
+    LoadSessionRequest, LoadSessionResponse, McpServer, NewSessionRequest, NewSessionResponse,
+    ResumeSessionRequest, ResumeSessionResponse,
 };
-use super::wire::{CloseSession, LoadSession, NewSession, ResumeSession};
+use super::wire::{CloseSession, ForkSession, LoadSession, Method, NewSession, ResumeSession};
 use crate::client::Buffers;
 use crate::done::Done;
 use crate::error::Error;
@@ -34,7 +35,7 @@ struct Wanted {
 
 pub(super) fn new(
     connection: &mut Connection,
-    _: &RequestId,
+    request: &RequestId,
     params: NewSessionRequest,
     reply: Reply<NewSession>,
 ) {
@@ -42,35 +43,44 @@ pub(super) fn new(
     let NewSessionRequest { cwd, additional_directories: folders, mcp_servers: servers, .. } =
         params;
     let wanted = Wanted { id: id.clone(), cwd, folders, servers, origin: Origin::New };
-    let done = reply.done(move |settings: Vec<Setting>| {
+    open(connection, request, wanted, reply, move |settings| {
         let modes = to_wire::modes(&settings);
         NewSessionResponse::new(id.to_arc())
             .modes(modes)
             .config_options(to_wire::settings(settings))
     });
-    open(connection, wanted, done);
 }
 
 pub(super) fn load(
     connection: &mut Connection,
-    _: &RequestId,
-    params: LoadSessionRequest,
+    request: &RequestId,
+    mut params: Value,
     reply: Reply<LoadSession>,
 ) {
+    // Some clients leave out what they have none of.
+    if let Some(fields) = params.as_object_mut() {
+        fields.entry("mcpServers").or_insert_with(|| json!([]));
+    }
+    let params: LoadSessionRequest = match serde_json::from_value(params) {
+        Ok(params) => params,
+        Err(error) => {
+            let text = format!("Invalid parameters for session/load: {error}");
+            return reply.fail(&Error::Params(text));
+        }
+    };
     let id = SessionId::from(params.session_id.0.as_ref());
     let LoadSessionRequest { cwd, additional_directories: folders, mcp_servers: servers, .. } =
         params;
     let wanted = Wanted { id, cwd, folders, servers, origin: Origin::Kept { replays: true } };
-    let done = reply.done(|settings: Vec<Setting>| {
+    open(connection, request, wanted, reply, |settings| {
         let modes = to_wire::modes(&settings);
         LoadSessionResponse::new().modes(modes).config_options(to_wire::settings(settings))
     });
-    open(connection, wanted, done);
 }
 
 pub(super) fn resume(
     connection: &mut Connection,
-    _: &RequestId,
+    request: &RequestId,
     params: ResumeSessionRequest,
     reply: Reply<ResumeSession>,
 ) {
@@ -78,25 +88,49 @@ pub(super) fn resume(
     let ResumeSessionRequest { cwd, additional_directories: folders, mcp_servers: servers, .. } =
         params;
     let wanted = Wanted { id, cwd, folders, servers, origin: Origin::Kept { replays: false } };
-    let done = reply.done(|settings: Vec<Setting>| {
+    open(connection, request, wanted, reply, |settings| {
         let modes = to_wire::modes(&settings);
         ResumeSessionResponse::new().modes(modes).config_options(to_wire::settings(settings))
     });
-    open(connection, wanted, done);
+}
+
+pub(super) fn fork(
+    connection: &mut Connection,
+    request: &RequestId,
+    params: ForkSessionRequest,
+    reply: Reply<ForkSession>,
+) {
+    let id = SessionId::random();
+    let of = SessionId::from(params.session_id.0.as_ref());
+    let ForkSessionRequest { cwd, additional_directories: folders, mcp_servers: servers, .. } =
+        params;
+    let wanted = Wanted { id: id.clone(), cwd, folders, servers, origin: Origin::Copy { of } };
+    open(connection, request, wanted, reply, move |settings| {
+        let modes = to_wire::modes(&settings);
+        ForkSessionResponse::new(id.to_arc())
+            .modes(modes)
+            .config_options(to_wire::settings(settings))
+    });
 }
 
 /// Opens a session. One that is open already is closed first.
-fn open(connection: &mut Connection, wanted: Wanted, opened: Done<Vec<Setting>>) {
-    if let Err(error) = refuse_unoffered(&wanted) {
-        return opened.report(Err(error));
+fn open<M: Method + 'static>(
+    connection: &mut Connection,
+    request: &RequestId,
+    wanted: Wanted,
+    reply: Reply<M>,
+    convert: impl FnOnce(Vec<Setting>) -> M::Result + Send + 'static,
+) {
+    if let Err(error) = refuse_unoffered(&wanted.servers) {
+        return reply.fail(&error);
     }
-    let Wanted { id, cwd, servers, origin, .. } = wanted;
-    let after = connection.sessions.remove(&id).map(|open| {
-        let (ended, after) = oneshot::channel();
-        // It may have ended by itself.
-        open.close(Done::new(move |_| ended.send(()).unwrap_or_default()));
-        after
+    let Wanted { id, cwd, folders, servers, origin } = wanted;
+    let (cancel, in_flight) = connection.in_flight.other(request.clone());
+    let opened: Done<Vec<Setting>> = reply.done(move |settings| {
+        drop(in_flight);
+        convert(settings)
     });
+    let after = connection.retire(&id);
     let caps = connection.client.unwrap_or_default();
     let client = Arc::new(AcpClient::new(connection.peer.clone(), &id, caps, cwd.clone()));
     let buffers = (caps.read || caps.write).then(|| Arc::clone(&client) as Arc<dyn Buffers>);
@@ -106,27 +140,28 @@ fn open(connection: &mut Connection, wanted: Wanted, opened: Done<Vec<Setting>>)
     let opening = Opening {
         id: id.clone(),
         cwd,
+        folders,
         client,
         buffers,
         display,
         notice,
         offered,
         origin,
-        after,
+        after: after.clone(),
+        cancel,
         opened,
     };
-    if let Some(handle) = session::open(&connection.host, opening) {
-        connection.sessions.retain(|_, it| it.is_open());
-        connection.sessions.insert(id, handle);
+    connection.sessions.retain(|_, it| it.is_open());
+    match session::open(&connection.host, opening) {
+        Some(handle) => drop(connection.sessions.insert(id, handle)),
+        // It was closed all the same.
+        None => connection.keep_ending(id, after),
     }
 }
 
-/// What we have not advertised is refused and never silently left out (R-DIR-3, R-MCP-5).
-fn refuse_unoffered(wanted: &Wanted) -> Result<(), Error> {
-    if !wanted.folders.is_empty() {
-        return Err(Error::Params("`additionalDirectories` are not supported yet".to_owned()));
-    }
-    if wanted.servers.iter().any(|it| !matches!(it, McpServer::Stdio(_))) {
+/// What we have not advertised is refused and never silently left out (R-MCP-5).
+fn refuse_unoffered(servers: &[McpServer]) -> Result<(), Error> {
+    if servers.iter().any(|it| !matches!(it, McpServer::Stdio(_))) {
         return Err(Error::Params(
             "Only MCP servers of type stdio may be given: http and sse are not advertised"
                 .to_owned(),
@@ -154,8 +189,11 @@ pub(super) fn close(
     reply: Reply<CloseSession>,
 ) {
     let id = SessionId::from(session_id.0.as_ref());
-    match connection.sessions.remove(&id).filter(session::SessionHandle::is_open) {
-        Some(open) => open.close(reply.done(|()| CloseSessionResponse::new())),
-        None => reply.fail(&Error::NoSuchSession(id.to_string())),
+    if connection.session(&id).is_none() {
+        return reply.fail(&Error::NoSuchSession(id.to_string()));
     }
+    let closed = connection.retire(&id);
+    connection.keep_ending(id, closed.clone());
+    let done = reply.done(|()| CloseSessionResponse::new());
+    session::kept::closed(&connection.host, closed, done);
 }

@@ -35,10 +35,21 @@ methods! {
     Initialize "initialize" (serde_json::Value) -> schema::InitializeResponse;
     Authenticate "authenticate" (schema::AuthenticateRequest) -> schema::AuthenticateResponse;
     NewSession "session/new" (schema::NewSessionRequest) -> schema::NewSessionResponse;
-    LoadSession "session/load" (schema::LoadSessionRequest) -> schema::LoadSessionResponse;
+    LoadSession "session/load" (serde_json::Value) -> schema::LoadSessionResponse;
     ResumeSession "session/resume" (schema::ResumeSessionRequest) -> schema::ResumeSessionResponse;
     CloseSession "session/close" (schema::CloseSessionRequest) -> schema::CloseSessionResponse;
     History "_turnwright/history" (super::extensions::HistoryRequest) -> serde_json::Value;
+    ForkSession "session/fork" (schema::ForkSessionRequest) -> schema::ForkSessionResponse;
+    ListSessions "session/list" (schema::ListSessionsRequest) -> schema::ListSessionsResponse;
+    DeleteSession "session/delete" (schema::DeleteSessionRequest) -> schema::DeleteSessionResponse;
+    ArchiveSession "session/archive"
+        (schema::ArchiveSessionRequest) -> schema::ArchiveSessionResponse;
+    UnarchiveSession "session/unarchive"
+        (schema::UnarchiveSessionRequest) -> schema::UnarchiveSessionResponse;
+    StatusOfSession "session/status"
+        (schema::SessionStatusRequest) -> schema::SessionStatusResponse;
+    SetTitle "session/set_title"
+        (schema::SetSessionTitleRequest) -> schema::SetSessionTitleResponse;
     Prompt "session/prompt" (schema::PromptRequest) -> schema::PromptResponse;
     SetOption "session/set_config_option"
         (schema::SetSessionConfigOptionRequest) -> schema::SetSessionConfigOptionResponse;

@@ -16,7 +16,7 @@ use crate::message::{Arguments, Message};
 use crate::moment::rfc3339;
 use crate::redact;
 use crate::store::history::typed;
-use crate::store::{Audience, CallRow, Entry, Gone, Shelved, Store, Stored, forget, read, shelf};
+use crate::store::{Audience, CallRow, Entry, Gone, Shelved, Store, Stored, read, sessions, shelf};
 
 /// Entries that are read at once.
 const TOGETHER: usize = 100;
@@ -233,16 +233,11 @@ fn delete(store: &Store, names: &[String], is_sure: bool) -> Result<(), Trouble>
         return Err(Trouble::Other("nothing was deleted".to_owned()));
     }
     for id in ids {
-        refuse_held(store, &id)?;
-        store.write_now(move |connection| forget(connection, &id))?;
+        // A session that is open in a process is that one's.
+        let _hold = store.hold(&id)?;
+        store.write_now(move |connection| sessions::delete(connection, &id))?;
     }
     Ok(say("Deleted.\n")?)
-}
-
-/// A session that is open in a process is that one's.
-#[expect(clippy::unnecessary_wraps, reason = "whoever holds a session is going to be known")]
-fn refuse_held(_: &Store, _: &SessionId) -> Result<(), Trouble> {
-    Ok(())
 }
 
 /// Asks on a terminal. Whatever else writes into our input is nobody who could want that.

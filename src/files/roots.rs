@@ -40,6 +40,20 @@ impl Roots {
         Ok(Roots { folders, private: Vec::new(), readable: Arc::default() })
     }
 
+    /// The same, with another folder that belongs to the session.
+    ///
+    /// # Errors
+    /// When it is no folder, or cannot be read.
+    pub fn and(mut self, folder: &Path) -> std::io::Result<Roots> {
+        let real = fs::canonicalize(folder)?;
+        // Says whether it is one, and whether it may be read.
+        drop(fs::read_dir(&real)?);
+        if !self.folders.iter().any(|it| it.1 == real) {
+            self.folders.push((folder.to_path_buf(), real));
+        }
+        Ok(self)
+    }
+
     /// The same, without a folder that counts as outside even if it lies below a root.
     #[must_use]
     pub fn without(mut self, folder: &Path) -> Roots {
@@ -88,6 +102,11 @@ impl Roots {
     /// All folders of the session as they really are, the working folder first.
     pub fn folders(&self) -> impl Iterator<Item = &Path> {
         self.folders.iter().map(|it| it.1.as_path())
+    }
+
+    /// The folders besides the working folder, as the client has named them.
+    pub fn others(&self) -> impl Iterator<Item = &Path> {
+        self.folders.iter().skip(1).map(|it| it.0.as_path())
     }
 
     /// The working folder as it really is.
@@ -215,6 +234,31 @@ mod tests {
         assert_eq!(roots.resolve("/etc/passwd").place, Place::Outside);
         // A loop ends somewhere; that it ends is what counts.
         roots.resolve("loop/x");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn with_several_folders_a_relative_path_starts_in_the_first_and_each_is_bounded() {
+        use std::os::unix::fs::symlink;
+
+        let base = tempfile::tempdir().unwrap();
+        let base = fs::canonicalize(base.path()).unwrap();
+        for folder in ["ws", "more/sub", "secret"] {
+            fs::create_dir_all(base.join(folder)).unwrap();
+        }
+        symlink(base.join("more"), base.join("link")).unwrap();
+        symlink(base.join("secret"), base.join("more/out")).unwrap();
+        let roots = Roots::new(&base.join("ws")).unwrap();
+        assert!(roots.clone().and(&base.join("missing")).is_err());
+        let roots = roots.and(&base.join("link")).unwrap().and(&base.join("more")).unwrap();
+        assert_eq!(roots.folders().count(), 2, "the same folder by another name is no third one");
+        let place = |it: &str| roots.resolve(it).place;
+        assert_eq!(roots.resolve("sub/a").path, base.join("ws/sub/a"));
+        assert_eq!(place("../more/sub/a"), Place::Inside);
+        assert_eq!(place("../more/out/a"), Place::Outside);
+        assert_eq!(place("../more/../secret/a"), Place::Outside);
+        let target = roots.resolve(base.join("more/sub/a"));
+        assert_eq!(roots.shown(&target), base.join("link/sub/a"));
     }
 
     #[test]

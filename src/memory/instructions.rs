@@ -1,5 +1,5 @@
-//! Project instructions: `AGENTS.md` and its kin, from the project's root down to the working
-//! folder, after the user's own. They are data of whoever wrote the project.
+//! Project instructions: `AGENTS.md` and its kin, from each project's root down to the folder of the
+//! session, after the user's own. They are data of whoever wrote the project.
 
 use std::path::{Path, PathBuf};
 
@@ -26,20 +26,25 @@ pub struct Instructions {
     pub own: bool,
 }
 
-/// All that count for a working folder, the nearest last. `cwd` and `root` are real paths, the
-/// one at or below the other. Not for the runtime's thread.
-pub fn read(own: Option<&Path>, root: &Path, cwd: &Path) -> Vec<Instructions> {
+/// All that count for the folders of a session, each with the root of its project: those of the first
+/// folder first, for each folder the nearest last. Both are real paths, the folder at or below the
+/// root. Not for the runtime's thread.
+pub fn read(own: Option<&Path>, projects: &[(PathBuf, PathBuf)]) -> Vec<Instructions> {
     let mut left = LIMIT;
     let mut all = Vec::new();
     let own = own.and_then(|it| first(it, None, &["AGENTS.md"], left));
     all.extend(own.map(|it| Instructions { own: true, ..it }));
     left -= all.iter().map(|it: &Instructions| it.text.len()).sum::<usize>().min(left);
-    let folders: Vec<_> =
-        cwd.ancestors().take_while(|it| it.starts_with(root)).take(MOST_FOLDERS).collect();
-    for folder in folders.into_iter().rev() {
-        if let Some(found) = first(folder, Some(root), NAMES, left) {
-            left -= found.text.len().min(left);
-            all.push(found);
+    let mut seen = Vec::new();
+    for (folder, root) in projects {
+        let above = folder.ancestors().take_while(|it| it.starts_with(root)).take(MOST_FOLDERS);
+        let above: Vec<_> = above.filter(|it| !seen.contains(it)).collect();
+        for folder in above.into_iter().rev() {
+            seen.push(folder);
+            if let Some(found) = first(folder, Some(root), NAMES, left) {
+                left -= found.text.len().min(left);
+                all.push(found);
+            }
         }
     }
     all
@@ -71,11 +76,18 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let base = fs::canonicalize(base.path()).unwrap();
         fs::create_dir_all(base.join("ws/a/b")).unwrap();
-        fs::create_dir_all(base.join("config")).unwrap();
+        for folder in ["config", "ws/c", "d"] {
+            fs::create_dir_all(base.join(folder)).unwrap();
+        }
         for (path, text) in files {
             fs::write(base.join(path), text).unwrap();
         }
-        let all = read(Some(&base.join("config")), &base.join("ws"), &base.join("ws/a/b"));
+        let projects = [
+            (base.join("ws/a/b"), base.join("ws")),
+            (base.join("ws/c"), base.join("ws")),
+            (base.join("d"), base.join("d")),
+        ];
+        let all = read(Some(&base.join("config")), &projects);
         let line = |it: &Instructions| {
             let path = it.path.strip_prefix(&base).unwrap().to_string_lossy().into_owned();
             let text = if it.text.len() > 9 { it.text.len().to_string() } else { it.text.clone() };
@@ -104,6 +116,19 @@ mod tests {
                 "ws/a/AGENTS.override.md o",
                 "ws/a/b/GEMINI.md g",
             ],
+        );
+    }
+
+    #[test]
+    fn instructions_of_further_folders_follow_in_their_order_and_none_comes_twice() {
+        check(
+            &[
+                ("d/AGENTS.md", "d"),
+                ("ws/c/AGENTS.md", "c"),
+                ("ws/AGENTS.md", "r"),
+                ("ws/a/AGENTS.md", "a"),
+            ],
+            &["ws/AGENTS.md r", "ws/a/AGENTS.md a", "ws/c/AGENTS.md c", "d/AGENTS.md d"],
         );
     }
 

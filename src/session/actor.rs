@@ -5,18 +5,18 @@ use std::collections::VecDeque;
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::commands;
 use super::trust::Shown;
-use super::{Host, Msg, Origin, PromptKey, settings};
+use super::{Beginning, Host, Msg, PromptKey, settings};
 use crate::done::Done;
 use crate::error::Error;
 use crate::llm::{Effort, Model, Senses};
@@ -77,6 +77,10 @@ pub(super) struct Actor {
     known: Vec<Setting>,
     asked_for_list: bool,
     pub(super) shown: Shown,
+    /// It has a title, or will have one in a moment.
+    pub(super) is_titled: bool,
+    /// It works in other folders than the model knows.
+    pub(super) has_moved: bool,
     cancelling: Arc<AtomicBool>,
     pub(super) stop: CancellationToken,
     /// Who waits for the end.
@@ -113,6 +117,8 @@ impl Actor {
             changes: (0, 0),
             asked_for_list: false,
             shown: Shown::default(),
+            is_titled: false,
+            has_moved: false,
             host,
             equipment,
             history: History::default(),
@@ -132,16 +138,20 @@ impl Actor {
     pub(super) async fn run(
         mut self,
         mut inbox: mpsc::Receiver<Msg>,
-        (origin, after): (Origin, Option<oneshot::Receiver<()>>),
+        Beginning { origin, after, cancel }: Beginning,
         opened: Done<Vec<Setting>>,
     ) {
-        if let Some(after) = after {
-            self.stop.clone().run_until_cancelled(after).await;
-        }
-        match self.begin(origin).await {
+        let stop = self.stop.clone();
+        let begun = stop.run_until_cancelled(cancel.run_until_cancelled(async {
+            after.cancelled().await;
+            self.begin(origin).await
+        }));
+        match begun.await.flatten().unwrap_or(Err(Error::Cancelled)) {
             Ok(()) => opened.report(Ok(self.known.clone())),
             Err(error) => {
                 opened.report(Err(error));
+                // Whoever waits for the end of this one waits for the end of that as well.
+                after.cancelled().await;
                 return self.close(inbox).await;
             }
         }
@@ -200,6 +210,11 @@ impl Actor {
                 done.report(self.set_mode_and_tell(mode));
             }
             Msg::Set { setting, value, done } => self.set(setting, value, done),
+            Msg::Titled(title) => {
+                self.is_titled = true;
+                let updated = SystemTime::now();
+                self.equipment.client().update(Update::Info { title: Some(title), updated });
+            }
             Msg::Close { done } => {
                 self.closing = Some(done);
                 self.stop.cancel();
@@ -317,8 +332,16 @@ impl Actor {
         let settings = settings::all(&self.host, &self.equipment);
         if settings != self.known {
             self.known.clone_from(&settings);
+            self.keep_settings();
             self.equipment.client().update(Update::Settings(settings));
         }
+    }
+
+    /// The session comes back with these.
+    fn keep_settings(&self) {
+        let thinker = self.equipment.thinker.get();
+        let (model, effort) = (thinker.model.name().to_owned(), thinker.effort.id());
+        self.equipment.log().settings(self.equipment.mode.get().id(), model, effort);
     }
 
     /// Cancels the work that exists now: what waits is answered at once, what runs when it has
@@ -408,7 +431,7 @@ impl Actor {
                 Msg::SetMode { done, .. } => done.report(Err(Error::Cancelled)),
                 Msg::Set { done, .. } => done.report(Err(Error::Cancelled)),
                 Msg::Close { done } => drop(self.closing.replace(done)),
-                Msg::Cancel | Msg::CancelPrompt(_) => {}
+                Msg::Cancel | Msg::CancelPrompt(_) | Msg::Titled(_) => {}
             }
         }
         // Whoever looks for a model ends that now.

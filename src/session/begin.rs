@@ -1,5 +1,6 @@
 //! The first thing that a session does: it is written down, or comes back.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -9,7 +10,7 @@ use super::revive::{Revived, revive};
 use crate::error::{Error, chain};
 use crate::llm::Effort;
 use crate::permission::Mode;
-use crate::store::SessionRow;
+use crate::store::{Durability, SessionRow, StoreError, sessions};
 use crate::update::Update;
 
 impl Actor {
@@ -25,7 +26,21 @@ impl Actor {
                 let written = self.equipment.log().create(row).written();
                 stop.run_until_cancelled(written).await.ok_or(Error::Cancelled)
             }
-            Origin::Kept { replays } => self.come_back(replays).await,
+            Origin::Kept { replays } => {
+                self.come_back(replays).await?;
+                self.announce();
+                Ok(())
+            }
+            Origin::Copy { of } => {
+                let (host, to) = (Arc::clone(&self.host), self.equipment.bench.session.clone());
+                let from = of.clone();
+                let copy = move |connection: &_| sessions::fork(connection, &from, &to);
+                match host.store().write(Durability::Process, copy).await {
+                    Ok(()) => self.come_back(false).await,
+                    Err(StoreError::NoSuchSession) => Err(Error::NoSuchSession(of.to_string())),
+                    Err(error) => Err(Error::Store(error)),
+                }
+            }
         }
     }
 
@@ -35,7 +50,8 @@ impl Actor {
         SessionRow {
             id: bench.session.clone(),
             cwd: bench.files.roots().cwd().to_path_buf(),
-            folders: Vec::new(),
+            real_cwd: bench.files.roots().real_cwd().to_path_buf(),
+            folders: bench.files.roots().others().map(Path::to_path_buf).collect(),
             title: None,
             title_is_final: false,
             created: now,
@@ -57,15 +73,29 @@ impl Actor {
         let Revived { row, history } = revived;
         self.history = history;
         self.equipment.log().know(row.clone());
+        self.is_titled = row.title.is_some();
+        self.move_in(&row);
         self.settle_in(&row).await;
         if replays {
             let (title, updated) = (row.title.clone(), row.updated);
             self.equipment.client().update(Update::Info { title, updated });
             self.equipment.client().update(Update::Mode(self.equipment.mode.get().id()));
         }
-        self.announce();
         self.renew_settings();
         Ok(())
+    }
+
+    /// The session works where it was opened now, which need not be where it was left (R-LOAD-5).
+    fn move_in(&mut self, row: &SessionRow) {
+        let now = self.row();
+        if (&now.cwd, &now.real_cwd, &now.folders) == (&row.cwd, &row.real_cwd, &row.folders) {
+            return;
+        }
+        self.has_moved = true;
+        let SessionRow { id, cwd, real_cwd, folders, .. } = now;
+        let moving =
+            move |connection: &_| sessions::move_to(connection, &id, (&cwd, &real_cwd), &folders);
+        drop(self.host.store().post(Durability::Process, moving));
     }
 
     /// Gives the session what it was left with, as far as that is to be had.

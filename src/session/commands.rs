@@ -98,12 +98,15 @@ fn status(history: &mut History, equipment: &Equipment) -> String {
     };
     let prompts = history.messages.iter().filter(is_prompt).count();
     let mode = equipment.mode.get();
+    let roots = equipment.bench.files.roots();
+    let others = roots.others().map(|it| format!("* Folder besides: `{}`\n", it.display()));
     format!(
-        "* Model: `{}`\n* Mode: {} – {}\n* Folder: `{}`\n* Prompts so far: {prompts}",
+        "* Model: `{}`\n* Mode: {} – {}\n* Folder: `{}`\n{}* Prompts so far: {prompts}",
         equipment.thinker.get().model.name(),
         mode.name(),
         mode.description(equipment.law.get().can_confine),
-        equipment.bench.files.roots().cwd().display(),
+        roots.cwd().display(),
+        others.collect::<String>(),
     )
 }
 

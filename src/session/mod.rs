@@ -6,6 +6,7 @@ mod commands;
 mod history;
 mod host;
 mod begin;
+pub mod kept;
 mod models;
 mod permissions;
 mod prompts;
@@ -13,6 +14,7 @@ mod replay;
 mod revive;
 mod settings;
 mod standing;
+mod title;
 mod trust;
 
 #[cfg(test)]
@@ -22,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Buffers, Client, Display};
@@ -40,6 +42,8 @@ pub use history::history;
 pub use host::Host;
 pub use standing::{PROJECT_FILE, ProjectFile, Standing, rule_problems, stand};
 
+/// Folders that a session may have besides its working folder.
+const MOST_FOLDERS: usize = 64;
 /// Messages that may wait for a session that is busy for a moment.
 const MAILBOX: usize = 256;
 /// Of these, kept free for cancels.
@@ -54,6 +58,8 @@ pub struct Opening {
     pub id: SessionId,
     /// The working folder, absolute.
     pub cwd: PathBuf,
+    /// The folders that belong to it besides, absolute.
+    pub folders: Vec<PathBuf>,
     /// Who listens.
     pub client: Arc<dyn Client>,
     /// The client's open files, if it serves any.
@@ -66,14 +72,16 @@ pub struct Opening {
     pub offered: Senses,
     /// What there is of it already.
     pub origin: Origin,
-    /// What has to end first: it may be open already.
-    pub after: Option<oneshot::Receiver<()>>,
+    /// Cancelled when what has to end first has ended: it may be open already.
+    pub after: CancellationToken,
+    /// Whoever waits has changed their mind. Nothing any more once it is open.
+    pub cancel: CancellationToken,
     /// Who waits for it. Reported when it can be prompted, after all that there was to be told.
     pub opened: Done<Vec<Setting>>,
 }
 
 /// What there is of a session when it is opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Nothing.
     New,
@@ -81,6 +89,11 @@ pub enum Origin {
     Kept {
         /// The client is told all of it.
         replays: bool,
+    },
+    /// A copy of another one as it is now.
+    Copy {
+        /// The other one.
+        of: SessionId,
     },
 }
 
@@ -91,12 +104,27 @@ impl std::fmt::Debug for Opening {
 }
 
 enum Msg {
-    Prompt { key: PromptKey, prompt: UserMessage, done: Done<Stop> },
+    Prompt {
+        key: PromptKey,
+        prompt: UserMessage,
+        done: Done<Stop>,
+    },
     Cancel,
     CancelPrompt(PromptKey),
-    SetMode { mode: Mode, done: Done<()> },
-    Set { setting: SettingId, value: String, done: Done<Vec<Setting>> },
-    Close { done: Done<()> },
+    SetMode {
+        mode: Mode,
+        done: Done<()>,
+    },
+    Set {
+        setting: SettingId,
+        value: String,
+        done: Done<Vec<Setting>>,
+    },
+    /// A person has chosen this title.
+    Titled(String),
+    Close {
+        done: Done<()>,
+    },
 }
 
 /// A session, to those who talk to it. Dropping the last handle closes it.
@@ -106,15 +134,18 @@ pub struct SessionHandle {
     /// A cancel is on its way and nothing was sent after it: another one would change nothing.
     /// So a client that sends nothing but cancels cannot fill the mailbox.
     cancelling: Arc<AtomicBool>,
+    /// Ends its opening.
+    opening: CancellationToken,
 }
 
 /// Opens a session. Its task runs on the host's tracker until the handle is dropped or the host
 /// is told to stop. Whoever waits is told when it is open; or why it is not, when the working
 /// folder cannot be used, say, or no model is configured.
 pub fn open(host: &Arc<Host>, opening: Opening) -> Option<SessionHandle> {
-    let Opening { id, cwd, client, buffers, display, notice, offered, origin, after, opened } =
-        opening;
-    let equipped = roots(&cwd).and_then(|it| host.equip(id, it, client, buffers, display));
+    let Opening { id, cwd, folders, client, buffers, display, notice, offered, .. } = opening;
+    let Opening { origin, after, cancel, opened, .. } = opening;
+    let roots = roots(&cwd, &folders);
+    let equipped = roots.and_then(|it| host.equip(id, it, client, buffers, display));
     let (equipment, notices) = match equipped {
         Ok(equipped) => equipped,
         Err(error) => {
@@ -130,17 +161,54 @@ pub fn open(host: &Arc<Host>, opening: Opening) -> Option<SessionHandle> {
     let notices = notice.into_iter().chain(notices).collect();
     let told = actor::Told { notices, shortcoming: false, offered };
     let actor = actor::Actor::new(Arc::clone(host), equipment, settings, told, shared, stop);
-    host.spawn(actor.run(inbox, (origin, after), opened));
-    Some(SessionHandle { mailbox, cancelling })
+    let opening = cancel.clone();
+    host.spawn(actor.run(inbox, Beginning { origin, after, cancel }, opened));
+    Some(SessionHandle { mailbox, cancelling, opening })
 }
 
-fn roots(cwd: &Path) -> Result<Roots, Error> {
+/// How a session begins.
+struct Beginning {
+    origin: Origin,
+    after: CancellationToken,
+    cancel: CancellationToken,
+}
+
+fn roots(cwd: &Path, folders: &[PathBuf]) -> Result<Roots, Error> {
     if !cwd.is_absolute() {
         let text = format!("`cwd` must be an absolute path, not `{}`", cwd.display());
         return Err(Error::Params(text));
     }
-    Roots::new(cwd)
-        .map_err(|error| Error::BadFolder { path: cwd.to_path_buf(), why: error.to_string() })
+    let mut roots = Roots::new(cwd)
+        .map_err(|error| Error::BadFolder { path: cwd.to_path_buf(), why: error.to_string() })?;
+    let refused = |folder: &Path, why: &str| {
+        let text = format!("`additionalDirectories`: `{}` cannot be used: {why}", folder.display());
+        Error::Params(text)
+    };
+    if folders.len() > MOST_FOLDERS {
+        let text = format!("`additionalDirectories` are more than {MOST_FOLDERS}");
+        return Err(Error::Params(text));
+    }
+    for folder in folders {
+        if !folder.is_absolute() {
+            return Err(refused(folder, "it is no absolute path"));
+        }
+        roots = roots.and(folder).map_err(|error| refused(folder, &error.to_string()))?;
+    }
+    Ok(roots)
+}
+
+/// Tells a session's client what a person has chosen, once that is kept.
+#[derive(Debug)]
+pub struct Teller(mpsc::WeakSender<Msg>);
+
+impl Teller {
+    /// The title that it has now.
+    pub fn titled(self, title: String) {
+        if let Some(mailbox) = self.0.upgrade() {
+            // One that is busy or gone is none whose title anybody looks at.
+            drop(mailbox.try_send(Msg::Titled(title)));
+        }
+    }
 }
 
 impl SessionHandle {
@@ -180,10 +248,16 @@ impl SessionHandle {
         self.send(Msg::Set { setting, value, done });
     }
 
+    /// Who can tell the client a title later on. It does not keep the session open.
+    pub fn teller(&self) -> Teller {
+        Teller(self.mailbox.downgrade())
+    }
+
     /// Ends it: what runs is cancelled, its commands are stopped. Reported when all that is done.
     pub fn close(self, done: Done<()>) {
         // If there is no room for it, dropping the handle does the same.
         drop(self.mailbox.try_send(Msg::Close { done }));
+        self.opening.cancel();
     }
 
     /// Whether it can still be prompted.

@@ -7,11 +7,12 @@ use futures_util::future::BoxFuture;
 
 use super::actor::{Actor, Queued, Running};
 use super::commands::{self, Run};
-use super::permissions;
 use super::trust::trust;
+use super::{permissions, title};
+use crate::effect::visible_line;
 use crate::ids::MessageId;
 use crate::message::{Message, Part, Stop, UserMessage};
-use crate::store::{Audience, Entry, TurnKind};
+use crate::store::{Audience, Durability, Entry, StoreError, TurnKind, sessions};
 use crate::turn::{Finished, Turn};
 use crate::update::Update;
 
@@ -97,6 +98,7 @@ impl Actor {
                 }
                 None => {}
             }
+            let title = title::of_prompt(&prompt);
             self.tell_omissions(&prompt);
             self.add_context(&mut prompt);
             let turn = Turn::new(
@@ -106,8 +108,36 @@ impl Actor {
                 prompt,
                 cancel.clone(),
             );
-            let task = self.host.tracker().spawn(turn.run());
+            let titled = self.suggest_title(title);
+            let task = self.host.tracker().spawn(async move {
+                // Both end before the prompt is answered.
+                futures_util::future::join(turn.run(), titled).await.0
+            });
             self.running = Some(Running { key, cancel, task, done });
+        }
+    }
+
+    /// Gives the session a title, unless it has one, and tells the client once that is kept.
+    fn suggest_title(
+        &mut self,
+        title: Option<String>,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let title = title.filter(|_| !self.is_titled);
+        self.is_titled |= title.is_some();
+        let (id, words) = (self.equipment.bench.session.clone(), title.clone());
+        let kept = title.is_some().then(|| {
+            self.host.store().post(Durability::Process, move |connection| {
+                let words = words.as_deref().unwrap_or_default();
+                sessions::suggest_title(connection, &id, words)
+            })
+        });
+        let client = Arc::clone(self.equipment.client());
+        async move {
+            let Some(kept) = kept else { return };
+            // A store that cannot be used is no reason to leave the user without.
+            if kept.await.unwrap_or(Err(StoreError::Closed)) != Ok(false) {
+                client.update(Update::Info { title, updated: SystemTime::now() });
+            }
         }
     }
 
@@ -130,10 +160,15 @@ impl Actor {
     /// What the model has to know and the system prompt must not hold, because it changes.
     fn add_context(&mut self, prompt: &mut UserMessage) {
         let mut context = String::new();
-        if self.history.messages.is_empty() {
+        let is_first = self.history.messages.is_empty();
+        if std::mem::take(&mut self.has_moved) && !is_first {
+            context.push_str("The user has opened this conversation in other folders.\n");
+            context.push_str(&self.places());
+        }
+        if is_first {
             context.push_str(&format!(
-                "Project folder: {}\nSystem: {}\nDate: {}\n",
-                self.equipment.bench.files.roots().cwd().display(),
+                "{}System: {}\nDate: {}\n",
+                self.places(),
                 std::env::consts::OS,
                 &httpdate::fmt_http_date(SystemTime::now())[..16],
             ));
@@ -144,6 +179,17 @@ impl Actor {
         if !context.is_empty() {
             prompt.parts.push(Part::Context(context));
         }
+    }
+
+    /// Where the session works, for the model.
+    fn places(&self) -> String {
+        let roots = self.equipment.bench.files.roots();
+        let mut text = format!("Project folder: {}\n", roots.cwd().display());
+        for folder in roots.others() {
+            let folder = visible_line(&folder.to_string_lossy());
+            text.push_str(&format!("Another folder of the project: {folder}\n"));
+        }
+        text
     }
 
     /// Writes down that the user has typed a command. The model does not hear of it.

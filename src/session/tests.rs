@@ -5,9 +5,10 @@ use std::sync::atomic::AtomicBool;
 
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use super::actor::{Actor, Told};
-use super::{Host, MAILBOX, Origin, Senses, SessionHandle, settings};
+use super::{Beginning, Host, MAILBOX, Origin, Senses, SessionHandle, settings};
 use crate::config::{Config, Flags, Paths, UserFile, Variables};
 use crate::done::Done;
 use crate::error::{Error, Kind};
@@ -36,8 +37,12 @@ fn session(stage: &Stage) -> Session {
         Arc::clone(&cancelling),
         stage.cancel.clone(),
     );
-    host.spawn(actor.run(inbox, (Origin::New, None), Done::new(drop)));
-    Session { handle: SessionHandle { mailbox, cancelling }, next: 0 }
+    let (after, cancel) = (CancellationToken::new(), CancellationToken::new());
+    after.cancel();
+    let opening = cancel.clone();
+    let beginning = Beginning { origin: Origin::New, after, cancel };
+    host.spawn(actor.run(inbox, beginning, Done::new(drop)));
+    Session { handle: SessionHandle { mailbox, cancelling, opening }, next: 0 }
 }
 
 impl Session {

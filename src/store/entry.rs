@@ -282,6 +282,8 @@ pub struct SessionRow {
     pub id: SessionId,
     /// The working folder as the client has named it.
     pub cwd: PathBuf,
+    /// The same without links.
+    pub real_cwd: PathBuf,
     /// The folders besides.
     pub folders: Vec<PathBuf>,
     /// What it is about.

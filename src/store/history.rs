@@ -402,6 +402,7 @@ mod tests {
         drop(log.create(SessionRow {
             id: id.into(),
             cwd: cwd.into(),
+            real_cwd: cwd.into(),
             folders: Vec::new(),
             title: Some(format!("About {id}")),
             title_is_final: false,

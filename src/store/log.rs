@@ -15,6 +15,7 @@ use super::entry::Card;
 use super::health::Told;
 use super::pack::{pack, put_blob};
 use super::read::{key, millis, path_value};
+use super::sessions::folders_text;
 use super::{
     CallStatus, Change, Durability, Entry, Intent, SessionRow, Settled, Store, StoreError, TurnKind,
 };
@@ -312,14 +313,14 @@ impl Inner {
 }
 
 fn insert(connection: &Connection, row: &SessionRow) -> Result<i64, StoreError> {
-    let folders: Vec<_> = row.folders.iter().map(|it| it.to_string_lossy()).collect();
     connection.execute(
-        "INSERT INTO sessions (id, cwd, folders, title, title_is_final, created_at, updated_at, \
-         parent, mode, model, effort) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO sessions (id, cwd, real_cwd, folders, title, title_is_final, created_at, \
+         updated_at, parent, mode, model, effort) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         params![
             row.id.as_str(),
             path_value(&row.cwd),
-            serde_json::to_string(&folders)?,
+            path_value(&row.real_cwd),
+            folders_text(&row.folders)?,
             row.title,
             row.title_is_final,
             millis(row.created),
@@ -395,7 +396,7 @@ fn add(
     Ok(())
 }
 
-fn settle(
+pub(super) fn settle(
     connection: &Connection,
     session: i64,
     (call, turn, now): (&CallId, u64, i64),

@@ -5,7 +5,6 @@
 
 mod backlog;
 mod entry;
-mod forget;
 pub mod history;
 mod health;
 mod hold;
@@ -15,6 +14,7 @@ mod pack;
 pub mod read;
 mod schema;
 mod shelf;
+pub mod sessions;
 mod sweep;
 mod thread;
 mod words;
@@ -35,7 +35,6 @@ pub use entry::{
     Audience, CallRow, CallStatus, Change, Entry, FileState, Intent, SessionRow, Settled, Stored,
     TurnKind,
 };
-pub use forget::forget;
 pub use health::Fault;
 pub use hold::Hold;
 pub use log::{Log, Ticket};

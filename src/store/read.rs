@@ -65,7 +65,7 @@ pub fn key(connection: &Connection, session: &SessionId) -> Result<i64, StoreErr
 
 /// The columns that [`session_row`] reads.
 pub(super) const SESSION: &str = "id, cwd, folders, title, title_is_final, created_at, updated_at, \
-                                  archived, parent, mode, model, effort, minted, cost";
+                                  archived, parent, mode, model, effort, minted, cost, real_cwd";
 
 /// What is known of a session.
 ///
@@ -95,6 +95,7 @@ pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
         effort: text(11)?,
         minted: row.get(12)?,
         cost: row.get(13)?,
+        real_cwd: value_path(row.get_ref(14)?),
     })
 }
 

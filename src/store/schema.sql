@@ -16,6 +16,8 @@ CREATE TABLE sessions (
   key INTEGER PRIMARY KEY,
   id TEXT NOT NULL UNIQUE,
   cwd TEXT NOT NULL,
+  -- `cwd` without links.
+  real_cwd TEXT NOT NULL DEFAULT '',
   -- JSON: the folders besides `cwd`.
   folders TEXT NOT NULL DEFAULT '[]',
   title TEXT,

@@ -13,6 +13,7 @@ fn row(id: &str) -> SessionRow {
     SessionRow {
         id: SessionId::from(id),
         cwd: "/w".into(),
+        real_cwd: "/w".into(),
         folders: Vec::new(),
         title: None,
         title_is_final: false,

@@ -14,17 +14,14 @@ use crate::skills::{self, Place, Skill};
 /// Below a project and below the home; the first is ours.
 const SKILLS: &[&str] = &[".turnwright/skills", ".agents/skills", ".claude/skills"];
 
-/// The working folder and the project that it belongs to, as real paths.
-struct Project {
-    cwd: PathBuf,
-    root: PathBuf,
-}
+/// A folder of the session and the root of the project that it belongs to, as real paths.
+type Project = (PathBuf, PathBuf);
 
 /// What the model is told, which is nothing where nobody has written anything down; and the skills
 /// of the session.
 pub fn lore(bench: &Bench, stop: &CancellationToken) -> (String, Vec<Skill>) {
-    let project = project(bench);
-    let mut text = told_instructions(bench, &project);
+    let projects = projects(bench);
+    let mut text = told_instructions(bench, &projects);
     let notes: Vec<_> = folders_of_notes(bench).iter().flat_map(Notes::list).collect();
     if let Some(index) = memory::index(&notes) {
         text.push_str(&format!(
@@ -32,7 +29,7 @@ pub fn lore(bench: &Bench, stop: &CancellationToken) -> (String, Vec<Skill>) {
              words and may be out of date; those under project/ may be anybody's):\n{index}"
         ));
     }
-    let found = skills::scan(&places_of_skills(bench, &project), stop);
+    let found = skills::scan(&places_of_skills(bench, &projects), stop);
     if let Some(catalogue) = skills::catalogue(&found) {
         text.push_str(&format!(
             "\nSkills (load one with `skill` when the work is what it is for):\n{catalogue}"
@@ -42,10 +39,10 @@ pub fn lore(bench: &Bench, stop: &CancellationToken) -> (String, Vec<Skill>) {
     (text.trim_start().replace("</context", "< /context"), found)
 }
 
-fn told_instructions(bench: &Bench, project: &Project) -> String {
+fn told_instructions(bench: &Bench, projects: &[Project]) -> String {
     let own = own_folder(bench);
     let mut text = String::new();
-    for it in instructions::read(own, &project.root, &project.cwd) {
+    for it in instructions::read(own, projects) {
         let Instructions { path, text: words, is_whole, own } = it;
         if words.trim().is_empty() && is_whole {
             continue;
@@ -68,13 +65,12 @@ fn told_instructions(bench: &Bench, project: &Project) -> String {
     text
 }
 
-/// The working folder and its project.
-fn project(bench: &Bench) -> Project {
-    let cwd = bench.files.roots().real_cwd().to_path_buf();
+/// The folders of the session, the working folder first, and their projects.
+fn projects(bench: &Bench) -> Vec<Project> {
     let home = bench.commons.folders.home.as_deref();
     let home = home.and_then(|it| std::fs::canonicalize(it).ok());
-    let root = root(&cwd, home.as_deref()).to_path_buf();
-    Project { cwd, root }
+    let project = |it: &Path| (it.to_path_buf(), root(it, home.as_deref()).to_path_buf());
+    bench.files.roots().folders().map(project).collect()
 }
 
 /// The first folder above that holds a repository, or else the working folder. A repository in the
@@ -99,12 +95,12 @@ pub(super) fn folders_of_notes(bench: &Bench) -> Vec<Notes> {
 }
 
 /// The nearest first, because the first of a name counts.
-fn places_of_skills(bench: &Bench, project: &Project) -> Vec<Place> {
-    let Project { cwd, root } = project;
+fn places_of_skills(bench: &Bench, projects: &[Project]) -> Vec<Place> {
     let mut places = Vec::new();
-    let mut folders = vec![cwd];
-    folders.extend(Some(root).filter(|it| *it != cwd));
-    for folder in folders {
+    let both = |(folder, root): &'_ Project| {
+        [(folder.clone(), root.clone()), (root.clone(), root.clone())]
+    };
+    for (folder, root) in projects.iter().flat_map(both) {
         let place = |it: &&str| Place { folder: folder.join(it), within: Some(root.clone()) };
         places.extend(SKILLS.iter().map(place));
     }
@@ -134,7 +130,7 @@ pub fn notes(bench: &Bench) -> String {
 
 /// The skills that there are now, for people.
 pub fn skills(bench: &Bench) -> String {
-    let places = places_of_skills(bench, &project(bench));
+    let places = places_of_skills(bench, &projects(bench));
     let found = skills::scan(&places, &CancellationToken::new());
     if found.is_empty() {
         return format!(

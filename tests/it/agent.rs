@@ -51,6 +51,10 @@ pub struct TestAgent {
     model: Option<Server>,
     workspace: TempDir,
     home: TempDir,
+    /// How it was started, to start another one.
+    arguments: Vec<String>,
+    variables: Vec<(String, String)>,
+    capabilities: Value,
     permission: Option<&'static str>,
     stderr_may_speak: bool,
     checked: bool,
@@ -133,8 +137,70 @@ impl Builder {
             let scenario = json!({ "replies": replies });
             Server::start(Scenario::from_value(scenario).unwrap(), 0).unwrap()
         });
+        let mut variables = Vec::new();
+        if let Some(model) = &model {
+            variables.push(("OPENAI_BASE_URL".to_owned(), model.base_url().to_string()));
+            variables.push(("OPENAI_API_KEY".to_owned(), "sk-test-0123456789".to_owned()));
+            variables.push(("TURNWRIGHT_MODEL".to_owned(), "scripted".to_owned()));
+        }
+        variables.extend(self.variables);
+        let process = Process::start(self.inside, &self.arguments, &variables, home.path());
+        TestAgent {
+            stdin: process.stdin,
+            child: process.child,
+            lines: process.lines,
+            stderr: Some(process.stderr),
+            log: Vec::new(),
+            seen: 0,
+            sent: Vec::new(),
+            next_id: 1,
+            session: String::new(),
+            model,
+            workspace,
+            home,
+            arguments: self.arguments,
+            variables,
+            capabilities: self.capabilities,
+            permission: self.permission,
+            stderr_may_speak: self.stderr_may_speak,
+            checked: false,
+            told_of_no_sandbox: 0,
+        }
+    }
+
+    /// Starts the agent and initializes the connection.
+    pub fn initialize(self) -> TestAgent {
+        let mut agent = self.spawn();
+        agent.greet();
+        agent
+    }
+
+    /// Starts the agent, initializes the connection and opens a session in the workspace.
+    pub fn start(self) -> TestAgent {
+        let mut agent = self.initialize();
+        agent.session = agent.new_session();
+        agent
+    }
+}
+
+/// A process of the agent.
+struct Process {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<Value>,
+    stderr: JoinHandle<String>,
+}
+
+impl Process {
+    /// `inside` is a script that sets up a mount namespace for it.
+    fn start(
+        inside: Option<&str>,
+        arguments: &[String],
+        variables: &[(String, String)],
+        home: &Path,
+    ) -> Process {
         let program = env!("CARGO_BIN_EXE_turnwright");
-        let mut command = match self.inside {
+        let mut command = match inside {
             Some(script) => {
                 let mut command = Command::new("unshare");
                 let script = format!("{script} && exec \"$0\" \"$@\"");
@@ -144,21 +210,16 @@ impl Builder {
             None => Command::new(program),
         };
         command
-            .args(&self.arguments)
+            .args(arguments)
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("TURNWRIGHT_HOME", home.path())
+            .env("TURNWRIGHT_HOME", home)
             .envs([run_mark()])
+            .envs(variables.iter().cloned())
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        if let Some(model) = &model {
-            command.env("OPENAI_BASE_URL", model.base_url());
-            command.env("OPENAI_API_KEY", "sk-test-0123456789");
-            command.env("TURNWRIGHT_MODEL", "scripted");
-        }
-        command.envs(self.variables);
         let mut child = command.spawn().unwrap();
         let (sender, lines) = channel();
         let stdout = BufReader::new(child.stdout.take().unwrap());
@@ -178,45 +239,36 @@ impl Builder {
             stderr.read_to_end(&mut bytes).unwrap();
             String::from_utf8_lossy(&bytes).into_owned()
         });
-        TestAgent {
-            stdin: child.stdin.take(),
-            child,
-            lines,
-            stderr: Some(stderr),
-            log: Vec::new(),
-            seen: 0,
-            sent: Vec::new(),
-            next_id: 1,
-            session: String::new(),
-            model,
-            workspace,
-            home,
-            permission: self.permission,
-            stderr_may_speak: self.stderr_may_speak,
-            checked: false,
-            told_of_no_sandbox: 0,
-        }
-    }
-
-    /// Starts the agent and initializes the connection.
-    pub fn initialize(self) -> TestAgent {
-        let capabilities = self.capabilities.clone();
-        let mut agent = self.spawn();
-        let params = json!({ "protocolVersion": 1, "clientCapabilities": capabilities });
-        let answer = agent.call("initialize", &params);
-        assert_eq!(answer["result"]["protocolVersion"], 1, "{answer}");
-        agent
-    }
-
-    /// Starts the agent, initializes the connection and opens a session in the workspace.
-    pub fn start(self) -> TestAgent {
-        let mut agent = self.initialize();
-        agent.session = agent.new_session();
-        agent
+        Process { stdin: child.stdin.take(), child, lines, stderr }
     }
 }
 
 impl TestAgent {
+    fn greet(&mut self) {
+        let params = json!({ "protocolVersion": 1, "clientCapabilities": self.capabilities });
+        let answer = self.call("initialize", &params);
+        assert_eq!(answer["result"]["protocolVersion"], 1, "{answer}");
+    }
+
+    /// Ends the agent, unless it was killed, and starts another one with the same files and the same
+    /// model. Nothing of the first is in the log any more.
+    pub fn restart(&mut self) {
+        if !self.checked {
+            let (status, stderr) = self.close();
+            assert!(status.success(), "the agent ended with {status}: {stderr}");
+        }
+        let process = Process::start(None, &self.arguments, &self.variables, self.home.path());
+        self.child = process.child;
+        self.stdin = process.stdin;
+        self.lines = process.lines;
+        self.stderr = Some(process.stderr);
+        self.log.clear();
+        self.sent.clear();
+        self.seen = 0;
+        self.checked = false;
+        self.greet();
+    }
+
     /// An agent with a model that has nothing to say, in an empty workspace.
     pub fn builder() -> Builder {
         Builder {

@@ -82,6 +82,9 @@ mod search;
 mod seed_history;
 mod session;
 mod sessions_cli;
+mod sessions;
+mod sessions_folders;
+mod sessions_list;
 #[cfg(target_os = "linux")]
 mod shell_differential;
 #[cfg(target_os = "linux")]

@@ -34,18 +34,23 @@ pub fn check(message: &Value, method: Option<&str>) {
     against(&name, body, message);
 }
 
-fn document() -> &'static Value {
-    static DOCUMENT: OnceLock<Value> = OnceLock::new();
-    DOCUMENT.get_or_init(|| {
-        serde_json::from_str(include_str!("../data/schema/schema.v1.json")).expect("a schema")
-    })
+/// The stable schema, and the one with the unstable methods.
+fn documents() -> [&'static Value; 2] {
+    static DOCUMENTS: OnceLock<[Value; 2]> = OnceLock::new();
+    let texts = [
+        include_str!("../data/schema/schema.v1.json"),
+        include_str!("../data/schema/schema.v1.unstable.json"),
+    ];
+    DOCUMENTS.get_or_init(|| texts.map(|it| serde_json::from_str(it).expect("a schema"))).each_ref()
 }
 
-/// The definition that belongs to a method.
+/// The definition that belongs to a method. What is stable is checked as that.
 fn definition(method: &str, suffix: &str) -> String {
-    let definitions = document()["$defs"].as_object().expect("definitions");
     let fits = |(name, it): &(&String, &Value)| it["x-method"] == method && name.ends_with(suffix);
-    let found = definitions.iter().find(fits);
+    let found = documents().into_iter().find_map(|document| {
+        let definitions = document["$defs"].as_object().expect("definitions");
+        definitions.iter().find(fits)
+    });
     found.unwrap_or_else(|| panic!("{method} has no {suffix} in the schema")).0.clone()
 }
 
@@ -53,9 +58,11 @@ fn against(name: &str, body: &Value, message: &Value) {
     static VALIDATORS: OnceLock<Mutex<HashMap<String, &'static Validator>>> = OnceLock::new();
     let mut validators = VALIDATORS.get_or_init(Mutex::default).lock().unwrap();
     let validator: &'static Validator = validators.entry(name.to_owned()).or_insert_with(|| {
+        let holds = |it: &&Value| it["$defs"].get(name).is_some();
+        let document = documents().into_iter().find(holds).expect("a definition");
         let mut schema = json!({ "$ref": format!("#/$defs/{name}") });
-        schema["$schema"] = document()["$schema"].clone();
-        schema["$defs"] = document()["$defs"].clone();
+        schema["$schema"] = document["$schema"].clone();
+        schema["$defs"] = document["$defs"].clone();
         Box::leak(Box::new(jsonschema::validator_for(&schema).expect("a valid schema")))
     });
     drop(validators);

@@ -1,4 +1,4 @@
-//! Sessions (R-SESS, R-DIR, R-MCP-5, R-MODE): where they work, what they are refused, and that
+//! Sessions (R-SESS, R-MCP-5, R-MODE): where they work, what they are refused, and that
 //! none knows of another.
 
 use std::collections::HashSet;
@@ -203,38 +203,6 @@ fn r_sess_6_each_session_has_a_history_of_its_own() {
     agent.turn("a2");
     assert_eq!(agent.model_transcript(1), ["user b1"]);
     assert_eq!(agent.model_transcript(2), ["user a1", "assistant one", "user a2"]);
-}
-
-#[test]
-fn r_dir_1_to_3_directories_that_are_not_offered_are_refused_and_null_is_none() {
-    let mut agent = TestAgent::builder().initialize();
-    let cwd = agent.workspace().to_path_buf();
-    let answer = agent.call("initialize", &json!({ "protocolVersion": 1 }));
-    let capabilities = &answer["result"]["agentCapabilities"]["sessionCapabilities"];
-    let offered = capabilities["additionalDirectories"].is_object();
-    assert!(!offered, "offered by now: this test is out of date");
-    let bad = [
-        json!([cwd]),
-        json!(["/tmp", "/"]),
-        json!(["relative"]),
-        json!([""]),
-        json!(["/no/such/folder"]),
-        json!([5]),
-        json!([null]),
-        json!(["/tmp", 5]),
-        json!("/tmp"),
-        json!({ "0": "/tmp" }),
-        json!(true),
-    ];
-    for directories in bad {
-        let params = json!({ "cwd": cwd, "mcpServers": [], "additionalDirectories": directories });
-        assert_eq!(code(&agent.call("session/new", &params)), -32602, "{directories}");
-    }
-    for directories in [json!([]), Value::Null] {
-        let params = json!({ "cwd": cwd, "mcpServers": [], "additionalDirectories": directories });
-        let answer = agent.call("session/new", &params);
-        assert!(answer["result"]["sessionId"].is_string(), "{directories}: {answer}");
-    }
 }
 
 #[test]

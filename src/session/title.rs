@@ -1,0 +1,133 @@
+//! What a session is called: pure functions from words to a short line.
+
+use crate::effect::hides;
+use crate::message::{Part, UserMessage};
+use crate::redact;
+
+/// Characters of a title of our making.
+const LONGEST: usize = 60;
+/// Characters of a title that a person has chosen.
+const LONGEST_CHOSEN: usize = 200;
+/// Bytes of a prompt in which a title is looked for.
+const LOOKED_AT: usize = 16 * 1024;
+
+/// A title for a conversation that begins with this: the first line of the user's text that says
+/// something.
+pub(super) fn of_prompt(prompt: &UserMessage) -> Option<String> {
+    let texts = prompt.parts.iter().filter_map(|it| match it {
+        Part::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    texts.into_iter().find_map(of_text)
+}
+
+fn of_text(text: &str) -> Option<String> {
+    let end = text.floor_char_boundary(LOOKED_AT);
+    // Before anything is taken out of it or cut off: half a key is none that would be found.
+    let text = redact::text(&text[..end]);
+    let is_fence = |it: &&str| it.starts_with("```") || it.starts_with("~~~");
+    let mut lines = text.lines().map(str::trim).filter(|it| !is_fence(it));
+    lines.find_map(|it| one_line(&without_marks(it))).map(|it| cut(&it, LONGEST))
+}
+
+/// A title that a person wants, as it is kept; `None` if there is nothing to see in it.
+pub(super) fn chosen(title: &str) -> Option<String> {
+    let end = title.floor_char_boundary(LOOKED_AT);
+    one_line(&redact::text(&title[..end])).map(|it| cut(&it, LONGEST_CHOSEN))
+}
+
+/// One line of visible characters with single blanks between its words.
+fn one_line(text: &str) -> Option<String> {
+    let clean: String = text
+        .chars()
+        .map(|it| if it.is_whitespace() || it.is_control() { ' ' } else { it })
+        .filter(|it| !hides(*it))
+        .collect();
+    let words: Vec<_> = clean.split_whitespace().collect();
+    (!words.is_empty()).then(|| words.join(" "))
+}
+
+/// A line of Markdown as it reads.
+fn without_marks(line: &str) -> String {
+    let mut rest = line;
+    for mark in ["#", ">", "- ", "* ", "+ "] {
+        rest = rest.trim_start_matches(mark).trim_start();
+    }
+    let text = without_links(rest).replace("**", "").replace("__", "").replace('`', "");
+    // A line of nothing but marks says nothing.
+    if text.chars().any(char::is_alphanumeric) { text } else { String::new() }
+}
+
+/// `[words](target)` becomes `words`.
+fn without_links(line: &str) -> String {
+    let (mut text, mut rest) = (String::new(), line);
+    while let Some((before, after)) = rest.split_once('[') {
+        let link = after.split_once("](").and_then(|(words, more)| {
+            let (_, behind) = more.split_once(')')?;
+            (!words.contains('[')).then_some((words, behind))
+        });
+        text.push_str(before.strip_suffix('!').filter(|_| link.is_some()).unwrap_or(before));
+        match link {
+            Some((words, behind)) => {
+                text.push_str(words);
+                rest = behind;
+            }
+            None => {
+                text.push('[');
+                rest = after;
+            }
+        }
+    }
+    text + rest
+}
+
+/// At most so many characters, cut between words where that leaves enough.
+fn cut(text: &str, most: usize) -> String {
+    let Some((end, _)) = text.char_indices().nth(most) else { return text.to_owned() };
+    let end = text[..end].char_indices().last().map_or(0, |(at, _)| at);
+    let start = &text[..end];
+    let word_end = start.rfind(' ').filter(|it| *it > end / 2).unwrap_or(end);
+    format!("{}…", start[..word_end].trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_the_first_line_that_says_something() {
+        let table = [
+            ("Fix the build", Some("Fix the build")),
+            ("\n\n  ## Fix `cargo  test`\nand more", Some("Fix cargo test")),
+            ("> - **Why** is [this](http://x/y) so?", Some("Why is this so?")),
+            ("![shot](a.png) look", Some("shot look")),
+            ("a[0] and [b", Some("a[0] and [b")),
+            ("```rust\nfn main() {}\n```", Some("fn main() {}")),
+            ("---\n***\nreal", Some("real")),
+            ("\u{1b}[31mred\u{202e}\u{200b} text\u{0}", Some("[31mred text")),
+            ("看看 src/*.rs 里的 snake_case", Some("看看 src/*.rs 里的 snake_case")),
+            ("", None),
+            (" \u{200b}\n#\n", None),
+        ];
+        for (text, expected) in table {
+            assert_eq!(of_text(text).as_deref(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_title_is_short_and_ends_with_a_word() {
+        let title = of_text(&"words and words ".repeat(10)).unwrap();
+        assert_eq!(title, "words and words words and words words and words words and…");
+        assert_eq!(of_text(&"é".repeat(100)).unwrap(), format!("{}…", "é".repeat(59)));
+        assert_eq!(of_text(&"é".repeat(60)).unwrap(), "é".repeat(60));
+        assert_eq!(chosen(&"x".repeat(5_000)).unwrap().chars().count(), 200);
+    }
+
+    #[test]
+    fn a_chosen_title_keeps_its_marks_and_is_one_visible_line() {
+        assert_eq!(chosen("  # My\n\ttitle *\u{202e}* ").unwrap(), "# My title **");
+        for nothing in ["", " \n\t", "\u{200b}\u{202e}", "\u{0}\u{7}"] {
+            assert_eq!(chosen(nothing), None, "{nothing:?}");
+        }
+    }
+}

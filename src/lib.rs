@@ -39,6 +39,7 @@ pub mod permission;
 pub mod shell;
 pub mod sandbox;
 pub mod exec;
+pub mod undo;
 pub mod files;
 pub mod pinned;
 pub mod trust;

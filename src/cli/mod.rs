@@ -14,6 +14,7 @@ mod probe;
 mod sandbox;
 mod sessions;
 mod trust;
+mod undo;
 
 use std::io::{self, ErrorKind, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
@@ -105,6 +106,19 @@ enum Command {
     #[command(after_help = "Example: turnwright history migration --status error --since 2d\n\
                             turnwright history --session last --json")]
     History(history::Options),
+    /// Put files back as they were before the last turn of a session that is not open
+    #[command(after_help = "Example: turnwright undo --turns 2 --dry-run\n\
+                            Exit status: 0 if all is as it was, 1 if something was left alone or \
+                            could not be restored, 2 if there was nothing to do.")]
+    Undo(undo::Undo),
+    /// Do again what the last undo took back
+    #[command(after_help = "Example: turnwright redo\n\
+                            Exit status: as that of `turnwright undo`.")]
+    Redo(undo::Redo),
+    /// Show what the turns of a session have made of files
+    #[command(after_help = "Example: turnwright diff --all\n\
+                            Exit status: 0 if something is shown, 2 if there is nothing.")]
+    Diff(undo::Diff),
     /// Look at the settings
     Config {
         #[command(subcommand)]
@@ -148,6 +162,9 @@ pub fn run() -> ExitCode {
         Some(Command::Policy(options)) => policy::run(options, &config(flags, paths)),
         Some(Command::Sessions(options)) => sessions::run(options, &config(flags, paths)),
         Some(Command::History(options)) => history::run(options, &config(flags, paths)),
+        Some(Command::Undo(options)) => undo::undo(options, &config(flags, paths)),
+        Some(Command::Redo(options)) => undo::redo(options, &config(flags, paths)),
+        Some(Command::Diff(options)) => undo::diff(options, &config(flags, paths)),
         Some(Command::Config { action }) => config::run(&action, &config(flags, paths)),
     };
     log::flush(LOG_LIMIT);

@@ -7,6 +7,8 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use ring::digest::{Context, SHA256};
+
 use super::disk::{blocking, explain, moved, regular};
 use super::places::without_replacing;
 use super::{FileError, READ_LIMIT};
@@ -21,6 +23,8 @@ pub(super) enum Before {
     Nothing,
     /// These bytes.
     Bytes(Vec<u8>),
+    /// Bytes with this SHA-256.
+    Print([u8; 32]),
 }
 
 /// Gives a file these bytes. What else there is to it stays: mode, owner, attributes, its other
@@ -34,7 +38,7 @@ pub(super) async fn write(path: &Path, before: Before, bytes: Vec<u8>) -> Result
         let folder = path.parent().unwrap_or(Path::new("/"));
         let folder = match before {
             // What is to be there has a folder.
-            Before::Bytes(_) => pinned::folder(folder),
+            Before::Bytes(_) | Before::Print(_) => pinned::folder(folder),
             Before::Anything | Before::Nothing => pinned::made_folder(folder),
         };
         // Held to the end: what is compared and what is written lie in the same folder.
@@ -50,6 +54,9 @@ pub(super) async fn write(path: &Path, before: Before, bytes: Vec<u8>) -> Result
 
 impl Before {
     fn is_there(&self, path: &Path) -> Result<bool, FileError> {
+        if let Before::Print(expected) = self {
+            return Ok(print(path)? == *expected);
+        }
         let Before::Bytes(bytes) = self else {
             return Ok(matches!(self, Before::Anything) || fs::symlink_metadata(path).is_err());
         };
@@ -63,9 +70,31 @@ impl Before {
     }
 }
 
+/// Whether a file has bytes with this SHA-256.
+pub(super) fn has_print(path: &Path, expected: &[u8; 32]) -> Result<bool, FileError> {
+    Ok(print(path)? == *expected)
+}
+
+/// The SHA-256 of a file.
+fn print(path: &Path) -> Result<[u8; 32], FileError> {
+    let mut file = open(path, false).map_err(|it| moved(&it))?;
+    regular(&file.metadata().map_err(|it| explain(&it))?)?;
+    let mut context = Context::new(&SHA256);
+    let mut chunk = vec![0; 64 * 1024];
+    loop {
+        match file.read(&mut chunk).map_err(|it| explain(&it))? {
+            0 => break,
+            count => context.update(&chunk[..count]),
+        }
+    }
+    let mut print = [0; 32];
+    print.copy_from_slice(context.finish().as_ref());
+    Ok(print)
+}
+
 /// Held while a file is written. Others are held up only by chance; a disk that hangs does not hold
 /// up all of them.
-fn take_turns(path: &Path) -> MutexGuard<'static, ()> {
+pub(super) fn take_turns(path: &Path) -> MutexGuard<'static, ()> {
     static TURNS: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
     let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(path);
     let turn = &TURNS[usize::try_from(hash % 64).unwrap_or(0)];

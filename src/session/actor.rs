@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::commands;
 use super::trust::Shown;
+use super::undo::News;
 use super::{Beginning, Host, Msg, PromptKey, settings};
 use crate::done::Done;
 use crate::error::Error;
@@ -81,6 +82,8 @@ pub(super) struct Actor {
     pub(super) is_titled: bool,
     /// It works in other folders than the model knows.
     pub(super) has_moved: bool,
+    /// What the user has undone and the model does not know yet.
+    pub(super) undone: News,
     cancelling: Arc<AtomicBool>,
     pub(super) stop: CancellationToken,
     /// Who waits for the end.
@@ -119,6 +122,7 @@ impl Actor {
             shown: Shown::default(),
             is_titled: false,
             has_moved: false,
+            undone: News::default(),
             host,
             equipment,
             history: History::default(),

@@ -75,6 +75,7 @@ impl Actor {
         self.equipment.log().know(row.clone());
         self.is_titled = row.title.is_some();
         self.move_in(&row);
+        self.undone.set(super::undo::news(host.store(), &id).await);
         self.settle_in(&row).await;
         if replays {
             let (title, updated) = (row.title.clone(), row.updated);

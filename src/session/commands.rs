@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::Host;
+use super::rewind::Back;
 use crate::error::chain;
 use crate::ids::MessageId;
 use crate::message::{History, Message, Part, Stop};
@@ -26,6 +27,8 @@ pub(super) enum Run {
     Trust,
     /// Tells or changes what is allowed.
     Permissions,
+    /// Tells what was, or goes back to it.
+    Back(Back),
 }
 
 const TABLE: &[(Command, Run)] = &[
@@ -56,6 +59,31 @@ const TABLE: &[(Command, Run)] = &[
     (
         Command { name: "permissions", description: "What is allowed here, and how to change it" },
         Run::Permissions,
+    ),
+    (
+        Command {
+            name: "undo",
+            description: "Put files back as they were before the last turn, or the last N",
+        },
+        Run::Back(Back::Undo),
+    ),
+    (
+        Command { name: "redo", description: "Do again what the last /undo took back" },
+        Run::Back(Back::Redo),
+    ),
+    (
+        Command {
+            name: "diff",
+            description: "The files that the last turn has changed; `/diff all` for the session",
+        },
+        Run::Back(Back::Diff),
+    ),
+    (
+        Command {
+            name: "rewind",
+            description: "Take the conversation back N prompts; `/rewind N files` files, too",
+        },
+        Run::Back(Back::Rewind),
     ),
     (Command { name: "clear", description: "Forget the conversation so far" }, Run::Now(clear)),
 ];

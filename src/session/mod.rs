@@ -7,15 +7,19 @@ mod history;
 mod host;
 mod begin;
 pub mod kept;
+mod changes;
 mod models;
 mod permissions;
 mod prompts;
 mod replay;
+mod report;
 mod revive;
+mod rewind;
 mod settings;
 mod standing;
 mod title;
 mod trust;
+mod undo;
 
 #[cfg(test)]
 mod tests;
@@ -38,9 +42,12 @@ use crate::update::{Setting, SettingId};
 
 pub use crate::llm::Senses;
 pub use crate::store::history::{Page, Said};
+pub use changes::{Changed, Changes, What, changes};
 pub use history::history;
 pub use host::Host;
+pub use report::Report;
 pub use standing::{PROJECT_FILE, ProjectFile, Standing, rule_problems, stand};
+pub use undo::{Desk, Planned, Wish};
 
 /// Folders that a session may have besides its working folder.
 const MOST_FOLDERS: usize = 64;

@@ -7,6 +7,7 @@ use futures_util::future::BoxFuture;
 
 use super::actor::{Actor, Queued, Running};
 use super::commands::{self, Run};
+use super::rewind::{Back, Task, back};
 use super::trust::trust;
 use super::{permissions, title};
 use crate::effect::visible_line;
@@ -36,8 +37,8 @@ impl Actor {
                 self.equipment.client().update(Update::Notice(notice));
             }
             let found = commands::find(&typed);
-            if found.is_some() {
-                self.note_command(&typed, &prompt);
+            if let Some((run, _)) = found {
+                self.note_command(kind(run), &typed, &prompt);
             }
             match found {
                 Some((Run::Now(command), _)) => {
@@ -63,6 +64,25 @@ impl Actor {
                     let task = self.host.tracker().spawn(async move {
                         let (grants, stop) =
                             permissions::run(equipment, grants, words, message, until).await;
+                        log.end(stop.word(), history.minted, history.cost).written().await;
+                        Finished { history, grants, result: Ok(stop) }
+                    });
+                    self.running = Some(Running { key, cancel, task, done });
+                    continue;
+                }
+                Some((Run::Back(which), words)) => {
+                    let task = Task {
+                        host: Arc::clone(&self.host),
+                        equipment: self.equipment.clone(),
+                        news: self.undone.clone(),
+                        words: words.to_owned(),
+                        message: MessageId::from(format!("msg-{}", self.history.mint())),
+                        cancel: cancel.clone(),
+                    };
+                    let (history, grants) = (self.history.clone(), self.grants.clone());
+                    let log = self.equipment.log().clone();
+                    let task = self.host.tracker().spawn(async move {
+                        let (history, stop) = back(which, task, history).await;
                         log.end(stop.word(), history.minted, history.cost).written().await;
                         Finished { history, grants, result: Ok(stop) }
                     });
@@ -176,6 +196,7 @@ impl Actor {
         }
         context.extend(self.equipment.mode_news());
         context.extend(self.equipment.bench.news());
+        context.extend(self.undone.take());
         if !context.is_empty() {
             prompt.parts.push(Part::Context(context));
         }
@@ -193,14 +214,23 @@ impl Actor {
     }
 
     /// Writes down that the user has typed a command. The model does not hear of it.
-    fn note_command(&mut self, typed: &str, prompt: &UserMessage) {
+    fn note_command(&mut self, kind: TurnKind, typed: &str, prompt: &UserMessage) {
         let log = self.equipment.log();
         let mut words: String = typed.chars().take(LONGEST_WORDS).collect();
         crate::redact::clean(&mut words);
-        log.begin(TurnKind::Command, words);
+        log.begin(kind, words);
         let id = MessageId::from(format!("msg-{}", self.history.mint()));
         let message = Arc::new(Message::User(prompt.clone()));
         log.add(Entry::Message { id, message, audience: Audience::User });
+    }
+}
+
+/// The sort of turn that a command is.
+fn kind(run: Run) -> TurnKind {
+    match run {
+        Run::Back(Back::Undo | Back::Rewind) => TurnKind::Undo,
+        Run::Back(Back::Redo) => TurnKind::Redo,
+        _ => TurnKind::Command,
     }
 }
 

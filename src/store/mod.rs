@@ -17,6 +17,7 @@ mod shelf;
 pub mod sessions;
 mod sweep;
 mod thread;
+pub mod versions;
 mod words;
 
 #[cfg(test)]

@@ -108,6 +108,7 @@ mod trouble;
 mod trouble_bytes;
 mod trouble_stream;
 mod turn;
+mod undo;
 mod usage;
 mod web_app;
 mod web_fetch;

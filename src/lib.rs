@@ -48,6 +48,8 @@ pub mod memory;
 pub mod skills;
 pub mod web;
 pub mod search;
+pub mod checkpoint;
+pub mod export;
 
 // 6 · ground
 pub mod redact;

@@ -3,6 +3,7 @@
 mod acp;
 mod config;
 mod doctor;
+mod export;
 mod history;
 #[cfg(unix)]
 mod jail;
@@ -99,7 +100,7 @@ enum Command {
     /// See what is allowed in a project, and change it
     #[command(after_help = "Example: turnwright policy check \"npm install\"")]
     Policy(policy::Options),
-    /// See what sessions there are, read one, or have it forgotten
+    /// See what sessions there are, read one, make a document of it, or have it forgotten
     #[command(after_help = "Example: turnwright sessions show last")]
     Sessions(sessions::Options),
     /// See what the tools have done, in all sessions

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::history::{length, one_line, short, short_time};
-use super::{Trouble, ended, is_same_folder, say};
+use super::{Trouble, ended, export, is_same_folder, say};
 use crate::config::Config;
 use crate::effect::{plain, visible_line};
 use crate::ids::SessionId;
@@ -51,6 +51,10 @@ enum Action {
         /// Its id, the beginning of it, or `last`
         id: String,
     },
+    /// Write a session as a document: the conversation, the tool calls with their results, what was
+    /// changed in files, and where the time went
+    #[command(after_help = "Example: turnwright sessions export last --output session.html")]
+    Export(export::Options),
     /// Have sessions forgotten, and all that is kept of them
     #[command(after_help = "Example: turnwright sessions delete 3f9a1c07")]
     Delete {
@@ -72,6 +76,10 @@ pub(super) fn run(options: Options, config: &Config) -> ExitCode {
     let done = match options.action {
         Action::List { all, cwd, archived, json } => list(&store, (all, cwd), archived, json),
         Action::Show { id } => show(&store, &id),
+        Action::Export(options) => match find(&store, options.id()) {
+            Ok(id) => return export::run(&options, &store, &id),
+            Err(error) => Err(error),
+        },
         Action::Delete { ids, yes } => delete(&store, &ids, yes),
     };
     ended("sessions", done)

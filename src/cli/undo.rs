@@ -10,6 +10,7 @@ use rusqlite::Connection;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use super::sessions;
 use crate::config::Config;
 use crate::files::{Files, Roots};
 use crate::ids::{MessageId, SessionId};
@@ -97,9 +98,11 @@ impl Kept {
     fn find(session: Option<String>, config: &Config) -> Result<Kept, String> {
         let store = Store::new(&config.paths.state);
         let here = std::path::absolute(".").map_err(|it| it.to_string())?;
+        let session = session.map(|it| sessions::find(&store, &it)).transpose();
+        let session = session.map_err(|it| it.to_string())?;
         let found = store.read_now(|connection| {
             let id = match session {
-                Some(id) => SessionId::from(id),
+                Some(id) => id,
                 None => versions::newest_of(connection, &names(&here))?,
             };
             kept(connection, &id)

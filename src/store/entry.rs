@@ -256,6 +256,8 @@ pub struct CallRow {
     pub settled: Settled,
     /// When it was asked for.
     pub asked: SystemTime,
+    /// When it was about to do something.
+    pub begun: Option<SystemTime>,
     /// When it ended.
     pub ended: Option<SystemTime>,
 }

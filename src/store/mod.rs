@@ -17,6 +17,7 @@ mod shelf;
 pub mod sessions;
 mod sweep;
 mod thread;
+mod turns;
 pub mod versions;
 mod words;
 
@@ -42,6 +43,7 @@ pub use log::{Log, Ticket};
 pub use read::Gone;
 pub use shelf::{Shelved, shelf};
 pub use sweep::Limits;
+pub use turns::{TurnRow, turns as turns_of};
 
 use health::Health;
 use thread::{Work, Writing};

@@ -212,7 +212,7 @@ fn entry(kind: &str, body: Value, seq: u64) -> Entry {
 
 /// The columns that [`call_row`] reads.
 const CALL: &str = "call, turn, tool_name, arguments, arguments_refs, status, result, result_blob, \
-                    card, card_refs, asked_at, ended_at, duration_ms";
+                    card, card_refs, asked_at, ended_at, duration_ms, begun_at";
 
 /// The calls of an answer.
 fn calls(connection: &Connection, session: i64, seq: u64) -> Result<Vec<CallRow>, StoreError> {
@@ -288,6 +288,7 @@ fn call_row(connection: &Connection, row: &Row<'_>) -> Result<CallRow, StoreErro
         arguments,
         status,
         asked: moment(row.get(10)?),
+        begun: row.get::<_, Option<i64>>(13)?.map(moment),
         ended: row.get::<_, Option<i64>>(11)?.map(moment),
     })
 }

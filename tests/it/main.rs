@@ -40,6 +40,7 @@ mod error_texts;
 mod errors;
 mod escapes;
 mod examples;
+mod export;
 mod history;
 mod hostile;
 mod hostile_repository;

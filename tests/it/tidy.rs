@@ -56,6 +56,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "pinned",
         ],
     ),
+    ("export", &["store"]),
+    ("checkpoint", &["pinned"]),
     ("done", &["error"]),
     ("error", &["llm", "store", "config"]),
     ("log", &["config", "redact"]),

@@ -1,0 +1,79 @@
+//! `turnwright sessions export`: a session of an agent as a document.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+use crate::agent::{TestAgent, says};
+use crate::cards::call;
+
+fn export(agent: &TestAgent, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_turnwright"))
+        .args(["sessions", "export"])
+        .args(arguments)
+        .env_clear()
+        .env("TURNWRIGHT_HOME", agent.home())
+        .current_dir(agent.workspace())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn a_session_is_exported_as_markdown_html_and_json() {
+    let write = json!({ "path": "a.txt", "content": "<b>new</b>\n" });
+    let replies = json!([[call("write_file", &write)], says("It is <i>done</i>.")]);
+    let builder = TestAgent::builder().file("a.txt", "old\n").model(replies);
+    let mut agent = builder.permission("allow_once").start();
+    let session = agent.session.clone();
+    assert_eq!(agent.turn("Change a.txt & say so"), "end_turn");
+    let text = |arguments: &[&str]| {
+        let output = export(&agent, &[&[session.as_str()], arguments].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let markdown = text(&[]);
+    for part in [
+        "## Turn 1 (prompt)",
+        "Change a.txt & say so",
+        "### `write_file`",
+        "-old\n+<b>new</b>",
+        "It is <i>done</i>.",
+        "*Turn 1: done, after ",
+    ] {
+        assert!(markdown.contains(part), "{part}: {markdown}");
+    }
+    let page = text(&["--html"]);
+    for part in [
+        "Change a.txt &amp; say so",
+        "<del>-old\n</del><ins>+&lt;b&gt;new&lt;/b&gt;\n</ins>",
+        "It is &lt;i&gt;done&lt;/i&gt;.",
+        "Where the time went",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let value: Value = serde_json::from_str(&text(&["--json"])).unwrap();
+    assert_eq!(value["session"]["id"], json!(session));
+    let calls = value["entries"].as_array().unwrap().iter();
+    let calls: Vec<_> = calls.flat_map(|it| it["tool_calls"].as_array()).flatten().collect();
+    assert_eq!((calls.len(), &calls[0]["arguments"]), (1, &write));
+    assert_eq!((&calls[0]["name"], &calls[0]["status"]), (&json!("write_file"), &json!("success")));
+
+    // The end of the name says what it is to be; nobody else can read it.
+    assert_eq!(text(&["--output", "out.html"]), "");
+    let path = agent.path("out.html");
+    assert!(agent.read("out.html").starts_with("<!DOCTYPE html>"));
+    assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_session_that_is_not_there_leaves_no_file() {
+    let mut agent = TestAgent::builder().model(json!([says("Hi.")])).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let output = export(&agent, &["nobody", "--output", "out.md"]);
+    assert_eq!(output.status.code(), Some(1));
+    let words = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(words, "turnwright: there is no such session\n");
+    assert!(!agent.path("out.md").exists());
+}

@@ -40,6 +40,7 @@ pub mod shell;
 pub mod sandbox;
 pub mod exec;
 pub mod undo;
+pub mod checkpoint;
 pub mod files;
 pub mod pinned;
 pub mod trust;
@@ -48,7 +49,6 @@ pub mod memory;
 pub mod skills;
 pub mod web;
 pub mod search;
-pub mod checkpoint;
 pub mod export;
 
 // 6 · ground

@@ -117,6 +117,13 @@ impl Jobs {
         if text.is_empty() { "There are no jobs.".to_owned() } else { text + "." }
     }
 
+    /// The names of those that run.
+    pub fn running(&self) -> Vec<String> {
+        let table = lock(&self.table);
+        let running = table.jobs.iter().filter(|it| it.end().is_none());
+        running.map(|it| it.id().to_owned()).collect()
+    }
+
     /// Which have ended since somebody asked, a line for each; `None` if there is no news.
     pub fn news(&self) -> Option<String> {
         let table = lock(&self.table);

@@ -19,8 +19,9 @@ mod stream;
 mod text;
 mod unsaved;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
@@ -52,6 +53,9 @@ pub const READ_LIMIT: u64 = 32 * 1024 * 1024;
 /// Of larger files only the lines are read that are to be shown.
 const LOOK_LIMIT: u64 = 8 * 1024 * 1024;
 
+/// Texts that are remembered of those that were written, until somebody asks.
+const MOST_WRITTEN: usize = 64;
+
 /// Texts of more bytes are compared and noted off the runtime's thread.
 const NOTE_LIMIT: usize = 64 * 1024;
 
@@ -61,6 +65,9 @@ pub struct Files {
     roots: Arc<Roots>,
     seen: Arc<Seen>,
     unsaved: Arc<Unsaved>,
+    /// What was written since somebody asked: the text that went to the editor.
+    // A std mutex: held to move a text.
+    written: Arc<Mutex<HashMap<PathBuf, Option<Text>>>>,
     buffers: Option<Arc<dyn Buffers>>,
 }
 
@@ -92,7 +99,8 @@ pub enum Look {
 impl Files {
     /// The files below these roots, with the editor's buffers where it offers them.
     pub fn new(roots: Roots, buffers: Option<Arc<dyn Buffers>>) -> Files {
-        Files { roots: Arc::new(roots), seen: Arc::default(), unsaved: Arc::default(), buffers }
+        let (seen, unsaved, written) = (Arc::default(), Arc::default(), Arc::default());
+        Files { roots: Arc::new(roots), seen, unsaved, written, buffers }
     }
 
     /// The same files as they are on the disk, for those that are ours and no concern of the
@@ -182,8 +190,25 @@ impl Files {
         cancel: &CancellationToken,
     ) -> Result<Written, FileError> {
         let written = self.put(target, before, after, cancel).await?;
+        self.note_written(target, &written.text);
         self.learn(target, &written.text).await;
         Ok(written)
+    }
+
+    fn note_written(&self, target: &Target, text: &Text) {
+        let shown = (text.source == Source::Editor).then(|| text.clone());
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        if written.len() >= MOST_WRITTEN {
+            written.clear();
+        }
+        written.insert(target.path.clone(), shown);
+    }
+
+    /// What was written at these places since somebody asked: the text as the editor has it, or
+    /// nothing for one that went to the disk.
+    pub fn take_written(&self, places: &[PathBuf]) -> HashMap<PathBuf, Option<Text>> {
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        places.iter().filter_map(|it| written.remove_entry(it)).collect()
     }
 
     /// The model has been shown this.

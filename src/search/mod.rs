@@ -26,6 +26,7 @@ pub use lines::Line;
 pub use names::{Names, Order, Wanted, find};
 pub use rules::are_odd;
 pub use tree::{Branch, Sort, Tree, list};
+pub use walk::each;
 
 /// What a search gets before it is ended with what it has found.
 pub const LIMIT: Duration = Duration::from_secs(10);
@@ -127,11 +128,12 @@ impl Stop {
     }
 
     /// There is more than is worth looking at.
-    fn end(&self) {
+    pub fn end(&self) {
         self.has_cut.store(true, Ordering::Relaxed);
     }
 
-    fn has_cut(&self) -> bool {
+    /// Whether it has ended before the end.
+    pub fn has_cut(&self) -> bool {
         self.has_cut.load(Ordering::Relaxed)
     }
 }

@@ -1,6 +1,7 @@
 //! The way through a folder: which ignore rules count, and several threads that go it.
 
 use std::ffi::OsStr;
+use std::fs::Metadata;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -84,6 +85,25 @@ pub(super) fn gather<T: Send>(
         })
     });
     (done.into_inner().unwrap_or_else(PoisonError::into_inner), errors.into_inner())
+}
+
+/// Goes through all that the rules do not name, hidden files included if the scope says so, and
+/// has each entry looked at. What is returned was found by several threads.
+pub fn each<T: Send>(
+    scope: &Scope,
+    stop: &Stop,
+    visit: &(impl Fn(&mut Vec<T>, &Path, &Metadata) + Sync),
+) -> Vec<Vec<T>> {
+    let mut walker = walker(scope, false);
+    walker.hidden(!scope.hidden);
+    let look = |found: &mut Vec<T>, entry: DirEntry| {
+        if entry.depth() > 0
+            && let Ok(metadata) = entry.metadata()
+        {
+            visit(found, entry.path(), &metadata);
+        }
+    };
+    gather(&walker, stop, Vec::new, look).0
 }
 
 /// Gives its worker back when its thread is done.

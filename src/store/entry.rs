@@ -152,7 +152,8 @@ pub struct Change {
     pub path: PathBuf,
     /// What was there before.
     pub before: FileState,
-    /// What was there after; for an intent, what is going to be there, as far as that is known.
+    /// What was there after; for an intent, what is going to be there, as far as that is known. The
+    /// same as before takes back what was intended and not done.
     pub after: Option<FileState>,
 }
 

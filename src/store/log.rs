@@ -207,6 +207,29 @@ impl Log {
         })
     }
 
+    /// More has become of files that a call of that turn has changed, or had others change. What
+    /// was before them stays as it was noted first.
+    pub fn changes(
+        &self,
+        turn: u64,
+        call: &CallId,
+        files: Vec<Change>,
+        bytes: Vec<Arc<[u8]>>,
+    ) -> Ticket {
+        let call = call.clone();
+        self.post(Durability::Process, move |connection, session| {
+            for bytes in &bytes {
+                put_blob(connection, session, bytes)?;
+            }
+            changes(connection, session, (turn, &call), &files)
+        })
+    }
+
+    /// Whether anything is kept at all.
+    pub fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// The model is told more with a result.
     pub fn amend(&self, call: &CallId, text: String) {
         let (call, weight) = (call.clone(), text.len());
@@ -455,11 +478,22 @@ fn changes(
     changes: &[Change],
 ) -> Result<(), StoreError> {
     for Change { path, before, after } in changes {
+        if after.as_ref() == Some(before) {
+            // It was going to change this and has not.
+            connection
+                .prepare_cached(
+                    "DELETE FROM file_versions \
+                     WHERE session = ? AND turn = ? AND call = ? AND path = ?",
+                )?
+                .execute(params![session, turn, call.as_str(), path_value(path)])?;
+            continue;
+        }
         let after = after.as_ref().map(serde_json::to_string).transpose()?;
         connection
             .prepare_cached(
-                "INSERT OR REPLACE INTO file_versions (session, turn, call, path, before, after) \
-                 VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT INTO file_versions (session, turn, call, path, before, after) \
+                 VALUES (?, ?, ?, ?, ?, ?) \
+                 ON CONFLICT (session, turn, call, path) DO UPDATE SET after = excluded.after",
             )?
             .execute(params![
                 session,

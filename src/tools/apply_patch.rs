@@ -10,11 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::change;
 use super::{Bench, Offer, Outcome, Tool, ToolCtx};
+use crate::checkpoint::Foreseen;
 use crate::edit::patch::{self, FilePatch};
 use crate::edit::spots::{self, Count};
 use crate::edit::{Applied, patch::Change};
 use crate::effect::{CallView, Content, Effect, Kind, Location, Target};
-use crate::files::{FileError, Files, Roots, Text};
+use crate::files::{FileError, Files, Form, Roots, Text};
 use crate::permission::Pass;
 
 /// The most bytes of all files together, before and after.
@@ -149,6 +150,10 @@ impl Tool for ApplyPatch {
         Ok((steps, content))
     }
 
+    fn foresees<'a>(&self, steps: &'a Vec<Step>, _: &'a [Target]) -> Vec<Foreseen<'a>> {
+        steps.iter().flat_map(Step::foresees).collect()
+    }
+
     async fn run(&self, args: Args, steps: Vec<Step>, pass: &Pass, ctx: &ToolCtx) -> Outcome {
         let files = &ctx.bench.files;
         for step in &steps {
@@ -194,6 +199,27 @@ impl Step {
             }
             Act::Add(_) | Act::Update { .. } => vec![Effect::Write(target)],
             Act::Delete { .. } => vec![Effect::Delete(target)],
+        }
+    }
+
+    fn foresees(&self) -> Vec<Foreseen<'_>> {
+        let path = &self.target.path;
+        match &self.act {
+            Act::Add(applied) => {
+                let after = Some((applied.text.as_str(), Form::default()));
+                vec![Foreseen { path, before: None, after }]
+            }
+            Act::Update { before, applied, to } => {
+                let after = Some((applied.text.as_str(), before.form));
+                match to {
+                    None => vec![Foreseen { path, before: Some(before), after }],
+                    Some(to) => vec![
+                        Foreseen { path, before: Some(before), after: None },
+                        Foreseen { path: &to.path, before: None, after },
+                    ],
+                }
+            }
+            Act::Delete { .. } => Vec::new(),
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::cell::Walls;
 use super::guard::Cells;
+use crate::checkpoint::Checkpoint;
 use crate::client::{Client, Display};
 use crate::exec::{Environment, Jobs};
 use crate::files::Files;
@@ -74,6 +75,8 @@ pub struct Bench {
     pub cells: Cells,
     /// What is kept of the session.
     pub log: Log,
+    /// What its calls do to files.
+    pub checkpoint: Checkpoint,
 }
 
 impl Debug for Bench {
@@ -107,6 +110,7 @@ impl Bench {
             walls: Walls::default(),
             cells: Cells::default(),
             log: Log::default(),
+            checkpoint: Checkpoint::default(),
         }
     }
 

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::change;
 use super::{Bench, Offer, Outcome, Tool, ToolCtx};
+use crate::checkpoint::Foreseen;
 use crate::edit::{self, Applied, Edit, Reason, Refusal, spots};
 use crate::effect::{CallView, Content, Effect, Kind, Location, Target};
 use crate::files::{FileError, Roots, Text};
@@ -145,6 +146,12 @@ impl Tool for EditFile {
             (Err(refusal), _) => return Err(refusal.explain(&args.path, of)),
         };
         Ok((Change { before: Some(before), applied, changed }, vec![diff]))
+    }
+
+    fn foresees<'a>(&self, seen: &'a Change, places: &'a [Target]) -> Vec<Foreseen<'a>> {
+        let before = seen.before.as_ref();
+        let after = before.map(|it| (seen.applied.text.as_str(), it.form));
+        places.iter().map(|it| Foreseen { path: &it.path, before, after }).collect()
     }
 
     async fn run(&self, args: Args, seen: Change, pass: &Pass, ctx: &ToolCtx) -> Outcome {

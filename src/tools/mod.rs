@@ -48,6 +48,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::checkpoint::Foreseen;
 use crate::effect::{CallView, Content, Effect, Kind, Target};
 use crate::files::Roots;
 use crate::ids::CallId;
@@ -147,6 +148,11 @@ pub trait Tool: Debug + Send + Sync + 'static {
         std::future::ready(Ok((Self::Seen::default(), Vec::new())))
     }
 
+    /// What it is going to make of files, as far as it knows.
+    fn foresees<'a>(&self, _seen: &'a Self::Seen, _places: &'a [Target]) -> Vec<Foreseen<'a>> {
+        Vec::new()
+    }
+
     /// Does it. A failure is an answer for the model, so there is no `Result` here.
     fn run(
         &self,
@@ -227,6 +233,8 @@ pub trait Prepared: Send {
     fn effects(&self) -> Vec<Effect>;
     /// Finds out what it would do.
     fn look<'a>(&'a mut self, ctx: &'a ToolCtx) -> BoxFuture<'a, Result<Vec<Content>, String>>;
+    /// What it is going to make of files, as far as it knows.
+    fn foresees(&self) -> Vec<Foreseen<'_>>;
     /// Does it.
     fn run<'a>(self: Box<Self>, pass: Pass, ctx: &'a ToolCtx) -> BoxFuture<'a, Outcome>;
 }
@@ -295,6 +303,10 @@ impl<T: Tool> Prepared for Call<T> {
             self.seen = seen;
             Ok(content)
         })
+    }
+
+    fn foresees(&self) -> Vec<Foreseen<'_>> {
+        self.tool.foresees(&self.seen, &self.places)
     }
 
     fn run<'a>(self: Box<Self>, pass: Pass, ctx: &'a ToolCtx) -> BoxFuture<'a, Outcome> {

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Bench, Outcome, Tool, ToolCtx, change};
+use crate::checkpoint::Foreseen;
 use crate::edit::omission;
 use crate::effect::{CallView, Content, Effect, Kind, Location, Target, visible_line};
 use crate::files::{FileError, Roots, Text, Written};
@@ -89,6 +90,12 @@ impl Tool for WriteFile {
         // The texts may be long.
         let work = tokio::task::spawn_blocking(move || plan(path, before, content, mode));
         work.await.map_err(|error| error.to_string())?
+    }
+
+    fn foresees<'a>(&self, seen: &'a Change, places: &'a [Target]) -> Vec<Foreseen<'a>> {
+        let before = seen.before.as_ref();
+        let after = Some((seen.after.as_str(), before.map(|it| it.form).unwrap_or_default()));
+        places.iter().map(|it| Foreseen { path: &it.path, before, after }).collect()
     }
 
     async fn run(&self, args: Args, seen: Change, pass: &Pass, ctx: &ToolCtx) -> Outcome {

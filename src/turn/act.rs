@@ -15,14 +15,16 @@ use tokio_util::sync::CancellationToken;
 use super::cards::{brief, last, settled};
 use super::ledger::{Ledger, ToolResult};
 use super::schedule::{Schedule, State};
+use super::witness::Witness;
 use super::{Step, Turn};
+use crate::checkpoint::Changes;
 use crate::client::{Answer, Question};
 use crate::effect::{CallView, Content, Effect};
 use crate::ids::CallId;
 use crate::message::{Arguments, Message, Stop, ToolCall};
 use crate::permission::{self, Asked, AuditEvent, Confinement, Gate, Pass};
 use crate::redact;
-use crate::store::{Durability, Intent, Log, Settled};
+use crate::store::{Log, Settled};
 use crate::tools::{Bench, Outcome, Prepared, ToolCtx};
 use crate::update::{CallUpdate, Status, Update};
 
@@ -397,28 +399,32 @@ fn start(number: usize, ready: Ready, pass: Pass, batch: &mut Batch) {
         let begun = tokio::time::Instant::now();
         let (log, id) = (ready.log.clone(), ready.id.clone());
         let (name, view) = (ready.name.clone(), ready.view.clone());
-        let outcome = run(ready, pass).await;
+        let (outcome, changes) = run(ready, pass).await;
         let took = begun.elapsed();
         let settled = settled(&outcome, (&name, view.as_ref()), Some(took));
+        let settled = Settled { files: changes.files, bytes: changes.bytes, ..settled };
         // The user sees nothing as done that would be forgotten.
         log.settle(&id, settled).written().await;
         Event::Ended(number, outcome, took)
     }));
 }
 
-/// Runs a call to its outcome, whatever happens to it.
-async fn run(mut ready: Ready, pass: Pass) -> Outcome {
+/// Runs a call to its outcome, whatever happens to it. Returns with it what it has done to files.
+async fn run(mut ready: Ready, pass: Pass) -> (Outcome, Changes) {
     if ready.was_asked {
         match unmoved(ready, &pass).await {
             Ok(same) => ready = same,
-            Err(reason) => return Outcome::failed(reason),
+            Err(reason) => return (Outcome::failed(reason), Changes::default()),
         }
     }
-    let Ready { id, prepared, ctx, view, log, .. } = ready;
+    let Ready { id, mut prepared, ctx, view, .. } = ready;
     let reads_only = pass.effects().iter().all(is_harmless);
+    let mut witness = Witness::default();
     if !reads_only {
-        let durability = if pass.only_reads() { Durability::Process } else { Durability::Machine };
-        log.intend(&id, Intent::default(), durability).written().await;
+        match Witness::begin(prepared, &pass, &ctx).await {
+            Some(begun) => (prepared, witness) = begun,
+            None => return (Outcome::failed(CRASHED), Changes::default()),
+        }
     }
     if view.is_some() {
         let update = CallUpdate::new(id, Status::InProgress);
@@ -435,11 +441,13 @@ async fn run(mut ready: Ready, pass: Pass) -> Outcome {
             () = out_of_time(&ctx.cancel) => None,
         }
     };
-    match outcome {
+    let mut outcome = match outcome {
         Some(Ok(outcome)) => outcome,
         Some(Err(reason)) => Outcome::failed(reason),
         None => Outcome::failed("cancelled by the user"),
-    }
+    };
+    let changes = witness.end(&ctx, &mut outcome).await;
+    (outcome, changes)
 }
 
 /// The answer was about what was shown: a name that leads elsewhere by now is something else.

@@ -15,6 +15,7 @@ mod ledger;
 mod sample;
 mod schedule;
 mod trouble;
+mod witness;
 
 #[cfg(test)]
 pub(crate) mod stage;
@@ -274,6 +275,7 @@ impl Turn {
 
     /// Runs it to its end. Every card has its final status and every call its result then.
     pub async fn run(mut self) -> Finished {
+        self.equipment.bench.checkpoint.forget_map();
         self.gather().await;
         self.note_prompt();
         let mut step = Step::Sample;
@@ -315,6 +317,7 @@ impl Turn {
             self.equipment.log().add(Entry::Refused);
             self.equipment.bench.skills.forget_loaded();
         }
+        witness::end_turn(&self.equipment, &self.cancel).await;
         let why = result.as_ref().map_or("error", |it| it.word());
         let written = self.equipment.log().end(why, self.history.minted, self.history.cost);
         // Before the prompt is answered.

@@ -28,6 +28,7 @@ mod cancel_request;
 #[cfg(target_os = "linux")]
 mod canary;
 mod cards;
+mod checkpoint;
 mod client_files;
 mod commands;
 mod config;

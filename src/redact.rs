@@ -47,6 +47,11 @@ pub fn clean(value: &mut String) {
     }
 }
 
+/// How many bytes at the end of a text may be the beginning of a key.
+pub fn unfinished(text: &str) -> usize {
+    loaded().unfinished(text.as_bytes())
+}
+
 /// Bytes without the keys; `None` if there are none in them.
 pub fn bytes(bytes: &[u8]) -> Option<Vec<u8>> {
     loaded().hide(bytes)
@@ -72,6 +77,14 @@ impl Keys {
         }
         // A key that is the beginning of another must not leave the other's end.
         self.0.sort_by_key(|it| std::cmp::Reverse(it.expose_secret().len()));
+    }
+
+    fn unfinished(&self, text: &[u8]) -> usize {
+        let begun = |key: &[u8]| {
+            let most = text.len().min(key.len().saturating_sub(1));
+            (1..=most).rev().find(|it| text.ends_with(&key[..*it]))
+        };
+        self.each().filter_map(begun).max().unwrap_or_default()
     }
 
     fn each(&self) -> impl Iterator<Item = &[u8]> {
@@ -171,6 +184,15 @@ mod tests {
     fn hidden(keys: &Keys, text: &str) -> String {
         let clean = keys.hide(text.as_bytes());
         clean.map_or_else(|| text.to_owned(), |it| String::from_utf8(it).unwrap())
+    }
+
+    #[test]
+    fn what_may_become_a_key_is_seen_at_the_end_alone() {
+        let keys = keys(&["sk-12345678", "k-1234xyz"]);
+        let table = [("", 0), ("sk-1 is", 1), ("it is sk-1", 4), ("a k-1234", 6), ("sk-1234", 7)];
+        for (text, expected) in table {
+            assert_eq!(keys.unfinished(text.as_bytes()), expected, "{text}");
+        }
     }
 
     #[test]

@@ -37,6 +37,9 @@ const ANNOUNCE_AFTER: Duration = Duration::from_millis(150);
 /// Changes of a setting that may wait for a provider's list.
 const MOST_CHANGES: usize = 8;
 
+/// How a turn has ended that died.
+const DIED: &str = "died";
+
 /// What the client has been told, or is to be.
 pub(super) struct Told {
     /// What the user has to know and can be told with the first prompt at the earliest.
@@ -70,12 +73,16 @@ pub(super) struct Actor {
     /// When the commands are announced; `None` once they are.
     announce_at: Option<Instant>,
     pub(super) told: Told,
+    /// The last turn had no end, and the model does not know that yet.
+    pub(super) was_interrupted: bool,
     choosing: FuturesUnordered<Choosing>,
     /// The number of the last change of the model that was asked for, and of the last that was
     /// made.
     changes: (u64, u64),
     /// The settings that the client knows.
     known: Vec<Setting>,
+    /// What the session is kept to have been left with.
+    kept: Option<(Mode, String, Effort)>,
     asked_for_list: bool,
     pub(super) shown: Shown,
     /// It has a title, or will have one in a moment.
@@ -116,6 +123,7 @@ impl Actor {
     ) -> Actor {
         Actor {
             known,
+            kept: None,
             choosing: FuturesUnordered::new(),
             changes: (0, 0),
             asked_for_list: false,
@@ -131,6 +139,7 @@ impl Actor {
             running: None,
             announce_at: Some(Instant::now() + ANNOUNCE_AFTER),
             told,
+            was_interrupted: false,
             cancelling,
             stop,
             closing: None,
@@ -172,7 +181,7 @@ impl Actor {
                 },
                 // Before the end of its turn: the client is told in time.
                 () = mode.chosen() => drop(self.set_mode_and_tell(mode.get())),
-                end = turn_end(&mut self.running) => self.on_turn_end(end),
+                end = turn_end(&mut self.running) => self.on_turn_end(end).await,
                 Some(chosen) = self.choosing.next(), if !self.choosing.is_empty() => {
                     match chosen {
                         Some(chosen) => self.on_chosen(chosen),
@@ -211,7 +220,8 @@ impl Actor {
             }
             Msg::CancelPrompt(key) => self.cancel_prompt(key),
             Msg::SetMode { mode, done } => {
-                done.report(self.set_mode_and_tell(mode));
+                let set = self.set_mode_and_tell(mode);
+                self.report_when_kept(done, set);
             }
             Msg::Set { setting, value, done } => self.set(setting, value, done),
             Msg::Titled(title) => {
@@ -272,7 +282,16 @@ impl Actor {
             },
         }
         self.tell_settings();
-        done.report(Ok(self.known.clone()));
+        self.report_when_kept(done, Ok(self.known.clone()));
+    }
+
+    /// Answers when what was written so far is there.
+    fn report_when_kept<T: Send + 'static>(&self, done: Done<T>, result: Result<T, Error>) {
+        let written = self.equipment.log().flush().written();
+        self.host.tracker().spawn(async move {
+            written.await;
+            done.report(result);
+        });
     }
 
     fn choose(&mut self, name: String, done: Done<Vec<Setting>>) {
@@ -299,7 +318,7 @@ impl Actor {
                     self.equipment.thinker.set_model(model);
                     self.tell_settings();
                 }
-                done.report(Ok(self.known.clone()));
+                self.report_when_kept(done, Ok(self.known.clone()));
             }
             Err(error) => done.report(Err(error)),
         }
@@ -331,21 +350,20 @@ impl Actor {
         self.known = settings::all(&self.host, &self.equipment);
     }
 
-    /// Tells the settings if they are not what the client knows.
+    /// Tells the settings if they are not what the client knows, and keeps them.
     pub(super) fn tell_settings(&mut self) {
         let settings = settings::all(&self.host, &self.equipment);
+        let (mode, thinker) = (self.equipment.mode.get(), self.equipment.thinker.get());
+        let left = (mode, thinker.model.name().to_owned(), thinker.effort);
+        if self.kept.as_ref() != Some(&left) {
+            let (mode, model, effort) = left.clone();
+            drop(self.equipment.log().settings(mode.id(), model, effort.id()));
+            self.kept = Some(left);
+        }
         if settings != self.known {
             self.known.clone_from(&settings);
-            self.keep_settings();
             self.equipment.client().update(Update::Settings(settings));
         }
-    }
-
-    /// The session comes back with these.
-    fn keep_settings(&self) {
-        let thinker = self.equipment.thinker.get();
-        let (model, effort) = (thinker.model.name().to_owned(), thinker.effort.id());
-        self.equipment.log().settings(self.equipment.mode.get().id(), model, effort);
     }
 
     /// Cancels the work that exists now: what waits is answered at once, what runs when it has
@@ -369,7 +387,7 @@ impl Actor {
         }
     }
 
-    fn on_turn_end(&mut self, end: Result<Finished, JoinError>) {
+    async fn on_turn_end(&mut self, end: Result<Finished, JoinError>) {
         let Some(turn) = self.running.take() else { return };
         let result = match end {
             Ok(finished) => {
@@ -389,7 +407,9 @@ impl Actor {
                 self.equipment.told_mode.forget();
                 self.equipment.bench.skills.forget_loaded();
                 self.equipment.log().add(Entry::Refused);
-                drop(self.equipment.log().end("died", self.history.minted, self.history.cost));
+                let ended = self.equipment.log().end(DIED, self.history.minted, self.history.cost);
+                // What the client has seen of it is there before the prompt is answered.
+                ended.written().await;
                 Err(Error::Bug { place: "the turn" })
             }
         };
@@ -448,7 +468,7 @@ impl Actor {
         self.cancel();
         if self.running.is_some() {
             let end = turn_end(&mut self.running).await;
-            self.on_turn_end(end);
+            self.on_turn_end(end).await;
         }
         self.equipment.bench.jobs.close().await;
         self.equipment.bench.cells.close().await;

@@ -70,7 +70,8 @@ impl Actor {
         let (host, equipment) = (Arc::clone(&self.host), self.equipment.clone());
         let (id, stop) = (equipment.bench.session.clone(), self.stop.clone());
         let revived = revive(host.store(), &equipment, &id, replays, &stop).await?;
-        let Revived { row, history } = revived;
+        let Revived { row, history, was_interrupted } = revived;
+        self.was_interrupted = was_interrupted && !history.messages.is_empty();
         self.history = history;
         self.equipment.log().know(row.clone());
         self.is_titled = row.title.is_some();

@@ -11,6 +11,7 @@ mod changes;
 mod models;
 mod permissions;
 mod prompts;
+mod recover;
 mod replay;
 mod report;
 mod revive;

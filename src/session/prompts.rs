@@ -1,5 +1,6 @@
 //! What becomes of a prompt: a turn, or the answer of a slash command.
 
+use std::mem::take;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -17,6 +18,9 @@ use crate::store::{Audience, Durability, Entry, StoreError, TurnKind, sessions};
 use crate::turn::{Finished, Turn};
 use crate::update::Update;
 
+/// What the model is told after a turn without an end.
+const INTERRUPTED: &str = "The last turn was interrupted: the agent ended in the middle of it. What \
+                           was under way then may be done in part.\n";
 /// Characters of a command that its turn is called by.
 const LONGEST_WORDS: usize = 500;
 
@@ -181,7 +185,7 @@ impl Actor {
     fn add_context(&mut self, prompt: &mut UserMessage) {
         let mut context = String::new();
         let is_first = self.history.messages.is_empty();
-        if std::mem::take(&mut self.has_moved) && !is_first {
+        if take(&mut self.has_moved) && !is_first {
             context.push_str("The user has opened this conversation in other folders.\n");
             context.push_str(&self.places());
         }
@@ -193,6 +197,9 @@ impl Actor {
                 &httpdate::fmt_http_date(SystemTime::now())[..16],
             ));
             self.equipment.told_mode.forget();
+        }
+        if take(&mut self.was_interrupted) {
+            context.push_str(INTERRUPTED);
         }
         context.extend(self.equipment.mode_news());
         context.extend(self.equipment.bench.news());

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::ids::MessageId;
+use crate::ids::{CallId, MessageId};
 use crate::message::{Arguments, History, Message, Part, ToolMessage};
 use crate::store::{Audience, CallRow, Entry, Stored};
 use crate::turn;
@@ -48,11 +48,20 @@ fn said(id: &MessageId, message: &Message, calls: &[CallRow]) -> Vec<Update> {
             if !answer.text.is_empty() {
                 updates.push(Update::Text { message: message(), text: answer.text.clone() });
             }
-            updates.extend(calls.iter().flat_map(card));
+            // In the order in which the user has seen them first: a call whose name came late is
+            // behind the others.
+            let mut calls: Vec<_> = calls.iter().collect();
+            calls.sort_by_key(|it| number(&it.call));
+            updates.extend(calls.into_iter().flat_map(card));
             updates
         }
         Message::Tool(_) => Vec::new(),
     }
+}
+
+/// The number that an identifier was made of.
+fn number(id: &CallId) -> Option<u64> {
+    id.as_str().rsplit('-').next()?.parse().ok()
 }
 
 /// The first and the last that is told of a call; nothing if it has no card.
@@ -75,7 +84,8 @@ pub(super) fn recall(history: &mut Recalled, stored: Stored) {
             let message = with_arguments(message, &calls);
             history.push(turn, message);
             for row in calls.iter().filter(|it| !it.settled.text.is_empty()) {
-                history.push(turn, Arc::new(Message::Tool(result(row, &history.provider_id(row)))));
+                let result = result(row, history.own(row));
+                history.push(turn, Arc::new(Message::Tool(result)));
             }
         }
         Entry::Cleared => history.messages.clear(),
@@ -96,15 +106,16 @@ impl Recalled {
         self.messages.push((turn, message));
     }
 
-    /// The model's own identifier of a call of the last answer.
-    fn provider_id(&self, row: &CallRow) -> String {
+    /// The model's own identifier of a call of the last answer, and its name for the function.
+    fn own(&self, row: &CallRow) -> (String, String) {
         let answers = self.messages.iter().rev().filter_map(|(_, it)| match it.as_ref() {
             Message::Assistant(answer) => Some(answer),
             _ => None,
         });
         let calls = answers.take(1).flat_map(|it| it.calls.iter());
         let mut own = calls.filter(|it| it.id == row.call);
-        own.next().map(|it| it.provider_id.clone()).unwrap_or_default()
+        let own = own.next().map(|it| (it.provider_id.clone(), it.name.clone()));
+        own.unwrap_or_else(|| (String::new(), row.tool.clone()))
     }
 
     /// The conversation.
@@ -133,11 +144,11 @@ fn with_arguments(message: Arc<Message>, calls: &[CallRow]) -> Arc<Message> {
     Arc::new(message)
 }
 
-fn result(row: &CallRow, provider_id: &str) -> ToolMessage {
+fn result(row: &CallRow, (provider_id, name): (String, String)) -> ToolMessage {
     ToolMessage {
         call: row.call.clone(),
-        provider_id: provider_id.to_owned(),
-        name: row.tool.clone(),
+        provider_id,
+        name,
         text: row.settled.text.clone(),
         ok: row.settled.ok,
         images: row.settled.images.clone(),

@@ -1,27 +1,29 @@
-//! A session that is kept comes back: what the client is told, what the model knows, and what has
-//! become of the calls that were under way when the process ended. Nothing is run.
+//! A session that is kept comes back: what the client is told, and what the model knows.
+//! Nothing is run.
 
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+use super::recover::recover;
 use super::replay::{self, Recalled};
 use crate::error::Error;
 use crate::ids::SessionId;
 use crate::message::History;
-use crate::store::{CallRow, CallStatus, Gone, SessionRow, Settled, Store, StoreError, read};
+use crate::store::broken::was_interrupted;
+use crate::store::{Gone, SessionRow, Store, StoreError, read};
 use crate::turn::Equipment;
 use crate::update::Update;
 
 /// Entries that are read at a time.
 const PAGE: usize = 64;
-/// Numbers that may have been given out without a word about it in the store.
-const UNKNOWN_IDS: u64 = 10_000;
 
 /// What has come back.
 pub(super) struct Revived {
     pub(super) row: SessionRow,
     pub(super) history: History,
+    /// The last turn that the model has heard of was interrupted.
+    pub(super) was_interrupted: bool,
 }
 
 /// Brings a session back. With `replays`, the client is told the whole conversation meanwhile.
@@ -49,23 +51,14 @@ async fn revived(
 ) -> Result<Revived, StoreError> {
     // It may have been open a moment ago.
     store.flush().await?;
+    let minted = recover(store, equipment).await?;
     let name = id.clone();
-    let found = store.read(move |connection| {
-        let row = read::session(connection, &name)?;
-        let key = read::key(connection, &name)?;
-        Ok((row, read::last(connection, key)?, read::unsettled(connection, key)?))
-    });
-    let (row, last, unsettled) = found.await?;
-    let log = equipment.log();
-    log.go_on(last);
-    for call in &unsettled {
-        log.settle(&call.call, truth(call)).written().await;
-    }
-    let name = id.clone();
-    let (key, gone, usage) = store
+    let (row, key, gone, usage, was_interrupted) = store
         .read(move |connection| {
+            let row = read::session(connection, &name)?;
             let key = read::key(connection, &name)?;
-            Ok((key, Gone::find(connection, key)?, read::last_usage(connection, key)?))
+            let (gone, usage) = (Gone::find(connection, key)?, read::last_usage(connection, key)?);
+            Ok((row, key, gone, usage, was_interrupted(connection, key)?))
         })
         .await?;
     let gone = Arc::new(gone);
@@ -90,23 +83,6 @@ async fn revived(
         let (used, cost) = (used.min(size), row.cost);
         equipment.client().update(Update::Usage { used, size, cached, cost });
     }
-    let history = recalled.history(row.minted + UNKNOWN_IDS, row.cost);
-    Ok(Revived { row, history })
-}
-
-/// What can be said of a call that was under way when the process ended. It is never run again.
-fn truth(call: &CallRow) -> Settled {
-    let text = match call.status {
-        CallStatus::Running => {
-            "The agent stopped while this was running. It may or may not have taken effect: look \
-             before you repeat it."
-        }
-        _ => "The agent stopped before this was run. Nothing was done.",
-    };
-    let mut settled = call.settled.clone();
-    settled.ok = false;
-    text.clone_into(&mut settled.text);
-    settled.content = vec![crate::effect::Content::Text(text.to_owned())];
-    settled.raw = serde_json::json!({ "error": text });
-    settled
+    let history = recalled.history(minted.max(row.minted), row.cost);
+    Ok(Revived { row, history, was_interrupted })
 }

@@ -1,5 +1,7 @@
 //! A session on a stage: that every prompt is answered, whatever becomes of its turn.
 
+mod kept;
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 

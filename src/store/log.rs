@@ -56,6 +56,11 @@ pub struct Ticket {
 }
 
 impl Ticket {
+    /// Whether it is there, or has failed.
+    pub fn is_done(&self) -> bool {
+        self.waiting.as_ref().is_none_or(|it| !it.is_empty() || it.is_terminated())
+    }
+
     /// Waits until it is written. If that fails the session goes on, and [`Log::news`] tells why.
     pub async fn written(self) {
         let Some(waiting) = self.waiting else { return };
@@ -161,14 +166,23 @@ impl Log {
 
     /// Adds an entry. The calls of a message are noted with it. Returns its number.
     pub fn add(&self, entry: Entry) -> u64 {
-        let Some(inner) = &self.0 else { return 0 };
-        let seq = inner.next.fetch_add(1, Ordering::Relaxed);
+        let seq = self.reserve();
+        self.put(seq, entry);
+        seq
+    }
+
+    /// The number of an entry that is yet to be written.
+    pub fn reserve(&self) -> u64 {
+        self.0.as_ref().map_or(0, |it| it.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Writes the entry of a number that was reserved, in place of its draft.
+    pub fn put(&self, seq: u64, entry: Entry) {
         let (turn, now) = (self.turn(), millis(SystemTime::now()));
         let weight = backlog::weight_of(&entry);
         drop(self.post_heavy(Durability::Process, weight, move |connection, session| {
             add(connection, session, (seq, turn, now), &entry)
         }));
-        seq
     }
 
     /// Takes an entry back.
@@ -282,15 +296,15 @@ impl Log {
     }
 
     /// What the session would be opened with next time.
-    pub fn settings(&self, mode: &'static str, model: String, effort: &'static str) {
-        drop(self.post(Durability::Process, move |connection, session| {
+    pub fn settings(&self, mode: &'static str, model: String, effort: &'static str) -> Ticket {
+        self.post(Durability::Process, move |connection, session| {
             connection
                 .prepare_cached(
                     "UPDATE sessions SET mode = ?, model = ?, effort = ? WHERE key = ?",
                 )?
                 .execute(params![mode, model, effort, session])?;
             Ok(())
-        }));
+        })
     }
 
     /// Waits for all that was said so far.
@@ -364,7 +378,7 @@ fn touch(connection: &Connection, session: i64, now: i64) -> Result<(), StoreErr
     Ok(())
 }
 
-fn add(
+pub(super) fn add(
     connection: &Connection,
     session: i64,
     (seq, turn, now): (u64, u64, i64),
@@ -387,6 +401,9 @@ fn add(
              VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         )?
         .execute(params![session, seq, turn, now, kind, id, packed.body, packed.refs])?;
+    connection
+        .prepare_cached("DELETE FROM drafts WHERE session = ? AND seq = ?")?
+        .execute(params![session, seq])?;
     let Entry::Message { id, message, .. } = entry else { return Ok(()) };
     let Message::Assistant(answer) = message.as_ref() else { return Ok(()) };
     for (position, call) in answer.calls.iter().enumerate() {

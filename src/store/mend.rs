@@ -15,8 +15,8 @@ const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
 const LARGEST: u64 = 64 * 1024 * 1024;
 
 /// What the rows of a session are kept in.
-const TABLES: [&str; 7] =
-    ["blob_uses", "turns", "entries", "calls", "file_versions", "permissions", "usage"];
+const TABLES: [&str; 8] =
+    ["blob_uses", "turns", "entries", "drafts", "calls", "file_versions", "permissions", "usage"];
 
 /// A database that is open.
 pub(super) struct Opened {

@@ -9,6 +9,7 @@ pub mod history;
 mod health;
 mod hold;
 mod log;
+pub mod broken;
 mod mend;
 mod pack;
 pub mod read;

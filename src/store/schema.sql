@@ -74,6 +74,19 @@ CREATE TABLE entries (
 );
 CREATE INDEX words_by_time ON entries (at) WHERE kind IN ('message', 'note');
 
+-- Words of an answer that is on its way, piece by piece. Its entry takes their place.
+CREATE TABLE drafts (
+  id INTEGER PRIMARY KEY,
+  session INTEGER NOT NULL REFERENCES sessions (key) ON DELETE CASCADE,
+  seq INTEGER NOT NULL,
+  turn INTEGER NOT NULL,
+  at INTEGER NOT NULL,
+  message_id TEXT NOT NULL,
+  is_thought INTEGER NOT NULL,
+  words TEXT NOT NULL
+);
+CREATE INDEX drafts_by_seq ON drafts (session, seq);
+
 -- The tool calls of the answers in `entries`.
 CREATE TABLE calls (
   id INTEGER PRIMARY KEY,

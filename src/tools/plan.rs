@@ -105,6 +105,7 @@ impl Tool for Plan {
         let entries = entries(args.entries);
         let count = entries.len();
         ctx.bench.log.add(Entry::Plan { entries: entries.clone() });
+        ctx.bench.log.flush().written().await;
         ctx.bench.client.update(Update::Plan(entries));
         // The list is not repeated: the model has just written it.
         Outcome {

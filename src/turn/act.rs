@@ -75,6 +75,8 @@ struct Batch {
     /// Those that the user will be asked about, with what is to be shown.
     questions: BTreeMap<usize, (Ready, Asked, Vec<Content>)>,
     is_asking: bool,
+    /// The last words about calls that did not run, on their way into the store first.
+    ends: Vec<CallUpdate>,
     events: FuturesUnordered<BoxFuture<'static, Event>>,
 }
 
@@ -84,6 +86,7 @@ impl Turn {
         let client = Arc::clone(self.equipment.client());
         let cancel = self.cancel.clone();
         loop {
+            self.end_cards(&mut batch).await;
             let next = batch.schedule.next().filter(|_| !cancel.is_cancelled());
             // A diff is as large as its file, and an answer may hold many calls: a client that does
             // not read gets no more of them.
@@ -96,7 +99,7 @@ impl Turn {
             }
             self.ask_next(&mut batch);
         }
-        self.settle_rest(&batch.ledger, "cancelled");
+        self.settle_rest(&batch.ledger, "cancelled").await;
         let mut results: Vec<_> = batch.ledger.close(CANCELLED).collect();
         if let Some(last) = results.last_mut()
             && let Some(news) = self.equipment.bench.news()
@@ -114,20 +117,34 @@ impl Turn {
     }
 
     /// Gives calls that will not run their result.
-    pub(super) fn abandon(&mut self, calls: Vec<ToolCall>, why: &str) {
+    pub(super) async fn abandon(&mut self, calls: Vec<ToolCall>, why: &str) {
         let ledger = Ledger::open(calls);
-        self.settle_rest(&ledger, why);
+        self.settle_rest(&ledger, why).await;
         for result in ledger.close(why) {
             self.history.push(Message::Tool(result));
         }
     }
 
-    fn settle_rest(&mut self, ledger: &Ledger, why: &str) {
+    async fn settle_rest(&mut self, ledger: &Ledger, why: &str) {
+        if ledger.unsettled().next().is_none() {
+            return;
+        }
         for call in ledger.unsettled() {
             let outcome = Outcome::failed(why);
             let settled = self.settled(call, &outcome, None);
             drop(self.equipment.log().settle(&call.id, settled));
+        }
+        self.equipment.log().flush().written().await;
+        for call in ledger.unsettled() {
             self.cards.fail(&call.id, why);
+        }
+    }
+
+    /// Ends the cards of calls that did not run, once that is written down.
+    async fn end_cards(&mut self, batch: &mut Batch) {
+        if !batch.ends.is_empty() {
+            self.equipment.log().flush().written().await;
+            batch.ends.drain(..).for_each(|it| self.cards.end(it));
         }
     }
 
@@ -140,6 +157,7 @@ impl Turn {
             waiting: BTreeMap::new(),
             questions: BTreeMap::new(),
             is_asking: false,
+            ends: Vec::new(),
             events: FuturesUnordered::new(),
         };
         for (number, call) in calls.into_iter().enumerate() {
@@ -338,10 +356,11 @@ impl Turn {
         let mut update = last(&call.id, &settled);
         update.view.clone_from(&outcome.view);
         update.content = Some(outcome.content.clone());
-        if took.is_none() {
-            drop(self.equipment.log().settle(&call.id, settled));
+        if took.is_some() {
+            return self.cards.end(update);
         }
-        self.cards.end(update);
+        drop(self.equipment.log().settle(&call.id, settled));
+        batch.ends.push(update);
     }
 
     /// What is kept of a call.

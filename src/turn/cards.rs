@@ -19,6 +19,9 @@ const MOST_INPUT: usize = 64 * 1024;
 /// A longer string of longer arguments is a content, and is told by its length.
 const CONTENT: usize = 1024;
 
+/// What is told of a call whose turn has died.
+const BROKE_OFF: &str = "The turn broke off.";
+
 /// The open cards of a turn.
 pub(super) struct Cards {
     client: Arc<dyn Client>,
@@ -63,14 +66,13 @@ impl Cards {
         self.open.iter().find(|it| it.id == *id).map(|it| &it.view)
     }
 
-    /// Ends the card of a call that never was whole.
-    pub(super) fn lose(&mut self, id: &CallId, why: &str) {
+    /// Keeps the card of a call that never was whole.
+    pub(super) fn note_lost(&self, id: &CallId, why: &str) {
         if let Some(card) = self.open.iter().find(|it| it.id == *id) {
             let (name, view) = (card.name.clone(), card.view.clone());
             let (call, why) = (id.clone(), why.to_owned());
             self.log.add(Entry::Lost { call, name, view, why });
         }
-        self.fail(id, why);
     }
 
     /// Gives a card its final status. One that has it already, or that never was, is left alone.
@@ -90,8 +92,9 @@ impl Cards {
 impl Drop for Cards {
     fn drop(&mut self) {
         while let Some(card) = self.open.last() {
-            let id = card.id.clone();
-            self.fail(&id, "The turn broke off.");
+            let (id, name, view) = (card.id.clone(), card.name.clone(), card.view.clone());
+            self.log.break_off(&id, name.clone(), not_run(name, Some(view), BROKE_OFF));
+            self.fail(&id, BROKE_OFF);
         }
     }
 }
@@ -102,6 +105,12 @@ pub fn failed(id: &CallId, why: &str) -> CallUpdate {
     last.content = Some(vec![Content::Text(why.to_owned())]);
     last.raw_output = Some(json!({ "error": why }));
     last
+}
+
+/// What is kept of a call that has come to nothing: the same as [`failed`] tells.
+pub fn not_run(tool: String, view: Option<CallView>, why: &str) -> Settled {
+    let (content, raw) = (vec![Content::Text(why.to_owned())], json!({ "error": why }));
+    Settled { tool, view, content, raw, text: why.to_owned(), ..Settled::default() }
 }
 
 /// The last that is told of a card, with everything: some clients show only the last update.

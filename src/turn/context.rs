@@ -74,6 +74,28 @@ pub(super) fn unique_provider_id(history: &History, wanted: &str, ours: &str) ->
     free.next().unwrap_or_default()
 }
 
+/// What a strict server checks.
+#[cfg(test)]
+pub(crate) fn is_valid(messages: &[Arc<Message>]) -> bool {
+    let mut owed: Vec<String> = Vec::new();
+    for message in messages {
+        match message.as_ref() {
+            Message::Tool(tool) => {
+                if owed.first() != Some(&tool.provider_id) {
+                    return false;
+                }
+                owed.remove(0);
+            }
+            _ if !owed.is_empty() => return false,
+            Message::Assistant(it) => {
+                owed = it.calls.iter().map(|it| it.provider_id.clone()).collect();
+            }
+            Message::User(_) => {}
+        }
+    }
+    owed.is_empty()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -112,27 +134,6 @@ mod tests {
             ok: true,
             images: Vec::new(),
         })
-    }
-
-    /// What a strict server checks.
-    fn is_valid(messages: &[Arc<Message>]) -> bool {
-        let mut owed: Vec<String> = Vec::new();
-        for message in messages {
-            match message.as_ref() {
-                Message::Tool(tool) => {
-                    if owed.first() != Some(&tool.provider_id) {
-                        return false;
-                    }
-                    owed.remove(0);
-                }
-                _ if !owed.is_empty() => return false,
-                Message::Assistant(it) => {
-                    owed = it.calls.iter().map(|it| it.provider_id.clone()).collect();
-                }
-                Message::User(_) => {}
-            }
-        }
-        owed.is_empty()
     }
 
     proptest! {

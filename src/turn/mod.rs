@@ -14,6 +14,7 @@ mod keep;
 mod ledger;
 mod sample;
 mod schedule;
+mod scribe;
 mod trouble;
 mod witness;
 
@@ -43,10 +44,10 @@ use cards::Cards;
 use decide::Budget;
 use trouble::Nudge;
 
-pub use cards::{brief, failed, last};
+pub use cards::{brief, failed, last, not_run};
 pub use context::SYSTEM_PROMPT;
 #[cfg(test)]
-pub(crate) use context::repair;
+pub(crate) use context::{is_valid, repair};
 
 /// What a turn works with. The session owns it and lends it to each of its turns.
 #[derive(Clone)]
@@ -293,7 +294,7 @@ impl Turn {
                     self.pause(delay, Some(why)).await
                 }
                 Step::Spare(calls) => {
-                    self.abandon(calls, decide::SAME_AGAIN);
+                    self.abandon(calls, decide::SAME_AGAIN).await;
                     Step::Sample
                 }
                 Step::End(result) => break result,
@@ -302,7 +303,7 @@ impl Turn {
             // interrupted work has returned (R-CANCEL-2).
             if self.cancel.is_cancelled() {
                 if let Step::Act(calls) | Step::Spare(calls) = step {
-                    self.abandon(calls, "cancelled by the user");
+                    self.abandon(calls, "cancelled by the user").await;
                 }
                 break Ok(Stop::Cancelled);
             }

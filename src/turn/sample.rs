@@ -1,6 +1,7 @@
 //! One request to the model: its stream becomes updates as it comes, and one entry of the
 //! history at its end, however it ends.
 
+use std::mem::take;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use super::cards::Cards;
 use super::coalesce::{Coalescer, Sort};
 use super::decide::{self, Sampled, Shown};
 use super::draft::Draft;
+use super::scribe::Scribe;
 use super::trouble::{omission, suspect_overflow};
 use super::{Step, Turn, context};
 use crate::client::Client;
@@ -45,6 +47,7 @@ impl Turn {
             history: &mut self.history,
             open: &mut self.cards,
             coalescer: Coalescer::new(message.clone()),
+            scribe: Scribe::new(equipment.log().clone(), message.clone()),
             text: String::new(),
             thought: String::new(),
             cards: Vec::new(),
@@ -72,9 +75,9 @@ impl Turn {
             Some(Ok(reply)) => self.name_calls(reply, &heard.cards),
             _ => Vec::new(),
         };
-        self.drop_cards(&heard.cards, &calls);
         let whole = outcome.as_ref().and_then(|it| it.as_ref().ok());
         self.remember(message, &heard, &calls, whole.map(|it| it.echo.clone()));
+        self.drop_cards(&heard.cards, &calls).await;
         let sampled = match outcome {
             // The caller turns a cancelled token into the stop reason.
             None => return Step::End(Ok(Stop::Cancelled)),
@@ -108,7 +111,7 @@ impl Turn {
         let luck = f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
         let step = decide::after_sample(sampled, &mut self.budget, luck);
         if !matches!(step, Step::Act(_) | Step::Spare(_)) {
-            self.abandon(calls, "Not executed: the turn ended here.");
+            self.abandon(calls, "Not executed: the turn ended here.").await;
         }
         step
     }
@@ -141,16 +144,24 @@ impl Turn {
         calls
     }
 
-    /// Ends the cards of calls that were begun and never completed.
-    fn drop_cards(&mut self, cards: &[Option<Draft>], calls: &[ToolCall]) {
+    /// Ends the cards of calls that were begun and never completed. That is kept before it is seen.
+    async fn drop_cards(&mut self, cards: &[Option<Draft>], calls: &[ToolCall]) {
         let why = if self.cancel.is_cancelled() {
             "cancelled"
         } else {
             "the answer broke off before the call was complete"
         };
         let left = |card: &&Draft| !calls.iter().any(|it| it.id == card.id);
-        for card in cards.iter().flatten().filter(left) {
-            self.cards.lose(&card.id, why);
+        let lost: Vec<_> = cards.iter().flatten().filter(left).collect();
+        if lost.is_empty() {
+            return;
+        }
+        for card in &lost {
+            self.cards.note_lost(&card.id, why);
+        }
+        self.equipment.log().flush().written().await;
+        for card in lost {
+            self.cards.fail(&card.id, why);
         }
     }
 
@@ -170,7 +181,8 @@ impl Turn {
         let is_answer = !heard.text.is_empty() || !calls.is_empty();
         let audience = if is_answer { Audience::Both } else { Audience::User };
         let entry = Entry::Message { id, message: Arc::clone(&message), audience };
-        self.equipment.log().add(entry);
+        let log = self.equipment.log();
+        log.put(heard.seq.unwrap_or_else(|| log.reserve()), entry);
         if is_answer {
             self.history.messages.push(message);
         }
@@ -215,6 +227,8 @@ struct Heard {
     text: String,
     thought: String,
     cards: Vec<Option<Draft>>,
+    /// The number of its entry, if it has one.
+    seq: Option<u64>,
 }
 
 impl Heard {
@@ -238,6 +252,7 @@ struct Listener<'a> {
     history: &'a mut History,
     open: &'a mut Cards,
     coalescer: Coalescer,
+    scribe: Scribe,
     text: String,
     thought: String,
     /// The card of each slot.
@@ -252,7 +267,8 @@ impl Listener<'_> {
         self.tell_omission(model, request);
         let mut batch = Batch::default();
         loop {
-            let due = self.coalescer.due();
+            let kept = self.scribe.due(&self.text, &self.thought);
+            let due = self.coalescer.due().into_iter().chain(kept).min();
             let reply = tokio::select! {
                 biased;
                 reply = stream.next(&mut batch) => Some(reply?),
@@ -261,6 +277,7 @@ impl Listener<'_> {
             for delta in batch.deltas.drain(..) {
                 self.delta(delta);
             }
+            self.scribe.keep(&self.text, &self.thought, Instant::now());
             if self.coalescer.due().is_some_and(|it| it <= Instant::now()) {
                 // A client that stops reading stops us here, and we stop reading the model. The
                 // words are taken only then: a cancel meanwhile must not lose them.
@@ -339,7 +356,19 @@ impl Listener<'_> {
         if let Some(words) = self.coalescer.take() {
             self.client.update(words);
         }
-        Heard { text: self.text, thought: self.thought, cards: self.cards }
+        Heard {
+            text: take(&mut self.text),
+            thought: take(&mut self.thought),
+            cards: take(&mut self.cards),
+            seq: self.scribe.seq(),
+        }
+    }
+}
+
+impl Drop for Listener<'_> {
+    fn drop(&mut self) {
+        // What the user has seen of an answer outlives the turn that dies with it.
+        self.scribe.keep_all(&self.text, &self.thought);
     }
 }
 

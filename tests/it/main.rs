@@ -32,6 +32,7 @@ mod checkpoint;
 mod client_files;
 mod commands;
 mod config;
+mod crash;
 mod content;
 mod doctor;
 mod edit_file;

@@ -73,6 +73,15 @@ impl SessionId {
     }
 }
 
+/// Bytes, such as a hash, as a name: two digits each.
+pub fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
+
 /// Characters of a slug.
 pub const LONGEST_SLUG: usize = 64;
 

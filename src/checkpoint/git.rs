@@ -18,6 +18,7 @@ use std::path::{Component, Path, PathBuf};
 
 use ring::digest::{self, SHA1_FOR_LEGACY_USE_ONLY};
 
+use crate::ids::hex;
 use crate::pinned;
 use pack::Base;
 
@@ -171,7 +172,7 @@ const EMPTY: Hash = [
 ];
 
 fn loose(folder: &Path, hash: Hash) -> Option<Place> {
-    let name: String = hash.iter().map(|it| format!("{it:02x}")).collect();
+    let name = hex(&hash);
     let (first, rest) = name.split_at(2);
     let file = regular(&folder.join(first).join(rest))?;
     Some(Place::Loose(zlib::loose(&all(file, zlib::MOST_PACKED)?)?))

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use ring::digest::{Context, SHA256, digest};
 
+use crate::ids::hex;
 use crate::pinned;
 use crate::store::FileState;
 
@@ -124,12 +125,4 @@ pub(super) fn in_words(bytes: u64) -> String {
         1_024..1_048_576 => format!("{} KB", bytes / 1_024),
         _ => format!("{} MB", bytes / 1_048_576),
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        text.push_str(&format!("{byte:02x}"));
-    }
-    text
 }

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::{Document, Spent};
+use crate::ids::SessionId;
 use crate::message::Arguments;
 use crate::moment::rfc3339;
 use crate::store::{CallRow, SessionRow, Stored, TurnRow};
@@ -37,7 +38,7 @@ impl Document for Json<'_> {
             "additionalDirectories": folders,
             "created": rfc3339(session.created),
             "updated": rfc3339(session.updated),
-            "parent": session.parent.as_ref().map(|it| it.as_str()),
+            "parent": session.parent.as_ref().map(SessionId::as_str),
             "mode": session.mode,
             "model": session.model,
             "cost": session.cost,

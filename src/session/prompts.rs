@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
 
 use super::actor::{Actor, Queued, Running};
 use super::commands::{self, Run};
@@ -13,8 +14,9 @@ use super::trust::trust;
 use super::{permissions, title};
 use crate::effect::visible_line;
 use crate::ids::MessageId;
-use crate::message::{Message, Part, Stop, UserMessage};
-use crate::store::{Audience, Durability, Entry, StoreError, TurnKind, sessions};
+use crate::message::{History, Message, Part, Stop, UserMessage};
+use crate::permission::Grants;
+use crate::store::{Audience, Durability, Entry, Log, StoreError, TurnKind, sessions};
 use crate::turn::{Finished, Turn};
 use crate::update::Update;
 
@@ -28,117 +30,95 @@ impl Actor {
     /// Starts the next turn, unless one runs.
     pub(super) fn start_next(&mut self) {
         while self.running.is_none() {
-            let Some(Queued { key, mut prompt, done }) = self.queue.pop_front() else { return };
+            let Some(Queued { key, prompt, done }) = self.queue.pop_front() else { return };
             let cancel = self.stop.child_token();
+            self.tell_notices();
             let typed = first_text(&prompt);
-            let shortcoming = crate::sandbox::known_shortcoming();
-            if let Some(what) = shortcoming.filter(|_| !self.told.shortcoming) {
-                self.told.shortcoming = true;
-                self.told.notices.push(format!("The sandbox has gaps here. {what}"));
-            }
-            let news = self.equipment.log().news();
-            for notice in self.told.notices.drain(..).chain(news) {
-                self.equipment.client().update(Update::Notice(notice));
-            }
-            let found = commands::find(&typed);
-            if let Some((run, _)) = found {
-                self.note_command(kind(run), &typed, &prompt);
-            }
-            match found {
-                Some((Run::Now(command), _)) => {
-                    let text = command(&mut self.history, &self.equipment);
-                    let message = MessageId::from(format!("msg-{}", self.history.mint()));
-                    self.equipment.say(message, text);
-                    let (minted, cost) = (self.history.minted, self.history.cost);
-                    let log = self.equipment.log().clone();
-                    let (history, grants) = (self.history.clone(), self.grants.clone());
-                    let task = self.host.tracker().spawn(async move {
-                        log.end(Stop::EndTurn.word(), minted, cost).written().await;
-                        Finished { history, grants, result: Ok(Stop::EndTurn) }
-                    });
-                    self.running = Some(Running { key, cancel, task, done });
-                    continue;
+            let work = match commands::find(&typed) {
+                Some((run, words)) => {
+                    self.note_command(kind(run), &typed, &prompt);
+                    self.command(run, words.to_owned(), cancel.clone())
                 }
-                Some((Run::Permissions, words)) => {
-                    let message = MessageId::from(format!("msg-{}", self.history.mint()));
-                    let (equipment, until) = (self.equipment.clone(), cancel.clone());
-                    let (history, grants) = (self.history.clone(), self.grants.clone());
-                    let words = words.to_owned();
-                    let log = self.equipment.log().clone();
-                    let task = self.host.tracker().spawn(async move {
-                        let (grants, stop) =
-                            permissions::run(equipment, grants, words, message, until).await;
-                        log.end(stop.word(), history.minted, history.cost).written().await;
-                        Finished { history, grants, result: Ok(stop) }
-                    });
-                    self.running = Some(Running { key, cancel, task, done });
-                    continue;
-                }
-                Some((Run::Back(which), words)) => {
-                    let task = Task {
-                        host: Arc::clone(&self.host),
-                        equipment: self.equipment.clone(),
-                        news: self.undone.clone(),
-                        words: words.to_owned(),
-                        message: MessageId::from(format!("msg-{}", self.history.mint())),
-                        cancel: cancel.clone(),
-                    };
-                    let (history, grants) = (self.history.clone(), self.grants.clone());
-                    let log = self.equipment.log().clone();
-                    let task = self.host.tracker().spawn(async move {
-                        let (history, stop) = back(which, task, history).await;
-                        log.end(stop.word(), history.minted, history.cost).written().await;
-                        Finished { history, grants, result: Ok(stop) }
-                    });
-                    self.running = Some(Running { key, cancel, task, done });
-                    continue;
-                }
-                Some((run @ (Run::Models | Run::Look(_) | Run::Trust), words)) => {
-                    let message = MessageId::from(format!("msg-{}", self.history.mint()));
-                    let (equipment, until) = (self.equipment.clone(), cancel.clone());
-                    let listing: BoxFuture<'static, Stop> = match run {
-                        Run::Look(look) => {
-                            Box::pin(commands::look(look, equipment, message, until))
-                        }
-                        Run::Trust => {
-                            let (host, shown) = (Arc::clone(&self.host), Arc::clone(&self.shown));
-                            let words = words.to_owned();
-                            Box::pin(trust(host, equipment, shown, words, message, until))
-                        }
-                        _ => {
-                            let host = Arc::clone(&self.host);
-                            Box::pin(commands::models(host, equipment, message, until))
-                        }
-                    };
-                    let (history, grants) = (self.history.clone(), self.grants.clone());
-                    let log = self.equipment.log().clone();
-                    let task = self.host.tracker().spawn(async move {
-                        let stop = listing.await;
-                        log.end(stop.word(), history.minted, history.cost).written().await;
-                        Finished { history, grants, result: Ok(stop) }
-                    });
-                    self.running = Some(Running { key, cancel, task, done });
-                    continue;
-                }
-                None => {}
-            }
-            let title = title::of_prompt(&prompt);
-            self.tell_omissions(&prompt);
-            self.add_context(&mut prompt);
-            let turn = Turn::new(
-                self.equipment.clone(),
-                self.history.clone(),
-                self.grants.clone(),
-                prompt,
-                cancel.clone(),
-            );
-            let titled = self.suggest_title(title);
-            let task = self.host.tracker().spawn(async move {
-                // Both end before the prompt is answered.
-                futures_util::future::join(turn.run(), titled).await.0
-            });
+                None => self.turn(prompt, cancel.clone()),
+            };
+            let task = self.host.tracker().spawn(work);
             self.running = Some(Running { key, cancel, task, done });
         }
+    }
+
+    /// Tells what the user has to know and could not be told before.
+    fn tell_notices(&mut self) {
+        let shortcoming = crate::sandbox::known_shortcoming();
+        if let Some(what) = shortcoming.filter(|_| !self.told.shortcoming) {
+            self.told.shortcoming = true;
+            self.told.notices.push(format!("The sandbox has gaps here. {what}"));
+        }
+        let news = self.equipment.log().news();
+        for notice in self.told.notices.drain(..).chain(news) {
+            self.equipment.client().update(Update::Notice(notice));
+        }
+    }
+
+    fn turn(
+        &mut self,
+        mut prompt: UserMessage,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'static, Finished> {
+        let title = title::of_prompt(&prompt);
+        self.tell_omissions(&prompt);
+        self.add_context(&mut prompt);
+        let (history, grants) = (self.history.clone(), self.grants.clone());
+        let turn = Turn::new(self.equipment.clone(), history, grants, prompt, cancel);
+        let titled = self.suggest_title(title);
+        // Both end before the prompt is answered.
+        Box::pin(async move { futures_util::future::join(turn.run(), titled).await.0 })
+    }
+
+    fn command(
+        &mut self,
+        run: Run,
+        words: String,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'static, Finished> {
+        let message = MessageId::from(format!("msg-{}", self.history.mint()));
+        let (host, equipment) = (Arc::clone(&self.host), self.equipment.clone());
+        let log = self.equipment.log().clone();
+        let grants = self.grants.clone();
+        let answering: BoxFuture<'static, Stop> = match run {
+            Run::Now(command) => {
+                let text = command(&mut self.history, &self.equipment);
+                equipment.say(message, text);
+                Box::pin(std::future::ready(Stop::EndTurn))
+            }
+            Run::Permissions => {
+                let history = self.history.clone();
+                return Box::pin(async move {
+                    let (grants, stop) =
+                        permissions::run(equipment, grants, words, message, cancel).await;
+                    ended(&log, history, grants, stop).await
+                });
+            }
+            Run::Back(which) => {
+                let history = self.history.clone();
+                let news = self.undone.clone();
+                let task = Task { host, equipment, news, words, message, cancel };
+                return Box::pin(async move {
+                    let (history, stop) = back(which, task, history).await;
+                    ended(&log, history, grants, stop).await
+                });
+            }
+            Run::Look(look) => Box::pin(commands::look(look, equipment, message, cancel)),
+            Run::Trust => {
+                let shown = Arc::clone(&self.shown);
+                Box::pin(trust(host, equipment, shown, words, message, cancel))
+            }
+            Run::Models => Box::pin(commands::models(host, equipment, message, cancel)),
+        };
+        let history = self.history.clone();
+        Box::pin(async move {
+            let stop = answering.await;
+            ended(&log, history, grants, stop).await
+        })
     }
 
     /// Gives the session a title, unless it has one, and tells the client once that is kept.
@@ -239,6 +219,12 @@ fn kind(run: Run) -> TurnKind {
         Run::Back(Back::Redo) => TurnKind::Redo,
         _ => TurnKind::Command,
     }
+}
+
+/// A command has been answered. That is written down before the client hears of it.
+async fn ended(log: &Log, history: History, grants: Grants, stop: Stop) -> Finished {
+    log.end(stop.word(), history.minted, history.cost).written().await;
+    Finished { history, grants, result: Ok(stop) }
 }
 
 fn first_text(prompt: &UserMessage) -> String {

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use ring::digest::{Context, SHA256};
 
 use crate::effect::{CallView, Content, Effect, Kind, visible_line};
-use crate::ids::MessageId;
+use crate::ids::{MessageId, hex};
 use crate::message::{Arguments, AssistantMessage, Echo, Message};
 use crate::store::broken::{Broken, Draft, Mended, broken};
 use crate::store::{
@@ -247,11 +247,7 @@ fn hash(path: &Path) -> io::Result<(String, u64)> {
         sum.update(&buffer[..count]);
         size += count as u64;
     }
-    let mut digits = String::new();
-    for byte in sum.finish().as_ref() {
-        digits.push_str(&format!("{byte:02x}"));
-    }
-    Ok((digits, size))
+    Ok((hex(sum.finish().as_ref()), size))
 }
 
 #[cfg(unix)]

@@ -9,6 +9,7 @@ use super::changes::{What, changes};
 use super::replay::{self, Recalled};
 use super::report;
 use super::undo::{Desk, News, Wish, brief, news};
+use crate::checkpoint::NOT_COVERED;
 use crate::effect::fenced;
 use crate::ids::MessageId;
 use crate::message::{History, Stop};
@@ -46,6 +47,8 @@ pub(super) struct Task {
 /// Does what was typed. Returns the conversation as it is then.
 pub(super) async fn back(which: Back, task: Task, history: History) -> (History, Stop) {
     let mut history = history;
+    // What the last turn has done may still be on its way into the store.
+    task.equipment.bench.checkpoint.rest().await;
     let done = match which {
         Back::Undo => task.undo().await,
         Back::Redo => task.turn_back(Wish::Redo).await,
@@ -113,7 +116,8 @@ impl Task {
         }
         let all: String = found.files.iter().map(|it| it.diff.as_str()).collect();
         let turns = report::turns(&found.turns);
-        Ok(format!("{turns}:\n\n{}", fenced(&all).replacen('\n', "diff\n", 1)))
+        let diff = fenced(&all).replacen('\n', "diff\n", 1);
+        Ok(format!("{turns}:\n\n{diff}\n\n{NOT_COVERED}"))
     }
 
     async fn rewind(&self, history: &mut History) -> Result<String, StoreError> {
@@ -136,9 +140,10 @@ impl Task {
             return Ok(format!("There is no such prompt. {}", listed(&prompts)));
         };
         desk.log.add(Entry::Rewound { to: prompt.seq });
-        let files = match has_files {
-            true => self.turn_back(Wish::Since(prompt.turn)).await?,
-            false => "Files are as they are.".to_owned(),
+        let files = if has_files {
+            self.turn_back(Wish::Since(prompt.turn)).await?
+        } else {
+            "Files are as they are.".to_owned()
         };
         *history = recalled(&desk, history).await?;
         self.equipment.told_mode.forget();
@@ -173,7 +178,9 @@ async fn recalled(desk: &Desk, history: &History) -> Result<History, StoreError>
         let (mut after, mut recalled) = (0, Recalled::default());
         loop {
             let (page, last) = read::page(connection, key, (after, PAGE), &gone)?;
-            page.into_iter().for_each(|it| replay::recall(&mut recalled, it));
+            for stored in page {
+                replay::recall(&mut recalled, stored);
+            }
             let Some(last) = last else { return Ok(recalled) };
             after = last;
         }

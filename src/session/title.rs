@@ -22,7 +22,7 @@ pub(super) fn of_prompt(prompt: &UserMessage) -> Option<String> {
 }
 
 fn of_text(text: &str) -> Option<String> {
-    let end = text.floor_char_boundary(LOOKED_AT);
+    let end = boundary(text, LOOKED_AT);
     // Before anything is taken out of it or cut off: half a key is none that would be found.
     let text = redact::text(&text[..end]);
     let is_fence = |it: &&str| it.starts_with("```") || it.starts_with("~~~");
@@ -32,8 +32,13 @@ fn of_text(text: &str) -> Option<String> {
 
 /// A title that a person wants, as it is kept; `None` if there is nothing to see in it.
 pub(super) fn chosen(title: &str) -> Option<String> {
-    let end = title.floor_char_boundary(LOOKED_AT);
+    let end = boundary(title, LOOKED_AT);
     one_line(&redact::text(&title[..end])).map(|it| cut(&it, LONGEST_CHOSEN))
+}
+
+/// The last place up to there at which no character is cut.
+fn boundary(text: &str, most: usize) -> usize {
+    (0..=most.min(text.len())).rev().find(|it| text.is_char_boundary(*it)).unwrap_or(0)
 }
 
 /// One line of visible characters with single blanks between its words.
@@ -62,12 +67,12 @@ fn without_marks(line: &str) -> String {
 fn without_links(line: &str) -> String {
     let (mut text, mut rest) = (String::new(), line);
     while let Some((before, after)) = rest.split_once('[') {
-        let link = after.split_once("](").and_then(|(words, more)| {
+        let target = after.split_once("](").and_then(|(words, more)| {
             let (_, behind) = more.split_once(')')?;
             (!words.contains('[')).then_some((words, behind))
         });
-        text.push_str(before.strip_suffix('!').filter(|_| link.is_some()).unwrap_or(before));
-        match link {
+        text.push_str(before.strip_suffix('!').filter(|_| target.is_some()).unwrap_or(before));
+        match target {
             Some((words, behind)) => {
                 text.push_str(words);
                 rest = behind;

@@ -448,8 +448,9 @@ mod tests {
         };
         message(log, &format!("a-{number}"), Message::Assistant(answer));
         if let Some((ok, text)) = result {
-            let took = Some(Duration::from_micros(1_500));
-            let settled = Settled { ok, tool, text: text.to_owned(), took, ..Settled::default() };
+            let length = Some(Duration::from_micros(1_500));
+            let settled =
+                Settled { ok, tool, text: text.to_owned(), took: length, ..Settled::default() };
             drop(log.settle(&id, settled));
         }
         first

@@ -165,7 +165,9 @@ mod tests {
         };
         std::thread::scope(|scope| {
             let all: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();
-            all.into_iter().for_each(|it| it.join().unwrap());
+            for it in all {
+                it.join().unwrap();
+            }
         });
     }
 

@@ -205,9 +205,7 @@ impl Log {
                     "UPDATE calls SET status = ?, begun_at = ? WHERE session = ? AND call = ?",
                 )?
                 .execute(params![CallStatus::Running.word(), now, session, call.as_str()])?;
-            for bytes in &intent.bytes {
-                put_blob(connection, session, bytes)?;
-            }
+            put_contents(connection, session, &intent.bytes)?;
             changes(connection, session, (turn, &call), &intent.files)
         })
     }
@@ -232,9 +230,7 @@ impl Log {
     ) -> Ticket {
         let call = call.clone();
         self.post(Durability::Process, move |connection, session| {
-            for bytes in &bytes {
-                put_blob(connection, session, bytes)?;
-            }
+            put_contents(connection, session, &bytes)?;
             changes(connection, session, (turn, &call), &files)
         })
     }
@@ -469,9 +465,7 @@ pub(super) fn settle(
             session,
             call.as_str()
         ])?;
-    for bytes in &settled.bytes {
-        put_blob(connection, session, bytes)?;
-    }
+    put_contents(connection, session, &settled.bytes)?;
     changes(connection, session, (turn, call), &settled.files)
 }
 
@@ -488,13 +482,27 @@ fn result_of<'a>(
     Ok((None, Some(put_blob(connection, session, text.as_bytes())?)))
 }
 
+/// Contents of files, as they are; so none with a key of ours in it.
+fn put_contents(
+    connection: &Connection,
+    session: i64,
+    contents: &[Arc<[u8]>],
+) -> Result<(), StoreError> {
+    for bytes in contents.iter().filter(|it| redact::bytes(it).is_none()) {
+        put_blob(connection, session, bytes)?;
+    }
+    Ok(())
+}
+
 fn changes(
     connection: &Connection,
     session: i64,
     (turn, call): (u64, &CallId),
     changes: &[Change],
 ) -> Result<(), StoreError> {
-    for Change { path, before, after } in changes {
+    // A path is of use only as it is.
+    let is_clean = |it: &&Change| redact::bytes(it.path.as_os_str().as_encoded_bytes()).is_none();
+    for Change { path, before, after } in changes.iter().filter(is_clean) {
         if after.as_ref() == Some(before) {
             // It was going to change this and has not.
             connection
@@ -505,6 +513,7 @@ fn changes(
                 .execute(params![session, turn, call.as_str(), path_value(path)])?;
             continue;
         }
+        let before = serde_json::to_string(before)?;
         let after = after.as_ref().map(serde_json::to_string).transpose()?;
         connection
             .prepare_cached(
@@ -517,8 +526,8 @@ fn changes(
                 turn,
                 call.as_str(),
                 path_value(path),
-                serde_json::to_string(before)?,
-                after
+                redact::text(&before),
+                after.as_deref().map(redact::text)
             ])?;
     }
     Ok(())

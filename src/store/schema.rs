@@ -217,7 +217,9 @@ mod tests {
         };
         std::thread::scope(|scope| {
             let both = [scope.spawn(work), scope.spawn(work)];
-            both.into_iter().for_each(|it| it.join().unwrap());
+            for it in both {
+                it.join().unwrap();
+            }
         });
         let connection = open(&path);
         assert_eq!(number(&connection, "PRAGMA user_version"), 2);

@@ -28,7 +28,7 @@ pub fn shelf(connection: &Connection) -> Result<Vec<Shelved>, StoreError> {
     );
     let mut find = connection.prepare_cached(&query)?;
     let rows = find.query_map([], |row| {
-        Ok(Shelved { row: session_row(row)?, turns: row.get(14)?, words: row.get(15)? })
+        Ok(Shelved { row: session_row(row)?, turns: row.get(15)?, words: row.get(16)? })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
 }

@@ -1,4 +1,5 @@
 //! The store as a whole, with what can befall it.
+#![expect(clippy::disallowed_methods, reason = "tests set up their files")]
 
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};

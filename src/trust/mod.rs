@@ -4,6 +4,7 @@
 mod records;
 mod repository;
 
+use crate::ids::hex;
 use ring::digest::{SHA256, digest};
 
 pub use records::{Record, Trust};
@@ -29,12 +30,4 @@ impl Print {
     pub fn long_code(&self) -> &str {
         &self.0[..32]
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        text.push_str(&format!("{byte:02x}"));
-    }
-    text
 }

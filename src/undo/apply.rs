@@ -181,7 +181,7 @@ async fn on_disk(
     path: &Path,
     work: impl FnOnce(&Path) -> io::Result<()> + Send + 'static,
 ) -> Result<(), String> {
-    blocking(path, |it| pinned::folder(it), work).await
+    blocking(path, pinned::folder, work).await
 }
 
 /// The same; missing folders are made.
@@ -189,7 +189,7 @@ async fn on_made_disk(
     path: &Path,
     work: impl FnOnce(&Path) -> io::Result<()> + Send + 'static,
 ) -> Result<(), String> {
-    blocking(path, |it| pinned::made_folder(it), work).await
+    blocking(path, pinned::made_folder, work).await
 }
 
 type Held = io::Result<(Option<fs::File>, PathBuf)>;

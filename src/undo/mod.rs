@@ -13,5 +13,6 @@ pub use ledger::{Ledger, Undone};
 pub use now::state;
 pub use plan::{Action, Folded, Step, fold, plan, same};
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests;

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use ring::digest::{Context, SHA256};
 
+use crate::ids::hex;
 use crate::pinned;
 use crate::store::FileState;
 
@@ -51,10 +52,6 @@ pub(super) fn found(path: &Path) -> io::Result<FileState> {
     }
     let hash = hex(context.finish().as_ref());
     Ok(FileState::File { hash, size, mode: mode_of(&metadata), is_kept: false })
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|it| format!("{it:02x}")).collect()
 }
 
 /// Never follows a link, never blocks on a FIFO.

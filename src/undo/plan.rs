@@ -92,6 +92,9 @@ pub fn fold(versions: &[Version]) -> Vec<Folded> {
 
 /// What is to be done so that all is as it was before. `now` tells what is there, `is_kept` whether
 /// bytes with that hash are to be had.
+///
+/// # Errors
+/// When that cannot be told.
 pub fn plan<E>(
     folded: Vec<Folded>,
     mut now: impl FnMut(&std::path::Path) -> FileState,

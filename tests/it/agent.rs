@@ -139,7 +139,7 @@ impl Builder {
         });
         let mut variables = Vec::new();
         if let Some(model) = &model {
-            variables.push(("OPENAI_BASE_URL".to_owned(), model.base_url().to_string()));
+            variables.push(("OPENAI_BASE_URL".to_owned(), model.base_url()));
             variables.push(("OPENAI_API_KEY".to_owned(), "sk-test-0123456789".to_owned()));
             variables.push(("TURNWRIGHT_MODEL".to_owned(), "scripted".to_owned()));
         }

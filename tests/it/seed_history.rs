@@ -137,7 +137,8 @@ fn the_extension_is_advertised() {
 
 #[test]
 fn a_stranger_reads_every_call_from_the_table_tool_conversations() {
-    let text: String = (0..600).map(|it| format!("line \"{it}\"\n")).collect();
+    let lines: Vec<_> = (0..600).map(|it| format!("line \"{it}\"\n")).collect();
+    let text = lines.concat();
     let mut agent = TestAgent::builder().file("long.txt", &text).permission("allow_once").start();
     let mut call = |prompt: &str, name: &str, arguments: &Value| {
         agent.model().push(calls(name, arguments)).unwrap();

@@ -13,9 +13,9 @@ pub fn code(answer: &Value) -> i64 {
 }
 
 #[track_caller]
-pub fn result(answer: Value) -> Value {
+pub fn result(mut answer: Value) -> Value {
     assert!(answer["result"].is_object(), "{answer}");
-    answer["result"].clone()
+    answer["result"].take()
 }
 
 fn of(session: &str) -> Value {

@@ -57,8 +57,8 @@ fn r_dir_5_a_further_folder_is_workspace_and_a_relative_path_starts_in_cwd() {
         .initialize();
     let answer = agent.call("session/new", &folders(&agent, &json!([more])));
     agent.session = answer["result"]["sessionId"].as_str().unwrap().to_owned();
-    let mode = json!({ "sessionId": agent.session, "modeId": "auto-edit" });
-    result(agent.call("session/set_mode", &mode));
+    let auto = json!({ "sessionId": agent.session, "modeId": "auto-edit" });
+    result(agent.call("session/set_mode", &auto));
     let id = agent.prompt("write");
     // What is inside is not asked about.
     let question = agent.wait_for_request("session/request_permission");

@@ -23,6 +23,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "turn",
             "tools",
+            "checkpoint",
             "permission",
             "llm",
             "undo",

@@ -89,7 +89,7 @@ fn undo_puts_files_back_shows_a_card_and_tells_the_model() {
     let card = |it: &&Value| it["sessionUpdate"] == "tool_call" && it["name"] == "undo";
     assert_eq!(agent.updates().iter().filter(card).count(), 1);
     assert_eq!(agent.turn("what now?"), "end_turn");
-    let told = agent.model_transcript(4).join("\n");
+    let told = agent.model_request(4).to_string();
     assert!(told.contains("The user undid turn 1 (change things)"), "{told}");
     assert!(answer(&mut agent, "/redo").contains("Redone"));
     assert_eq!(agent.read("a.txt"), "new\n");

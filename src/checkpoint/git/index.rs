@@ -55,7 +55,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<Vec<Entry>> {
     let count = rest.number()?;
     let (mut entries, mut name, mut names) = (Vec::new(), Vec::new(), 0);
     for _ in 0..count {
-        entries.extend(entry(&mut rest, version, &mut name)?);
+        let (entry, counts) = entry(&mut rest, version, &mut name)?;
+        entries.extend(counts.then_some(entry));
         names += name.len();
         if name.len() > MOST_NAME || names > MOST_NAMES {
             return None;
@@ -73,8 +74,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<Vec<Entry>> {
     Some(entries)
 }
 
-/// The next entry, if it counts; its name is made of the one before.
-fn entry(rest: &mut Rest<'_>, version: u32, name: &mut Vec<u8>) -> Option<Option<Entry>> {
+/// The next entry, and whether it counts; its name is made of the one before.
+fn entry(rest: &mut Rest<'_>, version: u32, name: &mut Vec<u8>) -> Option<(Entry, bool)> {
     let before = rest.0.len();
     let ctime = (rest.number()?, rest.number()?);
     let mtime = (rest.number()?, rest.number()?);
@@ -99,7 +100,7 @@ fn entry(rest: &mut Rest<'_>, version: u32, name: &mut Vec<u8>) -> Option<Option
     let is_there = further & 0x6000 == 0;
     let counts = stage == 0 && is_there && matches!(mode & SORT, FILE | LINK) && !name.is_empty();
     let name = name.as_slice().into();
-    Some(counts.then_some(Entry { name, hash, mtime, ctime, ino, mode, size }))
+    Some((Entry { name, hash, mtime, ctime, ino, mode, size }, counts))
 }
 
 /// What is still to be read.

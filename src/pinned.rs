@@ -22,6 +22,18 @@ pub fn file(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
+/// Whether something could not be opened because there is a link on the way.
+#[cfg(unix)]
+pub fn is_link(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
+}
+
+/// Nothing is known of links here.
+#[cfg(not(unix))]
+pub fn is_link(_: &io::Error) -> bool {
+    false
+}
+
 /// A folder that stays the same one, whatever its name comes to mean: held open, and a path that
 /// leads through what is held. Where the system has no such paths (no `/proc`, macOS) it is only
 /// looked at whether there is a link now.

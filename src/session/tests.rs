@@ -26,7 +26,8 @@ struct Session {
 fn session(stage: &Stage) -> Session {
     let (mailbox, inbox) = mpsc::channel(MAILBOX);
     let cancelling = Arc::new(AtomicBool::new(false));
-    let paths = Paths::below("/nowhere");
+    // Nothing is kept: the store has no folder.
+    let paths = Paths::below("nowhere");
     let config =
         Config::new(Variables::default(), Flags::default(), UserFile::usual(&paths), paths);
     let host = Arc::new(Host::new(config, stage.cancel.clone()));

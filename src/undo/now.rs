@@ -17,6 +17,8 @@ pub fn state(path: &Path) -> FileState {
     };
     let found = pinned::folder(folder).and_then(|(_held, folder)| found(&folder.join(name)));
     found.unwrap_or_else(|error| match error.kind() {
+        // What is seen through a link is another file.
+        _ if pinned::is_link(&error) => FileState::Absent,
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => FileState::Absent,
         _ => FileState::Unknown { why: error.to_string() },
     })

@@ -86,7 +86,10 @@ pub fn fold(versions: &[Version]) -> Vec<Folded> {
         known.is_broken |= !follows && !starts_anew;
         known.after.clone_from(&change.after);
     }
-    let is_change = |it: &Folded| it.after.as_ref().is_none_or(|after| !same(&it.before, after));
+    // What somebody else has done in between is not nothing.
+    let is_change = |it: &Folded| {
+        it.is_broken || it.after.as_ref().is_none_or(|after| !same(&it.before, after))
+    };
     all.into_values().filter(is_change).collect()
 }
 
@@ -116,11 +119,11 @@ fn action<E>(
 ) -> Result<Action, E> {
     let Folded { before: to, after, is_broken, .. } = folded;
     let conflict = |why: &str| Ok(Action::Conflict { why: why.to_owned() });
-    if same(&to, now) {
-        return Ok(Action::Already);
-    }
     if is_broken {
         return conflict("somebody else has changed it between these changes");
+    }
+    if same(&to, now) {
+        return Ok(Action::Already);
     }
     let Some(after) = after else {
         return conflict("what was to change it was cut off, so nobody knows who has changed it");

@@ -109,10 +109,9 @@ fn what_was_done_is_a_table_or_lines_of_json() {
 
 #[test]
 fn sessions_are_listed_shown_and_deleted() {
-    let agent = agent();
-    let sessions = |arguments: &[&str]| {
-        run(agent.home(), agent.workspace(), &[&["sessions"], arguments].concat())
-    };
+    let mut agent = agent();
+    let (home, folder) = (agent.home().to_path_buf(), agent.workspace().to_path_buf());
+    let sessions = |arguments: &[&str]| run(&home, &folder, &[&["sessions"], arguments].concat());
     let (text, _) = sessions(&["list"]);
     assert_eq!(text.lines().count(), 2, "{text}");
     assert!(!text.contains('\u{1b}'), "{text:?}");
@@ -135,6 +134,9 @@ fn sessions_are_listed_shown_and_deleted() {
 
     let (text, status) = sessions(&["delete", old]);
     assert!(status == 1 && text.contains("--yes"), "{text}");
+    let (text, status) = sessions(&["delete", old, "--yes"]);
+    assert!(status == 1 && text.contains(&agent.pid().to_string()), "{text}");
+    agent.close();
     assert_eq!(sessions(&["delete", old, "--yes"]).1, 0);
     assert_eq!(sessions(&["list"]).0.lines().count(), 1);
     assert_eq!(sessions(&["show", old]).1, 1);

@@ -334,7 +334,7 @@ mod tests {
             "sandbox",
             "rule",
         ];
-        let layers = [PERMISSIONS, RULE, SANDBOX, MANAGED, PROJECT].concat();
+        let layers = [PERMISSIONS, RULE, SANDBOX, MANAGED, PROJECT, SESSIONS].concat();
         for key in [TOP, WEB, SECTION, MODEL, PRICE, &layers].concat() {
             assert!(manual.contains(&format!("`{key}`")) || hidden.contains(&key), "{key}");
         }

@@ -11,7 +11,8 @@ use std::time::SystemTime;
 use rusqlite::types::Value as Sql;
 use rusqlite::{Connection, Row, params_from_iter};
 
-use super::pack::{blob, unpack};
+use super::blobs;
+use super::pack::unpack;
 use super::read::{key, millis, moment, path_value};
 use super::words::Search;
 use super::{Audience, CallStatus, Entry, Gone, StoreError};
@@ -291,7 +292,9 @@ fn done(connection: &Connection, row: &Row<'_>) -> Result<Done, StoreError> {
         None => body,
     };
     let text = match (row.get::<_, Option<String>>(11)?, row.get::<_, Option<i64>>(12)?) {
-        (None, Some(id)) => Some(String::from_utf8_lossy(&blob(connection, id)?).into_owned()),
+        (None, Some(id)) => {
+            Some(String::from_utf8_lossy(&blobs::get(connection, id)?).into_owned())
+        }
         (text, _) => text,
     };
     let status = CallStatus::parse(&row.get::<_, String>(10)?);

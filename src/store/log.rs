@@ -11,9 +11,10 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::backlog;
+use super::blobs::{self, Form};
 use super::entry::Card;
 use super::health::Told;
-use super::pack::{pack, put_blob};
+use super::pack::pack;
 use super::read::{key, millis, path_value};
 use super::sessions::folders_text;
 use super::{
@@ -390,7 +391,7 @@ pub(super) fn add(
         Entry::Message { id, .. } | Entry::Note { id, .. } => Some(id.as_str()),
         _ => None,
     };
-    let packed = pack(connection, session, body)?;
+    let packed = pack(connection, session, body, Form::Small)?;
     connection
         .prepare_cached(
             "INSERT OR REPLACE INTO entries (session, seq, turn, at, kind, message_id, body, refs) \
@@ -408,7 +409,7 @@ pub(super) fn add(
             unusable @ Arguments::Unusable { .. } => serde_json::to_value(unusable)?,
         };
         let status = CallStatus::Pending.word();
-        let packed = pack(connection, session, arguments)?;
+        let packed = pack(connection, session, arguments, Form::Plain)?;
         connection
             .prepare_cached(
                 "INSERT OR REPLACE INTO calls (session, call, seq, position, turn, message_id, \
@@ -445,7 +446,7 @@ pub(super) fn settle(
         content: settled.content.clone(),
         raw: settled.raw.clone(),
     };
-    let card = pack(connection, session, serde_json::to_value(card)?)?;
+    let card = pack(connection, session, serde_json::to_value(card)?, Form::Small)?;
     let status = if settled.ok { CallStatus::Success } else { CallStatus::Error };
     let took = settled.took.map(|it| (it.as_secs_f64() * 1e6).round() / 1e3);
     connection
@@ -479,7 +480,7 @@ fn result_of<'a>(
     if text.len() <= LONG_RESULT {
         return Ok((Some(text), None));
     }
-    Ok((None, Some(put_blob(connection, session, text.as_bytes())?)))
+    Ok((None, Some(blobs::put(connection, session, text.as_bytes(), Form::Plain)?)))
 }
 
 /// Contents of files, as they are; so none with a key of ours in it.
@@ -489,7 +490,7 @@ fn put_contents(
     contents: &[Arc<[u8]>],
 ) -> Result<(), StoreError> {
     for bytes in contents.iter().filter(|it| redact::bytes(it).is_none()) {
-        put_blob(connection, session, bytes)?;
+        blobs::put(connection, session, bytes, Form::Small)?;
     }
     Ok(())
 }

@@ -4,6 +4,7 @@
 //! [`Log`] is what one session writes, [`read`] is how it comes back.
 
 mod backlog;
+mod blobs;
 mod entry;
 pub mod history;
 mod health;

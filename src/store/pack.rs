@@ -1,11 +1,11 @@
 //! JSON whose long strings lie beside it, once each: a file's text is in the arguments of the call
 //! that has written it, in the diff of its card and in the file's versions.
 
-use ring::digest::{SHA256, digest};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::Connection;
 use serde_json::{Map, Value};
 
 use super::StoreError;
+use super::blobs::{self, Form};
 use crate::redact;
 
 /// Strings of more bytes are laid beside.
@@ -17,50 +17,12 @@ pub(super) struct Packed {
     pub(super) refs: Option<String>,
 }
 
-/// Keeps bytes, and notes that the session needs them.
-pub(super) fn put_blob(
-    connection: &Connection,
-    session: i64,
-    bytes: &[u8],
-) -> Result<i64, StoreError> {
-    let hash = digest(&SHA256, bytes);
-    let hash = hash.as_ref();
-    let mut find = connection.prepare_cached("SELECT id FROM blobs WHERE hash = ?")?;
-    let found = find.query_row([hash], |it| it.get(0)).optional()?;
-    let id = match found {
-        Some(id) => id,
-        None => {
-            let mut insert =
-                connection.prepare_cached("INSERT INTO blobs (hash, bytes) VALUES (?, ?)")?;
-            insert.insert(params![hash, bytes])?
-        }
-    };
-    let mut note = connection
-        .prepare_cached("INSERT OR IGNORE INTO blob_uses (session, blob) VALUES (?, ?)")?;
-    note.execute([session, id])?;
-    Ok(id)
-}
-
-/// The bytes of that number.
-pub(super) fn blob(connection: &Connection, id: i64) -> Result<Vec<u8>, StoreError> {
-    let mut find = connection.prepare_cached("SELECT bytes FROM blobs WHERE id = ?")?;
-    Ok(find.query_row([id], |it| it.get(0))?)
-}
-
-/// The bytes with that SHA-256, if they are there.
-pub(super) fn blob_by_hash(
-    connection: &Connection,
-    hash: &[u8],
-) -> Result<Option<Vec<u8>>, StoreError> {
-    let mut find = connection.prepare_cached("SELECT bytes FROM blobs WHERE hash = ?")?;
-    Ok(find.query_row([hash], |it| it.get(0)).optional()?)
-}
-
-/// Makes a JSON text of a value.
+/// Makes a JSON text of a value. Its long strings lie in that form.
 pub(super) fn pack(
     connection: &Connection,
     session: i64,
     mut value: Value,
+    form: Form,
 ) -> Result<Packed, StoreError> {
     let mut long = Vec::new();
     take(&mut value, &mut "$".to_owned(), &mut long);
@@ -69,7 +31,7 @@ pub(super) fn pack(
         .map(|(path, text)| {
             let mut text = text;
             redact::clean(&mut text);
-            let id = put_blob(connection, session, text.as_bytes())?;
+            let id = blobs::put(connection, session, text.as_bytes(), form)?;
             Ok(Value::Array(vec![path.into(), id.into()]))
         })
         .collect::<Result<Vec<_>, StoreError>>()?;
@@ -88,7 +50,7 @@ pub(super) fn unpack(
     let mut value: Value = serde_json::from_str(body)?;
     let refs: Vec<(String, i64)> = refs.map_or(Ok(Vec::new()), serde_json::from_str)?;
     for (path, id) in refs {
-        let text = String::from_utf8_lossy(&blob(connection, id)?).into_owned();
+        let text = String::from_utf8_lossy(&blobs::get(connection, id)?).into_owned();
         let place = follow(&mut value, &path);
         *place.ok_or_else(|| StoreError::Damaged(path.clone()))? = Value::String(text);
     }
@@ -159,7 +121,7 @@ mod tests {
         let connection = connection();
         let long = "x".repeat(5_000);
         let value = json!({ "a": [1, { "b c": long }], "d": long, "e": "short" });
-        let packed = pack(&connection, 1, value.clone()).unwrap();
+        let packed = pack(&connection, 1, value.clone(), Form::Small).unwrap();
         assert!(packed.body.len() < 100, "{}", packed.body);
         let back = unpack(&connection, &packed.body, packed.refs.as_deref()).unwrap();
         assert_eq!(back, value);
@@ -185,7 +147,7 @@ mod tests {
         #[test]
         fn what_is_packed_comes_back(value in values()) {
             let connection = connection();
-            let packed = pack(&connection, 1, value.clone()).unwrap();
+            let packed = pack(&connection, 1, value.clone(), Form::Small).unwrap();
             let back = unpack(&connection, &packed.body, packed.refs.as_deref()).unwrap();
             prop_assert_eq!(back, value);
         }

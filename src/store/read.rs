@@ -9,8 +9,9 @@ use rusqlite::types::{Value as Sql, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::{Value, json};
 
+use super::blobs;
 use super::entry::Card;
-use super::pack::{blob, blob_by_hash, unpack};
+use super::pack::unpack;
 use super::{CallRow, CallStatus, Entry, SessionRow, Settled, StoreError, Stored};
 use crate::ids::{CallId, SessionId};
 use crate::message::Arguments;
@@ -256,7 +257,7 @@ fn call_row(connection: &Connection, row: &Row<'_>) -> Result<CallRow, StoreErro
     };
     let result = match (text(6)?, row.get::<_, Option<i64>>(7)?) {
         (Some(text), _) => text,
-        (None, Some(id)) => String::from_utf8_lossy(&blob(connection, id)?).into_owned(),
+        (None, Some(id)) => String::from_utf8_lossy(&blobs::get(connection, id)?).into_owned(),
         (None, None) => String::new(),
     };
     let card = match text(8)? {
@@ -301,7 +302,7 @@ pub fn bytes(connection: &Connection, hash: &str) -> Result<Option<Vec<u8>>, Sto
     let digits: Option<Vec<u8>> = (0..hash.len() / 2)
         .map(|it| hash.get(it * 2..it * 2 + 2).and_then(|it| u8::from_str_radix(it, 16).ok()))
         .collect();
-    digits.map_or(Ok(None), |it| blob_by_hash(connection, &it))
+    digits.map_or(Ok(None), |it| blobs::by_hash(connection, &it))
 }
 
 /// What the last request of a session has used: tokens in the window, its size, tokens that were

@@ -165,7 +165,10 @@ CREATE INDEX usage_by_session ON usage (session, turn);
 -- What is long, once, by its SHA-256.
 CREATE TABLE blobs (
   id INTEGER PRIMARY KEY,
+  -- Of the bytes as they are read.
   hash BLOB NOT NULL UNIQUE,
+  -- They are compressed. Those that `tool_conversations` shows are not.
+  is_zlib INTEGER NOT NULL DEFAULT 0,
   bytes BLOB NOT NULL
 );
 

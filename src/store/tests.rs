@@ -55,6 +55,17 @@ async fn notes(store: &Store, id: &str) -> Result<String, StoreError> {
     Ok(text.collect())
 }
 
+/// A text that cannot be made much smaller.
+fn noise(first: &str, length: usize) -> String {
+    let mut text = first.to_owned();
+    let mut number = length as u64;
+    while text.len() < length {
+        number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        text.push(char::from(b'!' + u8::try_from((number >> 33) % 90).unwrap()));
+    }
+    text
+}
+
 fn count(connection: &Connection, table: &str) -> i64 {
     let query = format!("SELECT count(*) FROM {table}");
     connection.query_row(&query, [], |it| it.get(0)).unwrap()
@@ -67,7 +78,7 @@ async fn a_full_disk_keeps_nobody_from_working_and_nothing_is_lost() {
     let log = session(&store, "s").await;
     assert_eq!(log.news(), Vec::<String>::new());
     store.0.shared.most_pages.store(1, Ordering::Relaxed);
-    for text in [&"a".repeat(100_000), "b", "c"] {
+    for text in [&*noise("a", 150_000), "b", "c"] {
         note(&log, text);
     }
     let new = session(&store, "new").await;
@@ -238,7 +249,7 @@ async fn the_oldest_go_when_all_together_take_too_much() {
     let store = Store::new(folder.path());
     for id in 1..=4 {
         let log = session(&store, &format!("s{id}")).await;
-        note(&log, &id.to_string().repeat(300_000));
+        note(&log, &noise(&id.to_string(), 400_000));
         store.flush().await.unwrap();
     }
     let connection = schema::writer(Some(&folder.path().join(FILE))).unwrap();

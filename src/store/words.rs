@@ -7,7 +7,7 @@ use memchr::memmem::Finder;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
-use super::StoreError;
+use super::{StoreError, blobs};
 
 /// Bytes of long texts that one search reads.
 const MOST_BYTES: usize = 128 * 1024 * 1024;
@@ -102,16 +102,17 @@ impl<'a> Search<'a> {
         if let Some(known) = self.known.get(&id) {
             return Ok(*known);
         }
-        let mut find = self.connection.prepare_cached("SELECT bytes FROM blobs WHERE id = ?")?;
-        let mut rows = find.query([id])?;
-        let Some(row) = rows.next()? else { return Ok(0) };
-        let (ValueRef::Blob(bytes) | ValueRef::Text(bytes)) = row.get_ref(0)? else { return Ok(0) };
+        let bytes = match blobs::get(self.connection, id) {
+            Ok(bytes) => bytes,
+            Err(StoreError::NoSuchSession) => return Ok(0),
+            Err(error) => return Err(error),
+        };
         let Some(room) = self.room.checked_sub(bytes.len()) else {
             self.is_cut = true;
             return Ok(0);
         };
         self.room = room;
-        let marks = self.marks(bytes, false);
+        let marks = self.marks(&bytes, false);
         self.known.insert(id, marks);
         Ok(marks)
     }

@@ -19,7 +19,7 @@ pub(crate) fn measure() -> io::Result<()> {
     let mut table = Table::begin("the store of sessions");
     let folder = tempfile::tempdir()?;
     let state = folder.path().join("state");
-    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let begun = Instant::now();
     open(&runtime, &Store::new(&state))?;
     table.note("a new store", ms(begun.elapsed()), "ms");

@@ -46,7 +46,7 @@ impl Seeded {
 /// Writes a session of so many turns: a prompt, an answer with a read and an edit, their results, and
 /// a last answer each.
 pub(crate) fn seed(store: &Store, id: &SessionId, cwd: &Path, turns: usize) -> io::Result<Seeded> {
-    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(write(store, id, cwd, turns))
 }
 

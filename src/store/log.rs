@@ -2,9 +2,9 @@
 //! [`Ticket`] tells when it is there.
 
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use rusqlite::{Connection, params};
 use serde_json::Value;
@@ -26,6 +26,10 @@ use crate::redact;
 
 /// Texts of results that are longer lie beside the others.
 const LONG_RESULT: usize = 1024;
+/// How long a commit is waited for: longer than for another process that has the store. After one
+/// that has taken so long, only a moment until one is there again: a disk that hangs stops nobody.
+const PATIENCE: Duration = Duration::from_secs(3);
+const MOMENT: Duration = Duration::from_millis(20);
 
 /// A session's pen. Cloning copies a pointer; there is one that writes nothing.
 #[derive(Clone, Debug, Default)]
@@ -45,15 +49,18 @@ struct Inner {
     row: Mutex<Option<SessionRow>>,
     /// Why something was not written, until somebody has asked.
     trouble: Arc<Mutex<Option<StoreError>>>,
+    /// The last commit that was waited for has not come.
+    hangs: Arc<AtomicBool>,
     told: Mutex<Told>,
 }
 
 /// Something that is on its way.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[must_use = "what must not be lost has to be waited for"]
 pub struct Ticket {
     waiting: Option<oneshot::Receiver<Result<(), StoreError>>>,
-    trouble: Option<Arc<Mutex<Option<StoreError>>>>,
+    trouble: Arc<Mutex<Option<StoreError>>>,
+    hangs: Arc<AtomicBool>,
 }
 
 impl Ticket {
@@ -62,17 +69,32 @@ impl Ticket {
         self.waiting.as_ref().is_none_or(|it| !it.is_empty() || it.is_terminated())
     }
 
-    /// Waits until it is written. If that fails the session goes on, and [`Log::news`] tells why.
-    pub async fn written(self) {
-        let Some(waiting) = self.waiting else { return };
-        let result = waiting.await.unwrap_or(Err(StoreError::Closed));
-        if let (Err(error), Some(trouble)) = (result, self.trouble)
-            // The store itself tells what is wrong with the place, and tries again.
+    /// Waits until it is written, but not for ever. If that fails the session goes on, and
+    /// [`Log::news`] tells why.
+    pub async fn written(mut self) {
+        let Some(waiting) = self.waiting.take() else { return };
+        let hung = self.hangs.load(Ordering::Relaxed);
+        let waiting = tokio::time::timeout(if hung { MOMENT } else { PATIENCE }, waiting);
+        let Ok(result) = waiting.await else {
+            if !self.hangs.swap(true, Ordering::Relaxed) {
+                let why = "it does not answer; what is said is written when it does";
+                self.note(StoreError::Unusable(why.to_owned()));
+            }
+            return;
+        };
+        self.hangs.store(false, Ordering::Relaxed);
+        let result = result.unwrap_or(Err(StoreError::Closed));
+        // What is wrong with the place the store tells itself; and it tries again.
+        if let Err(error) = result
             && error.fault().is_none()
         {
-            tracing::error!(%error, "something was not written");
-            *trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            self.note(error);
         }
+    }
+
+    fn note(&self, error: StoreError) {
+        tracing::error!(%error, "something was not written");
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
     }
 }
 
@@ -86,6 +108,7 @@ impl Log {
             turn: AtomicU64::new(0),
             row: Mutex::default(),
             trouble: Arc::default(),
+            hangs: Arc::default(),
             told: Mutex::default(),
         })))
     }
@@ -325,12 +348,13 @@ impl Log {
         weight: usize,
         mut work: impl FnMut(&Connection, i64) -> Result<(), StoreError> + Send + 'static,
     ) -> Ticket {
-        let Some(inner) = &self.0 else { return Ticket { waiting: None, trouble: None } };
+        let Some(inner) = &self.0 else { return Ticket::default() };
         let session = Arc::clone(inner);
         let waiting = inner
             .store
             .keep(durability, weight, move |connection| work(connection, session.key(connection)?));
-        Ticket { waiting: Some(waiting), trouble: Some(Arc::clone(&inner.trouble)) }
+        let (trouble, hangs) = (Arc::clone(&inner.trouble), Arc::clone(&inner.hangs));
+        Ticket { waiting: Some(waiting), trouble, hangs }
     }
 }
 

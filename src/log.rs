@@ -121,12 +121,23 @@ struct LazyFile {
 
 impl LazyFile {
     fn open(&self) -> io::Result<File> {
-        fs::create_dir_all(&self.folder)?;
+        let (mut folders, mut options) = (fs::DirBuilder::new(), OpenOptions::new());
+        folders.recursive(true);
+        options.create(true).append(true);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+            folders.mode(0o700);
+            // A pipe that nobody reads must not hold up the work either.
+            let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+            options.mode(0o600).custom_flags(flags);
+        }
+        folders.create(&self.folder)?;
         let path = self.folder.join("turnwright.log");
         if fs::metadata(&path).is_ok_and(|it| it.len() > LARGEST_LOG) {
             fs::rename(&path, self.folder.join("turnwright.log.old"))?;
         }
-        OpenOptions::new().create(true).append(true).open(path)
+        options.open(path)
     }
 }
 

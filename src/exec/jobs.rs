@@ -59,6 +59,13 @@ impl Jobs {
         }
     }
 
+    /// Goes on with names behind that number: earlier ones stand in the conversation, and their
+    /// outputs are kept.
+    pub fn go_on_after(&self, number: u64) {
+        let mut table = lock(&self.table);
+        table.count = table.count.max(number);
+    }
+
     /// Where the long outputs of a session lie.
     pub fn folder(state: &Path, session: &SessionId) -> PathBuf {
         state.join("outputs").join(session.as_str())

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::commands;
 use super::trust::Shown;
 use super::undo::News;
-use super::{Beginning, Host, Msg, PromptKey, settings};
+use super::{Beginning, Host, Msg, Origin, PromptKey, settings};
 use crate::done::Done;
 use crate::error::Error;
 use crate::llm::{Effort, Model, Senses};
@@ -154,7 +154,7 @@ impl Actor {
         Beginning { origin, after, cancel }: Beginning,
         opened: Done<Vec<Setting>>,
     ) {
-        let stop = self.stop.clone();
+        let (stop, is_copy) = (self.stop.clone(), matches!(origin, Origin::Copy { .. }));
         let begun = stop.run_until_cancelled(cancel.run_until_cancelled(async {
             after.cancelled().await;
             self.begin(origin).await
@@ -162,6 +162,9 @@ impl Actor {
         match begun.await.flatten().unwrap_or(Err(Error::Cancelled)) {
             Ok(()) => opened.report(Ok(self.known.clone())),
             Err(error) => {
+                if is_copy {
+                    self.vanish().await;
+                }
                 opened.report(Err(error));
                 // Whoever waits for the end of this one waits for the end of that as well.
                 after.cancelled().await;

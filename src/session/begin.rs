@@ -66,18 +66,28 @@ impl Actor {
         }
     }
 
+    /// Takes away what was copied for a session that could not be opened: nobody knows of it.
+    pub(super) async fn vanish(&mut self) {
+        let id = self.equipment.bench.session.clone();
+        let delete = move |connection: &_| sessions::delete(connection, &id);
+        drop(self.host.store().write(Durability::Process, delete).await);
+    }
+
     async fn come_back(&mut self, replays: bool) -> Result<(), Error> {
         let (host, equipment) = (Arc::clone(&self.host), self.equipment.clone());
         let (id, stop) = (equipment.bench.session.clone(), self.stop.clone());
         let revived = revive(host.store(), &equipment, &id, replays, &stop).await?;
         let Revived { row, history, was_interrupted } = revived;
         self.was_interrupted = was_interrupted && !history.messages.is_empty();
+        // There is a number for each call, so no command of them has had a higher one.
+        self.equipment.bench.jobs.go_on_after(history.minted);
         self.history = history;
         self.equipment.log().know(row.clone());
         self.is_titled = row.title.is_some();
         self.move_in(&row);
         self.undone.set(super::undo::news(host.store(), &id).await);
         self.settle_in(&row).await;
+        self.equipment.recall_mode(&self.history);
         if replays {
             let (title, updated) = (row.title.clone(), row.updated);
             self.equipment.client().update(Update::Info { title, updated });

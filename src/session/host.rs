@@ -133,7 +133,7 @@ impl Host {
     pub async fn finished(&self) {
         self.tracker.close();
         self.tracker.wait().await;
-        drop(self.store.flush().await);
+        drop(self.store.flush_for_good().await);
     }
 
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {

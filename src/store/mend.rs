@@ -2,7 +2,7 @@
 //! what can still be read if that is not much.
 
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use rusqlite::Connection;
 
@@ -25,36 +25,38 @@ pub(super) struct Opened {
     pub(super) place: Option<Place>,
 }
 
-/// A file, and which one it is that was found there.
+/// A database, and which files they are that were found there.
 pub(super) struct Place {
     pub(super) path: PathBuf,
-    file: FileId,
+    files: [FileId; 3],
 }
 
 type FileId = Option<(u64, u64)>;
 
 impl Place {
     fn of(path: &Path) -> Place {
-        Place { path: path.to_path_buf(), file: file_id(path) }
+        Place { path: path.to_path_buf(), files: file_ids(path) }
     }
 
-    /// Whether it is still that file.
+    /// Whether they are still those files. What is written to a log that was removed is in none, and
+    /// nobody else sees it.
     pub(super) fn is_there(&self) -> bool {
-        file_id(&self.path) == self.file
+        file_ids(&self.path) == self.files
     }
 }
 
-/// Opens the database to write to it. One that must not be used stays as it is.
-pub(super) fn open(shared: &Shared) -> Result<Opened, StoreError> {
+/// Opens the database to write to it. One that must not be used stays as it is. Other processes are
+/// waited for no longer than that.
+pub(super) fn open(shared: &Shared, patience: Duration) -> Result<Opened, StoreError> {
     let Some(path) = shared.path.as_deref() else {
         return Ok(Opened { connection: schema::writer(None)?, place: None });
     };
-    match open_or_replace(shared, path) {
+    match open_or_replace(shared, path, patience) {
         Err(StoreError::Newer) => {}
         result => return result,
     }
     let own = schema::beside(path);
-    let opened = open_or_replace(shared, &own)?;
+    let opened = open_or_replace(shared, &own, patience)?;
     shared.health.say(format!(
         "{} was made by a newer turnwright, so it is left alone. Sessions of this one are kept in \
          {}.",
@@ -64,8 +66,8 @@ pub(super) fn open(shared: &Shared) -> Result<Opened, StoreError> {
     Ok(opened)
 }
 
-fn open_or_replace(shared: &Shared, path: &Path) -> Result<Opened, StoreError> {
-    let connection = match schema::writer(Some(path)) {
+fn open_or_replace(shared: &Shared, path: &Path, patience: Duration) -> Result<Opened, StoreError> {
+    let connection = match schema::writer_within(Some(path), patience) {
         Err(error) if error.fault() == Some(Fault::Corrupt) => {
             set_aside(shared, &Place::of(path))?;
             schema::writer(Some(path))?
@@ -183,6 +185,10 @@ pub(super) fn examine(connection: &Connection) -> Result<(), StoreError> {
         return Ok(());
     }
     Err(StoreError::Failing { fault: Fault::Corrupt, why: word })
+}
+
+fn file_ids(path: &Path) -> [FileId; 3] {
+    ["", "-wal", "-shm"].map(|it| file_id(&with_suffix(path, it)))
 }
 
 #[cfg(unix)]

@@ -116,6 +116,8 @@ struct Shared {
     limits: Mutex<Limits>,
     /// Somebody has found it damaged.
     is_suspicious: AtomicBool,
+    /// What is not written now never will be.
+    is_last: AtomicBool,
     /// The database may not grow beyond: a full disk, for tests.
     #[cfg(test)]
     most_pages: std::sync::atomic::AtomicU32,
@@ -276,6 +278,15 @@ impl Store {
         let result = reading.await.unwrap_or(Err(StoreError::Closed));
         self.suspect(result.as_ref().err());
         result
+    }
+
+    /// The same at the end of the process: another one that is in the way is waited for once more.
+    ///
+    /// # Errors
+    /// When something is lost.
+    pub async fn flush_for_good(&self) -> Result<(), StoreError> {
+        self.0.shared.is_last.store(true, Ordering::Relaxed);
+        self.flush().await
     }
 
     /// Has the database looked through if reading it was no good.

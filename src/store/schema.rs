@@ -19,6 +19,14 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A connection that writes. Makes the database if there is none.
 pub(super) fn writer(path: Option<&Path>) -> Result<Connection, StoreError> {
+    writer_within(path, PATIENCE)
+}
+
+/// The same, but other processes are waited for no longer than that.
+pub(super) fn writer_within(
+    path: Option<&Path>,
+    patience: Duration,
+) -> Result<Connection, StoreError> {
     let connection = match path {
         Some(path) => {
             make_private(path)?;
@@ -26,7 +34,7 @@ pub(super) fn writer(path: Option<&Path>) -> Result<Connection, StoreError> {
         }
         None => Connection::open_in_memory()?,
     };
-    connection.busy_timeout(PATIENCE)?;
+    connection.busy_timeout(patience)?;
     connection.set_prepared_statement_cache_capacity(64);
     prepare(&connection, STEPS)?;
     Ok(connection)

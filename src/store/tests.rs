@@ -128,6 +128,44 @@ async fn another_program_that_locks_the_store_is_waited_for() {
     assert_eq!(notes(&store, "s").await.unwrap(), "a");
 }
 
+#[tokio::test]
+async fn a_store_that_cannot_even_be_opened_is_waited_for_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(FILE);
+    drop(schema::writer(Some(&path)).unwrap());
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("PRAGMA journal_mode = DELETE; BEGIN EXCLUSIVE").unwrap();
+    let store = Store::new(folder.path());
+    let log = session(&store, "s").await;
+    for text in ["a", "b", "c", "d"] {
+        note(&log, text);
+        log.flush().written().await;
+    }
+    assert!(log.news()[0].contains("End the other program"));
+    other.execute_batch("COMMIT").unwrap();
+    store.flush().await.unwrap();
+    assert_eq!(notes(&store, "s").await.unwrap(), "abcd");
+}
+
+#[tokio::test]
+async fn another_program_is_waited_for_once_more_at_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path());
+    let log = session(&store, "s").await;
+    let other = Connection::open(folder.path().join(FILE)).unwrap();
+    other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    note(&log, "a");
+    assert!(store.flush().await.is_err());
+    let ending = tokio::spawn({
+        let store = store.clone();
+        async move { store.flush_for_good().await }
+    });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    other.execute_batch("COMMIT").unwrap();
+    ending.await.unwrap().unwrap();
+    assert_eq!(notes(&store, "s").await.unwrap(), "a");
+}
+
 fn damaged(folder: &Path) -> Vec<String> {
     let names = fs::read_dir(folder).unwrap().map(|it| it.unwrap().file_name());
     let names = names.map(|it| it.to_string_lossy().into_owned());
@@ -186,10 +224,34 @@ async fn what_can_still_be_read_of_a_damaged_store_is_brought_over() {
     store.flush().await.unwrap();
     drop((log, store));
     let shared = Shared { path: Some(path), ..Shared::default() };
-    let opened = mend::open(&shared).unwrap();
+    let opened = mend::open(&shared, schema::PATIENCE).unwrap();
     mend::set_aside(&shared, &opened.place.unwrap()).unwrap();
     let store = Store::new(folder.path());
     assert_eq!(notes(&store, "s").await.unwrap(), "a");
+}
+
+#[tokio::test]
+async fn nothing_is_lost_with_the_files_beside_the_database() {
+    for gone in [&["-wal"][..], &["-shm"], &["-wal", "-shm"]] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(folder.path());
+        let log = session(&store, "s").await;
+        note(&log, "a");
+        store.flush().await.unwrap();
+        for suffix in gone {
+            fs::remove_file(folder.path().join(format!("{FILE}{suffix}"))).unwrap();
+        }
+        note(&log, "b");
+        store.flush().await.unwrap();
+        assert_eq!(notes(&store, "s").await.unwrap(), "ab", "{gone:?}");
+        // Another process sees it, too.
+        let copy = folder.path().join("copy.db");
+        for suffix in ["", "-wal"] {
+            let copy = folder.path().join(format!("copy.db{suffix}"));
+            fs::copy(folder.path().join(format!("{FILE}{suffix}")), copy).unwrap();
+        }
+        assert_eq!(count(&Connection::open(copy).unwrap(), "entries"), 2, "{gone:?}");
+    }
 }
 
 #[tokio::test]

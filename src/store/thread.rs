@@ -89,6 +89,7 @@ pub(super) fn start(shared: Arc<Shared>) -> Sender<Box<dyn Work>> {
         open: None,
         backlog: Backlog::default(),
         tried: Instant::now(),
+        was_locked: false,
         sweep: Sweep::new(),
     };
     let started =
@@ -105,6 +106,8 @@ struct Writer {
     backlog: Backlog,
     /// When it was last tried to write what waits.
     tried: Instant,
+    /// Another process was in the way, and not waited for to the end.
+    was_locked: bool,
     sweep: Sweep,
 }
 
@@ -248,12 +251,19 @@ impl Writer {
                 mend::set_aside(&self.shared, &place)?;
                 self.attempt(batch)
             }
-            result => result,
+            result => {
+                let fault = result.as_ref().err().and_then(StoreError::fault);
+                self.was_locked = fault == Some(Fault::Locked);
+                result
+            }
         }
     }
 
     fn attempt(&mut self, batch: &mut [Box<dyn Work>]) -> Result<(), StoreError> {
-        let has_waited = !self.backlog.is_empty() || self.shared.health.now().is_some();
+        let has_waited =
+            self.was_locked || !self.backlog.is_empty() || self.shared.health.now().is_some();
+        let is_last = self.shared.is_last.load(Ordering::Relaxed);
+        let patience = if has_waited && !is_last { NO_PATIENCE } else { schema::PATIENCE };
         // Somebody may have removed it, or put another one in its place.
         self.open.take_if(|it| it.place.as_ref().is_some_and(|it| !it.is_there()));
         // What it remembers of the file may be better than the file.
@@ -262,9 +272,9 @@ impl Writer {
         }
         let connection = match &self.open {
             Some(open) => &open.connection,
-            None => &self.open.insert(mend::open(&self.shared)?).connection,
+            None => &self.open.insert(mend::open(&self.shared, patience)?).connection,
         };
-        connection.busy_timeout(if has_waited { NO_PATIENCE } else { schema::PATIENCE })?;
+        connection.busy_timeout(patience)?;
         #[cfg(test)]
         self.shared.bound(connection)?;
         let is_sure = batch.iter().any(|it| it.durability() == Durability::Machine);

@@ -76,6 +76,9 @@ impl std::fmt::Debug for Equipment {
     }
 }
 
+/// What the line about the mode begins with.
+const MODE: &str = "Mode: ";
+
 impl Equipment {
     /// Who listens.
     pub fn client(&self) -> &Arc<dyn Client> {
@@ -103,9 +106,28 @@ impl Equipment {
     /// What the model has to be told about the mode, unless it knows.
     pub fn mode_news(&self) -> Option<String> {
         let mode = self.mode.get();
-        let can_confine = self.law.get().can_confine;
-        let line = || format!("Mode: {} ({})\n", mode.id(), mode.description(can_confine));
-        (self.told_mode.tell(mode) != Some(mode)).then(line)
+        (self.told_mode.tell(mode) != Some(mode)).then(|| self.mode_line())
+    }
+
+    fn mode_line(&self) -> String {
+        let (mode, can_confine) = (self.mode.get(), self.law.get().can_confine);
+        format!("{MODE}{} ({})\n", mode.id(), mode.description(can_confine))
+    }
+
+    /// What the conversation says of the mode last, the model knows: it need not be told again.
+    pub fn recall_mode(&self, history: &History) {
+        let users = history.messages.iter().rev().filter_map(|it| match it.as_ref() {
+            Message::User(it) => Some(it),
+            _ => None,
+        });
+        let parts = users.flat_map(|it| it.parts.iter().rev());
+        let mut lines = parts.filter_map(|it| match it {
+            Part::Context(text) => text.lines().rfind(|it| it.starts_with(MODE)),
+            _ => None,
+        });
+        if lines.next() == Some(self.mode_line().trim_end()) {
+            self.told_mode.tell(self.mode.get());
+        }
     }
 
     /// What the model is to be told about the tools.

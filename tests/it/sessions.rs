@@ -167,6 +167,25 @@ fn r_load_1_before_the_first_prompt_after_a_kill_and_of_nobody() {
 }
 
 #[test]
+fn r_load_7_the_model_is_told_nothing_again_after_a_load() {
+    let mut agent = TestAgent::builder().model(json!([says("1"), says("2"), says("3")])).start();
+    let session = agent.session.clone();
+    agent.turn("first");
+    agent.restart();
+    result(open(&mut agent, "session/load", &session));
+    agent.turn("second");
+    let second = agent.model_request(1)["messages"][3]["content"].clone();
+    assert_eq!(second, "second");
+    // Of what it does not know it is told.
+    agent.call("session/set_mode", &json!({ "sessionId": session, "modeId": "full" }));
+    agent.restart();
+    result(open(&mut agent, "session/load", &session));
+    agent.turn("third");
+    let third = agent.model_request(2)["messages"][5]["content"].to_string();
+    assert!(third.contains("Mode: full"), "{third}");
+}
+
+#[test]
 fn r_res_1_and_2_nothing_is_told_and_the_model_knows() {
     let mut agent = TestAgent::builder().model(json!([says("One."), says("Two.")])).start();
     agent.turn("first");
@@ -292,6 +311,42 @@ fn r_fork_1_a_copy_of_a_running_session_is_active_and_stands_alone() {
     agent.session = second["sessionId"].as_str().unwrap().to_owned();
     agent.turn("again");
     assert!(agent.model_transcript(4).contains(&"assistant Copied.".to_owned()));
+}
+
+#[test]
+fn r_fork_1_a_copy_that_cannot_be_opened_is_not_left_behind() {
+    let mut agent = TestAgent::builder().model(json!([says("One.")])).start();
+    let original = agent.session.clone();
+    agent.turn("first");
+    let store = rusqlite::Connection::open(agent.home().join("state/sessions.db")).unwrap();
+    store.execute("UPDATE entries SET body = '{'", []).unwrap();
+    assert_eq!(code(&open(&mut agent, "session/fork", &original)), -32603);
+    let listed = result(agent.call("session/list", &json!({})));
+    let ids: Vec<_> =
+        listed["sessions"].as_array().unwrap().iter().map(|it| &it["sessionId"]).collect();
+    assert_eq!(ids, [&original]);
+}
+
+#[test]
+fn a_long_output_after_a_load_takes_no_others_place_and_name() {
+    let long = |it: &str| {
+        let command = format!("for i in $(seq 20000); do echo {it} $i; done");
+        calls("exec", &json!({ "command": command }))
+    };
+    let mut agent = TestAgent::builder()
+        .model(json!([long("one"), says("One."), long("two"), says("Two.")]))
+        .permission("allow_once")
+        .start();
+    agent.turn("first");
+    agent.restart();
+    let session = agent.session.clone();
+    result(open(&mut agent, "session/load", &session));
+    agent.turn("second");
+    let files = std::fs::read_dir(agent.home().join("state/outputs").join(&session)).unwrap();
+    let files = files.map(|it| std::fs::read_to_string(it.unwrap().path()).unwrap());
+    let mut first: Vec<_> = files.map(|it| it.lines().next().unwrap().to_owned()).collect();
+    first.sort();
+    assert_eq!(first, ["one 1", "two 1"]);
 }
 
 #[test]

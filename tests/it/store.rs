@@ -37,6 +37,16 @@ fn replayed(agent: &TestAgent) -> Vec<String> {
         .collect()
 }
 
+/// A text that cannot be made much smaller.
+fn noise(length: usize) -> String {
+    let mut number = 1_u64;
+    let char = |_| {
+        number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        char::from(b'!' + u8::try_from((number >> 33) % 90).unwrap())
+    };
+    (0..length).map(char).collect()
+}
+
 #[test]
 fn a_full_disk_is_told_and_nothing_is_lost_when_there_is_room_again() {
     if !can_mount() {
@@ -48,7 +58,7 @@ fn a_full_disk_is_told_and_nothing_is_lost_when_there_is_room_again() {
              $TURNWRIGHT_HOME/state",
         )
         .start();
-    assert_eq!(agent.turn(&"long ".repeat(200_000)), "end_turn");
+    assert_eq!(agent.turn(&noise(1_000_000)), "end_turn");
     assert!(agent.thoughts().contains("Make space on that disk"), "{}", agent.thoughts());
     let home = agent.home().join("state").to_string_lossy().into_owned();
     let remount = ["-o", "remount,size=32m", &home];
@@ -112,6 +122,10 @@ fn a_damaged_store_is_moved_aside_and_told_with_its_place() {
     let kept = files.filter(|it| it.to_string_lossy().contains("damaged-"));
     let kept: Vec<_> = kept.map(|it| std::fs::read_to_string(it).unwrap()).collect();
     assert_eq!(kept, [garbage]);
+    let list = Command::new("find").arg(agent.home()).args(["-perm", "/077"]).output().unwrap();
+    let open = String::from_utf8(list.stdout).unwrap();
+    let ours = open.lines().filter(|it| it.contains("/state/"));
+    assert_eq!(ours.count(), 0, "others can look into {open}");
 }
 
 #[test]

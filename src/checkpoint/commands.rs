@@ -1,7 +1,7 @@
 //! What a command has done to files: what was there before it and after it is compared, and what
 //! they held before is taken from wherever it is known.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +22,8 @@ const SHORT: Duration = Duration::from_secs(1);
 /// A map that took no longer is drawn anew before each command: what the user has changed since
 /// the last one is none of the command's.
 const CHEAP: Duration = Duration::from_millis(30);
+/// Another one is used once more if it is no older than so many times what it took.
+const FRESH: u32 = 5;
 /// Changes of one call that are kept.
 const MOST_CHANGES: usize = 5_000;
 /// Bytes of theirs.
@@ -54,7 +56,7 @@ impl super::Checkpoint {
         let ground = self.ground()?;
         let (last, tries) = {
             let inner = lock(&self.0.inner);
-            (inner.last.clone().filter(|it| it.map.took > CHEAP), inner.tries)
+            (inner.last.clone().filter(|it| is_good(&it.map)), inner.tries)
         };
         if tries == 0 {
             return None;
@@ -117,6 +119,12 @@ impl super::Checkpoint {
     }
 }
 
+/// Whether there was hardly time for the user to change anything since.
+fn is_good(map: &Map) -> bool {
+    let age = map.at.elapsed();
+    map.took > CHEAP && age.is_ok_and(|it| it <= map.took * FRESH)
+}
+
 /// Whether undo can bring this back.
 pub(super) fn is_kept(state: &FileState) -> bool {
     match state {
@@ -138,16 +146,21 @@ struct Comparing<'a> {
     known: &'a Known,
     begun: Instant,
     bytes: usize,
+    /// The files that were in the map and are not as they were.
+    inodes: HashSet<u64>,
     /// What is there now, by what it was called before, maybe.
     moved: HashMap<Same, Found>,
 }
 
 impl<'a> Comparing<'a> {
     fn new(before: &'a Before, known: &'a Known) -> Comparing<'a> {
-        Comparing { before, known, begun: Instant::now(), bytes: 0, moved: HashMap::new() }
+        let (inodes, moved) = (HashSet::new(), HashMap::new());
+        Comparing { before, known, begun: Instant::now(), bytes: 0, inodes, moved }
     }
 
     fn all(mut self, mut differs: Vec<Differs>) -> Changes {
+        let files = differs.iter().filter_map(|it| it.before).filter(|it| sort(it) != Sort::Folder);
+        self.inodes = files.map(|it| it.ino).collect();
         differs.retain(|it| !self.was_there(it));
         let is_rule = |it: &Differs| {
             it.path.file_name().is_some_and(|it| RULES.iter().any(|rule| it == *rule))
@@ -165,13 +178,17 @@ impl<'a> Comparing<'a> {
             looked.push((it, after));
         }
         for (it, after) in looked {
-            let before =
-                if it.before.is_none() && new_rules && is_older(&it.path, self.before.map.at) {
+            let (mut after, is_strange) = (after, self.is_strange(&it));
+            let before = match it.before {
+                None if new_rules && is_older(&it.path, self.before.map.at) => {
                     Found::unknown("was ignored before")
-                } else {
-                    self.content(&it, &after)
-                };
-            let mut after = after;
+                }
+                None if is_strange => Found::unknown("comes from where nobody has looked"),
+                _ => self.content(&it, &after),
+            };
+            if is_strange && it.before.is_some() {
+                after = Found::unknown("it comes from where nobody has looked");
+            }
             if before.state == after.state {
                 // Two contents that nobody has looked at need not be the same.
                 if !matches!(before.state, FileState::Unknown { .. }) {
@@ -191,16 +208,29 @@ impl<'a> Comparing<'a> {
     fn was_there(&self, it: &Differs) -> bool {
         match (it.before, it.after) {
             (None, Some(after)) if sort(&after) != Sort::Folder => {
-                moment(after.ctime) + TICK < self.before.map.at
+                moment(after.ctime) + TICK < self.before.map.at && !self.inodes.contains(&after.ino)
             }
-            (Some(before), None) => super::known::now(&it.path) == Some(before),
+            (Some(before), None) => {
+                is_behind_no_link(&it.path) && super::known::now(&it.path) == Some(before)
+            }
             _ => false,
         }
+    }
+
+    /// Whether a file was there before, but elsewhere, and not in the map: it may be the only one,
+    /// so it must not be removed.
+    fn is_strange(&self, it: &Differs) -> bool {
+        let is_new = |it: &Stat| sort(it) != Sort::Folder && !self.inodes.contains(&it.ino);
+        it.after.as_ref().is_some_and(is_new) && is_older(&it.path, self.before.map.at)
     }
 
     fn look(&mut self, it: &Differs) -> Found {
         if it.after.is_some() && self.begun.elapsed() > LONGEST_READ {
             return Found::unknown("too much has changed at once");
+        }
+        // Its folder may be a link by now.
+        if it.after.is_none() && !is_behind_no_link(&it.path) {
+            return FileState::Absent.into();
         }
         let found = look(&it.path, self.bytes < MOST_BYTES && !is_secret(&it.path));
         self.bytes += found.bytes.as_ref().map_or(0, |it| it.len());
@@ -260,6 +290,11 @@ fn with_mode(found: &Found, other: u32) -> Found {
 
 fn moment((seconds, nanos): (u64, u32)) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::new(seconds.min(u64::from(u32::MAX) * 16), nanos)
+}
+
+fn is_behind_no_link(path: &Path) -> bool {
+    let folder = path.parent();
+    folder.is_some_and(|it| std::fs::canonicalize(it).is_ok_and(|real| real == it))
 }
 
 /// Whether a file was made before then, as far as the file system knows.

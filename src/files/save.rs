@@ -28,7 +28,8 @@ pub(super) enum Before {
 }
 
 /// Gives a file these bytes. What else there is to it stays: mode, owner, attributes, its other
-/// names. Missing folders are made.
+/// names; but where it is to get back what it once held ([`Before::Print`]), the other names keep
+/// what they have now. Missing folders are made.
 pub(super) async fn write(path: &Path, before: Before, bytes: Vec<u8>) -> Result<(), FileError> {
     let path = path.to_path_buf();
     blocking(move || {
@@ -47,7 +48,7 @@ pub(super) async fn write(path: &Path, before: Before, bytes: Vec<u8>) -> Result
         if !before.is_there(&path)? {
             return Err(FileError::Stale);
         }
-        put(&folder, &path, &bytes)
+        put(&folder, &path, &bytes, matches!(before, Before::Print(_)))
     })
     .await
 }
@@ -101,7 +102,7 @@ pub(super) fn take_turns(path: &Path) -> MutexGuard<'static, ()> {
     turn.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn put(folder: &Path, path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+fn put(folder: &Path, path: &Path, bytes: &[u8], is_alone: bool) -> Result<(), FileError> {
     let old = match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_symlink() => return Err(FileError::Moved),
         Ok(metadata) => {
@@ -116,15 +117,17 @@ fn put(folder: &Path, path: &Path, bytes: &[u8]) -> Result<(), FileError> {
         Err(error) => return Err(explain(&error)),
     };
     // The other names must go on meaning the same file.
-    if old.as_ref().is_some_and(|it| links(it) > 1) {
+    let has_names = old.as_ref().is_some_and(|it| links(it) > 1);
+    if has_names && !is_alone {
         return overwrite(path, bytes);
     }
     match replace(folder, path, bytes, old.as_ref()) {
         Ok(true) => Ok(()),
         // The owner would be another one.
-        Ok(false) => overwrite(path, bytes),
+        Ok(false) if !has_names => overwrite(path, bytes),
+        Ok(false) => Err(explain(&io::ErrorKind::PermissionDenied.into())),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(FileError::Stale),
-        Err(error) if old.is_some() && needs_place(&error) => overwrite(path, bytes),
+        Err(error) if old.is_some() && !has_names && needs_place(&error) => overwrite(path, bytes),
         Err(error) => Err(moved(&error)),
     }
 }

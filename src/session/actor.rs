@@ -91,6 +91,8 @@ pub(super) struct Actor {
     pub(super) has_moved: bool,
     /// What the user has undone and the model does not know yet.
     pub(super) undone: News,
+    /// A person has given it a title, and the client knows.
+    pub(super) has_last_title: Arc<AtomicBool>,
     cancelling: Arc<AtomicBool>,
     pub(super) stop: CancellationToken,
     /// Who waits for the end.
@@ -140,6 +142,7 @@ impl Actor {
             announce_at: Some(Instant::now() + ANNOUNCE_AFTER),
             told,
             was_interrupted: false,
+            has_last_title: Arc::default(),
             cancelling,
             stop,
             closing: None,
@@ -229,6 +232,7 @@ impl Actor {
             Msg::Set { setting, value, done } => self.set(setting, value, done),
             Msg::Titled(title) => {
                 self.is_titled = true;
+                self.has_last_title.store(true, Ordering::Relaxed);
                 let updated = SystemTime::now();
                 self.equipment.client().update(Update::Info { title: Some(title), updated });
             }

@@ -2,6 +2,7 @@
 
 use std::mem::take;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use futures_util::future::BoxFuture;
@@ -136,10 +137,12 @@ impl Actor {
             })
         });
         let client = Arc::clone(self.equipment.client());
+        let has_last = Arc::clone(&self.has_last_title);
         async move {
             let Some(kept) = kept else { return };
             // A store that cannot be used is no reason to leave the user without.
-            if kept.await.unwrap_or(Err(StoreError::Closed)) != Ok(false) {
+            let is_kept = kept.await.unwrap_or(Err(StoreError::Closed)) != Ok(false);
+            if is_kept && !has_last.load(Ordering::Relaxed) {
                 client.update(Update::Info { title, updated: SystemTime::now() });
             }
         }

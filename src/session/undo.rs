@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::report::Report;
 use crate::effect::{CallView, Content, Kind, Location, Place, Target, short_title, visible_line};
-use crate::files::{Files, Roots};
+use crate::files::{Files, Patience, Roots};
 use crate::ids::{CallId, MessageId, SessionId};
 use crate::message::{Arguments, AssistantMessage, Echo, Message, ToolCall};
 use crate::store::versions::{self, TurnRow};
@@ -19,11 +19,9 @@ use crate::store::{
     TurnKind, read,
 };
 use crate::turn;
-use crate::undo::{Action, Ledger, Outcome, Step, apply, fold, plan, state};
+use crate::undo::{Action, Ledger, MOST_KEPT, Outcome, Step, apply, fold, plan, state};
 use crate::update::{CallUpdate, Status, Update};
 
-/// Bytes of one file that are kept so that an undo can be undone.
-const LONGEST_KEPT: u64 = 10 * 1024 * 1024;
 /// Bytes that are held until they are written down.
 const BATCH: usize = 8 * 1024 * 1024;
 /// Bytes of texts that the card shows.
@@ -86,7 +84,25 @@ impl Desk {
             let turns = words.map(|it| (it.number, it.words)).collect();
             Ok(Some(Planned { turns, is_redo: wish == Wish::Redo, steps }))
         };
-        self.store.read(look).await
+        let mut planned = self.store.read(look).await?;
+        for step in planned.iter_mut().flat_map(|it| &mut it.steps) {
+            self.ask_editor(step).await;
+        }
+        Ok(planned)
+    }
+
+    /// What is right on the disk is not, if the editor shows something else.
+    async fn ask_editor(&self, step: &mut Step) {
+        let is_file = matches!(step.now, FileState::File { .. } | FileState::Absent);
+        if step.action != Action::Already || !is_file {
+            return;
+        }
+        let Ok(target) = self.files.resolve(&step.path).await else { return };
+        let unsaved = self.files.expect_no_unsaved(&target, &Patience::default()).await;
+        if unsaved.is_err() {
+            let why = "it has unsaved changes in the editor".to_owned();
+            step.action = Action::Conflict { why };
+        }
     }
 
     /// Does it. What is going to happen is written down before, what has happened after, and the
@@ -110,7 +126,13 @@ impl Desk {
         tell(Update::CallUpdate(Box::new(under_way)));
         let diffs = self.write_down(&card.id, &wanted).await;
         self.log.about(&numbers).written().await;
-        let outcomes = apply(&self.files, &self.store, &wanted, &self.cancel).await;
+        let (wanted, stays) = self.kept(wanted).await;
+        let mut outcomes = apply(&self.files, &self.store, &wanted, &self.cancel).await;
+        outcomes.extend(stays);
+        if !outcomes.iter().any(|it| it.result.is_ok()) {
+            // It can be tried again.
+            self.log.about(&[]).written().await;
+        }
         let files = self.changes(&outcomes).await;
         let is_done = |it: &Path| outcomes.iter().any(|of| of.path == it && of.result.is_ok());
         let mut content: Vec<_> =
@@ -164,6 +186,36 @@ impl Desk {
         diffs
     }
 
+    /// The steps that can be undone again, and what becomes of the others: where the bytes that
+    /// would go are not in the store, they stay.
+    async fn kept(&self, wanted: Vec<Step>) -> (Vec<Step>, Vec<Outcome>) {
+        let (mut safe, mut stays) = (Vec::new(), Vec::new());
+        for step in wanted {
+            let Action::Restore { to } = &step.action else { continue };
+            let is_kept = match (&step.now, to) {
+                (FileState::File { hash, .. }, FileState::File { hash: other, .. })
+                    if hash == other =>
+                {
+                    true
+                }
+                (FileState::File { hash, .. }, _) => self.has(hash.clone()).await,
+                _ => true,
+            };
+            if is_kept {
+                safe.push(step);
+                continue;
+            }
+            let result = Err("what is there now could not be kept, so it stays".to_owned());
+            let to = to.clone();
+            stays.push(Outcome { path: step.path, was: step.now, to, result });
+        }
+        (safe, stays)
+    }
+
+    async fn has(&self, hash: String) -> bool {
+        self.store.read(move |it| versions::has_bytes(it, &hash)).await.unwrap_or(false)
+    }
+
     /// The change of a text that is short enough to be shown.
     async fn diff(
         &self,
@@ -200,11 +252,7 @@ impl Desk {
         for one in outcomes {
             let (path, mut before) = (one.path.clone(), one.was.clone());
             let kept = match &before {
-                FileState::File { hash, .. } => {
-                    let hash = hash.clone();
-                    let kept = self.store.read(move |it| versions::has_bytes(it, &hash)).await;
-                    kept.unwrap_or(false)
-                }
+                FileState::File { hash, .. } => self.has(hash.clone()).await,
                 _ => false,
             };
             if let FileState::File { is_kept, .. } = &mut before {
@@ -291,15 +339,15 @@ fn chosen(turns: &[TurnRow], wish: Wish) -> Option<(Vec<u64>, Vec<u64>)> {
 async fn going(step: &Step) -> Option<Arc<[u8]>> {
     let path = step.path.clone();
     match &step.now {
-        FileState::File { size, .. } if *size <= LONGEST_KEPT => {}
+        FileState::File { size, .. } if *size <= MOST_KEPT => {}
         _ => return None,
     }
     let read = tokio::task::spawn_blocking(move || {
         use std::io::Read;
         let mut bytes = Vec::new();
         let file = crate::pinned::file(&path).ok()?;
-        file.take(LONGEST_KEPT + 1).read_to_end(&mut bytes).ok()?;
-        (bytes.len() as u64 <= LONGEST_KEPT).then(|| Arc::from(bytes))
+        file.take(MOST_KEPT + 1).read_to_end(&mut bytes).ok()?;
+        (bytes.len() as u64 <= MOST_KEPT).then(|| Arc::from(bytes))
     });
     read.await.ok().flatten()
 }

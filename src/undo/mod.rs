@@ -11,7 +11,7 @@ pub use apply::{Outcome, apply};
 pub use diff::{Bounds, Side, unified};
 pub use ledger::{Ledger, Undone};
 pub use now::state;
-pub use plan::{Action, Folded, Step, fold, plan, same};
+pub use plan::{Action, Folded, MOST_KEPT, Step, fold, plan, same};
 
 #[cfg(test)]
 #[cfg(unix)]

@@ -1,10 +1,14 @@
 //! What turns have done to files, and what is there now → what is to be done about each. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 
 use crate::store::FileState;
 use crate::store::versions::Version;
+
+/// Bytes of one file that are kept so that an undo can be undone. Nothing larger is replaced or
+/// removed: there may be no other copy.
+pub const MOST_KEPT: u64 = 10 * 1024 * 1024;
 
 /// All that some turns have done to one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,13 +107,29 @@ pub fn plan<E>(
     mut now: impl FnMut(&std::path::Path) -> FileState,
     mut is_kept: impl FnMut(&str) -> Result<bool, E>,
 ) -> Result<Vec<Step>, E> {
-    let step = |it: Folded| {
-        let now = now(&it.path);
+    let all: Vec<_> = folded.into_iter().map(|it| (now(&it.path), it)).collect();
+    // What goes is kept before it goes: it may be what another path has held.
+    let going: HashSet<String> = all.iter().filter_map(|(now, it)| going(it, now)).collect();
+    let mut is_kept = |hash: &str| Ok(going.contains(hash) || is_kept(hash)?);
+    let step = |(now, it): (FileState, Folded)| {
         let path = it.path.clone();
         let action = action(it, &now, &mut is_kept)?;
         Ok(Step { path, now, action })
     };
-    folded.into_iter().map(step).collect()
+    all.into_iter().map(step).collect()
+}
+
+/// The hash of a file that makes place for something else.
+fn going(folded: &Folded, now: &FileState) -> Option<String> {
+    let is_ours = folded.after.as_ref().is_some_and(|it| same(it, now)) && !folded.is_broken;
+    // It goes for sure: nothing has to be there for what takes its place.
+    let goes = !matches!(folded.before, FileState::File { .. } | FileState::Unknown { .. });
+    match now {
+        FileState::File { hash, size, .. } if is_ours && goes && *size <= MOST_KEPT => {
+            Some(hash.clone())
+        }
+        _ => None,
+    }
 }
 
 fn action<E>(
@@ -134,6 +154,14 @@ fn action<E>(
     }
     if !same(now, &after) {
         return Ok(Action::Conflict { why: changed_since(&after, now) });
+    }
+    if let FileState::File { hash, size, .. } = now
+        && *size > MOST_KEPT
+        && !has_hash(&to, hash)
+        && !is_kept(hash)?
+    {
+        let why = "what is there now is too large to be kept, so it stays".to_owned();
+        return Ok(Action::Lost { why });
     }
     match &to {
         FileState::Unknown { why } => Ok(Action::Lost { why: why.clone() }),

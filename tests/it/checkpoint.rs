@@ -143,6 +143,18 @@ fn what_a_command_has_changed_is_found() {
         ("rm a; mkdir a", &[r#"a: "one\n" → folder"#]),
         ("echo two > a; echo one > a; touch d; echo x > ignored; rm was-ignored", &[]),
         ("rm .gitignore", &[".gitignore: \"*ignored\\n\" → absent"]),
+        (
+            "mv d n; ln -s n d",
+            &[
+                "d/b: \"b\\n\" → absent",
+                "d/l: link b → absent",
+                "d: folder → link n",
+                "n/b: absent → \"b\\n\"",
+                "n/l: absent → link b",
+                "n: absent → folder",
+            ],
+        ),
+        ("mv was-ignored n", &["n: unknown comes from where nobody has looked → \"x\""]),
         ("cat a", &[]),
         ("echo x > .env", &[".env: unknown may hold secrets → lost 2"]),
     ];

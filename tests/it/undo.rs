@@ -1,6 +1,11 @@
 //! `/undo`, `/redo`, `/diff` and `/rewind` over the wire, with real files and what tools have really
 //! done to them.
 
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
 use serde_json::{Value, json};
 
 use crate::agent::{TestAgent, calls, says};
@@ -106,7 +111,7 @@ fn a_change_of_the_users_own_is_a_conflict_and_stays() {
         .model(json!([write("a.txt", "2\n"), write("b.txt", "2\n"), says("Done.")]))
         .start();
     assert_eq!(agent.turn("change both"), "end_turn");
-    std::fs::write(agent.path("a.txt"), "the user's\n").unwrap();
+    fs::write(agent.path("a.txt"), "the user's\n").unwrap();
     let said = answer(&mut agent, "/undo");
     assert!(said.contains("* `a.txt` – it was changed since"), "{said}");
     assert_eq!((agent.read("a.txt"), agent.read("b.txt")), ("the user's\n".into(), "1\n".into()));
@@ -122,10 +127,8 @@ fn what_a_command_has_done_is_undone_too() {
         .permission("allow_once")
         .model(json!([calls("exec", &json!({ "command": line })), says("Done.")]))
         .start();
-    let mode = |agent: &TestAgent| {
-        use std::os::unix::fs::PermissionsExt;
-        std::fs::metadata(agent.path("c.sh")).unwrap().permissions().mode() & 0o777
-    };
+    let mode =
+        |agent: &TestAgent| fs::metadata(agent.path("c.sh")).unwrap().permissions().mode() & 0o777;
     let was = mode(&agent);
     assert_eq!(agent.turn("run it"), "end_turn");
     assert_eq!(mode(&agent), 0o755);
@@ -148,4 +151,188 @@ fn rewind_with_files_takes_both_back() {
     let said = answer(&mut agent, "/rewind 2 files");
     assert!(said.contains("before “first”") && said.contains("Restored (1)"), "{said}");
     assert_eq!(agent.read("a.txt"), "0\n");
+}
+
+fn run(command: &str) -> Value {
+    calls("exec", &json!({ "command": command }))
+}
+
+/// Does this in the workspace, as the user.
+fn by_hand(agent: &TestAgent, script: &str) {
+    let mut shell = Command::new("sh");
+    let done = shell.args(["-e", "-c", script]).current_dir(agent.workspace()).status();
+    assert!(done.unwrap().success(), "{script}");
+}
+
+/// What lies in the workspace but for git's own: of a file its mode and its bytes.
+fn tree(agent: &TestAgent) -> BTreeMap<String, (u32, Vec<u8>)> {
+    let (mut all, mut open) = (BTreeMap::new(), vec![agent.workspace().to_path_buf()]);
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let about = path.symlink_metadata().unwrap();
+            let bytes = if about.is_file() {
+                fs::read(&path).unwrap()
+            } else {
+                fs::read_link(&path).unwrap_or_default().into_os_string().into_encoded_bytes()
+            };
+            let name = path.strip_prefix(agent.workspace()).unwrap().display().to_string();
+            if name != ".git" {
+                if about.is_dir() {
+                    open.push(path);
+                }
+                all.insert(name, (about.permissions().mode(), bytes));
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn undo_over_edits_sed_git_checkout_deletions_new_files_modes_and_the_users_own_change() {
+    let edit = json!({ "path": "edited", "edits": [{ "old_text": "old", "new_text": "new" }] });
+    let mut agent = TestAgent::builder()
+        .file("edited", "old\n")
+        .file("sed", "one\n")
+        .file("checked-out", "first\n")
+        .file("deleted", "d\n")
+        .file("folder/below", "b\n")
+        .file("script", "#!/bin/sh\n")
+        .file("users", "1\n")
+        .permission("allow_once")
+        .model(json!([
+            calls("edit_file", &edit),
+            run("sed -i s/one/two/ sed"),
+            run("git checkout -q HEAD -- checked-out"),
+            calls("delete_path", &json!({ "path": "deleted" })),
+            run("rm -r folder"),
+            write("new/file", "n\n"),
+            run("mkdir -p x/y && touch x/y/z"),
+            run("chmod 755 script"),
+            run("echo 2 > users"),
+            says("Done."),
+        ]))
+        .start();
+    let git = "git init -q . && git add . && git -c user.name=n -c user.email=e commit -qm 1";
+    by_hand(&agent, &format!("{git}; echo 'not committed' > checked-out"));
+    let before = tree(&agent);
+    assert_eq!(agent.turn("do it all"), "end_turn");
+    assert_eq!((agent.read("sed"), agent.read("checked-out")), ("two\n".into(), "first\n".into()));
+    let after = tree(&agent);
+    by_hand(&agent, "echo 'my own' > users; echo mine > beside");
+    let said = answer(&mut agent, "/undo");
+    assert!(said.contains("Conflicts, left untouched (1):\n\n* `users` – it was changed since"));
+    let with_own = |mut tree: BTreeMap<String, (u32, Vec<u8>)>| {
+        tree.insert("users".into(), (0o100_644, b"my own\n".to_vec()));
+        tree.insert("beside".into(), (0o100_644, b"mine\n".to_vec()));
+        tree
+    };
+    assert_eq!(tree(&agent), with_own(before.clone()), "{said}");
+    let said = answer(&mut agent, "/redo");
+    assert_eq!(tree(&agent), with_own(after), "{said}");
+    let said = answer(&mut agent, "/undo");
+    assert_eq!(tree(&agent), with_own(before), "{said}");
+}
+
+#[test]
+fn undo_never_removes_or_overwrites_the_only_copy_of_something() {
+    let table: &[(&str, &str, &str, bool)] = &[
+        ("too large to be kept", "head -c 12000000 /dev/urandom > big", "mv big other", false),
+        ("made of it", "head -c 12000000 /dev/urandom > big", "gzip big", false),
+        ("over another", "head -c 12000000 /dev/urandom > big", "mv big small", false),
+        ("was ignored", "echo key > ignored", "mv ignored seen", false),
+        ("was ignored, over another", "echo key > ignored", "mv ignored small", false),
+        ("secret", "echo key > .env", "mv .env .env.local", true),
+        ("other names", "ln one two", "mv one t; mv small one; mv t small", true),
+        ("a folder", "mkdir d; echo x > d/x", "mv d e", true),
+        ("a folder behind a link", "mkdir d; echo x > d/x", "mv d e; ln -s e d", true),
+    ];
+    for (name, before, command, comes_back) in table {
+        let mut agent = TestAgent::builder()
+            .file(".gitignore", "ignored\n")
+            .file("small", "small\n")
+            .file("one", "one\n")
+            .permission("allow_once")
+            .model(json!([run(command), says("Done.")]))
+            .start();
+        by_hand(&agent, before);
+        // The clock of a file system is behind: what is new must not look as if it came with the turn.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let before = tree(&agent);
+        assert_eq!(agent.turn("go"), "end_turn");
+        let after = tree(&agent);
+        let said = answer(&mut agent, "/undo");
+        let now = tree(&agent);
+        if *comes_back {
+            assert!(now == before, "{name}: {said}");
+            continue;
+        }
+        let is_there = |bytes: &Vec<u8>| now.values().any(|it| it.1 == *bytes);
+        assert!(after.values().all(|it| is_there(&it.1)), "{name}: {said}");
+        assert!(said.contains("Cannot be restored"), "{name}: {said}");
+    }
+}
+
+/// Prompts, and answers what is asked about files like an editor; it saves if it is said so.
+fn with_editor(
+    agent: &mut TestAgent,
+    prompt: &str,
+    buffers: &mut HashMap<String, String>,
+    saves: bool,
+) -> String {
+    let before = agent.text().len();
+    let id = agent.prompt(prompt);
+    loop {
+        let asks = |it: &Value| it["method"].as_str().is_some_and(|it| it.starts_with("fs/"));
+        let is_end = |it: &Value| it.get("method").is_none() && it["id"] == id;
+        let message = agent.wait_for("a question or the end", |it| asks(it) || is_end(it));
+        if is_end(&message) {
+            return agent.text()[before..].to_owned();
+        }
+        let path = message["params"]["path"].as_str().unwrap().to_owned();
+        let Some(text) = message["params"]["content"].as_str() else {
+            let text = buffers.get(&path).cloned().or_else(|| fs::read_to_string(&path).ok());
+            agent.respond(&message, &json!({ "content": text.unwrap_or_default() }));
+            continue;
+        };
+        if saves {
+            fs::write(&path, text).unwrap();
+        }
+        buffers.insert(path, text.to_owned());
+        agent.respond(&message, &json!(null));
+    }
+}
+
+#[test]
+fn undo_goes_through_the_editor_and_leaves_what_is_not_saved() {
+    let edit = json!({ "path": "a", "edits": [{ "old_text": "old", "new_text": "new" }] });
+    for saves in [true, false] {
+        let fs = json!({ "readTextFile": true, "writeTextFile": true });
+        let mut agent = TestAgent::builder()
+            .capabilities(json!({ "fs": fs }))
+            .file("a", "old\n")
+            .permission("allow_once")
+            .model(json!([calls("edit_file", &edit), says("Done.")]))
+            .start();
+        let path = agent.path("a").to_str().unwrap().to_owned();
+        let mut buffers = HashMap::from([(path.clone(), "old\n".to_owned())]);
+        with_editor(&mut agent, "go", &mut buffers, saves);
+        assert_eq!(buffers[&path], "new\n");
+        let said = with_editor(&mut agent, "/undo", &mut buffers, saves);
+        if !saves {
+            assert!(said.contains("* `a` – it has unsaved changes in the editor"), "{said}");
+            assert_eq!((&*buffers[&path], &*agent.read("a")), ("new\n", "old\n"));
+            continue;
+        }
+        assert!(said.contains("Restored (1)"), "{said}");
+        assert_eq!((&*buffers[&path], &*agent.read("a")), ("old\n", "old\n"));
+        buffers.insert(path.clone(), "typed\n".to_owned());
+        let said = with_editor(&mut agent, "/redo", &mut buffers, saves);
+        assert!(said.contains("* `a` – it has unsaved changes in the editor"), "{said}");
+        assert_eq!((&*buffers[&path], &*agent.read("a")), ("typed\n", "old\n"));
+        buffers.insert(path.clone(), "old\n".to_owned());
+        let said = with_editor(&mut agent, "/redo", &mut buffers, saves);
+        assert!(said.contains("Redone") && said.contains("Restored (1)"), "{said}");
+        assert_eq!((&*buffers[&path], &*agent.read("a")), ("new\n", "new\n"));
+    }
 }

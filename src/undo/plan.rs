@@ -116,7 +116,26 @@ pub fn plan<E>(
         let action = action(it, &now, &mut is_kept)?;
         Ok(Step { path, now, action })
     };
-    all.into_iter().map(step).collect()
+    let steps = all.into_iter().map(step).collect::<Result<Vec<_>, E>>()?;
+    Ok(within_bounds(steps))
+}
+
+/// Nothing is put into the place of what stays as it is: a file that is to come back below it would
+/// make a folder of it. The steps are sorted, so what holds others comes before them.
+fn within_bounds(mut steps: Vec<Step>) -> Vec<Step> {
+    let mut kept: HashSet<PathBuf> = HashSet::new();
+    for step in &mut steps {
+        let is_below = step.path.ancestors().skip(1).any(|it| kept.contains(it));
+        if is_below && matches!(step.action, Action::Restore { .. }) {
+            let why = "what is in the place of its folder was left alone".to_owned();
+            step.action = Action::Conflict { why };
+        }
+        let is_left = matches!(step.action, Action::Conflict { .. } | Action::Lost { .. });
+        if is_left && !matches!(step.now, FileState::Folder { .. }) {
+            kept.insert(step.path.clone());
+        }
+    }
+    steps
 }
 
 /// The hash of a file that makes place for something else.

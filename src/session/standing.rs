@@ -14,6 +14,7 @@ use crate::permission::{
     Book, Draft, Ground, Law, Mode, Protected, Rule, Scope, Site, Tier, load, unreadable,
 };
 use crate::sandbox::{self, Network};
+use crate::store;
 use crate::tools::{Walls, git_folders};
 use crate::trust::{self, Trust};
 
@@ -165,6 +166,8 @@ pub(super) fn walls(config: &Config, settings: SandboxSettings, law: &Law) -> Wa
     }
     // The login is no business of a command, and neither is what was allowed and trusted.
     hide.push(config.paths.config.clone());
+    // Nor is what was said in other sessions, which the model has to ask for.
+    hide.extend(store::files(&config.paths.state));
     Walls {
         network: match settings.network {
             NetworkSetting::Off => Network::Off,

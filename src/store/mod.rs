@@ -146,6 +146,24 @@ impl std::fmt::Debug for Store {
 /// The name of the database.
 const FILE: &str = "sessions.db";
 
+/// Everything in a state folder in which conversations stand, or may stand in a moment: the
+/// databases, what SQLite puts beside them, and what was moved aside.
+pub fn files(state: &Path) -> Vec<PathBuf> {
+    let own = state.join(FILE);
+    let mut files = Vec::new();
+    for database in [schema::beside(&own), own] {
+        for end in ["", "-wal", "-shm", "-journal"] {
+            let mut name = database.clone().into_os_string();
+            name.push(end);
+            files.push(name.into());
+        }
+    }
+    let entries = std::fs::read_dir(state).into_iter().flatten().flatten();
+    let is_aside = |it: &PathBuf| it.to_string_lossy().contains(".db.damaged-");
+    files.extend(entries.map(|it| it.path()).filter(is_aside));
+    files
+}
+
 impl Store {
     /// The store in a state folder. Opens nothing yet.
     pub fn new(state: &Path) -> Store {

@@ -254,3 +254,24 @@ fn a_second_name_of_a_hook_is_no_way_to_change_it() {
     assert!(result.contains("[protected: the command changed"), "{result}");
     assert_eq!(agent.read(".git/hooks/pre-commit"), "old\n");
 }
+
+#[test]
+fn what_was_said_in_other_sessions_is_nothing_that_a_command_can_read() {
+    if !has_sandbox("what_was_said_in_other_sessions_is_nothing_that_a_command_can_read") {
+        return;
+    }
+    let mut agent = auto().start();
+    let state = agent.home().join("state").display().to_string();
+    let read = format!(
+        "python3 -c 'import glob\nfor name in sorted(glob.glob(\"{state}/sessions*.db*\")):\n  \
+         try: print(name[-4:], len(open(name, \"rb\").read()))\n  except OSError: print(\"closed\")'"
+    );
+    agent.model().push(calls("exec", &exec(&read))).unwrap();
+    agent.model().push(says("Done.")).unwrap();
+    let result = cards::turn(&mut agent);
+    assert_eq!(cards::questions(&agent), 0);
+    for name in [".db ", "-wal ", "-shm "] {
+        let shown = result.lines().find_map(|it| it.split_once(name));
+        assert!(shown.is_none_or(|it| it.1.trim() == "0"), "{result}");
+    }
+}

@@ -6,8 +6,8 @@ use std::time::SystemTime;
 
 use rusqlite::{Connection, params};
 
-use super::log::{add, settle};
 use super::read::{self, millis, moment, value_path};
+use super::rows::{add, settle};
 use super::{CallRow, Change, Durability, Entry, Log, Settled, StoreError, Ticket};
 use crate::ids::{CallId, MessageId};
 use crate::redact;

@@ -14,6 +14,7 @@ pub mod broken;
 mod mend;
 mod pack;
 pub mod read;
+mod rows;
 mod schema;
 mod shelf;
 pub mod sessions;

@@ -5,8 +5,8 @@ use std::time::SystemTime;
 
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
-use super::log::settle;
 use super::read::{SESSION, key, millis, path_value, session_row, unsettled};
+use super::rows::settle;
 use super::{CallRow, CallStatus, SessionRow, Settled, StoreError};
 use crate::ids::SessionId;
 

@@ -41,8 +41,23 @@ pub enum Effect {
         /// Its name or address, in lower case, with the port if that is not the usual one.
         host: String,
     },
+    /// Calls a tool of an MCP server. What that does nobody knows but the server.
+    Remote(Box<RemoteCall>),
     /// Changes nothing outside the session, such as the plan.
     Session,
+}
+
+/// A call of a tool that somebody else's program offers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RemoteCall {
+    /// The server's name, as the user or the editor has given it.
+    pub server: String,
+    /// The tool's own name.
+    pub tool: String,
+    /// It says of itself that it only reads. Nobody has to believe that.
+    pub claims_to_read: bool,
+    /// What is different since the user has said yes to it: then that yes was for something else.
+    pub change: Option<String>,
 }
 
 /// A shell command with all that decides whether it may run. What was judged is what runs.

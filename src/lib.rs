@@ -34,6 +34,7 @@ pub mod turn;
 
 // 5 · what a turn uses
 pub mod llm;
+pub mod mcp;
 pub mod tools;
 pub mod permission;
 pub mod shell;

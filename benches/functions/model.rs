@@ -13,7 +13,7 @@ use turnwright::llm::{Effort, Endpoint, LlmError, Protocol, Remote, Request, Set
 use turnwright::message::{
     Arguments, AssistantMessage, Echo, Message, ToolCall, ToolMessage, UserMessage,
 };
-use turnwright::tools::{Offer, Registry, built_in};
+use turnwright::tools::{Lent, Offer, Registry, Toolbox, built_in};
 
 use crate::READ;
 use crate::table::{Table, ms, us};
@@ -100,7 +100,8 @@ fn arguments(table: &mut Table) -> Result<(), LlmError> {
 
 /// The body of a request late in a conversation.
 fn rendering(table: &mut Table) -> Result<(), LlmError> {
-    let tools = Registry::new(built_in()).specs(&Offer::default());
+    let tools =
+        Toolbox::new(Arc::new(Registry::new(built_in())), Lent::default()).specs(&Offer::default());
     let request = |count: usize| Request {
         system: "You are a coding agent.".into(),
         messages: conversation(count),

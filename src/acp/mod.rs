@@ -12,6 +12,7 @@ mod inquire;
 mod kept;
 mod peer;
 mod reply;
+mod servers;
 mod sessions;
 mod terminals;
 mod to_wire;

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::connection::Connection;
 use super::peer::AcpClient;
 use super::reply::Reply;
+use super::servers;
 use super::to_wire;
 use super::wire::schema::{
     CloseSessionRequest, CloseSessionResponse, ForkSessionRequest, ForkSessionResponse,
@@ -121,10 +122,11 @@ fn open<M: Method + 'static>(
     reply: Reply<M>,
     convert: impl FnOnce(Vec<Setting>) -> M::Result + Send + 'static,
 ) {
-    if let Err(error) = refuse_unoffered(&wanted.servers) {
-        return reply.fail(&error);
-    }
     let Wanted { id, cwd, folders, servers, origin } = wanted;
+    let servers = match servers::understand(servers) {
+        Ok(servers) => servers,
+        Err(error) => return reply.fail(&error),
+    };
     let (cancel, in_flight) = connection.in_flight.other(request.clone());
     let opened: Done<Vec<Setting>> = reply.done(move |settings| {
         drop(in_flight);
@@ -134,7 +136,6 @@ fn open<M: Method + 'static>(
     let caps = connection.client.unwrap_or_default();
     let client = Arc::new(AcpClient::new(connection.peer.clone(), &id, caps, cwd.clone()));
     let buffers = (caps.read || caps.write).then(|| Arc::clone(&client) as Arc<dyn Buffers>);
-    let notice = unconnected(&servers);
     let offered = connection.offered;
     let display = client.display();
     let opening = Opening {
@@ -144,7 +145,7 @@ fn open<M: Method + 'static>(
         client,
         buffers,
         display,
-        notice,
+        servers,
         offered,
         origin,
         after: after.clone(),
@@ -157,29 +158,6 @@ fn open<M: Method + 'static>(
         // It was closed all the same.
         None => connection.keep_ending(id, after),
     }
-}
-
-/// What we have not advertised is refused and never silently left out (R-MCP-5).
-fn refuse_unoffered(servers: &[McpServer]) -> Result<(), Error> {
-    if servers.iter().any(|it| !matches!(it, McpServer::Stdio(_))) {
-        return Err(Error::Params(
-            "Only MCP servers of type stdio may be given: http and sse are not advertised"
-                .to_owned(),
-        ));
-    }
-    Ok(())
-}
-
-/// What the user is told about MCP servers: every agent has to accept them, and editors hand
-/// them over unasked, so this is no reason to refuse the session.
-fn unconnected(servers: &[McpServer]) -> Option<String> {
-    let name = |it: &McpServer| match it {
-        McpServer::Stdio(server) => Some(server.name.clone()),
-        _ => None,
-    };
-    let names: Vec<_> = servers.iter().filter_map(name).collect();
-    let list = names.join(", ");
-    (!names.is_empty()).then(|| format!("MCP servers are not connected yet: {list} is not in use."))
 }
 
 pub(super) fn close(

@@ -13,6 +13,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, Command};
 
 use super::environment::WAYS_OUT;
+#[cfg(unix)]
+use super::piped::{Pipes, Program};
 use super::started::{Exit, Leftover, Signal, Sink, Started};
 use super::stray::Mark;
 #[cfg(unix)]
@@ -25,6 +27,8 @@ use crate::sandbox::{self, Jail, Network, Profile};
 const DRAIN: Duration = Duration::from_millis(100);
 /// How often a look is taken at what is left of a group.
 const LOOK: Duration = Duration::from_millis(5);
+/// Bytes that are taken at once.
+const BUFFER: usize = 32 * 1024;
 /// Control-D: the end of the input.
 const END_OF_INPUT: u8 = 4;
 
@@ -135,11 +139,40 @@ impl Group {
         Group::spawn(command, mark, jail)
     }
 
+    /// Starts a program whose three pipes are taken by who talks to it.
+    pub(super) fn piped(program: &Program) -> io::Result<(Group, Pipes)> {
+        let mark = Mark::new();
+        let words = sandbox::front(program.jail.as_ref(), program.words.clone())?;
+        let mut command = prepare(&words, &program.environment, &mark);
+        if let Some(profile) = &program.jail {
+            close_doors(&mut command, profile);
+        }
+        command.current_dir(&program.workdir);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut group = Group::born(command, mark, program.jail.as_ref(), None)?;
+        let (stdin, child) = (group.stdin.take(), &mut group.child);
+        match (stdin, child.stdout.take(), child.stderr.take()) {
+            (Some(stdin), Some(stdout), Some(stderr)) => {
+                Ok((group, Pipes { stdin, stdout, stderr }))
+            }
+            _ => Err(io::Error::other("it has no pipes")),
+        }
+    }
+
     fn spawn(mut command: Command, mark: Mark, jail: Option<&Profile>) -> io::Result<Group> {
-        let jail = jail.map(Jail::prepare).transpose()?.map(Arc::new);
         // One pipe for both, so that the order of stdout and stderr is the order of arrival.
         let (reader, writer) = io::pipe()?;
         command.stdout(Stdio::from(writer.try_clone()?)).stderr(Stdio::from(writer));
+        Group::born(command, mark, jail, Some(reader))
+    }
+
+    fn born(
+        mut command: Command,
+        mark: Mark,
+        jail: Option<&Profile>,
+        reader: Option<io::PipeReader>,
+    ) -> io::Result<Group> {
+        let jail = jail.map(Jail::prepare).transpose()?.map(Arc::new);
         let watched = Watched::new();
         detach(&mut command, watched.key(), &mark, jail.clone());
         let mut child = command.spawn().map_err(|error| match &jail {
@@ -152,13 +185,13 @@ impl Group {
             .id()
             .and_then(|it| i32::try_from(it).ok())
             .and_then(rustix::process::Pid::from_raw);
-        let pipe = tokio::net::unix::pipe::Receiver::from_owned_fd(reader.into())?;
+        let pipe = |it: io::PipeReader| tokio::net::unix::pipe::Receiver::from_owned_fd(it.into());
         Ok(Group {
             stdin: child.stdin.take(),
             child,
             id,
-            pipe: Some(pipe),
-            buffer: vec![0; 32 * 1024].into(),
+            buffer: vec![0; if reader.is_some() { BUFFER } else { 0 }].into(),
+            pipe: reader.map(pipe).transpose()?,
             mark,
             is_over: false,
             _watched: watched,
@@ -258,7 +291,7 @@ impl Group {
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn()?;
         let (stdin, pipe) = (child.stdin.take(), child.stdout.take());
-        let buffer = vec![0; 32 * 1024].into();
+        let buffer = vec![0; BUFFER].into();
         Ok(Group { child, stdin, pipe, buffer, mark, is_over: false })
     }
 

@@ -14,6 +14,8 @@ mod link;
 #[cfg(unix)]
 mod members;
 mod output;
+#[cfg(unix)]
+mod piped;
 mod spill;
 mod started;
 mod stray;
@@ -34,6 +36,8 @@ pub use jobs::{Berth, Jobs, TooMany};
 #[cfg(unix)]
 pub use launch::{Launch, LaunchError, Screen, launch};
 pub use output::{Look, Output};
+#[cfg(unix)]
+pub use piped::{Piped, Pipes, Program};
 pub use started::{Exit, Leftover, Signal, Sink, Started};
 #[cfg(unix)]
 pub use terminal::{NoTerminal, TerminalRun, is_elsewhere, launcher};

@@ -46,6 +46,8 @@ pub enum Why {
     Outside,
     /// The mode would let it run in the sandbox, and there is none.
     NoSandbox,
+    /// It is not any more what was allowed.
+    Changed,
 }
 
 /// What is thought of one effect, or of one simple command of a line.

@@ -29,6 +29,7 @@ pub fn in_words(effect: &Effect, ground: &Ground) -> String {
         Effect::Input { job, .. } => format!("give input to {job}"),
         Effect::Signal { job } => format!("signal {job}"),
         Effect::Fetch { host } => format!("ask {}", visible_line(host)),
+        Effect::Remote(call) => visible_line(&format!("call {} of {}", call.tool, call.server)),
         Effect::Session => "change nothing outside the session".to_owned(),
     }
 }
@@ -62,6 +63,7 @@ pub fn reason(finding: &Finding, mode: Mode) -> String {
         Why::Protected(what) => format!("protected: {what}"),
         Why::Secret => "likely to hold keys or passwords".to_owned(),
         Why::Outside => "outside the project".to_owned(),
+        Why::Changed => "it has changed since it was allowed".to_owned(),
         Why::NoSandbox => "there is no sandbox here".to_owned(),
     }
 }
@@ -289,6 +291,7 @@ impl Words<'_> {
                 Effect::Input { .. }
                 | Effect::Signal { .. }
                 | Effect::Fetch { .. }
+                | Effect::Remote(_)
                 | Effect::Session => {}
             }
         }
@@ -330,6 +333,7 @@ fn object(effect: &Effect, ground: &Ground) -> String {
         Effect::Exec(command) => command.line.clone(),
         Effect::Input { job, .. } | Effect::Signal { job } => job.clone(),
         Effect::Fetch { host } => host.clone(),
+        Effect::Remote(call) => format!("{}/{}", call.server, call.tool),
         Effect::Session => "the session".to_owned(),
     }
 }

@@ -114,6 +114,13 @@ impl Lasting {
                     Err(_) => self.exactly(effect, &text),
                 }
             }
+            Effect::Remote(call) => {
+                let text = format!("mcp({}/{})", call.server, call.tool);
+                match Pattern::parse(&text, Tier::Allow) {
+                    Ok(pattern) => self.name(pattern),
+                    Err(_) => self.exactly(effect, &text),
+                }
+            }
             Effect::Signal { .. } | Effect::Session => {}
         }
         Some(())

@@ -184,7 +184,10 @@ fn holds(rule: &Rule, sample: &str, site: Site<'_>, reader: &dyn Fn(&str) -> Scr
             rule.matches_path(&path, matches!(rule.pattern, Pattern::Edit(_)), site.ground)
         }
         Pattern::Fetch(_) => rule.matches_host(&sample.to_lowercase()),
-        Pattern::Mcp { .. } | Pattern::Skill(_) | Pattern::Agent(_) => false,
+        Pattern::Mcp { .. } => {
+            sample.split_once('/').is_some_and(|(server, tool)| rule.matches_remote(server, tool))
+        }
+        Pattern::Skill(_) | Pattern::Agent(_) => false,
     }
 }
 

@@ -7,7 +7,7 @@ use super::decision::{Decision, Finding, Verdict, Why};
 use super::law::Law;
 use super::mode::Mode;
 use super::rule::{Rule, Tier};
-use crate::effect::{Command, Effect, Place, Reach, Target, is_secret};
+use crate::effect::{Command, Effect, Place, Reach, RemoteCall, Target, is_secret};
 use crate::shell::{self, Nature, Script, Simple};
 
 /// Judges a call.
@@ -63,6 +63,7 @@ impl Judge<'_> {
                 let matches = |it: &Rule| it.matches_host(host);
                 self.tiers(matches, Some(effect), None, (verdict, Why::Mode))
             }
+            Effect::Remote(call) => self.remote(call, effect),
         };
         self.find(None, found);
     }
@@ -97,6 +98,19 @@ impl Judge<'_> {
                 }
             }
         }
+    }
+
+    /// What it does only the server knows, so no mode but the last lets it pass. That it only reads,
+    /// as it says itself, is reason enough to ask in plan mode, and for nothing else.
+    fn remote(&self, call: &RemoteCall, effect: &Effect) -> Found {
+        let verdict = match self.mode {
+            Mode::Plan if !call.claims_to_read => Verdict::Deny,
+            Mode::Full => Verdict::Allow,
+            Mode::Plan | Mode::Ask | Mode::AutoEdit | Mode::Auto => Verdict::Ask,
+        };
+        let always = call.change.is_some().then_some(Why::Changed);
+        let matches = |it: &Rule| it.matches_remote(&call.server, &call.tool);
+        self.tiers(matches, Some(effect), always, (verdict, Why::Mode))
     }
 
     fn read(&self, target: &Target, exactly: Option<&Effect>) -> Found {

@@ -74,7 +74,7 @@ pub enum Pattern {
     Edit(Glob),
     /// Asking a host, one below it (`*.rust-lang.org`), or any (`*`).
     Fetch(String),
-    /// A tool of an MCP server, or all of them. `*` is every server. Has no effect yet.
+    /// A tool of an MCP server, or all of them. `*` is every server.
     Mcp {
         /// The server.
         server: String,
@@ -117,7 +117,7 @@ impl Pattern {
 
     /// Whether rules about it have an effect in this version.
     pub fn has_effect(&self) -> bool {
-        !matches!(self, Pattern::Mcp { .. } | Pattern::Skill(_) | Pattern::Agent(_))
+        !matches!(self, Pattern::Skill(_) | Pattern::Agent(_))
     }
 }
 
@@ -146,6 +146,15 @@ impl Rule {
             Pattern::Edit(glob) if is_write => glob.matches(path, ground),
             _ => false,
         }
+    }
+
+    /// Whether a tool of a server is one that it is about.
+    pub fn matches_remote(&self, server: &str, tool: &str) -> bool {
+        let Pattern::Mcp { server: wanted, tool: wanted_tool } = &self.pattern else {
+            return false;
+        };
+        (wanted == "*" || wanted == server)
+            && wanted_tool.as_ref().is_none_or(|it| it == "*" || it == tool)
     }
 
     /// Whether it names what is secret about this path: the file itself, or a folder of which

@@ -21,6 +21,7 @@ use super::{Beginning, Host, Msg, Origin, PromptKey, settings};
 use crate::done::Done;
 use crate::error::Error;
 use crate::llm::{Effort, Model, Senses};
+use crate::mcp::Fleet;
 use crate::message::{History, Part, Stop, UserMessage};
 use crate::permission::{Grants, Mode};
 use crate::store::{Entry, Hold};
@@ -99,6 +100,8 @@ pub(super) struct Actor {
     closing: Option<Done<()>>,
     /// What keeps others from writing to the session.
     pub(super) hold: Option<Hold>,
+    /// Its MCP servers.
+    pub(super) fleet: Option<Fleet>,
 }
 
 pub(super) struct Queued {
@@ -147,6 +150,7 @@ impl Actor {
             stop,
             closing: None,
             hold: None,
+            fleet: None,
         }
     }
 
@@ -154,7 +158,7 @@ impl Actor {
     pub(super) async fn run(
         mut self,
         mut inbox: mpsc::Receiver<Msg>,
-        Beginning { origin, after, cancel }: Beginning,
+        Beginning { origin, servers, after, cancel }: Beginning,
         opened: Done<Vec<Setting>>,
     ) {
         let (stop, is_copy) = (self.stop.clone(), matches!(origin, Origin::Copy { .. }));
@@ -174,6 +178,8 @@ impl Actor {
                 return self.close(inbox).await;
             }
         }
+        // The answer is on its way: no server holds it up.
+        self.fleet = Some(self.host.launch(&servers, &self.equipment));
         self.announce_at = self.announce_at.map(|_| Instant::now() + ANNOUNCE_AFTER);
         let (stop, mode) = (self.stop.clone(), self.equipment.mode.clone());
         loop {
@@ -476,6 +482,9 @@ impl Actor {
         if self.running.is_some() {
             let end = turn_end(&mut self.running).await;
             self.on_turn_end(end).await;
+        }
+        if let Some(fleet) = self.fleet.take() {
+            fleet.close().await;
         }
         self.equipment.bench.jobs.close().await;
         self.equipment.bench.cells.close().await;

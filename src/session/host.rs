@@ -15,14 +15,17 @@ use crate::exec::{Environment, Jobs};
 use crate::files::{Files, Roots};
 use crate::ids::SessionId;
 use crate::llm::{LlmError, Model, Senses};
+use crate::mcp::{Fleet, Ground, Hub, ServerSpec};
 use crate::permission::{Mode, SharedMode};
 use crate::redact;
-use crate::sandbox;
+use crate::sandbox::{self, Profile};
 use crate::store::{Limits, Log, Store};
-use crate::tools::{Bench, Commons, Folders, Registry, built_in};
+use crate::tools::{Bench, Commons, Folders, Lent, Registry, Toolbox, built_in};
 use crate::trust::Trust;
 use crate::turn::{Equipment, SharedLaw, SharedThinker, ToldMode};
 
+/// How long the first turn of a session waits for its servers.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
 /// The most models that a client is offered.
 const MOST_CHOICES: usize = 500;
 
@@ -34,6 +37,7 @@ pub struct Host {
     pub(super) trust: Trust,
     tools: Arc<Registry>,
     environment: Environment,
+    servers: Hub,
     commons: Arc<Commons>,
     /// The built-in model was chosen; it is used as long as no other is configured.
     offline: AtomicBool,
@@ -78,6 +82,7 @@ impl Host {
             store: Store::new(&config.paths.state),
             config,
             tools: Arc::new(Registry::new(built_in())),
+            servers: Hub::new(environment.clone(), stop.child_token(), tracker.clone()),
             environment,
             commons: Arc::new(commons),
             offline: AtomicBool::new(false),
@@ -181,7 +186,7 @@ impl Host {
         bench.walls = standing::walls(&self.config, standing.sandbox, &standing.law);
         let equipment = Equipment {
             thinker: SharedThinker::new(self.model()?, self.config.effort()),
-            tools: Arc::clone(&self.tools),
+            tools: Arc::new(Toolbox::new(Arc::clone(&self.tools), Lent::default())),
             bench: Arc::new(bench),
             mode,
             told_mode: ToldMode::default(),
@@ -190,6 +195,20 @@ impl Host {
             knows_of_cuts: Arc::default(),
         };
         Ok((equipment, notices))
+    }
+
+    /// Has the servers connected that a session is to have: those that its client wants, and those
+    /// of the settings that are none of these.
+    pub(super) fn launch(&self, servers: &[ServerSpec], equipment: &Equipment) -> Fleet {
+        let bench = &equipment.bench;
+        let roots = bench.files.roots();
+        let ground = Ground {
+            cwd: roots.real_cwd().to_path_buf(),
+            roots: roots.folders().map(std::path::Path::to_path_buf).collect(),
+            jail: sandbox::can_confine().then(|| jail(bench)),
+        };
+        let lent = equipment.tools.lent().clone();
+        Fleet::launch(&self.servers, servers, &ground, lent, PATIENCE)
     }
 
     /// What prompts may hold besides text, as far as it depends on the model that sessions
@@ -274,4 +293,24 @@ impl Host {
 
 fn settings_error(error: impl std::error::Error) -> Error {
     Error::Llm(LlmError::Settings(error.to_string()))
+}
+
+/// What a server of the session is kept to if it is a program: the session's folders to write, and the
+/// caches. Reads files: a few microseconds.
+fn jail(bench: &Bench) -> Profile {
+    let (walls, roots) = (&bench.walls, bench.files.roots());
+    let existing = |paths: &[std::path::PathBuf]| {
+        let real = paths.iter().filter_map(|it| std::fs::canonicalize(it).ok());
+        real.collect::<Vec<_>>()
+    };
+    let mut write: Vec<_> = roots.folders().map(std::path::Path::to_path_buf).collect();
+    write.extend(existing(&walls.write));
+    write.extend(existing(&walls.caches));
+    Profile {
+        write,
+        keep: existing(&walls.keep),
+        hide: existing(&walls.hide),
+        read: walls.read.clone(),
+        network: walls.network,
+    }
 }

@@ -42,6 +42,7 @@ use crate::permission::Mode;
 use crate::update::{Setting, SettingId};
 
 pub use crate::llm::Senses;
+pub use crate::mcp::{Hidden, Reach, ServerSpec, Source};
 pub use crate::store::history::{Page, Said};
 pub use changes::{Changed, Changes, What, changes};
 pub use history::history;
@@ -74,8 +75,8 @@ pub struct Opening {
     pub buffers: Option<Arc<dyn Buffers>>,
     /// How it shows commands.
     pub display: Display,
-    /// What the user has to know about this session, told with the first prompt.
-    pub notice: Option<String>,
+    /// The MCP servers that the client wants it to have.
+    pub servers: Vec<ServerSpec>,
     /// What the client was told that prompts may hold.
     pub offered: Senses,
     /// What there is of it already.
@@ -150,7 +151,7 @@ pub struct SessionHandle {
 /// is told to stop. Whoever waits is told when it is open; or why it is not, when the working
 /// folder cannot be used, say, or no model is configured.
 pub fn open(host: &Arc<Host>, opening: Opening) -> Option<SessionHandle> {
-    let Opening { id, cwd, folders, client, buffers, display, notice, offered, .. } = opening;
+    let Opening { id, cwd, folders, client, buffers, display, servers, offered, .. } = opening;
     let Opening { origin, after, cancel, opened, .. } = opening;
     let roots = roots(&cwd, &folders);
     let equipped = roots.and_then(|it| host.equip(id, it, client, buffers, display));
@@ -166,17 +167,17 @@ pub fn open(host: &Arc<Host>, opening: Opening) -> Option<SessionHandle> {
     let stop: CancellationToken = host.stop_token();
     let shared = Arc::clone(&cancelling);
     let settings = settings::all(host, &equipment);
-    let notices = notice.into_iter().chain(notices).collect();
     let told = actor::Told { notices, shortcoming: false, offered };
     let actor = actor::Actor::new(Arc::clone(host), equipment, settings, told, shared, stop);
     let opening = cancel.clone();
-    host.spawn(actor.run(inbox, Beginning { origin, after, cancel }, opened));
+    host.spawn(actor.run(inbox, Beginning { origin, servers, after, cancel }, opened));
     Some(SessionHandle { mailbox, cancelling, opening })
 }
 
 /// How a session begins.
 struct Beginning {
     origin: Origin,
+    servers: Vec<ServerSpec>,
     after: CancellationToken,
     cancel: CancellationToken,
 }

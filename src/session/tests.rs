@@ -43,7 +43,7 @@ fn session(stage: &Stage) -> Session {
     let (after, cancel) = (CancellationToken::new(), CancellationToken::new());
     after.cancel();
     let opening = cancel.clone();
-    let beginning = Beginning { origin: Origin::New, after, cancel };
+    let beginning = Beginning { origin: Origin::New, servers: Vec::new(), after, cancel };
     host.spawn(actor.run(inbox, beginning, Done::new(drop)));
     Session { handle: SessionHandle { mailbox, cancelling, opening }, next: 0 }
 }

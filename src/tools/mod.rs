@@ -26,6 +26,7 @@ mod move_path;
 mod plan;
 mod read_file;
 mod registry;
+mod lent;
 mod repository;
 mod seek;
 mod skill;
@@ -60,8 +61,9 @@ pub use bench::{Bench, Commons, Folders};
 pub use cell::Walls;
 pub use command::line_effects;
 pub use guard::Cells;
+pub use lent::Lent;
 pub use lore::{lore, notes, skills};
-pub use registry::{Offer, Registry};
+pub use registry::{Offer, Registry, Toolbox};
 pub use repository::git_folders;
 
 /// The table. The order is the order in which the model sees the tools.

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::AnyTool;
 use super::arguments::plain;
+use super::{AnyTool, Lent};
 use crate::effect::visible_line;
 use crate::message::ToolSpec;
 
@@ -65,7 +65,7 @@ pub struct Offer {
     pub plans: bool,
 }
 
-/// A set of tools.
+/// The built-in tools, and what was told of them. All sessions of a process share it.
 #[derive(Debug)]
 pub struct Registry {
     tools: Vec<Arc<dyn AnyTool>>,
@@ -80,7 +80,7 @@ impl Registry {
     }
 
     /// What the model is told. The same bytes for the same offer, because providers cache them.
-    pub fn specs(&self, offer: &Offer) -> Arc<Vec<ToolSpec>> {
+    fn specs(&self, offer: &Offer) -> Arc<Vec<ToolSpec>> {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, specs)) = told.iter().find(|(known, _)| known == offer) {
             return Arc::clone(specs);
@@ -91,6 +91,53 @@ impl Registry {
             told.remove(0);
         }
         told.push((offer.clone(), Arc::clone(&specs)));
+        specs
+    }
+}
+
+/// The tools of one session: the built-in ones, and behind them what servers lend.
+#[derive(Debug)]
+pub struct Toolbox {
+    own: Arc<Registry>,
+    lent: Lent,
+    // A std mutex: held to look at one list.
+    told: Mutex<Option<Told>>,
+}
+
+/// What the model was told last, with what was lent to the session.
+#[derive(Debug)]
+struct Told {
+    offer: Offer,
+    edition: u64,
+    specs: Arc<Vec<ToolSpec>>,
+}
+
+impl Toolbox {
+    /// With these tools.
+    pub fn new(own: Arc<Registry>, lent: Lent) -> Toolbox {
+        Toolbox { own, lent, told: Mutex::default() }
+    }
+
+    /// What is lent to the session.
+    pub fn lent(&self) -> &Lent {
+        &self.lent
+    }
+
+    /// What the model is told. What has come late stands at the end, so that all before it stays as
+    /// the provider has cached it.
+    pub fn specs(&self, offer: &Offer) -> Arc<Vec<ToolSpec>> {
+        let own = self.own.specs(offer);
+        let (edition, tools) = self.lent.get();
+        if tools.is_empty() {
+            return own;
+        }
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(told) = told.as_ref().filter(|it| it.edition == edition && it.offer == *offer) {
+            return Arc::clone(&told.specs);
+        }
+        let lent = tools.iter().filter_map(|it| it.spec(offer));
+        let specs: Arc<Vec<_>> = Arc::new(own.iter().cloned().chain(lent).collect());
+        *told = Some(Told { offer: offer.clone(), edition, specs: Arc::clone(&specs) });
         specs
     }
 
@@ -105,34 +152,35 @@ impl Registry {
     /// # Errors
     /// What to tell the model.
     pub fn find(&self, name: &str) -> Result<Arc<dyn AnyTool>, String> {
+        let (_, lent) = self.lent.get();
+        let all = || self.own.tools.iter().chain(lent.iter());
+        let only = |is_meant: &dyn Fn(&str) -> bool| {
+            let mut meant = all().filter(|it| is_meant(it.name()));
+            meant.next().filter(|_| meant.next().is_none())
+        };
         let bare = bare(name);
-        let found = self.only(|it| it == bare).or_else(|| {
+        let found = only(&|it| it == bare).or_else(|| {
             let meant = plain(bare);
-            self.only(|it| plain(it) == meant).or_else(|| {
+            only(&|it| plain(it) == meant).or_else(|| {
                 let (usual, _) = FOREIGN.iter().find(|(_, names)| names.contains(&&*meant))?;
-                self.only(|it| it == *usual)
+                only(&|it| it == *usual)
             })
         });
-        found.cloned().ok_or_else(|| self.unknown(bare))
+        found.cloned().ok_or_else(|| unknown(bare, all()))
     }
+}
 
-    fn only(&self, is_meant: impl Fn(&str) -> bool) -> Option<&Arc<dyn AnyTool>> {
-        let mut meant = self.tools.iter().filter(|it| is_meant(it.name()));
-        meant.next().filter(|_| meant.next().is_none())
-    }
-
-    fn unknown(&self, name: &str) -> String {
-        let names: Vec<_> = self.tools.iter().map(|it| it.name()).collect();
-        let short: String = visible_line(name).chars().take(LONGEST_NAME).collect();
-        let likeness = |it: &&str| strsim::jaro_winkler(it, &short.to_lowercase());
-        let nearest = names
-            .iter()
-            .copied()
-            .filter(|it| likeness(it) > LIKE)
-            .max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
-        let hint = nearest.map_or(String::new(), |it| format!(" Did you mean {it}?"));
-        format!("No tool \"{short}\".{hint} Available: {}.", names.join(", "))
-    }
+fn unknown<'a>(name: &str, tools: impl Iterator<Item = &'a Arc<dyn AnyTool>>) -> String {
+    let names: Vec<_> = tools.map(|it| it.name()).collect();
+    let short: String = visible_line(name).chars().take(LONGEST_NAME).collect();
+    let likeness = |it: &&str| strsim::jaro_winkler(it, &short.to_lowercase());
+    let nearest = names
+        .iter()
+        .copied()
+        .filter(|it| likeness(it) > LIKE)
+        .max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
+    let hint = nearest.map_or(String::new(), |it| format!(" Did you mean {it}?"));
+    format!("No tool \"{short}\".{hint} Available: {}.", names.join(", "))
 }
 
 /// A name without what models put around it: the namespace of a format that they were trained in,

@@ -4,7 +4,13 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use super::{Offer, Registry, built_in};
+use std::sync::Arc;
+
+use super::{Lent, Offer, Registry, Toolbox, built_in};
+
+fn toolbox() -> Toolbox {
+    Toolbox::new(Arc::new(Registry::new(built_in())), Lent::default())
+}
 use crate::effect::fenced;
 
 /// An offer with all there is.
@@ -90,7 +96,7 @@ fn names_are_unique_and_descriptions_are_there() {
 #[test]
 fn the_arguments_that_models_are_used_to_are_all_there() {
     let arguments = |name: &str| {
-        let spec = Registry::new(built_in()).find(name).unwrap().spec(&everything()).unwrap();
+        let spec = toolbox().find(name).unwrap().spec(&everything()).unwrap();
         spec.parameters["properties"].as_object().unwrap().clone()
     };
     for (tool, name, sort) in [
@@ -115,7 +121,7 @@ fn the_arguments_that_models_are_used_to_are_all_there() {
     ] {
         assert_eq!(arguments(tool)[name]["type"], sort, "{tool}.{name}");
     }
-    let edit_file = Registry::new(built_in()).find("edit_file").unwrap();
+    let edit_file = toolbox().find("edit_file").unwrap();
     let required = edit_file.spec(&everything()).unwrap().parameters["required"].clone();
     assert_eq!(required, json!(["path", "edits"]));
     let edit = arguments("edit_file");
@@ -127,7 +133,7 @@ fn the_arguments_that_models_are_used_to_are_all_there() {
 #[test]
 fn the_tools_are_told_the_same_way_each_time() {
     let told = || {
-        let specs = Registry::new(built_in()).specs(&everything());
+        let specs = toolbox().specs(&everything());
         specs.iter().map(|it| format!("{it:?}")).collect::<Vec<_>>()
     };
     assert_eq!(told(), told());
@@ -135,7 +141,7 @@ fn the_tools_are_told_the_same_way_each_time() {
 
 #[test]
 fn names_are_found_as_models_write_them() {
-    let registry = Registry::new(built_in());
+    let registry = toolbox();
     for (written, meant) in [
         ("exec", "exec"),
         (" exec ", "exec"),

@@ -513,6 +513,7 @@ fn is_harmless(effect: &Effect) -> bool {
         | Effect::Delete(_)
         | Effect::Exec(_)
         | Effect::Input { .. }
-        | Effect::Fetch { .. } => false,
+        | Effect::Fetch { .. }
+        | Effect::Remote(_) => false,
     }
 }

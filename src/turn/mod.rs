@@ -37,7 +37,7 @@ use crate::message::{History, Message, Part, Stop, ToolCall, UserMessage};
 pub use crate::permission::SharedMode;
 use crate::permission::{Grants, Law, Mode};
 use crate::store::{Audience, Entry, Log, TurnKind};
-use crate::tools::{Bench, Offer, Registry};
+use crate::tools::{Bench, Offer, Toolbox};
 use crate::update::Update;
 
 use cards::Cards;
@@ -55,7 +55,7 @@ pub struct Equipment {
     /// Who thinks, and how long; a change counts from the next request on.
     pub thinker: SharedThinker,
     /// What it can do.
-    pub tools: Arc<Registry>,
+    pub tools: Arc<Toolbox>,
     /// What the tools work with.
     pub bench: Arc<Bench>,
     /// How much may be done without asking; a change counts from the next effect on.
@@ -98,7 +98,7 @@ impl Equipment {
 
     /// Tells the user what there is to know about how the session is kept.
     pub fn tell_news(&self) {
-        for news in self.log().news() {
+        for news in self.log().news().into_iter().chain(self.tools.lent().news()) {
             self.client().update(Update::Notice(news));
         }
     }
@@ -299,6 +299,7 @@ impl Turn {
     /// Runs it to its end. Every card has its final status and every call its result then.
     pub async fn run(mut self) -> Finished {
         self.equipment.bench.checkpoint.forget_map();
+        self.await_servers().await;
         self.gather().await;
         self.note_prompt();
         let mut step = Step::Sample;
@@ -347,6 +348,23 @@ impl Turn {
         written.written().await;
         self.equipment.tell_news();
         Finished { history: self.history, grants: self.grants, result }
+    }
+
+    /// The first turn waits a moment for servers that are on their way, so that it has their tools.
+    async fn await_servers(&mut self) {
+        let lent = self.equipment.tools.lent();
+        let Some(patience) = lent.patience() else { return };
+        let settled = self.cancel.run_until_cancelled(lent.settled());
+        drop(tokio::time::timeout(patience, settled).await);
+        let awaited = lent.awaited();
+        if !awaited.is_empty() && !self.cancel.is_cancelled() {
+            let text = format!(
+                "Not connected yet: {}. The turn begins without; what they offer joins it as soon \
+                 as it is there.",
+                awaited.join(", ")
+            );
+            self.equipment.client().update(Update::Notice(text));
+        }
     }
 
     /// Writes down what the turn is about, before the model hears of it.

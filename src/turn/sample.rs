@@ -22,7 +22,7 @@ use crate::ids::{CallId, MessageId};
 use crate::llm::{Batch, Delta, End, LlmError, Model, Reply, Request, Senses, looks_leaked};
 use crate::message::{AssistantMessage, Echo, History, Message, Stop, ToolCall, Usage};
 use crate::store::{Audience, Entry};
-use crate::tools::Registry;
+use crate::tools::Toolbox;
 use crate::update::Update;
 
 /// The longest name of a function.
@@ -247,7 +247,7 @@ impl Heard {
 
 struct Listener<'a> {
     client: &'a Arc<dyn Client>,
-    tools: &'a Registry,
+    tools: &'a Toolbox,
     cwd: &'a Path,
     history: &'a mut History,
     open: &'a mut Cards,
@@ -378,7 +378,7 @@ fn clipped(name: &str) -> String {
 }
 
 /// Shows a card for a call; the plan has a display of its own and gets none.
-fn announce(cards: &mut Cards, tools: &Registry, history: &mut History, name: &str) -> Draft {
+fn announce(cards: &mut Cards, tools: &Toolbox, history: &mut History, name: &str) -> Draft {
     let id = CallId::from(format!("call-{}", history.mint()));
     let (name, view) = match tools.find(name) {
         // The name that the model was told, not the one that it has made of it (R-TOOL-8).

@@ -89,12 +89,12 @@ fn conflict(some: &[Effect], others: &[Effect]) -> bool {
 }
 
 fn clash(one: &Effect, other: &Effect) -> bool {
-    use Effect::{Delete, Exec, Fetch, Input, Read, Session, Signal, Write};
+    use Effect::{Delete, Exec, Fetch, Input, Read, Remote, Session, Signal, Write};
     match (one, other) {
         (Fetch { .. } | Signal { .. } | Session, _)
         | (_, Fetch { .. } | Signal { .. } | Session) => false,
-        // Nobody knows what a command touches.
-        (Exec(_) | Input { .. }, _) | (_, Exec(_) | Input { .. }) => true,
+        // Nobody knows what a command touches, or a server.
+        (Exec(_) | Input { .. } | Remote(_), _) | (_, Exec(_) | Input { .. } | Remote(_)) => true,
         (Read(_), Read(_)) => false,
         // A folder is all that lies in it.
         (Read(one) | Write(one) | Delete(one), Read(other) | Write(other) | Delete(other)) => {

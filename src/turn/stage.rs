@@ -18,7 +18,7 @@ use crate::llm::{
     Batch, Delta, Effort, End, Kind, LlmError, Model, Reply, ReplyCall, ReplyStream, Request,
 };
 use crate::message::{Arguments, Echo};
-use crate::tools::{AnyTool, Bench, Commons, Registry, built_in};
+use crate::tools::{AnyTool, Bench, Commons, Lent, Registry, Toolbox, built_in};
 use crate::update::{Status, Update};
 
 /// One reply of the scripted model.
@@ -193,7 +193,7 @@ pub(crate) fn stage(plays: Vec<Play>, silent: bool, extra: Option<Arc<dyn AnyToo
     bench.mode = mode.clone();
     let equipment = Equipment {
         thinker: SharedThinker::new(Arc::new(Script(Mutex::new(plays.into()))), Effort::Default),
-        tools: Arc::new(Registry::new(tools)),
+        tools: Arc::new(Toolbox::new(Arc::new(Registry::new(tools)), Lent::default())),
         bench: Arc::new(bench),
         mode,
         told_mode: ToldMode::default(),

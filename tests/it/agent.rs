@@ -31,6 +31,7 @@ pub struct Builder {
     permission: Option<&'static str>,
     stderr_may_speak: bool,
     inside: Option<&'static str>,
+    servers: Vec<Value>,
 }
 
 /// The agent, its client and its model.
@@ -54,6 +55,8 @@ pub struct TestAgent {
     /// How it was started, to start another one.
     arguments: Vec<String>,
     variables: Vec<(String, String)>,
+    /// What its sessions are given.
+    pub servers: Vec<Value>,
     capabilities: Value,
     permission: Option<&'static str>,
     stderr_may_speak: bool,
@@ -123,6 +126,17 @@ impl Builder {
         self
     }
 
+    /// Gives each session of the workspace a scripted MCP server with this scenario.
+    pub fn server(mut self, name: &str, scenario: &Value) -> Builder {
+        self.servers.push(json!({
+            "name": name,
+            "command": crate::examples::built("scripted_server"),
+            "args": [scenario.to_string()],
+            "env": [],
+        }));
+        self
+    }
+
     /// Starts the agent and does nothing else.
     pub fn spawn(self) -> TestAgent {
         let workspace = tempfile::tempdir().unwrap();
@@ -161,6 +175,7 @@ impl Builder {
             arguments: self.arguments,
             variables,
             capabilities: self.capabilities,
+            servers: self.servers,
             permission: self.permission,
             stderr_may_speak: self.stderr_may_speak,
             checked: false,
@@ -281,6 +296,7 @@ impl TestAgent {
             permission: None,
             stderr_may_speak: false,
             inside: None,
+            servers: Vec::new(),
         }
     }
 
@@ -391,7 +407,7 @@ impl TestAgent {
 
     /// Opens another session in the workspace.
     pub fn new_session(&mut self) -> String {
-        let params = json!({ "cwd": self.workspace.path(), "mcpServers": [] });
+        let params = json!({ "cwd": self.workspace.path(), "mcpServers": self.servers });
         let answer = self.call("session/new", &params);
         answer["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
     }

@@ -124,7 +124,7 @@ impl Drop for Program {
 }
 
 /// An example's program. `cargo test` builds the examples, `cargo test --test it` does not.
-fn built(example: &str) -> PathBuf {
+pub fn built(example: &str) -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let profile = own.ancestors().nth(2).unwrap();
     let name = format!("{example}{}", std::env::consts::EXE_SUFFIX);

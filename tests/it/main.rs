@@ -53,6 +53,7 @@ mod jail;
 mod jail_proof;
 mod jobs;
 mod learned;
+mod mcp;
 mod media;
 mod memory;
 mod models;

@@ -22,6 +22,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "session",
         &[
             "turn",
+            "mcp",
             "tools",
             "checkpoint",
             "permission",
@@ -54,6 +55,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "done",
         ],
     ),
+    ("mcp", &["tools", "checkpoint", "permission", "files", "exec", "sandbox", "redact"]),
     (
         "tools",
         &[

@@ -1,0 +1,23 @@
+//! Servers of the Model Context Protocol, and what they lend to a session. `rmcp` speaks the
+//! protocol; here is when a server runs, what becomes of it, and what its tools are to a turn.
+//!
+//!   spec     a server as somebody has asked for it
+//!   hub      all servers of the process; sessions that want the same one share it
+//!   server   one server: a task that connects, lists, connects again, and ends it
+//!   link     one connection to it, by a child process or by HTTP
+//!   fleet    the servers of one session → its [`crate::tools::Lent`]
+//!   tool     one tool of a server, as a turn sees it
+
+mod fleet;
+mod handler;
+mod hub;
+mod link;
+mod names;
+mod server;
+mod spec;
+mod tool;
+
+pub use fleet::Fleet;
+pub use hub::{Ground, Hub};
+pub use server::{Phase, State};
+pub use spec::{Hidden, Limits, Reach, ServerSpec, Source, Walls};

@@ -1,0 +1,143 @@
+//! A server as somebody has asked for it: an editor for one session, or the settings.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use secrecy::{ExposeSecret, SecretString};
+use url::Url;
+
+/// A value that may be a key: it is not shown, and wiped when it is dropped.
+#[derive(Clone)]
+pub struct Hidden(SecretString);
+
+impl Hidden {
+    /// The value itself.
+    pub fn expose(&self) -> &str {
+        self.0.expose_secret()
+    }
+}
+
+impl From<String> for Hidden {
+    fn from(value: String) -> Hidden {
+        Hidden(value.into())
+    }
+}
+
+impl fmt::Debug for Hidden {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("…")
+    }
+}
+
+impl PartialEq for Hidden {
+    fn eq(&self, other: &Hidden) -> bool {
+        self.expose() == other.expose()
+    }
+}
+
+impl Eq for Hidden {}
+
+/// A server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerSpec {
+    /// Its name, unique in a session. It is shown, and a part of the names of its tools.
+    pub name: String,
+    /// Who has asked for it.
+    pub source: Source,
+    /// How it is reached.
+    pub reach: Reach,
+    /// How long things may take.
+    pub limits: Limits,
+    /// What it is kept to, if it is a program.
+    pub walls: Walls,
+    /// Whether sessions with the same one may have it together.
+    pub is_shared: bool,
+}
+
+/// Who has asked for a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The editor, with the session.
+    Client,
+    /// The user, in the settings.
+    User,
+    /// The project, and the user trusts what it says.
+    Project,
+}
+
+/// How a server is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// A program that is talked to by its input and output.
+    Stdio {
+        /// The program.
+        command: PathBuf,
+        /// Its arguments.
+        arguments: Vec<String>,
+        /// Variables on top of those that every command gets.
+        environment: Vec<(String, Hidden)>,
+    },
+    /// A server that is talked to by streamable HTTP.
+    Http {
+        /// Its address.
+        url: Url,
+        /// What is sent along with each request.
+        headers: Vec<(String, Hidden)>,
+    },
+}
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Until it can be used.
+    pub start: Duration,
+    /// A call, as long as no progress is told.
+    pub call: Duration,
+    /// A call, whatever is told.
+    pub most: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            start: Duration::from_secs(30),
+            call: Duration::from_secs(120),
+            most: Duration::from_secs(1800),
+        }
+    }
+}
+
+/// What a program is kept to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Walls {
+    /// Whether there are any.
+    pub on: bool,
+    /// Whether it has the network.
+    pub network: bool,
+    /// What it may change, besides the folders of the session and the caches.
+    pub write: Vec<PathBuf>,
+    /// What it may read although it is hidden from commands.
+    pub read: Vec<PathBuf>,
+}
+
+impl Default for Walls {
+    /// Most servers are there to reach something on the network.
+    fn default() -> Walls {
+        Walls { on: true, network: true, write: Vec::new(), read: Vec::new() }
+    }
+}
+
+impl ServerSpec {
+    /// One that an editor or a test asks for, with the usual limits and walls.
+    pub fn new(name: impl Into<String>, source: Source, reach: Reach) -> ServerSpec {
+        ServerSpec {
+            name: name.into(),
+            source,
+            reach,
+            limits: Limits::default(),
+            walls: Walls::default(),
+            is_shared: true,
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! MCP servers of a session: what they offer is offered to the model, and what it calls is called.
+
+use serde_json::{Value, json};
+
+use crate::agent::{TestAgent, calls, is_alive, says};
+
+/// The names of the functions that the n-th request offers.
+fn offered(agent: &TestAgent, number: usize) -> Vec<String> {
+    let body = agent.model_request(number);
+    let name = |it: &Value| it["function"]["name"].as_str().unwrap().to_owned();
+    body["tools"].as_array().unwrap().iter().map(name).collect()
+}
+
+#[test]
+fn r_mcp_1_a_tool_of_a_server_is_offered_asked_about_and_called() {
+    let scenario = json!({ "tools": [{ "name": "echo" }] });
+    let call = calls("mcp__notes__echo", &json!({ "text": "hi" }));
+    let mut agent = TestAgent::builder()
+        .model(json!([call, says("done")]))
+        .permission("allow_once")
+        .server("notes", &scenario)
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(offered(&agent, 0).contains(&"mcp__notes__echo".to_owned()));
+    let question = agent.log.iter().find(|it| it["method"] == "session/request_permission");
+    assert_eq!(question.unwrap()["params"]["toolCall"]["title"], "notes: echo");
+    let told = agent.model_transcript(1).pop().unwrap();
+    assert!(told.contains(r#"{"text":"hi"}"#), "{told}");
+}
+
+#[test]
+fn nothing_of_a_server_is_left_when_its_session_is_closed_or_the_agent_ends() {
+    let word = "tool-of-2391";
+    let scenario = json!({ "tools": [{ "name": word }] });
+    let mut agent =
+        TestAgent::builder().model(json!([says("one")])).server("notes", &scenario).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(is_alive(word));
+    let session = agent.session.clone();
+    agent.call("session/close", &json!({ "sessionId": session }));
+    assert!(!is_alive(word));
+    agent.new_session();
+    agent.close();
+    assert!(!is_alive(word));
+}

@@ -91,8 +91,10 @@ impl Server {
                 return ExitCode::from(code);
             }
         }
-        while self.scenario["stays"] == true {
-            std::thread::sleep(Duration::from_secs(1));
+        if self.scenario["stays"] == true {
+            loop {
+                std::thread::sleep(Duration::from_secs(1));
+            }
         }
         ExitCode::SUCCESS
     }
@@ -159,7 +161,7 @@ impl Server {
     }
 
     fn page(&self, params: &Value) -> Value {
-        let size = self.scenario["page"].as_u64().map_or(usize::MAX, |it| it as usize);
+        let size = self.scenario["page"].as_u64().map_or(usize::MAX, number);
         let from = params["cursor"].as_str().and_then(|it| it.parse().ok()).unwrap_or(0_usize);
         let tools: Vec<_> = self.tools.iter().skip(from).take(size).cloned().collect();
         let mut page = json!({ "tools": tools });
@@ -192,7 +194,7 @@ impl Server {
                 return Ok(Err(error.clone()));
             }
             if let Some(code) = step["die"].as_u64() {
-                return Err(Some(code as u8));
+                return Err(Some(u8::try_from(code).unwrap_or(1)));
             }
             if step["never"] == true {
                 return Err(None);
@@ -210,7 +212,7 @@ impl Server {
         let text = |it: String| vec![json!({ "type": "text", "text": it })];
         pause(&step["wait_ms"]);
         if let Some(words) = step["text"].as_str() {
-            return text(words.repeat(step["repeat"].as_u64().unwrap_or(1) as usize));
+            return text(words.repeat(number(step["repeat"].as_u64().unwrap_or(1))));
         }
         if let Some(blocks) = step["content"].as_array() {
             return blocks.clone();
@@ -223,7 +225,7 @@ impl Server {
         if let Some(progress) = step["progress"].as_object() {
             let mut progress = Value::Object(progress.clone());
             progress["progressToken"] = params["_meta"]["progressToken"].clone();
-            self.tell("notifications/progress", &progress);
+            Server::tell("notifications/progress", &progress);
         }
         if let Some(line) = step["say"].as_str() {
             put(line);
@@ -233,7 +235,7 @@ impl Server {
         }
         if step["tools"].is_array() {
             self.tools = tools(step);
-            self.tell("notifications/tools/list_changed", &json!({}));
+            Server::tell("notifications/tools/list_changed", &json!({}));
         }
         if step["ask"].is_object() {
             return text(self.ask(&step["ask"]).to_string());
@@ -253,7 +255,7 @@ impl Server {
         Vec::new()
     }
 
-    fn tell(&self, method: &str, params: &Value) {
+    fn tell(method: &str, params: &Value) {
         put(&json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string());
     }
 
@@ -284,4 +286,8 @@ fn pause(length: &Value) {
     if let Some(length) = length.as_u64() {
         std::thread::sleep(Duration::from_millis(length));
     }
+}
+
+fn number(it: u64) -> usize {
+    usize::try_from(it).unwrap_or(usize::MAX)
 }

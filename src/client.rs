@@ -26,6 +26,38 @@ pub trait Client: Send + Sync + 'static {
     /// Asks for words or a choice, in whatever way the client can show. Dropping the future
     /// withdraws the question.
     fn inquire(&self, inquiry: Inquiry) -> BoxFuture<'_, Reply>;
+
+    /// Whether it shows forms that others have made.
+    fn has_forms(&self) -> bool {
+        false
+    }
+
+    /// Shows a form that somebody else has made. Dropping the future withdraws it.
+    fn fill(&self, _form: Form) -> BoxFuture<'_, Filled> {
+        Box::pin(std::future::ready(Filled::Declined))
+    }
+}
+
+/// A form of a server, for the user.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Form {
+    /// The call that the server needs it for.
+    pub call: CallId,
+    /// What is asked, with who asks.
+    pub message: String,
+    /// A flat JSON Schema of an object: the fields.
+    pub schema: Value,
+}
+
+/// What the user has made of a form.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Filled {
+    /// The fields, as the client has sent them. Nobody has checked them yet.
+    Accepted(Value),
+    /// The user does not want to; or the client cannot show it.
+    Declined,
+    /// It was withdrawn.
+    Cancelled,
 }
 
 /// A question about one tool call.

@@ -12,7 +12,7 @@ use super::wire::schema::{
     RequestPermissionRequest, SessionId, StringPropertySchema, TextContent, ToolCallContent,
     ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
 };
-use crate::client::{Inquiry, Reply};
+use crate::client::{Filled, Form, Inquiry, Reply};
 use crate::effect::{plain, short_title, visible};
 use crate::rpc::{Peer, RequestFailed};
 
@@ -47,6 +47,31 @@ pub(super) async fn inquire(
         Ok(result) => button_reply(&result, &inquiry),
         Err(RequestFailed::Refused(_)) => Reply::Impossible,
         Err(_) => Reply::Cancelled,
+    }
+}
+
+/// Shows the form of a server (R-EL-1). One that the client could not show is declined.
+pub(super) async fn fill(peer: &Peer, session: SessionId, form: Form, limit: Duration) -> Filled {
+    let Ok(schema) = serde_json::from_value::<ElicitationSchema>(form.schema) else {
+        return Filled::Declined;
+    };
+    let scope = ElicitationSessionScope::new(session).tool_call_id(Some(form.call.to_arc().into()));
+    let mode = ElicitationFormMode::new(scope, schema);
+    let params = CreateElicitationRequest::new(mode, plain(form.message));
+    match peer.request("elicitation/create", &params, limit).await {
+        Ok(result) => filled(&result),
+        Err(RequestFailed::Refused(_)) => Filled::Declined,
+        Err(_) => Filled::Cancelled,
+    }
+}
+
+/// What came back. Only the exact word is a yes.
+fn filled(result: &RawValue) -> Filled {
+    let value: Value = serde_json::from_str(result.get()).unwrap_or_default();
+    match value.get("action").and_then(Value::as_str) {
+        Some("accept") => Filled::Accepted(value.get("content").cloned().unwrap_or_default()),
+        Some("cancel") => Filled::Cancelled,
+        _ => Filled::Declined,
     }
 }
 

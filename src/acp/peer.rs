@@ -15,7 +15,9 @@ use super::to_wire;
 use super::wire::schema::{
     ReadTextFileRequest, SessionId, SessionNotification, WriteTextFileRequest,
 };
-use crate::client::{Answer, BufferError, Buffers, ChoiceKind, Client, Inquiry, Question, Reply};
+use crate::client::{
+    Answer, BufferError, Buffers, ChoiceKind, Client, Filled, Form, Inquiry, Question, Reply,
+};
 use crate::ids;
 use crate::rpc::{Peer, RequestFailed};
 use crate::update::Update;
@@ -89,6 +91,20 @@ impl Client for AcpClient {
             let Ok(_turn) = self.questions.acquire().await else { return Reply::Cancelled };
             let (session, has_forms) = (self.session.clone(), self.caps.forms);
             inquire::inquire(&self.peer, session, has_forms, inquiry, ASKING).await
+        })
+    }
+
+    fn has_forms(&self) -> bool {
+        self.caps.forms
+    }
+
+    fn fill(&self, form: Form) -> BoxFuture<'_, Filled> {
+        Box::pin(async {
+            if !self.caps.forms {
+                return Filled::Declined;
+            }
+            let Ok(_turn) = self.questions.acquire().await else { return Filled::Cancelled };
+            inquire::fill(&self.peer, self.session.clone(), form, ASKING).await
         })
     }
 }

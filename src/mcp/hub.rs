@@ -22,6 +22,8 @@ pub struct Ground {
     /// What a program is kept to where its own walls say nothing else; `None` where nothing can be
     /// confined.
     pub jail: Option<Profile>,
+    /// Whether their users can be shown forms.
+    pub forms: bool,
 }
 
 /// The servers that run.

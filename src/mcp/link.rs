@@ -12,6 +12,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::ChildStderr;
 use tokio::sync::Notify;
 
+use super::elicit::Callers;
 use super::handler::Handler;
 use super::hub::Ground;
 use super::spec::{Reach, ServerSpec};
@@ -42,8 +43,10 @@ impl Link {
         ground: &Ground,
         environment: &Environment,
         changed: Arc<Notify>,
+        callers: Callers,
     ) -> Result<Link, String> {
-        let handler = Handler { roots: Arc::new(ground.roots.clone()), changed };
+        let (roots, server) = (Arc::new(ground.roots.clone()), spec.name.clone());
+        let handler = Handler { roots, changed, server, forms: ground.forms, callers };
         match &spec.reach {
             Reach::Stdio { .. } => Link::to_program(spec, ground, environment, handler).await,
             Reach::Http { .. } => Err("servers on HTTP are not connected yet".to_owned()),

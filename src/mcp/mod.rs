@@ -8,6 +8,7 @@
 //!   fleet    the servers of one session → its [`crate::tools::Lent`]
 //!   tool     one tool of a server, as a turn sees it
 
+mod elicit;
 mod fleet;
 mod handler;
 mod hub;

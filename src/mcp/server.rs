@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
+use super::elicit::Callers;
 use super::hub::Ground;
 use super::link::Link;
 use super::spec::ServerSpec;
@@ -33,6 +34,8 @@ pub(super) struct Server {
     state: watch::Receiver<Arc<State>>,
     again: Arc<Notify>,
     over: CancellationToken,
+    /// Who waits for it.
+    pub(super) callers: Callers,
     _stop: DropGuard,
 }
 
@@ -79,6 +82,7 @@ impl Server {
         tracker: &TaskTracker,
     ) -> Arc<Server> {
         let (said, state) = watch::channel(Arc::default());
+        let callers = Callers::default();
         let (again, over) = (Arc::new(Notify::new()), CancellationToken::new());
         let keeper = Keeper {
             spec: spec.clone(),
@@ -88,13 +92,14 @@ impl Server {
             changed: Arc::new(Notify::new()),
             again: Arc::clone(&again),
             edition: 0,
+            callers: callers.clone(),
         };
         let (ended, end) = (over.clone().drop_guard(), stop.clone());
         tracker.spawn(async move {
             Box::pin(keeper.run(end)).await;
             drop(ended);
         });
-        Arc::new(Server { spec, ground, state, again, over, _stop: stop.drop_guard() })
+        Arc::new(Server { spec, ground, state, again, over, callers, _stop: stop.drop_guard() })
     }
 
     /// Whether it is this one, and can be had together.
@@ -134,6 +139,7 @@ struct Keeper {
     changed: Arc<Notify>,
     again: Arc<Notify>,
     edition: u64,
+    callers: Callers,
 }
 
 impl Keeper {
@@ -184,7 +190,9 @@ impl Keeper {
         let limit = self.spec.limits.start;
         let connecting = async {
             let changed = Arc::clone(&self.changed);
-            let link = Link::open(&self.spec, &self.ground, &self.environment, changed).await?;
+            let callers = self.callers.clone();
+            let link =
+                Link::open(&self.spec, &self.ground, &self.environment, changed, callers).await?;
             let tools = list(link.peer()).await?;
             Ok((link, tools))
         };

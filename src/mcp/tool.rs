@@ -7,6 +7,7 @@ use futures_util::future::BoxFuture;
 use rmcp::model::{CallToolRequestParams, JsonObject, Tool};
 use serde_json::Value;
 
+use super::elicit::Caller;
 use super::server::{Phase, Server};
 use crate::checkpoint::Foreseen;
 use crate::effect::{CallView, Content, Effect, Kind, RemoteCall, short_title, visible_line};
@@ -106,7 +107,7 @@ impl Prepared for Call {
     }
 
     fn run<'a>(self: Box<Self>, _: Pass, ctx: &'a ToolCtx) -> BoxFuture<'a, Outcome> {
-        async move { ctx.cancel.run_until_cancelled(self.call()).await.unwrap_or_else(cancelled) }
+        async move { ctx.cancel.run_until_cancelled(self.call(ctx)).await.unwrap_or_else(cancelled) }
             .boxed()
     }
 }
@@ -116,8 +117,14 @@ fn cancelled() -> Outcome {
 }
 
 impl Call {
-    async fn call(self: Box<Self>) -> Outcome {
+    async fn call(self: Box<Self>, ctx: &ToolCtx) -> Outcome {
         let server = &self.tool.server;
+        let client = Arc::clone(&ctx.bench.client);
+        let _calling = server.callers.enter(Caller {
+            call: ctx.call.clone(),
+            client,
+            cancel: ctx.cancel.clone(),
+        });
         let state = server.state();
         let Some(peer) = state.peer.clone() else {
             let why = match &state.phase {

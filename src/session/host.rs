@@ -205,6 +205,7 @@ impl Host {
         let ground = Ground {
             cwd: roots.real_cwd().to_path_buf(),
             roots: roots.folders().map(std::path::Path::to_path_buf).collect(),
+            forms: bench.client.has_forms(),
             jail: sandbox::can_confine().then(|| jail(bench)),
         };
         let lent = equipment.tools.lent().clone();

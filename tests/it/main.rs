@@ -54,6 +54,7 @@ mod jail_proof;
 mod jobs;
 mod learned;
 mod mcp;
+mod mcp_elicit;
 mod media;
 mod memory;
 mod models;

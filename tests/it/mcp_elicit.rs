@@ -97,10 +97,10 @@ fn a_cancel_withdraws_the_question() {
     let turn = agent.prompt("go");
     let question = agent.wait_for_request("elicitation/create");
     agent.cancel();
-    assert_eq!(agent.stop_reason(&turn), "cancelled");
     agent.wait_for("its withdrawal", |it| {
         it["method"] == "$/cancel_request" && it["params"]["requestId"] == question["id"]
     });
+    assert_eq!(agent.stop_reason(&turn), "cancelled");
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod latency;
 mod load;
 mod model;
 mod seed;
+mod servers;
 mod sessions;
 mod table;
 mod tools;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match arguments[..] {
         ["--floor", address] => floor::run(address),
+        ["--server", tools] => servers::serve(tools),
         // Cargo passes `--bench` to a bench that is to be run; anything else is a test run.
         _ if !arguments.contains(&"--bench") || arguments.contains(&"--test") => Ok(()),
         _ => measure(if arguments.contains(&"--quick") { QUICK } else { FULL }),
@@ -90,6 +92,7 @@ fn measure(rounds: Rounds) -> io::Result<()> {
     load::memory(&mut table, &model, rounds)?;
     load::streams(&mut table, &model, rounds)?;
     load::size(&mut table)?;
+    servers::all(&mut table, &model, rounds)?;
     sessions::load(&mut table, &model, rounds)?;
     latency::growth(&mut table, &model, rounds)?;
     table.end();

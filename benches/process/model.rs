@@ -163,6 +163,7 @@ fn answer(request: &Value) -> Vec<Part> {
         "look" => call("read_file", &json!({ "path": "long.rs" })),
         "edit" => call("edit_file", &edit(number)),
         "count" => call("exec", &json!({ "command": "seq 1 1000000" })),
+        "remote" => call("mcp__bench0__echo", &json!({ "field_0": "a" })),
         "true" => call("exec", &json!({ "command": "true" })),
         "hang" => vec![Part::Write(format!("{HEAD}{}", delta("begun"))), Part::Hang],
         _ => ended(vec![Part::Write(format!("{HEAD}{}", delta("Good.")))], "stop"),

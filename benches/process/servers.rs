@@ -1,0 +1,189 @@
+//! What MCP servers cost: opening sessions with them, calling their tools, holding many. The servers
+//! are this program, in another role.
+
+use std::io::{self, BufRead, BufReader, Write, stdin, stdout};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::Rounds;
+use crate::agent::{Agent, pause};
+use crate::latency::tool_round;
+use crate::model::Model;
+use crate::table::{Table, median, ms};
+use crate::usage;
+
+/// Servers at once, and the tools of each.
+const SERVERS: usize = 8;
+const TOOLS: usize = 50;
+/// How long they may take to be connected, in milliseconds.
+const SETTLED: u64 = 3_000;
+
+/// Plays a server with so many tools until its input ends.
+pub(crate) fn serve(tools: &str) -> io::Result<()> {
+    let count = tools.parse().unwrap_or(1);
+    for line in stdin().lock().lines() {
+        let message: Value = serde_json::from_str(&line?)?;
+        let Some(id) = message.get("id") else { continue };
+        let result = match message["method"].as_str().unwrap_or_default() {
+            "initialize" => json!({
+                "protocolVersion": message["params"]["protocolVersion"],
+                "capabilities": { "tools": {} },
+                "serverInfo": { "name": "bench", "version": "1" },
+            }),
+            "tools/list" => json!({ "tools": (0..count).map(tool).collect::<Vec<_>>() }),
+            _ => json!({ "content": [{ "type": "text", "text": "done" }] }),
+        };
+        let answer = json!({ "jsonrpc": "2.0", "id": id, "result": result });
+        let mut stdout = stdout().lock();
+        writeln!(stdout, "{answer}")?;
+        stdout.flush()?;
+    }
+    Ok(())
+}
+
+/// A tool as real ones are: a sentence or two, some arguments.
+fn tool(number: usize) -> Value {
+    let field = |it: usize| {
+        let about = format!("What the field {it} is for, said in a line as servers do.");
+        (format!("field_{it}"), json!({ "type": "string", "description": about }))
+    };
+    let fields: serde_json::Map<_, _> = (0..5).map(field).collect();
+    let name = if number == 0 { "echo".to_owned() } else { format!("tool_{number}") };
+    json!({
+        "name": name,
+        "description": "Does one of many things that tools do. It says what, and when to use it.",
+        "inputSchema": { "type": "object", "properties": fields, "required": ["field_0"] },
+    })
+}
+
+fn servers(count: usize, tools: usize) -> io::Result<Vec<Value>> {
+    let program = std::env::current_exe()?;
+    let server = |it| {
+        let arguments = ["--server".to_owned(), tools.to_string()];
+        json!({ "name": format!("bench{it}"), "command": program, "args": arguments, "env": [] })
+    };
+    Ok((0..count).map(server).collect())
+}
+
+/// Measures it.
+pub(crate) fn all(table: &mut Table, model: &Model, rounds: Rounds) -> io::Result<()> {
+    opening(table, model, rounds)?;
+    calls(table, model, rounds)?;
+    many(table, model)
+}
+
+/// `session/new` with servers, beside one without.
+fn opening(table: &mut Table, model: &Model, rounds: Rounds) -> io::Result<()> {
+    let mut agent = Agent::start(model)?;
+    agent.new_session()?;
+    let (mut without, mut with) = (vec![], vec![]);
+    for _ in 0..rounds.starts {
+        pause(20);
+        without.push(open(&mut agent, &[])?.0);
+        pause(20);
+        let (time, session) = open(&mut agent, &servers(SERVERS, 1)?)?;
+        with.push(time);
+        let id = agent.request("session/close", &json!({ "sessionId": session }))?;
+        agent.answer(id)?;
+    }
+    let (without, with) = (median(without), median(with));
+    table.row("session/new with eight MCP servers, beyond one without", with - without, "ms", 0.5);
+    Ok(())
+}
+
+fn open(agent: &mut Agent, servers: &[Value]) -> io::Result<(f64, String)> {
+    let params = json!({ "cwd": agent.folder(), "mcpServers": servers });
+    let begun = Instant::now();
+    let id = agent.request("session/new", &params)?;
+    let answer: Value = serde_json::from_str(&agent.answer(id)?)?;
+    let time = ms(begun.elapsed());
+    Ok((time, answer["result"]["sessionId"].as_str().unwrap_or_default().to_owned()))
+}
+
+/// A round with a call of a server's tool, beside one that reads a file and the call itself.
+fn calls(table: &mut Table, model: &Model, rounds: Rounds) -> io::Result<()> {
+    let mut agent = Agent::start(model)?;
+    let (_, session) = open(&mut agent, &servers(1, 1)?)?;
+    pause(SETTLED / 3);
+    let (id, _) = agent.prompt(&session, "remote")?;
+    if let Some(question) = agent.answer_or(id, "session/request_permission")? {
+        agent.allow_always(&question)?;
+        agent.answer(id)?;
+    }
+    let mut server = Bare::start()?;
+    let (mut bare, mut reads, mut ours) = (vec![], vec![], vec![]);
+    for _ in 0..rounds.turns {
+        pause(5);
+        bare.push(server.call()?);
+        reads.push(tool_round(&mut agent, model, &session, "read")?);
+        ours.push(tool_round(&mut agent, model, &session, "remote")?);
+    }
+    let (bare, reads, ours) = (median(bare), median(reads), median(ours));
+    table.note("a call of an MCP tool, bare", bare, "ms");
+    table.note("one round with it", ours, "ms");
+    table.row("… beyond the bare call and a round that reads", ours - bare - reads, "ms", 1.0);
+    Ok(())
+}
+
+/// A server that is called without anybody between.
+struct Bare {
+    child: Child,
+    lines: BufReader<std::process::ChildStdout>,
+}
+
+impl Bare {
+    fn start() -> io::Result<Bare> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["--server", "1"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let stdout = child.stdout.take().ok_or_else(|| io::Error::other("no stdout"))?;
+        Ok(Bare { child, lines: BufReader::new(stdout) })
+    }
+
+    fn call(&mut self) -> io::Result<f64> {
+        let params = json!({ "name": "echo", "arguments": { "field_0": "a" } });
+        let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+        let line = format!("{call}\n");
+        let stdin = self.child.stdin.as_mut().ok_or_else(|| io::Error::other("no stdin"))?;
+        let begun = Instant::now();
+        stdin.write_all(line.as_bytes())?;
+        self.lines.read_line(&mut String::new())?;
+        Ok(ms(begun.elapsed()))
+    }
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// 400 tools: the memory of a session, and what they add to its first request.
+fn many(table: &mut Table, model: &Model) -> io::Result<()> {
+    let mut agent = Agent::start(model)?;
+    let first = agent.new_session()?;
+    agent.turn(&first, "say")?;
+    pause(500);
+    let before = usage::memory(agent.pid())?.pss;
+    let used = usage::cpu(agent.pid())?;
+    let (_, session) = open(&mut agent, &servers(SERVERS, TOOLS)?)?;
+    pause(SETTLED);
+    agent.turn(&session, "say")?;
+    pause(500);
+    let grown = usage::memory(agent.pid())?.pss - before;
+    table.row("400 tools of eight servers: memory, PSS more", grown, "MB", 4.0);
+    let used = ms(usage::cpu(agent.pid())?.saturating_sub(used));
+    table.note("… CPU time of the agent, from connecting to the answer", used, "ms");
+    model.take();
+    let begun = agent.turn(&session, "say")?;
+    let exchange = model.take().into_iter().next();
+    let exchange = exchange.ok_or_else(|| io::Error::other("no request"))?;
+    let time = ms(exchange.received.saturating_duration_since(begun));
+    table.row("… prompt → request", time, "ms", 5.0);
+    Ok(())
+}

@@ -186,10 +186,10 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.shared.update(|state| state.stopped = true);
-        // There is no other portable way out of `accept`. If it fails, so has the listener.
-        TcpStream::connect(self.address).ok();
+        // There is no other portable way out of `accept`. Without it the thread is not waited for.
+        let called = TcpStream::connect(self.address);
         // A thread that panicked has said so already.
-        if let Some(acceptor) = self.acceptor.take() {
+        if let Some(acceptor) = self.acceptor.take().filter(|_| called.is_ok()) {
             acceptor.join().ok();
         }
     }

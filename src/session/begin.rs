@@ -84,7 +84,7 @@ impl Actor {
         self.history = history;
         self.equipment.log().know(row.clone());
         self.is_titled = row.title.is_some();
-        self.move_in(&row);
+        self.move_in(&row).await;
         self.undone.set(super::undo::news(host.store(), &id).await);
         self.settle_in(&row).await;
         self.equipment.recall_mode(&self.history);
@@ -98,7 +98,7 @@ impl Actor {
     }
 
     /// The session works where it was opened now, which need not be where it was left (R-LOAD-5).
-    fn move_in(&mut self, row: &SessionRow) {
+    async fn move_in(&mut self, row: &SessionRow) {
         let now = self.row();
         if (&now.cwd, &now.real_cwd, &now.folders) == (&row.cwd, &row.real_cwd, &row.folders) {
             return;
@@ -107,7 +107,8 @@ impl Actor {
         let SessionRow { id, cwd, real_cwd, folders, .. } = now;
         let moving =
             move |connection: &_| sessions::move_to(connection, &id, (&cwd, &real_cwd), &folders);
-        drop(self.host.store().post(Durability::Process, moving));
+        // Before the client hears that it is open: whoever lists it then is told where it is.
+        drop(self.host.store().write(Durability::Process, moving).await);
     }
 
     /// Gives the session what it was left with, as far as that is to be had.

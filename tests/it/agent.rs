@@ -4,21 +4,21 @@
 //! Dropping a `TestAgent` closes the agent's stdin and requires exit status 0 within two seconds
 //! and a silent stderr.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::ended::{self, Input};
 use crate::schema;
 use crate::scripted_model::{Scenario, Server};
 
 /// How long any single wait may take.
-pub const LIMIT: Duration = Duration::from_secs(20);
+pub const LIMIT: Duration = ended::LIMIT;
 
 /// How a `TestAgent` is to be started.
 pub struct Builder {
@@ -37,9 +37,9 @@ pub struct Builder {
 /// The agent, its client and its model.
 pub struct TestAgent {
     child: Child,
-    stdin: Option<ChildStdin>,
+    stdin: Option<Input>,
     lines: Receiver<Value>,
-    stderr: Option<JoinHandle<String>>,
+    stderr: Option<Receiver<Vec<u8>>>,
     /// Every message from the agent so far, in order.
     pub log: Vec<Value>,
     /// How much of the log has been looked at by `wait_for`.
@@ -160,7 +160,7 @@ impl Builder {
         variables.extend(self.variables);
         let process = Process::start(self.inside, &self.arguments, &variables, home.path());
         TestAgent {
-            stdin: process.stdin,
+            stdin: Some(process.stdin),
             child: process.child,
             lines: process.lines,
             stderr: Some(process.stderr),
@@ -201,9 +201,9 @@ impl Builder {
 /// A process of the agent.
 struct Process {
     child: Child,
-    stdin: Option<ChildStdin>,
+    stdin: Input,
     lines: Receiver<Value>,
-    stderr: JoinHandle<String>,
+    stderr: Receiver<Vec<u8>>,
 }
 
 impl Process {
@@ -248,13 +248,8 @@ impl Process {
                 }
             }
         });
-        let mut stderr = child.stderr.take().unwrap();
-        let stderr = std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            stderr.read_to_end(&mut bytes).unwrap();
-            String::from_utf8_lossy(&bytes).into_owned()
-        });
-        Process { stdin: child.stdin.take(), child, lines, stderr }
+        let stderr = ended::reading(child.stderr.take().unwrap());
+        Process { stdin: Input::of(&mut child), child, lines, stderr }
     }
 }
 
@@ -274,7 +269,7 @@ impl TestAgent {
         }
         let process = Process::start(None, &self.arguments, &self.variables, self.home.path());
         self.child = process.child;
-        self.stdin = process.stdin;
+        self.stdin = Some(process.stdin);
         self.lines = process.lines;
         self.stderr = Some(process.stderr);
         self.log.clear();
@@ -359,9 +354,7 @@ impl TestAgent {
 
     /// Writes bytes as they are.
     pub fn send_bytes(&mut self, bytes: &[u8]) {
-        let stdin = self.stdin.as_mut().expect("stdin is open");
-        stdin.write_all(bytes).unwrap();
-        stdin.flush().unwrap();
+        self.stdin.as_ref().expect("stdin is open").write(bytes).unwrap();
     }
 
     /// Writes a line.
@@ -523,7 +516,10 @@ impl TestAgent {
 
     /// Takes everything that comes until nothing has come for this long.
     pub fn settle(&mut self, quiet: Duration) {
-        while self.receive(quiet).is_some() {}
+        let end = Instant::now() + LIMIT;
+        while self.receive(quiet).is_some() {
+            assert!(Instant::now() < end, "the agent does not come to rest");
+        }
     }
 
     /// Asks for something harmless, to know that all that was sent before has been dealt with.
@@ -585,23 +581,32 @@ impl TestAgent {
         };
         self.settle(Duration::from_secs(1));
         self.checked = true;
-        (status, self.stderr.take().map(|it| it.join().unwrap()).unwrap_or_default())
+        (status, self.said_on_stderr(LIMIT).expect("what holds the agent's stderr has ended"))
     }
 
     /// Kills the agent as a dying machine would.
     pub fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        ended::kill(&mut self.child);
         self.checked = true;
+    }
+
+    /// All that was on stderr, once. `None` while somebody can still write to it.
+    fn said_on_stderr(&mut self, limit: Duration) -> Option<String> {
+        let Some(stderr) = self.stderr.take() else { return Some(String::new()) };
+        let bytes = stderr.recv_timeout(limit).ok()?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 }
 
 impl Drop for TestAgent {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            drop(self.child.kill());
-            if let Some(stderr) = self.stderr.take() {
-                eprintln!("stderr of the agent: {}", stderr.join().unwrap_or_default());
+            drop(self.stdin.take());
+            ended::kill(&mut self.child);
+            // What it has left behind may hold it open, and is not to hide why the test has failed.
+            match self.said_on_stderr(Duration::from_secs(2)) {
+                Some(said) => eprintln!("stderr of the agent: {said}"),
+                None => eprintln!("stderr of the agent is still open"),
             }
         } else if !self.checked {
             let (status, stderr) = self.close();
@@ -637,7 +642,7 @@ pub fn run_mark() -> (&'static str, String) {
 /// Whether a process with this word on its command line is alive, that is not of another run.
 pub fn is_alive(word: &str) -> bool {
     if cfg!(not(target_os = "linux")) {
-        let output = Command::new("ps").args(["-axo", "command"]).output().unwrap();
+        let output = ended::output(Command::new("ps").args(["-axo", "command"])).unwrap();
         return String::from_utf8_lossy(&output.stdout).contains(word);
     }
     let (name, own) = run_mark();

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::agent::{Builder, TestAgent, calls, eventually, says};
 use crate::cards;
+use crate::ended;
 
 fn exec(command: &str) -> Value {
     calls("exec", &json!({ "command": command }))
@@ -268,14 +269,10 @@ fn builder_in(home: &str) -> Builder {
 }
 
 fn policy(home: &Path, project: &Path, arguments: &[&str]) -> Value {
-    let output = Command::new(env!("CARGO_BIN_EXE_turnwright"))
-        .arg("policy")
-        .args(arguments)
-        .env_clear()
-        .env("TURNWRIGHT_HOME", home)
-        .current_dir(project)
-        .output()
-        .unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
+    command.arg("policy").args(arguments).current_dir(project);
+    command.env_clear().env("TURNWRIGHT_HOME", home);
+    let output = ended::output(&mut command).unwrap();
     serde_json::from_slice(&output.stdout).unwrap()
 }
 

@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::{Value, json};
 
 use crate::agent::{TestAgent, says};
+use crate::ended;
 use crate::scripted_model::{Scenario, Server};
 
 fn code(answer: &Value) -> i64 {
@@ -35,7 +36,7 @@ fn turnwright(agent: &TestAgent, arguments: &[&str], input: &str) -> Output {
         .unwrap();
     // It may have seen enough before all of it is read.
     child.stdin.take().unwrap().write_all(input.as_bytes()).ok();
-    child.wait_with_output().unwrap()
+    ended::wait_with_output(child)
 }
 
 fn model(replies: &Value) -> Server {

@@ -3,12 +3,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::{Value, json};
 
 use crate::agent::{TestAgent, calls, says};
 use crate::cards::{self, call};
+use crate::ended;
 
 const VARIABLE: &str = "sk-canary-1-of-the-variable";
 const SECOND: &str = "sk-canary-2-of-a-second-provider";
@@ -84,19 +85,19 @@ fn kept(agent: &TestAgent) -> Vec<String> {
 
 /// What a subcommand prints.
 fn printed(agent: &TestAgent, arguments: &[&str]) -> Vec<u8> {
-    let output = Command::new(env!("CARGO_BIN_EXE_turnwright"))
-        .args(arguments)
-        .env_clear()
-        .env("TURNWRIGHT_HOME", agent.home())
-        .env("OPENAI_API_KEY", VARIABLE)
-        .env("SECOND_VARIABLE", SECOND)
-        .env("HEADER_VARIABLE", HEADER)
-        .env("OPENAI_BASE_URL", agent.model().base_url())
-        .env("TURNWRIGHT_MODEL", "scripted")
-        .env("TURNWRIGHT_LOG", "trace")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
+    let output = ended::output(
+        Command::new(env!("CARGO_BIN_EXE_turnwright"))
+            .args(arguments)
+            .env_clear()
+            .env("TURNWRIGHT_HOME", agent.home())
+            .env("OPENAI_API_KEY", VARIABLE)
+            .env("SECOND_VARIABLE", SECOND)
+            .env("HEADER_VARIABLE", HEADER)
+            .env("OPENAI_BASE_URL", agent.model().base_url())
+            .env("TURNWRIGHT_MODEL", "scripted")
+            .env("TURNWRIGHT_LOG", "trace"),
+    )
+    .unwrap();
     [output.stdout, output.stderr].concat()
 }
 

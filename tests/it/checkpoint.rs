@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::agent::{TestAgent, calls, eventually, says};
 use crate::cards;
+use crate::ended;
 
 fn store(agent: &TestAgent) -> Connection {
     let path = agent.home().join("state/sessions.db");
@@ -222,7 +223,7 @@ fn what_git_has_checked_out_over_is_known() {
                git branch old && echo two > a && echo b > b && git add . && \
                git -c user.name=n -c user.email=e commit -qm 2";
     let mut shell = std::process::Command::new("sh");
-    let made = shell.args(["-c", git]).current_dir(agent.workspace()).status();
+    let made = ended::status(shell.args(["-c", git]).current_dir(agent.workspace()));
     assert!(made.unwrap().success());
     let result = cards::turn(&mut agent);
     let expected = [r#"a: "two\n" → "one\n""#, r#"b: "b\n" → absent"#];

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::agent::{Builder, TestAgent, calls, says};
 use crate::cards::{self, call};
+use crate::ended;
 
 fn client(read: bool, write: bool) -> Builder {
     let fs = json!({ "readTextFile": read, "writeTextFile": write });
@@ -239,7 +240,7 @@ fn the_client_is_asked_for_no_file_outside_the_project() {
 #[test]
 fn the_client_is_asked_for_nothing_that_could_block_or_burst_it() {
     let mut agent = client(true, true).file("folder/x", "").start();
-    assert!(Command::new("mkfifo").arg(agent.path("fifo")).status().unwrap().success());
+    assert!(ended::status(Command::new("mkfifo").arg(agent.path("fifo"))).unwrap().success());
     std::fs::write(agent.path("big"), "x\n".repeat(2 << 20)).unwrap();
     let refuse = |method: &str, name: &str| panic!("{method} was called for {name}");
     for (path, expected) in

@@ -1,11 +1,12 @@
 //! The user's `config.toml`: it chooses a provider, brings its key and its headers there and
 //! nowhere else, and is never a reason not to start.
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
 use crate::agent::{Builder, TestAgent, calls, says};
+use crate::ended;
 use crate::raw_server::{RawServer, text_stream, write_stream};
 use crate::scripted_model::{Scenario, Server};
 
@@ -195,15 +196,15 @@ fn key_variables_do_not_reach_commands() {
 
 /// Runs a subcommand with the folders of an agent.
 fn turnwright(agent: &TestAgent, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_turnwright"))
-        .args(arguments)
-        .env_clear()
-        .env("TURNWRIGHT_HOME", agent.home())
-        .env("GROQ_API_KEY", "sk-groq")
-        .env("TURNWRIGHT_MODE", "plan")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
+    ended::output(
+        Command::new(env!("CARGO_BIN_EXE_turnwright"))
+            .args(arguments)
+            .env_clear()
+            .env("TURNWRIGHT_HOME", agent.home())
+            .env("GROQ_API_KEY", "sk-groq")
+            .env("TURNWRIGHT_MODE", "plan"),
+    )
+    .unwrap()
 }
 
 #[test]

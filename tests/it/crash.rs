@@ -2,15 +2,17 @@
 //! comes back is what was seen, once, in its order. `CRASH_KILLS` says how often, `CRASH_SEED` when.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::agent::{prompt, run_mark, says};
+use crate::ended::{self, Input};
 use crate::scripted_model::{Scenario, Server};
 
 const PROMPT: &str = "Do all of it.";
@@ -19,9 +21,10 @@ const INTERRUPTED: &str = "This turn was interrupted: the agent ended in the mid
 /// An agent that is not treated kindly.
 struct Victim {
     child: Child,
-    stdin: Option<ChildStdin>,
-    stdout: BufReader<ChildStdout>,
-    /// Every whole line of its.
+    stdin: Option<Input>,
+    /// The whole lines of its stdout.
+    lines: Receiver<Value>,
+    /// Those that were taken.
     heard: Vec<Value>,
     next: u64,
 }
@@ -41,9 +44,20 @@ impl Victim {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let (stdin, stdout) = (child.stdin.take(), child.stdout.take().unwrap());
-        let stdout = BufReader::new(stdout);
-        let mut victim = Victim { child, stdin, stdout, heard: Vec::new(), next: 1 };
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        // What is not taken stays in the pipe, but for a line or two.
+        let (sender, lines) = sync_channel(0);
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            while stdout.read_line(&mut line).is_ok() && line.ends_with('\n') {
+                if sender.send(serde_json::from_str(&line).unwrap()).is_err() {
+                    break;
+                }
+                line.clear();
+            }
+        });
+        let stdin = Some(Input::of(&mut child));
+        let mut victim = Victim { child, stdin, lines, heard: Vec::new(), next: 1 };
         victim.call("initialize", &json!({ "protocolVersion": 1, "clientCapabilities": {} }));
         victim
     }
@@ -52,20 +66,34 @@ impl Victim {
         let id = self.next;
         self.next += 1;
         let line = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
-        writeln!(self.stdin.as_mut().unwrap(), "{line}").unwrap();
+        self.stdin.as_ref().unwrap().write(format!("{line}\n").as_bytes()).unwrap();
         id
     }
 
     /// The next whole line; `None` at the end.
     fn hear(&mut self) -> Option<Value> {
-        let mut line = String::new();
-        self.stdout.read_line(&mut line).unwrap();
-        if !line.ends_with('\n') {
-            return None;
+        match self.lines.recv_timeout(ended::LIMIT) {
+            Ok(message) => {
+                self.heard.push(message.clone());
+                Some(message)
+            }
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => ended::give_up(self.child.id(), "it says nothing"),
         }
-        let message: Value = serde_json::from_str(&line).unwrap();
-        self.heard.push(message.clone());
-        Some(message)
+    }
+
+    /// So many lines, or fewer if it answers this before: then nothing more may come, ever. How many
+    /// lines a turn has depends on how fast they are taken.
+    fn hear_some(&mut self, count: usize, id: u64) {
+        for _ in 0..count {
+            if self.answer_heard(id).is_some() || self.hear().is_none() {
+                return;
+            }
+        }
+    }
+
+    fn answer_heard(&self, id: u64) -> Option<&Value> {
+        self.heard.iter().find(|it| it["id"] == id && it.get("method").is_none())
     }
 
     fn answer(&mut self, id: u64) -> Value {
@@ -86,8 +114,7 @@ impl Victim {
 
     /// Kills it. What it has written counts as seen.
     fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        ended::kill(&mut self.child);
         while self.hear().is_some() {}
     }
 
@@ -95,14 +122,13 @@ impl Victim {
     fn end(mut self) {
         drop(self.stdin.take());
         while self.hear().is_some() {}
-        assert!(self.child.wait().unwrap().success());
+        assert!(ended::wait(&mut self.child).success());
     }
 }
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
+        ended::kill(&mut self.child);
     }
 }
 
@@ -328,20 +354,15 @@ fn variable(name: &str) -> Option<u64> {
 fn die(dice: &mut Dice, lines: usize) {
     let (place, model) = (Place::new(), server(&script()));
     let (mut victim, session, asked) = place.begin(&model);
-    for _ in 0..dice.below(lines + 1) {
-        victim.hear();
-    }
+    victim.hear_some(dice.below(lines + 1), asked);
     if dice.below(5) == 0 {
-        victim.send("session/close", &json!({ "sessionId": session }));
-        for _ in 0..dice.below(3) {
-            victim.hear();
-        }
+        let closed = victim.send("session/close", &json!({ "sessionId": session }));
+        victim.hear_some(dice.below(3), closed);
     }
     let micros = u64::try_from(dice.below(3_000)).unwrap();
     std::thread::sleep(Duration::from_micros(micros));
     victim.kill();
-    let answer = victim.heard.iter().find(|it| it["id"] == asked && it.get("method").is_none());
-    let was_answered = answer.is_some();
+    let was_answered = victim.answer_heard(asked).is_some();
     let live = fold(&victim.heard);
     place.check_files();
 
@@ -423,7 +444,7 @@ fn words_that_were_seen_for_a_while_outlive_the_process() {
     let (mut victim, session, _) = place.begin(&model);
     let words = |heard: &[Value]| fold(heard).iter().any(|it| it.shown == "one two three");
     while !words(&victim.heard) {
-        victim.hear();
+        victim.hear().expect("the agent is alive");
     }
     std::thread::sleep(Duration::from_secs(1));
     victim.kill();

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::agent::{TestAgent, calls, eventually, says};
+use crate::ended;
 use crate::scripted_model::{Scenario, Server};
 
 const KEY: &str = "sk-test-0123456789";
@@ -52,12 +53,11 @@ impl Patient {
             .env_clear()
             .env("TURNWRIGHT_HOME", self.home.path())
             .env("TURNWRIGHT_MODEL", self.model)
-            .envs(self.key.map(|key| ("OPENAI_API_KEY", key)))
-            .stdin(Stdio::null());
+            .envs(self.key.map(|key| ("OPENAI_API_KEY", key)));
         if !self.base_url.is_empty() {
             command.env("OPENAI_BASE_URL", &self.base_url);
         }
-        let output = command.output().unwrap();
+        let output = ended::output(&mut command).unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let errors = String::from_utf8(output.stderr).unwrap();
         assert_eq!(errors, "", "{text}");
@@ -257,7 +257,7 @@ fn a_signal_ends_it_at_once() {
     eventually("a request", || !server.requests().is_empty());
     let pid = doctor.id().to_string();
     // Not INT: who runs the tests in the background may have it ignored, and children inherit that.
-    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert!(ended::status(Command::new("kill").args(["-TERM", &pid])).unwrap().success());
     let mut status = None;
     eventually("the end", || {
         status = doctor.try_wait().unwrap();

@@ -2,8 +2,8 @@
 //!
 //! The harness always reads, so this file has a client of its own, which reads when it is told to.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::agent::{LIMIT, eventually, prompt, says};
+use crate::ended::{self, Input};
 use crate::scripted_model::{Scenario, Server};
 
 const MIB: u64 = 1024 * 1024;
@@ -20,7 +21,7 @@ const MIB: u64 = 1024 * 1024;
 /// A client that reads a line only when it wants one.
 struct Deaf {
     child: Child,
-    stdin: Option<ChildStdin>,
+    stdin: Option<Input>,
     /// Held and never read.
     _stderr: ChildStderr,
     permits: Sender<()>,
@@ -57,14 +58,14 @@ impl Deaf {
                 line.clear();
             }
         });
-        let stdin = child.stdin.take();
+        let stdin = Some(Input::of(&mut child));
         let stderr = child.stderr.take().unwrap();
         Deaf { child, stdin, _stderr: stderr, permits, lines, model, folder }
     }
 
     fn send(&mut self, message: &Value) {
         let line = format!("{message}\n");
-        self.stdin.as_mut().unwrap().write_all(line.as_bytes()).unwrap();
+        self.stdin.as_ref().unwrap().write(line.as_bytes()).unwrap();
     }
 
     fn request(&mut self, id: &Value, method: &str, params: &Value) {
@@ -138,8 +139,7 @@ impl Deaf {
 impl Drop for Deaf {
     fn drop(&mut self) {
         // When all went well it has been closed or may go any way.
-        self.child.kill().ok();
-        self.child.wait().ok();
+        ended::kill(&mut self.child);
     }
 }
 
@@ -205,13 +205,13 @@ fn requests_without_a_reader_come_to_a_halt_and_are_all_answered_later() {
     const COUNT: usize = 2_000;
     let mut client = Deaf::start(&json!([]), None);
     client.session();
-    let mut stdin = client.stdin.take().unwrap();
+    let stdin = client.stdin.take().unwrap();
     let written = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&written);
     let writer = std::thread::spawn(move || {
         for number in 0..COUNT {
             let message = json!({ "jsonrpc": "2.0", "id": large_id(number), "method": "_x/y" });
-            stdin.write_all(format!("{message}\n").as_bytes()).unwrap();
+            stdin.write(format!("{message}\n").as_bytes()).unwrap();
             counter.fetch_add(1, Ordering::Relaxed);
         }
         stdin
@@ -256,11 +256,11 @@ fn the_end_of_stdin_ends_an_agent_whose_answers_nobody_reads() {
 fn thousands_of_small_requests_are_answered_once_each_and_in_order() {
     let mut client = Deaf::start(&json!([]), None);
     client.session();
-    let mut stdin = client.stdin.take().unwrap();
+    let stdin = client.stdin.take().unwrap();
     let writer = std::thread::spawn(move || {
         for id in 0..5_000 {
             let message = json!({ "jsonrpc": "2.0", "id": id, "method": "_x/y", "params": {} });
-            stdin.write_all(format!("{message}\n").as_bytes()).unwrap();
+            stdin.write(format!("{message}\n").as_bytes()).unwrap();
         }
         stdin
     });

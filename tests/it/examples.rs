@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::agent::{LIMIT, TestAgent, calls, eventually, says};
+use crate::ended;
 use crate::scripted_model::{Scenario, Server};
 
 /// A running program and what it has said so far.
@@ -53,7 +54,8 @@ impl Said {
     }
 
     fn all(&mut self) -> String {
-        self.reader.take().unwrap().join().unwrap();
+        let reader = self.reader.take().unwrap();
+        eventually("the end of what it prints", || reader.is_finished());
         self.text.lock().unwrap().clone()
     }
 }
@@ -134,7 +136,8 @@ pub fn built(example: &str) -> PathBuf {
         cargo.args(["build", "--quiet", "--examples"]).current_dir(env!("CARGO_MANIFEST_DIR"));
         cargo.env("CARGO_TARGET_DIR", profile.parent().unwrap());
         cargo.args(profile.ends_with("release").then_some("--release"));
-        assert!(cargo.status().unwrap().success());
+        let limit = Duration::from_secs(600);
+        assert!(ended::status_within(&mut cargo, limit).unwrap().success());
     }
     program
 }

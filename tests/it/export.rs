@@ -8,16 +8,18 @@ use serde_json::{Value, json};
 
 use crate::agent::{TestAgent, says};
 use crate::cards::call;
+use crate::ended;
 
 fn export(agent: &TestAgent, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_turnwright"))
-        .args(["sessions", "export"])
-        .args(arguments)
-        .env_clear()
-        .env("TURNWRIGHT_HOME", agent.home())
-        .current_dir(agent.workspace())
-        .output()
-        .unwrap()
+    ended::output(
+        Command::new(env!("CARGO_BIN_EXE_turnwright"))
+            .args(["sessions", "export"])
+            .args(arguments)
+            .env_clear()
+            .env("TURNWRIGHT_HOME", agent.home())
+            .current_dir(agent.workspace()),
+    )
+    .unwrap()
 }
 
 #[test]

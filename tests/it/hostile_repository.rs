@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::agent::{Builder, TestAgent, calls, prompt, says};
 use crate::cards::{self, call};
+use crate::ended;
 
 /// Leaves a mark wherever it is started from.
 const TRAP: &str = "#!/bin/sh\ntouch \"$(dirname \"$0\")/sprung\"\n";
@@ -15,7 +16,7 @@ const TRAP: &str = "#!/bin/sh\ntouch \"$(dirname \"$0\")/sprung\"\n";
 fn git(folder: &Path, words: &[&str]) {
     let mut command = Command::new("git");
     command.current_dir(folder).args(words).env("GIT_CONFIG_GLOBAL", "/dev/null");
-    let output = command.output().unwrap();
+    let output = ended::output(&mut command).unwrap();
     assert!(output.status.success(), "git {words:?}: {output:?}");
 }
 

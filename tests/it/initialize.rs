@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::agent::{TestAgent, calls, prompt, says};
+use crate::ended;
 
 fn code(answer: &Value) -> i64 {
     answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("not an error: {answer}"))
@@ -64,7 +65,8 @@ fn r_init_1_and_2_the_answer_holds_version_capabilities_and_who_we_are() {
     assert!(result["agentCapabilities"].is_object(), "{answer}");
     assert_eq!(result["agentInfo"]["name"], "turnwright");
     assert_eq!(result["agentInfo"]["title"], "turnwright");
-    let output = Command::new(env!("CARGO_BIN_EXE_turnwright")).arg("--version").output().unwrap();
+    let output =
+        ended::output(Command::new(env!("CARGO_BIN_EXE_turnwright")).arg("--version")).unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
     let version = result["agentInfo"]["version"].as_str().unwrap();
     assert_eq!(printed.trim(), format!("turnwright {version}"));

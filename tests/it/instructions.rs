@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 use serde_json::{Value, json};
 
 use crate::agent::{TestAgent, says};
+use crate::ended;
 
 /// All that the n-th request says of the user.
 fn told(agent: &TestAgent, number: usize) -> String {
@@ -63,7 +64,8 @@ fn what_is_no_file_of_the_project_is_not_read_and_hangs_nothing() {
         .file("GEMINI.md", "From the project.")
         .own_file("secret.md", "From elsewhere.")
         .start();
-    let made = std::process::Command::new("mkfifo").arg(agent.path("AGENTS.md")).status().unwrap();
+    let made =
+        ended::status(std::process::Command::new("mkfifo").arg(agent.path("AGENTS.md"))).unwrap();
     assert!(made.success());
     symlink(agent.home().join("secret.md"), agent.path("CLAUDE.md")).unwrap();
     assert_eq!(agent.turn("hi"), "end_turn");

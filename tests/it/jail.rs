@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::agent::run_mark;
+use crate::ended;
 
 /// A project, a folder beside it and a home.
 struct Ground {
@@ -41,7 +42,7 @@ impl Ground {
 
     fn run(&self, options: &[&str], script: &str) -> Output {
         let arguments = [options, &["--", "sh", "-c", script]].concat();
-        self.command(&arguments).output().unwrap()
+        ended::output(&mut self.command(&arguments)).unwrap()
     }
 
     /// What it prints, without its errors.
@@ -135,20 +136,28 @@ fn an_ordinary_user_is_confined_as_well_and_cannot_look_at_who_has_started_it() 
         for place in [top, &ground.project, &ground.beside, &ground.home, &ground.home.join(".ssh")]
         {
             fs::set_permissions(place, fs::Permissions::from_mode(0o755)).unwrap();
-            std::os::unix::fs::chown(place, Some(12345), Some(12345)).unwrap();
+            if let Err(error) = std::os::unix::fs::chown(place, Some(12345), Some(12345)) {
+                eprintln!("NOT TESTED: root cannot give files to somebody else here: {error}");
+                return;
+            }
         }
         let inner = command;
-        command = Command::new("setpriv");
-        command.args(["--reuid", user, "--regid", user, "--clear-groups"]);
-        command.arg(inner.get_program()).args(inner.get_args()).current_dir(&ground.project);
-        command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        let can_start = command.output().is_ok_and(|it| it.status.code() != Some(127));
-        if !can_start {
-            eprintln!("NOT TESTED: root cannot become somebody else here");
+        let become_user = || {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid", user, "--regid", user, "--clear-groups"]);
+            command.arg(inner.get_program());
+            command
+        };
+        let can_start = ended::output(become_user().arg("--version"));
+        if !can_start.is_ok_and(|it| it.status.success()) {
+            eprintln!("NOT TESTED: root cannot become somebody here who may start the program");
             return;
         }
+        command = become_user();
+        command.args(inner.get_args()).current_dir(&ground.project);
+        command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
     }
-    let output = command.output().unwrap();
+    let output = ended::output(&mut command).unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.ends_with("no-secret"), "{output:?}");
     for bad in ["canary", "killed", "secret-key", "BESIDE"] {
@@ -175,7 +184,8 @@ fn no_network_unless_it_is_asked_for() {
     );
     let run = |options: &[&str]| {
         let arguments = [options, &["--", "/bin/bash", "-c", &connect]].concat();
-        String::from_utf8(ground.command(&arguments).output().unwrap().stdout).unwrap()
+        let output = ended::output(&mut ground.command(&arguments)).unwrap();
+        String::from_utf8(output.stdout).unwrap()
     };
     assert_eq!(run(&[]), "");
     assert_eq!(run(&["--network"]), "connected\n");
@@ -183,7 +193,7 @@ fn no_network_unless_it_is_asked_for() {
 
 #[test]
 fn what_an_agent_says_counts_in_its_terminals() {
-    use std::io::{Read, Write};
+    use std::io::Write;
     if !can_confine() {
         return;
     }
@@ -195,13 +205,12 @@ fn what_an_agent_says_counts_in_its_terminals() {
         let arguments = ["--report", socket.to_str().unwrap(), "--", "sh", "-c", script];
         let mut command = ground.command(&arguments);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let (mut agent, _) = listener.accept().unwrap();
+        let mut agent = ended::accept(&listener, &child);
         agent.write_all(b"r").unwrap();
         agent.write_all(&u32::try_from(profile.len()).unwrap().to_le_bytes()).unwrap();
         agent.write_all(profile.as_bytes()).unwrap();
-        let mut said = Vec::new();
-        agent.read_to_end(&mut said).ok();
-        let output = child.wait_with_output().unwrap();
+        let said = ended::all_of(agent, &child);
+        let output = ended::wait_with_output(child);
         (String::from_utf8_lossy(&said).into_owned(), output)
     };
     let profile = serde_json::json!({

@@ -1,21 +1,23 @@
 //! `turnwright doctor --sandbox`: the proof of the sandbox, and the proof of that proof: without
 //! walls every attempt is seen to come through.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::{Value, json};
 
+use crate::ended;
+
 fn doctor(arguments: &[&str]) -> (i32, String) {
     let home = tempfile::tempdir().unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_turnwright"))
-        .args(["doctor", "--sandbox"])
-        .args(arguments)
-        .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-        .env("TURNWRIGHT_HOME", home.path())
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
+    let output = ended::output(
+        Command::new(env!("CARGO_BIN_EXE_turnwright"))
+            .args(["doctor", "--sandbox"])
+            .args(arguments)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("TURNWRIGHT_HOME", home.path()),
+    )
+    .unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
 }
@@ -50,15 +52,32 @@ fn the_walls_hold_where_there_are_any() {
     assert!(text.contains("The sandbox holds."), "{text}");
 }
 
+/// Root may, unless that was taken away, as in many containers.
+fn may_look_into_others() -> bool {
+    const CAP_SYS_PTRACE: u32 = 19;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let powers = status.lines().find_map(|it| it.strip_prefix("CapEff:"));
+    match powers.and_then(|it| u64::from_str_radix(it.trim(), 16).ok()) {
+        Some(powers) => powers >> CAP_SYS_PTRACE & 1 == 1,
+        None => rustix::process::geteuid().is_root(),
+    }
+}
+
 #[test]
 fn without_walls_every_attempt_is_seen_to_come_through() {
     let (status, text) = doctor(&["--json", "--without-walls"]);
     let found = sandbox(&text);
     assert_eq!((status, &found["holds"]), (1, &json!(false)));
-    let is_root = rustix::process::geteuid().is_root();
+    let may_look = may_look_into_others();
     for (name, verdict) in attempts(&found) {
         // The agent keeps its memory to itself even then, except from root.
-        if name.starts_with("parent-") && !is_root {
+        if name.starts_with("parent-") && !may_look {
+            eprintln!("NOT TESTED: {name}, without the powers of root");
+            continue;
+        }
+        // With walls it would come through as well, for something that the system lacks.
+        if verdict == "open" && found["missing"] != json!([]) {
+            eprintln!("NOT TESTED: {name}, for {}", found["missing"]);
             continue;
         }
         // Some systems let nobody.

@@ -36,6 +36,7 @@ mod crash;
 mod content;
 mod doctor;
 mod edit_file;
+mod ended;
 #[cfg(target_os = "linux")]
 mod endurance;
 mod error_texts;

@@ -6,6 +6,8 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use crate::ended;
+
 struct User {
     home: tempfile::TempDir,
     project: tempfile::TempDir,
@@ -26,15 +28,16 @@ impl User {
     }
 
     fn policy_in(&self, folder: &Path, arguments: &[&str]) -> (String, i32) {
-        let output = Command::new(env!("CARGO_BIN_EXE_turnwright"))
-            .arg("policy")
-            .args(arguments)
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("TURNWRIGHT_HOME", self.home.path())
-            .current_dir(folder)
-            .output()
-            .unwrap();
+        let output = ended::output(
+            Command::new(env!("CARGO_BIN_EXE_turnwright"))
+                .arg("policy")
+                .args(arguments)
+                .env_clear()
+                .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+                .env("TURNWRIGHT_HOME", self.home.path())
+                .current_dir(folder),
+        )
+        .unwrap();
         let text = [output.stdout, output.stderr].concat();
         (String::from_utf8(text).unwrap(), output.status.code().unwrap())
     }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::agent::{TestAgent, calls, says};
 use crate::cards;
+use crate::ended;
 
 fn three_lines() -> crate::agent::Builder {
     TestAgent::builder().file("a.txt", "one\ntwo\nthree\n")
@@ -115,7 +116,7 @@ fn what_is_no_text_file_is_refused_with_a_reason_and_nothing_hangs() {
     let mut agent = three_lines().start();
     fs::write(agent.path("nul"), b"ab\0cd").unwrap();
     let fifo = agent.path("fifo");
-    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    assert!(ended::status(Command::new("mkfifo").arg(&fifo)).unwrap().success());
     let _socket = std::os::unix::net::UnixListener::bind(agent.path("socket")).unwrap();
     std::os::unix::fs::symlink("loop", agent.path("loop")).unwrap();
     let table = [
@@ -201,7 +202,7 @@ fn old_encodings_and_marks_are_read_as_text() {
 #[test]
 fn a_folder_is_listed_and_a_batch_goes_on_after_whatever_cannot_be_read() {
     let mut agent = three_lines().file("folder/x", "12").file("folder/sub/y", "").start();
-    assert!(Command::new("mkfifo").arg(agent.path("fifo")).status().unwrap().success());
+    assert!(ended::status(Command::new("mkfifo").arg(agent.path("fifo"))).unwrap().success());
     fs::write(agent.path("nul"), b"\0").unwrap();
     let paths = json!({ "paths": ["fifo", "nul", "folder", "none", "a.txt"] });
     let result = read_all(&mut agent, "read_file", &[paths]).remove(0);

@@ -5,6 +5,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::agent::{TestAgent, calls, says};
+use crate::ended;
 use crate::raw_server::{RawServer, write_stream};
 
 const FILE: &str = "config/config.toml";
@@ -121,13 +122,14 @@ fn a_wrong_rule_takes_the_permissions_of_its_file_and_is_told() {
     assert!(asked == 0 && told.contains("edit(/ci)"), "{told}");
     let notice = agent.thoughts();
     assert_eq!(notice.matches("`edit(../up)` is no rule").count(), 1, "{notice}");
-    let output = Command::new(env!("CARGO_BIN_EXE_turnwright"))
-        .args(["config", "show"])
-        .env_clear()
-        .env("TURNWRIGHT_HOME", agent.home())
-        .env("TURNWRIGHT_MODEL", "offline")
-        .output()
-        .unwrap();
+    let output = ended::output(
+        Command::new(env!("CARGO_BIN_EXE_turnwright"))
+            .args(["config", "show"])
+            .env_clear()
+            .env("TURNWRIGHT_HOME", agent.home())
+            .env("TURNWRIGHT_MODEL", "offline"),
+    )
+    .unwrap();
     let shown = String::from_utf8(output.stdout).unwrap();
     assert!(shown.contains("! ") && shown.contains("`edit(../up)` is no rule"), "{shown}");
 }

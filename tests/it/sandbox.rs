@@ -5,6 +5,7 @@ use std::os::unix::net::UnixListener;
 use std::process::{Child, Command, Output, Stdio};
 
 use crate::agent::{eventually, is_alive, run_mark};
+use crate::ended;
 
 fn sandbox(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
@@ -14,7 +15,7 @@ fn sandbox(arguments: &[&str]) -> Command {
 }
 
 fn run(arguments: &[&str]) -> Output {
-    sandbox(arguments).output().unwrap()
+    ended::output(&mut sandbox(arguments)).unwrap()
 }
 
 fn shell(command: &str) -> Output {
@@ -23,13 +24,14 @@ fn shell(command: &str) -> Output {
 
 /// A launcher in the middle of this command.
 fn started(arguments: &[&str], word: &str) -> Child {
-    let child = sandbox(arguments).stdout(Stdio::null()).spawn().unwrap();
+    let mut command = sandbox(arguments);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
     eventually("it runs", || is_alive(&format!("sleep\0{word}")));
     child
 }
 
 fn signal(child: &Child, name: &str) {
-    let status = Command::new("kill").args(["-s", name, &child.id().to_string()]).status();
+    let status = ended::status(Command::new("kill").args(["-s", name, &child.id().to_string()]));
     assert!(status.unwrap().success());
 }
 
@@ -63,7 +65,8 @@ fn it_passes_on_no_secrets_and_no_input() {
         .env("INNOCENT", "Bearer sk-value-2-of-many")
         .env("HARMLESS", "kept")
         .stdin(Stdio::piped());
-    let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let said = String::from_utf8(ended::wait_with_output(child).stdout).unwrap();
     assert!(said.contains("HARMLESS=kept\n") && said.contains("TERM=dumb\n"), "{said}");
     assert!(!said.contains("value-"), "{said}");
 }
@@ -75,7 +78,7 @@ fn signals_end_it_with_all_that_it_has_started() {
         let command = format!("trap '' {name}; (sleep {word} &); sleep {word}; sleep {word}");
         let mut child = started(&["--", "bash", "-c", &command], word);
         signal(&child, name);
-        assert_eq!(child.wait().unwrap().code(), Some(code), "{name}");
+        assert_eq!(ended::wait(&mut child).code(), Some(code), "{name}");
         eventually("all of it is gone", || !is_alive(&format!("sleep\0{word}")));
     }
 }
@@ -83,17 +86,17 @@ fn signals_end_it_with_all_that_it_has_started() {
 #[test]
 fn a_launcher_that_is_killed_leaves_nothing_behind() {
     let mut child = started(&["--", "bash", "-c", "(sleep 608.4 &); sleep 608.4; true"], "608.4");
-    child.kill().unwrap();
-    child.wait().unwrap();
+    ended::kill(&mut child);
     eventually("all of it is gone", || !is_alive("sleep\x00608.4"));
 }
 
 #[test]
 fn a_reader_that_has_gone_ends_it() {
-    let mut child = sandbox(&["--", "yes", "608.5"]).stdout(Stdio::piped()).spawn().unwrap();
-    let mut first = [0; 8];
-    child.stdout.take().unwrap().read_exact(&mut first).unwrap();
-    child.wait().unwrap();
+    let mut command = sandbox(&["--", "yes", "608.5"]);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let stdout = child.stdout.take().unwrap();
+    assert_eq!(ended::all_of(stdout.take(8), &child).len(), 8);
+    ended::wait(&mut child);
     eventually("it is gone", || !is_alive("yes\x00608.5"));
 }
 
@@ -110,9 +113,11 @@ fn nothing_is_run_for_an_agent_that_cannot_be_reached() {
     check(run(&arguments));
     // One that hangs up without a word.
     let listener = UnixListener::bind(&socket).unwrap();
-    let child = sandbox(&arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    drop(listener.accept().unwrap());
-    check(child.wait_with_output().unwrap());
+    let mut command = sandbox(&arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    drop(ended::accept(&listener, &child));
+    check(ended::wait_with_output(child));
 }
 
 #[test]
@@ -123,13 +128,14 @@ fn the_end_of_the_agent_ends_it() {
     let listener = UnixListener::bind(&socket).unwrap();
     let command = format!("touch {}; sleep 608.6; true", ran.display());
     let arguments = ["--report", socket.to_str().unwrap(), "--", "bash", "-c", &command];
-    let mut child = sandbox(&arguments).stdout(Stdio::null()).spawn().unwrap();
-    let (mut agent, _) = listener.accept().unwrap();
+    let mut command = sandbox(&arguments);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let mut agent = ended::accept(&listener, &child);
     assert!(!ran.exists(), "it did not wait for the word");
     agent.write_all(b"r\0\0\0\0").unwrap();
     eventually("it runs", || ran.exists());
     drop(agent);
-    child.wait().unwrap();
+    ended::wait(&mut child);
     eventually("it is gone", || !is_alive("sleep\x00608.6"));
 }
 
@@ -142,12 +148,12 @@ fn what_is_left_behind_and_goes_on_talking_hides_neither_the_end_nor_costs_memor
     // It begins when the shell has ended and nobody asks about it any more.
     let command = "(while kill -0 $$ 2>/dev/null; do :; done; exec yes 608.7) & echo over";
     let arguments = ["--report", socket.to_str().unwrap(), "--", "bash", "-c", command];
-    let mut child = sandbox(&arguments).stdout(Stdio::null()).spawn().unwrap();
-    let (mut agent, _) = listener.accept().unwrap();
+    let mut command = sandbox(&arguments);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let mut agent = ended::accept(&listener, &child);
     agent.write_all(b"r\0\0\0\0").unwrap();
-    let mut said = Vec::new();
-    agent.read_to_end(&mut said).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let said = ended::all_of(agent, &child);
+    assert_eq!(ended::wait(&mut child).code(), Some(0));
     assert!(said.ends_with(b"x\x03\0\0\0c+0"), "no word of the end in {} bytes", said.len());
     assert!(said.len() < 1024 * 1024, "{} bytes", said.len());
     eventually("it is gone", || !is_alive("yes\x00608.7"));

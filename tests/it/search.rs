@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::agent::{Builder, TestAgent, calls, says};
 use crate::cards;
+use crate::ended;
 
 fn project() -> Builder {
     TestAgent::builder()
@@ -258,7 +259,7 @@ fn list_dir_leaves_out_what_is_ignored_and_counts_it() {
 #[test]
 fn nothing_hangs_on_a_fifo() {
     let mut agent = project().start();
-    let status = Command::new("mkfifo").arg(agent.path("fifo")).status();
+    let status = ended::status(Command::new("mkfifo").arg(agent.path("fifo")));
     assert!(status.unwrap().success());
     let all = [json!({ "pattern": "run\\(" }), json!({ "pattern": "x", "path": "fifo" })];
     let results = each(&mut agent, "grep", &all);

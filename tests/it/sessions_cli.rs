@@ -6,10 +6,11 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::agent::{TestAgent, calls, says};
+use crate::ended;
 
 /// What is printed, and the exit status.
 fn run(home: &Path, folder: &Path, arguments: &[&str]) -> (String, i32) {
-    let output = command(home, folder, arguments).output().unwrap();
+    let output = ended::output(&mut command(home, folder, arguments)).unwrap();
     let text = [output.stdout, output.stderr].concat();
     (String::from_utf8(text).unwrap(), output.status.code().unwrap())
 }
@@ -151,6 +152,6 @@ fn a_reader_that_has_had_enough_is_no_error() {
         .spawn()
         .unwrap();
     drop(child.stdout.take());
-    let output = child.wait_with_output().unwrap();
+    let output = ended::wait_with_output(child);
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
 }

@@ -3,12 +3,15 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Read;
+use std::io::ErrorKind;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use turnwright::shell::{Dialect, Redirect, Script, read};
+
+use crate::agent::eventually;
+use crate::ended;
 
 /// Plain lines that are run in each shell; `TURNWRIGHT_SHELL_LINES` asks for more.
 const LINES: usize = 900;
@@ -111,6 +114,12 @@ impl Scratch {
             let stub = programs.join(name);
             fs::write(&stub, STUB).unwrap();
             fs::set_permissions(&stub, fs::Permissions::from_mode(0o755)).unwrap();
+            // A process that another test was about to start may still hold it open for writing.
+            let mut command = Command::new(&stub);
+            eventually("the stub can be run", || {
+                let ran = ended::output(&mut command);
+                !ran.is_err_and(|it| it.kind() == ErrorKind::ExecutableFileBusy)
+            });
         }
         for name in ["env", "nice", "nohup", "timeout", "stdbuf", "time", "sh", "bash", "dash"] {
             let found = ["/bin", "/usr/bin"].map(|it| Path::new(it).join(name));
@@ -204,9 +213,8 @@ impl Scratch {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut log = Vec::new();
-        child.stdout.take().unwrap().read_to_end(&mut log).unwrap();
-        child.wait().unwrap();
+        let log = ended::all_of(child.stdout.take().unwrap(), &child);
+        ended::wait(&mut child);
         let log = String::from_utf8(log).unwrap();
         let runs = log.split_terminator('\u{1d}').map(|it| it.split_once('\u{1e}').unwrap());
         let words = |it: &str| it.split('\u{1f}').map(str::to_owned).collect();

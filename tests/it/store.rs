@@ -7,6 +7,7 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use crate::agent::{Builder, TestAgent, says};
+use crate::ended;
 
 fn agent() -> Builder {
     TestAgent::builder().model(json!([says("one"), says("two"), says("three")]))
@@ -15,7 +16,7 @@ fn agent() -> Builder {
 /// Whether file systems can be mounted here. A test that needs it says so and does nothing.
 fn can_mount() -> bool {
     let script = "mount -t tmpfs none /mnt";
-    let status = Command::new("unshare").args(["--mount", "sh", "-c", script]).status();
+    let status = ended::status(Command::new("unshare").args(["--mount", "sh", "-c", script]));
     let can = status.is_ok_and(|it| it.success());
     if !can {
         eprintln!("SKIPPED: nothing can be mounted here");
@@ -63,9 +64,9 @@ fn a_full_disk_is_told_and_nothing_is_lost_when_there_is_room_again() {
     let home = agent.home().join("state").to_string_lossy().into_owned();
     let remount = ["-o", "remount,size=32m", &home];
     let pid = agent.pid().to_string();
-    let status =
-        Command::new("nsenter").args(["-t", &pid, "--mount", "mount"]).args(remount).status();
-    assert!(status.unwrap().success());
+    let mut command = Command::new("nsenter");
+    command.args(["-t", &pid, "--mount", "mount"]).args(remount);
+    assert!(ended::status(&mut command).unwrap().success());
     assert_eq!(agent.turn("short"), "end_turn");
     assert!(agent.thoughts().contains("kept again"), "{}", agent.thoughts());
     let session = agent.session.clone();
@@ -122,7 +123,8 @@ fn a_damaged_store_is_moved_aside_and_told_with_its_place() {
     let kept = files.filter(|it| it.to_string_lossy().contains("damaged-"));
     let kept: Vec<_> = kept.map(|it| std::fs::read_to_string(it).unwrap()).collect();
     assert_eq!(kept, [garbage]);
-    let list = Command::new("find").arg(agent.home()).args(["-perm", "/077"]).output().unwrap();
+    let list =
+        ended::output(Command::new("find").arg(agent.home()).args(["-perm", "/077"])).unwrap();
     let open = String::from_utf8(list.stdout).unwrap();
     let ours = open.lines().filter(|it| it.contains("/state/"));
     assert_eq!(ours.count(), 0, "others can look into {open}");

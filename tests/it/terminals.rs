@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::agent::{Builder, TestAgent, calls, eventually, is_alive, run_mark, says};
 use crate::cards;
+use crate::ended;
 
 /// What the editor does with a terminal.
 #[derive(Clone)]
@@ -63,13 +64,14 @@ impl Terminal {
     }
 
     fn signal(&self, name: &str) {
-        let status = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
+        let status =
+            ended::status(Command::new("kill").args(["-s", name, &self.child.id().to_string()]));
         assert!(status.unwrap().success());
     }
 
     fn wait(&mut self) -> Value {
         use std::os::unix::process::ExitStatusExt;
-        let status = self.child.wait().unwrap();
+        let status = ended::wait(&mut self.child);
         let exit = json!({ "exitCode": status.code(), "signal": status.signal().map(|it| it.to_string()) });
         self.exit.insert(exit).clone()
     }

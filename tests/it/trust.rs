@@ -8,6 +8,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::{Value, json};
 
 use crate::agent::{Builder, TestAgent, calls, says};
+use crate::ended;
 
 const FILE: &str = ".turnwright/config.toml";
 const LOOSE: &str = "mode = 'auto-edit'\n[permissions]\nallow = ['edit(/src/**)']\n\
@@ -127,7 +128,7 @@ fn a_poisoned_file_has_no_effect_and_no_session_fails_of_it() {
     let poisons: [(&str, &dyn Fn()); 7] = [
         ("is behind a link", &|| symlink("../real.toml", &file).unwrap()),
         ("is no regular file", &|| {
-            let made = Command::new("mkfifo").arg(&file).status().unwrap();
+            let made = ended::status(Command::new("mkfifo").arg(&file)).unwrap();
             assert!(made.success());
         }),
         ("is no regular file", &|| std::fs::create_dir(&file).unwrap()),
@@ -174,7 +175,7 @@ fn turnwright(agent: &TestAgent, arguments: &[&str], input: &str) -> Output {
         .spawn()
         .unwrap();
     child.stdin.take().unwrap().write_all(input.as_bytes()).ok();
-    child.wait_with_output().unwrap()
+    ended::wait_with_output(child)
 }
 
 #[test]

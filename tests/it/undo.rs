@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::agent::{TestAgent, calls, says};
 use crate::cards;
+use crate::ended;
 
 /// What the agent answers to a command.
 fn answer(agent: &mut TestAgent, command: &str) -> String {
@@ -160,7 +161,7 @@ fn run(command: &str) -> Value {
 /// Does this in the workspace, as the user.
 fn by_hand(agent: &TestAgent, script: &str) {
     let mut shell = Command::new("sh");
-    let done = shell.args(["-e", "-c", script]).current_dir(agent.workspace()).status();
+    let done = ended::status(shell.args(["-e", "-c", script]).current_dir(agent.workspace()));
     assert!(done.unwrap().success(), "{script}");
 }
 

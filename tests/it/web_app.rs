@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::agent::{TestAgent, says};
 use crate::cards::{self, call};
+use crate::ended;
 
 /// In their order; `+` marks those for which the model asks for the network.
 const COMMANDS: &[&str] = &[
@@ -112,7 +113,7 @@ fn sixty_commands_of_a_web_application_ask_at_most_twice_in_auto_mode() {
         let words = line.split(' ');
         let mut command = std::process::Command::new("git");
         command.current_dir(agent.workspace()).args(words);
-        assert!(command.output().is_ok_and(|it| it.status.success()), "git {line}");
+        assert!(ended::output(&mut command).is_ok_and(|it| it.status.success()), "git {line}");
     };
     git("init -q");
     git("config user.name Ada");

@@ -177,6 +177,10 @@ pub struct ToolSpec {
     pub parameters: Value,
 }
 
+/// The functions that the model may call, in the order in which it is told. A new list is a list of
+/// pointers to what is the same.
+pub type Specs = Arc<Vec<Arc<ToolSpec>>>;
+
 /// Tokens, as the server has counted them for one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {

@@ -4,6 +4,7 @@
 
 #[cfg(target_os = "linux")]
 mod jail;
+mod mcp;
 mod model;
 mod permission;
 mod search;
@@ -34,7 +35,7 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     // `--bench -- model` is that table alone, and any other word is a filter of divan's.
     let has = |word: &str| arguments.iter().any(|it| it == word);
-    let alone = ["model", "search", "tools", "permission", "jail", "store"];
+    let alone = ["model", "search", "tools", "permission", "jail", "store", "mcp"];
     let is_alone = alone.into_iter().any(has);
     let is_all = arguments == ["--bench"];
     if !is_alone {
@@ -58,6 +59,9 @@ fn main() {
         && let Err(error) = store::measure()
     {
         eprintln!("functions: {error}");
+    }
+    if has("mcp") || is_all {
+        mcp::measure();
     }
     if has("tools") || is_all {
         tools::measure();

@@ -100,8 +100,8 @@ fn arguments(table: &mut Table) -> Result<(), LlmError> {
 
 /// The body of a request late in a conversation.
 fn rendering(table: &mut Table) -> Result<(), LlmError> {
-    let tools =
-        Toolbox::new(Arc::new(Registry::new(built_in())), Lent::default()).specs(&Offer::default());
+    let tools = Toolbox::new(Arc::new(Registry::new(built_in())), Lent::default())
+        .specs(&Offer::default(), None);
     let request = |count: usize| Request {
         system: "You are a coding agent.".into(),
         messages: conversation(count),

@@ -8,7 +8,7 @@ use super::http::Secret;
 use super::leaked::{self, LeakedCall};
 use super::names::Aliases;
 use super::quirks::Quirks;
-use crate::message::ToolSpec;
+use crate::message::{Specs, ToolSpec};
 
 /// How a request is to be written.
 #[derive(Debug)]
@@ -31,16 +31,16 @@ pub(super) struct Manner<'a> {
 /// The tools as they go out. Made once for all requests with the same ones.
 #[derive(Debug)]
 pub(super) struct Tools {
-    pub(super) specs: Arc<Vec<ToolSpec>>,
+    pub(super) specs: Specs,
     pub(super) aliases: Aliases,
     pub(super) json: Vec<u8>,
 }
 
 /// Writes tools in the words of a protocol.
-pub(super) type RenderTools = fn(&[ToolSpec], &Aliases) -> Vec<u8>;
+pub(super) type RenderTools = fn(&[Arc<ToolSpec>], &Aliases) -> Vec<u8>;
 
 impl Tools {
-    pub(super) fn new(specs: &Arc<Vec<ToolSpec>>, render: RenderTools) -> Tools {
+    pub(super) fn new(specs: &Specs, render: RenderTools) -> Tools {
         let aliases = Aliases::new(specs.iter().map(|it| it.name.as_ref()));
         let json = render(specs, &aliases);
         Tools { specs: Arc::clone(specs), aliases, json }

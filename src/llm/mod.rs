@@ -45,7 +45,7 @@ use lessons::Lessons;
 use quirks::{Patch, Quirks};
 
 pub use crate::message::Effort;
-use crate::message::{Arguments, Echo, Message, ToolSpec, Usage};
+use crate::message::{Arguments, Echo, Message, Specs, Usage};
 
 pub use error::LlmError;
 pub use http::Endpoint;
@@ -65,7 +65,7 @@ pub struct Request {
     /// The conversation, valid as it stands: each call has its result.
     pub messages: Vec<Arc<Message>>,
     /// The functions it may call.
-    pub tools: Arc<Vec<ToolSpec>>,
+    pub tools: Specs,
     /// How long it should think.
     pub effort: Effort,
     /// Whether there may be pictures or recordings in the conversation.

@@ -17,7 +17,7 @@ use super::{
     Batch, Effort, Kind, Learned, LlmError, Model, Price, Reply, ReplyStream, Request, Senses,
     Settings, chat, responses,
 };
-use crate::message::ToolSpec;
+use crate::message::Specs;
 
 /// How often one request is changed because the server has refused something in it.
 const LESSONS_A_REQUEST: usize = 4;
@@ -72,7 +72,7 @@ impl Remote {
         }
     }
 
-    fn tools(&self, specs: &Arc<Vec<ToolSpec>>) -> Arc<Tools> {
+    fn tools(&self, specs: &Specs) -> Arc<Tools> {
         let mut tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
         match tools.as_ref() {
             Some(made) if Arc::ptr_eq(&made.specs, specs) => Arc::clone(made),

@@ -1,12 +1,13 @@
 //! The servers of one session. What they lend is put into the session's [`Lent`] as it comes; what
 //! is missing is said there, too.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use rmcp::model::Tool;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -16,7 +17,7 @@ use super::names;
 use super::server::{Phase, Server, State};
 use super::spec::ServerSpec;
 use super::tool::RemoteTool;
-use crate::tools::{AnyTool, Lent};
+use crate::tools::{AnyTool, Fate, Lent};
 
 /// The servers of a session. Dropping it lets go of them.
 #[derive(Debug)]
@@ -78,8 +79,9 @@ struct Gatherer {
 impl Gatherer {
     async fn run(self) {
         let mut watches: Vec<_> = self.servers.iter().map(|it| it.watch()).collect();
+        let mut shelves: Vec<_> = self.servers.iter().map(|_| Shelf::default()).collect();
         loop {
-            self.gather(&mut watches);
+            self.gather(&mut watches, &mut shelves);
             let mut changes: FuturesUnordered<_> =
                 watches.iter_mut().map(watch::Receiver::changed).collect();
             // An error is the end of a server's task, which has said so before.
@@ -90,27 +92,55 @@ impl Gatherer {
         }
     }
 
-    fn gather(&self, watches: &mut [watch::Receiver<Arc<State>>]) {
+    fn gather(&self, watches: &mut [watch::Receiver<Arc<State>>], shelves: &mut [Shelf]) {
         let (mut tools, mut taken): (Vec<Arc<dyn AnyTool>>, _) = (Vec::new(), HashSet::new());
-        for (server, watch) in self.servers.iter().zip(watches) {
+        let mut fates = Vec::new();
+        for ((server, watch), shelf) in self.servers.iter().zip(watches).zip(shelves) {
             let state = Arc::clone(&watch.borrow_and_update());
-            match &state.phase {
-                Phase::Starting => {}
-                Phase::Ready => self.lent.arrived(&server.spec.name, None),
-                Phase::Failed(why) => self.lent.arrived(&server.spec.name, Some(why.clone())),
-                Phase::NeedsLogin => {
-                    let why = "it wants a login".to_owned();
-                    self.lent.arrived(&server.spec.name, Some(why));
-                }
-                Phase::Stopped => {
-                    self.lent.arrived(&server.spec.name, Some("it was ended".to_owned()));
-                }
-            }
-            for tool in state.tools.iter() {
-                let name = names::unique(&server.spec.name, &tool.name, &mut taken);
-                tools.push(Arc::new(RemoteTool::new(name, Arc::clone(server), tool.clone())));
-            }
+            shelf.fill(server, &state.tools, &mut taken);
+            tools.extend(shelf.tools.iter().map(|it| Arc::clone(it) as Arc<dyn AnyTool>));
+            fates.extend(fate(&state).map(|it| (&server.spec.name, it)));
         }
+        // Who hears that a server is ready finds its tools.
         self.lent.set(tools);
+        for (name, fate) in fates {
+            self.lent.fares(name, &fate);
+        }
+    }
+}
+
+fn fate(state: &State) -> Option<Fate> {
+    match &state.phase {
+        Phase::Starting => None,
+        Phase::Ready => Some(Fate::Ready(state.tools.len())),
+        Phase::Failed(why) if state.is_lost => Some(Fate::Lost(why.clone())),
+        Phase::Failed(why) => Some(Fate::Down(why.clone())),
+        Phase::NeedsLogin => Some(Fate::Lost("it wants a login".to_owned())),
+        Phase::Stopped => Some(Fate::Down("it was ended".to_owned())),
+    }
+}
+
+/// The tools of one server. What has not changed stays the same tool.
+#[derive(Default)]
+struct Shelf {
+    list: Arc<Vec<Tool>>,
+    tools: Vec<Arc<RemoteTool>>,
+}
+
+impl Shelf {
+    fn fill(&mut self, server: &Arc<Server>, list: &Arc<Vec<Tool>>, taken: &mut HashSet<String>) {
+        if Arc::ptr_eq(&self.list, list) {
+            return taken.extend(self.tools.iter().map(|it| it.name.clone()));
+        }
+        let known: HashMap<_, _> = self.tools.drain(..).map(|it| (it.name.clone(), it)).collect();
+        let tool = |tool: &Tool| {
+            let name = names::unique(&server.spec.name, &tool.name, taken);
+            match known.get(&name).filter(|it| it.tool == *tool) {
+                Some(known) => Arc::clone(known),
+                None => Arc::new(RemoteTool::new(name, Arc::clone(server), tool.clone())),
+            }
+        };
+        self.tools = list.iter().map(tool).collect();
+        self.list = Arc::clone(list);
     }
 }

@@ -52,6 +52,8 @@ pub struct State {
     pub title: String,
     /// The revision of the protocol that is spoken.
     pub revision: String,
+    /// It has failed, and is not tried again by itself.
+    pub is_lost: bool,
     /// To talk to it.
     pub(super) peer: Option<Peer<RoleClient>>,
 }
@@ -165,6 +167,7 @@ impl Keeper {
             restarts += 1;
             self.say(|it| {
                 it.phase = Phase::Failed(why);
+                it.is_lost = restarts > MOST_RESTARTS;
                 it.peer = None;
             });
             let pause = async {
@@ -208,6 +211,7 @@ impl Keeper {
                 edition,
                 title,
                 revision,
+                is_lost: false,
                 peer: Some(peer),
             };
         });

@@ -23,18 +23,12 @@ pub(super) struct RemoteTool {
     pub(super) name: String,
     pub(super) server: Arc<Server>,
     pub(super) tool: Tool,
-    pub(super) spec: ToolSpec,
 }
 
 impl RemoteTool {
     /// One that the model knows by that name.
     pub(super) fn new(name: String, server: Arc<Server>, tool: Tool) -> RemoteTool {
-        let spec = ToolSpec {
-            name: name.clone().into(),
-            description: tool.description.as_deref().unwrap_or_default().to_owned(),
-            parameters: Value::Object(tool.input_schema.as_ref().clone()),
-        };
-        RemoteTool { name, server, tool, spec }
+        RemoteTool { name, server, tool }
     }
 }
 
@@ -54,8 +48,22 @@ impl AnyTool for RemoteTool {
         false
     }
 
-    fn spec(&self, _: &Offer) -> Option<ToolSpec> {
-        Some(self.spec.clone())
+    fn spec(&self, _: &Offer) -> Option<Arc<ToolSpec>> {
+        // Made when it is told: of many tools most never are.
+        Some(Arc::new(ToolSpec {
+            name: self.name.clone().into(),
+            description: self.tool.description.as_deref().unwrap_or_default().to_owned(),
+            parameters: Value::Object(self.tool.input_schema.as_ref().clone()),
+        }))
+    }
+
+    fn lender(&self) -> Option<&str> {
+        Some(&self.server.spec.name)
+    }
+
+    fn title(&self) -> Option<&str> {
+        let annotated = || self.tool.annotations.as_ref()?.title.as_deref();
+        self.tool.title.as_deref().or_else(annotated).or(Some(&self.tool.name))
     }
 
     fn first_view(&self) -> Option<CallView> {

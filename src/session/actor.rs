@@ -182,6 +182,7 @@ impl Actor {
         self.fleet = Some(self.host.launch(&servers, &self.equipment));
         self.announce_at = self.announce_at.map(|_| Instant::now() + ANNOUNCE_AFTER);
         let (stop, mode) = (self.stop.clone(), self.equipment.mode.clone());
+        let lent = self.equipment.tools.lent().clone();
         loop {
             let announce_at = self.announce_at;
             tokio::select! {
@@ -194,6 +195,8 @@ impl Actor {
                 // Before the end of its turn: the client is told in time.
                 () = mode.chosen() => drop(self.set_mode_and_tell(mode.get())),
                 end = turn_end(&mut self.running) => self.on_turn_end(end).await,
+                // While nobody works the next turn tells it.
+                () = lent.has_news(), if self.running.is_some() => self.equipment.tell_news(),
                 Some(chosen) = self.choosing.next(), if !self.choosing.is_empty() => {
                     match chosen {
                         Some(chosen) => self.on_chosen(chosen),

@@ -113,9 +113,12 @@ fn help(_: &mut History, equipment: &Equipment) -> String {
     for (command, _) in TABLE {
         text.push_str(&format!("* `/{}` – {}\n", command.name, command.description));
     }
-    let specs = equipment.tools.specs(&equipment.offer());
-    let tools: Vec<_> = specs.iter().map(|it| format!("`{}`", it.name)).collect();
+    let (names, lent) = equipment.tools.overview(&equipment.offer());
+    let tools: Vec<_> = names.iter().map(|it| format!("`{it}`")).collect();
     text.push_str(&format!("\nTools: {}.", tools.join(", ")));
+    if lent > 0 {
+        text.push_str(&format!(" And {lent} of MCP servers."));
+    }
     text
 }
 

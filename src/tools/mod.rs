@@ -29,8 +29,11 @@ mod registry;
 mod lent;
 mod repository;
 mod seek;
+mod roll;
 mod skill;
+mod stock;
 mod toolchain;
+mod tool_search;
 mod tripwire;
 mod veil;
 mod web_fetch;
@@ -61,10 +64,11 @@ pub use bench::{Bench, Commons, Folders};
 pub use cell::Walls;
 pub use command::line_effects;
 pub use guard::Cells;
-pub use lent::Lent;
+pub use lent::{Fate, Lent};
 pub use lore::{lore, notes, skills};
 pub use registry::{Offer, Registry, Toolbox};
 pub use repository::git_folders;
+pub use stock::Stock;
 
 /// The table. The order is the order in which the model sees the tools.
 pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
@@ -88,6 +92,11 @@ pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
         Arc::new(ask_user::AskUser),
         Arc::new(exit_plan::ExitPlan),
     ]
+}
+
+/// The one that is told only where much is lent. Each session has its own.
+fn search(lent: Lent) -> Arc<dyn AnyTool> {
+    Arc::new(tool_search::ToolSearch(lent))
 }
 
 /// A tool.
@@ -215,7 +224,15 @@ pub trait AnyTool: Debug + Send + Sync {
     /// Whether it only ever reads.
     fn reads(&self) -> bool;
     /// What the model is told about it, if it is.
-    fn spec(&self, offer: &Offer) -> Option<ToolSpec>;
+    fn spec(&self, offer: &Offer) -> Option<Arc<ToolSpec>>;
+    /// The server that lends it; nobody if it is built in.
+    fn lender(&self) -> Option<&str> {
+        None
+    }
+    /// What people call it, if that is not its name.
+    fn title(&self) -> Option<&str> {
+        None
+    }
     /// What a card shows before the arguments are there, if there is to be a card.
     fn first_view(&self) -> Option<CallView>;
     /// Understands the arguments.
@@ -259,11 +276,11 @@ impl<T: Tool> AnyTool for T {
         T::READS
     }
 
-    fn spec(&self, offer: &Offer) -> Option<ToolSpec> {
+    fn spec(&self, offer: &Offer) -> Option<Arc<ToolSpec>> {
         self.is_offered(offer).then(|| {
             let mut spec = arguments::spec::<T>();
             self.adapt(&mut spec, offer);
-            spec
+            Arc::new(spec)
         })
     }
 

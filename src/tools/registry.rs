@@ -1,11 +1,14 @@
 //! The tools of a session: looked up as models name them, told once.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::arguments::plain;
-use super::{AnyTool, Lent};
+use super::roll::room;
+use super::stock::Meant;
+use super::{AnyTool, Lent, Stock, tool_search};
 use crate::effect::visible_line;
-use crate::message::ToolSpec;
+use crate::message::{History, Message, Specs};
 
 /// Different offers whose wording is kept. There are as many as sets of skills and sorts of
 /// models in use.
@@ -51,6 +54,10 @@ const FOREIGN: &[(&str, &[&str])] = &[
 
 /// How alike two names are of which one may be meant for the other, from 0 to 1.
 const LIKE: f64 = 0.7;
+/// The same for names that all begin alike.
+const LIKE_LENT: f64 = 0.85;
+/// Names of lent tools that an error repeats.
+const MOST_NEAR: usize = 8;
 /// Characters of an unknown name that are repeated.
 const LONGEST_NAME: usize = 80;
 
@@ -68,25 +75,27 @@ pub struct Offer {
 /// The built-in tools, and what was told of them. All sessions of a process share it.
 #[derive(Debug)]
 pub struct Registry {
-    tools: Vec<Arc<dyn AnyTool>>,
+    stock: Stock,
     // A std mutex: held to look at a short list.
-    told: Mutex<Vec<(Offer, Arc<Vec<ToolSpec>>)>>,
+    told: Mutex<Vec<(Offer, Specs)>>,
 }
 
 impl Registry {
     /// A registry of these tools.
     pub fn new(tools: Vec<Arc<dyn AnyTool>>) -> Registry {
-        Registry { tools, told: Mutex::default() }
+        Registry { stock: Stock::new(tools), told: Mutex::default() }
     }
 
-    /// What the model is told. The same bytes for the same offer, because providers cache them.
-    fn specs(&self, offer: &Offer) -> Arc<Vec<ToolSpec>> {
+    /// What the model is told, in the order of names. The same bytes for the same offer, because
+    /// providers cache them.
+    fn specs(&self, offer: &Offer) -> Specs {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, specs)) = told.iter().find(|(known, _)| known == offer) {
             return Arc::clone(specs);
         }
-        let specs: Arc<Vec<_>> =
-            Arc::new(self.tools.iter().filter_map(|it| it.spec(offer)).collect());
+        let mut specs: Vec<_> = self.stock.tools().iter().filter_map(|it| it.spec(offer)).collect();
+        specs.sort_by(|one, other| one.name.cmp(&other.name));
+        let specs = Arc::new(specs);
         if told.len() >= MOST_OFFERS {
             told.remove(0);
         }
@@ -100,6 +109,8 @@ impl Registry {
 pub struct Toolbox {
     own: Arc<Registry>,
     lent: Lent,
+    search: Arc<dyn AnyTool>,
+    has_recalled: AtomicBool,
     // A std mutex: held to look at one list.
     told: Mutex<Option<Told>>,
 }
@@ -108,14 +119,16 @@ pub struct Toolbox {
 #[derive(Debug)]
 struct Told {
     offer: Offer,
+    room: usize,
     edition: u64,
-    specs: Arc<Vec<ToolSpec>>,
+    specs: Specs,
 }
 
 impl Toolbox {
     /// With these tools.
     pub fn new(own: Arc<Registry>, lent: Lent) -> Toolbox {
-        Toolbox { own, lent, told: Mutex::default() }
+        let search = super::search(lent.clone());
+        Toolbox { own, lent, search, has_recalled: AtomicBool::default(), told: Mutex::default() }
     }
 
     /// What is lent to the session.
@@ -123,27 +136,73 @@ impl Toolbox {
         &self.lent
     }
 
-    /// What the model is told. What has come late stands at the end, so that all before it stays as
-    /// the provider has cached it.
-    pub fn specs(&self, offer: &Offer) -> Arc<Vec<ToolSpec>> {
+    /// What a model with that window is told. What has come late stands at the end, so that all
+    /// before it stays as the provider has cached it.
+    pub fn specs(&self, offer: &Offer, window: Option<u64>) -> Specs {
         let own = self.own.specs(offer);
-        let (edition, tools) = self.lent.get();
-        if tools.is_empty() {
-            return own;
-        }
+        let room = room(window);
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(told) = told.as_ref().filter(|it| it.edition == edition && it.offer == *offer) {
+        let edition = self.lent.edition();
+        let is_same = |it: &&Told| it.edition == edition && it.room == room && it.offer == *offer;
+        if let Some(told) = told.as_ref().filter(is_same) {
             return Arc::clone(&told.specs);
         }
-        let lent = tools.iter().filter_map(|it| it.spec(offer));
-        let specs: Arc<Vec<_>> = Arc::new(own.iter().cloned().chain(lent).collect());
-        *told = Some(Told { offer: offer.clone(), edition, specs: Arc::clone(&specs) });
+        let (edition, lent) = self.lent.told(room, &self.search);
+        let specs = if lent.is_empty() {
+            own
+        } else {
+            let lent = lent.iter().filter_map(|it| it.spec(offer));
+            Arc::new(own.iter().cloned().chain(lent).collect())
+        };
+        let offer = offer.clone();
+        *told = Some(Told { offer, room, edition, specs: Arc::clone(&specs) });
         specs
+    }
+
+    /// The names of the built-in ones that the model is told of, and how many are lent.
+    pub fn overview(&self, offer: &Offer) -> (Vec<String>, usize) {
+        let names = self.own.specs(offer).iter().map(|it| it.name.to_string()).collect();
+        (names, self.lent.stock().tools().len())
+    }
+
+    /// What the conversation has called before, the model may call again without a search. Asked
+    /// once: later calls are seen.
+    pub fn recall(&self, history: &History) {
+        if self.has_recalled.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let calls = history.messages.iter().flat_map(|it| match it.as_ref() {
+            Message::Assistant(it) => it.calls.as_slice(),
+            Message::User(_) | Message::Tool(_) => &[],
+        });
+        let names = calls.map(|it| bare(&it.name));
+        self.lent.want(names.filter(|it| self.own.stock.get(it).is_none() && !self.is_search(it)));
+    }
+
+    /// The names of what a search finds.
+    pub fn search(&self, query: &str) -> Vec<String> {
+        tool_search::names(&self.lent.stock(), query)
+    }
+
+    fn is_search(&self, name: &str) -> bool {
+        name == self.search.name()
     }
 
     /// Whether the tool of that name only ever reads.
     pub fn reads(&self, name: &str) -> bool {
         self.find(name).is_ok_and(|it| it.reads())
+    }
+
+    /// The tool of that name, for a call: the model is told of it from now on.
+    ///
+    /// # Errors
+    /// What to tell the model.
+    pub fn call(&self, name: &str) -> Result<Arc<dyn AnyTool>, String> {
+        let tool = self.find(name)?;
+        if self.own.stock.get(tool.name()).is_none() && !self.is_search(tool.name()) {
+            self.lent.want([tool.name()]);
+        }
+        Ok(tool)
     }
 
     /// The tool of that name. Models add prefixes, change the case, and fall back on the names of
@@ -152,35 +211,53 @@ impl Toolbox {
     /// # Errors
     /// What to tell the model.
     pub fn find(&self, name: &str) -> Result<Arc<dyn AnyTool>, String> {
-        let (_, lent) = self.lent.get();
-        let all = || self.own.tools.iter().chain(lent.iter());
-        let only = |is_meant: &dyn Fn(&str) -> bool| {
-            let mut meant = all().filter(|it| is_meant(it.name()));
-            meant.next().filter(|_| meant.next().is_none())
-        };
         let bare = bare(name);
-        let found = only(&|it| it == bare).or_else(|| {
-            let meant = plain(bare);
-            only(&|it| plain(it) == meant).or_else(|| {
-                let (usual, _) = FOREIGN.iter().find(|(_, names)| names.contains(&&*meant))?;
-                only(&|it| it == *usual)
-            })
-        });
-        found.cloned().ok_or_else(|| unknown(bare, all()))
+        let (own, lent) = (&self.own.stock, self.lent.stock());
+        if let Some(tool) = own.get(bare).or_else(|| lent.get(bare)) {
+            return Ok(Arc::clone(tool));
+        }
+        if self.is_search(bare) && self.lent.searches() {
+            return Ok(Arc::clone(&self.search));
+        }
+        let letters = plain(bare);
+        let usual = || FOREIGN.iter().find(|(_, names)| names.contains(&&*letters));
+        match (own.meant(&letters), lent.meant(&letters)) {
+            (Meant::One(tool), Meant::Nothing) | (Meant::Nothing, Meant::One(tool)) => {
+                Some(Arc::clone(tool))
+            }
+            _ => usual().and_then(|(name, _)| own.get(name)).cloned(),
+        }
+        .ok_or_else(|| self.unknown(bare, &lent))
     }
-}
 
-fn unknown<'a>(name: &str, tools: impl Iterator<Item = &'a Arc<dyn AnyTool>>) -> String {
-    let names: Vec<_> = tools.map(|it| it.name()).collect();
-    let short: String = visible_line(name).chars().take(LONGEST_NAME).collect();
-    let likeness = |it: &&str| strsim::jaro_winkler(it, &short.to_lowercase());
-    let nearest = names
-        .iter()
-        .copied()
-        .filter(|it| likeness(it) > LIKE)
-        .max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
-    let hint = nearest.map_or(String::new(), |it| format!(" Did you mean {it}?"));
-    format!("No tool \"{short}\".{hint} Available: {}.", names.join(", "))
+    fn unknown(&self, name: &str, lent: &Stock) -> String {
+        let short: String = visible_line(name).chars().take(LONGEST_NAME).collect();
+        if self.lent.is_gone(name) {
+            return format!("The tool \"{short}\" is gone: its server does not offer it any more.");
+        }
+        let small = short.to_lowercase();
+        let likeness = |it: &str| strsim::jaro_winkler(it, &small);
+        let best = |stock: &Stock, like: f64| {
+            let names = stock.tools().iter().map(|it| (likeness(it.name()), it.name().to_owned()));
+            let mut best: Vec<_> = names.filter(|(it, _)| *it > like).collect();
+            best.sort_by(|one, other| other.0.total_cmp(&one.0));
+            best.truncate(MOST_NEAR);
+            best
+        };
+        let (own, near) = (&self.own.stock, best(lent, LIKE_LENT));
+        let nearest = best(own, LIKE).into_iter().chain(near.iter().cloned());
+        let nearest = nearest.max_by(|one, other| one.0.total_cmp(&other.0));
+        let hint = nearest.map_or(String::new(), |(_, it)| format!(" Did you mean {it}?"));
+        let mut names: Vec<_> = own.tools().iter().map(|it| it.name().to_owned()).collect();
+        let unnamed = lent.tools().len() - near.len();
+        names.extend(near.into_iter().map(|(_, it)| it));
+        let more = match unnamed {
+            0 => String::new(),
+            _ if self.lent.searches() => format!(", and {unnamed} more by {}", self.search.name()),
+            _ => format!(", and {unnamed} of MCP servers"),
+        };
+        format!("No tool \"{short}\".{hint} Available: {}{more}.", names.join(", "))
+    }
 }
 
 /// A name without what models put around it: the namespace of a format that they were trained in,

@@ -133,7 +133,7 @@ fn the_arguments_that_models_are_used_to_are_all_there() {
 #[test]
 fn the_tools_are_told_the_same_way_each_time() {
     let told = || {
-        let specs = toolbox().specs(&everything());
+        let specs = toolbox().specs(&everything(), None);
         specs.iter().map(|it| format!("{it:?}")).collect::<Vec<_>>()
     };
     assert_eq!(told(), told());

@@ -176,7 +176,7 @@ impl Turn {
     }
 
     async fn ready(&mut self, call: ToolCall) -> Result<(Ready, Vec<Effect>), String> {
-        let tool = self.equipment.tools.find(&call.name)?;
+        let tool = self.equipment.tools.call(&call.name)?;
         let arguments = match call.arguments {
             Arguments::Object(value) => value,
             Arguments::Unusable { reason, .. } => return Err(reason),

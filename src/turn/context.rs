@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use crate::llm::{Effort, Request};
-use crate::message::{History, Message, ToolMessage, ToolSpec};
+use crate::message::{History, Message, Specs, ToolMessage};
 
 /// What the model is told first. Always the same bytes; everything that changes comes with the
 /// user's messages.
 pub const SYSTEM_PROMPT: &str = include_str!("system.md");
 
 /// The request for the next answer.
-pub(super) fn request(history: &History, tools: Arc<Vec<ToolSpec>>, effort: Effort) -> Request {
+pub(super) fn request(history: &History, tools: Specs, effort: Effort) -> Request {
     let messages = repair(&history.messages);
     let has_media = history.has_media;
     Request { system: SYSTEM_PROMPT.into(), messages, tools, effort, has_media }

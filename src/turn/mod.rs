@@ -299,6 +299,7 @@ impl Turn {
     /// Runs it to its end. Every card has its final status and every call its result then.
     pub async fn run(mut self) -> Finished {
         self.equipment.bench.checkpoint.forget_map();
+        self.equipment.tools.recall(&self.history);
         self.await_servers().await;
         self.gather().await;
         self.note_prompt();
@@ -356,12 +357,15 @@ impl Turn {
         let Some(patience) = lent.patience() else { return };
         let settled = self.cancel.run_until_cancelled(lent.settled());
         drop(tokio::time::timeout(patience, settled).await);
-        let awaited = lent.awaited();
-        if !awaited.is_empty() && !self.cancel.is_cancelled() {
+        if self.cancel.is_cancelled() {
+            return;
+        }
+        let late = lent.late();
+        if !late.is_empty() {
             let text = format!(
                 "Not connected yet: {}. The turn begins without; what they offer joins it as soon \
                  as it is there.",
-                awaited.join(", ")
+                late.join(", ")
             );
             self.equipment.client().update(Update::Notice(text));
         }

@@ -36,7 +36,7 @@ impl Turn {
         let thinker = equipment.thinker.get();
         let request = context::request(
             &self.history,
-            equipment.tools.specs(&equipment.offer()),
+            equipment.tools.specs(&equipment.offer(), thinker.model.window()),
             thinker.effort,
         );
         let message = MessageId::from(format!("msg-{}", self.history.mint()));

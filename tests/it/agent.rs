@@ -405,6 +405,16 @@ impl TestAgent {
         answer["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
     }
 
+    /// Loads a session of the workspace and goes on with it.
+    pub fn load(&mut self, session: &str) {
+        let params = json!({
+            "cwd": self.workspace.path(), "mcpServers": self.servers, "sessionId": session,
+        });
+        let answer = self.call("session/load", &params);
+        assert!(answer["result"].is_object(), "{answer}");
+        session.clone_into(&mut self.session);
+    }
+
     /// Sends a prompt of one text and returns the request's identifier.
     pub fn prompt(&mut self, text: &str) -> Value {
         let params = prompt(&self.session, text);

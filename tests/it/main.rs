@@ -56,6 +56,7 @@ mod jobs;
 mod learned;
 mod mcp;
 mod mcp_elicit;
+mod mcp_late;
 mod media;
 mod memory;
 mod models;
@@ -105,6 +106,7 @@ mod symlink_race;
 #[cfg(target_os = "linux")]
 mod terminals;
 mod tidy;
+mod tool_search;
 mod tools;
 mod transport;
 mod trust;

@@ -15,9 +15,12 @@ fn promised() -> BTreeSet<String> {
     section.lines().filter_map(name).collect()
 }
 
-/// What a model that is used to patches is offered in a project with a skill, in a mode.
+/// What a model that is used to patches is offered in a project with a skill and with many tools of
+/// a server, in a mode.
 fn offered(mode: &str) -> BTreeSet<String> {
+    let many: Vec<_> = (0..41).map(|it| json!({ "name": format!("t{it}") })).collect();
     let mut agent = TestAgent::builder()
+        .server("many", &json!({ "tools": many }))
         .file(".agents/skills/greet/SKILL.md", "---\nname: greet\ndescription: Greets.\n---\nHi.\n")
         .variable("TURNWRIGHT_MODEL", "gpt-5-mini")
         .variable("TURNWRIGHT_MODE", mode)

@@ -36,10 +36,12 @@ pub fn transcribe<'a>(
 
 /// Who has answered in a recording.
 pub(super) fn recorded(model: &str, tools: &[String]) -> Speaker {
-    let spec = |name: &String| ToolSpec {
-        name: name.clone().into(),
-        description: String::new(),
-        parameters: Value::Object(Map::new()),
+    let spec = |name: &String| {
+        Arc::new(ToolSpec {
+            name: name.clone().into(),
+            description: String::new(),
+            parameters: Value::Object(Map::new()),
+        })
     };
     let specs = Arc::new(tools.iter().map(spec).collect::<Vec<_>>());
     let tools = (!specs.is_empty()).then(|| Arc::new(Tools::new(&specs, render_tools)));

@@ -190,15 +190,12 @@ fn part_size(part: &Part) -> usize {
     }
 }
 
-/// The tools in JSON, in the order of their names: nothing but a change of the tools changes
-/// these bytes.
-pub(in crate::llm) fn render_tools(specs: &[ToolSpec], aliases: &Aliases) -> Vec<u8> {
+/// The tools in JSON, in their order: what comes later leaves the bytes before it as they are.
+pub(in crate::llm) fn render_tools(specs: &[Arc<ToolSpec>], aliases: &Aliases) -> Vec<u8> {
     if specs.is_empty() {
         return Vec::new();
     }
-    let mut specs: Vec<_> = specs.iter().collect();
-    specs.sort_by(|one, other| one.name.cmp(&other.name));
-    let tool = |spec: &&ToolSpec| {
+    let tool = |spec: &Arc<ToolSpec>| {
         ChatCompletionTools::Function(ChatCompletionTool {
             function: FunctionObject {
                 name: aliases.to_wire(&spec.name).into_owned(),

@@ -1,6 +1,7 @@
 //! What was heard → what it means. Pure; each rule is a row in the tests.
 
 use std::error::Error;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -90,7 +91,7 @@ pub(super) fn usage(heard: &Heard) -> Check {
         .fact("output", output)
 }
 
-pub(super) fn leak(heard: &Heard, tools: &[ToolSpec]) -> Leak {
+pub(super) fn leak(heard: &Heard, tools: &[Arc<ToolSpec>]) -> Leak {
     if heard.reply.as_ref().is_none_or(|it| !it.calls.is_empty()) {
         return Leak::None;
     }

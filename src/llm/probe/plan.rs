@@ -8,7 +8,8 @@ use super::ask::Heard;
 use crate::ids::CallId;
 use crate::llm::{ReplyCall, Request};
 use crate::message::{
-    AssistantMessage, Effort, Media, Message, Part, ToolCall, ToolMessage, ToolSpec, UserMessage,
+    AssistantMessage, Effort, Media, Message, Part, Specs, ToolCall, ToolMessage, ToolSpec,
+    UserMessage,
 };
 
 const SYSTEM: &str = "You are being tested by a program. Do exactly what you are asked, as \
@@ -99,8 +100,8 @@ fn request(parts: Vec<Part>) -> Request {
     }
 }
 
-fn tools() -> Arc<Vec<ToolSpec>> {
-    Arc::new(vec![ToolSpec {
+fn tools() -> Specs {
+    Arc::new(vec![Arc::new(ToolSpec {
         name: TOOL.into(),
         description: "The weather in a city, now.".to_owned(),
         parameters: json!({
@@ -108,5 +109,5 @@ fn tools() -> Arc<Vec<ToolSpec>> {
             "properties": { "city": { "type": "string", "description": "The city's name." } },
             "required": ["city"],
         }),
-    }])
+    })])
 }

@@ -93,14 +93,12 @@ pub(in crate::llm) fn render(
     Writer { manner }.render(prefixes, request)
 }
 
-/// The tools in JSON, in the order of their names.
-pub(in crate::llm) fn render_tools(specs: &[ToolSpec], aliases: &Aliases) -> Vec<u8> {
+/// The tools in JSON, in their order.
+pub(in crate::llm) fn render_tools(specs: &[Arc<ToolSpec>], aliases: &Aliases) -> Vec<u8> {
     if specs.is_empty() {
         return Vec::new();
     }
-    let mut specs: Vec<_> = specs.iter().collect();
-    specs.sort_by(|one, other| one.name.cmp(&other.name));
-    let tool = |spec: &&ToolSpec| Tool {
+    let tool = |spec: &Arc<ToolSpec>| Tool {
         name: aliases.to_wire(&spec.name).into_owned(),
         description: spec.description.clone(),
         parameters: portable(&spec.parameters),

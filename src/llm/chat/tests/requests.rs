@@ -35,7 +35,7 @@ fn render(messages: &[Message], tools: &[ToolSpec]) -> String {
     let request = Request {
         system: "Be brief.".into(),
         messages: messages.iter().cloned().map(Arc::new).collect(),
-        tools: Arc::new(tools.to_vec()),
+        tools: Arc::new(tools.iter().cloned().map(Arc::new).collect()),
         effort: Effort::Default,
         has_media: true,
     };

@@ -27,7 +27,7 @@ fn request(messages: &[Message], tools: &[ToolSpec], effort: Effort) -> Request 
     Request {
         system: "Be brief.".into(),
         messages: messages.iter().cloned().map(Arc::new).collect(),
-        tools: Arc::new(tools.to_vec()),
+        tools: Arc::new(tools.iter().cloned().map(Arc::new).collect()),
         effort,
         has_media: true,
     }

@@ -1,0 +1,106 @@
+//! Servers that come late, change, or go: what the model is told keeps its places, and the user is
+//! told once.
+
+use serde_json::{Value, json};
+
+use crate::agent::{TestAgent, calls, says};
+
+/// The tools of the n-th request.
+fn tools(agent: &TestAgent, number: usize) -> Vec<Value> {
+    agent.model_request(number)["tools"].as_array().unwrap().clone()
+}
+
+/// The names of those that servers lend.
+fn lent(agent: &TestAgent, number: usize) -> Vec<String> {
+    let name = |it: &Value| it["function"]["name"].as_str().unwrap().to_owned();
+    tools(agent, number).iter().map(name).filter(|it| it.starts_with("mcp__")).collect()
+}
+
+/// How often something was said to the user.
+fn times(agent: &TestAgent, words: &str) -> usize {
+    agent.thoughts().matches(words).count()
+}
+
+#[test]
+fn a_server_that_comes_during_a_turn_joins_the_next_request_at_the_end() {
+    let file = json!({ "path": "a", "content": "a" });
+    let mut agent = TestAgent::builder()
+        .model(json!([calls("write_file", &file), says("done"), says("more")]))
+        .server("early", &json!({ "tools": [{ "name": "b" }, { "name": "a" }] }))
+        .server("aaa", &json!({ "start_ms": 6_000, "tools": [{ "name": "late" }] }))
+        .start();
+    let turn = agent.prompt("go");
+    let question = agent.wait_for_request("session/request_permission");
+    // The user hears of it while the turn waits for them.
+    agent.wait_for("the news", |it| it.to_string().contains("aaa is connected now"));
+    agent.choose(&question, "allow_once");
+    assert_eq!(agent.stop_reason(&turn), "end_turn");
+    assert_eq!(agent.turn("more"), "end_turn");
+    let last = 2;
+    assert_eq!(tools(&agent, 1), tools(&agent, last));
+    assert_eq!(lent(&agent, 0), ["mcp__early__b", "mcp__early__a"]);
+    assert_eq!(lent(&agent, last), ["mcp__early__b", "mcp__early__a", "mcp__aaa__late"]);
+    let before = tools(&agent, 0);
+    assert_eq!(tools(&agent, last)[..before.len()], before[..]);
+    // The bytes before it are the same, too.
+    let text = |number| agent.model_request(number)["tools"].to_string();
+    assert!(text(last).starts_with(text(0).strip_suffix(']').unwrap()));
+    assert_eq!(times(&agent, "Not connected yet: aaa."), 1, "{}", agent.thoughts());
+    assert_eq!(times(&agent, "aaa is connected now: 1 tools."), 1, "{}", agent.thoughts());
+}
+
+#[test]
+fn a_list_that_changes_keeps_the_places_of_what_stays() {
+    let other = json!([
+        { "name": "four" }, { "name": "three" }, { "name": "one", "description": "Otherwise." },
+    ]);
+    let scenario = json!({
+        "tools": [{ "name": "one" }, { "name": "two" }, { "name": "three" }],
+        "answers": { "one": [{ "tools": other }], "three": [{ "wait_ms": 500 }, { "text": "ok" }] },
+    });
+    let call = |name: &str| calls(&format!("mcp__s__{name}"), &json!({}));
+    let mut agent = TestAgent::builder()
+        .model(json!([call("one"), call("three"), call("two"), says("done")]))
+        .permission("allow_once")
+        .server("s", &scenario)
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(lent(&agent, 0), ["mcp__s__one", "mcp__s__two", "mcp__s__three"]);
+    assert_eq!(lent(&agent, 3), ["mcp__s__one", "mcp__s__three", "mcp__s__four"]);
+    let one = tools(&agent, 3).into_iter().find(|it| it["function"]["name"] == "mcp__s__one");
+    assert_eq!(one.unwrap()["function"]["description"], "Otherwise.");
+    let told = agent.model_transcript(3).pop().unwrap();
+    assert!(told.contains("The tool \"mcp__s__two\" is gone"), "{told}");
+}
+
+#[test]
+fn only_the_first_turn_waits_and_a_cancel_ends_that_at_once() {
+    let mut agent = TestAgent::builder()
+        .model(json!([says("one"), says("two")]))
+        .server("never", &json!({ "start_ms": 600_000 }))
+        .start();
+    let begun = agent.prompt("go");
+    agent.sync();
+    agent.cancel();
+    assert_eq!(agent.stop_reason(&begun), "cancelled");
+    assert_eq!(times(&agent, "Not connected yet"), 0, "{}", agent.thoughts());
+    // Neither the next turn waits nor one after `/clear`: nobody is told again.
+    assert_eq!(agent.turn("go on"), "end_turn");
+    assert_eq!(agent.turn("/clear"), "end_turn");
+    assert_eq!(agent.turn("again"), "end_turn");
+    assert_eq!(times(&agent, "Not connected yet"), 0, "{}", agent.thoughts());
+    assert_eq!(agent.model().requests().len(), 2);
+}
+
+#[test]
+fn a_server_that_dies_at_its_start_is_told_once_and_the_good_one_is_there() {
+    let mut agent = TestAgent::builder()
+        .model(json!([says("one"), says("two")]))
+        .server("good", &json!({ "tools": [{ "name": "echo" }] }))
+        .server("bad", &json!({ "revision": 7 }))
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(lent(&agent, 0), ["mcp__good__echo"]);
+    assert_eq!(agent.turn("go on"), "end_turn");
+    assert_eq!(times(&agent, "The MCP server bad is not in use: "), 1, "{}", agent.thoughts());
+}

@@ -22,6 +22,9 @@ use crate::redact;
 /// A log that is larger at the start is put aside.
 const LARGEST_LOG: u64 = 1024 * 1024;
 
+/// What speaks OAuth for us would log what it is answered, with tokens among it.
+const LOGINS: &str = "rmcp::transport::auth";
+
 /// Starts logging. `wanted` is a filter such as `debug` or `turnwright::llm=trace`.
 pub fn start(wanted: Option<&str>, state: PathBuf) {
     let layer = tracing_subscriber::fmt::layer().with_ansi(false);
@@ -30,6 +33,7 @@ pub fn start(wanted: Option<&str>, state: PathBuf) {
             // A filter nobody understands should still show what is going on.
             let filter: Targets =
                 filter.parse().unwrap_or_else(|_| Targets::new().with_default(LevelFilter::INFO));
+            let filter = filter.with_target(LOGINS, LevelFilter::INFO);
             let layer = layer.with_writer(Stderr::start()).with_filter(filter);
             tracing_subscriber::registry().with(layer).try_init()
         }

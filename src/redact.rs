@@ -14,7 +14,7 @@ const SHORTEST: usize = 8;
 /// Bytes from which on a text of letters alone is a key and no word.
 const LONGER_THAN_WORDS: usize = 20;
 /// Keys that are looked for.
-const MOST: usize = 64;
+const MOST: usize = 256;
 
 /// The keys of this process. A std lock: held to copy a pointer.
 static LOADED: RwLock<Option<Arc<Keys>>> = RwLock::new(None);

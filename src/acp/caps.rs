@@ -6,10 +6,10 @@ use super::extensions;
 use super::wire::schema::{
     AgentCapabilities, AuthMethod, AuthMethodAgent, AuthMethodTerminal, ClientCapabilities,
     ElicitationCapabilities, Implementation, InitializeRequest, InitializeResponse,
-    PromptCapabilities, SessionAdditionalDirectoriesCapabilities, SessionArchiveCapabilities,
-    SessionCapabilities, SessionCloseCapabilities, SessionDeleteCapabilities,
-    SessionForkCapabilities, SessionListCapabilities, SessionResumeCapabilities,
-    SessionStatusCapabilities, SessionTitleCapabilities,
+    McpCapabilities, PromptCapabilities, SessionAdditionalDirectoriesCapabilities,
+    SessionArchiveCapabilities, SessionCapabilities, SessionCloseCapabilities,
+    SessionDeleteCapabilities, SessionForkCapabilities, SessionListCapabilities,
+    SessionResumeCapabilities, SessionStatusCapabilities, SessionTitleCapabilities,
 };
 use crate::session::Senses;
 use agent_client_protocol_schema::ProtocolVersion;
@@ -141,6 +141,8 @@ pub(super) fn answer(configured: bool, senses: Senses, caps: ClientCaps) -> Init
         .prompt_capabilities(prompts)
         .load_session(true)
         .session_capabilities(sessions)
+        // The other transport of old is not spoken any more (R-MCP-3).
+        .mcp_capabilities(McpCapabilities::new().http(true))
         .meta(extensions::advertised());
     InitializeResponse::new(ProtocolVersion::V1)
         .agent_capabilities(capabilities)

@@ -8,6 +8,7 @@ mod history;
 #[cfg(unix)]
 mod jail;
 mod login;
+mod mcp;
 mod policy;
 #[cfg(unix)]
 mod probe;
@@ -120,6 +121,11 @@ enum Command {
     #[command(after_help = "Example: turnwright diff --all\n\
                             Exit status: 0 if something is shown, 2 if there is nothing.")]
     Diff(undo::Diff),
+    /// Log in at MCP servers, and out again
+    Mcp {
+        #[command(subcommand)]
+        action: mcp::Action,
+    },
     /// Look at the settings
     Config {
         #[command(subcommand)]
@@ -166,6 +172,7 @@ pub fn run() -> ExitCode {
         Some(Command::Undo(options)) => undo::undo(options, &config(flags, paths)),
         Some(Command::Redo(options)) => undo::redo(options, &config(flags, paths)),
         Some(Command::Diff(options)) => undo::diff(options, &config(flags, paths)),
+        Some(Command::Mcp { action }) => mcp::run(action, &config(flags, paths)),
         Some(Command::Config { action }) => config::run(&action, &config(flags, paths)),
     };
     log::flush(LOG_LIMIT);

@@ -99,7 +99,7 @@ impl Gatherer {
             let state = Arc::clone(&watch.borrow_and_update());
             shelf.fill(server, &state.tools, &mut taken);
             tools.extend(shelf.tools.iter().map(|it| Arc::clone(it) as Arc<dyn AnyTool>));
-            fates.extend(fate(&state).map(|it| (&server.spec.name, it)));
+            fates.extend(fate(server, &state).map(|it| (&server.spec.name, it)));
         }
         // Who hears that a server is ready finds its tools.
         self.lent.set(tools);
@@ -109,13 +109,13 @@ impl Gatherer {
     }
 }
 
-fn fate(state: &State) -> Option<Fate> {
+fn fate(server: &Server, state: &State) -> Option<Fate> {
     match &state.phase {
         Phase::Starting => None,
         Phase::Ready => Some(Fate::Ready(state.tools.len())),
         Phase::Failed(why) if state.is_lost => Some(Fate::Lost(why.clone())),
         Phase::Failed(why) => Some(Fate::Down(why.clone())),
-        Phase::NeedsLogin => Some(Fate::Lost("it wants a login".to_owned())),
+        Phase::NeedsLogin => Some(Fate::Lost(server.spec.how_to_log_in())),
         Phase::Stopped => Some(Fate::Down("it was ended".to_owned())),
     }
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::logins::Logins;
 use super::server::Server;
 use super::spec::ServerSpec;
 use crate::exec::Environment;
@@ -24,6 +25,8 @@ pub struct Ground {
     pub jail: Option<Profile>,
     /// Whether their users can be shown forms.
     pub forms: bool,
+    /// The logins at servers on HTTP.
+    pub logins: Logins,
 }
 
 /// The servers that run.

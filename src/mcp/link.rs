@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 
 use super::elicit::Callers;
 use super::handler::Handler;
+use super::http::{self, Wire};
 use super::hub::Ground;
 use super::spec::{Reach, ServerSpec};
 use crate::exec::{Environment, Piped, Program};
@@ -25,11 +26,27 @@ const GRACE: Duration = Duration::from_millis(500);
 /// Bytes of its last words that are kept.
 const MOST_WORDS: usize = 4 * 1024;
 
+/// Why a server cannot be used.
+#[derive(Clone, Debug)]
+pub(super) enum Unusable {
+    /// For people.
+    Failed(String),
+    /// It wants a login first.
+    NeedsLogin,
+}
+
+impl From<String> for Unusable {
+    fn from(why: String) -> Unusable {
+        Unusable::Failed(why)
+    }
+}
+
 /// A connection.
 #[derive(Debug)]
 pub(super) struct Link {
     service: RunningService<RoleClient, Handler>,
     program: Option<Piped>,
+    wire: Option<Wire>,
     words: Words,
 }
 
@@ -44,12 +61,15 @@ impl Link {
         environment: &Environment,
         changed: Arc<Notify>,
         callers: Callers,
-    ) -> Result<Link, String> {
+    ) -> Result<Link, Unusable> {
         let (roots, server) = (Arc::new(ground.roots.clone()), spec.name.clone());
         let handler = Handler { roots, changed, server, forms: ground.forms, callers };
         match &spec.reach {
-            Reach::Stdio { .. } => Link::to_program(spec, ground, environment, handler).await,
-            Reach::Http { .. } => Err("servers on HTTP are not connected yet".to_owned()),
+            Reach::Stdio { .. } => Ok(Link::to_program(spec, ground, environment, handler).await?),
+            Reach::Http { url, headers } => {
+                let (service, wire) = http::open(url, headers, &ground.logins, handler).await?;
+                Ok(Link { service, program: None, wire: Some(wire), words: Words::default() })
+            }
         }
     }
 
@@ -66,7 +86,7 @@ impl Link {
         words.listen(pipes.stderr);
         let transport = AsyncRwTransport::new_client(pipes.stdout, pipes.stdin);
         match handler.serve(transport).await {
-            Ok(service) => Ok(Link { service, program: Some(program), words }),
+            Ok(service) => Ok(Link { service, program: Some(program), wire: None, words }),
             Err(error) => {
                 program.stop(Duration::ZERO, GRACE).await;
                 Err(words.with(format!("it did not answer as a server does: {error}")))
@@ -93,14 +113,18 @@ impl Link {
                 let exit = program.ended().await;
                 self.words.with(format!("it ended ({exit:?})"))
             }
-            None => std::future::pending().await,
+            None => match &self.wire {
+                Some(wire) => wire.lost().await,
+                None => std::future::pending().await,
+            },
         }
     }
 
     /// Ends it: its input is closed first, as the protocol wants.
     pub(super) async fn close(self) {
         // Dropping the service closes the pipes.
-        drop(tokio::time::timeout(GRACE, self.service.cancel()).await);
+        let grace = if self.wire.is_some() { http::GOODBYE } else { GRACE };
+        drop(tokio::time::timeout(grace, self.service.cancel()).await);
         if let Some(program) = self.program {
             program.stop(PATIENCE, GRACE).await;
         }

@@ -5,14 +5,19 @@
 //!   hub      all servers of the process; sessions that want the same one share it
 //!   server   one server: a task that connects, lists, connects again, and ends it
 //!   link     one connection to it, by a child process or by HTTP
+//!   http     the HTTP client below the protocol
+//!   logins   the logins at servers on HTTP; `login` gets one
 //!   fleet    the servers of one session → its [`crate::tools::Lent`]
 //!   tool     one tool of a server, as a turn sees it
 
 mod elicit;
 mod fleet;
 mod handler;
+mod http;
 mod hub;
 mod link;
+mod login;
+mod logins;
 mod names;
 mod server;
 mod spec;
@@ -20,5 +25,7 @@ mod tool;
 
 pub use fleet::Fleet;
 pub use hub::{Ground, Hub};
+pub use login::{LoginOptions, log_in};
+pub use logins::{Login, Logins};
 pub use server::{Phase, State};
 pub use spec::{Hidden, Limits, Reach, ServerSpec, Source, Walls};

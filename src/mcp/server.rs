@@ -13,14 +13,16 @@ use tokio_util::task::TaskTracker;
 
 use super::elicit::Callers;
 use super::hub::Ground;
-use super::link::Link;
-use super::spec::ServerSpec;
+use super::link::{Link, Unusable};
+use super::spec::{Reach, ServerSpec};
 use crate::exec::Environment;
 
 /// Times that a server is connected to again after it has died, in a row.
 const MOST_RESTARTS: u32 = 3;
 /// How long it has to run to count as one that works.
 const STEADY: Duration = Duration::from_secs(60);
+/// How often it is looked whether somebody has logged in meanwhile.
+const LOOK: Duration = Duration::from_secs(2);
 /// Pages of a list. One that never ends is cut.
 const MOST_PAGES: usize = 100;
 /// Tools of one server.
@@ -159,7 +161,14 @@ impl Keeper {
                         Some(why) => why,
                     }
                 }
-                Some(Err(why)) => why,
+                Some(Err(Unusable::Failed(why))) => why,
+                Some(Err(Unusable::NeedsLogin)) => {
+                    self.say(|it| *it = State { phase: Phase::NeedsLogin, ..State::default() });
+                    if stop.run_until_cancelled(self.logged_in()).await.is_none() {
+                        break;
+                    }
+                    continue;
+                }
             };
             if begun.elapsed() > STEADY {
                 restarts = 0;
@@ -189,7 +198,7 @@ impl Keeper {
         self.said.send_modify(|it| change(Arc::make_mut(it)));
     }
 
-    async fn connect(&mut self) -> Result<Link, String> {
+    async fn connect(&mut self) -> Result<Link, Unusable> {
         let limit = self.spec.limits.start;
         let connecting = async {
             let changed = Arc::clone(&self.changed);
@@ -197,10 +206,11 @@ impl Keeper {
             let link =
                 Link::open(&self.spec, &self.ground, &self.environment, changed, callers).await?;
             let tools = list(link.peer()).await?;
-            Ok((link, tools))
+            Ok::<_, Unusable>((link, tools))
         };
         let late = || format!("it was not ready within {} s", limit.as_secs());
-        let (link, tools) = timeout(limit, connecting).await.unwrap_or_else(|_| Err(late()))?;
+        let (link, tools) =
+            timeout(limit, connecting).await.unwrap_or_else(|_| Err(late().into()))?;
         self.edition += 1;
         let (edition, peer) = (self.edition, link.peer().clone());
         let (title, revision) = link.about();
@@ -216,6 +226,25 @@ impl Keeper {
             };
         });
         Ok(link)
+    }
+
+    /// Until somebody logs in, or wants it tried again.
+    async fn logged_in(&self) {
+        let login = match &self.spec.reach {
+            Reach::Http { url, .. } => self.ground.logins.at(url),
+            Reach::Stdio { .. } => None,
+        };
+        let Some(login) = login else { return self.again.notified().await };
+        let before = login.changed_at().await;
+        let changed = async {
+            while login.changed_at().await == before {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::select! {
+            () = changed => {}
+            () = self.again.notified() => {}
+        }
     }
 
     /// Until it dies. Returns how.

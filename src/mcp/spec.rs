@@ -140,4 +140,21 @@ impl ServerSpec {
             is_shared: true,
         }
     }
+
+    /// What its user has to do, when it wants a login.
+    pub fn how_to_log_in(&self) -> String {
+        let what = match (&self.source, &self.reach) {
+            (Source::Client, Reach::Http { url, .. }) => {
+                let mut url = url.clone();
+                // There may be a key in it.
+                url.set_query(url.query().map(|_| "…"));
+                url.to_string()
+            }
+            _ => self.name.clone(),
+        };
+        format!(
+            "it wants a login (HTTP 401). Run `turnwright mcp login {what}`, or set its header \
+             `Authorization`"
+        )
+    }
 }

@@ -15,7 +15,7 @@ use crate::exec::{Environment, Jobs};
 use crate::files::{Files, Roots};
 use crate::ids::SessionId;
 use crate::llm::{LlmError, Model, Senses};
-use crate::mcp::{Fleet, Ground, Hub, ServerSpec};
+use crate::mcp::{Fleet, Ground, Hub, Logins, ServerSpec};
 use crate::permission::{Mode, SharedMode};
 use crate::redact;
 use crate::sandbox::{self, Profile};
@@ -207,6 +207,7 @@ impl Host {
             roots: roots.folders().map(std::path::Path::to_path_buf).collect(),
             forms: bench.client.has_forms(),
             jail: sandbox::can_confine().then(|| jail(bench)),
+            logins: Logins::new(&self.config.paths.config),
         };
         let lent = equipment.tools.lent().clone();
         Fleet::launch(&self.servers, servers, &ground, lent, PATIENCE)

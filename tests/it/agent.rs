@@ -137,6 +137,12 @@ impl Builder {
         self
     }
 
+    /// Gives each session of the workspace an MCP server as the protocol writes it.
+    pub fn server_as(mut self, server: Value) -> Builder {
+        self.servers.push(server);
+        self
+    }
+
     /// Starts the agent and does nothing else.
     pub fn spawn(self) -> TestAgent {
         let workspace = tempfile::tempdir().unwrap();

@@ -57,6 +57,10 @@ mod learned;
 mod mcp;
 mod mcp_elicit;
 mod mcp_late;
+mod mcp_http;
+mod mcp_http_stub;
+#[cfg(unix)]
+mod mcp_oauth;
 mod media;
 mod memory;
 mod models;

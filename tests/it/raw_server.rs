@@ -27,7 +27,14 @@ impl RawServer {
     pub fn reading(
         play: impl Fn(usize, &str, &mut TcpStream) + Send + Sync + 'static,
     ) -> RawServer {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        RawServer::on(TcpListener::bind("127.0.0.1:0").unwrap(), play)
+    }
+
+    /// The same on that port.
+    pub fn on(
+        listener: TcpListener,
+        play: impl Fn(usize, &str, &mut TcpStream) + Send + Sync + 'static,
+    ) -> RawServer {
         let address = listener.local_addr().unwrap();
         let requests = Arc::<Mutex<Vec<String>>>::default();
         let ended = Arc::<Mutex<usize>>::default();

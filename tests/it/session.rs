@@ -212,7 +212,7 @@ fn r_mcp_5_a_transport_that_is_not_offered_is_refused() {
     let answer = agent.call("initialize", &json!({ "protocolVersion": 1 }));
     let offered = answer["result"]["agentCapabilities"]["mcpCapabilities"].clone();
     let stdio = json!({ "name": "s", "command": "/bin/true", "args": [], "env": [] });
-    for kind in ["http", "sse", "acp", "websocket"] {
+    for kind in ["sse", "acp", "websocket"] {
         assert_ne!(offered[kind], true, "offered by now: this test is out of date");
         let server = json!({ "type": kind, "name": "x", "url": "http://127.0.0.1:9/", "headers": [],
             "serverId": "x" });

@@ -55,7 +55,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "done",
         ],
     ),
-    ("mcp", &["tools", "checkpoint", "permission", "files", "exec", "sandbox", "redact"]),
+    ("mcp", &["tools", "checkpoint", "permission", "files", "exec", "sandbox", "config", "redact"]),
     (
         "tools",
         &[

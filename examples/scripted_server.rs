@@ -9,6 +9,9 @@
 //!
 //! - `"name"`, `"version"`, `"instructions"`: who it says it is. `"revision"`: the one that it speaks;
 //!   without it, the client's.
+//! - `"modern": true`: it speaks 2026-07-28 and nothing else: no `initialize`, `server/discover`, `_meta`
+//!   in each request, changes told only to who has subscribed. `"refuses": {"code": -1, "message": "…"}`:
+//!   what `initialize` and `server/discover` are answered with.
 //! - `"tools"`: as `tools/list` gives them; what a tool lacks of description and schema is made up.
 //!   `"page"`: tools on a page. `"endless": true`: there is always another page.
 //! - `"answers"`: for each tool, by its name, what a call does: a list of steps. Without it the tool
@@ -25,6 +28,8 @@
 //! - `"prompts"`, `"resources"`: as the lists give them; `"got"`: for a prompt's name or a resource's
 //!   address, the result of `prompts/get` and `resources/read`.
 //! - `"start_ms"`: how long it thinks before it reads anything. `"first"`: lines on stdout before that.
+//!   `"shouts"`: bytes on stderr before that. `"exit"`: it ends with this code at once. `"once"`: a file;
+//!   if it exists, that is left out and the server is well-behaved, else the file is made.
 //! - `"stays": true`: it does not end when its input does.
 //! - `"log"`: a file to which each message that it gets is added, a line each.
 #![allow(missing_docs, clippy::print_stdout, clippy::disallowed_methods, reason = "an example")]
@@ -34,6 +39,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+
+/// The revision without a handshake, and where a request names it.
+const MODERN: &str = "2026-07-28";
+const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 
 fn main() -> ExitCode {
     let argument = std::env::args().nth(1).unwrap_or_else(|| "{}".to_owned());
@@ -46,7 +55,10 @@ fn main() -> ExitCode {
         }
     };
     match serde_json::from_str(&text) {
-        Ok(scenario) => Server { tools: tools(&scenario), scenario, asked: 0 }.run(),
+        Ok(scenario) => {
+            let tools = tools(&scenario);
+            Server { tools, scenario, asked: 0, subscription: None }.run()
+        }
         Err(error) => complain(&format!("the scenario: {error}")),
     }
 }
@@ -78,6 +90,8 @@ struct Server {
     tools: Vec<Value>,
     /// Requests of its own.
     asked: u64,
+    /// Who wants to be told of changes.
+    subscription: Option<Value>,
 }
 
 impl Server {
@@ -85,6 +99,17 @@ impl Server {
         pause(&self.scenario["start_ms"]);
         for line in self.scenario["first"].as_array().into_iter().flatten() {
             put(line.as_str().unwrap_or_default());
+        }
+        if let Some(bytes) = self.scenario["shouts"].as_u64() {
+            shout(&"x".repeat(number(bytes)));
+        }
+        let is_first = match self.scenario["once"].as_str() {
+            Some(file) => std::fs::File::create_new(file).is_ok(),
+            None => true,
+        };
+        if let Some(code) = self.scenario["exit"].as_u64().filter(|_| is_first) {
+            shout("cannot go on");
+            return ExitCode::from(u8::try_from(code).unwrap_or(1));
         }
         while let Some(message) = self.hear() {
             if let Some(code) = self.answer(&message) {
@@ -115,8 +140,23 @@ impl Server {
     fn answer(&mut self, message: &Value) -> Option<u8> {
         let id = message.get("id")?;
         let params = &message["params"];
-        let result = match message["method"].as_str()? {
-            "initialize" => Ok(self.greeting(params)),
+        let method = message["method"].as_str()?;
+        if method == "subscriptions/listen" && self.is_modern() {
+            self.subscription = Some(id.clone());
+            let wanted = json!({ "notifications": params["notifications"] });
+            self.tell_subscriber("notifications/subscriptions/acknowledged", wanted);
+            return None;
+        }
+        let result = match method {
+            "initialize" | "server/discover" if self.scenario["refuses"].is_object() => {
+                Err(self.scenario["refuses"].clone())
+            }
+            _ if self.is_modern() && params["_meta"][VERSION] != MODERN => {
+                let data = json!({ "supported": [MODERN] });
+                Err(json!({ "code": -32022, "message": "no such revision here", "data": data }))
+            }
+            "server/discover" if self.is_modern() => Ok(self.discovered()),
+            "initialize" if !self.is_modern() => Ok(self.greeting(params)),
             "ping" => Ok(json!({})),
             "tools/list" => Ok(self.page(params)),
             "tools/call" => match self.call(params) {
@@ -131,11 +171,34 @@ impl Server {
             method => Err(json!({ "code": -32601, "message": format!("no {method} here") })),
         };
         let answer = match result {
+            Ok(mut result) if self.is_modern() => {
+                if result["resultType"].is_null() {
+                    result["resultType"] = "complete".into();
+                }
+                if method.ends_with("/list") || method == "server/discover" {
+                    result["ttlMs"] = 60_000.into();
+                    result["cacheScope"] = "private".into();
+                }
+                json!({ "jsonrpc": "2.0", "id": id, "result": result })
+            }
             Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
             Err(error) => json!({ "jsonrpc": "2.0", "id": id, "error": error }),
         };
         put(&answer.to_string());
         None
+    }
+
+    fn is_modern(&self) -> bool {
+        self.scenario["modern"] == true
+    }
+
+    fn discovered(&self) -> Value {
+        let about = json!({ "name": "scripted", "version": "1" });
+        json!({
+            "supportedVersions": [MODERN],
+            "capabilities": { "tools": { "listChanged": true } },
+            "_meta": { "io.modelcontextprotocol/serverInfo": about },
+        })
     }
 
     fn greeting(&self, params: &Value) -> Value {
@@ -235,7 +298,7 @@ impl Server {
         }
         if step["tools"].is_array() {
             self.tools = tools(step);
-            Server::tell("notifications/tools/list_changed", &json!({}));
+            self.tell_subscriber("notifications/tools/list_changed", json!({}));
         }
         if step["ask"].is_object() {
             return text(self.ask(&step["ask"]).to_string());
@@ -253,6 +316,16 @@ impl Server {
             );
         }
         Vec::new()
+    }
+
+    /// To all, or with a revision in which one subscribes to who has.
+    fn tell_subscriber(&self, method: &str, mut params: Value) {
+        if let Some(id) = &self.subscription {
+            params["_meta"]["io.modelcontextprotocol/subscriptionId"] = id.clone();
+        }
+        if !self.is_modern() || self.subscription.is_some() {
+            Server::tell(method, &params);
+        }
     }
 
     fn tell(method: &str, params: &Value) {

@@ -60,6 +60,8 @@ pub struct SandboxSettings {
     pub write: Vec<PathBuf>,
     /// Folders that package managers keep things in, absolute. They may change these too.
     pub caches: Vec<PathBuf>,
+    /// Where programs that fetch others keep these, whether it is there yet or not.
+    pub fetched: Vec<PathBuf>,
     /// What they must not read, absolute.
     pub hide: Vec<PathBuf>,
     /// What they must not change although it lies in the session's folders, relative to these.
@@ -78,6 +80,9 @@ const CACHES: &[&str] = &[
     ".local/share/pnpm",
 ];
 
+/// Those of them that a server needs which is fetched by `npx` or `uvx`.
+const FETCHED: &[&str] = &[".npm", ".cache/uv"];
+
 impl SandboxSection {
     /// What the user's own file means.
     pub(super) fn settings(&self, home: Option<&Path>) -> SandboxSettings {
@@ -91,6 +96,10 @@ impl SandboxSection {
             reads_little: self.read.as_deref() == Some("strict"),
             write: paths(&self.write),
             caches,
+            fetched: match (&self.caches, home) {
+                (None, Some(home)) => FETCHED.iter().map(|it| home.join(it)).collect(),
+                _ => Vec::new(),
+            },
             hide: paths(&self.hide),
             protect: self.protect.iter().filter(|it| is_below(it)).cloned().collect(),
         }
@@ -164,6 +173,7 @@ impl SandboxSettings {
             left_out.push("sandbox.write".to_owned());
         }
         if let Some(caches) = &section.caches {
+            self.fetched.clear();
             let caches = paths(caches);
             if is_trusted {
                 self.caches = caches;
@@ -219,6 +229,7 @@ mod tests {
                 reads_little: true,
                 write: vec!["/data".into(), "/home/me/x".into()],
                 caches: vec!["/home/me/.cache".into()],
+                fetched: Vec::new(),
                 hide: vec!["/home/me/.ssh".into()],
                 protect: vec!["ci/x.yml".to_owned()],
             }
@@ -239,7 +250,9 @@ mod tests {
         std::fs::create_dir_all(home.path().join(".cargo/registry")).unwrap();
         let settings = SandboxSection::default().settings(Some(home.path()));
         assert_eq!(settings.caches, [home.path().join(".cargo/registry")]);
-        assert!(section("caches = []").settings(Some(home.path())).caches.is_empty());
+        assert_eq!(settings.fetched, [home.path().join(".npm"), home.path().join(".cache/uv")]);
+        let none = section("caches = []").settings(Some(home.path()));
+        assert!(none.caches.is_empty() && none.fetched.is_empty());
     }
 
     #[test]

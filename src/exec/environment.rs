@@ -1,6 +1,6 @@
 //! The variables that a command gets.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 /// Parts of names that mean a secret.
 const SECRET: &[&str] =
@@ -99,6 +99,12 @@ const QUIET: &[(&str, &str)] = &[
     ("TURNWRIGHT", "1"),
 ];
 
+/// Whether a variable of that name holds a secret, as far as names tell.
+pub fn names_secret(name: &str) -> bool {
+    let name = name.to_uppercase();
+    !HARMLESS.contains(&name.as_str()) && SECRET.iter().any(|it| name.contains(it))
+}
+
 /// Variables without secrets.
 #[derive(Clone, Debug, Default)]
 pub struct Environment(Vec<(OsString, OsString)>);
@@ -113,8 +119,7 @@ impl Environment {
         let is_harmless = |(name, value): &(OsString, OsString)| {
             let name = name.to_string_lossy().to_uppercase();
             let value = value.to_string_lossy();
-            let named_secret =
-                !HARMLESS.contains(&name.as_str()) && SECRET.iter().any(|it| name.contains(it));
+            let named_secret = names_secret(&name);
             let is_ours = name.starts_with("OPENAI_") || name.starts_with("TURNWRIGHT");
             let holds_secret = secrets.iter().any(|it| it.len() >= 8 && value.contains(it));
             let has_meaning = MEANING.contains(&name.as_str())
@@ -147,6 +152,18 @@ impl Environment {
     pub fn without(&self, names: &[&str]) -> Environment {
         let stays = |it: &&(OsString, OsString)| !names.iter().any(|name| it.0 == *name);
         Environment(self.0.iter().filter(stays).cloned().collect())
+    }
+
+    /// What a program of somebody else is started with that is kept in the sandbox: without the ways
+    /// out of it, and without the agent that holds the keys for other machines.
+    #[must_use]
+    pub fn indoors(&self) -> Environment {
+        self.without(WAYS_OUT).without(&["SSH_AUTH_SOCK"])
+    }
+
+    /// The value of a variable.
+    pub fn get(&self, name: &str) -> Option<&OsStr> {
+        self.0.iter().find(|it| it.0 == name).map(|it| it.1.as_os_str())
     }
 
     /// The variables.

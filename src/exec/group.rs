@@ -144,9 +144,6 @@ impl Group {
         let mark = Mark::new();
         let words = sandbox::front(program.jail.as_ref(), program.words.clone())?;
         let mut command = prepare(&words, &program.environment, &mark);
-        if let Some(profile) = &program.jail {
-            close_doors(&mut command, profile);
-        }
         command.current_dir(&program.workdir);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut group = Group::born(command, mark, program.jail.as_ref(), None)?;

@@ -29,7 +29,7 @@ use std::path::PathBuf;
 use crate::sandbox::Profile;
 use crate::shell::Dialect;
 
-pub use environment::Environment;
+pub use environment::{Environment, names_secret};
 pub use group::Group;
 pub use job::{End, Ended, InputError, Job};
 pub use jobs::{Berth, Jobs, TooMany};

@@ -20,7 +20,7 @@ pub struct Program {
     pub words: Vec<OsString>,
     /// Where, absolute.
     pub workdir: PathBuf,
-    /// The variables that it gets.
+    /// The variables that it gets, all of them: whoever confines it leaves out the ways out.
     pub environment: Environment,
     /// What it is kept to; `None` for nothing.
     pub jail: Option<Profile>,

@@ -9,7 +9,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use rmcp::model::Tool;
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::hub::{Ground, Hub};
@@ -24,7 +24,7 @@ use crate::tools::{AnyTool, Fate, Lent};
 pub struct Fleet {
     servers: Vec<Arc<Server>>,
     lent: Lent,
-    stop: CancellationToken,
+    stop: DropGuard,
     tracker: TaskTracker,
 }
 
@@ -45,7 +45,7 @@ impl Fleet {
         tracker.spawn(async move {
             token.run_until_cancelled(gatherer.run()).await;
         });
-        Fleet { servers, lent, stop, tracker }
+        Fleet { servers, lent, stop: stop.drop_guard(), tracker }
     }
 
     /// Each server with what is known of it.
@@ -56,16 +56,19 @@ impl Fleet {
     /// Lets go of the servers, and waits until those have ended that nobody else has.
     pub async fn close(self) {
         let Fleet { servers, lent, stop, tracker } = self;
-        stop.cancel();
+        drop(stop);
         tracker.close();
         tracker.wait().await;
         // The tools hold their servers.
         lent.set(Vec::new());
-        for server in servers {
-            let over = server.over();
-            if Arc::into_inner(server).is_some() {
-                over.cancelled().await;
-            }
+        // All are let go of before one is waited for: they end side by side.
+        let last = |it: Arc<Server>| {
+            let over = it.over();
+            Arc::into_inner(it).map(|_| over)
+        };
+        let ends: Vec<_> = servers.into_iter().filter_map(last).collect();
+        for end in ends {
+            end.cancelled().await;
         }
     }
 }
@@ -113,7 +116,7 @@ fn fate(server: &Server, state: &State) -> Option<Fate> {
     match &state.phase {
         Phase::Starting => None,
         Phase::Ready => Some(Fate::Ready(state.tools.len())),
-        Phase::Failed(why) if state.is_lost => Some(Fate::Lost(why.clone())),
+        Phase::Failed(why) if !state.is_coming_back => Some(Fate::Lost(why.clone())),
         Phase::Failed(why) => Some(Fate::Down(why.clone())),
         Phase::NeedsLogin => Some(Fate::Lost(server.spec.how_to_log_in())),
         Phase::Stopped => Some(Fate::Down("it was ended".to_owned())),

@@ -11,6 +11,7 @@ use super::logins::Logins;
 use super::server::Server;
 use super::spec::ServerSpec;
 use crate::exec::Environment;
+use crate::redact;
 use crate::sandbox::Profile;
 
 /// Where the servers of a session run, and with what.
@@ -27,6 +28,8 @@ pub struct Ground {
     pub forms: bool,
     /// The logins at servers on HTTP.
     pub logins: Logins,
+    /// Where programs that fetch servers may keep these; made when one is to be fetched.
+    pub fetched: Vec<PathBuf>,
 }
 
 /// The servers that run.
@@ -48,6 +51,7 @@ impl Hub {
 
     /// The server, running or about to. Never waits.
     pub(super) fn get(&self, spec: &ServerSpec, ground: &Ground) -> Arc<Server> {
+        redact::learn(spec.secrets());
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.retain(|it| it.strong_count() > 0);
         let same = running.iter().filter_map(Weak::upgrade).find(|it| it.is(spec, ground));

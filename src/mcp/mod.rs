@@ -7,6 +7,10 @@
 //!   link     one connection to it, by a child process or by HTTP
 //!   http     the HTTP client below the protocol
 //!   logins   the logins at servers on HTTP; `login` gets one
+//!   start    what is run for it, and what that is kept to
+//!   program  that program, as it runs
+//!   sieve    what it prints → the lines that are messages
+//!   words    the last that it has said to people
 //!   fleet    the servers of one session → its [`crate::tools::Lent`]
 //!   tool     one tool of a server, as a turn sees it
 
@@ -19,9 +23,13 @@ mod link;
 mod login;
 mod logins;
 mod names;
+mod program;
 mod server;
+mod sieve;
 mod spec;
+mod start;
 mod tool;
+mod words;
 
 pub use fleet::Fleet;
 pub use hub::{Ground, Hub};

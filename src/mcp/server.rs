@@ -2,27 +2,34 @@
 //! Everybody else sees its [`State`].
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use rmcp::model::Tool;
-use rmcp::{Peer, RoleClient};
+use rmcp::model::{SubscriptionFilter, Tool};
+use rmcp::{Peer, RoleClient, ServiceError};
 use tokio::sync::{Notify, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::elicit::Callers;
 use super::hub::Ground;
-use super::link::{Link, Unusable};
+use super::link::{Asked, Failure, Link};
 use super::spec::{Reach, ServerSpec};
 use crate::exec::Environment;
 
 /// Times that a server is connected to again after it has died, in a row.
 const MOST_RESTARTS: u32 = 3;
+/// How long after its end it is connected to again the first time; then twice as long each time.
+const PAUSE: Duration = Duration::from_millis(250);
 /// How long it has to run to count as one that works.
 const STEADY: Duration = Duration::from_secs(60);
 /// How often it is looked whether somebody has logged in meanwhile.
 const LOOK: Duration = Duration::from_secs(2);
+/// How long a call waits for a server that is about to come back.
+const RETURN: Duration = Duration::from_secs(2);
+/// How long the end of a server may take to be known that has closed its output.
+const SHORT: Duration = Duration::from_millis(200);
 /// Pages of a list. One that never ends is cut.
 const MOST_PAGES: usize = 100;
 /// Tools of one server.
@@ -46,18 +53,34 @@ pub(super) struct Server {
 pub struct State {
     /// Whether it can be used.
     pub phase: Phase,
+    /// It cannot be used, and is about to be connected to again without anybody asking.
+    pub is_coming_back: bool,
     /// Its tools as it lists them.
     pub tools: Arc<Vec<Tool>>,
     /// Counts the lists.
     pub edition: u64,
+    /// Counts the connections.
+    pub connection: u64,
     /// Who it says it is, with its version.
     pub title: String,
     /// The revision of the protocol that is spoken.
     pub revision: String,
-    /// It has failed, and is not tried again by itself.
-    pub is_lost: bool,
+    /// How the connection before this one has ended.
+    pub last_end: Option<String>,
+    stray: Arc<AtomicU64>,
     /// To talk to it.
     pub(super) peer: Option<Peer<RoleClient>>,
+}
+
+impl State {
+    /// Lines on its output that were no messages and were passed over.
+    pub fn stray_lines(&self) -> u64 {
+        self.stray.load(Ordering::Relaxed)
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.phase == Phase::Starting || self.is_coming_back
+    }
 }
 
 /// Whether a server can be used.
@@ -95,7 +118,7 @@ impl Server {
             said,
             changed: Arc::new(Notify::new()),
             again: Arc::clone(&again),
-            edition: 0,
+            is_modern: AtomicBool::new(false),
             callers: callers.clone(),
         };
         let (ended, end) = (over.clone().drop_guard(), stop.clone());
@@ -121,7 +144,41 @@ impl Server {
         self.state.clone()
     }
 
-    /// Has it tried again after it has failed for good.
+    /// The connection and its number, to call. Waits a little for one that is about to be there.
+    ///
+    /// # Errors
+    /// Why there is none, for the model.
+    pub(super) async fn peer(&self) -> Result<(Peer<RoleClient>, u64), String> {
+        let mut watch = self.watch();
+        drop(timeout(RETURN, watch.wait_for(|it| !it.is_awaited())).await);
+        let state = self.state();
+        let name = &self.spec.name;
+        match (&state.peer, &state.phase) {
+            (Some(peer), _) => Ok((peer.clone(), state.connection)),
+            (None, Phase::Failed(why)) if state.is_coming_back => {
+                Err(format!("The server {name} is being started again and is not ready yet: {why}"))
+            }
+            (None, Phase::Failed(why)) => Err(format!("The server {name} is not in use: {why}")),
+            (None, Phase::NeedsLogin) => Err(format!("The server {name} wants a login.")),
+            (None, Phase::Stopped) => Err(format!("The server {name} was ended.")),
+            (None, Phase::Starting | Phase::Ready) => {
+                Err(format!("The server {name} is not ready yet."))
+            }
+        }
+    }
+
+    /// How a connection has ended that a call was waiting on, for the model.
+    pub(super) async fn lost(&self, connection: u64) -> String {
+        let mut watch = self.watch();
+        let is_over = |it: &Arc<State>| it.connection != connection || it.phase != Phase::Ready;
+        drop(timeout(RETURN, watch.wait_for(is_over)).await);
+        let state = self.state();
+        let why = state.last_end.as_deref().unwrap_or("the connection was closed");
+        let name = &self.spec.name;
+        format!("The server {name} was lost during the call: {why}\nIt may have done a part of it.")
+    }
+
+    /// Has it connected anew, whether it has failed for good or is in use.
     #[expect(dead_code, reason = "for `/mcp`")]
     pub(super) fn restart(&self) {
         self.again.notify_one();
@@ -133,63 +190,60 @@ impl Server {
     }
 }
 
-/// The task.
+/// The task of a server.
 struct Keeper {
     spec: ServerSpec,
     ground: Ground,
     environment: Environment,
     said: watch::Sender<Arc<State>>,
-    /// The server says that its tools have changed.
     changed: Arc<Notify>,
     again: Arc<Notify>,
-    edition: u64,
+    is_modern: AtomicBool,
     callers: Callers,
 }
 
+/// Why a connection is over, or never was.
+enum End {
+    /// Nobody wants the server any more.
+    Stopped,
+    /// Somebody wants a new one.
+    Again,
+    /// It has failed.
+    Failed(Failure),
+}
+
 impl Keeper {
-    async fn run(mut self, stop: CancellationToken) {
-        let mut restarts = 0;
-        while !stop.is_cancelled() {
-            let begun = tokio::time::Instant::now();
-            let why = match stop.run_until_cancelled(self.connect()).await {
-                None => break,
-                Some(Ok(mut link)) => {
-                    let end = stop.run_until_cancelled(self.serve(&mut link)).await;
-                    link.close().await;
-                    match end {
-                        None => break,
-                        Some(why) => why,
-                    }
+    async fn run(self, stop: CancellationToken) {
+        let mut failures = 0;
+        loop {
+            let (end, link) = Box::pin(self.live(&stop, &mut failures)).await;
+            let is_down = match &end {
+                End::Failed(failure) => {
+                    failures += 1;
+                    failure.is_final || failures > MOST_RESTARTS
                 }
-                Some(Err(Unusable::Failed(why))) => why,
-                Some(Err(Unusable::NeedsLogin)) => {
-                    self.say(|it| *it = State { phase: Phase::NeedsLogin, ..State::default() });
-                    if stop.run_until_cancelled(self.logged_in()).await.is_none() {
-                        break;
-                    }
-                    continue;
-                }
+                End::Again | End::Stopped => false,
             };
-            if begun.elapsed() > STEADY {
-                restarts = 0;
+            self.tell(&end, is_down);
+            // Whoever waits for an answer can be told why there is none by now.
+            if let Some(link) = link {
+                link.close().await;
             }
-            restarts += 1;
-            self.say(|it| {
-                it.phase = Phase::Failed(why);
-                it.is_lost = restarts > MOST_RESTARTS;
-                it.peer = None;
-            });
-            let pause = async {
-                if restarts > MOST_RESTARTS {
-                    self.again.notified().await;
-                } else {
-                    tokio::time::sleep(Duration::from_millis(250 * (1 << restarts))).await;
+            let goes_on = match end {
+                End::Failed(Failure { needs_login: true, .. }) => {
+                    failures = 0;
+                    stop.run_until_cancelled(self.logged_in()).await.is_some()
                 }
+                End::Stopped => false,
+                End::Again => {
+                    failures = 0;
+                    true
+                }
+                End::Failed(_) => self.pause(is_down, &mut failures, &stop).await,
             };
-            if stop.run_until_cancelled(pause).await.is_none() {
+            if !goes_on {
                 break;
             }
-            restarts = if restarts > MOST_RESTARTS { 0 } else { restarts };
         }
         self.say(|it| *it = State { phase: Phase::Stopped, ..State::default() });
     }
@@ -198,34 +252,117 @@ impl Keeper {
         self.said.send_modify(|it| change(Arc::make_mut(it)));
     }
 
-    async fn connect(&mut self) -> Result<Link, Unusable> {
-        let limit = self.spec.limits.start;
-        let connecting = async {
-            let changed = Arc::clone(&self.changed);
-            let callers = self.callers.clone();
-            let link =
-                Link::open(&self.spec, &self.ground, &self.environment, changed, callers).await?;
-            let tools = list(link.peer()).await?;
-            Ok::<_, Unusable>((link, tools))
+    fn tell(&self, end: &End, is_down: bool) {
+        self.say(|it| {
+            it.peer = None;
+            match end {
+                End::Stopped => {}
+                End::Again => it.phase = Phase::Starting,
+                End::Failed(Failure { needs_login: true, .. }) => {
+                    *it = State { phase: Phase::NeedsLogin, ..State::default() };
+                }
+                End::Failed(failure) => {
+                    it.phase = Phase::Failed(failure.why.clone());
+                    it.is_coming_back = !is_down;
+                    it.last_end = Some(failure.why.clone());
+                }
+            }
+        });
+    }
+
+    /// Waits before the next try. Says whether there is to be one.
+    async fn pause(&self, is_down: bool, failures: &mut u32, stop: &CancellationToken) -> bool {
+        let pause = async {
+            if is_down {
+                std::future::pending::<()>().await;
+            }
+            tokio::time::sleep(PAUSE * (1 << failures.saturating_sub(1))).await;
         };
-        let late = || format!("it was not ready within {} s", limit.as_secs());
-        let (link, tools) =
-            timeout(limit, connecting).await.unwrap_or_else(|_| Err(late().into()))?;
-        self.edition += 1;
-        let (edition, peer) = (self.edition, link.peer().clone());
-        let (title, revision) = link.about();
+        tokio::select! {
+            () = stop.cancelled() => return false,
+            () = pause => {}
+            () = self.again.notified() => {
+                *failures = 0;
+                self.tell(&End::Again, false);
+            }
+        }
+        true
+    }
+
+    /// One connection, from its beginning to its end.
+    async fn live(&self, stop: &CancellationToken, failures: &mut u32) -> (End, Option<Link>) {
+        let opened = tokio::select! {
+            opened = self.open(stop) => opened,
+            () = self.again.notified() => return (End::Again, None),
+        };
+        let mut link = match opened {
+            Ok(link) => link,
+            Err(_) if stop.is_cancelled() => return (End::Stopped, None),
+            Err(failure) => return (End::Failed(failure), None),
+        };
+        let begun = Instant::now();
+        let end = tokio::select! {
+            why = self.serve(&mut link) => End::Failed(why.into()),
+            () = self.again.notified() => End::Again,
+            () = stop.cancelled() => End::Stopped,
+        };
+        if begun.elapsed() > STEADY {
+            *failures = 0;
+        }
+        (end, Some(link))
+    }
+
+    async fn open(&self, stop: &CancellationToken) -> Result<Link, Failure> {
+        let asked = Asked {
+            spec: &self.spec,
+            ground: &self.ground,
+            environment: &self.environment,
+            changed: Arc::clone(&self.changed),
+            callers: self.callers.clone(),
+            is_modern: &self.is_modern,
+            stop,
+            deadline: Instant::now() + self.spec.limits.start,
+        };
+        let mut link = Link::open(&asked).await?;
+        let peer = link.peer().clone();
+        let listing = async {
+            tokio::select! {
+                why = link.ended() => Err(why),
+                listed = list(&peer) => listed,
+            }
+        };
+        let why = match asked.wait(listing).await {
+            Ok(Ok(tools)) => {
+                self.tell_ready(&link, tools);
+                return Ok(link);
+            }
+            Ok(Err(why)) | Err(why) => why,
+        };
+        // That it has ended says more than that it did not answer.
+        let why = match timeout(SHORT, link.ended()).await {
+            Ok(end) => end,
+            Err(_) => link.said(why),
+        };
+        link.close().await;
+        Err(why.into())
+    }
+
+    fn tell_ready(&self, link: &Link, tools: Vec<Tool>) {
+        let (peer, (title, revision)) = (link.peer().clone(), link.about());
         self.say(|it| {
             *it = State {
                 phase: Phase::Ready,
+                is_coming_back: false,
                 tools: Arc::new(tools),
-                edition,
+                edition: it.edition + 1,
+                connection: it.connection + 1,
                 title,
                 revision,
-                is_lost: false,
+                last_end: it.last_end.take(),
+                stray: link.stray(),
                 peer: Some(peer),
             };
         });
-        Ok(link)
     }
 
     /// Until somebody logs in, or wants it tried again.
@@ -248,27 +385,56 @@ impl Keeper {
     }
 
     /// Until it dies. Returns how.
-    async fn serve(&mut self, link: &mut Link) -> String {
+    async fn serve(&self, link: &mut Link) -> String {
+        let peer = link.peer().clone();
+        let news = listen(peer.clone(), Arc::clone(&self.changed));
+        let is_told = !link.wants_a_subscription();
+        let mut news = std::pin::pin!(async {
+            if is_told {
+                std::future::pending::<()>().await;
+            }
+            news.await;
+        });
         loop {
             tokio::select! {
                 why = link.ended() => return why,
                 () = self.changed.notified() => {}
+                () = &mut news => {}
             }
-            let listed = timeout(self.spec.limits.start, list(link.peer())).await;
+            let listed = tokio::select! {
+                why = link.ended() => return why,
+                listed = timeout(self.spec.limits.start, list(&peer)) => listed,
+            };
             match listed {
-                Ok(Ok(tools)) => {
-                    self.edition += 1;
-                    let edition = self.edition;
-                    self.say(|it| {
-                        it.tools = Arc::new(tools);
-                        it.edition = edition;
-                    });
-                }
+                Ok(Ok(tools)) => self.say(|it| {
+                    it.tools = Arc::new(tools);
+                    it.edition += 1;
+                }),
                 Ok(Err(why)) => tracing::warn!(server = self.spec.name, why, "no new list"),
                 Err(_) => tracing::warn!(server = self.spec.name, "no new list in time"),
             }
         }
     }
+}
+
+/// Passes on that tools have changed, from a server that tells only those who have asked. Never ends:
+/// a server that does not want to tell is used as it is.
+async fn listen(peer: Peer<RoleClient>, changed: Arc<Notify>) {
+    let filter = SubscriptionFilter::builder().tools_list_changed().build();
+    while let Ok(mut subscription) = peer.listen(filter.clone()).await {
+        loop {
+            match subscription.next().await {
+                Ok(Some(_)) => changed.notify_one(),
+                // More than we could take: what was missed is in the list.
+                Err(ServiceError::SubscriptionLagged { .. }) => {
+                    changed.notify_one();
+                    break;
+                }
+                Ok(None) | Err(_) => return std::future::pending().await,
+            }
+        }
+    }
+    std::future::pending::<()>().await;
 }
 
 /// All tools, page by page.

@@ -7,6 +7,8 @@ use std::time::Duration;
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
+use crate::exec::names_secret;
+
 /// A value that may be a key: it is not shown, and wiped when it is dropped.
 #[derive(Clone)]
 pub struct Hidden(SecretString);
@@ -129,6 +131,26 @@ impl Default for Walls {
 }
 
 impl ServerSpec {
+    /// The values in it that are keys, as far as their names tell, to be hidden wherever they turn up.
+    pub(super) fn secrets(&self) -> Vec<String> {
+        let (named, is_header) = match &self.reach {
+            Reach::Stdio { environment, .. } => (environment, false),
+            Reach::Http { headers, .. } => (headers, true),
+        };
+        let mut secrets = Vec::new();
+        for (name, value) in named {
+            let value = value.expose();
+            if names_secret(name) {
+                // As in `Bearer KEY`.
+                let last = value.split_whitespace().next_back().filter(|_| is_header);
+                secrets.push(last.unwrap_or(value).to_owned());
+            }
+            let url = Url::parse(value).ok();
+            secrets.extend(url.and_then(|it| it.password().map(str::to_owned)));
+        }
+        secrets
+    }
+
     /// One that an editor or a test asks for, with the usual limits and walls.
     pub fn new(name: impl Into<String>, source: Source, reach: Reach) -> ServerSpec {
         ServerSpec {
@@ -156,5 +178,31 @@ impl ServerSpec {
             "it wants a login (HTTP 401). Run `turnwright mcp login {what}`, or set its header \
              `Authorization`"
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_named_like_a_key_is_hidden_and_nothing_is_shown() {
+        let pairs = |all: &[(&str, &str)]| -> Vec<_> {
+            all.iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned().into()))
+                .collect()
+        };
+        let variables =
+            pairs(&[("API_TOKEN", "t 1"), ("LANG", "C"), ("DB", "postgres://me:secret@host/db")]);
+        let program =
+            Reach::Stdio { command: "x".into(), arguments: Vec::new(), environment: variables };
+        let program = ServerSpec::new("s", Source::Client, program);
+        assert_eq!(program.secrets(), ["t 1", "secret"]);
+        let url = Url::parse("https://example.org").unwrap();
+        let headers = pairs(&[("Authorization", "Bearer abc"), ("Accept", "*/*")]);
+        let http = ServerSpec::new("s", Source::User, Reach::Http { url, headers });
+        assert_eq!(http.secrets(), ["abc"]);
+        let shown = format!("{program:?} {http:?}");
+        assert!(!shown.contains("secret@") && !shown.contains("abc"), "{shown}");
     }
 }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use rmcp::ServiceError;
 use rmcp::model::{CallToolRequestParams, JsonObject, Tool};
 use serde_json::Value;
 
 use super::elicit::Caller;
-use super::server::{Phase, Server};
+use super::server::Server;
 use crate::checkpoint::Foreseen;
 use crate::effect::{CallView, Content, Effect, Kind, RemoteCall, short_title, visible_line};
 use crate::files::Roots;
@@ -133,16 +134,9 @@ impl Call {
             client,
             cancel: ctx.cancel.clone(),
         });
-        let state = server.state();
-        let Some(peer) = state.peer.clone() else {
-            let why = match &state.phase {
-                Phase::Failed(why) => why.clone(),
-                phase => format!("{phase:?}"),
-            };
-            return Outcome::failed(format!(
-                "The server {} is not connected: {why}",
-                server.spec.name
-            ));
+        let (peer, connection) = match server.peer().await {
+            Ok(found) => found,
+            Err(why) => return Outcome::failed(why),
         };
         let params =
             CallToolRequestParams::new(self.tool.tool.name.clone()).with_arguments(self.arguments);
@@ -164,6 +158,9 @@ impl Call {
                     text,
                     images: Vec::new(),
                 }
+            }
+            Ok(Err(ServiceError::TransportClosed | ServiceError::TransportSend(_))) => {
+                Outcome::failed(server.lost(connection).await)
             }
             Ok(Err(error)) => Outcome::failed(format!("The server answered: {error}")),
             Err(_) => Outcome::failed(format!("No answer within {} s.", limit.as_secs())),

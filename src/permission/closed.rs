@@ -39,6 +39,12 @@ impl Closed {
         Closed { rules, ground: law.ground.clone() }
     }
 
+    /// What the rules deny whatever is asked for, to a program that runs beside all calls.
+    pub fn by(law: &Law) -> Closed {
+        let denied = law.rules.iter().filter(|it| it.tier == Tier::Deny);
+        Closed { rules: denied.cloned().collect(), ground: law.ground.clone() }
+    }
+
     /// What must not be read, as far as its names are known: a command can be kept from it.
     pub fn unreadable(&self) -> Vec<PathBuf> {
         self.denied(|it| if let Pattern::Read(glob) = it { Some(glob) } else { None })

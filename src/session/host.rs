@@ -15,10 +15,10 @@ use crate::exec::{Environment, Jobs};
 use crate::files::{Files, Roots};
 use crate::ids::SessionId;
 use crate::llm::{LlmError, Model, Senses};
-use crate::mcp::{Fleet, Ground, Hub, Logins, ServerSpec};
+use crate::mcp::{Fleet, Hub, Logins, ServerSpec};
 use crate::permission::{Mode, SharedMode};
 use crate::redact;
-use crate::sandbox::{self, Profile};
+use crate::sandbox;
 use crate::store::{Limits, Log, Store};
 use crate::tools::{Bench, Commons, Folders, Lent, Registry, Toolbox, built_in};
 use crate::trust::Trust;
@@ -200,15 +200,8 @@ impl Host {
     /// Has the servers connected that a session is to have: those that its client wants, and those
     /// of the settings that are none of these.
     pub(super) fn launch(&self, servers: &[ServerSpec], equipment: &Equipment) -> Fleet {
-        let bench = &equipment.bench;
-        let roots = bench.files.roots();
-        let ground = Ground {
-            cwd: roots.real_cwd().to_path_buf(),
-            roots: roots.folders().map(std::path::Path::to_path_buf).collect(),
-            forms: bench.client.has_forms(),
-            jail: sandbox::can_confine().then(|| jail(bench)),
-            logins: Logins::new(&self.config.paths.config),
-        };
+        let logins = Logins::new(&self.config.paths.config);
+        let ground = super::servers::ground(&equipment.bench, &equipment.law.get(), logins);
         let lent = equipment.tools.lent().clone();
         Fleet::launch(&self.servers, servers, &ground, lent, PATIENCE)
     }
@@ -295,24 +288,4 @@ impl Host {
 
 fn settings_error(error: impl std::error::Error) -> Error {
     Error::Llm(LlmError::Settings(error.to_string()))
-}
-
-/// What a server of the session is kept to if it is a program: the session's folders to write, and the
-/// caches. Reads files: a few microseconds.
-fn jail(bench: &Bench) -> Profile {
-    let (walls, roots) = (&bench.walls, bench.files.roots());
-    let existing = |paths: &[std::path::PathBuf]| {
-        let real = paths.iter().filter_map(|it| std::fs::canonicalize(it).ok());
-        real.collect::<Vec<_>>()
-    };
-    let mut write: Vec<_> = roots.folders().map(std::path::Path::to_path_buf).collect();
-    write.extend(existing(&walls.write));
-    write.extend(existing(&walls.caches));
-    Profile {
-        write,
-        keep: existing(&walls.keep),
-        hide: existing(&walls.hide),
-        read: walls.read.clone(),
-        network: walls.network,
-    }
 }

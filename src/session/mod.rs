@@ -17,6 +17,7 @@ mod report;
 mod revive;
 mod rewind;
 mod settings;
+mod servers;
 mod standing;
 mod title;
 mod trust;

@@ -176,6 +176,7 @@ pub(super) fn walls(config: &Config, settings: SandboxSettings, law: &Law) -> Wa
         },
         write: settings.write,
         caches: settings.caches,
+        fetched: settings.fetched,
         hide,
         keep: vec![config.paths.config.clone(), config.paths.state.clone()],
         read: settings.reads_little.then(Vec::new),

@@ -24,6 +24,8 @@ pub struct Walls {
     pub write: Vec<PathBuf>,
     /// Caches that they may change, where they exist.
     pub caches: Vec<PathBuf>,
+    /// Where programs that fetch others keep these, made when one is to be fetched.
+    pub fetched: Vec<PathBuf>,
     /// What they may not read.
     pub hide: Vec<PathBuf>,
     /// If there is a list, all that they may read.

@@ -226,7 +226,11 @@ fn add(outcome: &mut Outcome, note: String) {
     outcome.content.push(Content::Text(note));
 }
 
-fn private_folder() -> std::io::Result<TempDir> {
+/// A temporary folder that nobody else may look into.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn private_folder() -> std::io::Result<TempDir> {
     let mut builder = tempfile::Builder::new();
     builder.prefix("turnwright-").rand_bytes(12);
     #[cfg(unix)]

@@ -1,0 +1,52 @@
+//! Where the MCP servers of a session run, and what they are kept to if they are programs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::mcp::{Ground, Logins};
+use crate::permission::{Closed, Law};
+use crate::sandbox::{self, Profile};
+use crate::tools::Bench;
+
+/// The ground of the session's servers. Reads files: a few microseconds.
+pub(super) fn ground(bench: &Bench, law: &Law, logins: Logins) -> Ground {
+    let roots = bench.files.roots();
+    Ground {
+        cwd: roots.real_cwd().to_path_buf(),
+        roots: roots.folders().map(Path::to_path_buf).collect(),
+        forms: bench.client.has_forms(),
+        jail: sandbox::can_confine().then(|| jail(bench, law)),
+        logins,
+        fetched: bench.walls.fetched.clone(),
+    }
+}
+
+/// What a server is kept to: the session's folders to write and the caches, as a command is. It runs
+/// beside all calls, so nothing that is protected is ever open to it.
+fn jail(bench: &Bench, law: &Law) -> Profile {
+    let (walls, roots) = (&bench.walls, bench.files.roots());
+    let closed = Closed::by(law);
+    let folders: Vec<_> = roots.folders().map(Path::to_path_buf).collect();
+    let is_inside = |it: &PathBuf| folders.iter().any(|root| it.starts_with(root));
+    let is_opened = |it: &PathBuf| {
+        folders.iter().any(|root| root.starts_with(it)) && !roots.private().any(|own| own == it)
+    };
+    let write = folders.iter().cloned().chain(real(walls.write.iter().chain(&walls.caches)));
+    let ours = real(walls.keep.iter().chain(&closed.unchangeable())).filter(is_inside);
+    let protected = walls.protected.ends().into_iter();
+    let protected =
+        protected.filter(|it| fs::symlink_metadata(it).is_ok_and(|it| it.is_file() || it.is_dir()));
+    let hide = real(walls.hide.iter().chain(&closed.unreadable()));
+    Profile {
+        keep: ours.chain(protected).collect(),
+        hide: hide.filter(|it| !is_opened(it)).collect(),
+        read: walls.read.clone(),
+        network: walls.network,
+        write: write.collect(),
+    }
+}
+
+/// Those that exist, where symlinks lead.
+fn real<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> std::vec::IntoIter<PathBuf> {
+    paths.filter_map(|it| fs::canonicalize(it).ok()).collect::<Vec<_>>().into_iter()
+}

@@ -1,0 +1,351 @@
+//! The life of MCP servers that are programs: how they are found and talked to, how they die and come
+//! back, what they can reach, and that nothing of them is left.
+
+use serde_json::{Value, json};
+
+use crate::agent::{TestAgent, calls, eventually, is_alive, says};
+
+/// A word that is on the command line of no other process.
+fn unique(name: &str) -> String {
+    format!("tool-{}-{name}", std::process::id())
+}
+
+/// A server that is started by these words.
+fn started_by(name: &str, command: &str, arguments: &[&str]) -> Value {
+    json!({ "name": name, "command": command, "args": arguments, "env": [] })
+}
+
+/// The scripted server behind a line of shell, in which it is `"$0" "$1"`.
+fn behind(name: &str, line: &str, scenario: &Value) -> Value {
+    let program = crate::examples::built("scripted_server");
+    let program = program.to_str().unwrap();
+    started_by(name, "/bin/sh", &["-c", line, program, &scenario.to_string()])
+}
+
+/// An agent whose model makes these calls, one a request, and that allows them.
+fn calling(tools: &[(&str, Value)], scenario: &Value) -> TestAgent {
+    let mut replies: Vec<_> = tools.iter().map(|(name, it)| calls(name, it)).collect();
+    replies.push(says("done"));
+    TestAgent::builder()
+        .model(replies.into())
+        .permission("allow_once")
+        .server("notes", scenario)
+        .start()
+}
+
+/// What the model is told of its n-th call, counted from 0.
+fn told(agent: &TestAgent, number: usize) -> String {
+    agent.model_transcript(number + 1).pop().unwrap()
+}
+
+/// The functions of servers that the n-th request offers.
+fn offered(agent: &TestAgent, number: usize) -> Vec<String> {
+    let body = agent.model_request(number);
+    let name = |it: &Value| it["function"]["name"].as_str().unwrap().to_owned();
+    let names = body["tools"].as_array().unwrap().iter().map(name);
+    names.filter(|it| it.starts_with("mcp__")).collect()
+}
+
+/// What the user is told besides the model's words.
+fn says_to_the_user(agent: &TestAgent, words: &[&str]) {
+    let all = format!("{:?}", agent.updates());
+    for word in words {
+        assert!(all.contains(word), "{word}: {all}");
+    }
+}
+
+#[test]
+fn m_2_every_revision_of_the_protocol_is_spoken() {
+    let revisions = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
+    for revision in revisions {
+        let mut scenario = json!({ "tools": [{ "name": "echo" }], "revision": revision });
+        scenario["modern"] = (revision == "2026-07-28").into();
+        let mut agent = calling(&[("mcp__notes__echo", json!({ "text": "hi" }))], &scenario);
+        assert_eq!(agent.turn("go"), "end_turn");
+        assert!(told(&agent, 0).contains(r#"{"text":"hi"}"#), "{revision}: {}", told(&agent, 0));
+    }
+}
+
+#[test]
+fn m_2_a_server_with_which_nothing_is_shared_is_told_of() {
+    let refuses = json!({ "code": -32000, "message": "the licence is over" });
+    for (scenario, words) in [
+        (json!({ "revision": "2031-01-01" }), "speaks revision 2031-01-01 of the protocol"),
+        (json!({ "refuses": refuses }), "the licence is over"),
+    ] {
+        let mut agent = calling(&[], &scenario);
+        assert_eq!(agent.turn("go"), "end_turn");
+        says_to_the_user(&agent, &["notes is not in use", words]);
+    }
+}
+
+#[test]
+fn m_12_new_tools_are_offered_in_the_next_request_whichever_revision_is_spoken() {
+    for modern in [false, true] {
+        let scenario = json!({
+            "modern": modern,
+            "tools": [{ "name": "grow" }],
+            "answers": { "grow": [{ "tools": [{ "name": "grow" }, { "name": "late" }] }, { "wait_ms": 200 }] },
+        });
+        let mut agent = TestAgent::builder()
+            .model(json!([
+                calls("mcp__notes__grow", &json!({})),
+                calls("exec", &json!({ "command": "sleep 0.5" })),
+                says("done")
+            ]))
+            .permission("allow_once")
+            .server("notes", &scenario)
+            .start();
+        assert_eq!(agent.turn("go"), "end_turn");
+        assert_eq!(offered(&agent, 0), ["mcp__notes__grow"]);
+        assert_eq!(offered(&agent, 2), ["mcp__notes__grow", "mcp__notes__late"], "{modern}");
+    }
+}
+
+#[test]
+fn a7_the_first_prompt_has_the_good_server_and_says_which_ones_are_missing() {
+    let mut agent = TestAgent::builder()
+        .model(json!([says("one")]))
+        .server("good", &json!({ "tools": [{ "name": "echo" }] }))
+        .server("dead", &json!({ "exit": 3 }))
+        .server("slow", &json!({ "start_ms": 60_000, "tools": [{ "name": "late" }] }))
+        .initialize();
+    agent.servers.push(started_by("gone", "no-such-program-2391", &[]));
+    // Answered long before any of them is.
+    agent.session = agent.new_session();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(offered(&agent, 0), ["mcp__good__echo"]);
+    let all = format!("{:?}", agent.updates());
+    for words in
+        ["dead", "exit 3", "cannot go on", "slow", "no program no-such-program-2391 in PATH"]
+    {
+        assert!(all.contains(words), "{words}: {all}");
+    }
+}
+
+#[test]
+fn m_17_a_call_fails_when_its_server_dies_and_the_next_one_finds_it_again() {
+    let scenario = json!({
+        "tools": [{ "name": "die" }, { "name": "echo" }],
+        "answers": { "die": [{ "shout": "out of paper" }, { "die": 7 }] },
+    });
+    let tools =
+        [("mcp__notes__die", json!({})), ("mcp__notes__echo", json!({ "text": "still there" }))];
+    let mut agent = calling(&tools, &scenario);
+    assert_eq!(agent.turn("go"), "end_turn");
+    let lost = told(&agent, 0);
+    for words in ["notes was lost during the call", "exit 7", "out of paper", "a part of it"] {
+        assert!(lost.contains(words), "{words}: {lost}");
+    }
+    assert!(told(&agent, 1).contains("still there"), "{}", told(&agent, 1));
+}
+
+#[test]
+fn m_17_a_server_that_always_dies_is_given_up() {
+    let scenario = json!({
+        "tools": [{ "name": "die" }],
+        "answers": { "die": [{ "die": 7 }] },
+    });
+    let calls: Vec<_> = (0..5).map(|_| ("mcp__notes__die", json!({}))).collect();
+    let mut agent = calling(&calls, &scenario);
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(told(&agent, 3).contains("was lost"), "{}", told(&agent, 3));
+    assert!(told(&agent, 4).contains("is not in use: it ended (exit 7)"), "{}", told(&agent, 4));
+}
+
+#[test]
+fn a_server_that_fails_once_is_tried_again() {
+    // The file lies in the workspace: elsewhere the server could not make it.
+    let scenario = json!({ "tools": [{ "name": "echo" }], "exit": 3, "once": "tried" });
+    let mut agent = TestAgent::builder()
+        .model(json!([
+            calls("exec", &json!({ "command": "sleep 1.5" })),
+            calls("mcp__notes__echo", &json!({ "text": "second try" })),
+            says("done")
+        ]))
+        .permission("allow_once")
+        .server("notes", &scenario)
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(told(&agent, 1).contains("second try"), "{}", told(&agent, 1));
+}
+
+#[test]
+fn m_18_what_a_server_prints_besides_harms_nobody() {
+    let scenario = json!({
+        "tools": [{ "name": "noise" }],
+        "first": ["Welcome!", "", "{\"level\":\"info\"}", "[1, 2]", "{\"jsonrpc\": broken"],
+        "shouts": 1_000_000,
+        "answers": { "noise": [{ "say": "thinking..." }, { "shout": "hm" }, { "text": "clear" }] },
+    });
+    let mut agent = calling(&[("mcp__notes__noise", json!({}))], &scenario);
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(told(&agent, 0).ends_with("clear"), "{}", told(&agent, 0));
+}
+
+#[test]
+fn an_answer_that_is_far_too_long_fails_at_once() {
+    let scenario = json!({
+        "tools": [{ "name": "huge" }],
+        "answers": { "huge": [{ "text": "0123456789abcdef", "repeat": 2_200_000 }] },
+    });
+    let mut agent = calling(&[("mcp__notes__huge", json!({}))], &scenario);
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(told(&agent, 0).contains("longer than 32 MiB"), "{}", told(&agent, 0));
+}
+
+/// Servers that stay as long as they can; the word is on the command line of all that they start.
+fn stubborn(word: &str) -> Vec<Value> {
+    let scenario = json!({ "tools": [{ "name": word }], "stays": true });
+    let slow = json!({ "tools": [{ "name": word }], "start_ms": 600_000 });
+    vec![
+        behind("stays", "exec \"$0\" \"$1\"", &scenario),
+        behind("deaf", "trap '' TERM HUP INT; \"$0\" \"$1\"; sleep 600", &scenario),
+        behind("parent", &format!("sh -c 'sleep 600; : {word}' & exec \"$0\" \"$1\""), &scenario),
+        behind(
+            "fled",
+            &format!("setsid sh -c 'sleep 600; : {word}' & exec \"$0\" \"$1\""),
+            &scenario,
+        ),
+        behind("slow", "exec \"$0\" \"$1\"", &slow),
+    ]
+}
+
+/// An agent with all of them.
+fn with_stubborn(word: &str) -> TestAgent {
+    let mut agent = TestAgent::builder().model(json!([says("one")])).noisy().initialize();
+    agent.servers = stubborn(word);
+    agent.session = agent.new_session();
+    eventually("the servers run", || is_alive(word));
+    agent
+}
+
+#[test]
+fn m_16_nothing_of_a_server_is_left_whichever_way_the_end_comes() {
+    use rustix::process::{Pid, Signal, kill_process};
+    if cfg!(not(target_os = "linux")) {
+        return;
+    }
+    let word = unique("close");
+    let mut agent = with_stubborn(&word);
+    assert_eq!(agent.turn("go"), "end_turn");
+    let session = agent.session.clone();
+    agent.call("session/close", &json!({ "sessionId": session }));
+    assert!(!is_alive(&word), "after session/close");
+    // While they are starting.
+    let session = agent.new_session();
+    agent.call("session/close", &json!({ "sessionId": session }));
+    assert!(!is_alive(&word), "after session/close at once");
+
+    agent.session = agent.new_session();
+    eventually("the servers run", || is_alive(&word));
+    let (status, _) = agent.close();
+    assert!(status.success() && !is_alive(&word), "after the end of stdin: {status}");
+
+    let word = unique("term");
+    let mut agent = with_stubborn(&word);
+    let pid = Pid::from_raw(i32::try_from(agent.pid()).unwrap()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    agent.close();
+    assert!(!is_alive(&word), "after SIGTERM");
+
+    let word = unique("kill");
+    let mut agent = with_stubborn(&word);
+    assert_eq!(agent.turn("go"), "end_turn");
+    agent.kill();
+    eventually("everything is gone after SIGKILL", || !is_alive(&word));
+}
+
+#[test]
+fn d7_a_server_gets_what_is_declared_for_it_and_no_key_of_ours() {
+    let scenario = json!({
+        "tools": [{ "name": "look" }],
+        "answers": { "look": [
+            { "env": "OPENAI_API_KEY" }, { "env": "SOME_TOKEN" }, { "env": "NOTES_KEY" },
+            { "env": "PLAIN" }, { "env": "TMPDIR" },
+        ] },
+    });
+    let mut agent = TestAgent::builder()
+        .model(json!([calls("mcp__notes__look", &json!({})), says("done")]))
+        .permission("allow_once")
+        .variable("SOME_TOKEN", "canary-2391-outside")
+        .server("notes", &scenario)
+        .initialize();
+    agent.servers[0]["env"] = json!([
+        { "name": "NOTES_KEY", "value": "Declared-2391-key" },
+        { "name": "PLAIN", "value": "declared" },
+    ]);
+    agent.session = agent.new_session();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let told = told(&agent, 0);
+    assert!(!told.contains("sk-test") && !told.contains("canary"), "{told}");
+    assert!(told.contains("[key]") && told.contains("declared"), "{told}");
+    if turnwright::sandbox::can_confine() {
+        assert!(told.contains("turnwright-"), "{told}");
+    }
+    let all = format!("{:?}", agent.log);
+    assert!(!all.contains("Declared-2391-key"), "{all}");
+    let written = std::fs::read_dir(agent.home().join("state")).into_iter().flatten().flatten();
+    for file in written.filter(|it| it.path().is_file()) {
+        let bytes = std::fs::read(file.path()).unwrap();
+        assert!(!String::from_utf8_lossy(&bytes).contains("Declared-2391-key"), "{file:?}");
+    }
+}
+
+#[test]
+fn a_server_writes_in_the_project_and_not_beside_it() {
+    if !turnwright::sandbox::can_confine() {
+        eprintln!("SKIPPED: nothing can be confined here");
+        return;
+    }
+    let outside = tempfile::tempdir().unwrap();
+    let file = outside.path().join("out");
+    let scenario = json!({
+        "tools": [{ "name": "write" }],
+        "answers": { "write": [{ "write": ["inside", "x"] }, { "write": [file, "x"] }] },
+    });
+    let mut agent = calling(&[("mcp__notes__write", json!({}))], &scenario);
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(agent.read("inside"), "x");
+    assert!(!file.exists(), "{}", told(&agent, 0));
+    assert!(told(&agent, 0).contains("written\n"), "{}", told(&agent, 0));
+}
+
+#[test]
+fn a8_sessions_with_the_same_server_share_it_and_it_ends_with_the_last() {
+    let dir = tempfile::tempdir().unwrap();
+    let word = unique("shared");
+    let scenario = json!({ "tools": [{ "name": word }] });
+    let mut agent = TestAgent::builder()
+        .model(json!([says("1"), says("2")]))
+        .server("notes", &scenario)
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let first = agent.session.clone();
+    let count = || {
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let lines = processes.filter_map(|it| std::fs::read(it.path().join("cmdline")).ok());
+        lines.filter(|it| String::from_utf8_lossy(it).contains(&word)).count()
+    };
+    if cfg!(not(target_os = "linux")) {
+        return;
+    }
+    assert_eq!(count(), 1);
+    let second = agent.new_session();
+    agent.session = second.clone();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!((count(), offered(&agent, 1).len()), (1, 1));
+    // Another place, and another environment, are another server.
+    let params = json!({ "cwd": dir.path(), "mcpServers": agent.servers });
+    let elsewhere = agent.call("session/new", &params)["result"]["sessionId"].clone();
+    eventually("a second one", || count() == 2);
+    agent.servers[0]["env"] = json!([{ "name": "A", "value": "b" }]);
+    let other = agent.new_session();
+    eventually("a third one", || count() == 3);
+    for (session, left) in
+        [(json!(first), 3), (json!(second), 2), (elsewhere, 1), (json!(other), 0)]
+    {
+        agent.call("session/close", &json!({ "sessionId": session }));
+        assert_eq!(count(), left, "{session}");
+    }
+}

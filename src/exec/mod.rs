@@ -35,7 +35,7 @@ pub use job::{End, Ended, InputError, Job};
 pub use jobs::{Berth, Jobs, TooMany};
 #[cfg(unix)]
 pub use launch::{Launch, LaunchError, Screen, launch};
-pub use output::{Look, Output};
+pub use output::{Look, Output, shortened};
 #[cfg(unix)]
 pub use piped::{Piped, Pipes, Program};
 pub use started::{Exit, Leftover, Signal, Sink, Started};

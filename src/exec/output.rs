@@ -13,6 +13,8 @@ use crate::redact;
 const HEAD: usize = 12 * 1024;
 /// Bytes kept of the end.
 const TAIL: usize = 18 * 1024;
+/// Bytes of a line that are looked at in one go, of a text that is there already.
+const PIECE: usize = 4 * 1024;
 /// Bytes kept as they came.
 const RAW: usize = 64 * 1024;
 
@@ -242,6 +244,40 @@ impl Output {
     }
 }
 
+/// A text that is there already, cut as the output of a command is. What is too long for that is
+/// kept in the file. May take its time: not for the runtime's thread.
+pub fn shortened(text: &str, file: &Path) -> Look {
+    let mut ring = Ring::default();
+    for line in text.split_inclusive('\n') {
+        pieces(line).for_each(|it| ring.push(it));
+    }
+    if !ring.is_cut() {
+        return Look { text: text.to_owned(), truncated: false };
+    }
+    let mut spill = Spill::new(file.to_path_buf());
+    for piece in text.as_bytes().chunks(TAIL) {
+        spill.push(piece);
+        if let Some(work) = spill.work(false) {
+            spill.done(work.run());
+        }
+    }
+    spill.need();
+    if let Some(work) = spill.work(true) {
+        spill.done(work.run());
+    }
+    Look { text: ring.text(&spill.told()), truncated: true }
+}
+
+/// The parts of a line, so that of a very long one there is a beginning and an end as well.
+fn pieces(mut line: &str) -> impl Iterator<Item = &str> {
+    std::iter::from_fn(move || {
+        let end = (0..=PIECE.min(line.len())).rev().find(|it| line.is_char_boundary(*it))?;
+        let (piece, rest) = line.split_at(end);
+        line = rest;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -284,6 +320,25 @@ mod tests {
         let note = look.text.lines().find(|it| !it.starts_with("line ")).unwrap();
         let expected = format!("[{} of 100 000 lines omitted", grouped(100_000 - kept as u64));
         assert!(note.starts_with(&expected), "{note} and not {expected}");
+    }
+
+    #[test]
+    fn a_text_that_is_there_already_is_cut_alike_and_kept_whole() {
+        let base = tempfile::tempdir().unwrap();
+        let lines: String = (0..100_000).map(|it| format!("line {it}\n")).collect();
+        for (number, text) in [lines, "é".repeat(2_000_000)].iter().enumerate() {
+            let file = base.path().join(format!("{number}.txt"));
+            let look = shortened(text, &file);
+            assert!(look.truncated && look.text.len() < 32 * 1024, "{}", look.text.len());
+            assert!(
+                look.text.contains(" omitted; full output: ") && !look.text.contains('\u{fffd}')
+            );
+            assert_eq!(std::fs::read_to_string(file).unwrap(), *text);
+        }
+        let file = base.path().join("none.txt");
+        let short = "a\n".repeat(100);
+        assert_eq!(shortened(&short, &file), Look { text: short.clone(), truncated: false });
+        assert!(!file.exists());
     }
 
     #[test]

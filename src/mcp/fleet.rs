@@ -1,19 +1,19 @@
 //! The servers of one session. What they lend is put into the session's [`Lent`] as it comes; what
 //! is missing is said there, too.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use rmcp::model::Tool;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::hub::{Ground, Hub};
-use super::names;
+use super::listed::Listed;
+use super::names::Names;
 use super::server::{Phase, Server, State};
 use super::spec::ServerSpec;
 use super::tool::RemoteTool;
@@ -40,7 +40,8 @@ impl Fleet {
         let (stop, tracker) = (CancellationToken::new(), TaskTracker::new());
         let servers: Vec<_> = specs.iter().map(|it| hub.get(it, ground)).collect();
         lent.expect(servers.iter().map(|it| it.spec.name.clone()).collect(), patience);
-        let gatherer = Gatherer { servers: servers.clone(), lent: lent.clone() };
+        let gatherer =
+            Gatherer { servers: servers.clone(), lent: lent.clone(), names: Names::default() };
         let token = stop.clone();
         tracker.spawn(async move {
             token.run_until_cancelled(gatherer.run()).await;
@@ -77,10 +78,11 @@ impl Fleet {
 struct Gatherer {
     servers: Vec<Arc<Server>>,
     lent: Lent,
+    names: Names,
 }
 
 impl Gatherer {
-    async fn run(self) {
+    async fn run(mut self) {
         let mut watches: Vec<_> = self.servers.iter().map(|it| it.watch()).collect();
         let mut shelves: Vec<_> = self.servers.iter().map(|_| Shelf::default()).collect();
         loop {
@@ -95,12 +97,12 @@ impl Gatherer {
         }
     }
 
-    fn gather(&self, watches: &mut [watch::Receiver<Arc<State>>], shelves: &mut [Shelf]) {
-        let (mut tools, mut taken): (Vec<Arc<dyn AnyTool>>, _) = (Vec::new(), HashSet::new());
+    fn gather(&mut self, watches: &mut [watch::Receiver<Arc<State>>], shelves: &mut [Shelf]) {
+        let mut tools: Vec<Arc<dyn AnyTool>> = Vec::new();
         let mut fates = Vec::new();
         for ((server, watch), shelf) in self.servers.iter().zip(watches).zip(shelves) {
             let state = Arc::clone(&watch.borrow_and_update());
-            shelf.fill(server, &state.tools, &mut taken);
+            shelf.fill(server, &state.tools, &mut self.names);
             tools.extend(shelf.tools.iter().map(|it| Arc::clone(it) as Arc<dyn AnyTool>));
             fates.extend(fate(server, &state).map(|it| (&server.spec.name, it)));
         }
@@ -126,21 +128,21 @@ fn fate(server: &Server, state: &State) -> Option<Fate> {
 /// The tools of one server. What has not changed stays the same tool.
 #[derive(Default)]
 struct Shelf {
-    list: Arc<Vec<Tool>>,
+    list: Arc<Vec<Arc<Listed>>>,
     tools: Vec<Arc<RemoteTool>>,
 }
 
 impl Shelf {
-    fn fill(&mut self, server: &Arc<Server>, list: &Arc<Vec<Tool>>, taken: &mut HashSet<String>) {
+    fn fill(&mut self, server: &Arc<Server>, list: &Arc<Vec<Arc<Listed>>>, names: &mut Names) {
         if Arc::ptr_eq(&self.list, list) {
-            return taken.extend(self.tools.iter().map(|it| it.name.clone()));
+            return;
         }
         let known: HashMap<_, _> = self.tools.drain(..).map(|it| (it.name.clone(), it)).collect();
-        let tool = |tool: &Tool| {
-            let name = names::unique(&server.spec.name, &tool.name, taken);
-            match known.get(&name).filter(|it| it.tool == *tool) {
+        let tool = |listed: &Arc<Listed>| {
+            let name = names.of(&server.spec.name, &listed.tool.name);
+            match known.get(&name).filter(|it| it.listed.tool == listed.tool) {
                 Some(known) => Arc::clone(known),
-                None => Arc::new(RemoteTool::new(name, Arc::clone(server), tool.clone())),
+                None => Arc::new(RemoteTool::new(name, Arc::clone(server), Arc::clone(listed))),
             }
         };
         self.tools = list.iter().map(tool).collect();

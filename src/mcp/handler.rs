@@ -6,7 +6,8 @@ use std::sync::Arc;
 use rmcp::ClientHandler;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction,
-    ElicitationCapability, FormElicitationCapability, Implementation, ProtocolVersion,
+    ElicitationCapability, FormElicitationCapability, Implementation, ProgressNotificationParam,
+    ProtocolVersion,
 };
 #[expect(deprecated, reason = "asked for by servers that are not new")]
 use rmcp::model::{ListRootsResult, LoggingMessageNotificationParam, Root};
@@ -14,6 +15,7 @@ use rmcp::service::{NotificationContext, RequestContext, RoleClient};
 use tokio::sync::Notify;
 
 use super::elicit::{self, Callers};
+use super::progress::Progress;
 use crate::effect::visible_line;
 
 /// Characters of what a server says.
@@ -30,6 +32,8 @@ pub(super) struct Handler {
     /// Its users show forms.
     pub(super) forms: bool,
     pub(super) callers: Callers,
+    /// Its calls that run.
+    pub(super) progress: Progress,
 }
 
 #[expect(deprecated, reason = "roots are deprecated, and asked for by servers that are not new")]
@@ -38,11 +42,7 @@ impl ClientHandler for Handler {
         &self,
         _: RequestContext<RoleClient>,
     ) -> Result<ListRootsResult, rmcp::ErrorData> {
-        let root = |it: &PathBuf| {
-            let url = url::Url::from_file_path(it).ok()?;
-            Some(Root::new(url.to_string()))
-        };
-        Ok(ListRootsResult::new(self.roots.iter().filter_map(root).collect()))
+        Ok(roots(&self.roots))
     }
 
     async fn create_elicitation(
@@ -69,6 +69,14 @@ impl ClientHandler for Handler {
         self.changed.notify_one();
     }
 
+    async fn on_progress(
+        &self,
+        news: ProgressNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        self.progress.tell(news);
+    }
+
     fn get_info(&self) -> ClientConfig {
         let mut capabilities = ClientCapabilities::builder().enable_roots().build();
         if self.forms {
@@ -80,4 +88,11 @@ impl ClientHandler for Handler {
         let about = Implementation::new("turnwright", env!("CARGO_PKG_VERSION"));
         ClientConfig::new(capabilities, about).with_protocol_version(ProtocolVersion::V_2025_11_25)
     }
+}
+
+/// The folders of a session, for a server.
+#[expect(deprecated, reason = "asked for by servers that are not new")]
+pub(super) fn roots(folders: &[PathBuf]) -> ListRootsResult {
+    let root = |it: &PathBuf| Some(Root::new(url::Url::from_file_path(it).ok()?.to_string()));
+    ListRootsResult::new(folders.iter().filter_map(root).collect())
 }

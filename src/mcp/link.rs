@@ -20,6 +20,7 @@ use super::handler::Handler;
 use super::http::{self, Wire};
 use super::hub::Ground;
 use super::program::Running;
+use super::progress::Progress;
 use super::sieve;
 use super::spec::{Reach, ServerSpec};
 use super::start::Wanted;
@@ -125,6 +126,7 @@ impl Link {
             server: asked.spec.name.clone(),
             forms: asked.ground.forms,
             callers: asked.callers.clone(),
+            progress: Progress::default(),
         };
         match &asked.spec.reach {
             Reach::Stdio { .. } => Link::to_program(asked, handler).await,
@@ -163,6 +165,11 @@ impl Link {
             None => failure.why,
         };
         Err(Failure { why, ..failure })
+    }
+
+    /// What it tells of calls.
+    pub(super) fn progress(&self) -> Progress {
+        self.service.service().progress.clone()
     }
 
     /// To talk to it.

@@ -12,27 +12,46 @@
 //!   sieve    what it prints → the lines that are messages
 //!   words    the last that it has said to people
 //!   fleet    the servers of one session → its [`crate::tools::Lent`]
+//!   list     the tools of a server, page by page
+//!   listed   a tool as its server lists it, made ready once
+//!   schema   … the schema of its arguments, as the model is told it
+//!   check    … and whether a value is what the server's own schema wants
+//!   names    what the tools of a session are called
 //!   tool     one tool of a server, as a turn sees it
+//!   call     one call on its way, with `progress`
+//!   content  what the server answers → `shown`: what becomes of it
 
+mod call;
+mod check;
+mod content;
 mod elicit;
 mod fleet;
 mod handler;
 mod http;
 mod hub;
 mod link;
+mod list;
+mod listed;
 mod login;
 mod logins;
 mod names;
 mod program;
+mod progress;
+mod schema;
 mod server;
+mod shown;
 mod sieve;
 mod spec;
 mod start;
 mod tool;
 mod words;
 
+#[cfg(test)]
+mod tests;
+
 pub use fleet::Fleet;
 pub use hub::{Ground, Hub};
+pub use listed::Listed;
 pub use login::{LoginOptions, log_in};
 pub use logins::{Login, Logins};
 pub use server::{Phase, State};

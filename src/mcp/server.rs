@@ -1,11 +1,12 @@
 //! One server: a task that connects, lists what there is, connects again when it dies, and ends it.
 //! Everybody else sees its [`State`].
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use rmcp::model::{SubscriptionFilter, Tool};
+use rmcp::model::SubscriptionFilter;
 use rmcp::{Peer, RoleClient, ServiceError};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
@@ -15,6 +16,9 @@ use tokio_util::task::TaskTracker;
 use super::elicit::Callers;
 use super::hub::Ground;
 use super::link::{Asked, Failure, Link};
+use super::list::list;
+use super::listed::Listed;
+use super::progress::Progress;
 use super::spec::{Reach, ServerSpec};
 use crate::exec::Environment;
 
@@ -30,10 +34,6 @@ const LOOK: Duration = Duration::from_secs(2);
 const RETURN: Duration = Duration::from_secs(2);
 /// How long the end of a server may take to be known that has closed its output.
 const SHORT: Duration = Duration::from_millis(200);
-/// Pages of a list. One that never ends is cut.
-const MOST_PAGES: usize = 100;
-/// Tools of one server.
-const MOST_TOOLS: usize = 1000;
 
 /// A server that runs, or tries to. It ends when nobody holds it any more.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ pub struct State {
     /// It cannot be used, and is about to be connected to again without anybody asking.
     pub is_coming_back: bool,
     /// Its tools as it lists them.
-    pub tools: Arc<Vec<Tool>>,
+    pub tools: Arc<Vec<Arc<Listed>>>,
     /// Counts the lists.
     pub edition: u64,
     /// Counts the connections.
@@ -70,6 +70,8 @@ pub struct State {
     stray: Arc<AtomicU64>,
     /// To talk to it.
     pub(super) peer: Option<Peer<RoleClient>>,
+    /// What it tells of calls.
+    pub(super) progress: Progress,
 }
 
 impl State {
@@ -182,6 +184,11 @@ impl Server {
     #[expect(dead_code, reason = "for `/mcp`")]
     pub(super) fn restart(&self) {
         self.again.notify_one();
+    }
+
+    /// The folders of its sessions.
+    pub(super) fn roots(&self) -> &[PathBuf] {
+        &self.ground.roots
     }
 
     /// Its end, to be waited for after the last handle was dropped.
@@ -347,7 +354,7 @@ impl Keeper {
         Err(why.into())
     }
 
-    fn tell_ready(&self, link: &Link, tools: Vec<Tool>) {
+    fn tell_ready(&self, link: &Link, tools: Vec<Arc<Listed>>) {
         let (peer, (title, revision)) = (link.peer().clone(), link.about());
         self.say(|it| {
             *it = State {
@@ -361,6 +368,7 @@ impl Keeper {
                 last_end: it.last_end.take(),
                 stray: link.stray(),
                 peer: Some(peer),
+                progress: link.progress(),
             };
         });
     }
@@ -435,23 +443,4 @@ async fn listen(peer: Peer<RoleClient>, changed: Arc<Notify>) {
         }
     }
     std::future::pending::<()>().await;
-}
-
-/// All tools, page by page.
-async fn list(peer: &Peer<RoleClient>) -> Result<Vec<Tool>, String> {
-    use rmcp::model::PaginatedRequestParams;
-    let mut tools: Vec<Tool> = Vec::new();
-    let mut cursor = None;
-    for _ in 0..MOST_PAGES {
-        let params = PaginatedRequestParams::default().with_cursor(cursor.take());
-        let page = peer.list_tools(Some(params)).await;
-        let page = page.map_err(|error| format!("its tools could not be listed: {error}"))?;
-        tools.extend(page.tools);
-        cursor = page.next_cursor;
-        if cursor.is_none() || tools.len() >= MOST_TOOLS {
-            break;
-        }
-    }
-    tools.truncate(MOST_TOOLS);
-    Ok(tools)
 }

@@ -4,18 +4,26 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use rmcp::ServiceError;
-use rmcp::model::{CallToolRequestParams, JsonObject, Tool};
+use rmcp::model::{CallToolRequestParams, JsonObject};
 use serde_json::Value;
 
+use super::call::{Asker, Trouble};
 use super::elicit::Caller;
+use super::listed::Listed;
 use super::server::Server;
+use super::{call, shown};
 use crate::checkpoint::Foreseen;
-use crate::effect::{CallView, Content, Effect, Kind, RemoteCall, short_title, visible_line};
+use crate::effect::{CallView, Content, Effect, RemoteCall, short_title, visible_line};
+use crate::exec::Jobs;
 use crate::files::Roots;
 use crate::message::ToolSpec;
 use crate::permission::Pass;
-use crate::tools::{AnyTool, Bench, Offer, Outcome, Prepared, ToolCtx};
+use crate::tools::{AnyTool, Bench, Offer, Outcome, Prepared, ToolCtx, mended};
+
+/// Characters of an argument that stand in a title.
+const HINT: usize = 40;
+/// Arguments that an error names.
+const MOST_NAMED: usize = 12;
 
 /// A tool.
 #[derive(Debug)]
@@ -23,19 +31,64 @@ pub(super) struct RemoteTool {
     /// The function's name, for the model.
     pub(super) name: String,
     pub(super) server: Arc<Server>,
-    pub(super) tool: Tool,
+    pub(super) listed: Arc<Listed>,
 }
 
 impl RemoteTool {
     /// One that the model knows by that name.
-    pub(super) fn new(name: String, server: Arc<Server>, tool: Tool) -> RemoteTool {
-        RemoteTool { name, server, tool }
+    pub(super) fn new(name: String, server: Arc<Server>, listed: Arc<Listed>) -> RemoteTool {
+        RemoteTool { name, server, listed }
     }
-}
 
-impl RemoteTool {
-    fn claims_to_read(&self) -> bool {
-        self.tool.annotations.as_ref().and_then(|it| it.read_only_hint).unwrap_or(false)
+    fn view(&self, hint: Option<&str>) -> CallView {
+        let mut title = format!("{}: {}", self.server.spec.name, self.listed.tool.name);
+        if let Some(hint) = hint {
+            title.push_str(&format!(" ({hint})"));
+        }
+        let title = short_title(visible_line(&title));
+        CallView { title, kind: self.listed.kind(), locations: Vec::new() }
+    }
+
+    /// What is wrong with arguments, for the model, after what can be meant in one way only was put
+    /// right.
+    fn check(&self, arguments: &mut JsonObject) -> Result<(), String> {
+        let check = &self.listed.arguments;
+        let given = Value::Object(arguments.clone());
+        if check.complaint(&given).is_none() {
+            return Ok(());
+        }
+        let given = mended(given, &self.listed.parameters);
+        let complaint = check.complaint(&given);
+        if let (None, Value::Object(mended)) = (&complaint, given) {
+            *arguments = mended;
+            return Ok(());
+        }
+        let complaint = complaint.unwrap_or_default();
+        Err(format!(
+            "Invalid arguments for {}: {complaint}. The server was not called. {}",
+            self.name,
+            self.names()
+        ))
+    }
+
+    /// The arguments that there are.
+    fn names(&self) -> String {
+        let parameters = &self.listed.parameters;
+        let Some(properties) = parameters["properties"].as_object() else { return String::new() };
+        let required = parameters["required"].as_array();
+        let is_required =
+            |name: &String| required.is_some_and(|it| it.iter().any(|it| it == name.as_str()));
+        let name =
+            |it: &String| format!("{it}{}", if is_required(it) { " (required)" } else { "" });
+        let mut names: Vec<_> = properties.keys().take(MOST_NAMED).map(name).collect();
+        if properties.len() > MOST_NAMED {
+            names.push("…".to_owned());
+        }
+        if names.is_empty() {
+            "It takes none.".to_owned()
+        } else {
+            format!("It takes: {}.", names.join(", "))
+        }
     }
 }
 
@@ -53,8 +106,8 @@ impl AnyTool for RemoteTool {
         // Made when it is told: of many tools most never are.
         Some(Arc::new(ToolSpec {
             name: self.name.clone().into(),
-            description: self.tool.description.as_deref().unwrap_or_default().to_owned(),
-            parameters: Value::Object(self.tool.input_schema.as_ref().clone()),
+            description: self.listed.description.clone(),
+            parameters: self.listed.parameters.clone(),
         }))
     }
 
@@ -63,52 +116,61 @@ impl AnyTool for RemoteTool {
     }
 
     fn title(&self) -> Option<&str> {
-        let annotated = || self.tool.annotations.as_ref()?.title.as_deref();
-        self.tool.title.as_deref().or_else(annotated).or(Some(&self.tool.name))
+        let annotated = || self.listed.tool.annotations.as_ref()?.title.as_deref();
+        let tool = &self.listed.tool;
+        tool.title.as_deref().or_else(annotated).or(Some(&tool.name))
     }
 
     fn first_view(&self) -> Option<CallView> {
-        let title = format!("{}: {}", self.server.spec.name, self.tool.name);
-        let title = short_title(visible_line(&title));
-        Some(CallView { title, kind: Kind::Other, locations: Vec::new() })
+        Some(self.view(None))
     }
 
     fn prepare(self: Arc<Self>, args: Value) -> Result<Box<dyn Prepared>, String> {
-        match args {
-            Value::Object(arguments) => Ok(Box::new(Call { tool: self, arguments })),
-            Value::Null => Ok(Box::new(Call { tool: self, arguments: JsonObject::new() })),
-            _ => Err("The arguments must be an object.".to_owned()),
-        }
+        let arguments = match args {
+            Value::Object(arguments) => arguments,
+            Value::Null => JsonObject::new(),
+            // All of them, written as a text.
+            Value::String(text) => match serde_json::from_str(&text) {
+                Ok(Value::Object(arguments)) => arguments,
+                _ => return Err("The arguments must be an object.".to_owned()),
+            },
+            _ => return Err("The arguments must be an object.".to_owned()),
+        };
+        Ok(Box::new(Call { tool: self, arguments, checked: None }))
     }
 }
 
 struct Call {
     tool: Arc<RemoteTool>,
     arguments: JsonObject,
+    /// What is wrong with the arguments, once they were looked at.
+    checked: Option<Result<(), String>>,
 }
 
 impl Prepared for Call {
-    fn locate(&mut self, _: &Bench) {}
+    fn locate(&mut self, _: &Bench) {
+        if self.checked.is_none() {
+            self.checked = Some(self.tool.check(&mut self.arguments));
+        }
+    }
 
     fn view(&self, _: &Roots) -> CallView {
-        self.tool.first_view().unwrap_or_else(|| CallView {
-            title: self.tool.name.clone(),
-            kind: Kind::Other,
-            locations: Vec::new(),
-        })
+        self.tool.view(hint(&self.arguments).as_deref())
     }
 
     fn effects(&self) -> Vec<Effect> {
         vec![Effect::Remote(Box::new(RemoteCall {
             server: self.tool.server.spec.name.clone(),
-            tool: self.tool.tool.name.clone().into_owned(),
-            claims_to_read: self.tool.claims_to_read(),
+            tool: self.tool.listed.tool.name.clone().into_owned(),
+            claims_to_read: self.tool.listed.claims_to_read(),
             change: None,
         }))]
     }
 
     fn look<'a>(&'a mut self, _: &'a ToolCtx) -> BoxFuture<'a, Result<Vec<Content>, String>> {
-        std::future::ready(Ok(Vec::new())).boxed()
+        let claims = self.tool.listed.claims();
+        let content = claims.map(Content::Text).into_iter().collect();
+        std::future::ready(self.checked.clone().unwrap_or(Ok(())).map(|()| content)).boxed()
     }
 
     fn foresees(&self) -> Vec<Foreseen<'_>> {
@@ -116,54 +178,54 @@ impl Prepared for Call {
     }
 
     fn run<'a>(self: Box<Self>, _: Pass, ctx: &'a ToolCtx) -> BoxFuture<'a, Outcome> {
-        async move { ctx.cancel.run_until_cancelled(self.call(ctx)).await.unwrap_or_else(cancelled) }
-            .boxed()
+        self.call(ctx).boxed()
     }
-}
-
-fn cancelled() -> Outcome {
-    Outcome::failed("Cancelled by the user. The server was told; it may have done a part of it.")
 }
 
 impl Call {
     async fn call(self: Box<Self>, ctx: &ToolCtx) -> Outcome {
-        let server = &self.tool.server;
+        let (server, listed) = (&self.tool.server, Arc::clone(&self.tool.listed));
         let client = Arc::clone(&ctx.bench.client);
-        let _calling = server.callers.enter(Caller {
-            call: ctx.call.clone(),
-            client,
-            cancel: ctx.cancel.clone(),
-        });
+        let caller = Caller { call: ctx.call.clone(), client, cancel: ctx.cancel.clone() };
+        let _calling = server.callers.enter(caller);
         let (peer, connection) = match server.peer().await {
             Ok(found) => found,
             Err(why) => return Outcome::failed(why),
         };
         let params =
-            CallToolRequestParams::new(self.tool.tool.name.clone()).with_arguments(self.arguments);
-        let limit = server.spec.limits.call;
-        match tokio::time::timeout(limit, peer.call_tool(params)).await {
-            Ok(Ok(result)) => {
-                let text: Vec<_> = result
-                    .content
-                    .iter()
-                    .filter_map(|it| Some(it.as_text()?.text.as_str()))
-                    .collect();
-                let text = text.join("\n");
-                let ok = result.is_error != Some(true);
-                Outcome {
-                    ok,
-                    view: None,
-                    content: vec![Content::Text(text.clone())],
-                    raw: serde_json::to_value(&result).unwrap_or_default(),
-                    text,
-                    images: Vec::new(),
-                }
-            }
-            Ok(Err(ServiceError::TransportClosed | ServiceError::TransportSend(_))) => {
-                Outcome::failed(server.lost(connection).await)
-            }
-            Ok(Err(error)) => Outcome::failed(format!("The server answered: {error}")),
-            Err(_) => Outcome::failed(format!("No answer within {} s.", limit.as_secs())),
-        }
+            CallToolRequestParams::new(listed.tool.name.clone()).with_arguments(self.arguments);
+        let asker = Asker { server: &server.spec.name, roots: server.roots() };
+        let progress = &server.state().progress;
+        let calling = call::call(&peer, progress, params, server.spec.limits, asker, ctx);
+        let answer = match calling.await {
+            Ok(answer) => answer,
+            Err(Trouble::Told(why)) => return Outcome::failed(why),
+            Err(Trouble::Lost) => return Outcome::failed(server.lost(connection).await),
+        };
+        let folder = Jobs::folder(&ctx.bench.commons.folders.state, &ctx.bench.session);
+        let file = folder.join(format!("{}.txt", file_name(ctx.call.as_str())));
+        let showing = tokio::task::spawn_blocking(move || {
+            shown::outcome(answer, listed.results.as_ref(), &file)
+        });
+        showing.await.unwrap_or_else(|error| Outcome::failed(error.to_string()))
     }
+}
+
+/// What a call is about, in a few words: its first short text.
+fn hint(arguments: &JsonObject) -> Option<String> {
+    let texts = arguments.values().filter_map(Value::as_str).map(str::trim);
+    let first = texts.into_iter().find(|it| !it.is_empty())?;
+    let mut hint = visible_line(first);
+    if let Some((end, _)) = hint.char_indices().nth(HINT) {
+        hint.truncate(end);
+        hint.push('…');
+    }
+    Some(hint)
+}
+
+/// The name of a call as one of a file.
+fn file_name(call: &str) -> String {
+    let fits = |it: &char| it.is_ascii_alphanumeric() || *it == '-' || *it == '_';
+    let name: String = call.chars().filter(fits).take(80).collect();
+    format!("mcp-{name}")
 }

@@ -10,7 +10,7 @@ mod read;
 mod tests;
 
 pub(super) use mend::plain;
-pub(crate) use mend::usual_name;
+pub(crate) use mend::{mend as mended, usual_name};
 
 use super::Tool;
 use crate::message::ToolSpec;

@@ -59,7 +59,7 @@ use crate::ids::CallId;
 use crate::message::{Media, ToolSpec};
 use crate::permission::Pass;
 
-pub(crate) use arguments::usual_name;
+pub(crate) use arguments::{mended, usual_name};
 pub use bench::{Bench, Commons, Folders};
 pub use cell::Walls;
 pub use command::line_effects;

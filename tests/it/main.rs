@@ -62,6 +62,7 @@ mod mcp_http;
 mod mcp_http_stub;
 #[cfg(unix)]
 mod mcp_oauth;
+mod mcp_tools;
 mod media;
 mod memory;
 mod models;

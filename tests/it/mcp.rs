@@ -23,7 +23,7 @@ fn r_mcp_1_a_tool_of_a_server_is_offered_asked_about_and_called() {
     assert_eq!(agent.turn("go"), "end_turn");
     assert!(offered(&agent, 0).contains(&"mcp__notes__echo".to_owned()));
     let question = agent.log.iter().find(|it| it["method"] == "session/request_permission");
-    assert_eq!(question.unwrap()["params"]["toolCall"]["title"], "notes: echo");
+    assert_eq!(question.unwrap()["params"]["toolCall"]["title"], "notes: echo (hi)");
     let told = agent.model_transcript(1).pop().unwrap();
     assert!(told.contains(r#"{"text":"hi"}"#), "{told}");
 }

@@ -25,7 +25,7 @@ pub(crate) fn usual_name(name: &str) -> Option<&'static str> {
 }
 
 /// A value as the schema wants it.
-pub(super) fn mend(value: Value, schema: &Value) -> Value {
+pub(crate) fn mend(value: Value, schema: &Value) -> Value {
     let wanted = schema["type"].as_str().unwrap_or_default();
     match (wanted, value) {
         ("object", Value::Object(fields)) => object(fields, schema),

@@ -23,6 +23,7 @@
 //!   `{"say": "…"}`: a line on stdout as it is; `{"shout": "…"}`: the same on stderr;
 //!   `{"ask": {"method": "…", "params": {…}}}`: a request to the client, whose answer becomes text;
 //!   `{"tools": […]}`: there are other tools from now on, and the client is told;
+//!   `{"prompts": […]}`: the same for prompts;
 //!   `{"die": 3}`: the end, with this exit code; `{"never": true}`: no answer, ever;
 //!   `{"write": ["path", "text"]}`: a file, and whether that went well; `{"env": "NAME"}`, `{"pwd": true}`.
 //! - `"prompts"`, `"resources"`: as the lists give them; `"got"`: for a prompt's name or a resource's
@@ -299,6 +300,10 @@ impl Server {
         if step["tools"].is_array() {
             self.tools = tools(step);
             self.tell_subscriber("notifications/tools/list_changed", json!({}));
+        }
+        if step["prompts"].is_array() {
+            self.scenario["prompts"] = step["prompts"].clone();
+            Server::tell("notifications/prompts/list_changed", &json!({}));
         }
         if step["ask"].is_object() {
             return text(self.ask(&step["ask"]).to_string());

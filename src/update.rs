@@ -231,10 +231,12 @@ pub enum PlanStatus {
 }
 
 /// A slash command that the user can type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
     /// Without the slash.
-    pub name: &'static str,
+    pub name: String,
     /// One line.
-    pub description: &'static str,
+    pub description: String,
+    /// What may stand behind it.
+    pub hint: Option<String>,
 }

@@ -7,14 +7,15 @@ use serde_json::{Value, json};
 use super::caps::ClientCaps;
 use super::wire::schema;
 use super::wire::schema::{
-    AudioContent, AvailableCommand, AvailableCommandsUpdate, ConfigOptionUpdate, ContentBlock,
-    ContentChunk, Cost, CurrentModeUpdate, Diff, EmbeddedResource, EmbeddedResourceResource,
-    ImageContent, MessageId, Meta, Notice, NoticeSeverity, PermissionOption, PermissionOptionKind,
-    Plan, PlanEntryPriority, PlanEntryStatus, RequestPermissionRequest, ResourceLink,
-    SessionConfigOption, SessionConfigOptionCategory, SessionConfigSelectOption, SessionId,
-    SessionInfoUpdate, SessionMode, SessionModeState, SessionUpdate, StopReason, TextContent,
-    TextResourceContents, ToolCall, ToolCallContent, ToolCallLocation, ToolCallStatus,
-    ToolCallUpdate, ToolCallUpdateFields, ToolKind, UsageUpdate,
+    AudioContent, AvailableCommand, AvailableCommandInput, AvailableCommandsUpdate,
+    ConfigOptionUpdate, ContentBlock, ContentChunk, Cost, CurrentModeUpdate, Diff,
+    EmbeddedResource, EmbeddedResourceResource, ImageContent, MessageId, Meta, Notice,
+    NoticeSeverity, PermissionOption, PermissionOptionKind, Plan, PlanEntryPriority,
+    PlanEntryStatus, RequestPermissionRequest, ResourceLink, SessionConfigOption,
+    SessionConfigOptionCategory, SessionConfigSelectOption, SessionId, SessionInfoUpdate,
+    SessionMode, SessionModeState, SessionUpdate, StopReason, TextContent, TextResourceContents,
+    ToolCall, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolCallUpdate,
+    ToolCallUpdateFields, ToolKind, UnstructuredCommandInput, UsageUpdate,
 };
 use crate::client::{Choice, ChoiceKind, Question};
 use crate::effect::{Content, Kind, Location, plain, visible, visible_line};
@@ -22,7 +23,8 @@ use crate::ids;
 use crate::message::{Media, Part, Stop};
 use crate::moment;
 use crate::update::{
-    self, CallUpdate, PlanStatus, Priority, Setting, SettingId, Status, TerminalNews, Update,
+    self, CallUpdate, Command, PlanStatus, Priority, Setting, SettingId, Status, TerminalNews,
+    Update,
 };
 
 /// The tool whose cards show a terminal.
@@ -61,10 +63,12 @@ pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> SessionUpd
             SessionUpdate::Plan(Plan::new(entries.iter().map(plan_entry).collect()))
         }
         Update::Commands(commands) => {
-            let commands = commands
-                .into_iter()
-                .map(|it| AvailableCommand::new(it.name, it.description))
-                .collect();
+            let input =
+                |hint| AvailableCommandInput::Unstructured(UnstructuredCommandInput::new(hint));
+            let command = |it: Command| {
+                AvailableCommand::new(it.name, it.description).input(it.hint.map(input))
+            };
+            let commands = commands.into_iter().map(command).collect();
             SessionUpdate::AvailableCommandsUpdate(AvailableCommandsUpdate::new(commands))
         }
         Update::Notice(text) if caps.notices => {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::doctor_servers;
 use crate::config::{Config, EndpointSettings, Profiles, Provider};
 use crate::effect::visible_line;
 use crate::llm::probe::{self, Allowed, Check, State};
@@ -54,7 +55,7 @@ pub(super) fn run(options: &Options, config: Config) -> ExitCode {
     }
     let endpoint = match config.provider() {
         Ok(Provider::Endpoint(endpoint)) => *endpoint,
-        Ok(Provider::Offline) => return report.offline(),
+        Ok(Provider::Offline) => return report.offline(config),
         Ok(Provider::None) => return report.unusable(NO_MODEL),
         Err(error) => return report.unusable(&error.to_string()),
     };
@@ -65,7 +66,7 @@ pub(super) fn run(options: &Options, config: Config) -> ExitCode {
     }
     report.holds = report.sandbox(&config, false) != Some(false);
     report.line("");
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => return report.unusable(&error.to_string()),
     };
@@ -73,6 +74,10 @@ pub(super) fn run(options: &Options, config: Config) -> ExitCode {
     // A blocking call that hangs must not keep us.
     runtime.shutdown_timeout(Duration::from_millis(50));
     status
+}
+
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
 async fn examine(
@@ -91,6 +96,7 @@ async fn examine(
         Err(error) => return report.unusable(&error.to_string()),
     };
     let has_key = endpoint.key.is_some() || !endpoint.headers.is_empty();
+    report.servers(&host).await;
     probe::run(model.as_ref(), allowed, &mut |check| report.check(check, has_key)).await;
     // What the model has noted by itself is written by now, so that this is the last word.
     host.finished().await;
@@ -138,8 +144,8 @@ impl Report {
         report.set("version", version);
         report.set("settings", json!({ "path": path, "exists": is_there, "warnings": warnings }));
         for name in [
-            "provider", "base_url", "model", "key", "sandbox", "checks", "works", "profile",
-            "error",
+            "provider", "base_url", "model", "key", "sandbox", "servers", "checks", "works",
+            "profile", "error",
         ] {
             report.set(name, Value::Null);
         }
@@ -244,9 +250,30 @@ impl Report {
         None
     }
 
-    fn offline(&mut self) -> ExitCode {
+    /// Tries the MCP servers of the settings. One that fails does not keep the agent from working.
+    async fn servers(&mut self, host: &Host) {
+        let checks = doctor_servers::try_all(host).await;
+        for check in &checks {
+            let (mark, text) = doctor_servers::line(check);
+            self.line(&format!("{mark}  {:9}  {}", "mcp", visible_line(&text)));
+        }
+        if !checks.is_empty() {
+            self.line("");
+        }
+        self.set("servers", checks.iter().map(doctor_servers::as_json).collect::<Vec<_>>());
+    }
+
+    fn offline(&mut self, config: Config) -> ExitCode {
         self.head("model", "offline");
         self.line("");
+        if let Ok(runtime) = runtime() {
+            let host = Host::new(config, CancellationToken::new());
+            runtime.block_on(async {
+                self.servers(&host).await;
+                host.finished().await;
+            });
+            runtime.shutdown_timeout(Duration::from_millis(50));
+        }
         self.line(BUILT_IN);
         self.set("provider", "built in");
         self.set("model", "offline");

@@ -3,6 +3,7 @@
 mod acp;
 mod config;
 mod doctor;
+mod doctor_servers;
 mod export;
 mod history;
 #[cfg(unix)]

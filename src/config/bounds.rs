@@ -193,7 +193,7 @@ fn usual_caches(home: Option<&Path>) -> Vec<PathBuf> {
     all.filter(|it| it.is_dir()).collect()
 }
 
-fn absolute(text: &str, home: Option<&Path>, folder: Option<&Path>) -> Option<PathBuf> {
+pub(super) fn absolute(text: &str, home: Option<&Path>, folder: Option<&Path>) -> Option<PathBuf> {
     match text.strip_prefix("~/") {
         Some(rest) => Some(home?.join(rest)),
         None if text == "~" => Some(home?.to_path_buf()),

@@ -12,6 +12,7 @@ use super::bounds::{SANDBOX, SandboxSection};
 use super::permissions::{PERMISSIONS, RULE};
 use super::presets::preset;
 use super::provider::Price;
+use super::servers::McpSection;
 use super::{ConfigError, PermissionTexts};
 use crate::message::Effort;
 
@@ -29,6 +30,9 @@ pub(super) struct File {
     pub(super) permissions: PermissionTexts,
     pub(super) sandbox: SandboxSection,
     pub(super) providers: BTreeMap<String, Section>,
+    /// Understood apart, so that one server that is wrong does not take the file away.
+    #[serde(skip)]
+    pub(super) mcp: McpSection,
 }
 
 /// `[web]`.
@@ -92,6 +96,7 @@ const TOP: &[&str] = &[
     "permissions",
     "sandbox",
     "providers",
+    "mcp",
 ];
 const WEB: &[&str] = &["allow"];
 const SESSIONS: &[&str] = &["keep_days", "max_size"];
@@ -125,7 +130,7 @@ impl File {
     /// no effect; a newer file must not break an older program.
     pub(super) fn parse(text: &str, path: &Path) -> Result<(File, Vec<String>), ConfigError> {
         let broken = |error: toml::de::Error| ConfigError::new(complaint(&error, text, path));
-        let file: File = toml::from_str(text).map_err(broken)?;
+        let mut file: File = toml::from_str(text).map_err(broken)?;
         let table: toml::Table = toml::from_str(text).map_err(broken)?;
         let mut notes = Vec::new();
         note_unknown(&table, "", TOP, &mut notes);
@@ -151,6 +156,7 @@ impl File {
                 }
             }
         }
+        file.mcp = McpSection::read(&table, &mut notes);
         file.note_without_effect(&mut notes);
         let warnings = notes.into_iter().map(|it| format!("{}: {it}", path.display()));
         Ok((file, warnings.collect()))
@@ -248,6 +254,7 @@ pub(super) fn complaint(error: &toml::de::Error, text: &str, path: &Path) -> Str
 mod tests {
     use super::*;
     use crate::config::layers::{MANAGED, PROJECT};
+    use crate::config::servers::{MCP, SERVER};
 
     fn parse(text: &str) -> Result<(File, Vec<String>), ConfigError> {
         File::parse(text, Path::new("c.toml"))
@@ -303,6 +310,29 @@ mod tests {
             max_output = 8192
             quirks = { a = 2 }
             price = { input = 0.27, cached = 0.07, output = 1.10 }
+
+            [mcp]
+            wait_seconds = 3
+
+            [mcp.servers.notes]
+            command = "notes-server"
+            args = ["--all"]
+            env = { TOKEN = "${NOTES_TOKEN}" }
+            enabled = true
+            shared = true
+            start_seconds = 9
+            call_seconds = 60
+            most_seconds = 600
+            tools = ["read_*"]
+            without_tools = ["read_secret"]
+            sandbox = true
+            network = true
+            write = ["~/notes"]
+            read = ["~/.config/notes"]
+
+            [mcp.servers.web]
+            url = "https://example.com/mcp"
+            headers = { Authorization = "Bearer ${WEB_TOKEN}" }
         "#;
         let (file, warnings) = parse(text).unwrap();
         assert_eq!(warnings, Vec::<String>::new());
@@ -333,8 +363,10 @@ mod tests {
             "permissions",
             "sandbox",
             "rule",
+            "mcp",
+            "servers",
         ];
-        let layers = [PERMISSIONS, RULE, SANDBOX, MANAGED, PROJECT, SESSIONS].concat();
+        let layers = [PERMISSIONS, RULE, SANDBOX, MANAGED, PROJECT, SESSIONS, MCP, SERVER].concat();
         for key in [TOP, WEB, SECTION, MODEL, PRICE, &layers].concat() {
             assert!(manual.contains(&format!("`{key}`")) || hidden.contains(&key), "{key}");
         }

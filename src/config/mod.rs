@@ -14,6 +14,7 @@ mod profiles;
 mod provider;
 mod resolve;
 mod secret;
+mod servers;
 mod show;
 mod source;
 
@@ -35,6 +36,7 @@ pub use private::{remove as remove_private, store as store_private};
 pub use profiles::Profiles;
 pub use provider::{Api, EndpointSettings, Price, Provider};
 pub use secret::Secret;
+pub use servers::{McpReach, McpServer, McpSettings};
 pub use show::Setting;
 pub use source::UserFile;
 
@@ -167,6 +169,28 @@ impl Config {
         self.file.load().map(|it| it.sessions).unwrap_or_default()
     }
 
+    /// The MCP servers that every session is to have. None if the file cannot be read.
+    pub fn mcp(&self) -> McpSettings {
+        let file = self.file.load().unwrap_or_default();
+        let ours = file.variables();
+        file.mcp.settings(self.home().as_deref(), &|name| self.for_server(name, &ours))
+    }
+
+    /// A variable for a server that the user has configured. Keys of models are for their providers.
+    fn for_server(&self, name: &str, ours: &[String]) -> Result<Option<String>, String> {
+        if presets::is_key_variable(name) || ours.iter().any(|it| it == name) {
+            return Err(format!(
+                "{name} holds the key of a model: it is taken out of the environment when the agent \
+                 starts, and no server gets it. Give the server a key of its own, in another variable"
+            ));
+        }
+        if let Some(key) = self.variables.keys.get(name) {
+            return Ok(Some(key.expose().to_owned()));
+        }
+        let found = self.inherited.iter().find(|it| it.0 == name);
+        Ok(found.and_then(|it| Some(it.1.to_str()?.to_owned())))
+    }
+
     /// The hosts of the proxies that the environment names.
     pub fn proxies(&self) -> Vec<String> {
         environment::proxies(&self.inherited)
@@ -252,6 +276,7 @@ impl Config {
             let values = literal.filter_map(|it| it.split_whitespace().next_back());
             secrets.extend(values.map(str::to_owned));
         }
+        secrets.extend(file.mcp.secrets(resolve::is_credential));
         secrets
     }
 

@@ -44,6 +44,14 @@ impl Config {
             };
             settings.push(Setting::new(&format!("providers.{name}"), &value, self.place()));
         }
+        if let Some(seconds) = file.mcp.wait() {
+            settings.push(Setting::new("mcp.wait_seconds", &seconds, self.place()));
+        }
+        let servers = file.mcp.shown().into_iter();
+        settings.extend(servers.map(|(name, value)| {
+            let name = format!("mcp.servers.{}", name.escape_debug());
+            Setting::new(&name, &value, self.place())
+        }));
         settings
     }
 

@@ -3,17 +3,18 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::hub::{Ground, Hub};
 use super::listed::Listed;
 use super::names::Names;
+use super::prompts::{self, Asked, PromptCommand};
 use super::server::{Phase, Server, State};
 use super::spec::ServerSpec;
 use super::tool::RemoteTool;
@@ -24,6 +25,7 @@ use crate::tools::{AnyTool, Fate, Lent};
 pub struct Fleet {
     servers: Vec<Arc<Server>>,
     lent: Lent,
+    changed: Arc<Notify>,
     stop: DropGuard,
     tracker: TaskTracker,
 }
@@ -40,13 +42,18 @@ impl Fleet {
         let (stop, tracker) = (CancellationToken::new(), TaskTracker::new());
         let servers: Vec<_> = specs.iter().map(|it| hub.get(it, ground)).collect();
         lent.expect(servers.iter().map(|it| it.spec.name.clone()).collect(), patience);
-        let gatherer =
-            Gatherer { servers: servers.clone(), lent: lent.clone(), names: Names::default() };
+        let changed = Arc::new(Notify::new());
+        let gatherer = Gatherer {
+            servers: servers.clone(),
+            lent: lent.clone(),
+            names: Names::default(),
+            changed: Arc::clone(&changed),
+        };
         let token = stop.clone();
         tracker.spawn(async move {
             token.run_until_cancelled(gatherer.run()).await;
         });
-        Fleet { servers, lent, stop: stop.drop_guard(), tracker }
+        Fleet { servers, lent, changed, stop: stop.drop_guard(), tracker }
     }
 
     /// Each server with what is known of it.
@@ -54,9 +61,41 @@ impl Fleet {
         self.servers.iter().map(|it| (&it.spec, it.state())).collect()
     }
 
+    /// Told when there is something new to be known of a server.
+    pub fn changes(&self) -> Arc<Notify> {
+        Arc::clone(&self.changed)
+    }
+
+    /// Waits for each server until it is ready or known to have failed. How long that took.
+    pub async fn settled(&self) -> Vec<Duration> {
+        let begun = Instant::now();
+        let waits = self.servers.iter().map(|server| async move {
+            // An error is the end of its task, which has said so before.
+            drop(server.watch().wait_for(|it| it.phase != Phase::Starting).await);
+            begun.elapsed()
+        });
+        futures_util::future::join_all(waits).await
+    }
+
+    /// Has the server of that name started again. `false` if there is none.
+    pub fn restart(&self, name: &str) -> bool {
+        let server = self.servers.iter().find(|it| it.spec.name == name);
+        server.inspect(|it| it.restart()).is_some()
+    }
+
+    /// The prompts that the servers have now, as commands.
+    pub fn commands(&self) -> Vec<PromptCommand> {
+        prompts::commands(&self.servers)
+    }
+
+    /// The prompt of a server that a command means, if it means one: `server:prompt` and its words.
+    pub fn asked(&self, word: &str, words: &str) -> Option<Asked> {
+        Asked::find(&self.servers, word, words)
+    }
+
     /// Lets go of the servers, and waits until those have ended that nobody else has.
     pub async fn close(self) {
-        let Fleet { servers, lent, stop, tracker } = self;
+        let Fleet { servers, lent, stop, tracker, .. } = self;
         drop(stop);
         tracker.close();
         tracker.wait().await;
@@ -79,6 +118,7 @@ struct Gatherer {
     servers: Vec<Arc<Server>>,
     lent: Lent,
     names: Names,
+    changed: Arc<Notify>,
 }
 
 impl Gatherer {
@@ -87,6 +127,7 @@ impl Gatherer {
         let mut shelves: Vec<_> = self.servers.iter().map(|_| Shelf::default()).collect();
         loop {
             self.gather(&mut watches, &mut shelves);
+            self.changed.notify_one();
             let mut changes: FuturesUnordered<_> =
                 watches.iter_mut().map(watch::Receiver::changed).collect();
             // An error is the end of a server's task, which has said so before.
@@ -117,7 +158,11 @@ impl Gatherer {
 fn fate(server: &Server, state: &State) -> Option<Fate> {
     match &state.phase {
         Phase::Starting => None,
-        Phase::Ready => Some(Fate::Ready(state.tools.len())),
+        Phase::Ready => {
+            let choice = &server.spec.choice;
+            let tools = state.tools.iter().filter(|it| choice.takes(&it.tool.name));
+            Some(Fate::Ready(tools.count()))
+        }
         Phase::Failed(why) if !state.is_coming_back => Some(Fate::Lost(why.clone())),
         Phase::Failed(why) => Some(Fate::Down(why.clone())),
         Phase::NeedsLogin => Some(Fate::Lost(server.spec.how_to_log_in())),
@@ -145,7 +190,8 @@ impl Shelf {
                 None => Arc::new(RemoteTool::new(name, Arc::clone(server), Arc::clone(listed))),
             }
         };
-        self.tools = list.iter().map(tool).collect();
+        let choice = &server.spec.choice;
+        self.tools = list.iter().filter(|it| choice.takes(&it.tool.name)).map(tool).collect();
         self.list = Arc::clone(list);
     }
 }

@@ -25,7 +25,7 @@ const LONGEST_WORDS: usize = 500;
 #[derive(Clone, Debug)]
 pub(super) struct Handler {
     pub(super) roots: Arc<Vec<PathBuf>>,
-    /// Its tools have changed.
+    /// Its tools or prompts have changed.
     pub(super) changed: Arc<Notify>,
     /// The server's name.
     pub(super) server: String,
@@ -63,6 +63,10 @@ impl ClientHandler for Handler {
     ) {
         let text: String = params.data.to_string().chars().take(LONGEST_WORDS).collect();
         tracing::debug!(server = self.server, text = visible_line(&text), "a server says");
+    }
+
+    async fn on_prompt_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.changed.notify_one();
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {

@@ -20,6 +20,7 @@
 //!   tool     one tool of a server, as a turn sees it
 //!   call     one call on its way, with `progress`
 //!   content  what the server answers → `shown`: what becomes of it
+//!   prompts  the prompts of servers, as commands that a user can type
 
 mod call;
 mod check;
@@ -38,6 +39,7 @@ mod names;
 mod program;
 mod progress;
 mod schema;
+mod prompts;
 mod server;
 mod shown;
 mod sieve;
@@ -54,5 +56,6 @@ pub use hub::{Ground, Hub};
 pub use listed::Listed;
 pub use login::{LoginOptions, log_in};
 pub use logins::{Login, Logins};
+pub use prompts::{Asked, PromptCommand};
 pub use server::{Phase, State};
-pub use spec::{Hidden, Limits, Reach, ServerSpec, Source, Walls};
+pub use spec::{Choice, Hidden, Limits, Reach, ServerSpec, Source, Walls};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use rmcp::model::SubscriptionFilter;
+use rmcp::model::{Prompt, SubscriptionFilter};
 use rmcp::{Peer, RoleClient, ServiceError};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
@@ -19,6 +19,7 @@ use super::link::{Asked, Failure, Link};
 use super::list::list;
 use super::listed::Listed;
 use super::progress::Progress;
+use super::prompts;
 use super::spec::{Reach, ServerSpec};
 use crate::exec::Environment;
 
@@ -57,6 +58,8 @@ pub struct State {
     pub is_coming_back: bool,
     /// Its tools as it lists them.
     pub tools: Arc<Vec<Arc<Listed>>>,
+    /// Its prompts as it lists them.
+    pub prompts: Arc<Vec<Prompt>>,
     /// Counts the lists.
     pub edition: u64,
     /// Counts the connections.
@@ -181,7 +184,6 @@ impl Server {
     }
 
     /// Has it connected anew, whether it has failed for good or is in use.
-    #[expect(dead_code, reason = "for `/mcp`")]
     pub(super) fn restart(&self) {
         self.again.notify_one();
     }
@@ -208,6 +210,9 @@ struct Keeper {
     is_modern: AtomicBool,
     callers: Callers,
 }
+
+/// Tools and prompts.
+type Lists = (Vec<Arc<Listed>>, Vec<Prompt>);
 
 /// Why a connection is over, or never was.
 enum End {
@@ -335,12 +340,12 @@ impl Keeper {
         let listing = async {
             tokio::select! {
                 why = link.ended() => Err(why),
-                listed = list(&peer) => listed,
+                listed = self.list(&peer) => listed,
             }
         };
         let why = match asked.wait(listing).await {
-            Ok(Ok(tools)) => {
-                self.tell_ready(&link, tools);
+            Ok(Ok(lists)) => {
+                self.tell_ready(&link, lists);
                 return Ok(link);
             }
             Ok(Err(why)) | Err(why) => why,
@@ -354,7 +359,13 @@ impl Keeper {
         Err(why.into())
     }
 
-    fn tell_ready(&self, link: &Link, tools: Vec<Arc<Listed>>) {
+    /// What it has to offer.
+    async fn list(&self, peer: &Peer<RoleClient>) -> Result<Lists, String> {
+        let prompts = Box::pin(prompts::list(peer, self.spec.limits.start)).await;
+        Ok((list(peer).await?, prompts))
+    }
+
+    fn tell_ready(&self, link: &Link, (tools, prompts): Lists) {
         let (peer, (title, revision)) = (link.peer().clone(), link.about());
         self.say(|it| {
             *it = State {
@@ -363,6 +374,7 @@ impl Keeper {
                 tools: Arc::new(tools),
                 edition: it.edition + 1,
                 connection: it.connection + 1,
+                prompts: Arc::new(prompts),
                 title,
                 revision,
                 last_end: it.last_end.take(),
@@ -411,11 +423,12 @@ impl Keeper {
             }
             let listed = tokio::select! {
                 why = link.ended() => return why,
-                listed = timeout(self.spec.limits.start, list(&peer)) => listed,
+                listed = timeout(self.spec.limits.start, self.list(&peer)) => listed,
             };
             match listed {
-                Ok(Ok(tools)) => self.say(|it| {
+                Ok(Ok((tools, prompts))) => self.say(|it| {
                     it.tools = Arc::new(tools);
+                    it.prompts = Arc::new(prompts);
                     it.edition += 1;
                 }),
                 Ok(Err(why)) => tracing::warn!(server = self.spec.name, why, "no new list"),
@@ -428,7 +441,7 @@ impl Keeper {
 /// Passes on that tools have changed, from a server that tells only those who have asked. Never ends:
 /// a server that does not want to tell is used as it is.
 async fn listen(peer: Peer<RoleClient>, changed: Arc<Notify>) {
-    let filter = SubscriptionFilter::builder().tools_list_changed().build();
+    let filter = SubscriptionFilter::builder().tools_list_changed().prompts_list_changed().build();
     while let Ok(mut subscription) = peer.listen(filter.clone()).await {
         loop {
             match subscription.next().await {

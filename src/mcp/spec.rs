@@ -55,6 +55,37 @@ pub struct ServerSpec {
     pub walls: Walls,
     /// Whether sessions with the same one may have it together.
     pub is_shared: bool,
+    /// Which of its tools are wanted.
+    pub choice: Choice,
+}
+
+/// Which tools of a server are wanted. In a name, `*` stands for anything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// These; `None` for any.
+    pub only: Option<Vec<String>>,
+    /// These not.
+    pub without: Vec<String>,
+}
+
+impl Choice {
+    /// Whether it is wanted.
+    pub fn takes(&self, tool: &str) -> bool {
+        let any = |all: &[String]| all.iter().any(|it| fits(it, tool));
+        self.only.as_ref().is_none_or(|it| any(it)) && !any(&self.without)
+    }
+}
+
+fn fits(pattern: &str, name: &str) -> bool {
+    let Some((begin, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(mut name) = name.strip_prefix(begin) else { return false };
+    let Some((middle, end)) = rest.rsplit_once('*') else { return name.ends_with(rest) };
+    // The first place that fits leaves most for those behind it.
+    for part in middle.split('*') {
+        let Some(at) = name.find(part) else { return false };
+        name = &name[at + part.len()..];
+    }
+    name.ends_with(end)
 }
 
 /// Who has asked for a server.
@@ -151,18 +182,6 @@ impl ServerSpec {
         secrets
     }
 
-    /// One that an editor or a test asks for, with the usual limits and walls.
-    pub fn new(name: impl Into<String>, source: Source, reach: Reach) -> ServerSpec {
-        ServerSpec {
-            name: name.into(),
-            source,
-            reach,
-            limits: Limits::default(),
-            walls: Walls::default(),
-            is_shared: true,
-        }
-    }
-
     /// What its user has to do, when it wants a login.
     pub fn how_to_log_in(&self) -> String {
         let what = match (&self.source, &self.reach) {
@@ -179,11 +198,44 @@ impl ServerSpec {
              `Authorization`"
         )
     }
+
+    /// One that an editor or a test asks for, with the usual limits and walls.
+    pub fn new(name: impl Into<String>, source: Source, reach: Reach) -> ServerSpec {
+        ServerSpec {
+            name: name.into(),
+            source,
+            reach,
+            limits: Limits::default(),
+            walls: Walls::default(),
+            is_shared: true,
+            choice: Choice::default(),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_choice_takes_what_one_pattern_fits_and_none_refuses() {
+        for (only, without, tool, expected) in [
+            (None, "", "any", true),
+            (Some("read"), "", "read", true),
+            (Some("read"), "", "read_all", false),
+            (Some("read*"), "", "read_all", true),
+            (Some("*_all"), "", "read_all", true),
+            (Some("*a*l"), "", "read_all", true),
+            (Some("a*a"), "", "a", false),
+            (Some("*"), "read*", "read_all", false),
+            (None, "*a*b*", "xayybz", false),
+            (None, "*b*a*", "xayybz", true),
+        ] {
+            let only = only.map(|it| vec![it.to_owned()]);
+            let choice = Choice { only, without: vec![without.to_owned()] };
+            assert_eq!(choice.takes(tool), expected, "{choice:?} {tool}");
+        }
+    }
 
     #[test]
     fn what_is_named_like_a_key_is_hidden_and_nothing_is_shown() {

@@ -14,7 +14,7 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::commands;
+use super::mcp::Untold;
 use super::trust::Shown;
 use super::undo::News;
 use super::{Beginning, Host, Msg, Origin, PromptKey, settings};
@@ -26,7 +26,7 @@ use crate::message::{History, Part, Stop, UserMessage};
 use crate::permission::{Grants, Mode};
 use crate::store::{Entry, Hold};
 use crate::turn::{Equipment, Finished};
-use crate::update::{Setting, SettingId, Update};
+use crate::update::{Command, Setting, SettingId, Update};
 
 /// Prompts that may wait behind a running turn.
 const LONGEST_QUEUE: usize = 32;
@@ -72,7 +72,7 @@ pub(super) struct Actor {
     pub(super) queue: VecDeque<Queued>,
     pub(super) running: Option<Running>,
     /// When the commands are announced; `None` once they are.
-    announce_at: Option<Instant>,
+    pub(super) announce_at: Option<Instant>,
     pub(super) told: Told,
     /// The last turn had no end, and the model does not know that yet.
     pub(super) was_interrupted: bool,
@@ -102,6 +102,10 @@ pub(super) struct Actor {
     pub(super) hold: Option<Hold>,
     /// Its MCP servers.
     pub(super) fleet: Option<Fleet>,
+    /// The commands that the client knows.
+    pub(super) announced: Vec<Command>,
+    /// What the model was to be told with a prompt that nothing became of.
+    pub(super) untold: Untold,
 }
 
 pub(super) struct Queued {
@@ -151,6 +155,8 @@ impl Actor {
             closing: None,
             hold: None,
             fleet: None,
+            announced: Vec::new(),
+            untold: Untold::default(),
         }
     }
 
@@ -179,7 +185,7 @@ impl Actor {
             }
         }
         // The answer is on its way: no server holds it up.
-        self.fleet = Some(self.host.launch(&servers, &self.equipment));
+        let offers = self.launch(&servers);
         self.announce_at = self.announce_at.map(|_| Instant::now() + ANNOUNCE_AFTER);
         let (stop, mode) = (self.stop.clone(), self.equipment.mode.clone());
         let lent = self.equipment.tools.lent().clone();
@@ -203,6 +209,7 @@ impl Actor {
                         None => self.tell_settings(),
                     }
                 }
+                () = offers.notified() => self.announce_again(),
                 () = wait_until(announce_at) => {
                     self.announce();
                     // The client has its answer, and the user has not typed yet.
@@ -457,7 +464,8 @@ impl Actor {
 
     pub(super) fn announce(&mut self) {
         if self.announce_at.take().is_some() {
-            self.equipment.client().update(Update::Commands(commands::all()));
+            self.announced = self.commands();
+            self.equipment.client().update(Update::Commands(self.announced.clone()));
         }
     }
 

@@ -12,7 +12,13 @@ use crate::message::{History, Message, Part, Stop};
 use crate::store::Entry;
 use crate::tools::{self, Bench};
 use crate::turn::Equipment;
-use crate::update::Command;
+use crate::update;
+
+/// A command of ours.
+struct Command {
+    name: &'static str,
+    description: &'static str,
+}
 
 /// What a command does.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +33,8 @@ pub(super) enum Run {
     Trust,
     /// Tells or changes what is allowed.
     Permissions,
+    /// Tells of the MCP servers, or has one started again.
+    Servers,
     /// Tells what was, or goes back to it.
     Back(Back),
 }
@@ -62,6 +70,13 @@ const TABLE: &[(Command, Run)] = &[
     ),
     (
         Command {
+            name: "mcp",
+            description: "The MCP servers; `/mcp NAME` tells of one, `/mcp restart NAME` starts it anew",
+        },
+        Run::Servers,
+    ),
+    (
+        Command {
             name: "undo",
             description: "Put files back as they were before the last turn, or the last N",
         },
@@ -89,8 +104,13 @@ const TABLE: &[(Command, Run)] = &[
 ];
 
 /// All commands, for the client's menu.
-pub(super) fn all() -> Vec<Command> {
-    TABLE.iter().map(|(command, _)| *command).collect()
+pub(super) fn all() -> Vec<update::Command> {
+    let told = |command: &Command| update::Command {
+        name: command.name.to_owned(),
+        description: command.description.to_owned(),
+        hint: None,
+    };
+    TABLE.iter().map(|(command, _)| told(command)).collect()
 }
 
 /// The command that a prompt names, if it does, and the words behind it. An unknown `/word` is

@@ -7,7 +7,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::models::Models;
-use super::standing;
+use super::servers::Site;
+use super::{mcp, standing};
 use crate::client::{Buffers, Client, Display};
 use crate::config::{Config, Profiles, Provider, is_well_known};
 use crate::error::Error;
@@ -24,8 +25,6 @@ use crate::tools::{Bench, Commons, Folders, Lent, Registry, Toolbox, built_in};
 use crate::trust::Trust;
 use crate::turn::{Equipment, SharedLaw, SharedThinker, ToldMode};
 
-/// How long the first turn of a session waits for its servers.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
 /// The most models that a client is offered.
 const MOST_CHOICES: usize = 500;
 
@@ -198,12 +197,33 @@ impl Host {
     }
 
     /// Has the servers connected that a session is to have: those that its client wants, and those
-    /// of the settings that are none of these.
-    pub(super) fn launch(&self, servers: &[ServerSpec], equipment: &Equipment) -> Fleet {
-        let logins = Logins::new(&self.config.paths.config);
-        let ground = super::servers::ground(&equipment.bench, &equipment.law.get(), logins);
-        let lent = equipment.tools.lent().clone();
-        Fleet::launch(&self.servers, servers, &ground, lent, PATIENCE)
+    /// of the settings that are none of these. Returns what the user has to know, too.
+    pub(super) fn launch(
+        &self,
+        servers: &[ServerSpec],
+        equipment: &Equipment,
+    ) -> (Fleet, Vec<String>) {
+        let (bench, law) = (&equipment.bench, equipment.law.get());
+        let site = Site {
+            walls: &bench.walls,
+            roots: bench.files.roots(),
+            law: &law,
+            forms: bench.client.has_forms(),
+        };
+        self.launch_for(servers, &site, equipment.tools.lent().clone())
+    }
+
+    /// The same, for whoever has no session.
+    pub(super) fn launch_for(
+        &self,
+        servers: &[ServerSpec],
+        site: &Site<'_>,
+        lent: Lent,
+    ) -> (Fleet, Vec<String>) {
+        let ground = site.ground(Logins::new(&self.config.paths.config));
+        let (settings, notices) = mcp::settings(&self.config);
+        let servers = mcp::with_configured(servers, &settings, site.roots.real_cwd());
+        (Fleet::launch(&self.servers, &servers, &ground, lent, settings.wait), notices)
     }
 
     /// What prompts may hold besides text, as far as it depends on the model that sessions

@@ -18,7 +18,7 @@ use crate::ids::MessageId;
 use crate::message::{History, Message, Part, Stop, UserMessage};
 use crate::permission::Grants;
 use crate::store::{Audience, Durability, Entry, Log, StoreError, TurnKind, sessions};
-use crate::turn::{Finished, Turn};
+use crate::turn::{Equipment, Finished, Turn};
 use crate::update::Update;
 
 /// What the model is told after a turn without an end.
@@ -40,7 +40,10 @@ impl Actor {
                     self.note_command(kind(run), &typed, &prompt);
                     self.command(run, words.to_owned(), cancel.clone())
                 }
-                None => self.turn(prompt, cancel.clone()),
+                None => match self.asked_of_server(&typed) {
+                    Some(asked) => self.server_prompt(asked, prompt, typed, cancel.clone()),
+                    None => self.turn(prompt, cancel.clone()),
+                },
             };
             let task = self.host.tracker().spawn(work);
             self.running = Some(Running { key, cancel, task, done });
@@ -66,7 +69,7 @@ impl Actor {
         cancel: CancellationToken,
     ) -> BoxFuture<'static, Finished> {
         let title = title::of_prompt(&prompt);
-        self.tell_omissions(&prompt);
+        tell_omissions(&self.equipment, &prompt);
         self.add_context(&mut prompt);
         let (history, grants) = (self.history.clone(), self.grants.clone());
         let turn = Turn::new(self.equipment.clone(), history, grants, prompt, cancel);
@@ -113,6 +116,7 @@ impl Actor {
                 let shown = Arc::clone(&self.shown);
                 Box::pin(trust(host, equipment, shown, words, message, cancel))
             }
+            Run::Servers => Box::pin(self.tell_servers(words, message, cancel)),
             Run::Models => Box::pin(commands::models(host, equipment, message, cancel)),
         };
         let history = self.history.clone();
@@ -123,7 +127,7 @@ impl Actor {
     }
 
     /// Gives the session a title, unless it has one, and tells the client once that is kept.
-    fn suggest_title(
+    pub(super) fn suggest_title(
         &mut self,
         title: Option<String>,
     ) -> impl Future<Output = ()> + Send + 'static {
@@ -148,37 +152,22 @@ impl Actor {
         }
     }
 
-    /// A text-only model does not see what the user has attached; the user has to know.
-    fn tell_omissions(&self, prompt: &UserMessage) {
-        let model = self.equipment.thinker.get().model;
-        let senses = model.senses();
-        let omitted = prompt.parts.iter().find_map(|it| match it {
-            Part::Image(_) if !senses.images => Some("image"),
-            Part::Audio(_) if !senses.audio => Some("recording"),
-            _ => None,
-        });
-        if let Some(what) = omitted {
-            let name = model.name();
-            let text = format!("{name} takes no {what}s: it is told that one was left out.");
-            self.equipment.client().update(Update::Notice(text));
-        }
-    }
-
     /// What the model has to know and the system prompt must not hold, because it changes.
-    fn add_context(&mut self, prompt: &mut UserMessage) {
-        let mut context = String::new();
+    pub(super) fn add_context(&mut self, prompt: &mut UserMessage) {
+        let mut context = self.untold.take();
         let is_first = self.history.messages.is_empty();
         if take(&mut self.has_moved) && !is_first {
             context.push_str("The user has opened this conversation in other folders.\n");
             context.push_str(&self.places());
         }
         if is_first {
-            context.push_str(&format!(
+            // What was left of a prompt before this one is all told anew.
+            context = format!(
                 "{}System: {}\nDate: {}\n",
                 self.places(),
                 std::env::consts::OS,
                 &httpdate::fmt_http_date(SystemTime::now())[..16],
-            ));
+            );
             self.equipment.told_mode.forget();
         }
         if take(&mut self.was_interrupted) {
@@ -203,15 +192,40 @@ impl Actor {
         text
     }
 
-    /// Writes down that the user has typed a command. The model does not hear of it.
     fn note_command(&mut self, kind: TurnKind, typed: &str, prompt: &UserMessage) {
-        let log = self.equipment.log();
-        let mut words: String = typed.chars().take(LONGEST_WORDS).collect();
-        crate::redact::clean(&mut words);
-        log.begin(kind, words);
-        let id = MessageId::from(format!("msg-{}", self.history.mint()));
-        let message = Arc::new(Message::User(prompt.clone()));
-        log.add(Entry::Message { id, message, audience: Audience::User });
+        note_command(self.equipment.log(), &mut self.history, kind, typed, prompt);
+    }
+}
+
+/// Writes down that the user has typed a command. The model does not hear of it.
+pub(super) fn note_command(
+    log: &Log,
+    history: &mut History,
+    kind: TurnKind,
+    typed: &str,
+    prompt: &UserMessage,
+) {
+    let mut words: String = typed.chars().take(LONGEST_WORDS).collect();
+    crate::redact::clean(&mut words);
+    log.begin(kind, words);
+    let id = MessageId::from(format!("msg-{}", history.mint()));
+    let message = Arc::new(Message::User(prompt.clone()));
+    log.add(Entry::Message { id, message, audience: Audience::User });
+}
+
+/// A text-only model does not see what the user has attached; the user has to know.
+pub(super) fn tell_omissions(equipment: &Equipment, prompt: &UserMessage) {
+    let model = equipment.thinker.get().model;
+    let senses = model.senses();
+    let omitted = prompt.parts.iter().find_map(|it| match it {
+        Part::Image(_) if !senses.images => Some("image"),
+        Part::Audio(_) if !senses.audio => Some("recording"),
+        _ => None,
+    });
+    if let Some(what) = omitted {
+        let name = model.name();
+        let text = format!("{name} takes no {what}s: it is told that one was left out.");
+        equipment.client().update(Update::Notice(text));
     }
 }
 
@@ -225,7 +239,7 @@ fn kind(run: Run) -> TurnKind {
 }
 
 /// A command has been answered. That is written down before the client hears of it.
-async fn ended(log: &Log, history: History, grants: Grants, stop: Stop) -> Finished {
+pub(super) async fn ended(log: &Log, history: History, grants: Grants, stop: Stop) -> Finished {
     log.end(stop.word(), history.minted, history.cost).written().await;
     Finished { history, grants, result: Ok(stop) }
 }

@@ -63,6 +63,9 @@ mod mcp_http_stub;
 #[cfg(unix)]
 mod mcp_oauth;
 mod mcp_tools;
+mod mcp_command;
+mod mcp_config;
+mod mcp_prompts;
 mod media;
 mod memory;
 mod models;

@@ -1,0 +1,88 @@
+//! `/mcp`: the servers of a session and their state, one of them with its tools, and a new start.
+
+use serde_json::json;
+
+use crate::agent::{TestAgent, calls, says};
+use crate::mcp_config::{section, with};
+
+fn said(agent: &mut TestAgent, command: &str) -> String {
+    let before = agent.text().len();
+    assert_eq!(agent.turn(command), "end_turn");
+    agent.text()[before..].to_owned()
+}
+
+#[test]
+fn without_servers_it_says_so() {
+    let mut agent = TestAgent::builder().start();
+    assert!(said(&mut agent, "/mcp").contains("no MCP servers"));
+    assert!(said(&mut agent, "/mcp notes").contains("no MCP server `notes`"));
+}
+
+#[test]
+fn every_server_is_told_with_its_state_and_where_it_comes_from() {
+    let good =
+        json!({ "name": "nice\u{202e}", "tools": [{ "name": "a" }], "prompts": [{ "name": "p" }] });
+    let settings = section("dead", &json!({ "start_ms": 60_000 }), "start_seconds = 1")
+        + &section("slow", &json!({ "start_ms": 60_000 }), "")
+        + &section("off", &good, "enabled = false")
+        + &section("unset", &good, "env = { KEY = '${NOT_THERE}' }");
+    let mut agent = with(&format!("[mcp]\nwait_seconds = 2\n{settings}"))
+        .server("good", &good)
+        .model(json!([says("hi")]))
+        .start();
+    agent.turn("hi");
+    let text = said(&mut agent, "/mcp");
+    for expected in [
+        "* `good` (editor) – ready: nice\\u{202e} 1, revision 2025-11-25, 1 tool, 1 prompt\n",
+        "* `dead` (settings) – failed: it was not ready within 1 s",
+        "* `slow` (settings) – starting\n",
+        "* `off` (settings) – turned off\n",
+        "* `unset` (settings) – not used: the variable NOT_THERE",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+}
+
+#[test]
+fn one_server_is_told_with_its_tools_as_rules_name_them_and_what_it_claims() {
+    let tools = json!([
+        { "name": "look", "description": "Looks.\nAt length.", "annotations": { "readOnlyHint": true } },
+        { "name": "break", "description": "", "annotations": { "destructiveHint": true } },
+        { "name": "hidden" },
+    ]);
+    let scenario = json!({ "tools": tools, "prompts": [{ "name": "greet" }] });
+    let mut agent = with(&section("notes", &scenario, "without_tools = ['hidden']"))
+        .model(json!([says("hi")]))
+        .start();
+    agent.turn("hi");
+    let text = said(&mut agent, "/mcp notes");
+    for expected in [
+        "2 tools of 3",
+        "* `mcp(notes/look)` – Looks. (says that it only reads)\n",
+        "* `mcp(notes/break)` (says that it may destroy something)\n",
+        "Its prompts: `/notes:greet`.",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    assert!(!text.contains("notes/hidden"), "{text}");
+}
+
+#[test]
+fn a_server_is_started_again_when_that_is_wished() {
+    let scenario = json!({ "tools": [{ "name": "pid" }, { "name": "echo" }] });
+    let mut agent = TestAgent::builder()
+        .server("notes", &scenario)
+        .permission("allow_once")
+        .model(json!([says("one"), calls("mcp__notes__echo", &json!({ "n": 1 })), says("two")]))
+        .start();
+    agent.turn("hi");
+    assert!(said(&mut agent, "/mcp restart nobody").contains("no MCP server `nobody`"));
+    assert!(said(&mut agent, "/mcp restart notes").contains("started again"));
+    // It fails for a moment and comes back.
+    while !said(&mut agent, "/mcp")
+        .contains("ready: scripted 1, revision 2025-11-25, 2 tools; before")
+    {}
+    agent.turn("go");
+    let told = agent.model_transcript(2).pop().unwrap();
+    assert!(told.contains(r#"{"n":1}"#), "{told}");
+}

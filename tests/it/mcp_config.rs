@@ -1,0 +1,153 @@
+//! MCP servers of the user's settings: they are in every session, with the values of variables put
+//! in, and one that is wrong takes no other away.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::agent::{Builder, TestAgent, calls, says};
+use crate::examples::built;
+
+/// A section for a scripted server.
+pub fn section(name: &str, scenario: &Value, more: &str) -> String {
+    let program = built("scripted_server");
+    let program = program.display();
+    format!("[mcp.servers.{name}]\ncommand = '{program}'\nargs = ['{scenario}']\n{more}\n")
+}
+
+/// An agent with these settings.
+pub fn with(settings: &str) -> Builder {
+    TestAgent::builder().own_file("config/config.toml", settings)
+}
+
+fn offered(agent: &TestAgent, number: usize) -> Vec<String> {
+    let body = agent.model_request(number);
+    let names = body["tools"].as_array().unwrap().iter().map(|it| &it["function"]["name"]);
+    let names = names.map(|it| it.as_str().unwrap().to_owned());
+    names.filter(|it| it.starts_with("mcp__")).collect()
+}
+
+fn notices(agent: &TestAgent) -> String {
+    let updates = agent.updates();
+    let texts = updates.iter().filter(|it| it["sessionUpdate"] == "agent_thought_chunk");
+    texts.map(|it| it["content"]["text"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn a_server_of_the_settings_is_in_every_session_with_its_variables_put_in() {
+    let scenario = json!({
+        "tools": [{ "name": "read_key" }, { "name": "read_none" }, { "name": "write" }],
+        "answers": { "read_key": [{ "env": "NOTES_KEY" }] },
+    });
+    let more = "env = { NOTES_KEY = 'is ${MY_WORD}${NO:-!}' }\ntools = ['read_*']\n\
+                without_tools = ['*_none']";
+    let mut agent = with(&section("notes", &scenario, more))
+        .variable("MY_WORD", "mellon")
+        .permission("allow_once")
+        .model(json!([calls("mcp__notes__read_key", &json!({})), says("done"), says("again")]))
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(offered(&agent, 0), ["mcp__notes__read_key"]);
+    let told = agent.model_transcript(1).pop().unwrap();
+    assert!(told.contains("is mellon!"), "{told}");
+    agent.session = agent.new_session();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(offered(&agent, 2), ["mcp__notes__read_key"]);
+}
+
+#[test]
+fn of_two_servers_with_one_name_the_editors_is_used() {
+    let (ours, theirs) =
+        (json!({ "tools": [{ "name": "ours" }] }), json!({ "tools": [{ "name": "theirs" }] }));
+    let mut agent = with(&section("notes", &ours, ""))
+        .server("notes", &theirs)
+        .model(json!([says("done")]))
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(offered(&agent, 0), ["mcp__notes__theirs"]);
+}
+
+#[test]
+fn a_server_that_is_wrong_is_named_and_the_others_are_there() {
+    let scenario = json!({ "tools": [{ "name": "echo" }] });
+    let settings = section("good", &scenario, "")
+        + &section("off", &scenario, "enabled = false")
+        + &section("unset", &scenario, "env = { KEY = '${NOT_THERE}' }")
+        + &section("key", &scenario, "env = { KEY = '${OPENAI_API_KEY}' }")
+        + "[mcp.servers.both]\ncommand = 'a'\nurl = 'http://localhost/'\n";
+    let mut agent = with(&settings).noisy().model(json!([says("done")])).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(offered(&agent, 0), ["mcp__good__echo"]);
+    let said = notices(&agent);
+    for expected in [
+        "unset of the settings is not used: the variable NOT_THERE",
+        "OPENAI_API_KEY holds the key",
+        "both",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    assert!(!said.contains("off of the settings"), "{said}");
+}
+
+#[test]
+fn the_first_prompt_waits_as_long_as_the_settings_say() {
+    let slow = json!({ "start_ms": 60_000, "tools": [{ "name": "late" }] });
+    let settings = format!("[mcp]\nwait_seconds = 0\n{}", section("slow", &slow, ""));
+    let mut agent = with(&settings).model(json!([says("done")])).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(offered(&agent, 0), Vec::<String>::new());
+    let said = notices(&agent);
+    assert!(said.contains("Not connected yet: slow"), "{said}");
+}
+
+#[test]
+fn the_settings_are_shown_with_the_names_of_secrets_and_without_their_values() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::create_dir(home.path().join("config")).unwrap();
+    let settings = "[mcp]\nwait_seconds = 7\n[mcp.servers.notes]\ncommand = 'notes'\n\
+                    args = ['mellon-1']\nenv = { NOTES_KEY = 'mellon-2' }\n[mcp.servers.web]\n\
+                    url = 'https://example.com/mcp?k=mellon-3'\nheaders = { Own = 'mellon-4' }\n";
+    std::fs::write(home.path().join("config/config.toml"), settings).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
+    command.args(["config", "show"]).env_clear().env("TURNWRIGHT_HOME", home.path());
+    let output = command.output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    for expected in ["mcp.wait_seconds", "mcp.servers.notes", "NOTES_KEY", "example.com/mcp", "Own"]
+    {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    assert!(!text.contains("mellon"), "{text}");
+}
+
+#[test]
+fn the_doctor_tries_each_server_and_a_bad_one_does_not_keep_the_agent_from_working() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::create_dir(home.path().join("config")).unwrap();
+    let good = json!({ "name": "good one", "tools": [{ "name": "a" }, { "name": "b" }] });
+    let settings = section("good", &good, "")
+        + &section("junk", &json!({ "first": ["no JSON"], "revision": "1999-01-01" }), "")
+        + "[mcp.servers.gone]\ncommand = '/no/such/program'\n"
+        + "[mcp.servers.unset]\ncommand = 'x'\nargs = ['${NOT_THERE}']\n";
+    std::fs::write(home.path().join("config/config.toml"), settings).unwrap();
+    let doctor = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
+        command.args(["--model", "offline", "doctor"]).args(arguments).env_clear();
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let output =
+            command.env("TURNWRIGHT_HOME", home.path()).env("PATH", path).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = doctor(&[]);
+    let has =
+        |mark: &str, words: &str| text.lines().any(|it| it.starts_with(mark) && it.contains(words));
+    assert!(has("ok  mcp", "good: good one 1, revision 2025-11-25, 2 tools"), "{text}");
+    assert!(has("no  mcp", "gone: "), "{text}");
+    assert!(has("no  mcp", "unset: the variable NOT_THERE"), "{text}");
+    let found: Value = serde_json::from_str(&doctor(&["--json"])).unwrap();
+    let state = |name: &str| {
+        let servers = found["servers"].as_array().unwrap();
+        servers.iter().find(|it| it["name"] == name).unwrap()["state"].clone()
+    };
+    assert_eq!((state("good"), state("gone")), ("ok".into(), "no".into()));
+}

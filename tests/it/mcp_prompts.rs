@@ -1,0 +1,126 @@
+//! Prompts of MCP servers (M-21): commands that the user can type, which become prompts.
+
+use serde_json::{Value, json};
+
+use crate::agent::{TestAgent, calls, says};
+
+const ANNOUNCEMENT: &str = "available_commands_update";
+
+fn greet() -> Value {
+    json!({ "name": "greet", "description": "Greets\u{200b} somebody.\nAt length.", "arguments": [
+        { "name": "who", "required": true }, { "name": "how" },
+    ] })
+}
+
+fn got(text: &str) -> Value {
+    json!({ "messages": [{ "role": "user", "content": { "type": "text", "text": text } }] })
+}
+
+/// The commands of servers that the client knows.
+fn announced(agent: &TestAgent) -> Vec<Value> {
+    let updates = agent.updates();
+    let last = updates.iter().rfind(|it| it["sessionUpdate"] == ANNOUNCEMENT);
+    let all = last.and_then(|it| it["availableCommands"].as_array()).cloned().unwrap_or_default();
+    all.into_iter().filter(|it| it["name"].as_str().unwrap().contains(':')).collect()
+}
+
+fn wait_for_command(agent: &mut TestAgent, name: &str) {
+    while !announced(agent).iter().any(|it| it["name"] == name) {
+        agent.wait_for_update(ANNOUNCEMENT);
+    }
+}
+
+#[test]
+fn m_21_a_prompt_of_a_server_is_a_command_with_a_hint_of_its_arguments() {
+    let scenario = json!({ "prompts": [greet(), { "name": "two words" }] });
+    let mut agent = TestAgent::builder().server("my notes", &scenario).start();
+    wait_for_command(&mut agent, "my_notes:greet");
+    let expected = json!([
+        { "name": "my_notes:greet", "description": "Greets\\u{200b} somebody.", "input": { "hint": "who [how]" } },
+        { "name": "my_notes:two_words", "description": "A prompt of my notes" },
+    ]);
+    assert_eq!(Value::from(announced(&agent)), expected);
+}
+
+#[test]
+fn m_21_what_the_server_makes_of_it_becomes_the_users_prompt() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let messages = json!({ "messages": [
+        { "role": "user", "content": { "type": "text", "text": "Greet\u{202e} Ada." } },
+        { "role": "assistant", "content": { "type": "text", "text": "Dear Ada" } },
+        { "role": "user", "content": { "type": "resource", "resource": { "uri": "x://y", "text": "manners" } } },
+    ] });
+    let scenario = json!({ "prompts": [greet()], "got": { "greet": messages }, "log": log });
+    // The log lies outside of the session's folders.
+    let settings = crate::mcp_config::section("notes", &scenario, "sandbox = false");
+    let mut agent =
+        crate::mcp_config::with(&settings).model(json!([says("Hello."), says("Again.")])).start();
+    assert_eq!(agent.turn("/notes:greet \"Ada L.\" very  kindly"), "end_turn");
+    let asked = std::fs::read_to_string(&log).unwrap();
+    let asked = asked.lines().find(|it| it.contains("prompts/get")).unwrap();
+    let asked: Value = serde_json::from_str(asked).unwrap();
+    assert_eq!(asked["params"]["arguments"], json!({ "who": "Ada L.", "how": "very  kindly" }));
+    let heard = agent.model_transcript(0).join("\n");
+    for expected in ["Greet\\u{202e} Ada.", "> Dear Ada", "manners"] {
+        assert!(heard.contains(expected), "{expected}: {heard}");
+    }
+    assert!(!heard.contains("/notes:greet"), "{heard}");
+    assert!(agent.model_request(0).to_string().contains("Project folder"));
+    assert_eq!(agent.turn("next"), "end_turn");
+    assert_eq!(agent.text(), "Hello.Again.");
+}
+
+#[test]
+fn m_21_a_prompt_that_the_server_does_not_give_is_an_answer_and_no_request_to_the_model() {
+    let scenario =
+        json!({ "prompts": [greet(), { "name": "broken" }], "got": { "greet": got("x") } });
+    let mut agent =
+        TestAgent::builder().server("notes", &scenario).model(json!([says("Hello.")])).start();
+    for (typed, expected) in [
+        ("/notes:greet", "wants: who"),
+        ("/notes:broken now", "more than it takes"),
+        ("/notes:broken", "there is no broken"),
+    ] {
+        let before = agent.text().len();
+        assert_eq!(agent.turn(typed), "end_turn");
+        let said = agent.text()[before..].to_owned();
+        assert!(said.contains(expected), "{typed}: {said}");
+    }
+    assert_eq!(agent.model().requests().len(), 0);
+    // What a first prompt is told is not lost.
+    assert_eq!(agent.turn("hi"), "end_turn");
+    assert!(agent.model_request(0).to_string().contains("Project folder"));
+    assert_eq!(agent.model_transcript(0), ["user hi"]);
+}
+
+#[test]
+fn m_21_a_word_that_is_no_prompt_of_a_server_is_ordinary_text() {
+    let mut agent = TestAgent::builder()
+        .server("notes", &json!({ "prompts": [greet()] }))
+        .model(json!([says("one"), says("two")]))
+        .start();
+    wait_for_command(&mut agent, "notes:greet");
+    for (number, typed) in ["/notes:nothing", "/other:greet"].into_iter().enumerate() {
+        assert_eq!(agent.turn(typed), "end_turn");
+        assert_eq!(agent.model_transcript(number).pop().unwrap(), format!("user {typed}"));
+    }
+}
+
+#[test]
+fn m_21_a_change_of_the_prompts_is_announced() {
+    let scenario = json!({
+        "prompts": [greet()],
+        "tools": [{ "name": "learn" }],
+        "answers": { "learn": [{ "prompts": [{ "name": "part" }] }, { "text": "learnt" }] },
+    });
+    let mut agent = TestAgent::builder()
+        .server("notes", &scenario)
+        .permission("allow_once")
+        .model(json!([calls("mcp__notes__learn", &json!({})), says("done")]))
+        .start();
+    wait_for_command(&mut agent, "notes:greet");
+    assert_eq!(agent.turn("go"), "end_turn");
+    wait_for_command(&mut agent, "notes:part");
+    assert_eq!(announced(&agent).len(), 1);
+}

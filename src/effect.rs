@@ -3,6 +3,7 @@
 
 mod secrets;
 
+use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -47,17 +48,42 @@ pub enum Effect {
     Session,
 }
 
-/// A call of a tool that somebody else's program offers.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// A call of a tool that somebody else's program offers. Two are the same when they are for the same
+/// tool as it is now, whatever was said yes to before.
+#[derive(Clone, Debug)]
 pub struct RemoteCall {
     /// The server's name, as the user or the editor has given it.
     pub server: String,
     /// The tool's own name.
     pub tool: String,
+    /// What stands behind the server's name: a digest of its program or address.
+    pub identity: String,
+    /// A digest of all that the tool says of itself now.
+    pub content: String,
     /// It says of itself that it only reads. Nobody has to believe that.
     pub claims_to_read: bool,
     /// What is different since the user has said yes to it: then that yes was for something else.
     pub change: Option<String>,
+}
+
+impl RemoteCall {
+    fn what(&self) -> (&str, &str, &str, &str, bool) {
+        (&self.server, &self.tool, &self.identity, &self.content, self.claims_to_read)
+    }
+}
+
+impl PartialEq for RemoteCall {
+    fn eq(&self, other: &RemoteCall) -> bool {
+        self.what() == other.what()
+    }
+}
+
+impl Eq for RemoteCall {}
+
+impl Hash for RemoteCall {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.what().hash(state);
+    }
 }
 
 /// A shell command with all that decides whether it may run. What was judged is what runs.

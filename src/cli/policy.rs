@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::config::Config;
-use crate::effect::visible_line;
+use crate::effect::{Effect, RemoteCall, visible_line};
 use crate::files::Roots;
 use crate::permission::{
     ALLOWED_ONCE, Audit, AuditEntry, AuditEvent, Book, BookEntry, Grants, Law, Mode, Page, Pattern,
@@ -47,7 +47,7 @@ enum Action {
                             Exit status: 0 if it would run, 1 if you would be asked, 2 if it \
                             would be refused, 3 if that cannot be told.")]
     Check {
-        /// The command line
+        /// The command line, or a tool of a server as in mcp(server/tool)
         command: String,
         /// The mode of the session (default: the one that sessions begin in)
         #[arg(long, value_parser = mode)]
@@ -59,7 +59,7 @@ enum Action {
     /// Allow something in this project without a question
     #[command(after_help = "Example: turnwright policy allow \"exec(cargo test)\"")]
     Allow {
-        /// Such as exec(cargo test), edit(/docs/**), fetch(domain:docs.rs)
+        /// Such as exec(cargo test), edit(/docs/**), fetch(domain:docs.rs), mcp(notes/search)
         #[arg(required = true, value_name = "RULE")]
         rules: Vec<String>,
     },
@@ -144,7 +144,7 @@ impl Place {
 
     fn check(&self, command: &str, mode: Option<Mode>, as_json: bool) -> Result<ExitCode, String> {
         let mode = mode.unwrap_or(self.mode);
-        let effects = line_effects(command, &self.roots);
+        let effects = tool_call(command).unwrap_or_else(|| line_effects(command, &self.roots));
         let decision = decide(&self.law, mode, &Grants::default(), &effects);
         let verdict = decision.verdict();
         let parts = explain(&self.law, mode, &effects, &decision);
@@ -205,11 +205,19 @@ impl Place {
         for line in lines {
             let is_ours = line.project == self.roots.real_cwd() && line.event == AuditEvent::Asked;
             let is_yes = line.answer.as_deref() == Some(ALLOWED_ONCE);
-            let Some(command) = line.command.as_deref().filter(|_| is_ours && is_yes) else {
+            if !is_ours || !is_yes {
                 continue;
-            };
-            for pattern in self.patterns(command) {
-                found.entry(pattern).or_insert((0, command)).0 += 1;
+            }
+            if let Some(command) = &line.command {
+                for pattern in self.patterns(command) {
+                    found.entry(pattern).or_insert((0, command)).0 += 1;
+                }
+            }
+            let is_new =
+                |it: &&String| self.law.rules.iter().all(|rule| rule.pattern.to_string() != **it);
+            if let Some(rule) = line.rule.as_ref().filter(is_new) {
+                let what = line.effects.first().map_or("", String::as_str);
+                found.entry(rule.clone()).or_insert((0, what)).0 += 1;
             }
         }
         found.retain(|_, (count, _)| *count >= OFTEN);
@@ -249,6 +257,21 @@ impl Place {
         patterns.dedup();
         patterns
     }
+}
+
+/// The call of a server's tool, if it is written as a rule for one: `mcp(server/tool)`.
+fn tool_call(text: &str) -> Option<Vec<Effect>> {
+    let Pattern::Mcp { server, tool } = Pattern::parse(text, Tier::Allow).ok()? else {
+        return None;
+    };
+    Some(vec![Effect::Remote(Box::new(RemoteCall {
+        server,
+        tool: tool?,
+        identity: String::new(),
+        content: String::new(),
+        claims_to_read: false,
+        change: None,
+    }))])
 }
 
 /// Whether a rule is one of the book's, which has more to say about it.

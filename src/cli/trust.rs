@@ -9,7 +9,7 @@ use clap::Args;
 use crate::config::Config;
 use crate::effect::{visible, visible_line};
 use crate::files::Roots;
-use crate::session::{PROJECT_FILE, ProjectFile, stand};
+use crate::session::{PROJECT_FILE, ProjectFile, SERVERS_FILE, stand};
 use crate::trust::{Print, Trust};
 
 #[derive(Debug, Args)]
@@ -64,17 +64,19 @@ fn one(options: &Options, config: &Config, trust: &Trust) -> io::Result<bool> {
     let roots = Roots::new(&folder)?;
     let real = roots.real_cwd();
     let standing = stand(config, trust, &roots);
-    for problem in standing.problems.iter().filter(|it| it.contains(PROJECT_FILE)) {
+    let is_about_files = |it: &&String| it.contains(PROJECT_FILE) || it.contains(SERVERS_FILE);
+    for problem in standing.problems.iter().filter(is_about_files) {
         say(&format!("! {problem}\n"))?;
     }
-    match standing.project {
-        None => say(&format!("There is nothing in {PROJECT_FILE} to be trusted.\n"))?,
-        Some(project) if project.is_trusted => say("It is trusted as it is now.\n")?,
-        Some(project) if !project.is_withheld() => {
-            say("It asks for nothing that needs your trust.\n")?;
-        }
-        Some(project) => return decide(options, trust, real, &project),
+    let withheld: Vec<_> = standing.files.iter().filter(|it| it.is_withheld()).collect();
+    if !withheld.is_empty() {
+        return decide(options, trust, real, &withheld);
     }
+    say(&match standing.files.as_slice() {
+        [] => format!("There is nothing in {PROJECT_FILE} or {SERVERS_FILE} to be trusted.\n"),
+        files if files.iter().any(|it| it.is_trusted) => "It is trusted as it is now.\n".to_owned(),
+        _ => "It asks for nothing that needs your trust.\n".to_owned(),
+    })?;
     Ok(true)
 }
 
@@ -82,30 +84,48 @@ fn decide(
     options: &Options,
     trust: &Trust,
     real: &Path,
-    project: &ProjectFile,
+    files: &[&ProjectFile],
 ) -> io::Result<bool> {
-    let print = Print::of(project.text.as_bytes());
-    let is_yes = match &options.yes {
-        Some(code) => code.eq_ignore_ascii_case(print.long_code()),
-        None => {
-            let place = visible_line(&real.join(PROJECT_FILE).to_string_lossy());
-            say(&format!(
-                "{place} says:\n\n{}\n\nNot in force is: {}.\n",
-                visible(project.text.trim_end()),
-                project.wants.join(", ")
-            ))?;
-            ask(&print)?
+    let mut is_all = true;
+    let mut is_any = false;
+    for file in files {
+        let print = Print::of(file.text.as_bytes());
+        let is_yes = match &options.yes {
+            Some(code) => code.eq_ignore_ascii_case(print.long_code()),
+            None => {
+                show(real, file)?;
+                ask(&print)?
+            }
+        };
+        if is_yes {
+            trust.trust(real, file.what, file.text.as_bytes())?;
+            say(&format!("{} is trusted as it is now.\n", file.what))?;
         }
-    };
-    if is_yes {
-        trust.trust(real, PROJECT_FILE, project.text.as_bytes())?;
-        say("It is trusted as it is now.\n")?;
-    } else if options.yes.is_some() {
-        say("That is not the code of what the file says now. Nothing was trusted.\n")?;
-    } else {
-        say("Nothing was trusted.\n")?;
+        is_all &= is_yes;
+        is_any |= is_yes;
     }
-    Ok(is_yes)
+    match &options.yes {
+        Some(_) if !is_any => {
+            say("That is not the code of what a file says now. Nothing was trusted.\n")?;
+            Ok(false)
+        }
+        Some(_) => Ok(true),
+        None => {
+            if !is_any {
+                say("Nothing was trusted.\n")?;
+            }
+            Ok(is_all)
+        }
+    }
+}
+
+fn show(real: &Path, file: &ProjectFile) -> io::Result<()> {
+    let place = visible_line(&real.join(file.what).to_string_lossy());
+    let wants = match file.plainly.as_slice() {
+        [] => format!("Not in force is: {}.", file.wants.join(", ")),
+        lines => format!("Not started is:\n{}", lines.join("\n")),
+    };
+    say(&format!("{place} says:\n\n{}\n\n{wants}\n", visible(file.text.trim_end())))
 }
 
 /// Asks on a terminal. Whatever else writes into our input is nobody who could trust something.

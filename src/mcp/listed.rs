@@ -98,23 +98,6 @@ impl Listed {
             _ => Kind::Other,
         }
     }
-
-    /// What it says of itself, for people who are asked about it.
-    pub(super) fn claims(&self) -> Option<String> {
-        let hints = self.tool.annotations.as_ref()?;
-        let claims = [
-            (hints.read_only_hint == Some(true), "only reads"),
-            (hints.read_only_hint == Some(false), "changes something"),
-            (hints.destructive_hint == Some(true), "may destroy something"),
-            (hints.destructive_hint == Some(false), "only adds"),
-            (hints.idempotent_hint == Some(true), "does no more when it is called again"),
-            (hints.open_world_hint == Some(true), "reaches beyond its own data"),
-            (hints.open_world_hint == Some(false), "stays with its own data"),
-        ];
-        let claims: Vec<_> = claims.iter().filter(|it| it.0).map(|it| it.1).collect();
-        (!claims.is_empty())
-            .then(|| format!("It says of itself: {}. Nobody has checked that.", claims.join(", ")))
-    }
 }
 
 fn open_object() -> Arc<JsonObject> {

@@ -21,6 +21,8 @@
 //!   call     one call on its way, with `progress`
 //!   content  what the server answers → `shown`: what becomes of it
 //!   prompts  the prompts of servers, as commands that a user can type
+//!   pins     what a tool was when it was said yes to
+//!   question what the user is shown of a call
 
 mod call;
 mod check;
@@ -40,6 +42,8 @@ mod program;
 mod progress;
 mod schema;
 mod prompts;
+mod pins;
+mod question;
 mod server;
 mod shown;
 mod sieve;

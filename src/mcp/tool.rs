@@ -1,6 +1,7 @@
 //! One tool of a server, as a turn sees it: judged like any other, run over the connection.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -10,15 +11,17 @@ use serde_json::Value;
 use super::call::{Asker, Trouble};
 use super::elicit::Caller;
 use super::listed::Listed;
+use super::pins::{Look, Subject};
 use super::server::Server;
-use super::{call, shown};
+use super::{call, question, shown};
 use crate::checkpoint::Foreseen;
-use crate::effect::{CallView, Content, Effect, RemoteCall, short_title, visible_line};
+use crate::effect::{CallView, Content, Effect, RemoteCall, fenced, short_title, visible_line};
 use crate::exec::Jobs;
 use crate::files::Roots;
 use crate::message::ToolSpec;
-use crate::permission::Pass;
+use crate::permission::{Mode, Pass, code};
 use crate::tools::{AnyTool, Bench, Offer, Outcome, Prepared, ToolCtx, mended};
+use crate::update::Update;
 
 /// Characters of an argument that stand in a title.
 const HINT: usize = 40;
@@ -32,12 +35,14 @@ pub(super) struct RemoteTool {
     pub(super) name: String,
     pub(super) server: Arc<Server>,
     pub(super) listed: Arc<Listed>,
+    /// The user was told that it has changed.
+    is_told: AtomicBool,
 }
 
 impl RemoteTool {
     /// One that the model knows by that name.
     pub(super) fn new(name: String, server: Arc<Server>, listed: Arc<Listed>) -> RemoteTool {
-        RemoteTool { name, server, listed }
+        RemoteTool { name, server, listed, is_told: AtomicBool::new(false) }
     }
 
     fn view(&self, hint: Option<&str>) -> CallView {
@@ -90,6 +95,14 @@ impl RemoteTool {
             format!("It takes: {}.", names.join(", "))
         }
     }
+
+    /// What the server says of it now, and the number of the list. One that it is not in says
+    /// nothing.
+    fn now(&self) -> (Arc<Listed>, u64) {
+        let state = self.server.state();
+        let now = state.tools.iter().find(|it| it.tool.name == self.listed.tool.name);
+        (Arc::clone(now.unwrap_or(&self.listed)), state.edition)
+    }
 }
 
 impl AnyTool for RemoteTool {
@@ -136,7 +149,7 @@ impl AnyTool for RemoteTool {
             },
             _ => return Err("The arguments must be an object.".to_owned()),
         };
-        Ok(Box::new(Call { tool: self, arguments, checked: None }))
+        Ok(Box::new(Call { tool: self, arguments, checked: None, look: Look::default() }))
     }
 }
 
@@ -145,13 +158,20 @@ struct Call {
     arguments: JsonObject,
     /// What is wrong with the arguments, once they were looked at.
     checked: Option<Result<(), String>>,
+    /// What the tool is, compared with what was said yes to.
+    look: Look,
 }
 
 impl Prepared for Call {
-    fn locate(&mut self, _: &Bench) {
+    fn locate(&mut self, bench: &Bench) {
         if self.checked.is_none() {
             self.checked = Some(self.tool.check(&mut self.arguments));
         }
+        // As the server lists it now: what has changed while the user was asked is not what was
+        // shown, and does not run.
+        let (now, edition) = self.tool.now();
+        let look = Subject::of(&self.tool.server.spec, &now.tool, bench).look();
+        self.look = Look { edition, ..look };
     }
 
     fn view(&self, _: &Roots) -> CallView {
@@ -162,15 +182,17 @@ impl Prepared for Call {
         vec![Effect::Remote(Box::new(RemoteCall {
             server: self.tool.server.spec.name.clone(),
             tool: self.tool.listed.tool.name.clone().into_owned(),
-            claims_to_read: self.tool.listed.claims_to_read(),
-            change: None,
+            identity: self.look.identity.clone(),
+            content: self.look.content.clone(),
+            claims_to_read: self.look.claims_to_read,
+            change: self.look.change.clone(),
         }))]
     }
 
     fn look<'a>(&'a mut self, _: &'a ToolCtx) -> BoxFuture<'a, Result<Vec<Content>, String>> {
-        let claims = self.tool.listed.claims();
-        let content = claims.map(Content::Text).into_iter().collect();
-        std::future::ready(self.checked.clone().unwrap_or(Ok(())).map(|()| content)).boxed()
+        let (spec, (now, _)) = (&self.tool.server.spec, self.tool.now());
+        let words = question::words(spec, &now.tool, &self.arguments, self.look.change.as_deref());
+        std::future::ready(self.checked.clone().unwrap_or(Ok(())).map(|()| words)).boxed()
     }
 
     fn foresees(&self) -> Vec<Foreseen<'_>> {
@@ -178,11 +200,65 @@ impl Prepared for Call {
     }
 
     fn run<'a>(self: Box<Self>, _: Pass, ctx: &'a ToolCtx) -> BoxFuture<'a, Outcome> {
-        self.call(ctx).boxed()
+        async move {
+            if let Err(outcome) = self.remember(ctx).await {
+                return outcome;
+            }
+            self.call(ctx).await
+        }
+        .boxed()
     }
 }
 
 impl Call {
+    /// A yes is for what the tool is now: that is written down, before the call. In the mode that
+    /// asks about nothing nobody has said yes to a change, so it is told and stays one.
+    ///
+    /// # Errors
+    /// When it is not any more what was looked at.
+    async fn remember(&self, ctx: &ToolCtx) -> Result<(), Outcome> {
+        let is_as_seen = self.tool.server.state().edition == self.look.edition;
+        if self.look.is_known && is_as_seen {
+            return Ok(());
+        }
+        let name = code(&self.tool.view(None).title);
+        let tell = |text| ctx.bench.client.update(Update::Notice(text));
+        let (tool, bench, look) =
+            (Arc::clone(&self.tool), Arc::clone(&ctx.bench), self.look.clone());
+        let is_unasked = look.change.is_some() && bench.mode.get() == Mode::Full;
+        let pinning = tokio::task::spawn_blocking(move || {
+            let (now, _) = tool.now();
+            let subject = Subject::of(&tool.server.spec, &now.tool, &bench);
+            if subject.look().content != look.content {
+                return None;
+            }
+            Some(if is_unasked { Ok(()) } else { subject.pin() })
+        });
+        match (pinning.await, &self.look.change) {
+            (Ok(None), _) => {
+                return Err(Outcome::failed(
+                    "The server has changed this tool while the call was on its way, so it was \
+                     not called. Call it again if it is still right.",
+                ));
+            }
+            (Ok(Some(Err(error))), _) => tell(format!(
+                "What {name} is could not be written down ({error}): a change of it would not be \
+                 noticed."
+            )),
+            (Ok(_), Some(change))
+                if is_unasked && !self.tool.is_told.swap(true, Ordering::Relaxed) =>
+            {
+                tell(format!(
+                    "{name} is not what was allowed before; it is called all the same in this \
+                     mode.\n\n{}",
+                    fenced(change)
+                ));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
     async fn call(self: Box<Self>, ctx: &ToolCtx) -> Outcome {
         let (server, listed) = (&self.tool.server, Arc::clone(&self.tool.listed));
         let client = Arc::clone(&ctx.bench.client);

@@ -97,6 +97,7 @@ impl Asked {
             [Effect::Delete(_)] => "removing this",
             [Effect::Input { .. }, ..] => "input to this command",
             [Effect::Fetch { .. }, ..] => "requests to this host",
+            [Effect::Remote(_), ..] => "calls of this tool",
             [_, _, ..] => "exactly this",
             _ => "reading this",
         }
@@ -271,6 +272,44 @@ mod tests {
         Effect::Exec(Box::new(Command { reach, ..Command::new(line, "/ws") }))
     }
 
+    fn remote(server: &str, tool: &str, change: Option<&str>) -> Effect {
+        Effect::Remote(Box::new(crate::effect::RemoteCall {
+            server: server.to_owned(),
+            tool: tool.to_owned(),
+            identity: "id".to_owned(),
+            content: change.unwrap_or("content").to_owned(),
+            claims_to_read: true,
+            change: change.map(str::to_owned),
+        }))
+    }
+
+    #[test]
+    fn a_no_to_a_tool_holds_whatever_it_says_of_itself_later() {
+        let (law, mut grants) = (Law::default(), Grants::default());
+        let asked = ask(&law, &grants, vec![remote("notes", "read", None)]);
+        let never = Answer::Chosen(ChoiceKind::RejectSession);
+        asked.settle(never, &law, Mode::Ask, &mut grants).unwrap_err();
+        let changed = vec![remote("notes", "read", Some("other"))];
+        assert!(matches!(judge(&law, Mode::Ask, &grants, changed), Gate::Closed(_)));
+        let other = vec![remote("notes", "write", None)];
+        assert!(matches!(judge(&law, Mode::Ask, &grants, other), Gate::Ask(_)));
+    }
+
+    #[test]
+    fn a_yes_to_a_tool_is_for_what_it_was_then() {
+        let (law, mut grants) = (Law::default(), Grants::default());
+        for tool in ["read", "*"] {
+            let call = || vec![remote("notes", tool, None)];
+            let always = Answer::Chosen(ChoiceKind::AllowSession);
+            ask(&law, &grants, call()).settle(always, &law, Mode::Ask, &mut grants).unwrap();
+            assert!(matches!(judge(&law, Mode::Ask, &grants, call()), Gate::Open(_)));
+            let changed = vec![remote("notes", tool, Some("other"))];
+            assert!(matches!(judge(&law, Mode::Ask, &grants, changed), Gate::Ask(_)));
+        }
+        let other = vec![remote("notes", "write", None)];
+        assert!(matches!(judge(&law, Mode::Ask, &grants, other), Gate::Ask(_)));
+    }
+
     fn choices(law: &Law, effects: Vec<Effect>) -> String {
         let asked = ask(law, &Grants::default(), effects);
         let names: Vec<_> = asked.choices().into_iter().map(|it| it.name).collect();
@@ -310,6 +349,22 @@ mod tests {
                 vec![Effect::Fetch { host: "docs.rs".to_owned() }],
                 "Allow fetch(domain:docs.rs) in this session | Always allow fetch(domain:docs.rs) \
                  in this project | Reject | Reject requests to this host in this session",
+            ),
+            (
+                vec![remote("notes", "read", None)],
+                "Allow mcp(notes/read) in this session | Always allow mcp(notes/read) in this \
+                 project | Reject | Reject calls of this tool in this session",
+            ),
+            // A name that no rule can mean is granted exactly, and for no longer than the session.
+            (
+                vec![remote("notes", "*", None)],
+                "Allow * of notes in this session | Reject | Reject calls of this tool in this \
+                 session",
+            ),
+            // What has changed is said yes to once before anybody says always.
+            (
+                vec![remote("notes", "read", Some("other"))],
+                "Reject | Reject calls of this tool in this session",
             ),
             // What nobody can see in a button is not granted by one.
             (

@@ -1,5 +1,5 @@
-//! What was decided: a line for each question, each refusal and each command that ran, for whoever
-//! wants to know later. A thread of its own writes it; what finds no room is lost, because nothing
+//! What was decided: a line for each question, each refusal, each command that ran and each call of
+//! a server's tool, for whoever wants to know later. A thread of its own writes it; what finds no room is lost, because nothing
 //! waits for it. What was loaded as a secret is never in it.
 
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::decision::Decision;
 use super::describe::{in_words, reason, shortened, word};
+use super::lasting::remote_pattern;
 use super::store::{self, Lock};
 use super::{Law, Mode};
 use crate::effect::Effect;
@@ -45,7 +46,7 @@ pub enum Event {
     Asked,
     /// It was refused without a question.
     Denied,
-    /// A command was started.
+    /// A command was started, or a tool of a server was called.
     Ran,
 }
 
@@ -67,6 +68,9 @@ pub struct Entry {
     /// The command line, if it was about one and that is whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
+    /// The rule that would allow a tool of a server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
     /// What was thought of it.
     pub verdict: String,
     /// What has decided.
@@ -92,6 +96,10 @@ impl Entry {
             Effect::Exec(it) if it.line.chars().count() <= LONGEST => Some(it.line.clone()),
             _ => None,
         });
+        let rule = effects.iter().find_map(|it| match it {
+            Effect::Remote(call) => Some(remote_pattern(call)?.to_string()),
+            _ => None,
+        });
         let words = effects.iter().take(MOST_EFFECTS);
         Entry {
             at: moment::rfc3339(SystemTime::now()),
@@ -101,6 +109,7 @@ impl Entry {
             mode: mode.id().to_owned(),
             effects: words.map(|it| shortened(&in_words(it, &law.ground), LONGEST)).collect(),
             command,
+            rule,
             verdict: word(decision.verdict()).to_owned(),
             by: decision.strictest().map(|it| reason(it, mode)).unwrap_or_default(),
             answer: None,

@@ -271,6 +271,9 @@ impl Words<'_> {
                 Why::Rule(_) if finding.verdict == Verdict::Ask => {
                     lines.push(format!("? {what} – {}", plain(&reason(finding, self.mode))));
                 }
+                Why::Changed if finding.verdict == Verdict::Ask => {
+                    lines.push(format!("⚠ {}", plain(&reason(finding, self.mode))));
+                }
                 _ if is_redirect => written.push(format!("{} {what}", sign(finding))),
                 _ => {}
             }
@@ -352,7 +355,7 @@ fn listed(items: &[String]) -> String {
 }
 
 /// Text of others in a span of code that it cannot leave.
-fn code(text: &str) -> String {
+pub fn code(text: &str) -> String {
     let text = shortened(&visible_line(text), LONGEST);
     let longest = text.split(|it| it != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
@@ -361,7 +364,7 @@ fn code(text: &str) -> String {
 }
 
 /// Text of others among words of ours: nothing in it is a sign of Markdown.
-fn plain(text: &str) -> String {
+pub fn plain(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for char in text.chars() {
         if "\\`*_[]<>#|~!&".contains(char) {

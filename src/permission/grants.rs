@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::rule::Rule;
-use crate::effect::Effect;
+use crate::effect::{Effect, RemoteCall};
 
 /// Remembered answers.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +30,7 @@ impl Grants {
 
     /// Remembers a no to exactly these.
     pub fn reject(&mut self, effects: &[Effect]) {
-        self.rejected.extend(effects.iter().cloned());
+        self.rejected.extend(effects.iter().map(whatever_it_says));
     }
 
     /// The patterns that were said yes to.
@@ -55,6 +55,20 @@ impl Grants {
 
     /// Whether exactly this was rejected.
     pub fn is_rejected(&self, effect: &Effect) -> bool {
-        self.rejected.contains(effect)
+        self.rejected.contains(&whatever_it_says(effect))
     }
+}
+
+/// A no to a tool of a server holds whatever the tool says of itself later: else a server could ask
+/// again by another description.
+fn whatever_it_says(effect: &Effect) -> Effect {
+    let Effect::Remote(call) = effect else { return effect.clone() };
+    Effect::Remote(Box::new(RemoteCall {
+        server: call.server.clone(),
+        tool: call.tool.clone(),
+        identity: call.identity.clone(),
+        content: String::new(),
+        claims_to_read: false,
+        change: None,
+    }))
 }

@@ -7,8 +7,11 @@ use super::decision::{Decision, Finding, Verdict, Why};
 use super::policy::decide;
 use super::rule::{Ground, Pattern, Rule, Scope, Tier};
 use super::{Grants, Law, Mode};
-use crate::effect::{Effect, Place, Target, visible_line};
+use crate::effect::{Effect, Place, RemoteCall, Target, visible_line};
 use crate::shell::{self, Simple};
+
+/// Bytes of a server's or a tool's name that a rule can have.
+const LONGEST_NAME: usize = 200;
 
 /// What would be remembered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,7 +65,9 @@ impl Lasting {
 
     /// Has it hold in the session.
     pub(super) fn grant(&self, grants: &mut Grants) {
-        let needed = |it: &Rule| matches!(it.pattern, Pattern::Exec { .. } | Pattern::Fetch(_));
+        let needed = |it: &Rule| {
+            matches!(it.pattern, Pattern::Exec { .. } | Pattern::Fetch(_) | Pattern::Mcp { .. })
+        };
         for rule in self.rules().filter(needed) {
             grants.allow(Rule { scope: Scope::Session, ..rule });
         }
@@ -114,13 +119,13 @@ impl Lasting {
                     Err(_) => self.exactly(effect, &text),
                 }
             }
-            Effect::Remote(call) => {
-                let text = format!("mcp({}/{})", call.server, call.tool);
-                match Pattern::parse(&text, Tier::Allow) {
-                    Ok(pattern) => self.name(pattern),
-                    Err(_) => self.exactly(effect, &text),
+            Effect::Remote(call) => match remote_pattern(call) {
+                Some(pattern) => self.name(pattern),
+                None => {
+                    let text = format!("{} of {}", call.tool, call.server);
+                    self.exactly(effect, &text);
                 }
-            }
+            },
             Effect::Signal { .. } | Effect::Session => {}
         }
         Some(())
@@ -141,6 +146,21 @@ impl Lasting {
             self.names.push(name);
         }
     }
+}
+
+/// The pattern that means this tool and no other; `None` where its name or the server's could mean
+/// or look like something else.
+pub(super) fn remote_pattern(call: &RemoteCall) -> Option<Pattern> {
+    let (server, tool) = (call.server.clone(), call.tool.clone());
+    let is_plain =
+        |it: &str| !it.contains('*') && visible_line(it) == it && it.len() <= LONGEST_NAME;
+    if !is_plain(&server) || !is_plain(&tool) {
+        return None;
+    }
+    let pattern = Pattern::Mcp { server, tool: Some(tool) };
+    // What could not be read back is no pattern.
+    let is_sound = Pattern::parse(&pattern.to_string(), Tier::Allow).as_ref() == Ok(&pattern);
+    is_sound.then_some(pattern)
 }
 
 /// The pattern that a lasting yes to a command would have, if it may have one.
@@ -180,6 +200,38 @@ pub(super) fn rule_path(path: &Path, ground: &Ground) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_that_a_rule_cannot_mean_exactly_has_no_rule() {
+        for (server, tool, expected) in [
+            ("notes", "read", Some("mcp(notes/read)")),
+            ("my notes", "read.all-v2", Some("mcp(my notes/read.all-v2)")),
+            ("notes", "f(x)", Some("mcp(notes/f(x))")),
+            ("Notes", "Read", Some("mcp(Notes/Read)")),
+            ("notes", "*", None),
+            ("*", "read", None),
+            ("notes", "re*d", None),
+            ("a/b", "c", None),
+            ("a", "b/c", None),
+            (" notes", "read", None),
+            ("notes", "read ", None),
+            ("notes", "", None),
+            ("notes", "re\nad", None),
+            ("no\u{ad}tes", "read", None),
+            ("notes", "read\u{200b}", None),
+        ] {
+            let call = RemoteCall {
+                server: server.to_owned(),
+                tool: tool.to_owned(),
+                identity: String::new(),
+                content: String::new(),
+                claims_to_read: false,
+                change: None,
+            };
+            let pattern = remote_pattern(&call).map(|it| it.to_string());
+            assert_eq!(pattern.as_deref(), expected, "{server:?} {tool:?}");
+        }
+    }
 
     #[test]
     fn the_pattern_of_a_path_means_that_path() {

@@ -29,7 +29,7 @@ pub use audit::{ALLOWED_ONCE, Audit, Entry as AuditEntry, Event as AuditEvent};
 pub use book::{Book, BookError, Entry as BookEntry, Kept, MOST_RULES, Page};
 pub use closed::Closed;
 pub use decision::{Decision, Finding, Verdict, Why};
-pub use describe::{Explained, explain, in_words, reason, word};
+pub use describe::{Explained, code, explain, in_words, plain, reason, word};
 pub use glob::Glob;
 pub use grants::Grants;
 pub use lasting::pattern_of;

@@ -108,7 +108,9 @@ impl Judge<'_> {
             Mode::Full => Verdict::Allow,
             Mode::Plan | Mode::Ask | Mode::AutoEdit | Mode::Auto => Verdict::Ask,
         };
-        let always = call.change.is_some().then_some(Why::Changed);
+        // Who is asked about nothing is told of it instead.
+        let is_changed = call.change.is_some() && self.mode != Mode::Full;
+        let always = is_changed.then_some(Why::Changed);
         let matches = |it: &Rule| it.matches_remote(&call.server, &call.tool);
         self.tiers(matches, Some(effect), always, (verdict, Why::Mode))
     }
@@ -262,6 +264,18 @@ mod tests {
             "fetch" => Effect::Fetch { host: object.to_owned() },
             "input" => Effect::Input { job: object.to_owned(), is_open: object == "open" },
             "signal" => Effect::Signal { job: object.to_owned() },
+            // `server/tool`, and signs: `?` for one that says it only reads, `!` for a changed one.
+            "call" => {
+                let (server, tool) = object.trim_end_matches(['?', '!']).split_once('/').unwrap();
+                Effect::Remote(Box::new(RemoteCall {
+                    server: server.to_owned(),
+                    tool: tool.to_owned(),
+                    identity: String::new(),
+                    content: String::new(),
+                    claims_to_read: object.contains('?'),
+                    change: object.contains('!').then(|| "new words".to_owned()),
+                }))
+            }
             _ => Effect::Session,
         }
     }
@@ -306,6 +320,12 @@ mod tests {
             ("delete /ws", "deny ask ask ask ask"),
             ("exec make all > x; write /ws/.envrc", "deny ask ask ask ask"),
             ("fetch docs.rs", "ask ask ask ask allow"),
+            ("call notes/add", "deny ask ask ask allow"),
+            ("call notes/add!", "deny ask ask ask allow"),
+            // What a server says of its tool is no reason to believe it.
+            ("call notes/get?", "ask ask ask ask allow"),
+            ("call notes/get?!", "ask ask ask ask allow"),
+            ("read /ws/a; call notes/add", "deny ask ask ask allow"),
             ("session", "allow allow allow allow allow"),
         ];
         let modes = [Mode::Plan, Mode::Ask, Mode::AutoEdit, Mode::Auto, Mode::Full];
@@ -375,6 +395,20 @@ mod tests {
             ("allow exec", Mode::Ask, "input p1", "ask"),
             ("allow fetch(domain:docs.rs)", Mode::Ask, "fetch docs.rs", "allow"),
             ("allow fetch; deny fetch(domain:docs.rs)", Mode::Full, "fetch docs.rs", "deny"),
+            ("allow mcp(notes/get)", Mode::Ask, "call notes/get", "allow"),
+            ("allow mcp(notes/get)", Mode::Ask, "call notes/get!", "ask"),
+            ("allow mcp(notes/get)", Mode::Ask, "call notes/GET", "ask"),
+            ("allow mcp(notes/get)", Mode::Ask, "call notes/add", "ask"),
+            ("allow mcp(notes/get)", Mode::Plan, "call notes/get", "deny"),
+            ("allow mcp(notes/get)", Mode::Plan, "call notes/get?", "allow"),
+            ("allow mcp(notes/get)", Mode::Plan, "call notes/get?!", "ask"),
+            ("allow mcp(notes)", Mode::Auto, "call notes/add", "allow"),
+            ("allow mcp", Mode::AutoEdit, "call any/thing", "allow"),
+            ("allow mcp(notes/g*)", Mode::Ask, "call notes/get", "allow"),
+            ("allow mcp; ask mcp(notes)", Mode::Full, "call notes/add", "ask"),
+            ("allow mcp; deny mcp(*/ADD)", Mode::Full, "call notes/add", "deny"),
+            ("allow mcp; deny mcp(notes)", Mode::Full, "call Notes/add!", "deny"),
+            ("allow exec; allow fetch; allow edit", Mode::Ask, "call notes/add", "ask"),
         ];
         for (rules, mode, tried, expected) in table {
             let rule = |it: &str| {

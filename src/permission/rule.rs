@@ -148,13 +148,17 @@ impl Rule {
         }
     }
 
-    /// Whether a tool of a server is one that it is about.
+    /// Whether a tool of a server is one that it is about. A permission means names as they are
+    /// written; a ban means them in upper and lower case.
     pub fn matches_remote(&self, server: &str, tool: &str) -> bool {
         let Pattern::Mcp { server: wanted, tool: wanted_tool } = &self.pattern else {
             return false;
         };
-        (wanted == "*" || wanted == server)
-            && wanted_tool.as_ref().is_none_or(|it| it == "*" || it == tool)
+        let is_it = |wanted: &str, name: &str| match self.tier {
+            Tier::Allow => is_named(wanted, name),
+            Tier::Deny | Tier::Ask => is_named(&wanted.to_lowercase(), &name.to_lowercase()),
+        };
+        is_it(wanted, server) && wanted_tool.as_ref().is_none_or(|it| is_it(it, tool))
     }
 
     /// Whether it names what is secret about this path: the file itself, or a folder of which
@@ -183,6 +187,22 @@ impl Rule {
                 None => name == wanted,
             }
     }
+}
+
+/// Whether a name is meant by one in which `*` stands for any characters. Never slower than the one
+/// length times the other.
+fn is_named(wanted: &str, name: &str) -> bool {
+    let Some((start, rest)) = wanted.split_once('*') else { return wanted == name };
+    let Some(mut left) = name.strip_prefix(start) else { return false };
+    let mut parts: Vec<_> = rest.split('*').collect();
+    let end = parts.pop().unwrap_or_default();
+    for part in parts {
+        match left.split_once(part) {
+            Some((_, behind)) => left = behind,
+            None => return false,
+        }
+    }
+    left.ends_with(end)
 }
 
 /// A host and its port. An address of version 6 stands in brackets.
@@ -252,6 +272,39 @@ mod tests {
             }
             for host in other.split_whitespace() {
                 assert!(!rule.matches_host(host), "{domain}: {host}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_tool_is_meant_by_its_name_and_a_ban_does_not_care_for_case() {
+        let table = [
+            // rule, what an allowing one means, what only a ban means besides, what none means
+            ("mcp", "a/b *//", "", ""),
+            ("mcp(notes)", "notes/a notes/b/c", "NOTES/a", "note/a notes2/a"),
+            ("mcp(notes/read)", "notes/read", "Notes/READ", "notes/reads notes/rea x/read"),
+            (
+                "mcp(notes/read_*)",
+                "notes/read_a notes/read_",
+                "notes/READ_a",
+                "notes/read x/read_a",
+            ),
+            ("mcp(*/delete*all)", "x/delete_all y/deleteall", "x/Delete_All", "x/delete_al"),
+            ("mcp(notes/*a*b*)", "notes/xaxbx notes/ab", "notes/AB", "notes/ba notes/a"),
+        ];
+        for (text, allowed, banned, other) in table {
+            let holds = |tier: Tier, name: &str| {
+                let (server, tool) = name.split_once('/').unwrap();
+                rule(tier, text).matches_remote(server, tool)
+            };
+            for name in allowed.split_whitespace() {
+                assert!(holds(Tier::Allow, name) && holds(Tier::Deny, name), "{text}: {name}");
+            }
+            for name in banned.split_whitespace() {
+                assert!(!holds(Tier::Allow, name) && holds(Tier::Ask, name), "{text}: {name}");
+            }
+            for name in other.split_whitespace() {
+                assert!(!holds(Tier::Allow, name) && !holds(Tier::Deny, name), "{text}: {name}");
             }
         }
     }

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::models::Models;
+use super::project_servers::one_of_each_name;
 use super::servers::Site;
 use super::{mcp, standing};
 use crate::client::{Buffers, Client, Display};
@@ -152,7 +153,8 @@ impl Host {
         self.stop.child_token()
     }
 
-    /// What a session works with, and what its user has to know.
+    /// What a session works with, what its user has to know, and the servers of its project that
+    /// are trusted.
     pub(super) fn equip(
         &self,
         id: SessionId,
@@ -160,7 +162,7 @@ impl Host {
         client: Arc<dyn Client>,
         buffers: Option<Arc<dyn Buffers>>,
         display: Display,
-    ) -> Result<(Equipment, Vec<String>), Error> {
+    ) -> Result<(Equipment, Vec<String>, Vec<ServerSpec>), Error> {
         self.refresh();
         // Who opens a session in their home folder has not given the model the key, or the book of
         // what it may do.
@@ -193,7 +195,7 @@ impl Host {
             max_requests: self.config.max_turn_requests(),
             knows_of_cuts: Arc::default(),
         };
-        Ok((equipment, notices))
+        Ok((equipment, notices, standing.servers))
     }
 
     /// Has the servers connected that a session is to have: those that its client wants, and those
@@ -223,6 +225,7 @@ impl Host {
         let ground = site.ground(Logins::new(&self.config.paths.config));
         let (settings, notices) = mcp::settings(&self.config);
         let servers = mcp::with_configured(servers, &settings, site.roots.real_cwd());
+        let servers = one_of_each_name(servers);
         (Fleet::launch(&self.servers, &servers, &ground, lent, settings.wait), notices)
     }
 

@@ -49,8 +49,7 @@ pub(super) fn with_configured(
     settings: &McpSettings,
     folder: &Path,
 ) -> Vec<ServerSpec> {
-    let is_new = |it: &&McpServer| servers.iter().all(|taken| taken.name != it.name);
-    let configured = settings.servers.iter().filter(is_new).map(|it| configured(it, folder));
+    let configured = settings.servers.iter().map(|it| configured(it, folder));
     servers.iter().cloned().chain(configured).collect()
 }
 

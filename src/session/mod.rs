@@ -11,6 +11,7 @@ mod changes;
 mod mcp;
 mod models;
 mod permissions;
+mod project_servers;
 mod prompts;
 mod recover;
 mod replay;
@@ -50,6 +51,7 @@ pub use changes::{Changed, Changes, What, changes};
 pub use history::history;
 pub use host::Host;
 pub use mcp::{ServerCheck, ServerFacts};
+pub use project_servers::SERVERS_FILE;
 pub use report::Report;
 pub use standing::{PROJECT_FILE, ProjectFile, Standing, rule_problems, stand};
 pub use undo::{Desk, Planned, Wish};
@@ -158,7 +160,7 @@ pub fn open(host: &Arc<Host>, opening: Opening) -> Option<SessionHandle> {
     let Opening { origin, after, cancel, opened, .. } = opening;
     let roots = roots(&cwd, &folders);
     let equipped = roots.and_then(|it| host.equip(id, it, client, buffers, display));
-    let (equipment, notices) = match equipped {
+    let (equipment, notices, own) = match equipped {
         Ok(equipped) => equipped,
         Err(error) => {
             opened.report(Err(error));
@@ -173,6 +175,7 @@ pub fn open(host: &Arc<Host>, opening: Opening) -> Option<SessionHandle> {
     let told = actor::Told { notices, shortcoming: false, offered };
     let actor = actor::Actor::new(Arc::clone(host), equipment, settings, told, shared, stop);
     let opening = cancel.clone();
+    let servers = servers.into_iter().chain(own).collect();
     host.spawn(actor.run(inbox, Beginning { origin, servers, after, cancel }, opened));
     Some(SessionHandle { mailbox, cancelling, opening })
 }

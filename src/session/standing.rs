@@ -5,11 +5,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::project_servers;
 use crate::config::{
     Config, Managed, NetworkSetting, PermissionTexts, Project, RuleText, SandboxSettings,
 };
 use crate::effect::visible_line;
 use crate::files::Roots;
+use crate::mcp::ServerSpec;
 use crate::permission::{
     Book, Draft, Ground, Law, Mode, Protected, Rule, Scope, Site, Tier, load, unreadable,
 };
@@ -21,6 +23,8 @@ use crate::trust::{self, Trust};
 /// The file in which a project says what it wants of us.
 pub const PROJECT_FILE: &str = ".turnwright/config.toml";
 
+/// Things that are named of those that a file wants.
+const MOST_NAMED: usize = 10;
 /// Sentences about one session.
 const MOST_PROBLEMS: usize = 20;
 /// Characters of one.
@@ -39,30 +43,42 @@ pub struct Standing {
     pub sandbox: SandboxSettings,
     /// A sentence about each thing in the files that is wrong or has no effect.
     pub problems: Vec<String>,
-    /// The project's file, if there is one that is understood.
-    pub project: Option<ProjectFile>,
+    /// The project's files, as far as there are some that are understood.
+    pub files: Vec<ProjectFile>,
+    /// The MCP servers of the project, if they are trusted.
+    pub servers: Vec<ServerSpec>,
 }
 
 /// A project's file.
 #[derive(Debug)]
 pub struct ProjectFile {
+    /// Its name.
+    pub what: &'static str,
     /// What stands in it.
     pub text: String,
     /// Whether the user trusts it.
     pub is_trusted: bool,
     /// What it asks for and gets only then.
     pub wants: Vec<String>,
+    /// The same in full, line by line, where the text could hide it.
+    pub plainly: Vec<String>,
 }
 
 impl Standing {
     /// What the user has to know, if there is anything.
     pub fn notice(&self) -> Option<String> {
         let mut sentences = self.problems.clone();
-        if let Some(project) = self.project.as_ref().filter(|it| it.is_withheld()) {
+        for file in self.files.iter().filter(|it| it.is_withheld()) {
+            let (named, more) = file.wants.split_at(file.wants.len().min(MOST_NAMED));
+            let more = match more.len() {
+                0 => String::new(),
+                count => format!(" and {count} more"),
+            };
             sentences.push(format!(
-                "{PROJECT_FILE} of this project has settings that are not in force, because nobody \
-                 has said that it is trusted: {}. `/trust` shows them.",
-                project.wants.join(", ")
+                "{} of this project has settings that are not in force, because nobody has said \
+                 that it is trusted: {}{more}. `/trust` shows them.",
+                file.what,
+                named.join(", ")
             ));
         }
         (!sentences.is_empty()).then(|| sentences.join("\n"))
@@ -115,8 +131,15 @@ pub fn stand(config: &Config, trust: &Trust, roots: &Roots) -> Standing {
     let own_bounds = project.map(|(_, it, is_trusted)| (it, roots.real_cwd(), is_trusted));
     let (bounds, wider) = config.sandbox(own_bounds);
     wants.extend(wider);
-    let project =
-        project.map(|(text, _, is_trusted)| ProjectFile { text: text.clone(), is_trusted, wants });
+    let project = project.map(|(text, _, is_trusted)| ProjectFile {
+        what: PROJECT_FILE,
+        text: text.clone(),
+        is_trusted,
+        wants,
+        plainly: Vec::new(),
+    });
+    let found = project_servers::find(config, trust, roots.real_cwd());
+    layers.problems.extend(found.problems);
     let Layers { rules, problems, .. } = layers;
     let of_git: Vec<_> = folders.iter().flat_map(|it| git_folders(it)).collect();
     let added = bounds.protect.clone();
@@ -137,7 +160,8 @@ pub fn stand(config: &Config, trust: &Trust, roots: &Roots) -> Standing {
         most,
         sandbox: bounds,
         problems: bounded(problems),
-        project,
+        files: project.into_iter().chain(found.file).collect(),
+        servers: found.servers,
     }
 }
 

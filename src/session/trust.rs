@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::sync::CancellationToken;
 
 use super::Host;
+use super::project_servers::SERVERS_FILE;
 use super::standing::{PROJECT_FILE, ProjectFile, Standing, stand};
 use crate::effect::{fenced, visible};
 use crate::ids::MessageId;
@@ -16,10 +17,10 @@ use crate::turn::Equipment;
 /// Bytes of a file that can be trusted. Nobody reads more.
 const LONGEST_SHOWN: usize = 32 * 1024;
 
-/// The content that the user was last shown. The code is only its beginning, so that comparing
-/// codes would not be enough.
+/// The contents that the user was last shown. The code is only the beginning of one, so that
+/// comparing codes would not be enough.
 // A std mutex: held to copy a few bytes.
-pub(super) type Shown = Arc<Mutex<Option<Print>>>;
+pub(super) type Shown = Arc<Mutex<Vec<Print>>>;
 
 /// Answers `/trust` with what stands behind it. A cancel leaves it to itself.
 pub(super) async fn trust(
@@ -56,46 +57,59 @@ impl Case<'_> {
         stand(self.host.config(), &self.host.trust, self.equipment.bench.files.roots())
     }
 
-    fn shown(&self, print: Option<Print>) -> Option<Print> {
-        std::mem::replace(&mut self.shown.lock().unwrap_or_else(PoisonError::into_inner), print)
+    fn shown(&self, prints: Vec<Print>) -> Vec<Print> {
+        std::mem::replace(&mut self.shown.lock().unwrap_or_else(PoisonError::into_inner), prints)
     }
 
     fn show(&self) -> String {
         let standing = self.stand();
-        let print = standing.project.as_ref().map(|it| Print::of(it.text.as_bytes()));
-        let mut text = match (&standing.project, &print) {
-            (Some(project), Some(print)) => described(project, print),
-            _ => format!("There is nothing in {PROJECT_FILE} of this project to be trusted."),
-        };
-        self.shown(print);
+        self.shown(standing.files.iter().map(print).collect());
+        let files: Vec<_> = standing.files.iter().map(described).collect();
+        let mut text = files.join("\n\n");
+        if files.is_empty() {
+            text = format!(
+                "There is nothing in {PROJECT_FILE} or {SERVERS_FILE} of this project to be trusted."
+            );
+        }
         add_problems(&mut text, &standing);
         text
     }
 
     fn trust(&self, code: &str) -> String {
         let again = "Nothing was trusted. Type `/trust` to see what there is.";
-        let Some(project) = self.stand().project.filter(can_be_shown) else {
+        let mut shown = self.shown(Vec::new());
+        let files: Vec<_> = self.stand().files.into_iter().filter(can_be_shown).collect();
+        if files.is_empty() || shown.is_empty() {
             return again.to_owned();
-        };
-        let print = Print::of(project.text.as_bytes());
-        match self.shown(None) {
-            Some(shown) if shown != print => {
-                return format!("{PROJECT_FILE} has changed since it was shown. {again}");
-            }
-            Some(_) if code.eq_ignore_ascii_case(print.code()) => {}
-            Some(_) => return format!("That is not the code. {again}"),
-            None => return again.to_owned(),
         }
+        let is_shown = |it: &&ProjectFile| shown.contains(&print(it));
+        let names_it = |it: &Print| code.eq_ignore_ascii_case(it.code());
+        let Some(file) = files.iter().filter(is_shown).find(|it| names_it(&print(it))) else {
+            let changed = files.iter().find(|it| !is_shown(it));
+            return match changed {
+                Some(file) => format!("{} has changed since it was shown. {again}", file.what),
+                None => format!("That is not the code. {again}"),
+            };
+        };
         let trust = &self.host.trust;
         let roots = self.equipment.bench.files.roots();
-        if let Err(error) = trust.trust(roots.real_cwd(), PROJECT_FILE, project.text.as_bytes()) {
+        if let Err(error) = trust.trust(roots.real_cwd(), file.what, file.text.as_bytes()) {
             return format!("It could not be written down: {error}. Nothing was trusted.");
         }
+        let trusted = print(file);
+        shown.retain(|it| *it != trusted);
+        self.shown(shown);
         let standing = self.stand();
+        let effect = match file.what {
+            SERVERS_FILE => "Its servers are started in sessions that are opened from now on.",
+            _ => {
+                "Its rules are in force; a mode and the settings of the sandbox count for sessions \
+                 that are opened from now on."
+            }
+        };
         let mut text = format!(
-            "{PROJECT_FILE} is trusted as it is now. Its rules are in force; a mode and the settings \
-             of the sandbox count for sessions that are opened from now on. `/trust forget` takes \
-             it back."
+            "{} is trusted as it is now. {effect} `/trust forget` takes it back.",
+            file.what
         );
         add_problems(&mut text, &standing);
         self.equipment.law.set(standing.law);
@@ -103,13 +117,13 @@ impl Case<'_> {
     }
 
     fn forget(&self) -> String {
-        self.shown(None);
+        self.shown(Vec::new());
         let folder = self.equipment.bench.files.roots().real_cwd();
         let text = match self.host.trust.forget(folder) {
             Ok(0) => "Nothing of this project was trusted.".to_owned(),
             Ok(_) => "Nothing of this project is trusted any more, and its rules give no \
-                      permissions. A mode and the settings of the sandbox are narrower from the \
-                      next session on."
+                      permissions. A mode and the settings of the sandbox are narrower, and its \
+                      MCP servers are not started, from the next session on."
                 .to_owned(),
             Err(error) => format!("That could not be removed: {error}."),
         };
@@ -122,36 +136,45 @@ fn can_be_shown(project: &ProjectFile) -> bool {
     project.text.len() <= LONGEST_SHOWN
 }
 
-/// What the user is told of the file.
-fn described(project: &ProjectFile, print: &Print) -> String {
-    if project.is_trusted {
+fn print(file: &ProjectFile) -> Print {
+    Print::of(file.text.as_bytes())
+}
+
+/// What the user is told of a file.
+fn described(file: &ProjectFile) -> String {
+    let what = file.what;
+    if file.is_trusted {
         return format!(
-            "{PROJECT_FILE} of this project is trusted as it is now. `/trust forget` takes it back."
+            "{what} of this project is trusted as it is now. `/trust forget` takes it back."
         );
     }
-    if !project.is_withheld() {
+    if !file.is_withheld() {
         return format!(
-            "{PROJECT_FILE} of this project asks for nothing that needs your trust: what it says \
-             only makes things stricter, and is in force."
+            "{what} of this project asks for nothing that needs your trust: what it says only \
+             makes things stricter, and is in force."
         );
     }
-    if !can_be_shown(project) {
+    if !can_be_shown(file) {
         return format!(
-            "{PROJECT_FILE} is larger than {LONGEST_SHOWN} bytes. Nobody reads that, so it cannot \
-             be trusted."
+            "{what} is larger than {LONGEST_SHOWN} bytes. Nobody reads that, so it cannot be \
+             trusted."
         );
     }
+    let wants = match file.plainly.as_slice() {
+        [] => format!("Not in force is: {}.", file.wants.join(", ")),
+        lines => format!("Not started is:\n\n{}", fenced(&lines.join("\n"))),
+    };
     format!(
-        "{PROJECT_FILE} of this project says:\n\n{}\n\nNot in force is: {}.\n\nIf you trust exactly \
-         this, type `/trust {}`. When the file changes, it is not trusted any more.",
-        fenced(&visible(&project.text)),
-        project.wants.join(", "),
-        print.code(),
+        "{what} of this project says:\n\n{}\n\n{wants}\n\nIf you trust exactly this, type \
+         `/trust {}`. When the file changes, it is not trusted any more.",
+        fenced(&visible(&file.text)),
+        print(file).code(),
     )
 }
 
 fn add_problems(text: &mut String, standing: &Standing) {
-    for problem in standing.problems.iter().filter(|it| it.contains(PROJECT_FILE)) {
+    let is_about_files = |it: &&String| it.contains(PROJECT_FILE) || it.contains(SERVERS_FILE);
+    for problem in standing.problems.iter().filter(is_about_files) {
         text.push_str(&format!("\n\n{problem}."));
     }
 }

@@ -1,12 +1,14 @@
 //! What the user trusts of what projects bring along: exactly these bytes, for this folder. A
 //! change of one byte makes it untrusted again. Knows nothing of what the bytes mean.
 
+mod pins;
 mod records;
 mod repository;
 
 use crate::ids::hex;
 use ring::digest::{SHA256, digest};
 
+pub use pins::{Pin, Pinned, Pins};
 pub use records::{Record, Trust};
 pub use repository::{LARGEST, read};
 

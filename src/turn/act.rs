@@ -285,6 +285,8 @@ impl Turn {
         if pass.effects().iter().any(|it| matches!(it, Effect::Exec(_))) {
             let is_shut = matches!(pass.confinement(), Confinement::Shut { .. });
             self.note(AuditEvent::Ran, pass.effects(), Some(is_shut));
+        } else if pass.effects().iter().any(|it| matches!(it, Effect::Remote(_))) {
+            self.note(AuditEvent::Ran, pass.effects(), None);
         }
         start(number, ready, pass, batch);
     }

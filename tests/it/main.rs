@@ -66,6 +66,8 @@ mod mcp_tools;
 mod mcp_command;
 mod mcp_config;
 mod mcp_prompts;
+mod mcp_permission;
+mod mcp_project;
 mod media;
 mod memory;
 mod models;

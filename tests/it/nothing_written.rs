@@ -144,3 +144,24 @@ fn wrong_calls_beside_a_good_one_neither_run_nor_stop_it() {
     }
     assert!(before == after, "{:?}", after.keys());
 }
+
+#[test]
+fn in_plan_mode_nothing_is_written_through_a_server() {
+    let scenario = json!({
+        "tools": [{ "name": "save" }],
+        "answers": { "save": [{ "write": ["new", "x"] }, { "text": "saved" }] },
+    });
+    let mut agent = TestAgent::builder()
+        .file("a", "one\n")
+        .server("notes", &scenario)
+        .permission("allow_once")
+        .model(json!([calls("mcp__notes__save", &json!({})), says("Done.")]))
+        .start();
+    let params = json!({ "sessionId": agent.session, "modeId": "plan" });
+    agent.call("session/set_mode", &params);
+    let before = tree(agent.workspace());
+    let result = cards::turn(&mut agent);
+    assert!(result.contains("Plan mode"), "{result}");
+    assert_eq!(cards::questions(&agent), 0);
+    assert!(tree(agent.workspace()) == before);
+}

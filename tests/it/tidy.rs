@@ -55,7 +55,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "done",
         ],
     ),
-    ("mcp", &["tools", "checkpoint", "permission", "files", "exec", "sandbox", "config", "redact"]),
+    (
+        "mcp",
+        &[
+            "tools",
+            "checkpoint",
+            "permission",
+            "files",
+            "exec",
+            "sandbox",
+            "trust",
+            "config",
+            "redact",
+        ],
+    ),
     (
         "tools",
         &[

@@ -156,7 +156,7 @@ impl Server {
                 let data = json!({ "supported": [MODERN] });
                 Err(json!({ "code": -32022, "message": "no such revision here", "data": data }))
             }
-            "server/discover" if self.is_modern() => Ok(self.discovered()),
+            "server/discover" if self.is_modern() => Ok(Server::discovered()),
             "initialize" if !self.is_modern() => Ok(self.greeting(params)),
             "ping" => Ok(json!({})),
             "tools/list" => Ok(self.page(params)),
@@ -193,7 +193,7 @@ impl Server {
         self.scenario["modern"] == true
     }
 
-    fn discovered(&self) -> Value {
+    fn discovered() -> Value {
         let about = json!({ "name": "scripted", "version": "1" });
         json!({
             "supportedVersions": [MODERN],

@@ -25,6 +25,7 @@ pub mod rpc;
 
 // 2 · dispatch
 pub mod acp;
+pub mod mcp_server;
 
 // 3 · sessions
 pub mod session;

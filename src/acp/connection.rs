@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::done::Done;
 use crate::ids::SessionId;
 use crate::redact;
-use crate::rpc::{Frame, Input, Line, Outbox, Peer, RequestId, Stdio};
+use crate::rpc::{Frame, Input, Line, Outbox, Peer, RequestId, Stdio, stop_signal};
 use crate::session::{Host, PromptKey, Senses, SessionHandle};
 
 /// How long everything may take to end after the client has gone.
@@ -206,25 +206,5 @@ impl InFlight {
     pub(super) fn find(&mut self, id: &RequestId) -> Option<Work> {
         let (work, alive) = self.requests.remove(id)?;
         (alive.strong_count() > 0).then_some(work)
-    }
-}
-
-/// Waits until the process is told to stop.
-#[cfg(unix)]
-async fn stop_signal() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let signals = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
-    let mut signals: Vec<_> = signals.into_iter().filter_map(|it| signal(it).ok()).collect();
-    let waits = signals.iter_mut().map(|it| Box::pin(it.recv()));
-    if waits.len() == 0 {
-        return std::future::pending().await;
-    }
-    futures_util::future::select_all(waits).await;
-}
-
-#[cfg(not(unix))]
-async fn stop_signal() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending().await
     }
 }

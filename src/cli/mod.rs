@@ -10,6 +10,7 @@ mod history;
 mod jail;
 mod login;
 mod mcp;
+mod mcp_server;
 mod policy;
 #[cfg(unix)]
 mod probe;
@@ -127,6 +128,15 @@ enum Command {
         #[command(subcommand)]
         action: mcp::Action,
     },
+    /// Offer the built-in tools to any client of the Model Context Protocol (MCP), over stdin and stdout
+    #[command(after_help = "What to put into a client's settings, such as .mcp.json:\n\n  \
+                            { \"mcpServers\": { \"turnwright\": { \"command\": \"turnwright\",\n      \
+                            \"args\": [\"mcp-server\", \"--root\", \"/path/to/project\"] } } }\n\n\
+                            Rules, protected files and the sandbox are those of the settings. What \
+                            has to be asked about is asked through the client if it can \
+                            (elicitation), and is refused otherwise. There is no undo.\n\
+                            Example: turnwright mcp-server --root . --mode auto-edit")]
+    McpServer(mcp_server::Options),
     /// Look at the settings
     Config {
         #[command(subcommand)]
@@ -174,6 +184,7 @@ pub fn run() -> ExitCode {
         Some(Command::Redo(options)) => undo::redo(options, &config(flags, paths)),
         Some(Command::Diff(options)) => undo::diff(options, &config(flags, paths)),
         Some(Command::Mcp { action }) => mcp::run(action, &config(flags, paths)),
+        Some(Command::McpServer(options)) => mcp_server::run(options, config(flags, paths)),
         Some(Command::Config { action }) => config::run(&action, &config(flags, paths)),
     };
     log::flush(LOG_LIMIT);

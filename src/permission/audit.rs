@@ -46,7 +46,8 @@ pub enum Event {
     Asked,
     /// It was refused without a question.
     Denied,
-    /// A command was started, or a tool of a server was called.
+    /// A command was started, or a tool of a server was called; or a call of a client of
+    /// `turnwright mcp-server`, whatever it does.
     Ran,
 }
 

@@ -12,4 +12,4 @@ mod tests;
 pub use frame::{Frame, Line, Params, RequestId, RpcError, parse};
 pub use outbox::{Filter, Outbox};
 pub use pending::{Peer, RequestFailed};
-pub use stdio::{Input, Stdio, claim};
+pub use stdio::{Input, Stdio, claim, stop_signal};

@@ -94,6 +94,11 @@ impl Outbox {
         self.put(Some(method), |buffer| frame::write_notification(buffer, method, params));
     }
 
+    /// Sends a message that is whole already. Never waits.
+    pub fn send(&self, message: &impl Serialize) {
+        self.put(None, |buffer| serde_json::to_writer(buffer, message));
+    }
+
     pub(super) fn request(&self, id: u64, method: &str, params: &impl Serialize) {
         self.put(Some(method), |buffer| frame::write_request(buffer, id, method, params));
     }

@@ -186,3 +186,23 @@ fn next_line(lines: &mut impl BufRead, buffer: &mut Vec<u8>) -> Option<Line> {
         }
     }
 }
+
+/// Waits until the process is told to stop.
+#[cfg(unix)]
+pub async fn stop_signal() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let signals = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
+    let mut signals: Vec<_> = signals.into_iter().filter_map(|it| signal(it).ok()).collect();
+    let waits = signals.iter_mut().map(|it| Box::pin(it.recv()));
+    if waits.len() == 0 {
+        return std::future::pending().await;
+    }
+    futures_util::future::select_all(waits).await;
+}
+
+#[cfg(not(unix))]
+pub async fn stop_signal() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await
+    }
+}

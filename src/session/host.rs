@@ -18,13 +18,13 @@ use crate::files::{Files, Roots};
 use crate::ids::SessionId;
 use crate::llm::{LlmError, Model, Senses};
 use crate::mcp::{Fleet, Hub, Logins, ServerSpec};
-use crate::permission::{Mode, SharedMode};
+use crate::permission::{Law, Mode, SharedMode};
 use crate::redact;
 use crate::sandbox;
 use crate::store::{Limits, Log, Store};
 use crate::tools::{Bench, Commons, Folders, Lent, Registry, Toolbox, built_in};
 use crate::trust::Trust;
-use crate::turn::{Equipment, SharedLaw, SharedThinker, ToldMode};
+use crate::turn::{Equipment, Errands, SharedLaw, SharedThinker, ToldMode};
 
 /// The most models that a client is offered.
 const MOST_CHOICES: usize = 500;
@@ -58,6 +58,16 @@ struct Offered {
     names: Vec<String>,
     /// Whether providers may be asked for their models.
     may_list: bool,
+}
+
+/// What there is for a folder.
+struct Furnished {
+    bench: Bench,
+    law: Law,
+    /// What the user has to know.
+    notices: Vec<String>,
+    /// The servers of the project that are trusted.
+    servers: Vec<ServerSpec>,
 }
 
 impl Host {
@@ -163,6 +173,51 @@ impl Host {
         buffers: Option<Arc<dyn Buffers>>,
         display: Display,
     ) -> Result<(Equipment, Vec<String>, Vec<ServerSpec>), Error> {
+        let log = Log::new(self.store.clone(), id.clone());
+        let furnished = self.furnish(id, roots, client, buffers, display);
+        let Furnished { mut bench, law, notices, servers } = furnished;
+        bench.log = log;
+        let equipment = Equipment {
+            thinker: SharedThinker::new(self.model()?, self.config.effort()),
+            tools: Arc::new(Toolbox::new(Arc::clone(&self.tools), Lent::default())),
+            mode: bench.mode.clone(),
+            bench: Arc::new(bench),
+            told_mode: ToldMode::default(),
+            law: SharedLaw::new(law),
+            max_requests: self.config.max_turn_requests(),
+            knows_of_cuts: Arc::default(),
+        };
+        Ok((equipment, notices, servers))
+    }
+
+    /// Calls without a conversation, for clients of our own server: they are under the law of these
+    /// folders, and nothing of them is kept. Returns what there is to know about that too.
+    pub fn errands(
+        &self,
+        roots: Roots,
+        client: Arc<dyn Client>,
+        mode: Option<Mode>,
+    ) -> (Errands, Vec<String>) {
+        self.warm_up();
+        let id = SessionId::random();
+        let furnished = self.furnish(id, roots, client, None, Display::Text);
+        let Furnished { bench, law, notices, .. } = furnished;
+        let shared = bench.mode.clone();
+        if let Some(mode) = mode {
+            shared.set(mode);
+        }
+        (Errands::new(bench, shared, SharedLaw::new(law)), notices)
+    }
+
+    /// The bench for these folders, the law that holds there, and what the user has to know.
+    fn furnish(
+        &self,
+        id: SessionId,
+        roots: Roots,
+        client: Arc<dyn Client>,
+        buffers: Option<Arc<dyn Buffers>>,
+        display: Display,
+    ) -> Furnished {
         self.refresh();
         // Who opens a session in their home folder has not given the model the key, or the book of
         // what it may do.
@@ -172,7 +227,6 @@ impl Host {
         let standing = standing::stand(&self.config, &self.trust, &roots);
         let notices = standing.notice().into_iter().chain(Host::sandbox_notice(standing.mode));
         let notices: Vec<_> = notices.collect();
-        let log = Log::new(self.store.clone(), id.clone());
         let mut bench = Bench::new(
             id,
             Files::new(roots, buffers),
@@ -181,21 +235,9 @@ impl Host {
             display,
             Arc::clone(&self.commons),
         );
-        let mode = SharedMode::new(standing.mode, standing.most);
-        bench.mode = mode.clone();
-        bench.log = log;
+        bench.mode = SharedMode::new(standing.mode, standing.most);
         bench.walls = standing::walls(&self.config, standing.sandbox, &standing.law);
-        let equipment = Equipment {
-            thinker: SharedThinker::new(self.model()?, self.config.effort()),
-            tools: Arc::new(Toolbox::new(Arc::clone(&self.tools), Lent::default())),
-            bench: Arc::new(bench),
-            mode,
-            told_mode: ToldMode::default(),
-            law: SharedLaw::new(standing.law),
-            max_requests: self.config.max_turn_requests(),
-            knows_of_cuts: Arc::default(),
-        };
-        Ok((equipment, notices, standing.servers))
+        Furnished { bench, law: standing.law, notices, servers: standing.servers }
     }
 
     /// Has the servers connected that a session is to have: those that its client wants, and those

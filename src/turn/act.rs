@@ -22,7 +22,7 @@ use crate::client::{Answer, Question};
 use crate::effect::{CallView, Content, Effect};
 use crate::ids::CallId;
 use crate::message::{Arguments, Message, Stop, ToolCall};
-use crate::permission::{self, Asked, AuditEvent, Confinement, Gate, Pass};
+use crate::permission::{self, Asked, AuditEvent, Confinement, Gate, Law, Mode, Pass};
 use crate::redact;
 use crate::store::{Log, Settled};
 use crate::tools::{Bench, Outcome, Prepared, ToolCtx};
@@ -31,7 +31,7 @@ use crate::update::{CallUpdate, Status, Update};
 /// How long a tool with side effects may take to end them after a cancel.
 const GRACE: Duration = Duration::from_secs(2);
 /// What a call is told that never ran because the user cancelled.
-const CANCELLED: &str = "Cancelled by the user before it was executed.";
+pub(super) const CANCELLED: &str = "Cancelled by the user before it was executed.";
 /// What a call is told whose paths lead elsewhere than when the user was asked.
 const MOVED: &str = "What this call is about was moved or replaced while permission was asked, so \
                      nothing was done. Look again and repeat the call if it is still right.";
@@ -39,17 +39,17 @@ const MOVED: &str = "What this call is about was moved or replaced while permiss
 const CRASHED: &str = "The tool crashed. This is a bug in turnwright.";
 
 /// A call that has been understood.
-struct Ready {
-    id: CallId,
-    name: String,
-    raw_input: Value,
-    prepared: Box<dyn Prepared>,
-    ctx: ToolCtx,
+pub(super) struct Ready {
+    pub(super) id: CallId,
+    pub(super) name: String,
+    pub(super) raw_input: Value,
+    pub(super) prepared: Box<dyn Prepared>,
+    pub(super) ctx: ToolCtx,
     /// How it looks before it runs, if there is a card.
-    view: Option<CallView>,
-    log: Log,
+    pub(super) view: Option<CallView>,
+    pub(super) log: Log,
     /// Time has passed since it was looked at.
-    was_asked: bool,
+    pub(super) was_asked: bool,
 }
 
 /// What a call has come to; the number is its place in the answer.
@@ -304,7 +304,8 @@ impl Turn {
             match asked.again(&law, mode, &self.grants) {
                 Gate::Open(pass) => self.start(number, ready, pass, batch),
                 Gate::Closed(reason) => self.fail(batch, number, reason),
-                Gate::Ask(asked) => match guarded(|| self.question(&ready, &asked, content)) {
+                Gate::Ask(asked) => match guarded(|| question(&ready, &asked, content, &law, mode))
+                {
                     Err(reason) => self.fail(batch, number, reason),
                     Ok(question) => {
                         batch.is_asking = true;
@@ -313,25 +314,6 @@ impl Turn {
                     }
                 },
             }
-        }
-    }
-
-    /// What the user is asked: the real change or the command, and what is thought of it.
-    fn question(&self, ready: &Ready, asked: &Asked, mut content: Vec<Content>) -> Question {
-        let (law, mode) = (self.equipment.law.get(), self.equipment.mode.get());
-        let mut view = ready.prepared.view(ready.ctx.bench.files.roots());
-        view.title = asked.title(&law, view.title);
-        let description = asked.description(&law, mode);
-        if !description.is_empty() {
-            content.push(Content::Text(description));
-        }
-        Question {
-            call: ready.id.clone(),
-            name: ready.name.clone(),
-            view,
-            content,
-            raw_input: ready.raw_input.clone(),
-            choices: asked.choices(),
         }
     }
 
@@ -382,7 +364,7 @@ fn begin(next: Option<usize>, batch: &mut Batch) {
 
 /// Looks up where a call's paths lie, off the runtime's thread. A disk that does not answer does
 /// not hold up a cancel.
-async fn located(ready: Ready) -> Result<Ready, String> {
+pub(super) async fn located(ready: Ready) -> Result<Ready, String> {
     let Ready { id, name, raw_input, mut prepared, ctx, view, log, was_asked } = ready;
     let bench: Arc<Bench> = Arc::clone(&ctx.bench);
     let locating = tokio::task::spawn_blocking(move || {
@@ -399,13 +381,42 @@ async fn located(ready: Ready) -> Result<Ready, String> {
 }
 
 async fn look(number: usize, mut ready: Ready) -> Event {
+    let seen = look_at(&mut ready).await;
+    Event::Looked(number, ready, seen)
+}
+
+/// Finds out what a call would do.
+pub(super) async fn look_at(ready: &mut Ready) -> Result<Vec<Content>, String> {
     let cancel = ready.ctx.cancel.clone();
     let looking = async { ready.prepared.look(&ready.ctx).await };
-    let seen = match cancel.run_until_cancelled(caught(looking)).await {
+    match cancel.run_until_cancelled(caught(looking)).await {
         Some(seen) => seen.and_then(|it| it),
         None => Err(CANCELLED.to_owned()),
-    };
-    Event::Looked(number, ready, seen)
+    }
+}
+
+/// What the user is asked: the real change or the command, and what is thought of it.
+pub(super) fn question(
+    ready: &Ready,
+    asked: &Asked,
+    mut content: Vec<Content>,
+    law: &Law,
+    mode: Mode,
+) -> Question {
+    let mut view = ready.prepared.view(ready.ctx.bench.files.roots());
+    view.title = asked.title(law, view.title);
+    let description = asked.description(law, mode);
+    if !description.is_empty() {
+        content.push(Content::Text(description));
+    }
+    Question {
+        call: ready.id.clone(),
+        name: ready.name.clone(),
+        view,
+        content,
+        raw_input: ready.raw_input.clone(),
+        choices: asked.choices(),
+    }
 }
 
 async fn ask(number: usize, ready: Ready, asked: Asked, question: Question) -> Event {
@@ -431,7 +442,7 @@ fn start(number: usize, ready: Ready, pass: Pass, batch: &mut Batch) {
 }
 
 /// Runs a call to its outcome, whatever happens to it. Returns with it what it has done to files.
-async fn run(mut ready: Ready, pass: Pass) -> (Outcome, Changes) {
+pub(super) async fn run(mut ready: Ready, pass: Pass) -> (Outcome, Changes) {
     if ready.was_asked {
         match unmoved(ready, &pass).await {
             Ok(same) => ready = same,
@@ -482,7 +493,7 @@ async fn unmoved(ready: Ready, pass: &Pass) -> Result<Ready, String> {
 
 /// Goes on with something as long as there is no cancel, and not a step further: one question that
 /// is withdrawn must not make room for the next.
-async fn unless_cancelled<T>(
+pub(super) async fn unless_cancelled<T>(
     cancel: &CancellationToken,
     work: impl Future<Output = T>,
 ) -> Option<T> {
@@ -504,7 +515,7 @@ async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
 }
 
 /// The same for what does not wait.
-fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     std::panic::catch_unwind(AssertUnwindSafe(work)).map_err(|_| CRASHED.to_owned())
 }
 

@@ -67,7 +67,7 @@ impl Turn {
     }
 }
 
-fn word(answer: &Answer) -> &'static str {
+pub(super) fn word(answer: &Answer) -> &'static str {
     match answer {
         Answer::Chosen(ChoiceKind::AllowOnce) => permission::ALLOWED_ONCE,
         Answer::Chosen(ChoiceKind::AllowSession) => "allow in this session",

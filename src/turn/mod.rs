@@ -6,6 +6,8 @@ mod cards;
 mod coalesce;
 mod context;
 mod decide;
+mod errand;
+mod floor;
 mod gather;
 mod draft;
 mod glimpse;
@@ -48,6 +50,7 @@ pub use cards::{brief, failed, last, not_run};
 pub use context::SYSTEM_PROMPT;
 #[cfg(test)]
 pub(crate) use context::{is_valid, repair};
+pub use errand::Errands;
 
 /// What a turn works with. The session owns it and lends it to each of its turns.
 #[derive(Clone)]

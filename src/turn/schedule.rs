@@ -5,7 +5,7 @@ use crate::effect::Effect;
 
 /// How many calls are at work side by side; and how many may wait for the user's answer, each with
 /// the change that it would make.
-const ABREAST: usize = 8;
+pub(super) const ABREAST: usize = 8;
 
 /// The calls of one answer, in its order.
 #[derive(Debug, Default)]
@@ -84,7 +84,7 @@ impl Schedule {
 }
 
 /// Whether two calls must not run side by side.
-fn conflict(some: &[Effect], others: &[Effect]) -> bool {
+pub(super) fn conflict(some: &[Effect], others: &[Effect]) -> bool {
     some.iter().any(|one| others.iter().any(|other| clash(one, other)))
 }
 

@@ -68,6 +68,7 @@ mod mcp_config;
 mod mcp_prompts;
 mod mcp_permission;
 mod mcp_project;
+mod mcp_server;
 mod media;
 mod memory;
 mod models;

@@ -9,13 +9,13 @@ use crate::cards;
 const PNG: &str = "iVBORw0KGgpub3QgbXVjaCBvZiBhIHBpY3R1cmU=";
 
 /// A server `s` with a tool `t` that answers in these steps.
-fn answering(steps: Value) -> Value {
+fn answering(steps: &Value) -> Value {
     json!({ "tools": [{ "name": "t" }], "answers": { "t": steps } })
 }
 
 /// One call of that tool; what the model is told of it.
 fn call(steps: Value) -> (TestAgent, String) {
-    let builder = TestAgent::builder().server("s", &answering(steps));
+    let builder = TestAgent::builder().server("s", &answering(&steps));
     cards::run(builder, "mcp__s__t", &json!({}))
 }
 
@@ -197,7 +197,7 @@ fn m_8_structured_results_are_told_where_there_is_no_text() {
     assert_eq!(cards::card(&agent, 0)["rawOutput"]["structuredContent"]["n"], 1);
 
     let schema = json!({ "type": "object", "properties": { "n": { "type": "string" } } });
-    let mut scenario = answering(json!([structured]));
+    let mut scenario = answering(&json!([structured]));
     scenario["tools"][0]["outputSchema"] = schema;
     let builder = TestAgent::builder().server("s", &scenario);
     let (agent, result) = cards::run(builder, "mcp__s__t", &json!({}));
@@ -211,7 +211,7 @@ fn m_8_structured_results_are_told_where_there_is_no_text() {
 
 #[test]
 fn m_10_a_cancel_is_forwarded_and_the_late_answer_ignored() {
-    let mut scenario = answering(json!([{ "never": true }]));
+    let mut scenario = answering(&json!([{ "never": true }]));
     scenario["log"] = "log".into();
     let mut agent = TestAgent::builder()
         .model(json!([calls("mcp__s__t", &json!({})), says("Done.")]))

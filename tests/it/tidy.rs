@@ -19,6 +19,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("cli", EVERYTHING),
     ("acp", &["session", "rpc", "permission", "config", "files", "redact", "error", "done"]),
     (
+        "mcp_server",
+        &["session", "turn", "tools", "permission", "undo", "files", "redact", "config", "rpc"],
+    ),
+    (
         "session",
         &[
             "turn",

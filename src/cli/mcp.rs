@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use url::Url;
 
-use crate::config::Config;
+use crate::config::{Config, McpReach};
 use crate::mcp::{Login, LoginOptions, Logins, Reach, log_in};
 
 #[derive(Debug, Subcommand)]
@@ -78,9 +78,17 @@ fn at(config: &Config, server: &str) -> Result<Login, String> {
 }
 
 /// The address of the server that is meant.
-fn address(_: &Config, server: &str) -> Result<Url, String> {
+fn address(config: &Config, server: &str) -> Result<Url, String> {
     if !server.contains("://") {
-        return Err(format!("no server `{server}` is set up. Give its address instead"));
+        let servers = config.mcp().servers;
+        let named = servers.into_iter().find(|it| it.name == server);
+        return match named.map(|it| it.reach) {
+            Some(McpReach::Address { url, .. }) => Ok(url),
+            Some(McpReach::Program { .. }) => {
+                Err(format!("`{server}` is a program, and only servers on HTTP have a login"))
+            }
+            None => Err(format!("no server `{server}` is set up. Give its address instead")),
+        };
     }
     match Reach::http(server, [])? {
         Reach::Http { url, .. } => Ok(url),

@@ -178,7 +178,7 @@ async fn call_off(handle: RequestHandle<RoleClient>, why: &str) {
     }
 }
 
-fn cancelled() -> String {
+pub(super) fn cancelled() -> String {
     "Cancelled by the user. The server was told; it may have done a part of it.".to_owned()
 }
 
@@ -193,7 +193,7 @@ fn late(limit: Duration, what: &str) -> String {
 }
 
 /// An error of the protocol, which is not the same as a tool that has failed.
-fn refused(error: &ServiceError) -> Trouble {
+pub(super) fn refused(error: &ServiceError) -> Trouble {
     let words = match error {
         ServiceError::McpError(ErrorData { code, message, data, .. }) => {
             let data = data.as_ref().map(|it| match it.as_str() {

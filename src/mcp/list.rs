@@ -9,6 +9,7 @@ use rmcp::model::{
 use rmcp::{Peer, RoleClient, ServiceError};
 
 use super::listed::{self, Listed};
+use super::resources;
 use crate::effect::visible_line;
 
 /// Pages of a list. One that never ends is cut.
@@ -54,6 +55,10 @@ pub(super) async fn list(peer: &Peer<RoleClient>) -> Result<Vec<Arc<Listed>>, St
         if cursor.is_none() {
             break;
         }
+    }
+    let taken = |name: &str| names.contains(name);
+    if let Some(tool) = resources::tool(peer, taken) {
+        tools.push(Arc::new(Listed { reads_resources: true, ..Listed::new(tool) }));
     }
     Ok(tools)
 }

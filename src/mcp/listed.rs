@@ -29,6 +29,8 @@ pub struct Listed {
     pub parameters: Value,
     /// What is odd about it, for people.
     pub remarks: Vec<String>,
+    /// It is not the server's: it reads the resources of it.
+    pub(super) reads_resources: bool,
     pub(super) arguments: Check,
     pub(super) results: Option<Check>,
     /// About as many bytes as it takes.
@@ -61,6 +63,7 @@ impl Listed {
         remarks.extend(told.lacks.map(str::to_owned));
         weight += said.len() + tool.output_schema.as_ref().map_or(0, |it| self::weight(it));
         Listed {
+            reads_resources: false,
             arguments: Check::new(Arc::clone(&tool.input_schema)),
             results: tool.output_schema.clone().map(Check::new),
             parameters: told.schema,

@@ -20,6 +20,7 @@
 //!   tool     one tool of a server, as a turn sees it
 //!   call     one call on its way, with `progress`
 //!   content  what the server answers → `shown`: what becomes of it
+//!   resources  the resources of a server, by a tool beside its own
 //!   prompts  the prompts of servers, as commands that a user can type
 //!   pins     what a tool was when it was said yes to
 //!   question what the user is shown of a call
@@ -39,6 +40,7 @@ mod login;
 mod logins;
 mod names;
 mod program;
+mod resources;
 mod progress;
 mod schema;
 mod prompts;

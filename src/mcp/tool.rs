@@ -13,7 +13,7 @@ use super::elicit::Caller;
 use super::listed::Listed;
 use super::pins::{Look, Subject};
 use super::server::Server;
-use super::{call, question, shown};
+use super::{call, question, resources, shown};
 use crate::checkpoint::Foreseen;
 use crate::effect::{CallView, Content, Effect, RemoteCall, fenced, short_title, visible_line};
 use crate::exec::Jobs;
@@ -268,12 +268,17 @@ impl Call {
             Ok(found) => found,
             Err(why) => return Outcome::failed(why),
         };
-        let params =
-            CallToolRequestParams::new(listed.tool.name.clone()).with_arguments(self.arguments);
         let asker = Asker { server: &server.spec.name, roots: server.roots() };
         let progress = &server.state().progress;
-        let calling = call::call(&peer, progress, params, server.spec.limits, asker, ctx);
-        let answer = match calling.await {
+        let limits = server.spec.limits;
+        let answer = if listed.reads_resources {
+            resources::answer(&peer, &self.arguments, limits.call, ctx).await
+        } else {
+            let name = listed.tool.name.clone();
+            let params = CallToolRequestParams::new(name).with_arguments(self.arguments);
+            call::call(&peer, progress, params, limits, asker, ctx).await
+        };
+        let answer = match answer {
             Ok(answer) => answer,
             Err(Trouble::Told(why)) => return Outcome::failed(why),
             Err(Trouble::Lost) => return Outcome::failed(server.lost(connection).await),

@@ -69,6 +69,7 @@ mod mcp_prompts;
 mod mcp_permission;
 mod mcp_project;
 mod mcp_server;
+mod mcp_resources;
 mod media;
 mod memory;
 mod models;

@@ -1,0 +1,71 @@
+//! Resources of MCP servers: a tool beside those of the server lists and reads them.
+
+use serde_json::{Value, json};
+
+use crate::agent::{TestAgent, calls, says};
+
+fn scenario() -> Value {
+    json!({
+        "tools": [{ "name": "echo" }],
+        "resources": [
+            { "uri": "notes://1", "name": "first", "description": "The first\u{202e} note" },
+            { "uri": "notes://2", "name": "picture", "mimeType": "image/png" },
+        ],
+        "got": {
+            "notes://1": { "contents": [{ "uri": "notes://1", "text": "Buy \u{1b}[31mmilk" }] },
+            "notes://2": { "contents": [{ "uri": "notes://2", "blob": "AAAA", "mimeType": "application/zip" }] },
+        },
+    })
+}
+
+/// What the model is told of a call.
+fn told(arguments: &Value, scenario: &Value) -> String {
+    let call = calls("mcp__notes__read_resource", arguments);
+    let mut agent = TestAgent::builder()
+        .model(json!([call, says("done")]))
+        .permission("allow_once")
+        .server("notes", scenario)
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    agent.model_transcript(1).pop().unwrap()
+}
+
+#[test]
+fn m_21_resources_are_listed_and_read() {
+    let table = [
+        (json!({}), "notes://1 – first (The first\\u{202e} note)"),
+        (json!({ "uri": "notes://1" }), "[resource notes://1]\nBuy ␛[31mmilk"),
+        (
+            json!({ "uri": "notes://2" }),
+            "[resource notes://2: application/zip, 3 bytes, not shown]",
+        ),
+        (json!({ "uri": "notes://3" }), "there is no notes://3"),
+    ];
+    for (arguments, expected) in table {
+        let told = told(&arguments, &scenario());
+        assert!(told.replace("\\n", "\n").contains(expected), "{arguments}: {told}");
+    }
+}
+
+#[test]
+fn a_server_without_resources_has_no_such_tool() {
+    let told = told(&json!({}), &json!({ "tools": [{ "name": "echo" }] }));
+    assert!(told.contains("No tool"), "{told}");
+}
+
+#[test]
+fn plan_mode_asks_before_a_resource_is_read_and_a_rule_may_allow_it() {
+    let call = calls("mcp__notes__read_resource", &json!({ "uri": "notes://1" }));
+    let mut agent = TestAgent::builder()
+        .model(json!([call, says("done")]))
+        .own_file("config/config.toml", "[permissions]\nallow = [\"mcp(notes/read_resource)\"]\n")
+        .server("notes", &scenario())
+        .start();
+    let session = agent.session.clone();
+    let mode = json!({ "sessionId": session, "modeId": "plan" });
+    agent.call("session/set_mode", &mode);
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(agent.log.iter().all(|it| it["method"] != "session/request_permission"));
+    let told = agent.model_transcript(1).pop().unwrap();
+    assert!(told.contains("milk"), "{told}");
+}

@@ -86,7 +86,7 @@ fn m_20_a_question_shows_what_is_called_with_what_and_where_and_what_a_yes_means
     let mut agent =
         TestAgent::builder().server("notes", &json!({ "tools": [tool] })).model(json!([])).start();
     let question = call(&mut agent, ECHO, "allow_once").unwrap();
-    assert_eq!(question["params"]["toolCall"]["title"], "notes: echo");
+    assert_eq!(question["params"]["toolCall"]["title"], "notes: echo (hi)");
     assert_eq!(question["params"]["toolCall"]["rawInput"], json!({ "text": "hi" }));
     let expected = [
         "Allow once",

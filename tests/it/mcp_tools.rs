@@ -14,8 +14,8 @@ fn answering(steps: &Value) -> Value {
 }
 
 /// One call of that tool; what the model is told of it.
-fn call(steps: Value) -> (TestAgent, String) {
-    let builder = TestAgent::builder().server("s", &answering(&steps));
+fn call(steps: &Value) -> (TestAgent, String) {
+    let builder = TestAgent::builder().server("s", &answering(steps));
     cards::run(builder, "mcp__s__t", &json!({}))
 }
 
@@ -144,10 +144,10 @@ fn m_6_a_tool_that_fails_and_a_server_that_refuses_are_told_apart() {
             "The tool says that it failed:\n(it does not say why)",
         ),
         (refused, "The server refused the call (error -32602): bad\\u{1b}[31m x"),
-        (json!([{ "die": 3 }]), "The connection to the server ended before it had answered."),
+        (json!([{ "die": 3 }]), "The server s was lost during the call: "),
     ];
     for (steps, expected) in table {
-        let (agent, result) = call(steps);
+        let (agent, result) = call(&steps);
         assert!(result.starts_with(expected), "{result}");
         assert_eq!(cards::card(&agent, 0)["status"], "failed");
     }
@@ -164,7 +164,7 @@ fn m_7_each_type_of_content_is_told_and_shown() {
         { "type": "resource_link", "uri": "note://3", "name": "third", "description": "the rest" },
         { "type": "hologram", "data": 1 },
     ]);
-    let (agent, result) = call(json!([{ "content": blocks }]));
+    let (agent, result) = call(&json!([{ "content": blocks }]));
     let expected = [
         "one",
         "[a picture, image/png, 30 bytes]",
@@ -189,10 +189,10 @@ fn m_7_each_type_of_content_is_told_and_shown() {
 #[test]
 fn m_8_structured_results_are_told_where_there_is_no_text() {
     let structured = json!({ "result": { "structuredContent": { "n": 1 } } });
-    let (agent, result) = call(json!([structured]));
+    let (agent, result) = call(&json!([structured]));
     assert_eq!(result, r#"{"n":1}"#);
     assert_eq!(cards::card(&agent, 0)["rawOutput"]["structuredContent"]["n"], 1);
-    let (agent, result) = call(json!([{ "text": "one" }, structured]));
+    let (agent, result) = call(&json!([{ "text": "one" }, structured]));
     assert_eq!(result, "one");
     assert_eq!(cards::card(&agent, 0)["rawOutput"]["structuredContent"]["n"], 1);
 
@@ -205,7 +205,7 @@ fn m_8_structured_results_are_told_where_there_is_no_text() {
         result.starts_with("{\"n\":1}\n[this is not what the server's own schema promises: `/n`")
     );
     assert_eq!(cards::card(&agent, 0)["status"], "completed");
-    let (_, result) = call(json!([]));
+    let (_, result) = call(&json!([]));
     assert_eq!(result, "(done; nothing was answered)");
 }
 
@@ -239,7 +239,7 @@ fn m_11_progress_is_shown_while_the_tool_works() {
     let step =
         |it: u64| json!({ "progress": { "progress": it, "total": 2, "message": "reading" } });
     let (agent, result) = call(
-        json!([step(1), { "wait_ms": 700 }, step(2), { "wait_ms": 1200 }, { "text": "read" }]),
+        &json!([step(1), { "wait_ms": 700 }, step(2), { "wait_ms": 1200 }, { "text": "read" }]),
     );
     assert_eq!(result, "read");
     let updates = agent.updates();
@@ -251,7 +251,7 @@ fn m_11_progress_is_shown_while_the_tool_works() {
 
 #[test]
 fn a_long_result_is_cut_and_kept_in_a_file_that_the_model_can_read() {
-    let (agent, result) = call(json!([{ "text": "a line of it\n", "repeat": 1_600_000 }]));
+    let (agent, result) = call(&json!([{ "text": "a line of it\n", "repeat": 1_600_000 }]));
     assert!(result.len() < 32 * 1024, "{}", result.len());
     let (_, rest) = result.split_once("; full output: ").unwrap();
     let (path, _) = rest.split_once(". Use grep or read_file on it.]").unwrap();
@@ -262,7 +262,7 @@ fn a_long_result_is_cut_and_kept_in_a_file_that_the_model_can_read() {
 
 #[test]
 fn nothing_in_a_result_is_obeyed_by_a_terminal_or_shows_a_key() {
-    let (agent, result) = call(json!([{ "text": "\u{1b}[31mred sk-test-0123456789" }]));
+    let (agent, result) = call(&json!([{ "text": "\u{1b}[31mred sk-test-0123456789" }]));
     assert_eq!(result, "␛[31mred [key]");
     let card = cards::card(&agent, 0);
     assert!(!card.to_string().contains("sk-test-0123456789"));
@@ -280,5 +280,5 @@ fn a_card_says_what_the_call_is_about_and_the_question_what_the_tool_claims() {
     let question =
         agent.log.iter().find(|it| it["method"] == "session/request_permission").unwrap();
     let text = cards::card_text(&question["params"]["toolCall"]);
-    assert!(text.contains("It says of itself: only reads. Nobody has checked that."), "{text}");
+    assert!(text.contains("it says of itself that it only reads; nobody has checked that"), "{text}");
 }

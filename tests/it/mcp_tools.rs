@@ -280,5 +280,8 @@ fn a_card_says_what_the_call_is_about_and_the_question_what_the_tool_claims() {
     let question =
         agent.log.iter().find(|it| it["method"] == "session/request_permission").unwrap();
     let text = cards::card_text(&question["params"]["toolCall"]);
-    assert!(text.contains("it says of itself that it only reads; nobody has checked that"), "{text}");
+    assert!(
+        text.contains("it says of itself that it only reads; nobody has checked that"),
+        "{text}"
+    );
 }

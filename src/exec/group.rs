@@ -13,7 +13,6 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, Command};
 
 use super::environment::WAYS_OUT;
-#[cfg(unix)]
 use super::piped::{Pipes, Program};
 use super::started::{Exit, Leftover, Signal, Sink, Started};
 use super::stray::Mark;
@@ -290,6 +289,23 @@ impl Group {
         let (stdin, pipe) = (child.stdin.take(), child.stdout.take());
         let buffer = vec![0; BUFFER].into();
         Ok(Group { child, stdin, pipe, buffer, mark, is_over: false })
+    }
+
+    /// Starts a program whose three pipes are taken by who talks to it.
+    pub(super) fn piped(program: &Program) -> io::Result<(Group, Pipes)> {
+        program.jail.as_ref().map(Jail::prepare).transpose()?;
+        let mark = Mark::new();
+        let mut command = prepare(&program.words, &program.environment, &mark);
+        command.current_dir(&program.workdir);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn()?;
+        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
+            return Err(io::Error::other("it has no pipes"));
+        };
+        let (pipe, buffer) = (None, Vec::new().into());
+        let group = Group { child, stdin: None, pipe, buffer, mark, is_over: false };
+        Ok((group, Pipes { stdin, stdout, stderr }))
     }
 
     async fn end_group(&mut self, grace: Duration) -> Leftover {

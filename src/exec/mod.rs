@@ -14,7 +14,6 @@ mod link;
 #[cfg(unix)]
 mod members;
 mod output;
-#[cfg(unix)]
 mod piped;
 mod spill;
 mod started;
@@ -36,7 +35,6 @@ pub use jobs::{Berth, Jobs, TooMany};
 #[cfg(unix)]
 pub use launch::{Launch, LaunchError, Screen, launch};
 pub use output::{Look, Output, shortened};
-#[cfg(unix)]
 pub use piped::{Piped, Pipes, Program};
 pub use started::{Exit, Leftover, Signal, Sink, Started};
 #[cfg(unix)]

@@ -18,6 +18,7 @@ mod servers;
 mod show;
 mod source;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -173,7 +174,17 @@ impl Config {
     pub fn mcp(&self) -> McpSettings {
         let file = self.file.load().unwrap_or_default();
         let ours = file.variables();
-        file.mcp.settings(self.home().as_deref(), &|name| self.for_server(name, &ours))
+        let secrets = RefCell::new(Vec::new());
+        let look_up = |name: &str| {
+            let found = self.for_server(name, &ours)?;
+            // Wherever it is put, and whatever that is called.
+            if resolve::is_credential(name) || name.to_ascii_lowercase().contains("pass") {
+                secrets.borrow_mut().extend(found.clone().map(Secret::from));
+            }
+            Ok(found)
+        };
+        let settings = file.mcp.settings(self.home().as_deref(), &look_up);
+        McpSettings { secrets: secrets.into_inner(), ..settings }
     }
 
     /// A variable for a server that the user has configured. Keys of models are for their providers.

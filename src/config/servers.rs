@@ -107,6 +107,8 @@ pub struct McpSettings {
     pub off: Vec<String>,
     /// Those that cannot be used, and why.
     pub broken: Vec<(String, String)>,
+    /// Values of variables that look like keys and were put into something.
+    pub secrets: Vec<Secret>,
 }
 
 /// A server that the user wants.

@@ -100,7 +100,9 @@ pub(super) async fn ask_caller(
     let Ok(schema) = serde_json::to_value(&requested_schema) else { return declined };
     let message: String = plain(message).chars().take(LONGEST).collect();
     let message = format!("The MCP server {} asks: {message}", visible_line(server));
-    let form = Form { call: caller.call.clone(), message, schema: schema.clone() };
+    let mut shown = schema.clone();
+    clean(&mut shown);
+    let form = Form { call: caller.call.clone(), message, schema: shown };
     let filled = caller.cancel.run_until_cancelled(caller.client.fill(form)).await;
     match filled.unwrap_or(Filled::Cancelled) {
         Filled::Accepted(content) if fits(&schema, &content) => {
@@ -111,7 +113,27 @@ pub(super) async fn ask_caller(
     }
 }
 
-/// Whether the answer is one that was asked for.
+/// What a form says in words hides nothing. Names and values stay what they are: answers have them.
+fn clean(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match value {
+                    Value::String(words) if name == "title" || name == "description" => {
+                        *words = visible_line(words);
+                    }
+                    value => clean(value),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(clean),
+        _ => {}
+    }
+}
+
+/// Whether the answer is one that was asked for. By a schema that is none nothing was asked for, and
+/// nothing is fetched for one.
 fn fits(schema: &Value, content: &Value) -> bool {
-    content.is_object() && jsonschema::is_valid(schema, content)
+    let check = jsonschema::options().offline().build(schema);
+    content.is_object() && check.is_ok_and(|it| it.is_valid(content))
 }

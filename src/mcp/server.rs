@@ -188,6 +188,12 @@ impl Server {
         self.again.notify_one();
     }
 
+    /// Whether it is a program that is kept to something.
+    pub(super) fn is_kept_in(&self) -> bool {
+        let is_program = matches!(self.spec.reach, Reach::Stdio { .. });
+        is_program && self.spec.walls.on && self.ground.jail.is_some()
+    }
+
     /// The folders of its sessions.
     pub(super) fn roots(&self) -> &[PathBuf] {
         &self.ground.roots

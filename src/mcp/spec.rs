@@ -184,8 +184,10 @@ impl ServerSpec {
 
     /// What its user has to do, when it wants a login.
     pub fn how_to_log_in(&self) -> String {
+        // Only what is in the settings is known by its name. It is for somebody to type: what a shell
+        // would not take as it is stays out.
         let what = match (&self.source, &self.reach) {
-            (Source::Client, Reach::Http { url, .. }) => {
+            (Source::Client | Source::Project, Reach::Http { url, .. }) => {
                 let mut url = url.clone();
                 // There may be a key in it.
                 url.set_query(url.query().map(|_| "…"));
@@ -193,6 +195,8 @@ impl ServerSpec {
             }
             _ => self.name.clone(),
         };
+        let is_safe = |it: char| it.is_alphanumeric() || "-._~:/?=%@[]…,+".contains(it);
+        let what = if what.chars().all(is_safe) { what.as_str() } else { "URL" };
         format!(
             "it wants a login (HTTP 401). Run `turnwright mcp login {what}`, or set its header \
              `Authorization`"

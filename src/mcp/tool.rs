@@ -204,7 +204,26 @@ impl Prepared for Call {
             if let Err(outcome) = self.remember(ctx).await {
                 return outcome;
             }
-            self.call(ctx).await
+            if !self.tool.server.is_kept_in() {
+                return self.call(ctx).await;
+            }
+            // The walls keep what was there when the server was started. What was not, or was
+            // replaced since, they do not know.
+            let (bench, name) = (Arc::clone(&ctx.bench), ctx.call.clone());
+            let before = tokio::task::spawn_blocking(move || {
+                bench.cells.look_out(name.as_str(), &bench.walls.protected)
+            });
+            let Ok(before) = before.await else { return self.call(ctx).await };
+            let mut outcome = self.call(ctx).await;
+            let bench = Arc::clone(&ctx.bench);
+            let after = tokio::task::spawn_blocking(move || {
+                bench.cells.look_again(&before, &bench.aside())
+            });
+            if let Ok(Some(report)) = after.await {
+                ctx.bench.client.update(Update::Notice(report.clone()));
+                outcome.text.push_str(&format!("\n{report}"));
+            }
+            outcome
         }
         .boxed()
     }

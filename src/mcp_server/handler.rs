@@ -206,15 +206,13 @@ fn roots(folders: &[PathBuf], cwd: &Path) -> Result<Roots, String> {
             folder.display()
         )
     };
-    if let Some(all) = std::iter::once(first)
-        .chain(more.iter().map(PathBuf::as_path))
-        .find(|it| it.parent().is_none())
-    {
-        return Err(cannot(all, &"it is the whole machine"));
-    }
     let mut roots = Roots::new(first).map_err(|it| cannot(first, &it))?;
     for folder in more {
         roots = roots.and(folder).map_err(|it| cannot(folder, &it))?;
+    }
+    // By whatever name: `/tmp/..` is the same, and so may a symlink be.
+    if let Some(all) = roots.folders().find(|it| it.parent().is_none()) {
+        return Err(cannot(all, &"it is the whole machine"));
     }
     Ok(roots)
 }

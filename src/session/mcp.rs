@@ -21,6 +21,7 @@ use crate::mcp::{
     Asked, Choice, Hidden, Limits, Listed, Phase, Reach, ServerSpec, Source, State, Walls,
 };
 use crate::message::{Part, Stop, UserMessage};
+use crate::redact;
 use crate::store::TurnKind;
 use crate::tools::Lent;
 use crate::turn::{Finished, Turn};
@@ -36,6 +37,7 @@ const LONGEST_WHY: usize = 1000;
 /// What the settings say of servers, and what the user has to know of that.
 pub(super) fn settings(config: &Config) -> (McpSettings, Vec<String>) {
     let settings = config.mcp();
+    redact::learn(settings.secrets.iter().map(|it| it.expose().to_owned()));
     let notice = |(name, why): &(String, String)| {
         format!("The MCP server {} of the settings is not used: {why}.", visible_line(name))
     };

@@ -46,7 +46,8 @@ impl Site<'_> {
         let protected = walls.protected.ends().into_iter();
         let protected = protected
             .filter(|it| fs::symlink_metadata(it).is_ok_and(|it| it.is_file() || it.is_dir()));
-        let hide = real(walls.hide.iter().chain(&closed.unreadable()));
+        // Nor has it any business with what was allowed, pinned or noted, or with other sessions.
+        let hide = real(walls.hide.iter().chain(&walls.keep).chain(&closed.unreadable()));
         Profile {
             keep: ours.chain(protected).collect(),
             hide: hide.filter(|it| !is_opened(it)).collect(),

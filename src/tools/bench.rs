@@ -126,7 +126,7 @@ impl Bench {
     }
 
     /// Where what commands have written in protected places is kept.
-    pub(super) fn aside(&self) -> PathBuf {
+    pub fn aside(&self) -> PathBuf {
         Jobs::folder(&self.commons.folders.state, &self.session).join("protected")
     }
 }

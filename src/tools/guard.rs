@@ -36,6 +36,17 @@ pub struct Cells {
     tracker: TaskTracker,
 }
 
+/// A look at the protected places, to be taken again.
+#[derive(Debug)]
+pub struct Lookout {
+    name: String,
+    tripwire: Arc<Tripwire>,
+}
+
+/// What is said about such a place to whoever does not run commands.
+const HINT: &str = "Others run what lies there. If that is wanted, use the tools for files; the \
+                    user is asked.";
+
 /// What is known of one command.
 #[derive(Debug, Default)]
 struct Watch {
@@ -106,6 +117,34 @@ impl Cells {
             watches.retain(|_, it| !it.over.is_cancelled() || lock(&it.report).is_some());
         }
         watches.insert(job.id().to_owned(), watch);
+    }
+
+    /// Looks at the protected places before a call of a program that is kept in and is no command.
+    /// Not for the runtime's thread.
+    pub fn look_out(&self, call: &str, protected: &Protected) -> Lookout {
+        let name = format!("call {call}");
+        let watch = Arc::new(Watch { has_tripwire: true, ..Watch::default() });
+        lock(&self.watches).insert(name.clone(), watch);
+        Lookout { name, tripwire: self.set_tripwire(protected) }
+    }
+
+    /// Looks again. What has appeared there is taken away, unless the user has allowed it; what has
+    /// changed there may be somebody else's work and is only told. Not for the runtime's thread.
+    pub fn look_again(&self, lookout: &Lookout, aside: &Path) -> Option<String> {
+        let watch = lock(&self.watches).remove(&lookout.name)?;
+        let allowed = lock(&watch.allowed).clone();
+        let puts_right = !watch.is_shared.load(Ordering::Relaxed);
+        let tripwire = &lookout.tripwire;
+        let known: Vec<_> = allowed.iter().cloned().chain(tripwire.files()).collect();
+        let new = tripwire.check(&known, aside, puts_right).map(|it| (it, puts_right));
+        let changed = tripwire.check(&allowed, aside, false).map(|it| (it, false));
+        let found = new.into_iter().chain(changed.filter(|_| puts_right));
+        let reports = found.map(|(trespass, puts_right)| {
+            tracing::warn!(?trespass, "protected places have changed during a call");
+            trespass.text_about("the server, or somebody else during the call,", HINT, puts_right)
+        });
+        let reports: Vec<_> = reports.collect();
+        (!reports.is_empty()).then(|| reports.join("\n"))
     }
 
     /// Whether nothing keeps that command in.

@@ -63,7 +63,7 @@ pub(crate) use arguments::{mended, usual_name};
 pub use bench::{Bench, Commons, Folders};
 pub use cell::Walls;
 pub use command::line_effects;
-pub use guard::{Cells, private_folder};
+pub use guard::{Cells, Lookout, private_folder};
 pub use lent::{Fate, Lent};
 pub use lore::{lore, notes, skills};
 pub use registry::{Offer, Registry, Toolbox};

@@ -113,6 +113,12 @@ impl Tripwire {
         Some(trespass)
     }
 
+    /// What was there, without the folders.
+    pub(super) fn files(&self) -> impl Iterator<Item = PathBuf> {
+        let files = self.entries.iter().filter(|it| !matches!(it.1, Entry::Folder));
+        files.map(|it| it.0.clone())
+    }
+
     /// Whether it may have been there before, unseen.
     fn is_unknown(&self, path: &Path) -> bool {
         !self.entries.contains_key(path)
@@ -165,13 +171,20 @@ impl Trespass {
 
     /// The words for the model and for the user.
     pub(super) fn text(&self, puts_right: bool) -> String {
+        let hint = "Others run what lies there. If that is wanted, change it with the tools for \
+                    files, or call again with the path as \"escalate\"; the user is asked.";
+        self.text_about("the command", hint, puts_right)
+    }
+
+    /// The same about somebody else.
+    pub(super) fn text_about(&self, who: &str, hint: &str, puts_right: bool) -> String {
         let list = |all: &[String]| {
             let more = all.len().saturating_sub(MOST_NAMED);
             let named: Vec<_> = all.iter().take(MOST_NAMED).map(String::as_str).collect();
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             format!("{}{more}", named.join(", "))
         };
-        let mut text = format!("[protected: the command {}", list(&self.restored));
+        let mut text = format!("[protected: {who} {}", list(&self.restored));
         if !self.restored.is_empty() {
             text.push_str(if puts_right {
                 ". This was undone"
@@ -186,10 +199,7 @@ impl Trespass {
             let gap = if self.restored.is_empty() { "" } else { ". " };
             text.push_str(&format!("{gap}{}: NOT undone", list(&self.left)));
         }
-        text.push_str(
-            ". Others run what lies there. If that is wanted, change it with the tools for files, \
-             or call again with the path as \"escalate\"; the user is asked.]",
-        );
+        text.push_str(&format!(". {hint}]"));
         text
     }
 }

@@ -55,6 +55,7 @@ mod jail_proof;
 mod jobs;
 mod learned;
 mod mcp;
+mod mcp_attack;
 mod mcp_life;
 mod mcp_elicit;
 mod mcp_late;

@@ -338,6 +338,20 @@ fn the_folders_are_those_of_the_command_line_or_of_the_client() {
     server.close();
 }
 
+#[cfg(unix)]
+#[test]
+fn the_whole_machine_is_no_folder_by_whatever_name() {
+    let links = tempfile::tempdir().unwrap();
+    let link = links.path().join("link");
+    std::os::unix::fs::symlink("/", &link).unwrap();
+    for root in ["/", "/tmp/..", link.to_str().unwrap()] {
+        let mut server = Server::begun(&["--root", root], &json!({}), &[]);
+        let (text, failed) = server.result("list_dir", &json!({ "path": "." }));
+        assert!(failed && text.contains("the whole machine"), "{root}: {text}");
+        server.close();
+    }
+}
+
 #[test]
 fn progress_is_told_and_a_cancel_ends_the_command() {
     let mut server = Server::begun(&["--mode", "full"], &json!({}), &[]);

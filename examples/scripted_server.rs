@@ -20,7 +20,8 @@
 //!   `{"result": {…}}`: more fields of the result, such as `isError` and `structuredContent`;
 //!   `{"error": {"code": -32000, "message": "…"}}`: an error instead of a result;
 //!   `{"wait_ms": 5}`; `{"progress": {"progress": 1, "total": 2, "message": "…"}}`;
-//!   `{"say": "…"}`: a line on stdout as it is; `{"shout": "…"}`: the same on stderr;
+//!   `{"say": "…", "repeat": 2}`: a line on stdout as it is, with the number of the call for `$ID` and
+//!   that of the line for `$N`; `{"shout": "…"}`: the same on stderr;
 //!   `{"ask": {"method": "…", "params": {…}}}`: a request to the client, whose answer becomes text;
 //!   `{"tools": […]}`: there are other tools from now on, and the client is told;
 //!   `{"prompts": […]}`: the same for prompts;
@@ -58,7 +59,7 @@ fn main() -> ExitCode {
     match serde_json::from_str(&text) {
         Ok(scenario) => {
             let tools = tools(&scenario);
-            Server { tools, scenario, asked: 0, subscription: None }.run()
+            Server { tools, scenario, asked: 0, subscription: None, current: Value::Null }.run()
         }
         Err(error) => complain(&format!("the scenario: {error}")),
     }
@@ -93,6 +94,8 @@ struct Server {
     asked: u64,
     /// Who wants to be told of changes.
     subscription: Option<Value>,
+    /// The number of the request that is being answered.
+    current: Value,
 }
 
 impl Server {
@@ -160,7 +163,10 @@ impl Server {
             "initialize" if !self.is_modern() => Ok(self.greeting(params)),
             "ping" => Ok(json!({})),
             "tools/list" => Ok(self.page(params)),
-            "tools/call" => match self.call(params) {
+            "tools/call" => match {
+                self.current = id.clone();
+                self.call(params)
+            } {
                 Ok(result) => result,
                 Err(end) => return end,
             },
@@ -292,7 +298,10 @@ impl Server {
             Server::tell("notifications/progress", &progress);
         }
         if let Some(line) = step["say"].as_str() {
-            put(line);
+            for number in 0..step["repeat"].as_u64().unwrap_or(1) {
+                let id = self.current.to_string();
+                put(&line.replace("$ID", &id).replace("$N", &number.to_string()));
+            }
         }
         if let Some(line) = step["shout"].as_str() {
             shout(line);

@@ -2,13 +2,12 @@
 //! off. What comes after that nobody hears.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, ClientRequest, ErrorData, InputRequest,
-    InputRequiredResult, InputResponses, ServerResult,
+    CallToolRequest, CallToolRequestParams, ClientRequest, ElicitResult, ElicitationAction,
+    ErrorData, InputRequest, InputRequiredResult, InputResponses, ServerResult,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -50,12 +49,14 @@ impl From<String> for Trouble {
 }
 
 /// The server, as far as it may ask for something in the middle of a call.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Asker<'a> {
     /// Its name.
     pub(super) server: &'a str,
     /// The folders of the session.
     pub(super) roots: &'a [PathBuf],
+    /// Who waits for the call.
+    pub(super) caller: Option<&'a Caller>,
 }
 
 /// Calls, and has the answer or what to tell the model instead.
@@ -110,13 +111,14 @@ async fn given(
         ctx.cancel.run_until_cancelled(pause).await.ok_or_else(cancelled)?;
         return Ok((None, more.request_state));
     }
-    let client = Arc::clone(&ctx.bench.client);
-    let caller = Caller { call: ctx.call.clone(), client, cancel: ctx.cancel.clone() };
     let mut responses = InputResponses::new();
     for (key, request) in requests {
         let response = match request {
             InputRequest::Elicitation(request) => {
-                let filled = elicit::ask_caller(asker.server, &caller, request.params).await;
+                let filled = match asker.caller {
+                    Some(caller) => elicit::ask_caller(asker.server, caller, request.params).await,
+                    None => ElicitResult::new(ElicitationAction::Decline),
+                };
                 serde_json::to_value(filled)
             }
             InputRequest::ListRoots(_) => serde_json::to_value(handler::roots(asker.roots)),
@@ -206,7 +208,13 @@ pub(super) fn refused(error: &ServiceError) -> Trouble {
         }
         ServiceError::TransportClosed | ServiceError::Cancelled { .. } => return Trouble::Lost,
         ServiceError::TransportSend(error) => {
-            format!("The call could not be sent: {}", words(&error.to_string(), LONGEST_ERROR))
+            // Before it stands which of our types have met with it.
+            let why = error.to_string();
+            let why = why.split_once(" error: ").map_or(why.as_str(), |it| it.1);
+            let why = words(&visible(why), LONGEST_ERROR);
+            format!(
+                "The call has failed on the way there or back: {why}\nA part of it may be done."
+            )
         }
         error => format!("The call failed: {}", words(&error.to_string(), LONGEST_ERROR)),
     };

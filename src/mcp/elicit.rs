@@ -1,6 +1,7 @@
 //! What a server wants to know of the user in the middle of a call. It is asked of the user whose call
 //! it is, with the server's name, and only if it is clear whose call that is.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction};
@@ -13,6 +14,8 @@ use crate::ids::CallId;
 
 /// Characters of a question.
 const LONGEST: usize = 4_000;
+/// Questions in one call. More than that nobody answers.
+const MOST: usize = 20;
 
 /// The calls that a server works at.
 #[derive(Clone, Default)]
@@ -31,8 +34,17 @@ struct List {
 pub(super) struct Caller {
     pub(super) call: CallId,
     pub(super) client: Arc<dyn Client>,
-    /// Cancelled with the turn, and the question with it.
+    /// Cancelled with the turn and at the end of the call, and the question with it.
     pub(super) cancel: CancellationToken,
+    /// Questions so far.
+    asked: Arc<AtomicUsize>,
+}
+
+impl Caller {
+    /// Somebody who waits until the token is cancelled, or the call is over.
+    pub(super) fn new(call: CallId, client: Arc<dyn Client>, cancel: &CancellationToken) -> Caller {
+        Caller { call, client, cancel: cancel.child_token(), asked: Arc::default() }
+    }
 }
 
 impl std::fmt::Debug for Callers {
@@ -45,10 +57,13 @@ impl std::fmt::Debug for Callers {
 pub(super) struct Calling<'a> {
     callers: &'a Callers,
     number: u64,
+    over: CancellationToken,
 }
 
 impl Drop for Calling<'_> {
     fn drop(&mut self) {
+        // What is asked for a call that is over would stand in the way of the next question.
+        self.over.cancel();
         let mut list = self.callers.0.lock().unwrap_or_else(PoisonError::into_inner);
         list.callers.retain(|it| it.0 != self.number);
     }
@@ -59,9 +74,9 @@ impl Callers {
     pub(super) fn enter(&self, caller: Caller) -> Calling<'_> {
         let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         list.entered += 1;
-        let number = list.entered;
+        let (number, over) = (list.entered, caller.cancel.clone());
         list.callers.push((number, caller));
-        Calling { callers: self, number }
+        Calling { callers: self, number, over }
     }
 
     /// Whose call it must be, if there is only one user.
@@ -97,14 +112,22 @@ pub(super) async fn ask_caller(
     else {
         return declined;
     };
+    if caller.asked.fetch_add(1, Ordering::Relaxed) >= MOST {
+        return declined;
+    }
     let Ok(schema) = serde_json::to_value(&requested_schema) else { return declined };
     let message: String = plain(message).chars().take(LONGEST).collect();
     let message = format!("The MCP server {} asks: {message}", visible_line(server));
     let mut shown = schema.clone();
     clean(&mut shown);
     let form = Form { call: caller.call.clone(), message, schema: shown };
-    let filled = caller.cancel.run_until_cancelled(caller.client.fill(form)).await;
-    match filled.unwrap_or(Filled::Cancelled) {
+    let filled = tokio::select! {
+        biased;
+        // Before a question that has waited for its turn is asked.
+        () = caller.cancel.cancelled() => Filled::Cancelled,
+        filled = caller.client.fill(form) => filled,
+    };
+    match filled {
         Filled::Accepted(content) if fits(&schema, &content) => {
             ElicitResult::new(ElicitationAction::Accept).with_content(content)
         }

@@ -26,6 +26,7 @@ use super::handler::Handler;
 use super::link::Unusable;
 use super::logins::{Login, Logins};
 use super::spec::{Hidden, Reach};
+use super::stream::Pace;
 use crate::effect::visible_line;
 use crate::redact;
 
@@ -162,6 +163,7 @@ pub(super) struct Wire {
     last: Arc<Mutex<Option<Trouble>>>,
     lost: CancellationToken,
     changed: Arc<Notify>,
+    pace: Pace,
 }
 
 /// Why a request has failed.
@@ -190,7 +192,15 @@ impl Wire {
         let client = client.map_err(|error| error.to_string())?;
         let client = client.map_err(|error| format!("there is no HTTP client: {error}"))?;
         let lost = CancellationToken::new();
-        Ok(Wire { client, login, has_key, last: Arc::default(), lost, changed })
+        Ok(Wire {
+            client,
+            login,
+            has_key,
+            last: Arc::default(),
+            lost,
+            changed,
+            pace: Pace::default(),
+        })
     }
 
     /// Waits until it cannot be used any more. Says why.
@@ -400,6 +410,7 @@ impl StreamableHttpClient for Wire {
             self.client
                 .post_message_with_max_sse_event_size(uri, message, session, token, headers, most)
         };
+        let _sending = self.pace.sending(&message);
         let token = self.token().await?;
         let mut result = post(token.clone()).await;
         let is_refused =
@@ -410,7 +421,12 @@ impl StreamableHttpClient for Wire {
         {
             result = post(Some(token)).await;
         }
-        result.map_err(|failure| self.note(failure))
+        match result {
+            Ok(StreamableHttpPostResponse::Sse(stream, session)) => {
+                Ok(StreamableHttpPostResponse::Sse(self.pace.events(stream), session))
+            }
+            result => result.map_err(|failure| self.note(failure)),
+        }
     }
 
     async fn delete_session(
@@ -461,6 +477,6 @@ impl StreamableHttpClient for Wire {
             .client
             .get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, most)
             .await;
-        stream.map_err(|failure| self.note(failure))
+        stream.map(|it| self.pace.events(it)).map_err(|failure| self.note(failure))
     }
 }

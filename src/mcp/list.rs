@@ -10,6 +10,7 @@ use rmcp::{Peer, RoleClient, ServiceError};
 
 use super::listed::{self, Listed};
 use super::resources;
+use super::schema::words;
 use crate::effect::visible_line;
 
 /// Pages of a list. One that never ends is cut.
@@ -18,6 +19,11 @@ const MOST_PAGES: usize = 100;
 const MOST_TOOLS: usize = 1000;
 /// Bytes of what a server says of all its tools.
 const MOST_BYTES: usize = 8 * 1024 * 1024;
+/// Characters of a name in the log.
+const LONGEST_NAME: usize = 100;
+/// Bytes of a cursor.
+const LONGEST_CURSOR: usize = 64 * 1024;
+
 const METHOD_NOT_FOUND: ErrorCode = ErrorCode::METHOD_NOT_FOUND;
 
 /// All tools, page by page, made ready.
@@ -40,7 +46,8 @@ pub(super) async fn list(peer: &Peer<RoleClient>) -> Result<Vec<Arc<Listed>>, St
         let is_new = |it: &Tool| listed::has_name(it) && names.insert(it.name.clone());
         let (new, old): (Vec<_>, Vec<_>) = page.into_iter().partition(is_new);
         for tool in old {
-            tracing::warn!(name = visible_line(&tool.name), "a tool with a bad or known name");
+            let name = words(&visible_line(&tool.name), LONGEST_NAME);
+            tracing::warn!(name, "a tool with a bad or known name");
         }
         let ready = tokio::task::spawn_blocking(|| new.into_iter().map(Listed::new).collect());
         let ready: Vec<_> = ready.await.map_err(|error| error.to_string())?;
@@ -51,7 +58,8 @@ pub(super) async fn list(peer: &Peer<RoleClient>) -> Result<Vec<Arc<Listed>>, St
             }
         }
         let is_full = tools.len() >= MOST_TOOLS || weight > MOST_BYTES;
-        cursor = next.filter(|it| !is_full && cursors.insert(it.clone()));
+        let next = next.filter(|it| !is_full && it.len() <= LONGEST_CURSOR);
+        cursor = next.filter(|it| cursors.insert(it.clone()));
         if cursor.is_none() {
             break;
         }

@@ -61,6 +61,10 @@ impl Listed {
         }
         let told = told(&tool.input_schema);
         remarks.extend(told.lacks.map(str::to_owned));
+        // Nobody is shown these.
+        (tool.icons, tool.meta) = (None, None);
+        let hint = tool.annotations.as_ref().and_then(|it| it.title.as_ref());
+        weight += tool.title.iter().chain(hint).map(String::len).sum::<usize>();
         weight += said.len() + tool.output_schema.as_ref().map_or(0, |it| self::weight(it));
         Listed {
             reads_resources: false,
@@ -209,6 +213,17 @@ mod tests {
             let listed = listed(json!({ "name": "a", "annotations": hints }));
             assert_eq!(listed.kind(), kind, "{hints}");
         }
+    }
+
+    #[test]
+    fn all_that_is_kept_has_its_weight() {
+        let (long, hint) = ("x".repeat(500_000), json!({ "title": "x".repeat(500_000) }));
+        let icons = json!([{ "src": long }]);
+        let tool = json!({ "name": "a", "title": long, "annotations": hint, "icons": icons,
+            "_meta": { "a": long }, "inputSchema": {} });
+        let listed = listed(tool);
+        assert!(listed.weight > 1_000_000 && listed.tool.icons.is_none());
+        assert!(listed.tool.meta.is_none());
     }
 
     #[test]

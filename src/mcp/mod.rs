@@ -6,10 +6,12 @@
 //!   server   one server: a task that connects, lists, connects again, and ends it
 //!   link     one connection to it, by a child process or by HTTP
 //!   http     the HTTP client below the protocol
+//!   stream   … and the events that come of it
 //!   logins   the logins at servers on HTTP; `login` gets one
 //!   start    what is run for it, and what that is kept to
 //!   program  that program, as it runs
 //!   sieve    what it prints → the lines that are messages
+//!   line     … and what such a line is
 //!   words    the last that it has said to people
 //!   fleet    the servers of one session → its [`crate::tools::Lent`]
 //!   list     the tools of a server, page by page
@@ -33,6 +35,7 @@ mod fleet;
 mod handler;
 mod http;
 mod hub;
+mod line;
 mod link;
 mod list;
 mod listed;
@@ -51,6 +54,7 @@ mod shown;
 mod sieve;
 mod spec;
 mod start;
+mod stream;
 mod tool;
 mod words;
 

@@ -9,7 +9,7 @@ use tokio::process::{ChildStdin, ChildStdout};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::sieve::Sieve;
+use super::sieve::{Sieve, Spout};
 use super::start::{Prepared, Wanted};
 use super::words::Words;
 use crate::exec::{Exit, Piped};
@@ -37,7 +37,7 @@ impl Running {
     /// Why it does not start, for people.
     pub(super) async fn start(
         wanted: Wanted,
-    ) -> Result<(Running, Sieve<ChildStdout>, ChildStdin), String> {
+    ) -> Result<(Running, Sieve<ChildStdout>, Spout<ChildStdin>), String> {
         let prepared = tokio::task::spawn_blocking(move || {
             // Nobody on the runtime's thread shall have to find that out.
             crate::sandbox::rooms();
@@ -56,7 +56,8 @@ impl Running {
         };
         running.words.listen(pipes.stderr);
         let sieve = Sieve::new(pipes.stdout, Arc::clone(&running.stray), running.gone.clone());
-        Ok((running, sieve, pipes.stdin))
+        let spout = Spout::new(pipes.stdin, sieve.stuck());
+        Ok((running, sieve, spout))
     }
 
     /// Waits for its end, and says how it came.

@@ -22,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const MOST_PAGES: usize = 20;
 /// Prompts of one server.
 const MOST_PROMPTS: usize = 200;
+/// Bytes of what a server says of one prompt.
+const LARGEST: usize = 16 * 1024;
 /// Characters of a description, and of a hint.
 const LONGEST_LINE: usize = 200;
 /// Bytes of what one prompt becomes, in text and in pictures.
@@ -57,7 +59,7 @@ async fn pages(peer: &Peer<RoleClient>) -> Vec<Prompt> {
         let params = PaginatedRequestParams::default().with_cursor(cursor.take());
         match peer.list_prompts(Some(params)).await {
             Ok(page) => {
-                prompts.extend(page.prompts);
+                prompts.extend(page.prompts.into_iter().filter_map(light));
                 cursor = page.next_cursor;
             }
             Err(error) => tracing::warn!(%error, "prompts could not be listed"),
@@ -68,6 +70,19 @@ async fn pages(peer: &Peer<RoleClient>) -> Vec<Prompt> {
     }
     prompts.truncate(MOST_PROMPTS);
     prompts
+}
+
+/// A prompt without what is not shown; none if it is too large all the same.
+fn light(mut prompt: Prompt) -> Option<Prompt> {
+    (prompt.icons, prompt.meta) = (None, None);
+    for text in [&mut prompt.title, &mut prompt.description].into_iter().flatten() {
+        *text = line(text);
+    }
+    let arguments = arguments(&prompt).iter().map(|it| {
+        let about = [&it.title, &it.description].into_iter().flatten().map(String::len);
+        it.name.len() + about.sum::<usize>() + 8
+    });
+    (prompt.name.len() + arguments.sum::<usize>() <= LARGEST).then_some(prompt)
 }
 
 /// The prompts that these servers have now.

@@ -87,23 +87,23 @@ fn block(contents: ResourceContents) -> Block {
 }
 
 async fn list(peer: &Peer<RoleClient>) -> Result<String, Trouble> {
-    let (mut resources, mut cursor) = (Vec::new(), None);
+    let (mut lines, mut cursor) = (Vec::new(), None);
     for number in 0..MOST_PAGES {
         let params = PaginatedRequestParams::default().with_cursor(cursor.take());
         match peer.list_resources(Some(params)).await {
             Ok(page) => {
-                resources.extend(page.resources);
+                lines.extend(page.resources.iter().take(MOST + 1).map(line));
                 cursor = page.next_cursor;
             }
             Err(error) if number == 0 => return Err(refused(&error)),
             Err(error) => tracing::warn!(%error, "the list of resources breaks off"),
         }
-        if cursor.is_none() || resources.len() >= MOST {
+        if cursor.is_none() || lines.len() >= MOST {
             break;
         }
     }
-    let is_cut = cursor.is_some() || resources.len() > MOST;
-    let mut lines: Vec<_> = resources.iter().take(MOST).map(line).collect();
+    let is_cut = cursor.is_some() || lines.len() > MOST;
+    lines.truncate(MOST);
     lines.extend(templates(peer).await);
     if is_cut {
         lines.push("[there are more]".to_owned());

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rmcp::model::{Prompt, SubscriptionFilter};
 use rmcp::{Peer, RoleClient, ServiceError};
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
@@ -35,6 +35,10 @@ const LOOK: Duration = Duration::from_secs(2);
 const RETURN: Duration = Duration::from_secs(2);
 /// How long the end of a server may take to be known that has closed its output.
 const SHORT: Duration = Duration::from_millis(200);
+
+/// How long to wait at least before tools are listed again, and how many times as long as the last
+/// list took; and at most.
+const APART: (Duration, u32, Duration) = (Duration::from_millis(250), 10, Duration::from_secs(5));
 
 /// A server that runs, or tries to. It ends when nobody holds it any more.
 #[derive(Debug)]
@@ -414,6 +418,7 @@ impl Keeper {
     async fn serve(&self, link: &mut Link) -> String {
         let peer = link.peer().clone();
         let news = listen(peer.clone(), Arc::clone(&self.changed));
+        let mut next = Instant::now();
         let is_told = !link.wants_a_subscription();
         let mut news = std::pin::pin!(async {
             if is_told {
@@ -427,10 +432,18 @@ impl Keeper {
                 () = self.changed.notified() => {}
                 () = &mut news => {}
             }
+            tokio::select! {
+                why = link.ended() => return why,
+                () = sleep_until(next) => {}
+            }
+            let begun = Instant::now();
             let listed = tokio::select! {
                 why = link.ended() => return why,
                 listed = timeout(self.spec.limits.start, self.list(&peer)) => listed,
             };
+            // One that tells of changes all the time is not listed all the time.
+            let (least, times, most) = APART;
+            next = Instant::now() + (begun.elapsed() * times).clamp(least, most);
             match listed {
                 Ok(Ok((tools, prompts))) => self.say(|it| {
                     it.tools = Arc::new(tools);

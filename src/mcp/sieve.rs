@@ -4,20 +4,25 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use memchr::{memchr, memmem};
-use serde_json::{Value, json};
-use tokio::io::{AsyncBufRead, AsyncRead, BufReader, ReadBuf};
+use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, BufReader, ReadBuf};
+use tokio::time::{Sleep, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::line::{self, LOOK, Line};
 
 /// Bytes of the longest message.
 pub(super) const MOST: usize = 32 * 1024 * 1024;
-/// Bytes at the beginning and at the end of a longer one that are looked at for its number.
-const LOOK: usize = 256;
 /// Bytes of memory that are kept for the next line.
 pub(super) const SPARE: usize = 64 * 1024;
+/// After so many lines that are no answers there is a pause: each is work for us, and may be an
+/// answer to be sent. It lasts as long as the program does not read.
+const BURST: usize = 4096;
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Reads the messages of a program, a line each.
 pub(super) struct Sieve<R> {
@@ -27,7 +32,11 @@ pub(super) struct Sieve<R> {
     is_long: bool,
     /// A whole line that is being read from us, as far as it has been.
     given: Option<usize>,
+    /// Lines since the last pause that are no answers.
+    news: usize,
+    pause: Option<Pin<Box<Sleep>>>,
     stray: Arc<AtomicU64>,
+    stuck: Arc<AtomicBool>,
     _gone: DropGuard,
 }
 
@@ -39,9 +48,17 @@ impl<R: AsyncRead + Unpin> Sieve<R> {
             line: Vec::new(),
             is_long: false,
             given: None,
+            news: 0,
+            pause: None,
             stray,
+            stuck: Arc::default(),
             _gone: gone.drop_guard(),
         }
+    }
+
+    /// Whether the program does not read what it is sent: to be kept by the [`Spout`].
+    pub(super) fn stuck(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stuck)
     }
 
     fn take(&mut self, bytes: &[u8]) {
@@ -57,13 +74,30 @@ impl<R: AsyncRead + Unpin> Sieve<R> {
     /// A line is complete.
     fn finish(&mut self) {
         if std::mem::take(&mut self.is_long) {
-            self.line = refusal(&self.line).unwrap_or_default();
+            let why =
+                format!("The answer is longer than {} MiB and was dropped", MOST / 1024 / 1024);
+            self.line = line::refusal(&self.line, &why).unwrap_or_default();
         } else if memmem::find(&self.line, b"\"jsonrpc\"").is_none() {
             let is_blank = self.line.iter().all(u8::is_ascii_whitespace);
             self.stray.fetch_add(u64::from(!is_blank), Ordering::Relaxed);
             self.line.clear();
+            self.count();
+        } else {
+            match line::look(&self.line) {
+                Line::Answer => {}
+                Line::News => self.count(),
+                Line::Instead(line) => self.line = line,
+            }
         }
         self.given = (!self.line.is_empty()).then_some(0);
+    }
+
+    fn count(&mut self) {
+        self.news += 1;
+        if self.news == BURST {
+            self.news = 0;
+            self.pause = Some(Box::pin(sleep(PAUSE)));
+        }
     }
 
     fn give(&mut self, given: usize, buffer: &mut ReadBuf<'_>) {
@@ -91,6 +125,12 @@ impl<R: AsyncRead + Unpin> AsyncRead for Sieve<R> {
                 return Poll::Ready(Ok(()));
             }
             let this = &mut *self;
+            if let Some(pause) = &mut this.pause {
+                ready!(pause.as_mut().poll(context));
+                let is_stuck = this.stuck.load(Ordering::Relaxed);
+                this.pause = is_stuck.then(|| Box::pin(sleep(PAUSE)));
+                continue;
+            }
             let bytes = ready!(Pin::new(&mut this.from).poll_fill_buf(context))?;
             if bytes.is_empty() {
                 return Poll::Ready(Ok(()));
@@ -107,34 +147,44 @@ impl<R: AsyncRead + Unpin> AsyncRead for Sieve<R> {
     }
 }
 
-/// What stands for an answer that is too long, so that nobody waits for it.
-fn refusal(line: &[u8]) -> Option<Vec<u8>> {
-    let id = number(line)?;
-    let message = format!("The answer is longer than {} MiB and was dropped", MOST / 1024 / 1024);
-    let error = json!({ "code": -32603, "message": message });
-    let line = json!({ "jsonrpc": "2.0", "id": id, "error": error });
-    Some(format!("{line}\n").into_bytes())
+/// What a program reads. Knows whether it does.
+pub(super) struct Spout<W> {
+    to: W,
+    stuck: Arc<AtomicBool>,
 }
 
-/// The number of an answer of which only the beginning and the end are known. It stands before the
-/// result, or is among the last.
-fn number(line: &[u8]) -> Option<Value> {
-    let text = String::from_utf8_lossy(line);
-    let (head, tail) = (text.get(..LOOK.min(text.len())).unwrap_or(&text), text.trim_end());
-    let begin: String = head.split_whitespace().collect();
-    let first = begin.strip_prefix("{\"jsonrpc\":\"2.0\",").or(begin.strip_prefix('{'));
-    if let Some(rest) = first.and_then(|it| it.strip_prefix("\"id\":")) {
-        return serde_json::from_str(rest.split(',').next()?).ok();
+impl<W: AsyncWrite + Unpin> Spout<W> {
+    /// `stuck` is true as long as the program does not read.
+    pub(super) fn new(to: W, stuck: Arc<AtomicBool>) -> Spout<W> {
+        Spout { to, stuck }
     }
-    let last = &tail[tail.rfind("\"id\"")?..];
-    let last: Value = serde_json::from_str(&format!("{{{last}")).ok()?;
-    let is_outer = last.as_object()?.keys().all(|it| it == "id" || it == "jsonrpc");
-    is_outer.then(|| last["id"].clone())
+}
+
+impl<W: AsyncWrite + Unpin> AsyncWrite for Spout<W> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.to).poll_write(context, bytes);
+        self.stuck.store(written.is_pending(), Ordering::Relaxed);
+        written
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.to).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.to).poll_shutdown(context)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
     use tokio::io::AsyncReadExt;
+    use tokio::time::timeout;
 
     use super::*;
 
@@ -152,7 +202,11 @@ mod tests {
             ("", "", 0),
             ("{\"jsonrpc\":\"2.0\"}\n", "{\"jsonrpc\":\"2.0\"}\n", 0),
             ("hello\n\n{\"jsonrpc\":1}\n{\"level\":\"info\"}\n", "{\"jsonrpc\":1}\n", 2),
-            ("{\"id\":1,\"jsonrpc\":\"2.0\"}\r\n \n", "{\"id\":1,\"jsonrpc\":\"2.0\"}\r\n", 0),
+            (
+                "{\"id\":1,\"result\":0,\"jsonrpc\":\"2.0\"}\r\n \n",
+                "{\"id\":1,\"result\":0,\"jsonrpc\":\"2.0\"}\r\n",
+                0,
+            ),
             ("\u{fffd}\u{1b}[1mready\n", "", 1),
             ("no end of a line {\"jsonrpc\"", "", 0),
         ];
@@ -175,5 +229,18 @@ mod tests {
             assert_eq!((&first["id"], first["error"]["code"].as_i64()), (&json!(7), Some(-32603)));
             assert_eq!((rest, stray), (next, 0));
         }
+    }
+
+    #[tokio::test]
+    async fn a_program_that_asks_and_does_not_read_is_not_heard_for_so_long() {
+        let printed = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n".repeat(3 * BURST);
+        let mut sieve = Sieve::new(printed.as_bytes(), Arc::default(), CancellationToken::new());
+        sieve.stuck().store(true, Ordering::Relaxed);
+        let mut read = Vec::new();
+        let reading = timeout(3 * PAUSE, sieve.read_to_end(&mut read)).await;
+        assert!(reading.is_err() && read.len() == printed.len() / 3, "{}", read.len());
+        sieve.stuck().store(false, Ordering::Relaxed);
+        sieve.read_to_end(&mut read).await.unwrap();
+        assert_eq!(read, printed.as_bytes());
     }
 }

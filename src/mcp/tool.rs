@@ -281,13 +281,14 @@ impl Call {
     async fn call(self: Box<Self>, ctx: &ToolCtx) -> Outcome {
         let (server, listed) = (&self.tool.server, Arc::clone(&self.tool.listed));
         let client = Arc::clone(&ctx.bench.client);
-        let caller = Caller { call: ctx.call.clone(), client, cancel: ctx.cancel.clone() };
-        let _calling = server.callers.enter(caller);
+        let caller = Caller::new(ctx.call.clone(), client, &ctx.cancel);
+        let _calling = server.callers.enter(caller.clone());
         let (peer, connection) = match server.peer().await {
             Ok(found) => found,
             Err(why) => return Outcome::failed(why),
         };
-        let asker = Asker { server: &server.spec.name, roots: server.roots() };
+        let asker =
+            Asker { server: &server.spec.name, roots: server.roots(), caller: Some(&caller) };
         let progress = &server.state().progress;
         let limits = server.spec.limits;
         let answer = if listed.reads_resources {

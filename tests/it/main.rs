@@ -59,6 +59,7 @@ mod mcp_attack;
 mod mcp_life;
 mod mcp_elicit;
 mod mcp_late;
+mod mcp_hostile;
 mod mcp_http;
 mod mcp_http_stub;
 #[cfg(unix)]

@@ -1,0 +1,116 @@
+//! MCP servers that want to do harm, or are broken in ways that would: no turn waits for them, and
+//! nothing of them stands in the way of the next.
+
+use serde_json::{Value, json};
+
+use crate::agent::{Builder, TestAgent, calls, says};
+use crate::mcp_http_stub::{Stub, event};
+use crate::raw_server::write_stream;
+
+/// A server that answers a call by these steps.
+fn answering(steps: &Value) -> Value {
+    json!({ "tools": [{ "name": "act" }], "answers": { "act": steps } })
+}
+
+/// An agent whose model calls it in each of two turns.
+fn agent(scenario: &Value) -> Builder {
+    let call = || calls("mcp__foe__act", &json!({}));
+    TestAgent::builder()
+        .model(json!([call(), says("one"), call(), says("two")]))
+        .permission("allow_once")
+        .server("foe", scenario)
+}
+
+/// What the model is told of its first call.
+fn told(agent: &TestAgent) -> String {
+    agent.model_transcript(1).pop().unwrap()
+}
+
+const QUESTION: &str = r#"{"jsonrpc":"2.0","id":"q$N","method":"elicitation/create","params":
+    {"message":"Who?","requestedSchema":{"type":"object","properties":{"a":{"type":"string"}}}}}"#;
+
+fn forms() -> Value {
+    json!({ "elicitation": { "form": {} } })
+}
+
+#[test]
+fn an_answer_that_cannot_be_read_fails_the_call_at_once() {
+    let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
+    let table = [
+        (format!(r#","result":{{"content":[],"structuredContent":{deep}}}"#), "nests too deeply"),
+        (r#","result":{"content":[{"type":"text","text":"\x"}]}"#.to_owned(), "not valid JSON"),
+        (r#","error":"out of paper""#.to_owned(), "out of paper"),
+        (r#","error":{"code":"E7","message":"out of ink"}"#.to_owned(), "out of ink"),
+        (String::new(), "neither a result nor an error"),
+        (
+            r#","result":{"content":[{"type":"text","text":"fine"}]},"error":null"#.to_owned(),
+            "fine",
+        ),
+    ];
+    for (answer, words) in table {
+        let line = format!(r#"{{"jsonrpc":"2.0","id":$ID{answer}}}"#);
+        let mut agent = agent(&answering(&json!([{ "say": line }, { "never": true }]))).start();
+        assert_eq!(agent.turn("go"), "end_turn");
+        assert!(told(&agent).contains(words), "{words}: {}", told(&agent));
+    }
+}
+
+#[test]
+fn an_event_that_cannot_be_read_fails_the_call_with_what_is_wrong() {
+    let stub = Stub::start(|request, stream| {
+        let is_call = request.method() == "tools/call";
+        if is_call {
+            let broken = json!({ "jsonrpc": "2.0", "id": request.body["id"], "error": "no paper" });
+            write_stream(stream, &event(&broken));
+        }
+        is_call
+    });
+    let mut agent = TestAgent::builder()
+        .model(json!([calls("mcp__foe__echo", &json!({})), says("done")]))
+        .permission("allow_once")
+        .server_as(stub.server("foe", &[]))
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(told(&agent).contains("no paper"), "{}", told(&agent));
+}
+
+#[test]
+fn questions_of_a_call_that_is_over_do_not_stand_before_the_next_permission() {
+    let question = QUESTION.replace('\n', "");
+    let steps = json!([{ "say": question, "repeat": 10 }, { "text": "over" }]);
+    let mut agent = agent(&answering(&steps)).capabilities(forms()).start();
+    // Nobody answers them.
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(agent.turn("again"), "end_turn");
+    assert_eq!(agent.text(), "onetwo");
+    let asked = agent.log.iter().filter(|it| it["method"] == "elicitation/create");
+    assert!(asked.count() <= 2, "one in each call, and none that had to wait");
+}
+
+#[test]
+fn a_call_may_ask_twenty_times_and_no_more() {
+    let question = QUESTION.replace('\n', "");
+    let ask = json!({ "ask": { "method": "elicitation/create",
+        "params": serde_json::from_str::<Value>(&question).unwrap()["params"] } });
+    let mut agent = agent(&answering(&vec![ask; 22].into())).capabilities(forms()).start();
+    let turn = agent.prompt("go");
+    for _ in 0..20 {
+        let question = agent.wait_for_request("elicitation/create");
+        agent.respond(&question, &json!({ "action": "cancel" }));
+    }
+    assert_eq!(agent.stop_reason(&turn), "end_turn");
+    let told = told(&agent);
+    let counts = ["cancel", "decline"].map(|it| told.matches(&format!(r#""{it}""#)).count());
+    assert_eq!(counts, [20, 2], "{told}");
+}
+
+#[test]
+fn a_flood_of_requests_does_not_keep_a_turn_from_being_cancelled() {
+    let ping = r#"{"jsonrpc":"2.0","id":$N,"method":"ping"}"#;
+    let steps = json!([{ "say": ping, "repeat": 10_000_000 }]);
+    let mut agent = agent(&answering(&steps)).start();
+    let turn = agent.prompt("go");
+    agent.wait_for_status("in_progress");
+    agent.cancel();
+    assert_eq!(agent.stop_reason(&turn), "cancelled");
+}

@@ -26,6 +26,8 @@
 //!   `{"tools": […]}`: there are other tools from now on, and the client is told;
 //!   `{"prompts": […]}`: the same for prompts;
 //!   `{"die": 3}`: the end, with this exit code; `{"never": true}`: no answer, ever;
+//!   `{"needs": {"inputRequests": {…}, "requestState": "…"}}`: asks as 2026-07-28 does, by an end of the
+//!   call that wants it to be made again, and then says what it was given; with `"again": true` always;
 //!   `{"write": ["path", "text"]}`: a file, and whether that went well; `{"env": "NAME"}`, `{"pwd": true}`.
 //! - `"prompts"`, `"resources"`: as the lists give them; `"got"`: for a prompt's name or a resource's
 //!   address, the result of `prompts/get` and `resources/read`.
@@ -159,7 +161,7 @@ impl Server {
                 let data = json!({ "supported": [MODERN] });
                 Err(json!({ "code": -32022, "message": "no such revision here", "data": data }))
             }
-            "server/discover" if self.is_modern() => Ok(Server::discovered()),
+            "server/discover" if self.is_modern() => Ok(self.discovered()),
             "initialize" if !self.is_modern() => Ok(self.greeting(params)),
             "ping" => Ok(json!({})),
             "tools/list" => Ok(self.page(params)),
@@ -199,11 +201,21 @@ impl Server {
         self.scenario["modern"] == true
     }
 
-    fn discovered() -> Value {
+    fn capabilities(&self) -> Value {
+        let mut capabilities = json!({ "tools": { "listChanged": true } });
+        for key in ["prompts", "resources"] {
+            if self.scenario[key].is_array() {
+                capabilities[key] = json!({});
+            }
+        }
+        capabilities
+    }
+
+    fn discovered(&self) -> Value {
         let about = json!({ "name": "scripted", "version": "1" });
         json!({
             "supportedVersions": [MODERN],
-            "capabilities": { "tools": { "listChanged": true } },
+            "capabilities": self.capabilities(),
             "_meta": { "io.modelcontextprotocol/serverInfo": about },
         })
     }
@@ -213,15 +225,9 @@ impl Server {
             Value::Null => other,
             value => value.clone(),
         };
-        let mut capabilities = json!({ "tools": { "listChanged": true } });
-        for key in ["prompts", "resources"] {
-            if self.scenario[key].is_array() {
-                capabilities[key] = json!({});
-            }
-        }
         let mut greeting = json!({
             "protocolVersion": or("revision", params["protocolVersion"].clone()),
-            "capabilities": capabilities,
+            "capabilities": self.capabilities(),
             "serverInfo": { "name": or("name", "scripted".into()), "version": or("version", "1".into()) },
         });
         if let Some(instructions) = self.scenario.get("instructions") {
@@ -268,6 +274,12 @@ impl Server {
             }
             if step["never"] == true {
                 return Err(None);
+            }
+            let is_given = params.get("requestState").is_some() && step["again"] != true;
+            if step["needs"].is_object() && !is_given {
+                let mut needs = step["needs"].clone();
+                needs["resultType"] = "input_required".into();
+                return Ok(Ok(needs));
             }
             let blocks = self.step(step, params, &mut result);
             if let Some(content) = result["content"].as_array_mut() {
@@ -320,6 +332,10 @@ impl Server {
         if let (Some(path), Some(words)) = (step["write"][0].as_str(), step["write"][1].as_str()) {
             let written = std::fs::write(path, words);
             return text(written.map_or_else(|it| it.to_string(), |()| "written".to_owned()));
+        }
+        if step["needs"].is_object() {
+            let given = json!([params["inputResponses"], params["requestState"]]);
+            return text(given.to_string());
         }
         if let Some(name) = step["env"].as_str() {
             return text(std::env::var(name).unwrap_or_else(|it| it.to_string()));

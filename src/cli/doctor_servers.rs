@@ -28,7 +28,10 @@ pub(super) fn line(check: &ServerCheck) -> (&'static str, String) {
             );
             ("ok", text)
         }
-        Err(why) => ("no", format!("{}: {why}", check.name)),
+        Err(why) => {
+            let lines: Vec<_> = why.lines().map(str::trim).filter(|it| !it.is_empty()).collect();
+            ("no", format!("{}: {}", check.name, lines.join(" / ")))
+        }
     }
 }
 

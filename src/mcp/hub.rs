@@ -19,7 +19,7 @@ use crate::sandbox::Profile;
 pub struct Ground {
     /// The session's working folder, in which programs start.
     pub cwd: PathBuf,
-    /// All folders of the session, which are the roots that a server may ask for.
+    /// All folders of the session.
     pub roots: Vec<PathBuf>,
     /// What a program is kept to where its own walls say nothing else; `None` where nothing can be
     /// confined.
@@ -30,6 +30,15 @@ pub struct Ground {
     pub logins: Logins,
     /// Where programs that fetch servers may keep these; made when one is to be fetched.
     pub fetched: Vec<PathBuf>,
+}
+
+impl Ground {
+    /// The folders that a server may ask for: those of the session, and what its settings open for it.
+    /// Some servers keep to these, whatever their arguments say.
+    pub(super) fn roots_of(&self, spec: &ServerSpec) -> Vec<PathBuf> {
+        let opened = spec.walls.write.iter().chain(&spec.walls.read);
+        self.roots.iter().chain(opened).cloned().collect()
+    }
 }
 
 /// The servers that run.

@@ -121,7 +121,7 @@ impl Link {
     /// Why it cannot be used.
     pub(super) async fn open(asked: &Asked<'_>) -> Result<Link, Failure> {
         let handler = Handler {
-            roots: Arc::new(asked.ground.roots.clone()),
+            roots: Arc::new(asked.ground.roots_of(asked.spec)),
             changed: Arc::clone(&asked.changed),
             server: asked.spec.name.clone(),
             forms: asked.ground.forms,

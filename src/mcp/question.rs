@@ -21,12 +21,16 @@ pub(super) fn words(
     tool: &Tool,
     arguments: &JsonObject,
     change: Option<&str>,
+    reads_resources: bool,
 ) -> Vec<Content> {
     let mut lines = vec![place(spec)];
-    lines.extend(description(tool));
-    lines.extend(
-        claims(tool).map(|it| format!("it says of itself that it {it}; nobody has checked that")),
-    );
+    if reads_resources {
+        lines.push("the server is asked for a resource, or which ones it has".to_owned());
+    } else {
+        lines.extend(description(tool));
+        let claim = |it| format!("it says of itself that it {it}; nobody has checked that");
+        lines.extend(claims(tool).map(claim));
+    }
     for (name, value) in arguments.iter().take(MOST_ARGUMENTS) {
         let mut value = value.to_string();
         redact::clean(&mut value);
@@ -89,7 +93,7 @@ mod tests {
         };
         let spec = ServerSpec::new("notes", Source::Client, reach);
         let tool = serde_json::from_str(tool).unwrap();
-        let content = words(&spec, &tool, &serde_json::from_str(arguments).unwrap(), change);
+        let content = words(&spec, &tool, &serde_json::from_str(arguments).unwrap(), change, false);
         let text = |it: &Content| match it {
             Content::Text(text) => text.clone(),
             other => panic!("{other:?}"),

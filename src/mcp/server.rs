@@ -198,9 +198,9 @@ impl Server {
         is_program && self.spec.walls.on && self.ground.jail.is_some()
     }
 
-    /// The folders of its sessions.
-    pub(super) fn roots(&self) -> &[PathBuf] {
-        &self.ground.roots
+    /// The folders that it may ask for.
+    pub(super) fn roots(&self) -> Vec<PathBuf> {
+        self.ground.roots_of(&self.spec)
     }
 
     /// Its end, to be waited for after the last handle was dropped.

@@ -19,6 +19,11 @@ use crate::tools::private_folder;
 const FETCHERS: &[(&str, &str)] =
     &[("npx", ".npm"), ("npm", ".npm"), ("uvx", ".cache/uv"), ("uv", ".cache/uv")];
 
+/// Programs that will not run without a folder for what is installed for good, each with the variable
+/// that says where it is. What the user has installed there runs outside of the sandbox: it is not
+/// for a server to write.
+const TOOL_FOLDERS: &[(&str, &str)] = &[("uvx", "UV_TOOL_DIR"), ("uv", "UV_TOOL_DIR")];
+
 /// A program that can be started.
 #[derive(Debug)]
 pub(super) struct Prepared {
@@ -79,6 +84,9 @@ impl Wanted {
                 for name in ["TMPDIR", "TMP", "TEMP"] {
                     environment = environment.with(name, real.clone());
                 }
+                for (_, name) in TOOL_FOLDERS.iter().filter(|it| self.is_named(it.0)) {
+                    environment = environment.with(name, real.join("tools"));
+                }
                 jail.write.push(real);
                 temp = Some(folder);
                 Some(jail)
@@ -110,11 +118,14 @@ impl Wanted {
         jail
     }
 
+    fn is_named(&self, name: &str) -> bool {
+        self.command.file_name().is_some_and(|it| it == name)
+    }
+
     /// Where a program that fetches servers keeps them. It is made if it is not there: else nothing
     /// that was never run outside of the sandbox could be run in it.
     fn cache(&self) -> Option<PathBuf> {
-        let name = self.command.file_name()?;
-        let (_, place) = FETCHERS.iter().find(|it| name == it.0)?;
+        let (_, place) = FETCHERS.iter().find(|it| self.is_named(it.0))?;
         let cache = self.ground.fetched.iter().find(|it| it.ends_with(place))?;
         fs::create_dir_all(cache).ok()?;
         fs::canonicalize(cache).ok()
@@ -257,6 +268,21 @@ mod tests {
         // What is declared is meant; what is merely there is a way out.
         assert_eq!(environment.get("DOCKER_HOST"), Some(OsStr::new("tcp://x")));
         assert_eq!((environment.get("SSH_AUTH_SOCK"), environment.get("DISPLAY")), (None, None));
+    }
+
+    #[test]
+    fn a_program_that_fetches_has_a_folder_for_tools_of_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = fs::canonicalize(dir.path()).unwrap();
+        fs::create_dir(base.join("ws")).unwrap();
+        for (name, has_one) in [("uvx", true), ("uv", true), ("npx", false)] {
+            let command = base.join("bin").join(name);
+            program(&command, 0o755);
+            let prepared = wanted(command, &base, Walls::default()).prepare().unwrap();
+            let temp = fs::canonicalize(prepared.temp.as_ref().unwrap().path()).unwrap();
+            let folder = prepared.program.environment.get("UV_TOOL_DIR");
+            assert_eq!(folder.is_some_and(|it| Path::new(it).starts_with(temp)), has_one, "{name}");
+        }
     }
 
     #[test]

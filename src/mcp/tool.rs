@@ -191,7 +191,8 @@ impl Prepared for Call {
 
     fn look<'a>(&'a mut self, _: &'a ToolCtx) -> BoxFuture<'a, Result<Vec<Content>, String>> {
         let (spec, (now, _)) = (&self.tool.server.spec, self.tool.now());
-        let words = question::words(spec, &now.tool, &self.arguments, self.look.change.as_deref());
+        let change = self.look.change.as_deref();
+        let words = question::words(spec, &now.tool, &self.arguments, change, now.reads_resources);
         std::future::ready(self.checked.clone().unwrap_or(Ok(())).map(|()| words)).boxed()
     }
 
@@ -287,8 +288,8 @@ impl Call {
             Ok(found) => found,
             Err(why) => return Outcome::failed(why),
         };
-        let asker =
-            Asker { server: &server.spec.name, roots: server.roots(), caller: Some(&caller) };
+        let roots = server.roots();
+        let asker = Asker { server: &server.spec.name, roots: &roots, caller: Some(&caller) };
         let progress = &server.state().progress;
         let limits = server.spec.limits;
         let answer = if listed.reads_resources {

@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 use super::Options;
 use super::desk::{Caller, Desk, Round, Way, answer, elicitation};
 use super::limits::{Limits, TooMany};
-use super::offer::Shelf;
+use super::offer::{PAGE, Shelf};
 use super::reply::{refusal, result};
 use crate::client::Question;
 use crate::files::Roots;
@@ -240,7 +240,7 @@ impl ServerHandler for Handler {
         request: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        self.0.shelf.page(request.and_then(|it| it.cursor).as_deref())
+        self.0.shelf.page(request.and_then(|it| it.cursor).as_deref(), PAGE)
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::tools::{AnyTool, Offer, built_in};
 
-/// Tools of one page.
-const PAGE: usize = 5;
+/// Tools of one page. Many clients only ever ask for the first one: all of ours are on it.
+pub(super) const PAGE: usize = 50;
 /// What a cursor begins with. It means nothing to a client.
 const CURSOR: &str = "after:";
 
@@ -74,15 +74,19 @@ impl Shelf {
         names.join(", ")
     }
 
-    /// One page.
-    pub(super) fn page(&self, cursor: Option<&str>) -> Result<ListToolsResult, ErrorData> {
+    /// One page of so many.
+    pub(super) fn page(
+        &self,
+        cursor: Option<&str>,
+        size: usize,
+    ) -> Result<ListToolsResult, ErrorData> {
         let begin = match cursor {
             None => 0,
             Some(cursor) => self.after(cursor).ok_or_else(|| {
                 ErrorData::invalid_params("Unknown cursor: begin again without one", None)
             })?,
         };
-        let page: Vec<_> = self.0.iter().skip(begin).take(PAGE).map(|(_, it)| it.clone()).collect();
+        let page: Vec<_> = self.0.iter().skip(begin).take(size).map(|(_, it)| it.clone()).collect();
         let last = page.last().filter(|_| begin + page.len() < self.0.len());
         let next_cursor = last.map(|it| format!("{CURSOR}{}", it.name));
         Ok(ListToolsResult { next_cursor, ..ListToolsResult::with_all_items(page) })
@@ -117,8 +121,8 @@ mod tests {
     fn each_tool_is_on_exactly_one_page() {
         let (shelf, mut names, mut cursor) = (Shelf::new(), Vec::new(), None);
         loop {
-            let page = shelf.page(cursor.as_deref()).unwrap();
-            assert!(page.tools.len() <= PAGE && !page.tools.is_empty());
+            let page = shelf.page(cursor.as_deref(), 5).unwrap();
+            assert!(page.tools.len() <= 5 && !page.tools.is_empty());
             names.extend(page.tools.into_iter().map(|it| it.name));
             cursor = page.next_cursor;
             if cursor.is_none() {
@@ -127,8 +131,10 @@ mod tests {
         }
         let offered: Vec<_> = OFFERED.iter().map(|(name, _)| *name).collect();
         assert_eq!(names, offered);
+        let first = shelf.page(None, PAGE).unwrap();
+        assert_eq!((first.tools.len(), first.next_cursor), (offered.len(), None));
         for bad in ["", "after:", "after:plan", "after:web_fetch", "5"] {
-            assert!(shelf.page(Some(bad)).is_err(), "{bad}");
+            assert!(shelf.page(Some(bad), 5).is_err(), "{bad}");
         }
     }
 

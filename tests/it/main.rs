@@ -72,6 +72,7 @@ mod mcp_permission;
 mod mcp_project;
 mod mcp_server;
 mod mcp_resources;
+mod mcp_rows;
 mod media;
 mod memory;
 mod models;

@@ -126,6 +126,7 @@ fn the_doctor_tries_each_server_and_a_bad_one_does_not_keep_the_agent_from_worki
     let good = json!({ "name": "good one", "tools": [{ "name": "a" }, { "name": "b" }] });
     let settings = section("good", &good, "")
         + &section("junk", &json!({ "first": ["no JSON"], "revision": "1999-01-01" }), "")
+        + &section("dead", &json!({ "exit": 3, "shouts": 3 }), "")
         + "[mcp.servers.gone]\ncommand = '/no/such/program'\n"
         + "[mcp.servers.unset]\ncommand = 'x'\nargs = ['${NOT_THERE}']\n";
     std::fs::write(home.path().join("config/config.toml"), settings).unwrap();
@@ -143,6 +144,7 @@ fn the_doctor_tries_each_server_and_a_bad_one_does_not_keep_the_agent_from_worki
         |mark: &str, words: &str| text.lines().any(|it| it.starts_with(mark) && it.contains(words));
     assert!(has("ok  mcp", "good: good one 1, revision 2025-11-25, 2 tools"), "{text}");
     assert!(has("no  mcp", "gone: "), "{text}");
+    assert!(has("no  mcp", "dead: it ended (exit 3). It said: xxx / cannot go on"), "{text}");
     assert!(has("no  mcp", "unset: the variable NOT_THERE"), "{text}");
     let found: Value = serde_json::from_str(&doctor(&["--json"])).unwrap();
     let state = |name: &str| {

@@ -48,6 +48,19 @@ fn m_21_resources_are_listed_and_read() {
 }
 
 #[test]
+fn the_question_says_what_is_done_and_puts_no_words_of_ours_into_the_servers_mouth() {
+    let call = calls("mcp__notes__read_resource", &json!({ "uri": "notes://1" }));
+    let mut agent = TestAgent::builder()
+        .model(json!([call, says("done")]))
+        .server("notes", &scenario())
+        .start();
+    agent.prompt("go");
+    let question = agent.wait_for_request("session/request_permission").to_string();
+    assert!(question.contains("the server is asked for a resource"), "{question}");
+    assert!(!question.contains("says of it"), "{question}");
+}
+
+#[test]
 fn a_server_without_resources_has_no_such_tool() {
     let told = told(&json!({}), &json!({ "tools": [{ "name": "echo" }] }));
     assert!(told.contains("No tool"), "{told}");

@@ -49,14 +49,12 @@ async function withoutUser() {
   await client.connect(transport());
   const names = [];
   let cursor;
-  let pages = 0;
   do {
     const page = await client.listTools({ cursor });
     names.push(...page.tools.map((it) => it.name));
     cursor = page.nextCursor;
-    pages += 1;
   } while (cursor);
-  check(pages > 1 && names.includes("read_file") && names.includes("exec"), `tools: ${names}`);
+  check(names.includes("read_file") && names.includes("exec"), `tools: ${names}`);
   const read = await call(client, "read_file", { path: "note.txt" });
   check(!read.isError && text(read).includes("PELICAN"), `read_file: ${text(read)}`);
   const refused = await call(client, "write_file", { path: "no.txt", content: "x" });

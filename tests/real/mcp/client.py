@@ -44,13 +44,12 @@ def text(result):
 
 
 async def names(client):
-    found, cursor, pages = [], None, 0
+    found, cursor = [], None
     while True:
         page = await client.list_tools(cursor=cursor)
         found += [it.name for it in page.tools]
-        pages, cursor = pages + 1, page.next_cursor
+        cursor = page.next_cursor
         if cursor is None:
-            check(pages > 1, "the tools came on one page")
             return found
 
 

@@ -90,20 +90,7 @@ impl From<ContentBlock> for Block {
             ContentBlock::Text(it) => Block::Text(it.text),
             ContentBlock::Image(it) => Block::Image { mime: it.mime_type, data: it.data },
             ContentBlock::Audio(it) => Block::Audio { mime: it.mime_type, data: it.data },
-            ContentBlock::Resource(it) => match it.resource {
-                ResourceContents::TextResourceContents { uri, text, .. } => {
-                    Block::Embedded { uri, text }
-                }
-                ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
-                    let mime = mime_type.unwrap_or_default();
-                    if mime.starts_with("image/") {
-                        Block::Image { mime, data: blob }
-                    } else {
-                        Block::Blob { uri, mime, data: blob }
-                    }
-                }
-                _ => Block::Unknown("resource".to_owned()),
-            },
+            ContentBlock::Resource(it) => it.resource.into(),
             ContentBlock::ResourceLink(it) => Block::Link {
                 uri: it.uri,
                 name: it.title.unwrap_or(it.name),
@@ -112,6 +99,25 @@ impl From<ContentBlock> for Block {
                 size: it.size,
             },
             _ => Block::Unknown(String::new()),
+        }
+    }
+}
+
+impl From<ResourceContents> for Block {
+    fn from(contents: ResourceContents) -> Block {
+        match contents {
+            ResourceContents::TextResourceContents { uri, text, .. } => {
+                Block::Embedded { uri, text }
+            }
+            ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
+                let mime = mime_type.unwrap_or_default();
+                if mime.starts_with("image/") {
+                    Block::Image { mime, data: blob }
+                } else {
+                    Block::Blob { uri, mime, data: blob }
+                }
+            }
+            _ => Block::Unknown("resource".to_owned()),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rmcp::model::{
     JsonObject, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, Resource,
-    ResourceContents, Tool, ToolAnnotations,
+    Tool, ToolAnnotations,
 };
 use rmcp::{Peer, RoleClient, ServiceError};
 use serde_json::{Value, json};
@@ -68,22 +68,7 @@ async fn read(peer: &Peer<RoleClient>, uri: &str) -> Result<Vec<Block>, Trouble>
         let why = "The server asks for something before it shows this, which it cannot be given.";
         return Err(why.to_owned().into());
     };
-    Ok(result.contents.into_iter().map(block).collect())
-}
-
-fn block(contents: ResourceContents) -> Block {
-    match contents {
-        ResourceContents::TextResourceContents { uri, text, .. } => Block::Embedded { uri, text },
-        ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
-            let mime = mime_type.unwrap_or_default();
-            if mime.starts_with("image/") {
-                Block::Image { mime, data: blob }
-            } else {
-                Block::Blob { uri, mime, data: blob }
-            }
-        }
-        _ => Block::Unknown("resource".to_owned()),
-    }
+    Ok(result.contents.into_iter().map(Block::from).collect())
 }
 
 async fn list(peer: &Peer<RoleClient>) -> Result<String, Trouble> {

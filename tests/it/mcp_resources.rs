@@ -82,3 +82,19 @@ fn plan_mode_asks_before_a_resource_is_read_and_a_rule_may_allow_it() {
     let told = agent.model_transcript(1).pop().unwrap();
     assert!(told.contains("milk"), "{told}");
 }
+
+#[test]
+fn m_21_a_resource_that_a_prompt_mentions_can_be_read() {
+    let call = calls("mcp__notes__read_resource", &json!({ "uri": "notes://1" }));
+    let mut agent = TestAgent::builder()
+        .model(json!([call, says("done")]))
+        .permission("allow_once")
+        .server("notes", &scenario())
+        .start();
+    let link = json!({ "type": "resource_link", "name": "first", "uri": "notes://1" });
+    let params = json!({ "sessionId": agent.session, "prompt": [link] });
+    let answer = agent.call("session/prompt", &params);
+    assert_eq!(answer["result"]["stopReason"], "end_turn");
+    assert!(agent.model_transcript(0).concat().contains("[first](notes://1)"));
+    assert!(agent.model_transcript(1).concat().contains("milk"));
+}

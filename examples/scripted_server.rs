@@ -165,13 +165,13 @@ impl Server {
             "initialize" if !self.is_modern() => Ok(self.greeting(params)),
             "ping" => Ok(json!({})),
             "tools/list" => Ok(self.page(params)),
-            "tools/call" => match {
+            "tools/call" => {
                 self.current = id.clone();
-                self.call(params)
-            } {
-                Ok(result) => result,
-                Err(end) => return end,
-            },
+                match self.call(params) {
+                    Ok(result) => result,
+                    Err(end) => return end,
+                }
+            }
             "prompts/list" => Ok(json!({ "prompts": self.scenario["prompts"] })),
             "resources/list" => Ok(json!({ "resources": self.scenario["resources"] })),
             "resources/templates/list" => Ok(json!({ "resourceTemplates": [] })),

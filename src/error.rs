@@ -3,8 +3,8 @@
 
 use std::path::PathBuf;
 
-use crate::llm::{self, LlmError};
-use crate::store::StoreError;
+use turnwright_llm::LlmError;
+use turnwright_store::StoreError;
 
 /// Why a request could not be served.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +69,7 @@ pub enum Kind {
     /// Cancelled.
     Cancelled,
     /// The model's.
-    Model(llm::Kind),
+    Model(turnwright_llm::Kind),
     /// Our own.
     Internal,
 }
@@ -90,7 +90,7 @@ impl Kind {
 
     /// Whether it goes away when the user signs in, or signs in anew.
     pub fn needs_sign_in(self) -> bool {
-        matches!(self, Kind::SignIn | Kind::Model(llm::Kind::Auth | llm::Kind::Settings))
+        matches!(self, Kind::SignIn | Kind::Model(turnwright_llm::Kind::Auth | turnwright_llm::Kind::Settings))
     }
 }
 
@@ -104,7 +104,7 @@ impl Error {
             Error::BadMoment(_) => Kind::BadMoment,
             Error::Cancelled => Kind::Cancelled,
             Error::Llm(error) => Kind::Model(error.kind()),
-            Error::Stuck => Kind::Model(llm::Kind::Malformed),
+            Error::Stuck => Kind::Model(turnwright_llm::Kind::Malformed),
             Error::Store(StoreError::NoSuchSession) => Kind::NotFound,
             Error::Store(StoreError::Held(_)) => Kind::BadMoment,
             Error::Store(_) | Error::Bug { .. } => Kind::Internal,

@@ -17,7 +17,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::redact;
+use turnwright_types::redact;
 
 /// A log that is larger at the start is put aside.
 const LARGEST_LOG: u64 = 1024 * 1024;

@@ -17,7 +17,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use similar::TextDiff;
-use turnwright::llm::{chat, responses};
+use turnwright_llm::{chat, responses};
 
 /// Fewer files than this, and some have been lost.
 const FEWEST_FILES: usize = 120;

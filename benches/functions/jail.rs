@@ -5,8 +5,8 @@ use std::io;
 use std::path::Path;
 use std::time::Instant;
 
-use turnwright::exec::{Environment, Group, Spec, Started};
-use turnwright::sandbox::{Jail, Network, Profile, secrets_below};
+use turnwright_workspace::exec::{Environment, Group, Spec, Started};
+use turnwright_sandbox::{Jail, Network, Profile, secrets_below};
 
 use crate::table::{Table, median, us};
 

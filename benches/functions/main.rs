@@ -22,9 +22,10 @@ use std::io;
 use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
 use serde_json::{Value, json};
-use turnwright::rpc::{Outbox, parse};
-use turnwright::shell::{Dialect, read};
-use turnwright::sse::Decoder;
+use turnwright_rpc::{Outbox, parse};
+use turnwright_types::dialect::Dialect;
+use turnwright_policy::shell::{read};
+use turnwright_llm::sse::Decoder;
 
 /// Events of the stream that is decoded.
 const EVENTS: usize = 1_000;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use turnwright::effect::CallView;
-use turnwright::message::ToolSpec;
+use turnwright_types::effect::CallView;
+use turnwright_types::message::ToolSpec;
 use turnwright::tools::{AnyTool, Lent, Offer, Prepared, Registry, Toolbox, built_in};
 
 use crate::table::{Table, ms, us};

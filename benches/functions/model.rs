@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use turnwright::llm::inside::{assemble, body};
-use turnwright::llm::{Effort, Endpoint, LlmError, Protocol, Remote, Request, Settings};
-use turnwright::message::{
+use turnwright_llm::inside::{assemble, body};
+use turnwright_llm::{Effort, Endpoint, LlmError, Protocol, Remote, Request, Settings};
+use turnwright_types::message::{
     Arguments, AssistantMessage, Echo, Message, ToolCall, ToolMessage, UserMessage,
 };
 use turnwright::tools::{Lent, Offer, Registry, Toolbox, built_in};

@@ -4,8 +4,8 @@ use std::hint::black_box;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use turnwright::effect::{Command, Effect, Place, Target};
-use turnwright::permission::{Grants, Ground, Law, Mode, Protected, Rule, Scope, Tier, decide};
+use turnwright_types::effect::{Command, Effect, Place, Target};
+use turnwright_policy::permission::{Grants, Ground, Law, Mode, Protected, Rule, Scope, Tier, decide};
 
 use crate::table::Table;
 
@@ -79,7 +79,7 @@ fn row(table: &mut Table, law: &Law, name: &str, effects: &[Effect]) {
     table.row(name, took.as_secs_f64() * 1e6, "µs", BUDGET);
 }
 
-fn decide_once(law: &Law, effects: &[Effect]) -> turnwright::permission::Decision {
+fn decide_once(law: &Law, effects: &[Effect]) -> turnwright_policy::permission::Decision {
     decide(law, Mode::Ask, &Grants::default(), black_box(effects))
 }
 

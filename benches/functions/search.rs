@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use turnwright::search::{Glob, Query, Scope, Stop, Wanted, find, grep};
+use turnwright_workspace::search::{Glob, Query, Scope, Stop, Wanted, find, grep};
 
 use crate::table::{Table, ms};
 

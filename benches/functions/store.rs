@@ -4,8 +4,9 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use turnwright::ids::{CallId, SessionId};
-use turnwright::store::{Durability, Intent, Log, Settled, Store, StoreError, TurnKind};
+use turnwright_types::ids::{CallId, SessionId};
+use turnwright_store::{Durability, Log, Settled, Store, StoreError, TurnKind};
+use turnwright_types::file_change::Intent;
 
 use crate::seed::seed;
 use crate::table::Table;

@@ -6,8 +6,8 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use turnwright::edit::{Edit, apply};
-use turnwright::exec::Output;
+use turnwright_workspace::edit::{Edit, apply};
+use turnwright_workspace::exec::Output;
 
 use crate::table::{Table, ms};
 

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use turnwright::sse::Decoder;
+use turnwright_llm::sse::Decoder;
 
 #[derive(Deserialize)]
 struct Chunk {

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
-use turnwright::effect::{CallView, Content, Kind};
-use turnwright::ids::{CallId, SessionId};
-use turnwright::message::{
+use turnwright_types::effect::{CallView, Content, Kind};
+use turnwright_types::ids::{CallId, SessionId};
+use turnwright_types::message::{
     Arguments, AssistantMessage, Echo, Media, Message, Part, ToolCall, UserMessage,
 };
-use turnwright::store::{Audience, Entry, Log, SessionRow, Settled, Store, TurnKind};
+use turnwright_store::{Audience, Entry, Log, SessionRow, Settled, Store, TurnKind};
 
 /// A turn in so many has a picture.
 const PICTURE_EVERY: usize = 50;

@@ -7,7 +7,8 @@ use std::path::{Component, Path};
 
 use libfuzzer_sys::fuzz_target;
 use turnwright::permission::{Ground, Pattern, Rule, Scope, Tier};
-use turnwright::shell::{Dialect, read};
+use turnwright_types::dialect::Dialect;
+use turnwright::shell::{read};
 
 fuzz_target!(|input: (&str, &str)| {
     let (text, sample) = input;

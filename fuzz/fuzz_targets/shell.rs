@@ -4,7 +4,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use turnwright::shell::{Dialect, nature, pattern, read};
+use turnwright_types::dialect::Dialect;
+use turnwright::shell::{nature, pattern, read};
 
 fuzz_target!(|line: &str| {
     let bash = read(line, Dialect::Bash);

@@ -10,9 +10,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::caps::ClientCaps;
 use crate::config::Config;
 use crate::done::Done;
-use crate::ids::SessionId;
-use crate::redact;
-use crate::rpc::{Frame, Input, Line, Outbox, Peer, RequestId, Stdio, stop_signal};
+use turnwright_types::ids::SessionId;
+use turnwright_types::redact;
+use turnwright_rpc::{Frame, Input, Line, Outbox, Peer, RequestId, Stdio, stop_signal};
 use crate::session::{Host, PromptKey, Senses, SessionHandle};
 
 /// How long everything may take to end after the client has gone.

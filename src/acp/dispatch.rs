@@ -15,7 +15,7 @@ use super::wire::{
 };
 use super::{kept, sessions};
 use crate::error::Error;
-use crate::rpc::{Params, RequestId, RpcError};
+use turnwright_rpc::{Params, RequestId, RpcError};
 
 impl Connection {
     /// Serves one request.

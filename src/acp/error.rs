@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::error::{Error, Kind, chain};
-use crate::rpc::RpcError;
+use turnwright_rpc::RpcError;
 
 /// Characters of a message; what is longer is in the details (R-ERR-8).
 const LONGEST_MESSAGE: usize = 500;

@@ -7,9 +7,9 @@ use super::connection::Connection;
 use super::reply::Reply;
 use super::wire::{History, Method};
 use crate::error::Error;
-use crate::ids::SessionId;
-use crate::moment::rfc3339_millis;
-use crate::rpc::RequestId;
+use turnwright_types::ids::SessionId;
+use turnwright_types::moment::rfc3339_millis;
+use turnwright_rpc::RequestId;
 use crate::session::{self, Page, Said};
 
 /// Messages of one answer, unless said otherwise, and at most.

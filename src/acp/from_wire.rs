@@ -2,7 +2,7 @@
 
 use super::wire::schema::{ContentBlock, EmbeddedResourceResource};
 use crate::error::Error;
-use crate::message::{Media, Part, UserMessage};
+use turnwright_types::message::{Media, Part, UserMessage};
 
 /// The blocks of a prompt. A kind that is unknown is refused: to leave it out would change what the
 /// user says (R-TURN-11). Whether pictures and recordings are taken is for the session to say.

@@ -16,11 +16,11 @@ use super::wire::{
 };
 use super::{caps, from_wire, to_wire};
 use crate::error::Error;
-use crate::ids::SessionId;
-use crate::message::Stop;
-use crate::permission::Mode;
-use crate::rpc::{Params, RequestId};
-use crate::update::SettingId;
+use turnwright_types::ids::SessionId;
+use turnwright_types::message::Stop;
+use turnwright_policy::permission::Mode;
+use turnwright_rpc::{Params, RequestId};
+use turnwright_types::update::SettingId;
 
 pub(super) fn initialize(
     connection: &mut Connection,

@@ -12,9 +12,9 @@ use super::wire::schema::{
     RequestPermissionRequest, SessionId, StringPropertySchema, TextContent, ToolCallContent,
     ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
 };
-use crate::client::{Filled, Form, Inquiry, Reply};
-use crate::effect::{plain, short_title, visible};
-use crate::rpc::{Peer, RequestFailed};
+use turnwright_types::client::{Filled, Form, Inquiry, Reply};
+use turnwright_types::effect::{plain, short_title, visible};
+use turnwright_rpc::{Peer, RequestFailed};
 
 /// The name of the form's only field.
 const FIELD: &str = "answer";
@@ -165,7 +165,7 @@ mod tests {
     use serde_json::value::to_raw_value;
 
     use super::*;
-    use crate::ids::CallId;
+    use turnwright_types::ids::CallId;
 
     fn said(words: &[&str]) -> Reply {
         Reply::Said(words.iter().map(|it| (*it).to_owned()).collect())

@@ -14,11 +14,11 @@ use super::wire::{
     ArchiveSession, DeleteSession, ListSessions, SetTitle, StatusOfSession, UnarchiveSession,
 };
 use crate::done::Done;
-use crate::effect::visible_line;
+use turnwright_types::effect::visible_line;
 use crate::error::Error;
-use crate::ids::SessionId;
-use crate::moment;
-use crate::rpc::RequestId;
+use turnwright_types::ids::SessionId;
+use turnwright_types::moment;
+use turnwright_rpc::RequestId;
 use crate::session::kept::{self, Listed, Page, Wish};
 
 fn id(id: &WireId) -> SessionId {

@@ -15,12 +15,12 @@ use super::to_wire;
 use super::wire::schema::{
     ReadTextFileRequest, SessionId, SessionNotification, WriteTextFileRequest,
 };
-use crate::client::{
+use turnwright_types::client::{
     Answer, BufferError, Buffers, ChoiceKind, Client, Filled, Form, Inquiry, Question, Reply,
 };
-use crate::ids;
-use crate::rpc::{Peer, RequestFailed};
-use crate::update::Update;
+use turnwright_types::ids;
+use turnwright_rpc::{Peer, RequestFailed};
+use turnwright_types::update::Update;
 
 /// A person may be away for long; a day is as good as never.
 const ASKING: Duration = Duration::from_secs(24 * 60 * 60);

@@ -6,7 +6,7 @@ use super::error::to_rpc;
 use super::wire::Method;
 use crate::done::Done;
 use crate::error::Error;
-use crate::rpc::{Outbox, RequestId};
+use turnwright_rpc::{Outbox, RequestId};
 
 /// Answering consumes it; dropping it unanswered (a panic, a forgotten branch, a mailbox that is
 /// full) still answers, so that no client waits for ever (R-ERR-1).

@@ -17,13 +17,13 @@ use super::wire::schema::{
     ResumeSessionRequest, ResumeSessionResponse,
 };
 use super::wire::{CloseSession, ForkSession, LoadSession, Method, NewSession, ResumeSession};
-use crate::client::Buffers;
+use turnwright_types::client::Buffers;
 use crate::done::Done;
 use crate::error::Error;
-use crate::ids::SessionId;
-use crate::rpc::RequestId;
+use turnwright_types::ids::SessionId;
+use turnwright_rpc::RequestId;
 use crate::session::{self, Opening, Origin};
-use crate::update::Setting;
+use turnwright_types::update::Setting;
 
 /// What a client says of a session that it opens.
 struct Wanted {

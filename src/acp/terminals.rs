@@ -14,13 +14,13 @@ use super::wire::schema::{
     CreateTerminalRequest, EnvVariable, KillTerminalRequest, ReleaseTerminalRequest, SessionId,
     TerminalId as WireId, TerminalOutputRequest, WaitForTerminalExitRequest,
 };
-use crate::client::{
+use turnwright_types::client::{
     Display, TerminalCommand, TerminalError, TerminalExit, TerminalOutput, Terminals,
 };
-use crate::effect::Content;
-use crate::ids::{CallId, TerminalId};
-use crate::rpc::{Peer, RequestFailed};
-use crate::update::{Status, Update};
+use turnwright_types::effect::Content;
+use turnwright_types::ids::{CallId, TerminalId};
+use turnwright_rpc::{Peer, RequestFailed};
+use turnwright_types::update::{Status, Update};
 
 /// An editor that opens a terminal does so at once; one that starts a container first may not.
 const CREATING: Duration = Duration::from_secs(10);

@@ -11,10 +11,10 @@ use super::error::to_rpc;
 use super::peer::answer;
 use super::reply::Reply;
 use super::wire::Prompt;
-use crate::client::{Answer, ChoiceKind};
+use turnwright_types::client::{Answer, ChoiceKind};
 use crate::error::Error;
-use crate::llm::{self, LlmError};
-use crate::rpc::{Outbox, RequestId};
+use turnwright_llm::LlmError;
+use turnwright_rpc::{Outbox, RequestId};
 
 fn heard(result: &Value) -> Answer {
     let offered = [ChoiceKind::AllowOnce, ChoiceKind::RejectOnce];
@@ -131,8 +131,8 @@ fn every_error_is_one_line_with_its_details_and_the_code_of_its_kind() {
         (Error::NotSignedIn, -32000),
         (Error::BadMoment("b".to_owned()), -32600),
         (Error::Cancelled, -32800),
-        (status(401, llm::Kind::Auth), -32000),
-        (status(500, llm::Kind::Unavailable), -32603),
+        (status(401, turnwright_llm::Kind::Auth), -32000),
+        (status(500, turnwright_llm::Kind::Unavailable), -32603),
         (Error::Llm(LlmError::Truncated { host: host() }), -32603),
         (Error::Llm(LlmError::Settings("s".to_owned())), -32000),
         (Error::Bug { place: "here" }, -32603),
@@ -143,11 +143,11 @@ fn every_error_is_one_line_with_its_details_and_the_code_of_its_kind() {
         assert!(!rpc.message.contains('\n') && !rpc.message.is_empty(), "{error}");
         assert_eq!(rpc.data.unwrap()["details"], rpc.message, "{error}");
     }
-    let data = to_rpc(&status(429, llm::Kind::RateLimit)).data.unwrap();
+    let data = to_rpc(&status(429, turnwright_llm::Kind::RateLimit)).data.unwrap();
     assert_eq!(data["kind"], "rate_limit");
     assert_eq!(data["provider"], "api.example");
     assert_eq!(data["status"], 429);
     assert_eq!(data["retryAfter"], 7);
-    let overflow = llm::Kind::Overflow { limit: Some(4096), used: None };
+    let overflow = turnwright_llm::Kind::Overflow { limit: Some(4096), used: None };
     assert_eq!(to_rpc(&status(400, overflow)).data.unwrap()["contextWindow"], 4096);
 }

@@ -17,12 +17,12 @@ use super::wire::schema::{
     ToolCall, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolCallUpdate,
     ToolCallUpdateFields, ToolKind, UnstructuredCommandInput, UsageUpdate,
 };
-use crate::client::{Choice, ChoiceKind, Question};
-use crate::effect::{Content, Kind, Location, plain, visible, visible_line};
-use crate::ids;
-use crate::message::{Media, Part, Stop};
-use crate::moment;
-use crate::update::{
+use turnwright_types::client::{Choice, ChoiceKind, Question};
+use turnwright_types::effect::{Content, Kind, Location, plain, visible, visible_line};
+use turnwright_types::ids;
+use turnwright_types::message::{Media, Part, Stop};
+use turnwright_types::moment;
+use turnwright_types::update::{
     self, CallUpdate, Command, PlanStatus, Priority, Setting, SettingId, Status, TerminalNews,
     Update,
 };

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use crate::acp;
 use crate::config::Config;
-use crate::rpc;
 
 const EXPLANATION: &str = "\
 turnwright is an agent for editors: it is started by one and speaks the Agent Client Protocol
@@ -40,7 +39,7 @@ pub(super) fn run(config: Config) -> ExitCode {
 
 fn serve(config: Config) -> std::io::Result<()> {
     super::keep_to_ourselves();
-    let stdio = rpc::claim()?;
+    let stdio = turnwright_rpc::claim()?;
     // One thread is enough to wait for many things; what takes time goes to blocking threads.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(acp::serve(config, stdio));

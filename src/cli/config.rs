@@ -8,7 +8,7 @@ use clap::Subcommand;
 use serde_json::json;
 
 use crate::config::Config;
-use crate::redact;
+use turnwright_types::redact;
 use crate::session::rule_problems;
 
 #[derive(Debug, Subcommand)]

@@ -10,12 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::doctor_servers;
 use crate::config::{Config, EndpointSettings, Profiles, Provider};
-use crate::effect::visible_line;
-use crate::llm::probe::{self, Allowed, Check, State};
-use crate::llm::{Kind, Learned};
-use crate::redact;
+use turnwright_types::effect::visible_line;
+use turnwright_llm::probe::{self, Allowed, Check, State};
+use turnwright_llm::{Kind, Learned};
+use turnwright_types::redact;
 #[cfg(unix)]
-use crate::sandbox::proof::Verdict;
+use turnwright_sandbox::proof::Verdict;
 use crate::session::Host;
 
 const NO_MODEL: &str = "no model is configured. Set OPENAI_API_KEY, or OPENAI_BASE_URL and \

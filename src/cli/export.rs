@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::effect::visible;
-use crate::export::{ExportError, Form, export};
-use crate::ids::SessionId;
-use crate::store::Store;
+use turnwright_types::effect::visible;
+use turnwright_store::export::{ExportError, Form, export};
+use turnwright_types::ids::SessionId;
+use turnwright_store::Store;
 
 #[derive(Debug, Args)]
 pub(super) struct Options {

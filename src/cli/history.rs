@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use super::sessions::find;
 use super::{Trouble, ended, say};
 use crate::config::Config;
-use crate::effect::visible_line;
-use crate::moment::{parse, rfc3339, rfc3339_millis};
-use crate::redact;
-use crate::store::history::{Cursor, Done, Page, Query, Said, calls, messages};
-use crate::store::{CallStatus, Store, StoreError};
+use turnwright_types::effect::visible_line;
+use turnwright_types::moment::{parse, rfc3339, rfc3339_millis};
+use turnwright_types::redact;
+use turnwright_store::history::{Cursor, Done, Page, Query, Said, calls, messages};
+use turnwright_store::{CallStatus, Store, StoreError};
 
 /// Rows that are read at once.
 const TOGETHER: usize = 500;

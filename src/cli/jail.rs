@@ -10,9 +10,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::config::Config;
-use crate::exec::{self, Environment, Group, Spec, Started};
-use crate::sandbox::proof::{self, Attempt, SECRET, Scene, Strength, Traces, Verdict};
-use crate::sandbox::{self, Network, Profile};
+use turnwright_workspace::exec::{self, Environment, Group, Spec, Started};
+use turnwright_sandbox::proof::{self, Attempt, SECRET, Scene, Strength, Traces, Verdict};
+use turnwright_sandbox::{Network, Profile};
 
 /// How long one attempt may take.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -68,8 +68,8 @@ impl Proof {
 
 /// Tries everything, in the walls that commands get or, for comparison, in none.
 pub(super) fn prove(config: &Config, without_walls: bool) -> Proof {
-    let has_walls = sandbox::can_confine() || without_walls;
-    let missing = sandbox::shortcomings();
+    let has_walls = turnwright_sandbox::can_confine() || without_walls;
+    let missing = turnwright_sandbox::shortcomings();
     let mut facts = facts(&missing);
     let tried = if has_walls { try_all(config, without_walls) } else { Ok(Vec::new()) };
     let tried = tried.unwrap_or_else(|error| {
@@ -111,8 +111,8 @@ fn try_all(config: &Config, without_walls: bool) -> io::Result<Vec<Tried>> {
 }
 
 fn strength() -> Strength {
-    let landlock = sandbox::capabilities().landlock_abi;
-    Strength { landlock, mounts: sandbox::rooms().mounts }
+    let landlock = turnwright_sandbox::capabilities().landlock_abi;
+    Strength { landlock, mounts: turnwright_sandbox::rooms().mounts }
 }
 
 /// The walls as commands get them.
@@ -256,9 +256,9 @@ impl Drop for Stranger {
 /// What the system has.
 fn facts(missing: &[String]) -> Vec<(&'static str, String)> {
     let text = |path: &str| fs::read_to_string(path).ok().map(|it| it.trim().to_owned());
-    let found = sandbox::capabilities();
+    let found = turnwright_sandbox::capabilities();
     let yes_or_no = |it: bool| if it { "yes" } else { "no" }.to_owned();
-    let mut facts = vec![("sandbox", yes_or_no(sandbox::can_confine()))];
+    let mut facts = vec![("sandbox", yes_or_no(turnwright_sandbox::can_confine()))];
     let kernel = text("/proc/sys/kernel/osrelease");
     facts.extend(kernel.map(|it| ("kernel", it)));
     if cfg!(target_os = "linux") {
@@ -275,7 +275,7 @@ fn facts(missing: &[String]) -> Vec<(&'static str, String)> {
 
 /// Whether a command gets a view of the files of its own, and what may stand in the way.
 fn user_namespaces(text: impl Fn(&str) -> Option<String>) -> String {
-    let mut said = if sandbox::rooms().mounts { "usable" } else { "not usable" }.to_owned();
+    let mut said = if turnwright_sandbox::rooms().mounts { "usable" } else { "not usable" }.to_owned();
     for (path, wrong) in [
         ("/proc/sys/user/max_user_namespaces", "0"),
         ("/proc/sys/kernel/unprivileged_userns_clone", "0"),

@@ -9,8 +9,7 @@ use clap::Args;
 
 use crate::config::Config;
 use crate::mcp_server;
-use crate::permission::Mode;
-use crate::rpc;
+use turnwright_policy::permission::Mode;
 
 const EXPLANATION: &str = "\
 turnwright mcp-server offers the built-in tools to a client of the Model Context Protocol (MCP), which
@@ -55,7 +54,7 @@ pub(super) fn run(options: Options, config: Config) -> ExitCode {
 #[expect(clippy::disallowed_methods, reason = "the client starts it where it is to work")]
 fn serve(options: Options, config: Config) -> std::io::Result<()> {
     super::keep_to_ourselves();
-    let stdio = rpc::claim()?;
+    let stdio = turnwright_rpc::claim()?;
     let named = |it: PathBuf| match std::fs::canonicalize(&it) {
         Ok(real) if real.is_dir() => Ok(real),
         Ok(_) => Err(std::io::Error::other(format!("--root {}: no folder", it.display()))),

@@ -28,8 +28,9 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 
 use crate::config::{Config, Flags, Paths, UserFile};
-use crate::store::StoreError;
-use crate::{log, redact};
+use turnwright_store::StoreError;
+use crate::log;
+use turnwright_types::redact;
 
 /// How long the end may be put off by a log that nobody reads.
 const LOG_LIMIT: Duration = Duration::from_millis(100);

@@ -10,14 +10,14 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::config::Config;
-use crate::effect::{Effect, RemoteCall, visible_line};
-use crate::files::Roots;
-use crate::permission::{
+use turnwright_types::effect::{Effect, RemoteCall, visible_line};
+use turnwright_workspace::files::Roots;
+use turnwright_policy::permission::{
     ALLOWED_ONCE, Audit, AuditEntry, AuditEvent, Book, BookEntry, Grants, Law, Mode, Page, Pattern,
     Rule, Scope, Tier, Verdict, decide, explain, pattern_of, word,
 };
 use crate::session::stand;
-use crate::shell;
+use turnwright_policy::shell;
 use crate::tools::line_effects;
 use crate::trust::Trust;
 
@@ -149,7 +149,7 @@ impl Place {
         let verdict = decision.verdict();
         let parts = explain(&self.law, mode, &effects, &decision);
         let text = if as_json {
-            let part = |it: &crate::permission::Explained| {
+            let part = |it: &turnwright_policy::permission::Explained| {
                 let verdict = word(it.verdict);
                 json!({ "what": it.what, "verdict": verdict, "why": it.why, "rule": it.rule })
             };
@@ -160,7 +160,7 @@ impl Place {
             format!("{all:#}\n")
         } else {
             let width = parts.iter().map(|it| it.what.chars().count()).max().unwrap_or(0).min(60);
-            let line = |it: &crate::permission::Explained| {
+            let line = |it: &turnwright_policy::permission::Explained| {
                 format!("  {:5}  {:width$}  {}\n", word(it.verdict), it.what, it.why)
             };
             let parts: String = parts.iter().map(line).collect();

@@ -9,8 +9,8 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::config::Config;
-use crate::exec::{self, Environment, Launch, Screen};
-use crate::sandbox::{self, Network, Profile};
+use turnwright_workspace::exec::{self, Environment, Launch, Screen};
+use turnwright_sandbox::{Network, Profile};
 
 /// Pieces of output that may wait for the terminal.
 const PIECES: usize = 8;
@@ -61,7 +61,7 @@ fn profile(options: &Options, config: &Config, temporary: &Path) -> io::Result<P
         write.push(real.map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?);
     }
     let home = config.paths.home.as_deref();
-    let mut hide = home.map(sandbox::secrets_below).unwrap_or_default();
+    let mut hide = home.map(turnwright_sandbox::secrets_below).unwrap_or_default();
     hide.push(config.paths.config.clone());
     let network = if options.network { Network::On } else { Network::Off };
     Ok(Profile { write, keep, hide, read: None, network })

@@ -10,13 +10,13 @@ use serde_json::json;
 use super::history::{length, one_line, short, short_time};
 use super::{Trouble, ended, export, is_same_folder, say};
 use crate::config::Config;
-use crate::effect::{plain, visible_line};
-use crate::ids::SessionId;
-use crate::message::{Arguments, Message};
-use crate::moment::rfc3339;
-use crate::redact;
-use crate::store::history::typed;
-use crate::store::{Audience, CallRow, Entry, Gone, Shelved, Store, Stored, read, sessions, shelf};
+use turnwright_types::effect::{plain, visible_line};
+use turnwright_types::ids::SessionId;
+use turnwright_types::message::{Arguments, Message};
+use turnwright_types::moment::rfc3339;
+use turnwright_types::redact;
+use turnwright_store::history::typed;
+use turnwright_store::{Audience, CallRow, Entry, Gone, Shelved, Store, Stored, read, sessions, shelf};
 
 /// Entries that are read at once.
 const TOGETHER: usize = 100;

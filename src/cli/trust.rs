@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::config::Config;
-use crate::effect::{visible, visible_line};
-use crate::files::Roots;
+use turnwright_types::effect::{visible, visible_line};
+use turnwright_workspace::files::Roots;
 use crate::session::{PROJECT_FILE, ProjectFile, SERVERS_FILE, stand};
 use crate::trust::{Print, Trust};
 

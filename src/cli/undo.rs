@@ -12,10 +12,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::sessions;
 use crate::config::Config;
-use crate::files::{Files, Roots};
-use crate::ids::{MessageId, SessionId};
+use turnwright_workspace::files::{Files, Roots};
+use turnwright_types::ids::{MessageId, SessionId};
 use crate::session::{Changed, Desk, Report, What, Wish, changes};
-use crate::store::{Entry, Hold, Log, SessionRow, Store, StoreError, TurnKind, read, versions};
+use turnwright_store::{Entry, Hold, Log, SessionRow, Store, StoreError, TurnKind, read, versions};
 use crate::undo::Bounds;
 
 /// How much of a diff is printed.

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Paths, private};
+use turnwright_workspace::private_file;
+use super::{Paths};
 
 /// What `turnwright login` stores.
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -51,7 +52,7 @@ impl Credentials {
     /// # Errors
     /// When the folder cannot be written.
     pub fn store(&self, paths: &Paths) -> io::Result<()> {
-        private::store(&Credentials::path(paths), serde_json::to_string_pretty(self)?.as_bytes())
+        private_file::store(&Credentials::path(paths), serde_json::to_string_pretty(self)?.as_bytes())
     }
 
     /// Removes the login. Returns whether there was one.
@@ -59,7 +60,7 @@ impl Credentials {
     /// # Errors
     /// When it is there and cannot be removed.
     pub fn remove(paths: &Paths) -> io::Result<bool> {
-        private::remove(&Credentials::path(paths))
+        private_file::remove(&Credentials::path(paths))
     }
 }
 

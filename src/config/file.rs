@@ -14,7 +14,7 @@ use super::presets::preset;
 use super::provider::Price;
 use super::servers::McpSection;
 use super::{ConfigError, PermissionTexts};
-use crate::message::Effort;
+use turnwright_types::message::Effort;
 
 /// What the file says.
 #[derive(Debug, Default, Deserialize)]

@@ -6,9 +6,10 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use turnwright_workspace::private_file;
 use super::bounds::{SANDBOX, SandboxSection, SandboxSettings};
 use super::file::{complaint, note_rules, note_unknown};
-use super::{Config, ConfigError, PermissionTexts, private};
+use super::{Config, ConfigError, PermissionTexts};
 
 /// The most that is read of the managed file.
 const LARGEST: u64 = 1024 * 1024;
@@ -85,7 +86,7 @@ impl Config {
     /// When there is one and it cannot be read or understood.
     pub fn managed(&self) -> Result<Managed, ConfigError> {
         let path = &self.paths.managed;
-        let text = match private::read(path, LARGEST) {
+        let text = match private_file::read(path, LARGEST) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Managed::default()),
             Err(error) => {

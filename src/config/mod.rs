@@ -9,7 +9,6 @@ mod layers;
 mod paths;
 mod permissions;
 mod presets;
-mod private;
 mod profiles;
 mod provider;
 mod resolve;
@@ -18,13 +17,14 @@ mod servers;
 mod show;
 mod source;
 
+use turnwright_workspace::private_file;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-pub use crate::message::Effort;
+pub use turnwright_types::message::Effort;
 pub use bounds::{NetworkSetting, SandboxSettings};
 pub use credentials::Credentials;
 pub use environment::take;
@@ -33,7 +33,6 @@ pub use layers::{Managed, Project};
 pub use paths::Paths;
 pub use permissions::{PermissionTexts, RuleText};
 pub use presets::is_well_known;
-pub use private::{remove as remove_private, store as store_private};
 pub use profiles::Profiles;
 pub use provider::{Api, EndpointSettings, Price, Provider};
 pub use secret::Secret;
@@ -347,7 +346,7 @@ impl Config {
                 path.display()
             ))
         };
-        let text = private::read(&path, LARGEST_KEY)
+        let text = private_file::read(&path, LARGEST_KEY)
             .map_err(|error| wrong(format!("cannot be read: {error}")))?;
         let key = text.trim();
         if key.is_empty() {
@@ -457,7 +456,7 @@ mod tests {
     }
 
     fn write(config: &Config, text: &str) {
-        private::store(config.file(), text.as_bytes()).unwrap();
+        private_file::store(config.file(), text.as_bytes()).unwrap();
     }
 
     fn model_of(provider: Result<Provider, ConfigError>) -> String {
@@ -573,9 +572,9 @@ mod tests {
         let error = config.provider_for("x/m").unwrap_err().to_string();
         assert!(error.contains("x.key cannot be read"), "{error}");
         let file = config.paths.config.join("x.key");
-        private::store(&file, b"\n").unwrap();
+        private_file::store(&file, b"\n").unwrap();
         assert!(config.provider_for("x/m").unwrap_err().to_string().contains("is empty"));
-        private::store(&file, b"in-file\n").unwrap();
+        private_file::store(&file, b"in-file\n").unwrap();
         let Ok(Provider::Endpoint(endpoint)) = config.provider_for("x/m") else { panic!() };
         assert_eq!(endpoint.key, Some("in-file".into()));
         assert_eq!(config.secrets(), ["in-variable", "in-file", "in-header"]);

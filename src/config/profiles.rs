@@ -9,7 +9,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Paths, private};
+use turnwright_workspace::private_file;
+use super::{Paths};
 
 /// The most that is read of what was learned about a model.
 const LARGEST_PROFILE: u64 = 64 * 1024;
@@ -68,7 +69,7 @@ impl Profiles {
         if text.len() as u64 > LARGEST_PROFILE {
             return Err(io::Error::other("the profile is too large"));
         }
-        private::store(&self.path(base_url, model), text.as_bytes())
+        private_file::store(&self.path(base_url, model), text.as_bytes())
     }
 
     /// Removes what was learned about a model. Returns whether there was anything.
@@ -76,7 +77,7 @@ impl Profiles {
     /// # Errors
     /// When it is there and cannot be removed.
     pub fn forget(&self, base_url: &str, model: &str) -> io::Result<bool> {
-        private::remove(&self.path(base_url, model))
+        private_file::remove(&self.path(base_url, model))
     }
 
     /// The models that an endpoint has listed, and when.
@@ -101,7 +102,7 @@ impl Profiles {
         if text.len() as u64 > LARGEST_LIST {
             return Err(io::Error::other("the list of models is too long"));
         }
-        private::store(&self.list_path(base_url), text.as_bytes())
+        private_file::store(&self.list_path(base_url), text.as_bytes())
     }
 
     /// Where what was learned about a model is, or would be.
@@ -115,7 +116,7 @@ impl Profiles {
 }
 
 fn read<T: DeserializeOwned>(path: &std::path::Path, limit: u64) -> Option<T> {
-    serde_json::from_str(&private::read(path, limit).ok()?).ok()
+    serde_json::from_str(&private_file::read(path, limit).ok()?).ok()
 }
 
 fn tidy(base_url: &str) -> &str {
@@ -169,7 +170,7 @@ mod tests {
         );
         let other = json!({ "base_url": "http://b/v1", "model": "m", "learned": 1 }).to_string();
         for text in ["", "{", "{}", "\u{0}", &huge, &other] {
-            private::store(&path, text.as_bytes()).unwrap();
+            private_file::store(&path, text.as_bytes()).unwrap();
             assert_eq!(profiles.load("http://a/v1", "m"), None);
         }
         assert!(profiles.store("http://a/v1", "m", &json!("x".repeat(70_000))).is_err());

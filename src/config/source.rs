@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use turnwright_workspace::private_file;
 use super::environment::variable;
 use super::file::File;
-use super::{ConfigError, Paths, private};
+use super::{ConfigError, Paths};
 
 /// The most that is read. A file of settings has a few hundred lines.
 const LARGEST: u64 = 1024 * 1024;
@@ -84,7 +85,7 @@ impl UserFile {
 
     /// Reads the file. Whether it has changed is decided by its text: a time stamp may be the same.
     fn read(&self) -> Arc<Loaded> {
-        let text = match private::read(&self.path, LARGEST) {
+        let text = match private_file::read(&self.path, LARGEST) {
             Ok(text) => Ok(Some(text)),
             Err(error) if error.kind() == io::ErrorKind::NotFound && !self.must_exist => Ok(None),
             Err(error) => Err(ConfigError::new(format!(
@@ -126,18 +127,18 @@ mod tests {
         let file = UserFile::usual(&paths);
         assert!(file.load().unwrap().model.is_none());
         for model in ["a", "b", "a"] {
-            private::store(file.path(), format!("model = '{model}'").as_bytes()).unwrap();
+            private_file::store(file.path(), format!("model = '{model}'").as_bytes()).unwrap();
             assert_eq!(file.load().unwrap().model.as_deref(), Some(model));
         }
-        private::store(file.path(), b"model = ").unwrap();
+        private_file::store(file.path(), b"model = ").unwrap();
         assert!(file.load().is_err());
-        private::remove(file.path()).unwrap();
+        private_file::remove(file.path()).unwrap();
         assert!(file.load().unwrap().model.is_none());
 
         let named = UserFile::find(Some(file.path().to_owned()), &paths);
         let error = named.load().unwrap_err().to_string();
         assert!(error.contains("config.toml") && error.contains("--config"), "{error}");
-        private::store(file.path(), b"model = 'c'").unwrap();
+        private_file::store(file.path(), b"model = 'c'").unwrap();
         assert_eq!(named.load().unwrap().model.as_deref(), Some("c"));
     }
 }

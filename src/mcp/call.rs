@@ -18,9 +18,9 @@ use super::handler;
 use super::progress::{Progress, Step};
 use super::schema::words;
 use super::spec::Limits;
-use crate::effect::{Content, visible};
+use turnwright_types::effect::{Content, visible};
 use crate::tools::ToolCtx;
-use crate::update::{CallUpdate, Status, Update};
+use turnwright_types::update::{CallUpdate, Status, Update};
 
 /// How long a server may take to be told that a call is off.
 const FAREWELL: Duration = Duration::from_millis(500);

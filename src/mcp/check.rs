@@ -8,7 +8,7 @@ use rmcp::model::JsonObject;
 use serde_json::{Map, Value};
 
 use super::schema;
-use crate::effect::visible_line;
+use turnwright_types::effect::visible_line;
 
 /// Characters of what is said of a value.
 const LONGEST: usize = 300;

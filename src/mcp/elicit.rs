@@ -8,9 +8,9 @@ use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Client, Filled, Form};
-use crate::effect::{plain, visible_line};
-use crate::ids::CallId;
+use turnwright_types::client::{Client, Filled, Form};
+use turnwright_types::effect::{plain, visible_line};
+use turnwright_types::ids::CallId;
 
 /// Characters of a question.
 const LONGEST: usize = 4_000;

@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 
 use super::elicit::{self, Callers};
 use super::progress::Progress;
-use crate::effect::visible_line;
+use turnwright_types::effect::visible_line;
 
 /// Characters of what a server says.
 const LONGEST_WORDS: usize = 500;

@@ -27,8 +27,8 @@ use super::link::Unusable;
 use super::logins::{Login, Logins};
 use super::spec::{Hidden, Reach};
 use super::stream::Pace;
-use crate::effect::visible_line;
-use crate::redact;
+use turnwright_types::effect::visible_line;
+use turnwright_types::redact;
 
 /// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(15);

@@ -10,9 +10,9 @@ use tokio_util::task::TaskTracker;
 use super::logins::Logins;
 use super::server::Server;
 use super::spec::ServerSpec;
-use crate::exec::Environment;
-use crate::redact;
-use crate::sandbox::Profile;
+use turnwright_workspace::exec::Environment;
+use turnwright_types::redact;
+use turnwright_sandbox::Profile;
 
 /// Where the servers of a session run, and with what.
 #[derive(Clone, Debug, PartialEq, Eq)]

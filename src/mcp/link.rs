@@ -24,9 +24,9 @@ use super::progress::Progress;
 use super::sieve;
 use super::spec::{Reach, ServerSpec};
 use super::start::Wanted;
-use crate::effect::{short_title, visible_line};
-use crate::exec::Environment;
-use crate::redact;
+use turnwright_types::effect::{short_title, visible_line};
+use turnwright_workspace::exec::Environment;
+use turnwright_types::redact;
 
 /// How long the protocol may take to close a connection.
 const FAREWELL: Duration = Duration::from_millis(200);

@@ -11,7 +11,7 @@ use rmcp::{Peer, RoleClient, ServiceError};
 use super::listed::{self, Listed};
 use super::resources;
 use super::schema::words;
-use crate::effect::visible_line;
+use turnwright_types::effect::visible_line;
 
 /// Pages of a list. One that never ends is cut.
 const MOST_PAGES: usize = 100;

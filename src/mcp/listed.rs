@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::check::Check;
 use super::schema::{Fit, told, words};
-use crate::effect::{Kind, visible_line};
+use turnwright_types::effect::{Kind, visible_line};
 
 /// Characters of a description.
 const LONGEST_DESCRIPTION: usize = 2_000;
@@ -56,7 +56,7 @@ impl Listed {
         if said.chars().count() > LONGEST_DESCRIPTION {
             remarks.push("its description is too long and was cut".to_owned());
         }
-        if said.chars().any(crate::effect::hides) {
+        if said.chars().any(turnwright_types::effect::hides) {
             remarks.push("its description has hidden characters, which are shown".to_owned());
         }
         let told = told(&tool.input_schema);

@@ -16,7 +16,7 @@ use url::Url;
 
 use super::http::shown;
 use super::logins::Login;
-use crate::redact;
+use turnwright_types::redact;
 
 /// How long the user may take in the browser.
 const PATIENCE: Duration = Duration::from_secs(300);

@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use url::{Host, Url};
 
-use crate::config::{remove_private, store_private};
-use crate::ids::hex;
-use crate::redact;
+use turnwright_workspace::private_file;
+use turnwright_types::ids::hex;
+use turnwright_types::redact;
 
 /// How long a renewal may take, with the wait for somebody else's.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -71,7 +71,7 @@ impl Login {
     /// # Errors
     /// When it is there and cannot be removed.
     pub fn remove(&self) -> io::Result<bool> {
-        remove_private(&self.file)
+        private_file::remove(&self.file)
     }
 
     /// When it was changed last, if it is there. To be compared.
@@ -235,7 +235,7 @@ impl CredentialStore for Login {
         learn(&credentials);
         let kept = Kept { url: self.url.clone(), credentials };
         let file = self.file.clone();
-        Box::pin(on_disk(move || store_private(&file, &serde_json::to_vec_pretty(&kept)?)))
+        Box::pin(on_disk(move || private_file::store(&file, &serde_json::to_vec_pretty(&kept)?)))
     }
 
     fn clear<'a, 'b>(&'a self) -> Answer<'b, ()>

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use ring::digest::{SHA256, digest};
 
-use crate::ids::hex;
+use turnwright_types::ids::hex;
 
 /// The longest name of a function that all providers take.
 const LONGEST: usize = 64;

@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use similar::TextDiff;
 
 use super::spec::{Reach, ServerSpec, Source};
-use crate::effect::{visible, visible_line};
-use crate::ids::hex;
+use turnwright_types::effect::{visible, visible_line};
+use turnwright_types::ids::hex;
 use crate::tools::Bench;
 use crate::trust::{Pin, Pinned, Pins};
 

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::sieve::{Sieve, Spout};
 use super::start::{Prepared, Wanted};
 use super::words::Words;
-use crate::exec::{Exit, Piped};
+use turnwright_workspace::exec::{Exit, Piped};
 
 /// How long a server may take to end by itself once its input is closed, and then after TERM. Both
 /// together are less than the agent has for its own end.
@@ -40,7 +40,7 @@ impl Running {
     ) -> Result<(Running, Sieve<ChildStdout>, Spout<ChildStdin>), String> {
         let prepared = tokio::task::spawn_blocking(move || {
             // Nobody on the runtime's thread shall have to find that out.
-            crate::sandbox::rooms();
+            turnwright_sandbox::rooms();
             wanted.prepare()
         });
         let prepared = prepared.await.map_err(|_| "it could not be prepared".to_owned())?;

@@ -7,7 +7,7 @@ use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use tokio::sync::watch;
 
 use super::schema::words;
-use crate::effect::visible_line;
+use turnwright_types::effect::visible_line;
 
 /// Characters of a message.
 const LONGEST: usize = 300;

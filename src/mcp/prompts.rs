@@ -13,8 +13,8 @@ use rmcp::{Peer, RoleClient};
 use tokio::time::timeout;
 
 use super::server::{Phase, Server};
-use crate::effect::{visible, visible_line};
-use crate::message::{Media, Part};
+use turnwright_types::effect::{visible, visible_line};
+use turnwright_types::message::{Media, Part};
 
 /// How long a list may take.
 const PATIENCE: Duration = Duration::from_secs(5);

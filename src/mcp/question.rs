@@ -6,9 +6,9 @@ use rmcp::model::{JsonObject, Tool};
 
 use super::pins::whereabouts;
 use super::spec::{Reach, ServerSpec, Source};
-use crate::effect::{Content, fenced};
-use crate::permission::{code, plain};
-use crate::redact;
+use turnwright_types::effect::{Content, fenced};
+use turnwright_policy::permission::{code, plain};
+use turnwright_types::redact;
 
 /// Arguments that are listed. All of them are sent to the client besides.
 const MOST_ARGUMENTS: usize = 12;
@@ -67,7 +67,7 @@ fn description(tool: &Tool) -> Option<String> {
     let line = words.lines().map(str::trim).find(|it| !it.is_empty())?;
     let short: String = line.chars().take(LONGEST_WORDS).collect();
     let more = if short.len() < words.trim().len() { " …" } else { "" };
-    Some(format!("the server says of it: “{}{more}”", plain(&crate::effect::visible_line(&short))))
+    Some(format!("the server says of it: “{}{more}”", plain(&turnwright_types::effect::visible_line(&short))))
 }
 
 fn claims(tool: &Tool) -> impl Iterator<Item = &'static str> {

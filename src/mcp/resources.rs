@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::call::{Trouble, cancelled, refused};
 use super::content::{Answer, Block};
 use super::schema::words;
-use crate::effect::visible_line;
+use turnwright_types::effect::visible_line;
 use crate::tools::ToolCtx;
 
 /// Pages of a list. One that never ends is cut.

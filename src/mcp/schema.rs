@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::effect::{hides, visible};
+use turnwright_types::effect::{hides, visible};
 
 /// How deep it may nest. One that is too large is cut at the next of these.
 const DEPTHS: [usize; 4] = [16, 6, 3, 1];

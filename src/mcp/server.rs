@@ -21,7 +21,7 @@ use super::listed::Listed;
 use super::progress::Progress;
 use super::prompts;
 use super::spec::{Reach, ServerSpec};
-use crate::exec::Environment;
+use turnwright_workspace::exec::Environment;
 
 /// Times that a server is connected to again after it has died, in a row.
 const MOST_RESTARTS: u32 = 3;

@@ -11,10 +11,10 @@ use serde_json::{Map, Value, json};
 use super::check::Check;
 use super::content::{Answer, Block};
 use super::schema::words;
-use crate::effect::{Content, fenced, plain, visible_line};
-use crate::exec::shortened;
-use crate::message::Media;
-use crate::redact;
+use turnwright_types::effect::{Content, fenced, plain, visible_line};
+use turnwright_workspace::exec::shortened;
+use turnwright_types::message::Media;
+use turnwright_types::redact;
 use crate::tools::Outcome;
 
 /// Pictures of one answer.

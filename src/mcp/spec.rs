@@ -7,7 +7,7 @@ use std::time::Duration;
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
-use crate::exec::names_secret;
+use turnwright_workspace::exec::names_secret;
 
 /// A value that may be a key: it is not shown, and wiped when it is dropped.
 #[derive(Clone)]

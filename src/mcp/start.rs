@@ -10,9 +10,9 @@ use tempfile::TempDir;
 
 use super::hub::Ground;
 use super::spec::{Hidden, ServerSpec, Walls};
-use crate::effect::visible_line;
-use crate::exec::{Environment, Program};
-use crate::sandbox::{Network, Profile};
+use turnwright_types::effect::visible_line;
+use turnwright_workspace::exec::{Environment, Program};
+use turnwright_sandbox::{Network, Profile};
 use crate::tools::private_folder;
 
 /// Programs that fetch what they run, each with where it keeps that, below the home folder.

@@ -18,7 +18,7 @@ use super::elicit::Callers;
 use super::handler::Handler;
 use super::progress::Progress;
 use super::spec::Limits;
-use crate::ids::CallId;
+use turnwright_types::ids::CallId;
 use crate::tools::ToolCtx;
 use crate::turn::stage::stage;
 

@@ -14,14 +14,14 @@ use super::listed::Listed;
 use super::pins::{Look, Subject};
 use super::server::Server;
 use super::{call, question, resources, shown};
-use crate::checkpoint::Foreseen;
-use crate::effect::{CallView, Content, Effect, RemoteCall, fenced, short_title, visible_line};
-use crate::exec::Jobs;
-use crate::files::Roots;
-use crate::message::ToolSpec;
-use crate::permission::{Mode, Pass, code};
+use turnwright_workspace::checkpoint::Foreseen;
+use turnwright_types::effect::{CallView, Content, Effect, RemoteCall, fenced, short_title, visible_line};
+use turnwright_workspace::exec::Jobs;
+use turnwright_workspace::files::Roots;
+use turnwright_types::message::ToolSpec;
+use turnwright_policy::permission::{Mode, Pass, code};
 use crate::tools::{AnyTool, Bench, Offer, Outcome, Prepared, ToolCtx, mended};
-use crate::update::Update;
+use turnwright_types::update::Update;
 
 /// Characters of an argument that stand in a title.
 const HINT: usize = 40;

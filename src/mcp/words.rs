@@ -8,8 +8,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::effect::visible;
-use crate::redact;
+use turnwright_types::effect::visible;
+use turnwright_types::redact;
 
 /// Bytes that are kept. Many more than are shown, so that no half of a key is.
 const KEPT: usize = 8 * 1024;

@@ -14,12 +14,12 @@ use rmcp::service::{Peer, PeerRequestOptions};
 use serde_json::{Value, json};
 
 use super::reply::plain;
-use crate::client::{Answer, Choice, ChoiceKind, Client, Inquiry, Question, Reply};
-use crate::effect::Content;
-use crate::ids::CallId;
-use crate::rpc::Outbox;
+use turnwright_types::client::{Answer, Choice, ChoiceKind, Client, Inquiry, Question, Reply};
+use turnwright_types::effect::Content;
+use turnwright_types::ids::CallId;
+use turnwright_rpc::Outbox;
 use crate::undo::{Bounds, Side, unified};
-use crate::update::{CallUpdate, Update};
+use turnwright_types::update::{CallUpdate, Update};
 
 /// How long the user may think.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -280,7 +280,7 @@ fn shown(content: &Content, room: &mut usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::effect::{CallView, Kind};
+    use turnwright_types::effect::{CallView, Kind};
 
     fn question() -> Question {
         let choice = |kind, name: &str| Choice { kind, name: name.to_owned() };

@@ -21,10 +21,10 @@ use super::desk::{Caller, Desk, Round, Way, answer, elicitation};
 use super::limits::{Limits, TooMany};
 use super::offer::{PAGE, Shelf};
 use super::reply::{refusal, result};
-use crate::client::Question;
-use crate::files::Roots;
-use crate::ids::SessionId;
-use crate::rpc::Outbox;
+use turnwright_types::client::Question;
+use turnwright_workspace::files::Roots;
+use turnwright_types::ids::SessionId;
+use turnwright_rpc::Outbox;
 use crate::session::Host;
 use crate::turn::Errands;
 

@@ -16,9 +16,9 @@ use rmcp::ServiceExt;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
-use crate::permission::Mode;
-use crate::redact;
-use crate::rpc::{Input, Outbox, Stdio, stop_signal};
+use turnwright_policy::permission::Mode;
+use turnwright_types::redact;
+use turnwright_rpc::{Input, Outbox, Stdio, stop_signal};
 use crate::session::Host;
 use handler::Handler;
 use wire::Wire;

@@ -3,7 +3,7 @@
 
 use rmcp::model::{CallToolResult, ContentBlock};
 
-use crate::effect;
+use turnwright_types::effect;
 use crate::tools::Outcome;
 
 /// Bytes of text. Tools bound what they say, and put the rest into a file; this is for what they

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::rpc::{Frame, Input, Line, Outbox, Params, RequestId, RpcError};
+use turnwright_rpc::{Frame, Input, Line, Outbox, Params, RequestId, RpcError};
 
 /// Bytes of the parameters of one message.
 const LARGEST: usize = 8 * 1024 * 1024;

@@ -20,13 +20,13 @@ use super::undo::News;
 use super::{Beginning, Host, Msg, Origin, PromptKey, settings};
 use crate::done::Done;
 use crate::error::Error;
-use crate::llm::{Effort, Model, Senses};
+use turnwright_llm::{Effort, Model, Senses};
 use crate::mcp::Fleet;
-use crate::message::{History, Part, Stop, UserMessage};
-use crate::permission::{Grants, Mode};
-use crate::store::{Entry, Hold};
+use turnwright_types::message::{History, Part, Stop, UserMessage};
+use turnwright_policy::permission::{Grants, Mode};
+use turnwright_store::{Entry, Hold};
 use crate::turn::{Equipment, Finished};
-use crate::update::{Command, Setting, SettingId, Update};
+use turnwright_types::update::{Command, Setting, SettingId, Update};
 
 /// Prompts that may wait behind a running turn.
 const LONGEST_QUEUE: usize = 32;

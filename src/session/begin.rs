@@ -2,16 +2,15 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use super::Origin;
 use super::actor::Actor;
 use super::revive::{Revived, revive};
 use crate::error::{Error, chain};
-use crate::llm::Effort;
-use crate::permission::Mode;
-use crate::store::{Durability, SessionRow, StoreError, sessions};
-use crate::update::Update;
+use turnwright_llm::Effort;
+use turnwright_policy::permission::Mode;
+use turnwright_store::{Durability, SessionRow, StoreError, sessions};
+use turnwright_types::update::Update;
 
 impl Actor {
     /// What is said here is said before whoever waits for the session has an answer.
@@ -45,24 +44,17 @@ impl Actor {
     }
 
     fn row(&self) -> SessionRow {
-        let (bench, now) = (&self.equipment.bench, SystemTime::now());
+        let bench = &self.equipment.bench;
         let thinker = self.equipment.thinker.get();
+        let id = bench.session.clone();
+        let cwd = bench.files.roots().cwd().to_path_buf();
         SessionRow {
-            id: bench.session.clone(),
-            cwd: bench.files.roots().cwd().to_path_buf(),
             real_cwd: bench.files.roots().real_cwd().to_path_buf(),
             folders: bench.files.roots().others().map(Path::to_path_buf).collect(),
-            title: None,
-            title_is_final: false,
-            created: now,
-            updated: now,
-            archived: false,
-            parent: None,
             mode: Some(self.equipment.mode.get().id().to_owned()),
             model: Some(thinker.model.name().to_owned()),
             effort: Some(thinker.effort.id().to_owned()),
-            minted: 0,
-            cost: None,
+            ..SessionRow::new(id, cwd)
         }
     }
 

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use rusqlite::Connection;
 
 use super::undo::short;
-use crate::files::Roots;
-use crate::ids::SessionId;
-use crate::store::{FileState, StoreError, read, versions};
+use turnwright_workspace::files::Roots;
+use turnwright_types::ids::SessionId;
+use turnwright_store::{StoreError, read, versions};
+use turnwright_types::file_change::FileState;
 use crate::undo::{Bounds, Side, fold, same, state, unified};
 
 /// Of which turns.

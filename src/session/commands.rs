@@ -7,12 +7,12 @@ use tokio_util::sync::CancellationToken;
 use super::Host;
 use super::rewind::Back;
 use crate::error::chain;
-use crate::ids::MessageId;
-use crate::message::{History, Message, Part, Stop};
-use crate::store::Entry;
+use turnwright_types::ids::MessageId;
+use turnwright_types::message::{History, Message, Part, Stop};
+use turnwright_store::Entry;
 use crate::tools::{self, Bench};
 use crate::turn::Equipment;
-use crate::update;
+use turnwright_types::update;
 
 /// A command of ours.
 struct Command {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::Host;
 use crate::done::Done;
 use crate::error::Error;
-use crate::ids::SessionId;
-use crate::store::StoreError;
-use crate::store::history::{Page, Query, Said, messages};
+use turnwright_types::ids::SessionId;
+use turnwright_store::StoreError;
+use turnwright_store::history::{Page, Query, Said, messages};
 
 /// Looks it up: at most so many messages, those before that cursor. Nothing waits for it but
 /// `done`.

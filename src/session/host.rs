@@ -10,18 +10,17 @@ use super::models::Models;
 use super::project_servers::one_of_each_name;
 use super::servers::Site;
 use super::{mcp, standing};
-use crate::client::{Buffers, Client, Display};
+use turnwright_types::client::{Buffers, Client, Display};
 use crate::config::{Config, Profiles, Provider, is_well_known};
 use crate::error::Error;
-use crate::exec::{Environment, Jobs};
-use crate::files::{Files, Roots};
-use crate::ids::SessionId;
-use crate::llm::{LlmError, Model, Senses};
+use turnwright_workspace::exec::{Environment, Jobs};
+use turnwright_workspace::files::{Files, Roots};
+use turnwright_types::ids::SessionId;
+use turnwright_llm::{LlmError, Model, Senses};
 use crate::mcp::{Fleet, Hub, Logins, ServerSpec};
-use crate::permission::{Law, Mode, SharedMode};
-use crate::redact;
-use crate::sandbox;
-use crate::store::{Limits, Log, Store};
+use turnwright_policy::permission::{Law, Mode, SharedMode};
+use turnwright_types::redact;
+use turnwright_store::{Limits, Log, Store};
 use crate::tools::{Bench, Commons, Folders, Lent, Registry, Toolbox, built_in};
 use crate::trust::Trust;
 use crate::turn::{Equipment, Errands, SharedLaw, SharedThinker, ToldMode};
@@ -77,7 +76,7 @@ impl Host {
         let secrets: Vec<_> = secrets.iter().map(String::as_str).collect();
         let environment = Environment::scrubbed(config.inherited.iter().cloned(), &secrets);
         #[cfg(unix)]
-        crate::exec::launcher();
+        turnwright_workspace::exec::launcher();
         let tracker = TaskTracker::new();
         let folders = Folders {
             config: config.paths.config.clone(),
@@ -127,9 +126,9 @@ impl Host {
 
     /// What the user has to know about the sandbox when a session begins in that mode.
     fn sandbox_notice(mode: Mode) -> Option<String> {
-        let is_worth_it = !sandbox::can_confine() && mode != Mode::Full;
+        let is_worth_it = !turnwright_sandbox::can_confine() && mode != Mode::Full;
         is_worth_it.then(|| {
-            let why = sandbox::capabilities().missing.join("; ");
+            let why = turnwright_sandbox::capabilities().missing.join("; ");
             format!(
                 "The sandbox is not available here ({why}): commands are asked about one by one."
             )
@@ -140,7 +139,7 @@ impl Host {
     /// milliseconds, which nobody shall wait for.
     pub(super) fn warm_up(&self) {
         self.warming.call_once(|| {
-            self.tracker.spawn_blocking(|| sandbox::can_confine().then(sandbox::rooms));
+            self.tracker.spawn_blocking(|| turnwright_sandbox::can_confine().then(turnwright_sandbox::rooms));
         });
     }
 

@@ -11,10 +11,10 @@ use tokio_util::sync::CancellationToken;
 use super::{Host, title};
 use crate::done::Done;
 use crate::error::Error;
-use crate::exec::Jobs;
-use crate::ids::SessionId;
-use crate::store::sessions::{self, Cursor, Filter};
-use crate::store::{Durability, SessionRow, StoreError};
+use turnwright_workspace::exec::Jobs;
+use turnwright_types::ids::SessionId;
+use turnwright_store::sessions::{self, Cursor, Filter};
+use turnwright_store::{Durability, SessionRow, StoreError};
 
 /// Sessions of one page.
 const PAGE: usize = 50;
@@ -81,7 +81,7 @@ pub fn list(host: &Arc<Host>, wish: Wish, cancel: CancellationToken, done: Done<
     });
 }
 
-async fn listed(store: &crate::store::Store, wish: Wish) -> Result<Page, Error> {
+async fn listed(store: &turnwright_store::Store, wish: Wish) -> Result<Page, Error> {
     let after = match &wish.cursor {
         Some(word) => Some(Cursor::parse(word).ok_or_else(|| {
             Error::Params("`cursor` is none that `session/list` has given out".to_owned())

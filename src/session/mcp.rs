@@ -14,18 +14,18 @@ use super::prompts::{ended, note_command, tell_omissions};
 use super::servers::Site;
 use super::{Host, commands, standing, title};
 use crate::config::{Config, McpReach, McpServer, McpSettings, Secret};
-use crate::effect::{visible, visible_line};
-use crate::files::Roots;
-use crate::ids::MessageId;
+use turnwright_types::effect::{visible, visible_line};
+use turnwright_workspace::files::Roots;
+use turnwright_types::ids::MessageId;
 use crate::mcp::{
     Asked, Choice, Hidden, Limits, Listed, Phase, Reach, ServerSpec, Source, State, Walls,
 };
-use crate::message::{Part, Stop, UserMessage};
-use crate::redact;
-use crate::store::TurnKind;
+use turnwright_types::message::{Part, Stop, UserMessage};
+use turnwright_types::redact;
+use turnwright_store::TurnKind;
 use crate::tools::Lent;
 use crate::turn::{Finished, Turn};
-use crate::update::{Command, Update};
+use turnwright_types::update::{Command, Update};
 
 /// Tools, prompts and servers that are told of one by one.
 const MOST_TOLD: usize = 200;

@@ -35,18 +35,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Buffers, Client, Display};
+use turnwright_types::client::{Buffers, Client, Display};
 use crate::done::Done;
 use crate::error::Error;
-use crate::files::Roots;
-use crate::ids::SessionId;
-use crate::message::{Stop, UserMessage};
-use crate::permission::Mode;
-use crate::update::{Setting, SettingId};
+use turnwright_workspace::files::Roots;
+use turnwright_types::ids::SessionId;
+use turnwright_types::message::{Stop, UserMessage};
+use turnwright_policy::permission::Mode;
+use turnwright_types::update::{Setting, SettingId};
 
-pub use crate::llm::Senses;
+pub use turnwright_llm::Senses;
 pub use crate::mcp::{Hidden, Reach, ServerSpec, Source};
-pub use crate::store::history::{Page, Said};
+pub use turnwright_store::history::{Page, Said};
 pub use changes::{Changed, Changes, What, changes};
 pub use history::history;
 pub use host::Host;

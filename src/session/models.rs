@@ -10,9 +10,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{Api, EndpointSettings, Profiles, Provider, Secret};
 use crate::error::Error;
-use crate::llm::offline::Offline;
-use crate::llm::quirks::Patch;
-use crate::llm::{
+use turnwright_llm::offline::Offline;
+use turnwright_llm::quirks::Patch;
+use turnwright_llm::{
     Endpoint, Learned, LlmError, Model, Notebook, Price, Protocol, Remote, Settings, context_window,
 };
 

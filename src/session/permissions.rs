@@ -3,10 +3,10 @@
 
 use tokio_util::sync::CancellationToken;
 
-use crate::effect::{fenced, visible_line};
-use crate::ids::MessageId;
-use crate::message::Stop;
-use crate::permission::{
+use turnwright_types::effect::{fenced, visible_line};
+use turnwright_types::ids::MessageId;
+use turnwright_types::message::Stop;
+use turnwright_policy::permission::{
     Book, BookEntry, BookError, Grants, Law, Page, Pattern, Rule, Scope, Tier, in_words,
 };
 use crate::turn::Equipment;

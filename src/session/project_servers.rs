@@ -11,8 +11,8 @@ use url::Url;
 
 use super::standing::ProjectFile;
 use crate::config::Config;
-use crate::effect::visible_line;
-use crate::exec::Environment;
+use turnwright_types::effect::visible_line;
+use turnwright_workspace::exec::Environment;
 use crate::mcp::{Hidden, Reach, ServerSpec, Source};
 use crate::trust::{self, Trust};
 
@@ -202,7 +202,7 @@ fn wanted(name: &str, entry: &Entry) -> (String, String) {
     let full = visible_line(&format!("{name} {does}{variables}{headers}"));
     let short: String =
         visible_line(&short).replace('`', "'").chars().take(LONGEST_COMMAND).collect();
-    (format!("the MCP server {} (`{short}`)", crate::permission::plain(name)), full)
+    (format!("the MCP server {} (`{short}`)", turnwright_policy::permission::plain(name)), full)
 }
 
 fn server(

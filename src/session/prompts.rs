@@ -13,13 +13,13 @@ use super::commands::{self, Run};
 use super::rewind::{Back, Task, back};
 use super::trust::trust;
 use super::{permissions, title};
-use crate::effect::visible_line;
-use crate::ids::MessageId;
-use crate::message::{History, Message, Part, Stop, UserMessage};
-use crate::permission::Grants;
-use crate::store::{Audience, Durability, Entry, Log, StoreError, TurnKind, sessions};
+use turnwright_types::effect::visible_line;
+use turnwright_types::ids::MessageId;
+use turnwright_types::message::{History, Message, Part, Stop, UserMessage};
+use turnwright_policy::permission::Grants;
+use turnwright_store::{Audience, Durability, Entry, Log, StoreError, TurnKind, sessions};
 use crate::turn::{Equipment, Finished, Turn};
-use crate::update::Update;
+use turnwright_types::update::Update;
 
 /// What the model is told after a turn without an end.
 const INTERRUPTED: &str = "The last turn was interrupted: the agent ended in the middle of it. What \
@@ -52,7 +52,7 @@ impl Actor {
 
     /// Tells what the user has to know and could not be told before.
     fn tell_notices(&mut self) {
-        let shortcoming = crate::sandbox::known_shortcoming();
+        let shortcoming = turnwright_sandbox::known_shortcoming();
         if let Some(what) = shortcoming.filter(|_| !self.told.shortcoming) {
             self.told.shortcoming = true;
             self.told.notices.push(format!("The sandbox has gaps here. {what}"));
@@ -206,7 +206,7 @@ pub(super) fn note_command(
     prompt: &UserMessage,
 ) {
     let mut words: String = typed.chars().take(LONGEST_WORDS).collect();
-    crate::redact::clean(&mut words);
+    turnwright_types::redact::clean(&mut words);
     log.begin(kind, words);
     let id = MessageId::from(format!("msg-{}", history.mint()));
     let message = Arc::new(Message::User(prompt.clone()));

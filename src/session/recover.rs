@@ -10,13 +10,12 @@ use std::time::SystemTime;
 
 use ring::digest::{Context, SHA256};
 
-use crate::effect::{CallView, Content, Effect, Kind, visible_line};
-use crate::ids::{MessageId, hex};
-use crate::message::{Arguments, AssistantMessage, Echo, Message};
-use crate::store::broken::{Broken, Draft, Mended, broken};
-use crate::store::{
-    Audience, CallRow, CallStatus, Change, Entry, FileState, Settled, Store, StoreError, read,
-};
+use turnwright_types::effect::{CallView, Content, Effect, Kind, visible_line};
+use turnwright_types::ids::{MessageId, hex};
+use turnwright_types::message::{Arguments, AssistantMessage, Echo, Message};
+use turnwright_store::broken::{Broken, Draft, Mended, broken};
+use turnwright_store::{Audience, CallRow, CallStatus, Entry, Settled, Store, StoreError, read};
+use turnwright_types::file_change::{Change, FileState};
 use crate::turn::{self, Equipment};
 
 /// Identifiers that may have been given out by a turn without an end, and are known to nobody.

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use crate::ids::{CallId, MessageId};
-use crate::message::{Arguments, History, Message, Part, ToolMessage};
-use crate::store::{Audience, CallRow, Entry, Stored};
+use turnwright_types::ids::{CallId, MessageId};
+use turnwright_types::message::{Arguments, History, Message, Part, ToolMessage};
+use turnwright_store::{Audience, CallRow, Entry, Stored};
 use crate::turn;
-use crate::update::Update;
+use turnwright_types::update::Update;
 
 /// What the client is told of one entry. Nothing that is over is told: no notices, no steps of a
 /// card but the first and the last (R-LOAD-3, R-LOAD-6).

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use super::undo::{Planned, brief, short};
-use crate::effect::visible;
-use crate::files::Roots;
+use turnwright_types::effect::visible;
+use turnwright_workspace::files::Roots;
 use crate::undo::{Action, Outcome, Step};
 
 /// Files that are named of each sort.

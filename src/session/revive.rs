@@ -8,12 +8,12 @@ use tokio_util::sync::CancellationToken;
 use super::recover::recover;
 use super::replay::{self, Recalled};
 use crate::error::Error;
-use crate::ids::SessionId;
-use crate::message::History;
-use crate::store::broken::was_interrupted;
-use crate::store::{Gone, SessionRow, Store, StoreError, read};
+use turnwright_types::ids::SessionId;
+use turnwright_types::message::History;
+use turnwright_store::broken::was_interrupted;
+use turnwright_store::{Gone, SessionRow, Store, StoreError, read};
 use crate::turn::Equipment;
-use crate::update::Update;
+use turnwright_types::update::Update;
 
 /// Entries that are read at a time.
 const PAGE: usize = 64;

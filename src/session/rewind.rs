@@ -9,12 +9,12 @@ use super::changes::{What, changes};
 use super::replay::{self, Recalled};
 use super::report;
 use super::undo::{Desk, News, Wish, brief, news};
-use crate::checkpoint::NOT_COVERED;
-use crate::effect::fenced;
-use crate::ids::MessageId;
-use crate::message::{History, Stop};
-use crate::store::versions::{self, PromptRow};
-use crate::store::{Entry, Gone, StoreError, read};
+use turnwright_workspace::checkpoint::NOT_COVERED;
+use turnwright_types::effect::fenced;
+use turnwright_types::ids::MessageId;
+use turnwright_types::message::{History, Stop};
+use turnwright_store::versions::{self, PromptRow};
+use turnwright_store::{Entry, Gone, StoreError, read};
 use crate::turn::Equipment;
 use crate::undo::Bounds;
 

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::files::Roots;
+use turnwright_workspace::files::Roots;
 use crate::mcp::{Ground, Logins};
-use crate::permission::{Closed, Law};
-use crate::sandbox::{self, Profile};
+use turnwright_policy::permission::{Closed, Law};
+use turnwright_sandbox::Profile;
 use crate::tools::Walls;
 
 /// Where servers are to run, as far as a session says it.
@@ -25,7 +25,7 @@ impl Site<'_> {
             cwd: self.roots.real_cwd().to_path_buf(),
             roots: self.roots.folders().map(Path::to_path_buf).collect(),
             forms: self.forms,
-            jail: sandbox::can_confine().then(|| self.jail()),
+            jail: turnwright_sandbox::can_confine().then(|| self.jail()),
             logins,
             fetched: self.walls.fetched.clone(),
         }

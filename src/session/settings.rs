@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::Host;
 use crate::error::{Error, chain};
-use crate::llm::{Effort, Model, near};
-use crate::permission::Mode;
+use turnwright_llm::{Effort, Model, near};
+use turnwright_policy::permission::Mode;
 use crate::turn::Equipment;
-use crate::update::{Setting, SettingChoice, SettingId};
+use turnwright_types::update::{Setting, SettingChoice, SettingId};
 
 /// All settings of a session, the most important first.
 pub(super) fn all(host: &Host, equipment: &Equipment) -> Vec<Setting> {

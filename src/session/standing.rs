@@ -9,14 +9,13 @@ use super::project_servers;
 use crate::config::{
     Config, Managed, NetworkSetting, PermissionTexts, Project, RuleText, SandboxSettings,
 };
-use crate::effect::visible_line;
-use crate::files::Roots;
+use turnwright_types::effect::visible_line;
+use turnwright_workspace::files::Roots;
 use crate::mcp::ServerSpec;
-use crate::permission::{
+use turnwright_policy::permission::{
     Book, Draft, Ground, Law, Mode, Protected, Rule, Scope, Site, Tier, load, unreadable,
 };
-use crate::sandbox::{self, Network};
-use crate::store;
+use turnwright_sandbox::Network;
 use crate::tools::{Walls, git_folders};
 use crate::trust::{self, Trust};
 
@@ -97,7 +96,7 @@ pub fn stand(config: &Config, trust: &Trust, roots: &Roots) -> Standing {
     let folders: Vec<_> = roots.folders().map(Path::to_path_buf).collect();
     let home = config.home().map(|it| fs::canonicalize(&it).unwrap_or(it));
     let ground = Ground { roots: folders.clone(), home };
-    let dialect = crate::exec::dialect();
+    let dialect = turnwright_workspace::exec::dialect();
     let real = |path: &Path| {
         if has_link(path, &ground) { roots.resolve(path).path } else { path.to_path_buf() }
     };
@@ -145,12 +144,12 @@ pub fn stand(config: &Config, trust: &Trust, roots: &Roots) -> Standing {
     let added = bounds.protect.clone();
     let holds_ours = roots.private().any(|ours| folders.iter().any(|it| ours.starts_with(it)));
     let is_exposed: fn() -> bool =
-        if holds_ours { || sandbox::can_confine() && !sandbox::rooms().mounts } else { || false };
+        if holds_ours { || turnwright_sandbox::can_confine() && !turnwright_sandbox::rooms().mounts } else { || false };
     let law = Law {
         rules,
         protected: Protected { roots: folders.into_iter().chain(of_git).collect(), more: added },
         dialect,
-        can_confine: sandbox::can_confine(),
+        can_confine: turnwright_sandbox::can_confine(),
         is_exposed,
         ground,
     };
@@ -186,12 +185,12 @@ fn has_link(path: &Path, ground: &Ground) -> bool {
 pub(super) fn walls(config: &Config, settings: SandboxSettings, law: &Law) -> Walls {
     let mut hide = settings.hide;
     if let Some(home) = config.home() {
-        hide.extend(sandbox::secrets_below(&home));
+        hide.extend(turnwright_sandbox::secrets_below(&home));
     }
     // The login is no business of a command, and neither is what was allowed and trusted.
     hide.push(config.paths.config.clone());
     // Nor is what was said in other sessions, which the model has to ask for.
-    hide.extend(store::files(&config.paths.state));
+    hide.extend(turnwright_store::files(&config.paths.state));
     Walls {
         network: match settings.network {
             NetworkSetting::Off => Network::Off,

@@ -14,8 +14,8 @@ use super::{Beginning, Host, MAILBOX, Origin, Senses, SessionHandle, settings};
 use crate::config::{Config, Flags, Paths, UserFile, Variables};
 use crate::done::Done;
 use crate::error::{Error, Kind};
-use crate::message::{Stop, UserMessage};
-use crate::permission::Mode;
+use turnwright_types::message::{Stop, UserMessage};
+use turnwright_policy::permission::Mode;
 use crate::turn::stage::{Play, Stage, stage};
 
 struct Session {

@@ -1,8 +1,8 @@
 //! What a session is called: pure functions from words to a short line.
 
-use crate::effect::hides;
-use crate::message::{Part, UserMessage};
-use crate::redact;
+use turnwright_types::effect::hides;
+use turnwright_types::message::{Part, UserMessage};
+use turnwright_types::redact;
 
 /// Characters of a title of our making.
 const LONGEST: usize = 60;

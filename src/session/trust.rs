@@ -8,9 +8,9 @@ use tokio_util::sync::CancellationToken;
 use super::Host;
 use super::project_servers::SERVERS_FILE;
 use super::standing::{PROJECT_FILE, ProjectFile, Standing, stand};
-use crate::effect::{fenced, visible};
-use crate::ids::MessageId;
-use crate::message::Stop;
+use turnwright_types::effect::{fenced, visible};
+use turnwright_types::ids::MessageId;
+use turnwright_types::message::Stop;
 use crate::trust::Print;
 use crate::turn::Equipment;
 

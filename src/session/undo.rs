@@ -9,18 +9,16 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::report::Report;
-use crate::effect::{CallView, Content, Kind, Location, Place, Target, short_title, visible_line};
-use crate::files::{Files, Patience, Roots};
-use crate::ids::{CallId, MessageId, SessionId};
-use crate::message::{Arguments, AssistantMessage, Echo, Message, ToolCall};
-use crate::store::versions::{self, TurnRow};
-use crate::store::{
-    Audience, Change, Durability, Entry, FileState, Intent, Log, Settled, Store, StoreError,
-    TurnKind, read,
-};
+use turnwright_types::effect::{CallView, Content, Kind, Location, Place, Target, short_title, visible_line};
+use turnwright_workspace::files::{Files, Patience, Roots};
+use turnwright_types::ids::{CallId, MessageId, SessionId};
+use turnwright_types::message::{Arguments, AssistantMessage, Echo, Message, ToolCall};
+use turnwright_store::versions::{self, TurnRow};
+use turnwright_store::{Audience, Durability, Entry, Log, Settled, Store, StoreError, TurnKind, read};
+use turnwright_types::file_change::{Change, FileState, Intent};
 use crate::turn;
 use crate::undo::{Action, Ledger, MOST_KEPT, Outcome, Step, apply, fold, plan, state};
-use crate::update::{CallUpdate, Status, Update};
+use turnwright_types::update::{CallUpdate, Status, Update};
 
 /// Bytes that are held until they are written down.
 const BATCH: usize = 8 * 1024 * 1024;
@@ -345,7 +343,7 @@ async fn going(step: &Step) -> Option<Arc<[u8]>> {
     let read = tokio::task::spawn_blocking(move || {
         use std::io::Read;
         let mut bytes = Vec::new();
-        let file = crate::pinned::file(&path).ok()?;
+        let file = turnwright_workspace::pinned::file(&path).ok()?;
         file.take(MOST_KEPT + 1).read_to_end(&mut bytes).ok()?;
         (bytes.len() as u64 <= MOST_KEPT).then(|| Arc::from(bytes))
     });

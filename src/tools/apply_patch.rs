@@ -10,13 +10,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::change;
 use super::{Bench, Offer, Outcome, Tool, ToolCtx};
-use crate::checkpoint::Foreseen;
-use crate::edit::patch::{self, FilePatch};
-use crate::edit::spots::{self, Count};
-use crate::edit::{Applied, patch::Change};
-use crate::effect::{CallView, Content, Effect, Kind, Location, Target};
-use crate::files::{FileError, Files, Form, Roots, Text};
-use crate::permission::Pass;
+use turnwright_workspace::checkpoint::Foreseen;
+use turnwright_workspace::edit::patch::{self, FilePatch};
+use turnwright_workspace::edit::spots::{self, Count};
+use turnwright_workspace::edit::{Applied, patch::Change};
+use turnwright_types::effect::{CallView, Content, Effect, Kind, Location, Target};
+use turnwright_workspace::files::{FileError, Files, Form, Roots, Text};
+use turnwright_policy::permission::Pass;
 
 /// The most bytes of all files together, before and after.
 const MOST_BYTES: usize = 64 * 1024 * 1024;

@@ -13,7 +13,7 @@ pub(super) use mend::plain;
 pub(crate) use mend::{mend as mended, usual_name};
 
 use super::Tool;
-use crate::message::ToolSpec;
+use turnwright_types::message::ToolSpec;
 
 /// Names of arguments that an error repeats.
 const MOST_NAMED: usize = 12;

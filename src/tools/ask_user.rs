@@ -5,10 +5,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Outcome, Tool, ToolCtx};
-use crate::client::{Inquiry, Reply};
-use crate::effect::{CallView, Content, Effect, Kind, Target, short_title, visible, visible_line};
-use crate::files::Roots;
-use crate::permission::Pass;
+use turnwright_types::client::{Inquiry, Reply};
+use turnwright_types::effect::{CallView, Content, Effect, Kind, Target, short_title, visible, visible_line};
+use turnwright_workspace::files::Roots;
+use turnwright_policy::permission::Pass;
 
 /// Options, and characters of each.
 const MOST_OPTIONS: usize = 20;
@@ -102,7 +102,7 @@ fn options(wanted: Vec<String>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::effect::LONGEST_TITLE;
+    use turnwright_types::effect::LONGEST_TITLE;
 
     #[test]
     fn options_are_lines_that_differ_and_a_title_is_one_short_line() {

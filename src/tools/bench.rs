@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use super::cell::Walls;
 use super::guard::Cells;
-use crate::checkpoint::Checkpoint;
-use crate::client::{Client, Display};
-use crate::exec::{Environment, Jobs};
-use crate::files::Files;
-use crate::ids::SessionId;
-use crate::permission::{Audit, SharedMode};
-use crate::skills::Shelf;
-use crate::store::Log;
-use crate::update::Update;
-use crate::web::{Pages, Web};
+use turnwright_workspace::checkpoint::Checkpoint;
+use turnwright_types::client::{Client, Display};
+use turnwright_workspace::exec::{Environment, Jobs};
+use turnwright_workspace::files::Files;
+use turnwright_types::ids::SessionId;
+use turnwright_policy::permission::{Audit, SharedMode};
+use turnwright_workspace::skills::Shelf;
+use turnwright_store::Log;
+use turnwright_types::update::Update;
+use turnwright_workspace::web::{Pages, Web};
 
 /// Where things lie that belong to the user and not to a project.
 #[derive(Clone, Debug, Default)]

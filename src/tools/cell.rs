@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use super::tripwire::Tripwire;
 use super::{Bench, guard, repository, veil};
-use crate::effect::{Command, Effect, Reach};
-use crate::exec::{Environment, dialect};
-use crate::permission::{Closed, Confinement, Pass, Protected};
-use crate::pinned;
-use crate::sandbox::{Network, Profile};
-use crate::shell;
+use turnwright_types::effect::{Command, Effect, Reach};
+use turnwright_workspace::exec::{Environment, dialect};
+use turnwright_policy::permission::{Closed, Confinement, Pass, Protected};
+use turnwright_workspace::pinned;
+use turnwright_sandbox::{Network, Profile};
+use turnwright_policy::shell;
 
 /// What the settings and the machine say about the sandbox of a session.
 #[derive(Clone, Debug, Default)]
@@ -96,7 +96,7 @@ pub(super) async fn build(pass: &Pass, bench: &Arc<Bench>) -> Result<Cell, Strin
     let (command, bench) = (command.clone(), Arc::clone(bench));
     let built = tokio::task::spawn_blocking(move || {
         // Nobody on the runtime's thread shall have to find that out.
-        crate::sandbox::rooms();
+        turnwright_sandbox::rooms();
         let plan = Plan { bench: &bench, command: &command, may_write, network, write, closed };
         plan.cell(extra, &redirects)
     });
@@ -126,7 +126,7 @@ impl Plan<'_> {
             return Err(format!(
                 "{} does not exist, so only its folder could be opened. Nothing was run. Name \
                  that folder in \"escalate\".",
-                crate::effect::visible_line(&target.path.to_string_lossy())
+                turnwright_types::effect::visible_line(&target.path.to_string_lossy())
             ));
         }
         let mut write = self.write.clone();
@@ -142,7 +142,7 @@ impl Plan<'_> {
             redirects.iter().filter(|it| !write.iter().any(|to| it.starts_with(to) && to != *it))
         {
             create(path).map_err(|error| {
-                let path = crate::effect::visible_line(&path.to_string_lossy());
+                let path = turnwright_types::effect::visible_line(&path.to_string_lossy());
                 format!("{path} cannot be written: {error}. Nothing was run.")
             })?;
         }

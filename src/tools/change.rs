@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use crate::edit::spots::{self, Spot};
-use crate::edit::{Applied, Rung};
-use crate::effect::{Content, Place, Target, fenced, is_secret, visible_line};
-use crate::files::{FileError, Freshness, Source, Text, Written, display};
+use turnwright_workspace::edit::spots::{self, Spot};
+use turnwright_workspace::edit::{Applied, Rung};
+use turnwright_types::effect::{Content, Place, Target, fenced, is_secret, visible_line};
+use turnwright_workspace::files::{FileError, Freshness, Source, Text, Written, display};
 
 use super::{Outcome, ToolCtx};
 
@@ -74,7 +74,7 @@ pub(super) fn reformatted(before: &str, sent: &Applied, written: &Written) -> Op
 
 /// How the pieces were found, in a few words.
 pub(super) fn rungs(applied: &Applied) -> String {
-    let one = |it: &crate::edit::Done| match it.places {
+    let one = |it: &turnwright_workspace::edit::Done| match it.places {
         1 => it.rung.to_string(),
         places => format!("{}, in {places} places", it.rung),
     };

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use super::{repository, toolchain};
-use crate::effect::{Command, Effect, Place, Reach, Target};
-use crate::exec::dialect;
-use crate::files::Roots;
-use crate::shell;
+use turnwright_types::effect::{Command, Effect, Place, Reach, Target};
+use turnwright_workspace::exec::dialect;
+use turnwright_workspace::files::Roots;
+use turnwright_policy::shell;
 
 /// Words with which a model asks for more than a place.
 const NETWORK: &str = "network";

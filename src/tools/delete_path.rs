@@ -7,9 +7,9 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Bench, Outcome, Tool, ToolCtx};
-use crate::effect::{CallView, Content, Effect, Kind, Location, Place, Target, visible_line};
-use crate::files::{FileError, Roots, Survey, display};
-use crate::permission::Pass;
+use turnwright_types::effect::{CallView, Content, Effect, Kind, Location, Place, Target, visible_line};
+use turnwright_workspace::files::{FileError, Roots, Survey, display};
+use turnwright_policy::permission::Pass;
 
 #[derive(Debug)]
 pub(super) struct DeletePath;

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use super::change;
 use super::{Bench, Offer, Outcome, Tool, ToolCtx};
-use crate::checkpoint::Foreseen;
-use crate::edit::{self, Applied, Edit, Reason, Refusal, spots};
-use crate::effect::{CallView, Content, Effect, Kind, Location, Target};
-use crate::files::{FileError, Roots, Text};
-use crate::message::ToolSpec;
-use crate::permission::Pass;
+use turnwright_workspace::checkpoint::Foreseen;
+use turnwright_workspace::edit::{self, Applied, Edit, Reason, Refusal, spots};
+use turnwright_types::effect::{CallView, Content, Effect, Kind, Location, Target};
+use turnwright_workspace::files::{FileError, Roots, Text};
+use turnwright_types::message::ToolSpec;
+use turnwright_policy::permission::Pass;
 
 #[derive(Debug)]
 pub(super) struct EditFile;

@@ -11,12 +11,12 @@ use tokio::time::{Instant, sleep_until};
 
 use super::command::{self, Touch};
 use super::{Bench, Outcome, Tool, ToolCtx, cell, live};
-use crate::effect::{
+use turnwright_types::effect::{
     CallView, Content, Effect, Kind, Location, Place, Target, fenced, visible, visible_line,
 };
-use crate::exec::{End, Ended, Job, Leftover, Look, Spec};
-use crate::files::Roots;
-use crate::permission::Pass;
+use turnwright_workspace::exec::{End, Ended, Job, Leftover, Look, Spec};
+use turnwright_workspace::files::Roots;
+use turnwright_policy::permission::Pass;
 
 /// Seconds that a command gets when the model does not say.
 const USUAL_LIMIT: u64 = 120;

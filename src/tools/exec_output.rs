@@ -8,10 +8,10 @@ use serde::Deserialize;
 
 use super::exec::{Report, finished, seconds};
 use super::{Bench, Outcome, Tool, ToolCtx};
-use crate::effect::{CallView, Content, Effect, Kind, Target, fenced, visible, visible_line};
-use crate::exec::{Job, Signal};
-use crate::files::Roots;
-use crate::permission::Pass;
+use turnwright_types::effect::{CallView, Content, Effect, Kind, Target, fenced, visible, visible_line};
+use turnwright_workspace::exec::{Job, Signal};
+use turnwright_workspace::files::Roots;
+use turnwright_policy::permission::Pass;
 
 /// Seconds that a call waits when the model does not say.
 const USUAL_WAIT: u64 = 5;

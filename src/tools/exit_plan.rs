@@ -6,11 +6,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Offer, Outcome, Tool, ToolCtx};
-use crate::client::{Inquiry, Reply};
-use crate::effect::{CallView, Content, Effect, Kind, Target, visible};
-use crate::files::Roots;
-use crate::permission::{Mode, Pass};
-use crate::update::{CallUpdate, Status, Update};
+use turnwright_types::client::{Inquiry, Reply};
+use turnwright_types::effect::{CallView, Content, Effect, Kind, Target, visible};
+use turnwright_workspace::files::Roots;
+use turnwright_policy::permission::{Mode, Pass};
+use turnwright_types::update::{CallUpdate, Status, Update};
 
 /// Characters of a plan.
 const LONGEST_PLAN: usize = 40_000;

@@ -8,10 +8,10 @@ use serde_json::json;
 
 use super::seek::{self, count};
 use super::{Bench, Outcome, Tool, ToolCtx};
-use crate::effect::{CallView, Content, Effect, Kind, Target};
-use crate::files::Roots;
-use crate::permission::Pass;
-use crate::search::{FileLines, Found, Query, grep};
+use turnwright_types::effect::{CallView, Content, Effect, Kind, Target};
+use turnwright_workspace::files::Roots;
+use turnwright_policy::permission::Pass;
+use turnwright_workspace::search::{FileLines, Found, Query, grep};
 
 #[derive(Debug)]
 pub(super) struct Grep;

@@ -14,10 +14,10 @@ use tokio_util::task::TaskTracker;
 use super::cell::Cell;
 use super::tripwire::Tripwire;
 use super::{Outcome, denial};
-use crate::effect::{Content, Effect};
-use crate::exec::Job;
-use crate::permission::{Confinement, Pass, Protected};
-use crate::sandbox::{self, Profile};
+use turnwright_types::effect::{Content, Effect};
+use turnwright_workspace::exec::Job;
+use turnwright_policy::permission::{Confinement, Pass, Protected};
+use turnwright_sandbox::Profile;
 
 /// Commands that are remembered after their end.
 const MOST_WATCHES: usize = 64;
@@ -227,7 +227,7 @@ impl Watch {
 /// What the walls keep as it is, where they can: not what has a second name that they do not know.
 /// Not for the runtime's thread.
 pub(super) fn kept(profile: &Profile) -> Vec<(PathBuf, u64)> {
-    if !sandbox::rooms().mounts {
+    if !turnwright_sandbox::rooms().mounts {
         return Vec::new();
     }
     let only = |it: &PathBuf| inode(it).filter(|(_, is_only)| *is_only).map(|it| it.0);

@@ -7,12 +7,12 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Bench, Outcome, Tool, ToolCtx};
-use crate::effect::{CallView, Content, Effect, Kind, Location, Place, Target, visible_line};
-use crate::files::Roots;
-use crate::ids::SessionId;
-use crate::permission::Pass;
-use crate::store::CallStatus;
-use crate::store::history::{Done, Page, Query, calls};
+use turnwright_types::effect::{CallView, Content, Effect, Kind, Location, Place, Target, visible_line};
+use turnwright_workspace::files::Roots;
+use turnwright_types::ids::SessionId;
+use turnwright_policy::permission::Pass;
+use turnwright_store::CallStatus;
+use turnwright_store::history::{Done, Page, Query, calls};
 
 /// Rows unless said otherwise, and at most.
 const USUAL: usize = 20;

@@ -8,10 +8,10 @@ use serde_json::json;
 
 use super::seek::{self, count};
 use super::{Bench, Outcome, Tool, ToolCtx};
-use crate::effect::{CallView, Effect, Kind, Location, Target, visible_line};
-use crate::files::Roots;
-use crate::permission::Pass;
-use crate::search::{Sort, Tree, list};
+use turnwright_types::effect::{CallView, Effect, Kind, Location, Target, visible_line};
+use turnwright_workspace::files::Roots;
+use turnwright_policy::permission::Pass;
+use turnwright_workspace::search::{Sort, Tree, list};
 
 /// The most levels of one call.
 const DEEPEST: u8 = 3;

@@ -8,11 +8,11 @@ use futures_util::FutureExt;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::{Outcome, ToolCtx};
-use crate::client::{Display, TerminalExit};
-use crate::effect::{Content, fenced};
-use crate::exec::{End, Ended, Exit, Group, Job, Spec, Started};
-use crate::ids::TerminalId;
-use crate::update::{CallUpdate, Status, TerminalNews, Update};
+use turnwright_types::client::{Display, TerminalExit};
+use turnwright_types::effect::{Content, fenced};
+use turnwright_workspace::exec::{End, Ended, Exit, Group, Job, Spec, Started};
+use turnwright_types::ids::TerminalId;
+use turnwright_types::update::{CallUpdate, Status, TerminalNews, Update};
 
 /// Bytes of output that a card shows as text while the command runs.
 const TAIL: usize = 4 * 1024;
@@ -43,7 +43,7 @@ pub(super) async fn start<'a>(
 ) -> std::io::Result<(Box<dyn Started>, Live<'a>)> {
     #[cfg(unix)]
     if let Display::Terminals(terminals) = &ctx.bench.display {
-        match crate::exec::TerminalRun::start(std::sync::Arc::clone(terminals), spec).await {
+        match turnwright_workspace::exec::TerminalRun::start(std::sync::Arc::clone(terminals), spec).await {
             Ok(run) => {
                 let live = Live::new(ctx, Sort::Own(run.id().clone()));
                 return Ok((Box::new(run), live));
@@ -136,7 +136,7 @@ impl<'a> Live<'a> {
             }
             // The terminal says that nothing was run, and then we have run it.
             #[cfg(unix)]
-            Sort::Own(_) if crate::exec::is_elsewhere() => return,
+            Sort::Own(_) if turnwright_workspace::exec::is_elsewhere() => return,
             // The first is the output, which the terminal shows.
             Sort::Own(_) => drop(outcome.content.drain(..1.min(outcome.content.len()))),
         }

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
 use super::Bench;
-use crate::effect::{fenced, visible_line};
-use crate::memory::instructions::{self, Instructions};
-use crate::memory::{self, Notes};
-use crate::skills::{self, Place, Skill};
+use turnwright_types::effect::{fenced, visible_line};
+use turnwright_workspace::memory::instructions::{self, Instructions};
+use turnwright_workspace::memory::{self, Notes};
+use turnwright_workspace::skills::{self, Place, Skill};
 
 /// Below a project and below the home; the first is ours.
 const SKILLS: &[&str] = &[".turnwright/skills", ".agents/skills", ".claude/skills"];

@@ -10,11 +10,11 @@ use serde_json::json;
 
 use super::lore::folders_of_notes;
 use super::{Bench, Outcome, Tool, ToolCtx};
-use crate::effect::{CallView, Content, Effect, Kind, Location, Target, visible_line};
-use crate::files::{FileError, Roots, Text};
-use crate::ids::is_slug;
-use crate::memory::{self, LONGEST_NOTE, MOST_NOTES, Notes, Scope};
-use crate::permission::Pass;
+use turnwright_types::effect::{CallView, Content, Effect, Kind, Location, Target, visible_line};
+use turnwright_workspace::files::{FileError, Roots, Text};
+use turnwright_types::ids::is_slug;
+use turnwright_workspace::memory::{self, LONGEST_NOTE, MOST_NOTES, Notes, Scope};
+use turnwright_policy::permission::Pass;
 
 #[derive(Debug)]
 pub(super) struct Memory;

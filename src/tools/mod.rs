@@ -52,12 +52,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::checkpoint::Foreseen;
-use crate::effect::{CallView, Content, Effect, Kind, Target};
-use crate::files::Roots;
-use crate::ids::CallId;
-use crate::message::{Media, ToolSpec};
-use crate::permission::Pass;
+use turnwright_workspace::checkpoint::Foreseen;
+use turnwright_types::effect::{CallView, Content, Effect, Kind, Target};
+use turnwright_workspace::files::Roots;
+use turnwright_types::ids::CallId;
+use turnwright_types::message::{Media, ToolSpec};
+use turnwright_policy::permission::Pass;
 
 pub(crate) use arguments::{mended, usual_name};
 pub use bench::{Bench, Commons, Folders};

@@ -7,9 +7,9 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Bench, Outcome, Tool, ToolCtx};
-use crate::effect::{CallView, Content, Effect, Kind, Location, Target};
-use crate::files::{FileError, Roots, Survey};
-use crate::permission::Pass;
+use turnwright_types::effect::{CallView, Content, Effect, Kind, Location, Target};
+use turnwright_workspace::files::{FileError, Roots, Survey};
+use turnwright_policy::permission::Pass;
 
 #[derive(Debug)]
 pub(super) struct MovePath;

@@ -5,11 +5,11 @@ use serde::{Deserialize, Deserializer, de};
 use serde_json::json;
 
 use super::{Outcome, Tool, ToolCtx};
-use crate::effect::{CallView, Effect, Kind, Target};
-use crate::files::Roots;
-use crate::permission::Pass;
-use crate::store::Entry;
-use crate::update::{PlanEntry, PlanStatus, Priority, Update};
+use turnwright_types::effect::{CallView, Effect, Kind, Target};
+use turnwright_workspace::files::Roots;
+use turnwright_policy::permission::Pass;
+use turnwright_store::Entry;
+use turnwright_types::update::{PlanEntry, PlanStatus, Priority, Update};
 
 /// The most steps of a plan.
 const MOST_ENTRIES: usize = 100;

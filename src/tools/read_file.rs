@@ -11,10 +11,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Bench, Outcome, Tool, ToolCtx, list_dir};
-use crate::effect::{CallView, Content, Effect, Kind, Location, Place, Target, fenced};
-use crate::files::{Binary, FileError, Files, Look, Patience, Roots, Window};
-use crate::message::Media;
-use crate::permission::Pass;
+use turnwright_types::effect::{CallView, Content, Effect, Kind, Location, Place, Target, fenced};
+use turnwright_workspace::files::{Binary, FileError, Files, Look, Patience, Roots, Window};
+use turnwright_types::message::Media;
+use turnwright_policy::permission::Pass;
 use show::{MOST_BYTES, Shown};
 
 /// The most files of one call.

@@ -7,8 +7,8 @@ use super::arguments::plain;
 use super::roll::room;
 use super::stock::Meant;
 use super::{AnyTool, Lent, Stock, tool_search};
-use crate::effect::visible_line;
-use crate::message::{History, Message, Specs};
+use turnwright_types::effect::visible_line;
+use turnwright_types::message::{History, Message, Specs};
 
 /// Different offers whose wording is kept. There are as many as sets of skills and sorts of
 /// models in use.

@@ -6,7 +6,7 @@ mod settings;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::files::glance;
+use turnwright_workspace::files::glance;
 
 pub(super) use settings::only_tracks;
 

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::ToolCtx;
-use crate::effect::{CallView, Content, Kind, Location, Target, fenced, visible_line};
-use crate::files::{FileError, Roots};
-use crate::permission::Pass;
-use crate::search::{Elsewhere, Except, Glob, LIMIT, Scope, Stop};
+use turnwright_types::effect::{CallView, Content, Kind, Location, Target, fenced, visible_line};
+use turnwright_workspace::files::{FileError, Roots};
+use turnwright_policy::permission::Pass;
+use turnwright_workspace::search::{Elsewhere, Except, Glob, LIMIT, Scope, Stop};
 
 /// Bytes of a result that a card shows.
 const CARD: usize = 4 * 1024;

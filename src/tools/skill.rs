@@ -5,10 +5,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Offer, Outcome, Tool, ToolCtx};
-use crate::effect::{CallView, Effect, Kind, Target, visible_line};
-use crate::files::Roots;
-use crate::message::ToolSpec;
-use crate::permission::Pass;
+use turnwright_types::effect::{CallView, Effect, Kind, Target, visible_line};
+use turnwright_workspace::files::Roots;
+use turnwright_types::message::ToolSpec;
+use turnwright_policy::permission::Pass;
 
 /// How much two names have in common if the one may be meant by the other.
 const ALIKE: f64 = 0.5;

@@ -11,7 +11,7 @@ use super::{Lent, Offer, Registry, Toolbox, built_in};
 fn toolbox() -> Toolbox {
     Toolbox::new(Arc::new(Registry::new(built_in())), Lent::default())
 }
-use crate::effect::fenced;
+use turnwright_types::effect::fenced;
 
 /// An offer with all there is.
 fn everything() -> Offer {

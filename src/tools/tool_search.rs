@@ -8,10 +8,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{AnyTool, Lent, Offer, Outcome, Stock, Tool, ToolCtx};
-use crate::effect::{CallView, Content, Effect, Kind, Target, visible_line};
-use crate::files::Roots;
-use crate::message::ToolSpec;
-use crate::permission::Pass;
+use turnwright_types::effect::{CallView, Content, Effect, Kind, Target, visible_line};
+use turnwright_workspace::files::Roots;
+use turnwright_types::message::ToolSpec;
+use turnwright_policy::permission::Pass;
 
 /// Tools that a search brings; and one by names.
 const MOST_FOUND: usize = 5;

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::files::glance;
+use turnwright_workspace::files::glance;
 
 const NAMES: [&str; 2] = ["rust-toolchain.toml", "rust-toolchain"];
 /// Bytes of a file that are read.

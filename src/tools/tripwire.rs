@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::repository::{self, only_tracks};
-use crate::permission::Protected;
+use turnwright_policy::permission::Protected;
 
 use look::{Entry, Look, read};
 
@@ -162,7 +162,7 @@ impl Tripwire {
 
 impl Trespass {
     fn note(&mut self, path: &Path, verb: &str, done: std::io::Result<()>) {
-        let path = crate::effect::visible_line(&path.to_string_lossy());
+        let path = turnwright_types::effect::visible_line(&path.to_string_lossy());
         match done {
             Ok(()) => self.restored.push(format!("{verb} {path}")),
             Err(error) => self.left.push(format!("{verb} {path} ({error})")),

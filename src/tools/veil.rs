@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::effect::is_secret;
-use crate::permission::Closed;
-use crate::shell;
+use turnwright_types::effect::is_secret;
+use turnwright_policy::permission::Closed;
+use turnwright_policy::shell;
 
 /// Files and folders that are looked at.
 const MOST_ENTRIES: usize = 5_000;
@@ -20,7 +20,7 @@ const WIDE: &[&str] = &["grep", "egrep", "fgrep", "rg", "git", "diff"];
 
 /// Whether a line may read files that it does not name.
 pub(super) fn reads_widely(line: &str) -> bool {
-    let script = shell::read(line, crate::exec::dialect());
+    let script = shell::read(line, turnwright_workspace::exec::dialect());
     let is_wide = |it: &shell::Simple| {
         WIDE.contains(&it.program()) || it.is_open || it.words.iter().any(|word| word.is_glob)
     };

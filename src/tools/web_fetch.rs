@@ -8,10 +8,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Outcome, Tool, ToolCtx};
-use crate::effect::{CallView, Content, Effect, Kind, Target, short_title, visible_line};
-use crate::files::Roots;
-use crate::permission::Pass;
-use crate::web::{self, Fetched, Page, floor};
+use turnwright_types::effect::{CallView, Content, Effect, Kind, Target, short_title, visible_line};
+use turnwright_workspace::files::Roots;
+use turnwright_policy::permission::Pass;
+use turnwright_workspace::web::{self, Fetched, Page, floor};
 
 /// Bytes of a page that the model gets at once.
 const MOST_BYTES: usize = 30 * 1024;
@@ -197,7 +197,7 @@ fn shortened(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::effect::LONGEST_TITLE;
+    use turnwright_types::effect::LONGEST_TITLE;
 
     fn page(text: &str) -> Page {
         Page {

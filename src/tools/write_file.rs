@@ -7,11 +7,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Bench, Outcome, Tool, ToolCtx, change};
-use crate::checkpoint::Foreseen;
-use crate::edit::omission;
-use crate::effect::{CallView, Content, Effect, Kind, Location, Target, visible_line};
-use crate::files::{FileError, Roots, Text, Written};
-use crate::permission::Pass;
+use turnwright_workspace::checkpoint::Foreseen;
+use turnwright_workspace::edit::omission;
+use turnwright_types::effect::{CallView, Content, Effect, Kind, Location, Target, visible_line};
+use turnwright_workspace::files::{FileError, Roots, Text, Written};
+use turnwright_policy::permission::Pass;
 
 #[derive(Debug)]
 pub(super) struct WriteFile;

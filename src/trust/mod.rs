@@ -5,7 +5,7 @@ mod pins;
 mod records;
 mod repository;
 
-use crate::ids::hex;
+use turnwright_types::ids::hex;
 use ring::digest::{SHA256, digest};
 
 pub use pins::{Pin, Pinned, Pins};

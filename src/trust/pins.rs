@@ -9,7 +9,7 @@ use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
 use super::hex;
-use crate::config::store_private;
+use turnwright_workspace::private_file;
 
 /// Files that are kept. Beyond that the oldest go.
 const MOST: usize = 8_192;
@@ -89,7 +89,7 @@ impl Pins {
             return Err(io::Error::other("it is too large to be kept"));
         }
         self.make_room();
-        store_private(&path, &bytes)
+        private_file::store(&path, &bytes)
     }
 
     fn path(&self, key: &[&str]) -> PathBuf {
@@ -144,7 +144,7 @@ mod tests {
         let path = pins.path(&["a"]);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         for junk in ["", "{}", r#"{"key":["b"],"print":"1","shown":""}"#] {
-            store_private(&path, junk.as_bytes()).unwrap();
+            private_file::store(&path, junk.as_bytes()).unwrap();
             assert_eq!(pins.get(&["a"]), Pinned::Damaged, "{junk}");
             pins.put(&["a"], pin("2")).unwrap();
             assert_eq!(pins.get(&["a"]), Pinned::Known(pin("2")));

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 
 use super::{Print, hex};
-use crate::config::{remove_private, store_private};
+use turnwright_workspace::private_file;
 
 /// Records that are looked at to list or forget some.
 const MOST: usize = 10_000;
@@ -56,7 +56,7 @@ impl Trust {
     pub fn trust(&self, project: &Path, what: &str, content: &[u8]) -> io::Result<()> {
         let record = record(project, what, content)
             .ok_or_else(|| io::Error::other("the folder's path is not valid Unicode"))?;
-        store_private(&self.path(&record), serde_json::to_string_pretty(&record)?.as_bytes())
+        private_file::store(&self.path(&record), serde_json::to_string_pretty(&record)?.as_bytes())
     }
 
     /// Trusts nothing of a project any more. Returns how much was trusted.
@@ -67,7 +67,7 @@ impl Trust {
         let mut count = 0;
         for record in self.list() {
             if Some(record.project.as_str()) == project.to_str() {
-                count += usize::from(remove_private(&self.path(&record))?);
+                count += usize::from(private_file::remove(&self.path(&record))?);
             }
         }
         Ok(count)
@@ -151,7 +151,7 @@ mod tests {
             fs::read_dir(state.path().join("trust")).unwrap().next().unwrap().unwrap().path();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         for junk in ["", "{}", "{\"project\":\"/ws\"}"] {
-            store_private(&path, junk.as_bytes()).unwrap();
+            private_file::store(&path, junk.as_bytes()).unwrap();
             assert!(!trust.is_trusted(Path::new("/ws"), "a", b"x"), "{junk}");
         }
         assert_eq!(trust.list(), []);

@@ -4,7 +4,7 @@
 use std::io::{self, Read};
 use std::path::Path;
 
-use crate::pinned;
+use turnwright_workspace::pinned;
 
 /// Bytes of one file.
 pub const LARGEST: u64 = 256 * 1024;

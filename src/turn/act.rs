@@ -17,16 +17,16 @@ use super::ledger::{Ledger, ToolResult};
 use super::schedule::{Schedule, State};
 use super::witness::Witness;
 use super::{Step, Turn};
-use crate::checkpoint::Changes;
-use crate::client::{Answer, Question};
-use crate::effect::{CallView, Content, Effect};
-use crate::ids::CallId;
-use crate::message::{Arguments, Message, Stop, ToolCall};
-use crate::permission::{self, Asked, AuditEvent, Confinement, Gate, Law, Mode, Pass};
-use crate::redact;
-use crate::store::{Log, Settled};
+use turnwright_workspace::checkpoint::Changes;
+use turnwright_types::client::{Answer, Question};
+use turnwright_types::effect::{CallView, Content, Effect};
+use turnwright_types::ids::CallId;
+use turnwright_types::message::{Arguments, Message, Stop, ToolCall};
+use turnwright_policy::permission::{self, Asked, AuditEvent, Confinement, Gate, Law, Mode, Pass};
+use turnwright_types::redact;
+use turnwright_store::{Log, Settled};
 use crate::tools::{Bench, Outcome, Prepared, ToolCtx};
-use crate::update::{CallUpdate, Status, Update};
+use turnwright_types::update::{CallUpdate, Status, Update};
 
 /// How long a tool with side effects may take to end them after a cancel.
 const GRACE: Duration = Duration::from_secs(2);

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::client::Client;
-use crate::effect::{CallView, Content, fenced};
-use crate::ids::CallId;
-use crate::store::{Entry, Log, Settled};
+use turnwright_types::client::Client;
+use turnwright_types::effect::{CallView, Content, fenced};
+use turnwright_types::ids::CallId;
+use turnwright_store::{Entry, Log, Settled};
 use crate::tools::Outcome;
-use crate::update::{CallUpdate, Status, Update};
+use turnwright_types::update::{CallUpdate, Status, Update};
 
 /// Bytes of arguments that a card gets.
 const MOST_INPUT: usize = 64 * 1024;

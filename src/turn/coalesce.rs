@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::ids::MessageId;
-use crate::update::Update;
+use turnwright_types::ids::MessageId;
+use turnwright_types::update::Update;
 
 /// One frame at sixty a second.
 const FRAME: Duration = Duration::from_millis(16);

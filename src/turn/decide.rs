@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::Step;
 use super::trouble::Nudge;
 use crate::error::{Error, chain};
-use crate::llm::{End, Kind, LONGEST_WAIT, LlmError};
-use crate::message::{Arguments, Stop, ToolCall};
+use turnwright_llm::{End, Kind, LONGEST_WAIT, LlmError};
+use turnwright_types::message::{Arguments, Stop, ToolCall};
 
 /// Attempts after the first, for one request.
 const RETRIES: u32 = 4;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::glimpse::{Glimpse, Long};
-use crate::effect::{CallView, Content, Location, fenced, short_title, visible, visible_line};
-use crate::ids::CallId;
-use crate::update::{CallUpdate, Status};
+use turnwright_types::effect::{CallView, Content, Location, fenced, short_title, visible, visible_line};
+use turnwright_types::ids::CallId;
+use turnwright_types::update::{CallUpdate, Status};
 
 /// Between two counts of lines.
 const COUNT_EVERY: Duration = Duration::from_millis(500);
@@ -140,7 +140,7 @@ fn preview(long: &Long<'_>, path: Option<PathBuf>) -> Option<Vec<Content>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::effect::Kind;
+    use turnwright_types::effect::Kind;
 
     fn draft(verb: &str) -> Draft {
         let view = CallView { title: verb.to_owned(), kind: Kind::Other, locations: Vec::new() };

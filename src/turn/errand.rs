@@ -13,14 +13,14 @@ use super::act::{CANCELLED, Ready, guarded, located, look_at, question, run, unl
 use super::cards::brief;
 use super::floor::Floor;
 use super::keep;
-use crate::client::{Answer, ChoiceKind};
-use crate::effect::Effect;
-use crate::ids::CallId;
-use crate::permission::{
+use turnwright_types::client::{Answer, ChoiceKind};
+use turnwright_types::effect::Effect;
+use turnwright_types::ids::CallId;
+use turnwright_policy::permission::{
     self, Asked, AuditEntry, AuditEvent, Confinement, Gate, Grants, Mode, Pass, SharedMode,
     Verdict, decide,
 };
-use crate::store::Log;
+use turnwright_store::Log;
 use crate::tools::{AnyTool, Bench, Outcome, ToolCtx};
 
 /// Who runs such calls, and what holds for them.

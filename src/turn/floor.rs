@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use super::schedule::{ABREAST, conflict};
-use crate::effect::Effect;
+use turnwright_types::effect::Effect;
 
 /// Those that wait or run, in the order in which they came.
 #[derive(Debug, Default)]
@@ -113,7 +113,7 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
-    use crate::effect::{Place as Where, Target};
+    use turnwright_types::effect::{Place as Where, Target};
 
     fn write(path: &str) -> Vec<Effect> {
         vec![Effect::Write(Target { path: path.into(), place: Where::Inside })]

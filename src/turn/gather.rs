@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Turn;
-use crate::message::{Message, Part};
+use turnwright_types::message::{Message, Part};
 use crate::tools;
 
 /// A disk that is slower than this is not waited for.

@@ -1,9 +1,9 @@
 //! What is left of an answer when its call has run: rules for the project, and a line in the audit.
 
-use crate::client::{Answer, ChoiceKind};
-use crate::effect::Effect;
-use crate::permission::{self, Asked, AuditEntry, AuditEvent, Book, Law, Rule, decide, in_words};
-use crate::redact;
+use turnwright_types::client::{Answer, ChoiceKind};
+use turnwright_types::effect::Effect;
+use turnwright_policy::permission::{self, Asked, AuditEntry, AuditEvent, Book, Law, Rule, decide, in_words};
+use turnwright_types::redact;
 
 use super::Turn;
 

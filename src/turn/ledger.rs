@@ -1,6 +1,6 @@
 //! Each call is owed exactly one result.
 
-use crate::message::{Media, ToolCall, ToolMessage};
+use turnwright_types::message::{Media, ToolCall, ToolMessage};
 
 /// What a call came to, for the model.
 #[derive(Clone, Debug, PartialEq, Eq)]

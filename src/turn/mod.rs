@@ -31,16 +31,16 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::client::Client;
+use turnwright_types::client::Client;
 use crate::error::Error;
-use crate::ids::MessageId;
-use crate::llm::{Effort, Model};
-use crate::message::{History, Message, Part, Stop, ToolCall, UserMessage};
-pub use crate::permission::SharedMode;
-use crate::permission::{Grants, Law, Mode};
-use crate::store::{Audience, Entry, Log, TurnKind};
+use turnwright_types::ids::MessageId;
+use turnwright_llm::{Effort, Model};
+use turnwright_types::message::{History, Message, Part, Stop, ToolCall, UserMessage};
+pub use turnwright_policy::permission::SharedMode;
+use turnwright_policy::permission::{Grants, Law, Mode};
+use turnwright_store::{Audience, Entry, Log, TurnKind};
 use crate::tools::{Bench, Offer, Toolbox};
-use crate::update::Update;
+use turnwright_types::update::Update;
 
 use cards::Cards;
 use decide::Budget;
@@ -48,8 +48,6 @@ use trouble::Nudge;
 
 pub use cards::{brief, failed, last, not_run};
 pub use context::SYSTEM_PROMPT;
-#[cfg(test)]
-pub(crate) use context::{is_valid, repair};
 pub use errand::Errands;
 
 /// What a turn works with. The session owns it and lends it to each of its turns.
@@ -262,7 +260,7 @@ fn words(prompt: &UserMessage) -> String {
 }
 
 fn redacted(text: &str) -> String {
-    crate::redact::text(text).into_owned()
+    turnwright_types::redact::text(text).into_owned()
 }
 
 enum Step {

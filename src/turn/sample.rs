@@ -16,14 +16,14 @@ use super::draft::Draft;
 use super::scribe::Scribe;
 use super::trouble::{omission, suspect_overflow};
 use super::{Step, Turn, context};
-use crate::client::Client;
-use crate::effect::{CallView, Kind, visible_line};
-use crate::ids::{CallId, MessageId};
-use crate::llm::{Batch, Delta, End, LlmError, Model, Reply, Request, Senses, looks_leaked};
-use crate::message::{AssistantMessage, Echo, History, Message, Stop, ToolCall, Usage};
-use crate::store::{Audience, Entry};
+use turnwright_types::client::Client;
+use turnwright_types::effect::{CallView, Kind, visible_line};
+use turnwright_types::ids::{CallId, MessageId};
+use turnwright_llm::{Batch, Delta, End, LlmError, Model, Reply, Request, Senses, looks_leaked};
+use turnwright_types::message::{AssistantMessage, Echo, History, Message, Stop, ToolCall, Usage};
+use turnwright_store::{Audience, Entry};
 use crate::tools::Toolbox;
-use crate::update::Update;
+use turnwright_types::update::Update;
 
 /// The longest name of a function.
 const LONGEST_NAME: usize = 200;

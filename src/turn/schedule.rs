@@ -1,7 +1,7 @@
 //! Which calls of an answer may start, and which must wait for earlier ones. Pure: decided on
 //! what the calls may touch, never on what the tools are called.
 
-use crate::effect::Effect;
+use turnwright_types::effect::Effect;
 
 /// How many calls are at work side by side; and how many may wait for the user's answer, each with
 /// the change that it would make.
@@ -108,7 +108,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::effect::{Command, Place, Target};
+    use turnwright_types::effect::{Command, Place, Target};
 
     fn effect(text: &str) -> Effect {
         let (verb, object) = text.split_once(' ').unwrap_or((text, ""));

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::ids::MessageId;
-use crate::redact;
-use crate::store::{Log, Ticket};
+use turnwright_types::ids::MessageId;
+use turnwright_types::redact;
+use turnwright_store::{Log, Ticket};
 
 /// Words that the user sees for longer than this are kept.
 const EVERY: Duration = Duration::from_millis(250);
@@ -90,12 +90,12 @@ impl Scribe {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Store;
-    use crate::store::broken::broken;
+    use turnwright_store::Store;
+    use turnwright_store::broken::broken;
 
     #[tokio::test]
     async fn each_word_is_written_once_and_no_more_often_than_four_times_a_second() {
-        let (store, log) = crate::store::broken::tests::pen().await;
+        let (store, log) = crate::turn::stage::store_with_session().await;
         let mut scribe = Scribe::new(log.clone(), "msg-1".into());
         let begun = Instant::now();
         assert_eq!(scribe.due("", ""), None);
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(scribe.seq(), Some(drafts[0].seq));
     }
 
-    async fn drafts(store: &Store) -> (Vec<crate::store::broken::Draft>, u64) {
+    async fn drafts(store: &Store) -> (Vec<turnwright_store::broken::Draft>, u64) {
         let count = |it: &rusqlite::Connection| {
             let pieces = it.query_row("SELECT count(*) FROM drafts", [], |it| it.get(0))?;
             Ok((broken(it, 1)?.drafts, pieces))

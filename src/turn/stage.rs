@@ -10,16 +10,17 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{Equipment, SharedLaw, SharedMode, SharedThinker, ToldMode};
-use crate::client::{Answer, ChoiceKind, Client, Display, Inquiry, Question, Reply as UserReply};
-use crate::exec::Environment;
-use crate::files::{Files, Roots};
-use crate::ids::SessionId;
-use crate::llm::{
+use turnwright_types::client::{Answer, ChoiceKind, Client, Display, Inquiry, Question, Reply as UserReply};
+use turnwright_workspace::exec::Environment;
+use turnwright_workspace::files::{Files, Roots};
+use turnwright_types::ids::SessionId;
+use turnwright_llm::{
     Batch, Delta, Effort, End, Kind, LlmError, Model, Reply, ReplyCall, ReplyStream, Request,
 };
-use crate::message::{Arguments, Echo};
+use turnwright_types::message::{Arguments, Echo};
 use crate::tools::{AnyTool, Bench, Commons, Lent, Registry, Toolbox, built_in};
-use crate::update::{Status, Update};
+use turnwright_store::{Log, SessionRow, Store};
+use turnwright_types::update::{Status, Update};
 
 /// One reply of the scripted model.
 #[derive(Clone)]
@@ -202,4 +203,12 @@ pub(crate) fn stage(plays: Vec<Play>, silent: bool, extra: Option<Arc<dyn AnyToo
         knows_of_cuts: Arc::default(),
     };
     Stage { client, equipment, cancel: CancellationToken::new(), _workspace: workspace }
+}
+
+/// A store in memory with one session, and the log that writes that session.
+pub(crate) async fn store_with_session() -> (Store, Log) {
+    let (store, id) = (Store::in_memory(), SessionId::from("stage"));
+    let log = Log::new(store.clone(), id.clone());
+    log.create(SessionRow::new(id, "/w".into())).written().await;
+    (store, log)
 }

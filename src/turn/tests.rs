@@ -13,9 +13,9 @@ use super::stage::{Play, Stage, stage};
 use std::sync::atomic::Ordering;
 
 use super::*;
-use crate::effect::{CallView, Content, Effect, Kind, Target};
-use crate::files::Roots;
-use crate::permission::Pass;
+use turnwright_types::effect::{CallView, Content, Effect, Kind, Target};
+use turnwright_workspace::files::Roots;
+use turnwright_policy::permission::Pass;
 use crate::tools::{Outcome, Tool, ToolCtx};
 
 /// A tool that has a bug, in the step that its argument names.

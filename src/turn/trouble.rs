@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{Thinker, Turn};
-use crate::llm::{Effort, Kind, LlmError, Model, Request, Senses};
-use crate::message::{Message, Part, Usage, UserMessage};
-use crate::update::Update;
+use turnwright_llm::{Effort, Kind, LlmError, Model, Request, Senses};
+use turnwright_types::message::{Message, Part, Usage, UserMessage};
+use turnwright_types::update::Update;
 
 /// What the model is told when its answer was cut.
 const CUT: &str = "Your last answer was cut off by the network. Go on exactly where it stopped; \

@@ -10,11 +10,12 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::Equipment;
-use crate::checkpoint::{Before, Changes, Checkpoint, Edit};
-use crate::effect::{Content, Effect};
-use crate::ids::CallId;
-use crate::permission::Pass;
-use crate::store::{Durability, Intent, Log};
+use turnwright_workspace::checkpoint::{Before, Changes, Checkpoint, Edit};
+use turnwright_types::effect::{Content, Effect};
+use turnwright_types::ids::CallId;
+use turnwright_policy::permission::Pass;
+use turnwright_store::{Durability, Log};
+use turnwright_types::file_change::Intent;
 use crate::tools::{Outcome, Prepared, ToolCtx};
 
 /// How long a cancel waits. What is found later goes into the store when it is found.

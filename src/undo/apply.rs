@@ -10,10 +10,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::now::{found, open};
 use super::plan::{Action, Step, same};
-use crate::effect::Target;
-use crate::files::{FileError, Files, Patience, There};
-use crate::pinned;
-use crate::store::{FileState, Store, read};
+use turnwright_types::effect::Target;
+use turnwright_workspace::files::{FileError, Files, Patience, There};
+use turnwright_workspace::pinned;
+use turnwright_store::{Store, read};
+use turnwright_types::file_change::FileState;
 
 /// What has become of a path that was to be restored.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use similar::TextDiff;
 
-use crate::effect::{plain, visible_line};
+use turnwright_types::effect::{plain, visible_line};
 
 /// How much may be shown.
 #[derive(Clone, Copy, Debug)]

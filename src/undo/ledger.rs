@@ -1,7 +1,7 @@
 //! Which turns can be undone, and which can be done again. Pure.
 
-use crate::store::TurnKind;
-use crate::store::versions::TurnRow;
+use turnwright_store::TurnKind;
+use turnwright_store::versions::TurnRow;
 
 /// What was undone and can be done again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

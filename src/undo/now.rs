@@ -6,9 +6,9 @@ use std::path::Path;
 
 use ring::digest::{Context, SHA256};
 
-use crate::ids::hex;
-use crate::pinned;
-use crate::store::FileState;
+use turnwright_types::ids::hex;
+use turnwright_workspace::pinned;
+use turnwright_types::file_change::FileState;
 
 /// What there is at a path that was reached without a link.
 pub fn state(path: &Path) -> FileState {

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 
-use crate::store::FileState;
-use crate::store::versions::Version;
+use turnwright_types::file_change::FileState;
+use turnwright_store::versions::Version;
 
 /// Bytes of one file that are kept so that an undo can be undone. Nothing larger is replaced or
 /// removed: there may be no other copy.

@@ -5,18 +5,16 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use proptest::prelude::*;
 use tokio_util::sync::CancellationToken;
 
 use super::now::state;
-use crate::files::{Files, Roots};
-use crate::ids::{CallId, SessionId};
+use turnwright_workspace::files::{Files, Roots};
+use turnwright_types::ids::{CallId, SessionId};
 use crate::session::{Desk, Report, Wish};
-use crate::store::{
-    Change, Durability, FileState, Intent, Log, SessionRow, Settled, Store, TurnKind, versions,
-};
+use turnwright_store::{Durability, Log, SessionRow, Settled, Store, TurnKind, versions};
+use turnwright_types::file_change::{Change, FileState, Intent};
 
 type Tree = BTreeMap<PathBuf, FileState>;
 
@@ -33,24 +31,7 @@ impl Stage {
         let root = fs::canonicalize(folder.path()).unwrap();
         let (store, session) = (Store::in_memory(), SessionId::from("s"));
         let log = Log::new(store.clone(), session.clone());
-        let now = SystemTime::now();
-        let row = SessionRow {
-            id: session.clone(),
-            cwd: root.clone(),
-            real_cwd: root.clone(),
-            folders: Vec::new(),
-            title: None,
-            title_is_final: false,
-            created: now,
-            updated: now,
-            archived: false,
-            parent: None,
-            mode: None,
-            model: None,
-            effort: None,
-            minted: 0,
-            cost: None,
-        };
+        let row = SessionRow::new(session.clone(), root.clone());
         log.create(row).written().await;
         let files_of = Files::new(Roots::new(&root).unwrap(), None);
         let cancel = CancellationToken::new();

@@ -45,7 +45,7 @@ fn a_form_by_a_schema_that_is_none_is_declined_and_breaks_nothing() {
 
 #[test]
 fn a_server_reaches_nothing_of_ours_and_of_other_servers() {
-    if !turnwright::sandbox::can_confine() {
+    if !turnwright_sandbox::can_confine() {
         eprintln!("SKIPPED: nothing can be confined here");
         return;
     }
@@ -184,7 +184,7 @@ env = { PLACE = "db:${OTHER_TOKEN}@host" }
 
 #[test]
 fn what_a_call_makes_in_protected_places_is_undone_and_what_it_changes_is_told() {
-    if !turnwright::sandbox::can_confine() {
+    if !turnwright_sandbox::can_confine() {
         eprintln!("SKIPPED: nothing can be confined here");
         return;
     }

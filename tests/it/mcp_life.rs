@@ -280,7 +280,7 @@ fn d7_a_server_gets_what_is_declared_for_it_and_no_key_of_ours() {
     let told = told(&agent, 0);
     assert!(!told.contains("sk-test") && !told.contains("canary"), "{told}");
     assert!(told.contains("[key]") && told.contains("declared"), "{told}");
-    if turnwright::sandbox::can_confine() {
+    if turnwright_sandbox::can_confine() {
         assert!(told.contains("turnwright-"), "{told}");
     }
     let all = format!("{:?}", agent.log);
@@ -294,7 +294,7 @@ fn d7_a_server_gets_what_is_declared_for_it_and_no_key_of_ours() {
 
 #[test]
 fn a_server_writes_in_the_project_and_not_beside_it() {
-    if !turnwright::sandbox::can_confine() {
+    if !turnwright_sandbox::can_confine() {
         eprintln!("SKIPPED: nothing can be confined here");
         return;
     }

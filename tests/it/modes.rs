@@ -62,7 +62,7 @@ fn any_mode_can_be_the_first_one() {
         }
         let auto = modes.iter().find(|it| it["id"] == "auto").unwrap();
         let promises = auto["description"].as_str().unwrap().contains("in the sandbox");
-        assert_eq!(promises, turnwright::sandbox::can_confine());
+        assert_eq!(promises, turnwright_sandbox::can_confine());
     }
 }
 
@@ -71,7 +71,7 @@ fn where_there_is_no_sandbox_the_user_is_told_once() {
     let mut agent = TestAgent::builder().model(json!([says("One."), says("Two.")])).start();
     agent.turn("go");
     agent.turn("on");
-    assert_eq!(agent.told_of_no_sandbox, usize::from(!turnwright::sandbox::can_confine()));
+    assert_eq!(agent.told_of_no_sandbox, usize::from(!turnwright_sandbox::can_confine()));
 }
 
 #[test]

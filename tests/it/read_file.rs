@@ -25,13 +25,13 @@ fn read_all(agent: &mut TestAgent, tool: &str, all: &[Value]) -> Vec<String> {
 
 #[test]
 fn the_stored_login_is_no_part_of_the_project() {
-    let roots = |home: &std::path::Path| turnwright::files::Roots::new(home).unwrap();
+    let roots = |home: &std::path::Path| turnwright_workspace::files::Roots::new(home).unwrap();
     let home = tempfile::tempdir().unwrap();
     let config = home.path().join(".config/turnwright");
     let roots = roots(home.path()).without(&config);
     let place = |it: &str| roots.resolve(it).place;
-    assert_eq!(place(".config/turnwright/login.json"), turnwright::effect::Place::Outside);
-    assert_eq!(place(".config/other.json"), turnwright::effect::Place::Inside);
+    assert_eq!(place(".config/turnwright/login.json"), turnwright_types::effect::Place::Outside);
+    assert_eq!(place(".config/other.json"), turnwright_types::effect::Place::Inside);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::cards;
 
 /// Whether there is anything to test.
 fn has_sandbox(test: &str) -> bool {
-    let has = turnwright::sandbox::can_confine();
+    let has = turnwright_sandbox::can_confine();
     if !has {
         eprintln!("SKIPPED: {test}: no command can be confined on this machine");
     }
@@ -166,7 +166,7 @@ fn a_command_that_nobody_understands_is_kept_from_what_rules_deny() {
     if !has_sandbox("a_command_that_nobody_understands_is_kept_from_what_rules_deny") {
         return;
     }
-    if !turnwright::sandbox::rooms().mounts {
+    if !turnwright_sandbox::rooms().mounts {
         return eprintln!("SKIPPED: rules for commands: no view of the files can be had here");
     }
     let rules = "[permissions]\ndeny = ['read(/secret)', 'edit(/ci)']";
@@ -198,7 +198,7 @@ fn what_the_user_changes_in_a_kept_place_while_a_command_runs_stays() {
     if !has_sandbox("what_the_user_changes_in_a_kept_place_while_a_command_runs_stays") {
         return;
     }
-    if !turnwright::sandbox::rooms().mounts {
+    if !turnwright_sandbox::rooms().mounts {
         return eprintln!("SKIPPED: what the user changes: no view of the files can be had here");
     }
     let command = "touch begun; until test -e go; do sleep 0.02; done";

@@ -8,7 +8,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use turnwright::shell::{Dialect, Redirect, Script, read};
+use turnwright_types::dialect::Dialect;
+use turnwright_policy::shell::{Redirect, Script, read};
 
 use crate::agent::eventually;
 use crate::ended;

@@ -9,8 +9,8 @@ use std::thread::JoinHandle;
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use tokio_util::sync::CancellationToken;
-use turnwright::effect::{Place, Target};
-use turnwright::files::{FileError, Files, Roots};
+use turnwright_types::effect::{Place, Target};
+use turnwright_workspace::files::{FileError, Files, Roots};
 
 const ROUNDS: usize = 2_500;
 

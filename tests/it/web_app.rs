@@ -76,7 +76,7 @@ const STUB: &str = "#!/bin/sh\nexit 0\n";
 #[test]
 fn sixty_commands_of_a_web_application_ask_at_most_twice_in_auto_mode() {
     assert_eq!(COMMANDS.len(), 60);
-    if !turnwright::sandbox::can_confine() {
+    if !turnwright_sandbox::can_confine() {
         eprintln!("NOT TESTED: `auto` mode asks about commands, there is no sandbox here");
         return;
     }

@@ -8,24 +8,24 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::session;
-use crate::effect::{CallView, Content, Kind};
-use crate::ids::CallId;
-use crate::message::{
+use turnwright_types::effect::{CallView, Content, Kind};
+use turnwright_types::ids::CallId;
+use turnwright_types::message::{
     Arguments, AssistantMessage, Echo, History, Message, Stop, ToolCall, UserMessage,
 };
-use crate::permission::{Grants, Mode};
+use turnwright_policy::permission::{Grants, Mode};
 use crate::session::revive::{Revived, revive};
-use crate::store::broken::tests::pen;
-use crate::store::{
-    Audience, Change, Durability, Entry, FileState, Intent, Log, Settled, Store, TurnKind,
-};
+use crate::turn::stage::store_with_session;
+use turnwright_store::{Audience, Durability, Entry, Log, Settled, Store, TurnKind};
+use turnwright_types::file_change::{Change, FileState, Intent};
 use crate::turn::stage::{Play, Stage, stage};
-use crate::turn::{Turn, is_valid, repair};
-use crate::update::{PlanEntry, PlanStatus, Priority, Update};
+use crate::turn::Turn;
+use turnwright_types::repair::{is_valid, repair};
+use turnwright_types::update::{PlanEntry, PlanStatus, Priority, Update};
 
 /// A stage whose session is kept.
 async fn kept(plays: Vec<Play>) -> (Stage, Store) {
-    let (store, log) = pen().await;
+    let (store, log) = store_with_session().await;
     let mut stage = stage(plays, false, None);
     Arc::get_mut(&mut stage.equipment.bench).unwrap().log = log;
     (stage, store)

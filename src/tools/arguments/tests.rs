@@ -5,9 +5,9 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::*;
-use crate::effect::{CallView, Effect, Kind, Target};
-use crate::files::Roots;
-use crate::permission::Pass;
+use turnwright_types::effect::{CallView, Effect, Kind, Target};
+use turnwright_workspace::files::Roots;
+use turnwright_policy::permission::Pass;
 use crate::tools::{Outcome, ToolCtx};
 
 #[derive(Debug)]

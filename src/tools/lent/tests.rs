@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use serde_json::{Value, json};
 
-use crate::effect::CallView;
-use crate::message::{
+use turnwright_types::effect::CallView;
+use turnwright_types::message::{
     Arguments, AssistantMessage, Echo, History, Message, Specs, ToolCall, ToolSpec,
 };
 use crate::tools::{AnyTool, Fate, Lent, Offer, Prepared, Registry, Toolbox, built_in};

@@ -1,7 +1,7 @@
 //! What was found, as the model reads it.
 
 use super::outline::outline;
-use crate::files::{Binary, Excerpt, Look, Window};
+use turnwright_workspace::files::{Binary, Excerpt, Look, Window};
 
 /// The most lines of one file.
 const MOST_LINES: usize = 2_000;

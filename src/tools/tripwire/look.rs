@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Tripwire;
-use crate::permission::Protected;
-use crate::pinned;
+use turnwright_policy::permission::Protected;
+use turnwright_workspace::pinned;
 
 /// Files of which a copy is kept, bytes of each, and of all.
 pub(super) const MOST_COPIES: usize = 64;

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::Entry;
-use crate::pinned;
+use turnwright_workspace::pinned;
 
 /// Bytes of one file that are kept.
 const LONGEST_KEPT: u64 = 16 * 1024 * 1024;

@@ -1,0 +1,296 @@
+//! What holds for any stream.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::receive;
+use crate::chat::assemble::Assembler;
+use crate::chat::{recorded, transcribe};
+use crate::manner::Speaker;
+use crate::reader::Reader;
+use crate::{Batch, Delta, LlmError};
+use turnwright_types::message::Arguments;
+
+/// Pieces of which streams are made, good and bad.
+fn piece() -> impl Strategy<Value = String> {
+    let fragment = prop::sample::select(vec![
+        "{",
+        "}",
+        "[",
+        "]",
+        "\"",
+        ":",
+        ",",
+        "null",
+        "\\",
+        "\\ud83d",
+        "1",
+        "data: ",
+        "data:",
+        "error: ",
+        "event: error\n",
+        "\n",
+        "\n\n",
+        "\r\n\r\n",
+        "\r",
+        ": c\n",
+        "[DONE]",
+        "\u{feff}",
+        "\"choices\":[{\"delta\":{",
+        "}}]}\n\n",
+        "\"content\":\"ä😀\"",
+        "\"finish_reason\":\"stop\"",
+        "\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"f\",\"arguments\":",
+        "\"error\":{\"message\":\"no\",\"code\":500}",
+        "\"usage\":{\"prompt_tokens\":1}",
+        "<html>",
+    ]);
+    let event = prop::sample::select(vec![
+        "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n",
+        "data: {\"choices\":[{\"delta\":{\"reasoning\":\"a\"}}]}\r\n\r\n",
+        "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n",
+        "data: [DONE]\n\n",
+        "data: {\"error\":\"no\"}\n\n",
+    ]);
+    prop_oneof![
+        4 => fragment.prop_map(str::to_owned),
+        4 => event.prop_map(str::to_owned),
+        4 => call_delta().prop_map(|it| it.event()),
+        1 => "\\PC{0,8}",
+    ]
+}
+
+#[derive(Clone, Debug)]
+struct CallPiece {
+    index: Option<u8>,
+    id: Option<&'static str>,
+    name: Option<&'static str>,
+    arguments: Option<String>,
+}
+
+impl CallPiece {
+    fn event(&self) -> String {
+        let function = json!({ "name": self.name, "arguments": self.arguments });
+        let call = json!({ "index": self.index, "id": self.id, "function": function });
+        let chunk = json!({ "choices": [{ "delta": { "tool_calls": [call] } }] });
+        format!("data: {chunk}\n\n")
+    }
+}
+
+fn call_delta() -> impl Strategy<Value = CallPiece> {
+    let arguments = prop_oneof![
+        Just("{}".to_owned()),
+        Just("{\"x\":1}".to_owned()),
+        Just("{\"x\"".to_owned()),
+        Just(":1}".to_owned()),
+        "[{}\\[\\]\":,0-9a-z\\\\\n]{0,6}",
+    ];
+    (
+        prop::option::of(0_u8..3),
+        prop::option::of(prop::sample::select(vec!["", "a", "b", "0"])),
+        prop::option::of(prop::sample::select(vec!["", "f", "fg", "g"])),
+        prop::option::of(arguments),
+    )
+        .prop_map(|(index, id, name, arguments)| CallPiece { index, id, name, arguments })
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        receive([bytes.as_slice()]).1.ok();
+    }
+
+    #[test]
+    fn how_an_answer_is_cut_changes_nothing(
+        pieces in prop::collection::vec(piece(), 0..20),
+        size in 1_usize..40,
+    ) {
+        let body = pieces.concat();
+        let tools = ["f".to_owned()];
+        prop_assert_eq!(transcribe("qwq", &tools, body.as_bytes().chunks(size)), transcribe("qwq", &tools, [body.as_bytes()]));
+    }
+
+    /// However the deltas of calls are mixed up, what comes out can be run or says why not, and
+    /// what can be run is what has been shown.
+    #[test]
+    fn calls_are_objects_or_unusable(pieces in prop::collection::vec(call_delta(), 0..12)) {
+        let body: String = pieces.iter().map(CallPiece::event).collect();
+        let (batch, outcome) = receive([body.as_bytes(), b"data: [DONE]\n\n"]);
+        match outcome {
+            Ok(reply) => {
+                for call in &reply.calls {
+                    let shown: String = batch.deltas.iter().filter_map(|it| match it {
+                        Delta::CallArguments { slot, text } if *slot == call.slot => Some(&**text),
+                        _ => None,
+                    }).collect();
+                    match &call.arguments {
+                        Arguments::Object(value) => prop_assert!(value.is_object()),
+                        Arguments::Unusable { text, reason } => {
+                            prop_assert!(reason.contains("Nothing was executed"));
+                            prop_assert_eq!(text, &shown);
+                        }
+                    }
+                    let name = batch.deltas.iter().rev().find_map(|it| match it {
+                        Delta::CallNamed { slot, name } if *slot == call.slot => Some(&**name),
+                        _ => None,
+                    });
+                    prop_assert_eq!(name.unwrap_or_default(), &call.name);
+                }
+            }
+            Err(error) => prop_assert!(matches!(error, LlmError::Empty { .. }), "{}", error),
+        }
+    }
+
+    /// Calls that follow the specification come through whole, however they are interleaved.
+    #[test]
+    fn well_formed_calls_are_put_together(
+        order in prop::collection::vec(0_usize..3, 0..60),
+        values in prop::array::uniform3("[a-z\"\\\\{}ä\n]{0,12}"),
+    ) {
+        let texts = values.map(|it| json!({ "x": it }).to_string());
+        let mut left: Vec<_> = texts.iter().map(|it| it.chars()).collect();
+        let mut body = String::new();
+        let mut send = |call: Value| {
+            let chunk = json!({ "choices": [{ "delta": { "tool_calls": [call] } }] });
+            body.push_str(&format!("data: {chunk}\n\n"));
+        };
+        for index in 0..3 {
+            let id = format!("c{index}");
+            send(json!({ "index": index, "id": id, "function": { "name": "f" } }));
+        }
+        let mut more = |index: usize, text: String| {
+            send(json!({ "index": index, "function": { "arguments": text } }));
+        };
+        for index in order {
+            more(index, left[index].by_ref().take(2).collect());
+        }
+        for (index, rest) in left.into_iter().enumerate() {
+            more(index, rest.collect());
+        }
+        let (_, outcome) = receive([body.as_bytes(), b"data: [DONE]\n\n"]);
+        let calls = outcome.unwrap().calls;
+        let expected: Vec<_> =
+            texts.iter().map(|it| Arguments::Object(serde_json::from_str(it).unwrap())).collect();
+        prop_assert_eq!(calls.into_iter().map(|it| it.arguments).collect::<Vec<_>>(), expected);
+    }
+}
+
+/// Feeds an answer that never ends and returns what stopped it.
+fn stop(event: &str) -> String {
+    stop_speaker(Speaker::default(), event)
+}
+
+fn stop_speaker(speaker: Speaker, event: &str) -> String {
+    let mut reader = Reader::new(Assembler::new(speaker));
+    let burst = event.repeat(1024 * 1024 / event.len() + 1);
+    for _ in 0..100 {
+        // What is shown is taken away; what is kept must not grow for ever.
+        match reader.feed(burst.as_bytes(), &mut Batch::default()) {
+            Ok(None) => {}
+            Ok(Some(_)) => return "an answer".to_owned(),
+            Err(error) => return error.to_string(),
+        }
+    }
+    "nothing".to_owned()
+}
+
+#[test]
+fn an_endless_answer_is_stopped() {
+    // Numbers, because what repeats itself is stopped earlier.
+    let long = (0..40_000).fold(String::new(), |text, it| text + &it.to_string() + " ");
+    let delta = |it: &str| format!("data: {{\"choices\":[{{\"delta\":{{{it}}}}}]}}\n\n");
+    let call =
+        format!("\"tool_calls\":[{{\"index\":0,\"function\":{{\"arguments\":\"{long}\"}}}}]");
+    let table = [
+        delta(&format!("\"content\":\"{long}\"")),
+        delta(&format!("\"refusal\":\"{long}\"")),
+        delta(&call),
+    ];
+    for event in table {
+        assert!(stop(&event).contains("more than 32 MiB"));
+    }
+    let calls = delta(&format!("\"tool_calls\":[{}{{}}]", "{},".repeat(2000)));
+    assert!(stop(&calls).contains("no chunk"));
+    let calls = delta("\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]");
+    assert!(stop(&calls).contains("more than 128 tool calls"));
+}
+
+#[test]
+fn an_endless_answer_of_a_model_that_leaks_is_stopped() {
+    let tools = ["f".to_owned()];
+    let long = (0..40_000).fold(String::new(), |text, it| text + &it.to_string() + " ");
+    for (model, begin) in [("qwen3", "<tool_call>"), ("qwq", "")] {
+        let delta = json!({ "choices": [{ "delta": { "content": format!("{begin}{long}") } }] });
+        let why = stop_speaker(recorded(model, &tools), &format!("data: {delta}\n\n"));
+        assert!(why.contains("more than 32 MiB"), "{model} {begin}: {why}");
+    }
+}
+
+#[test]
+fn what_the_provider_wants_back_is_bounded_too() {
+    let delta = |it: &Value| format!("data: {}\n\n", json!({ "choices": [{ "delta": it }] }));
+    let details = |pieces: Value| delta(&json!({ "reasoning_details": pieces }));
+    let secret = json!({ "type": "reasoning.encrypted", "data": "x".repeat(100_000) });
+    assert!(stop(&details(json!([secret]))).contains("more than 32 MiB"));
+    let text = json!({ "type": "reasoning.text", "text": "x".repeat(100_000) });
+    assert!(stop(&details(json!([text]))).contains("more than 32 MiB"));
+    // Small values take many times their text.
+    let small = details(vec![json!({ "": 0 }); 500].into());
+    assert!(stop(&small).contains("more than 32 MiB"));
+    let nested = json!({ "data": vec![json!({ "": 0 }); 300_000] });
+    assert!(stop(&details(json!([nested]))).contains("endless JSON"));
+    let call = json!({ "index": 0, "id": "a", "extra_content": nested });
+    assert!(stop(&delta(&json!({ "tool_calls": [call] }))).contains("endless JSON"));
+    let call = json!({ "index": 0, "function": { "arguments": "1" } });
+    let first = json!({ "index": 0, "extra_content": { "x": vec![json!({ "": 0 }); 80_000] } });
+    assert!(stop(&delta(&json!({ "tool_calls": [call, first] }))).contains("more than 32 MiB"));
+}
+
+#[test]
+fn a_document_that_never_ends_is_stopped() {
+    let mut reader = Reader::new(Assembler::new(Speaker::default()));
+    let mut batch = Batch::default();
+    let burst = vec![b'['; 1024 * 1024];
+    let failed = (0..40).any(|_| reader.feed(&burst, &mut batch).is_err());
+    assert!(failed);
+}
+
+/// What says nothing is not kept: a server may send line feeds while it loads a model.
+#[test]
+fn white_space_may_come_for_ever() {
+    assert_eq!(stop("\n\r\n "), "nothing");
+}
+
+#[test]
+fn depth_does_no_harm() {
+    let deep = "[".repeat(100_000);
+    let call = format!("{{\"function\":{{\"name\":\"f\",\"arguments\":{deep:?}}}}}");
+    for body in [
+        deep.clone(),
+        format!("data: {deep}\n\n"),
+        format!("data: {{\"error\":{deep}\n\n"),
+        format!("data: {{\"choices\":[{{\"delta\":{{\"content\":{deep}\n\n"),
+        format!(
+            "data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{call}]}}}}]}}\n\ndata: [DONE]"
+        ),
+    ] {
+        assert_eq!(
+            transcribe("", &[], body.as_bytes().chunks(1000)),
+            transcribe("", &[], [body.as_bytes()])
+        );
+    }
+}
+
+/// C.1 #23 behind words that were shown already.
+#[test]
+fn words_before_a_call_that_the_server_could_not_read_are_shown_once() {
+    let call = "<function=f>{}</function>";
+    let body = format!(
+        "data: {}\n\ndata: {}\n\n",
+        json!({ "choices": [{ "delta": { "content": "Let me look." } }] }),
+        json!({ "error": { "message": "m", "code": "tool_use_failed",
+            "failed_generation": format!("Let me look.\n{call}") } }),
+    );
+    let said = transcribe("llama", &["f".to_owned()], [body.as_bytes()]);
+    assert!(said.starts_with("text \"Let me look.\"\n"), "{said}");
+}

@@ -1,0 +1,292 @@
+//! Plain requests in English and Chinese → tool calls, and their results → a sentence or two.
+
+use serde_json::{Value, json};
+
+use super::lines;
+use turnwright_types::message::ToolMessage;
+
+pub(super) const HELP: &str = "I am the offline model that is built into turnwright. I am not a \
+language model: I understand only a few plain requests, such as `read README.md`, `list src`, \
+`search for TODO`, `find *.rs`, `write notes.txt: hello`, \
+`replace hello with goodbye in notes.txt`, `fetch https://example.org`, `run ls -la` and `plan: first, second`. To talk to \
+a real model, set OPENAI_API_KEY (for another provider OPENAI_BASE_URL too, and \
+TURNWRIGHT_MODEL), or run `turnwright login`, and start the agent again.";
+
+/// What the user seems to want.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Intent {
+    Read { path: String },
+    List { path: String },
+    Search { what: String },
+    Find { glob: String },
+    Write { path: String, content: String },
+    Replace { path: String, old: String, new: String },
+    Fetch { url: String },
+    Run { command: String },
+    Plan { steps: Vec<String> },
+    Unclear,
+}
+
+/// The words that begin each request, longest first where one begins another.
+const READ: &[&str] =
+    &["read ", "show ", "open ", "cat ", "读取", "阅读", "读一下", "读", "查看", "打开"];
+const LIST: &[&str] = &["list ", "ls ", "列出", "列一下"];
+const SEARCH: &[&str] = &["search for ", "search ", "grep ", "搜索", "搜一下"];
+const FIND: &[&str] = &["find files ", "find ", "查找文件", "查找"];
+const REPLACE: &[&str] = &["replace ", "替换"];
+const FETCH: &[&str] = &["fetch ", "抓取"];
+const WRITE: &[&str] = &["write ", "create ", "写入", "写", "创建"];
+const RUN: &[&str] = &["run ", "execute ", "运行", "执行"];
+const PLAN: &[&str] = &["plan:", "plan ", "计划：", "计划:", "计划", "规划"];
+
+impl Intent {
+    pub(super) fn of(prompt: &str) -> Intent {
+        let prompt = prompt.trim();
+        let line = prompt.lines().next().unwrap_or_default().trim();
+        let line = line
+            .trim_start_matches("please ")
+            .trim_start_matches("Please ")
+            .trim_start_matches('请');
+        if let Some(rest) = after(line, READ) {
+            return Intent::Read { path: first_word(rest, &["the file ", "文件"]) };
+        }
+        if line.eq_ignore_ascii_case("list") || line.eq_ignore_ascii_case("ls") {
+            return Intent::List { path: ".".to_owned() };
+        }
+        if let Some(rest) = after(line, LIST) {
+            let path =
+                first_word(rest, &["the folder ", "the files in ", "files in ", "目录", "文件夹"]);
+            let path =
+                if matches!(path.as_str(), "files" | "文件" | "") { ".".into() } else { path };
+            return Intent::List { path };
+        }
+        if let Some(rest) = after(line, SEARCH) {
+            return Intent::Search { what: unquote(rest).to_owned() };
+        }
+        if let Some(rest) = after(line, FIND) {
+            return Intent::find(unquote(rest));
+        }
+        if let Some(replace) = after(line, REPLACE).and_then(Intent::replace) {
+            return replace;
+        }
+        if let Some(rest) = after(line, FETCH) {
+            return Intent::Fetch { url: first_word(rest, &["the page "]) };
+        }
+        if after(line, WRITE).is_some() {
+            // The content may have many lines, so the whole prompt counts.
+            let whole = after(prompt, WRITE).unwrap_or_default();
+            if let Some((path, content)) = whole.split_once([':', '：']) {
+                let path = first_word(path, &["the file ", "to ", "文件"]);
+                let content = content.strip_prefix([' ', '\n']).unwrap_or(content);
+                return Intent::Write { path, content: format!("{}\n", content.trim_end()) };
+            }
+        }
+        if let Some(rest) = after(line, RUN) {
+            return Intent::Run { command: unquote(rest).to_owned() };
+        }
+        if let Some(rest) = after(line, PLAN) {
+            let steps: Vec<String> = rest
+                .split([',', ';', '，', '；', '、'])
+                .map(|it| it.trim().to_owned())
+                .filter(|it| !it.is_empty() && it != "…")
+                .collect();
+            if !steps.is_empty() {
+                return Intent::Plan { steps };
+            }
+        }
+        Intent::Unclear
+    }
+
+    /// What has a wildcard or the look of a file is one; other words are looked for in files.
+    fn find(what: &str) -> Intent {
+        let is_name = !what.contains(' ') && what.contains(['*', '?', '.', '/']);
+        if is_name {
+            Intent::Find { glob: what.to_owned() }
+        } else {
+            Intent::Search { what: what.to_owned() }
+        }
+    }
+
+    /// `A with B in FILE`.
+    fn replace(rest: &str) -> Option<Intent> {
+        let (words, path) = rest.rsplit_once(" in ")?;
+        let (old, new) = words.split_once(" with ")?;
+        let path = first_word(path, &["the file "]);
+        Some(Intent::Replace { path, old: unquote(old).to_owned(), new: unquote(new).to_owned() })
+    }
+
+    pub(super) fn call(&self) -> Option<(&'static str, Value)> {
+        match self {
+            Intent::Read { path } => Some(("read_file", json!({ "path": path }))),
+            Intent::List { path } => Some(("list_dir", json!({ "path": path }))),
+            Intent::Search { what } => Some(("grep", json!({ "pattern": what, "literal": true }))),
+            Intent::Find { glob } => Some(("find_files", json!({ "glob": glob }))),
+            Intent::Replace { path, old, new } => {
+                let edits = json!([{ "old_text": old, "new_text": new }]);
+                Some(("edit_file", json!({ "path": path, "edits": edits })))
+            }
+            Intent::Fetch { url } => Some(("web_fetch", json!({ "url": url }))),
+            Intent::Write { path, content } => {
+                Some(("write_file", json!({ "path": path, "content": content })))
+            }
+            Intent::Run { command } => Some(("exec", json!({ "command": command }))),
+            Intent::Plan { steps } => {
+                let entries: Vec<_> = steps
+                    .iter()
+                    .enumerate()
+                    .map(|(position, it)| {
+                        let status = if position == 0 { "in_progress" } else { "pending" };
+                        json!({ "content": it, "status": status })
+                    })
+                    .collect();
+                Some(("plan", json!({ "entries": entries })))
+            }
+            Intent::Unclear => None,
+        }
+    }
+
+    pub(super) fn announcement(&self) -> String {
+        match self {
+            Intent::Read { path } => format!("I will read `{path}`. "),
+            Intent::List { path } => format!("I will list `{path}`. "),
+            Intent::Search { what } => format!("I will search for `{what}`. "),
+            Intent::Find { glob } => format!("I will look for files like `{glob}`. "),
+            Intent::Replace { path, .. } => format!("I will edit `{path}`. "),
+            Intent::Fetch { url } => format!("I will fetch {url}. "),
+            Intent::Write { path, .. } => format!("I will write `{path}`. "),
+            Intent::Run { command } => format!("I will run `{command}`. "),
+            Intent::Plan { .. } => "Here is the plan. ".to_owned(),
+            Intent::Unclear => String::new(),
+        }
+    }
+
+    pub(super) fn report(&self, result: &ToolMessage) -> String {
+        if !result.ok {
+            return format!("That did not work: {}", result.text.trim());
+        }
+        match self {
+            Intent::Read { path } => {
+                let body = lines(result, 400);
+                let total = result
+                    .text
+                    .lines()
+                    .next()
+                    .and_then(|it| it.rsplit_once("Lines: "))
+                    .and_then(|(_, rest)| rest.strip_suffix(']'))
+                    .unwrap_or("some");
+                format!(
+                    "`{path}` has {total} lines. I am no language model and cannot judge it, but \
+                     this is how it begins:\n\n{}",
+                    quote(&body)
+                )
+            }
+            Intent::List { path } => {
+                format!("This is in `{path}`:\n\n```\n{}\n```", lines(result, 40).join("\n"))
+            }
+            Intent::Search { .. }
+            | Intent::Find { .. }
+            | Intent::Fetch { .. }
+            | Intent::Run { .. } => {
+                format!("Done. The output:\n\n```\n{}\n```", lines(result, 40).join("\n"))
+            }
+            Intent::Write { path, .. } | Intent::Replace { path, .. } => {
+                format!("`{path}` is written.")
+            }
+            Intent::Plan { steps } => format!("It has {} steps.", steps.len()),
+            Intent::Unclear => HELP.to_owned(),
+        }
+    }
+}
+
+/// The first heading and the paragraph below it, as a quotation.
+fn quote(lines: &[&str]) -> String {
+    let is_prose = |it: &&&str| !it.starts_with(['#', '[', '!', '<', '`', '|', '-']);
+    let heading = lines.iter().find(|it| it.starts_with('#')).copied();
+    let prose = lines.iter().filter(is_prose).take(4).copied();
+    let chosen: Vec<_> = heading.into_iter().chain(prose).collect();
+    let chosen = if chosen.is_empty() { lines.iter().take(5).copied().collect() } else { chosen };
+    chosen.iter().flat_map(|it| ["> ", it, "\n"]).collect()
+}
+
+fn after<'a>(line: &'a str, openings: &[&str]) -> Option<&'a str> {
+    openings.iter().find_map(|opening| {
+        let start = line.get(..opening.len())?;
+        start.eq_ignore_ascii_case(opening).then(|| line[opening.len()..].trim())
+    })
+}
+
+/// The first word, in quotes or not, without a polite beginning and without the full stop.
+fn first_word(text: &str, fillers: &[&str]) -> String {
+    let mut text = text.trim();
+    for filler in fillers {
+        text = text.strip_prefix(filler).unwrap_or(text).trim();
+    }
+    for quote in ['"', '\'', '`'] {
+        if let Some((word, _)) = text.strip_prefix(quote).and_then(|it| it.split_once(quote)) {
+            return word.to_owned();
+        }
+    }
+    let end = text.find(|it: char| it.is_whitespace() || matches!(it, ',' | '，' | '。' | '；'));
+    let word = &text[..end.unwrap_or(text.len())];
+    match word {
+        "." | ".." => word.to_owned(),
+        _ => word.trim_end_matches(['.', '?', '!']).to_owned(),
+    }
+}
+
+fn unquote(text: &str) -> &str {
+    let text = text.trim();
+    for quote in ['"', '\'', '`'] {
+        if let Some(inner) = text.strip_prefix(quote).and_then(|it| it.strip_suffix(quote)) {
+            return inner;
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(prompt: &str, expected: &str) {
+        let call = Intent::of(prompt).call();
+        let got =
+            call.map_or("nothing".to_owned(), |(name, arguments)| format!("{name} {arguments}"));
+        assert_eq!(got, expected, "{prompt}");
+    }
+
+    #[test]
+    fn plain_requests_become_calls() {
+        check(
+            "Read README.md and tell me what this project is",
+            r#"read_file {"path":"README.md"}"#,
+        );
+        check("please read the file 'my notes.md'", r#"read_file {"path":"my notes.md"}"#);
+        check("读取 README.md，并告诉我这是什么", r#"read_file {"path":"README.md"}"#);
+        check("list src", r#"list_dir {"path":"src"}"#);
+        check("List files", r#"list_dir {"path":"."}"#);
+        check("列出 src", r#"list_dir {"path":"src"}"#);
+        check("run ls -la", r#"exec {"command":"ls -la"}"#);
+        check("运行 ls -la", r#"exec {"command":"ls -la"}"#);
+        check("search for it's", r#"grep {"pattern":"it's","literal":true}"#);
+        check("find *.rs", r#"find_files {"glob":"*.rs"}"#);
+        check("find the answer", r#"grep {"pattern":"the answer","literal":true}"#);
+        check(
+            "replace hello with 'good bye' in notes.txt",
+            r#"edit_file {"path":"notes.txt","edits":[{"old_text":"hello","new_text":"good bye"}]}"#,
+        );
+        check("fetch https://example.org/a", r#"web_fetch {"url":"https://example.org/a"}"#);
+        check(
+            "write notes.txt: hello\nworld",
+            r#"write_file {"path":"notes.txt","content":"hello\nworld\n"}"#,
+        );
+        check(
+            "plan: look, act",
+            r#"plan {"entries":[{"content":"look","status":"in_progress"},{"content":"act","status":"pending"}]}"#,
+        );
+        check("What is the meaning of life?", "nothing");
+        check("", "nothing");
+        check("write a poem", "nothing");
+    }
+}

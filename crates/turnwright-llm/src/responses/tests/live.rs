@@ -1,0 +1,206 @@
+//! Whole conversations with a small server on loopback, over real HTTP.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+
+use serde_json::{Value, json};
+
+use super::expand;
+use crate::http::Endpoint;
+use crate::{
+    Batch, Delta, Effort, End, LlmError, Model, Protocol, Remote, Reply, Request, Settings,
+};
+use turnwright_types::message::{AssistantMessage, Message, ToolCall, ToolMessage, UserMessage};
+
+/// What the server does with one request.
+enum Play {
+    /// Answers with a stream, written in short.
+    Stream(&'static str),
+    /// Answers with a status and a body.
+    Status(u16, &'static str),
+    /// Begins a stream and says when the client has gone away.
+    Hang,
+}
+
+/// A server that plays one answer for each request and hands out the requests.
+fn serve(plays: Vec<Play>) -> (Remote, Receiver<(String, Value)>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!("http://{}/openai/v1/", listener.local_addr().unwrap());
+    let (requests, received) = channel();
+    std::thread::spawn(move || {
+        for play in plays {
+            let (mut stream, _) = listener.accept().unwrap();
+            requests.send(read_request(&stream)).unwrap();
+            match play {
+                Play::Stream(script) => answer(&mut stream, 200, &expand(script)),
+                Play::Status(status, body) => answer(&mut stream, status, body),
+                Play::Hang => {
+                    answer(&mut stream, 200, &expand("output_text.delta {\"delta\":\"Well\"}"));
+                    while stream.read(&mut [0; 64]).is_ok_and(|it| it > 0) {}
+                    requests.send(("gone".to_owned(), Value::Null)).unwrap();
+                }
+            }
+        }
+    });
+    let endpoint = Endpoint::new(&base, Some("sk-secret".into())).unwrap();
+    let model = Remote::new(Protocol::Responses, endpoint, Settings::named("gpt-5"));
+    (model, received)
+}
+
+/// The head of a request and its body.
+fn read_request(stream: &TcpStream) -> (String, Value) {
+    let mut reader = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        reader.read_line(&mut head).unwrap();
+    }
+    let length = head.lines().find_map(|it| it.strip_prefix("content-length: ")).unwrap();
+    let mut body = vec![0; length.parse().unwrap()];
+    reader.read_exact(&mut body).unwrap();
+    (head, serde_json::from_slice(&body).unwrap())
+}
+
+fn answer(stream: &mut TcpStream, status: u16, body: &str) {
+    let head = format!("HTTP/1.1 {status} X\r\nconnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(body.as_bytes()).unwrap();
+}
+
+fn request(messages: &[Arc<Message>]) -> Request {
+    Request {
+        system: "Be brief.".into(),
+        messages: messages.to_vec(),
+        tools: Arc::default(),
+        effort: Effort::Low,
+        has_media: true,
+    }
+}
+
+fn prompt(text: &str) -> Arc<Message> {
+    Arc::new(Message::User(UserMessage::text(text)))
+}
+
+async fn ask(model: &Remote, messages: &[Arc<Message>]) -> Result<(String, Reply), LlmError> {
+    let request = request(messages);
+    let mut stream = model.open(&request).await?;
+    let mut batch = Batch::default();
+    let reply = loop {
+        if let Some(reply) = stream.next(&mut batch).await? {
+            break reply;
+        }
+    };
+    let words = batch.deltas.iter().filter_map(|it| match it {
+        Delta::Text(words) => Some(words.as_str()),
+        _ => None,
+    });
+    Ok((words.collect(), reply))
+}
+
+/// The answer and the results of its calls, as a session remembers them.
+fn remember(text: &str, reply: &Reply) -> Vec<Arc<Message>> {
+    let call = |it: &crate::ReplyCall| ToolCall {
+        id: it.provider_id.as_str().into(),
+        provider_id: it.provider_id.clone(),
+        name: it.name.clone(),
+        arguments: it.arguments.clone(),
+        extra: it.extra.clone(),
+    };
+    let calls: Vec<_> = reply.calls.iter().map(call).collect();
+    let result = |it: &ToolCall| {
+        Message::Tool(ToolMessage {
+            call: it.id.clone(),
+            provider_id: it.provider_id.clone(),
+            name: it.name.clone(),
+            text: "1: a".to_owned(),
+            ok: true,
+            images: Vec::new(),
+        })
+    };
+    let results: Vec<_> = calls.iter().map(result).collect();
+    let answer = Message::Assistant(AssistantMessage {
+        id: "m".into(),
+        text: text.to_owned(),
+        thought: String::new(),
+        calls,
+        interrupted: false,
+        echo: reply.echo.clone(),
+    });
+    std::iter::once(answer).chain(results).map(Arc::new).collect()
+}
+
+#[tokio::test]
+async fn a_turn_with_a_call_sends_the_reasoning_back_in_its_place() {
+    let (model, received) = serve(vec![
+        Play::Stream(
+            r#"
+            whole 0 {"id":"rs_1","type":"reasoning","summary":[],"encrypted_content":"gAAA"}
+            output_text.delta {"output_index":1,"delta":"I look."}
+            added 2 {"id":"fc_1","type":"function_call","call_id":"call_1","name":"read_file"}
+            function_call_arguments.delta {"output_index":2,"delta":"{\"path\":\"a\"}"}
+            completed {"status":"completed","usage":{"input_tokens":5,"output_tokens":6}}
+            "#,
+        ),
+        Play::Stream("output_text.delta {\"delta\":\"It says a.\"}\ncompleted {}"),
+    ]);
+    let mut history = vec![prompt("Read a")];
+    let (text, reply) = ask(&model, &history).await.unwrap();
+    assert_eq!((text.as_str(), reply.calls.len()), ("I look.", 1));
+    assert_eq!(reply.usage.unwrap().input, 5);
+    history.extend(remember(&text, &reply));
+    let (text, reply) = ask(&model, &history).await.unwrap();
+    assert_eq!((text.as_str(), reply.end), ("It says a.", End::Complete));
+
+    let (head, body) = received.recv().unwrap();
+    assert!(head.starts_with("POST /openai/v1/responses HTTP/1.1\r\n"), "{head}");
+    assert!(head.contains("authorization: Bearer sk-secret"), "{head}");
+    assert_eq!(body["reasoning"], json!({ "effort": "low", "summary": "auto" }));
+    assert_eq!(body["store"], false);
+    let (_, body) = received.recv().unwrap();
+    let input = body["input"].as_array().unwrap();
+    let sorts: Vec<_> = input.iter().map(|it| it["type"].as_str().unwrap()).collect();
+    let expected = ["message", "reasoning", "message", "function_call", "function_call_output"];
+    assert_eq!(sorts, expected);
+    assert_eq!(
+        input[1],
+        json!({ "type": "reasoning", "summary": [], "encrypted_content": "gAAA" })
+    );
+    assert_eq!(input[3]["call_id"], input[4]["call_id"]);
+    assert_eq!(input[4]["output"], "1: a");
+}
+
+#[tokio::test]
+async fn a_refusal_says_why() {
+    let (model, _received) = serve(vec![Play::Stream(
+        r#"
+        refusal.delta {"delta":"No."}
+        completed {"status":"completed"}
+        "#,
+    )]);
+    let (_, reply) = ask(&model, &[prompt("Bad")]).await.unwrap();
+    assert_eq!(reply.end, End::Refused("No.".to_owned()));
+}
+
+#[tokio::test]
+async fn an_error_in_place_of_an_answer_is_told_without_the_key() {
+    let body = r#"{"error":{"message":"Wrong key sk-secret.","code":"invalid_api_key"}}"#;
+    let (model, _received) = serve(vec![Play::Status(401, body)]);
+    let error = ask(&model, &[prompt("Hi")]).await.unwrap_err();
+    assert_eq!(error.status(), Some(401));
+    assert!(error.to_string().contains("Wrong key [key]."), "{error}");
+}
+
+#[tokio::test]
+async fn dropping_the_stream_ends_the_request() {
+    let (model, received) = serve(vec![Play::Hang]);
+    let request = request(&[prompt("Hi")]);
+    let mut stream = model.open(&request).await.unwrap();
+    let mut batch = Batch::default();
+    while batch.deltas.is_empty() {
+        assert_eq!(stream.next(&mut batch).await.unwrap(), None);
+    }
+    drop(stream);
+    let gone = tokio::task::spawn_blocking(move || received.into_iter().nth(1)).await.unwrap();
+    assert_eq!(gone.unwrap().0, "gone");
+}

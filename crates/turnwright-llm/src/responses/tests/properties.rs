@@ -1,0 +1,258 @@
+//! What holds for any stream.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{assembler, receive};
+use crate::reader::Reader;
+use crate::responses::transcribe;
+use crate::{Batch, Delta, LlmError};
+use turnwright_types::message::Arguments;
+
+/// Pieces of which streams are made, good and bad.
+fn piece() -> impl Strategy<Value = String> {
+    let fragment = prop::sample::select(vec![
+        "{",
+        "}",
+        "[",
+        "\"",
+        ":",
+        ",",
+        "null",
+        "\\ud83d",
+        "1",
+        "data: ",
+        "error: ",
+        "event: error\n",
+        "event: response.completed\n",
+        "\n\n",
+        "\r\n\r\n",
+        "\r",
+        ": c\n",
+        "[DONE]",
+        "\u{feff}",
+        "\"type\":\"response.output_text.delta\"",
+        "\"delta\":\"ä😀\"",
+        "\"item\":{\"type\":\"function_call\"}",
+        "\"response\":{\"status\":\"completed\"}",
+        "<html>",
+    ]);
+    let end = prop::sample::select(vec![
+        "data: {\"type\":\"response.completed\",\"response\":{}}\n\n",
+        "data: {\"type\":\"response.incomplete\",\"response\":{}}\n\n",
+        "data: [DONE]\n\n",
+        "data: {\"error\":\"no\"}\n\n",
+    ]);
+    prop_oneof![
+        3 => fragment.prop_map(str::to_owned),
+        6 => item_event(),
+        1 => end.prop_map(str::to_owned),
+        1 => "\\PC{0,8}",
+    ]
+}
+
+/// An event about an item, with its number and its name or without them.
+fn item_event() -> impl Strategy<Value = String> {
+    let word = prop::sample::select(vec![
+        "output_text.delta",
+        "output_text.done",
+        "refusal.delta",
+        "reasoning_summary_text.delta",
+        "reasoning_summary_text.done",
+        "reasoning_text.delta",
+        "function_call_arguments.delta",
+        "function_call_arguments.done",
+        "output_item.added",
+        "output_item.done",
+    ]);
+    let id = || prop::option::of(prop::sample::select(vec!["", "a", "b"]));
+    let sort = prop::sample::select(vec!["message", "reasoning", "function_call", "other"]);
+    let text = prop::sample::select(vec!["", "{}", "{\"x\":1}", "{\"x\"", ":1}", "ä"]);
+    (word, prop::option::of(0_u8..3), id(), id(), 0_u8..3, sort, text).prop_map(
+        |(word, index, id, call_id, part, sort, text)| {
+            let item = json!({
+                "type": sort, "id": id, "call_id": call_id, "name": "f", "arguments": text,
+                "content": [{ "type": "output_text", "text": text }],
+                "summary": [{ "type": "summary_text", "text": text }],
+                "encrypted_content": text,
+            });
+            let event = json!({
+                "type": format!("response.{word}"), "output_index": index, "item_id": id,
+                "content_index": part, "delta": text, "text": text, "arguments": text,
+                "item": item,
+            });
+            format!("data: {event}\n\n")
+        },
+    )
+}
+
+const END: &[u8] = b"data: {\"type\":\"response.completed\",\"response\":{}}\n\n";
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        receive([bytes.as_slice()]).1.ok();
+    }
+
+    #[test]
+    fn how_an_answer_is_cut_changes_nothing(
+        pieces in prop::collection::vec(piece(), 0..20),
+        size in 1_usize..40,
+    ) {
+        let body = pieces.concat();
+        prop_assert_eq!(transcribe("m", &[], body.as_bytes().chunks(size)), transcribe("m", &[], [body.as_bytes()]));
+    }
+
+    /// However the events are mixed up, each call is there once, can be run or says why not, and
+    /// the record of the answer fits what was shown of it.
+    #[test]
+    fn calls_are_objects_or_unusable(pieces in prop::collection::vec(item_event(), 0..12)) {
+        let body = pieces.concat();
+        let (batch, outcome) = receive([body.as_bytes(), END]);
+        let reply = match outcome {
+            Ok(reply) => reply,
+            Err(error) => {
+                prop_assert!(matches!(error, LlmError::Empty { .. }), "{}", error);
+                return Ok(());
+            }
+        };
+        for (position, call) in reply.calls.iter().enumerate() {
+            prop_assert_eq!(call.slot, position);
+            match &call.arguments {
+                Arguments::Object(value) => prop_assert!(value.is_object()),
+                Arguments::Unusable { reason, .. } => {
+                    prop_assert!(reason.contains("Nothing was executed"));
+                }
+            }
+            let name = batch.deltas.iter().rev().find_map(|it| match it {
+                Delta::CallNamed { slot, name } if *slot == call.slot => Some(&**name),
+                _ => None,
+            });
+            prop_assert_eq!(name.unwrap_or_default(), &call.name);
+        }
+        let text: String = batch.deltas.iter().filter_map(|it| match it {
+            Delta::Text(words) => Some(&**words),
+            _ => None,
+        }).collect();
+        let slots = reply.echo.blobs.iter().filter(|it| it["type"] == "function_call");
+        prop_assert!(reply.echo.blobs.is_empty() || slots.count() == reply.calls.len());
+        for mark in reply.echo.blobs.iter().filter(|it| it["type"] == "message") {
+            let at = |key: &str| usize::try_from(mark[key].as_u64().unwrap()).unwrap();
+            prop_assert!(text.get(at("start")..at("end")).is_some());
+        }
+    }
+
+    /// Calls that follow the specification come through whole, however they are interleaved.
+    #[test]
+    fn well_formed_calls_are_put_together(
+        order in prop::collection::vec(0_usize..3, 0..60),
+        values in prop::array::uniform3("[a-z\"\\\\{}ä\n]{0,12}"),
+    ) {
+        let texts = values.map(|it| json!({ "x": it }).to_string());
+        let mut left: Vec<_> = texts.iter().map(|it| it.chars()).collect();
+        let mut body = String::new();
+        let mut send = |event: Value| body.push_str(&format!("data: {event}\n\n"));
+        let item = |index: usize, arguments: &str| json!({
+            "type": "function_call", "id": format!("f{index}"), "call_id": format!("c{index}"),
+            "name": "f", "arguments": arguments,
+        });
+        for index in 0..3 {
+            let item = item(index, "");
+            send(json!({ "type": "response.output_item.added", "output_index": index, "item": item }));
+        }
+        let mut more = |index: usize, text: String| send(json!({
+            "type": "response.function_call_arguments.delta", "output_index": index, "delta": text,
+        }));
+        for index in order {
+            more(index, left[index].by_ref().take(2).collect());
+        }
+        for (index, rest) in left.into_iter().enumerate() {
+            more(index, rest.collect());
+        }
+        for (index, text) in texts.iter().enumerate() {
+            let item = item(index, text);
+            send(json!({ "type": "response.output_item.done", "output_index": index, "item": item }));
+        }
+        let (_, outcome) = receive([body.as_bytes(), END]);
+        let calls = outcome.unwrap().calls;
+        let expected: Vec<_> =
+            texts.iter().map(|it| Arguments::Object(serde_json::from_str(it).unwrap())).collect();
+        prop_assert_eq!(calls.into_iter().map(|it| it.arguments).collect::<Vec<_>>(), expected);
+    }
+}
+
+/// Feeds an answer that never ends and returns what stopped it.
+fn stop(event: impl Fn(usize) -> String) -> String {
+    let mut reader = Reader::new(assembler());
+    for number in 0..100_000 {
+        // What is shown is taken away; what is kept must not grow for ever.
+        match reader.feed(event(number).as_bytes(), &mut Batch::default()) {
+            Ok(None) => {}
+            Ok(Some(_)) => return "an answer".to_owned(),
+            Err(error) => return error.to_string(),
+        }
+    }
+    "nothing".to_owned()
+}
+
+#[test]
+fn an_endless_answer_is_stopped() {
+    let long = "x".repeat(256 * 1024);
+    let event = |word: &str, fields: Value| {
+        let mut event = fields;
+        event["type"] = json!(format!("response.{word}"));
+        format!("data: {event}\n\n")
+    };
+    for word in [
+        "output_text.delta",
+        "refusal.delta",
+        "reasoning_summary_text.delta",
+        "function_call_arguments.delta",
+    ] {
+        let delta = event(word, json!({ "output_index": 0, "delta": long }));
+        assert!(stop(|_| delta.clone()).contains("more than 32 MiB"), "{word}");
+    }
+    let reasoning = |number: usize| {
+        let item = json!({ "type": "reasoning", "encrypted_content": long });
+        event("output_item.done", json!({ "output_index": number, "item": item }))
+    };
+    assert!(stop(reasoning).contains("more than 32 MiB"));
+    // Small values take many times their text.
+    let small = |number: usize| {
+        let parts = vec![json!({ "text": "a" }); 1000];
+        let item = json!({ "type": "reasoning", "content": parts, "encrypted_content": "x" });
+        event("output_item.done", json!({ "output_index": number, "item": item }))
+    };
+    assert!(stop(small).contains("more than"));
+    let endless =
+        event("completed", json!({ "response": { "output": vec![json!({ "": 0 }); 300_000] } }));
+    assert!(stop(|_| endless.clone()).contains("endless JSON"));
+    let call = |number: usize| {
+        let item = json!({ "type": "function_call", "call_id": number.to_string(), "name": "f" });
+        event("output_item.added", json!({ "output_index": number, "item": item }))
+    };
+    assert!(stop(call).contains("more than 128 tool calls"));
+    let message =
+        |number: usize| event("output_text.delta", json!({ "output_index": number, "delta": "a" }));
+    assert!(stop(message).contains("more than 1024 items"));
+}
+
+#[test]
+fn depth_does_no_harm() {
+    let deep = "[".repeat(100_000);
+    for body in [
+        deep.clone(),
+        format!("data: {deep}\n\n"),
+        format!("data: {{\"error\":{deep}\n\n"),
+        format!("data: {{\"type\":\"response.output_text.delta\",\"delta\":{deep}\n\n"),
+        format!(
+            "data: {{\"type\":\"response.function_call_arguments.done\",\"arguments\":{deep:?}}}\n\n\
+             data: [DONE]"
+        ),
+    ] {
+        assert_eq!(
+            transcribe("m", &[], body.as_bytes().chunks(1000)),
+            transcribe("m", &[], [body.as_bytes()])
+        );
+    }
+}

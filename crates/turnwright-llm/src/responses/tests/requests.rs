@@ -1,0 +1,373 @@
+//! What is sent: little, valid, and the same bytes each time.
+
+use std::sync::Arc;
+
+use expect_test::expect;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::manner::Manner;
+use crate::names::Aliases;
+use crate::prefix::Prefixes;
+use crate::quirks::{Dialect, Quirks};
+use crate::responses;
+use crate::{Effort, Request};
+use turnwright_types::message::{
+    Arguments, AssistantMessage, Echo, Media, Message, Part, ToolCall, ToolMessage, ToolSpec,
+    UserMessage,
+};
+
+const ORIGIN: &str = "host/m";
+
+fn thinking() -> Quirks {
+    Quirks { effort: Dialect::ReasoningEffort, images: true, ..Quirks::default() }
+}
+
+fn request(messages: &[Message], tools: &[ToolSpec], effort: Effort) -> Request {
+    Request {
+        system: "Be brief.".into(),
+        messages: messages.iter().cloned().map(Arc::new).collect(),
+        tools: Arc::new(tools.iter().cloned().map(Arc::new).collect()),
+        effort,
+        has_media: true,
+    }
+}
+
+fn render_with(prefixes: &Prefixes, request: &Request, quirks: &Quirks) -> Vec<u8> {
+    let aliases = Aliases::new(request.tools.iter().map(|it| it.name.as_ref()));
+    let manner = Manner {
+        model: "m",
+        origin: ORIGIN,
+        quirks,
+        aliases: &aliases,
+        tools: &responses::render_tools(&request.tools, &aliases),
+        max_output: None,
+        body: &serde_json::Map::new(),
+    };
+    responses::render(prefixes, &manner, request)
+}
+
+fn render(request: &Request, quirks: &Quirks) -> String {
+    String::from_utf8(render_with(&Prefixes::default(), request, quirks)).unwrap()
+}
+
+/// The rendered items, a line each.
+fn items(messages: &[Message], quirks: &Quirks) -> String {
+    let body = render(&request(messages, &[], Effort::Default), quirks);
+    let body: Value = serde_json::from_str(&body).unwrap();
+    body["input"].as_array().unwrap().iter().fold(String::new(), |text, it| format!("{text}{it}\n"))
+}
+
+fn user(text: &str) -> Message {
+    Message::User(UserMessage::text(text))
+}
+
+fn assistant(text: &str, calls: &[(&str, &str, Arguments)]) -> AssistantMessage {
+    let call = |(id, name, arguments): &(&str, &str, Arguments)| ToolCall {
+        id: format!("call-{id}").into(),
+        provider_id: (*id).to_owned(),
+        name: (*name).to_owned(),
+        arguments: arguments.clone(),
+        extra: None,
+    };
+    AssistantMessage {
+        id: "msg".into(),
+        text: text.to_owned(),
+        thought: "not sent".to_owned(),
+        calls: calls.iter().map(call).collect(),
+        interrupted: false,
+        echo: Echo::default(),
+    }
+}
+
+fn says(text: &str) -> Message {
+    Message::Assistant(assistant(text, &[]))
+}
+
+fn echoing(message: AssistantMessage, origin: &str, blobs: Value) -> Message {
+    let Value::Array(blobs) = blobs else { panic!("{blobs}") };
+    let echo = Echo { origin: origin.into(), field: None, blobs };
+    Message::Assistant(AssistantMessage { echo, ..message })
+}
+
+fn result(id: &str, text: &str, images: &[Media]) -> Message {
+    Message::Tool(ToolMessage {
+        call: format!("call-{id}").into(),
+        provider_id: id.to_owned(),
+        name: "f".to_owned(),
+        text: text.to_owned(),
+        ok: true,
+        images: images.to_vec(),
+    })
+}
+
+fn object(value: Value) -> Arguments {
+    Arguments::Object(value)
+}
+
+fn media(mime: &str) -> Media {
+    Media { mime: mime.to_owned(), data: "AAAA".to_owned() }
+}
+
+fn spec(name: &'static str) -> ToolSpec {
+    let parameters = json!({ "properties": { "a": {} }, "type": "object" });
+    ToolSpec { name: name.into(), description: "It does.".to_owned(), parameters }
+}
+
+#[test]
+fn without_tools_and_reasoning_the_body_is_minimal() {
+    let request = request(&[user("Hi")], &[], Effort::High);
+    expect![[r#"{"model":"m","instructions":"Be brief.","input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"Hi"}]}],"stream":true,"store":false}"#]].assert_eq(&render(&request, &Quirks::default()));
+}
+
+#[test]
+fn tools_are_flat_and_not_strict() {
+    let request = request(&[user("Hi")], &[spec("f"), spec("my.tool")], Effort::Default);
+    expect![[r#"{"model":"m","instructions":"Be brief.","input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"Hi"}]}],"tools":[{"type":"function","name":"f","description":"It does.","parameters":{"type":"object","properties":{"a":{"anyOf":[{"type":"string"},{"type":"number"},{"type":"boolean"},{"type":"object"},{"type":"array","items":{"type":"string"}}]}}},"strict":false},{"type":"function","name":"my_tool","description":"It does.","parameters":{"type":"object","properties":{"a":{"anyOf":[{"type":"string"},{"type":"number"},{"type":"boolean"},{"type":"object"},{"type":"array","items":{"type":"string"}}]}}},"strict":false}],"stream":true,"store":false}"#]].assert_eq(&render(&request, &Quirks::default()));
+}
+
+#[test]
+fn models_with_reasoning_are_asked_for_it_in_a_form_that_can_be_sent_back() {
+    let body = |effort| {
+        let body: Value =
+            serde_json::from_str(&render(&request(&[user("Hi")], &[], effort), &thinking()))
+                .unwrap();
+        format!("{} {}\n", body["include"], body["reasoning"])
+    };
+    expect![[r#"
+        ["reasoning.encrypted_content"] {"summary":"auto"}
+        ["reasoning.encrypted_content"] {"effort":"none","summary":"auto"}
+        ["reasoning.encrypted_content"] {"effort":"low","summary":"auto"}
+        ["reasoning.encrypted_content"] {"effort":"medium","summary":"auto"}
+        ["reasoning.encrypted_content"] {"effort":"high","summary":"auto"}
+    "#]]
+    .assert_eq(&Effort::ALL.map(body).concat());
+}
+
+#[test]
+fn each_role_has_its_shape() {
+    let history = [
+        user("Hi"),
+        Message::Assistant(assistant("I look.", &[("a", "f", object(json!({ "x": "\"ä\"\n" })))])),
+        result("a", "", &[]),
+        Message::Assistant(assistant(
+            "",
+            &[("b", "f", object(json!({}))), ("c", "g", object(json!({ "y": [1] })))],
+        )),
+        result("b", "one\ntwo", &[]),
+        result("c", "three", &[]),
+        says(" \n"),
+        says("Done."),
+        user("Thanks"),
+        user("Bye"),
+    ];
+    expect![[r#"
+        {"type":"message","role":"user","content":[{"type":"input_text","text":"Hi"}]}
+        {"type":"message","role":"assistant","content":[{"type":"output_text","text":"I look."}]}
+        {"type":"function_call","call_id":"a","name":"f","arguments":"{\"x\":\"\\\"ä\\\"\\n\"}"}
+        {"type":"function_call_output","call_id":"a","output":""}
+        {"type":"function_call","call_id":"b","name":"f","arguments":"{}"}
+        {"type":"function_call","call_id":"c","name":"g","arguments":"{\"y\":[1]}"}
+        {"type":"function_call_output","call_id":"b","output":"one\ntwo"}
+        {"type":"function_call_output","call_id":"c","output":"three"}
+        {"type":"message","role":"assistant","content":[{"type":"output_text","text":"Done."}]}
+        {"type":"message","role":"user","content":[{"type":"input_text","text":"Thanks"}]}
+        {"type":"message","role":"user","content":[{"type":"input_text","text":"Bye"}]}
+    "#]]
+    .assert_eq(&items(&history, &Quirks::default()));
+}
+
+#[test]
+fn pictures_go_where_they_belong_or_are_named() {
+    let parts = vec![
+        Part::Text("Compare ".to_owned()),
+        Part::Image(media("image/png")),
+        Part::Image(media("image/jpeg")),
+        Part::Text(" with this".to_owned()),
+        Part::Audio(media("audio/wav")),
+    ];
+    let call = [("a", "f", object(json!({}))), ("b", "f", object(json!({})))];
+    let history = [
+        Message::User(UserMessage { parts }),
+        Message::Assistant(assistant("", &call)),
+        result("a", "Here.", &[media("image/png")]),
+        result("b", "", &[media("image/png")]),
+    ];
+    expect![[r#"
+        {"type":"message","role":"user","content":[{"type":"input_text","text":"Compare "},{"type":"input_image","image_url":"data:image/png;base64,AAAA","detail":"auto"},{"type":"input_image","image_url":"data:image/jpeg;base64,AAAA","detail":"auto"},{"type":"input_text","text":" with this[recording omitted (audio/wav): this model takes none]"}]}
+        {"type":"function_call","call_id":"a","name":"f","arguments":"{}"}
+        {"type":"function_call","call_id":"b","name":"f","arguments":"{}"}
+        {"type":"function_call_output","call_id":"a","output":[{"type":"input_text","text":"Here."},{"type":"input_image","image_url":"data:image/png;base64,AAAA","detail":"auto"}]}
+        {"type":"function_call_output","call_id":"b","output":[{"type":"input_image","image_url":"data:image/png;base64,AAAA","detail":"auto"}]}
+    "#]].assert_eq(&items(&history, &thinking()));
+    expect![[r#"
+        {"type":"message","role":"user","content":[{"type":"input_text","text":"Compare [image omitted (image/png): this model takes none][image omitted (image/jpeg): this model takes none] with this[recording omitted (audio/wav): this model takes none]"}]}
+        {"type":"function_call","call_id":"a","name":"f","arguments":"{}"}
+        {"type":"function_call","call_id":"b","name":"f","arguments":"{}"}
+        {"type":"function_call_output","call_id":"a","output":"Here.\n[image omitted (image/png): this model takes none]"}
+        {"type":"function_call_output","call_id":"b","output":"[image omitted (image/png): this model takes none]"}
+    "#]].assert_eq(&items(&history, &Quirks::default()));
+}
+
+#[test]
+fn reasoning_stands_before_what_it_led_to() {
+    let message = assistant(
+        "I look.\n\nAnd run.",
+        &[("a", "f", object(json!({}))), ("b", "g", object(json!({})))],
+    );
+    let blobs = json!([
+        { "type": "reasoning", "summary": [], "encrypted_content": "one" },
+        { "type": "message", "start": 0, "end": 7, "phase": "commentary" },
+        { "type": "reasoning", "summary": [], "encrypted_content": "two" },
+        { "type": "function_call", "slot": 1 },
+        { "type": "message", "start": 9, "end": 17 },
+        { "type": "function_call", "slot": 0 },
+        { "type": "reasoning", "summary": [], "encrypted_content": "nothing follows" },
+    ]);
+    expect![[r#"
+        {"type":"reasoning","summary":[],"encrypted_content":"one"}
+        {"type":"message","role":"assistant","content":[{"type":"output_text","text":"I look."}],"phase":"commentary"}
+        {"type":"reasoning","summary":[],"encrypted_content":"two"}
+        {"type":"function_call","call_id":"b","name":"g","arguments":"{}"}
+        {"type":"message","role":"assistant","content":[{"type":"output_text","text":"And run."}]}
+        {"type":"function_call","call_id":"a","name":"f","arguments":"{}"}
+    "#]].assert_eq(&items(&[echoing(message, ORIGIN, blobs)], &thinking()));
+}
+
+/// C.3 #15, and what an earlier version or another protocol may have left behind.
+#[test]
+fn reasoning_of_others_and_records_that_do_not_fit_are_left_out() {
+    let one = || assistant("Ä.", &[("a", "f", object(json!({})))]);
+    let reasoning = json!({ "type": "reasoning", "summary": [], "encrypted_content": "x" });
+    let message = json!({ "type": "message", "start": 0, "end": 3 });
+    let call = json!({ "type": "function_call", "slot": 0 });
+    let whole = json!([reasoning, message, call]);
+    let plain = items(&[Message::Assistant(one())], &thinking());
+    assert!(items(&[echoing(one(), ORIGIN, whole.clone())], &thinking()).contains("encrypted"));
+    let table = [
+        ("host/other", whole),
+        (ORIGIN, json!([])),
+        (ORIGIN, json!([reasoning, message])),
+        (ORIGIN, json!([reasoning, call])),
+        (ORIGIN, json!([reasoning, message, call, call])),
+        (ORIGIN, json!([message, reasoning, { "type": "function_call", "slot": 1 }])),
+        (ORIGIN, json!([reasoning, { "type": "message", "start": 0, "end": 1 }, call])),
+        (ORIGIN, json!([reasoning, { "type": "message", "start": 0, "end": 99 }, call])),
+        (ORIGIN, json!([reasoning, { "type": "message", "start": 3, "end": 0 }, call])),
+        (ORIGIN, json!([reasoning, message, message, call])),
+        (ORIGIN, json!([{ "type": "reasoning.encrypted", "data": "x" }, message, call])),
+        (ORIGIN, json!(["odd", message, call])),
+    ];
+    for (origin, blobs) in table {
+        let text = format!("{origin} {blobs}");
+        assert_eq!(items(&[echoing(one(), origin, blobs)], &thinking()), plain, "{text}");
+    }
+}
+
+#[test]
+fn names_arguments_and_identifiers_are_acceptable() {
+    let unusable = Arguments::Unusable { text: "{\"x".to_owned(), reason: "cut".to_owned() };
+    let long = format!("functions.f:{}", "0".repeat(80));
+    let other = format!("{long}1");
+    let calls = [
+        (long.as_str(), "", unusable),
+        (other.as_str(), "f", object(Value::Null)),
+        ("functions.f:1", "f", object(json!([1]))),
+    ];
+    let results = [result(&long, "x", &[]), result(&other, "y", &[])];
+    let mut history = vec![Message::Assistant(assistant("", &calls))];
+    history.extend(results);
+    expect![[r#"
+        {"type":"function_call","call_id":"twjrag2zh","name":"unknown","arguments":"{}"}
+        {"type":"function_call","call_id":"tw2p196s","name":"f","arguments":"{}"}
+        {"type":"function_call","call_id":"functions.f:1","name":"f","arguments":"{}"}
+        {"type":"function_call_output","call_id":"twjrag2zh","output":"x"}
+        {"type":"function_call_output","call_id":"tw2p196s","output":"y"}
+    "#]]
+    .assert_eq(&items(&history, &Quirks::default()));
+}
+
+/// Providers cache by prefix: what has been sent must be sent again, byte for byte.
+#[test]
+fn each_request_begins_like_the_one_before() {
+    let reasoning = json!([
+        { "type": "reasoning", "summary": [], "encrypted_content": "x" },
+        { "type": "function_call", "slot": 0 },
+    ]);
+    let thought = assistant("", &[("b", "f", object(json!({})))]);
+    let history = [
+        user("One"),
+        Message::Assistant(assistant(
+            "I look.",
+            &[("a", "f", object(json!({ "b": 1, "a": { "d": 1, "c": 2 } })))],
+        )),
+        result("a", "x", &[]),
+        echoing(thought, ORIGIN, reasoning),
+        result("b", "y", &[media("image/png")]),
+        says("Done."),
+        user("Two"),
+        says(""),
+        user("Three"),
+    ];
+    let mut before = String::new();
+    for length in 1..=history.len() {
+        let body = render(&request(&history[..length], &[spec("f")], Effort::Low), &thinking());
+        let (start, _) = body.rsplit_once("],\"tools\":").unwrap();
+        assert!(start.starts_with(&before), "{before}\n{body}");
+        start.clone_into(&mut before);
+    }
+}
+
+proptest! {
+    /// Conversations that grow, are cut back and take turns, through one memory.
+    #[test]
+    fn what_is_remembered_changes_no_byte(
+        steps in proptest::collection::vec((0..3_usize, 0..6_u8), 0..40),
+    ) {
+        let prefixes = Prefixes::default();
+        let quirks = thinking();
+        let mut conversations: [Vec<Arc<Message>>; 3] = Default::default();
+        for (number, step) in steps {
+            let conversation = &mut conversations[number];
+            match step {
+                0 => conversation.push(Arc::new(user(&format!("User {number}")))),
+                1 => conversation.push(Arc::new(says(""))),
+                2 => conversation.push(Arc::new(says("Answer."))),
+                3 => {
+                    let call = ("a", "f", object(json!({})));
+                    conversation.push(Arc::new(Message::Assistant(assistant("", &[call]))));
+                    conversation.push(Arc::new(result("a", "x", &[])));
+                }
+                4 => conversation.truncate(conversation.len() / 2),
+                _ => conversation.clear(),
+            }
+            let request = Request {
+                system: "Be brief.".into(),
+                messages: conversation.clone(),
+                tools: Arc::default(),
+                effort: Effort::Default,
+                has_media: true,
+            };
+            let remembered = render_with(&prefixes, &request, &quirks);
+            let fresh = render_with(&Prefixes::default(), &request, &quirks);
+            prop_assert_eq!(String::from_utf8(remembered), String::from_utf8(fresh));
+        }
+    }
+}
+
+/// `The encrypted content … could not be verified`: another key, another organisation.
+#[test]
+fn encrypted_reasoning_that_was_refused_is_not_sent_again() {
+    let mut answer = assistant("It is.", &[]);
+    answer.echo = Echo {
+        origin: ORIGIN.into(),
+        field: None,
+        blobs: vec![
+            json!({ "type": "reasoning", "summary": [], "encrypted_content": "secret" }),
+            json!({ "type": "message", "start": 0, "end": 6 }),
+        ],
+    };
+    let messages = [user("Is it?"), Message::Assistant(answer), user("Sure?")];
+    let taught = Quirks { encrypted: false, ..thinking() };
+    assert!(!items(&messages, &taught).contains("secret"));
+}

@@ -1,0 +1,323 @@
+//! How what was kept comes back. For a connection that only reads, on no thread that must not
+//! wait.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rusqlite::types::{Value as Sql, ValueRef};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde_json::{Value, json};
+
+use super::blobs;
+use super::entry::Card;
+use super::pack::unpack;
+use super::{CallRow, CallStatus, Entry, SessionRow, Settled, StoreError, Stored};
+use turnwright_types::ids::{CallId, SessionId};
+use turnwright_types::message::Arguments;
+
+/// A moment as it is kept.
+pub(super) fn millis(time: SystemTime) -> i64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// The moment that was kept.
+pub fn moment(millis: i64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(millis.max(0).cast_unsigned())
+}
+
+/// A path as it is kept: text, or bytes where it is no UTF-8.
+pub(super) fn path_value(path: &Path) -> Sql {
+    match path.to_str() {
+        Some(text) => Sql::Text(text.to_owned()),
+        None => Sql::Blob(path.as_os_str().as_encoded_bytes().to_vec()),
+    }
+}
+
+/// The path that was kept.
+pub(super) fn value_path(value: ValueRef<'_>) -> PathBuf {
+    match value {
+        ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned().into(),
+        ValueRef::Blob(bytes) => os_path(bytes),
+        _ => PathBuf::new(),
+    }
+}
+
+#[cfg(unix)]
+fn os_path(bytes: &[u8]) -> PathBuf {
+    use std::os::unix::ffi::OsStringExt;
+    OsString::from_vec(bytes.to_vec()).into()
+}
+
+#[cfg(not(unix))]
+fn os_path(bytes: &[u8]) -> PathBuf {
+    OsString::from(String::from_utf8_lossy(bytes).into_owned()).into()
+}
+
+/// The key of a session.
+///
+/// # Errors
+/// When there is none of that name.
+pub fn key(connection: &Connection, session: &SessionId) -> Result<i64, StoreError> {
+    let mut find = connection.prepare_cached("SELECT key FROM sessions WHERE id = ?")?;
+    Ok(find.query_row([session.as_str()], |it| it.get(0))?)
+}
+
+/// The columns that [`session_row`] reads.
+pub(super) const SESSION: &str = "id, cwd, folders, title, title_is_final, created_at, updated_at, \
+                                  archived, parent, mode, model, effort, minted, cost, real_cwd";
+
+/// What is known of a session.
+///
+/// # Errors
+/// When there is none of that name.
+pub fn session(connection: &Connection, id: &SessionId) -> Result<SessionRow, StoreError> {
+    let query = format!("SELECT {SESSION} FROM sessions WHERE id = ?");
+    Ok(connection.prepare_cached(&query)?.query_row([id.as_str()], session_row)?)
+}
+
+/// A row of [`SESSION`].
+pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
+    let text = |it| row.get::<_, Option<String>>(it);
+    let folders: Vec<PathBuf> = serde_json::from_str(&row.get::<_, String>(2)?).unwrap_or_default();
+    Ok(SessionRow {
+        id: row.get::<_, String>(0)?.into(),
+        cwd: value_path(row.get_ref(1)?),
+        folders,
+        title: text(3)?,
+        title_is_final: row.get(4)?,
+        created: moment(row.get(5)?),
+        updated: moment(row.get(6)?),
+        archived: row.get(7)?,
+        parent: text(8)?.map(SessionId::from),
+        mode: text(9)?,
+        model: text(10)?,
+        effort: text(11)?,
+        minted: row.get(12)?,
+        cost: row.get(13)?,
+        real_cwd: value_path(row.get_ref(14)?),
+    })
+}
+
+/// The numbers of a session's last entry and last turn.
+///
+/// # Errors
+/// When the store cannot be read.
+pub fn last(connection: &Connection, session: i64) -> Result<(u64, u64), StoreError> {
+    let one = |query| -> Result<u64, StoreError> {
+        Ok(connection.query_row(query, [session], |it| it.get(0))?)
+    };
+    Ok((
+        one("SELECT coalesce(max(seq), 0) FROM entries WHERE session = ?")?,
+        one("SELECT coalesce(max(number), 0) FROM turns WHERE session = ?")?,
+    ))
+}
+
+/// Which entries count no more.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gone {
+    /// From and to, both included.
+    ranges: Vec<(u64, u64)>,
+    /// The only plan that is still the plan.
+    pub last_plan: Option<u64>,
+}
+
+impl Gone {
+    /// Looks them up.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn find(connection: &Connection, session: i64) -> Result<Gone, StoreError> {
+        let mut find = connection.prepare_cached(
+            "SELECT seq, body FROM entries WHERE session = ? AND kind = 'rewound' ORDER BY seq",
+        )?;
+        let rows = find.query_map([session], |it| Ok((it.get(0)?, it.get::<_, String>(1)?)))?;
+        let mut ranges = Vec::new();
+        for row in rows {
+            let (seq, body) = row?;
+            let body: Value = serde_json::from_str(&body)?;
+            let to = body.get("to").and_then(Value::as_u64);
+            ranges.extend(to.map(|it| (it, seq)));
+        }
+        let mut gone = Gone { ranges, last_plan: None };
+        let mut plans = connection.prepare_cached(
+            "SELECT seq FROM entries WHERE session = ? AND kind = 'plan' ORDER BY seq DESC",
+        )?;
+        for seq in plans.query_map([session], |it| it.get::<_, u64>(0))? {
+            let seq = seq?;
+            if !gone.holds(seq) {
+                gone.last_plan = Some(seq);
+                break;
+            }
+        }
+        Ok(gone)
+    }
+
+    /// Whether that entry counts no more.
+    pub fn holds(&self, seq: u64) -> bool {
+        self.ranges.iter().any(|(from, to)| (*from..=*to).contains(&seq))
+    }
+}
+
+/// The next entries of a conversation, at most so many, with the number of the last that was looked
+/// at. Entries that count no more are left out; the page is the last one if there are none.
+///
+/// # Errors
+/// When the store cannot be read.
+pub fn page(
+    connection: &Connection,
+    session: i64,
+    (after, limit): (u64, usize),
+    gone: &Gone,
+) -> Result<(Vec<Stored>, Option<u64>), StoreError> {
+    let mut find = connection.prepare_cached(
+        "SELECT seq, turn, at, kind, body, refs FROM entries WHERE session = ? AND seq > ? \
+         ORDER BY seq LIMIT ?",
+    )?;
+    let mut rows = find.query(params![session, after, limit])?;
+    let (mut page, mut last) = (Vec::new(), None);
+    while let Some(row) = rows.next()? {
+        let seq: u64 = row.get(0)?;
+        last = Some(seq);
+        if gone.holds(seq) {
+            continue;
+        }
+        let kind: String = row.get(3)?;
+        let body = row.get_ref(4)?.as_str().map_err(rusqlite::Error::from)?;
+        let refs: Option<String> = row.get(5)?;
+        let body = unpack(connection, body, refs.as_deref())?;
+        let at = moment(row.get(2)?);
+        let entry = entry(&kind, body, seq);
+        let calls = match entry {
+            Entry::Message { .. } => calls(connection, session, seq)?,
+            _ => Vec::new(),
+        };
+        page.push(Stored { seq, turn: row.get(1)?, at, entry, calls });
+    }
+    Ok((page, last))
+}
+
+/// An entry that is not understood is one of a newer program, or damaged. Either way the others
+/// count.
+fn entry(kind: &str, body: Value, seq: u64) -> Entry {
+    let value = match body {
+        Value::Null => kind.into(),
+        body => json!({ kind: body }),
+    };
+    serde_json::from_value(value).unwrap_or_else(|error| {
+        tracing::warn!(%error, kind, seq, "an entry is not understood");
+        Entry::Unknown
+    })
+}
+
+/// The columns that [`call_row`] reads.
+const CALL: &str = "call, turn, tool_name, arguments, arguments_refs, status, result, result_blob, \
+                    card, card_refs, asked_at, ended_at, duration_ms, begun_at";
+
+/// The calls of an answer.
+fn calls(connection: &Connection, session: i64, seq: u64) -> Result<Vec<CallRow>, StoreError> {
+    let query = format!("SELECT {CALL} FROM calls WHERE session = ? AND seq = ? ORDER BY position");
+    collect(connection, &query, params![session, seq])
+}
+
+/// The calls of a session that have come to nothing yet.
+///
+/// # Errors
+/// When the store cannot be read.
+pub fn unsettled(connection: &Connection, session: i64) -> Result<Vec<CallRow>, StoreError> {
+    let query = format!(
+        "SELECT {CALL} FROM calls WHERE session = ? AND status IN ('pending', 'running') ORDER BY \
+         seq, position"
+    );
+    collect(connection, &query, params![session])
+}
+
+fn collect(
+    connection: &Connection,
+    query: &str,
+    params: impl rusqlite::Params,
+) -> Result<Vec<CallRow>, StoreError> {
+    let mut find = connection.prepare_cached(query)?;
+    let mut rows = find.query(params)?;
+    let mut all = Vec::new();
+    while let Some(row) = rows.next()? {
+        all.push(call_row(connection, row)?);
+    }
+    Ok(all)
+}
+
+fn call_row(connection: &Connection, row: &Row<'_>) -> Result<CallRow, StoreError> {
+    let text = |it: usize| row.get::<_, Option<String>>(it);
+    let refs = text(4)?;
+    let arguments = unpack(connection, &row.get::<_, String>(3)?, refs.as_deref())?;
+    let arguments = match serde_json::from_value(arguments.clone()) {
+        Ok(unusable @ Arguments::Unusable { .. }) => unusable,
+        _ => Arguments::Object(arguments),
+    };
+    let result = match (text(6)?, row.get::<_, Option<i64>>(7)?) {
+        (Some(text), _) => text,
+        (None, Some(id)) => String::from_utf8_lossy(&blobs::get(connection, id)?).into_owned(),
+        (None, None) => String::new(),
+    };
+    let card = match text(8)? {
+        Some(card) => {
+            let refs = text(9)?;
+            serde_json::from_value(unpack(connection, &card, refs.as_deref())?).unwrap_or_default()
+        }
+        None => Card::default(),
+    };
+    let status = CallStatus::parse(&row.get::<_, String>(5)?);
+    let tool: String = row.get(2)?;
+    let millis = row.get::<_, Option<f64>>(12)?.filter(|it| it.is_finite() && *it >= 0.0);
+    Ok(CallRow {
+        call: CallId::from(row.get::<_, String>(0)?),
+        turn: row.get(1)?,
+        settled: Settled {
+            ok: status == CallStatus::Success,
+            tool: tool.clone(),
+            text: result,
+            images: card.images,
+            view: card.view,
+            content: card.content,
+            raw: card.raw,
+            took: millis.map(|it| Duration::from_secs_f64(it / 1000.0)),
+            files: Vec::new(),
+            bytes: Vec::new(),
+        },
+        tool,
+        arguments,
+        status,
+        asked: moment(row.get(10)?),
+        begun: row.get::<_, Option<i64>>(13)?.map(moment),
+        ended: row.get::<_, Option<i64>>(11)?.map(moment),
+    })
+}
+
+/// The bytes with that SHA-256 in hexadecimal, if they are kept.
+///
+/// # Errors
+/// When the store cannot be read.
+pub fn bytes(connection: &Connection, hash: &str) -> Result<Option<Vec<u8>>, StoreError> {
+    let digits: Option<Vec<u8>> = (0..hash.len() / 2)
+        .map(|it| hash.get(it * 2..it * 2 + 2).and_then(|it| u8::from_str_radix(it, 16).ok()))
+        .collect();
+    digits.map_or(Ok(None), |it| blobs::by_hash(connection, &it))
+}
+
+/// What the last request of a session has used: tokens in the window, its size, tokens that were
+/// cached; if the window is known.
+///
+/// # Errors
+/// When the store cannot be read.
+pub fn last_usage(
+    connection: &Connection,
+    session: i64,
+) -> Result<Option<(u64, u64, u64)>, StoreError> {
+    let mut find = connection.prepare_cached(
+        "SELECT input + output, window, cached FROM usage WHERE session = ? AND window IS NOT NULL \
+         ORDER BY id DESC LIMIT 1",
+    )?;
+    let row = |it: &Row<'_>| Ok((it.get(0)?, it.get(1)?, it.get(2)?));
+    Ok(find.query_row([session], row).optional()?)
+}

@@ -1,0 +1,142 @@
+//! Makes a conversation valid for a model's server, which rejects one whose tool calls and results do
+//! not match. Pure.
+
+use std::sync::Arc;
+
+use crate::message::{Message, ToolMessage};
+
+/// Each call gets exactly one result right behind its message, and nothing else is a result: a
+/// call without one is told to have been interrupted, a result without a call is dropped.
+pub fn repair(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
+    let mut repaired = Vec::with_capacity(messages.len());
+    let mut rest = messages.iter().peekable();
+    while let Some(message) = rest.next() {
+        let Message::Assistant(assistant) = message.as_ref() else {
+            if !matches!(message.as_ref(), Message::Tool(_)) {
+                repaired.push(Arc::clone(message));
+            }
+            continue;
+        };
+        repaired.push(Arc::clone(message));
+        let mut results = Vec::new();
+        while let Some(result) = rest.next_if(|it| matches!(it.as_ref(), Message::Tool(_))) {
+            results.push(Arc::clone(result));
+        }
+        for call in &assistant.calls {
+            let answers = |it: &&Arc<Message>| match it.as_ref() {
+                Message::Tool(tool) => tool.call == call.id,
+                _ => false,
+            };
+            repaired.push(results.iter().find(answers).cloned().unwrap_or_else(|| {
+                Arc::new(Message::Tool(ToolMessage {
+                    call: call.id.clone(),
+                    provider_id: call.provider_id.clone(),
+                    name: call.name.clone(),
+                    text: "Interrupted before a result was there. It may have run partly: check \
+                           before repeating it."
+                        .to_owned(),
+                    ok: false,
+                    images: Vec::new(),
+                }))
+            }));
+        }
+    }
+    repaired
+}
+
+/// What a strict server checks.
+pub fn is_valid(messages: &[Arc<Message>]) -> bool {
+    let mut owed: Vec<String> = Vec::new();
+    for message in messages {
+        match message.as_ref() {
+            Message::Tool(tool) => {
+                if owed.first() != Some(&tool.provider_id) {
+                    return false;
+                }
+                owed.remove(0);
+            }
+            _ if !owed.is_empty() => return false,
+            Message::Assistant(it) => {
+                owed = it.calls.iter().map(|it| it.provider_id.clone()).collect();
+            }
+            Message::User(_) => {}
+        }
+    }
+    owed.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::message::{Arguments, AssistantMessage, Echo, ToolCall, UserMessage};
+
+    fn user() -> Message {
+        Message::User(UserMessage::text("hello"))
+    }
+
+    fn assistant(calls: &[u32]) -> Message {
+        let call = |number: &u32| ToolCall {
+            id: number.to_string().into(),
+            provider_id: format!("p{number}"),
+            name: "read_file".to_owned(),
+            arguments: Arguments::Object(serde_json::json!({})),
+            extra: None,
+        };
+        Message::Assistant(AssistantMessage {
+            id: "m".into(),
+            text: String::new(),
+            thought: String::new(),
+            calls: calls.iter().map(call).collect(),
+            interrupted: false,
+            echo: Echo::default(),
+        })
+    }
+
+    fn tool(number: u32) -> Message {
+        Message::Tool(ToolMessage {
+            call: number.to_string().into(),
+            provider_id: format!("p{number}"),
+            name: "read_file".to_owned(),
+            text: "result".to_owned(),
+            ok: true,
+            images: Vec::new(),
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn every_prefix_of_every_history_renders_a_valid_request(
+            script in proptest::collection::vec((0..4_u8, proptest::collection::vec(0..6_u32, 0..4)), 0..20),
+        ) {
+            let mut next = 0;
+            let mut messages = Vec::new();
+            for (sort, numbers) in script {
+                match sort {
+                    0 => messages.push(user()),
+                    1 | 2 => {
+                        let calls: Vec<_> = numbers.iter().map(|_| { next += 1; next }).collect();
+                        messages.push(assistant(&calls));
+                        // Results in another order, some missing, some of nobody.
+                        messages.extend(numbers.iter().map(|it| tool(next.saturating_sub(*it))));
+                    }
+                    _ => messages.push(tool(numbers.first().copied().unwrap_or(0))),
+                }
+            }
+            let messages: Vec<_> = messages.into_iter().map(Arc::new).collect();
+            for end in 0..=messages.len() {
+                prop_assert!(is_valid(&repair(&messages[..end])));
+            }
+        }
+    }
+
+    #[test]
+    fn a_valid_history_is_not_touched() {
+        let messages: Vec<_> = [user(), assistant(&[1, 2]), tool(1), tool(2), assistant(&[])]
+            .into_iter()
+            .map(Arc::new)
+            .collect();
+        assert_eq!(repair(&messages), messages);
+    }
+}

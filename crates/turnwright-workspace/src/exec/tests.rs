@@ -1,0 +1,313 @@
+//! Real processes: that they run, and above all that they end.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::*;
+
+fn spec(command: &str) -> Spec {
+    let variables = [("PATH".into(), "/usr/bin:/bin".into())];
+    Spec {
+        command: command.to_owned(),
+        workdir: "/tmp".into(),
+        environment: Environment::scrubbed(variables, &[]),
+        extra: Vec::new(),
+        jail: None,
+        takes_input: false,
+    }
+}
+
+/// Commands that are stopped after a while, and the folder for their output.
+fn jobs() -> (Jobs, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    (Jobs::new(folder.path().join("outputs")), folder)
+}
+
+fn start(jobs: &Jobs, spec: &Spec) -> Arc<Job> {
+    let berth = jobs.admit(&spec.command).unwrap();
+    berth.run(Box::new(Group::start(spec).unwrap()))
+}
+
+/// Runs a command to its end; at most 20 seconds.
+async fn finish(command: &str) -> (String, End) {
+    let (jobs, _folder) = jobs();
+    let jobs = jobs.no_longer_than(Duration::from_secs(20));
+    let job = start(&jobs, &spec(command));
+    let end = job.ended().await;
+    (job.look().text, end)
+}
+
+/// Runs a command for a moment and stops it.
+async fn interrupt(command: &str, begun: impl Fn(&str) -> bool) -> (String, End) {
+    let (jobs, _folder) = jobs();
+    let job = start(&jobs, &spec(command));
+    while !begun(&job.last_lines(1000)) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    job.stop();
+    let end = job.ended().await;
+    (job.look().text, end)
+}
+
+/// Whether a `sleep` of this many seconds is alive. The shell that starts it does not count.
+fn is_alive(seconds: &str) -> bool {
+    let word = &format!("sleep\0{seconds}");
+    if cfg!(not(target_os = "linux")) {
+        return ps().contains(&word.replace('\0', " "));
+    }
+    let processes = std::fs::read_dir("/proc").unwrap();
+    processes.filter_map(Result::ok).any(|it| {
+        let path = it.path().join("cmdline");
+        std::fs::read(path).is_ok_and(|line| String::from_utf8_lossy(&line).contains(word))
+    })
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test looks at all processes")]
+fn ps() -> String {
+    let output = std::process::Command::new("ps").args(["-axo", "command"]).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+async fn wait_until_dead(word: &str) {
+    let begun = Instant::now();
+    while is_alive(word) {
+        assert!(begun.elapsed() < Duration::from_secs(5), "{word} is still alive");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn output_of_both_streams_comes_in_order_with_the_exit_code() {
+    let (text, end) = finish("echo one; echo two >&2; echo three; exit 3").await;
+    assert_eq!(text, "one\ntwo\nthree\n");
+    assert_eq!(end.how, Ended::Exited(Exit::Code(3)));
+    assert_eq!(end.leftover, Leftover::Nothing);
+}
+
+#[tokio::test]
+async fn stdin_is_empty_and_there_is_no_terminal() {
+    let command = "cat; (: < /dev/tty) 2>/dev/null && echo terminal; echo end";
+    assert_eq!(finish(command).await.0, "end\n");
+}
+
+#[tokio::test]
+async fn a_background_child_that_holds_the_pipe_does_not_wedge_and_is_ended() {
+    for command in ["sleep 611.25 & echo started", "(yes & sleep 611.25) & echo started"] {
+        let (text, end) = finish(command).await;
+        assert!(text.starts_with("started\n") || command.contains("yes"), "{text}");
+        assert_eq!(end.how, Ended::Exited(Exit::Code(0)), "{command}");
+        assert_eq!(end.leftover, Leftover::Stopped, "{command}");
+        wait_until_dead("611.25").await;
+    }
+}
+
+#[tokio::test]
+async fn a_stopped_command_is_ended_with_all_its_children() {
+    let command = "echo begun; sleep 612.25 & sleep 612.25";
+    let (text, end) = interrupt(command, |_| is_alive("612.25")).await;
+    assert_eq!((text.as_str(), end.how), ("begun\n", Ended::Stopped));
+    wait_until_dead("612.25").await;
+}
+
+#[tokio::test]
+async fn a_command_that_ignores_sigterm_is_killed() {
+    let command = "trap '' TERM; echo deaf; sleep 613.25; sleep 613.25";
+    let (_, end) = interrupt(command, |it| it.contains("deaf")).await;
+    assert_eq!(end.how, Ended::Stopped);
+    wait_until_dead("613.25").await;
+}
+
+#[tokio::test]
+async fn a_grandchild_that_ignores_sigterm_is_killed() {
+    let command = "(trap '' TERM; echo deaf; sleep 618.25; sleep 618.25) & wait";
+    let (_, end) = interrupt(command, |it| it.contains("deaf")).await;
+    assert_eq!(end.how, Ended::Stopped);
+    wait_until_dead("618.25").await;
+}
+
+#[tokio::test]
+async fn no_command_runs_for_ever() {
+    let (jobs, _folder) = jobs();
+    let jobs = jobs.no_longer_than(Duration::from_millis(100));
+    let end = start(&jobs, &spec("sleep 619.25; true")).ended().await;
+    assert_eq!(end.how, Ended::TooLong);
+    wait_until_dead("619.25").await;
+}
+
+#[tokio::test]
+async fn dropping_the_jobs_or_a_group_kills_them() {
+    let (jobs, _folder) = jobs();
+    let job = start(&jobs, &spec("sleep 614.25 & sleep 614.25"));
+    drop(jobs);
+    assert_eq!(job.ended().await.how, Ended::Stopped);
+    wait_until_dead("614.25").await;
+
+    let group = Group::start(&spec("sleep 620.25 & sleep 620.25")).unwrap();
+    while !is_alive("620.25") {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    drop(group);
+    wait_until_dead("620.25").await;
+}
+
+#[tokio::test]
+async fn a_runtime_that_ends_takes_the_commands_with_it() {
+    let ending = std::thread::spawn(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (jobs, _folder) = jobs();
+        runtime.block_on(async {
+            start(&jobs, &spec("sleep 621.25 & sleep 621.25"));
+            while !is_alive("621.25") {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        });
+        drop(runtime);
+    });
+    ending.join().unwrap();
+    wait_until_dead("621.25").await;
+}
+
+#[tokio::test]
+async fn closing_waits_until_all_are_dead_and_starts_no_more() {
+    let (jobs, _folder) = jobs();
+    let deaf = start(&jobs, &spec("trap '' TERM; echo deaf; sleep 622.25; sleep 622.25"));
+    deaf.more_than(0).await;
+    let dull = start(&jobs, &spec("sleep 622.25"));
+    jobs.close().await;
+    assert!(deaf.end().is_some() && dull.end().is_some());
+    let late = start(&jobs, &spec("sleep 622.25"));
+    assert_eq!(late.ended().await.how, Ended::Stopped);
+    wait_until_dead("622.25").await;
+}
+
+#[tokio::test]
+async fn endless_output_is_bounded_and_can_be_stopped() {
+    let (text, end) = interrupt("seq 1 100000000", |it| it.len() > 500).await;
+    assert_eq!(end.how, Ended::Stopped);
+    assert!(text.len() < 64 * 1024 && text.starts_with("1\n2\n"));
+}
+
+#[tokio::test]
+async fn a_folder_that_does_not_exist_is_an_error_and_gives_the_place_back() {
+    let mut spec = spec("true");
+    spec.workdir = "/nowhere".into();
+    let (jobs, _folder) = jobs();
+    let berth = jobs.admit("true").unwrap();
+    assert!(Group::start(&spec).is_err());
+    drop(berth);
+    assert_eq!(jobs.list(), "There are no jobs.");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn what_has_left_the_group_is_ended_too() {
+    let command = "setsid sleep 615.25 & set -m; sleep 616.25 & (setsid sh -c 'sleep 617.25 & exit' &); \
+                   while ! grep -qsa '^sleep.617.25' /proc/[0-9]*/cmdline; do :; done; echo started";
+    let (text, end) = finish(command).await;
+    assert_eq!((text.as_str(), end.leftover), ("started\n", Leftover::Stopped));
+    for seconds in ["615.25", "616.25", "617.25"] {
+        wait_until_dead(seconds).await;
+    }
+}
+
+#[tokio::test]
+async fn a_signal_is_told_by_its_name_and_is_no_success() {
+    for (command, name) in [("kill -SEGV $$", "SIGSEGV"), ("kill -9 $$", "SIGKILL")] {
+        let (_, end) = finish(command).await;
+        let Ended::Exited(exit) = end.how else { panic!("{end:?}") };
+        assert_eq!(exit.to_string(), format!("killed by {name}"));
+        assert!(!exit.is_success() && exit.code().is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_job_takes_input_and_signals() {
+    let (jobs, _folder) = jobs();
+    let mut spec = spec("read line; echo \"got $line\"; cat; echo over; sleep 623.25");
+    spec.takes_input = true;
+    let job = start(&jobs, &spec);
+    job.input(b"one\n".to_vec()).await.unwrap();
+    job.more_than(7).await;
+    assert_eq!(job.look().text, "got one\n");
+    job.input(b"two\n\x04".to_vec()).await.unwrap();
+    job.more_than(16).await;
+    assert_eq!(job.look().text, "two\nover\n");
+    assert!(job.input(b"three\n".to_vec()).await.is_err(), "its input has ended");
+    job.signal(Signal::Int).await;
+    assert_eq!(job.ended().await.how, Ended::Exited(Exit::Signal("SIGINT".to_owned())));
+    assert!(matches!(job.input(b"x".to_vec()).await, Err(InputError::Over)));
+}
+
+#[tokio::test]
+async fn a_command_that_does_not_read_its_input_can_be_stopped_all_the_same() {
+    let (jobs, _folder) = jobs();
+    let mut spec = spec("sleep 624.25");
+    spec.takes_input = true;
+    let job = start(&jobs, &spec);
+    let error = job.input(vec![b'x'; 1024 * 1024]).await.unwrap_err();
+    assert_eq!(error.to_string(), "it does not read its input");
+    job.stop();
+    assert_eq!(job.ended().await.how, Ended::Stopped);
+}
+
+#[tokio::test]
+async fn there_are_at_most_16_and_those_that_have_ended_are_kept_for_a_while() {
+    let (jobs, _folder) = jobs();
+    let all: Vec<_> = (0..16).map(|_| start(&jobs, &spec("exec sleep 625.25"))).collect();
+    let error = jobs.admit("one more").unwrap_err().to_string();
+    assert!(error.contains("p1 `exec sleep 625.25` (running for 0 s); p2 "), "{error}");
+    all[3].stop();
+    all[3].ended().await;
+    let list = jobs.list();
+    assert!(list.contains("p4 `exec sleep 625.25` (stopped)"), "{list}");
+    for _ in 0..40 {
+        start(&jobs, &spec("true")).ended().await;
+    }
+    jobs.admit("one more").unwrap();
+    assert!(jobs.find("p4").is_none() && jobs.find("p1").is_some() && jobs.find("p56").is_some());
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_command_with_a_jail_is_kept_to_it_and_so_is_what_it_starts() {
+    use turnwright_sandbox::Profile;
+    if !turnwright_sandbox::can_confine() {
+        eprintln!("NOT TESTED: no sandbox here");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let top = folder.path().canonicalize().unwrap();
+    let (inside, outside) = (top.join("inside"), top.join("outside"));
+    std::fs::create_dir(&inside).unwrap();
+    std::fs::create_dir(&outside).unwrap();
+    let (jobs, _outputs) = jobs();
+    let mut spec = spec(
+        "echo x > f && cat f; echo \"agent:$SSH_AUTH_SOCK bus:$DBUS_SESSION_BUS_ADDRESS\"; \
+         (setsid sh -c 'echo x > ../outside/f; echo over > over' &) 2>/dev/null; \
+         until test -s over; do :; done; ls ../outside; sleep 626.25",
+    );
+    spec.workdir = inside.clone();
+    let variables = [
+        ("PATH", "/usr/bin:/bin"),
+        ("SSH_AUTH_SOCK", "/tmp/agent"),
+        ("DBUS_SESSION_BUS_ADDRESS", "unix:path=/run/user/0/bus"),
+    ];
+    let variables = variables.map(|(name, value)| (name.into(), value.into()));
+    spec.environment = Environment::scrubbed(variables, &[]);
+    spec.jail = Some(Profile { write: vec![inside.clone()], ..Profile::default() });
+    let job = start(&jobs, &spec);
+    while !is_alive("626.25") {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    job.stop();
+    assert_eq!(job.ended().await.how, Ended::Stopped);
+    let text = job.look().text;
+    assert!(text.contains("x\nagent: bus:\n"), "{text}");
+    assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0, "{text}");
+    wait_until_dead("626.25").await;
+
+    // Without the walls it does not run at all.
+    spec.jail = Some(Profile { write: vec!["/proc/self".into()], ..Profile::default() });
+    let error = Group::start(&spec).unwrap_err().to_string();
+    assert!(error.starts_with("the sandbox could not be set up: /proc/self: "), "{error}");
+}

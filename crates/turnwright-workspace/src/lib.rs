@@ -1,0 +1,13 @@
+//! Everything that a coding agent does on the user's machine: reading, searching and editing files,
+//! running commands, fetching web pages, reading notes and skills, and recording what was changed.
+
+pub mod pinned;
+pub mod private_file;
+pub mod search;
+pub mod files;
+pub mod edit;
+pub mod exec;
+pub mod web;
+pub mod memory;
+pub mod skills;
+pub mod checkpoint;

@@ -1,13 +1,13 @@
-//! A small ACP client: it starts an agent, sends it prompts and shows what comes back. Try
-//! `cargo run --example echo_client -- "read README.md"`, then `--raw` to see every message.
-//! `Client` speaks the protocol, `Screen` shows what it says. The agent gets no files and no
-//! terminals from this client: all that it can ask for is permission.
+//! A small ACP client: starts an agent, sends prompts and prints the updates. Try
+//! `cargo run --example echo_client -- "read README.md"`, then `--raw` to see every message. `Client`
+//! speaks the protocol, `Screen` prints. This client offers the agent neither files nor terminals: the
+//! agent can only ask for permission.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a terminal program")]
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "the ban is for the agent: this program is the other side"
+    reason = "the ban applies to the agent; this program is the client"
 )]
 
 use std::io::{self, BufRead, IsTerminal, Read, Write};
@@ -27,10 +27,10 @@ const STDIN: &str = "-";
 const TERMINAL: &str = if cfg!(windows) { "CONIN$" } else { "/dev/tty" };
 const OFFLINE_NOTE: &str = "No model is configured: using the built-in offline model. \
     Set OPENAI_API_KEY (and OPENAI_BASE_URL, TURNWRIGHT_MODEL) for a real one.";
-const AFTER_HELP: &str = "Ctrl-C cancels the turn, a second one ends the program.\n
+const AFTER_HELP: &str = "Ctrl-C cancels the turn, a second Ctrl-C ends the program.\n
 Exit status: 0 end_turn, 1 could not start, 2 error, 3 cancelled, 4 refusal, 5 max_tokens,
-6 max_turn_requests, 130 interrupted. Of several prompts the last one counts.";
-/// The place of a stop reason is the exit status that stands for it.
+6 max_turn_requests, 130 interrupted; for several prompts, that of the last one.";
+/// The index of a stop reason is its exit status.
 const STOP_REASONS: [&str; 7] =
     ["end_turn", "-", "-", "cancelled", "refusal", "max_tokens", "max_turn_requests"];
 const PLAIN: &str = "";
@@ -38,25 +38,25 @@ const THOUGHT: &str = "\x1b[2;3m";
 const CARD: &str = "\x1b[1m";
 const NOTE: &str = "\x1b[2m";
 
-/// Starts an ACP agent, sends it prompts and shows what comes back
+/// Start an ACP agent, send it prompts and print the updates
 #[derive(Parser)]
 #[command(name = "echo_client", after_help = AFTER_HELP)]
-struct Arguments {
-    /// The prompt; without one, every line of stdin is a prompt
+struct ClientArgs {
+    /// The prompt; without one, each line of stdin is a prompt
     prompt: Vec<String>,
-    /// The agent's program [default: this package's turnwright, built when needed]
+    /// The agent's program [default: this package's turnwright, built if needed]
     #[arg(long, value_name = "PATH")]
     agent: Option<PathBuf>,
-    /// The folder in which the agent works
+    /// Working folder of the session
     #[arg(long, value_name = "DIR", default_value = ".")]
     cwd: PathBuf,
     /// Authenticate with this method first
     #[arg(long, value_name = "METHOD")]
     auth: Option<String>,
-    /// Allow whatever the agent asks for
+    /// Allow every request
     #[arg(long, conflicts_with = "no")]
     yes: bool,
-    /// Reject whatever the agent asks for
+    /// Reject every request
     #[arg(long)]
     no: bool,
     /// Show every message on stderr: → to the agent, ← from it
@@ -66,23 +66,23 @@ struct Arguments {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let outcome = match Arguments::try_parse() {
+    let outcome = match ClientArgs::try_parse() {
         Ok(arguments) => run(arguments).await,
         Err(usage) => Ok(usage.print().map_or(1, |()| u8::from(usage.use_stderr()))),
     };
     ExitCode::from(outcome.unwrap_or_else(|failure| failure.report()))
 }
 
-async fn run(arguments: Arguments) -> Result<u8, Failure> {
+async fn run(arguments: ClientArgs) -> Result<u8, Failure> {
     let mut client = Client::start(arguments)?;
-    // After a failure, and if it does not end by itself, the agent is killed by being dropped.
+    // After a failure, or if it does not end by itself, the agent is killed on drop.
     let status = client.converse().await?;
     drop(client.outgoing);
     drop(timeout(time::Duration::from_secs(2), client.agent.wait()).await);
     Ok(status)
 }
 
-/// `error` has the shape of a JSON-RPC error, and has a code if the agent has answered it.
+/// `error` has the shape of a JSON-RPC error. It has a code if it is an answer of the agent.
 struct Failure {
     status: u8,
     error: Value,
@@ -93,7 +93,7 @@ impl Failure {
         Failure { status, error: json!({ "message": reason.to_string() }) }
     }
 
-    /// Tells the user, and returns the exit status.
+    /// Prints the error and returns the exit status.
     fn report(&self) -> u8 {
         let details = indented(&text(&self.error["data"]["details"]), usize::MAX);
         eprint!("error: {}\n{details}", text(&self.error["message"]));
@@ -102,11 +102,11 @@ impl Failure {
 }
 
 struct Client {
-    arguments: Arguments,
+    arguments: ClientArgs,
     agent: Child,
     outgoing: ChildStdin,
     incoming: Lines<BufReader<ChildStdout>>,
-    /// By source; opened when a line is wanted, as what is typed before may be for the shell.
+    /// Readers by source. Opened when a line is needed, because earlier input may be for the shell.
     inputs: HashMap<&'static str, mpsc::Receiver<String>>,
     screen: Screen,
     ids: RangeFrom<u64>,
@@ -116,11 +116,11 @@ struct Client {
 }
 
 impl Client {
-    fn start(arguments: Arguments) -> Result<Client, Failure> {
+    fn start(arguments: ClientArgs) -> Result<Client, Failure> {
         let program = arguments.agent.clone().map_or_else(built_agent, Ok)?;
         let mut command = Command::new(&program);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
-        // The terminal sends Ctrl-C to the whole process group, but the agent is told by protocol.
+        // The terminal sends Ctrl-C to its process group, but the agent is cancelled by protocol.
         #[cfg(unix)]
         command.process_group(0);
         let failure = |why| Failure::new(1, format!("cannot start {}: {why}", program.display()));
@@ -146,7 +146,7 @@ impl Client {
             return self.prompt(&self.arguments.prompt.join(" ")).await;
         }
         let mut status = 0;
-        while let Some(line) = self.typed("> ").await? {
+        while let Some(line) = self.read_line("> ").await? {
             status = self.prompt(line.trim()).await?;
         }
         Ok(status)
@@ -154,9 +154,10 @@ impl Client {
 
     async fn open_session(&mut self) -> Result<(), Failure> {
         let files = json!({ "readTextFile": false, "writeTextFile": false });
-        let lent = json!({ "fs": files, "terminal": false });
-        let me = json!({ "name": "echo_client", "version": env!("CARGO_PKG_VERSION") });
-        let params = json!({ "protocolVersion": 1, "clientCapabilities": lent, "clientInfo": me });
+        let capabilities = json!({ "fs": files, "terminal": false });
+        let info = json!({ "name": "echo_client", "version": env!("CARGO_PKG_VERSION") });
+        let params = json!({ "protocolVersion": 1, "clientCapabilities": capabilities,
+            "clientInfo": info });
         let agent = self.request("initialize", params).await?;
         if let Some(method) = &self.arguments.auth {
             self.request("authenticate", json!({ "methodId": method })).await?;
@@ -176,7 +177,7 @@ impl Client {
         Ok(())
     }
 
-    /// Returns the exit status that stands for the end of the turn.
+    /// Runs a turn and returns the exit status for its stop reason.
     async fn prompt(&mut self, prompt: &str) -> Result<u8, Failure> {
         let mut params = self.session.clone();
         params["prompt"] = json!([{ "type": "text", "text": prompt }]);
@@ -185,14 +186,14 @@ impl Client {
         self.running = false;
         self.screen.end_line();
         match answer {
-            Ok(result) => Ok(stopped(&text(&result["stopReason"]))),
-            // The turn has failed, not the session: the next prompt may do better.
+            Ok(result) => Ok(exit_status(&text(&result["stopReason"]))),
+            // Only the turn has failed: the next prompt may succeed.
             Err(failure) if failure.error["code"].is_number() => Ok(failure.report()),
             Err(failure) => Err(failure),
         }
     }
 
-    /// Sends a request, and serves the agent until the answer comes.
+    /// Sends a request, and handles messages of the agent until the answer arrives.
     async fn request(&mut self, method: &str, params: Value) -> Result<Value, Failure> {
         let id = json!(self.ids.next());
         self.send(json!({ "id": id, "method": method, "params": params })).await;
@@ -208,7 +209,7 @@ impl Client {
                 "session/request_permission" => answer["result"] = self.permission(params).await?,
                 _ => answer["error"] = json!({ "code": -32601, "message": "method not found" }),
             }
-            // What has no id is a notification: it wants no answer.
+            // A message without an id is a notification and gets no answer.
             if !message["id"].is_null() {
                 self.send(answer).await;
             }
@@ -220,7 +221,7 @@ impl Client {
         if self.arguments.raw {
             eprintln!("→ {message}");
         }
-        // If the agent is gone, `receive` will say so.
+        // If the agent is gone, `receive` returns the error.
         drop(self.outgoing.write_all(format!("{message}\n").as_bytes()).await);
     }
 
@@ -231,11 +232,12 @@ impl Client {
                 Ok(()) = ctrl_c() => self.interrupt().await?,
             }
         };
-        let Ok(Some(line)) = line else { return Err(Failure::new(2, "the agent is gone")) };
+        let Ok(Some(line)) = line else { return Err(Failure::new(2, "the agent exited")) };
         if self.arguments.raw {
             eprintln!("← {line}");
         }
-        serde_json::from_str(&line).map_err(|_| Failure::new(2, format!("no message: {line}")))
+        serde_json::from_str(&line)
+            .map_err(|_| Failure::new(2, format!("not a JSON message: {line}")))
     }
 
     async fn interrupt(&mut self) -> Result<(), Failure> {
@@ -250,17 +252,18 @@ impl Client {
     async fn permission(&mut self, params: &Value) -> Result<Value, Failure> {
         let options = list(&params["options"]);
         self.screen.question(&params["toolCall"], options);
-        let rejection = of_kind(options, ["reject_once", "reject_always"]);
+        let rejection = find_option(options, ["reject_once", "reject_always"]);
         let chosen = match self.arguments {
             _ if !self.running => None,
-            Arguments { yes: true, .. } => of_kind(options, ["allow_once", "allow_always"]),
-            Arguments { no: true, .. } => rejection,
+            ClientArgs { yes: true, .. } => find_option(options, ["allow_once", "allow_always"]),
+            ClientArgs { no: true, .. } => rejection,
             _ => {
-                let line = self.typed("  number (else rejected)? ").await?.unwrap_or_default();
+                let line =
+                    self.read_line("  number (anything else rejects)? ").await?.unwrap_or_default();
                 options.get(line.trim().parse::<usize>().unwrap_or(0).wrapping_sub(1)).or(rejection)
             }
         };
-        // The protocol wants `cancelled` for every question of a cancelled turn.
+        // The protocol requires `cancelled` for every question of a cancelled turn.
         let Some(option) = chosen.filter(|_| self.running) else {
             return Ok(json!({ "outcome": { "outcome": "cancelled" } }));
         };
@@ -268,13 +271,13 @@ impl Client {
         Ok(json!({ "outcome": { "outcome": "selected", "optionId": option["optionId"] } }))
     }
 
-    /// The next line of prompts or, during a turn, of answers.
-    async fn typed(&mut self, question: &str) -> Result<Option<String>, Failure> {
-        // Two readers of one terminal would take each other's lines.
+    /// Reads the next line: a prompt or, during a turn, an answer.
+    async fn read_line(&mut self, question: &str) -> Result<Option<String>, Failure> {
+        // Two readers of one terminal would steal each other's lines.
         let piped = !io::stdin().is_terminal();
         let source = if piped && self.running { TERMINAL } else { STDIN };
         eprint!("{}", if piped && source == STDIN { "" } else { question });
-        let lines = self.inputs.entry(source).or_insert_with(|| lines_of(source));
+        let lines = self.inputs.entry(source).or_insert_with(|| spawn_reader(source));
         tokio::select! {
             line = lines.recv() => Ok(line),
             Ok(()) = ctrl_c() => self.interrupt().await.map(|()| None),
@@ -282,14 +285,14 @@ impl Client {
     }
 }
 
-/// A thread, because the read of a terminal can be neither awaited nor cancelled.
-fn lines_of(source: &'static str) -> mpsc::Receiver<String> {
+/// Reads lines on a thread, because reading a terminal can be neither awaited nor cancelled.
+fn spawn_reader(source: &'static str) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel(1);
     thread::spawn(move || {
         let source: Box<dyn Read> = match fs::File::open(TERMINAL) {
             _ if source == STDIN => Box::new(io::stdin()),
             Ok(terminal) => Box::new(terminal),
-            Err(error) => return eprintln!("there is no terminal to ask on: {error}"),
+            Err(error) => return eprintln!("no terminal to ask on: {error}"),
         };
         let lines = io::BufReader::new(source).lines().map_while(Result::ok);
         let mut lines = lines.filter(|line| !line.trim().is_empty());
@@ -298,21 +301,22 @@ fn lines_of(source: &'static str) -> mpsc::Receiver<String> {
     receiver
 }
 
-fn of_kind<'a>(options: &'a [Value], kinds: [&str; 2]) -> Option<&'a Value> {
+fn find_option<'a>(options: &'a [Value], kinds: [&str; 2]) -> Option<&'a Value> {
     kinds.iter().find_map(|kind| options.iter().find(|option| option["kind"] == **kind))
 }
 
-fn stopped(reason: &str) -> u8 {
+/// Prints the stop reason and returns its exit status.
+fn exit_status(reason: &str) -> u8 {
     show(io::stderr(), NOTE, &format!("[{reason}]\n"));
     (0..).zip(STOP_REASONS).find(|it| it.1 == reason).map_or(2, |it| it.0)
 }
 
-/// The turn is shown on stdout, questions on stderr.
+/// Prints the turn on stdout and questions on stderr.
 #[derive(Default)]
 struct Screen {
-    /// The style of a line that has not ended.
+    /// The style of an unfinished line.
     open: Option<&'static str>,
-    /// Tool calls by id: the fields that the updates have set, and the states so far as `history`.
+    /// Tool calls by id: the fields set by updates, and the states so far as `history`.
     cards: HashMap<String, Value>,
 }
 
@@ -320,8 +324,8 @@ impl Screen {
     fn update(&mut self, update: &Value) {
         let (used, size, mode) = (&update["used"], &update["size"], text(&update["currentModeId"]));
         match text(&update["sessionUpdate"]).as_str() {
-            "agent_message_chunk" => self.put(PLAIN, &shown(&update["content"])),
-            "agent_thought_chunk" => self.put(THOUGHT, &shown(&update["content"])),
+            "agent_message_chunk" => self.put(PLAIN, &content_text(&update["content"])),
+            "agent_thought_chunk" => self.put(THOUGHT, &content_text(&update["content"])),
             "tool_call" | "tool_call_update" => self.tool(update),
             "plan" => list(&update["entries"]).iter().for_each(|entry| self.plan_entry(entry)),
             "usage_update" => self.put(NOTE, &format!("context: {used} of {size} tokens\n")),
@@ -352,7 +356,7 @@ impl Screen {
     fn tool(&mut self, update: &Value) {
         let new = || json!({ "kind": "other", "status": "pending" });
         let card = self.cards.entry(text(&update["toolCallId"])).or_insert_with(new);
-        // What an update leaves out or sets to null stays as it is.
+        // Fields that an update omits or sets to null keep their value.
         for (name, value) in update.as_object().into_iter().flatten().filter(|it| !it.1.is_null()) {
             card[name] = value.clone();
         }
@@ -369,7 +373,7 @@ impl Screen {
         self.put(CARD, &format!("● {title}  [{}] {history}\n", text(&card["kind"])));
         for item in list(&card["content"]).iter().filter(|_| finished) {
             let (style, limit) = if item["type"] == "diff" { (PLAIN, 40) } else { (NOTE, 12) };
-            self.put(style, &indented(&shown(item), limit));
+            self.put(style, &indented(&content_text(item), limit));
         }
     }
 
@@ -380,7 +384,7 @@ impl Screen {
         eprintln!("? {}", text(&card["title"]));
         eprint!("{}", indented(&text(&card["rawInput"]["command"]), usize::MAX));
         for item in list(&card["content"]) {
-            eprint!("{}", indented(&shown(item), usize::MAX));
+            eprint!("{}", indented(&content_text(item), usize::MAX));
         }
         for (number, option) in (1..).zip(options) {
             eprintln!("  {number}. {}", text(&option["name"]));
@@ -388,11 +392,11 @@ impl Screen {
     }
 }
 
-/// A content block, or an item of a tool call's content, as text.
-fn shown(item: &Value) -> String {
+/// The text of a content block, or of an item of a tool call's content.
+fn content_text(item: &Value) -> String {
     let (old, new) = (text(&item["oldText"]), text(&item["newText"]));
     match text(&item["type"]).as_str() {
-        "content" => shown(&item["content"]),
+        "content" => content_text(&item["content"]),
         "text" => text(&item["text"]),
         "diff" => text(&item["path"]) + "\n" + &unified_diff(Algorithm::Myers, &old, &new, 2, None),
         "resource" => text(&item["resource"]["text"]),
@@ -407,7 +411,7 @@ fn indented(text: &str, limit: usize) -> String {
     lines.flat_map(|line| ["    ", line, "\n"]).collect()
 }
 
-/// Without control characters: what a model writes must not steer the terminal.
+/// The string without control characters: text of a model must not control the terminal.
 fn text(value: &Value) -> String {
     let text = value.as_str().unwrap_or_default().chars();
     text.filter(|it| !it.is_control() || matches!(it, '\n' | '\t')).collect()
@@ -420,40 +424,41 @@ fn list(value: &Value) -> &[Value] {
 fn show(mut stream: impl Write + IsTerminal, style: &str, text: &str) {
     let plain = style.is_empty() || !stream.is_terminal() || env::var_os("NO_COLOR").is_some();
     let text = if plain { text.to_owned() } else { format!("{style}{text}\x1b[0m") };
-    // If nobody reads any more, as with `| head`, the turn still ends in order.
+    // If stdout is closed, as by `| head`, the turn still ends properly.
     drop(stream.write_all(text.as_bytes()).and_then(|()| stream.flush()));
 }
 
-/// The turnwright next to this example, built first if it is missing or older than its source.
+/// Returns the turnwright binary next to this example. Builds it if it is missing or outdated.
 fn built_agent() -> Result<PathBuf, Failure> {
     let own = env::current_exe().unwrap_or_default();
     let profile = own.ancestors().nth(2).unwrap_or(&own); // target/PROFILE/examples/echo_client
     let agent = profile.join("turnwright").with_extension(env::consts::EXE_EXTENSION);
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let fresh = newest(&agent).is_some_and(|built| Some(built) >= newest(&package.join("src")));
+    let is_fresh = newest_change(&agent)
+        .is_some_and(|built| Some(built) >= newest_change(&package.join("src")));
     let cargo = if Path::new(env!("CARGO")).exists() { env!("CARGO") } else { "cargo" };
     let mut command = process::Command::new(cargo);
     command.arg("build").args(profile.ends_with("release").then_some("--release"));
-    // With the example named too, the features of the dependencies are those of the build that
-    // has just been made, and nothing is built twice.
+    // Naming the example too gives the dependencies the same features as in the build that was just
+    // made, so that nothing is built twice.
     command.args(["--bin", "turnwright", "--example", "echo_client", "--manifest-path"]);
     command.arg(package.join("Cargo.toml"));
     command.env("CARGO_TARGET_DIR", profile.parent().unwrap_or(profile));
-    // `cargo run` has set these for us; to build scripts they would look like a change.
+    // Set by `cargo run`; build scripts would take them for a change and run again.
     for (name, _) in env::vars_os() {
         let name = name.to_string_lossy();
         if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|it| name.starts_with(it)) {
             command.env_remove(&*name);
         }
     }
-    let ready = fresh || command.status().is_ok_and(|it| it.success()) && agent.exists();
+    let is_ready = is_fresh || command.status().is_ok_and(|it| it.success()) && agent.exists();
     let advice = || Failure::new(1, format!("cannot build the agent; run\n  {command:?}"));
-    ready.then_some(agent).ok_or_else(advice)
+    is_ready.then_some(agent).ok_or_else(advice)
 }
 
-fn newest(path: &Path) -> Option<time::SystemTime> {
+fn newest_change(path: &Path) -> Option<time::SystemTime> {
     match fs::read_dir(path) {
-        Ok(entries) => entries.flatten().filter_map(|entry| newest(&entry.path())).max(),
+        Ok(entries) => entries.flatten().filter_map(|entry| newest_change(&entry.path())).max(),
         Err(_) => fs::metadata(path).and_then(|metadata| metadata.modified()).ok(),
     }
 }

@@ -1,41 +1,42 @@
-//! A scripted MCP server on stdin and stdout: it plays a scenario, well-behaved or not. For tests,
-//! demos and bug reports. It knows nothing of the crates that the agent uses for the protocol.
+//! A scripted MCP server on stdin and stdout: plays a scenario, well-behaved or hostile. For tests,
+//! demos and bug reports. Shares no protocol code with the agent.
 //!
 //! ```text
 //! cargo run --example scripted_server -- '{"tools": [{"name": "echo"}]}'
 //! ```
 //!
-//! The argument is the scenario, or the name of a file that holds it. All keys are optional:
+//! The argument is the scenario, or the path of a file with it. All keys are optional:
 //!
-//! - `"name"`, `"version"`, `"instructions"`: who it says it is. `"revision"`: the one that it speaks;
-//!   without it, the client's.
-//! - `"modern": true`: it speaks 2026-07-28 and nothing else: no `initialize`, `server/discover`, `_meta`
-//!   in each request, changes told only to who has subscribed. `"refuses": {"code": -1, "message": "…"}`:
-//!   what `initialize` and `server/discover` are answered with.
-//! - `"tools"`: as `tools/list` gives them; what a tool lacks of description and schema is made up.
-//!   `"page"`: tools on a page. `"endless": true`: there is always another page.
-//! - `"answers"`: for each tool, by its name, what a call does: a list of steps. Without it the tool
-//!   says its arguments. A step is one of
+//! - `"name"`, `"version"`, `"instructions"`: the server's info. `"revision"`: its protocol revision;
+//!   the client's by default.
+//! - `"modern": true`: speaks only revision 2026-07-28: no `initialize`, but `server/discover`, `_meta`
+//!   in each request, and change notifications only for subscribers. `"refuses": {"code": -1,
+//!   "message": "…"}`: the error that answers `initialize` and `server/discover`.
+//! - `"tools"`: as in `tools/list`; a missing description or schema is filled in. `"page"`: tools per
+//!   page. `"endless": true`: there is always another page.
+//! - `"answers"`: for each tool, by name, the steps of a call. Without it, the tool returns its
+//!   arguments. A step is one of
 //!   `{"text": "…"}`, `{"text": "…", "repeat": 9}` and `{"content": [BLOCK, …]}`: content of the result;
 //!   `{"result": {…}}`: more fields of the result, such as `isError` and `structuredContent`;
 //!   `{"error": {"code": -32000, "message": "…"}}`: an error instead of a result;
 //!   `{"wait_ms": 5}`; `{"progress": {"progress": 1, "total": 2, "message": "…"}}`;
-//!   `{"say": "…", "repeat": 2}`: a line on stdout as it is, with the number of the call for `$ID` and
-//!   that of the line for `$N`; `{"shout": "…"}`: the same on stderr;
+//!   `{"say": "…", "repeat": 2}`: a raw line on stdout, with `$ID` replaced by the id of the call and
+//!   `$N` by the number of the line; `{"shout": "…"}`: a line on stderr;
 //!   `{"ask": {"method": "…", "params": {…}}}`: a request to the client, whose answer becomes text;
-//!   `{"tools": […]}`: there are other tools from now on, and the client is told;
-//!   `{"prompts": […]}`: the same for prompts;
-//!   `{"die": 3}`: the end, with this exit code; `{"never": true}`: no answer, ever;
-//!   `{"needs": {"inputRequests": {…}, "requestState": "…"}}`: asks as 2026-07-28 does, by an end of the
-//!   call that wants it to be made again, and then says what it was given; with `"again": true` always;
-//!   `{"write": ["path", "text"]}`: a file, and whether that went well; `{"env": "NAME"}`, `{"pwd": true}`.
-//! - `"prompts"`, `"resources"`: as the lists give them; `"got"`: for a prompt's name or a resource's
-//!   address, the result of `prompts/get` and `resources/read`.
-//! - `"start_ms"`: how long it thinks before it reads anything. `"first"`: lines on stdout before that.
-//!   `"shouts"`: bytes on stderr before that. `"exit"`: it ends with this code at once. `"once"`: a file;
-//!   if it exists, that is left out and the server is well-behaved, else the file is made.
-//! - `"stays": true`: it does not end when its input does.
-//! - `"log"`: a file to which each message that it gets is added, a line each.
+//!   `{"tools": […]}`: replaces the tools and notifies the client; `{"prompts": […]}`: likewise;
+//!   `{"die": 3}`: exits with this code; `{"never": true}`: never answers;
+//!   `{"needs": {"inputRequests": {…}, "requestState": "…"}}`: asks for input as revision 2026-07-28
+//!   does, by ending the call so that the client repeats it with the input, which becomes text; with
+//!   `"again": true` it asks every time;
+//!   `{"write": ["path", "text"]}`: writes a file and returns the outcome; `{"env": "NAME"}` and
+//!   `{"pwd": true}` return a variable and the working folder.
+//! - `"prompts"`, `"resources"`: as in the lists; `"got"`: by the name of a prompt or the URI of a
+//!   resource, the result of `prompts/get` and `resources/read`.
+//! - `"start_ms"`: a delay before it reads anything. `"first"`: lines on stdout before that.
+//!   `"shouts"`: bytes on stderr before that. `"exit"`: exits with this code at once. `"once"`: a file;
+//!   if it exists, `"exit"` is ignored, otherwise the file is created.
+//! - `"stays": true`: keeps running after the end of stdin.
+//! - `"log"`: a file to which each received message is appended.
 #![allow(missing_docs, clippy::print_stdout, clippy::disallowed_methods, reason = "an example")]
 
 use std::io::{BufRead, Write};
@@ -44,9 +45,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// The revision without a handshake, and where a request names it.
+/// The revision without a handshake.
 const MODERN: &str = "2026-07-28";
-const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+/// The `_meta` key with the revision of a request.
+const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 
 fn main() -> ExitCode {
     let argument = std::env::args().nth(1).unwrap_or_else(|| "{}".to_owned());
@@ -55,24 +57,31 @@ fn main() -> ExitCode {
     } else {
         match std::fs::read_to_string(&argument) {
             Ok(text) => text,
-            Err(error) => return complain(&format!("{argument}: {error}")),
+            Err(error) => return fail(&format!("{argument}: {error}")),
         }
     };
     match serde_json::from_str(&text) {
         Ok(scenario) => {
             let tools = tools(&scenario);
-            Server { tools, scenario, asked: 0, subscription: None, current: Value::Null }.run()
+            ScriptedServer {
+                tools,
+                scenario,
+                own_requests: 0,
+                subscription: None,
+                current_call: Value::Null,
+            }
+            .run()
         }
-        Err(error) => complain(&format!("the scenario: {error}")),
+        Err(error) => fail(&format!("the scenario: {error}")),
     }
 }
 
-fn complain(why: &str) -> ExitCode {
-    shout(&format!("scripted_server: {why}"));
+fn fail(why: &str) -> ExitCode {
+    write_stderr(&format!("scripted_server: {why}"));
     ExitCode::from(2)
 }
 
-fn shout(line: &str) {
+fn write_stderr(line: &str) {
     drop(writeln!(std::io::stderr(), "{line}"));
 }
 
@@ -89,35 +98,35 @@ fn tools(from: &Value) -> Vec<Value> {
     tools
 }
 
-struct Server {
+struct ScriptedServer {
     scenario: Value,
     tools: Vec<Value>,
-    /// Requests of its own.
-    asked: u64,
-    /// Who wants to be told of changes.
+    /// The number of requests sent to the client.
+    own_requests: u64,
+    /// The id of the client's `subscriptions/listen` request.
     subscription: Option<Value>,
-    /// The number of the request that is being answered.
-    current: Value,
+    /// The id of the call that is being answered.
+    current_call: Value,
 }
 
-impl Server {
+impl ScriptedServer {
     fn run(mut self) -> ExitCode {
         pause(&self.scenario["start_ms"]);
         for line in self.scenario["first"].as_array().into_iter().flatten() {
-            put(line.as_str().unwrap_or_default());
+            write_line(line.as_str().unwrap_or_default());
         }
         if let Some(bytes) = self.scenario["shouts"].as_u64() {
-            shout(&"x".repeat(number(bytes)));
+            write_stderr(&"x".repeat(number(bytes)));
         }
         let is_first = match self.scenario["once"].as_str() {
             Some(file) => std::fs::File::create_new(file).is_ok(),
             None => true,
         };
         if let Some(code) = self.scenario["exit"].as_u64().filter(|_| is_first) {
-            shout("cannot go on");
+            write_stderr("cannot go on");
             return ExitCode::from(u8::try_from(code).unwrap_or(1));
         }
-        while let Some(message) = self.hear() {
+        while let Some(message) = self.receive() {
             if let Some(code) = self.answer(&message) {
                 return ExitCode::from(code);
             }
@@ -130,7 +139,7 @@ impl Server {
         ExitCode::SUCCESS
     }
 
-    fn hear(&self) -> Option<Value> {
+    fn receive(&self) -> Option<Value> {
         let mut line = String::new();
         if std::io::stdin().lock().read_line(&mut line).ok()? == 0 {
             return None;
@@ -142,7 +151,7 @@ impl Server {
         Some(serde_json::from_str(&line).unwrap_or_default())
     }
 
-    /// Answers a message; `Some` is the end.
+    /// Answers a message. Returns an exit code if the server must exit.
     fn answer(&mut self, message: &Value) -> Option<u8> {
         let id = message.get("id")?;
         let params = &message["params"];
@@ -150,14 +159,14 @@ impl Server {
         if method == "subscriptions/listen" && self.is_modern() {
             self.subscription = Some(id.clone());
             let wanted = json!({ "notifications": params["notifications"] });
-            self.tell_subscriber("notifications/subscriptions/acknowledged", wanted);
+            self.notify_subscriber("notifications/subscriptions/acknowledged", wanted);
             return None;
         }
         let result = match method {
             "initialize" | "server/discover" if self.scenario["refuses"].is_object() => {
                 Err(self.scenario["refuses"].clone())
             }
-            _ if self.is_modern() && params["_meta"][VERSION] != MODERN => {
+            _ if self.is_modern() && params["_meta"][VERSION_KEY] != MODERN => {
                 let data = json!({ "supported": [MODERN] });
                 Err(json!({ "code": -32022, "message": "no such revision here", "data": data }))
             }
@@ -166,7 +175,7 @@ impl Server {
             "ping" => Ok(json!({})),
             "tools/list" => Ok(self.page(params)),
             "tools/call" => {
-                self.current = id.clone();
+                self.current_call = id.clone();
                 match self.call(params) {
                     Ok(result) => result,
                     Err(end) => return end,
@@ -193,7 +202,7 @@ impl Server {
             Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
             Err(error) => json!({ "jsonrpc": "2.0", "id": id, "error": error }),
         };
-        put(&answer.to_string());
+        write_line(&answer.to_string());
         None
     }
 
@@ -253,7 +262,7 @@ impl Server {
         got.ok_or_else(|| json!({ "code": -32602, "message": format!("there is no {key}") }))
     }
 
-    /// Plays a call. `Err(Some(_))` is the end of the program, `Err(None)` no answer.
+    /// Plays a call. `Err(Some(code))` exits, `Err(None)` leaves the call unanswered.
     fn call(&mut self, params: &Value) -> Result<Result<Value, Value>, Option<u8>> {
         let name = params["name"].as_str().unwrap_or_default();
         if !self.tools.iter().any(|it| it["name"] == name) {
@@ -289,7 +298,7 @@ impl Server {
         Ok(Ok(result))
     }
 
-    /// Content of the result that comes of a step.
+    /// Plays a step and returns the content that it adds to the result.
     fn step(&mut self, step: &Value, params: &Value, result: &mut Value) -> Vec<Value> {
         let text = |it: String| vec![json!({ "type": "text", "text": it })];
         pause(&step["wait_ms"]);
@@ -307,24 +316,24 @@ impl Server {
         if let Some(progress) = step["progress"].as_object() {
             let mut progress = Value::Object(progress.clone());
             progress["progressToken"] = params["_meta"]["progressToken"].clone();
-            Server::tell("notifications/progress", &progress);
+            ScriptedServer::notify("notifications/progress", &progress);
         }
         if let Some(line) = step["say"].as_str() {
             for number in 0..step["repeat"].as_u64().unwrap_or(1) {
-                let id = self.current.to_string();
-                put(&line.replace("$ID", &id).replace("$N", &number.to_string()));
+                let id = self.current_call.to_string();
+                write_line(&line.replace("$ID", &id).replace("$N", &number.to_string()));
             }
         }
         if let Some(line) = step["shout"].as_str() {
-            shout(line);
+            write_stderr(line);
         }
         if step["tools"].is_array() {
             self.tools = tools(step);
-            self.tell_subscriber("notifications/tools/list_changed", json!({}));
+            self.notify_subscriber("notifications/tools/list_changed", json!({}));
         }
         if step["prompts"].is_array() {
             self.scenario["prompts"] = step["prompts"].clone();
-            Server::tell("notifications/prompts/list_changed", &json!({}));
+            ScriptedServer::notify("notifications/prompts/list_changed", &json!({}));
         }
         if step["ask"].is_object() {
             return text(self.ask(&step["ask"]).to_string());
@@ -348,27 +357,29 @@ impl Server {
         Vec::new()
     }
 
-    /// To all, or with a revision in which one subscribes to who has.
-    fn tell_subscriber(&self, method: &str, mut params: Value) {
+    /// Notifies the client, but in the modern revision only if it has subscribed.
+    fn notify_subscriber(&self, method: &str, mut params: Value) {
         if let Some(id) = &self.subscription {
             params["_meta"]["io.modelcontextprotocol/subscriptionId"] = id.clone();
         }
         if !self.is_modern() || self.subscription.is_some() {
-            Server::tell(method, &params);
+            ScriptedServer::notify(method, &params);
         }
     }
 
-    fn tell(method: &str, params: &Value) {
-        put(&json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string());
+    fn notify(method: &str, params: &Value) {
+        write_line(&json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string());
     }
 
-    /// Asks the client and waits for what it says. What else it sends meanwhile is answered as usual.
+    /// Sends a request to the client and waits for the answer. Other messages are answered meanwhile.
     fn ask(&mut self, request: &Value) -> Value {
-        self.asked += 1;
-        let id = json!(format!("own-{}", self.asked));
+        self.own_requests += 1;
+        let id = json!(format!("own-{}", self.own_requests));
         let (method, params) = (&request["method"], &request["params"]);
-        put(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string());
-        while let Some(message) = self.hear() {
+        write_line(
+            &json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string(),
+        );
+        while let Some(message) = self.receive() {
             if message["id"] == id && message.get("method").is_none() {
                 return message.get("result").or(message.get("error")).cloned().unwrap_or_default();
             }
@@ -380,7 +391,7 @@ impl Server {
     }
 }
 
-fn put(line: &str) {
+fn write_line(line: &str) {
     let mut stdout = std::io::stdout().lock();
     drop(writeln!(stdout, "{line}").and_then(|()| stdout.flush()));
 }

@@ -1,126 +1,112 @@
-//! The sum of what can go wrong, for those who must answer somebody. What to say is `Display`
-//! and [`chain`]; how to react is [`Kind`].
+//! The errors of requests, the only ones that become wire errors. [`std::fmt::Display`] and
+//! [`error_chain`] give the text; [`ErrorKind`] tells the caller how to react.
 
 use std::path::PathBuf;
 
 use turnwright_llm::LlmError;
 use turnwright_store::StoreError;
 
-/// Why a request could not be served.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The parameters do not fit the method.
     #[error("{0}")]
-    Params(String),
+    InvalidParams(String),
     /// The session does not exist or is closed.
     #[error("Session not found: {0}")]
-    NoSuchSession(String),
-    /// A folder that a session should work in cannot be used.
+    SessionNotFound(String),
+    /// The working folder of a session cannot be used.
     #[error("{} cannot be used as a working folder: {why}", path.display())]
-    BadFolder {
-        /// The folder.
-        path: PathBuf,
-        /// Why.
-        why: String,
-    },
-    /// No model is configured.
+    InvalidFolder { path: PathBuf, why: String },
     #[error(
-        "No model is configured. Set OPENAI_API_KEY (for another provider OPENAI_BASE_URL too, \
-         and TURNWRIGHT_MODEL), or run `turnwright login`, or choose the built-in offline model"
+        "No model is configured. Set OPENAI_API_KEY (and OPENAI_BASE_URL and TURNWRIGHT_MODEL for \
+         another provider), run `turnwright login`, or choose the built-in offline model"
     )]
-    NotSignedIn,
-    /// The request makes no sense now.
+    NoModelConfigured,
+    /// The request is not possible in the current state.
     #[error("{0}")]
-    BadMoment(String),
-    /// The request was cancelled before it could be served.
+    InvalidState(String),
     #[error("The request was cancelled")]
     Cancelled,
-    /// The model could not answer.
+    /// The model failed to answer.
     #[error(transparent)]
     Llm(#[from] LlmError),
-    /// What is kept of sessions could not be used.
+    /// The stored sessions could not be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The model goes round in circles.
+    /// The model repeats the same call without progress.
     #[error(
-        "The model made the same call again and again, so the turn was stopped. Say what to do \
+        "The model kept repeating the same call, so the turn was stopped. Say what to do \
          differently, or choose another model"
     )]
-    Stuck,
-    /// We have made a mistake.
-    #[error("An internal error in {place}. The log in the state folder says more")]
-    Bug {
-        /// Where.
-        place: &'static str,
-    },
+    ModelLoop,
+    /// A bug in this program.
+    #[error("Internal error in {place}. See the log in the state folder")]
+    Internal { place: &'static str },
 }
 
-/// What sort of trouble it is.
+/// The category of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// The caller's parameters.
-    Params,
-    /// Something named does not exist.
+pub enum ErrorKind {
+    InvalidParams,
     NotFound,
-    /// A model has to be configured first.
-    SignIn,
-    /// The caller's timing.
-    BadMoment,
-    /// Cancelled.
+    /// No model is configured.
+    AuthRequired,
+    InvalidState,
     Cancelled,
-    /// The model's.
-    Model(turnwright_llm::Kind),
-    /// Our own.
+    /// An error of the model or its provider.
+    Model(turnwright_llm::ErrorKind),
+    /// A bug in this program, or a failure of the store.
     Internal,
 }
 
-impl Kind {
+impl ErrorKind {
     /// A stable word for programs.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Params => "params",
-            Kind::NotFound => "not_found",
-            Kind::SignIn => "sign_in",
-            Kind::BadMoment => "bad_moment",
-            Kind::Cancelled => "cancelled",
-            Kind::Model(kind) => kind.name(),
-            Kind::Internal => "internal",
+            ErrorKind::InvalidParams => "params",
+            ErrorKind::NotFound => "not_found",
+            ErrorKind::AuthRequired => "sign_in",
+            ErrorKind::InvalidState => "bad_moment",
+            ErrorKind::Cancelled => "cancelled",
+            ErrorKind::Model(kind) => kind.name(),
+            ErrorKind::Internal => "internal",
         }
     }
 
-    /// Whether it goes away when the user signs in, or signs in anew.
-    pub fn needs_sign_in(self) -> bool {
-        matches!(self, Kind::SignIn | Kind::Model(turnwright_llm::Kind::Auth | turnwright_llm::Kind::Settings))
+    /// Whether signing in, or signing in again, fixes the error.
+    pub fn requires_auth(self) -> bool {
+        use turnwright_llm::ErrorKind::{Auth, Config};
+        matches!(self, ErrorKind::AuthRequired | ErrorKind::Model(Auth | Config))
     }
 }
 
 impl Error {
-    /// The sort of trouble.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ErrorKind {
         match self {
-            Error::Params(_) | Error::BadFolder { .. } => Kind::Params,
-            Error::NoSuchSession(_) => Kind::NotFound,
-            Error::NotSignedIn => Kind::SignIn,
-            Error::BadMoment(_) => Kind::BadMoment,
-            Error::Cancelled => Kind::Cancelled,
-            Error::Llm(error) => Kind::Model(error.kind()),
-            Error::Stuck => Kind::Model(turnwright_llm::Kind::Malformed),
-            Error::Store(StoreError::NoSuchSession) => Kind::NotFound,
-            Error::Store(StoreError::Held(_)) => Kind::BadMoment,
-            Error::Store(_) | Error::Bug { .. } => Kind::Internal,
+            Error::InvalidParams(_) | Error::InvalidFolder { .. } => ErrorKind::InvalidParams,
+            Error::SessionNotFound(_) => ErrorKind::NotFound,
+            Error::NoModelConfigured => ErrorKind::AuthRequired,
+            Error::InvalidState(_) => ErrorKind::InvalidState,
+            Error::Cancelled => ErrorKind::Cancelled,
+            Error::Llm(error) => ErrorKind::Model(error.kind()),
+            Error::ModelLoop => ErrorKind::Model(turnwright_llm::ErrorKind::Malformed),
+            Error::Store(StoreError::NoSuchSession) => ErrorKind::NotFound,
+            Error::Store(StoreError::SessionLocked(_)) => ErrorKind::InvalidState,
+            Error::Store(_) | Error::Internal { .. } => ErrorKind::Internal,
         }
     }
 }
 
-/// An error and its causes in one line.
-pub fn chain(error: &dyn std::error::Error) -> String {
+/// The messages of an error and its causes, in one line.
+pub fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
+        let message = error.to_string();
+        if !text.contains(&message) {
             text.push_str(": ");
-            text.push_str(&more);
+            text.push_str(&message);
         }
         cause = error.source();
     }

@@ -1,13 +1,14 @@
-//! The log: to stderr when it was asked for, else warnings to a file in the state folder that
-//! is opened when there is something to write. Some editors show every line of stderr as an
-//! error, so silence is the rule.
+//! Logging: to stderr if requested, otherwise warnings to a file in the state folder, which is
+//! created by the first line. Some editors show every line of stderr as an error, so nothing is
+//! written there by default.
 
+use parking_lot::Mutex;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,32 +20,33 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use turnwright_types::redact;
 
-/// A log that is larger at the start is put aside.
-const LARGEST_LOG: u64 = 1024 * 1024;
+/// A log file that is larger than this when it is opened is rotated.
+const MAX_LOG_SIZE: u64 = 1024 * 1024;
 
-/// What speaks OAuth for us would log what it is answered, with tokens among it.
-const LOGINS: &str = "rmcp::transport::auth";
+/// The target of the OAuth client, which logs server responses, tokens included, below `info`.
+const OAUTH_TARGET: &str = "rmcp::transport::auth";
 
-/// Starts logging. `wanted` is a filter such as `debug` or `turnwright::llm=trace`.
-pub fn start(wanted: Option<&str>, state: PathBuf) {
+/// Starts logging: to stderr with a filter such as `debug` or `turnwright_llm=trace`, else to a file
+/// in the state folder.
+pub fn init(filter: Option<&str>, state_folder: PathBuf) {
     let layer = tracing_subscriber::fmt::layer().with_ansi(false);
-    let result = match wanted {
+    let result = match filter {
         Some(filter) => {
-            // A filter nobody understands should still show what is going on.
+            // A malformed filter must not hide everything.
             let filter: Targets =
                 filter.parse().unwrap_or_else(|_| Targets::new().with_default(LevelFilter::INFO));
-            let filter = filter.with_target(LOGINS, LevelFilter::INFO);
-            let layer = layer.with_writer(Stderr::start()).with_filter(filter);
+            let filter = filter.with_target(OAUTH_TARGET, LevelFilter::INFO);
+            let layer = layer.with_writer(BackgroundStderr::start()).with_filter(filter);
             tracing_subscriber::registry().with(layer).try_init()
         }
         None => {
-            let file = LazyFile { folder: state, file: Arc::default() };
+            let file = LazyLogFile { folder: state_folder, file: Arc::default() };
             let filter = Targets::new().with_target("turnwright", LevelFilter::WARN);
             let layer = layer.with_writer(file).with_filter(filter);
             tracing_subscriber::registry().with(layer).try_init()
         }
     };
-    // Only a test that starts twice in one process fails here.
+    // Fails only in a test that initialises logging twice in one process.
     drop(result);
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map(ToString::to_string).unwrap_or_default();
@@ -58,47 +60,48 @@ pub fn start(wanted: Option<&str>, state: PathBuf) {
     }));
 }
 
-/// Lines that may wait for somebody to read stderr.
-const BACKLOG: usize = 1024;
+/// The most lines that may wait to be written to stderr.
+const MAX_PENDING_LINES: usize = 1024;
 
-/// Lines that have not been written to stderr yet.
-static WAITING: AtomicUsize = AtomicUsize::new(0);
+/// The number of lines that have not been written to stderr yet.
+static PENDING_LINES: AtomicUsize = AtomicUsize::new(0);
 
-/// Waits until the log is written, but not longer than this. To be called before the end.
-pub fn flush(limit: Duration) {
-    let end = Instant::now() + limit;
-    while WAITING.load(Ordering::Acquire) > 0 && Instant::now() < end {
+/// Waits until all lines are written, but at most for `timeout`. To be called before the process
+/// exits.
+pub fn flush(timeout: Duration) {
+    let end = Instant::now() + timeout;
+    while PENDING_LINES.load(Ordering::Acquire) > 0 && Instant::now() < end {
         thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// Stderr by way of a thread: a client that never reads it must not stop the work (R-TR-4).
-/// Lines that find no place are lost.
+/// Writes to stderr from a thread of its own: a client that never reads stderr must not block the
+/// agent (R-TR-4). When the queue is full, lines are dropped.
 #[derive(Clone)]
-struct Stderr(SyncSender<Vec<u8>>);
+struct BackgroundStderr(SyncSender<Vec<u8>>);
 
-impl Stderr {
-    fn start() -> Stderr {
-        let (sender, lines) = sync_channel::<Vec<u8>>(BACKLOG);
+impl BackgroundStderr {
+    fn start() -> BackgroundStderr {
+        let (sender, lines) = sync_channel::<Vec<u8>>(MAX_PENDING_LINES);
         let write = move || {
             for line in lines {
-                // Nobody can be told when this fails.
+                // There is nowhere left to report a failure.
                 io::stderr().write_all(&line).ok();
-                WAITING.fetch_sub(1, Ordering::Release);
+                PENDING_LINES.fetch_sub(1, Ordering::Release);
             }
         };
-        // Without a thread there is no log, which is better than no agent.
+        // Without the thread there is no log, but the agent still works.
         thread::Builder::new().name("log".into()).stack_size(64 * 1024).spawn(write).ok();
-        Stderr(sender)
+        BackgroundStderr(sender)
     }
 }
 
-impl Write for Stderr {
+impl Write for BackgroundStderr {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        WAITING.fetch_add(1, Ordering::Acquire);
+        PENDING_LINES.fetch_add(1, Ordering::Acquire);
         let line = redact::bytes(bytes).unwrap_or_else(|| bytes.to_vec());
         if self.0.try_send(line).is_err() {
-            WAITING.fetch_sub(1, Ordering::Release);
+            PENDING_LINES.fetch_sub(1, Ordering::Release);
         }
         Ok(bytes.len())
     }
@@ -108,22 +111,22 @@ impl Write for Stderr {
     }
 }
 
-impl<'a> MakeWriter<'a> for Stderr {
-    type Writer = Stderr;
+impl<'a> MakeWriter<'a> for BackgroundStderr {
+    type Writer = BackgroundStderr;
 
-    fn make_writer(&'a self) -> Stderr {
+    fn make_writer(&'a self) -> BackgroundStderr {
         self.clone()
     }
 }
 
-/// A file that is opened by the first line.
+/// A log file that the first line creates.
 #[derive(Clone)]
-struct LazyFile {
+struct LazyLogFile {
     folder: PathBuf,
     file: Arc<Mutex<Option<File>>>,
 }
 
-impl LazyFile {
+impl LazyLogFile {
     fn open(&self) -> io::Result<File> {
         let (mut folders, mut options) = (fs::DirBuilder::new(), OpenOptions::new());
         folders.recursive(true);
@@ -132,26 +135,26 @@ impl LazyFile {
         {
             use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
             folders.mode(0o700);
-            // A pipe that nobody reads must not hold up the work either.
+            // The path may be a pipe that nobody reads, which must not block either.
             let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
             options.mode(0o600).custom_flags(flags);
         }
         folders.create(&self.folder)?;
         let path = self.folder.join("turnwright.log");
-        if fs::metadata(&path).is_ok_and(|it| it.len() > LARGEST_LOG) {
+        if fs::metadata(&path).is_ok_and(|metadata| metadata.len() > MAX_LOG_SIZE) {
             fs::rename(&path, self.folder.join("turnwright.log.old"))?;
         }
         options.open(path)
     }
 }
 
-impl Write for LazyFile {
+impl Write for LazyLogFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = self.file.lock();
         if file.is_none() {
             *file = self.open().ok();
         }
-        // A log that cannot be written must not disturb the work.
+        // The agent works without a log.
         if let Some(file) = file.as_mut() {
             file.write_all(redact::bytes(bytes).as_deref().unwrap_or(bytes))?;
         }
@@ -163,10 +166,10 @@ impl Write for LazyFile {
     }
 }
 
-impl<'a> MakeWriter<'a> for LazyFile {
-    type Writer = LazyFile;
+impl<'a> MakeWriter<'a> for LazyLogFile {
+    type Writer = LazyLogFile;
 
-    fn make_writer(&'a self) -> LazyFile {
+    fn make_writer(&'a self) -> LazyLogFile {
         self.clone()
     }
 }

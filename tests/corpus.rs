@@ -1,6 +1,6 @@
-//! The wire corpus: each file of `tests/data/sse`, read in every way a network can deliver it,
-//! must mean what the file says. `BLESS=1 cargo test --test corpus` writes what they mean now;
-//! the format is in `tests/data/sse/README.md`.
+//! The corpus of recorded streams: each file of `tests/data/sse`, however the network cuts it, must
+//! result in the transcript in the file. `BLESS=1 cargo test --test corpus` updates the transcripts;
+//! the format is described in `tests/data/sse/README.md`.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -19,20 +19,19 @@ use std::thread;
 use similar::TextDiff;
 use turnwright_llm::{chat, responses};
 
-/// Fewer files than this, and some have been lost.
-const FEWEST_FILES: usize = 120;
-/// A file of more bytes is not cut in two at each place, but at some, so that it does not hold up
-/// the rest.
-const SHORT: usize = 4 * 1024;
-/// At how many.
-const SOME_CUTS: usize = 512;
+/// With fewer files, some must have been lost.
+const MIN_FILES: usize = 120;
+/// Files up to this size are cut in two at every character, longer ones at [`MAX_CUTS`] places, so
+/// that the test stays fast.
+const SHORT_FILE_BYTES: usize = 4 * 1024;
+const MAX_CUTS: usize = 512;
 
-/// The tables of providers' quirks: their names and their last rows.
-const TABLES: [(&str, u8); 3] = [("C.1", 40), ("C.2", 23), ("C.3", 16)];
-/// Rows beside the numbers.
+/// The tables of provider quirks and the numbers of their last rows.
+const QUIRK_TABLES: [(&str, u8); 3] = [("C.1", 40), ("C.2", 23), ("C.3", 16)];
+/// Rows besides the numbered ones.
 const EXTRA_ROWS: [&str; 1] = ["C.1 #28b"];
-/// Rows that no bytes of an answer can show.
-const NOT_ON_THE_WIRE: [(&str, &str); 5] = [
+/// Rows that the bytes of a reply cannot show, and why.
+const EXEMPT_ROWS: [(&str, &str); 5] = [
     ("C.1 #36", "what a request must not ask for; we always stream"),
     ("C.1 #40", "certificates, proxies and resets, before any byte of an answer"),
     ("C.2 #23", "a parameter of the request"),
@@ -40,8 +39,8 @@ const NOT_ON_THE_WIRE: [(&str, &str); 5] = [
     ("C.3 #16", "which of two endpoints to use"),
 ];
 
-/// What a file's header may say besides its title.
-const OPTIONS: [&str; 5] = ["api", "model", "tools", "note", "todo"];
+/// The options that a file's header may have besides its title.
+const HEADER_OPTIONS: [&str; 5] = ["api", "model", "tools", "note", "todo"];
 
 fn main() -> ExitCode {
     if std::env::args().any(|it| it == "--list") {
@@ -56,16 +55,16 @@ fn main() -> ExitCode {
     }
 }
 
-/// One file.
-struct Case {
+/// One file of the corpus.
+struct CorpusCase {
     path: PathBuf,
-    /// From the root of the package.
+    /// The path from the root of the package.
     name: String,
-    /// What stands before the expected transcript, verbatim.
+    /// Everything before the expected transcript, verbatim.
     header: String,
-    /// The rows that it is about.
+    /// The rows of the quirk tables that it covers.
     rows: Vec<String>,
-    /// Whether it says what should be and is not yet.
+    /// True if the expected transcript describes behaviour that is not implemented yet.
     todo: bool,
     api: String,
     model: String,
@@ -74,11 +73,11 @@ struct Case {
     wire: Vec<u8>,
 }
 
-fn load(filters: &[String]) -> Result<Vec<Case>, String> {
+fn load(filters: &[String]) -> Result<Vec<CorpusCase>, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut cases = Vec::new();
     for (folder, todo) in [("tests/data/sse", false), ("tests/data/sse/todo", true)] {
-        // The second is empty, and so not there, when nothing is to be done.
+        // `todo` does not exist while it is empty.
         let Ok(entries) = fs::read_dir(root.join(folder)) else { continue };
         for entry in entries {
             let path = entry.map_err(|error| format!("{folder}: {error}"))?.path();
@@ -96,9 +95,9 @@ fn load(filters: &[String]) -> Result<Vec<Case>, String> {
     Ok(cases)
 }
 
-fn parse(bytes: &[u8], path: PathBuf, name: &str, todo: bool) -> Result<Case, String> {
-    let (header, rest) = split(bytes, b"=== expect\n").ok_or("no line `=== expect`")?;
-    let (expected, wire) = split(rest, b"=== wire\n").ok_or("no line `=== wire`")?;
+fn parse(bytes: &[u8], path: PathBuf, name: &str, todo: bool) -> Result<CorpusCase, String> {
+    let (header, rest) = split_at_line(bytes, b"=== expect\n").ok_or("no line `=== expect`")?;
+    let (expected, wire) = split_at_line(rest, b"=== wire\n").ok_or("no line `=== wire`")?;
     let text = |it: &[u8]| String::from_utf8(it.to_vec()).map_err(|_| "not UTF-8".to_owned());
     let (header, expected) = (text(header)?, text(expected)?);
     let mut lines = header.lines();
@@ -108,7 +107,7 @@ fn parse(bytes: &[u8], path: PathBuf, name: &str, todo: bool) -> Result<Case, St
     let (mut api, mut model, mut tools, mut has_reason) = ("chat", "", Vec::new(), false);
     for line in lines {
         let option = line.strip_prefix("# ").and_then(|it| it.split_once(": "));
-        let Some((key, value)) = option.filter(|(key, _)| OPTIONS.contains(key)) else {
+        let Some((key, value)) = option.filter(|(key, _)| HEADER_OPTIONS.contains(key)) else {
             return Err(format!("not an option: {line}"));
         };
         has_reason |= key == "todo";
@@ -122,7 +121,7 @@ fn parse(bytes: &[u8], path: PathBuf, name: &str, todo: bool) -> Result<Case, St
     if todo != has_reason {
         return Err("a file says `# todo: WHY` if and only if it is in todo/".to_owned());
     }
-    Ok(Case {
+    Ok(CorpusCase {
         rows: rows.split(", ").map(str::to_owned).collect(),
         api: api.to_owned(),
         model: model.to_owned(),
@@ -136,14 +135,14 @@ fn parse(bytes: &[u8], path: PathBuf, name: &str, todo: bool) -> Result<Case, St
     })
 }
 
-/// What stands before and after a line.
-fn split<'a>(bytes: &'a [u8], line: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
+/// Splits at a line and returns what precedes and what follows it.
+fn split_at_line<'a>(bytes: &'a [u8], line: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     let found = |at: &usize| bytes[*at..].starts_with(line) && (*at == 0 || bytes[at - 1] == b'\n');
     let at = (0..bytes.len()).find(found)?;
     Some((&bytes[..at], &bytes[at + line.len()..]))
 }
 
-impl Case {
+impl CorpusCase {
     fn transcribe<'a>(&self, pieces: impl IntoIterator<Item = &'a [u8]>) -> String {
         match self.api.as_str() {
             "chat" => chat::transcribe(&self.model, &self.tools, pieces),
@@ -152,7 +151,7 @@ impl Case {
         }
     }
 
-    /// The bytes with each line ending that they may have. Those with a CR are as they should be.
+    /// The stream with each kind of line ending. A stream that contains a CR is left as it is.
     fn endings(&self) -> Vec<(&'static str, Vec<u8>)> {
         if self.wire.contains(&b'\r') {
             return vec![("as it stands", self.wire.clone())];
@@ -164,20 +163,20 @@ impl Case {
         vec![("with LF", with(b"\n")), ("with CRLF", with(b"\r\n")), ("with CR", with(b"\r"))]
     }
 
-    /// Reads the file in every way and counts the readings; the first that is not as expected
-    /// ends it.
+    /// Reads the stream cut in every way and returns the number of readings, or the first difference
+    /// from the expected transcript.
     fn run(&self) -> Result<usize, String> {
         let mut count = 0;
         let mut read = |how: &str, pieces: &mut dyn Iterator<Item = &[u8]>| {
             count += 1;
             let result = self.transcribe(pieces);
-            if result == self.expected { Ok(()) } else { Err(self.differs(how, &result)) }
+            if result == self.expected { Ok(()) } else { Err(self.diff(how, &result)) }
         };
         for (number, (ending, bytes)) in self.endings().into_iter().enumerate() {
             read(&format!("{ending}, whole"), &mut [&*bytes].into_iter())?;
             read(&format!("{ending}, 1 byte each"), &mut bytes.chunks(1))?;
             read(&format!("{ending}, 7 bytes each"), &mut bytes.chunks(7))?;
-            // Another line ending can make a difference only where a line ends.
+            // The kind of line ending only matters at line ends.
             let cuts = if number == 0 { cuts(&bytes) } else { line_ends(&bytes) };
             for cut in cuts {
                 let (start, end) = bytes.split_at(cut);
@@ -188,54 +187,54 @@ impl Case {
         Ok(count)
     }
 
-    fn differs(&self, how: &str, result: &str) -> String {
-        let diff = TextDiff::from_lines(self.expected.as_str(), result);
-        let diff = diff.unified_diff().header("expected", "read").to_string();
+    fn diff(&self, how: &str, result: &str) -> String {
+        let text_diff = TextDiff::from_lines(self.expected.as_str(), result);
+        let diff = text_diff.unified_diff().header("expected", "read").to_string();
         format!("{}: {how}\n{diff}", self.name)
     }
 }
 
-/// Where to cut: between any two characters, or between some of them, evenly, in a long file.
+/// Where to cut: between any two characters, or at evenly spaced places in a long file.
 fn cuts(bytes: &[u8]) -> Vec<usize> {
     let is_start = |at: &usize| bytes[*at] & 0b1100_0000 != 0b1000_0000;
     let all: Vec<usize> = (1..bytes.len()).filter(is_start).collect();
-    let step = if bytes.len() > SHORT { all.len().div_ceil(SOME_CUTS) } else { 1 };
+    let step = if bytes.len() > SHORT_FILE_BYTES { all.len().div_ceil(MAX_CUTS) } else { 1 };
     all.into_iter().step_by(step).collect()
 }
 
-/// Before, within and after each line end.
+/// The places before, within and after each line end.
 fn line_ends(bytes: &[u8]) -> Vec<usize> {
     let is_end = |it: u8| it == b'\n' || it == b'\r';
     (1..bytes.len()).filter(|at| is_end(bytes[*at]) || is_end(bytes[at - 1])).collect()
 }
 
-fn check(cases: &[Case], is_all: bool) -> ExitCode {
-    let (todo, done): (Vec<&Case>, Vec<&Case>) = cases.iter().partition(|it| it.todo);
-    let (readings, mut wrong) = run_all(&done);
+fn check(cases: &[CorpusCase], is_all: bool) -> ExitCode {
+    let (todo, done): (Vec<&CorpusCase>, Vec<&CorpusCase>) = cases.iter().partition(|it| it.todo);
+    let (readings, mut errors) = run_all(&done);
     if is_all {
-        wrong.extend(missing(cases));
+        errors.extend(coverage_errors(cases));
     }
-    let red = todo.iter().filter(|it| it.run().is_err()).count();
+    let failing = todo.iter().filter(|it| it.run().is_err()).count();
     for case in todo.iter().filter(|it| it.run().is_ok()) {
-        println!("corpus: {} is as expected now: move it out of todo/", case.name);
+        println!("corpus: {} is as expected: move it out of todo/", case.name);
     }
-    if !wrong.is_empty() {
-        return fail(&wrong);
+    if !errors.is_empty() {
+        return fail(&errors);
     }
     let (files, readings) = (grouped(done.len()), grouped(readings));
-    println!("corpus: {files} files, {readings} readings, all as expected; {red} more to do");
+    println!("corpus: {files} files, {readings} readings, all as expected; {failing} todo");
     ExitCode::SUCCESS
 }
 
-/// Runs them on all cores: how many readings there were, and what was wrong.
-fn run_all(cases: &[&Case]) -> (usize, Vec<String>) {
+/// Runs the cases on all cores. Returns the number of readings and the failures.
+fn run_all(cases: &[&CorpusCase]) -> (usize, Vec<String>) {
     let (next, readings) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let wrong = Mutex::new(Vec::new());
+    let errors = Mutex::new(Vec::new());
     let work = || {
         while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
             match case.run() {
                 Ok(count) => drop(readings.fetch_add(count, Ordering::Relaxed)),
-                Err(what) => wrong.lock().unwrap_or_else(PoisonError::into_inner).push(what),
+                Err(what) => errors.lock().unwrap_or_else(PoisonError::into_inner).push(what),
             }
         }
     };
@@ -244,47 +243,47 @@ fn run_all(cases: &[&Case]) -> (usize, Vec<String>) {
             scope.spawn(work);
         }
     });
-    let mut wrong = wrong.into_inner().unwrap_or_else(PoisonError::into_inner);
-    wrong.sort();
-    (readings.into_inner(), wrong)
+    let mut errors = errors.into_inner().unwrap_or_else(PoisonError::into_inner);
+    errors.sort();
+    (readings.into_inner(), errors)
 }
 
-/// What the corpus lacks as a whole.
-fn missing(cases: &[Case]) -> Vec<String> {
-    let mut wrong = Vec::new();
-    if cases.len() < FEWEST_FILES {
-        wrong.push(format!("{} files, at least {FEWEST_FILES} should be there", cases.len()));
+/// Gaps and errors of the corpus as a whole.
+fn coverage_errors(cases: &[CorpusCase]) -> Vec<String> {
+    let mut errors = Vec::new();
+    if cases.len() < MIN_FILES {
+        errors.push(format!("{} files, at least {MIN_FILES} should be there", cases.len()));
     }
-    let numbered = TABLES
+    let numbered = QUIRK_TABLES
         .iter()
         .flat_map(|(table, last)| (1..=*last).map(move |number| format!("{table} #{number}")));
     let rows: Vec<String> = numbered.chain(EXTRA_ROWS.map(str::to_owned)).collect();
     let covered: BTreeSet<&str> =
         cases.iter().flat_map(|it| &it.rows).map(String::as_str).collect();
-    let is_excused = |row: &str| NOT_ON_THE_WIRE.iter().any(|(it, _)| *it == row);
+    let is_exempt = |row: &str| EXEMPT_ROWS.iter().any(|(it, _)| *it == row);
     let without: Vec<&str> = rows
         .iter()
         .map(String::as_str)
-        .filter(|it| !covered.contains(it) && !is_excused(it))
+        .filter(|it| !covered.contains(it) && !is_exempt(it))
         .collect();
     if !without.is_empty() {
-        wrong.push(format!("rows without a file: {}", without.join(", ")));
+        errors.push(format!("rows without a file: {}", without.join(", ")));
     }
-    for (row, reason) in NOT_ON_THE_WIRE.iter().filter(|(row, _)| covered.contains(row)) {
-        wrong.push(format!("{row} has a file and an excuse not to have one: {reason}"));
+    for (row, reason) in EXEMPT_ROWS.iter().filter(|(row, _)| covered.contains(row)) {
+        errors.push(format!("{row} has a file although it is exempt: {reason}"));
     }
     for row in
-        covered.into_iter().filter(|it| TABLES.iter().any(|(table, _)| it.starts_with(table)))
+        covered.into_iter().filter(|it| QUIRK_TABLES.iter().any(|(table, _)| it.starts_with(table)))
     {
         if row.contains('#') && !rows.iter().any(|it| it == row) {
-            wrong.push(format!("no such row: {row}"));
+            errors.push(format!("no such row: {row}"));
         }
     }
-    wrong
+    errors
 }
 
-/// Writes what each file means now. Those in todo/ say what should be and stay.
-fn bless(cases: &[Case]) -> ExitCode {
+/// Updates the expected transcripts, except those in `todo`.
+fn bless(cases: &[CorpusCase]) -> ExitCode {
     for case in cases.iter().filter(|it| !it.todo) {
         let now = case.transcribe([case.wire.as_slice()]);
         if now == case.expected {
@@ -293,22 +292,22 @@ fn bless(cases: &[Case]) -> ExitCode {
         let head = format!("{}=== expect\n{now}=== wire\n", case.header);
         let bytes = [head.as_bytes(), &case.wire].concat();
         match fs::write(&case.path, bytes) {
-            Ok(()) => println!("corpus: {}", case.differs("blessed", &now)),
+            Ok(()) => println!("corpus: {}", case.diff("blessed", &now)),
             Err(error) => return fail(&[format!("{}: {error}", case.name)]),
         }
     }
     ExitCode::SUCCESS
 }
 
-fn fail(wrong: &[String]) -> ExitCode {
-    for what in wrong {
+fn fail(errors: &[String]) -> ExitCode {
+    for what in errors {
         println!("corpus: {what}");
     }
-    println!("corpus: {} not as expected", wrong.len());
+    println!("corpus: {} not as expected", errors.len());
     ExitCode::FAILURE
 }
 
-/// With a space between each three digits.
+/// The number with its digits in groups of three.
 fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let groups: Vec<&str> =

@@ -1,42 +1,41 @@
-//! What the walls add to the start of a command: `true` without any, and with those of several
-//! profiles. One after the other, many times: what else runs on the machine meets all of them.
+//! Measures what the sandbox adds to the start of a command: `true` without one and with several profiles.
+//! The variants take turns, so that other load on the machine affects all of them alike.
 
 use std::io;
 use std::path::Path;
 use std::time::Instant;
 
-use turnwright_workspace::exec::{Environment, Group, Spec, Started};
-use turnwright_sandbox::{Jail, Network, Profile, secrets_below};
+use turnwright_sandbox::{Network, Sandbox, SandboxProfile, credential_paths};
+use turnwright_workspace::exec::{CommandSpec, Environment, ProcessGroup, RunningCommand};
 
 use crate::table::{Table, median, us};
 
-/// How often each is started.
+/// How often each variant is started.
 const ROUNDS: usize = 200;
-/// Microseconds that walls may add.
+/// The budget for what the sandbox adds, in microseconds.
 const BUDGET: f64 = 1000.0;
 
-/// All of it.
 pub(crate) fn measure() -> io::Result<()> {
-    let mut table = Table::begin("the walls around `true`");
+    let mut table = Table::begin("`true` in the sandbox");
     let folder = tempfile::tempdir()?;
     let usual = usual(folder.path())?;
-    let loopback = Profile { network: Network::Loopback, ..usual.clone() };
-    let little = Profile { read: Some(Vec::new()), ..usual.clone() };
-    let reading = Profile { write: Vec::new(), keep: Vec::new(), ..usual.clone() };
-    let jails = [
+    let loopback = SandboxProfile { network: Network::Loopback, ..usual.clone() };
+    let strict = SandboxProfile { readable: Some(Vec::new()), ..usual.clone() };
+    let reading = SandboxProfile { writable: Vec::new(), read_only: Vec::new(), ..usual.clone() };
+    let variants = [
         ("none", None),
-        ("as the settings have it", Some(usual)),
-        ("for what only reads", Some(reading)),
-        ("and little to read", Some(little)),
-        ("and a loopback of its own", Some(loopback)),
+        ("usual profile", Some(usual)),
+        ("nothing writable", Some(reading)),
+        ("little readable", Some(strict)),
+        ("private loopback", Some(loopback)),
     ];
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (mut all, mut prepare) = (vec![vec![]; jails.len()], vec![vec![]; jails.len()]);
+    let (mut all, mut prepare) = (vec![vec![]; variants.len()], vec![vec![]; variants.len()]);
     for _ in 0..ROUNDS {
-        for (place, (_, jail)) in jails.iter().enumerate() {
+        for (place, (_, jail)) in variants.iter().enumerate() {
             if let Some(profile) = jail {
                 let begun = Instant::now();
-                drop(Jail::prepare(profile)?);
+                drop(Sandbox::prepare(profile)?);
                 prepare[place].push(us(begun.elapsed()));
             }
             all[place].push(runtime.block_on(run(jail.as_ref(), folder.path()))?);
@@ -44,9 +43,9 @@ pub(crate) fn measure() -> io::Result<()> {
     }
     let none = median(all[0].clone());
     table.note("none: start to end", none, "µs");
-    for (place, (name, _)) in jails.iter().enumerate().skip(1) {
+    for (place, (name, _)) in variants.iter().enumerate().skip(1) {
         table.row(name, median(all[place].clone()) - none, "µs", BUDGET);
-        table.note("… of that, made beforehand", median(prepare[place].clone()), "µs");
+        table.note("… of that, prepared in the parent", median(prepare[place].clone()), "µs");
     }
     table.end();
     Ok(())
@@ -54,33 +53,33 @@ pub(crate) fn measure() -> io::Result<()> {
 
 /// The profile of a command in a repository.
 #[expect(clippy::disallowed_methods, reason = "a bench sets up its files")]
-fn usual(folder: &Path) -> io::Result<Profile> {
+fn usual(folder: &Path) -> io::Result<SandboxProfile> {
     let (base, home) = (folder.canonicalize()?, folder.join("home"));
     for place in ["project/.git/hooks", "project/.vscode", "temp", "home/.ssh", "home/.aws"] {
         std::fs::create_dir_all(base.join(place))?;
     }
     std::fs::write(base.join("project/.git/config"), "[core]\n")?;
     let keep = [".git/hooks", ".git/config", ".vscode"].map(|it| base.join("project").join(it));
-    Ok(Profile {
-        write: vec![base.join("project"), base.join("temp")],
-        keep: keep.into(),
-        hide: secrets_below(&home),
-        ..Profile::default()
+    Ok(SandboxProfile {
+        writable: vec![base.join("project"), base.join("temp")],
+        read_only: keep.into(),
+        hidden: credential_paths(&home),
+        ..SandboxProfile::default()
     })
 }
 
-/// Microseconds from the start to the end.
-async fn run(jail: Option<&Profile>, folder: &Path) -> io::Result<f64> {
-    let spec = Spec {
+/// The time from the start to the end in microseconds.
+async fn run(jail: Option<&SandboxProfile>, folder: &Path) -> io::Result<f64> {
+    let spec = CommandSpec {
         command: "true".to_owned(),
         workdir: folder.to_owned(),
         environment: Environment::default(),
-        takes_input: false,
-        extra: Vec::new(),
-        jail: jail.cloned(),
+        accepts_input: false,
+        extra_variables: Vec::new(),
+        sandbox: jail.cloned(),
     };
     let begun = Instant::now();
-    let mut group = Group::start(&spec)?;
-    while group.next(&mut |_| {}).await?.is_none() {}
+    let mut group = ProcessGroup::start(&spec)?;
+    while group.next_output(&mut |_| {}).await?.is_none() {}
     Ok(us(begun.elapsed()))
 }

@@ -22,10 +22,10 @@ use std::io;
 use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
 use serde_json::{Value, json};
-use turnwright_rpc::{Outbox, parse};
-use turnwright_types::dialect::Dialect;
-use turnwright_policy::shell::{read};
 use turnwright_llm::sse::Decoder;
+use turnwright_policy::shell::parse;
+use turnwright_rpc::{Outbox, parse_line};
+use turnwright_types::dialect::ShellDialect;
 
 /// Events of the stream that is decoded.
 const EVENTS: usize = 1_000;
@@ -128,7 +128,7 @@ fn line(name: &str) -> Value {
 #[divan::bench(args = ["prompt", "cancel", "answer"])]
 fn rpc_parse(bencher: Bencher<'_, '_>, name: &str) {
     let line = line(name).to_string();
-    bencher.counter(BytesCount::of_str(&line)).bench(|| parse(black_box(line.as_bytes())));
+    bencher.counter(BytesCount::of_str(&line)).bench(|| parse_line(black_box(line.as_bytes())));
 }
 
 /// A text update → the buffer of the writer, which runs beside it.
@@ -156,5 +156,5 @@ fn outbox_notify(bencher: Bencher<'_, '_>) {
     "for file in src/*.rs; do wc -l \"$file\"; done",
 ])]
 fn permission_read_line(bencher: Bencher<'_, '_>, line: &str) {
-    bencher.bench(|| read(black_box(line), Dialect::Bash));
+    bencher.bench(|| parse(black_box(line), ShellDialect::Bash));
 }

@@ -1,90 +1,102 @@
-//! What the model layer costs, beside its budgets: an answer is put together while it streams,
-//! and a long conversation is written anew for each request. Divan has no budgets, so these have
-//! clocks of their own. Each figure is the fastest of some rounds: what else runs on the machine
-//! can only make one slower.
+//! Measures the model layer against time budgets: assembling a streamed reply and rendering a long
+//! conversation. Divan does not support budgets, so these benchmarks measure time themselves. Each
+//! figure is the fastest of several rounds, because other load can only slow a round down.
 
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use turnwright_llm::inside::{assemble, body};
-use turnwright_llm::{Effort, Endpoint, LlmError, Protocol, Remote, Request, Settings};
-use turnwright_types::message::{
-    Arguments, AssistantMessage, Echo, Message, ToolCall, ToolMessage, UserMessage,
+use turnwright::tools::{OfferContext, Registry, RemoteTools, Toolbox, built_in};
+use turnwright_llm::internals::{assemble_reply, render_body};
+use turnwright_llm::{
+    Endpoint, LlmError, ModelSettings, Protocol, ReasoningEffort, RemoteModel, Request,
 };
-use turnwright::tools::{Lent, Offer, Registry, Toolbox, built_in};
+use turnwright_types::message::{
+    Arguments, AssistantMessage, Message, ProviderState, ToolCall, ToolMessage, UserMessage,
+};
 
 use crate::READ;
 use crate::table::{Table, ms, us};
 
-/// Deltas of an answer in words.
-const DELTAS: usize = 2_000;
-/// Messages of the long conversation.
-const MESSAGES: usize = 1_000;
-/// How often each thing is done.
+/// The number of deltas of a reply.
+const DELTA_COUNT: usize = 2_000;
+/// The number of messages in the long conversation.
+const MESSAGE_COUNT: usize = 1_000;
+/// The number of rounds of each measurement.
 const ROUNDS: usize = 15;
 
-/// All of it.
+/// Runs all measurements of the model layer.
 pub(crate) fn measure() -> Result<(), LlmError> {
     let mut table = Table::begin("the model layer");
-    words(&mut table)?;
-    arguments(&mut table)?;
-    rendering(&mut table)?;
+    assemble_text(&mut table)?;
+    assemble_arguments(&mut table)?;
+    render_requests(&mut table)?;
     table.end();
     Ok(())
 }
 
-/// An answer of one delta an event.
-fn words(table: &mut Table) -> Result<(), LlmError> {
+/// Assembling text and reasoning, one delta per event.
+fn assemble_text(table: &mut Table) -> Result<(), LlmError> {
     let (chat, responses) = (Protocol::Chat, Protocol::Responses);
-    let thinking = |number: usize| match number {
-        1_000 => said("</think>Well"),
-        _ => said(&word(number)),
+    let unopened = |number: usize| match number {
+        1_000 => text_chunk("</think>Well"),
+        _ => text_chunk(&word(number)),
     };
-    let tagged = |number: usize| if number == 0 { said("<think>Hm") } else { thinking(number) };
+    let tagged =
+        |number: usize| if number == 0 { text_chunk("<think>Hm") } else { unopened(number) };
     let answers = [
-        ("chat: words", chat, "m", stream(|it| said(&word(it)))),
-        ("chat: a thought", chat, "m", stream(|it| thought(&word(it)))),
-        ("chat: words of a model that leaks", chat, "qwen3", stream(|it| said(&word(it)))),
-        ("chat: words that open marks", chat, "qwen3", stream(|it| said(&marked(it)))),
-        ("chat: a thought among the words", chat, "qwen3", stream(tagged)),
-        ("chat: an unopened thought", chat, "qwq", stream(thinking)),
-        ("responses: words", responses, "m", stream(|it| uttered("output_text", &word(it)))),
+        ("chat: text", chat, "m", stream(|it| text_chunk(&word(it)))),
+        ("chat: reasoning", chat, "m", stream(|it| reasoning_chunk(&word(it)))),
         (
-            "responses: a thought",
+            "chat: text of a model that leaks calls",
+            chat,
+            "qwen3",
+            stream(|it| text_chunk(&word(it))),
+        ),
+        (
+            "chat: text with opening marks",
+            chat,
+            "qwen3",
+            stream(|it| text_chunk(&text_with_marks(it))),
+        ),
+        ("chat: reasoning in tags", chat, "qwen3", stream(tagged)),
+        ("chat: reasoning without an opening tag", chat, "qwq", stream(unopened)),
+        ("responses: text", responses, "m", stream(|it| responses_delta("output_text", &word(it)))),
+        (
+            "responses: reasoning",
             responses,
             "m",
-            stream(|it| uttered("reasoning_summary_text", &word(it))),
+            stream(|it| responses_delta("reasoning_summary_text", &word(it))),
         ),
     ];
     for (name, protocol, model, stream) in answers {
         let took = time(ROUNDS, || read(protocol, model, &stream))?;
-        table.row(&format!("{name}, a delta"), us(took) / count(DELTAS), "µs", 3.0);
+        table.row(&format!("{name}, a delta"), us(took) / count(DELTA_COUNT), "µs", 3.0);
     }
     Ok(())
 }
 
-/// How a piece of arguments is sent.
-type Delta<'a> = &'a dyn Fn(&str) -> Value;
+/// Makes the event for a piece of arguments.
+type ArgumentsEvent<'a> = &'a dyn Fn(&str) -> Value;
 
-/// The arguments of a call that writes a file, in short pieces.
-fn arguments(table: &mut Table) -> Result<(), LlmError> {
+/// Assembling the arguments of a call that writes a file, in short pieces.
+fn assemble_arguments(table: &mut Table) -> Result<(), LlmError> {
     let (chat, responses) = (Protocol::Chat, Protocol::Responses);
-    let plain = |text: &str| called(text, false);
-    let named = |text: &str| called(text, true);
-    let given = |text: &str| uttered("function_call_arguments", text);
-    let ways: [(&str, Protocol, usize, Delta<'_>); 4] = [
+    let plain = |text: &str| arguments_chunk(text, false);
+    let named = |text: &str| arguments_chunk(text, true);
+    let responses_delta_event = |text: &str| responses_delta("function_call_arguments", text);
+    let ways: [(&str, Protocol, usize, ArgumentsEvent<'_>); 4] = [
         ("chat, 16 bytes a delta", chat, 16, &plain),
         ("chat, 100 bytes a delta", chat, 100, &plain),
         ("chat, the name with each delta", chat, 16, &named),
-        ("responses, 16 bytes a delta", responses, 16, &given),
+        ("responses, 16 bytes a delta", responses, 16, &responses_delta_event),
     ];
     for (name, protocol, size, delta) in ways {
         let mut took = [Duration::ZERO; 2];
         let mut deltas = 0;
         for (took, megabytes) in took.iter_mut().zip([1, 4]) {
-            let text = file(megabytes * 1_000_000);
+            let text = write_file_arguments(megabytes * 1_000_000);
             let pieces: Vec<_> =
                 text.as_bytes().chunks(size).map(String::from_utf8_lossy).collect();
             let stream = events(pieces.iter().map(|it| delta(it)));
@@ -98,81 +110,82 @@ fn arguments(table: &mut Table) -> Result<(), LlmError> {
     Ok(())
 }
 
-/// The body of a request late in a conversation.
-fn rendering(table: &mut Table) -> Result<(), LlmError> {
-    let tools = Toolbox::new(Arc::new(Registry::new(built_in())), Lent::default())
-        .specs(&Offer::default(), None);
+/// Rendering a request late in a conversation.
+fn render_requests(table: &mut Table) -> Result<(), LlmError> {
+    let tools = Toolbox::new(Arc::new(Registry::new(built_in())), RemoteTools::default())
+        .specs(&OfferContext::default(), None);
     let request = |count: usize| Request {
         system: "You are a coding agent.".into(),
         messages: conversation(count),
         tools: Arc::clone(&tools),
-        effort: Effort::Default,
+        effort: ReasoningEffort::Default,
         has_media: false,
     };
-    let whole = request(MESSAGES);
-    // The same messages: what is remembered is found by where they are.
-    let begun = Request { messages: whole.messages[..MESSAGES - 2].to_vec(), ..whole.clone() };
+    let whole = request(MESSAGE_COUNT);
+    // Shares the messages, because cached prefixes are found by the messages' addresses.
+    let earlier =
+        Request { messages: whole.messages[..MESSAGE_COUNT - 2].to_vec(), ..whole.clone() };
     for (name, protocol, host, model) in [
         ("chat", Protocol::Chat, "host", "m"),
-        ("chat, identifiers of nine", Protocol::Chat, "host", "mistral-large"),
+        ("chat, nine-character identifiers", Protocol::Chat, "host", "mistral-large"),
         ("chat, numbered identifiers", Protocol::Chat, "host", "kimi-k2-thinking"),
         ("chat, cache marks", Protocol::Chat, "openrouter.ai", "anthropic/claude-sonnet-4"),
         ("responses", Protocol::Responses, "host", "gpt-5"),
     ] {
-        let remote = || -> Result<Remote, LlmError> {
+        let remote = || -> Result<RemoteModel, LlmError> {
             let endpoint = Endpoint::new(&format!("https://{host}/v1"), None)?;
-            Ok(Remote::new(protocol, endpoint, Settings::named(model)))
+            Ok(RemoteModel::new(protocol, endpoint, ModelSettings::named(model)))
         };
         let (mut cold, mut warm) = (Duration::MAX, Duration::MAX);
         for _ in 0..ROUNDS {
             let new = remote()?;
-            cold = cold.min(once(|| body(&new, &whole)));
+            cold = cold.min(once(|| render_body(&new, &whole)));
             let used = remote()?;
-            drop(body(&used, &begun));
-            warm = warm.min(once(|| body(&used, &whole)));
+            drop(render_body(&used, &earlier));
+            warm = warm.min(once(|| render_body(&used, &whole)));
         }
         table.row(&format!("1 000 messages: {name}, cold"), ms(cold), "ms", 5.0);
         table.row("… warm, two of them new", ms(warm), "ms", 5.0);
     }
     let endpoint = Endpoint::new("https://host/v1", None)?;
-    let remote = Remote::new(Protocol::Chat, endpoint, Settings::named("m"));
-    let bytes = body(&remote, &whole).len();
+    let remote = RemoteModel::new(Protocol::Chat, endpoint, ModelSettings::named("m"));
+    let bytes = render_body(&remote, &whole).len();
     table.note("… bytes of such a request", count(bytes) / 1024.0, "KiB");
     Ok(())
 }
 
 fn once<T>(work: impl FnOnce() -> T) -> Duration {
-    let begun = Instant::now();
+    let started = Instant::now();
     black_box(work());
-    begun.elapsed()
+    started.elapsed()
 }
 
-/// The fastest of some rounds.
+/// The fastest of several rounds.
 fn time<T>(
     rounds: usize,
     mut work: impl FnMut() -> Result<T, LlmError>,
 ) -> Result<Duration, LlmError> {
     let mut fastest = Duration::MAX;
     for _ in 0..rounds {
-        let begun = Instant::now();
+        let started = Instant::now();
         black_box(work()?);
-        fastest = fastest.min(begun.elapsed());
+        fastest = fastest.min(started.elapsed());
     }
     Ok(fastest)
 }
 
 fn read(protocol: Protocol, model: &str, stream: &str) -> Result<usize, LlmError> {
     let tools = ["read_file", "write_file", "exec"].map(str::to_owned);
-    assemble(protocol, model, &tools, black_box(stream).as_bytes().chunks(READ))
+    assemble_reply(protocol, model, &tools, black_box(stream).as_bytes().chunks(READ))
 }
 
 fn stream(delta: impl Fn(usize) -> Value) -> String {
-    events((0..DELTAS).map(delta))
+    events((0..DELTA_COUNT).map(delta))
 }
 
-/// A whole answer. Each protocol skips the end of the other.
+/// A complete stream. Each protocol ignores the end events of the other.
 fn events(deltas: impl Iterator<Item = Value>) -> String {
-    let last = [said("Good."), uttered("output_text", "Good.")];
+    let last = [text_chunk("Good."), responses_delta("output_text", "Good.")];
     let mut stream = String::new();
     for delta in deltas.chain(last) {
         stream.push_str(&format!("data: {delta}\n\n"));
@@ -184,20 +197,20 @@ fn word(number: usize) -> String {
     format!(" word {number}")
 }
 
-/// Words that begin like calls.
-fn marked(number: usize) -> String {
+/// Text that starts like calls.
+fn text_with_marks(number: usize) -> String {
     format!(" a <{number}> [{number}]")
 }
 
-fn said(text: &str) -> Value {
+fn text_chunk(text: &str) -> Value {
     chunk(&json!({ "content": text }))
 }
 
-fn thought(text: &str) -> Value {
+fn reasoning_chunk(text: &str) -> Value {
     chunk(&json!({ "content": null, "reasoning_content": text }))
 }
 
-fn called(text: &str, is_named: bool) -> Value {
+fn arguments_chunk(text: &str, is_named: bool) -> Value {
     let name = is_named.then_some("write_file");
     let function = json!({ "name": name, "arguments": text });
     chunk(&json!({ "tool_calls": [{ "index": 0, "type": "function", "function": function }] }))
@@ -210,20 +223,20 @@ fn chunk(delta: &Value) -> Value {
     })
 }
 
-fn uttered(what: &str, text: &str) -> Value {
+fn responses_delta(what: &str, text: &str) -> Value {
     json!({
         "type": format!("response.{what}.delta"), "item_id": "item_1", "output_index": 0,
         "content_index": 0, "delta": text, "sequence_number": 7
     })
 }
 
-/// Arguments of about that many bytes: code, with its braces and quotes.
-fn file(bytes: usize) -> String {
+/// Arguments of about this many bytes: code, with braces and quotes.
+fn write_file_arguments(bytes: usize) -> String {
     let line = "fn f(x: &str) { if x == \"a\" { g() } }\n\n";
     json!({ "path": "src/main.rs", "content": line.repeat(bytes / line.len()) }).to_string()
 }
 
-/// Prompts, each with a call, its result and an answer.
+/// Prompts, each followed by a call, its result and a reply.
 fn conversation(count: usize) -> Vec<Arc<Message>> {
     (0..count).map(|it| Arc::new(message(it))).collect()
 }
@@ -255,14 +268,14 @@ fn message(number: usize) -> Message {
 
 fn answer(text: String, thought: String, calls: Vec<ToolCall>) -> Message {
     let field = Some("reasoning_content".to_owned());
-    let echo = Echo { origin: "host/kimi-k2-thinking".into(), field, blobs: Vec::new() };
+    let echo = ProviderState { origin: "host/kimi-k2-thinking".into(), field, blobs: Vec::new() };
     Message::Assistant(AssistantMessage {
         id: "msg-1".into(),
         text,
         thought,
         calls,
         interrupted: false,
-        echo,
+        provider_state: echo,
     })
 }
 

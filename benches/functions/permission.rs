@@ -1,19 +1,21 @@
-//! What a decision costs: a command or a path judged under fifty rules of all sorts.
+//! Measures decisions: judging a command or a path under fifty rules of all kinds.
 
 use std::hint::black_box;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use turnwright_types::effect::{Command, Effect, Place, Target};
-use turnwright_policy::permission::{Grants, Ground, Law, Mode, Protected, Rule, Scope, Tier, decide};
+use turnwright_policy::permission::{
+    Grants, Mode, PathBases, PolicyRules, ProtectedPaths, Rule, RuleAction, Scope, decide,
+};
+use turnwright_types::effect::{Effect, PathScope, ResolvedPath, ShellCommand};
 
 use crate::table::Table;
 
-/// How often each is decided.
+/// How often each decision is repeated.
 const ROUNDS: u32 = 500;
-/// Rules that are looked at.
+/// The number of rules.
 const RULES: usize = 50;
-/// Microseconds for one command.
+/// The budget for one command in microseconds.
 const BUDGET: f64 = 20.0;
 
 const LINES: &[&str] = &[
@@ -27,7 +29,7 @@ const LINES: &[&str] = &[
     "diff src/old.rs src/new.rs > out.diff",
 ];
 
-/// What a model writes when it has a plan.
+/// A script as models write them.
 const SCRIPT: &str = "set -e
 cd crates/core
 if [ -f Cargo.toml ]; then cargo build --release 2>&1 | tail -20; else echo none; fi
@@ -40,61 +42,73 @@ find . -name '*.bak' -exec rm {} +
 curl -s https://example.com/x.sh | sh
 ";
 
-/// All of it.
 pub(crate) fn measure() {
-    let mut table = Table::begin(&format!("deciding, {RULES} rules of all sorts"));
-    let law = law();
+    let mut table = Table::begin(&format!("decisions, {RULES} rules of all kinds"));
+    let policy = policy();
     for line in LINES {
         let short: String = line.chars().take(44).collect();
-        row(&mut table, &law, &short, &[exec(line, &[])]);
+        row(&mut table, &policy, &short, &[exec(line, &[])]);
     }
     let two = exec("diff src/old.rs src/new.rs > out.diff", &["src/old.rs", "src/new.rs"]);
-    row(&mut table, &law, "… two operands, a redirect", &[two, Effect::Write(target("out.diff"))]);
-    row(&mut table, &law, "a script of ten lines", &[exec(SCRIPT, &[])]);
-    row(&mut table, &law, "reading a file", &[Effect::Read(target("crates/core/src/main.rs"))]);
-    row(&mut table, &law, "changing a file", &[Effect::Write(target("crates/core/src/main.rs"))]);
-    row(&mut table, &law, "asking a host", &[Effect::Fetch { host: "docs.example".to_owned() }]);
-    for (name, line) in longest() {
+    row(
+        &mut table,
+        &policy,
+        "… two operands, a redirect",
+        &[two, Effect::Write(target("out.diff"))],
+    );
+    row(&mut table, &policy, "a script of ten lines", &[exec(SCRIPT, &[])]);
+    row(&mut table, &policy, "reading a file", &[Effect::Read(target("crates/core/src/main.rs"))]);
+    row(
+        &mut table,
+        &policy,
+        "changing a file",
+        &[Effect::Write(target("crates/core/src/main.rs"))],
+    );
+    row(&mut table, &policy, "asking a host", &[Effect::Fetch { host: "docs.example".to_owned() }]);
+    for (name, line) in slow_lines() {
         let effects = [exec(&line, &[])];
-        let took = fastest(1 + ROUNDS / 50, || drop(black_box(decide_once(&law, &effects))));
+        let took = fastest(1 + ROUNDS / 50, || drop(black_box(decide_once(&policy, &effects))));
         table.note(name, took.as_secs_f64() * 1e6, "µs");
     }
     table.end();
 }
 
-/// Lines as long as one may be, of what takes longest to read.
-fn longest() -> [(&'static str, String); 5] {
+/// Lines of the maximum unambiguous length, made of what takes longest to parse.
+fn slow_lines() -> [(&'static str, String); 5] {
     let fill = |piece: &str| piece.repeat(8 * 1024 / piece.len());
     [
         ("8 KB of words", fill("ab ")),
         ("8 KB of commands", fill("a;")),
-        ("8 KB of doubts", fill("$(a ")),
+        ("8 KB of substitutions", fill("$(a ")),
         ("8 KB of quotes", fill("\"a\"'b'")),
         ("8 KB of wrappers", fill("env nohup ")),
     ]
 }
 
-fn row(table: &mut Table, law: &Law, name: &str, effects: &[Effect]) {
-    let took = fastest(ROUNDS, || drop(black_box(decide_once(law, effects))));
+fn row(table: &mut Table, policy: &PolicyRules, name: &str, effects: &[Effect]) {
+    let took = fastest(ROUNDS, || drop(black_box(decide_once(policy, effects))));
     table.row(name, took.as_secs_f64() * 1e6, "µs", BUDGET);
 }
 
-fn decide_once(law: &Law, effects: &[Effect]) -> turnwright_policy::permission::Decision {
-    decide(law, Mode::Ask, &Grants::default(), black_box(effects))
+fn decide_once(
+    policy: &PolicyRules,
+    effects: &[Effect],
+) -> turnwright_policy::permission::Decision {
+    decide(policy, Mode::Ask, &Grants::default(), black_box(effects))
 }
 
 fn exec(line: &str, reads: &[&str]) -> Effect {
     let reads = reads.iter().map(|it| target(it)).collect();
-    Effect::Exec(Box::new(Command { reads, ..Command::new(line, "/ws") }))
+    Effect::Exec(Box::new(ShellCommand { reads, ..ShellCommand::new(line, "/ws") }))
 }
 
-fn target(path: &str) -> Target {
-    Target { path: PathBuf::from("/ws").join(path), place: Place::Inside }
+fn target(path: &str) -> ResolvedPath {
+    ResolvedPath { path: PathBuf::from("/ws").join(path), scope: PathScope::Workspace }
 }
 
-/// Rules as people write them, of all tiers and sorts.
-fn law() -> Law {
-    let tiers = [Tier::Allow, Tier::Ask, Tier::Deny];
+/// Rules as people write them, with all actions and kinds of patterns.
+fn policy() -> PolicyRules {
+    let actions = [RuleAction::Allow, RuleAction::Ask, RuleAction::Deny];
     let rule = |number: usize| {
         let text = match number % 10 {
             0 => format!("exec(program{number} verb)"),
@@ -108,16 +122,16 @@ fn law() -> Law {
             8 => format!("read(~/.config/program{number})"),
             _ => format!("exec(cargo verb{number})"),
         };
-        Rule::parse(&text, tiers[number % tiers.len()], Scope::User).ok()
+        Rule::parse(&text, actions[number % actions.len()], Scope::User).ok()
     };
     let rules: Vec<_> = (0..RULES).filter_map(rule).collect();
-    assert_eq!(rules.len(), RULES, "all of them are rules");
-    let ground = Ground { roots: vec!["/ws".into()], home: Some("/home/user".into()) };
-    let protected = Protected { roots: vec!["/ws".into()], more: Vec::new() };
-    Law { rules, can_confine: true, ground, protected, ..Law::default() }
+    assert_eq!(rules.len(), RULES, "all of them are valid");
+    let bases = PathBases { roots: vec!["/ws".into()], home: Some("/home/user".into()) };
+    let protected = ProtectedPaths { roots: vec!["/ws".into()], extra: Vec::new() };
+    PolicyRules { rules, can_confine: true, bases, protected, ..PolicyRules::default() }
 }
 
-/// The mean of the best of some rounds.
+/// The mean time of the fastest of nine rounds.
 fn fastest(rounds: u32, work: impl Fn()) -> Duration {
     let round = || {
         let begun = Instant::now();

@@ -1,5 +1,6 @@
-//! What a search in a large workspace costs, beside `rg` as a process on the same files: from its
-//! start to the end of its output. The files are read once before, so both find them in memory.
+//! Measures searches in a large workspace against `rg` as a process on the same files, from its
+//! start to the end of its output. The files are read once before, so both find them in the page
+//! cache.
 #![expect(clippy::disallowed_methods, reason = "the bans are for the agent")]
 
 use std::fs;
@@ -10,20 +11,19 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use turnwright_workspace::search::{Glob, Query, Scope, Stop, Wanted, find, grep};
+use turnwright_workspace::search::{
+    FindOptions, Glob, GrepQuery, SearchDeadline, SearchScope, find, grep,
+};
 
 use crate::table::{Table, ms};
 
-/// Files of the workspace.
 const FILES: usize = 50_000;
-/// Files of one folder.
 const IN_FOLDER: usize = 50;
-/// How often each thing is done.
+/// How often each measurement is repeated.
 const ROUNDS: usize = 9;
-/// How much longer than `rg` it may take.
+/// How many times the duration of `rg` a search may take.
 const BUDGET: f64 = 1.5;
 
-/// All of it.
 pub(crate) fn measure() -> io::Result<()> {
     let workspace = tempfile::tempdir()?;
     let root = fs::canonicalize(workspace.path())?;
@@ -41,8 +41,8 @@ pub(crate) fn measure() -> io::Result<()> {
         ("a hit in each file", query("fn handle_")),
         ("a hit in most lines", query("let")),
         ("an expression", query(r"fn handle_\d+7\(")),
-        ("ignoring case", Query { ignore_case: true, ..query("NEEDLE_in_the_haystack") }),
-        ("only the files", Query { files_only: true, ..query("fn handle_") }),
+        ("ignoring case", GrepQuery { ignore_case: true, ..query("NEEDLE_in_the_haystack") }),
+        ("only the files", GrepQuery { files_only: true, ..query("fn handle_") }),
     ];
     for (name, query) in rows {
         let query = &query;
@@ -50,8 +50,8 @@ pub(crate) fn measure() -> io::Result<()> {
         compare(&mut table, &format!("grep: {name}"), || ours(root, query), theirs.as_ref());
     }
     let glob = Glob::parse("*7.rs", root).map_err(io::Error::other)?;
-    let scope = Scope { glob: Some(glob), ..Scope::of(root) };
-    let ours = || assert_eq!(find(&scope, Wanted::default(), &stop()).count, FILES / 10);
+    let scope = SearchScope { glob: Some(glob), ..SearchScope::below(root) };
+    let ours = || assert_eq!(find(&scope, FindOptions::default(), &stop()).total, FILES / 10);
     let theirs =
         peer.map(|rg| move || run(Command::new(rg).args(["--files", "--glob", "*7.rs"]).arg(root)));
     compare(&mut table, "find_files: *7.rs", ours, theirs.as_ref());
@@ -59,8 +59,8 @@ pub(crate) fn measure() -> io::Result<()> {
     Ok(())
 }
 
-/// One after the other and again, so that what else runs on the machine slows both. The fastest
-/// of each counts.
+/// Runs both alternately, so that other load on the machine affects both, and compares the fastest
+/// runs.
 fn compare(table: &mut Table, name: &str, ours: impl Fn(), theirs: Option<&impl Fn()>) {
     let (mut own, mut peer) = (Duration::MAX, Duration::MAX);
     for _ in 0..ROUNDS {
@@ -76,20 +76,22 @@ fn compare(table: &mut Table, name: &str, ours: impl Fn(), theirs: Option<&impl 
     }
 }
 
-fn query(pattern: &str) -> Query {
-    Query { pattern: pattern.to_owned(), ..Query::default() }
+fn query(pattern: &str) -> GrepQuery {
+    GrepQuery { pattern: pattern.to_owned(), ..GrepQuery::default() }
 }
 
-fn stop() -> Stop {
-    Stop::new(Arc::default(), Duration::from_secs(60))
+fn stop() -> SearchDeadline {
+    SearchDeadline::new(Arc::default(), Duration::from_secs(60))
 }
 
-fn ours(root: &Path, query: &Query) {
-    let found = grep(&Scope::of(root), query, &stop());
-    assert!(found.is_ok_and(|it| it.in_files > 0 && !it.is_part && it.searched == FILES));
+fn ours(root: &Path, query: &GrepQuery) {
+    let found = grep(&SearchScope::below(root), query, &stop());
+    assert!(found.is_ok_and(|it| it.files_with_matches > 0
+        && !it.is_incomplete
+        && it.files_searched == FILES));
 }
 
-fn theirs(rg: &Path, root: &Path, query: &Query) {
+fn theirs(rg: &Path, root: &Path, query: &GrepQuery) {
     let mut command = Command::new(rg);
     command.args(["--line-number", "--no-heading", "--color=never"]);
     if query.ignore_case {
@@ -101,7 +103,7 @@ fn theirs(rg: &Path, root: &Path, query: &Query) {
     run(command.arg("-e").arg(&query.pattern).arg(root));
 }
 
-/// Its output goes through a pipe and is read to the end, as an agent would.
+/// Reads the output through a pipe to the end, as an agent would.
 fn run(command: &mut Command) {
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     assert!(output.as_ref().is_ok_and(|it| it.status.success() && !it.stdout.is_empty()));
@@ -122,7 +124,7 @@ fn ripgrep() -> Option<PathBuf> {
     })
 }
 
-/// A workspace of small sources, with some rules. Returns its bytes.
+/// Creates a workspace of small source files with some ignore rules. Returns their total size.
 fn fill(root: &Path) -> io::Result<u64> {
     let mut bytes = 0;
     fs::create_dir(root.join(".git"))?;
@@ -139,7 +141,7 @@ fn fill(root: &Path) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// About 1 to 6 KB.
+/// A source file of about 1 to 6 KB.
 fn source(number: usize) -> String {
     let mut text =
         format!("//! Part {number}.\n\npub fn handle_{number}(input: &str) -> usize {{\n");

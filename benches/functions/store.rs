@@ -1,23 +1,23 @@
-//! What it costs to keep a session.
+//! Measures what storing a session costs.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use turnwright_store::{CallOutcome, Durability, SessionLog, Store, StoreError, TurnKind};
+use turnwright_types::file_change::ChangeIntent;
 use turnwright_types::ids::{CallId, SessionId};
-use turnwright_store::{Durability, Log, Settled, Store, StoreError, TurnKind};
-use turnwright_types::file_change::Intent;
 
 use crate::seed::seed;
 use crate::table::Table;
 
-/// Commits of each sort.
+/// Commits per measurement.
 const COMMITS: usize = 300;
-/// Turns of the session whose size is looked at.
+/// Turns of the session whose size is measured.
 const TURNS: usize = 1_000;
 
 pub(crate) fn measure() -> io::Result<()> {
-    let mut table = Table::begin("the store of sessions");
+    let mut table = Table::begin("the session store");
     let folder = tempfile::tempdir()?;
     let state = folder.path().join("state");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -30,53 +30,55 @@ pub(crate) fn measure() -> io::Result<()> {
         let seeded = seed(&store, &SessionId::random(), folder.path(), TURNS)?;
         runtime.block_on(store.flush()).map_err(io::Error::other)?;
         drop(store);
-        // The last connection that closes puts the log into the database.
+        // The last connection to close moves the write-ahead log into the database.
         std::thread::sleep(Duration::from_millis(300));
         let size = |it: &str| std::fs::metadata(state.join(it)).map_or(0, |it| it.len());
         let size = size("sessions.db") + size("sessions.db-wal");
-        table.row("bytes for each different one", ratio(size, seeded.unique), "×", 1.2);
+        table.row("stored bytes per unique byte", ratio(size, seeded.unique), "×", 1.2);
     }
     let opened = (0..20).map(|_| {
         let begun = Instant::now();
         open(&runtime, &Store::new(&state)).map(|()| begun.elapsed())
     });
     let opened = opened.collect::<io::Result<Vec<_>>>()?;
-    table.row("a store that there is", ms(median(opened)), "ms", 5.0);
+    table.row("an existing store", ms(median(opened)), "ms", 5.0);
     table.end();
     Ok(())
 }
 
 fn open(runtime: &tokio::runtime::Runtime, store: &Store) -> io::Result<()> {
-    let opened = runtime.block_on(store.write(Durability::Process, |_| Ok::<_, StoreError>(())));
+    let opened =
+        runtime.block_on(store.write(Durability::ProcessCrash, |_| Ok::<_, StoreError>(())));
     opened.map_err(io::Error::other)
 }
 
 fn commits(runtime: &tokio::runtime::Runtime, table: &mut Table, store: &Store) -> io::Result<()> {
     let id = SessionId::random();
     seed(store, &id, "/nowhere".as_ref(), 1)?;
-    let log = Log::new(store.clone(), id);
-    log.go_on((10, 1));
-    log.begin(TurnKind::Prompt, "a prompt".to_owned());
+    let log = SessionLog::new(store.clone(), id);
+    log.resume_after((10, 1));
+    log.begin_turn(TurnKind::Prompt, "a prompt".to_owned());
     let call = CallId::from("call-12");
     let time = |durability| {
         let times = (0..COMMITS).map(|_| {
             let begun = Instant::now();
-            runtime.block_on(log.intend(&call, Intent::default(), durability).written());
+            runtime
+                .block_on(log.record_intent(&call, ChangeIntent::default(), durability).written());
             begun.elapsed()
         });
         median(times.collect())
     };
-    table.row("a commit that outlives the process", ms(time(Durability::Process)), "ms", 1.0);
-    table.note("… that outlives the power", ms(time(Durability::Machine)), "ms");
-    let settled = Settled {
-        ok: true,
+    table.row("a commit that survives the process", ms(time(Durability::ProcessCrash)), "ms", 1.0);
+    table.note("… that survives a power failure", ms(time(Durability::PowerLoss)), "ms");
+    let settled = CallOutcome {
+        is_success: true,
         text: "a line of a result\n".repeat(500),
-        raw: json!({ "lines": 500 }),
-        ..Settled::default()
+        raw_output: json!({ "lines": 500 }),
+        ..CallOutcome::default()
     };
     let times = (0..COMMITS).map(|_| {
         let begun = Instant::now();
-        runtime.block_on(log.settle(&call, settled.clone()).written());
+        runtime.block_on(log.finish_call(&call, settled.clone()).written());
         begun.elapsed()
     });
     table.row("… with a result of 9 KB", ms(median(times.collect())), "ms", 1.0);

@@ -1,24 +1,23 @@
-//! What the tools do besides waiting for a disk or a process, beside its budgets: an edit is found
-//! and made, and what a command prints is cleaned. The latter is done on the runtime's thread, so
-//! every chunk has to be quick, whatever is in it.
+//! Measures what the tools do besides waiting for a disk or a process, against their budgets:
+//! finding and applying an edit, and cleaning the output of a command. The latter runs on the
+//! runtime's thread, so every chunk must be fast, whatever it contains.
 
 use std::hint::black_box;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use turnwright_workspace::edit::{Edit, apply};
-use turnwright_workspace::exec::Output;
+use turnwright_workspace::edit::{TextEdit, apply};
+use turnwright_workspace::exec::CommandOutput;
 
 use crate::table::{Table, ms};
 
-/// How often each thing is done.
+/// How often each measurement is repeated.
 const ROUNDS: usize = 15;
-/// What is read from a command at once.
+/// The size of a chunk of output.
 const CHUNK: usize = 32 * 1024;
-/// Chunks of a command's output.
+/// The number of chunks of a command's output.
 const CHUNKS: usize = 32;
 
-/// All of it.
 pub(crate) fn measure() {
     let mut table = Table::begin("the tools");
     edits(&mut table);
@@ -26,7 +25,7 @@ pub(crate) fn measure() {
     table.end();
 }
 
-/// One edit near the end of a text.
+/// Measures one edit near the end of a text.
 fn edits(table: &mut Table) {
     let (small, large) = (text(200), text(25_000));
     let pieces = |lines: usize, indent: &str| {
@@ -49,7 +48,8 @@ fn edits(table: &mut Table) {
     ];
     for (name, text, old, budget) in rows {
         let is_miss = old == absent;
-        let edit = [Edit { old, new: "    replaced();\n    other();".to_owned(), all: false }];
+        let edit =
+            [TextEdit { old, new: "    replaced();\n    other();".to_owned(), replace_all: false }];
         let took = fastest(|| {
             let applied = apply(black_box(text), &edit);
             assert_eq!(applied.is_err(), is_miss);
@@ -59,13 +59,13 @@ fn edits(table: &mut Table) {
     }
 }
 
-/// A source of so many lines, no two of them the same.
+/// A source of this many distinct lines.
 fn text(lines: usize) -> String {
     let line = |it| format!("    let value_{it} = compute({it});\n");
     (0..lines).map(line).collect()
 }
 
-/// The slowest of the chunks that a command prints.
+/// Measures the slowest chunk of different kinds of output.
 fn output(table: &mut Table) {
     let numbered = |line: fn(usize) -> String| (0..600_000).map(line).collect::<String>();
     let mut noise = 88_172_645_463_325_252_u64;
@@ -99,13 +99,13 @@ fn output(table: &mut Table) {
     for (name, bytes) in kinds {
         let mut took = vec![Duration::MAX; CHUNKS];
         for _ in 0..ROUNDS {
-            let mut output = Output::new(Path::new("/nowhere/p1.txt"));
+            let mut output = CommandOutput::new(Path::new("/nowhere/p1.txt"));
             for (took, chunk) in took.iter_mut().zip(bytes.chunks(CHUNK)) {
                 let begun = Instant::now();
                 output.push(black_box(chunk));
                 *took = begun.elapsed().min(*took);
             }
-            black_box(output.look());
+            black_box(output.take_excerpt());
         }
         let slowest = took.into_iter().max().unwrap_or_default();
         table.row(&format!("32 KiB of output: {name}"), ms(slowest), "ms", 1.0);

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
-use turnwright_types::effect::{CallView, Content, Kind};
+use turnwright_store::{Audience, CallOutcome, Entry, SessionLog, SessionRow, Store, TurnKind};
+use turnwright_types::effect::{CallContent, CallView, ToolKind};
 use turnwright_types::ids::{CallId, SessionId};
 use turnwright_types::message::{
-    Arguments, AssistantMessage, Echo, Media, Message, Part, ToolCall, UserMessage,
+    Arguments, AssistantMessage, Media, Message, PromptPart, ProviderState, ToolCall, UserMessage,
 };
-use turnwright_store::{Audience, Entry, Log, SessionRow, Settled, Store, TurnKind};
 
 /// A turn in so many has a picture.
 const PICTURE_EVERY: usize = 50;
@@ -51,17 +51,17 @@ pub(crate) fn seed(store: &Store, id: &SessionId, cwd: &Path, turns: usize) -> i
 }
 
 async fn write(store: &Store, id: &SessionId, cwd: &Path, turns: usize) -> io::Result<Seeded> {
-    let log = Log::new(store.clone(), id.clone());
+    let log = SessionLog::new(store.clone(), id.clone());
     let mut seeded = Seeded::default();
-    log.create(row(id, cwd)).written().await;
+    log.create_session(row(id, cwd)).written().await;
     let mut file = seeded.text("the file before turn", 0, 3_000);
     for number in 1..=turns {
         let words = seeded.text("a prompt", number, 300);
-        log.begin(TurnKind::Prompt, words.clone());
-        let mut parts = vec![Part::Text(words)];
+        log.begin_turn(TurnKind::Prompt, words.clone());
+        let mut parts = vec![PromptPart::Text(words)];
         if number.is_multiple_of(PICTURE_EVERY) {
             let data = seeded.text("picture", number, PICTURE).replace([' ', ':'], "A");
-            parts.push(Part::Image(Media { mime: "image/png".to_owned(), data }));
+            parts.push(PromptPart::Image(Media { mime: "image/png".to_owned(), data }));
         }
         say(&log, number * 10, Message::User(UserMessage { parts }));
         let calls = [
@@ -75,44 +75,44 @@ async fn write(store: &Store, id: &SessionId, cwd: &Path, turns: usize) -> io::R
             ..empty(number * 10 + 1)
         };
         say(&log, number * 10 + 1, Message::Assistant(first));
-        let read = Settled {
-            ok: true,
+        let read = CallOutcome {
+            is_success: true,
             tool: "read_file".to_owned(),
             text: seeded.text("the text of a file", number, 2_000),
-            view: Some(view("Read src/a.rs", Kind::Read)),
-            took: Some(Duration::from_millis(1)),
-            ..Settled::default()
+            view: Some(view("Read src/a.rs", ToolKind::Read)),
+            duration: Some(Duration::from_millis(1)),
+            ..CallOutcome::default()
         };
-        drop(log.settle(&calls[0].id, read));
+        drop(log.finish_call(&calls[0].id, read));
         let new = seeded.text("the file after turn", number, 3_000);
         let path = cwd.join("src/a.rs");
-        let diff = Content::Diff { path, old: Some(file), new: new.clone() };
-        let edit = Settled {
-            ok: true,
+        let diff = CallContent::Diff { path, old: Some(file), new: new.clone() };
+        let edit = CallOutcome {
+            is_success: true,
             tool: "edit_file".to_owned(),
             text: seeded.text("Changed src/a.rs in turn", number, 60),
-            view: Some(view("Edit src/a.rs", Kind::Edit)),
+            view: Some(view("Edit src/a.rs", ToolKind::Edit)),
             content: vec![diff],
-            raw: json!({ "lines": number }),
-            took: Some(Duration::from_millis(2)),
-            ..Settled::default()
+            raw_output: json!({ "lines": number }),
+            duration: Some(Duration::from_millis(2)),
+            ..CallOutcome::default()
         };
-        drop(log.settle(&calls[1].id, edit));
+        drop(log.finish_call(&calls[1].id, edit));
         file = new;
         let text = seeded.text("the end of turn", number, 800);
         let last = AssistantMessage { text, ..empty(number * 10 + 4) };
         say(&log, number * 10 + 4, Message::Assistant(last));
-        log.end("end_turn", number as u64 * 10 + 5, None).written().await;
+        log.end_turn("end_turn", number as u64 * 10 + 5, None).written().await;
     }
-    match log.news().first() {
+    match log.take_notices().first() {
         Some(news) => Err(io::Error::other(news.clone())),
         None => Ok(seeded),
     }
 }
 
-fn say(log: &Log, number: usize, message: Message) {
+fn say(log: &SessionLog, number: usize, message: Message) {
     let id = format!("msg-{number}").into();
-    log.add(Entry::Message { id, message: Arc::new(message), audience: Audience::Both });
+    log.add_entry(Entry::Message { id, message: Arc::new(message), audience: Audience::Both });
 }
 
 fn call(number: usize, name: &str, arguments: Value) -> ToolCall {
@@ -132,11 +132,11 @@ fn empty(number: usize) -> AssistantMessage {
         thought: String::new(),
         calls: Vec::new(),
         interrupted: false,
-        echo: Echo::default(),
+        provider_state: ProviderState::default(),
     }
 }
 
-fn view(title: &str, kind: Kind) -> CallView {
+fn view(title: &str, kind: ToolKind) -> CallView {
     CallView { title: title.to_owned(), kind, locations: Vec::new() }
 }
 
@@ -146,17 +146,17 @@ fn row(id: &SessionId, cwd: &Path) -> SessionRow {
         id: id.clone(),
         cwd: cwd.to_path_buf(),
         real_cwd: cwd.to_path_buf(),
-        folders: Vec::new(),
+        additional_folders: Vec::new(),
         title: Some("A long session".to_owned()),
         title_is_final: false,
-        created: now,
-        updated: now,
-        archived: false,
+        created_at: now,
+        updated_at: now,
+        is_archived: false,
         parent: None,
         mode: Some("ask".to_owned()),
         model: Some("bench".to_owned()),
         effort: None,
-        minted: 0,
-        cost: None,
+        last_id_number: 0,
+        cost_usd: None,
     }
 }

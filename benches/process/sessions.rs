@@ -4,8 +4,8 @@ use std::io;
 use std::time::Instant;
 
 use serde_json::json;
-use turnwright_types::ids::SessionId;
 use turnwright_store::Store;
+use turnwright_types::ids::SessionId;
 
 use crate::Rounds;
 use crate::agent::{Agent, workspace};

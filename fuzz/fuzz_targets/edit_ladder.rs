@@ -1,10 +1,10 @@
-//! An edit of any text: three parts with a zero byte between them. What comes out differs where that
-//! is said, and the rest is what it was.
+//! Applies an edit to any text. The input is the text, the old and the new piece, separated by NUL
+//! bytes. The result differs only in the reported lines.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use turnwright::edit::{Edit, apply, spots};
+use turnwright_workspace::edit::{TextEdit, apply, line_changes};
 
 fuzz_target!(|input: &str| {
     let mut parts = input.splitn(3, '\0');
@@ -12,17 +12,19 @@ fuzz_target!(|input: &str| {
         return;
     };
     for all in [false, true] {
-        let edit = Edit { old: old.to_owned(), new: new.to_owned(), all };
+        let edit = TextEdit { old: old.to_owned(), new: new.to_owned(), replace_all: all };
         match apply(text, &[edit]) {
             Ok(applied) => {
-                spots::show(&applied.text, &applied.spots, &mut { spots::MOST_LINES });
-                spots::changes(text, &applied.text, &applied.spots);
-                let first = applied.spots.first().map_or(usize::MAX, |it| it.before.start);
+                line_changes::render_changed_lines(&applied.text, &applied.changes, &mut {
+                    line_changes::MAX_SHOWN_LINES
+                });
+                line_changes::render_diff(text, &applied.text, &applied.changes);
+                let first = applied.changes.first().map_or(usize::MAX, |it| it.before.start);
                 let same = text.split_inclusive('\n').zip(applied.text.split_inclusive('\n'));
                 assert!(same.take(first).all(|(a, b)| a == b));
             }
-            Err(refusal) => {
-                refusal.explain("f", 1);
+            Err(error) => {
+                error.explain("f", 1);
             }
         }
     }

@@ -1,20 +1,20 @@
-//! What commands print, from any bytes. The first byte says how the rest is cut, which must change
-//! nothing; the text is bounded and holds nothing that only a terminal understands.
+//! Captures arbitrary command output. The first byte chooses how the rest is split, which must not change the
+//! result; the text is bounded and contains no control characters for a terminal.
 
 #![no_main]
 
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use turnwright::exec::Output;
+use turnwright_workspace::exec::CommandOutput;
 
-fn text(bytes: &[u8], size: usize) -> String {
-    let mut output = Output::new(Path::new("/nowhere/p1.txt"));
-    for chunk in bytes.chunks(size) {
+fn text(bytes: &[u8], chunk_size: usize) -> String {
+    let mut output = CommandOutput::new(Path::new("/nowhere/p1.txt"));
+    for chunk in bytes.chunks(chunk_size) {
         output.push(chunk);
     }
     output.finish();
-    output.look().text
+    output.take_excerpt().text
 }
 
 fuzz_target!(|bytes: &[u8]| {

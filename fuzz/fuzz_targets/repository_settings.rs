@@ -1,5 +1,5 @@
-//! Any text as the settings of a repository: keys are what git would call them, and nothing that is
-//! harmless may have a name that nobody can read.
+//! Parses any text as the settings of a repository: keys have the form that git gives them, and text that
+//! is appended does not change what was parsed before.
 
 #![no_main]
 
@@ -18,7 +18,7 @@ fuzz_target!(|text: &str| {
         assert!(it.value.as_ref().is_none_or(|it| it.len() <= text.len()));
         drop((it.name(), it.is_harmless()));
     }
-    // What comes after does not change what was there.
+    // What is appended does not change what was there.
     let more = format!("{text}\n[core]\n\tbare = false\n");
     if let Ok(longer) = settings::parse(&more) {
         assert!(longer.starts_with(&all) || text.ends_with('\\'), "{text:?}");

@@ -1,10 +1,10 @@
-//! A model's answer in the Responses API from any bytes. The first byte says how the rest is cut,
-//! which must change nothing.
+//! Any bytes as a reply of the Responses API. The first byte determines how the rest is cut into
+//! pieces, which must not matter.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use turnwright::llm::responses::transcribe;
+use turnwright_llm::responses::transcribe;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Some((size, stream)) = bytes.split_first() {

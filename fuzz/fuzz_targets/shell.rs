@@ -1,20 +1,20 @@
-//! Any text as a line for a shell: what is plain is known as a whole, and means the same in every
-//! shell that understands it.
+//! Parses any text as a shell line: an unambiguous line is understood as a whole, and means the same in
+//! every dialect in which it is unambiguous.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use turnwright_types::dialect::Dialect;
-use turnwright::shell::{nature, pattern, read};
+use turnwright_types::dialect::ShellDialect;
+use turnwright_policy::shell::{classify, parse, suggest_prefix};
 
 fuzz_target!(|line: &str| {
-    let bash = read(line, Dialect::Bash);
-    let posix = read(line, Dialect::Posix);
-    assert!(posix.doubt.is_some() || bash == posix);
+    let bash = parse(line, ShellDialect::Bash);
+    let posix = parse(line, ShellDialect::Posix);
+    assert!(posix.ambiguity.is_some() || bash == posix);
     for simple in bash.commands.iter().chain(&posix.commands) {
-        drop((nature(simple), pattern(simple)));
+        drop((classify(simple), suggest_prefix(simple)));
     }
-    if bash.doubt.is_none() {
+    if bash.ambiguity.is_none() {
         assert!(line.len() <= 8 * 1024 && bash.commands.len() <= 64);
         assert!(bash.commands.iter().all(|it| it.folder.is_some() && !it.program().is_empty()));
         return;

@@ -1,10 +1,10 @@
-//! Server-sent events from any bytes. The first byte says how the rest is cut, which must change
-//! nothing.
+//! Any bytes as server-sent events. The first byte determines how the rest is cut into pieces, which
+//! must not matter.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use turnwright::sse::{Decoder, Event};
+use turnwright_llm::sse::{Decoder, Event};
 
 fn decode(bytes: &[u8], size: usize) -> Vec<(String, String)> {
     let mut decoder = Decoder::default();

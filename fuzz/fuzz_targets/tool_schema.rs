@@ -1,10 +1,10 @@
-//! A tool's schema from any JSON. What goes out is small and is taken as it is the next time.
+//! Any JSON as a tool's schema. The converted schema is small, and converting it again is a no-op.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
-use turnwright::llm::inside::portable;
+use turnwright_llm::internals::portable;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(schema) = serde_json::from_slice::<Value>(bytes) {

@@ -1,5 +1,4 @@
-//! The connection: one task that owns what belongs to the connection and waits for one event
-//! at a time.
+//! The connection task: owns the state of the connection and handles one event at a time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -7,204 +6,212 @@ use std::time::Duration;
 
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::caps::ClientCaps;
+use super::capabilities::ClientCaps;
+use crate::completion::Completion;
 use crate::config::Config;
-use crate::done::Done;
+use crate::session::{Modalities, PromptKey, SessionHandle, SessionHost};
+use turnwright_rpc::{
+    Outbox, ParsedLine, Peer, RequestId, RpcMessage, StdinReader, Stdio, stop_signal,
+};
 use turnwright_types::ids::SessionId;
 use turnwright_types::redact;
-use turnwright_rpc::{Frame, Input, Line, Outbox, Peer, RequestId, Stdio, stop_signal};
-use crate::session::{Host, PromptKey, Senses, SessionHandle};
 
-/// How long everything may take to end after the client has gone.
-const SHUTDOWN: Duration = Duration::from_millis(1_500);
-/// How long the last words may take to be read.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+/// How long sessions may take to end after the client has gone.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(1_500);
+/// How long the client may take to read the last messages.
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Everything that can wake the connection. Closed on purpose: read it and you know every cause
-/// of every change.
-enum Event {
-    Line(Line),
+/// Everything that can wake the connection task. Nothing else changes its state.
+enum ConnectionEvent {
+    Line(ParsedLine),
     InputClosed,
     Signal,
 }
 
 /// The connection's state.
 pub(super) struct Connection {
-    pub(super) host: Arc<Host>,
+    pub(super) host: Arc<SessionHost>,
     pub(super) peer: Peer,
     /// `None` until `initialize` (R-INIT-13).
     pub(super) client: Option<ClientCaps>,
-    /// What prompts may hold besides text, as `initialize` has said.
-    pub(super) offered: Senses,
-    /// By which names `authenticate` may be called.
+    /// The content besides text that `initialize` has offered to accept in prompts.
+    pub(super) offered: Modalities,
+    /// The ids that `authenticate` accepts.
     pub(super) auth_methods: Vec<String>,
     pub(super) sessions: HashMap<SessionId, SessionHandle>,
-    /// Sessions that are coming to an end, each with what is cancelled when they have.
-    ending: HashMap<SessionId, CancellationToken>,
-    pub(super) in_flight: InFlight,
+    /// Sessions that are closing or otherwise busy, each with a token that is cancelled when that is
+    /// over. Whatever comes next for such a session waits for its token.
+    busy: HashMap<SessionId, CancellationToken>,
+    pub(super) in_flight: InFlightRequests,
 }
 
-/// Speaks ACP until the client closes its end or the process is told to stop.
+/// Serves ACP until the client closes its end or the process is told to stop.
 ///
 /// # Errors
-/// When the system cannot give us what we need to begin.
+/// If the threads for stdin and stdout cannot be created.
 pub async fn serve(config: Config, stdio: Stdio) -> std::io::Result<()> {
-    let outbox = Outbox::filtered(stdio.output, without_keys)?;
-    let mut input = Input::start(stdio.input)?;
+    let outbox = Outbox::start_with_filter(stdio.output, redact_outgoing)?;
+    let mut input = StdinReader::start(stdio.input)?;
     let stop = CancellationToken::new();
     let mut connection = Connection {
-        host: Arc::new(Host::new(config, stop.clone())),
+        host: Arc::new(SessionHost::new(config, stop.clone())),
         peer: Peer::new(outbox.clone()),
         client: None,
-        offered: Senses::default(),
+        offered: Modalities::default(),
         auth_methods: Vec::new(),
         sessions: HashMap::new(),
-        ending: HashMap::new(),
-        in_flight: InFlight::default(),
+        busy: HashMap::new(),
+        in_flight: InFlightRequests::default(),
     };
     let signal = stop_signal();
     tokio::pin!(signal);
     loop {
-        // A client that does not read its answers gets no more of them. If it has closed its end
-        // as well, nobody waits for what it has asked.
-        let next = async {
+        // No more requests are read from a client that does not read the responses. If it has
+        // closed its end as well, nobody waits for the responses.
+        let next_line = async {
             tokio::select! {
                 biased;
-                () = outbox.settled() => input.next().await,
+                () = outbox.wait_for_responses_to_drain() => input.next().await,
                 () = input.ended() => None,
             }
         };
         let event = tokio::select! {
-            line = next => line.map_or(Event::InputClosed, Event::Line),
-            // Whoever cannot hear us cannot be asked, and pays for a model that nobody hears.
-            () = outbox.gone() => Event::InputClosed,
-            () = &mut signal => Event::Signal,
+            line = next_line => line.map_or(ConnectionEvent::InputClosed, ConnectionEvent::Line),
+            // A client that cannot read our messages cannot be asked for permission, and the model
+            // would cost money without anyone reading its answers.
+            () = outbox.closed() => ConnectionEvent::InputClosed,
+            () = &mut signal => ConnectionEvent::Signal,
         };
         match event {
-            Event::Line(Line::Message(frame)) => connection.on_frame(frame),
-            // A bad line is the client's bug and no reason to die.
-            Event::Line(Line::Refused { id, error }) => outbox.respond::<()>(&id, Err(&error)),
-            Event::Line(Line::Ignored) => {}
-            Event::InputClosed | Event::Signal => break,
+            ConnectionEvent::Line(ParsedLine::Message(message)) => connection.on_message(message),
+            // A malformed line is the client's bug, and no reason to end the connection.
+            ConnectionEvent::Line(ParsedLine::Rejected { id, error }) => {
+                outbox.respond::<()>(&id, Err(&error))
+            }
+            ConnectionEvent::Line(ParsedLine::Ignored) => {}
+            ConnectionEvent::InputClosed | ConnectionEvent::Signal => break,
         }
     }
     connection.shut_down(&stop).await;
-    outbox.close(LAST_WORDS);
+    outbox.close(FLUSH_TIMEOUT);
     Ok(())
 }
 
-/// What the client is told and asked holds no key of ours. What it is to write or to run stays as it
-/// was allowed.
-fn without_keys(method: Option<&str>, line: &[u8]) -> Option<Vec<u8>> {
-    let is_order = method.is_some_and(|it| it.starts_with("fs/") || it.starts_with("terminal/"));
-    if is_order { None } else { redact::bytes(line) }
+/// Redacts API keys in everything that the client is told or asked. The content of files to write and
+/// commands to run stays exactly as it was permitted.
+fn redact_outgoing(method: Option<&str>, line: &[u8]) -> Option<Vec<u8>> {
+    let is_action = method.is_some_and(|it| it.starts_with("fs/") || it.starts_with("terminal/"));
+    if is_action { None } else { redact::bytes(line) }
 }
 
 impl Connection {
-    fn on_frame(&mut self, frame: Frame) {
-        match frame {
-            Frame::Request { id, method, params } => self.dispatch(id, &method, &params),
-            Frame::Notification { method, params } => self.notice(&method, &params),
-            Frame::Response { id, result } => self.peer.complete(&id, result),
+    fn on_message(&mut self, message: RpcMessage) {
+        match message {
+            RpcMessage::Request { id, method, params } => self.dispatch(id, &method, &params),
+            RpcMessage::Notification { method, params } => self.on_notification(&method, &params),
+            RpcMessage::Response { id, result } => self.peer.complete(&id, result),
         }
     }
 
-    /// A session that is open.
+    /// Returns the session if it is open.
     pub(super) fn session(&self, id: &SessionId) -> Option<&SessionHandle> {
         self.sessions.get(id).filter(|it| it.is_open())
     }
 
-    /// Closes a session if it is open. What is returned is cancelled when nothing of it is left:
-    /// whatever comes next for a session of that name waits for that.
-    pub(super) fn retire(&mut self, id: &SessionId) -> CancellationToken {
-        let before = self.ending.remove(id);
-        let Some(open) = self.sessions.remove(id) else { return before.unwrap_or_else(ended) };
-        let (ended, guard) = ending();
-        // Dropped or called, it is over; and it has waited for what was before it.
-        open.close(Done::new(move |_| drop(guard)));
+    /// Closes a session if it is open. The returned token is cancelled when the session has ended;
+    /// whatever comes next for a session of this id must wait for it.
+    pub(super) fn close_session(&mut self, id: &SessionId) -> CancellationToken {
+        let previous = self.busy.remove(id);
+        let Some(open) = self.sessions.remove(id) else {
+            return previous.unwrap_or_else(cancelled_token);
+        };
+        let (ended, guard) = token_with_guard();
+        // The guard is dropped whether the completion is called or dropped. The session itself
+        // has waited for the previous token.
+        open.close(Completion::new(move |_| drop(guard)));
         ended
     }
 
-    /// Something is done with a session that is not open. What comes next for it waits until the
-    /// guard is dropped.
-    pub(super) fn occupy(&mut self, id: SessionId) -> DropGuard {
-        let (token, guard) = ending();
-        self.keep_ending(id, token);
+    /// Marks a session that is not open as busy until the guard is dropped.
+    pub(super) fn block_session(&mut self, id: SessionId) -> DropGuard {
+        let (token, guard) = token_with_guard();
+        self.block_session_until(id, token);
         guard
     }
 
-    /// What comes next for a session waits for this.
-    pub(super) fn keep_ending(&mut self, id: SessionId, ended: CancellationToken) {
-        self.ending.retain(|_, it| !it.is_cancelled());
-        self.ending.insert(id, ended);
+    /// Marks a session as busy until the token is cancelled.
+    pub(super) fn block_session_until(&mut self, id: SessionId, ended: CancellationToken) {
+        self.busy.retain(|_, it| !it.is_cancelled());
+        self.busy.insert(id, ended);
     }
 
-    /// Ends everything and waits for it, but not for ever.
+    /// Ends all sessions, and waits for at most [`SHUTDOWN_TIMEOUT`].
     async fn shut_down(self, stop: &CancellationToken) {
         stop.cancel();
         self.peer.hang_up();
         drop(self.sessions);
-        if tokio::time::timeout(SHUTDOWN, self.host.finished()).await.is_err() {
-            tracing::error!("something did not end in time");
+        if tokio::time::timeout(SHUTDOWN_TIMEOUT, self.host.wait_for_sessions()).await.is_err() {
+            tracing::error!("a session did not end in time");
         }
     }
 }
 
-/// Something that is over.
-fn ended() -> CancellationToken {
+fn cancelled_token() -> CancellationToken {
     let token = CancellationToken::new();
     token.cancel();
     token
 }
 
-/// Something that is over when the guard is dropped.
-fn ending() -> (CancellationToken, DropGuard) {
+/// A token that is cancelled when the guard is dropped.
+fn token_with_guard() -> (CancellationToken, DropGuard) {
     let token = CancellationToken::new();
     (token.clone(), token.drop_guard())
 }
 
-/// Which requests are being worked on, for `$/cancel_request`.
+/// The requests that are being served, for `$/cancel_request`.
 #[derive(Default)]
-pub(super) struct InFlight {
+pub(super) struct InFlightRequests {
     next: PromptKey,
-    requests: HashMap<RequestId, (Work, Weak<()>)>,
+    requests: HashMap<RequestId, (CancelTarget, Weak<()>)>,
 }
 
-/// What a request has started, and how that is cancelled.
-pub(super) enum Work {
-    /// A turn, by its session.
+/// What a request has started, as the thing that `$/cancel_request` must cancel.
+pub(super) enum CancelTarget {
     Prompt(SessionId, PromptKey),
-    /// Something else.
     Other(CancellationToken),
 }
 
-impl InFlight {
-    /// Registers a prompt. It counts as in flight as long as the returned token lives, which
-    /// therefore goes with the duty to answer.
-    pub(super) fn prompt(&mut self, id: RequestId, session: SessionId) -> (PromptKey, Arc<()>) {
+impl InFlightRequests {
+    /// Registers a prompt. It is in flight as long as the returned `Arc` lives, so the `Arc` must be
+    /// held until the request is answered.
+    pub(super) fn register_prompt(
+        &mut self,
+        id: RequestId,
+        session: SessionId,
+    ) -> (PromptKey, Arc<()>) {
         self.next += 1;
-        (self.next, self.insert(id, Work::Prompt(session, self.next)))
+        (self.next, self.insert(id, CancelTarget::Prompt(session, self.next)))
     }
 
-    /// The same for any other request; the token is cancelled when that is.
-    pub(super) fn other(&mut self, id: RequestId) -> (CancellationToken, Arc<()>) {
+    /// Registers any other request. The token is cancelled when the client cancels the request.
+    pub(super) fn register(&mut self, id: RequestId) -> (CancellationToken, Arc<()>) {
         let cancel = CancellationToken::new();
-        (cancel.clone(), self.insert(id, Work::Other(cancel)))
+        (cancel.clone(), self.insert(id, CancelTarget::Other(cancel)))
     }
 
-    fn insert(&mut self, id: RequestId, work: Work) -> Arc<()> {
+    fn insert(&mut self, id: RequestId, target: CancelTarget) -> Arc<()> {
         if self.requests.len() > 64 {
             self.requests.retain(|_, (_, alive)| alive.strong_count() > 0);
         }
         let alive = Arc::new(());
-        self.requests.insert(id, (work, Arc::downgrade(&alive)));
+        self.requests.insert(id, (target, Arc::downgrade(&alive)));
         alive
     }
 
-    /// What that request has started, if it is still in flight. One that is finished is nothing to
-    /// cancel (R-CXL-3).
-    pub(super) fn find(&mut self, id: &RequestId) -> Option<Work> {
-        let (work, alive) = self.requests.remove(id)?;
-        (alive.strong_count() > 0).then_some(work)
+    /// Removes a request and returns what to cancel. Returns `None` if the request is no longer in
+    /// flight: then there is nothing to cancel (R-CXL-3).
+    pub(super) fn remove(&mut self, id: &RequestId) -> Option<CancelTarget> {
+        let (target, alive) = self.requests.remove(id)?;
+        (alive.strong_count() > 0).then_some(target)
     }
 }

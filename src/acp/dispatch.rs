@@ -1,5 +1,5 @@
-//! Method → handler, one line each. Not async, so no handler can make the next message wait:
-//! `session/cancel` always gets through.
+//! Routes each request and notification to its handler. Handlers are not async, so none can delay the
+//! next message: `session/cancel` always gets through.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -7,21 +7,21 @@ use super::connection::Connection;
 use super::error::to_rpc;
 use super::extensions;
 use super::handlers;
-use super::reply::Reply;
+use super::responder::Responder;
 use super::wire::{
-    ArchiveSession, Authenticate, CloseSession, DeleteSession, ForkSession, History, Initialize,
-    ListSessions, LoadSession, Method, NewSession, Prompt, ResumeSession, SetMode, SetOption,
-    SetTitle, StatusOfSession, UnarchiveSession,
+    ArchiveSession, Authenticate, CloseSession, DeleteSession, ForkSession, GetHistory,
+    GetSessionStatus, Initialize, ListSessions, LoadSession, NewSession, Prompt, RequestMethod,
+    ResumeSession, SetConfigOption, SetMode, SetSessionTitle, UnarchiveSession,
 };
-use super::{kept, sessions};
+use super::{saved_sessions, sessions};
 use crate::error::Error;
 use turnwright_rpc::{Params, RequestId, RpcError};
 
 impl Connection {
-    /// Serves one request.
+    /// Handles one request.
     pub(super) fn dispatch(&mut self, id: RequestId, method: &str, params: &Params) {
         if self.client.is_none() && method != Initialize::NAME {
-            let error = to_rpc(&Error::BadMoment("Send `initialize` first".to_owned()));
+            let error = to_rpc(&Error::InvalidState("Send `initialize` first".to_owned()));
             return self.peer.outbox().respond::<()>(&id, Err(&error));
         }
         Router { connection: self, id: Some(id), method, params }
@@ -32,21 +32,21 @@ impl Connection {
             .on::<ResumeSession>(sessions::resume)
             .on::<ForkSession>(sessions::fork)
             .on::<CloseSession>(sessions::close)
-            .on::<ListSessions>(kept::list)
-            .on::<DeleteSession>(kept::delete)
-            .on::<ArchiveSession>(kept::archive)
-            .on::<UnarchiveSession>(kept::unarchive)
-            .on::<StatusOfSession>(kept::status)
-            .on::<SetTitle>(kept::set_title)
+            .on::<ListSessions>(saved_sessions::list)
+            .on::<DeleteSession>(saved_sessions::delete)
+            .on::<ArchiveSession>(saved_sessions::archive)
+            .on::<UnarchiveSession>(saved_sessions::unarchive)
+            .on::<GetSessionStatus>(saved_sessions::status)
+            .on::<SetSessionTitle>(saved_sessions::set_title)
             .on::<Prompt>(handlers::prompt)
             .on::<SetMode>(handlers::set_mode)
-            .on::<SetOption>(handlers::set_option)
-            .on::<History>(extensions::history)
+            .on::<SetConfigOption>(handlers::set_option)
+            .on::<GetHistory>(extensions::history)
             .finish();
     }
 
-    /// Hears one notification. It is never answered, whatever is wrong with it (R-ERR-2).
-    pub(super) fn notice(&mut self, method: &str, params: &Params) {
+    /// Handles one notification. It is never answered, even if it is malformed (R-ERR-2).
+    pub(super) fn on_notification(&mut self, method: &str, params: &Params) {
         match method {
             "session/cancel" => handlers::cancel(self, params),
             "$/cancel_request" => handlers::cancel_request(self, params),
@@ -57,36 +57,40 @@ impl Connection {
 
 struct Router<'a> {
     connection: &'a mut Connection,
-    /// `None` once somebody has taken the request.
+    /// `None` once a handler has taken the request.
     id: Option<RequestId>,
     method: &'a str,
     params: &'a Params,
 }
 
 impl Router<'_> {
-    fn on<M: Method>(
+    fn on<M: RequestMethod>(
         mut self,
-        handler: fn(&mut Connection, &RequestId, M::Params, Reply<M>),
+        handler: fn(&mut Connection, &RequestId, M::Params, Responder<M>),
     ) -> Self {
         if self.method != M::NAME {
             return self;
         }
         let Some(id) = self.id.take() else { return self };
-        let reply = Reply::<M>::new(id.clone(), self.connection.peer.outbox().clone());
+        let reply = Responder::<M>::new(id.clone(), self.connection.peer.outbox().clone());
         match self.params.read() {
             Ok(params) => {
-                // A handler that panics drops its reply, which answers. The connection lives on.
+                // A handler that panics drops its responder, which answers the request. The
+                // connection goes on.
                 let connection = AssertUnwindSafe(&mut *self.connection);
                 let run = AssertUnwindSafe(move || {
                     let AssertUnwindSafe(connection) = { connection };
                     handler(connection, &id, params, reply);
                 });
                 if catch_unwind(run).is_err() {
-                    tracing::error!(method = M::NAME, "a handler died");
+                    tracing::error!(method = M::NAME, "a handler panicked");
                 }
             }
             Err(error) => {
-                reply.fail(&Error::Params(format!("Invalid parameters for {}: {error}", M::NAME)));
+                reply.fail(&Error::InvalidParams(format!(
+                    "Invalid parameters for {}: {error}",
+                    M::NAME
+                )));
             }
         }
         self

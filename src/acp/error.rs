@@ -1,28 +1,28 @@
-//! The one place where an error becomes a JSON-RPC error.
+//! Converts errors to JSON-RPC errors; nothing else does.
 
 use serde_json::json;
 
-use crate::error::{Error, Kind, chain};
+use crate::error::{Error, ErrorKind, error_chain};
 use turnwright_rpc::RpcError;
 
-/// Characters of a message; what is longer is in the details (R-ERR-8).
-const LONGEST_MESSAGE: usize = 500;
+/// Characters of the longest message. The whole text is in `data.details` (R-ERR-8).
+const MAX_MESSAGE_CHARS: usize = 500;
 
-/// What the client is told. Most show nothing but the message, some nothing but
-/// `data.details`; so both are a sentence that a person can act on.
+/// Converts an error for the client. Most clients show only the message and some only
+/// `data.details`, so both are a sentence that the user can act on.
 pub(super) fn to_rpc(error: &Error) -> RpcError {
     let code = match error.kind() {
-        Kind::Params => -32602,
-        Kind::NotFound => -32002,
-        kind if kind.needs_sign_in() => -32000,
-        Kind::BadMoment => -32600,
-        Kind::Cancelled => -32800,
-        Kind::SignIn | Kind::Model(_) | Kind::Internal => -32603,
+        ErrorKind::InvalidParams => -32602,
+        ErrorKind::NotFound => -32002,
+        kind if kind.requires_auth() => -32000,
+        ErrorKind::InvalidState => -32600,
+        ErrorKind::Cancelled => -32800,
+        ErrorKind::AuthRequired | ErrorKind::Model(_) | ErrorKind::Internal => -32603,
     };
-    let message = chain(error);
+    let message = error_chain(error);
     let mut data = json!({ "kind": error.kind().name(), "details": message });
     match error {
-        Error::NoSuchSession(id) => data["sessionId"] = json!(id),
+        Error::SessionNotFound(id) => data["sessionId"] = json!(id),
         Error::Llm(error) => {
             if let Some(host) = error.host() {
                 data["provider"] = json!(host);
@@ -37,20 +37,20 @@ pub(super) fn to_rpc(error: &Error) -> RpcError {
                 data["contextWindow"] = json!(window);
             }
         }
-        Error::Params(_)
-        | Error::BadFolder { .. }
-        | Error::NotSignedIn
-        | Error::BadMoment(_)
+        Error::InvalidParams(_)
+        | Error::InvalidFolder { .. }
+        | Error::NoModelConfigured
+        | Error::InvalidState(_)
         | Error::Cancelled
         | Error::Store(_)
-        | Error::Stuck
-        | Error::Bug { .. } => {}
+        | Error::ModelLoop
+        | Error::Internal { .. } => {}
     }
-    RpcError { code, message: shortened(message), data: Some(data) }
+    RpcError { code, message: truncated(message), data: Some(data) }
 }
 
-fn shortened(mut message: String) -> String {
-    if let Some((end, _)) = message.char_indices().nth(LONGEST_MESSAGE) {
+fn truncated(mut message: String) -> String {
+    if let Some((end, _)) = message.char_indices().nth(MAX_MESSAGE_CHARS) {
         message.truncate(end);
         message.push('…');
     }

@@ -1,27 +1,27 @@
-//! Methods of our own, which no client has to know (R-EXT-4). They are advertised in `_meta`.
+//! Our extension methods, which no client needs to know (R-EXT-4). They are advertised in `_meta`.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::connection::Connection;
-use super::reply::Reply;
-use super::wire::{History, Method};
+use super::responder::Responder;
+use super::wire::{GetHistory, RequestMethod};
 use crate::error::Error;
-use turnwright_types::ids::SessionId;
-use turnwright_types::moment::rfc3339_millis;
+use crate::session::{self, HistoryPage, MessageRecord};
 use turnwright_rpc::RequestId;
-use crate::session::{self, Page, Said};
+use turnwright_types::ids::SessionId;
+use turnwright_types::timestamp::rfc3339_millis;
 
-/// Messages of one answer, unless said otherwise, and at most.
-const USUAL: usize = 100;
-const MOST: usize = 1_000;
+/// The number of messages in one response.
+const DEFAULT_LIMIT: usize = 100;
+const MAX_LIMIT: usize = 1_000;
 
-/// What is said of them in the answer to `initialize`.
-pub(super) fn advertised() -> Map<String, Value> {
-    [("turnwright/methods".to_owned(), json!([History::NAME]))].into_iter().collect()
+/// The `_meta` of the response to `initialize`.
+pub(super) fn advertised_methods() -> Map<String, Value> {
+    [("turnwright/methods".to_owned(), json!([GetHistory::NAME]))].into_iter().collect()
 }
 
-/// What `_turnwright/history` takes.
+/// The parameters of `_turnwright/history`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct HistoryRequest {
@@ -30,21 +30,21 @@ pub(super) struct HistoryRequest {
     before: Option<String>,
 }
 
-/// The messages of a session with their calls, the oldest first: the last ones, or those before a
-/// `nextCursor`.
+/// Returns messages of a session with their tool calls, the oldest first: the latest ones, or those
+/// before a `nextCursor`.
 pub(super) fn history(
     connection: &mut Connection,
     _: &RequestId,
     params: HistoryRequest,
-    reply: Reply<History>,
+    reply: Responder<GetHistory>,
 ) {
     let HistoryRequest { session_id, limit, before } = params;
-    let limit = limit.unwrap_or(USUAL);
-    if !(1..=MOST).contains(&limit) {
-        return reply.fail(&Error::Params(format!("`limit` is 1 to {MOST}")));
+    let limit = limit.unwrap_or(DEFAULT_LIMIT);
+    if !(1..=MAX_LIMIT).contains(&limit) {
+        return reply.fail(&Error::InvalidParams(format!("`limit` must be 1 to {MAX_LIMIT}")));
     }
     let id = SessionId::from(session_id.as_str());
-    let done = reply.done(move |page: Page<Said>| {
+    let done = reply.done(move |page: HistoryPage<MessageRecord>| {
         let messages: Vec<_> = page.rows.iter().rev().map(message).collect();
         let mut answer = json!({ "sessionId": session_id, "messages": messages });
         if let Some(next) = page.next {
@@ -55,18 +55,18 @@ pub(super) fn history(
     session::history(&connection.host, id, limit, before.as_deref(), done);
 }
 
-fn message(said: &Said) -> Value {
+fn message(said: &MessageRecord) -> Value {
     let calls: Vec<_> = said
         .calls
         .iter()
         .map(|it| {
             let arguments: Value = serde_json::from_str(&it.arguments).unwrap_or_default();
             json!({ "id": it.call, "name": it.tool, "arguments": arguments,
-                "result": it.result, "error": it.error, "status": it.status.word(),
+                "result": it.result, "error": it.error, "status": it.status.as_str(),
                 "duration": it.duration_ms, "spawn_task": null })
         })
         .collect();
     json!({ "id": said.message, "session_id": said.session,
-        "role": if said.is_users { "user" } else { "assistant" }, "content": said.text,
+        "role": if said.is_from_user { "user" } else { "assistant" }, "content": said.text,
         "created_at": rfc3339_millis(said.at), "tool_calls": calls })
 }

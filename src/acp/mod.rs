@@ -1,18 +1,18 @@
-//! The Agent Client Protocol: messages become questions to sessions, and what sessions say
-//! becomes messages. The connection is one task; it never waits for anything but its next event.
+//! The Agent Client Protocol: forwards the client's requests to sessions and the sessions' updates to the
+//! client. The connection is one task, which never waits for anything but its next event.
 
-mod caps;
+mod capabilities;
 mod connection;
 mod dispatch;
 mod error;
 mod extensions;
 mod from_wire;
 mod handlers;
-mod inquire;
-mod kept;
-mod peer;
-mod reply;
-mod servers;
+mod user_question;
+mod saved_sessions;
+mod client;
+mod responder;
+mod mcp_servers;
 mod sessions;
 mod terminals;
 mod to_wire;

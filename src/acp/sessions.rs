@@ -1,49 +1,51 @@
-//! How sessions begin, come back and end. None of these waits either: whoever opens a session has
-//! the answer from the session itself.
+//! Handlers that open, load, resume, fork and close sessions. None of them waits: the session itself
+//! answers the request once it is open.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::client::AcpClient;
 use super::connection::Connection;
-use super::peer::AcpClient;
-use super::reply::Reply;
-use super::servers;
+use super::mcp_servers;
+use super::responder::Responder;
 use super::to_wire;
 use super::wire::schema::{
     CloseSessionRequest, CloseSessionResponse, ForkSessionRequest, ForkSessionResponse,
     LoadSessionRequest, LoadSessionResponse, McpServer, NewSessionRequest, NewSessionResponse,
     ResumeSessionRequest, ResumeSessionResponse,
 };
-use super::wire::{CloseSession, ForkSession, LoadSession, Method, NewSession, ResumeSession};
-use turnwright_types::client::Buffers;
-use crate::done::Done;
+use super::wire::{
+    CloseSession, ForkSession, LoadSession, NewSession, RequestMethod, ResumeSession,
+};
+use crate::completion::Completion;
 use crate::error::Error;
-use turnwright_types::ids::SessionId;
+use crate::session::{self, OpenRequest, SessionOrigin};
 use turnwright_rpc::RequestId;
-use crate::session::{self, Opening, Origin};
+use turnwright_types::client::EditorBuffers;
+use turnwright_types::ids::SessionId;
 use turnwright_types::update::Setting;
 
-/// What a client says of a session that it opens.
-struct Wanted {
+/// The parameters that all methods that open a session have in common.
+struct OpenParams {
     id: SessionId,
     cwd: PathBuf,
     folders: Vec<PathBuf>,
     servers: Vec<McpServer>,
-    origin: Origin,
+    origin: SessionOrigin,
 }
 
 pub(super) fn new(
     connection: &mut Connection,
     request: &RequestId,
     params: NewSessionRequest,
-    reply: Reply<NewSession>,
+    reply: Responder<NewSession>,
 ) {
     let id = SessionId::random();
     let NewSessionRequest { cwd, additional_directories: folders, mcp_servers: servers, .. } =
         params;
-    let wanted = Wanted { id: id.clone(), cwd, folders, servers, origin: Origin::New };
+    let wanted = OpenParams { id: id.clone(), cwd, folders, servers, origin: SessionOrigin::New };
     open(connection, request, wanted, reply, move |settings| {
         let modes = to_wire::modes(&settings);
         NewSessionResponse::new(id.to_arc())
@@ -56,9 +58,9 @@ pub(super) fn load(
     connection: &mut Connection,
     request: &RequestId,
     mut params: Value,
-    reply: Reply<LoadSession>,
+    reply: Responder<LoadSession>,
 ) {
-    // Some clients leave out what they have none of.
+    // Some clients leave out an empty list of servers.
     if let Some(fields) = params.as_object_mut() {
         fields.entry("mcpServers").or_insert_with(|| json!([]));
     }
@@ -66,13 +68,14 @@ pub(super) fn load(
         Ok(params) => params,
         Err(error) => {
             let text = format!("Invalid parameters for session/load: {error}");
-            return reply.fail(&Error::Params(text));
+            return reply.fail(&Error::InvalidParams(text));
         }
     };
     let id = SessionId::from(params.session_id.0.as_ref());
     let LoadSessionRequest { cwd, additional_directories: folders, mcp_servers: servers, .. } =
         params;
-    let wanted = Wanted { id, cwd, folders, servers, origin: Origin::Kept { replays: true } };
+    let wanted =
+        OpenParams { id, cwd, folders, servers, origin: SessionOrigin::Stored { replay: true } };
     open(connection, request, wanted, reply, |settings| {
         let modes = to_wire::modes(&settings);
         LoadSessionResponse::new().modes(modes).config_options(to_wire::settings(settings))
@@ -83,12 +86,13 @@ pub(super) fn resume(
     connection: &mut Connection,
     request: &RequestId,
     params: ResumeSessionRequest,
-    reply: Reply<ResumeSession>,
+    reply: Responder<ResumeSession>,
 ) {
     let id = SessionId::from(params.session_id.0.as_ref());
     let ResumeSessionRequest { cwd, additional_directories: folders, mcp_servers: servers, .. } =
         params;
-    let wanted = Wanted { id, cwd, folders, servers, origin: Origin::Kept { replays: false } };
+    let wanted =
+        OpenParams { id, cwd, folders, servers, origin: SessionOrigin::Stored { replay: false } };
     open(connection, request, wanted, reply, |settings| {
         let modes = to_wire::modes(&settings);
         ResumeSessionResponse::new().modes(modes).config_options(to_wire::settings(settings))
@@ -99,13 +103,19 @@ pub(super) fn fork(
     connection: &mut Connection,
     request: &RequestId,
     params: ForkSessionRequest,
-    reply: Reply<ForkSession>,
+    reply: Responder<ForkSession>,
 ) {
     let id = SessionId::random();
-    let of = SessionId::from(params.session_id.0.as_ref());
+    let source = SessionId::from(params.session_id.0.as_ref());
     let ForkSessionRequest { cwd, additional_directories: folders, mcp_servers: servers, .. } =
         params;
-    let wanted = Wanted { id: id.clone(), cwd, folders, servers, origin: Origin::Copy { of } };
+    let wanted = OpenParams {
+        id: id.clone(),
+        cwd,
+        folders,
+        servers,
+        origin: SessionOrigin::Fork { source },
+    };
     open(connection, request, wanted, reply, move |settings| {
         let modes = to_wire::modes(&settings);
         ForkSessionResponse::new(id.to_arc())
@@ -114,31 +124,31 @@ pub(super) fn fork(
     });
 }
 
-/// Opens a session. One that is open already is closed first.
-fn open<M: Method + 'static>(
+/// Opens a session. If it is open already, it is closed first.
+fn open<M: RequestMethod + 'static>(
     connection: &mut Connection,
     request: &RequestId,
-    wanted: Wanted,
-    reply: Reply<M>,
+    wanted: OpenParams,
+    reply: Responder<M>,
     convert: impl FnOnce(Vec<Setting>) -> M::Result + Send + 'static,
 ) {
-    let Wanted { id, cwd, folders, servers, origin } = wanted;
-    let servers = match servers::understand(servers) {
+    let OpenParams { id, cwd, folders, servers, origin } = wanted;
+    let servers = match mcp_servers::server_specs(servers) {
         Ok(servers) => servers,
         Err(error) => return reply.fail(&error),
     };
-    let (cancel, in_flight) = connection.in_flight.other(request.clone());
-    let opened: Done<Vec<Setting>> = reply.done(move |settings| {
+    let (cancel, in_flight) = connection.in_flight.register(request.clone());
+    let opened: Completion<Vec<Setting>> = reply.done(move |settings| {
         drop(in_flight);
         convert(settings)
     });
-    let after = connection.retire(&id);
+    let after = connection.close_session(&id);
     let caps = connection.client.unwrap_or_default();
     let client = Arc::new(AcpClient::new(connection.peer.clone(), &id, caps, cwd.clone()));
-    let buffers = (caps.read || caps.write).then(|| Arc::clone(&client) as Arc<dyn Buffers>);
+    let buffers = (caps.read || caps.write).then(|| Arc::clone(&client) as Arc<dyn EditorBuffers>);
     let offered = connection.offered;
     let display = client.display();
-    let opening = Opening {
+    let open_request = OpenRequest {
         id: id.clone(),
         cwd,
         folders,
@@ -146,17 +156,17 @@ fn open<M: Method + 'static>(
         buffers,
         display,
         servers,
-        offered,
+        advertised_modalities: offered,
         origin,
-        after: after.clone(),
+        start_after: after.clone(),
         cancel,
         opened,
     };
     connection.sessions.retain(|_, it| it.is_open());
-    match session::open(&connection.host, opening) {
+    match session::open(&connection.host, open_request) {
         Some(handle) => drop(connection.sessions.insert(id, handle)),
-        // It was closed all the same.
-        None => connection.keep_ending(id, after),
+        // Opening failed, but the old session of this id is closing all the same.
+        None => connection.block_session_until(id, after),
     }
 }
 
@@ -164,14 +174,14 @@ pub(super) fn close(
     connection: &mut Connection,
     _: &RequestId,
     CloseSessionRequest { session_id, .. }: CloseSessionRequest,
-    reply: Reply<CloseSession>,
+    reply: Responder<CloseSession>,
 ) {
     let id = SessionId::from(session_id.0.as_ref());
     if connection.session(&id).is_none() {
-        return reply.fail(&Error::NoSuchSession(id.to_string()));
+        return reply.fail(&Error::SessionNotFound(id.to_string()));
     }
-    let closed = connection.retire(&id);
-    connection.keep_ending(id, closed.clone());
+    let closed = connection.close_session(&id);
+    connection.block_session_until(id, closed.clone());
     let done = reply.done(|()| CloseSessionResponse::new());
-    session::kept::closed(&connection.host, closed, done);
+    session::stored_sessions::report_closed(&connection.host, closed, done);
 }

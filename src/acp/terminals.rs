@@ -1,133 +1,142 @@
-//! The terminals of the client (R-TERM-1…7): each is given back once, and not before the card
-//! that shows it has had its last word.
+//! The client's terminals (R-TERM-1…7): each is released exactly once, and not before the card that
+//! shows it is final.
 
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::peer::AcpClient;
+use super::client::AcpClient;
 use super::wire::schema::{
     CreateTerminalRequest, EnvVariable, KillTerminalRequest, ReleaseTerminalRequest, SessionId,
     TerminalId as WireId, TerminalOutputRequest, WaitForTerminalExitRequest,
 };
+use turnwright_rpc::{Peer, RequestError};
 use turnwright_types::client::{
-    Display, TerminalCommand, TerminalError, TerminalExit, TerminalOutput, Terminals,
+    ClientTerminals, CommandDisplay, TerminalCommand, TerminalError, TerminalExit, TerminalOutput,
 };
-use turnwright_types::effect::Content;
+use turnwright_types::effect::CallContent;
 use turnwright_types::ids::{CallId, TerminalId};
-use turnwright_rpc::{Peer, RequestFailed};
-use turnwright_types::update::{Status, Update};
+use turnwright_types::update::{ToolCallStatus, Update};
 
-/// An editor that opens a terminal does so at once; one that starts a container first may not.
-const CREATING: Duration = Duration::from_secs(10);
-/// For what an editor knows without looking.
-const QUICKLY: Duration = Duration::from_secs(5);
-/// A command may take long; a day is as good as never.
-const WAITING: Duration = Duration::from_secs(24 * 60 * 60);
-/// What a client answers that has no terminals.
-const NO_SUCH_METHOD: i32 = -32601;
+/// Most editors open a terminal at once, but some start a container first.
+const CREATE_TIMEOUT: Duration = Duration::from_secs(10);
+/// For requests that an editor can answer at once.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
+/// A command may run for a long time; a day is as good as no limit.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+/// The error code of a client that has no terminals.
+const METHOD_NOT_FOUND: i32 = -32601;
 
 impl AcpClient {
-    /// How this client shows commands.
-    pub(super) fn display(self: &Arc<Self>) -> Display {
+    /// How this client shows the output of commands.
+    pub(super) fn display(self: &Arc<Self>) -> CommandDisplay {
         if self.caps.terminal {
-            Display::Terminals(Arc::clone(self) as Arc<dyn Terminals>)
+            CommandDisplay::ClientTerminal(Arc::clone(self) as Arc<dyn ClientTerminals>)
         } else if self.caps.terminal_output {
-            Display::Output
+            CommandDisplay::StreamedTerminal
         } else {
-            Display::Text
+            CommandDisplay::Text
         }
     }
 
-    pub(super) fn give_back(&self, id: &TerminalId) {
-        release(&self.peer, &self.session, wire(id));
+    pub(super) fn release_terminal(&self, id: &TerminalId) {
+        release(&self.peer, &self.session, wire_id(id));
     }
 }
 
 impl Drop for AcpClient {
     fn drop(&mut self) {
-        // Cards that never had their last word.
-        for id in self.shown.rest() {
-            self.give_back(&id);
+        // Terminals whose cards never became final.
+        for id in self.terminal_cards.drain_released() {
+            self.release_terminal(&id);
         }
     }
 }
 
-impl Terminals for AcpClient {
+impl ClientTerminals for AcpClient {
     fn create(&self, command: TerminalCommand) -> BoxFuture<'_, Result<TerminalId, TerminalError>> {
         Box::pin(async move {
-            let variables = command.variables.into_iter();
+            let env = command.env.into_iter();
             let params = CreateTerminalRequest::new(
                 self.session.clone(),
                 command.program.to_string_lossy().into_owned(),
             )
             .args(command.arguments)
-            .env(variables.map(|(name, value)| EnvVariable::new(name, value)).collect())
+            .env(env.map(|(name, value)| EnvVariable::new(name, value)).collect())
             .cwd(command.workdir)
-            .output_byte_limit(command.limit);
+            .output_byte_limit(command.output_byte_limit);
             let (peer, session) = (self.peer.clone(), self.session.clone());
-            let late = move |result: &RawValue| {
+            let on_late_result = move |result: &RawValue| {
                 if let Some(id) = terminal_id(result) {
                     release(&peer, &session, WireId::new(id));
                 }
             };
-            if self.shown.are_given_up() {
-                return Err(TerminalError("it has none, whatever it said".to_owned()));
+            if self.terminal_cards.are_unavailable() {
+                return Err(TerminalError("not available, although advertised".to_owned()));
             }
-            let asked = self.peer.request_or_late("terminal/create", &params, CREATING, late);
-            let result = asked.await.map_err(|error| {
-                self.shown.note(&error);
-                explain(&error)
+            let response = self.peer.request_with_late_handler(
+                "terminal/create",
+                &params,
+                CREATE_TIMEOUT,
+                on_late_result,
+            );
+            let result = response.await.map_err(|error| {
+                self.terminal_cards.record_failure(&error);
+                to_terminal_error(&error)
             })?;
             let id = terminal_id(&result).map(TerminalId::from);
-            id.ok_or_else(|| TerminalError("it has no identifier".to_owned()))
+            id.ok_or_else(|| TerminalError("the response has no terminal id".to_owned()))
         })
     }
 
     fn output(&self, id: TerminalId) -> BoxFuture<'_, Result<TerminalOutput, TerminalError>> {
         Box::pin(async move {
-            let params = TerminalOutputRequest::new(self.session.clone(), wire(&id));
-            let asked = self.peer.request("terminal/output", &params, QUICKLY).await;
-            Ok(output(&parse(&asked.map_err(|it| explain(&it))?)))
+            let params = TerminalOutputRequest::new(self.session.clone(), wire_id(&id));
+            let response = self.peer.request("terminal/output", &params, QUERY_TIMEOUT).await;
+            Ok(terminal_output(&parse(&response.map_err(|it| to_terminal_error(&it))?)))
         })
     }
 
     fn wait(&self, id: TerminalId) -> BoxFuture<'_, Result<TerminalExit, TerminalError>> {
         Box::pin(async move {
-            let params = WaitForTerminalExitRequest::new(self.session.clone(), wire(&id));
-            let asked = self.peer.request("terminal/wait_for_exit", &params, WAITING).await;
-            Ok(exit(&parse(&asked.map_err(|it| explain(&it))?)))
+            let params = WaitForTerminalExitRequest::new(self.session.clone(), wire_id(&id));
+            let response = self.peer.request("terminal/wait_for_exit", &params, EXIT_TIMEOUT).await;
+            Ok(terminal_exit(&parse(&response.map_err(|it| to_terminal_error(&it))?)))
         })
     }
 
     fn kill(&self, id: TerminalId) -> BoxFuture<'_, Result<(), TerminalError>> {
         Box::pin(async move {
-            let params = KillTerminalRequest::new(self.session.clone(), wire(&id));
-            let asked = self.peer.request("terminal/kill", &params, QUICKLY).await;
-            asked.map(drop).map_err(|it| explain(&it))
+            let params = KillTerminalRequest::new(self.session.clone(), wire_id(&id));
+            let response = self.peer.request("terminal/kill", &params, QUERY_TIMEOUT).await;
+            response.map(drop).map_err(|it| to_terminal_error(&it))
         })
     }
 
     fn release(&self, id: TerminalId) {
-        if let Some(id) = self.shown.release(id) {
-            self.give_back(&id);
+        if let Some(id) = self.terminal_cards.release(id) {
+            self.release_terminal(&id);
         }
     }
 }
 
 fn release(peer: &Peer, session: &SessionId, id: WireId) {
-    peer.post("terminal/release", &ReleaseTerminalRequest::new(session.clone(), id));
+    peer.send_request_ignoring_response(
+        "terminal/release",
+        &ReleaseTerminalRequest::new(session.clone(), id),
+    );
 }
 
-fn wire(id: &TerminalId) -> WireId {
+fn wire_id(id: &TerminalId) -> WireId {
     WireId::new(id.to_arc())
 }
 
-fn explain(error: &RequestFailed) -> TerminalError {
+fn to_terminal_error(error: &RequestError) -> TerminalError {
     TerminalError(error.to_string())
 }
 
@@ -140,17 +149,18 @@ fn terminal_id(result: &RawValue) -> Option<String> {
     (!id.is_empty()).then_some(id)
 }
 
-fn output(value: &Value) -> TerminalOutput {
-    let ended = value.get("exitStatus").filter(|it| it.is_object());
+fn terminal_output(value: &Value) -> TerminalOutput {
+    let exit_status = value.get("exitStatus").filter(|it| it.is_object());
     TerminalOutput {
         text: value.get("output").and_then(Value::as_str).unwrap_or_default().to_owned(),
         truncated: value.get("truncated").and_then(Value::as_bool).unwrap_or_default(),
-        exit: ended.map(exit),
+        exit: exit_status.map(terminal_exit),
     }
 }
 
-/// Some clients put it into an `exitStatus` here as well.
-fn exit(value: &Value) -> TerminalExit {
+/// Reads an exit status. In the response to `terminal/wait_for_exit`, some clients wrap it in an
+/// `exitStatus`.
+fn terminal_exit(value: &Value) -> TerminalExit {
     let value = value.get("exitStatus").filter(|it| it.is_object()).unwrap_or(value);
     let code = value.get("exitCode").and_then(Value::as_u64);
     TerminalExit {
@@ -159,80 +169,81 @@ fn exit(value: &Value) -> TerminalExit {
     }
 }
 
-/// Which cards show which terminals. At least one client refuses an update that names a terminal
-/// which it has taken back, so what a card still shows is kept until the card is final.
+/// The cards that show terminals. At least one client refuses an update that names a released terminal,
+/// so a terminal is released only after its card is final.
 #[derive(Debug, Default)]
-pub(super) struct Shown {
-    // A std mutex: held to look at a short list.
-    cards: Mutex<Vec<Card>>,
-    /// The client only claims to have terminals. To find that out for each command would hold up
-    /// each.
-    given_up: AtomicBool,
+pub(super) struct TerminalCards {
+    // held to look at a short list.
+    cards: Mutex<Vec<TerminalCard>>,
+    /// Set when the client turns out not to have the terminals that it advertised, so that later
+    /// commands are not delayed by trying again.
+    is_unavailable: AtomicBool,
 }
 
 #[derive(Debug)]
-struct Card {
+struct TerminalCard {
     call: CallId,
     terminal: TerminalId,
-    /// Nobody but the card needs it any more.
-    is_free: bool,
+    /// The terminal is no longer used, and only waits for its card to become final.
+    is_released: bool,
 }
 
-impl Shown {
-    fn lock(&self) -> MutexGuard<'_, Vec<Card>> {
-        self.cards.lock().unwrap_or_else(PoisonError::into_inner)
+impl TerminalCards {
+    fn lock(&self) -> MutexGuard<'_, Vec<TerminalCard>> {
+        self.cards.lock()
     }
 
-    fn are_given_up(&self) -> bool {
-        self.given_up.load(Ordering::Relaxed)
+    fn are_unavailable(&self) -> bool {
+        self.is_unavailable.load(Ordering::Relaxed)
     }
 
-    /// Why no terminal came.
-    fn note(&self, error: &RequestFailed) {
-        let never = match error {
-            RequestFailed::TimedOut(_) => true,
-            RequestFailed::Refused(error) => error.code == NO_SUCH_METHOD,
-            RequestFailed::Gone => false,
+    /// Records a failure to create a terminal.
+    fn record_failure(&self, error: &RequestError) {
+        let is_permanent = match error {
+            RequestError::TimedOut(_) => true,
+            RequestError::ErrorResponse(error) => error.code == METHOD_NOT_FOUND,
+            RequestError::ConnectionClosed => false,
         };
-        if never {
-            self.given_up.store(true, Ordering::Relaxed);
+        if is_permanent {
+            self.is_unavailable.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Looks at what goes to the client. Returns the terminals to give back after it.
-    pub(super) fn look(&self, update: &Update) -> Vec<TerminalId> {
+    /// Takes note of an update that is about to be sent, and returns the terminals to release after
+    /// it.
+    pub(super) fn observe(&self, update: &Update) -> Vec<TerminalId> {
         let Update::CallUpdate(update) = update else { return Vec::new() };
-        let is_final = matches!(update.status, Status::Completed | Status::Failed);
+        let is_final = matches!(update.status, ToolCallStatus::Completed | ToolCallStatus::Failed);
         let mut cards = self.lock();
         if is_final {
-            let ours = cards.extract_if(.., |it| it.call == update.id);
-            return ours.filter(|it| it.is_free).map(|it| it.terminal).collect();
+            let removed = cards.extract_if(.., |it| it.call == update.id);
+            return removed.filter(|it| it.is_released).map(|it| it.terminal).collect();
         }
         for content in update.content.iter().flatten() {
-            let Content::Terminal(terminal) = content else { continue };
+            let CallContent::Terminal(terminal) = content else { continue };
             if !cards.iter().any(|it| it.call == update.id && it.terminal == *terminal) {
                 let (call, terminal) = (update.id.clone(), terminal.clone());
-                cards.push(Card { call, terminal, is_free: false });
+                cards.push(TerminalCard { call, terminal, is_released: false });
             }
         }
         Vec::new()
     }
 
-    /// Returns the terminal if it is to be given back at once.
+    /// Returns the terminal if no card shows it, so that it can be released at once.
     fn release(&self, id: TerminalId) -> Option<TerminalId> {
         let mut cards = self.lock();
         match cards.iter_mut().find(|it| it.terminal == id) {
             Some(card) => {
-                card.is_free = true;
+                card.is_released = true;
                 None
             }
             None => Some(id),
         }
     }
 
-    /// What waits for its card in vain.
-    fn rest(&self) -> Vec<TerminalId> {
+    /// Removes all cards and returns the terminals that still wait for theirs to become final.
+    fn drain_released(&self) -> Vec<TerminalId> {
         let mut cards = self.lock();
-        cards.drain(..).filter(|it| it.is_free).map(|it| it.terminal).collect()
+        cards.drain(..).filter(|it| it.is_released).map(|it| it.terminal).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! The two translations at the pure boundary: what counts as a yes, and what an error becomes.
+//! Tests of the conversions between wire and domain: permission answers, capabilities, and errors.
 
 use std::io::{BufRead, BufReader};
 use std::time::Duration;
@@ -6,27 +6,36 @@ use std::time::Duration;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
-use super::caps::{self, ClientCaps, Login};
+use super::capabilities::{self, ClientCaps, LoginSupport};
+use super::client::permission_answer;
 use super::error::to_rpc;
-use super::peer::answer;
-use super::reply::Reply;
+use super::responder::Responder;
 use super::wire::Prompt;
-use turnwright_types::client::{Answer, ChoiceKind};
 use crate::error::Error;
 use turnwright_llm::LlmError;
 use turnwright_rpc::{Outbox, RequestId};
+use turnwright_types::client::{ChoiceKind, PermissionAnswer};
 
-fn heard(result: &Value) -> Answer {
+fn parsed(result: &Value) -> PermissionAnswer {
     let offered = [ChoiceKind::AllowOnce, ChoiceKind::RejectOnce];
-    answer(&to_raw_value(result).unwrap(), &offered)
+    permission_answer(&to_raw_value(result).unwrap(), &offered)
 }
 
 #[test]
-fn r_perm_6_only_the_exact_form_of_an_offered_yes_is_a_yes() {
+fn r_perm_6_only_the_exact_form_of_an_offered_choice_counts() {
     let selected = |id: Value| json!({ "outcome": { "outcome": "selected", "optionId": id } });
-    assert_eq!(heard(&selected(json!("allow_once"))), Answer::Chosen(ChoiceKind::AllowOnce));
-    assert_eq!(heard(&selected(json!("reject_once"))), Answer::Chosen(ChoiceKind::RejectOnce));
-    assert_eq!(heard(&json!({ "outcome": { "outcome": "cancelled" } })), Answer::Cancelled);
+    assert_eq!(
+        parsed(&selected(json!("allow_once"))),
+        PermissionAnswer::Chosen(ChoiceKind::AllowOnce)
+    );
+    assert_eq!(
+        parsed(&selected(json!("reject_once"))),
+        PermissionAnswer::Chosen(ChoiceKind::RejectOnce)
+    );
+    assert_eq!(
+        parsed(&json!({ "outcome": { "outcome": "cancelled" } })),
+        PermissionAnswer::Cancelled
+    );
     for unclear in [
         selected(json!("allow_always")),
         selected(json!("ALLOW_ONCE")),
@@ -42,11 +51,11 @@ fn r_perm_6_only_the_exact_form_of_an_offered_yes_is_a_yes() {
         json!([selected(json!("allow_once"))]),
         Value::Null,
     ] {
-        assert!(matches!(heard(&unclear), Answer::Unclear(_)), "{unclear}");
+        assert!(matches!(parsed(&unclear), PermissionAnswer::Unclear(_)), "{unclear}");
     }
 }
 
-/// What `write` has put into an outbox.
+/// Returns the messages that `write` puts into an outbox.
 fn written(write: impl FnOnce(&Outbox)) -> Vec<Value> {
     let (reader, writer) = std::io::pipe().unwrap();
     let outbox = Outbox::start(writer).unwrap();
@@ -57,26 +66,26 @@ fn written(write: impl FnOnce(&Outbox)) -> Vec<Value> {
 }
 
 #[test]
-fn r_err_1_a_request_that_is_forgotten_is_answered_all_the_same() {
+fn r_err_1_a_dropped_responder_answers_the_request() {
     let id = RequestId::parse(&to_raw_value("a").unwrap()).unwrap();
-    let lines = written(|outbox| drop(Reply::<Prompt>::new(id, outbox.clone())));
+    let lines = written(|outbox| drop(Responder::<Prompt>::new(id, outbox.clone())));
     assert_eq!(lines.len(), 1);
     assert_eq!((&lines[0]["id"], &lines[0]["error"]["code"]), (&json!("a"), &json!(-32603)));
 }
 
 #[test]
-fn r_err_1_a_request_that_is_answered_is_not_answered_again() {
+fn r_err_1_an_answered_request_is_not_answered_again() {
     let id = RequestId::parse(&to_raw_value(&7).unwrap()).unwrap();
     let lines = written(|outbox| {
-        Reply::<Prompt>::new(id, outbox.clone()).fail(&Error::Cancelled);
+        Responder::<Prompt>::new(id, outbox.clone()).fail(&Error::Cancelled);
     });
     assert_eq!(lines.len(), 1);
     assert_eq!(lines[0]["error"]["code"], -32800);
 }
 
 #[test]
-fn what_is_not_said_is_not_offered() {
-    let read = |params: Value| caps::read(params).unwrap();
+fn capabilities_that_are_not_stated_are_not_offered() {
+    let read = |params: Value| capabilities::read_client_caps(params).unwrap();
     let none = ClientCaps::default();
     assert_eq!(read(json!({ "protocolVersion": 1 })), none);
     assert_eq!(read(json!({ "protocolVersion": 1, "clientCapabilities": "x" })), none);
@@ -91,7 +100,7 @@ fn what_is_not_said_is_not_offered() {
     let all = ClientCaps {
         read: true,
         write: true,
-        login: Login::Terminal,
+        login: LoginSupport::Terminal,
         notices: true,
         forms: true,
         terminal: cfg!(unix),
@@ -101,15 +110,15 @@ fn what_is_not_said_is_not_offered() {
     // R-INIT-14: a newer client's files and terminals mean nothing to us.
     assert_eq!(read(json!({ "protocolVersion": 2, "clientCapabilities": full })), none);
     let newer = json!({ "protocolVersion": 2, "capabilities": { "auth": { "terminal": {} } } });
-    assert_eq!(read(newer).login, Login::Terminal);
+    assert_eq!(read(newer).login, LoginSupport::Terminal);
     let newer = json!({ "protocolVersion": 2, "capabilities": { "elicitation": { "form": {} } } });
     assert!(read(newer).forms);
-    // R-EL-1: to know the method is not to show forms.
+    // R-EL-1: a client may support elicitation without forms.
     let formless = json!({ "elicitation": { "url": {} } });
     assert_eq!(read(json!({ "protocolVersion": 1, "clientCapabilities": formless })), none);
     let meta = json!({ "_meta": { "terminal-auth": true } });
     let older = json!({ "protocolVersion": 1, "clientCapabilities": meta });
-    assert_eq!(read(older).login, Login::Meta);
+    assert_eq!(read(older).login, LoginSupport::Meta);
 }
 
 #[test]
@@ -122,20 +131,20 @@ fn every_error_is_one_line_with_its_details_and_the_code_of_its_kind() {
             message: "two\nlines".to_owned(),
             retry_after: Some(Duration::from_secs(7)),
             kind,
-            leaked: None,
+            failed_generation: None,
         })
     };
     let table = [
-        (Error::Params("p".to_owned()), -32602),
-        (Error::NoSuchSession("s".to_owned()), -32002),
-        (Error::NotSignedIn, -32000),
-        (Error::BadMoment("b".to_owned()), -32600),
+        (Error::InvalidParams("p".to_owned()), -32602),
+        (Error::SessionNotFound("s".to_owned()), -32002),
+        (Error::NoModelConfigured, -32000),
+        (Error::InvalidState("b".to_owned()), -32600),
         (Error::Cancelled, -32800),
-        (status(401, turnwright_llm::Kind::Auth), -32000),
-        (status(500, turnwright_llm::Kind::Unavailable), -32603),
+        (status(401, turnwright_llm::ErrorKind::Auth), -32000),
+        (status(500, turnwright_llm::ErrorKind::Unavailable), -32603),
         (Error::Llm(LlmError::Truncated { host: host() }), -32603),
-        (Error::Llm(LlmError::Settings("s".to_owned())), -32000),
-        (Error::Bug { place: "here" }, -32603),
+        (Error::Llm(LlmError::Config("s".to_owned())), -32000),
+        (Error::Internal { place: "here" }, -32603),
     ];
     for (error, code) in table {
         let rpc = to_rpc(&error);
@@ -143,11 +152,11 @@ fn every_error_is_one_line_with_its_details_and_the_code_of_its_kind() {
         assert!(!rpc.message.contains('\n') && !rpc.message.is_empty(), "{error}");
         assert_eq!(rpc.data.unwrap()["details"], rpc.message, "{error}");
     }
-    let data = to_rpc(&status(429, turnwright_llm::Kind::RateLimit)).data.unwrap();
+    let data = to_rpc(&status(429, turnwright_llm::ErrorKind::RateLimit)).data.unwrap();
     assert_eq!(data["kind"], "rate_limit");
     assert_eq!(data["provider"], "api.example");
     assert_eq!(data["status"], 429);
     assert_eq!(data["retryAfter"], 7);
-    let overflow = turnwright_llm::Kind::Overflow { limit: Some(4096), used: None };
+    let overflow = turnwright_llm::ErrorKind::ContextOverflow { limit: Some(4096), used: None };
     assert_eq!(to_rpc(&status(400, overflow)).data.unwrap()["contextWindow"], 4096);
 }

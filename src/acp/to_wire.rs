@@ -1,10 +1,10 @@
-//! Domain → wire types of version 1.
+//! Converts domain types to wire types of ACP version 1.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::caps::ClientCaps;
+use super::capabilities::ClientCaps;
 use super::wire::schema;
 use super::wire::schema::{
     AudioContent, AvailableCommand, AvailableCommandInput, AvailableCommandsUpdate,
@@ -13,25 +13,27 @@ use super::wire::schema::{
     NoticeSeverity, PermissionOption, PermissionOptionKind, Plan, PlanEntryPriority,
     PlanEntryStatus, RequestPermissionRequest, ResourceLink, SessionConfigOption,
     SessionConfigOptionCategory, SessionConfigSelectOption, SessionId, SessionInfoUpdate,
-    SessionMode, SessionModeState, SessionUpdate, StopReason, TextContent, TextResourceContents,
-    ToolCall, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolCallUpdate,
-    ToolCallUpdateFields, ToolKind, UnstructuredCommandInput, UsageUpdate,
+    SessionMode, SessionModeState, SessionUpdate, TextContent, TextResourceContents, ToolCall,
+    ToolCallContent, ToolCallLocation, ToolCallUpdate, ToolCallUpdateFields,
+    UnstructuredCommandInput, UsageUpdate,
 };
-use turnwright_types::client::{Choice, ChoiceKind, Question};
-use turnwright_types::effect::{Content, Kind, Location, plain, visible, visible_line};
+use turnwright_types::client::{ChoiceKind, PermissionChoice, PermissionRequest};
+use turnwright_types::effect::{
+    CallContent, Location, ToolKind, escape_hidden, escape_hidden_line, terminal_safe,
+};
 use turnwright_types::ids;
-use turnwright_types::message::{Media, Part, Stop};
-use turnwright_types::moment;
+use turnwright_types::message::{Media, PromptPart, StopReason};
+use turnwright_types::timestamp;
 use turnwright_types::update::{
-    self, CallUpdate, Command, PlanStatus, Priority, Setting, SettingId, Status, TerminalNews,
-    Update,
+    self, CallUpdate, PlanPriority, PlanStatus, Setting, SettingId, SlashCommand, TerminalDelta,
+    ToolCallStatus, Update,
 };
 
-/// The tool whose cards show a terminal.
-const COMMAND: &str = "exec";
+/// The name of the tool whose cards show a terminal.
+const COMMAND_TOOL: &str = "exec";
 
-/// What a client is told, in the words of version 1 and of what it can show. `cwd` is where the
-/// session's commands run.
+/// Converts an update for a client with these capabilities. `cwd` is the folder in which the session's
+/// commands run.
 pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> SessionUpdate {
     match update {
         Update::User { message, part } => {
@@ -45,15 +47,16 @@ pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> SessionUpd
             SessionUpdate::AgentThoughtChunk(chunk(text).message_id(message_id(&message)))
         }
         Update::Call { id, name, view } => {
-            let draws = caps.terminal_output && !caps.terminal && name == COMMAND;
-            let meta = draws.then(|| {
+            let has_streamed_terminal =
+                caps.terminal_output && !caps.terminal && name == COMMAND_TOOL;
+            let meta = has_streamed_terminal.then(|| {
                 meta([("terminal_info", json!({ "terminal_id": id.as_str(), "cwd": cwd }))])
             });
             SessionUpdate::ToolCall(
-                ToolCall::new(id.to_arc(), visible(&view.title))
+                ToolCall::new(id.to_arc(), escape_hidden(&view.title))
                     .name(name)
                     .kind(kind(view.kind))
-                    .status(ToolCallStatus::Pending)
+                    .status(schema::ToolCallStatus::Pending)
                     .locations(locations(view.locations))
                     .meta(meta),
             )
@@ -65,27 +68,28 @@ pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> SessionUpd
         Update::Commands(commands) => {
             let input =
                 |hint| AvailableCommandInput::Unstructured(UnstructuredCommandInput::new(hint));
-            let command = |it: Command| {
+            let command = |it: SlashCommand| {
                 AvailableCommand::new(it.name, it.description).input(it.hint.map(input))
             };
             let commands = commands.into_iter().map(command).collect();
             SessionUpdate::AvailableCommandsUpdate(AvailableCommandsUpdate::new(commands))
         }
         Update::Notice(text) if caps.notices => {
-            SessionUpdate::Notice(Notice::new(NoticeSeverity::Info, plain(text)))
+            SessionUpdate::Notice(Notice::new(NoticeSeverity::Info, terminal_safe(text)))
         }
-        // Clients without notices still let the user see why nothing happens.
+        // A client without notices shows them as thoughts, so that the user sees the reason for a
+        // delay.
         Update::Notice(text) => SessionUpdate::AgentThoughtChunk(chunk(format!("{text}\n\n"))),
-        Update::Info { title, updated } => {
-            let title = title.as_deref().map(visible_line);
-            let update = SessionInfoUpdate::new().updated_at(moment::rfc3339(updated));
+        Update::SessionInfo { title, updated } => {
+            let title = title.as_deref().map(escape_hidden_line);
+            let update = SessionInfoUpdate::new().updated_at(timestamp::rfc3339(updated));
             SessionUpdate::SessionInfoUpdate(match title {
                 Some(title) => update.title(title),
                 None => update,
             })
         }
         Update::Mode(id) => SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(id)),
-        Update::Usage { used, size, cached, cost } => {
+        Update::ContextUsage { used, size, cached, cost } => {
             let meta = (cached > 0).then(|| meta([("turnwright/cachedTokens", cached.into())]));
             let cost = cost.map(|it| Cost::new(it, "USD"));
             SessionUpdate::UsageUpdate(UsageUpdate::new(used, size).cost(cost).meta(meta))
@@ -96,14 +100,17 @@ pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> SessionUpd
     }
 }
 
-/// A piece of a prompt as it came.
-fn prompt_block(part: Part) -> ContentBlock {
+fn prompt_block(part: PromptPart) -> ContentBlock {
     match part {
-        Part::Text(text) | Part::Context(text) => text_block(text),
-        Part::Image(Media { mime, data }) => ContentBlock::Image(ImageContent::new(data, mime)),
-        Part::Audio(Media { mime, data }) => ContentBlock::Audio(AudioContent::new(data, mime)),
-        Part::Link { name, uri } => ContentBlock::ResourceLink(ResourceLink::new(name, uri)),
-        Part::Resource { uri, text } => {
+        PromptPart::Text(text) | PromptPart::Context(text) => text_block(text),
+        PromptPart::Image(Media { mime, data }) => {
+            ContentBlock::Image(ImageContent::new(data, mime))
+        }
+        PromptPart::Audio(Media { mime, data }) => {
+            ContentBlock::Audio(AudioContent::new(data, mime))
+        }
+        PromptPart::Link { name, uri } => ContentBlock::ResourceLink(ResourceLink::new(name, uri)),
+        PromptPart::Resource { uri, text } => {
             let text = TextResourceContents::new(text, uri);
             ContentBlock::Resource(EmbeddedResource::new(
                 EmbeddedResourceResource::TextResourceContents(text),
@@ -117,7 +124,7 @@ fn chunk(text: String) -> ContentChunk {
 }
 
 fn text_block(text: String) -> ContentBlock {
-    ContentBlock::Text(TextContent::new(plain(text)))
+    ContentBlock::Text(TextContent::new(terminal_safe(text)))
 }
 
 fn message_id(id: &ids::MessageId) -> MessageId {
@@ -132,23 +139,24 @@ fn call_update(update: CallUpdate) -> ToolCallUpdate {
         .content(update.content.map(contents));
     if let Some(view) = update.view {
         fields = fields
-            .title(visible(&view.title))
+            .title(escape_hidden(&view.title))
             .kind(kind(view.kind))
             .locations(locations(view.locations));
     }
-    if let Some(places) = update.locations {
-        fields = fields.locations(locations(places));
+    if let Some(new_locations) = update.locations {
+        fields = fields.locations(locations(new_locations));
     }
-    let meta = update.terminal.map(|it| terminal_news(&update.id, it));
+    let meta = update.terminal.map(|delta| terminal_meta(&update.id, delta));
     ToolCallUpdate::new(update.id.to_arc(), fields).meta(meta)
 }
 
-/// What a terminal that the client draws is to show: keys of Zed's, which others have taken over.
-fn terminal_news(id: &ids::CallId, news: TerminalNews) -> Meta {
+/// The output of a terminal that the client draws, under the `_meta` keys that Zed introduced and other
+/// clients have adopted.
+fn terminal_meta(id: &ids::CallId, delta: TerminalDelta) -> Meta {
     let id = id.as_str();
-    let output = (!news.text.is_empty())
-        .then(|| ("terminal_output", json!({ "terminal_id": id, "data": news.text })));
-    let exit = news.exit.map(|it| {
+    let output = (!delta.text.is_empty())
+        .then(|| ("terminal_output", json!({ "terminal_id": id, "data": delta.text })));
+    let exit = delta.exit.map(|it| {
         let exit = json!({ "terminal_id": id, "exit_code": it.code, "signal": it.signal });
         ("terminal_exit", exit)
     });
@@ -159,32 +167,36 @@ fn meta(entries: impl IntoIterator<Item = (&'static str, Value)>) -> Meta {
     entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
-/// A question with all there is to know: some clients decide by the kind, some by the input.
-pub(super) fn question(session: SessionId, question: Question) -> RequestPermissionRequest {
+/// Converts a permission request with all its details, because some clients decide by the kind and some
+/// by the raw input.
+pub(super) fn permission_request(
+    session: SessionId,
+    request: PermissionRequest,
+) -> RequestPermissionRequest {
     let fields = ToolCallUpdateFields::new()
-        .title(visible(&question.view.title))
-        .name(question.name)
-        .kind(kind(question.view.kind))
-        .status(ToolCallStatus::Pending)
-        .content(contents(question.content))
-        .locations(locations(question.view.locations))
-        .raw_input(question.raw_input);
-    let options = question.choices.iter().map(option).collect();
-    let call = ToolCallUpdate::new(question.call.to_arc(), fields);
+        .title(escape_hidden(&request.view.title))
+        .name(request.name)
+        .kind(kind(request.view.kind))
+        .status(schema::ToolCallStatus::Pending)
+        .content(contents(request.content))
+        .locations(locations(request.view.locations))
+        .raw_input(request.raw_input);
+    let options = request.choices.iter().map(option).collect();
+    let call = ToolCallUpdate::new(request.call.to_arc(), fields);
     RequestPermissionRequest::new(session, call, options)
 }
 
-fn option(choice: &Choice) -> PermissionOption {
+fn option(choice: &PermissionChoice) -> PermissionOption {
     let kind = match choice.kind {
         ChoiceKind::AllowOnce => PermissionOptionKind::AllowOnce,
         ChoiceKind::AllowSession | ChoiceKind::AllowProject => PermissionOptionKind::AllowAlways,
         ChoiceKind::RejectOnce => PermissionOptionKind::RejectOnce,
         ChoiceKind::RejectSession => PermissionOptionKind::RejectAlways,
     };
-    PermissionOption::new(option_id(choice.kind), visible(&choice.name), kind)
+    PermissionOption::new(option_id(choice.kind), escape_hidden(&choice.name), kind)
 }
 
-/// The identifier under which a choice comes back.
+/// The option id of a choice.
 pub(super) fn option_id(kind: ChoiceKind) -> &'static str {
     match kind {
         ChoiceKind::AllowOnce => "allow_once",
@@ -195,16 +207,16 @@ pub(super) fn option_id(kind: ChoiceKind) -> &'static str {
     }
 }
 
-fn contents(contents: Vec<Content>) -> Vec<ToolCallContent> {
+fn contents(contents: Vec<CallContent>) -> Vec<ToolCallContent> {
     let convert = |content| match content {
-        Content::Text(text) => ToolCallContent::Content(schema::Content::new(text_block(text))),
-        Content::Diff { path, old, new } => {
+        CallContent::Text(text) => ToolCallContent::Content(schema::Content::new(text_block(text))),
+        CallContent::Diff { path, old, new } => {
             ToolCallContent::Diff(Diff::new(path, new).old_text(old))
         }
-        Content::Image(Media { mime, data }) => ToolCallContent::Content(schema::Content::new(
+        CallContent::Image(Media { mime, data }) => ToolCallContent::Content(schema::Content::new(
             ContentBlock::Image(ImageContent::new(data, mime)),
         )),
-        Content::Terminal(id) => {
+        CallContent::Terminal(id) => {
             ToolCallContent::Terminal(schema::Terminal::new(schema::TerminalId::new(id.to_arc())))
         }
     };
@@ -215,47 +227,48 @@ fn locations(locations: Vec<Location>) -> Vec<ToolCallLocation> {
     locations.into_iter().map(|it| ToolCallLocation::new(it.path).line(it.line)).collect()
 }
 
-fn kind(kind: Kind) -> ToolKind {
+fn kind(kind: ToolKind) -> schema::ToolKind {
     match kind {
-        Kind::Read => ToolKind::Read,
-        Kind::Edit => ToolKind::Edit,
-        Kind::Delete => ToolKind::Delete,
-        Kind::Move => ToolKind::Move,
-        Kind::Search => ToolKind::Search,
-        Kind::Fetch => ToolKind::Fetch,
-        Kind::Execute => ToolKind::Execute,
-        Kind::Think => ToolKind::Think,
-        Kind::Other => ToolKind::Other,
+        ToolKind::Read => schema::ToolKind::Read,
+        ToolKind::Edit => schema::ToolKind::Edit,
+        ToolKind::Delete => schema::ToolKind::Delete,
+        ToolKind::Move => schema::ToolKind::Move,
+        ToolKind::Search => schema::ToolKind::Search,
+        ToolKind::Fetch => schema::ToolKind::Fetch,
+        ToolKind::Execute => schema::ToolKind::Execute,
+        ToolKind::Think => schema::ToolKind::Think,
+        ToolKind::Other => schema::ToolKind::Other,
     }
 }
 
-fn status(status: Status) -> ToolCallStatus {
+fn status(status: ToolCallStatus) -> schema::ToolCallStatus {
     match status {
-        Status::Pending => ToolCallStatus::Pending,
-        Status::InProgress => ToolCallStatus::InProgress,
-        Status::Completed => ToolCallStatus::Completed,
-        Status::Failed => ToolCallStatus::Failed,
+        ToolCallStatus::Pending => schema::ToolCallStatus::Pending,
+        ToolCallStatus::InProgress => schema::ToolCallStatus::InProgress,
+        ToolCallStatus::Completed => schema::ToolCallStatus::Completed,
+        ToolCallStatus::Failed => schema::ToolCallStatus::Failed,
     }
 }
 
 fn plan_entry(entry: &update::PlanEntry) -> schema::PlanEntry {
     let priority = match entry.priority {
-        Priority::High => PlanEntryPriority::High,
-        Priority::Medium => PlanEntryPriority::Medium,
-        Priority::Low => PlanEntryPriority::Low,
+        PlanPriority::High => PlanEntryPriority::High,
+        PlanPriority::Medium => PlanEntryPriority::Medium,
+        PlanPriority::Low => PlanEntryPriority::Low,
     };
     let status = match entry.status {
         PlanStatus::Pending => PlanEntryStatus::Pending,
         PlanStatus::InProgress => PlanEntryStatus::InProgress,
         PlanStatus::Completed => PlanEntryStatus::Completed,
     };
-    schema::PlanEntry::new(visible_line(&entry.content), priority, status)
+    schema::PlanEntry::new(escape_hidden_line(&entry.content), priority, status)
 }
 
-/// The settings of a session as configuration options.
+/// Converts the settings of a session to configuration options.
 pub(super) fn settings(all: Vec<Setting>) -> Vec<SessionConfigOption> {
     let choice = |it: update::SettingChoice| {
-        SessionConfigSelectOption::new(it.value, visible_line(&it.name)).description(it.description)
+        SessionConfigSelectOption::new(it.value, escape_hidden_line(&it.name))
+            .description(it.description)
     };
     let option = |it: Setting| {
         let category = match it.id {
@@ -270,7 +283,7 @@ pub(super) fn settings(all: Vec<Setting>) -> Vec<SessionConfigOption> {
     all.into_iter().map(option).collect()
 }
 
-/// The modes of a session, which are one of its settings.
+/// Converts the mode setting to the session's modes.
 pub(super) fn modes(all: &[Setting]) -> Option<SessionModeState> {
     let setting = all.iter().find(|it| it.id == SettingId::Mode)?;
     let mode = |it: &update::SettingChoice| {
@@ -280,13 +293,12 @@ pub(super) fn modes(all: &[Setting]) -> Option<SessionModeState> {
     Some(SessionModeState::new(setting.current.clone(), modes))
 }
 
-/// The stop reason.
-pub(super) fn stop_reason(stop: Stop) -> StopReason {
-    match stop {
-        Stop::EndTurn => StopReason::EndTurn,
-        Stop::MaxTokens => StopReason::MaxTokens,
-        Stop::MaxTurnRequests => StopReason::MaxTurnRequests,
-        Stop::Refusal => StopReason::Refusal,
-        Stop::Cancelled => StopReason::Cancelled,
+pub(super) fn stop_reason(reason: StopReason) -> schema::StopReason {
+    match reason {
+        StopReason::EndTurn => schema::StopReason::EndTurn,
+        StopReason::MaxTokens => schema::StopReason::MaxTokens,
+        StopReason::MaxTurnRequests => schema::StopReason::MaxTurnRequests,
+        StopReason::Refusal => schema::StopReason::Refusal,
+        StopReason::Cancelled => schema::StopReason::Cancelled,
     }
 }

@@ -1,4 +1,4 @@
-//! `turnwright` and `turnwright acp`.
+//! `turnwright` and `turnwright acp`: serves ACP on stdin and stdout.
 
 use std::io::{IsTerminal, Write, stderr, stdin};
 use std::process::ExitCode;
@@ -8,21 +8,21 @@ use crate::acp;
 use crate::config::Config;
 
 const EXPLANATION: &str = "\
-turnwright is an agent for editors: it is started by one and speaks the Agent Client Protocol
-(ACP) on its standard input and output. There is nothing to type here.
+turnwright is a coding agent that your editor starts. It speaks the Agent Client Protocol (ACP)
+on stdin and stdout, so there is nothing to type here.
 
-Tell your editor to run this program, for example in Zed's settings.json:
+Add it to your editor's agents, for example in Zed's settings.json:
 
   \"agent_servers\": {
     \"turnwright\": { \"type\": \"custom\", \"command\": \"turnwright\", \"args\": [] }
   }
 
-`turnwright --help` shows the settings; `turnwright login` stores a key.
+`turnwright --help` lists commands and settings; `turnwright login` stores an API key.
 ";
 
 pub(super) fn run(config: Config) -> ExitCode {
     if stdin().is_terminal() {
-        // Somebody who types `turnwright` should not have to wonder what it is waiting for.
+        // A user who runs `turnwright` in a terminal should not wonder what it is waiting for.
         return match stderr().write_all(EXPLANATION.as_bytes()) {
             Ok(()) => ExitCode::from(2),
             Err(_) => ExitCode::FAILURE,
@@ -38,12 +38,12 @@ pub(super) fn run(config: Config) -> ExitCode {
 }
 
 fn serve(config: Config) -> std::io::Result<()> {
-    super::keep_to_ourselves();
-    let stdio = turnwright_rpc::claim()?;
-    // One thread is enough to wait for many things; what takes time goes to blocking threads.
+    super::deny_memory_inspection();
+    let stdio = turnwright_rpc::claim_stdio()?;
+    // One thread is enough for I/O; slow work goes to the blocking pool.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(acp::serve(config, stdio));
-    // A blocking call that hangs, on a dead network disk say, must not keep us.
+    // A blocking call that hangs, for example on a dead network disk, must not delay the exit.
     runtime.shutdown_timeout(Duration::from_millis(50));
     result
 }

@@ -1,4 +1,4 @@
-//! `turnwright config`.
+//! `turnwright config`: shows the settings and where each of them comes from.
 
 use std::io::{self, Write, stdout};
 use std::path::Path;
@@ -8,43 +8,43 @@ use clap::Subcommand;
 use serde_json::json;
 
 use crate::config::Config;
-use turnwright_types::redact;
 use crate::session::rule_problems;
+use turnwright_types::redact;
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Action {
-    /// Where the file with the settings is, or would be
+pub(super) enum ConfigCommand {
+    /// Print the path of the settings file
     #[command(after_help = "Example: $EDITOR \"$(turnwright config path)\"")]
     Path,
-    /// The settings in force, each with where it comes from; keys are not shown
+    /// Show the effective settings and where each comes from (keys are not shown)
     #[command(after_help = "Example: turnwright config show --json")]
     Show {
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
 }
 
-/// Shows what was asked for. Settings that cannot be used are shown too, and end with 1.
-pub(super) fn run(action: &Action, config: &Config) -> ExitCode {
+/// Unusable settings are shown as well, and make the exit status 1.
+pub(super) fn run(action: &ConfigCommand, config: &Config) -> ExitCode {
     let text = match action {
-        Action::Path => format!("{}\n", config.file().display()),
-        Action::Show { json: true } => as_json(config),
-        Action::Show { json: false } => as_text(config),
+        ConfigCommand::Path => format!("{}\n", config.user_file_path().display()),
+        ConfigCommand::Show { json: true } => as_json(config),
+        ConfigCommand::Show { json: false } => as_text(config),
     };
-    let is_usable = matches!(action, Action::Path) || config.provider().is_ok();
-    match say(&text) {
+    let is_usable = matches!(action, ConfigCommand::Path) || config.provider().is_ok();
+    match write_stdout(&text) {
         Ok(()) if is_usable => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "no protocol is spoken here")]
-fn say(text: &str) -> io::Result<()> {
+#[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
+fn write_stdout(text: &str) -> io::Result<()> {
     stdout().write_all(redact::text(text).as_bytes())
 }
 
-/// A sentence about each thing in the files that has no effect, and about rules that are wrong.
+/// Warnings about settings that have no effect and rules that are invalid, one sentence each.
 fn warnings(config: &Config) -> Vec<String> {
     let rules = rule_problems(config, Path::new("."));
     config.warnings().into_iter().chain(rules).collect()

@@ -1,5 +1,5 @@
-//! `turnwright doctor`: whether the agent can work with the model that is configured, and what
-//! to do if it cannot. What it finds out is kept for the sessions to come.
+//! `turnwright doctor`: checks the sandbox, the MCP servers and the configured model, and advises how to
+//! fix what fails. What it learns about the model is stored for later sessions.
 
 use std::io::{self, Write, stdout};
 use std::process::ExitCode;
@@ -9,69 +9,74 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::doctor_servers;
-use crate::config::{Config, EndpointSettings, Profiles, Provider};
-use turnwright_types::effect::visible_line;
-use turnwright_llm::probe::{self, Allowed, Check, State};
-use turnwright_llm::{Kind, Learned};
-use turnwright_types::redact;
+use crate::config::{Config, EndpointSettings, ModelProfiles, Provider};
+use crate::session::SessionHost;
+use turnwright_llm::probe::{self, Check, CheckState, ProbeOptions};
+use turnwright_llm::{ErrorKind, ModelProfile};
 #[cfg(unix)]
-use turnwright_sandbox::proof::Verdict;
-use crate::session::Host;
+use turnwright_sandbox::escape_tests::AttemptResult;
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::redact;
 
 const NO_MODEL: &str = "no model is configured. Set OPENAI_API_KEY, or OPENAI_BASE_URL and \
-                        TURNWRIGHT_MODEL for a server of your own, or run `turnwright login`. \
-                        To try the agent without a model: --model offline";
-const BUILT_IN: &str = "The offline model is built in: it needs no key, no network and no check.";
-const WORKS: &str = "The agent can work with this model.";
-const LEAKS: &str =
+                        TURNWRIGHT_MODEL for your own server, or run `turnwright login`. To try \
+                        the agent without a model, add --model offline";
+const OFFLINE_MODEL: &str = "The offline model is built in and needs no check.";
+const MODEL_WORKS: &str = "The agent can work with this model.";
+const MODEL_FAILS: &str = "The agent can't work with this model yet: fix the lines marked FAIL.";
+const SANDBOX_LEAKS: &str =
     "The sandbox does NOT hold. This is a bug: please report it with the lines above.";
-const FAILS: &str = "The agent cannot work with this model as it is.";
+const SANDBOX_HOLDS: &str = "The sandbox holds.";
+const NO_SANDBOX: &str = "No sandbox on this system: every command needs your approval.";
+
+/// The checks that a model must pass. Any other failure is only a limitation.
+const ESSENTIAL_CHECKS: &[&str] = &["answer", "tools", "result"];
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Options {
-    /// As JSON
+pub(super) struct DoctorCliArgs {
+    /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Only try the sandbox; no model is needed. Ends with 1 if it does not hold or there is none
+    /// Check only the sandbox, without a model; exits with 1 if it leaks or is unavailable
     #[arg(long, conflicts_with = "forget")]
     sandbox: bool,
-    /// Try everything without a sandbox, to see that it would be noticed
-    #[arg(long, hide = true, requires = "sandbox")]
-    without_walls: bool,
-    /// Forget what was found out about the model, and ask nothing
+    /// Make the escape attempts without a sandbox, to show that the check notices them
+    #[arg(long = "without-walls", hide = true, requires = "sandbox")]
+    without_sandbox: bool,
+    /// Delete what was learned about the model, and check nothing
     #[arg(long)]
     forget: bool,
 }
 
-/// Ends with 0 if the agent can work with the model, with 1 if not, with 2 if the settings cannot
-/// be used. Ctrl-C ends it at once, as nothing stands in its way.
-pub(super) fn run(options: &Options, config: Config) -> ExitCode {
-    super::keep_to_ourselves();
-    let mut report = Report::new(options.json, &config);
-    if options.sandbox {
-        let holds = report.sandbox(&config, options.without_walls);
+/// Exits with 0 if the model works, 1 if not, 2 if the settings are unusable. Ctrl-C ends it at once:
+/// no signal handler is installed.
+pub(super) fn run(args: &DoctorCliArgs, config: Config) -> ExitCode {
+    super::deny_memory_inspection();
+    let mut report = DoctorReport::new(args.json, &config);
+    if args.sandbox {
+        let holds = report.sandbox(&config, args.without_sandbox);
         let status = if holds == Some(true) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         return report.end(None, status);
     }
     let endpoint = match config.provider() {
         Ok(Provider::Endpoint(endpoint)) => *endpoint,
         Ok(Provider::Offline) => return report.offline(config),
-        Ok(Provider::None) => return report.unusable(NO_MODEL),
+        Ok(Provider::Unconfigured) => return report.unusable(NO_MODEL),
         Err(error) => return report.unusable(&error.to_string()),
     };
     report.introduce(&endpoint, &config);
-    let profiles = Profiles::new(&config.paths);
-    if options.forget {
+    let profiles = ModelProfiles::new(&config.paths);
+    if args.forget {
         return report.forget(&profiles, &endpoint);
     }
-    report.holds = report.sandbox(&config, false) != Some(false);
-    report.line("");
+    report.sandbox_holds = report.sandbox(&config, false) != Some(false);
+    report.print_line("");
     let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => return report.unusable(&error.to_string()),
     };
-    let status = runtime.block_on(examine(&mut report, config, &endpoint, &profiles));
-    // A blocking call that hangs must not keep us.
+    let status = runtime.block_on(check_model(&mut report, config, &endpoint, &profiles));
+    // A blocking call that hangs must not delay the exit.
     runtime.shutdown_timeout(Duration::from_millis(50));
     status
 }
@@ -80,17 +85,17 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-async fn examine(
-    report: &mut Report,
+async fn check_model(
+    report: &mut DoctorReport,
     config: Config,
     endpoint: &EndpointSettings,
-    profiles: &Profiles,
+    profiles: &ModelProfiles,
 ) -> ExitCode {
-    let allowed = Allowed {
+    let allowed = ProbeOptions {
         images: endpoint.quirks.get("images") != Some(&Value::Bool(false)),
-        list: config.list_models(),
+        list_models: config.list_models(),
     };
-    let host = Host::new(config, CancellationToken::new());
+    let host = SessionHost::new(config, CancellationToken::new());
     let model = match host.model() {
         Ok(model) => model,
         Err(error) => return report.unusable(&error.to_string()),
@@ -98,48 +103,50 @@ async fn examine(
     let has_key = endpoint.key.is_some() || !endpoint.headers.is_empty();
     report.servers(&host).await;
     probe::run(model.as_ref(), allowed, &mut |check| report.check(check, has_key)).await;
-    // What the model has noted by itself is written by now, so that this is the last word.
-    host.finished().await;
-    let learned = model.learned();
+    // The host stores what it learned by itself. Wait for that, so that this profile is stored last.
+    host.wait_for_sessions().await;
+    let learned = model.profile();
     let name = endpoint.model.as_deref().unwrap_or_default();
-    let kept = keep(profiles, &endpoint.base_url, name, &learned);
-    report.conclude(kept, &learned)
+    let stored = store_profile(profiles, &endpoint.base_url, name, &learned);
+    report.conclude(stored, &learned)
 }
 
-/// Writes what is known now; returns where, or nothing if nothing is known.
-fn keep(
-    profiles: &Profiles,
+/// Stores what was learned. Returns the path of the profile, or `None` if there is nothing to store.
+fn store_profile(
+    profiles: &ModelProfiles,
     base_url: &str,
     model: &str,
-    learned: &Learned,
+    learned: &ModelProfile,
 ) -> io::Result<Option<String>> {
-    if *learned == Learned::default() {
+    if *learned == ModelProfile::default() {
         return Ok(None);
     }
     profiles.store(base_url, model, &serde_json::to_value(learned)?)?;
     Ok(Some(profiles.path(base_url, model).display().to_string()))
 }
 
-/// What is said: line by line for people, as one object at the end for programs.
-struct Report {
+/// The output: printed print_line by print_line for people, or as one JSON object at the end.
+struct DoctorReport {
     json: bool,
     object: Map<String, Value>,
     checks: Vec<Check>,
-    /// Whether the sandbox is what it says it is.
-    holds: bool,
+    /// False if an escape attempt succeeded that the sandbox must stop.
+    sandbox_holds: bool,
 }
 
-impl Report {
-    fn new(json: bool, config: &Config) -> Report {
-        let mut report = Report { json, object: Map::new(), checks: Vec::new(), holds: true };
+impl DoctorReport {
+    fn new(json: bool, config: &Config) -> DoctorReport {
+        let mut report =
+            DoctorReport { json, object: Map::new(), checks: Vec::new(), sandbox_holds: true };
         let version = env!("CARGO_PKG_VERSION");
-        let (path, is_there) = (config.file().display().to_string(), config.file().exists());
+        let (path, is_there) =
+            (config.user_file_path().display().to_string(), config.user_file_path().exists());
         let warnings = config.warnings();
-        report.line(&format!("turnwright {version}"));
-        let note = if is_there { "" } else { " (there is none, which is fine)" };
-        report.head("settings", &format!("{path}{note}"));
+        report.print_line(&format!("turnwright {version}"));
+        let note = if is_there { "" } else { " (no such file; none is needed)" };
+        report.print_field("settings", &format!("{path}{note}"));
         for warning in &warnings {
-            report.head("", &format!("! {warning}"));
+            report.print_field("", &format!("! {warning}"));
         }
         report.set("version", version);
         report.set("settings", json!({ "path": path, "exists": is_there, "warnings": warnings }));
@@ -159,144 +166,146 @@ impl Report {
         let from = settings.iter().find(|it| it.name == "key").map_or("", |it| it.from.as_str());
         let is_set = endpoint.key.is_some();
         let key = if is_set { format!("set, from {from}") } else { "not set".to_owned() };
-        self.head("provider", provider);
-        self.head("base URL", &endpoint.shown_url());
-        self.head("model", model);
-        self.head("key", &key);
+        self.print_field("provider", provider);
+        self.print_field("base URL", &endpoint.redacted_url());
+        self.print_field("model", model);
+        self.print_field("key", &key);
         let headers: Vec<_> = endpoint.headers.iter().map(|it| it.0.as_str()).collect();
         if !headers.is_empty() {
-            self.head("headers", &headers.join(", "));
+            self.print_field("headers", &headers.join(", "));
         }
-        self.line("");
+        self.print_line("");
         self.set("provider", provider);
-        self.set("base_url", endpoint.shown_url());
+        self.set("base_url", endpoint.redacted_url());
         self.set("model", endpoint.model.as_deref().map_or(Value::Null, Value::from));
         let from = if is_set { Value::from(from) } else { Value::Null };
         self.set("key", json!({ "set": is_set, "from": from, "headers": headers }));
     }
 
     fn check(&mut self, mut check: Check, has_key: bool) {
-        if check.kind == Some(Kind::Auth) && !has_key {
-            let advice = "No key is set: set OPENAI_API_KEY, or `key_env` in the settings";
+        if check.kind == Some(ErrorKind::Auth) && !has_key {
+            let advice = "No key is set. Set OPENAI_API_KEY, or `key_env` in the settings";
             check.advice = Some(advice.to_owned());
         }
         let mark = match check.state {
-            State::Ok => "ok",
-            State::No => "no",
-            State::Unknown => "??",
-            State::Skipped => "--",
+            CheckState::Ok => "ok",
+            CheckState::No if ESSENTIAL_CHECKS.contains(&check.name) => "FAIL",
+            CheckState::No => "–",
+            CheckState::Unknown => "?",
+            CheckState::Skipped => "skip",
         };
-        self.line(&format!("{mark}  {:9}  {}", check.name, visible_line(&check.text)));
+        self.print_line(&format!("{mark:4} {:9}  {}", check.name, escape_hidden_line(&check.text)));
         if let Some(advice) = &check.advice {
-            self.line(&format!("{:15}→ {}", "", visible_line(advice)));
+            self.print_line(&format!("{:16}→ {}", "", escape_hidden_line(advice)));
         }
         self.checks.push(check);
     }
 
-    fn conclude(&mut self, kept: io::Result<Option<String>>, learned: &Learned) -> ExitCode {
-        let works = probe::works(&self.checks);
-        self.line("");
-        self.line(if works { WORKS } else { FAILS });
-        match kept {
+    fn conclude(&mut self, stored: io::Result<Option<String>>, learned: &ModelProfile) -> ExitCode {
+        let works = probe::is_usable(&self.checks);
+        self.print_line("");
+        self.print_line(if works { MODEL_WORKS } else { MODEL_FAILS });
+        match stored {
             Ok(Some(path)) => {
-                self.line(&format!("What was found out is kept in {path}"));
+                self.print_line(&format!("Stored what the model can do in {path}"));
                 self.set("profile", json!({ "path": path, "learned": learned }));
             }
             Ok(None) => {}
-            Err(error) => self.line(&format!("What was found out could not be kept: {error}")),
+            Err(error) => {
+                self.print_line(&format!("Could not store what the model can do: {error}"))
+            }
         }
         let checks: Map<_, _> = self.checks.iter().map(as_json).collect();
         self.set("checks", checks);
-        if !self.holds {
-            self.line(LEAKS);
+        if !self.sandbox_holds {
+            self.print_line(SANDBOX_LEAKS);
         }
-        let is_fine = works && self.holds;
+        let is_fine = works && self.sandbox_holds;
         self.end(Some(works), if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// Tries the sandbox; `None` if there is none that could hold.
+    /// Checks the sandbox. Returns `None` if there is none.
     #[cfg(unix)]
-    fn sandbox(&mut self, config: &Config, without_walls: bool) -> Option<bool> {
-        let proof = super::jail::prove(config, without_walls);
-        for (name, value) in &proof.facts {
-            self.head(name, value);
+    fn sandbox(&mut self, config: &Config, without_sandbox: bool) -> Option<bool> {
+        let checked = super::sandbox_check::check_sandbox(config, without_sandbox);
+        for (name, value) in &checked.facts {
+            self.print_field(name, value);
         }
-        for tried in &proof.tried {
-            let mark = match &tried.verdict {
-                Verdict::Held => "ok",
-                Verdict::NotHeld(_) => "no",
-                Verdict::Open(_) => "--",
-                Verdict::NotTested(_) => "??",
+        for tested in &checked.attempts {
+            let mark = match &tested.result {
+                AttemptResult::Held => "ok",
+                AttemptResult::NotHeld(_) => "FAIL",
+                AttemptResult::KnownGap(_) => "–",
+                AttemptResult::NotTested(_) => "?",
             };
-            let why = tried.verdict.why().map(|it| format!(": {it}")).unwrap_or_default();
-            let (said, what) = (tried.verdict.name(), tried.attempt.what);
-            self.line(&format!("{mark}  {said:10} {what}{}", visible_line(&why)));
+            let why = tested.result.why().map(|it| format!(": {it}")).unwrap_or_default();
+            let (result, what) = (tested.result.name(), tested.attempt.what);
+            self.print_line(&format!("{mark:4} {result:10} {what}{}", escape_hidden_line(&why)));
         }
-        self.line(match proof.holds() {
-            Some(true) => "The sandbox holds.",
-            Some(false) => LEAKS,
-            None => "There is no sandbox here: commands are asked about, one by one.",
+        self.print_line(match checked.holds() {
+            Some(true) => SANDBOX_HOLDS,
+            Some(false) => SANDBOX_LEAKS,
+            None => NO_SANDBOX,
         });
-        let holds = proof.holds();
-        self.set("sandbox", proof.as_json());
+        let holds = checked.holds();
+        self.set("sandbox", checked.as_json());
         holds
     }
 
     #[cfg(not(unix))]
     fn sandbox(&mut self, _: &Config, _: bool) -> Option<bool> {
-        let why = "Commands cannot be confined on this system: they are asked about, one by one.";
-        self.head("sandbox", why);
-        self.set("sandbox", json!({ "holds": null, "missing": [why] }));
+        self.print_field("sandbox", NO_SANDBOX);
+        self.set("sandbox", json!({ "holds": null, "missing": [NO_SANDBOX] }));
         None
     }
 
-    /// Tries the MCP servers of the settings. One that fails does not keep the agent from working.
-    async fn servers(&mut self, host: &Host) {
-        let checks = doctor_servers::try_all(host).await;
+    /// Starts the configured MCP servers. A server that fails does not make the agent unusable.
+    async fn servers(&mut self, host: &SessionHost) {
+        let checks = doctor_servers::check_all(host).await;
         for check in &checks {
-            let (mark, text) = doctor_servers::line(check);
-            self.line(&format!("{mark}  {:9}  {}", "mcp", visible_line(&text)));
+            let (mark, text) = doctor_servers::report_line(check);
+            self.print_line(&format!("{mark:4} {:9}  {}", "mcp", escape_hidden_line(&text)));
         }
         if !checks.is_empty() {
-            self.line("");
+            self.print_line("");
         }
         self.set("servers", checks.iter().map(doctor_servers::as_json).collect::<Vec<_>>());
     }
 
     fn offline(&mut self, config: Config) -> ExitCode {
-        self.head("model", "offline");
-        self.line("");
+        self.print_field("model", "offline");
+        self.print_line("");
         if let Ok(runtime) = runtime() {
-            let host = Host::new(config, CancellationToken::new());
+            let host = SessionHost::new(config, CancellationToken::new());
             runtime.block_on(async {
                 self.servers(&host).await;
-                host.finished().await;
+                host.wait_for_sessions().await;
             });
             runtime.shutdown_timeout(Duration::from_millis(50));
         }
-        self.line(BUILT_IN);
+        self.print_line(OFFLINE_MODEL);
         self.set("provider", "built in");
         self.set("model", "offline");
         self.end(Some(true), ExitCode::SUCCESS)
     }
 
-    /// The settings cannot be used.
+    /// Reports settings that cannot be used.
     fn unusable(&mut self, why: &str) -> ExitCode {
-        self.line(&format!("no  settings   {}", visible_line(why)));
+        self.print_line(&format!("FAIL settings   {}", escape_hidden_line(why)));
         self.set("error", why);
         self.end(Some(false), ExitCode::from(2))
     }
 
-    fn forget(&mut self, profiles: &Profiles, endpoint: &EndpointSettings) -> ExitCode {
+    fn forget(&mut self, profiles: &ModelProfiles, endpoint: &EndpointSettings) -> ExitCode {
         let model = endpoint.model.as_deref().unwrap_or_default();
         let path = profiles.path(&endpoint.base_url, model).display().to_string();
-        let (said, status) = match profiles.forget(&endpoint.base_url, model) {
+        let (message, status) = match profiles.remove(&endpoint.base_url, model) {
             Ok(true) => (format!("Removed {path}"), ExitCode::SUCCESS),
-            Ok(false) => ("Nothing was known about this model.".to_owned(), ExitCode::SUCCESS),
-            Err(error) => (format!("{path} cannot be removed: {error}"), ExitCode::FAILURE),
+            Ok(false) => ("Nothing is stored about this model.".to_owned(), ExitCode::SUCCESS),
+            Err(error) => (format!("Could not remove {path}: {error}"), ExitCode::FAILURE),
         };
-        self.line(&said);
-        self.set("forgotten", said);
+        self.print_line(&message);
+        self.set("forgotten", message);
         self.end(None, status)
     }
 
@@ -306,7 +315,7 @@ impl Report {
         }
         self.set("works", works);
         let object = Value::Object(std::mem::take(&mut self.object));
-        match say(&format!("{object:#}\n")) {
+        match write_stdout(&format!("{object:#}\n")) {
             Ok(()) => status,
             Err(_) => ExitCode::FAILURE,
         }
@@ -316,14 +325,14 @@ impl Report {
         self.object.insert(name.to_owned(), value.into());
     }
 
-    fn head(&self, name: &str, value: &str) {
-        self.line(&format!("    {name:9}  {}", visible_line(value)));
+    fn print_field(&self, name: &str, value: &str) {
+        self.print_line(&format!("     {name:9}  {}", escape_hidden_line(value)));
     }
 
-    fn line(&self, text: &str) {
+    fn print_line(&self, text: &str) {
         if !self.json {
-            // Nobody reads it any more; the status still tells.
-            drop(say(&format!("{text}\n")));
+            // If stdout is closed, the exit status still tells the result.
+            drop(write_stdout(&format!("{text}\n")));
         }
     }
 }
@@ -337,7 +346,7 @@ fn as_json(check: &Check) -> (String, Value) {
     (check.name.to_owned(), Value::Object(value))
 }
 
-#[expect(clippy::disallowed_methods, reason = "no protocol is spoken here")]
-fn say(text: &str) -> io::Result<()> {
+#[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
+fn write_stdout(text: &str) -> io::Result<()> {
     stdout().write_all(redact::text(text).as_bytes())
 }

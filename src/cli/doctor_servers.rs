@@ -1,20 +1,20 @@
-//! The part of `turnwright doctor` about MCP servers: each one of the settings is tried as a session
-//! would have it, all at the same time.
+//! The MCP part of `turnwright doctor`: starts every configured server as a session would, all of
+//! them concurrently.
 
 use serde_json::{Value, json};
 
-use crate::session::{Host, ServerCheck};
+use crate::session::{ServerCheck, SessionHost};
 
-/// Tries them. A server that cannot be used does not keep the agent from working.
-pub(super) async fn try_all(host: &Host) -> Vec<ServerCheck> {
+/// Starts every server. A server that fails does not make the agent unusable.
+pub(super) async fn check_all(host: &SessionHost) -> Vec<ServerCheck> {
     match std::path::absolute(".") {
-        Ok(folder) => host.try_servers(&folder).await,
+        Ok(folder) => host.check_servers(&folder).await,
         Err(_) => Vec::new(),
     }
 }
 
-/// `ok` or not, and what to say, in one line.
-pub(super) fn line(check: &ServerCheck) -> (&'static str, String) {
+/// The mark and the text of the report line of one server.
+pub(super) fn report_line(check: &ServerCheck) -> (&'static str, String) {
     match &check.outcome {
         Ok(facts) => {
             let text = format!(
@@ -30,12 +30,11 @@ pub(super) fn line(check: &ServerCheck) -> (&'static str, String) {
         }
         Err(why) => {
             let lines: Vec<_> = why.lines().map(str::trim).filter(|it| !it.is_empty()).collect();
-            ("no", format!("{}: {}", check.name, lines.join(" / ")))
+            ("FAIL", format!("{}: {}", check.name, lines.join(" / ")))
         }
     }
 }
 
-/// The same for programs.
 pub(super) fn as_json(check: &ServerCheck) -> Value {
     let facts = check.outcome.as_ref().ok();
     json!({

@@ -1,4 +1,4 @@
-//! `turnwright sessions export`: a session as a document.
+//! `turnwright sessions export`: writes a session as a document.
 
 use std::io::{self, BufWriter, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
@@ -6,90 +6,89 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use turnwright_types::effect::visible;
-use turnwright_store::export::{ExportError, Form, export};
-use turnwright_types::ids::SessionId;
 use turnwright_store::Store;
+use turnwright_store::export::{ExportError, ExportFormat, export};
+use turnwright_types::effect::escape_hidden;
+use turnwright_types::ids::SessionId;
 
 #[derive(Debug, Args)]
-pub(super) struct Options {
-    /// Its id, the beginning of it, or `last`
+pub(super) struct ExportCliArgs {
+    /// Session id, a prefix of one, or `last`
     id: String,
-    /// As Markdown (the default)
+    /// Markdown (default)
     #[arg(long, group = "form")]
     md: bool,
-    /// As one HTML page that needs nothing else (the default for a FILE that ends in .html)
+    /// One self-contained HTML page (default if FILE ends in .html)
     #[arg(long, group = "form")]
     html: bool,
-    /// As JSON (the default for a FILE that ends in .json)
+    /// JSON (default if FILE ends in .json)
     #[arg(long, group = "form")]
     json: bool,
-    /// Where to write it (default: here)
+    /// Output file (default: stdout)
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
-impl Options {
+impl ExportCliArgs {
     pub(super) fn id(&self) -> &str {
         &self.id
     }
 
-    fn form(&self) -> Form {
+    fn form(&self) -> ExportFormat {
         let ends_in = |it: &str| {
             let end = self.output.as_deref().and_then(Path::extension);
             !self.md && end.is_some_and(|end| end.eq_ignore_ascii_case(it))
         };
         if self.json || !self.html && ends_in("json") {
-            return Form::Json;
+            return ExportFormat::Json;
         }
-        if self.html || ends_in("html") { Form::Html } else { Form::Markdown }
+        if self.html || ends_in("html") { ExportFormat::Html } else { ExportFormat::Markdown }
     }
 }
 
-/// Writes the document.
-pub(super) fn run(options: &Options, store: &Store, id: &SessionId) -> ExitCode {
+pub(super) fn run(args: &ExportCliArgs, store: &Store, id: &SessionId) -> ExitCode {
     let session = (store, id);
-    let result = match &options.output {
-        Some(path) => into_file(session, options, path),
-        None => here(session, options),
+    let result = match &args.output {
+        Some(path) => write_file(session, args, path),
+        None => write_stdout(session, args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        // Who reads has seen enough.
+        // A closed pipe is not an error: the reader has seen enough.
         Err(ExportError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            let text = format!("turnwright: {}\n", visible(&error.to_string()));
+            let text = format!("turnwright: {}\n", escape_hidden(&error.to_string()));
             stderr().write_all(text.as_bytes()).ok();
             ExitCode::FAILURE
         }
     }
 }
 
-/// The file is there as a whole or not at all, and only its owner can read it.
-fn into_file(
+/// Writes atomically, to a file that only its owner can read.
+fn write_file(
     session: (&Store, &SessionId),
-    options: &Options,
+    args: &ExportCliArgs,
     path: &Path,
 ) -> Result<(), ExportError> {
     let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
     let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
-    write(session, options, &mut file)?;
+    write(session, args, &mut file)?;
     file.persist(path).map_err(|it| it.error)?;
     Ok(())
 }
 
-#[expect(clippy::disallowed_methods, reason = "no protocol is spoken here")]
-fn here(session: (&Store, &SessionId), options: &Options) -> Result<(), ExportError> {
-    write(session, options, &mut stdout())
+#[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
+fn write_stdout(session: (&Store, &SessionId), args: &ExportCliArgs) -> Result<(), ExportError> {
+    write(session, args, &mut stdout())
 }
 
 fn write(
     (store, id): (&Store, &SessionId),
-    options: &Options,
+    args: &ExportCliArgs,
     out: &mut dyn Write,
 ) -> Result<(), ExportError> {
     let mut out = BufWriter::new(out);
-    store.read_now(|connection| Ok(export(connection, id, options.form(), &mut out)))?
+    store.read_blocking(|connection| Ok(export(connection, id, args.form(), &mut out)))?
 }

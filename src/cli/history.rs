@@ -1,4 +1,4 @@
-//! `turnwright history`: what the tools have done, or what was said, as a table or as JSON.
+//! `turnwright history`: searches tool calls or messages; prints a table or JSON lines.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,138 +7,142 @@ use std::time::SystemTime;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::sessions::find;
-use super::{Trouble, ended, say};
+use super::sessions::find_session;
+use super::{CliError, exit_code, write_stdout};
 use crate::config::Config;
-use turnwright_types::effect::visible_line;
-use turnwright_types::moment::{parse, rfc3339, rfc3339_millis};
-use turnwright_types::redact;
-use turnwright_store::history::{Cursor, Done, Page, Query, Said, calls, messages};
+use turnwright_store::history::{
+    CallRecord, HistoryCursor, HistoryPage, HistoryQuery, MessageRecord, find_calls, find_messages,
+};
 use turnwright_store::{CallStatus, Store, StoreError};
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::redact;
+use turnwright_types::timestamp::{parse, rfc3339, rfc3339_millis};
 
-/// Rows that are read at once.
-const TOGETHER: usize = 500;
-/// Characters of the last column.
-const LONGEST: usize = 100;
+/// Rows per query.
+const PAGE_SIZE: usize = 500;
+/// The most characters of the last column.
+const MAX_LINE_LENGTH: usize = 100;
 
 #[derive(Debug, Args)]
-pub(super) struct Options {
-    /// Each has to stand in the arguments, the result, the error or the prompt
+pub(super) struct HistoryCliArgs {
+    /// Words that must all occur in the arguments, result, error or prompt
     #[arg(value_name = "WORDS")]
     words: Vec<String>,
-    /// Only this session: its id, the beginning of it, or `last`
+    /// Only this session: an id, a prefix of one, or `last`
     #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// Only the sessions of this folder
+    /// Only sessions in this folder
     #[arg(long, value_name = "FOLDER")]
     cwd: Option<PathBuf>,
     /// Only this tool
     #[arg(long, value_name = "NAME", conflicts_with = "messages")]
     tool: Option<String>,
-    /// Only calls that came so far: success, error, running, pending
-    #[arg(long, value_parser = status, conflicts_with = "messages")]
+    /// Only calls with this status: success, error, running, pending
+    #[arg(long, value_parser = parse_status, conflicts_with = "messages")]
     status: Option<CallStatus>,
-    /// Only from then on: 2h, 3d, 2026-11-01, 2026-11-01T12:30 (UTC)
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    /// Not before: 2h, 3d, 2026-11-01, 2026-11-01T12:30 (UTC)
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     since: Option<SystemTime>,
-    /// Only until then
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    /// Not after
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     until: Option<SystemTime>,
-    /// Rows, the newest first
+    /// Number of rows, newest first
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
-    /// What was said and not what was done
+    /// Messages instead of tool calls
     #[arg(long)]
     messages: bool,
-    /// A line of JSON for each row
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
 
-fn status(word: &str) -> Result<CallStatus, String> {
+fn parse_status(word: &str) -> Result<CallStatus, String> {
     let known = CallStatus::parse(word);
-    if known.word() == word {
+    if known.as_str() == word {
         return Ok(known);
     }
-    Err("one of success, error, running, pending".to_owned())
+    Err("expected success, error, running or pending".to_owned())
 }
 
-fn time(text: &str) -> Result<SystemTime, String> {
-    let error = || "such as 90m, 2h, 3d, 2026-11-01 or 2026-11-01T12:30 (UTC)".to_owned();
+fn parse_time(text: &str) -> Result<SystemTime, String> {
+    let error =
+        || "expected a time such as 90m, 2h, 3d, 2026-11-01 or 2026-11-01T12:30 (UTC)".to_owned();
     parse(text, SystemTime::now()).ok_or_else(error)
 }
 
-/// Ends with 0 if the store could be read, whatever was found.
-pub(super) fn run(options: Options, config: &Config) -> ExitCode {
+/// Exits with 0 if the store could be read, even if nothing was found.
+pub(super) fn run(args: HistoryCliArgs, config: &Config) -> ExitCode {
     let store = Store::new(&config.paths.state);
-    ended("history", print(options, &store))
+    exit_code("history", print(args, &store))
 }
 
-fn print(options: Options, store: &Store) -> Result<(), Trouble> {
-    if !store.is_there() {
-        return Ok(say(if options.json { "" } else { "No session was kept yet.\n" })?);
+fn print(args: HistoryCliArgs, store: &Store) -> Result<(), CliError> {
+    if !store.exists() {
+        return Ok(write_stdout(if args.json { "" } else { "No stored sessions.\n" })?);
     }
-    let session = options.session.as_deref().map(|it| find(store, it)).transpose()?;
-    let cwd = options.cwd.map(std::path::absolute).transpose()?;
-    let query = Query {
+    let session = args.session.as_deref().map(|it| find_session(store, it)).transpose()?;
+    let cwd = args.cwd.map(std::path::absolute).transpose()?;
+    let query = HistoryQuery {
         session,
         cwd,
-        tool: options.tool,
-        statuses: options.status.into_iter().collect(),
-        since: options.since,
-        until: options.until,
-        words: options.words.join(" "),
-        ..Query::default()
+        tool: args.tool,
+        statuses: args.status.into_iter().collect(),
+        since: args.since,
+        until: args.until,
+        words: args.words.join(" "),
+        ..HistoryQuery::default()
     };
-    let (limit, json) = (options.limit, options.json);
-    let found = if options.messages {
-        let line = if json { said_json } else { said_line };
-        pages(store, query, limit, messages, line)?
+    let (limit, json) = (args.limit, args.json);
+    let found = if args.messages {
+        let line = if json { message_json } else { message_line };
+        print_pages(store, query, limit, find_messages, line)?
     } else {
-        let line = if json { done_json } else { done_line };
-        pages(store, query, limit, calls, line)?
+        let line = if json { call_json } else { call_line };
+        print_pages(store, query, limit, find_calls, line)?
     };
     match found {
-        Found { rows: 0, .. } if !json => say("Nothing found.\n")?,
-        Found { is_cut: true, .. } if !json => {
-            say("(There are more long texts than one search reads: not all were searched.)\n")?;
+        PrintedRows { count: 0, .. } if !json => write_stdout("Nothing found.\n")?,
+        PrintedRows { is_cut: true, .. } if !json => {
+            write_stdout("(Too many long texts for one search: some were not searched.)\n")?;
         }
         _ => {}
     }
     Ok(())
 }
 
-struct Found {
-    rows: usize,
+struct PrintedRows {
+    count: usize,
+    /// Whether the search stopped before it had read every long text.
     is_cut: bool,
 }
 
-/// Prints page by page: however many rows there are, few are in memory.
-fn pages<T>(
+/// Prints page by page, so that memory use does not grow with the number of rows.
+fn print_pages<T>(
     store: &Store,
-    mut query: Query,
+    mut query: HistoryQuery,
     limit: usize,
-    read: fn(&rusqlite::Connection, &Query) -> Result<Page<T>, StoreError>,
+    read: fn(&rusqlite::Connection, &HistoryQuery) -> Result<HistoryPage<T>, StoreError>,
     line: fn(&T) -> String,
-) -> Result<Found, Trouble> {
-    let mut found = Found { rows: 0, is_cut: false };
+) -> Result<PrintedRows, CliError> {
+    let mut found = PrintedRows { count: 0, is_cut: false };
     loop {
-        query.limit = (limit - found.rows).min(TOGETHER);
-        let page = store.read_now(|connection| read(connection, &query))?;
-        found.rows += page.rows.len();
-        found.is_cut |= page.is_cut;
+        query.limit = (limit - found.count).min(PAGE_SIZE);
+        let page = store.read_blocking(|connection| read(connection, &query))?;
+        found.count += page.rows.len();
+        found.is_cut |= page.is_truncated;
         let mut text: String = page.rows.iter().map(line).collect();
-        redact::clean(&mut text);
-        say(&text)?;
-        let next: Option<Cursor> = page.next.filter(|_| found.rows < limit);
+        redact::redact_in_place(&mut text);
+        write_stdout(&text)?;
+        let next: Option<HistoryCursor> = page.next.filter(|_| found.count < limit);
         if next.is_none() {
             return Ok(found);
         }
-        query.before = next;
+        query.after = next;
     }
 }
 
-fn done_json(row: &Done) -> String {
+fn call_json(row: &CallRecord) -> String {
     let arguments: Value = row.arguments.as_str().into();
     let row = json!({ "id": row.id, "session_id": row.session, "tool_name": row.tool,
         "arguments": arguments, "result": row.result, "error": row.error,
@@ -147,42 +151,41 @@ fn done_json(row: &Done) -> String {
     format!("{row}\n")
 }
 
-fn done_line(row: &Done) -> String {
+fn call_line(row: &CallRecord) -> String {
     let what = match &row.error {
         Some(error) => format!("{} → {error}", row.arguments),
         None => row.arguments.clone(),
     };
-    let (time, session) = (short_time(row.at), short(row.session.as_str()));
-    let (tool, status) = (visible_line(&row.tool), row.status.word());
-    let length = row.duration_ms.map(length).unwrap_or_default();
+    let (time, session) = (short_time(row.at), short_id(row.session.as_str()));
+    let (tool, status) = (escape_hidden_line(&row.tool), row.status.as_str());
+    let length = row.duration_ms.map(format_duration).unwrap_or_default();
     format!("{time}  {session}  {tool:14} {status:7} {length:>8}  {}\n", one_line(&what))
 }
 
-fn said_json(row: &Said) -> String {
-    let role = if row.is_users { "user" } else { "assistant" };
+fn message_json(row: &MessageRecord) -> String {
+    let role = if row.is_from_user { "user" } else { "assistant" };
     let row = json!({ "id": row.message, "session_id": row.session, "role": role,
         "content": row.text, "created_at": rfc3339_millis(row.at) });
     format!("{row}\n")
 }
 
-fn said_line(row: &Said) -> String {
-    let (time, session) = (short_time(row.at), short(row.session.as_str()));
-    let who = if row.is_users { "user" } else { "assistant" };
+fn message_line(row: &MessageRecord) -> String {
+    let (time, session) = (short_time(row.at), short_id(row.session.as_str()));
+    let who = if row.is_from_user { "user" } else { "assistant" };
     format!("{time}  {session}  {who:9}  {}\n", one_line(&row.text))
 }
 
-/// A moment to the second, for a column.
+/// A timestamp with seconds.
 pub(super) fn short_time(moment: SystemTime) -> String {
     rfc3339(moment).replace('T', " ").trim_end_matches('Z').to_owned()
 }
 
-/// The beginning of an id, which is enough to name it.
-pub(super) fn short(id: &str) -> String {
-    visible_line(&id.chars().take(8).collect::<String>())
+/// The first characters of an id, which are enough to name it.
+pub(super) fn short_id(id: &str) -> String {
+    escape_hidden_line(&id.chars().take(8).collect::<String>())
 }
 
-/// How long something took.
-pub(super) fn length(millis: f64) -> String {
+pub(super) fn format_duration(millis: f64) -> String {
     match millis {
         it if it < 1_000.0 => format!("{it:.0} ms"),
         it if it < 60_000.0 => format!("{:.1} s", it / 1_000.0),
@@ -190,11 +193,11 @@ pub(super) fn length(millis: f64) -> String {
     }
 }
 
-/// The beginning of a text as one line.
+/// The beginning of a text, on one line.
 pub(super) fn one_line(text: &str) -> String {
-    let line: String = text.trim().chars().take(LONGEST + 1).collect();
-    let mut line = visible_line(&line);
-    if let Some((end, _)) = line.char_indices().nth(LONGEST) {
+    let line: String = text.trim().chars().take(MAX_LINE_LENGTH + 1).collect();
+    let mut line = escape_hidden_line(&line);
+    if let Some((end, _)) = line.char_indices().nth(MAX_LINE_LENGTH) {
         line.truncate(end);
         line.push('…');
     }

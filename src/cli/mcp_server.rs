@@ -1,4 +1,4 @@
-//! `turnwright mcp-server`.
+//! `turnwright mcp-server`: serves the built-in tools over MCP on stdin and stdout.
 
 use std::io::{IsTerminal, Write, stderr, stdin};
 use std::path::PathBuf;
@@ -12,30 +12,29 @@ use crate::mcp_server;
 use turnwright_policy::permission::Mode;
 
 const EXPLANATION: &str = "\
-turnwright mcp-server offers the built-in tools to a client of the Model Context Protocol (MCP), which
-starts it and speaks with it on its standard input and output. There is nothing to type here.
+turnwright mcp-server offers the built-in tools to a client of the Model Context Protocol (MCP).
+The client starts it and talks to it on stdin and stdout, so there is nothing to type here.
 
-`turnwright mcp-server --help` shows what to put into the client's settings.
+`turnwright mcp-server --help` shows the client's settings.
 ";
 
 #[derive(Debug, Args)]
-pub(super) struct Options {
-    /// A folder that the tools may work in; may be repeated, paths are relative to the first
-    /// [default: the client's roots, or else the current folder]
+pub(super) struct McpServerCliArgs {
+    /// Folder the tools may work in (repeatable; paths are relative to the first)
+    /// [default: the client's roots, or the current folder]
     #[arg(long, value_name = "DIR")]
     root: Vec<PathBuf>,
-    /// How much may be done without asking: plan, ask, auto-edit, auto or full [default: what the
-    /// settings say, or else ask]
+    /// Permission mode: plan, ask, auto-edit, auto or full [default: from the settings, or ask]
     #[arg(long, value_name = "MODE", value_parser = mode)]
     mode: Option<Mode>,
 }
 
 fn mode(word: &str) -> Result<Mode, String> {
     let known = Mode::ALL.map(Mode::id).join(", ");
-    Mode::parse(word).ok_or_else(|| format!("it is none of {known}"))
+    Mode::parse(word).ok_or_else(|| format!("expected one of {known}"))
 }
 
-pub(super) fn run(options: Options, config: Config) -> ExitCode {
+pub(super) fn run(options: McpServerCliArgs, config: Config) -> ExitCode {
     if stdin().is_terminal() {
         return match stderr().write_all(EXPLANATION.as_bytes()) {
             Ok(()) => ExitCode::from(2),
@@ -51,22 +50,25 @@ pub(super) fn run(options: Options, config: Config) -> ExitCode {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the client starts it where it is to work")]
-fn serve(options: Options, config: Config) -> std::io::Result<()> {
-    super::keep_to_ourselves();
-    let stdio = turnwright_rpc::claim()?;
-    let named = |it: PathBuf| match std::fs::canonicalize(&it) {
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the client starts the process in the folder to work in"
+)]
+fn serve(options: McpServerCliArgs, config: Config) -> std::io::Result<()> {
+    super::deny_memory_inspection();
+    let stdio = turnwright_rpc::claim_stdio()?;
+    let canonical = |it: PathBuf| match std::fs::canonicalize(&it) {
         Ok(real) if real.is_dir() => Ok(real),
-        Ok(_) => Err(std::io::Error::other(format!("--root {}: no folder", it.display()))),
+        Ok(_) => Err(std::io::Error::other(format!("--root {}: not a folder", it.display()))),
         Err(error) => Err(std::io::Error::other(format!("--root {}: {error}", it.display()))),
     };
-    let roots = options.root.into_iter().map(named).collect::<Result<_, _>>()?;
+    let roots = options.root.into_iter().map(canonical).collect::<Result<_, _>>()?;
     let cwd = std::env::current_dir()?;
-    let options = mcp_server::Options { roots, cwd, mode: options.mode };
-    // One thread is enough to wait for many things; what takes time goes to blocking threads.
+    let options = mcp_server::McpServerOptions { roots, cwd, mode: options.mode };
+    // One thread is enough for I/O; slow work goes to the blocking pool.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(mcp_server::serve(config, options, stdio));
-    // A blocking call that hangs, on a dead network disk say, must not keep us.
+    // A blocking call that hangs, for example on a dead network disk, must not delay the exit.
     runtime.shutdown_timeout(Duration::from_millis(50));
     result
 }

@@ -1,4 +1,4 @@
-//! The command line: what the user types → what the process does. One file a subcommand.
+//! The command line: parses the arguments and runs the subcommand. One file per subcommand.
 
 mod acp;
 mod config;
@@ -7,7 +7,7 @@ mod doctor_servers;
 mod export;
 mod history;
 #[cfg(unix)]
-mod jail;
+mod sandbox_check;
 mod login;
 mod mcp;
 mod mcp_server;
@@ -28,180 +28,185 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 
 use crate::config::{Config, Flags, Paths, UserFile};
-use turnwright_store::StoreError;
 use crate::log;
+use turnwright_store::StoreError;
 use turnwright_types::redact;
 
-/// How long the end may be put off by a log that nobody reads.
-const LOG_LIMIT: Duration = Duration::from_millis(100);
+/// How long the exit waits for unwritten log lines: nobody may be reading stderr.
+const LOG_FLUSH_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// An agent that editors drive over stdin and stdout with the Agent Client Protocol.
+/// A coding agent for editors: speaks the Agent Client Protocol (ACP) over stdin and stdout
 #[derive(Debug, Parser)]
 #[command(
     name = "turnwright",
     version,
-    after_help = "Example: put `turnwright` into your editor's list of ACP agents, with \
-                  OPENAI_API_KEY in its environment.\n\
+    after_help = "Example: add `turnwright` to your editor's ACP agents, with OPENAI_API_KEY \
+                  in its environment.\n\
                   Environment: OPENAI_API_KEY, OPENAI_BASE_URL, TURNWRIGHT_MODEL, \
                   TURNWRIGHT_MODE (plan, ask, auto-edit, auto, full), \
                   TURNWRIGHT_MAX_TURN_REQUESTS, TURNWRIGHT_CONTEXT_WINDOW, TURNWRIGHT_CONFIG, \
                   TURNWRIGHT_HOME, TURNWRIGHT_LOG; \
-                  and the keys of providers, such as DEEPSEEK_API_KEY."
+                  and providers' keys, such as DEEPSEEK_API_KEY."
 )]
-struct Arguments {
-    /// The model to use, or PROVIDER/MODEL; `offline` is the built-in one [env: TURNWRIGHT_MODEL]
+struct CliArgs {
+    /// Model, or PROVIDER/MODEL; `offline` is the built-in one [env: TURNWRIGHT_MODEL]
     #[arg(long, global = true, value_name = "NAME")]
     model: Option<String>,
-    /// Where the OpenAI-compatible API answers [env: OPENAI_BASE_URL]
+    /// Base URL of the OpenAI-compatible API [env: OPENAI_BASE_URL]
     #[arg(long, global = true, value_name = "URL")]
     base_url: Option<String>,
-    /// The file with the settings [env: TURNWRIGHT_CONFIG]
+    /// Settings file [env: TURNWRIGHT_CONFIG]
     #[arg(long, global = true, value_name = "PATH")]
     config: Option<PathBuf>,
     /// Log to stderr; twice for more [env: TURNWRIGHT_LOG]
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<CliCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CliCommand {
     /// Speak ACP on stdin and stdout (the default)
     #[command(after_help = "Example: turnwright acp --model gpt-5-mini")]
     Acp,
-    /// Store a key for OpenAI or a compatible provider
+    /// Store an API key for OpenAI or a compatible provider
     #[command(after_help = "Example: turnwright login --base-url https://api.deepseek.com/v1 \
                             --model deepseek-chat")]
     Login,
-    /// Remove the stored key
+    /// Remove the stored API key
     #[command(after_help = "Example: turnwright logout")]
     Logout,
-    /// Try to break out of the sandbox, ask the model a few small things, say what held and whether
-    /// the agent can work with the model, and remember what it can do
+    /// Check the sandbox and the model
+    ///
+    /// Tries to break out of the sandbox, sends the model a few short prompts, starts the configured
+    /// MCP servers, and remembers what the model can do.
     #[command(after_help = "Example: turnwright doctor --model ollama/qwen3-coder\n\
-                            Exit status: 0 if the agent can work with the model, 1 if not or if \
-                            the sandbox does not hold, 2 if the settings cannot be used.")]
-    Doctor(doctor::Options),
-    /// Run a command the way the agent runs its own: kept to this folder and a temporary one, without
-    /// network, your keys and input, and ended as a whole with all that it has started
+                            Exit status: 0 if the model works, 1 if it doesn't or the sandbox \
+                            leaks, 2 if the settings are unusable.")]
+    Doctor(doctor::DoctorCliArgs),
+    /// Run a command sandboxed: no network, keys or stdin
+    ///
+    /// The command can write only to this folder and a temporary one, and every process that it
+    /// starts ends with it. The agent runs its own commands the same way.
     #[cfg(unix)]
     #[command(after_help = "Example: turnwright sandbox -- make test\n\
                             turnwright sandbox --network --write ~/.cargo/registry -- cargo fetch\n\
-                            Exit status: that of the command, 128 and the number of the signal \
-                            that has ended it, or 125 if nothing was run.")]
-    Sandbox(sandbox::Options),
-    /// Show what a project's own settings ask for, and put it in force if you say so
+                            Exit status: the command's; 128 + N if signal N killed it; 125 if it \
+                            could not be started.")]
+    Sandbox(sandbox::SandboxCliArgs),
+    /// Review and trust a project's own settings
     #[command(after_help = "Example: turnwright trust .\n\
-                            Exit status: 0 if nothing waits for your trust any more, 1 if it does.")]
-    Trust(trust::Options),
+                            Exit status: 0 if nothing is left to trust, 1 otherwise.")]
+    Trust(trust::TrustCliArgs),
     #[cfg(unix)]
     #[command(hide = true)]
     SandboxProbe {
         #[command(subcommand)]
-        what: probe::Probe,
+        what: probe::SandboxProbe,
     },
-    /// See what is allowed in a project, and change it
+    /// List, check and change a project's permission rules
     #[command(after_help = "Example: turnwright policy check \"npm install\"")]
-    Policy(policy::Options),
-    /// See what sessions there are, read one, make a document of it, or have it forgotten
+    Policy(policy::PolicyCliArgs),
+    /// List, show, export or delete sessions
     #[command(after_help = "Example: turnwright sessions show last")]
-    Sessions(sessions::Options),
-    /// See what the tools have done, in all sessions
+    Sessions(sessions::SessionsCliArgs),
+    /// Search the tool calls of all sessions
     #[command(after_help = "Example: turnwright history migration --status error --since 2d\n\
                             turnwright history --session last --json")]
-    History(history::Options),
-    /// Put files back as they were before the last turn of a session that is not open
+    History(history::HistoryCliArgs),
+    /// Undo file changes (closed sessions)
     #[command(after_help = "Example: turnwright undo --turns 2 --dry-run\n\
-                            Exit status: 0 if all is as it was, 1 if something was left alone or \
-                            could not be restored, 2 if there was nothing to do.")]
-    Undo(undo::Undo),
-    /// Do again what the last undo took back
+                            Exit status: 0 if every file was restored, 1 if some were skipped or \
+                            failed, 2 if there was nothing to do.")]
+    Undo(undo::UndoCliArgs),
+    /// Redo the last undo
     #[command(after_help = "Example: turnwright redo\n\
-                            Exit status: as that of `turnwright undo`.")]
-    Redo(undo::Redo),
-    /// Show what the turns of a session have made of files
+                            Exit status: as for `turnwright undo`.")]
+    Redo(undo::RedoCliArgs),
+    /// Show the file changes of a session
     #[command(after_help = "Example: turnwright diff --all\n\
-                            Exit status: 0 if something is shown, 2 if there is nothing.")]
-    Diff(undo::Diff),
-    /// Log in at MCP servers, and out again
+                            Exit status: 0 if there are changes, 2 if not.")]
+    Diff(undo::DiffCliArgs),
+    /// Log in to or out of MCP servers
     Mcp {
         #[command(subcommand)]
-        action: mcp::Action,
+        action: mcp::McpCommand,
     },
-    /// Offer the built-in tools to any client of the Model Context Protocol (MCP), over stdin and stdout
-    #[command(after_help = "What to put into a client's settings, such as .mcp.json:\n\n  \
+    /// Offer the built-in tools to MCP clients over stdin and stdout
+    #[command(after_help = "Client settings, for example in .mcp.json:\n\n  \
                             { \"mcpServers\": { \"turnwright\": { \"command\": \"turnwright\",\n      \
                             \"args\": [\"mcp-server\", \"--root\", \"/path/to/project\"] } } }\n\n\
-                            Rules, protected files and the sandbox are those of the settings. What \
-                            has to be asked about is asked through the client if it can \
-                            (elicitation), and is refused otherwise. There is no undo.\n\
+                            Permission rules, protected files and the sandbox apply as in a \
+                            session. Questions go to the client (elicitation); a client without it \
+                            gets a refusal. There is no undo.\n\
                             Example: turnwright mcp-server --root . --mode auto-edit")]
-    McpServer(mcp_server::Options),
-    /// Look at the settings
+    McpServer(mcp_server::McpServerCliArgs),
+    /// Show the settings and where they come from
     Config {
         #[command(subcommand)]
-        action: config::Action,
+        action: config::ConfigCommand,
     },
 }
 
-/// Does what the command line says. To be called first thing in `main`, while the process has
-/// one thread.
+/// Runs the command line. `main` must call this first, while the process has a single thread:
+/// it removes keys from the environment.
 pub fn run() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = CliArgs::parse();
     #[cfg(unix)]
-    if let Some(Command::SandboxProbe { what }) = &arguments.command {
+    if let Some(CliCommand::SandboxProbe { what }) = &arguments.command {
         return probe::run(what);
     }
     let paths = Paths::find();
     let file = UserFile::find(arguments.config.clone(), &paths);
-    let variables = crate::config::take(&file.key_variables());
-    let wanted = match arguments.verbose {
+    let variables = crate::config::take_environment(&file.key_variables());
+    let filter = match arguments.verbose {
         0 => variables.log.clone(),
         1 => Some("turnwright=debug".to_owned()),
         _ => Some("trace".to_owned()),
     };
-    log::start(wanted.as_deref(), paths.state.clone());
+    log::init(filter.as_deref(), paths.state.clone());
     let flags = Flags { model: arguments.model, base_url: arguments.base_url };
     let config = |flags, paths| {
         let config = Config::new(variables, flags, file, paths);
-        redact::learn(config.secrets());
+        redact::register_keys(config.secrets());
         config
     };
     let status = match arguments.command {
-        None | Some(Command::Acp) => acp::run(config(flags, paths)),
-        Some(Command::Login) => login::login(&flags, &paths),
-        Some(Command::Logout) => login::logout(&paths),
-        Some(Command::Doctor(options)) => doctor::run(&options, config(flags, paths)),
+        None | Some(CliCommand::Acp) => acp::run(config(flags, paths)),
+        Some(CliCommand::Login) => login::login(&flags, &paths),
+        Some(CliCommand::Logout) => login::logout(&paths),
+        Some(CliCommand::Doctor(args)) => doctor::run(&args, config(flags, paths)),
         #[cfg(unix)]
-        Some(Command::Sandbox(options)) => sandbox::run(&options, &config(flags, paths)),
-        Some(Command::Trust(options)) => trust::run(&options, &config(flags, paths)),
+        Some(CliCommand::Sandbox(args)) => sandbox::run(&args, &config(flags, paths)),
+        Some(CliCommand::Trust(args)) => trust::run(&args, &config(flags, paths)),
         #[cfg(unix)]
-        Some(Command::SandboxProbe { what }) => probe::run(&what),
-        Some(Command::Policy(options)) => policy::run(options, &config(flags, paths)),
-        Some(Command::Sessions(options)) => sessions::run(options, &config(flags, paths)),
-        Some(Command::History(options)) => history::run(options, &config(flags, paths)),
-        Some(Command::Undo(options)) => undo::undo(options, &config(flags, paths)),
-        Some(Command::Redo(options)) => undo::redo(options, &config(flags, paths)),
-        Some(Command::Diff(options)) => undo::diff(options, &config(flags, paths)),
-        Some(Command::Mcp { action }) => mcp::run(action, &config(flags, paths)),
-        Some(Command::McpServer(options)) => mcp_server::run(options, config(flags, paths)),
-        Some(Command::Config { action }) => config::run(&action, &config(flags, paths)),
+        Some(CliCommand::SandboxProbe { what }) => probe::run(&what),
+        Some(CliCommand::Policy(args)) => policy::run(args, &config(flags, paths)),
+        Some(CliCommand::Sessions(args)) => sessions::run(args, &config(flags, paths)),
+        Some(CliCommand::History(args)) => history::run(args, &config(flags, paths)),
+        Some(CliCommand::Undo(args)) => undo::undo(args, &config(flags, paths)),
+        Some(CliCommand::Redo(args)) => undo::redo(args, &config(flags, paths)),
+        Some(CliCommand::Diff(args)) => undo::diff(args, &config(flags, paths)),
+        Some(CliCommand::Mcp { action }) => mcp::run(action, &config(flags, paths)),
+        Some(CliCommand::McpServer(args)) => mcp_server::run(args, config(flags, paths)),
+        Some(CliCommand::Config { action }) => config::run(&action, &config(flags, paths)),
     };
-    log::flush(LOG_LIMIT);
+    log::flush(LOG_FLUSH_TIMEOUT);
     status
 }
 
-/// Prints what was asked for. Whoever reads it may have had enough: that is no error.
-#[expect(clippy::disallowed_methods, reason = "no protocol is spoken here")]
-fn say(text: &str) -> io::Result<()> {
+/// Writes to stdout.
+#[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
+fn write_stdout(text: &str) -> io::Result<()> {
     stdout().write_all(text.as_bytes())
 }
 
-/// How a command that only prints has ended.
-fn ended(command: &str, done: Result<(), Trouble>) -> ExitCode {
-    match done {
-        Err(Trouble::Io(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+/// Reports the error of a subcommand that only prints. A closed pipe is not an error: the reader,
+/// such as `head`, has seen enough.
+fn exit_code(command: &str, result: Result<(), CliError>) -> ExitCode {
+    match result {
+        Err(CliError::Io(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(why) => {
             drop(writeln!(stderr(), "turnwright {command}: {why}"));
             ExitCode::FAILURE
@@ -210,9 +215,8 @@ fn ended(command: &str, done: Result<(), Trouble>) -> ExitCode {
     }
 }
 
-/// Why a command could not do what was asked for.
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
+enum CliError {
     #[error("{0}")]
     Io(#[from] io::Error),
     #[error("{0}")]
@@ -221,14 +225,14 @@ enum Trouble {
     Other(String),
 }
 
-/// Whether both are the same folder, by whatever name.
+/// Whether both paths name the same folder, symbolic links resolved.
 fn is_same_folder(one: &Path, other: &Path) -> bool {
     let real = |it: &Path| std::fs::canonicalize(it).unwrap_or_else(|_| it.to_path_buf());
     one == other || real(one) == real(other)
 }
 
-/// Keeps other processes of the same user from reading the keys out of our memory.
-fn keep_to_ourselves() {
+/// Keeps other processes of the same user from reading keys out of this process's memory.
+fn deny_memory_inspection() {
     #[cfg(target_os = "linux")]
     {
         use rustix::process::DumpableBehavior;

@@ -1,5 +1,5 @@
-//! `turnwright policy`: the rules that hold in a project, what they say about a command, and how
-//! the user changes their own.
+//! `turnwright policy`: lists the permission rules of a project, explains their verdict on a command,
+//! and adds or removes the user's own rules.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write, stderr, stdout};
@@ -10,163 +10,166 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::config::Config;
-use turnwright_types::effect::{Effect, RemoteCall, visible_line};
-use turnwright_workspace::files::Roots;
+use crate::session::resolve_policy;
+use crate::tools::command_line_effects;
+use crate::trust::TrustStore;
 use turnwright_policy::permission::{
-    ALLOWED_ONCE, Audit, AuditEntry, AuditEvent, Book, BookEntry, Grants, Law, Mode, Page, Pattern,
-    Rule, Scope, Tier, Verdict, decide, explain, pattern_of, word,
+    ALLOW_ONCE_ANSWER, AuditEntry, AuditEvent, AuditLog, Grants, Mode, Pattern, PolicyRules,
+    ProjectRuleStore, Rule, RuleAction, Scope, StoredRule, StoredRules, Verdict, decide, explain,
+    suggest_pattern, verdict_name,
 };
-use crate::session::stand;
 use turnwright_policy::shell;
-use crate::tools::line_effects;
-use crate::trust::Trust;
+use turnwright_types::effect::{Effect, RemoteCall, escape_hidden_line};
+use turnwright_workspace::files::Roots;
 
-/// How often a command has to be allowed by hand before a rule for it is suggested.
-const OFTEN: usize = 3;
+/// How often a command must have been allowed by hand before a rule for it is suggested.
+const SUGGEST_AFTER: usize = 3;
 
 #[derive(Debug, Args)]
-pub(super) struct Options {
-    /// The project (default: this folder)
+pub(super) struct PolicyCliArgs {
+    /// Project folder (default: the current folder)
     #[arg(long, global = true, value_name = "FOLDER")]
     dir: Option<PathBuf>,
     #[command(subcommand)]
-    action: Action,
+    action: PolicyCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
-    /// The rules that hold in this project, each with whose it is
+enum PolicyCommand {
+    /// List the effective rules and who set them
     #[command(after_help = "Example: turnwright policy list --json")]
     List {
         /// As JSON
         #[arg(long)]
         json: bool,
     },
-    /// What would be thought of a command, part by part, and why
+    /// Explain what would happen to a command, part by part
     #[command(after_help = "Example: turnwright policy check \"cargo test 2>&1 | tail\"\n\
                             Exit status: 0 if it would run, 1 if you would be asked, 2 if it \
-                            would be refused, 3 if that cannot be told.")]
+                            would be refused, 3 on error.")]
     Check {
-        /// The command line, or a tool of a server as in mcp(server/tool)
+        /// Command line, or an MCP tool as mcp(server/tool)
         command: String,
-        /// The mode of the session (default: the one that sessions begin in)
+        /// Permission mode (default: the mode that sessions start in)
         #[arg(long, value_parser = mode)]
         mode: Option<Mode>,
         /// As JSON
         #[arg(long)]
         json: bool,
     },
-    /// Allow something in this project without a question
+    /// Add allow rules for this project
     #[command(after_help = "Example: turnwright policy allow \"exec(cargo test)\"")]
     Allow {
-        /// Such as exec(cargo test), edit(/docs/**), fetch(domain:docs.rs), mcp(notes/search)
+        /// For example exec(cargo test), edit(/docs/**), fetch(domain:docs.rs), mcp(notes/search)
         #[arg(required = true, value_name = "RULE")]
         rules: Vec<String>,
     },
-    /// Forbid something in this project
+    /// Add deny rules for this project
     #[command(after_help = "Example: turnwright policy deny \"exec(git push)\"")]
     Deny {
-        /// Such as exec(git push), edit(/vendor/**)
+        /// For example exec(git push), edit(/vendor/**)
         #[arg(required = true, value_name = "RULE")]
         rules: Vec<String>,
     },
-    /// Take rules of this project out again
+    /// Remove rules of this project
     #[command(after_help = "Example: turnwright policy revoke 3f9a1c")]
     Revoke {
-        /// As `turnwright policy list` shows them
+        /// Rule ids from `turnwright policy list`
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
-    /// Rules for what you keep allowing by hand
+    /// Suggest rules for commands you often allow by hand
     #[command(after_help = "Example: turnwright policy suggest")]
     Suggest,
 }
 
 fn mode(id: &str) -> Result<Mode, String> {
-    let known = || format!("one of {}", Mode::ALL.map(Mode::id).join(", "));
+    let known = || format!("expected one of {}", Mode::ALL.map(Mode::id).join(", "));
     Mode::parse(id).ok_or_else(known)
 }
 
-/// The project with all that holds there.
-struct Place {
+/// A project and its permission rules.
+struct ProjectPolicy {
     roots: Roots,
-    law: Law,
-    book: Book,
+    policy: PolicyRules,
+    store: ProjectRuleStore,
     mode: Mode,
 }
 
-/// Does what was asked for; what cannot be told or done ends with 3.
-pub(super) fn run(options: Options, config: &Config) -> ExitCode {
-    let done = Place::find(options.dir, config).and_then(|place| match options.action {
-        Action::List { json } => place.list(json),
-        Action::Check { command, mode, json } => place.check(&command, mode, json),
-        Action::Allow { rules } => place.add(Tier::Allow, &rules),
-        Action::Deny { rules } => place.add(Tier::Deny, &rules),
-        Action::Revoke { ids } => place.revoke(&ids),
-        Action::Suggest => place.suggest(&Audit::lines(&config.paths.state)),
+/// Exits with 3 if the rules cannot be read or changed.
+pub(super) fn run(args: PolicyCliArgs, config: &Config) -> ExitCode {
+    let result = ProjectPolicy::load(args.dir, config).and_then(|project| match args.action {
+        PolicyCommand::List { json } => project.list(json),
+        PolicyCommand::Check { command, mode, json } => project.check(&command, mode, json),
+        PolicyCommand::Allow { rules } => project.add(RuleAction::Allow, &rules),
+        PolicyCommand::Deny { rules } => project.add(RuleAction::Deny, &rules),
+        PolicyCommand::Revoke { ids } => project.revoke(&ids),
+        PolicyCommand::Suggest => project.suggest(&AuditLog::read_entries(&config.paths.state)),
     });
-    done.unwrap_or_else(|why| {
+    result.unwrap_or_else(|why| {
         drop(writeln!(stderr(), "turnwright policy: {why}"));
         ExitCode::from(3)
     })
 }
 
-impl Place {
-    fn find(dir: Option<PathBuf>, config: &Config) -> Result<Place, String> {
+impl ProjectPolicy {
+    fn load(dir: Option<PathBuf>, config: &Config) -> Result<ProjectPolicy, String> {
         let dir = std::path::absolute(dir.unwrap_or_else(|| PathBuf::from(".")));
         let roots =
             dir.and_then(|it| Roots::new(&it)).map_err(|it| format!("the project: {it}"))?;
-        let law = stand(config, &Trust::new(&config.paths.state), &roots).law;
-        let book = Book::of(&config.paths.state, roots.real_cwd());
+        let policy = resolve_policy(config, &TrustStore::new(&config.paths.state), &roots).rules;
+        let store = ProjectRuleStore::new(&config.paths.state, roots.real_cwd());
         let mode = config.mode().and_then(|it| Mode::parse(&it)).unwrap_or_default();
-        Ok(Place { roots, law, book, mode })
+        Ok(ProjectPolicy { roots, policy, store, mode })
     }
 
     fn list(&self, as_json: bool) -> Result<ExitCode, String> {
-        let page = self.book.read();
-        let others: Vec<_> = self.law.rules.iter().filter(|it| !is_kept(&page, it)).collect();
+        let page = self.store.load();
+        let others: Vec<_> = self.policy.rules.iter().filter(|it| !is_stored(&page, it)).collect();
         let text = if as_json {
-            let kept = page.entries.iter().map(entry_json);
-            let rules: Vec<_> = kept.chain(others.into_iter().map(rule_json)).collect();
+            let stored = page.entries.iter().map(entry_json);
+            let rules: Vec<_> = stored.chain(others.into_iter().map(rule_json)).collect();
             let project = self.roots.real_cwd();
-            let all = json!({ "project": project, "rules": rules, "trouble": page.trouble });
+            let all = json!({ "project": project, "rules": rules, "trouble": page.problem });
             format!("{all:#}\n")
         } else {
             let none = page.entries.is_empty() && others.is_empty();
-            let none = if none { "There are no rules for this project.\n" } else { "" };
-            let kept = page.entries.iter().map(entry_line);
-            let rows: String = kept.chain(others.into_iter().map(rule_line)).collect();
-            let trouble = page.trouble.map(|it| format!("! {it}\n")).unwrap_or_default();
+            let none = if none { "No rules for this project.\n" } else { "" };
+            let stored = page.entries.iter().map(entry_line);
+            let rows: String = stored.chain(others.into_iter().map(rule_line)).collect();
+            let trouble = page.problem.map(|it| format!("! {it}\n")).unwrap_or_default();
             format!("{none}{rows}{trouble}")
         };
-        say(&text)
+        write_stdout(&text)
     }
 
     fn check(&self, command: &str, mode: Option<Mode>, as_json: bool) -> Result<ExitCode, String> {
         let mode = mode.unwrap_or(self.mode);
-        let effects = tool_call(command).unwrap_or_else(|| line_effects(command, &self.roots));
-        let decision = decide(&self.law, mode, &Grants::default(), &effects);
+        let effects =
+            parse_mcp_call(command).unwrap_or_else(|| command_line_effects(command, &self.roots));
+        let decision = decide(&self.policy, mode, &Grants::default(), &effects);
         let verdict = decision.verdict();
-        let parts = explain(&self.law, mode, &effects, &decision);
+        let parts = explain(&self.policy, mode, &effects, &decision);
         let text = if as_json {
-            let part = |it: &turnwright_policy::permission::Explained| {
-                let verdict = word(it.verdict);
-                json!({ "what": it.what, "verdict": verdict, "why": it.why, "rule": it.rule })
+            let part = |it: &turnwright_policy::permission::Explanation| {
+                let verdict = verdict_name(it.verdict);
+                json!({ "what": it.subject, "verdict": verdict, "why": it.reason, "rule": it.rule })
             };
             let parts: Vec<_> = parts.iter().map(part).collect();
-            let sandbox = self.law.can_confine;
-            let all = json!({ "command": command, "mode": mode.id(), "verdict": word(verdict),
+            let sandbox = self.policy.can_confine;
+            let all = json!({ "command": command, "mode": mode.id(), "verdict": verdict_name(verdict),
                 "parts": parts, "sandbox": sandbox });
             format!("{all:#}\n")
         } else {
-            let width = parts.iter().map(|it| it.what.chars().count()).max().unwrap_or(0).min(60);
-            let line = |it: &turnwright_policy::permission::Explained| {
-                format!("  {:5}  {:width$}  {}\n", word(it.verdict), it.what, it.why)
+            let width =
+                parts.iter().map(|it| it.subject.chars().count()).max().unwrap_or(0).min(60);
+            let line = |it: &turnwright_policy::permission::Explanation| {
+                format!("  {:5}  {:width$}  {}\n", verdict_name(it.verdict), it.subject, it.reason)
             };
             let parts: String = parts.iter().map(line).collect();
-            format!("{} (mode {})\n{parts}", word(verdict), mode.id())
+            format!("{} (mode {})\n{parts}", verdict_name(verdict), mode.id())
         };
-        say(&text)?;
+        write_stdout(&text)?;
         Ok(ExitCode::from(match verdict {
             Verdict::Allow => 0,
             Verdict::Ask => 1,
@@ -174,21 +177,20 @@ impl Place {
         }))
     }
 
-    fn add(&self, tier: Tier, rules: &[String]) -> Result<ExitCode, String> {
-        let parse = |text: &String| match Pattern::parse(text, tier) {
-            Ok(pattern) => Ok((tier, pattern)),
-            Err(why) => Err(format!("{} is no rule: {why}", visible_line(text))),
+    fn add(&self, action: RuleAction, rules: &[String]) -> Result<ExitCode, String> {
+        let parse = |text: &String| match Pattern::parse(text, action) {
+            Ok(pattern) => Ok((action, pattern)),
+            Err(why) => Err(format!("invalid rule {}: {why}", escape_hidden_line(text))),
         };
         let rules = rules.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
-        let added = self.book.add(&rules, "turnwright policy").map_err(|it| it.to_string())?;
-        say(&added.iter().map(entry_line).collect::<String>())
+        let added = self.store.add(&rules, "turnwright policy").map_err(|it| it.to_string())?;
+        write_stdout(&added.iter().map(entry_line).collect::<String>())
     }
 
     fn revoke(&self, ids: &[String]) -> Result<ExitCode, String> {
-        let gone = self.book.revoke(ids).map_err(|it| it.to_string())?;
-        let lines: Vec<_> =
-            gone.iter().map(|it| format!("no longer: {}", entry_line(it))).collect();
-        say(&lines.concat())?;
+        let gone = self.store.revoke(ids).map_err(|it| it.to_string())?;
+        let lines: Vec<_> = gone.iter().map(|it| format!("Removed: {}", entry_line(it))).collect();
+        write_stdout(&lines.concat())?;
         let missing: Vec<_> = ids
             .iter()
             .filter(|id| gone.iter().all(|it| it.id != **id))
@@ -197,60 +199,61 @@ impl Place {
         if missing.is_empty() {
             return Ok(ExitCode::SUCCESS);
         }
-        Err(format!("there is no rule {} in this project", missing.join(", ")))
+        Err(format!("no rule {} in this project", missing.join(", ")))
     }
 
     fn suggest(&self, lines: &[AuditEntry]) -> Result<ExitCode, String> {
         let mut found: BTreeMap<String, (usize, &str)> = BTreeMap::new();
         for line in lines {
             let is_ours = line.project == self.roots.real_cwd() && line.event == AuditEvent::Asked;
-            let is_yes = line.answer.as_deref() == Some(ALLOWED_ONCE);
+            let is_yes = line.answer.as_deref() == Some(ALLOW_ONCE_ANSWER);
             if !is_ours || !is_yes {
                 continue;
             }
             if let Some(command) = &line.command {
-                for pattern in self.patterns(command) {
+                for pattern in self.new_patterns(command) {
                     found.entry(pattern).or_insert((0, command)).0 += 1;
                 }
             }
-            let is_new =
-                |it: &&String| self.law.rules.iter().all(|rule| rule.pattern.to_string() != **it);
+            let is_new = |it: &&String| {
+                self.policy.rules.iter().all(|rule| rule.pattern.to_string() != **it)
+            };
             if let Some(rule) = line.rule.as_ref().filter(is_new) {
                 let what = line.effects.first().map_or("", String::as_str);
                 found.entry(rule.clone()).or_insert((0, what)).0 += 1;
             }
         }
-        found.retain(|_, (count, _)| *count >= OFTEN);
+        found.retain(|_, (count, _)| *count >= SUGGEST_AFTER);
         if found.is_empty() {
-            return say("There is nothing that you have allowed by hand again and again here.\n");
+            return write_stdout("No suggestions yet.\n");
         }
         let mut text = String::new();
         for (pattern, (count, command)) in &found {
-            let command = visible_line(command);
-            text.push_str(&format!("# allowed by hand {count} times, such as: {command}\n"));
+            let command = escape_hidden_line(command);
+            text.push_str(&format!("# allowed by hand {count} times, for example: {command}\n"));
             let value = Value::String(pattern.clone());
             text.push_str(&format!("[[rule]]\neffect = \"allow\"\nwhen = {value}\n\n"));
         }
-        text.push_str("# For this project alone:\n");
+        text.push_str("# For this project only:\n");
         for pattern in found.keys() {
             let quoted = pattern.replace('\'', "'\\''");
             text.push_str(&format!("# turnwright policy allow '{quoted}'\n"));
         }
-        say(&text)
+        write_stdout(&text)
     }
 
-    /// The patterns of a command that nothing allows yet.
-    fn patterns(&self, command: &str) -> Vec<String> {
-        let script = shell::read(command, self.law.dialect);
-        if script.doubt.is_some() {
+    /// Allow patterns for the parts of a command that no rule allows yet.
+    fn new_patterns(&self, command: &str) -> Vec<String> {
+        let script = shell::parse(command, self.policy.dialect);
+        if script.ambiguity.is_some() {
             return Vec::new();
         }
         let mut patterns: Vec<_> = script
             .commands
             .iter()
-            .filter(|it| !shell::nature(it).only_reads)
-            .filter_map(pattern_of)
-            .filter(|pattern| self.law.rules.iter().all(|it| it.pattern != *pattern))
+            .filter(|it| !shell::classify(it).is_read_only)
+            .filter_map(suggest_pattern)
+            .filter(|pattern| self.policy.rules.iter().all(|it| it.pattern != *pattern))
             .map(|it| it.to_string())
             .collect();
         patterns.sort();
@@ -259,52 +262,54 @@ impl Place {
     }
 }
 
-/// The call of a server's tool, if it is written as a rule for one: `mcp(server/tool)`.
-fn tool_call(text: &str) -> Option<Vec<Effect>> {
-    let Pattern::Mcp { server, tool } = Pattern::parse(text, Tier::Allow).ok()? else {
+/// Parses `mcp(server/tool)` as a call of that tool.
+fn parse_mcp_call(text: &str) -> Option<Vec<Effect>> {
+    let Pattern::Mcp { server, tool } = Pattern::parse(text, RuleAction::Allow).ok()? else {
         return None;
     };
     Some(vec![Effect::Remote(Box::new(RemoteCall {
         server,
         tool: tool?,
-        identity: String::new(),
-        content: String::new(),
-        claims_to_read: false,
-        change: None,
+        server_digest: String::new(),
+        tool_digest: String::new(),
+        claims_read_only: false,
+        change_since_approval: None,
     }))])
 }
 
-/// Whether a rule is one of the book's, which has more to say about it.
-fn is_kept(page: &Page, rule: &Rule) -> bool {
-    let same =
-        |it: &BookEntry| Tier::from(it.tier) == rule.tier && it.rule == rule.pattern.to_string();
+/// Whether a rule is in the store, whose entries are listed with their id and origin..
+fn is_stored(page: &StoredRules, rule: &Rule) -> bool {
+    let same = |it: &StoredRule| {
+        RuleAction::from(it.action) == rule.action && it.rule == rule.pattern.to_string()
+    };
     rule.scope == Scope::Local && page.entries.iter().any(same)
 }
 
-fn entry_json(entry: &BookEntry) -> Value {
-    json!({ "tier": entry.tier, "rule": entry.rule, "scope": Scope::Local.word(), "id": entry.id,
+fn entry_json(entry: &StoredRule) -> Value {
+    json!({ "tier": entry.action, "rule": entry.rule, "scope": Scope::Local.as_str(), "id": entry.id,
         "at": entry.at, "origin": entry.origin })
 }
 
 fn rule_json(rule: &Rule) -> Value {
-    json!({ "tier": rule.tier.word(), "rule": rule.pattern.to_string(),
-        "scope": rule.scope.word(), "why": rule.why })
+    json!({ "tier": rule.action.as_str(), "rule": rule.pattern.to_string(),
+        "scope": rule.scope.as_str(), "why": rule.why })
 }
 
-fn entry_line(entry: &BookEntry) -> String {
-    let (rule, origin) = (visible_line(&entry.rule), visible_line(&entry.origin));
-    let tier = Tier::from(entry.tier).word();
+fn entry_line(entry: &StoredRule) -> String {
+    let (rule, origin) = (escape_hidden_line(&entry.rule), escape_hidden_line(&entry.origin));
+    let tier = RuleAction::from(entry.action).as_str();
     format!("{tier:5}  {rule}  local {}  {}  {origin}\n", entry.id, entry.at)
 }
 
 fn rule_line(rule: &Rule) -> String {
     let why = rule.why.as_ref().map(|it| format!("  {it}")).unwrap_or_default();
-    let line = format!("{:5}  {}  {}{why}", rule.tier.word(), rule.pattern, rule.scope.word());
-    format!("{}\n", visible_line(&line))
+    let line =
+        format!("{:5}  {}  {}{why}", rule.action.as_str(), rule.pattern, rule.scope.as_str());
+    format!("{}\n", escape_hidden_line(&line))
 }
 
-#[expect(clippy::disallowed_methods, reason = "no protocol is spoken here")]
-fn say(text: &str) -> Result<ExitCode, String> {
-    let said: io::Result<()> = stdout().write_all(text.as_bytes());
-    said.map(|()| ExitCode::SUCCESS).map_err(|it| it.to_string())
+#[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
+fn write_stdout(text: &str) -> Result<ExitCode, String> {
+    let result: io::Result<()> = stdout().write_all(text.as_bytes());
+    result.map(|()| ExitCode::SUCCESS).map_err(|it| it.to_string())
 }

@@ -1,5 +1,5 @@
-//! `turnwright sandbox-probe`: what the proof of the sandbox tries and a shell cannot. Ends with 0 if
-//! it has come through. For nobody else: it does no harm that a shell could not do.
+//! `turnwright sandbox-probe`: the escape attempts of the sandbox check that a shell cannot make. Exits
+//! with 0 if the attempt succeeded. Hidden; it can do nothing that a shell could not do as well.
 
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::process::ExitCode;
@@ -7,46 +7,46 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Probe {
-    /// Come through, always
+pub(super) enum SandboxProbe {
+    /// Always succeed
     Ready,
-    /// Call a listener of this machine
+    /// Connect to a local TCP listener
     Internet { port: u16 },
     /// Send a datagram
     Datagram { port: u16 },
     /// Open a netlink socket
     Netlink,
-    /// Call a listener by its abstract name
+    /// Connect to an abstract Unix socket
     Abstract { name: String },
-    /// Empty a file by its name
+    /// Truncate a file by its path
     Truncate { path: std::path::PathBuf },
-    /// Make a user namespace
+    /// Create a user namespace
     Namespace,
-    /// Do nothing, for a while
+    /// Sleep
     Wait,
 }
 
-pub(super) fn run(probe: &Probe) -> ExitCode {
-    let came_through = match probe {
-        Probe::Ready => true,
-        // Who may open one has come through, whether or not somebody answers.
-        Probe::Internet { port } => match TcpStream::connect((Ipv4Addr::LOCALHOST, *port)) {
+pub(super) fn run(probe: &SandboxProbe) -> ExitCode {
+    let succeeded = match probe {
+        SandboxProbe::Ready => true,
+        // A refused connection means that the socket was allowed.
+        SandboxProbe::Internet { port } => match TcpStream::connect((Ipv4Addr::LOCALHOST, *port)) {
             Ok(_) => true,
             Err(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
         },
-        Probe::Datagram { port } => UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
+        SandboxProbe::Datagram { port } => UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
             .and_then(|it| it.send_to(b"x", (Ipv4Addr::LOCALHOST, *port)))
             .is_ok(),
-        Probe::Netlink => system::netlink(),
-        Probe::Abstract { name } => system::call(name),
-        Probe::Truncate { path } => system::truncate(path),
-        Probe::Namespace => system::new_user(),
-        Probe::Wait => {
+        SandboxProbe::Netlink => system::netlink(),
+        SandboxProbe::Abstract { name } => system::connect_abstract(name),
+        SandboxProbe::Truncate { path } => system::truncate(path),
+        SandboxProbe::Namespace => system::create_user_namespace(),
+        SandboxProbe::Wait => {
             std::thread::sleep(std::time::Duration::from_secs(120));
             true
         }
     };
-    if came_through { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 #[cfg(target_os = "linux")]
@@ -61,11 +61,11 @@ mod system {
     const SOCK_RAW: c_int = 3;
     const CLONE_NEWUSER: c_int = 0x1000_0000;
 
-    #[expect(unsafe_code, reason = "system calls that no crate of ours has")]
+    #[expect(unsafe_code, reason = "system calls that no dependency exposes")]
     mod calls {
         use super::{c_char, c_int, c_long};
         unsafe extern "C" {
-            pub(super) safe fn socket(domain: c_int, sort: c_int, protocol: c_int) -> c_int;
+            pub(super) safe fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;
             pub(super) safe fn unshare(flags: c_int) -> c_int;
             pub(super) fn truncate(path: *const c_char, length: c_long) -> c_int;
         }
@@ -75,24 +75,24 @@ mod system {
         calls::socket(AF_NETLINK, SOCK_RAW, 0) >= 0
     }
 
-    pub(super) fn new_user() -> bool {
+    pub(super) fn create_user_namespace() -> bool {
         calls::unshare(CLONE_NEWUSER) == 0
     }
 
-    #[expect(unsafe_code, reason = "a system call that no crate of ours has")]
+    #[expect(unsafe_code, reason = "a system call that no dependency exposes")]
     pub(super) fn truncate(path: &Path) -> bool {
         let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
         // SAFETY: the path ends with a zero byte and lives as long as the call.
         unsafe { calls::truncate(path.as_ptr(), 0) == 0 }
     }
 
-    pub(super) fn call(name: &str) -> bool {
+    pub(super) fn connect_abstract(name: &str) -> bool {
         let address = SocketAddr::from_abstract_name(name.as_bytes());
         address.and_then(|it| UnixStream::connect_addr(&it)).is_ok()
     }
 }
 
-/// Other systems have none of these.
+/// These attempts are specific to Linux.
 #[cfg(not(target_os = "linux"))]
 mod system {
     use std::path::Path;
@@ -101,7 +101,7 @@ mod system {
         false
     }
 
-    pub(super) fn new_user() -> bool {
+    pub(super) fn create_user_namespace() -> bool {
         false
     }
 
@@ -109,7 +109,7 @@ mod system {
         false
     }
 
-    pub(super) fn call(_: &str) -> bool {
+    pub(super) fn connect_abstract(_: &str) -> bool {
         false
     }
 }

@@ -1,4 +1,4 @@
-//! `turnwright sandbox -- PROGRAM …`: a command as the agent runs its own, in somebody's terminal.
+//! `turnwright sandbox -- PROGRAM …`: runs a command in the agent's sandbox, attached to the terminal.
 
 use std::ffi::OsString;
 use std::io::{self, Write, stderr, stdout};
@@ -9,36 +9,36 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::config::Config;
-use turnwright_workspace::exec::{self, Environment, Launch, Screen};
-use turnwright_sandbox::{Network, Profile};
+use turnwright_sandbox::{Network, SandboxProfile};
+use turnwright_workspace::exec::{self, DisplayTask, Environment, LaunchSpec};
 
-/// Pieces of output that may wait for the terminal.
-const PIECES: usize = 8;
+/// The most chunks of output that may wait to be written to the terminal.
+const MAX_PENDING_CHUNKS: usize = 8;
 
 #[derive(Debug, Args)]
-pub(super) struct Options {
-    /// Where the agent listens that wants to know what comes of it
+pub(super) struct SandboxCliArgs {
+    /// Socket on which the agent that started this process receives its reports
     #[arg(long, value_name = "SOCKET", hide = true)]
     report: Option<PathBuf>,
-    /// Whether the agent may give it input
+    /// Let the agent send input to the command
     #[arg(long, hide = true, requires = "report")]
     input: bool,
-    /// Let it change nothing here, only its temporary folder
+    /// Allow writing only to the temporary folder
     #[arg(long)]
     read_only: bool,
-    /// Let it use the network
+    /// Allow network access
     #[arg(long)]
     network: bool,
-    /// Let it change this file or folder too
+    /// Allow writing to this file or folder too (repeatable)
     #[arg(long, value_name = "PATH")]
     write: Vec<PathBuf>,
-    /// The program and its arguments
+    /// Program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
 
-pub(super) fn run(options: &Options, config: &Config) -> ExitCode {
-    match serve(options, config) {
+pub(super) fn run(args: &SandboxCliArgs, config: &Config) -> ExitCode {
+    match serve(args, config) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             drop(writeln!(stderr(), "turnwright sandbox: {error}"));
@@ -47,43 +47,43 @@ pub(super) fn run(options: &Options, config: &Config) -> ExitCode {
     }
 }
 
-/// What a command may do that people start: change what is below the folder that they are in.
-fn profile(options: &Options, config: &Config, temporary: &Path) -> io::Result<Profile> {
+/// The profile of a command that a person starts: it may write below the current folder.
+fn profile(args: &SandboxCliArgs, config: &Config, temporary: &Path) -> io::Result<SandboxProfile> {
     let mut write = vec![temporary.to_owned()];
     let mut keep = Vec::new();
-    if !options.read_only {
+    if !args.read_only {
         let here = Path::new(".").canonicalize()?;
         keep = vec![here.join(".git/hooks"), here.join(".git/config")];
         write.push(here);
     }
-    for path in &options.write {
+    for path in &args.write {
         let real = path.canonicalize();
         write.push(real.map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?);
     }
     let home = config.paths.home.as_deref();
-    let mut hide = home.map(turnwright_sandbox::secrets_below).unwrap_or_default();
+    let mut hide = home.map(turnwright_sandbox::credential_paths).unwrap_or_default();
     hide.push(config.paths.config.clone());
-    let network = if options.network { Network::On } else { Network::Off };
-    Ok(Profile { write, keep, hide, read: None, network })
+    let network = if args.network { Network::On } else { Network::Off };
+    Ok(SandboxProfile { writable: write, read_only: keep, hidden: hide, readable: None, network })
 }
 
-fn serve(options: &Options, config: &Config) -> io::Result<u8> {
-    super::keep_to_ourselves();
+fn serve(args: &SandboxCliArgs, config: &Config) -> io::Result<u8> {
+    super::deny_memory_inspection();
     let secrets = config.secrets();
     let secrets: Vec<_> = secrets.iter().map(String::as_str).collect();
-    let mut launch = Launch {
+    let mut launch = LaunchSpec {
         environment: Environment::scrubbed(config.inherited.iter().cloned(), &secrets),
-        takes_input: options.input,
-        report: options.report.clone(),
-        jail: None,
-        program: options.program.clone(),
+        accepts_input: args.input,
+        report_socket: args.report.clone(),
+        sandbox: None,
+        program: args.program.clone(),
     };
-    // Gone when we are. An agent has one of its own.
+    // Removed when this process ends. An agent that started this process provides a folder itself.
     let mut _temporary = None;
-    if options.report.is_none() {
+    if args.report.is_none() {
         let folder = tempfile::Builder::new().prefix("turnwright-").tempdir()?;
         let place = folder.path().canonicalize()?;
-        launch.jail = Some(profile(options, config, &place)?);
+        launch.sandbox = Some(profile(args, config, &place)?);
         for name in ["TMPDIR", "TMP", "TEMP"] {
             launch.environment = launch.environment.with(name, &place);
         }
@@ -91,9 +91,9 @@ fn serve(options: &Options, config: &Config) -> io::Result<u8> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let code = runtime.block_on(async {
-        let (out, mut pieces) = tokio::sync::mpsc::channel::<Vec<u8>>(PIECES);
-        // A terminal that is not read must not keep us from hearing a signal.
-        #[expect(clippy::disallowed_methods, reason = "here is no protocol but a terminal")]
+        let (out, mut pieces) = tokio::sync::mpsc::channel::<Vec<u8>>(MAX_PENDING_CHUNKS);
+        // Writing happens on a thread, so that a blocked terminal does not delay signal handling.
+        #[expect(clippy::disallowed_methods, reason = "stdout is a terminal here, not a protocol")]
         let shown = tokio::task::spawn_blocking(move || {
             let mut stdout = stdout();
             while let Some(piece) = pieces.blocking_recv() {
@@ -102,10 +102,12 @@ fn serve(options: &Options, config: &Config) -> io::Result<u8> {
                 }
             }
         });
-        exec::launch(&launch, Screen { out, shown }).await.unwrap_or_else(|error| {
-            drop(writeln!(stderr(), "turnwright sandbox: {error}"));
-            error.code()
-        })
+        exec::launch(&launch, DisplayTask { output: out, finished: shown }).await.unwrap_or_else(
+            |error| {
+                drop(writeln!(stderr(), "turnwright sandbox: {error}"));
+                error.exit_code()
+            },
+        )
     });
     runtime.shutdown_timeout(Duration::from_millis(50));
     Ok(code)

@@ -1,4 +1,4 @@
-//! `turnwright sessions`: which sessions are kept, what was said in one, and how one is forgotten.
+//! `turnwright sessions`: lists, shows, exports and deletes stored sessions.
 
 use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 use std::path::PathBuf;
@@ -7,85 +7,91 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::history::{length, one_line, short, short_time};
-use super::{Trouble, ended, export, is_same_folder, say};
+use super::history::{format_duration, one_line, short_id, short_time};
+use super::{CliError, exit_code, export, is_same_folder, write_stdout};
 use crate::config::Config;
-use turnwright_types::effect::{plain, visible_line};
+use turnwright_store::history::visible_prompt_text;
+use turnwright_store::{
+    Audience, CallRow, Entry, RewoundEntries, SessionSummary, Store, StoredEntry, read,
+    session_summaries, sessions,
+};
+use turnwright_types::effect::{escape_hidden_line, terminal_safe};
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::{Arguments, Message};
-use turnwright_types::moment::rfc3339;
 use turnwright_types::redact;
-use turnwright_store::history::typed;
-use turnwright_store::{Audience, CallRow, Entry, Gone, Shelved, Store, Stored, read, sessions, shelf};
+use turnwright_types::timestamp::rfc3339;
 
-/// Entries that are read at once.
-const TOGETHER: usize = 100;
+/// Entries per query.
+const PAGE_SIZE: usize = 100;
 
 #[derive(Debug, Args)]
-pub(super) struct Options {
+pub(super) struct SessionsCliArgs {
     #[command(subcommand)]
-    action: Action,
+    action: SessionsCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
-    /// The sessions of this folder, the one that was used last first
+enum SessionsCommand {
+    /// List the sessions of this folder, most recently used first
     #[command(after_help = "Example: turnwright sessions list --all")]
     List {
-        /// Those of all folders
+        /// List the sessions of all folders
         #[arg(long)]
         all: bool,
-        /// Those of another folder
+        /// List the sessions of another folder
         #[arg(long, value_name = "FOLDER", conflicts_with = "all")]
         cwd: Option<PathBuf>,
-        /// Those that were put away, too
+        /// Include archived sessions
         #[arg(long)]
         archived: bool,
-        /// A line of JSON for each
+        /// Print one JSON object per line
         #[arg(long)]
         json: bool,
     },
-    /// The conversation of a session as text
+    /// Print the conversation of a session
     #[command(after_help = "Example: turnwright sessions show last")]
     Show {
-        /// Its id, the beginning of it, or `last`
+        /// Session id, a prefix of one, or `last`
         id: String,
     },
-    /// Write a session as a document: the conversation, the tool calls with their results, what was
-    /// changed in files, and where the time went
+    /// Export a session with its tool calls, file changes and timing
     #[command(after_help = "Example: turnwright sessions export last --output session.html")]
-    Export(export::Options),
-    /// Have sessions forgotten, and all that is kept of them
+    Export(export::ExportCliArgs),
+    /// Delete sessions with all their data
     #[command(after_help = "Example: turnwright sessions delete 3f9a1c07")]
     Delete {
-        /// Their ids, or the beginnings of them
+        /// Session ids, or prefixes of ids
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
-        /// Without a question
+        /// Skip confirmation
         #[arg(long)]
         yes: bool,
     },
 }
 
-/// Ends with 0 if what was asked for could be done.
-pub(super) fn run(options: Options, config: &Config) -> ExitCode {
+pub(super) fn run(args: SessionsCliArgs, config: &Config) -> ExitCode {
     let store = Store::new(&config.paths.state);
-    if !store.is_there() {
-        return ended("sessions", say("No session was kept yet.\n").map_err(Trouble::from));
+    if !store.exists() {
+        return exit_code(
+            "sessions",
+            write_stdout("No stored sessions.\n").map_err(CliError::from),
+        );
     }
-    let done = match options.action {
-        Action::List { all, cwd, archived, json } => list(&store, (all, cwd), archived, json),
-        Action::Show { id } => show(&store, &id),
-        Action::Export(options) => match find(&store, options.id()) {
-            Ok(id) => return export::run(&options, &store, &id),
+    let done = match args.action {
+        SessionsCommand::List { all, cwd, archived, json } => {
+            list(&store, (all, cwd), archived, json)
+        }
+        SessionsCommand::Show { id } => show(&store, &id),
+        SessionsCommand::Export(args) => match find_session(&store, args.id()) {
+            Ok(id) => return export::run(&args, &store, &id),
             Err(error) => Err(error),
         },
-        Action::Delete { ids, yes } => delete(&store, &ids, yes),
+        SessionsCommand::Delete { ids, yes } => delete(&store, &ids, yes),
     };
-    ended("sessions", done)
+    exit_code("sessions", done)
 }
 
-fn here() -> Result<PathBuf, Trouble> {
+fn current_folder() -> Result<PathBuf, CliError> {
     Ok(std::path::absolute(".")?)
 }
 
@@ -94,136 +100,144 @@ fn list(
     (all, cwd): (bool, Option<PathBuf>),
     archived: bool,
     json: bool,
-) -> Result<(), Trouble> {
-    let folder = cwd.map_or_else(here, |it| Ok(std::path::absolute(it)?))?;
-    let sessions = store.read_now(shelf)?;
+) -> Result<(), CliError> {
+    let folder = cwd.map_or_else(current_folder, |it| Ok(std::path::absolute(it)?))?;
+    let sessions = store.read_blocking(session_summaries)?;
     let count = sessions.len();
-    let fits = |it: &Shelved| {
-        (archived || !it.row.archived) && (all || is_same_folder(&it.row.cwd, &folder))
+    let fits = |it: &SessionSummary| {
+        (archived || !it.row.is_archived) && (all || is_same_folder(&it.row.cwd, &folder))
     };
     let sessions: Vec<_> = sessions.into_iter().filter(fits).collect();
     let line = if json { json_line } else { text_line };
     let mut text: String = sessions.iter().map(|it| line(it, all)).collect();
-    redact::clean(&mut text);
-    say(&text)?;
+    redact::redact_in_place(&mut text);
+    write_stdout(&text)?;
     let hint = match (sessions.len(), count - sessions.len()) {
         _ if json => String::new(),
-        (0, 0) => "There are no sessions.\n".to_owned(),
-        (0, more) => format!("None here; {more} elsewhere or put away: --all, --archived\n"),
+        (0, 0) => "No sessions.\n".to_owned(),
+        (0, more) => {
+            format!("No sessions here, {more} elsewhere or archived: add --all or --archived\n")
+        }
         _ => String::new(),
     };
-    Ok(say(&hint)?)
+    Ok(write_stdout(&hint)?)
 }
 
-fn text_line(session: &Shelved, with_folder: bool) -> String {
+fn text_line(session: &SessionSummary, with_folder: bool) -> String {
     let row = &session.row;
-    let folder = visible_line(&row.cwd.to_string_lossy());
+    let folder = escape_hidden_line(&row.cwd.to_string_lossy());
     let folder = if with_folder { format!("{folder}  ") } else { String::new() };
-    let put_away = if row.archived { "  (put away)" } else { "" };
-    let (id, time, turns) = (short(row.id.as_str()), short_time(row.updated), session.turns);
-    format!("{id}  {time}  {turns:4} turns  {folder}{}{put_away}\n", one_line(title(session)))
+    let archived = if row.is_archived { "  (archived)" } else { "" };
+    let (id, time, turns) = (short_id(row.id.as_str()), short_time(row.updated_at), session.turns);
+    format!("{id}  {time}  {turns:4} turns  {folder}{}{archived}\n", one_line(title(session)))
 }
 
-fn json_line(session: &Shelved, _: bool) -> String {
+fn json_line(session: &SessionSummary, _: bool) -> String {
     let row = &session.row;
     let line = json!({ "session_id": row.id, "cwd": row.cwd.to_string_lossy(),
-        "title": row.title, "created_at": rfc3339(row.created),
-        "updated_at": rfc3339(row.updated), "archived": row.archived, "turns": session.turns,
-        "model": row.model, "cost": row.cost });
+        "title": row.title, "created_at": rfc3339(row.created_at),
+        "updated_at": rfc3339(row.updated_at), "archived": row.is_archived, "turns": session.turns,
+        "model": row.model, "cost": row.cost_usd });
     format!("{line}\n")
 }
 
-/// What it is about.
-fn title(session: &Shelved) -> &str {
+/// The title, or the beginning of the first prompt.
+fn title(session: &SessionSummary) -> &str {
     session.row.title.as_deref().unwrap_or(&session.words)
 }
 
-/// The session that is meant by an id, the beginning of one, or `last`: the one that was used last
-/// in this folder, or else anywhere.
-pub(super) fn find(store: &Store, name: &str) -> Result<SessionId, Trouble> {
-    let sessions = store.read_now(shelf)?;
+/// Finds a session by its id, a prefix of its id, or `last`: the most recently used session of this
+/// folder, or of any folder if this one has none.
+pub(super) fn find_session(store: &Store, name: &str) -> Result<SessionId, CliError> {
+    let sessions = store.read_blocking(session_summaries)?;
     if name == "last" {
-        let folder = here()?;
+        let folder = current_folder()?;
         let ours = sessions.iter().find(|it| is_same_folder(&it.row.cwd, &folder));
         let last = ours.or(sessions.first()).map(|it| it.row.id.clone());
-        return last.ok_or_else(|| Trouble::Other("there is no session".to_owned()));
+        return last.ok_or_else(|| CliError::Other("there are no sessions".to_owned()));
     }
     let ids = || sessions.iter().map(|it| &it.row.id);
     if let Some(id) = ids().find(|it| it.as_str() == name) {
         return Ok(id.clone());
     }
-    let mut fitting = ids().filter(|it| !name.is_empty() && it.as_str().starts_with(name));
-    let name = visible_line(name);
-    match (fitting.next(), fitting.next()) {
+    let mut matching = ids().filter(|it| !name.is_empty() && it.as_str().starts_with(name));
+    let name = escape_hidden_line(name);
+    match (matching.next(), matching.next()) {
         (Some(id), None) => Ok(id.clone()),
-        (None, _) => Err(Trouble::Other(format!("there is no session {name}"))),
-        (Some(_), Some(_)) => Err(Trouble::Other(format!("several sessions begin with {name}"))),
+        (None, _) => Err(CliError::Other(format!("no session {name}"))),
+        (Some(_), Some(_)) => Err(CliError::Other(format!("several sessions begin with {name}"))),
     }
 }
 
-fn show(store: &Store, name: &str) -> Result<(), Trouble> {
-    let id = find(store, name)?;
-    let row = store.read_now(|it| read::session(it, &id))?;
+fn show(store: &Store, name: &str) -> Result<(), CliError> {
+    let id = find_session(store, name)?;
+    let row = store.read_blocking(|it| read::session(it, &id))?;
     let title = row.title.unwrap_or_default();
     let heading = format!("{} {title}", row.id);
-    let (cwd, begun) = (row.cwd.to_string_lossy(), rfc3339(row.created));
-    print(format!("{}\n{}, {begun}\n", visible_line(heading.trim()), visible_line(&cwd)))?;
-    let (key, gone) = store.read_now(|it| {
-        let key = read::key(it, &id)?;
-        Ok((key, Gone::find(it, key)?))
+    let (cwd, begun) = (row.cwd.to_string_lossy(), rfc3339(row.created_at));
+    print_redacted(format!(
+        "{}\n{}, {begun}\n",
+        escape_hidden_line(heading.trim()),
+        escape_hidden_line(&cwd)
+    ))?;
+    let (key, gone) = store.read_blocking(|it| {
+        let key = read::session_key(it, &id)?;
+        Ok((key, RewoundEntries::load(it, key)?))
     })?;
     let mut after = 0;
     loop {
-        let (page, last) = store.read_now(|it| read::page(it, key, (after, TOGETHER), &gone))?;
+        let (page, last) =
+            store.read_blocking(|it| read::entries_page(it, key, (after, PAGE_SIZE), &gone))?;
         for stored in &page {
-            print(told(stored))?;
+            print_redacted(format_entry(stored))?;
         }
         let Some(last) = last else { return Ok(()) };
         after = last;
     }
 }
 
-fn print(mut text: String) -> Result<(), Trouble> {
-    redact::clean(&mut text);
-    Ok(say(&plain(text))?)
+fn print_redacted(mut text: String) -> Result<(), CliError> {
+    redact::redact_in_place(&mut text);
+    Ok(write_stdout(&terminal_safe(text))?)
 }
 
-/// An entry as its user has seen it.
-fn told(stored: &Stored) -> String {
+/// Formats an entry as the user saw it.
+fn format_entry(stored: &StoredEntry) -> String {
     let at = short_time(stored.at);
-    let said = |who: &str, text: &str| format!("\n{who}  {at}\n{}\n", text.trim_end());
+    let section = |who: &str, text: &str| format!("\n{who}  {at}\n{}\n", text.trim_end());
     match &stored.entry {
         Entry::Message { audience: Audience::Model, .. } => String::new(),
         Entry::Message { message, .. } => match message.as_ref() {
-            Message::User(user) => said("YOU", &typed(user)),
+            Message::User(user) => section("YOU", &visible_prompt_text(user)),
             Message::Assistant(answer) => {
                 let words = if answer.text.trim().is_empty() {
                     String::new()
                 } else {
-                    said("AGENT", &answer.text)
+                    section("AGENT", &answer.text)
                 };
-                words + &stored.calls.iter().map(call).collect::<String>()
+                words + &stored.calls.iter().map(format_call).collect::<String>()
             }
             Message::Tool(_) => String::new(),
         },
-        Entry::Note { text, .. } => said("AGENT", text),
-        Entry::Lost { name, why, .. } => {
-            format!("  [{}] never ran: {}\n", visible_line(name), one_line(why))
+        Entry::Note { text, .. } => section("AGENT", text),
+        Entry::IncompleteCall { name, reason: why, .. } => {
+            format!("  [{}] never ran: {}\n", escape_hidden_line(name), one_line(why))
         }
         _ => String::new(),
     }
 }
 
-/// A call in one line, and why it has failed.
-fn call(row: &CallRow) -> String {
+/// Formats a call in one line, followed by the error if it failed.
+fn format_call(row: &CallRow) -> String {
     let arguments = match &row.arguments {
         Arguments::Object(value) => value.to_string(),
         Arguments::Unusable { text, .. } => text.clone(),
     };
-    let length = row.settled.took.map(|it| format!(", {}", length(it.as_secs_f64() * 1_000.0)));
-    let (tool, status) = (visible_line(&row.tool), row.status.word());
-    let (length, text) = (length.unwrap_or_default(), row.settled.text.as_str());
-    let why = if row.settled.ok || text.is_empty() {
+    let length =
+        row.outcome.duration.map(|it| format!(", {}", format_duration(it.as_secs_f64() * 1_000.0)));
+    let (tool, status) = (escape_hidden_line(&row.tool), row.status.as_str());
+    let (length, text) = (length.unwrap_or_default(), row.outcome.text.as_str());
+    let why = if row.outcome.is_success || text.is_empty() {
         String::new()
     } else {
         format!("    {}\n", one_line(text))
@@ -231,30 +245,32 @@ fn call(row: &CallRow) -> String {
     format!("  [{tool}] {status}{length}: {}\n{why}", one_line(&arguments))
 }
 
-fn delete(store: &Store, names: &[String], is_sure: bool) -> Result<(), Trouble> {
-    let ids = names.iter().map(|it| find(store, it)).collect::<Result<Vec<_>, _>>()?;
-    let sessions = store.read_now(shelf)?;
+fn delete(store: &Store, names: &[String], skip_confirmation: bool) -> Result<(), CliError> {
+    let ids = names.iter().map(|it| find_session(store, it)).collect::<Result<Vec<_>, _>>()?;
+    let sessions = store.read_blocking(session_summaries)?;
     for session in sessions.iter().filter(|it| ids.contains(&it.row.id)) {
-        say(&text_line(session, true))?;
+        write_stdout(&text_line(session, true))?;
     }
-    if !is_sure && !ask(ids.len())? {
-        return Err(Trouble::Other("nothing was deleted".to_owned()));
+    if !skip_confirmation && !confirm(ids.len())? {
+        return Err(CliError::Other("nothing was deleted".to_owned()));
     }
     for id in ids {
-        // A session that is open in a process is that one's.
-        let _hold = store.hold(&id)?;
-        store.write_now(move |connection| sessions::delete(connection, &id))?;
+        // Fails if a process has the session open.
+        let _hold = store.lock_session(&id)?;
+        store.write_blocking(move |connection| sessions::delete(connection, &id))?;
     }
-    Ok(say("Deleted.\n")?)
+    Ok(write_stdout("Deleted.\n")?)
 }
 
-/// Asks on a terminal. Whatever else writes into our input is nobody who could want that.
-fn ask(count: usize) -> Result<bool, Trouble> {
+/// Asks for confirmation. Accepts an answer only from a terminal: piped input is not a decision.
+fn confirm(count: usize) -> Result<bool, CliError> {
     if !stdin().is_terminal() {
-        return Err(Trouble::Other("to delete without a question, add --yes".to_owned()));
+        return Err(CliError::Other(
+            "stdin is not a terminal; add --yes to skip confirmation".to_owned(),
+        ));
     }
     let what = if count == 1 { "it".to_owned() } else { format!("these {count}") };
-    stderr().write_all(format!("Delete {what} for good? [y/N] ").as_bytes())?;
+    stderr().write_all(format!("Delete {what} permanently? [y/N] ").as_bytes())?;
     let mut answer = String::new();
     stdin().lock().read_line(&mut answer)?;
     Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))

@@ -1,4 +1,4 @@
-//! `turnwright trust`: what a project wants beyond what it gets, and a yes to exactly that.
+//! `turnwright trust`: shows what a project's files ask for, and trusts exactly the content shown.
 
 use std::io::{self, BufRead, IsTerminal, Write, stderr, stdin, stdout};
 use std::path::{Path, PathBuf};
@@ -7,32 +7,32 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::config::Config;
-use turnwright_types::effect::{visible, visible_line};
+use crate::session::{PROJECT_FILE, ProjectFile, SERVERS_FILE, resolve_policy};
+use crate::trust::{Fingerprint, TrustStore};
+use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_workspace::files::Roots;
-use crate::session::{PROJECT_FILE, ProjectFile, SERVERS_FILE, stand};
-use crate::trust::{Print, Trust};
 
 #[derive(Debug, Args)]
-pub(super) struct Options {
-    /// The project's folder; else the one that you are in
+pub(super) struct TrustCliArgs {
+    /// Project folder (default: the current folder)
     #[arg(value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// Trust without asking, if this is the code of what the file says now
+    /// Trust without confirmation if CODE matches the file's current content
     #[arg(long, value_name = "CODE", conflicts_with_all = ["forget", "list"])]
     yes: Option<String>,
-    /// Trust nothing of the project any more
+    /// Withdraw the trust in the project
     #[arg(long, conflicts_with = "list")]
     forget: bool,
-    /// List what is trusted
+    /// List trusted projects
     #[arg(long)]
     list: bool,
 }
 
-/// Ends with 0 if what was asked for is so now.
-pub(super) fn run(options: &Options, config: &Config) -> ExitCode {
-    let trust = Trust::new(&config.paths.state);
-    let done = if options.list { list(&trust) } else { one(options, config, &trust) };
-    match done {
+/// Exits with 0 if nothing is left to trust.
+pub(super) fn run(args: &TrustCliArgs, config: &Config) -> ExitCode {
+    let trust = TrustStore::new(&config.paths.state);
+    let result = if args.list { list(&trust) } else { review(args, config, &trust) };
+    match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -42,77 +42,80 @@ pub(super) fn run(options: &Options, config: &Config) -> ExitCode {
     }
 }
 
-fn list(trust: &Trust) -> io::Result<bool> {
+fn list(trust: &TrustStore) -> io::Result<bool> {
     for record in trust.list() {
-        let [project, what] = [&record.project, &record.what].map(|it| visible_line(it));
-        let print = visible_line(&record.sha256).chars().take(32).collect::<String>();
-        say(&format!("{project}  {what}  {print}  {}\n", visible_line(&record.since)))?;
+        let [project, what] = [&record.project, &record.what].map(|it| escape_hidden_line(it));
+        let fingerprint = escape_hidden_line(&record.sha256).chars().take(32).collect::<String>();
+        write_stdout(&format!(
+            "{project}  {what}  {fingerprint}  {}\n",
+            escape_hidden_line(&record.since)
+        ))?;
     }
     Ok(true)
 }
 
-fn one(options: &Options, config: &Config, trust: &Trust) -> io::Result<bool> {
-    let folder = std::path::absolute(options.folder.as_deref().unwrap_or(Path::new(".")))?;
-    if options.forget {
-        // What is gone can be forgotten too.
+fn review(args: &TrustCliArgs, config: &Config, trust: &TrustStore) -> io::Result<bool> {
+    let folder = std::path::absolute(args.folder.as_deref().unwrap_or(Path::new(".")))?;
+    if args.forget {
+        // A project that no longer exists can be forgotten as well.
         let real = std::fs::canonicalize(&folder).unwrap_or(folder);
         let count = trust.forget(&real)?;
-        let what = if count == 0 { "Nothing was trusted." } else { "Nothing is trusted any more." };
-        say(&format!("{what}\n"))?;
+        let what = if count == 0 { "It was not trusted." } else { "It is no longer trusted." };
+        write_stdout(&format!("{what}\n"))?;
         return Ok(true);
     }
     let roots = Roots::new(&folder)?;
     let real = roots.real_cwd();
-    let standing = stand(config, trust, &roots);
+    let policy = resolve_policy(config, trust, &roots);
     let is_about_files = |it: &&String| it.contains(PROJECT_FILE) || it.contains(SERVERS_FILE);
-    for problem in standing.problems.iter().filter(is_about_files) {
-        say(&format!("! {problem}\n"))?;
+    for problem in policy.problems.iter().filter(is_about_files) {
+        write_stdout(&format!("! {problem}\n"))?;
     }
-    let withheld: Vec<_> = standing.files.iter().filter(|it| it.is_withheld()).collect();
+    let withheld: Vec<_> = policy.project_files.iter().filter(|it| it.needs_trust()).collect();
     if !withheld.is_empty() {
-        return decide(options, trust, real, &withheld);
+        return decide(args, trust, real, &withheld);
     }
-    say(&match standing.files.as_slice() {
-        [] => format!("There is nothing in {PROJECT_FILE} or {SERVERS_FILE} to be trusted.\n"),
-        files if files.iter().any(|it| it.is_trusted) => "It is trusted as it is now.\n".to_owned(),
-        _ => "It asks for nothing that needs your trust.\n".to_owned(),
+    write_stdout(&match policy.project_files.as_slice() {
+        [] => format!("No {PROJECT_FILE} or {SERVERS_FILE} here: nothing to trust.\n"),
+        files if files.iter().any(|it| it.is_trusted) => "Already trusted.\n".to_owned(),
+        _ => "The project asks for nothing that needs trust.\n".to_owned(),
     })?;
     Ok(true)
 }
 
 fn decide(
-    options: &Options,
-    trust: &Trust,
+    args: &TrustCliArgs,
+    trust: &TrustStore,
     real: &Path,
     files: &[&ProjectFile],
 ) -> io::Result<bool> {
     let mut is_all = true;
     let mut is_any = false;
     for file in files {
-        let print = Print::of(file.text.as_bytes());
-        let is_yes = match &options.yes {
-            Some(code) => code.eq_ignore_ascii_case(print.long_code()),
+        let fingerprint = Fingerprint::of(file.text.as_bytes());
+        let is_yes = match &args.yes {
+            Some(code) => code.eq_ignore_ascii_case(fingerprint.long_code()),
             None => {
                 show(real, file)?;
-                ask(&print)?
+                confirm(&fingerprint)?
             }
         };
         if is_yes {
-            trust.trust(real, file.what, file.text.as_bytes())?;
-            say(&format!("{} is trusted as it is now.\n", file.what))?;
+            trust.trust(real, file.name, file.text.as_bytes())?;
+            write_stdout(&format!("Trusted {} as shown.\n", file.name))?;
         }
         is_all &= is_yes;
         is_any |= is_yes;
     }
-    match &options.yes {
+    match &args.yes {
         Some(_) if !is_any => {
-            say("That is not the code of what a file says now. Nothing was trusted.\n")?;
+            write_stdout("CODE does not match the current content. Nothing was trusted.\n")?;
             Ok(false)
         }
         Some(_) => Ok(true),
         None => {
             if !is_any {
-                say("Nothing was trusted.\n")?;
+                write_stdout("Nothing was trusted.\n")?;
             }
             Ok(is_all)
         }
@@ -120,27 +123,30 @@ fn decide(
 }
 
 fn show(real: &Path, file: &ProjectFile) -> io::Result<()> {
-    let place = visible_line(&real.join(file.what).to_string_lossy());
-    let wants = match file.plainly.as_slice() {
-        [] => format!("Not in force is: {}.", file.wants.join(", ")),
-        lines => format!("Not started is:\n{}", lines.join("\n")),
+    let path = escape_hidden_line(&real.join(file.name).to_string_lossy());
+    let wants = match file.full_requests.as_slice() {
+        [] => format!("Ignored until trusted: {}.", file.requests.join(", ")),
+        lines => format!("Not started until trusted:\n{}", lines.join("\n")),
     };
-    say(&format!("{place} says:\n\n{}\n\n{wants}\n", visible(file.text.trim_end())))
+    write_stdout(&format!("{path}:\n\n{}\n\n{wants}\n", escape_hidden(file.text.trim_end())))
 }
 
-/// Asks on a terminal. Whatever else writes into our input is nobody who could trust something.
-fn ask(print: &Print) -> io::Result<bool> {
+/// Asks for confirmation. Accepts an answer only from a terminal: piped input is not a decision.
+fn confirm(fingerprint: &Fingerprint) -> io::Result<bool> {
     if !stdin().is_terminal() {
-        say(&format!("To trust exactly this, add `--yes {}`.\n", print.long_code()))?;
+        write_stdout(&format!(
+            "To trust exactly this content, add `--yes {}`.\n",
+            fingerprint.long_code()
+        ))?;
         return Ok(false);
     }
-    stderr().write_all(b"Trust exactly this? [y/N] ")?;
+    stderr().write_all(b"Trust this? [y/N] ")?;
     let mut answer = String::new();
     stdin().lock().read_line(&mut answer)?;
     Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }
 
-#[expect(clippy::disallowed_methods, reason = "no protocol is spoken here")]
-fn say(text: &str) -> io::Result<()> {
+#[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
+fn write_stdout(text: &str) -> io::Result<()> {
     stdout().write_all(text.as_bytes())
 }

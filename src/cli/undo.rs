@@ -1,5 +1,5 @@
-//! `turnwright undo`, `redo` and `diff`: what turns have made of files, and back. Works on the disk,
-//! with sessions that nobody has open.
+//! `turnwright undo`, `redo` and `diff`: reverts, reapplies and shows the file changes of sessions that
+//! no process has open.
 
 use std::io::{Write, stderr, stdout};
 use std::path::{Path, PathBuf};
@@ -12,106 +12,111 @@ use tokio_util::sync::CancellationToken;
 
 use super::sessions;
 use crate::config::Config;
-use turnwright_workspace::files::{Files, Roots};
+use crate::session::{
+    ChangeScope, ChangedFile, UndoContext, UndoReport, UndoRequest, turn_changes,
+};
+use crate::undo::DiffLimits;
+use turnwright_store::{
+    Entry, SessionLock, SessionLog, SessionRow, Store, StoreError, TurnKind, file_versions, read,
+};
 use turnwright_types::ids::{MessageId, SessionId};
-use crate::session::{Changed, Desk, Report, What, Wish, changes};
-use turnwright_store::{Entry, Hold, Log, SessionRow, Store, StoreError, TurnKind, read, versions};
-use crate::undo::Bounds;
+use turnwright_workspace::files::{Files, Roots};
 
-/// How much of a diff is printed.
-const SHOWN: Bounds = Bounds { file: 4 * 1024 * 1024, all: 16 * 1024 * 1024 };
+/// Limits of a printed diff, in bytes.
+const SHOWN: DiffLimits = DiffLimits { file: 4 * 1024 * 1024, all: 16 * 1024 * 1024 };
 
-/// Nothing was done.
-const NOTHING: u8 = 2;
+/// The exit report_status when nothing was done.
+const NOTHING_DONE: u8 = 2;
 
 #[derive(Debug, Args)]
-pub(super) struct Undo {
-    /// The session (default: the newest of this folder)
+pub(super) struct UndoCliArgs {
+    /// Session id (default: the newest session of this folder)
     #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// How many of the last turns that have changed files
+    /// Number of turns to undo; turns without file changes don't count
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
     turns: usize,
-    /// Only say what would be done
+    /// Show what would be done without doing it
     #[arg(long)]
     dry_run: bool,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Redo {
-    /// The session (default: the newest of this folder)
+pub(super) struct RedoCliArgs {
+    /// Session id (default: the newest session of this folder)
     #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// Only say what would be done
+    /// Show what would be done without doing it
     #[arg(long)]
     dry_run: bool,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Diff {
-    /// The session (default: the newest of this folder)
+pub(super) struct DiffCliArgs {
+    /// Session id (default: the newest session of this folder)
     #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// Of this turn (default: the last that has changed files)
+    /// Turn number (default: the last turn that changed files)
     #[arg(long, value_name = "N", conflicts_with = "all")]
     turn: Option<u64>,
-    /// Of the whole session
+    /// Show the changes of the whole session
     #[arg(long)]
     all: bool,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|it| *it > 0).ok_or_else(|| "a number from 1 on".to_owned())
+    text.parse().ok().filter(|it| *it > 0).ok_or_else(|| "must be a whole number ≥ 1".to_owned())
 }
 
-pub(super) fn undo(options: Undo, config: &Config) -> ExitCode {
-    let wish = Wish::Undo(options.turns);
-    ended("undo", turn_back(wish, options.session, options.dry_run, config))
+pub(super) fn undo(args: UndoCliArgs, config: &Config) -> ExitCode {
+    let request = UndoRequest::Undo(args.turns);
+    exit_code("undo", undo_or_redo(request, args.session, args.dry_run, config))
 }
 
-pub(super) fn redo(options: Redo, config: &Config) -> ExitCode {
-    ended("redo", turn_back(Wish::Redo, options.session, options.dry_run, config))
+pub(super) fn redo(args: RedoCliArgs, config: &Config) -> ExitCode {
+    exit_code("redo", undo_or_redo(UndoRequest::Redo, args.session, args.dry_run, config))
 }
 
-pub(super) fn diff(options: Diff, config: &Config) -> ExitCode {
-    ended("diff", show(options, config))
+pub(super) fn diff(args: DiffCliArgs, config: &Config) -> ExitCode {
+    exit_code("diff", show_diff(args, config))
 }
 
-fn ended(command: &str, done: Result<ExitCode, String>) -> ExitCode {
-    done.unwrap_or_else(|why| {
+fn exit_code(command: &str, result: Result<ExitCode, String>) -> ExitCode {
+    result.unwrap_or_else(|why| {
         drop(writeln!(stderr(), "turnwright {command}: {why}"));
-        ExitCode::from(NOTHING)
+        ExitCode::from(NOTHING_DONE)
     })
 }
 
-/// A session that is kept.
-struct Kept {
+/// A stored session on which the command works.
+struct StoredSession {
     store: Store,
     row: SessionRow,
-    last: (u64, u64),
+    /// The numbers of its last entry and its last turn.
+    last_numbers: (u64, u64),
 }
 
-impl Kept {
-    fn find(session: Option<String>, config: &Config) -> Result<Kept, String> {
+impl StoredSession {
+    fn find(session: Option<String>, config: &Config) -> Result<StoredSession, String> {
         let store = Store::new(&config.paths.state);
         let here = std::path::absolute(".").map_err(|it| it.to_string())?;
-        let session = session.map(|it| sessions::find(&store, &it)).transpose();
+        let session = session.map(|it| sessions::find_session(&store, &it)).transpose();
         let session = session.map_err(|it| it.to_string())?;
-        let found = store.read_now(|connection| {
+        let loaded = store.read_blocking(|connection| {
             let id = match session {
                 Some(id) => id,
-                None => versions::newest_of(connection, &names(&here))?,
+                None => file_versions::newest_session_of(connection, &folder_names(&here))?,
             };
-            kept(connection, &id)
+            read_session(connection, &id)
         });
-        let (row, last) = found.map_err(|it| match it {
-            StoreError::NoSuchSession => "there is no such session here".to_owned(),
+        let (row, last_numbers) = loaded.map_err(|it| match it {
+            StoreError::NoSuchSession => "no session here".to_owned(),
             error => error.to_string(),
         })?;
-        Ok(Kept { store, row, last })
+        Ok(StoredSession { store, row, last_numbers })
     }
 
     fn roots(&self) -> Result<Roots, String> {
@@ -119,109 +124,120 @@ impl Kept {
         Roots::new(cwd).map_err(|it| format!("{}: {it}", cwd.display()))
     }
 
-    /// Makes sure that nobody else has the session open, as long as what is returned lives.
-    fn hold(&mut self) -> Result<Hold, StoreError> {
-        let hold = self.store.hold(&self.row.id)?;
-        // Whoever had it until now may have gone on.
+    /// Locks the session against other processes for as long as the returned lock lives.
+    fn lock(&mut self) -> Result<SessionLock, StoreError> {
+        let lock = self.store.lock_session(&self.row.id)?;
+        // The previous holder of the lock may have added entries.
         let id = self.row.id.clone();
-        (self.row, self.last) = self.store.read_now(|it| kept(it, &id))?;
-        Ok(hold)
+        (self.row, self.last_numbers) = self.store.read_blocking(|it| read_session(it, &id))?;
+        Ok(lock)
     }
 }
 
-/// What is known of a session, and the numbers of its last entry and turn.
-fn kept(connection: &Connection, id: &SessionId) -> Result<(SessionRow, (u64, u64)), StoreError> {
+/// Reads a session and the numbers of its last entry and last turn.
+fn read_session(
+    connection: &Connection,
+    id: &SessionId,
+) -> Result<(SessionRow, (u64, u64)), StoreError> {
     let row = read::session(connection, id)?;
-    Ok((row, read::last(connection, read::key(connection, id)?)?))
+    Ok((row, read::last_numbers(connection, read::session_key(connection, id)?)?))
 }
 
-/// The names under which a client may have opened a folder.
-fn names(folder: &Path) -> Vec<PathBuf> {
+/// The paths under which a client may have opened a folder.
+fn folder_names(folder: &Path) -> Vec<PathBuf> {
     let mut names = vec![folder.to_path_buf()];
     names.extend(std::fs::canonicalize(folder).ok().filter(|it| it != folder));
     names
 }
 
-fn turn_back(
-    wish: Wish,
+fn undo_or_redo(
+    request: UndoRequest,
     session: Option<String>,
-    is_dry: bool,
+    is_dry_run: bool,
     config: &Config,
 ) -> Result<ExitCode, String> {
-    let mut kept = Kept::find(session, config)?;
-    let _hold = kept.hold().map_err(|it| it.to_string())?;
+    let mut session = StoredSession::find(session, config)?;
+    let _lock = session.lock().map_err(|it| it.to_string())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|it| it.to_string())?;
-    runtime.block_on(carry_out(&kept, wish, is_dry))
+    runtime.block_on(execute(&session, request, is_dry_run))
 }
 
-async fn carry_out(kept: &Kept, wish: Wish, is_dry: bool) -> Result<ExitCode, String> {
-    let roots = kept.roots()?;
-    let log = Log::new(kept.store.clone(), kept.row.id.clone());
-    log.go_on(kept.last);
-    let desk = Desk {
-        store: kept.store.clone(),
+async fn execute(
+    session: &StoredSession,
+    request: UndoRequest,
+    is_dry_run: bool,
+) -> Result<ExitCode, String> {
+    let roots = session.roots()?;
+    let log = SessionLog::new(session.store.clone(), session.row.id.clone());
+    log.resume_after(session.last_numbers);
+    let context = UndoContext {
+        store: session.store.clone(),
         log: log.clone(),
         files: Files::new(roots.clone(), None),
-        session: kept.row.id.clone(),
+        session: session.row.id.clone(),
         cancel: CancellationToken::new(),
     };
-    let Some(planned) = desk.look(wish).await.map_err(|it| it.to_string())? else {
-        return Err("there is nothing to do".to_owned());
+    let Some(planned) = context.plan(request).await.map_err(|it| it.to_string())? else {
+        return Err("nothing to do".to_owned());
     };
-    if is_dry {
-        let report = Report::dry(planned);
-        say(&format!("Nothing was done. It would be:\n{}", report.text(&roots)))?;
-        return Ok(status(&report));
+    if is_dry_run {
+        let report = UndoReport::dry_run(planned);
+        write_stdout(&format!("Dry run, nothing was changed:\n{}", report.text(&roots)))?;
+        return Ok(report_status(&report));
     }
-    let kind = if wish == Wish::Redo { TurnKind::Redo } else { TurnKind::Undo };
-    let turn = log.begin(kind, format!("turnwright {}", kind.word()));
-    let report = desk.carry_out(planned, |_| {}).await;
+    let kind = if request == UndoRequest::Redo { TurnKind::Redo } else { TurnKind::Undo };
+    let turn = log.begin_turn(kind, format!("turnwright {}", kind.as_str()));
+    let report = context.execute(planned, |_| {}).await;
     let text = report.text(&roots);
-    log.add(Entry::Note { id: MessageId::from(format!("undo-note-{turn}")), text: text.clone() });
-    log.end("end_turn", kept.row.minted, kept.row.cost).written().await;
-    for news in log.news() {
-        drop(writeln!(stderr(), "turnwright: {news}"));
+    log.add_entry(Entry::Note {
+        id: MessageId::from(format!("undo-note-{turn}")),
+        text: text.clone(),
+    });
+    log.end_turn("end_turn", session.row.last_id_number, session.row.cost_usd).written().await;
+    for notice in log.take_notices() {
+        drop(writeln!(stderr(), "turnwright: {notice}"));
     }
-    say(&text)?;
-    Ok(status(&report))
+    write_stdout(&text)?;
+    Ok(report_status(&report))
 }
 
-fn status(report: &Report) -> ExitCode {
-    ExitCode::from(u8::from(!report.is_whole()))
+fn report_status(report: &UndoReport) -> ExitCode {
+    ExitCode::from(u8::from(!report.is_complete()))
 }
 
-fn show(options: Diff, config: &Config) -> Result<ExitCode, String> {
-    let kept = Kept::find(options.session, config)?;
-    let what = match options.turn {
-        Some(turn) => What::Turn(turn),
-        None if options.all => What::All,
-        None => What::Last,
+fn show_diff(args: DiffCliArgs, config: &Config) -> Result<ExitCode, String> {
+    let session = StoredSession::find(args.session, config)?;
+    let what = match args.turn {
+        Some(turn) => ChangeScope::Turn(turn),
+        None if args.all => ChangeScope::All,
+        None => ChangeScope::Last,
     };
-    let roots = kept.roots()?;
-    let found =
-        kept.store.read_now(|connection| changes(connection, &kept.row.id, what, &roots, SHOWN));
-    let found = found.map_err(|it| it.to_string())?;
-    if found.files.is_empty() {
+    let roots = session.roots()?;
+    let changes = session
+        .store
+        .read_blocking(|connection| turn_changes(connection, &session.row.id, what, &roots, SHOWN));
+    let changes = changes.map_err(|it| it.to_string())?;
+    if changes.files.is_empty() {
         return Err("no files were changed".to_owned());
     }
-    if options.json {
-        let file = |it: &Changed| {
+    if args.json {
+        let file = |it: &ChangedFile| {
             json!({ "path": it.path.to_string_lossy(), "before": it.before, "after": it.after,
                 "diff": it.diff })
         };
-        let turns: Vec<_> = found.turns.iter().map(|it| it.0).collect();
-        let files: Vec<_> = found.files.iter().map(file).collect();
-        let session = kept.row.id.as_str();
+        let turns: Vec<_> = changes.turns.iter().map(|it| it.0).collect();
+        let files: Vec<_> = changes.files.iter().map(file).collect();
+        let session = session.row.id.as_str();
         let all = json!({ "session": session, "turns": turns, "files": files });
-        say(&format!("{all:#}\n"))?;
+        write_stdout(&format!("{all:#}\n"))?;
     } else {
-        say(&found.files.iter().map(|it| it.diff.as_str()).collect::<String>())?;
+        write_stdout(&changes.files.iter().map(|it| it.diff.as_str()).collect::<String>())?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-#[expect(clippy::disallowed_methods, reason = "no protocol is spoken here")]
-fn say(text: &str) -> Result<(), String> {
+#[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
+fn write_stdout(text: &str) -> Result<(), String> {
     stdout().write_all(text.as_bytes()).map_err(|it| it.to_string())
 }

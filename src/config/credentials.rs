@@ -1,4 +1,4 @@
-//! The login: a key and where it belongs, in a file that only its owner can read.
+//! The stored login: a key and the server that it is for, in a file that only its owner can read.
 
 use std::fmt;
 use std::fs;
@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::Paths;
 use turnwright_workspace::private_file;
-use super::{Paths};
 
 /// What `turnwright login` stores.
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ impl fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// Where the login is stored.
+    /// The path of the stored login.
     pub fn path(paths: &Paths) -> PathBuf {
         paths.config.join("login.json")
     }
@@ -47,18 +47,21 @@ impl Credentials {
         serde_json::from_str(&text).ok()
     }
 
-    /// Stores the login, in one step and with mode 0600.
+    /// Stores the login atomically, with mode 0600.
     ///
     /// # Errors
-    /// When the folder cannot be written.
+    /// If the folder cannot be written.
     pub fn store(&self, paths: &Paths) -> io::Result<()> {
-        private_file::store(&Credentials::path(paths), serde_json::to_string_pretty(self)?.as_bytes())
+        private_file::write(
+            &Credentials::path(paths),
+            serde_json::to_string_pretty(self)?.as_bytes(),
+        )
     }
 
     /// Removes the login. Returns whether there was one.
     ///
     /// # Errors
-    /// When it is there and cannot be removed.
+    /// If it exists and cannot be removed.
     pub fn remove(paths: &Paths) -> io::Result<bool> {
         private_file::remove(&Credentials::path(paths))
     }

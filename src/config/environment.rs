@@ -1,24 +1,24 @@
-//! The process's environment, read once at the start.
+//! The process's environment, read once at startup.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use super::{Secret, Variables, presets};
+use super::{EnvironmentVariables, Secret, presets};
 
-/// Bytes of the shortest key of which copies are looked for.
-const SHORTEST: usize = 8;
+/// The shortest key, in bytes, of which copies in other variables are looked for.
+const MIN_KEY_LENGTH: usize = 8;
 
-/// Reads the environment and removes the keys from it, so that nothing that is started later can
-/// inherit them. Keys are the variables in `named`, those of the well-known providers, and what
-/// ends in `_API_KEY`: a file that is mended later may name it.
+/// Reads the environment and removes keys from it, so that child processes cannot inherit them. Keys are
+/// the variables in `named`, those of well-known providers, and all that end in `_API_KEY`, because the
+/// settings file may name them later.
 #[expect(clippy::disallowed_methods, reason = "this is where the environment is read")]
-pub fn take(named: &[String]) -> Variables {
+pub fn take_environment(named: &[String]) -> EnvironmentVariables {
     let is_key = |name: &str| {
         name.ends_with("_API_KEY")
             || presets::is_key_variable(name)
             || named.iter().any(|it| it == name)
     };
-    let mut variables = Variables::default();
+    let mut variables = EnvironmentVariables::default();
     let mut keys = Vec::new();
     for (name, value) in std::env::vars_os() {
         let text = || value.to_str().map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned);
@@ -31,33 +31,33 @@ pub fn take(named: &[String]) -> Variables {
             Some("TURNWRIGHT_LOG") => variables.log = text(),
             Some("RUST_LOG") => {
                 variables.log = variables.log.or_else(text);
-                variables.rest.push((name, value));
+                variables.inherited.push((name, value));
             }
             Some(key) if is_key(key) => {
                 keys.push(key.to_owned());
                 variables.keys.extend(text().map(|it| (key.to_owned(), it.into())));
             }
-            _ => variables.rest.push((name, value)),
+            _ => variables.inherited.push((name, value)),
         }
     }
-    // Copies of them, by whatever name.
+    // Variables of other names that contain a key.
     let secrets: Vec<_> = variables.keys.values().map(Secret::expose).collect();
     let is_copy = |value: &OsStr| {
         let value = value.to_string_lossy();
-        secrets.iter().any(|it| it.len() >= SHORTEST && value.contains(it))
+        secrets.iter().any(|it| it.len() >= MIN_KEY_LENGTH && value.contains(it))
     };
-    let copies = variables.rest.iter().filter(|it| is_copy(&it.1));
+    let copies = variables.inherited.iter().filter(|it| is_copy(&it.1));
     keys.extend(copies.filter_map(|it| it.0.to_str()).map(str::to_owned));
     for key in keys {
-        forget(&key);
+        erase_variable(&key);
     }
     variables
 }
 
-/// Takes the variable away, and its bytes with it: what the process was started with stays
-/// readable in `/proc/PID/environ`, for every command that we run.
+/// Removes the variable and overwrites its bytes: commands could otherwise read the initial environment in
+/// `/proc/PID/environ`.
 #[expect(unsafe_code, reason = "the environment is changed before any thread is started")]
-fn forget(name: &str) {
+fn erase_variable(name: &str) {
     #[cfg(unix)]
     if let Ok(name) = std::ffi::CString::new(name) {
         unsafe extern "C" {
@@ -77,8 +77,8 @@ fn forget(name: &str) {
     unsafe { std::env::remove_var(name) };
 }
 
-/// The hosts of the proxies among these variables.
-pub(super) fn proxies(variables: &[(OsString, OsString)]) -> Vec<String> {
+/// The hosts of the proxies that these variables name.
+pub(super) fn proxy_hosts(variables: &[(OsString, OsString)]) -> Vec<String> {
     let names = ["http_proxy", "https_proxy", "all_proxy"];
     let is_proxy = |name: &OsString| {
         name.to_str().is_some_and(|it| names.iter().any(|name| it.eq_ignore_ascii_case(name)))
@@ -92,9 +92,9 @@ pub(super) fn proxies(variables: &[(OsString, OsString)]) -> Vec<String> {
     values.filter_map(host).collect()
 }
 
-/// One variable, for finding folders and files.
+/// Reads one variable that locates a folder or a file.
 #[expect(clippy::disallowed_methods, reason = "this is where the environment is read")]
-pub(super) fn variable(name: &str) -> Option<OsString> {
+pub(super) fn read_variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|it| !it.is_empty())
 }
 

@@ -1,4 +1,4 @@
-//! The format of `config.toml`: text → settings, and what to say about the rest. Pure.
+//! The format of `config.toml`: parses it and warns about entries that have no effect. Does no I/O.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -8,29 +8,29 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use super::bounds::{SANDBOX, SandboxSection};
-use super::permissions::{PERMISSIONS, RULE};
+use super::permissions::{PERMISSION_KEYS, RULE_KEYS};
 use super::presets::preset;
 use super::provider::Price;
+use super::sandbox::{SANDBOX_KEYS, SandboxSection};
 use super::servers::McpSection;
-use super::{ConfigError, PermissionTexts};
-use turnwright_types::message::Effort;
+use super::{ConfigError, PermissionSection};
+use turnwright_types::message::ReasoningEffort;
 
-/// What the file says.
+/// The user's settings file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct File {
+pub(super) struct ConfigFile {
     pub(super) model: Option<String>,
     pub(super) mode: Option<String>,
     pub(super) max_turn_requests: Option<NonZeroU32>,
     pub(super) effort: Option<String>,
     pub(super) list_models: Option<bool>,
-    pub(super) web: Web,
-    pub(super) sessions: Sessions,
-    pub(super) permissions: PermissionTexts,
+    pub(super) web: WebSection,
+    pub(super) sessions: SessionRetention,
+    pub(super) permissions: PermissionSection,
     pub(super) sandbox: SandboxSection,
-    pub(super) providers: BTreeMap<String, Section>,
-    /// Understood apart, so that one server that is wrong does not take the file away.
+    pub(super) providers: BTreeMap<String, ProviderSection>,
+    /// Parsed separately, so that one invalid server does not make the file unusable.
     #[serde(skip)]
     pub(super) mcp: McpSection,
 }
@@ -38,35 +38,35 @@ pub(super) struct File {
 /// `[web]`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Web {
+pub(super) struct WebSection {
     pub(super) allow: Vec<String>,
 }
 
-/// `[sessions]`: how much is kept of them.
+/// `[sessions]`: how long and how much session data is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct Sessions {
-    /// Days after which one goes in which nothing has happened; 0 for none.
+pub struct SessionRetention {
+    /// Days without activity after which a session is deleted; 0 for never.
     pub keep_days: u32,
-    /// Megabytes that all may take together; 0 for any.
+    /// The most megabytes of all sessions together; 0 for no limit.
     pub max_size: u64,
 }
 
-impl Default for Sessions {
-    fn default() -> Sessions {
-        Sessions { keep_days: 90, max_size: 1024 }
+impl Default for SessionRetention {
+    fn default() -> SessionRetention {
+        SessionRetention { keep_days: 90, max_size: 1024 }
     }
 }
 
 /// `[providers.NAME]`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Section {
+pub(super) struct ProviderSection {
     pub(super) base_url: Option<String>,
     pub(super) api: Option<String>,
     pub(super) key_env: Option<String>,
     pub(super) key_file: Option<String>,
-    /// There by mistake, and not even read.
+    /// A mistake: keys do not belong in this file. The value is not read.
     pub(super) key: Option<IgnoredAny>,
     pub(super) api_key: Option<IgnoredAny>,
     pub(super) headers: BTreeMap<String, String>,
@@ -85,7 +85,7 @@ pub(super) struct ModelSection {
     pub(super) price: Option<Price>,
 }
 
-const TOP: &[&str] = &[
+const TOP_KEYS: &[&str] = &[
     "model",
     "mode",
     "max_turn_requests",
@@ -98,114 +98,116 @@ const TOP: &[&str] = &[
     "providers",
     "mcp",
 ];
-const WEB: &[&str] = &["allow"];
-const SESSIONS: &[&str] = &["keep_days", "max_size"];
-const SECTION: &[&str] = &[
+const WEB_KEYS: &[&str] = &["allow"];
+const SESSIONS_KEYS: &[&str] = &["keep_days", "max_size"];
+const PROVIDER_KEYS: &[&str] = &[
     "base_url", "api", "key_env", "key_file", "key", "api_key", "headers", "models", "quirks",
     "model",
 ];
-const MODEL: &[&str] = &["window", "max_output", "quirks", "price"];
-const PRICE: &[&str] = &["input", "cached", "output"];
+const MODEL_KEYS: &[&str] = &["window", "max_output", "quirks", "price"];
+const PRICE_KEYS: &[&str] = &["input", "cached", "output"];
 
-impl Section {
-    /// The file holds a key itself, which is refused.
+impl ProviderSection {
+    /// True if the section contains a key itself, which is refused.
     pub(super) fn holds_key(&self) -> bool {
         self.key.is_some() || self.api_key.is_some()
     }
 
-    /// The variables that this section takes values from.
+    /// The variables that the section refers to.
     fn variables(&self) -> impl Iterator<Item = &str> {
-        let headers = self.headers.values().filter_map(|it| variable_of(it));
+        let headers = self.headers.values().filter_map(|it| referenced_variable(it));
         self.key_env.as_deref().into_iter().chain(headers)
     }
 }
 
-/// The variable that a header's value is taken from, if it is `$NAME` as a whole.
-pub(super) fn variable_of(value: &str) -> Option<&str> {
+/// The variable to which a header's value refers: the whole value is `$NAME`.
+pub(super) fn referenced_variable(value: &str) -> Option<&str> {
     value.strip_prefix('$').filter(|it| !it.is_empty())
 }
 
-impl File {
-    /// Reads the file's text. Returns the settings and a sentence about each thing in it that has
-    /// no effect; a newer file must not break an older program.
-    pub(super) fn parse(text: &str, path: &Path) -> Result<(File, Vec<String>), ConfigError> {
-        let broken = |error: toml::de::Error| ConfigError::new(complaint(&error, text, path));
-        let mut file: File = toml::from_str(text).map_err(broken)?;
-        let table: toml::Table = toml::from_str(text).map_err(broken)?;
+impl ConfigFile {
+    /// Parses the text of the file. Returns the settings and a warning about each entry that has no
+    /// effect: an entry of a newer version must not be an error in an older one.
+    pub(super) fn parse(text: &str, path: &Path) -> Result<(ConfigFile, Vec<String>), ConfigError> {
+        let to_error =
+            |error: toml::de::Error| ConfigError::new(parse_error_message(&error, text, path));
+        let mut file: ConfigFile = toml::from_str(text).map_err(to_error)?;
+        let table: toml::Table = toml::from_str(text).map_err(to_error)?;
         let mut notes = Vec::new();
-        note_unknown(&table, "", TOP, &mut notes);
+        warn_unknown_keys(&table, "", TOP_KEYS, &mut notes);
         if let Some(web) = table.get("web").and_then(toml::Value::as_table) {
-            note_unknown(web, "web.", WEB, &mut notes);
+            warn_unknown_keys(web, "web.", WEB_KEYS, &mut notes);
         }
         if let Some(sessions) = table.get("sessions").and_then(toml::Value::as_table) {
-            note_unknown(sessions, "sessions.", SESSIONS, &mut notes);
+            warn_unknown_keys(sessions, "sessions.", SESSIONS_KEYS, &mut notes);
         }
-        note_rules(&table, &mut notes);
+        warn_unknown_rule_keys(&table, &mut notes);
         if let Some(sandbox) = table.get("sandbox").and_then(toml::Value::as_table) {
-            note_unknown(sandbox, "sandbox.", SANDBOX, &mut notes);
+            warn_unknown_keys(sandbox, "sandbox.", SANDBOX_KEYS, &mut notes);
         }
-        notes.extend(file.sandbox.notes(false));
-        for (name, section) in tables(&table, "providers") {
+        notes.extend(file.sandbox.warnings(false));
+        for (name, section) in subtables(&table, "providers") {
             let at = format!("providers.{name}.");
-            note_unknown(section, &at, SECTION, &mut notes);
-            for (model, section) in tables(section, "model") {
+            warn_unknown_keys(section, &at, PROVIDER_KEYS, &mut notes);
+            for (model, section) in subtables(section, "model") {
                 let at = format!("{at}model.\"{model}\".");
-                note_unknown(section, &at, MODEL, &mut notes);
+                warn_unknown_keys(section, &at, MODEL_KEYS, &mut notes);
                 if let Some(price) = section.get("price").and_then(toml::Value::as_table) {
-                    note_unknown(price, &format!("{at}price."), PRICE, &mut notes);
+                    warn_unknown_keys(price, &format!("{at}price."), PRICE_KEYS, &mut notes);
                 }
             }
         }
         file.mcp = McpSection::read(&table, &mut notes);
-        file.note_without_effect(&mut notes);
+        file.warn_ineffective_values(&mut notes);
         let warnings = notes.into_iter().map(|it| format!("{}: {it}", path.display()));
         Ok((file, warnings.collect()))
     }
 
-    /// The variables that the file names. They hold keys.
+    /// The variables that the file refers to. They hold keys.
     pub(super) fn variables(&self) -> Vec<String> {
-        self.providers.values().flat_map(Section::variables).map(str::to_owned).collect()
+        self.providers.values().flat_map(ProviderSection::variables).map(str::to_owned).collect()
     }
 
-    fn note_without_effect(&self, notes: &mut Vec<String>) {
-        if let Some(word) = self.effort.as_ref().filter(|it| Effort::parse(it).is_none()) {
-            let known: Vec<_> = Effort::ALL.iter().map(|it| it.id()).collect();
-            notes.push(format!("`effort` is `{word}`, which is none of {}", known.join(", ")));
+    fn warn_ineffective_values(&self, notes: &mut Vec<String>) {
+        if let Some(word) = self.effort.as_ref().filter(|it| ReasoningEffort::parse(it).is_none()) {
+            let known: Vec<_> = ReasoningEffort::ALL.iter().map(|it| it.id()).collect();
+            notes.push(format!("`effort` is `{word}`, expected one of {}", known.join(", ")));
         }
         let is_host = |it: &str| !it.is_empty() && !it.contains(['/', '@', '*', ' ']);
         for entry in self.web.allow.iter().filter(|it| !is_host(it)) {
             notes.push(format!(
-                "`web.allow` has `{}`, which is neither a host nor HOST:PORT",
+                "`web.allow` contains `{}`, expected HOST or HOST:PORT",
                 entry.escape_debug()
             ));
         }
         for (name, section) in &self.providers {
             if section.holds_key() {
                 notes.push(format!(
-                    "`providers.{name}` holds a key, which is not used: a key does not belong into \
-                     this file. Say where it is with `key_env` or `key_file`"
+                    "`providers.{name}` contains a key (ignored): refer to it with `key_env` or \
+                     `key_file` instead"
                 ));
             }
             let says_key = section.key_env.is_some() || section.key_file.is_some();
-            if let Some(variable) = unused_key(name, section).filter(|_| !says_key) {
+            if let Some(variable) = withheld_key_variable(name, section).filter(|_| !says_key) {
                 notes.push(format!(
-                    "`providers.{name}` has a `base_url` of its own, so the key in {variable} is \
-                     not sent there. If it should be, add `key_env = \"{variable}\"`"
+                    "`providers.{name}` has its own `base_url`, so the key in {variable} is not \
+                     sent there. To send it, add `key_env = \"{variable}\"`"
                 ));
             }
         }
     }
 }
 
-/// The variable of the well-known provider of this name, if the section leads somewhere else.
-pub(super) fn unused_key(name: &str, section: &Section) -> Option<&'static str> {
+/// The key variable of the well-known provider of this name, if the section's `base_url` leads elsewhere,
+/// so that its key must not be sent there.
+pub(super) fn withheld_key_variable(name: &str, section: &ProviderSection) -> Option<&'static str> {
     let known = preset(name)?;
     let usual = known.base_url?;
     let own = section.base_url.as_deref()?;
     (own.trim_end_matches('/') != usual).then_some(known.key_env)?
 }
 
-fn tables<'a>(
+fn subtables<'a>(
     table: &'a toml::Table,
     key: &str,
 ) -> impl Iterator<Item = (&'a String, &'a toml::Table)> {
@@ -213,51 +215,66 @@ fn tables<'a>(
     inner.filter_map(|(name, value)| Some((name, value.as_table()?)))
 }
 
-/// Unknown keys of `[permissions]` and of its rules.
-pub(super) fn note_rules(table: &toml::Table, notes: &mut Vec<String>) {
+/// Warns about unknown keys of `[permissions]` and of its rules.
+pub(super) fn warn_unknown_rule_keys(table: &toml::Table, notes: &mut Vec<String>) {
     let Some(section) = table.get("permissions").and_then(toml::Value::as_table) else { return };
-    note_unknown(section, "permissions.", PERMISSIONS, notes);
+    warn_unknown_keys(section, "permissions.", PERMISSION_KEYS, notes);
     let rules = section.get("rule").and_then(toml::Value::as_array).into_iter().flatten();
     for rule in rules.filter_map(toml::Value::as_table) {
-        note_unknown(rule, "permissions.rule.", RULE, notes);
+        warn_unknown_keys(rule, "permissions.rule.", RULE_KEYS, notes);
     }
 }
 
-pub(super) fn note_unknown(table: &toml::Table, at: &str, known: &[&str], notes: &mut Vec<String>) {
+pub(super) fn warn_unknown_keys(
+    table: &toml::Table,
+    at: &str,
+    known: &[&str],
+    notes: &mut Vec<String>,
+) {
     let unknown = table.keys().filter(|key| !known.contains(&key.as_str()));
     notes.extend(unknown.map(|key| {
         let key = key.escape_debug();
-        format!("`{at}{key}` is no setting of this version and has no effect (check the spelling)")
+        format!("Unknown setting `{at}{key}` (ignored)")
     }));
 }
 
-/// What is wrong and where, in one line and without any text of the file: it may hold a secret.
-pub(super) fn complaint(error: &toml::de::Error, text: &str, path: &Path) -> String {
+/// Describes a parse error with its position, in one line. Quotes nothing of the file, which may contain
+/// a secret.
+pub(super) fn parse_error_message(error: &toml::de::Error, text: &str, path: &Path) -> String {
     let start = error.span().map_or(text.len(), |it| it.start);
     let before = text.get(..start).unwrap_or(text);
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-    let mut message = error.message().replace(['\n', '\r'], " ");
+    format!(
+        "The settings cannot be read: {}, line {line}, column {column}: {}. Fix the file; new \
+         sessions re-read it",
+        path.display(),
+        redacted_message(error.message())
+    )
+}
+
+/// The message of a TOML error in one line, without the quoted value, which may be a secret.
+pub(super) fn redacted_message(message: &str) -> String {
+    if message.contains("expected a nonzero u32") {
+        return "must be a whole number ≥ 1".to_owned();
+    }
+    let mut message = message.trim().replace(['\n', '\r'], " ");
     if let (Some(first), Some(last)) = (message.find('"'), message.rfind('"'))
         && first < last
     {
         message.replace_range(first..=last, "\"…\"");
     }
-    format!(
-        "The settings cannot be read: {}, line {line}, column {column}: {message}. Mend the file; \
-         it is read again for the next session",
-        path.display()
-    )
+    message
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::layers::{MANAGED, PROJECT};
-    use crate::config::servers::{MCP, SERVER};
+    use crate::config::layers::{MANAGED_KEYS, PROJECT_KEYS};
+    use crate::config::servers::{MCP_KEYS, SERVER_KEYS};
 
-    fn parse(text: &str) -> Result<(File, Vec<String>), ConfigError> {
-        File::parse(text, Path::new("c.toml"))
+    fn parse(text: &str) -> Result<(ConfigFile, Vec<String>), ConfigError> {
+        ConfigFile::parse(text, Path::new("c.toml"))
     }
 
     #[test]
@@ -366,14 +383,24 @@ mod tests {
             "mcp",
             "servers",
         ];
-        let layers = [PERMISSIONS, RULE, SANDBOX, MANAGED, PROJECT, SESSIONS, MCP, SERVER].concat();
-        for key in [TOP, WEB, SECTION, MODEL, PRICE, &layers].concat() {
+        let layers = [
+            PERMISSION_KEYS,
+            RULE_KEYS,
+            SANDBOX_KEYS,
+            MANAGED_KEYS,
+            PROJECT_KEYS,
+            SESSIONS_KEYS,
+            MCP_KEYS,
+            SERVER_KEYS,
+        ]
+        .concat();
+        for key in [TOP_KEYS, WEB_KEYS, PROVIDER_KEYS, MODEL_KEYS, PRICE_KEYS, &layers].concat() {
             assert!(manual.contains(&format!("`{key}`")) || hidden.contains(&key), "{key}");
         }
     }
 
     #[test]
-    fn what_has_no_effect_is_named_with_its_place_and_does_no_harm() {
+    fn ineffective_entries_are_warnings_with_their_path() {
         let table = [
             ("modle = 'x'", "`modle`"),
             ("[provider.x]", "`provider`"),
@@ -415,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_file_is_an_error_with_its_place_and_without_its_text() {
+    fn a_parse_error_has_its_position_and_quotes_nothing() {
         let table = [
             ("model = 3", "c.toml, line 1, column 9"),
             ("mode = 'ask'\nmodel = sk-secret", "line 2, column 9"),

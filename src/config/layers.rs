@@ -1,116 +1,123 @@
-//! The files of others than the user: whoever manages the machine, and the project. Each may say
-//! only a few things. Pure, but for reading the managed one.
+//! The settings files that are not the user's: the managed file of the administrator and the file of the
+//! project. Each may contain only some of the settings.
 
 use std::io;
 use std::path::Path;
 
 use serde::Deserialize;
 
+use super::file::{parse_error_message, warn_unknown_keys, warn_unknown_rule_keys};
+use super::sandbox::{SANDBOX_KEYS, SandboxSection, SandboxSettings};
+use super::{Config, ConfigError, PermissionSection};
 use turnwright_workspace::private_file;
-use super::bounds::{SANDBOX, SandboxSection, SandboxSettings};
-use super::file::{complaint, note_rules, note_unknown};
-use super::{Config, ConfigError, PermissionTexts};
 
-/// The most that is read of the managed file.
-const LARGEST: u64 = 1024 * 1024;
+/// The most bytes that are read of the managed file.
+const MAX_FILE_SIZE: u64 = 1024 * 1024;
 
-/// What whoever manages the machine has laid down.
+/// The settings of the machine's administrator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Managed {
-    /// Rules.
-    pub permissions: PermissionTexts,
-    /// The mode that no session may go beyond, unparsed.
+pub struct ManagedSettings {
+    pub permissions: PermissionSection,
+    /// The most permissive mode that a session may have, unparsed.
     pub max_mode: Option<String>,
-    /// A sentence about each thing in it that has no effect.
+    /// Warnings about entries that have no effect, one sentence each.
     pub warnings: Vec<String>,
 }
 
-/// What a project's own file says.
+/// The settings in a project's own file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Project {
-    /// Rules.
-    pub permissions: PermissionTexts,
-    /// The mode that its sessions are to begin in, unparsed.
+pub struct ProjectSettings {
+    pub permissions: PermissionSection,
+    /// The mode in which its sessions start, unparsed.
     pub mode: Option<String>,
-    /// A sentence about each thing in it that has no effect.
+    /// Warnings about entries that have no effect, one sentence each.
     pub warnings: Vec<String>,
     sandbox: SandboxSection,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Layer {
-    permissions: PermissionTexts,
+struct SettingsLayer {
+    permissions: PermissionSection,
     mode: Option<String>,
     max_mode: Option<String>,
     sandbox: SandboxSection,
 }
 
-/// What each file may say. A project does not choose how much is read: it is the user's.
-pub(super) const MANAGED: &[&str] = &["permissions", "max_mode"];
-pub(super) const PROJECT: &[&str] = &["permissions", "mode", "sandbox"];
+/// The top-level keys of each file. `sandbox.read` is not a project's choice: it protects the user's files.
+pub(super) const MANAGED_KEYS: &[&str] = &["permissions", "max_mode"];
+pub(super) const PROJECT_KEYS: &[&str] = &["permissions", "mode", "sandbox"];
 
-impl Layer {
-    fn parse(text: &str, path: &Path, top: &[&str]) -> Result<(Layer, Vec<String>), ConfigError> {
-        let broken = |error: toml::de::Error| ConfigError::new(complaint(&error, text, path));
-        let layer: Layer = toml::from_str(text).map_err(broken)?;
-        let table: toml::Table = toml::from_str(text).map_err(broken)?;
+impl SettingsLayer {
+    fn parse(
+        text: &str,
+        path: &Path,
+        top: &[&str],
+    ) -> Result<(SettingsLayer, Vec<String>), ConfigError> {
+        let to_error =
+            |error: toml::de::Error| ConfigError::new(parse_error_message(&error, text, path));
+        let layer: SettingsLayer = toml::from_str(text).map_err(to_error)?;
+        let table: toml::Table = toml::from_str(text).map_err(to_error)?;
         let mut notes = Vec::new();
-        note_unknown(&table, "", top, &mut notes);
-        note_rules(&table, &mut notes);
+        warn_unknown_keys(&table, "", top, &mut notes);
+        warn_unknown_rule_keys(&table, &mut notes);
         if let Some(sandbox) = table.get("sandbox").filter(|_| top.contains(&"sandbox")) {
-            let known: Vec<_> = SANDBOX.iter().filter(|it| **it != "read").copied().collect();
-            sandbox.as_table().inspect(|it| note_unknown(it, "sandbox.", &known, &mut notes));
-            notes.extend(layer.sandbox.notes(true));
+            let known: Vec<_> = SANDBOX_KEYS.iter().filter(|it| **it != "read").copied().collect();
+            sandbox.as_table().inspect(|it| warn_unknown_keys(it, "sandbox.", &known, &mut notes));
+            notes.extend(layer.sandbox.warnings(true));
         }
         Ok((layer, notes))
     }
 }
 
-impl Project {
-    /// Understands the text of a project's file.
+impl ProjectSettings {
+    /// Parses the text of a project's file.
     ///
     /// # Errors
-    /// When it is no TOML, or has a value of the wrong type.
-    pub fn parse(text: &str, path: &Path) -> Result<Project, ConfigError> {
-        let (Layer { permissions, mode, sandbox, .. }, warnings) =
-            Layer::parse(text, path, PROJECT)?;
-        Ok(Project { permissions, mode, warnings, sandbox })
+    /// If it is not TOML, or a value has the wrong type.
+    pub fn parse(text: &str, path: &Path) -> Result<ProjectSettings, ConfigError> {
+        let (SettingsLayer { permissions, mode, sandbox, .. }, warnings) =
+            SettingsLayer::parse(text, path, PROJECT_KEYS)?;
+        Ok(ProjectSettings { permissions, mode, warnings, sandbox })
     }
 }
 
 impl Config {
-    /// What whoever manages the machine has laid down; nothing if there is no such file.
+    /// The settings of the machine's administrator; empty if there is no managed file.
     ///
     /// # Errors
-    /// When there is one and it cannot be read or understood.
-    pub fn managed(&self) -> Result<Managed, ConfigError> {
+    /// If the file exists and cannot be read or parsed.
+    pub fn managed_settings(&self) -> Result<ManagedSettings, ConfigError> {
         let path = &self.paths.managed;
-        let text = match private_file::read(path, LARGEST) {
+        let text = match private_file::read(path, MAX_FILE_SIZE) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Managed::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(ManagedSettings::default());
+            }
             Err(error) => {
                 let what = format!("The settings cannot be read: {}: {error}", path.display());
                 return Err(ConfigError::new(what));
             }
         };
-        let (Layer { permissions, max_mode, .. }, warnings) = Layer::parse(&text, path, MANAGED)?;
-        Ok(Managed { permissions, max_mode, warnings })
+        let (SettingsLayer { permissions, max_mode, .. }, warnings) =
+            SettingsLayer::parse(&text, path, MANAGED_KEYS)?;
+        Ok(ManagedSettings { permissions, max_mode, warnings })
     }
 
-    /// The rules of the user's file.
+    /// The permission rules of the user's file.
     ///
     /// # Errors
-    /// When it cannot be read.
-    pub fn permissions(&self) -> Result<PermissionTexts, ConfigError> {
+    /// If the file cannot be read.
+    pub fn user_permissions(&self) -> Result<PermissionSection, ConfigError> {
         Ok(self.file.load()?.permissions.clone())
     }
 
-    /// What commands are kept to, in a project if one is given. The paths are as they were
-    /// written. Returns also what the project would have wider and may not.
-    pub fn sandbox(
+    /// The confinement of commands, with the settings of a project (its file, its folder, whether it is
+    /// trusted) if one is given. Symbolic links in the paths are not resolved. Also returns the settings of
+    /// an untrusted project that are ignored because they would loosen the confinement.
+    pub fn sandbox_settings(
         &self,
-        project: Option<(&Project, &Path, bool)>,
+        project: Option<(&ProjectSettings, &Path, bool)>,
     ) -> (SandboxSettings, Vec<String>) {
         let home = self.home();
         let own = self.file.load().map(|it| it.sandbox.settings(home.as_deref()));

@@ -1,34 +1,34 @@
-//! Where things are kept: the folders of the XDG base directory specification, or all below
-//! `TURNWRIGHT_HOME` for tests and portable installs.
+//! The folders of the agent's own files: those of the XDG Base Directory Specification, or all of them
+//! below `TURNWRIGHT_HOME`, for tests and portable installs.
 
 use std::path::{Path, PathBuf};
 
 use etcetera::{AppStrategy, AppStrategyArgs, app_strategy};
 
-use super::environment::variable;
+use super::environment::read_variable;
 
-/// The folders.
+/// The folders of the agent's own files.
 #[derive(Clone, Debug)]
 pub struct Paths {
-    /// Settings and the login.
+    /// Settings and the stored login.
     pub config: PathBuf,
-    /// Logs, and what is kept for a while.
+    /// Logs, sessions and caches.
     pub state: PathBuf,
-    /// The user's home, if there is one: tools that several agents share have their folders there.
+    /// The user's home folder, if there is one. Folders that several agents share are there.
     pub home: Option<PathBuf>,
-    /// The file of whoever manages the machine.
+    /// The file of the machine's administrator.
     pub managed: PathBuf,
 }
 
-/// Where that file is. A folder of one's own for everything else does not hide it.
+/// The managed file. `TURNWRIGHT_HOME` does not override it, or it could be evaded.
 const MANAGED: &str = "/etc/turnwright/config.toml";
 
 impl Paths {
-    /// The folders of this user. Without a home they are below the temporary folder.
+    /// The folders of this user. If there is no home folder, they are below the temporary folder.
     pub fn find() -> Paths {
-        if let Some(home) = variable("TURNWRIGHT_HOME") {
+        if let Some(home) = read_variable("TURNWRIGHT_HOME") {
             let below = Paths::below(home);
-            // One that is there and cannot be looked at counts as well.
+            // A managed file that exists but cannot be inspected must not be ignored.
             return match std::fs::symlink_metadata(MANAGED) {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => below,
                 _ => Paths { managed: MANAGED.into(), ..below },
@@ -56,7 +56,7 @@ impl Paths {
         }
     }
 
-    /// All folders below one.
+    /// All folders below one folder.
     pub fn below(home: impl AsRef<Path>) -> Paths {
         let home = home.as_ref();
         Paths {

@@ -1,44 +1,44 @@
-//! `[permissions]`: the texts of rules, as a file has them. What they mean is not known here.
+//! `[permissions]`: the rules as text. The policy crate parses them.
 
 use serde::Deserialize;
 
 /// `[permissions]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct PermissionTexts {
-    /// What needs no question.
+pub struct PermissionSection {
+    /// Patterns of calls that run without a question.
     pub allow: Vec<String>,
-    /// What is always asked about.
+    /// Patterns of calls that always need approval.
     pub ask: Vec<String>,
-    /// What is never done.
+    /// Patterns of calls that are refused.
     pub deny: Vec<String>,
-    /// Rules with examples of their own.
-    pub rule: Vec<RuleText>,
+    /// Rules with examples.
+    pub rule: Vec<RuleEntry>,
 }
 
 /// `[[permissions.rule]]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct RuleText {
+pub struct RuleEntry {
     /// `allow`, `ask` or `deny`.
     pub effect: String,
-    /// The rule.
+    /// The pattern.
     pub when: String,
-    /// What it has to match.
+    /// Examples that the pattern must match.
     #[serde(rename = "match")]
     pub matches: Vec<String>,
-    /// What it must not match.
+    /// Examples that the pattern must not match.
     pub not: Vec<String>,
-    /// What its author says about it.
+    /// The author's reason.
     pub why: Option<String>,
 }
 
-pub(super) const PERMISSIONS: &[&str] = &["allow", "ask", "deny", "rule"];
-pub(super) const RULE: &[&str] = &["effect", "when", "match", "not", "why"];
+pub(super) const PERMISSION_KEYS: &[&str] = &["allow", "ask", "deny", "rule"];
+pub(super) const RULE_KEYS: &[&str] = &["effect", "when", "match", "not", "why"];
 
-impl PermissionTexts {
-    /// How many rules would give permissions.
-    pub fn allowing(&self) -> usize {
+impl PermissionSection {
+    /// The number of allow rules.
+    pub fn allow_rule_count(&self) -> usize {
         self.allow.len() + self.rule.iter().filter(|it| it.effect == "allow").count()
     }
 }

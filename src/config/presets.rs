@@ -1,33 +1,41 @@
-//! Well-known providers by name: where they answer and which variable holds their key.
+//! Well-known providers: their names, base URLs and key variables.
 
 use super::provider::Api;
 
-/// What is known about a provider before anybody configures it.
+/// A well-known provider.
 #[derive(Debug)]
-pub(super) struct Preset {
+pub(super) struct ProviderPreset {
     /// The name, as in `NAME/model`.
     pub(super) name: &'static str,
-    /// Where it answers; none where everybody has an address of their own.
+    /// The base URL; `None` if every account has its own.
     pub(super) base_url: Option<&'static str>,
     /// The variable that its own documentation uses for the key; none for local servers.
     pub(super) key_env: Option<&'static str>,
-    /// What it speaks.
     pub(super) api: Api,
 }
 
-/// One that anybody with a key can reach.
-const fn hosted(name: &'static str, base_url: &'static str, key_env: &'static str) -> Preset {
-    Preset { name, base_url: Some(base_url), key_env: Some(key_env), api: Api::Chat }
+/// A hosted provider.
+const fn hosted(
+    name: &'static str,
+    base_url: &'static str,
+    key_env: &'static str,
+) -> ProviderPreset {
+    ProviderPreset { name, base_url: Some(base_url), key_env: Some(key_env), api: Api::Chat }
 }
 
-/// One that runs on this machine, at the port that it takes when it is not told another.
-const fn local(name: &'static str, base_url: &'static str) -> Preset {
-    Preset { name, base_url: Some(base_url), key_env: None, api: Api::Chat }
+/// A server on this machine, at its default port.
+const fn local(name: &'static str, base_url: &'static str) -> ProviderPreset {
+    ProviderPreset { name, base_url: Some(base_url), key_env: None, api: Api::Chat }
 }
 
-const PRESETS: &[Preset] = &[
-    hosted("openai", super::OPENAI, "OPENAI_API_KEY"),
-    Preset { name: "azure", base_url: None, key_env: Some("AZURE_OPENAI_API_KEY"), api: Api::Chat },
+const PRESETS: &[ProviderPreset] = &[
+    hosted("openai", super::OPENAI_BASE_URL, "OPENAI_API_KEY"),
+    ProviderPreset {
+        name: "azure",
+        base_url: None,
+        key_env: Some("AZURE_OPENAI_API_KEY"),
+        api: Api::Chat,
+    },
     hosted("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
     hosted("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
     hosted(
@@ -61,7 +69,7 @@ pub fn is_well_known(base_url: &str) -> bool {
 }
 
 /// The well-known provider of this name.
-pub(super) fn preset(name: &str) -> Option<&'static Preset> {
+pub(super) fn preset(name: &str) -> Option<&'static ProviderPreset> {
     PRESETS.iter().find(|it| it.name == name)
 }
 
@@ -75,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_name_and_each_key_stands_for_one_server_and_a_key_never_travels_in_the_open() {
+    fn names_and_keys_are_unique_and_keys_are_sent_only_over_https() {
         for (number, one) in PRESETS.iter().enumerate() {
             for other in &PRESETS[number + 1..] {
                 assert_ne!(one.name, other.name);

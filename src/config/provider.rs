@@ -1,49 +1,45 @@
-//! Which model is to be asked where: the outcome of all settings, as plain values.
+//! The resolved provider and model, as plain values.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::secret::Secret;
 
-/// Which model is to be used. Two that are equal can share a model that was made for one.
+/// The provider to use. Equal values can share one model client.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Provider {
-    /// The built-in one, because it was asked for.
+    /// The built-in offline model.
     Offline,
-    /// One behind an endpoint.
+    /// A model at an endpoint.
     Endpoint(Box<EndpointSettings>),
-    /// None is configured.
-    None,
+    /// No provider is configured.
+    Unconfigured,
 }
 
-/// An endpoint and a model behind it.
+/// An endpoint and a model at it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EndpointSettings {
-    /// The section of the configuration or the well-known name; none for the default endpoint.
+    /// The name of the settings section or the well-known provider; `None` for the default endpoint.
     pub name: Option<String>,
-    /// The base URL.
     pub base_url: String,
-    /// The key, if one is set.
     pub key: Option<Secret>,
     /// The model's name as the endpoint knows it, if one is known.
     pub model: Option<String>,
-    /// What the endpoint speaks.
     pub api: Api,
-    /// Headers that each request carries, credentials possibly among them.
+    /// Headers of each request, which may contain credentials.
     pub headers: Vec<(String, Secret)>,
-    /// What is particular to the provider and the model, not interpreted here.
+    /// Provider and model quirks, which the `llm` crate interprets.
     pub quirks: Map<String, Value>,
-    /// The size of the model's window in tokens, if set.
+    /// The model's context window in tokens, if set.
     pub window: Option<u64>,
-    /// The most tokens that one answer may have, if set.
+    /// The most output tokens of one answer, if set.
     pub max_output: Option<u64>,
-    /// What the model costs, if set.
     pub price: Option<Price>,
 }
 
 impl EndpointSettings {
-    /// The base URL without what may be a secret in it.
-    pub fn shown_url(&self) -> String {
+    /// The base URL without user info, query and fragment, which may contain a secret.
+    pub fn redacted_url(&self) -> String {
         let url = self.base_url.split(['?', '#']).next().unwrap_or_default();
         match url.split_once("://") {
             Some((scheme, rest)) => {
@@ -55,25 +51,25 @@ impl EndpointSettings {
         }
     }
 
-    /// The model as it is named in the settings: `NAME/model`, or `model` at the default endpoint.
+    /// The name of the model in the settings: `NAME/model`, or `model` at the default endpoint.
     pub fn full_name(&self) -> Option<String> {
         let model = self.model.as_ref()?;
         Some(self.name.as_ref().map_or_else(|| model.clone(), |name| format!("{name}/{model}")))
     }
 }
 
-/// What an endpoint speaks.
+/// The API of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Api {
-    /// Chat completions.
+    /// Chat Completions.
     #[default]
     Chat,
-    /// OpenAI's Responses.
+    /// OpenAI's Responses API.
     Responses,
 }
 
 impl Api {
-    /// The word of the configuration.
+    /// Parses the value of a settings file.
     pub fn parse(word: &str) -> Option<Api> {
         match word {
             "chat" => Some(Api::Chat),
@@ -83,13 +79,11 @@ impl Api {
     }
 }
 
-/// US dollars for a million tokens.
+/// Prices in US dollars per million tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 pub struct Price {
-    /// What is sent.
     pub input: f64,
-    /// What is sent and was in the provider's cache; `input` if not set.
+    /// Input that was in the provider's cache; the same as `input` if not set.
     pub cached: Option<f64>,
-    /// What is answered.
     pub output: f64,
 }

@@ -1,5 +1,5 @@
-//! What is meant by a model's name: which provider, and what goes with it. Files are read and
-//! variables looked up by whoever made the [`Sources`]; here is only the order of things.
+//! Resolves the name of a model to its provider and settings. [`ProviderSources`] supplies files and
+//! variables; this module only defines their precedence.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,36 +7,38 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::ConfigError;
-use super::file::{File, ModelSection, Section, unused_key, variable_of};
-use super::presets::{Preset, preset};
+use super::file::{
+    ConfigFile, ModelSection, ProviderSection, referenced_variable, withheld_key_variable,
+};
+use super::presets::{ProviderPreset, preset};
 use super::provider::{Api, EndpointSettings, Provider};
 use super::secret::Secret;
 
-/// The endpoint of the environment, the flags or the login.
+/// The endpoint that flags, environment or login define.
 #[derive(Clone, Debug)]
 pub(super) struct DefaultEndpoint {
     pub(super) base_url: String,
     pub(super) key: Option<Secret>,
-    /// The model that is asked there if none is named.
+    /// The model to use if none is named.
     pub(super) model: Option<String>,
 }
 
-/// Reads the key in a file.
-type KeyFile<'a> = dyn Fn(&str) -> Result<Secret, ConfigError> + 'a;
+/// Reads a key file.
+type KeyFileReader<'a> = dyn Fn(&str) -> Result<Secret, ConfigError> + 'a;
 
-/// All that a name is looked up in.
-pub(super) struct Sources<'a> {
-    pub(super) file: &'a File,
-    /// Where the file is, for messages.
+/// Everything in which a name is looked up.
+pub(super) struct ProviderSources<'a> {
+    pub(super) file: &'a ConfigFile,
+    /// The path of the file, for messages.
     pub(super) path: &'a Path,
     pub(super) default: Option<DefaultEndpoint>,
     pub(super) keys: &'a BTreeMap<String, Secret>,
-    pub(super) key_file: Box<KeyFile<'a>>,
+    pub(super) read_key_file: Box<KeyFileReader<'a>>,
 }
 
-/// What a name means.
+/// What a model's name refers to.
 #[derive(Debug, PartialEq)]
-enum Choice<'a> {
+enum ProviderRef<'a> {
     Offline,
     Section { name: &'a str, model: &'a str },
     Default { model: Option<&'a str> },
@@ -44,76 +46,81 @@ enum Choice<'a> {
     None,
 }
 
-/// The meaning of a model's name. A section of the file goes first, because the user has written
-/// it for that; the default endpoint next and whole, because the names of some servers have
-/// slashes.
-fn choose<'a>(wanted: Option<&'a str>, file: &'a File, has_default: bool) -> Choice<'a> {
-    if wanted == Some("offline") {
-        return Choice::Offline;
+/// Resolves a model's name. A section of the file takes precedence, because the user wrote it for that
+/// purpose. The default endpoint comes next and gets the whole name, because the models of some servers
+/// have slashes in their names.
+fn resolve_name<'a>(
+    requested: Option<&'a str>,
+    file: &'a ConfigFile,
+    has_default: bool,
+) -> ProviderRef<'a> {
+    if requested == Some("offline") {
+        return ProviderRef::Offline;
     }
-    let own = wanted.and_then(|wanted| {
-        file.providers.keys().find_map(|name| Some((name, model_after(wanted, name)?)))
+    let own = requested.and_then(|requested| {
+        file.providers.keys().find_map(|name| Some((name, strip_provider(requested, name)?)))
     });
     if let Some((name, model)) = own {
-        return Choice::Section { name, model };
+        return ProviderRef::Section { name, model };
     }
     if has_default {
-        return Choice::Default { model: wanted };
+        return ProviderRef::Default { model: requested };
     }
-    let Some(wanted) = wanted else { return only_section(file) };
-    let known = wanted.split_once('/').and_then(|(name, _)| preset(name));
-    match known.and_then(|it| Some((it, model_after(wanted, it.name)?))) {
-        Some((preset, model)) => Choice::Preset { name: preset.name, model },
-        None => Choice::None,
+    let Some(requested) = requested else { return sole_section_with_models(file) };
+    let known = requested.split_once('/').and_then(|(name, _)| preset(name));
+    match known.and_then(|it| Some((it, strip_provider(requested, it.name)?))) {
+        Some((preset, model)) => ProviderRef::Preset { name: preset.name, model },
+        None => ProviderRef::None,
     }
 }
 
-fn model_after<'a>(wanted: &'a str, name: &str) -> Option<&'a str> {
-    wanted.strip_prefix(name)?.strip_prefix('/').filter(|it| !it.is_empty())
+fn strip_provider<'a>(requested: &'a str, name: &str) -> Option<&'a str> {
+    requested.strip_prefix(name)?.strip_prefix('/').filter(|it| !it.is_empty())
 }
 
-/// With one provider that has models there is nothing to choose.
-fn only_section(file: &File) -> Choice<'_> {
+/// The first model of the only section that lists models, if there is exactly one.
+fn sole_section_with_models(file: &ConfigFile) -> ProviderRef<'_> {
     let mut offering = file.providers.iter().filter_map(|it| Some((it.0, it.1.models.first()?)));
     match (offering.next(), offering.next()) {
-        (Some((name, model)), None) => Choice::Section { name, model },
-        _ => Choice::None,
+        (Some((name, model)), None) => ProviderRef::Section { name, model },
+        _ => ProviderRef::None,
     }
 }
 
-impl Sources<'_> {
-    /// The provider that a name stands for; without a name the usual one.
-    pub(super) fn provider(&self, wanted: Option<&str>) -> Result<Provider, ConfigError> {
-        let endpoint = match choose(wanted, self.file, self.default.is_some()) {
-            Choice::Offline => return Ok(Provider::Offline),
-            Choice::None => return Ok(Provider::None),
-            Choice::Default { model } => match &self.default {
+impl ProviderSources<'_> {
+    /// The provider that a name refers to; without a name, the default.
+    pub(super) fn provider(&self, requested: Option<&str>) -> Result<Provider, ConfigError> {
+        let endpoint = match resolve_name(requested, self.file, self.default.is_some()) {
+            ProviderRef::Offline => return Ok(Provider::Offline),
+            ProviderRef::None => return Ok(Provider::Unconfigured),
+            ProviderRef::Default { model } => match &self.default {
                 Some(default) => EndpointSettings {
                     base_url: default.base_url.clone(),
                     key: default.key.clone(),
                     model: model.map(str::to_owned).or_else(|| default.model.clone()),
                     ..EndpointSettings::default()
                 },
-                None => return Ok(Provider::None),
+                None => return Ok(Provider::Unconfigured),
             },
-            Choice::Section { name, model } => self.named(name, model)?,
-            Choice::Preset { name, model } => self.named(name, model)?,
+            ProviderRef::Section { name, model } => self.named_endpoint(name, model)?,
+            ProviderRef::Preset { name, model } => self.named_endpoint(name, model)?,
         };
         Ok(Provider::Endpoint(Box::new(endpoint)))
     }
 
-    /// A model of a provider that has a section, or is well known, or both.
-    fn named(&self, name: &str, model: &str) -> Result<EndpointSettings, ConfigError> {
-        let empty = Section::default();
+    /// A model of a provider that has a section, is well known, or both.
+    fn named_endpoint(&self, name: &str, model: &str) -> Result<EndpointSettings, ConfigError> {
+        let empty = ProviderSection::default();
         let section = self.file.providers.get(name).unwrap_or(&empty);
         let known = preset(name);
         let usual = known.and_then(|it| it.base_url);
-        let base_url = section.base_url.as_deref().or(usual).ok_or_else(|| {
-            self.wrong(&format!("`providers.{name}` needs a `base_url`, where its API answers"))
-        })?;
+        let base_url =
+            section.base_url.as_deref().or(usual).ok_or_else(|| {
+                self.error_in_file(&format!("`providers.{name}` needs a `base_url`"))
+            })?;
         let headers = self.headers(name, section)?;
-        let nothing = ModelSection::default();
-        let own = section.model.get(model).unwrap_or(&nothing);
+        let no_settings = ModelSection::default();
+        let model_section = section.model.get(model).unwrap_or(&no_settings);
         Ok(EndpointSettings {
             name: Some(name.to_owned()),
             base_url: base_url.to_owned(),
@@ -121,36 +128,36 @@ impl Sources<'_> {
             model: Some(model.to_owned()),
             api: self.api(name, section, known)?,
             headers,
-            quirks: merged(&section.quirks, &own.quirks),
-            window: own.window,
-            max_output: own.max_output,
-            price: own.price,
+            quirks: merged_quirks(&section.quirks, &model_section.quirks),
+            window: model_section.window,
+            max_output: model_section.max_output,
+            price: model_section.price,
         })
     }
 
     fn api(
         &self,
         name: &str,
-        section: &Section,
-        known: Option<&Preset>,
+        section: &ProviderSection,
+        known: Option<&ProviderPreset>,
     ) -> Result<Api, ConfigError> {
         let Some(word) = &section.api else {
             return Ok(known.map(|it| it.api).unwrap_or_default());
         };
         Api::parse(word).ok_or_else(|| {
-            self.wrong(&format!(
-                "`providers.{name}.api` is `{word}`; this version knows `chat` and `responses`"
+            self.error_in_file(&format!(
+                "`providers.{name}.api` is `{word}`, expected `chat` or `responses`"
             ))
         })
     }
 
-    /// A key goes only to the server that it was given for: the well-known variable counts at
-    /// the well-known address, and anywhere else only if the file says so.
+    /// The key of a provider. A key is sent only to the server that it was given for: the well-known
+    /// variable applies to the well-known base URL, and to another one only if the file says so.
     fn key(
         &self,
         name: &str,
-        section: &Section,
-        known: Option<&Preset>,
+        section: &ProviderSection,
+        known: Option<&ProviderPreset>,
         headers: &[(String, Secret)],
     ) -> Result<Option<Secret>, ConfigError> {
         let set = section.key_env.as_ref().and_then(|it| self.keys.get(it));
@@ -158,43 +165,54 @@ impl Sources<'_> {
             return Ok(Some(key.clone()));
         }
         if let Some(file) = &section.key_file {
-            return (self.key_file)(file).map(Some);
+            return (self.read_key_file)(file).map(Some);
         }
         if let Some(variable) = &section.key_env {
-            return Err(self.unset(variable, &format!("`providers.{name}.key_env`")));
+            return Err(self.unset_variable_error(variable, &format!("`providers.{name}.key_env`")));
         }
         if section.holds_key() {
-            return Err(self.wrong(&format!(
-                "`providers.{name}` holds a key, which is not used: a key does not belong into this \
-                 file. Say where it is with `key_env` or `key_file`"
+            return Err(self.error_in_file(&format!(
+                "`providers.{name}` contains a key (ignored): refer to it with `key_env` or \
+                 `key_file` instead"
             )));
         }
-        let usual = known.and_then(|it| it.key_env).filter(|_| unused_key(name, section).is_none());
-        // Who sends a header of that sort has said all, and two different proofs are one too many.
-        let usual = usual.filter(|_| !headers.iter().any(|(name, _)| is_proof(name)));
+        let usual = known
+            .and_then(|it| it.key_env)
+            .filter(|_| withheld_key_variable(name, section).is_none());
+        // A header that authenticates replaces the key: two credentials could contradict each other.
+        let usual = usual.filter(|_| !headers.iter().any(|(name, _)| is_auth_header(name)));
         let Some(variable) = usual else { return Ok(None) };
-        match self.keys.get(variable).filter(|_| !self.is_given_away(variable)) {
+        match self.keys.get(variable).filter(|_| !self.belongs_to_other_server(variable)) {
             Some(key) => Ok(Some(key.clone())),
             None => Err(ConfigError::new(format!(
-                "There is no key for {name}. Set {variable} where turnwright is started, or add \
-                 `key_env` or `key_file` to [providers.{name}] in {}",
+                "No key for {name}. Set {variable} in the agent's environment, or add `key_env` or \
+                 `key_file` to [providers.{name}] in {}",
                 self.path.display()
             ))),
         }
     }
 
-    /// `OPENAI_API_KEY` belongs to the server in `OPENAI_BASE_URL`, which may not be OpenAI's.
-    fn is_given_away(&self, variable: &str) -> bool {
+    /// True for `OPENAI_API_KEY` if `OPENAI_BASE_URL` names another server than OpenAI's: the key is for
+    /// that server.
+    fn belongs_to_other_server(&self, variable: &str) -> bool {
         let default = self.default.as_ref().map(|it| it.base_url.trim_end_matches('/'));
-        variable == super::OPENAI_KEY && default.is_some_and(|it| it != super::OPENAI)
+        variable == super::OPENAI_KEY_VARIABLE
+            && default.is_some_and(|it| it != super::OPENAI_BASE_URL)
     }
 
-    fn headers(&self, name: &str, section: &Section) -> Result<Vec<(String, Secret)>, ConfigError> {
+    fn headers(
+        &self,
+        name: &str,
+        section: &ProviderSection,
+    ) -> Result<Vec<(String, Secret)>, ConfigError> {
         let value = |(header, text): (&String, &String)| {
-            let value = match variable_of(text) {
+            let value = match referenced_variable(text) {
                 None => text.as_str().into(),
                 Some(variable) => self.keys.get(variable).cloned().ok_or_else(|| {
-                    self.unset(variable, &format!("`providers.{name}.headers.{header}`"))
+                    self.unset_variable_error(
+                        variable,
+                        &format!("`providers.{name}.headers.{header}`"),
+                    )
                 })?,
             };
             Ok((header.clone(), value))
@@ -202,38 +220,38 @@ impl Sources<'_> {
         section.headers.iter().map(value).collect()
     }
 
-    fn unset(&self, variable: &str, place: &str) -> ConfigError {
-        // Who pastes a key where a name belongs should not see it in a log.
+    fn unset_variable_error(&self, variable: &str, place: &str) -> ConfigError {
+        // A key that was pasted in place of a name must not get into a log.
         let is_name = |it: char| it.is_ascii_alphanumeric() || it == '_';
         let variable = if variable.chars().all(is_name) && variable.len() < 64 {
             variable
         } else {
-            "(not shown: it does not look like a name)"
+            "(hidden: not a valid name)"
         };
-        self.wrong(&format!(
-            "{place} names the variable {variable}, which was not set, or not named yet, when \
-             turnwright was started. Set it there and start it again"
+        self.error_in_file(&format!(
+            "{place} names the variable {variable}, which wasn't set at startup. Set it and restart \
+             turnwright"
         ))
     }
 
-    fn wrong(&self, what: &str) -> ConfigError {
+    fn error_in_file(&self, what: &str) -> ConfigError {
         ConfigError::new(format!("{}: {what}", self.path.display()))
     }
 }
 
-/// Whether a header takes the place of the key.
-fn is_proof(header: &str) -> bool {
+/// Whether a header authenticates in place of the key.
+fn is_auth_header(header: &str) -> bool {
     ["authorization", "api-key", "x-api-key"].iter().any(|it| header.eq_ignore_ascii_case(it))
 }
 
-/// Whether a header may hold a secret, by its name.
+/// Whether a header may contain a secret, by its name.
 pub(super) fn is_credential(header: &str) -> bool {
     let header = header.to_ascii_lowercase();
     ["auth", "key", "token", "secret", "cookie"].iter().any(|it| header.contains(it))
 }
 
-/// What is said about the model counts more than what is said about its provider.
-fn merged(provider: &Map<String, Value>, model: &Map<String, Value>) -> Map<String, Value> {
+/// The quirks of the provider, overridden by those of the model.
+fn merged_quirks(provider: &Map<String, Value>, model: &Map<String, Value>) -> Map<String, Value> {
     let both = provider.iter().chain(model);
     both.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
@@ -274,63 +292,71 @@ mod tests {
         headers = { "api-key" = "mine" }
     "#;
 
-    fn file(text: &str) -> File {
-        File::parse(text, Path::new("c.toml")).unwrap().0
+    fn file(text: &str) -> ConfigFile {
+        ConfigFile::parse(text, Path::new("c.toml")).unwrap().0
     }
 
     #[test]
     fn a_name_means_a_section_then_the_default_endpoint_then_a_well_known_provider() {
         let file = file(FILE);
-        let section = |name, model| Choice::Section { name, model };
-        let default = |model| Choice::Default { model };
+        let section = |name, model| ProviderRef::Section { name, model };
+        let default = |model| ProviderRef::Default { model };
         let table = [
-            (Some("offline"), true, Choice::Offline),
-            (Some("offline"), false, Choice::Offline),
+            (Some("offline"), true, ProviderRef::Offline),
+            (Some("offline"), false, ProviderRef::Offline),
             (Some("deepseek/r1"), true, section("deepseek", "r1")),
             (Some("mine/org/model"), false, section("mine", "org/model")),
             (Some("mistral/large"), true, default(Some("mistral/large"))),
-            (Some("mistral/large"), false, Choice::Preset { name: "mistral", model: "large" }),
-            (Some("ollama/org/m:7b"), false, Choice::Preset { name: "ollama", model: "org/m:7b" }),
-            (Some("nobody/large"), false, Choice::None),
+            (Some("mistral/large"), false, ProviderRef::Preset { name: "mistral", model: "large" }),
+            (
+                Some("ollama/org/m:7b"),
+                false,
+                ProviderRef::Preset { name: "ollama", model: "org/m:7b" },
+            ),
+            (Some("nobody/large"), false, ProviderRef::None),
             (Some("minestrone/x"), true, default(Some("minestrone/x"))),
             (Some("mine/"), true, default(Some("mine/"))),
-            (Some("mistral/"), false, Choice::None),
+            (Some("mistral/"), false, ProviderRef::None),
             (Some("gpt-5"), true, default(Some("gpt-5"))),
-            (Some("gpt-5"), false, Choice::None),
+            (Some("gpt-5"), false, ProviderRef::None),
             (None, true, default(None)),
             (None, false, section("deepseek", "deepseek-chat")),
         ];
-        for (wanted, has_default, expected) in table {
-            assert_eq!(choose(wanted, &file, has_default), expected, "{wanted:?} {has_default}");
+        for (requested, has_default, expected) in table {
+            assert_eq!(
+                resolve_name(requested, &file, has_default),
+                expected,
+                "{requested:?} {has_default}"
+            );
         }
     }
 
     #[test]
     fn without_a_name_only_one_section_with_models_is_clear() {
         for (text, expected) in [
-            ("", Choice::None),
-            ("[providers.a]", Choice::None),
-            ("[providers.a]\nmodels = []", Choice::None),
+            ("", ProviderRef::None),
+            ("[providers.a]", ProviderRef::None),
+            ("[providers.a]\nmodels = []", ProviderRef::None),
             (
                 "[providers.b]\nmodels = ['x', 'y']\n[providers.a]",
-                Choice::Section { name: "b", model: "x" },
+                ProviderRef::Section { name: "b", model: "x" },
             ),
-            ("[providers.a]\nmodels = ['x']\n[providers.b]\nmodels = ['y']", Choice::None),
+            ("[providers.a]\nmodels = ['x']\n[providers.b]\nmodels = ['y']", ProviderRef::None),
         ] {
-            assert_eq!(choose(None, &file(text), false), expected, "{text}");
+            assert_eq!(resolve_name(None, &file(text), false), expected, "{text}");
         }
     }
 
-    fn resolved(wanted: &str, keys: &[&str]) -> Result<EndpointSettings, String> {
+    fn resolved(requested: &str, keys: &[&str]) -> Result<EndpointSettings, String> {
         let keys = keys.iter().map(|it| ((*it).to_owned(), format!("of {it}").into())).collect();
-        let sources = Sources {
+        let sources = ProviderSources {
             file: &file(FILE),
             path: Path::new("c.toml"),
             default: None,
             keys: &keys,
-            key_file: Box::new(|name| Ok(format!("in {name}").into())),
+            read_key_file: Box::new(|name| Ok(format!("in {name}").into())),
         };
-        match sources.provider(Some(wanted)) {
+        match sources.provider(Some(requested)) {
             Ok(Provider::Endpoint(endpoint)) => Ok(*endpoint),
             Ok(other) => Err(format!("{other:?}")),
             Err(error) => Err(error.to_string()),
@@ -348,19 +374,19 @@ mod tests {
             ("groq/m", "http://elsewhere/v1", None),
             ("openai/gpt-5", "https://api.openai.com/v1", Some("of OPENAI_API_KEY")),
             ("ollama/m", "http://localhost:11434/v1", None),
-            // Its header is the key.
+            // Its header replaces the key.
             ("xai/m", "https://api.x.ai/v1", None),
         ];
-        for (wanted, base_url, key) in table {
-            let endpoint = resolved(wanted, &all).unwrap();
-            assert_eq!(endpoint.base_url, base_url, "{wanted}");
-            assert_eq!(endpoint.key.as_ref().map(Secret::expose), key, "{wanted}");
-            assert_eq!(endpoint.full_name().as_deref(), Some(wanted));
+        for (requested, base_url, key) in table {
+            let endpoint = resolved(requested, &all).unwrap();
+            assert_eq!(endpoint.base_url, base_url, "{requested}");
+            assert_eq!(endpoint.key.as_ref().map(Secret::expose), key, "{requested}");
+            assert_eq!(endpoint.full_name().as_deref(), Some(requested));
         }
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn errors_name_what_is_missing() {
         let table = [
             ("deepseek/r1", &["ORG"][..], "DEEPSEEK_API_KEY"),
             ("deepseek/r1", &["DEEPSEEK_API_KEY"][..], "headers.X-Org` names the variable ORG"),
@@ -370,9 +396,9 @@ mod tests {
             ("future/m", &[][..], "telepathy"),
             ("inline/m", &[][..], "key_env"),
         ];
-        for (wanted, keys, expected) in table {
-            let error = resolved(wanted, keys).unwrap_err();
-            assert!(error.contains(expected) && error.contains("c.toml"), "{wanted}: {error}");
+        for (requested, keys, expected) in table {
+            let error = resolved(requested, keys).unwrap_err();
+            assert!(error.contains(expected) && error.contains("c.toml"), "{requested}: {error}");
             assert!(!error.contains("sk-inline"), "{error}");
         }
     }

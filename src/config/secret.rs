@@ -1,19 +1,18 @@
-//! A key or another text that nobody may see.
+//! A string that must not be shown, such as a key.
 
 use secrecy::{ExposeSecret, SecretString};
 
-/// A text that is not shown by `Debug` and is wiped when it is dropped. Two can be compared, to
-/// know whether a login has changed.
+/// A string that `Debug` does not show and that is wiped on drop. Comparable, to detect a changed login.
 #[derive(Clone, Debug)]
 pub struct Secret(SecretString);
 
 impl Secret {
-    /// The text itself.
+    /// The secret text.
     pub fn expose(&self) -> &str {
         self.0.expose_secret()
     }
 
-    /// For those who know the crate's type.
+    /// Converts into the type of the `secrecy` crate.
     pub fn into_inner(self) -> SecretString {
         self.0
     }

@@ -1,5 +1,5 @@
-//! `[mcp]`: the servers that the user wants every session to have. Says what is wanted, with the
-//! values of variables put in; whoever connects decides what becomes of it.
+//! `[mcp]`: the MCP servers of every session, with variables expanded. Connecting to them is not done
+//! here.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -9,11 +9,11 @@ use std::time::Duration;
 use serde::Deserialize;
 use url::Url;
 
-use super::file::note_unknown;
-use super::{Secret, bounds};
+use super::file::{redacted_message, warn_unknown_keys};
+use super::{Secret, sandbox};
 
-pub(super) const MCP: &[&str] = &["wait_seconds", "servers"];
-pub(super) const SERVER: &[&str] = &[
+pub(super) const MCP_KEYS: &[&str] = &["wait_seconds", "servers"];
+pub(super) const SERVER_KEYS: &[&str] = &[
     "command",
     "args",
     "env",
@@ -32,12 +32,12 @@ pub(super) const SERVER: &[&str] = &[
     "read",
 ];
 
-/// How long the first prompt of a session waits for its servers.
-const WAIT: Duration = Duration::from_secs(5);
-/// Characters of a server's name.
-const LONGEST_NAME: usize = 64;
+/// How long the first prompt of a session waits for its servers by default.
+const DEFAULT_STARTUP_WAIT: Duration = Duration::from_secs(5);
+/// The most characters of a server's name.
+const MAX_NAME_LENGTH: usize = 64;
 
-/// `[mcp]`, as the file has it. One server that is wrong does not take the others away.
+/// `[mcp]`, as in the file. An invalid server does not make the others unusable.
 #[derive(Default)]
 pub(super) struct McpSection {
     wait: Option<Duration>,
@@ -96,84 +96,75 @@ impl Default for ServerSection {
     }
 }
 
-/// What is wanted of servers.
+/// The MCP settings of a session.
 #[derive(Debug, Default)]
 pub struct McpSettings {
-    /// How long the first prompt of a session waits for them.
+    /// How long the first prompt of a session waits for its servers.
     pub wait: Duration,
-    /// Those that can be used, in the order of their names.
-    pub servers: Vec<McpServer>,
-    /// Those that are turned off.
-    pub off: Vec<String>,
-    /// Those that cannot be used, and why.
+    /// The usable servers, sorted by name.
+    pub servers: Vec<McpServerSettings>,
+    /// The names of disabled servers.
+    pub disabled: Vec<String>,
+    /// The names of unusable servers, each with the reason.
     pub broken: Vec<(String, String)>,
-    /// Values of variables that look like keys and were put into something.
+    /// Values of expanded variables that look like keys.
     pub secrets: Vec<Secret>,
 }
 
-/// A server that the user wants.
+/// A configured MCP server.
 #[derive(Clone, Debug)]
-pub struct McpServer {
-    /// Its name.
+pub struct McpServerSettings {
     pub name: String,
-    /// How it is reached.
-    pub reach: McpReach,
-    /// Whether sessions may have it together.
+    pub transport: McpTransport,
+    /// Whether several sessions may share one connection.
     pub is_shared: bool,
-    /// How long it may take until it can be used.
-    pub start: Option<Duration>,
-    /// How long a call may take without a sign of life.
-    pub call: Option<Duration>,
-    /// How long a call may take at all.
-    pub most: Option<Duration>,
-    /// Only these tools are wanted, as globs; `None` for any.
+    /// How long the server may take to become ready.
+    pub start_timeout: Option<Duration>,
+    /// How long a call may go without progress.
+    pub idle_call_timeout: Option<Duration>,
+    /// How long a call may take in total.
+    pub max_call_time: Option<Duration>,
+    /// Globs of the tools to offer; `None` for all.
     pub tools: Option<Vec<String>>,
-    /// These are not.
+    /// Globs of tools that are not offered.
     pub without_tools: Vec<String>,
-    /// Whether it is kept to anything.
+    /// Whether it runs in the sandbox.
     pub sandbox: bool,
-    /// Whether it has the network.
+    /// Whether it has network access.
     pub network: bool,
-    /// What it may change besides; absolute, or meant from the session's folder.
+    /// Further writable paths: absolute, or relative to the session's folder.
     pub write: Vec<PathBuf>,
-    /// What it may read although it is hidden from commands; the same.
+    /// Paths that it may read although they are hidden from commands: absolute or relative likewise.
     pub read: Vec<PathBuf>,
 }
 
-/// How a server is reached.
+/// How an MCP server is reached.
 #[derive(Clone, Debug)]
-pub enum McpReach {
-    /// A program.
-    Program {
-        /// Its path or name.
+pub enum McpTransport {
+    /// A local program.
+    Stdio {
+        /// Its path, or a name to look up in `PATH`.
         command: PathBuf,
-        /// Its arguments.
         arguments: Vec<String>,
-        /// Variables for it.
         environment: Vec<(String, Secret)>,
     },
-    /// An address.
-    Address {
-        /// The address.
-        url: Url,
-        /// What is sent along.
-        headers: Vec<(String, Secret)>,
-    },
+    /// Streamable HTTP.
+    Http { url: Url, headers: Vec<(String, Secret)> },
 }
 
 impl McpSection {
-    /// Understands the section of a file, and says what has no effect in it.
+    /// Parses the section of a file, and adds a warning to `notes` for each entry that has no effect.
     pub(super) fn read(file: &toml::Table, notes: &mut Vec<String>) -> McpSection {
         let Some(value) = file.get("mcp") else { return McpSection::default() };
         let Some(table) = value.as_table() else {
-            notes.push("`mcp` is no table and has no effect".to_owned());
+            notes.push("`mcp` is not a table (ignored)".to_owned());
             return McpSection::default();
         };
-        note_unknown(table, "mcp.", MCP, notes);
+        warn_unknown_keys(table, "mcp.", MCP_KEYS, notes);
         let wait = table.get("wait_seconds").and_then(|it| {
             let seconds = it.as_integer().and_then(|it| u32::try_from(it).ok());
             if seconds.is_none() {
-                notes.push("`mcp.wait_seconds` is no number of seconds".to_owned());
+                notes.push("`mcp.wait_seconds` must be a whole number ≥ 0 (ignored)".to_owned());
             }
             Some(Duration::from_secs(seconds?.into()))
         });
@@ -182,32 +173,38 @@ impl McpSection {
             None => return section,
             Some(Some(all)) => all,
             Some(None) => {
-                notes.push("`mcp.servers` is no table and has no effect".to_owned());
+                notes.push("`mcp.servers` is not a table (ignored)".to_owned());
                 return section;
             }
         };
         for (name, value) in all {
             let shown = name.escape_debug();
             if let Some(table) = value.as_table() {
-                note_unknown(table, &format!("mcp.servers.{shown}."), SERVER, notes);
+                warn_unknown_keys(table, &format!("mcp.servers.{shown}."), SERVER_KEYS, notes);
             }
-            let understood = understand(name, value);
-            if let Err(why) = &understood {
+            let parsed = parse_server(name, value);
+            if let Err(why) = &parsed {
                 notes.push(format!("`mcp.servers.{shown}` is not used: {why}"));
             }
-            section.servers.insert(name.clone(), understood);
+            section.servers.insert(name.clone(), parsed);
         }
         section
     }
 
-    /// What it means. `look_up` knows the variables.
-    pub(super) fn settings(&self, home: Option<&Path>, look_up: &LookUp<'_>) -> McpSettings {
-        let mut settings =
-            McpSettings { wait: self.wait.unwrap_or(WAIT), ..McpSettings::default() };
+    /// Resolves paths and expands variables, which `look_up` returns.
+    pub(super) fn settings(
+        &self,
+        home: Option<&Path>,
+        look_up: &VariableLookup<'_>,
+    ) -> McpSettings {
+        let mut settings = McpSettings {
+            wait: self.wait.unwrap_or(DEFAULT_STARTUP_WAIT),
+            ..McpSettings::default()
+        };
         for (name, section) in &self.servers {
             match section {
                 Err(why) => settings.broken.push((name.clone(), why.clone())),
-                Ok(section) if !section.enabled => settings.off.push(name.clone()),
+                Ok(section) if !section.enabled => settings.disabled.push(name.clone()),
                 Ok(section) => match section.server(name, home, look_up) {
                     Ok(server) => settings.servers.push(server),
                     Err(why) => settings.broken.push((name.clone(), why)),
@@ -217,65 +214,56 @@ impl McpSection {
         settings
     }
 
-    /// Values that look like credentials and stand in the file themselves.
+    /// Literal values in the file that look like credentials.
     pub(super) fn secrets(&self, is_credential: fn(&str) -> bool) -> Vec<String> {
         let sections = self.servers.values().flatten();
         let values = sections.flat_map(|it| it.env.iter().chain(&it.headers));
         let literal = values.filter(|(name, it)| is_credential(name) && !it.contains("${"));
-        // As in `Bearer KEY`.
+        // The last word: the value may be `Bearer KEY`.
         literal.filter_map(|it| Some(it.1.split_whitespace().next_back()?.to_owned())).collect()
     }
 
-    /// Each server for people: what it is, with the names of what may be a secret and no value.
-    pub(super) fn shown(&self) -> Vec<(String, String)> {
-        let shown = |it: &Result<ServerSection, String>| match it {
-            Ok(section) => section.shown(),
+    /// The name and a description of each server. It names variables and headers, but not their values,
+    /// which may be secrets.
+    pub(super) fn descriptions(&self) -> Vec<(String, String)> {
+        let describe = |server: &Result<ServerSection, String>| match server {
+            Ok(section) => section.description(),
             Err(why) => format!("not used: {why}"),
         };
-        self.servers.iter().map(|(name, it)| (name.clone(), shown(it))).collect()
+        self.servers.iter().map(|(name, it)| (name.clone(), describe(it))).collect()
     }
 
-    /// How long the first prompt waits, if that is said.
+    /// `wait_seconds`, if set.
     pub(super) fn wait(&self) -> Option<u64> {
         self.wait.map(|it| it.as_secs())
     }
 }
 
-/// Finds the value of a variable; or says why it is not to be had.
-pub(super) type LookUp<'a> = dyn Fn(&str) -> Result<Option<String>, String> + 'a;
+/// Returns the value of a variable, or the reason why it is not available.
+pub(super) type VariableLookup<'a> = dyn Fn(&str) -> Result<Option<String>, String> + 'a;
 
-fn understand(name: &str, value: &toml::Value) -> Result<ServerSection, String> {
+fn parse_server(name: &str, value: &toml::Value) -> Result<ServerSection, String> {
     let fits = |it: char| it.is_ascii_alphanumeric() || ['_', '-', '.'].contains(&it);
-    if name.is_empty() || name.len() > LONGEST_NAME || !name.chars().all(fits) {
+    if name.is_empty() || name.len() > MAX_NAME_LENGTH || !name.chars().all(fits) {
         return Err(format!(
-            "its name has to be made of letters, digits, `_`, `-` and `.`, {LONGEST_NAME} at most"
+            "its name may contain only letters, digits, `_`, `-` and `.`, at most {MAX_NAME_LENGTH}"
         ));
     }
-    let section: ServerSection = value.clone().try_into().map_err(|error| complaint(&error))?;
+    let section: ServerSection = value
+        .clone()
+        .try_into()
+        .map_err(|error: toml::de::Error| redacted_message(&error.to_string()))?;
     let wrong = match (&section.command, &section.url) {
         (Some(_), Some(_)) => "it has both `command` and `url`",
         (None, None) => "it has neither `command` nor `url`",
         (Some(command), None) if command.trim().is_empty() => "its `command` is empty",
-        (Some(_), None) if !section.headers.is_empty() => {
-            "`headers` go with a `url` and not with a `command`"
-        }
+        (Some(_), None) if !section.headers.is_empty() => "`headers` need a `url`, not a `command`",
         (None, Some(_)) if !section.args.is_empty() || !section.env.is_empty() => {
-            "`args` and `env` go with a `command` and not with a `url`"
+            "`args` and `env` need a `command`, not a `url`"
         }
         _ => return Ok(section),
     };
     Err(wrong.to_owned())
-}
-
-/// What is wrong, without any text of the file: it may hold a secret.
-fn complaint(error: &toml::de::Error) -> String {
-    let mut message = error.to_string().trim().replace(['\n', '\r'], " ");
-    if let (Some(first), Some(last)) = (message.find('"'), message.rfind('"'))
-        && first < last
-    {
-        message.replace_range(first..=last, "\"…\"");
-    }
-    message
 }
 
 impl ServerSection {
@@ -283,37 +271,37 @@ impl ServerSection {
         &self,
         name: &str,
         home: Option<&Path>,
-        look_up: &LookUp<'_>,
-    ) -> Result<McpServer, String> {
-        let put_in = |text: &String| expand(text, look_up);
+        look_up: &VariableLookup<'_>,
+    ) -> Result<McpServerSettings, String> {
+        let expand = |text: &String| expand_variables(text, look_up);
         let pairs = |all: &BTreeMap<String, String>| {
             let pair = |(name, text): (&String, &String)| {
-                Ok((name.clone(), Secret::from(expand(text, look_up)?)))
+                Ok((name.clone(), Secret::from(expand_variables(text, look_up)?)))
             };
             all.iter().map(pair).collect::<Result<Vec<_>, String>>()
         };
         let path = |it: &String| {
-            bounds::absolute(it, home, None).unwrap_or_else(|| PathBuf::from(it.as_str()))
+            sandbox::resolve_path(it, home, None).unwrap_or_else(|| PathBuf::from(it.as_str()))
         };
         let seconds = |it: Option<NonZeroU32>| Some(Duration::from_secs(it?.get().into()));
         let reach = match (&self.command, &self.url) {
-            (Some(command), _) => McpReach::Program {
-                command: in_home(&put_in(command)?, home),
-                arguments: self.args.iter().map(put_in).collect::<Result<_, _>>()?,
+            (Some(command), _) => McpTransport::Stdio {
+                command: expand_home(&expand(command)?, home),
+                arguments: self.args.iter().map(expand).collect::<Result<_, _>>()?,
                 environment: pairs(&self.env)?,
             },
-            (None, url) => McpReach::Address {
-                url: address(&put_in(url.as_ref().unwrap_or(&String::new()))?)?,
+            (None, url) => McpTransport::Http {
+                url: parse_url(&expand(url.as_ref().unwrap_or(&String::new()))?)?,
                 headers: pairs(&self.headers)?,
             },
         };
-        Ok(McpServer {
+        Ok(McpServerSettings {
             name: name.to_owned(),
-            reach,
+            transport: reach,
             is_shared: self.shared,
-            start: seconds(self.start_seconds),
-            call: seconds(self.call_seconds),
-            most: seconds(self.most_seconds),
+            start_timeout: seconds(self.start_seconds),
+            idle_call_timeout: seconds(self.call_seconds),
+            max_call_time: seconds(self.most_seconds),
             tools: self.tools.clone(),
             without_tools: self.without_tools.clone(),
             sandbox: self.sandbox,
@@ -323,7 +311,7 @@ impl ServerSection {
         })
     }
 
-    fn shown(&self) -> String {
+    fn description(&self) -> String {
         let mut parts = Vec::new();
         if !self.enabled {
             parts.push("off".to_owned());
@@ -332,10 +320,10 @@ impl ServerSection {
             (Some(command), _) => parts.push(format!("program {command}")),
             (None, url) => {
                 let url = url.as_deref().and_then(|it| Url::parse(it).ok());
-                // What stands before the host or behind the path may be a key.
+                // The user info and the query may contain a key.
                 let shown =
                     url.map(|it| format!("{}{}", it.origin().ascii_serialization(), it.path()));
-                parts.push(shown.unwrap_or_else(|| "an address".to_owned()));
+                parts.push(shown.unwrap_or_else(|| "a URL".to_owned()));
             }
         }
         if !self.args.is_empty() {
@@ -348,51 +336,50 @@ impl ServerSection {
             }
         }
         if self.command.is_some() && !self.sandbox {
-            parts.push("outside of the sandbox".to_owned());
+            parts.push("outside the sandbox".to_owned());
         }
         parts.join(", ")
     }
 }
 
-fn in_home(command: &str, home: Option<&Path>) -> PathBuf {
+fn expand_home(command: &str, home: Option<&Path>) -> PathBuf {
     match (command.strip_prefix("~/"), home) {
         (Some(rest), Some(home)) => home.join(rest),
         _ => command.into(),
     }
 }
 
-fn address(text: &str) -> Result<Url, String> {
+fn parse_url(text: &str) -> Result<Url, String> {
     match Url::parse(text) {
         Ok(url) if ["http", "https"].contains(&url.scheme()) && url.has_host() => Ok(url),
-        Ok(_) => Err("its `url` begins neither with http:// nor with https://".to_owned()),
-        Err(error) => Err(format!("its `url` is none: {error}")),
+        Ok(_) => Err("its `url` must start with http:// or https://".to_owned()),
+        Err(error) => Err(format!("its `url` is invalid: {error}")),
     }
 }
 
-/// The text with the values of its variables: `${NAME}`, or `${NAME:-this}` where it is not set or
-/// empty. Any other `$` is itself.
-pub(super) fn expand(text: &str, look_up: &LookUp<'_>) -> Result<String, String> {
+/// Expands `${NAME}`, and `${NAME:-DEFAULT}` if the variable is unset or empty. Any other `$` is literal.
+pub(super) fn expand_variables(text: &str, look_up: &VariableLookup<'_>) -> Result<String, String> {
     let (mut expanded, mut rest) = (String::new(), text);
     while let Some((before, behind)) = rest.split_once("${") {
         expanded.push_str(before);
         let Some((inner, after)) = behind.split_once('}') else {
-            return Err("a `${` in it has no `}`".to_owned());
+            return Err("a `${` has no `}`".to_owned());
         };
-        let (name, usual) = match inner.split_once(":-") {
-            Some((name, usual)) => (name, Some(usual)),
+        let (name, default) = match inner.split_once(":-") {
+            Some((name, default)) => (name, Some(default)),
             None => (inner, None),
         };
         let is_name = |it: char| it.is_ascii_alphanumeric() || it == '_';
         if name.is_empty() || !name.chars().all(is_name) {
-            return Err("what stands in a `${…}` of it is no name of a variable".to_owned());
+            return Err("a `${…}` contains no name of a variable".to_owned());
         }
-        match (look_up(name)?.filter(|it| !it.is_empty() || usual.is_none()), usual) {
+        match (look_up(name)?.filter(|it| !it.is_empty() || default.is_none()), default) {
             (Some(value), _) => expanded.push_str(&value),
-            (None, Some(usual)) => expanded.push_str(usual),
+            (None, Some(default)) => expanded.push_str(default),
             (None, None) => {
                 return Err(format!(
-                    "the variable {name} is not set where the agent was started; `${{{name}:-TEXT}}` \
-                     says what to use then"
+                    "the variable {name} is not set. Set it and restart turnwright, or write \
+                     `${{{name}:-DEFAULT}}`"
                 ));
             }
         }
@@ -441,23 +428,26 @@ mod tests {
         "#;
         let (settings, notes) = settings(text);
         assert_eq!((notes, settings.broken), (Vec::new(), Vec::new()));
-        assert_eq!((settings.wait, settings.off), (Duration::ZERO, vec!["c".to_owned()]));
+        assert_eq!((settings.wait, settings.disabled), (Duration::ZERO, vec!["c".to_owned()]));
         let [a, b] = settings.servers.try_into().unwrap();
         assert_eq!(a.write, [PathBuf::from("/home/me/data"), PathBuf::from("out")]);
-        assert_eq!((a.start, a.call, a.network), (Some(Duration::from_secs(9)), None, false));
+        assert_eq!(
+            (a.start_timeout, a.idle_call_timeout, a.network),
+            (Some(Duration::from_secs(9)), None, false)
+        );
         assert!(a.is_shared && a.sandbox && !b.is_shared);
-        let McpReach::Program { command, arguments, environment } = a.reach else { panic!() };
+        let McpTransport::Stdio { command, arguments, environment } = a.transport else { panic!() };
         assert_eq!(command, PathBuf::from("/home/me/bin/server"));
         assert_eq!(arguments, ["--token=t-1", "$TOKEN", "xy"]);
         assert_eq!(environment, [("KEY".to_owned(), Secret::from("t-1"))]);
         assert!(!format!("{environment:?}").contains("t-1"));
-        let McpReach::Address { url, headers } = b.reach else { panic!() };
+        let McpTransport::Http { url, headers } = b.transport else { panic!() };
         assert_eq!(url.as_str(), "https://example.com/mcp");
         assert_eq!(headers, [("Authorization".to_owned(), Secret::from("Bearer t-1"))]);
     }
 
     #[test]
-    fn a_server_that_is_wrong_is_named_and_takes_no_other_away() {
+    fn an_invalid_server_is_reported_and_does_not_affect_the_others() {
         let table = [
             ("", "neither `command` nor `url`"),
             ("command = 'a'\nurl = 'http://x'", "both"),
@@ -466,7 +456,7 @@ mod tests {
             ("command = 'a'\nheaders = { x = 'y' }", "`headers`"),
             ("url = 'http://x'\nargs = ['y']", "`args`"),
             ("command = 'a'\nargs = 'sk-1 sk-2'", "…"),
-            ("command = 'a'\nstart_seconds = 0", "zero"),
+            ("command = 'a'\nstart_seconds = 0", "≥ 1"),
         ];
         for (text, expected) in table {
             let all = format!("[mcp.servers.good]\ncommand = 'g'\n[mcp.servers.bad]\n{text}");
@@ -490,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_is_not_to_be_had_is_a_reason_not_to_start() {
+    fn an_unavailable_variable_makes_the_server_unusable() {
         for (value, expected) in [
             ("${NO}", "NO is not set"),
             ("${OPENAI_API_KEY}", "kept"),
@@ -506,13 +496,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_of_a_server_has_names_and_no_values() {
+    fn a_description_has_names_and_no_values() {
         let text = "[mcp.servers.a]\ncommand = 'npx'\nargs = ['k-1']\nenv = { MY_TOKEN = 'k-2' }\n\
                     sandbox = false\n[mcp.servers.b]\nurl = 'https://u:k-3@h/p?key=k-4'\n\
                     headers = { X-Key = 'Bearer k-5', Accept = 'k-6' }";
         let section = McpSection::read(&toml::from_str(text).unwrap(), &mut Vec::new());
-        let [a, b] = section.shown().try_into().unwrap();
-        assert_eq!(a.1, "program npx, arguments 1, variables MY_TOKEN, outside of the sandbox");
+        let [a, b] = section.descriptions().try_into().unwrap();
+        assert_eq!(a.1, "program npx, arguments 1, variables MY_TOKEN, outside the sandbox");
         assert_eq!(b.1, "https://h/p, headers Accept X-Key");
         assert!(!format!("{section:?}").contains("k-"));
         assert_eq!(section.secrets(super::super::resolve::is_credential), ["k-2", "k-5"]);

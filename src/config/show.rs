@@ -1,166 +1,194 @@
-//! The settings for people: each value with where it comes from, and no key.
+//! The effective settings for display: each value with its origin. Keys are not shown.
 
 use serde::Serialize;
 
-use super::file::File;
-use super::{Config, Credentials, EndpointSettings, OPENAI_KEY, Provider};
+use super::file::ConfigFile;
+use super::{Config, Credentials, EndpointSettings, OPENAI_KEY_VARIABLE, Provider};
 
-/// A setting that is in force.
+/// A setting with its effective value.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Setting {
-    /// Its name, as the configuration has it.
+pub struct EffectiveSetting {
+    /// Its key in the settings file.
     pub name: String,
     /// Its value; `set` or `not set` for a key.
     pub value: String,
-    /// Where it comes from.
+    /// Its origin: a flag, a variable, a file or `built in`.
     pub from: String,
 }
 
-impl Setting {
-    fn new(name: &str, value: &(impl ToString + ?Sized), from: impl Into<String>) -> Setting {
-        Setting { name: name.to_owned(), value: value.to_string(), from: from.into() }
+impl EffectiveSetting {
+    fn new(
+        name: &str,
+        value: &(impl ToString + ?Sized),
+        from: impl Into<String>,
+    ) -> EffectiveSetting {
+        EffectiveSetting { name: name.to_owned(), value: value.to_string(), from: from.into() }
     }
 }
 
 const BUILT_IN: &str = "built in";
 
 impl Config {
-    /// All settings that are in force. What is wrong with one stands in the place of its value.
-    pub fn settings(&self) -> Vec<Setting> {
+    /// All effective settings. The value of an invalid one is the error message.
+    pub fn settings(&self) -> Vec<EffectiveSetting> {
         let file = match self.file.load() {
             Ok(file) => file,
-            Err(error) => return vec![Setting::new("file", &error, self.place())],
+            Err(error) => return vec![EffectiveSetting::new("file", &error, self.file_path())],
         };
         let mut settings = self.model_settings(&file);
         settings.extend(self.other_settings(&file));
         for (name, section) in &file.providers {
-            // The address and the key are the same for every model.
+            // Base URL and key do not depend on the model.
             let model = section.models.first().map_or("-", String::as_str);
             let named = self.sources(&file).provider(Some(&format!("{name}/{model}")));
             let value = match named {
-                Ok(Provider::Endpoint(it)) => format!("{}, key {}", it.shown_url(), is_set(&it)),
+                Ok(Provider::Endpoint(it)) => {
+                    format!("{}, key {}", it.redacted_url(), key_state(&it))
+                }
                 Ok(_) => "nothing".to_owned(),
                 Err(error) => error.to_string(),
             };
-            settings.push(Setting::new(&format!("providers.{name}"), &value, self.place()));
+            settings.push(EffectiveSetting::new(
+                &format!("providers.{name}"),
+                &value,
+                self.file_path(),
+            ));
         }
         if let Some(seconds) = file.mcp.wait() {
-            settings.push(Setting::new("mcp.wait_seconds", &seconds, self.place()));
+            settings.push(EffectiveSetting::new("mcp.wait_seconds", &seconds, self.file_path()));
         }
-        let servers = file.mcp.shown().into_iter();
+        let servers = file.mcp.descriptions().into_iter();
         settings.extend(servers.map(|(name, value)| {
             let name = format!("mcp.servers.{}", name.escape_debug());
-            Setting::new(&name, &value, self.place())
+            EffectiveSetting::new(&name, &value, self.file_path())
         }));
         settings
     }
 
-    fn model_settings(&self, file: &File) -> Vec<Setting> {
+    fn model_settings(&self, file: &ConfigFile) -> Vec<EffectiveSetting> {
         let endpoint = match self.provider() {
             Ok(Provider::Endpoint(endpoint)) => endpoint,
             Ok(Provider::Offline) => {
-                return vec![Setting::new("model", "offline", self.model_place(file, false))];
+                return vec![EffectiveSetting::new(
+                    "model",
+                    "offline",
+                    self.model_origin(file, false),
+                )];
             }
-            Ok(Provider::None) => return vec![Setting::new("model", "none", BUILT_IN)],
+            Ok(Provider::Unconfigured) => {
+                return vec![EffectiveSetting::new("model", "none", BUILT_IN)];
+            }
             Err(error) => {
-                return vec![Setting::new("model", &error, self.model_place(file, true))];
+                return vec![EffectiveSetting::new("model", &error, self.model_origin(file, true))];
             }
         };
         let model = endpoint.full_name().unwrap_or_else(|| "none".to_owned());
         let mut settings = vec![
-            Setting::new("model", &model, self.model_place(file, endpoint.name.is_some())),
-            Setting::new("base_url", &endpoint.shown_url(), self.address_place(file, &endpoint)),
-            Setting::new("key", is_set(&endpoint), self.key_place(&endpoint)),
+            EffectiveSetting::new(
+                "model",
+                &model,
+                self.model_origin(file, endpoint.name.is_some()),
+            ),
+            EffectiveSetting::new(
+                "base_url",
+                &endpoint.redacted_url(),
+                self.base_url_origin(file, &endpoint),
+            ),
+            EffectiveSetting::new("key", key_state(&endpoint), self.key_origin(&endpoint)),
         ];
         if let Some(window) = endpoint.window {
-            let variable = (self.window().is_some(), "TURNWRIGHT_CONTEXT_WINDOW");
-            let from = first(&[variable, (true, &self.place())]);
-            settings.push(Setting::new("window", &window, from));
+            let variable = (self.context_window().is_some(), "TURNWRIGHT_CONTEXT_WINDOW");
+            let from = first_match(&[variable, (true, &self.file_path())]);
+            settings.push(EffectiveSetting::new("window", &window, from));
         }
         settings
     }
 
-    fn model_place(&self, file: &File, is_section: bool) -> String {
-        first(&[
+    fn model_origin(&self, file: &ConfigFile, is_section: bool) -> String {
+        first_match(&[
             (self.flags.model.is_some(), "--model"),
             (self.variables.model.is_some(), "TURNWRIGHT_MODEL"),
-            // Without a name it is the first of a section.
-            (file.model.is_some() || is_section, &self.place()),
-            (self.login().is_some_and(|it| it.model.is_some()), &self.login_place()),
+            // Without a name, the model is the first of a section.
+            (file.model.is_some() || is_section, &self.file_path()),
+            (self.active_login().is_some_and(|it| it.model.is_some()), &self.login_path()),
         ])
     }
 
-    fn address_place(&self, file: &File, endpoint: &EndpointSettings) -> String {
+    fn base_url_origin(&self, file: &ConfigFile, endpoint: &EndpointSettings) -> String {
         if let Some(name) = &endpoint.name {
             let own = file.providers.get(name).is_some_and(|it| it.base_url.is_some());
-            return first(&[(own, &self.place())]);
+            return first_match(&[(own, &self.file_path())]);
         }
-        first(&[
+        first_match(&[
             (self.flags.base_url.is_some(), "--base-url"),
             (self.variables.base_url.is_some(), "OPENAI_BASE_URL"),
-            (self.login().is_some_and(|it| it.base_url.is_some()), &self.login_place()),
+            (self.active_login().is_some_and(|it| it.base_url.is_some()), &self.login_path()),
         ])
     }
 
-    /// Where the key that is in use is held.
-    fn key_place(&self, endpoint: &EndpointSettings) -> String {
+    /// The origin of the effective key.
+    fn key_origin(&self, endpoint: &EndpointSettings) -> String {
         let Some(key) = &endpoint.key else { return BUILT_IN.to_owned() };
         if endpoint.name.is_none() {
-            let is_login = self.login().is_some();
-            return first(&[(is_login, &self.login_place()), (true, OPENAI_KEY)]);
+            let is_login = self.active_login().is_some();
+            return first_match(&[(is_login, &self.login_path()), (true, OPENAI_KEY_VARIABLE)]);
         }
         let held = self.variables.keys.iter().find(|it| it.1 == key);
-        held.map_or_else(|| self.place(), |(variable, _)| variable.clone())
+        held.map_or_else(|| self.file_path(), |(variable, _)| variable.clone())
     }
 
-    /// The stored login, if it is what the default endpoint comes from.
-    fn login(&self) -> Option<Credentials> {
+    /// The stored login, if it defines the default endpoint.
+    fn active_login(&self) -> Option<Credentials> {
         let is_set = self.flags.base_url.is_some()
             || self.variables.base_url.is_some()
-            || self.variables.keys.contains_key(OPENAI_KEY);
+            || self.variables.keys.contains_key(OPENAI_KEY_VARIABLE);
         if is_set { None } else { Credentials::load(&self.paths) }
     }
 
-    fn login_place(&self) -> String {
+    fn login_path(&self) -> String {
         Credentials::path(&self.paths).display().to_string()
     }
 
-    fn other_settings(&self, file: &File) -> Vec<Setting> {
-        let place = self.place();
+    fn other_settings(&self, file: &ConfigFile) -> Vec<EffectiveSetting> {
+        let place = self.file_path();
         let from = |variable: bool, name: &str, in_file: bool| {
-            first(&[(variable, name), (in_file, &place)])
+            first_match(&[(variable, name), (in_file, &place)])
         };
         let mode = self.mode().unwrap_or_else(|| "ask".to_owned());
         let mode_from = from(self.variables.mode.is_some(), "TURNWRIGHT_MODE", file.mode.is_some());
         let requests_from = from(
-            self.max_turn_requests_of_the_process().is_some(),
+            self.process_max_turn_requests().is_some(),
             "TURNWRIGHT_MAX_TURN_REQUESTS",
             file.max_turn_requests.is_some(),
         );
         let effort_from = from(false, "", file.effort.is_some());
         let list_from = from(false, "", file.list_models.is_some());
         let mut settings = vec![
-            Setting::new("mode", &mode, mode_from),
-            Setting::new("max_turn_requests", &self.max_turn_requests(), requests_from),
-            Setting::new("effort", self.effort().id(), effort_from),
-            Setting::new("list_models", &self.list_models(), list_from),
+            EffectiveSetting::new("mode", &mode, mode_from),
+            EffectiveSetting::new("max_turn_requests", &self.max_turn_requests(), requests_from),
+            EffectiveSetting::new("effort", self.effort().id(), effort_from),
+            EffectiveSetting::new("list_models", &self.list_models(), list_from),
         ];
         if !file.web.allow.is_empty() {
-            settings.push(Setting::new("web.allow", &file.web.allow.join(", "), place.as_str()));
+            settings.push(EffectiveSetting::new(
+                "web.allow",
+                &file.web.allow.join(", "),
+                place.as_str(),
+            ));
         }
         settings
     }
 
-    fn place(&self) -> String {
-        self.file().display().to_string()
+    fn file_path(&self) -> String {
+        self.user_file_path().display().to_string()
     }
 }
 
-/// The first place that applies.
-fn first(places: &[(bool, &str)]) -> String {
+/// The first origin that applies, or `built in`.
+fn first_match(places: &[(bool, &str)]) -> String {
     places.iter().find(|it| it.0).map_or(BUILT_IN, |it| it.1).to_owned()
 }
 
-fn is_set(endpoint: &EndpointSettings) -> &'static str {
+fn key_state(endpoint: &EndpointSettings) -> &'static str {
     if endpoint.key.is_some() { "set" } else { "not set" }
 }

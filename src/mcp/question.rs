@@ -1,81 +1,85 @@
-//! What the user is shown of a call of a server's tool before it is allowed: what is sent and where
-//! to, what the server says of the tool, and what has changed. Nothing in it passes for words of
-//! ours. Pure.
+//! What the user is shown before a call of a server's tool is allowed: what is sent and to which server,
+//! how the server describes the tool, and what has changed. No text of a server can pass for our own.
+//! Pure.
 
 use rmcp::model::{JsonObject, Tool};
 
-use super::pins::whereabouts;
-use super::spec::{Reach, ServerSpec, Source};
-use turnwright_types::effect::{Content, fenced};
-use turnwright_policy::permission::{code, plain};
+use super::tool_pins::server_location;
+use turnwright_mcp::{ServerSource, ServerSpec, ServerTransport};
+use turnwright_policy::permission::{escape_markdown, markdown_code};
+use turnwright_types::effect::{CallContent, fenced};
 use turnwright_types::redact;
 
-/// Arguments that are listed. All of them are sent to the client besides.
-const MOST_ARGUMENTS: usize = 12;
-/// Characters of what the server says.
-const LONGEST_WORDS: usize = 300;
+/// Arguments that are listed. The client also receives all of them as the raw input.
+const MAX_ARGUMENTS: usize = 12;
+/// Characters of the server's description.
+const MAX_DESCRIPTION_CHARS: usize = 300;
 
-/// The words.
-pub(super) fn words(
+pub(super) fn question_content(
     spec: &ServerSpec,
     tool: &Tool,
     arguments: &JsonObject,
     change: Option<&str>,
     reads_resources: bool,
-) -> Vec<Content> {
-    let mut lines = vec![place(spec)];
+) -> Vec<CallContent> {
+    let mut lines = vec![server_line(spec)];
     if reads_resources {
-        lines.push("the server is asked for a resource, or which ones it has".to_owned());
+        lines.push("reads a resource of the server, or lists its resources".to_owned());
     } else {
         lines.extend(description(tool));
-        let claim = |it| format!("it says of itself that it {it}; nobody has checked that");
+        let claim = |it| format!("the server claims that it {it} (not verified)");
         lines.extend(claims(tool).map(claim));
     }
-    for (name, value) in arguments.iter().take(MOST_ARGUMENTS) {
+    for (name, value) in arguments.iter().take(MAX_ARGUMENTS) {
         let mut value = value.to_string();
-        redact::clean(&mut value);
-        lines.push(format!("{} = {}", code(name), code(&value)));
+        redact::redact_in_place(&mut value);
+        lines.push(format!("{} = {}", markdown_code(name), markdown_code(&value)));
     }
-    if arguments.len() > MOST_ARGUMENTS {
-        lines.push(format!("… and {} more arguments", arguments.len() - MOST_ARGUMENTS));
+    if arguments.len() > MAX_ARGUMENTS {
+        lines.push(format!("… and {} more arguments", arguments.len() - MAX_ARGUMENTS));
     }
     let lines: Vec<_> = lines.into_iter().map(|it| format!("- {it}")).collect();
-    let change = change.map(|it| {
-        Content::Text(format!("⚠ What has changed since you allowed it:\n\n{}", fenced(it)))
-    });
-    change.into_iter().chain([Content::Text(lines.join("\n"))]).collect()
+    let change = change
+        .map(|it| CallContent::Text(format!("⚠ Changed since you allowed it:\n\n{}", fenced(it))));
+    change.into_iter().chain([CallContent::Text(lines.join("\n"))]).collect()
 }
 
-fn place(spec: &ServerSpec) -> String {
-    let by = match spec.source {
-        Source::Client => "given by your editor",
-        Source::User => "from your settings",
-        Source::Project => "from this project",
+fn server_line(spec: &ServerSpec) -> String {
+    let source = match spec.source {
+        ServerSource::Client => "configured by your editor",
+        ServerSource::User => "from your settings",
+        ServerSource::Project => "from this project",
     };
-    match &spec.reach {
-        Reach::Stdio { .. } => {
-            let walls = if spec.walls.on { "" } else { ", without the sandbox" };
-            format!("the server runs {} ({by}){walls}", code(&whereabouts(spec)))
+    match &spec.transport {
+        ServerTransport::Stdio { .. } => {
+            let sandbox = if spec.sandbox.is_enabled { "" } else { ", without the sandbox" };
+            let program = markdown_code(&server_location(spec));
+            format!("the server runs {program} ({source}){sandbox}")
         }
-        Reach::Http { .. } => format!("the server is {} ({by})", code(&whereabouts(spec))),
+        ServerTransport::Http { .. } => {
+            format!("the server is {} ({source})", markdown_code(&server_location(spec)))
+        }
     }
 }
 
-/// The first line of what the server says.
+/// The first line of the server's description.
 fn description(tool: &Tool) -> Option<String> {
-    let words = tool.description.as_deref()?;
-    let line = words.lines().map(str::trim).find(|it| !it.is_empty())?;
-    let short: String = line.chars().take(LONGEST_WORDS).collect();
-    let more = if short.len() < words.trim().len() { " …" } else { "" };
-    Some(format!("the server says of it: “{}{more}”", plain(&turnwright_types::effect::visible_line(&short))))
+    let text = tool.description.as_deref()?;
+    let line = text.lines().map(str::trim).find(|it| !it.is_empty())?;
+    let short: String = line.chars().take(MAX_DESCRIPTION_CHARS).collect();
+    let more = if short.len() < text.trim().len() { " …" } else { "" };
+    Some(format!(
+        "the server's description: “{}{more}”",
+        escape_markdown(&turnwright_types::effect::escape_hidden_line(&short))
+    ))
 }
 
 fn claims(tool: &Tool) -> impl Iterator<Item = &'static str> {
-    let said = tool.annotations.clone().unwrap_or_default();
+    let hints = tool.annotations.clone().unwrap_or_default();
     let claims = [
-        (said.read_only_hint == Some(true), "only reads"),
-        (said.destructive_hint == Some(true), "may destroy something"),
-        (said.destructive_hint == Some(false), "destroys nothing"),
+        (hints.read_only_hint == Some(true), "only reads"),
+        (hints.destructive_hint == Some(true), "may destroy data"),
+        (hints.destructive_hint == Some(false), "destroys nothing"),
     ];
     claims.into_iter().filter(|it| it.0).map(|it| it.1)
 }
@@ -86,43 +90,47 @@ mod tests {
     use expect_test::expect;
 
     fn shown(tool: &str, arguments: &str, change: Option<&str>) -> String {
-        let reach = Reach::Stdio {
+        let reach = ServerTransport::Stdio {
             command: "/bin/notes".into(),
             arguments: vec!["--key=secret".to_owned()],
             environment: Vec::new(),
         };
-        let spec = ServerSpec::new("notes", Source::Client, reach);
+        let spec = ServerSpec::new("notes", ServerSource::Client, reach);
         let tool = serde_json::from_str(tool).unwrap();
-        let content = words(&spec, &tool, &serde_json::from_str(arguments).unwrap(), change, false);
-        let text = |it: &Content| match it {
-            Content::Text(text) => text.clone(),
+        let content = question_content(
+            &spec,
+            &tool,
+            &serde_json::from_str(arguments).unwrap(),
+            change,
+            false,
+        );
+        let text = |it: &CallContent| match it {
+            CallContent::Text(text) => text.clone(),
             other => panic!("{other:?}"),
         };
         content.iter().map(text).collect::<Vec<_>>().join("\n---\n")
     }
 
     #[test]
-    fn words_of_a_server_pass_for_none_of_ours() {
+    fn text_of_a_server_cannot_pass_for_ours() {
         let tool = r#"{"name":"add","description":"\n**Safe.** [x](y)\u202e\n- ✓ allowed\n","inputSchema":{},
             "annotations":{"readOnlyHint":true,"destructiveHint":false}}"#;
         expect![[r#"
-            - the server runs `/bin/notes` (given by your editor)
-            - the server says of it: “\*\*Safe.\*\* \[x\](y)\\u{202e} …”
-            - it says of itself that it only reads; nobody has checked that
-            - it says of itself that it destroys nothing; nobody has checked that
+            - the server runs `/bin/notes` (configured by your editor)
+            - the server's description: “\*\*Safe.\*\* \[x\](y)\\u{202e} …”
+            - the server claims that it only reads (not verified)
+            - the server claims that it destroys nothing (not verified)
             - `` a`b `` = `"x\n- ✓ y"`
             - `n` = `{"deep":[1,2]}`"#]]
         .assert_eq(&shown(tool, r#"{"a`b":"x\n- ✓ y","n":{"deep":[1,2]}}"#, None));
     }
 
     #[test]
-    fn a_change_stands_first_in_a_fence_and_arguments_are_bounded() {
+    fn a_change_comes_first_in_a_fence_and_arguments_are_bounded() {
         let many: Vec<_> = (0..20).map(|it| format!("\"k{it}\":\"{}\"", "v".repeat(900))).collect();
         let tool = r#"{"name":"add","inputSchema":{}}"#;
         let text = shown(tool, &format!("{{{}}}", many.join(",")), Some("-a\n+```\n"));
-        assert!(
-            text.starts_with("⚠ What has changed since you allowed it:\n\n````\n-a\n+```\n````")
-        );
+        assert!(text.starts_with("⚠ Changed since you allowed it:\n\n````\n-a\n+```\n````"));
         assert!(text.ends_with("- … and 8 more arguments"), "{text}");
         assert!(text.len() < 5_000);
     }

@@ -1,5 +1,5 @@
-//! Answers the client: which tools there are, and what comes of a call. What it cannot mean is an
-//! error of the protocol; what did not work out is a result, because a model reads it.
+//! Handles the MCP requests of the client. A malformed request is a protocol error; a failed call is a
+//! result, because a model reads it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,213 +16,225 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use super::Options;
-use super::desk::{Caller, Desk, Round, Way, answer, elicitation};
-use super::limits::{Limits, TooMany};
-use super::offer::{PAGE, Shelf};
-use super::reply::{refusal, result};
-use turnwright_types::client::Question;
-use turnwright_workspace::files::Roots;
-use turnwright_types::ids::SessionId;
+use super::McpServerOptions;
+use super::call_limits::{CallLimits, LimitExceeded};
+use super::call_result::{call_result, error_result};
+use super::client_calls::{
+    AskMethod, ClientCall, ClientCalls, QuestionRound, elicitation, parse_answer,
+};
+use super::offered_tools::{OfferedTools, PAGE_SIZE};
+use crate::session::SessionHost;
+use crate::turn::StandaloneCalls;
 use turnwright_rpc::Outbox;
-use crate::session::Host;
-use crate::turn::Errands;
+use turnwright_types::client::PermissionRequest;
+use turnwright_types::ids::SessionId;
+use turnwright_workspace::files::Roots;
 
-/// How long a client may take to say which folders its user works in.
-const ROOTS_PATIENCE: Duration = Duration::from_secs(5);
-/// Folders that a client may name.
-const MOST_ROOTS: usize = 64;
-/// Questions that may wait for another round.
-const MOST_OPEN: usize = 16;
-/// The key of our question among those of a result.
-const QUESTION: &str = "permission";
-/// Methods that we have: whoever calls one in another form has made a mistake in its parameters.
-const KNOWN: &[&str] = &["initialize", "server/discover", "ping", "tools/list", "tools/call"];
+/// How long a client may take to list its roots.
+const ROOTS_TIMEOUT: Duration = Duration::from_secs(5);
+/// Roots of a client; further ones are ignored.
+const MAX_ROOTS: usize = 64;
+/// Questions that may wait for the next round of their call. The oldest is dropped.
+const MAX_PENDING_QUESTIONS: usize = 16;
+/// The key of our question among the input requests of a result.
+const PERMISSION_KEY: &str = "permission";
+/// Methods that we implement: if one arrives as a custom request, its parameters are malformed.
+const KNOWN_METHODS: &[&str] =
+    &["initialize", "server/discover", "ping", "tools/list", "tools/call"];
 
-/// The server. Cheap to clone.
+/// The MCP server. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Handler(Arc<Inner>);
+pub(super) struct McpHandler(Arc<HandlerInner>);
 
-struct Inner {
-    host: Arc<Host>,
-    options: Options,
-    shelf: Shelf,
-    desk: Arc<Desk>,
-    limits: Limits,
-    /// Who runs the calls; made for the first of them, when the client can say which folders.
-    // A std mutex: held to copy a pointer.
-    errands: std::sync::Mutex<Option<Arc<Errands>>>,
-    /// One call at a time makes it.
-    making: Semaphore,
-    /// Questions that wait for another round, by their state.
-    // A std mutex: held to look at a short list.
-    open: std::sync::Mutex<Vec<(String, Open)>>,
+struct HandlerInner {
+    host: Arc<SessionHost>,
+    options: McpServerOptions,
+    tools: OfferedTools,
+    calls: Arc<ClientCalls>,
+    limits: CallLimits,
+    /// Runs the calls. Created for the first call, when the client can list its roots.
+    // held to copy a pointer.
+    runner: parking_lot::Mutex<Option<Arc<StandaloneCalls>>>,
+    /// One permit: only one call at a time creates the runner.
+    creating_runner: Semaphore,
+    /// Questions that wait for the next round of their call, by `requestState`.
+    // held to search a short list.
+    pending_questions: parking_lot::Mutex<Vec<(String, PendingQuestion)>>,
 }
 
-/// A question that waits for another round, and the call that it is about.
-struct Open {
+/// A question that waits for the next round of its call.
+struct PendingQuestion {
     name: String,
     arguments: Option<JsonObject>,
-    question: Question,
+    question: PermissionRequest,
 }
 
-impl Handler {
-    pub(super) fn new(host: Arc<Host>, options: Options, outbox: Outbox) -> Handler {
-        Handler(Arc::new(Inner {
+impl McpHandler {
+    pub(super) fn new(
+        host: Arc<SessionHost>,
+        options: McpServerOptions,
+        outbox: Outbox,
+    ) -> McpHandler {
+        McpHandler(Arc::new(HandlerInner {
             host,
             options,
-            shelf: Shelf::new(),
-            desk: Arc::new(Desk::new(outbox)),
-            limits: Limits::default(),
-            errands: std::sync::Mutex::default(),
-            making: Semaphore::new(1),
-            open: std::sync::Mutex::default(),
+            tools: OfferedTools::new(),
+            calls: Arc::new(ClientCalls::new(outbox)),
+            limits: CallLimits::default(),
+            runner: parking_lot::Mutex::default(),
+            creating_runner: Semaphore::new(1),
+            pending_questions: parking_lot::Mutex::default(),
         }))
     }
 
-    /// Ends all commands and waits until they are dead.
+    /// Ends all running commands and waits for their end.
     pub(super) async fn close(&self) {
-        let errands = self.runner().take();
-        if let Some(errands) = errands {
-            errands.bench().jobs.close().await;
+        let runner = self.lock_runner().take();
+        if let Some(runner) = runner {
+            runner.env().jobs.close().await;
         }
     }
 
-    /// Who runs calls.
-    async fn errands(&self, peer: &Peer<RoleServer>) -> Result<Arc<Errands>, String> {
-        let _making = self.0.making.acquire().await;
-        if let Some(errands) = self.runner().clone() {
-            return Ok(errands);
+    /// Returns the runner of calls, and creates it if there is none.
+    async fn runner(&self, peer: &Peer<RoleServer>) -> Result<Arc<StandaloneCalls>, String> {
+        let _permit = self.0.creating_runner.acquire().await;
+        if let Some(runner) = self.lock_runner().clone() {
+            return Ok(runner);
         }
         let folders = match self.0.options.roots.as_slice() {
-            [] => roots_of(peer).await,
+            [] => client_roots(peer).await,
             roots => roots.to_vec(),
         };
         let inner = Arc::clone(&self.0);
-        // Rules are read from small files.
-        let made = tokio::task::spawn_blocking(move || {
-            let roots = roots(&folders, &inner.options.cwd)?;
-            let client = Arc::clone(&inner.desk);
-            Ok::<_, String>(inner.host.errands(roots, client, inner.options.mode))
+        // Creating the runner reads rule files.
+        let created = tokio::task::spawn_blocking(move || {
+            let roots = checked_roots(&folders, &inner.options.cwd)?;
+            let client = Arc::clone(&inner.calls);
+            Ok::<_, String>(inner.host.standalone_calls(roots, client, inner.options.mode))
         });
-        let (errands, notices) = made.await.map_err(|it| it.to_string())??;
+        let (runner, notices) = created.await.map_err(|it| it.to_string())??;
         for notice in notices {
             tracing::warn!("{notice}");
         }
-        let errands = Arc::new(errands);
-        *self.runner() = Some(Arc::clone(&errands));
-        Ok(errands)
+        let runner = Arc::new(runner);
+        *self.lock_runner() = Some(Arc::clone(&runner));
+        Ok(runner)
     }
 
-    fn runner(&self) -> std::sync::MutexGuard<'_, Option<Arc<Errands>>> {
-        self.0.errands.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn lock_runner(&self) -> parking_lot::MutexGuard<'_, Option<Arc<StandaloneCalls>>> {
+        self.0.runner.lock()
     }
 
-    /// How the user of that client can be asked, with the answer of an earlier round if this is the
-    /// next one.
-    fn way(
+    /// Decides how the client's user can be asked. Includes the answer of the previous round if this
+    /// call is the next one.
+    fn ask_method(
         &self,
         request: &CallToolRequestParams,
         context: &RequestContext<RoleServer>,
-    ) -> Result<Way, ErrorData> {
-        let asks = context.client_capabilities().is_some_and(|it| asks(&it));
-        let is_modern = context
+    ) -> Result<AskMethod, ErrorData> {
+        let supports_forms = context.client_capabilities().is_some_and(|it| supports_forms(&it));
+        let has_multi_round_trip = context
             .protocol_version()
             .is_some_and(|it| it.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
-        Ok(match (asks, is_modern) {
-            (false, _) => Way::No,
-            (true, false) => Way::Request(context.peer.clone()),
-            (true, true) => Way::Rounds(Box::new(std::sync::Mutex::new(self.round(request)?))),
+        Ok(match (supports_forms, has_multi_round_trip) {
+            (false, _) => AskMethod::Unsupported,
+            (true, false) => AskMethod::Request(context.peer.clone()),
+            (true, true) => {
+                AskMethod::MultiRoundTrip(Box::new(parking_lot::Mutex::new(self.round(request)?)))
+            }
         })
     }
 
-    /// What was asked before, if this is the next round of that call.
-    fn round(&self, request: &CallToolRequestParams) -> Result<Round, ErrorData> {
-        let Some(state) = &request.request_state else { return Ok(Round::default()) };
+    /// Returns the question and answer of the previous round, if this call is the next one.
+    fn round(&self, request: &CallToolRequestParams) -> Result<QuestionRound, ErrorData> {
+        let Some(state) = &request.request_state else { return Ok(QuestionRound::default()) };
         let unknown = || {
             let text = "Unknown requestState: it was used, or is too old. Call again without it";
             ErrorData::invalid_params(text, None)
         };
-        let mut open = self.open();
-        let place = open.iter().position(|(it, _)| it == state).ok_or_else(unknown)?;
-        let (_, before) = open.remove(place);
-        if before.name != request.name || before.arguments != request.arguments {
+        let mut pending = self.lock_pending_questions();
+        let index = pending.iter().position(|(it, _)| it == state).ok_or_else(unknown)?;
+        let (_, previous) = pending.remove(index);
+        if previous.name != request.name || previous.arguments != request.arguments {
             return Err(unknown());
         }
         let responses = request.input_responses.as_ref();
-        let said = responses.and_then(|it| it.get(QUESTION)).cloned().unwrap_or_default();
-        let answer = answer(&said, &before.question);
-        Ok(Round { before: Some((before.question, answer)), now: None })
+        let response = responses.and_then(|it| it.get(PERMISSION_KEY)).cloned().unwrap_or_default();
+        let answer = parse_answer(&response, &previous.question);
+        Ok(QuestionRound { previous: Some((previous.question, answer)), pending: None })
     }
 
-    /// The result that has the client ask, and call again.
-    async fn ask(
+    /// Makes the result that lets the client ask its user and call again.
+    async fn input_required(
         &self,
         name: &str,
         arguments: Option<JsonObject>,
-        question: Question,
+        question: PermissionRequest,
     ) -> Option<InputRequiredResult> {
         let request = InputRequest::Elicitation(elicitation(&question).await?);
         let state = SessionId::random().as_str().to_owned();
-        let mut open = self.open();
-        if open.len() >= MOST_OPEN {
-            open.remove(0);
+        let mut pending = self.lock_pending_questions();
+        if pending.len() >= MAX_PENDING_QUESTIONS {
+            pending.remove(0);
         }
-        open.push((state.clone(), Open { name: name.to_owned(), arguments, question }));
-        let requests = [(QUESTION.to_owned(), request)].into_iter().collect();
+        pending
+            .push((state.clone(), PendingQuestion { name: name.to_owned(), arguments, question }));
+        let requests = [(PERMISSION_KEY.to_owned(), request)].into_iter().collect();
         Some(InputRequiredResult::new(Some(requests), Some(state)))
     }
 
-    fn open(&self) -> std::sync::MutexGuard<'_, Vec<(String, Open)>> {
-        self.0.open.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn lock_pending_questions(
+        &self,
+    ) -> parking_lot::MutexGuard<'_, Vec<(String, PendingQuestion)>> {
+        self.0.pending_questions.lock()
     }
 }
 
-/// Whether a client can show a form to its user. An empty capability is that of older revisions,
-/// which had nothing but forms.
-fn asks(capabilities: &ClientCapabilities) -> bool {
+/// True if the client can show a form to its user. An empty capability is that of older protocol
+/// versions, which had nothing but forms.
+fn supports_forms(capabilities: &ClientCapabilities) -> bool {
     capabilities.elicitation.as_ref().is_some_and(|it| it.form.is_some() || it.url.is_none())
 }
 
-/// The folders that the client's user works in, if it says so.
-#[expect(deprecated, reason = "roots are deprecated, and what clients have that are not new")]
-async fn roots_of(peer: &Peer<RoleServer>) -> Vec<PathBuf> {
+/// Requests the client's roots. Returns none if the client has no roots or does not answer in time.
+#[expect(deprecated, reason = "roots are deprecated, but all older clients use them")]
+async fn client_roots(peer: &Peer<RoleServer>) -> Vec<PathBuf> {
     if peer.peer_info().is_none_or(|it| it.capabilities.roots.is_none()) {
         return Vec::new();
     }
-    let Ok(Ok(listed)) = tokio::time::timeout(ROOTS_PATIENCE, peer.list_roots()).await else {
+    let Ok(Ok(listed)) = tokio::time::timeout(ROOTS_TIMEOUT, peer.list_roots()).await else {
         return Vec::new();
     };
     let path = |it: &str| url::Url::parse(it).ok()?.to_file_path().ok();
-    listed.roots.iter().filter_map(|it| path(&it.uri)).take(MOST_ROOTS).collect()
+    listed.roots.iter().filter_map(|it| path(&it.uri)).take(MAX_ROOTS).collect()
 }
 
-fn roots(folders: &[PathBuf], cwd: &Path) -> Result<Roots, String> {
+fn checked_roots(folders: &[PathBuf], cwd: &Path) -> Result<Roots, String> {
     let (first, more) = folders.split_first().map_or((cwd, folders), |(it, more)| (&**it, more));
     let cannot = |folder: &Path, why: &dyn std::fmt::Display| {
         format!(
-            "The folder {} cannot be used: {why}. Say which folder the tools may work in with \
+            "The folder {} cannot be used: {why}. Name the folder that the tools may work in with \
              `turnwright mcp-server --root DIR`.",
             folder.display()
         )
     };
     let mut roots = Roots::new(first).map_err(|it| cannot(first, &it))?;
     for folder in more {
-        roots = roots.and(folder).map_err(|it| cannot(folder, &it))?;
+        roots = roots.with_folder(folder).map_err(|it| cannot(folder, &it))?;
     }
-    // By whatever name: `/tmp/..` is the same, and so may a symlink be.
+    // Checked on the resolved paths: `/tmp/..` or a symbolic link may name the root folder as well.
     if let Some(all) = roots.folders().find(|it| it.parent().is_none()) {
         return Err(cannot(all, &"it is the whole machine"));
     }
     Ok(roots)
 }
 
-fn too_many(why: &TooMany) -> ErrorData {
-    let wait = u64::try_from(why.wait().as_millis()).unwrap_or(u64::MAX).max(1);
+fn limit_error(why: &LimitExceeded) -> ErrorData {
+    let wait = u64::try_from(why.retry_after().as_millis()).unwrap_or(u64::MAX).max(1);
     ErrorData::new(ErrorCode(-32_000), why.to_string(), Some(json!({ "retryAfterMs": wait })))
 }
 
-impl ServerHandler for Handler {
+impl ServerHandler for McpHandler {
     fn get_info(&self) -> ServerConfig {
         let capabilities =
             ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
@@ -240,11 +252,11 @@ impl ServerHandler for Handler {
         request: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        self.0.shelf.page(request.and_then(|it| it.cursor).as_deref(), PAGE)
+        self.0.tools.page(request.and_then(|it| it.cursor).as_deref(), PAGE_SIZE)
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.0.shelf.told(name).cloned()
+        self.0.tools.definition(name).cloned()
     }
 
     async fn call_tool(
@@ -252,27 +264,29 @@ impl ServerHandler for Handler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let Some(tool) = self.0.shelf.find(&request.name) else {
-            let text = format!("Unknown tool. There are: {}", self.0.shelf.names());
+        let Some(tool) = self.0.tools.find(&request.name) else {
+            let text = format!("Unknown tool. There are: {}", self.0.tools.names());
             return Err(ErrorData::invalid_params(text, None));
         };
-        let _place = self.0.limits.take().map_err(|it| too_many(&it))?;
-        let way = self.way(&request, &context)?;
-        let errands = match self.errands(&context.peer).await {
-            Ok(errands) => errands,
-            Err(why) => return Ok(refusal(&why).into()),
+        let _slot = self.0.limits.acquire().map_err(|it| limit_error(&it))?;
+        let ask_method = self.ask_method(&request, &context)?;
+        let runner = match self.runner(&context.peer).await {
+            Ok(runner) => runner,
+            Err(why) => return Ok(error_result(&why).into()),
         };
         let token = context.meta.get_progress_token();
-        let begun = self.0.desk.begin(Caller { token, way, told: 0.into() });
+        let guard =
+            self.0.calls.register(ClientCall { token, ask_method, progress_count: 0.into() });
         let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
         let cancel = context.ct.clone();
-        let outcome = errands.run(begun.id.clone(), tool, arguments, cancel).await;
-        if let Some(question) = begun.caller.question()
-            && let Some(asked) = self.ask(&request.name, request.arguments, question).await
+        let outcome = runner.run(guard.id.clone(), tool, arguments, cancel).await;
+        if let Some(question) = guard.call.take_pending_question()
+            && let Some(input_required) =
+                self.input_required(&request.name, request.arguments, question).await
         {
-            return Ok(asked.into());
+            return Ok(input_required.into());
         }
-        Ok(result(outcome).into())
+        Ok(call_result(outcome).into())
     }
 
     fn accepted_subscription_filter(&self, _: &SubscriptionFilter) -> Option<SubscriptionFilter> {
@@ -284,8 +298,8 @@ impl ServerHandler for Handler {
         request: CustomRequest,
         _: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        if KNOWN.contains(&request.method.as_str()) {
-            let text = format!("The parameters of {} cannot be understood", request.method);
+        if KNOWN_METHODS.contains(&request.method.as_str()) {
+            let text = format!("Invalid parameters for {}", request.method);
             return Err(ErrorData::invalid_params(text, None));
         }
         let name: String = request.method.chars().take(100).collect();
@@ -298,7 +312,8 @@ impl ServerHandler for Handler {
 
     async fn on_roots_list_changed(&self, _: NotificationContext<RoleServer>) {
         if self.0.options.roots.is_empty() {
-            // The next call asks which they are. Commands that go on were started elsewhere.
+            // The next call lists the roots again. Running commands were started under the old ones,
+            // so they are ended.
             self.close().await;
         }
     }

@@ -1,12 +1,12 @@
-//! Our tools for every other MCP client: `turnwright mcp-server`. The protocol is `rmcp`'s; what a
-//! call may do is decided by the same law as in a session, and a question goes to the client's user.
+//! `turnwright mcp-server`: serves our tools to other MCP clients. `rmcp` implements the protocol. Calls
+//! are judged by the same policy as in a session, and permission is asked of the client's user.
 
-mod desk;
+mod client_calls;
 mod handler;
-mod limits;
-mod offer;
-mod reply;
-mod wire;
+mod call_limits;
+mod offered_tools;
+mod call_result;
+mod transport;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,60 +16,60 @@ use rmcp::ServiceExt;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
+use crate::session::SessionHost;
+use handler::McpHandler;
+use transport::StdioTransport;
 use turnwright_policy::permission::Mode;
+use turnwright_rpc::{Outbox, StdinReader, Stdio, stop_signal};
 use turnwright_types::redact;
-use turnwright_rpc::{Input, Outbox, Stdio, stop_signal};
-use crate::session::Host;
-use handler::Handler;
-use wire::Wire;
 
-/// How long everything may take to end after the client has gone.
-const SHUTDOWN: Duration = Duration::from_millis(1_500);
-/// How long the last words may take to be read.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+/// How long running calls may take to end after the client has gone.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(1_500);
+/// How long the client may take to read the last messages.
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// What the command line says.
+/// The options of `turnwright mcp-server`.
 #[derive(Debug)]
-pub struct Options {
-    /// The folders that tools may work in; empty if the client is to say which.
+pub struct McpServerOptions {
+    /// The folders that tools may work in. If empty, the client's roots are used.
     pub roots: Vec<PathBuf>,
-    /// The folder to work in where nobody says which.
+    /// The folder to work in if neither the options nor the client name one.
     pub cwd: PathBuf,
-    /// How much may be done without asking, if not what the settings say.
+    /// The permission mode, if it is not to be that of the settings.
     pub mode: Option<Mode>,
 }
 
-/// Speaks MCP until the client closes its end or the process is told to stop.
+/// Serves MCP until the client closes its end or the process is told to stop.
 ///
 /// # Errors
-/// When the system cannot give us what we need to begin.
-pub async fn serve(config: Config, options: Options, stdio: Stdio) -> std::io::Result<()> {
-    let outbox = Outbox::filtered(stdio.output, |_, line| redact::bytes(line))?;
-    let input = Input::start(stdio.input)?;
+/// If the threads for stdin and stdout cannot be created.
+pub async fn serve(config: Config, options: McpServerOptions, stdio: Stdio) -> std::io::Result<()> {
+    let outbox = Outbox::start_with_filter(stdio.output, |_, line| redact::bytes(line))?;
+    let input = StdinReader::start(stdio.input)?;
     let stop = CancellationToken::new();
-    let host = Arc::new(Host::new(config, stop.clone()));
-    let handler = Handler::new(Arc::clone(&host), options, outbox.clone());
-    let ending = handler.clone();
-    let wire = Wire::new(input, outbox.clone(), stop.clone());
+    let host = Arc::new(SessionHost::new(config, stop.clone()));
+    let handler = McpHandler::new(Arc::clone(&host), options, outbox.clone());
+    let closing_handler = handler.clone();
+    let transport = StdioTransport::new(input, outbox.clone(), stop.clone());
     let serving = async {
-        match handler.serve_with_ct(wire, stop.clone()).await {
+        match handler.serve_with_ct(transport, stop.clone()).await {
             Ok(service) => drop(service.waiting().await),
-            Err(error) => tracing::info!(%error, "no client has begun"),
+            Err(error) => tracing::info!(%error, "the client did not complete the handshake"),
         }
     };
     tokio::select! {
         () = serving => {}
         () = stop_signal() => {}
-        () = outbox.gone() => {}
+        () = outbox.closed() => {}
     }
     stop.cancel();
     let ended = async {
-        ending.close().await;
-        host.finished().await;
+        closing_handler.close().await;
+        host.wait_for_sessions().await;
     };
-    if tokio::time::timeout(SHUTDOWN, ended).await.is_err() {
-        tracing::error!("something did not end in time");
+    if tokio::time::timeout(SHUTDOWN_TIMEOUT, ended).await.is_err() {
+        tracing::error!("a call did not end in time");
     }
-    outbox.close(LAST_WORDS);
+    outbox.close(FLUSH_TIMEOUT);
     Ok(())
 }

@@ -1,185 +1,191 @@
-//! Slash commands: a table. They are answered here, without the model.
+//! The table of slash commands. They are answered without the model.
 
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::Host;
-use super::rewind::Back;
-use crate::error::chain;
-use turnwright_types::ids::MessageId;
-use turnwright_types::message::{History, Message, Part, Stop};
+use super::SessionHost;
+use super::checkpoint_commands::CheckpointCommand;
+use crate::error::error_chain;
+use crate::tools::{self, ToolEnv};
+use crate::turn::TurnServices;
 use turnwright_store::Entry;
-use crate::tools::{self, Bench};
-use crate::turn::Equipment;
+use turnwright_types::ids::MessageId;
+use turnwright_types::message::{History, Message, PromptPart, StopReason};
 use turnwright_types::update;
 
-/// A command of ours.
-struct Command {
+/// A built-in slash command.
+struct BuiltInCommand {
     name: &'static str,
     description: &'static str,
 }
 
-/// What a command does.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Run {
-    /// Something with the session, at once; it says what.
-    Now(fn(&mut History, &Equipment) -> String),
-    /// Asks the provider for its models.
+pub(super) enum CommandAction {
+    /// Acts on the session at once and returns the answer.
+    Immediate(fn(&mut History, &TurnServices) -> String),
+    /// Lists the provider's models.
     Models,
-    /// Looks at files, and tells what is there.
-    Look(fn(&Bench) -> String),
-    /// Shows what the project wants, and puts it in force.
+    /// Reads files and returns the answer.
+    ReadFiles(fn(&ToolEnv) -> String),
+    /// Shows what the project's settings ask for, and trusts them.
     Trust,
-    /// Tells or changes what is allowed.
+    /// Shows or changes the permission rules.
     Permissions,
-    /// Tells of the MCP servers, or has one started again.
+    /// Shows the MCP servers, or restarts one.
     Servers,
-    /// Tells what was, or goes back to it.
-    Back(Back),
+    /// Shows file changes, or goes back to an earlier state.
+    Checkpoint(CheckpointCommand),
 }
 
-const TABLE: &[(Command, Run)] = &[
+const COMMANDS: &[(BuiltInCommand, CommandAction)] = &[
     (
-        Command { name: "help", description: "What I can do, and the other commands" },
-        Run::Now(help),
+        BuiltInCommand { name: "help", description: "Show what I can do and all commands" },
+        CommandAction::Immediate(help),
     ),
     (
-        Command { name: "status", description: "Model, mode, folder and length of this session" },
-        Run::Now(status),
-    ),
-    (Command { name: "models", description: "The models that the provider serves" }, Run::Models),
-    (
-        Command { name: "memory", description: "The notes that are kept for later sessions" },
-        Run::Look(tools::notes),
-    ),
-    (
-        Command { name: "skills", description: "The skills that there are" },
-        Run::Look(tools::skills),
-    ),
-    (
-        Command {
-            name: "trust",
-            description: "What this project's settings ask for, and how to put it in force",
+        BuiltInCommand {
+            name: "status",
+            description: "Show model, mode, folders and length of this session",
         },
-        Run::Trust,
+        CommandAction::Immediate(status),
     ),
     (
-        Command { name: "permissions", description: "What is allowed here, and how to change it" },
-        Run::Permissions,
+        BuiltInCommand { name: "models", description: "List the available models" },
+        CommandAction::Models,
     ),
     (
-        Command {
+        BuiltInCommand { name: "memory", description: "Show the notes for later sessions" },
+        CommandAction::ReadFiles(tools::describe_notes),
+    ),
+    (
+        BuiltInCommand { name: "skills", description: "List the available skills" },
+        CommandAction::ReadFiles(tools::describe_skills),
+    ),
+    (
+        BuiltInCommand { name: "trust", description: "Review and trust this project's settings" },
+        CommandAction::Trust,
+    ),
+    (
+        BuiltInCommand { name: "permissions", description: "Show or change what is allowed here" },
+        CommandAction::Permissions,
+    ),
+    (
+        BuiltInCommand {
             name: "mcp",
-            description: "The MCP servers; `/mcp NAME` tells of one, `/mcp restart NAME` starts it anew",
+            description: "List MCP servers; `/mcp NAME` shows one, `/mcp restart NAME` restarts it",
         },
-        Run::Servers,
+        CommandAction::Servers,
     ),
     (
-        Command {
+        BuiltInCommand {
             name: "undo",
-            description: "Put files back as they were before the last turn, or the last N",
+            description: "Undo the file changes of the last turn, or of the last N",
         },
-        Run::Back(Back::Undo),
+        CommandAction::Checkpoint(CheckpointCommand::Undo),
     ),
     (
-        Command { name: "redo", description: "Do again what the last /undo took back" },
-        Run::Back(Back::Redo),
+        BuiltInCommand { name: "redo", description: "Redo what the last /undo reverted" },
+        CommandAction::Checkpoint(CheckpointCommand::Redo),
     ),
     (
-        Command {
+        BuiltInCommand {
             name: "diff",
-            description: "The files that the last turn has changed; `/diff all` for the session",
+            description: "Show the file changes of the last turn; `/diff all` of the session",
         },
-        Run::Back(Back::Diff),
+        CommandAction::Checkpoint(CheckpointCommand::Diff),
     ),
     (
-        Command {
+        BuiltInCommand {
             name: "rewind",
-            description: "Take the conversation back N prompts; `/rewind N files` files, too",
+            description: "Go back N prompts; `/rewind N files` restores files, too",
         },
-        Run::Back(Back::Rewind),
+        CommandAction::Checkpoint(CheckpointCommand::Rewind),
     ),
-    (Command { name: "clear", description: "Forget the conversation so far" }, Run::Now(clear)),
+    (
+        BuiltInCommand { name: "clear", description: "Clear the conversation" },
+        CommandAction::Immediate(clear),
+    ),
 ];
 
-/// All commands, for the client's menu.
-pub(super) fn all() -> Vec<update::Command> {
-    let told = |command: &Command| update::Command {
+/// All built-in commands, for the client's menu.
+pub(super) fn all() -> Vec<update::SlashCommand> {
+    let entry = |command: &BuiltInCommand| update::SlashCommand {
         name: command.name.to_owned(),
         description: command.description.to_owned(),
         hint: None,
     };
-    TABLE.iter().map(|(command, _)| told(command)).collect()
+    COMMANDS.iter().map(|(command, _)| entry(command)).collect()
 }
 
-/// The command that a prompt names, if it does, and the words behind it. An unknown `/word` is
+/// Returns the command that a prompt starts with and the rest of its line. An unknown `/word` is
 /// ordinary text.
-pub(super) fn find(prompt: &str) -> Option<(Run, &str)> {
+pub(super) fn find(prompt: &str) -> Option<(CommandAction, &str)> {
     let line = prompt.trim().strip_prefix('/')?;
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    let (_, run) = TABLE.iter().find(|(command, _)| command.name == word)?;
+    let (_, run) = COMMANDS.iter().find(|(command, _)| command.name == word)?;
     Some((*run, rest.trim()))
 }
 
-fn help(_: &mut History, equipment: &Equipment) -> String {
-    let mode = equipment.mode.get();
+fn help(_: &mut History, services: &TurnServices) -> String {
+    let mode = services.mode.get();
     let mut text = format!(
         "I read and change files in this project and run commands. Cancel stops everything at \
          once. Mode {}: {}.\n\n",
         mode.name(),
-        mode.description(equipment.law.get().can_confine)
+        mode.description(services.policy.get().can_confine)
     );
-    for (command, _) in TABLE {
+    for (command, _) in COMMANDS {
         text.push_str(&format!("* `/{}` – {}\n", command.name, command.description));
     }
-    let (names, lent) = equipment.tools.overview(&equipment.offer());
+    let (names, remote) = services.tools.overview(&services.offer());
     let tools: Vec<_> = names.iter().map(|it| format!("`{it}`")).collect();
     text.push_str(&format!("\nTools: {}.", tools.join(", ")));
-    if lent > 0 {
-        text.push_str(&format!(" And {lent} of MCP servers."));
+    if remote > 0 {
+        text.push_str(&format!(" And {remote} from MCP servers."));
     }
     text
 }
 
-fn status(history: &mut History, equipment: &Equipment) -> String {
+fn status(history: &mut History, services: &TurnServices) -> String {
     let is_prompt = |it: &&Arc<Message>| match it.as_ref() {
-        Message::User(user) => user.parts.iter().any(|it| !matches!(it, Part::Context(_))),
+        Message::User(user) => user.parts.iter().any(|it| !matches!(it, PromptPart::Context(_))),
         Message::Assistant(_) | Message::Tool(_) => false,
     };
     let prompts = history.messages.iter().filter(is_prompt).count();
-    let mode = equipment.mode.get();
-    let roots = equipment.bench.files.roots();
-    let others = roots.others().map(|it| format!("* Folder besides: `{}`\n", it.display()));
+    let mode = services.mode.get();
+    let roots = services.env.files.roots();
+    let others =
+        roots.additional_folders().map(|it| format!("* Additional folder: `{}`\n", it.display()));
     format!(
         "* Model: `{}`\n* Mode: {} – {}\n* Folder: `{}`\n{}* Prompts so far: {prompts}",
-        equipment.thinker.get().model.name(),
+        services.selection.get().model.name(),
         mode.name(),
-        mode.description(equipment.law.get().can_confine),
+        mode.description(services.policy.get().can_confine),
         roots.cwd().display(),
         others.collect::<String>(),
     )
 }
 
-/// Tells the models of the session's provider. A cancel ends it.
-pub(super) async fn models(
-    host: Arc<Host>,
-    equipment: Equipment,
+/// Lists the models of the session's provider. A cancel ends it.
+pub(super) async fn list_models(
+    host: Arc<SessionHost>,
+    services: TurnServices,
     message: MessageId,
     cancel: CancellationToken,
-) -> Stop {
-    let model = equipment.thinker.get().model;
-    let may_list = host.may_list();
-    let listing = async { if may_list { host.list(&model).await } else { Ok(Vec::new()) } };
+) -> StopReason {
+    let model = services.selection.get().model;
+    let may_list = host.may_list_models();
+    let listing = async { if may_list { host.list_models(&model).await } else { Ok(Vec::new()) } };
     let Some(listed) = cancel.run_until_cancelled(listing).await else {
-        return Stop::Cancelled;
+        return StopReason::Cancelled;
     };
     let text = match listed {
         Ok(names) => {
             let mark = |name: &String| if name == model.name() { " (in use)" } else { "" };
             let mut names: Vec<String> =
                 names.iter().map(|it| format!("* `{it}`{}\n", mark(it))).collect();
-            let others = host.choices().into_iter().map(|it| format!("* `{it}`\n"));
+            let others = host.model_choices().into_iter().map(|it| format!("* `{it}`\n"));
             let in_use = format!("* `{}` (in use)\n", model.name());
             let known = |it: &String| *it != format!("* `{}`\n", model.name());
             let others: Vec<_> = others.filter(|it| known(it) && !names.contains(it)).collect();
@@ -188,35 +194,38 @@ pub(super) async fn models(
                 names.insert(0, in_use);
             }
             if !may_list {
-                names.push("\nNobody was asked: `list_models` is off.".to_owned());
+                names
+                    .push("\nThe provider was not asked, because `list_models` is off.".to_owned());
             }
             names.concat()
         }
-        Err(error) => format!("The models could not be listed: {}.", chain(&error)),
+        Err(error) => format!("The models could not be listed: {}.", error_chain(&error)),
     };
-    equipment.say(message, text);
-    Stop::EndTurn
+    services.say(message, text);
+    StopReason::EndTurn
 }
 
-/// Tells what is found in files. A cancel ends it.
-pub(super) async fn look(
-    look: fn(&Bench) -> String,
-    equipment: Equipment,
+/// Answers from files. A cancel ends it.
+pub(super) async fn read_files(
+    read: fn(&ToolEnv) -> String,
+    services: TurnServices,
     message: MessageId,
     cancel: CancellationToken,
-) -> Stop {
-    let bench = Arc::clone(&equipment.bench);
-    let looking = tokio::task::spawn_blocking(move || look(&bench));
-    let Some(looked) = cancel.run_until_cancelled(looking).await else { return Stop::Cancelled };
+) -> StopReason {
+    let env = Arc::clone(&services.env);
+    let reading = tokio::task::spawn_blocking(move || read(&env));
+    let Some(looked) = cancel.run_until_cancelled(reading).await else {
+        return StopReason::Cancelled;
+    };
     let text = looked.unwrap_or_else(|error| format!("The files could not be read: {error}."));
-    equipment.say(message, text);
-    Stop::EndTurn
+    services.say(message, text);
+    StopReason::EndTurn
 }
 
-fn clear(history: &mut History, equipment: &Equipment) -> String {
+fn clear(history: &mut History, services: &TurnServices) -> String {
     history.messages.clear();
-    equipment.log().add(Entry::Cleared);
-    "The conversation so far is forgotten. Files are as they are.".to_owned()
+    services.log().add_entry(Entry::Cleared);
+    "Conversation cleared. Files were not changed.".to_owned()
 }
 
 #[cfg(test)]

@@ -1,39 +1,44 @@
-//! A session's conversation for a client that asks, open or not.
+//! Reads the conversation of a session, open or not, for a client.
 
 use std::sync::Arc;
 
-use super::Host;
-use crate::done::Done;
+use super::SessionHost;
+use crate::completion::Completion;
 use crate::error::Error;
-use turnwright_types::ids::SessionId;
 use turnwright_store::StoreError;
-use turnwright_store::history::{Page, Query, Said, messages};
+use turnwright_store::history::{HistoryPage, HistoryQuery, MessageRecord, find_messages};
+use turnwright_types::ids::SessionId;
 
-/// Looks it up: at most so many messages, those before that cursor. Nothing waits for it but
-/// `done`.
+/// Reads at most `limit` messages before the cursor and reports them to `done`.
 pub fn history(
-    host: &Arc<Host>,
+    host: &Arc<SessionHost>,
     id: SessionId,
     limit: usize,
     before: Option<&str>,
-    done: Done<Page<Said>>,
+    done: Completion<HistoryPage<MessageRecord>>,
 ) {
     let Ok(before) = before.map(str::parse).transpose() else {
-        return done.report(Err(Error::Params("`before` is no cursor of ours".to_owned())));
+        return done
+            .complete(Err(Error::InvalidParams("`before` is not a valid cursor".to_owned())));
     };
     let store = host.store().clone();
     host.spawn(async move {
-        let query = Query { session: Some(id.clone()), limit, before, ..Query::default() };
-        if !store.is_there() {
-            return done.report(Err(Error::NoSuchSession(id.to_string())));
+        let query = HistoryQuery {
+            session: Some(id.clone()),
+            limit,
+            after: before,
+            ..HistoryQuery::default()
+        };
+        if !store.exists() {
+            return done.complete(Err(Error::SessionNotFound(id.to_string())));
         }
-        // What waits for a better time is not there yet; the rest is.
+        // If the flush fails, the messages that are stored are returned all the same.
         store.flush().await.ok();
-        done.report(store.read(move |it| messages(it, &query)).await.map_err(
-            |error| match error {
-                StoreError::NoSuchSession => Error::NoSuchSession(id.to_string()),
+        done.complete(store.read(move |it| find_messages(it, &query)).await.map_err(|error| {
+            match error {
+                StoreError::NoSuchSession => Error::SessionNotFound(id.to_string()),
                 error => error.into(),
-            },
-        ));
+            }
+        }));
     });
 }

@@ -1,153 +1,157 @@
-//! What the sessions of one process share: the settings, the tools and the model.
+//! The state that the sessions of one process share: settings, tools, models, MCP servers and the
+//! store.
 
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::{Arc, Once};
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::models::Models;
-use super::project_servers::one_of_each_name;
-use super::servers::Site;
-use super::{mcp, standing};
-use turnwright_types::client::{Buffers, Client, Display};
-use crate::config::{Config, Profiles, Provider, is_well_known};
+use super::model_cache::ModelCache;
+use super::project_servers::unique_by_name;
+use super::server_sandbox::ServerSite;
+use super::{effective_policy, mcp_servers};
+use crate::config::{Config, ModelProfiles, Provider, is_well_known};
 use crate::error::Error;
+use crate::mcp::SessionServers;
+use crate::tools::{Registry, RemoteTools, SharedToolEnv, ToolEnv, Toolbox, UserFolders, built_in};
+use crate::trust::TrustStore;
+use crate::turn::{
+    AnnouncedMode, SharedModelSelection, SharedRules, StandaloneCalls, TurnServices,
+};
+use turnwright_llm::{LlmError, Modalities, Model};
+use turnwright_mcp::{LoginStore, ServerPool, ServerSpec};
+use turnwright_policy::permission::{Mode, PolicyRules, SharedMode};
+use turnwright_store::{RetentionLimits, SessionLog, Store};
+use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
+use turnwright_types::ids::SessionId;
+use turnwright_types::redact;
 use turnwright_workspace::exec::{Environment, Jobs};
 use turnwright_workspace::files::{Files, Roots};
-use turnwright_types::ids::SessionId;
-use turnwright_llm::{LlmError, Model, Senses};
-use crate::mcp::{Fleet, Hub, Logins, ServerSpec};
-use turnwright_policy::permission::{Law, Mode, SharedMode};
-use turnwright_types::redact;
-use turnwright_store::{Limits, Log, Store};
-use crate::tools::{Bench, Commons, Folders, Lent, Registry, Toolbox, built_in};
-use crate::trust::Trust;
-use crate::turn::{Equipment, Errands, SharedLaw, SharedThinker, ToldMode};
 
 /// The most models that a client is offered.
-const MOST_CHOICES: usize = 500;
+const MAX_CHOICES: usize = 500;
 
-/// The process's side of all sessions.
+/// The state that all sessions of the process share.
 #[derive(Debug)]
-pub struct Host {
+pub struct SessionHost {
     config: Config,
-    /// What the user trusts of what projects bring along.
-    pub(super) trust: Trust,
+    /// The project files that the user trusts.
+    pub(super) trust: TrustStore,
     tools: Arc<Registry>,
     environment: Environment,
-    servers: Hub,
-    commons: Arc<Commons>,
-    /// The built-in model was chosen; it is used as long as no other is configured.
+    servers: ServerPool,
+    shared_env: Arc<SharedToolEnv>,
+    /// Whether the built-in model was chosen. It is used as long as no other is configured.
     offline: AtomicBool,
-    models: Models,
+    models: ModelCache,
     store: Store,
-    /// What the settings offered when the last session was opened: a turn reads no files for it.
-    // A std mutex: held to copy a few names.
-    offered: Mutex<Offered>,
+    /// The offered models when the last session was opened, so that a turn reads no files for it.
+    // held to copy a few names.
+    offered: Mutex<OfferedModels>,
     stop: CancellationToken,
     tracker: TaskTracker,
-    /// Finds out what the sandbox can do here, once.
-    warming: Once,
+    /// Probes the sandbox's capabilities once.
+    sandbox_probe: Once,
 }
 
-/// What the settings offer.
+/// The models that the settings offer.
 #[derive(Clone, Debug, Default)]
-struct Offered {
+struct OfferedModels {
     names: Vec<String>,
     /// Whether providers may be asked for their models.
     may_list: bool,
 }
 
-/// What there is for a folder.
-struct Furnished {
-    bench: Bench,
-    law: Law,
-    /// What the user has to know.
+/// The environment of a workspace, as its settings make it.
+struct FolderEnv {
+    env: ToolEnv,
+    policy: PolicyRules,
+    /// Notices for the user.
     notices: Vec<String>,
-    /// The servers of the project that are trusted.
+    /// The project's MCP servers that the user trusts.
     servers: Vec<ServerSpec>,
 }
 
-impl Host {
-    /// A host with these settings. Its sessions end when `stop` is cancelled.
-    pub fn new(config: Config, stop: CancellationToken) -> Host {
+impl SessionHost {
+    /// Creates the shared state. Its sessions end when `stop` is cancelled.
+    pub fn new(config: Config, stop: CancellationToken) -> SessionHost {
         let secrets = config.secrets();
         let secrets: Vec<_> = secrets.iter().map(String::as_str).collect();
         let environment = Environment::scrubbed(config.inherited.iter().cloned(), &secrets);
         #[cfg(unix)]
-        turnwright_workspace::exec::launcher();
+        turnwright_workspace::exec::launcher_program();
         let tracker = TaskTracker::new();
-        let folders = Folders {
+        let folders = UserFolders {
             config: config.paths.config.clone(),
             state: config.paths.state.clone(),
             home: config.paths.home.clone(),
         };
-        let mut commons = Commons::new(folders);
-        commons.web.set_proxies(config.proxies());
-        let models = Models::new(Profiles::new(&config.paths), tracker.clone());
-        Host {
-            trust: Trust::new(&config.paths.state),
+        let mut shared_env = SharedToolEnv::new(folders);
+        shared_env.web.set_proxies(config.proxy_hosts());
+        let models = ModelCache::new(ModelProfiles::new(&config.paths), tracker.clone());
+        SessionHost {
+            trust: TrustStore::new(&config.paths.state),
             store: Store::new(&config.paths.state),
             config,
             tools: Arc::new(Registry::new(built_in())),
-            servers: Hub::new(environment.clone(), stop.child_token(), tracker.clone()),
+            servers: ServerPool::new(environment.clone(), stop.child_token(), tracker.clone()),
             environment,
-            commons: Arc::new(commons),
+            shared_env: Arc::new(shared_env),
             offline: AtomicBool::new(false),
             models,
             offered: Mutex::default(),
             stop,
             tracker,
-            warming: Once::new(),
+            sandbox_probe: Once::new(),
         }
     }
 
-    /// What is kept of all sessions.
+    /// The store of all sessions.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// The settings.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Whether sessions can be opened without choosing a model first.
+    /// Whether a model is configured, so that sessions can be opened.
     pub fn is_configured(&self) -> bool {
-        // Settings that cannot be used are told by `session/new`, where the user sees them.
-        !matches!(self.config.provider(), Ok(Provider::None))
+        // Invalid settings are reported by `session/new`, where the user sees them.
+        !matches!(self.config.provider(), Ok(Provider::Unconfigured))
     }
 
-    /// Uses the built-in model until another one is configured.
+    /// Uses the built-in offline model until another one is configured.
     pub fn use_offline(&self) {
         self.offline.store(true, Ordering::Relaxed);
     }
 
-    /// What the user has to know about the sandbox when a session begins in that mode.
+    /// The notice for a session that starts in this mode without a sandbox.
     fn sandbox_notice(mode: Mode) -> Option<String> {
         let is_worth_it = !turnwright_sandbox::can_confine() && mode != Mode::Full;
         is_worth_it.then(|| {
-            let why = turnwright_sandbox::capabilities().missing.join("; ");
-            format!(
-                "The sandbox is not available here ({why}): commands are asked about one by one."
-            )
+            let why = turnwright_sandbox::sandbox_support().missing.join("; ");
+            format!("The sandbox is not available here ({why}): you are asked about each command.")
         })
     }
 
-    /// Has the sandbox ready for the first command: finding out what it can do takes some
-    /// milliseconds, which nobody shall wait for.
-    pub(super) fn warm_up(&self) {
-        self.warming.call_once(|| {
-            self.tracker.spawn_blocking(|| turnwright_sandbox::can_confine().then(turnwright_sandbox::rooms));
+    /// Probes the sandbox in the background: that takes some milliseconds, which the first command
+    /// must not wait for.
+    pub(super) fn probe_sandbox(&self) {
+        self.sandbox_probe.call_once(|| {
+            self.tracker.spawn_blocking(|| {
+                turnwright_sandbox::can_confine().then(turnwright_sandbox::namespace_support)
+            });
         });
     }
 
-    /// Waits until all sessions and turns have ended, and until what they have said is kept.
-    pub async fn finished(&self) {
+    /// Waits until all sessions and turns have ended and everything is stored.
+    pub async fn wait_for_sessions(&self) {
         self.tracker.close();
         self.tracker.wait().await;
-        drop(self.store.flush_for_good().await);
+        drop(self.store.final_flush().await);
     }
 
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
@@ -162,188 +166,207 @@ impl Host {
         self.stop.child_token()
     }
 
-    /// What a session works with, what its user has to know, and the servers of its project that
-    /// are trusted.
-    pub(super) fn equip(
+    /// Creates the services of a session. Also returns the notices for its user and the project's
+    /// MCP servers that are trusted.
+    pub(super) fn turn_services(
         &self,
         id: SessionId,
         roots: Roots,
         client: Arc<dyn Client>,
-        buffers: Option<Arc<dyn Buffers>>,
-        display: Display,
-    ) -> Result<(Equipment, Vec<String>, Vec<ServerSpec>), Error> {
-        let log = Log::new(self.store.clone(), id.clone());
-        let furnished = self.furnish(id, roots, client, buffers, display);
-        let Furnished { mut bench, law, notices, servers } = furnished;
-        bench.log = log;
-        let equipment = Equipment {
-            thinker: SharedThinker::new(self.model()?, self.config.effort()),
-            tools: Arc::new(Toolbox::new(Arc::clone(&self.tools), Lent::default())),
-            mode: bench.mode.clone(),
-            bench: Arc::new(bench),
-            told_mode: ToldMode::default(),
-            law: SharedLaw::new(law),
+        buffers: Option<Arc<dyn EditorBuffers>>,
+        display: CommandDisplay,
+    ) -> Result<(TurnServices, Vec<String>, Vec<ServerSpec>), Error> {
+        let log = SessionLog::new(self.store.clone(), id.clone());
+        let folder_env = self.folder_env(id, roots, client, buffers, display);
+        let FolderEnv { mut env, policy, notices, servers } = folder_env;
+        env.log = log;
+        let services = TurnServices {
+            selection: SharedModelSelection::new(self.model()?, self.config.effort()),
+            tools: Arc::new(Toolbox::new(Arc::clone(&self.tools), RemoteTools::default())),
+            mode: env.mode.clone(),
+            env: Arc::new(env),
+            announced_mode: AnnouncedMode::default(),
+            policy: SharedRules::new(policy),
             max_requests: self.config.max_turn_requests(),
-            knows_of_cuts: Arc::default(),
+            truncation_reported: Arc::default(),
         };
-        Ok((equipment, notices, servers))
+        Ok((services, notices, servers))
     }
 
-    /// Calls without a conversation, for clients of our own server: they are under the law of these
-    /// folders, and nothing of them is kept. Returns what there is to know about that too.
-    pub fn errands(
+    /// Creates a runner for calls without a conversation, for clients of our own MCP server. It
+    /// follows the policy of these folders and stores nothing. Also returns the notices for the
+    /// user.
+    pub fn standalone_calls(
         &self,
         roots: Roots,
         client: Arc<dyn Client>,
         mode: Option<Mode>,
-    ) -> (Errands, Vec<String>) {
-        self.warm_up();
+    ) -> (StandaloneCalls, Vec<String>) {
+        self.probe_sandbox();
         let id = SessionId::random();
-        let furnished = self.furnish(id, roots, client, None, Display::Text);
-        let Furnished { bench, law, notices, .. } = furnished;
-        let shared = bench.mode.clone();
+        let folder_env = self.folder_env(id, roots, client, None, CommandDisplay::Text);
+        let FolderEnv { env, policy, notices, .. } = folder_env;
+        let shared = env.mode.clone();
         if let Some(mode) = mode {
             shared.set(mode);
         }
-        (Errands::new(bench, shared, SharedLaw::new(law)), notices)
+        (StandaloneCalls::new(env, shared, SharedRules::new(policy)), notices)
     }
 
-    /// The bench for these folders, the law that holds there, and what the user has to know.
-    fn furnish(
+    /// Loads the settings for these folders and builds their environment.
+    fn folder_env(
         &self,
         id: SessionId,
         roots: Roots,
         client: Arc<dyn Client>,
-        buffers: Option<Arc<dyn Buffers>>,
-        display: Display,
-    ) -> Furnished {
-        self.refresh();
-        // Who opens a session in their home folder has not given the model the key, or the book of
-        // what it may do.
+        buffers: Option<Arc<dyn EditorBuffers>>,
+        display: CommandDisplay,
+    ) -> FolderEnv {
+        self.reload_settings();
+        // Opening a session in the home folder must not give the model access to the keys or the
+        // permission rules.
         let paths = &self.config.paths;
-        let roots = roots.without(&paths.config).without(&paths.state);
-        let roots = roots.and_readable(&Jobs::folder(&paths.state, &id));
-        let standing = standing::stand(&self.config, &self.trust, &roots);
-        let notices = standing.notice().into_iter().chain(Host::sandbox_notice(standing.mode));
+        let roots = roots.with_private_folder(&paths.config).with_private_folder(&paths.state);
+        let roots = roots.with_readable_folder(&Jobs::output_folder(&paths.state, &id));
+        let effective = effective_policy::resolve_policy(&self.config, &self.trust, &roots);
+        let notices =
+            effective.notice().into_iter().chain(SessionHost::sandbox_notice(effective.mode));
         let notices: Vec<_> = notices.collect();
-        let mut bench = Bench::new(
+        let mut env = ToolEnv::new(
             id,
             Files::new(roots, buffers),
             self.environment.clone(),
             client,
             display,
-            Arc::clone(&self.commons),
+            Arc::clone(&self.shared_env),
         );
-        bench.mode = SharedMode::new(standing.mode, standing.most);
-        bench.walls = standing::walls(&self.config, standing.sandbox, &standing.law);
-        Furnished { bench, law: standing.law, notices, servers: standing.servers }
+        env.mode = SharedMode::new(effective.mode, effective.max_mode);
+        env.confinement = effective_policy::command_confinement(
+            &self.config,
+            effective.sandbox,
+            &effective.rules,
+        );
+        FolderEnv { env, policy: effective.rules, notices, servers: effective.servers }
     }
 
-    /// Has the servers connected that a session is to have: those that its client wants, and those
-    /// of the settings that are none of these. Returns what the user has to know, too.
-    pub(super) fn launch(
+    /// Starts the session's MCP servers: those that the client requests, and those of the settings
+    /// with other names. Also returns notices for the user.
+    pub(super) fn start_servers(
         &self,
         servers: &[ServerSpec],
-        equipment: &Equipment,
-    ) -> (Fleet, Vec<String>) {
-        let (bench, law) = (&equipment.bench, equipment.law.get());
-        let site = Site {
-            walls: &bench.walls,
-            roots: bench.files.roots(),
-            law: &law,
-            forms: bench.client.has_forms(),
+        services: &TurnServices,
+    ) -> (SessionServers, Vec<String>) {
+        let (env, policy) = (&services.env, services.policy.get());
+        let site = ServerSite {
+            confinement: &env.confinement,
+            roots: env.files.roots(),
+            policy: &policy,
+            forms: env.client.supports_forms(),
         };
-        self.launch_for(servers, &site, equipment.tools.lent().clone())
+        self.start_servers_at(servers, &site, services.tools.remote_tools().clone())
     }
 
-    /// The same, for whoever has no session.
-    pub(super) fn launch_for(
+    /// Like [`SessionHost::start_servers`], without a session.
+    pub(super) fn start_servers_at(
         &self,
         servers: &[ServerSpec],
-        site: &Site<'_>,
-        lent: Lent,
-    ) -> (Fleet, Vec<String>) {
-        let ground = site.ground(Logins::new(&self.config.paths.config));
-        let (settings, notices) = mcp::settings(&self.config);
-        let servers = mcp::with_configured(servers, &settings, site.roots.real_cwd());
-        let servers = one_of_each_name(servers);
-        (Fleet::launch(&self.servers, &servers, &ground, lent, settings.wait), notices)
+        site: &ServerSite<'_>,
+        remote_tools: RemoteTools,
+    ) -> (SessionServers, Vec<String>) {
+        let server_env = site.server_env(LoginStore::new(&self.config.paths.config));
+        let (settings, notices) = mcp_servers::settings(&self.config);
+        let servers = mcp_servers::with_configured(servers, &settings, site.roots.real_cwd());
+        let servers = unique_by_name(servers);
+        (
+            SessionServers::launch(
+                &self.servers,
+                &servers,
+                &server_env,
+                remote_tools,
+                settings.wait,
+            ),
+            notices,
+        )
     }
 
-    /// What prompts may hold besides text, as far as it depends on the model that sessions
-    /// begin with.
-    pub fn senses(&self) -> Senses {
-        self.model().map(|it| it.senses()).unwrap_or_default()
+    /// The kinds of prompt content that the default model accepts besides text.
+    pub fn default_modalities(&self) -> Modalities {
+        self.model().map(|it| it.modalities()).unwrap_or_default()
     }
 
-    /// The names of the models that can be chosen, as far as they are known now.
-    pub(super) fn choices(&self) -> Vec<String> {
+    /// The names of the models that can be chosen, as far as they are known.
+    pub(super) fn model_choices(&self) -> Vec<String> {
         let mut names = self.offered().names;
         for name in self.models.all_listed() {
             if !names.contains(&name) {
                 names.push(name);
             }
         }
-        names.truncate(MOST_CHOICES);
+        names.truncate(MAX_CHOICES);
         names
     }
 
-    /// All models of that one's provider. It is asked once a day.
-    pub(super) async fn list(&self, model: &Arc<dyn Model>) -> Result<Vec<String>, LlmError> {
+    /// All models of this model's provider. The provider is asked at most once a day.
+    pub(super) async fn list_models(
+        &self,
+        model: &Arc<dyn Model>,
+    ) -> Result<Vec<String>, LlmError> {
         self.models.list(model.as_ref()).await
     }
 
-    /// The same, asked for now: there may be more than yesterday.
-    pub(super) async fn list_anew(&self, model: &Arc<dyn Model>) -> Result<Vec<String>, LlmError> {
-        self.models.ask(model.as_ref()).await
+    /// Like [`SessionHost::list_models`], but always asks the provider: there may be new models.
+    pub(super) async fn refresh_model_list(
+        &self,
+        model: &Arc<dyn Model>,
+    ) -> Result<Vec<String>, LlmError> {
+        self.models.refresh(model.as_ref()).await
     }
 
-    /// Whether providers may be asked for their models.
-    pub(super) fn may_list(&self) -> bool {
+    pub(super) fn may_list_models(&self) -> bool {
         self.offered().may_list
     }
 
-    /// Looks up what the settings offer now.
-    fn refresh(&self) {
-        redact::learn(self.config.secrets());
-        self.commons.web.set_allowed(&self.config.web_allow());
-        let kept = self.config.sessions();
-        self.store.keep_to(Limits {
-            days: kept.keep_days,
-            bytes: kept.max_size.saturating_mul(1024 * 1024),
+    /// Reloads the settings that may change while the process runs.
+    fn reload_settings(&self) {
+        redact::register_keys(self.config.secrets());
+        self.shared_env.web.set_allowed(&self.config.web_allow());
+        let retention = self.config.session_retention();
+        self.store.set_limits(RetentionLimits {
+            days: retention.keep_days,
+            bytes: retention.max_size.saturating_mul(1024 * 1024),
         });
         let may_list = self.config.list_models();
-        let offered = Offered { names: self.config.choices(), may_list };
-        *self.offered.lock().unwrap_or_else(PoisonError::into_inner) = offered;
+        let offered = OfferedModels { names: self.config.offered_models(), may_list };
+        *self.offered.lock() = offered;
     }
 
-    fn offered(&self) -> Offered {
-        self.offered.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn offered(&self) -> OfferedModels {
+        self.offered.lock().clone()
     }
 
-    /// Whether that model's provider should be asked for its list by the way. Only those that are
-    /// known to have one are: for any other server, a request that nobody has made is a surprise.
-    pub(super) fn wants_list(&self, model: &Arc<dyn Model>) -> bool {
-        is_well_known(&model.provider())
-            && self.may_list()
+    /// Whether the model list of this provider should be fetched unasked. Only well-known providers
+    /// have one for certain; for any other server an unexpected request would be a surprise.
+    pub(super) fn should_prefetch_list(&self, model: &Arc<dyn Model>) -> bool {
+        is_well_known(&model.server_id())
+            && self.may_list_models()
             && self.models.listed(model.as_ref()).is_none()
     }
 
-    /// The model of that name. Reads files: not for the runtime's thread.
+    /// Returns the model with this name. Reads files, so it must not run on the runtime's thread.
     pub(super) fn model_named(&self, name: &str) -> Result<Arc<dyn Model>, Error> {
-        redact::learn(self.config.secrets());
+        redact::register_keys(self.config.secrets());
         let provider = self.config.provider_for(name).map_err(settings_error)?;
         self.models.get(provider, self.config.list_models())
     }
 
-    /// The model that sessions begin with.
+    /// The default model, with which sessions start.
     ///
     /// # Errors
-    /// When none is configured, or the settings for it cannot be used.
+    /// If none is configured, or if its settings are invalid.
     pub fn model(&self) -> Result<Arc<dyn Model>, Error> {
-        redact::learn(self.config.secrets());
+        redact::register_keys(self.config.secrets());
         let provider = match self.config.provider().map_err(settings_error)? {
-            Provider::None if self.offline.load(Ordering::Relaxed) => Provider::Offline,
+            Provider::Unconfigured if self.offline.load(Ordering::Relaxed) => Provider::Offline,
             provider => provider,
         };
         self.models.get(provider, self.config.list_models())
@@ -351,5 +374,5 @@ impl Host {
 }
 
 fn settings_error(error: impl std::error::Error) -> Error {
-    Error::Llm(LlmError::Settings(error.to_string()))
+    Error::Llm(LlmError::Config(error.to_string()))
 }

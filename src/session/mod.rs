@@ -1,26 +1,26 @@
-//! Sessions: each is one task that owns its history, its queue and its settings, and starts its
-//! turns one after the other. Everybody else holds a handle and sends messages.
+//! Sessions. Each is one task that owns its history, queue and settings and runs its turns one
+//! after the other. Everything else holds a handle and sends messages.
 
 mod actor;
 mod commands;
 mod history;
 mod host;
-mod begin;
-pub mod kept;
-mod changes;
-mod mcp;
-mod models;
+mod start;
+pub mod stored_sessions;
+mod turn_changes;
+mod mcp_servers;
+mod model_cache;
 mod permissions;
 mod project_servers;
 mod prompts;
-mod recover;
+mod recovery;
 mod replay;
-mod report;
-mod revive;
-mod rewind;
+mod undo_report;
+mod restore;
+mod checkpoint_commands;
 mod settings;
-mod servers;
-mod standing;
+mod server_sandbox;
+mod effective_policy;
 mod title;
 mod trust;
 mod undo;
@@ -35,255 +35,272 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use turnwright_types::client::{Buffers, Client, Display};
-use crate::done::Done;
+use crate::completion::Completion;
 use crate::error::Error;
-use turnwright_workspace::files::Roots;
-use turnwright_types::ids::SessionId;
-use turnwright_types::message::{Stop, UserMessage};
 use turnwright_policy::permission::Mode;
+use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
+use turnwright_types::ids::SessionId;
+use turnwright_types::message::{StopReason, UserMessage};
 use turnwright_types::update::{Setting, SettingId};
+use turnwright_workspace::files::Roots;
 
-pub use turnwright_llm::Senses;
-pub use crate::mcp::{Hidden, Reach, ServerSpec, Source};
-pub use turnwright_store::history::{Page, Said};
-pub use changes::{Changed, Changes, What, changes};
+pub use effective_policy::{
+    EffectivePolicy, PROJECT_FILE, ProjectFile, resolve_policy, rule_problems,
+};
 pub use history::history;
-pub use host::Host;
-pub use mcp::{ServerCheck, ServerFacts};
+pub use host::SessionHost;
+pub use mcp_servers::{ServerCheck, ServerInfo};
 pub use project_servers::SERVERS_FILE;
-pub use report::Report;
-pub use standing::{PROJECT_FILE, ProjectFile, Standing, rule_problems, stand};
-pub use undo::{Desk, Planned, Wish};
+pub use turn_changes::{ChangeScope, ChangedFile, TurnChanges, turn_changes};
+pub use turnwright_llm::Modalities;
+pub use turnwright_mcp::{SecretValue, ServerSource, ServerSpec, ServerTransport};
+pub use turnwright_store::history::{HistoryPage, MessageRecord};
+pub use undo::{UndoContext, UndoPlan, UndoRequest};
+pub use undo_report::UndoReport;
 
-/// Folders that a session may have besides its working folder.
-const MOST_FOLDERS: usize = 64;
-/// Messages that may wait for a session that is busy for a moment.
-const MAILBOX: usize = 256;
-/// Of these, kept free for cancels.
-const RESERVE: usize = 32;
+/// The most folders that a session may have besides its working folder.
+const MAX_FOLDERS: usize = 64;
+/// The most messages that may wait for a busy session.
+const MAILBOX_CAPACITY: usize = 256;
+/// The part of the mailbox that is reserved for cancels.
+const RESERVED_FOR_CANCELS: usize = 32;
 
-/// Which prompt, among those of one connection.
+/// Identifies a prompt among those of one connection.
 pub type PromptKey = u64;
 
-/// What a session is opened with.
-pub struct Opening {
-    /// Its name.
+/// The parameters for opening a session.
+pub struct OpenRequest {
     pub id: SessionId,
     /// The working folder, absolute.
     pub cwd: PathBuf,
-    /// The folders that belong to it besides, absolute.
+    /// The additional folders of the workspace, absolute.
     pub folders: Vec<PathBuf>,
-    /// Who listens.
+    /// The client that gets the updates.
     pub client: Arc<dyn Client>,
-    /// The client's open files, if it serves any.
-    pub buffers: Option<Arc<dyn Buffers>>,
-    /// How it shows commands.
-    pub display: Display,
-    /// The MCP servers that the client wants it to have.
+    /// Access to the client's open buffers, if it provides any.
+    pub buffers: Option<Arc<dyn EditorBuffers>>,
+    /// How the client displays commands.
+    pub display: CommandDisplay,
+    /// The MCP servers that the client requests.
     pub servers: Vec<ServerSpec>,
-    /// What the client was told that prompts may hold.
-    pub offered: Senses,
-    /// What there is of it already.
-    pub origin: Origin,
-    /// Cancelled when what has to end first has ended: it may be open already.
-    pub after: CancellationToken,
-    /// Whoever waits has changed their mind. Nothing any more once it is open.
+    /// The kinds of prompt content that were advertised to the client.
+    pub advertised_modalities: Modalities,
+    /// Whether the session is new, stored or a copy.
+    pub origin: SessionOrigin,
+    /// Cancelled when the previous task of the same session has ended; the session starts only
+    /// then.
+    pub start_after: CancellationToken,
+    /// Cancels the opening. It has no effect once the session is open.
     pub cancel: CancellationToken,
-    /// Who waits for it. Reported when it can be prompted, after all that there was to be told.
-    pub opened: Done<Vec<Setting>>,
+    /// Reported when the session can be prompted, after all updates about its past.
+    pub opened: Completion<Vec<Setting>>,
 }
 
-/// What there is of a session when it is opened.
+/// Where a session's conversation comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// Nothing.
+pub enum SessionOrigin {
+    /// A new, empty conversation.
     New,
-    /// A conversation that is kept.
-    Kept {
-        /// The client is told all of it.
-        replays: bool,
+    /// The stored conversation of this session.
+    Stored {
+        /// Whether the whole conversation is replayed to the client.
+        replay: bool,
     },
-    /// A copy of another one as it is now.
-    Copy {
-        /// The other one.
-        of: SessionId,
+    /// A copy of another session as it is now.
+    Fork {
+        /// The session to copy.
+        source: SessionId,
     },
 }
 
-impl std::fmt::Debug for Opening {
+impl std::fmt::Debug for OpenRequest {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Opening").field("cwd", &self.cwd).finish_non_exhaustive()
+        formatter.debug_struct("OpenRequest").field("cwd", &self.cwd).finish_non_exhaustive()
     }
 }
 
-enum Msg {
+enum SessionMessage {
     Prompt {
         key: PromptKey,
         prompt: UserMessage,
-        done: Done<Stop>,
+        done: Completion<StopReason>,
     },
     Cancel,
     CancelPrompt(PromptKey),
     SetMode {
         mode: Mode,
-        done: Done<()>,
+        done: Completion<()>,
     },
     Set {
         setting: SettingId,
         value: String,
-        done: Done<Vec<Setting>>,
+        done: Completion<Vec<Setting>>,
     },
-    /// A person has chosen this title.
-    Titled(String),
+    /// The user has chosen this title.
+    TitleChosen(String),
     Close {
-        done: Done<()>,
+        done: Completion<()>,
     },
 }
 
-/// A session, to those who talk to it. Dropping the last handle closes it.
+/// The handle of a session. Dropping the last one closes the session.
 #[derive(Debug)]
 pub struct SessionHandle {
-    mailbox: mpsc::Sender<Msg>,
-    /// A cancel is on its way and nothing was sent after it: another one would change nothing.
-    /// So a client that sends nothing but cancels cannot fill the mailbox.
+    mailbox: mpsc::Sender<SessionMessage>,
+    /// Set while a cancel is in the mailbox with no message after it: another one would change
+    /// nothing. So a client that sends nothing but cancels cannot fill the mailbox.
     cancelling: Arc<AtomicBool>,
-    /// Ends its opening.
+    /// Cancels the opening.
     opening: CancellationToken,
 }
 
-/// Opens a session. Its task runs on the host's tracker until the handle is dropped or the host
-/// is told to stop. Whoever waits is told when it is open; or why it is not, when the working
-/// folder cannot be used, say, or no model is configured.
-pub fn open(host: &Arc<Host>, opening: Opening) -> Option<SessionHandle> {
-    let Opening { id, cwd, folders, client, buffers, display, servers, offered, .. } = opening;
-    let Opening { origin, after, cancel, opened, .. } = opening;
+/// Opens a session. Its task runs on the host's tracker until the handle is dropped or the host is
+/// stopped. `done` of the request is told when the session is open, or why it cannot be opened: the
+/// working folder is unusable, no model is configured.
+pub fn open(host: &Arc<SessionHost>, request: OpenRequest) -> Option<SessionHandle> {
+    let OpenRequest {
+        id,
+        cwd,
+        folders,
+        client,
+        buffers,
+        display,
+        servers,
+        advertised_modalities,
+        ..
+    } = request;
+    let OpenRequest { origin, start_after, cancel, opened, .. } = request;
     let roots = roots(&cwd, &folders);
-    let equipped = roots.and_then(|it| host.equip(id, it, client, buffers, display));
-    let (equipment, notices, own) = match equipped {
-        Ok(equipped) => equipped,
+    let prepared = roots.and_then(|it| host.turn_services(id, it, client, buffers, display));
+    let (services, notices, own) = match prepared {
+        Ok(prepared) => prepared,
         Err(error) => {
-            opened.report(Err(error));
+            opened.complete(Err(error));
             return None;
         }
     };
-    let (mailbox, inbox) = mpsc::channel(MAILBOX);
+    let (mailbox, inbox) = mpsc::channel(MAILBOX_CAPACITY);
     let cancelling = Arc::new(AtomicBool::new(false));
     let stop: CancellationToken = host.stop_token();
     let shared = Arc::clone(&cancelling);
-    let settings = settings::all(host, &equipment);
-    let told = actor::Told { notices, shortcoming: false, offered };
-    let actor = actor::Actor::new(Arc::clone(host), equipment, settings, told, shared, stop);
+    let settings = settings::all(host, &services);
+    let client_state =
+        actor::ClientState { notices, sandbox_gaps_reported: false, advertised_modalities };
+    let actor =
+        actor::SessionActor::new(Arc::clone(host), services, settings, client_state, shared, stop);
     let opening = cancel.clone();
     let servers = servers.into_iter().chain(own).collect();
-    host.spawn(actor.run(inbox, Beginning { origin, servers, after, cancel }, opened));
+    host.spawn(actor.run(inbox, StartParams { origin, servers, start_after, cancel }, opened));
     Some(SessionHandle { mailbox, cancelling, opening })
 }
 
-/// How a session begins.
-struct Beginning {
-    origin: Origin,
+/// What a session's task needs only at its start.
+struct StartParams {
+    origin: SessionOrigin,
     servers: Vec<ServerSpec>,
-    after: CancellationToken,
+    start_after: CancellationToken,
     cancel: CancellationToken,
 }
 
 fn roots(cwd: &Path, folders: &[PathBuf]) -> Result<Roots, Error> {
     if !cwd.is_absolute() {
         let text = format!("`cwd` must be an absolute path, not `{}`", cwd.display());
-        return Err(Error::Params(text));
+        return Err(Error::InvalidParams(text));
     }
-    let mut roots = Roots::new(cwd)
-        .map_err(|error| Error::BadFolder { path: cwd.to_path_buf(), why: error.to_string() })?;
+    let mut roots = Roots::new(cwd).map_err(|error| Error::InvalidFolder {
+        path: cwd.to_path_buf(),
+        why: error.to_string(),
+    })?;
     let refused = |folder: &Path, why: &str| {
         let text = format!("`additionalDirectories`: `{}` cannot be used: {why}", folder.display());
-        Error::Params(text)
+        Error::InvalidParams(text)
     };
-    if folders.len() > MOST_FOLDERS {
-        let text = format!("`additionalDirectories` are more than {MOST_FOLDERS}");
-        return Err(Error::Params(text));
+    if folders.len() > MAX_FOLDERS {
+        let text = format!("`additionalDirectories` has more than {MAX_FOLDERS} entries");
+        return Err(Error::InvalidParams(text));
     }
     for folder in folders {
         if !folder.is_absolute() {
-            return Err(refused(folder, "it is no absolute path"));
+            return Err(refused(folder, "it is not an absolute path"));
         }
-        roots = roots.and(folder).map_err(|error| refused(folder, &error.to_string()))?;
+        roots = roots.with_folder(folder).map_err(|error| refused(folder, &error.to_string()))?;
     }
     Ok(roots)
 }
 
-/// Tells a session's client what a person has chosen, once that is kept.
+/// Tells a session's client about a title that the user has chosen, once it is stored.
 #[derive(Debug)]
-pub struct Teller(mpsc::WeakSender<Msg>);
+pub struct TitleNotifier(mpsc::WeakSender<SessionMessage>);
 
-impl Teller {
-    /// The title that it has now.
-    pub fn titled(self, title: String) {
+impl TitleNotifier {
+    /// Reports the session's new title.
+    pub fn notify(self, title: String) {
         if let Some(mailbox) = self.0.upgrade() {
-            // One that is busy or gone is none whose title anybody looks at.
-            drop(mailbox.try_send(Msg::Titled(title)));
+            // If the session is busy or gone, the client does not need its title now.
+            drop(mailbox.try_send(SessionMessage::TitleChosen(title)));
         }
     }
 }
 
 impl SessionHandle {
-    /// Starts a turn, or queues the prompt behind the one that runs.
-    pub fn prompt(&self, key: PromptKey, prompt: UserMessage, done: Done<Stop>) {
-        if self.mailbox.capacity() <= RESERVE {
-            return done.report(Err(Error::BadMoment(
-                "Too many requests are waiting for this session. Wait, or cancel".to_owned(),
+    /// Starts a turn, or queues the prompt behind the running one.
+    pub fn prompt(&self, key: PromptKey, prompt: UserMessage, done: Completion<StopReason>) {
+        if self.mailbox.capacity() <= RESERVED_FOR_CANCELS {
+            return done.complete(Err(Error::InvalidState(
+                "Too many requests are waiting for this session. Wait or cancel".to_owned(),
             )));
         }
-        self.send(Msg::Prompt { key, prompt, done });
+        self.send(SessionMessage::Prompt { key, prompt, done });
     }
 
-    /// Cancels the turn that runs and all that wait. With nothing to cancel it does nothing; it
-    /// is not remembered, because it would abort a prompt that the user has not sent yet.
+    /// Cancels the running turn and all queued prompts. A cancel with nothing to cancel is not
+    /// remembered, because it would abort a prompt that the user has not sent yet.
     pub fn cancel(&self) {
         if !self.cancelling.swap(true, Ordering::Relaxed)
-            && self.mailbox.try_send(Msg::Cancel).is_err()
+            && self.mailbox.try_send(SessionMessage::Cancel).is_err()
         {
             self.cancelling.store(false, Ordering::Relaxed);
             tracing::error!("a session does not read its mailbox");
         }
     }
 
-    /// Cancels one prompt, running or waiting.
+    /// Cancels one prompt, running or queued.
     pub fn cancel_prompt(&self, key: PromptKey) {
-        self.send(Msg::CancelPrompt(key));
+        self.send(SessionMessage::CancelPrompt(key));
     }
 
     /// Changes the mode, from the next effect on.
-    pub fn set_mode(&self, mode: Mode, done: Done<()>) {
-        self.send(Msg::SetMode { mode, done });
+    pub fn set_mode(&self, mode: Mode, done: Completion<()>) {
+        self.send(SessionMessage::SetMode { mode, done });
     }
 
-    /// Changes a setting.
-    pub fn set(&self, setting: SettingId, value: String, done: Done<Vec<Setting>>) {
-        self.send(Msg::Set { setting, value, done });
+    pub fn set(&self, setting: SettingId, value: String, done: Completion<Vec<Setting>>) {
+        self.send(SessionMessage::Set { setting, value, done });
     }
 
-    /// Who can tell the client a title later on. It does not keep the session open.
-    pub fn teller(&self) -> Teller {
-        Teller(self.mailbox.downgrade())
+    /// Returns a notifier for a title that is chosen later. It does not keep the session open.
+    pub fn title_notifier(&self) -> TitleNotifier {
+        TitleNotifier(self.mailbox.downgrade())
     }
 
-    /// Ends it: what runs is cancelled, its commands are stopped. Reported when all that is done.
-    pub fn close(self, done: Done<()>) {
-        // If there is no room for it, dropping the handle does the same.
-        drop(self.mailbox.try_send(Msg::Close { done }));
+    /// Closes the session: the running turn is cancelled and its commands are stopped. Reported
+    /// when all of that is done.
+    pub fn close(self, done: Completion<()>) {
+        // If the mailbox is full, dropping the handle has the same effect.
+        drop(self.mailbox.try_send(SessionMessage::Close { done }));
         self.opening.cancel();
     }
 
-    /// Whether it can still be prompted.
+    /// Whether the session can still be prompted.
     pub fn is_open(&self) -> bool {
         !self.mailbox.is_closed()
     }
 
-    /// A message that finds no place is dropped, and with it the duty to answer, which answers.
-    fn send(&self, msg: Msg) {
+    /// Sends a message. If the mailbox is full, the message is dropped, and its `Completion` answers on
+    /// drop.
+    fn send(&self, msg: SessionMessage) {
         self.cancelling.store(false, Ordering::Relaxed);
-        let has_room = self.mailbox.capacity() > RESERVE;
+        let has_room = self.mailbox.capacity() > RESERVED_FOR_CANCELS;
         if !has_room || self.mailbox.try_send(msg).is_err() {
             tracing::error!("a session does not read its mailbox");
         }

@@ -1,140 +1,143 @@
-//! `/permissions`: what is allowed in this session and in this project, and how to change it. The
-//! same rules as `turnwright policy` shows.
+//! Implements `/permissions`: shows what is allowed in this session and project, and changes it.
+//! The rules are those that `turnwright policy` shows.
 
 use tokio_util::sync::CancellationToken;
 
-use turnwright_types::effect::{fenced, visible_line};
-use turnwright_types::ids::MessageId;
-use turnwright_types::message::Stop;
+use crate::turn::TurnServices;
 use turnwright_policy::permission::{
-    Book, BookEntry, BookError, Grants, Law, Page, Pattern, Rule, Scope, Tier, in_words,
+    Grants, Pattern, PolicyRules, ProjectRuleStore, Rule, RuleAction, RuleStoreError, Scope,
+    StoredRule, StoredRules, describe_effect,
 };
-use crate::turn::Equipment;
+use turnwright_types::effect::{escape_hidden_line, fenced};
+use turnwright_types::ids::MessageId;
+use turnwright_types::message::StopReason;
 
 const USAGE: &str = "`/permissions allow RULE` and `/permissions deny RULE` add a rule for this \
-                     project, such as `exec(cargo test)`; `/permissions revoke ID` takes one out; \
-                     `/permissions forget` forgets the answers of this session.";
+                     project, such as `exec(cargo test)`; `/permissions revoke ID` removes one; \
+                     `/permissions forget` clears the answers of this session.";
 
-/// Does what the words say, and tells what has come of it.
+/// Runs the command and shows the answer.
 pub(super) async fn run(
-    equipment: Equipment,
+    services: TurnServices,
     mut grants: Grants,
-    words: String,
+    arguments: String,
     message: MessageId,
     cancel: CancellationToken,
-) -> (Grants, Stop) {
-    if words == "forget" {
+) -> (Grants, StopReason) {
+    if arguments == "forget" {
         grants = Grants::default();
     }
-    let (kept, given) = (equipment.clone(), grants.clone());
-    let working = tokio::task::spawn_blocking(move || serve(&kept, &given, &words));
+    let (own_services, own_grants) = (services.clone(), grants.clone());
+    let working =
+        tokio::task::spawn_blocking(move || execute(&own_services, &own_grants, &arguments));
     let Some(done) = cancel.run_until_cancelled(working).await else {
-        return (grants, Stop::Cancelled);
+        return (grants, StopReason::Cancelled);
     };
-    let text = done.unwrap_or_else(|error| format!("That could not be done: {error}."));
-    equipment.say(message, text);
-    (grants, Stop::EndTurn)
+    let text = done.unwrap_or_else(|error| format!("This failed: {error}."));
+    services.say(message, text);
+    (grants, StopReason::EndTurn)
 }
 
-fn serve(equipment: &Equipment, grants: &Grants, words: &str) -> String {
-    let (verb, rest) = words.split_once(char::is_whitespace).unwrap_or((words, ""));
+fn execute(services: &TurnServices, grants: &Grants, arguments: &str) -> String {
+    let (verb, rest) = arguments.split_once(char::is_whitespace).unwrap_or((arguments, ""));
     match (verb, rest.trim()) {
-        ("", _) => show(equipment, grants),
-        ("forget", "") => "The answers of this session are forgotten.".to_owned(),
-        ("allow", rule) if !rule.is_empty() => add(equipment, Tier::Allow, rule),
-        ("deny", rule) if !rule.is_empty() => add(equipment, Tier::Deny, rule),
-        ("revoke", ids) if !ids.is_empty() => revoke(equipment, ids),
+        ("", _) => show(services, grants),
+        ("forget", "") => "The answers of this session were cleared.".to_owned(),
+        ("allow", rule) if !rule.is_empty() => add(services, RuleAction::Allow, rule),
+        ("deny", rule) if !rule.is_empty() => add(services, RuleAction::Deny, rule),
+        ("revoke", ids) if !ids.is_empty() => revoke(services, ids),
         _ => USAGE.to_owned(),
     }
 }
 
-fn book(equipment: &Equipment) -> Result<Book, String> {
-    let state = &equipment.bench.commons.folders.state;
+fn book(services: &TurnServices) -> Result<ProjectRuleStore, String> {
+    let state = &services.env.shared.folders.state;
     if !state.is_absolute() {
-        return Err("There is no folder for the rules of projects.".to_owned());
+        return Err("There is no state folder, so rules cannot be saved.".to_owned());
     }
-    Ok(Book::of(state, equipment.bench.files.roots().real_cwd()))
+    Ok(ProjectRuleStore::new(state, services.env.files.roots().real_cwd()))
 }
 
-fn add(equipment: &Equipment, tier: Tier, rule: &str) -> String {
+fn add(services: &TurnServices, tier: RuleAction, rule: &str) -> String {
     let pattern = match Pattern::parse(rule.trim_matches('`'), tier) {
         Ok(pattern) => pattern,
-        Err(why) => return format!("{} is no rule: {why}.", visible_line(rule)),
+        Err(why) => return format!("{} is no rule: {why}.", escape_hidden_line(rule)),
     };
-    let added = book(equipment).and_then(|it| {
+    let added = book(services).and_then(|it| {
         let added = it.add(&[(tier, pattern.clone())], "/permissions");
-        added.map_err(|error: BookError| format!("Nothing was changed: {error}."))
+        added.map_err(|error: RuleStoreError| format!("Nothing was changed: {error}."))
     });
     match added {
         Ok(added) => {
-            let mut law = Law::clone(&equipment.law.get());
-            law.rules.push(Rule { tier, pattern, scope: Scope::Local, why: None });
-            equipment.law.set(law);
+            let mut policy = PolicyRules::clone(&services.policy.get());
+            policy.rules.push(Rule { action: tier, pattern, scope: Scope::Local, why: None });
+            services.policy.set(policy);
             let added = added.iter().map(row).collect::<String>();
-            format!("From now on in this project:\n{}", fenced(&added))
+            format!("Added for this project:\n{}", fenced(&added))
         }
         Err(why) => why,
     }
 }
 
-fn revoke(equipment: &Equipment, ids: &str) -> String {
+fn revoke(services: &TurnServices, ids: &str) -> String {
     let ids: Vec<_> =
         ids.split([' ', ',']).map(str::to_owned).filter(|it| !it.is_empty()).collect();
-    let book = match book(equipment) {
+    let book = match book(services) {
         Ok(book) => book,
         Err(why) => return why,
     };
     match book.revoke(&ids) {
         Ok(gone) if gone.is_empty() => "There is no such rule.".to_owned(),
         Ok(gone) => {
-            reload(equipment, &book, &gone);
-            format!("No longer in force:\n{}", fenced(&gone.iter().map(row).collect::<String>()))
+            reload(services, &book, &gone);
+            format!("Removed:\n{}", fenced(&gone.iter().map(row).collect::<String>()))
         }
         Err(error) => format!("Nothing was changed: {error}."),
     }
 }
 
-/// Takes rules out of what holds now. Others of the book may hold because of it.
-fn reload(equipment: &Equipment, book: &Book, gone: &[BookEntry]) {
-    let mut law = Law::clone(&equipment.law.get());
-    let is_gone = |rule: &Rule| gone.iter().any(|it| is_of(it, rule));
-    law.rules.retain(|it| !is_gone(it));
-    for rule in book.read().rules() {
-        if !law.rules.contains(&rule) {
-            law.rules.push(rule);
+/// Removes rules from the current policy. The removed rules may have hidden others of the store,
+/// which are added then.
+fn reload(services: &TurnServices, book: &ProjectRuleStore, gone: &[StoredRule]) {
+    let mut policy = PolicyRules::clone(&services.policy.get());
+    let is_gone = |rule: &Rule| gone.iter().any(|it| is_entry_of(it, rule));
+    policy.rules.retain(|it| !is_gone(it));
+    for rule in book.load().rules() {
+        if !policy.rules.contains(&rule) {
+            policy.rules.push(rule);
         }
     }
-    equipment.law.set(law);
+    services.policy.set(policy);
 }
 
-fn is_of(entry: &BookEntry, rule: &Rule) -> bool {
+fn is_entry_of(entry: &StoredRule, rule: &Rule) -> bool {
     let is_same = || entry.rule == rule.pattern.to_string();
-    rule.scope == Scope::Local && rule.tier == Tier::from(entry.tier) && is_same()
+    rule.scope == Scope::Local && rule.action == RuleAction::from(entry.action) && is_same()
 }
 
-fn show(equipment: &Equipment, grants: &Grants) -> String {
-    let (law, mode) = (equipment.law.get(), equipment.mode.get());
-    let mut text = format!("* Mode: {} – {}\n", mode.name(), mode.description(law.can_confine));
-    text.push_str(if law.can_confine {
-        "* Sandbox: commands run in it, unless you allow one more\n"
+fn show(services: &TurnServices, grants: &Grants) -> String {
+    let (policy, mode) = (services.policy.get(), services.mode.get());
+    let mut text = format!("* Mode: {} – {}\n", mode.name(), mode.description(policy.can_confine));
+    text.push_str(if policy.can_confine {
+        "* Sandbox: commands run in it unless you allow one without\n"
     } else {
-        "* Sandbox: there is none here, so no command runs unasked because of it\n"
+        "* Sandbox: not available, so no command is allowed because of it\n"
     });
-    let page = book(equipment).map(|it| it.read()).unwrap_or_default();
-    let given = answers(grants, &law);
+    let page = book(services).map(|it| it.load()).unwrap_or_default();
+    let given = answer_rows(grants, &policy);
     text.push_str(&section("Answers of this session", &given));
     text.push_str(&section(
         "Rules for this project",
         &page.entries.iter().map(row).collect::<String>(),
     ));
-    let is_other = |rule: &&Rule| !page.entries.iter().any(|it| is_of(it, rule));
-    let others = law.rules.iter().filter(is_other).map(|it| format!("{}\n", plain(it)));
+    let is_other = |rule: &&Rule| !page.entries.iter().any(|it| is_entry_of(it, rule));
+    let others = policy.rules.iter().filter(is_other).map(|it| format!("{}\n", plain(it)));
     text.push_str(&section("Other rules", &others.collect::<String>()));
     text.push_str(&trouble(&page));
     format!("{text}\n{USAGE}")
 }
 
-/// A part of the list. What it holds was written by models, among others: it stays in its fence.
+/// A section of the list. Its rows stay in a code fence, because models have written parts of them.
 fn section(title: &str, rows: &str) -> String {
     if rows.is_empty() {
         return format!("* {title}: none\n");
@@ -142,26 +145,35 @@ fn section(title: &str, rows: &str) -> String {
     format!("\n{title}:\n{}\n", fenced(rows))
 }
 
-fn trouble(page: &Page) -> String {
-    page.trouble.as_ref().map(|it| format!("\n⚠ {it}\n")).unwrap_or_default()
+fn trouble(page: &StoredRules) -> String {
+    page.problem.as_ref().map(|it| format!("\n⚠ {it}\n")).unwrap_or_default()
 }
 
-fn answers(grants: &Grants, law: &Law) -> String {
+fn answer_rows(grants: &Grants, policy: &PolicyRules) -> String {
     let rules = grants.rules().iter().map(|it| format!("allow  {}", it.pattern));
-    let exact = grants.exactly().map(|it| format!("allow  {}", in_words(it, &law.ground)));
-    let rejected = grants.rejected().map(|it| format!("reject {}", in_words(it, &law.ground)));
-    let mut rows: Vec<_> = rules.chain(exact).chain(rejected).map(|it| visible_line(&it)).collect();
+    let exact =
+        grants.exact_effects().map(|it| format!("allow  {}", describe_effect(it, &policy.bases)));
+    let rejected = grants
+        .rejected_effects()
+        .map(|it| format!("reject {}", describe_effect(it, &policy.bases)));
+    let mut rows: Vec<_> =
+        rules.chain(exact).chain(rejected).map(|it| escape_hidden_line(&it)).collect();
     rows.sort();
     rows.join("\n")
 }
 
-fn row(entry: &BookEntry) -> String {
-    let tier = Tier::from(entry.tier).word();
-    let (rule, origin) = (visible_line(&entry.rule), visible_line(&entry.origin));
+fn row(entry: &StoredRule) -> String {
+    let tier = RuleAction::from(entry.action).as_str();
+    let (rule, origin) = (escape_hidden_line(&entry.rule), escape_hidden_line(&entry.origin));
     format!("{}  {tier:5}  {rule}  ({}, {origin})\n", entry.id, entry.at)
 }
 
 fn plain(rule: &Rule) -> String {
     let why = rule.why.as_ref().map(|it| format!("  ({it})")).unwrap_or_default();
-    visible_line(&format!("{:5}  {}  {}{why}", rule.tier.word(), rule.pattern, rule.scope.word()))
+    escape_hidden_line(&format!(
+        "{:5}  {}  {}{why}",
+        rule.action.as_str(),
+        rule.pattern,
+        rule.scope.as_str()
+    ))
 }

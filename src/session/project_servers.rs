@@ -1,5 +1,5 @@
-//! The MCP servers that a project brings along in its `.mcp.json`. None is started before the user
-//! trusts exactly what the file says.
+//! Reads the MCP servers of a project's `.mcp.json`. None is started before the user trusts exactly
+//! the content of the file.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -9,42 +9,42 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::Url;
 
-use super::standing::ProjectFile;
+use super::effective_policy::ProjectFile;
 use crate::config::Config;
-use turnwright_types::effect::visible_line;
+use crate::trust::{self, TrustStore};
+use turnwright_mcp::{SecretValue, ServerSource, ServerSpec, ServerTransport};
+use turnwright_types::effect::escape_hidden_line;
 use turnwright_workspace::exec::Environment;
-use crate::mcp::{Hidden, Reach, ServerSpec, Source};
-use crate::trust::{self, Trust};
 
-/// The file in which a project names its servers.
+/// The project's file of MCP servers.
 pub const SERVERS_FILE: &str = ".mcp.json";
 
-/// Servers of one file.
-const MOST: usize = 50;
-/// Bytes of a name.
-const LONGEST_NAME: usize = 64;
-/// Characters of a command that is only named.
-const LONGEST_COMMAND: usize = 80;
+/// The most servers of one file.
+const MAX_SERVERS: usize = 50;
+/// The longest name of a server, in bytes.
+const MAX_NAME_BYTES: usize = 64;
+/// The most characters of a command in a short description.
+const MAX_COMMAND_CHARS: usize = 80;
 
-/// What the file comes to.
+/// The content of the file.
 #[derive(Debug, Default)]
-pub(super) struct Found {
-    /// The file, if there is one that is understood.
+pub(super) struct ProjectServers {
+    /// The file, if it exists and is valid.
     pub(super) file: Option<ProjectFile>,
-    /// Its servers, once it is trusted.
+    /// Its servers if it is trusted, otherwise none.
     pub(super) servers: Vec<ServerSpec>,
-    /// A sentence about each thing in it that is wrong.
+    /// One sentence for each problem in it.
     pub(super) problems: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Whole {
+struct ServersFile {
     #[serde(default, rename = "mcpServers")]
     servers: BTreeMap<String, Value>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Entry {
+struct ServerEntry {
     #[serde(rename = "type")]
     kind: Option<String>,
     command: Option<String>,
@@ -57,14 +57,14 @@ struct Entry {
     headers: BTreeMap<String, String>,
 }
 
-/// Looks what the project in this folder, a real path, has. Starts nothing.
-pub(super) fn find(config: &Config, trust: &Trust, folder: &Path) -> Found {
-    let mut found = Found::default();
-    let text = match trust::read(folder, SERVERS_FILE) {
+/// Reads the servers of the project in this folder, a real path. Starts nothing.
+pub(super) fn find(config: &Config, trust: &TrustStore, folder: &Path) -> ProjectServers {
+    let mut found = ProjectServers::default();
+    let text = match trust::read_project_file(folder, SERVERS_FILE) {
         Ok(None) => return found,
         Ok(Some(text)) => text,
         Err(why) => {
-            found.problems.push(format!("{SERVERS_FILE} {why}, and has no effect"));
+            found.problems.push(format!("{SERVERS_FILE} {why} and is ignored"));
             return found;
         }
     };
@@ -74,15 +74,15 @@ pub(super) fn find(config: &Config, trust: &Trust, folder: &Path) -> Found {
             entries
         }
         Err(why) => {
-            found
-                .problems
-                .push(format!("{SERVERS_FILE} makes no sense ({why}), and has no effect"));
+            found.problems.push(format!("{SERVERS_FILE} is invalid ({why}) and is ignored"));
             return found;
         }
     };
     let is_trusted = trust.is_trusted(folder, SERVERS_FILE, text.as_bytes());
-    let (wants, plainly) = entries.iter().map(|(name, entry)| wanted(name, entry)).unzip();
-    found.file = Some(ProjectFile { what: SERVERS_FILE, text, is_trusted, wants, plainly });
+    let (requests, full_requests) =
+        entries.iter().map(|(name, entry)| describe_entry(name, entry)).unzip();
+    found.file =
+        Some(ProjectFile { name: SERVERS_FILE, text, is_trusted, requests, full_requests });
     if is_trusted && !entries.is_empty() {
         let secrets = config.secrets();
         let secrets: Vec<_> = secrets.iter().map(String::as_str).collect();
@@ -101,51 +101,54 @@ pub(super) fn find(config: &Config, trust: &Trust, folder: &Path) -> Found {
     found
 }
 
-/// Of servers with the same name the editor's counts, then the user's, then the project's.
-pub(super) fn one_of_each_name(mut servers: Vec<ServerSpec>) -> Vec<ServerSpec> {
+/// Removes servers whose name is taken: the editor's have precedence, then the user's, then the
+/// project's.
+pub(super) fn unique_by_name(mut servers: Vec<ServerSpec>) -> Vec<ServerSpec> {
     servers.sort_by_key(|it| match it.source {
-        Source::Client => 0,
-        Source::User => 1,
-        Source::Project => 2,
+        ServerSource::Client => 0,
+        ServerSource::User => 1,
+        ServerSource::Project => 2,
     });
     let mut names = HashSet::new();
-    // What an editor gives twice is the editor's business.
-    servers.retain(|it| names.insert(it.name.clone()) || it.source == Source::Client);
+    // The editor may give two servers the same name.
+    servers.retain(|it| names.insert(it.name.clone()) || it.source == ServerSource::Client);
     servers
 }
 
 fn problem(name: &str, why: &str) -> String {
-    let name = visible_line(name).replace('`', "'");
-    let name: String = name.chars().take(LONGEST_NAME).collect();
+    let name = escape_hidden_line(name).replace('`', "'");
+    let name: String = name.chars().take(MAX_NAME_BYTES).collect();
     format!("{SERVERS_FILE}: the server `{name}` is not started: {why}")
 }
 
-type Entries = Vec<(String, Entry)>;
+type NamedEntries = Vec<(String, ServerEntry)>;
 
-fn parse(text: &str) -> Result<(Entries, Vec<String>), String> {
+fn parse(text: &str) -> Result<(NamedEntries, Vec<String>), String> {
     let whole: Value = serde_json::from_str(text).map_err(|it| it.to_string())?;
-    let whole: Whole = from_object(whole)?;
+    let whole: ServersFile = from_object(whole)?;
     let (mut entries, mut problems) = (Vec::new(), Vec::new());
     let count = whole.servers.len();
-    for (name, value) in whole.servers.into_iter().take(MOST) {
-        let understood =
-            if name.is_empty() || name.len() > LONGEST_NAME || visible_line(&name) != name {
-                Err("its name is empty, too long, or not to be seen".to_owned())
-            } else {
-                understood(value)
-            };
+    for (name, value) in whole.servers.into_iter().take(MAX_SERVERS) {
+        let understood = if name.is_empty()
+            || name.len() > MAX_NAME_BYTES
+            || escape_hidden_line(&name) != name
+        {
+            Err("its name is empty, too long or has invisible characters".to_owned())
+        } else {
+            parse_entry(value)
+        };
         match understood {
             Ok(entry) => entries.push((name, entry)),
             Err(why) => problems.push(problem(&name, &why)),
         }
     }
-    if count > MOST {
-        problems.push(format!("{SERVERS_FILE}: of {count} servers only {MOST} are looked at"));
+    if count > MAX_SERVERS {
+        problems.push(format!("{SERVERS_FILE}: only {MAX_SERVERS} of {count} servers are used"));
     }
     Ok((entries, problems))
 }
 
-/// What an object says. Without this a list would pass for one.
+/// Deserializes an object. Serde would also accept an array for a struct.
 fn from_object<T: DeserializeOwned>(value: Value) -> Result<T, String> {
     if !value.is_object() {
         return Err("that is no object".to_owned());
@@ -153,37 +156,39 @@ fn from_object<T: DeserializeOwned>(value: Value) -> Result<T, String> {
     serde_json::from_value(value).map_err(|it| it.to_string())
 }
 
-fn understood(value: Value) -> Result<Entry, String> {
-    let entry: Entry = from_object(value)?;
+fn parse_entry(value: Value) -> Result<ServerEntry, String> {
+    let entry: ServerEntry = from_object(value)?;
     let is_http = matches!(entry.kind.as_deref(), Some("http" | "streamable-http"));
     match entry.kind.as_deref() {
         None | Some("stdio" | "http" | "streamable-http") => {}
-        Some(other) => return Err(format!("the type `{}` is not known", visible_line(other))),
+        Some(other) => {
+            return Err(format!("the type `{}` is not known", escape_hidden_line(other)));
+        }
     }
     match (&entry.command, &entry.url) {
-        (Some(command), None) if !is_http && !command.is_empty() => is_literal(command)?,
+        (Some(command), None) if !is_http && !command.is_empty() => check_literal(command)?,
         (None, Some(url)) if entry.kind.as_deref() != Some("stdio") => {
-            is_literal(url)?;
-            let url = Url::parse(url).map_err(|it| format!("its address is none ({it})"))?;
+            check_literal(url)?;
+            let url = Url::parse(url).map_err(|it| format!("its address is not a URL ({it})"))?;
             if !matches!(url.scheme(), "http" | "https") {
                 return Err("its address is not http or https".to_owned());
             }
         }
-        _ => return Err("it has to have either a `command` or a `url`".to_owned()),
+        _ => return Err("it must have either a `command` or a `url`".to_owned()),
     }
     Ok(entry)
 }
 
-/// What is started is what was shown: it does not depend on a variable.
-fn is_literal(text: &str) -> Result<(), String> {
+/// What is started must be what was shown, so it must not depend on a variable.
+fn check_literal(text: &str) -> Result<(), String> {
     if text.contains("${") {
         return Err("variables may stand in `args`, `env` and `headers` only".to_owned());
     }
     Ok(())
 }
 
-/// What an entry wants, in a few words and in full.
-fn wanted(name: &str, entry: &Entry) -> (String, String) {
+/// Describes what an entry would start, briefly and in full.
+fn describe_entry(name: &str, entry: &ServerEntry) -> (String, String) {
     let argv: Vec<_> = entry.command.iter().chain(&entry.args).collect();
     let does = match &entry.url {
         Some(url) => format!("asks {url}"),
@@ -199,28 +204,35 @@ fn wanted(name: &str, entry: &Entry) -> (String, String) {
     };
     let (variables, headers) =
         (with("the variables", &entry.env), with("the headers", &entry.headers));
-    let full = visible_line(&format!("{name} {does}{variables}{headers}"));
+    let full = escape_hidden_line(&format!("{name} {does}{variables}{headers}"));
     let short: String =
-        visible_line(&short).replace('`', "'").chars().take(LONGEST_COMMAND).collect();
-    (format!("the MCP server {} (`{short}`)", turnwright_policy::permission::plain(name)), full)
+        escape_hidden_line(&short).replace('`', "'").chars().take(MAX_COMMAND_CHARS).collect();
+    (
+        format!(
+            "the MCP server {} (`{short}`)",
+            turnwright_policy::permission::escape_markdown(name)
+        ),
+        full,
+    )
 }
 
 fn server(
     name: &str,
-    entry: Entry,
+    entry: ServerEntry,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<ServerSpec, String> {
     let hidden = |them: BTreeMap<String, String>| {
-        let filled =
-            them.into_iter().map(|(key, value)| Ok((key, Hidden::from(expand(&value, variable)?))));
+        let filled = them
+            .into_iter()
+            .map(|(key, value)| Ok((key, SecretValue::from(expand(&value, variable)?))));
         filled.collect::<Result<Vec<_>, String>>()
     };
     let reach = match entry.url {
         Some(url) => {
             let url = Url::parse(&url).map_err(|it| it.to_string())?;
-            Reach::Http { url, headers: hidden(entry.headers)? }
+            ServerTransport::Http { url, headers: hidden(entry.headers)? }
         }
-        None => Reach::Stdio {
+        None => ServerTransport::Stdio {
             command: PathBuf::from(entry.command.unwrap_or_default()),
             arguments: entry
                 .args
@@ -230,11 +242,10 @@ fn server(
             environment: hidden(entry.env)?,
         },
     };
-    Ok(ServerSpec::new(name, Source::Project, reach))
+    Ok(ServerSpec::new(name, ServerSource::Project, reach))
 }
 
-/// Puts variables in the place of `${NAME}` and `${NAME:-DEFAULT}`. What is put in is not looked at
-/// again.
+/// Replaces `${NAME}` and `${NAME:-DEFAULT}` by variables. Inserted values are not expanded again.
 fn expand(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
     let (mut done, mut left) = (String::new(), text);
     while let Some((before, rest)) = left.split_once("${") {
@@ -245,11 +256,8 @@ fn expand(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Strin
         };
         let value = variable(name).filter(|it| default.is_none() || !it.is_empty());
         let value = value.or_else(|| default.map(str::to_owned)).ok_or_else(|| {
-            let name = visible_line(name);
-            format!(
-                "the variable `{name}` is not set, or is one that looks like a key, which no \
-                 project gets"
-            )
+            let name = escape_hidden_line(name);
+            format!("the variable `{name}` is not set, or is withheld because it looks like a key")
         })?;
         done.push_str(before);
         done.push_str(&value);
@@ -328,7 +336,7 @@ mod tests {
     fn what_would_run_is_shown_as_it_is() {
         let text = r#"{"mcpServers":{"n":{"command":"\u0073h","args":["-c","a b\n\u202e"],"env":{"K":"v"}}}}"#;
         let (entries, _) = parse(text).unwrap();
-        let (short, full) = wanted(&entries[0].0, &entries[0].1);
+        let (short, full) = describe_entry(&entries[0].0, &entries[0].1);
         assert_eq!(full, r#"n runs ["sh","-c","a b\n\u{202e}"], with the variables K"#);
         assert_eq!(short, "the MCP server n (`sh -c a b\\n\\u{202e}`)");
     }
@@ -337,18 +345,19 @@ mod tests {
     fn of_a_name_the_editors_server_counts_then_the_users() {
         let spec = |source, command: &str| {
             let command = command.into();
-            let reach = Reach::Stdio { command, arguments: Vec::new(), environment: Vec::new() };
+            let reach =
+                ServerTransport::Stdio { command, arguments: Vec::new(), environment: Vec::new() };
             ServerSpec::new("notes", source, reach)
         };
         let all = vec![
-            spec(Source::Project, "p"),
-            spec(Source::User, "u"),
-            spec(Source::Client, "c"),
-            ServerSpec { name: "other".to_owned(), ..spec(Source::Project, "p") },
+            spec(ServerSource::Project, "p"),
+            spec(ServerSource::User, "u"),
+            spec(ServerSource::Client, "c"),
+            ServerSpec { name: "other".to_owned(), ..spec(ServerSource::Project, "p") },
         ];
-        let left = one_of_each_name(all.clone());
+        let left = unique_by_name(all.clone());
         let left: Vec<_> = left.iter().map(|it| (it.name.as_str(), it.source)).collect();
-        assert_eq!(left, [("notes", Source::Client), ("other", Source::Project)]);
-        assert_eq!(one_of_each_name(all[..2].to_vec())[0].source, Source::User);
+        assert_eq!(left, [("notes", ServerSource::Client), ("other", ServerSource::Project)]);
+        assert_eq!(unique_by_name(all[..2].to_vec())[0].source, ServerSource::User);
     }
 }

@@ -1,30 +1,31 @@
-//! What is kept → what the client is told when a conversation comes back, and what the model knows
-//! of it. Pure; the cards are made by the functions that make them while a turn runs.
+//! Turns stored entries into the updates that the client gets when a conversation is loaded, and
+//! into the model's history. Pure. The cards are made by the functions that make them during a
+//! turn.
 
 use std::sync::Arc;
 
-use turnwright_types::ids::{CallId, MessageId};
-use turnwright_types::message::{Arguments, History, Message, Part, ToolMessage};
-use turnwright_store::{Audience, CallRow, Entry, Stored};
 use crate::turn;
+use turnwright_store::{Audience, CallRow, Entry, StoredEntry};
+use turnwright_types::ids::{CallId, MessageId};
+use turnwright_types::message::{Arguments, History, Message, PromptPart, ToolMessage};
 use turnwright_types::update::Update;
 
-/// What the client is told of one entry. Nothing that is over is told: no notices, no steps of a
-/// card but the first and the last (R-LOAD-3, R-LOAD-6).
-pub(super) fn updates(stored: &Stored, last_plan: Option<u64>) -> Vec<Update> {
+/// The updates for one entry. What no longer matters is left out: notices, and the steps of a card
+/// between the first and the last (R-LOAD-3, R-LOAD-6).
+pub(super) fn updates(stored: &StoredEntry, last_plan: Option<u64>) -> Vec<Update> {
     match &stored.entry {
         Entry::Message { id, message, audience } if *audience != Audience::Model => {
-            said(id, message, &stored.calls)
+            message_updates(id, message, &stored.calls)
         }
         Entry::Note { id, text } => {
             vec![Update::Text { message: id.clone(), text: text.clone() }]
         }
-        Entry::Lost { call, name, view, why } => {
+        Entry::IncompleteCall { call, name, view, reason: why } => {
             let (id, name, view) = (call.clone(), name.clone(), view.clone());
-            let last = turn::failed(&id, why);
+            let last = turn::failed_update(&id, why);
             vec![Update::Call { id, name, view }, Update::CallUpdate(Box::new(last))]
         }
-        // A plan is told as a whole each time.
+        // Each plan update replaces the whole plan, so only the last one is sent.
         Entry::Plan { entries } if last_plan == Some(stored.seq) => {
             vec![Update::Plan(entries.clone())]
         }
@@ -32,10 +33,10 @@ pub(super) fn updates(stored: &Stored, last_plan: Option<u64>) -> Vec<Update> {
     }
 }
 
-fn said(id: &MessageId, message: &Message, calls: &[CallRow]) -> Vec<Update> {
+fn message_updates(id: &MessageId, message: &Message, calls: &[CallRow]) -> Vec<Update> {
     match message {
         Message::User(user) => {
-            let own = user.parts.iter().filter(|it| !matches!(it, Part::Context(_)));
+            let own = user.parts.iter().filter(|it| !matches!(it, PromptPart::Context(_)));
             own.map(|it| Update::User { message: id.clone(), part: it.clone() }).collect()
         }
         Message::Assistant(answer) => {
@@ -48,78 +49,77 @@ fn said(id: &MessageId, message: &Message, calls: &[CallRow]) -> Vec<Update> {
             if !answer.text.is_empty() {
                 updates.push(Update::Text { message: message(), text: answer.text.clone() });
             }
-            // In the order in which the user has seen them first: a call whose name came late is
+            // In the order in which the user saw the cards first: a call whose name arrived late is
             // behind the others.
             let mut calls: Vec<_> = calls.iter().collect();
             calls.sort_by_key(|it| number(&it.call));
-            updates.extend(calls.into_iter().flat_map(card));
+            updates.extend(calls.into_iter().flat_map(card_updates));
             updates
         }
         Message::Tool(_) => Vec::new(),
     }
 }
 
-/// The number that an identifier was made of.
+/// The number in an identifier.
 fn number(id: &CallId) -> Option<u64> {
     id.as_str().rsplit('-').next()?.parse().ok()
 }
 
-/// The first and the last that is told of a call; nothing if it has no card.
-fn card(row: &CallRow) -> Vec<Update> {
-    let Some(view) = row.settled.view.clone() else { return Vec::new() };
+/// The first and the last update of a call; none if it has no card.
+fn card_updates(row: &CallRow) -> Vec<Update> {
+    let Some(view) = row.outcome.view.clone() else { return Vec::new() };
     let first = Update::Call { id: row.call.clone(), name: row.tool.clone(), view };
-    let mut last = turn::last(&row.call, &row.settled);
+    let mut last = turn::final_update(&row.call, &row.outcome);
     last.raw_input = match &row.arguments {
-        Arguments::Object(value) => Some(turn::brief(value)),
+        Arguments::Object(value) => Some(turn::abridged_arguments(value)),
         Arguments::Unusable { .. } => None,
     };
     vec![first, Update::CallUpdate(Box::new(last))]
 }
 
-/// What the model knows after one more entry.
-pub(super) fn recall(history: &mut Recalled, stored: Stored) {
-    let Stored { turn, entry, calls, .. } = stored;
+/// Adds one entry to the history.
+pub(super) fn add_entry(builder: &mut HistoryBuilder, stored: StoredEntry) {
+    let StoredEntry { turn, entry, calls, .. } = stored;
     match entry {
         Entry::Message { message, audience, .. } if audience != Audience::User => {
             let message = with_arguments(message, &calls);
-            history.push(turn, message);
-            for row in calls.iter().filter(|it| !it.settled.text.is_empty()) {
-                let result = result(row, history.own(row));
-                history.push(turn, Arc::new(Message::Tool(result)));
+            builder.push(turn, message);
+            for row in calls.iter().filter(|it| !it.outcome.text.is_empty()) {
+                let result = result(row, builder.provider_ids(row));
+                builder.push(turn, Arc::new(Message::Tool(result)));
             }
         }
-        Entry::Cleared => history.messages.clear(),
-        Entry::Refused => history.messages.retain(|(of, _)| *of != turn),
+        Entry::Cleared => builder.messages.clear(),
+        Entry::Refused => builder.messages.retain(|(of, _)| *of != turn),
         _ => {}
     }
 }
 
-/// A conversation on its way back to the model.
+/// The model's history while it is rebuilt from the store.
 #[derive(Debug, Default)]
-pub(super) struct Recalled {
-    /// Each with its turn.
+pub(super) struct HistoryBuilder {
+    /// The messages, each with the number of its turn.
     messages: Vec<(u64, Arc<Message>)>,
 }
 
-impl Recalled {
+impl HistoryBuilder {
     fn push(&mut self, turn: u64, message: Arc<Message>) {
         self.messages.push((turn, message));
     }
 
-    /// The model's own identifier of a call of the last answer, and its name for the function.
-    fn own(&self, row: &CallRow) -> (String, String) {
+    /// The provider's identifier and function name of a call of the last answer.
+    fn provider_ids(&self, row: &CallRow) -> (String, String) {
         let answers = self.messages.iter().rev().filter_map(|(_, it)| match it.as_ref() {
             Message::Assistant(answer) => Some(answer),
             _ => None,
         });
         let calls = answers.take(1).flat_map(|it| it.calls.iter());
-        let mut own = calls.filter(|it| it.id == row.call);
-        let own = own.next().map(|it| (it.provider_id.clone(), it.name.clone()));
-        own.unwrap_or_else(|| (String::new(), row.tool.clone()))
+        let mut matching = calls.filter(|it| it.id == row.call);
+        let found = matching.next().map(|it| (it.provider_id.clone(), it.name.clone()));
+        found.unwrap_or_else(|| (String::new(), row.tool.clone()))
     }
 
-    /// The conversation.
-    pub(super) fn history(self, minted: u64, cost: Option<f64>) -> History {
+    pub(super) fn build(self, minted: u64, cost: Option<f64>) -> History {
         let mut history = History { minted, cost, ..History::default() };
         for (_, message) in self.messages {
             history.has_media |= message.has_images() || message.has_audio();
@@ -149,8 +149,8 @@ fn result(row: &CallRow, (provider_id, name): (String, String)) -> ToolMessage {
         call: row.call.clone(),
         provider_id,
         name,
-        text: row.settled.text.clone(),
-        ok: row.settled.ok,
-        images: row.settled.images.clone(),
+        text: row.outcome.text.clone(),
+        ok: row.outcome.is_success,
+        images: row.outcome.images.clone(),
     }
 }

@@ -1,28 +1,28 @@
-//! What the user can choose in a session: the model, its effort, the mode.
+//! The settings that the user can choose in a session: model, effort and mode.
 
 use std::sync::Arc;
 
-use super::Host;
-use crate::error::{Error, chain};
-use turnwright_llm::{Effort, Model, near};
+use super::SessionHost;
+use crate::error::{Error, error_chain};
+use crate::turn::TurnServices;
+use turnwright_llm::{Model, ReasoningEffort, closest_names};
 use turnwright_policy::permission::Mode;
-use crate::turn::Equipment;
 use turnwright_types::update::{Setting, SettingChoice, SettingId};
 
 /// All settings of a session, the most important first.
-pub(super) fn all(host: &Host, equipment: &Equipment) -> Vec<Setting> {
-    let thinker = equipment.thinker.get();
-    let mut all = vec![model(host, thinker.model.name())];
-    if thinker.model.has_effort() {
-        all.push(effort(thinker.effort));
+pub(super) fn all(host: &SessionHost, services: &TurnServices) -> Vec<Setting> {
+    let selection = services.selection.get();
+    let mut all = vec![model(host, selection.model.name())];
+    if selection.model.supports_effort() {
+        all.push(effort(selection.effort));
     }
-    let law = equipment.law.get();
-    all.push(mode(equipment.mode.get(), equipment.mode.most(), law.can_confine));
+    let policy = services.policy.get();
+    all.push(mode(services.mode.get(), services.mode.max_mode(), policy.can_confine));
     all
 }
 
-fn model(host: &Host, current: &str) -> Setting {
-    let mut names = host.choices();
+fn model(host: &SessionHost, current: &str) -> Setting {
+    let mut names = host.model_choices();
     if !names.iter().any(|it| it == current) {
         names.insert(0, current.to_owned());
     }
@@ -34,23 +34,23 @@ fn model(host: &Host, current: &str) -> Setting {
     }
 }
 
-fn effort(current: Effort) -> Setting {
-    let choice = |it: Effort| SettingChoice {
+fn effort(current: ReasoningEffort) -> Setting {
+    let choice = |it: ReasoningEffort| SettingChoice {
         value: it.id().to_owned(),
         name: match it {
-            Effort::Default => "Default",
-            Effort::None => "None",
-            Effort::Low => "Low",
-            Effort::Medium => "Medium",
-            Effort::High => "High",
+            ReasoningEffort::Default => "Default",
+            ReasoningEffort::None => "None",
+            ReasoningEffort::Low => "Low",
+            ReasoningEffort::Medium => "Medium",
+            ReasoningEffort::High => "High",
         }
         .to_owned(),
-        description: (it == Effort::Default).then(|| "As the provider thinks best".to_owned()),
+        description: (it == ReasoningEffort::Default).then(|| "Chosen by the provider".to_owned()),
     };
     Setting {
         id: SettingId::Effort,
         current: current.id().to_owned(),
-        choices: Effort::ALL.into_iter().map(choice).collect(),
+        choices: ReasoningEffort::ALL.into_iter().map(choice).collect(),
     }
 }
 
@@ -67,26 +67,27 @@ fn mode(current: Mode, most: Mode, can_confine: bool) -> Setting {
     }
 }
 
-/// The error for a value that a setting cannot have.
-pub(super) fn no_such(what: &str, value: &str, known: &[&str]) -> Error {
-    Error::Params(format!("There is no {what} `{value}`; there are: {}", known.join(", ")))
+/// The error for an invalid value of a setting.
+pub(super) fn unknown_value(what: &str, value: &str, known: &[&str]) -> Error {
+    Error::InvalidParams(format!("Unknown {what} `{value}`. Valid: {}", known.join(", ")))
 }
 
-/// The model of that name. One that its provider does not list is refused, with those that may
-/// have been meant; where there is no list, the first request will tell.
-pub(super) async fn choose(host: Arc<Host>, name: String) -> Result<Arc<dyn Model>, Error> {
+/// Returns the model with this name. A model that its provider does not list is refused with
+/// similar names as a hint; where there is no list, the first request will show whether it exists.
+pub(super) async fn choose(host: Arc<SessionHost>, name: String) -> Result<Arc<dyn Model>, Error> {
     if name.len() > 500 {
-        return Err(Error::Params("No model has so long a name".to_owned()));
+        return Err(Error::InvalidParams("The name of the model is too long".to_owned()));
     }
-    // The session has a model that it can go on with: this is no reason to sign in.
+    // The session can continue with its current model, so the error must not ask the client to sign
+    // in.
     let (finder, wanted) = (Arc::clone(&host), name.clone());
     let found = tokio::task::spawn_blocking(move || finder.model_named(&wanted)).await;
-    let found = found.map_err(|_| Error::Bug { place: "the choice of a model" })?;
-    let model = found.map_err(|it| Error::Params(chain(&it)))?;
-    if host.choices().contains(&name) || !host.may_list() {
+    let found = found.map_err(|_| Error::Internal { place: "the choice of a model" })?;
+    let model = found.map_err(|it| Error::InvalidParams(error_chain(&it)))?;
+    if host.model_choices().contains(&name) || !host.may_list_models() {
         return Ok(model);
     }
-    let names = match host.list_anew(&model).await {
+    let names = match host.refresh_model_list(&model).await {
         Ok(names) => names,
         Err(error) => {
             tracing::info!(%error, "the models could not be listed");
@@ -96,10 +97,10 @@ pub(super) async fn choose(host: Arc<Host>, name: String) -> Result<Arc<dyn Mode
     if names.is_empty() || names.contains(&name) {
         return Ok(model);
     }
-    let meant = near(&name, &names);
+    let meant = closest_names(&name, &names);
     let hint = match meant.as_slice() {
-        [] => "`/models` lists what there is".to_owned(),
+        [] => "`/models` lists them".to_owned(),
         meant => format!("did you mean {}?", meant.join(", ")),
     };
-    Err(Error::Params(format!("The provider has no model `{name}`; {hint}")))
+    Err(Error::InvalidParams(format!("The provider has no model `{name}`; {hint}")))
 }

@@ -1,65 +1,65 @@
-//! What a session is called: pure functions from words to a short line.
+//! Derives the title of a session from a prompt. Pure.
 
-use turnwright_types::effect::hides;
-use turnwright_types::message::{Part, UserMessage};
+use turnwright_types::effect::is_hidden_char;
+use turnwright_types::message::{PromptPart, UserMessage};
 use turnwright_types::redact;
 
-/// Characters of a title of our making.
-const LONGEST: usize = 60;
-/// Characters of a title that a person has chosen.
-const LONGEST_CHOSEN: usize = 200;
-/// Bytes of a prompt in which a title is looked for.
-const LOOKED_AT: usize = 16 * 1024;
+/// The most characters of a generated title.
+const MAX_CHARS: usize = 60;
+/// The most characters of a title that the user has chosen.
+const MAX_CHOSEN_CHARS: usize = 200;
+/// The bytes of a prompt in which a title is searched.
+const MAX_SCANNED_BYTES: usize = 16 * 1024;
 
-/// A title for a conversation that begins with this: the first line of the user's text that says
-/// something.
-pub(super) fn of_prompt(prompt: &UserMessage) -> Option<String> {
+/// Returns a title for a conversation that starts with this prompt: the first line of the user's
+/// text with a meaning.
+pub(super) fn from_prompt(prompt: &UserMessage) -> Option<String> {
     let texts = prompt.parts.iter().filter_map(|it| match it {
-        Part::Text(text) => Some(text.as_str()),
+        PromptPart::Text(text) => Some(text.as_str()),
         _ => None,
     });
-    texts.into_iter().find_map(of_text)
+    texts.into_iter().find_map(from_text)
 }
 
-fn of_text(text: &str) -> Option<String> {
-    let end = boundary(text, LOOKED_AT);
-    // Before anything is taken out of it or cut off: half a key is none that would be found.
+fn from_text(text: &str) -> Option<String> {
+    let end = char_boundary(text, MAX_SCANNED_BYTES);
+    // Redacted before anything is removed or cut off: half a key would not be found.
     let text = redact::text(&text[..end]);
     let is_fence = |it: &&str| it.starts_with("```") || it.starts_with("~~~");
     let mut lines = text.lines().map(str::trim).filter(|it| !is_fence(it));
-    lines.find_map(|it| one_line(&without_marks(it))).map(|it| cut(&it, LONGEST))
+    lines.find_map(|it| one_line(&without_marks(it))).map(|it| shorten(&it, MAX_CHARS))
 }
 
-/// A title that a person wants, as it is kept; `None` if there is nothing to see in it.
-pub(super) fn chosen(title: &str) -> Option<String> {
-    let end = boundary(title, LOOKED_AT);
-    one_line(&redact::text(&title[..end])).map(|it| cut(&it, LONGEST_CHOSEN))
+/// Normalizes a title that the user has chosen; `None` if nothing of it is visible.
+pub(super) fn normalize(title: &str) -> Option<String> {
+    let end = char_boundary(title, MAX_SCANNED_BYTES);
+    one_line(&redact::text(&title[..end])).map(|it| shorten(&it, MAX_CHOSEN_CHARS))
 }
 
-/// The last place up to there at which no character is cut.
-fn boundary(text: &str, most: usize) -> usize {
+/// The last character boundary up to this many bytes.
+fn char_boundary(text: &str, most: usize) -> usize {
     (0..=most.min(text.len())).rev().find(|it| text.is_char_boundary(*it)).unwrap_or(0)
 }
 
-/// One line of visible characters with single blanks between its words.
+/// One line of visible characters with single spaces between the words.
 fn one_line(text: &str) -> Option<String> {
     let clean: String = text
         .chars()
         .map(|it| if it.is_whitespace() || it.is_control() { ' ' } else { it })
-        .filter(|it| !hides(*it))
+        .filter(|it| !is_hidden_char(*it))
         .collect();
     let words: Vec<_> = clean.split_whitespace().collect();
     (!words.is_empty()).then(|| words.join(" "))
 }
 
-/// A line of Markdown as it reads.
+/// A line of Markdown as plain text.
 fn without_marks(line: &str) -> String {
     let mut rest = line;
     for mark in ["#", ">", "- ", "* ", "+ "] {
         rest = rest.trim_start_matches(mark).trim_start();
     }
     let text = without_links(rest).replace("**", "").replace("__", "").replace('`', "");
-    // A line of nothing but marks says nothing.
+    // A line without letters or digits has no meaning.
     if text.chars().any(char::is_alphanumeric) { text } else { String::new() }
 }
 
@@ -86,8 +86,8 @@ fn without_links(line: &str) -> String {
     text + rest
 }
 
-/// At most so many characters, cut between words where that leaves enough.
-fn cut(text: &str, most: usize) -> String {
+/// At most this many characters, cut between words where that leaves enough.
+fn shorten(text: &str, most: usize) -> String {
     let Some((end, _)) = text.char_indices().nth(most) else { return text.to_owned() };
     let end = text[..end].char_indices().last().map_or(0, |(at, _)| at);
     let start = &text[..end];
@@ -115,24 +115,24 @@ mod tests {
             (" \u{200b}\n#\n", None),
         ];
         for (text, expected) in table {
-            assert_eq!(of_text(text).as_deref(), expected, "{text:?}");
+            assert_eq!(from_text(text).as_deref(), expected, "{text:?}");
         }
     }
 
     #[test]
     fn a_title_is_short_and_ends_with_a_word() {
-        let title = of_text(&"words and words ".repeat(10)).unwrap();
+        let title = from_text(&"words and words ".repeat(10)).unwrap();
         assert_eq!(title, "words and words words and words words and words words and…");
-        assert_eq!(of_text(&"é".repeat(100)).unwrap(), format!("{}…", "é".repeat(59)));
-        assert_eq!(of_text(&"é".repeat(60)).unwrap(), "é".repeat(60));
-        assert_eq!(chosen(&"x".repeat(5_000)).unwrap().chars().count(), 200);
+        assert_eq!(from_text(&"é".repeat(100)).unwrap(), format!("{}…", "é".repeat(59)));
+        assert_eq!(from_text(&"é".repeat(60)).unwrap(), "é".repeat(60));
+        assert_eq!(normalize(&"x".repeat(5_000)).unwrap().chars().count(), 200);
     }
 
     #[test]
     fn a_chosen_title_keeps_its_marks_and_is_one_visible_line() {
-        assert_eq!(chosen("  # My\n\ttitle *\u{202e}* ").unwrap(), "# My title **");
+        assert_eq!(normalize("  # My\n\ttitle *\u{202e}* ").unwrap(), "# My title **");
         for nothing in ["", " \n\t", "\u{200b}\u{202e}", "\u{0}\u{7}"] {
-            assert_eq!(chosen(nothing), None, "{nothing:?}");
+            assert_eq!(normalize(nothing), None, "{nothing:?}");
         }
     }
 }

@@ -1,180 +1,181 @@
-//! `/trust`: shows what a project wants beyond what it gets, and puts exactly that in force when
-//! the user says so by typing its code. Never a question: some editors answer those by themselves.
+//! Implements `/trust`: shows the settings of a project that need trust, and applies exactly those
+//! when the user types their code. It is never a question, because some editors answer questions on
+//! their own.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::Host;
+use super::SessionHost;
+use super::effective_policy::{EffectivePolicy, PROJECT_FILE, ProjectFile, resolve_policy};
 use super::project_servers::SERVERS_FILE;
-use super::standing::{PROJECT_FILE, ProjectFile, Standing, stand};
-use turnwright_types::effect::{fenced, visible};
+use crate::trust::Fingerprint;
+use crate::turn::TurnServices;
+use turnwright_types::effect::{escape_hidden, fenced};
 use turnwright_types::ids::MessageId;
-use turnwright_types::message::Stop;
-use crate::trust::Print;
-use crate::turn::Equipment;
+use turnwright_types::message::StopReason;
 
-/// Bytes of a file that can be trusted. Nobody reads more.
-const LONGEST_SHOWN: usize = 32 * 1024;
+/// The largest file that can be trusted, in bytes. Nobody would read more.
+const MAX_SHOWN_BYTES: usize = 32 * 1024;
 
-/// The contents that the user was last shown. The code is only the beginning of one, so that
-/// comparing codes would not be enough.
-// A std mutex: held to copy a few bytes.
-pub(super) type Shown = Arc<Mutex<Vec<Print>>>;
+/// The content hashes of the files that the user was last shown. The code is only the beginning of
+/// a hash, so comparing codes would not be enough.
+// held to copy a few bytes.
+pub(super) type ShownPrints = Arc<Mutex<Vec<Fingerprint>>>;
 
-/// Answers `/trust` with what stands behind it. A cancel leaves it to itself.
-pub(super) async fn trust(
-    host: Arc<Host>,
-    equipment: Equipment,
-    shown: Shown,
-    words: String,
+/// Answers `/trust` with its argument. After a cancel the work continues in the background.
+pub(super) async fn run_trust_command(
+    host: Arc<SessionHost>,
+    services: TurnServices,
+    shown: ShownPrints,
+    arguments: String,
     message: MessageId,
     cancel: CancellationToken,
-) -> Stop {
-    let speaker = equipment.clone();
+) -> StopReason {
+    let own_services = services.clone();
     let looking = tokio::task::spawn_blocking(move || {
-        let case = Case { host: &host, equipment: &equipment, shown: &shown };
-        match words.as_str() {
-            "" => case.show(),
-            "forget" => case.forget(),
-            code => case.trust(code),
+        let command = TrustCommand { host: &host, services: &services, shown: &shown };
+        match arguments.as_str() {
+            "" => command.show(),
+            "forget" => command.forget(),
+            code => command.trust(code),
         }
     });
-    let Some(looked) = cancel.run_until_cancelled(looking).await else { return Stop::Cancelled };
+    let Some(looked) = cancel.run_until_cancelled(looking).await else {
+        return StopReason::Cancelled;
+    };
     let text = looked.unwrap_or_else(|error| format!("The files could not be read: {error}."));
-    speaker.say(message, text);
-    Stop::EndTurn
+    own_services.say(message, text);
+    StopReason::EndTurn
 }
 
-struct Case<'a> {
-    host: &'a Host,
-    equipment: &'a Equipment,
-    shown: &'a Shown,
+struct TrustCommand<'a> {
+    host: &'a SessionHost,
+    services: &'a TurnServices,
+    shown: &'a ShownPrints,
 }
 
-impl Case<'_> {
-    fn stand(&self) -> Standing {
-        stand(self.host.config(), &self.host.trust, self.equipment.bench.files.roots())
+impl TrustCommand<'_> {
+    fn resolve(&self) -> EffectivePolicy {
+        resolve_policy(self.host.config(), &self.host.trust, self.services.env.files.roots())
     }
 
-    fn shown(&self, prints: Vec<Print>) -> Vec<Print> {
-        std::mem::replace(&mut self.shown.lock().unwrap_or_else(PoisonError::into_inner), prints)
+    fn shown(&self, prints: Vec<Fingerprint>) -> Vec<Fingerprint> {
+        std::mem::replace(&mut self.shown.lock(), prints)
     }
 
     fn show(&self) -> String {
-        let standing = self.stand();
-        self.shown(standing.files.iter().map(print).collect());
-        let files: Vec<_> = standing.files.iter().map(described).collect();
+        let policy = self.resolve();
+        self.shown(policy.project_files.iter().map(print_of).collect());
+        let files: Vec<_> = policy.project_files.iter().map(file_text).collect();
         let mut text = files.join("\n\n");
         if files.is_empty() {
-            text = format!(
-                "There is nothing in {PROJECT_FILE} or {SERVERS_FILE} of this project to be trusted."
-            );
+            text = format!("Nothing to trust in {PROJECT_FILE} or {SERVERS_FILE} of this project.");
         }
-        add_problems(&mut text, &standing);
+        add_problems(&mut text, &policy);
         text
     }
 
     fn trust(&self, code: &str) -> String {
-        let again = "Nothing was trusted. Type `/trust` to see what there is.";
+        let again = "Nothing was trusted. Run `/trust` to review the files.";
         let mut shown = self.shown(Vec::new());
-        let files: Vec<_> = self.stand().files.into_iter().filter(can_be_shown).collect();
+        let files: Vec<_> = self.resolve().project_files.into_iter().filter(can_be_shown).collect();
         if files.is_empty() || shown.is_empty() {
             return again.to_owned();
         }
-        let is_shown = |it: &&ProjectFile| shown.contains(&print(it));
-        let names_it = |it: &Print| code.eq_ignore_ascii_case(it.code());
-        let Some(file) = files.iter().filter(is_shown).find(|it| names_it(&print(it))) else {
+        let is_shown = |it: &&ProjectFile| shown.contains(&print_of(it));
+        let names_it = |it: &Fingerprint| code.eq_ignore_ascii_case(it.short_code());
+        let Some(file) = files.iter().filter(is_shown).find(|it| names_it(&print_of(it))) else {
             let changed = files.iter().find(|it| !is_shown(it));
             return match changed {
-                Some(file) => format!("{} has changed since it was shown. {again}", file.what),
+                Some(file) => format!("{} has changed since it was shown. {again}", file.name),
                 None => format!("That is not the code. {again}"),
             };
         };
         let trust = &self.host.trust;
-        let roots = self.equipment.bench.files.roots();
-        if let Err(error) = trust.trust(roots.real_cwd(), file.what, file.text.as_bytes()) {
-            return format!("It could not be written down: {error}. Nothing was trusted.");
+        let roots = self.services.env.files.roots();
+        if let Err(error) = trust.trust(roots.real_cwd(), file.name, file.text.as_bytes()) {
+            return format!("The decision could not be saved: {error}. Nothing was trusted.");
         }
-        let trusted = print(file);
+        let trusted = print_of(file);
         shown.retain(|it| *it != trusted);
         self.shown(shown);
-        let standing = self.stand();
-        let effect = match file.what {
-            SERVERS_FILE => "Its servers are started in sessions that are opened from now on.",
+        let policy = self.resolve();
+        let effect = match file.name {
+            SERVERS_FILE => "Its servers are started in new sessions.",
             _ => {
-                "Its rules are in force; a mode and the settings of the sandbox count for sessions \
-                 that are opened from now on."
+                "Its rules apply from now on; its mode and sandbox settings apply to new sessions."
             }
         };
         let mut text = format!(
-            "{} is trusted as it is now. {effect} `/trust forget` takes it back.",
-            file.what
+            "{} is trusted as it is now. {effect} Run `/trust forget` to revoke this.",
+            file.name
         );
-        add_problems(&mut text, &standing);
-        self.equipment.law.set(standing.law);
+        add_problems(&mut text, &policy);
+        self.services.policy.set(policy.rules);
         text
     }
 
     fn forget(&self) -> String {
         self.shown(Vec::new());
-        let folder = self.equipment.bench.files.roots().real_cwd();
+        let folder = self.services.env.files.roots().real_cwd();
         let text = match self.host.trust.forget(folder) {
             Ok(0) => "Nothing of this project was trusted.".to_owned(),
-            Ok(_) => "Nothing of this project is trusted any more, and its rules give no \
-                      permissions. A mode and the settings of the sandbox are narrower, and its \
-                      MCP servers are not started, from the next session on."
+            Ok(_) => "Nothing of this project is trusted any more, and its rules allow nothing. \
+                      From the next session on its mode and sandbox settings are ignored, and its \
+                      MCP servers are not started."
                 .to_owned(),
             Err(error) => format!("That could not be removed: {error}."),
         };
-        self.equipment.law.set(self.stand().law);
+        self.services.policy.set(self.resolve().rules);
         text
     }
 }
 
 fn can_be_shown(project: &ProjectFile) -> bool {
-    project.text.len() <= LONGEST_SHOWN
+    project.text.len() <= MAX_SHOWN_BYTES
 }
 
-fn print(file: &ProjectFile) -> Print {
-    Print::of(file.text.as_bytes())
+fn print_of(file: &ProjectFile) -> Fingerprint {
+    Fingerprint::of(file.text.as_bytes())
 }
 
-/// What the user is told of a file.
-fn described(file: &ProjectFile) -> String {
-    let what = file.what;
+/// The text about one file.
+fn file_text(file: &ProjectFile) -> String {
+    let what = file.name;
     if file.is_trusted {
         return format!(
-            "{what} of this project is trusted as it is now. `/trust forget` takes it back."
+            "{what} of this project is trusted as it is now. Run `/trust forget` to revoke this."
         );
     }
-    if !file.is_withheld() {
+    if !file.needs_trust() {
         return format!(
-            "{what} of this project asks for nothing that needs your trust: what it says only \
-             makes things stricter, and is in force."
+            "{what} of this project asks for nothing that needs your trust. Its settings only \
+             make things stricter, and they apply."
         );
     }
     if !can_be_shown(file) {
         return format!(
-            "{what} is larger than {LONGEST_SHOWN} bytes. Nobody reads that, so it cannot be \
+            "{what} is larger than {MAX_SHOWN_BYTES} bytes. That is too long to review, so it cannot be \
              trusted."
         );
     }
-    let wants = match file.plainly.as_slice() {
-        [] => format!("Not in force is: {}.", file.wants.join(", ")),
-        lines => format!("Not started is:\n\n{}", fenced(&lines.join("\n"))),
+    let requests = match file.full_requests.as_slice() {
+        [] => format!("Ignored until trusted: {}.", file.requests.join(", ")),
+        lines => format!("Not started until trusted:\n\n{}", fenced(&lines.join("\n"))),
     };
     format!(
-        "{what} of this project says:\n\n{}\n\n{wants}\n\nIf you trust exactly this, type \
-         `/trust {}`. When the file changes, it is not trusted any more.",
-        fenced(&visible(&file.text)),
-        print(file).code(),
+        "{what} of this project says:\n\n{}\n\n{requests}\n\nIf you trust exactly this, run \
+         `/trust {}`. If the file changes, it is no longer trusted.",
+        fenced(&escape_hidden(&file.text)),
+        print_of(file).short_code(),
     )
 }
 
-fn add_problems(text: &mut String, standing: &Standing) {
+fn add_problems(text: &mut String, policy: &EffectivePolicy) {
     let is_about_files = |it: &&String| it.contains(PROJECT_FILE) || it.contains(SERVERS_FILE);
-    for problem in standing.problems.iter().filter(is_about_files) {
+    for problem in policy.problems.iter().filter(is_about_files) {
         text.push_str(&format!("\n\n{problem}."));
     }
 }

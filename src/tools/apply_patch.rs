@@ -1,5 +1,5 @@
-//! `apply_patch`: changes several files at once, in the form that some models are trained on. All of
-//! them or none.
+//! `apply_patch`: changes several files at once, in the patch format that some models are trained
+//! on. Either all files are changed or none.
 
 use std::path::PathBuf;
 
@@ -8,18 +8,18 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::change;
-use super::{Bench, Offer, Outcome, Tool, ToolCtx};
-use turnwright_workspace::checkpoint::Foreseen;
-use turnwright_workspace::edit::patch::{self, FilePatch};
-use turnwright_workspace::edit::spots::{self, Count};
-use turnwright_workspace::edit::{Applied, patch::Change};
-use turnwright_types::effect::{CallView, Content, Effect, Kind, Location, Target};
-use turnwright_workspace::files::{FileError, Files, Form, Roots, Text};
+use super::edit_common;
+use super::{OfferContext, Tool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::Pass;
+use turnwright_types::effect::{CallContent, CallView, Effect, Location, ResolvedPath, ToolKind};
+use turnwright_workspace::checkpoint::ExpectedChange;
+use turnwright_workspace::edit::line_changes::{self, LineCounts};
+use turnwright_workspace::edit::patch::{self, FilePatch};
+use turnwright_workspace::edit::{AppliedEdits, patch::PatchOp};
+use turnwright_workspace::files::{FileError, FileText, Files, Roots, TextEncoding};
 
-/// The most bytes of all files together, before and after.
-const MOST_BYTES: usize = 64 * 1024 * 1024;
+/// Limit on the bytes of all files together, before and after.
+const MAX_PATCHED_BYTES: usize = 64 * 1024 * 1024;
 
 #[derive(Debug)]
 pub(super) struct ApplyPatch;
@@ -27,86 +27,86 @@ pub(super) struct ApplyPatch;
 /// Change files by a patch: `*** Begin Patch`, then for each file `*** Update File: PATH` (or Add,
 /// Delete) with `@@` hunks, then `*** End Patch`. All files or none.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct Args {
+pub(super) struct ApplyPatchArgs {
     /// The whole patch
     #[serde(alias = "input")]
     patch: String,
 }
 
-/// What is to be done, file by file.
+/// The change of one file.
 #[derive(Debug)]
-pub(super) struct Step {
+pub(super) struct PatchStep {
     name: String,
-    target: Target,
-    act: Act,
+    target: ResolvedPath,
+    action: PatchAction,
 }
 
 #[derive(Debug)]
-enum Act {
-    Add(Applied),
+enum PatchAction {
+    Add(AppliedEdits),
     Update {
-        before: Text,
-        applied: Applied,
-        to: Option<Target>,
+        before: FileText,
+        applied: AppliedEdits,
+        to: Option<ResolvedPath>,
     },
     Delete {
-        before: Option<Text>,
-        /// Where the file is until all else is done.
-        aside: Option<Target>,
+        before: Option<FileText>,
+        /// Where the file is kept until all other steps are done.
+        aside: Option<ResolvedPath>,
     },
 }
 
-impl Args {
-    /// The files of the patch; none, if it is wrong.
+impl ApplyPatchArgs {
+    /// The files of the patch; none if it cannot be parsed.
     fn files(&self) -> Vec<FilePatch> {
         patch::parse(&self.patch).unwrap_or_default()
     }
 }
 
-/// Where a file goes that gets a new name.
-fn goal(file: &FilePatch) -> Option<&str> {
+/// The new path of a file that is renamed.
+fn renamed_to(file: &FilePatch) -> Option<&str> {
     match &file.change {
-        Change::Update { to, .. } => to.as_deref(),
-        Change::Add { .. } | Change::Delete => None,
+        PatchOp::Update { to, .. } => to.as_deref(),
+        PatchOp::Add { .. } | PatchOp::Delete => None,
     }
 }
 
 impl Tool for ApplyPatch {
     const NAME: &'static str = "apply_patch";
-    const KIND: Kind = Kind::Edit;
-    const VERB: &'static str = "Apply patch";
-    type Args = Args;
-    type Seen = Vec<Step>;
+    const KIND: ToolKind = ToolKind::Edit;
+    const PENDING_TITLE: &'static str = "Apply patch";
+    type Args = ApplyPatchArgs;
+    type Preview = Vec<PatchStep>;
 
-    fn paths(&self, args: &Args, _: &Bench) -> Vec<PathBuf> {
+    fn paths(&self, args: &ApplyPatchArgs, _: &ToolEnv) -> Vec<PathBuf> {
         let files = args.files();
-        let paths = files.iter().flat_map(|it| [Some(it.path.as_str()), goal(it)]);
+        let paths = files.iter().flat_map(|it| [Some(it.path.as_str()), renamed_to(it)]);
         paths.flatten().map(PathBuf::from).collect()
     }
 
-    fn is_offered(&self, offer: &Offer) -> bool {
-        offer.patches
+    fn is_offered(&self, offer: &OfferContext) -> bool {
+        offer.prefers_patches
     }
 
-    fn view(&self, _: &Args, places: &[Target], roots: &Roots) -> CallView {
-        let title = match places {
-            [] => Self::VERB.to_owned(),
-            [one] => format!("Patch {}", roots.short(one)),
+    fn view(&self, _: &ApplyPatchArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
+        let title = match targets {
+            [] => Self::PENDING_TITLE.to_owned(),
+            [one] => format!("Patch {}", roots.display_path(one)),
             more => format!("Patch {} files", more.len()),
         };
-        let location = |it| Location { path: roots.shown(it), line: Some(1) };
-        CallView { title, kind: Self::KIND, locations: places.iter().map(location).collect() }
+        let location = |it| Location { path: roots.client_path(it), line: Some(1) };
+        CallView { title, kind: Self::KIND, locations: targets.iter().map(location).collect() }
     }
 
-    fn effects(&self, args: &Args, places: &[Target]) -> Vec<Effect> {
+    fn effects(&self, args: &ApplyPatchArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
         let mut effects = Vec::new();
-        let mut places = places.iter().cloned();
+        let mut targets = targets.iter().cloned();
         for file in args.files() {
-            let Some(place) = places.next() else { break };
-            if let Some(to) = goal(&file).and_then(|_| places.next()) {
+            let Some(place) = targets.next() else { break };
+            if let Some(to) = renamed_to(&file).and_then(|_| targets.next()) {
                 effects.extend([Effect::Write(to), Effect::Read(place.clone())]);
                 effects.push(Effect::Delete(place));
-            } else if file.change == Change::Delete {
+            } else if file.change == PatchOp::Delete {
                 effects.push(Effect::Delete(place));
             } else {
                 effects.push(Effect::Write(place));
@@ -115,215 +115,240 @@ impl Tool for ApplyPatch {
         effects
     }
 
-    async fn look(
+    async fn preview(
         &self,
-        args: &Args,
-        places: &[Target],
+        args: &ApplyPatchArgs,
+        targets: &[ResolvedPath],
         ctx: &ToolCtx,
-    ) -> Result<(Vec<Step>, Vec<Content>), String> {
+    ) -> Result<(Vec<PatchStep>, Vec<CallContent>), String> {
         let files = patch::parse(&args.patch)
             .map_err(|it| format!("The patch makes no sense: {it}. Nothing was written."))?;
-        for (number, place) in places.iter().enumerate() {
-            if places[..number].contains(place) {
-                let name = ctx.bench.files.roots().short(place);
+        for (number, place) in targets.iter().enumerate() {
+            if targets[..number].contains(place) {
+                let name = ctx.env.files.roots().display_path(place);
                 return Err(format!("{name} comes twice in the patch. Nothing was written."));
             }
         }
         let mut steps = Vec::new();
         let mut content = Vec::new();
-        let mut room = change::MOST_BYTES;
+        let mut room = edit_common::MAX_CARD_BYTES;
         let mut bytes = 0_usize;
-        let mut places = places.iter();
+        let mut targets = targets.iter();
         for file in files {
-            let Some(target) = places.next() else { break };
-            let to = goal(&file).and_then(|_| places.next());
-            let step = plan(file, target, to, ctx).await?;
+            let Some(target) = targets.next() else { break };
+            let to = renamed_to(&file).and_then(|_| targets.next());
+            let step = plan_step(file, target, to, ctx).await?;
             bytes += step.bytes();
-            if bytes > MOST_BYTES {
+            if bytes > MAX_PATCHED_BYTES {
                 return Err("The files of the patch have more than 64 MiB together: make several \
                             patches. Nothing was written."
                     .to_owned());
             }
-            content.push(shown(&step, ctx.bench.files.roots(), &mut room));
+            content.push(step_diff(&step, ctx.env.files.roots(), &mut room));
             steps.push(step);
         }
         Ok((steps, content))
     }
 
-    fn foresees<'a>(&self, steps: &'a Vec<Step>, _: &'a [Target]) -> Vec<Foreseen<'a>> {
-        steps.iter().flat_map(Step::foresees).collect()
+    fn expected_changes<'a>(
+        &self,
+        steps: &'a Vec<PatchStep>,
+        _: &'a [ResolvedPath],
+    ) -> Vec<ExpectedChange<'a>> {
+        steps.iter().flat_map(PatchStep::expected_changes).collect()
     }
 
-    async fn run(&self, args: Args, steps: Vec<Step>, pass: &Pass, ctx: &ToolCtx) -> Outcome {
-        let files = &ctx.bench.files;
+    async fn run(
+        &self,
+        args: ApplyPatchArgs,
+        steps: Vec<PatchStep>,
+        pass: &Pass,
+        ctx: &ToolCtx,
+    ) -> ToolOutcome {
+        let files = &ctx.env.files;
         for step in &steps {
             if !step.effects().iter().all(|it| pass.effects().contains(it)) {
-                return Outcome::failed("Nothing was written: there is no permission for it.");
+                return ToolOutcome::failed("Nothing was written: there is no permission for it.");
             }
-            if !change::is_still(&step.name, &step.target, ctx).await {
-                return change::unwritten(&step.name, &FileError::Moved);
+            if !edit_common::still_resolves_to(&step.name, &step.target, ctx).await {
+                return edit_common::write_failure(&step.name, &FileError::Moved);
             }
         }
         let mut steps = steps;
         for number in 0..steps.len() {
-            if let Err(error) = make(&mut steps[number], files, &ctx.cancel).await {
+            if let Err(error) = execute_step(&mut steps[number], files, &ctx.cancel).await {
                 let name = steps[number].name.clone();
                 steps.truncate(number + 1);
-                let rest = undo(steps, error.is_partial, files).await;
-                return Outcome::failed(format!("{name} {}. {rest}", error.reason));
+                let rest = roll_back(steps, error.is_partial, files).await;
+                return ToolOutcome::failed(format!("{name} {}. {rest}", error.reason));
             }
         }
-        clear_away(&steps, files).await;
-        outcome(self.view(&args, &[], files.roots()), &steps, files.roots())
+        delete_set_aside(&steps, files).await;
+        patch_outcome(self.view(&args, &[], files.roots()), &steps, files.roots())
     }
 }
 
 /// Why a step failed, and whether a part of it was done.
-struct Failure {
+struct PatchFailure {
     reason: FileError,
     is_partial: bool,
 }
 
-impl From<FileError> for Failure {
-    fn from(reason: FileError) -> Failure {
-        Failure { reason, is_partial: false }
+impl From<FileError> for PatchFailure {
+    fn from(reason: FileError) -> PatchFailure {
+        PatchFailure { reason, is_partial: false }
     }
 }
 
-impl Step {
+impl PatchStep {
     fn effects(&self) -> Vec<Effect> {
         let target = self.target.clone();
-        match &self.act {
-            Act::Update { to: Some(to), .. } => {
+        match &self.action {
+            PatchAction::Update { to: Some(to), .. } => {
                 vec![Effect::Write(to.clone()), Effect::Delete(target)]
             }
-            Act::Add(_) | Act::Update { .. } => vec![Effect::Write(target)],
-            Act::Delete { .. } => vec![Effect::Delete(target)],
+            PatchAction::Add(_) | PatchAction::Update { .. } => vec![Effect::Write(target)],
+            PatchAction::Delete { .. } => vec![Effect::Delete(target)],
         }
     }
 
-    fn foresees(&self) -> Vec<Foreseen<'_>> {
+    fn expected_changes(&self) -> Vec<ExpectedChange<'_>> {
         let path = &self.target.path;
-        match &self.act {
-            Act::Add(applied) => {
-                let after = Some((applied.text.as_str(), Form::default()));
-                vec![Foreseen { path, before: None, after }]
+        match &self.action {
+            PatchAction::Add(applied) => {
+                let after = Some((applied.text.as_str(), TextEncoding::default()));
+                vec![ExpectedChange { path, before: None, after }]
             }
-            Act::Update { before, applied, to } => {
-                let after = Some((applied.text.as_str(), before.form));
+            PatchAction::Update { before, applied, to } => {
+                let after = Some((applied.text.as_str(), before.encoding));
                 match to {
-                    None => vec![Foreseen { path, before: Some(before), after }],
+                    None => vec![ExpectedChange { path, before: Some(before), after }],
                     Some(to) => vec![
-                        Foreseen { path, before: Some(before), after: None },
-                        Foreseen { path: &to.path, before: None, after },
+                        ExpectedChange { path, before: Some(before), after: None },
+                        ExpectedChange { path: &to.path, before: None, after },
                     ],
                 }
             }
-            Act::Delete { .. } => Vec::new(),
+            PatchAction::Delete { .. } => Vec::new(),
         }
     }
 
-    /// What it holds in memory.
+    /// The bytes of the texts that the step keeps in memory.
     fn bytes(&self) -> usize {
-        match &self.act {
-            Act::Add(applied) => applied.text.len(),
-            Act::Update { before, applied, .. } => before.text.len() + applied.text.len(),
-            Act::Delete { before, .. } => before.as_ref().map_or(0, |it| it.text.len()),
+        match &self.action {
+            PatchAction::Add(applied) => applied.text.len(),
+            PatchAction::Update { before, applied, .. } => before.text.len() + applied.text.len(),
+            PatchAction::Delete { before, .. } => before.as_ref().map_or(0, |it| it.text.len()),
         }
     }
 
-    /// Where the file is afterwards.
-    fn place(&self) -> &Target {
-        match &self.act {
-            Act::Update { to: Some(to), .. } => to,
-            Act::Add(_) | Act::Update { .. } | Act::Delete { .. } => &self.target,
+    /// Where the file is after the step.
+    fn place(&self) -> &ResolvedPath {
+        match &self.action {
+            PatchAction::Update { to: Some(to), .. } => to,
+            PatchAction::Add(_) | PatchAction::Update { .. } | PatchAction::Delete { .. } => {
+                &self.target
+            }
         }
     }
 }
 
-/// What one file of the patch comes to.
-async fn plan(
+/// Computes the step for one file of the patch.
+async fn plan_step(
     file: FilePatch,
-    target: &Target,
-    to: Option<&Target>,
+    target: &ResolvedPath,
+    to: Option<&ResolvedPath>,
     ctx: &ToolCtx,
-) -> Result<Step, String> {
-    let files = &ctx.bench.files;
+) -> Result<PatchStep, String> {
+    let files = &ctx.env.files;
     let FilePatch { path: name, change } = file;
     let target = target.clone();
     let nothing = |why: &str| Err(format!("{name} {why}. Nothing was written."));
-    if to.is_some() || change == Change::Delete {
+    if to.is_some() || change == PatchOp::Delete {
         let (roots, path) = (files.roots().clone(), PathBuf::from(&name));
-        let own = tokio::task::spawn_blocking(move || roots.entry(&path)).await;
+        let own = tokio::task::spawn_blocking(move || roots.resolve_entry(&path)).await;
         if own.ok().as_ref() != Some(&target) {
             return nothing("is a link; use move_path or delete_path");
         }
-        if let Some(reason) = super::delete_path::protected(&target, ctx).await {
+        if let Some(reason) = super::delete_path::why_protected(&target, ctx).await {
             return nothing(reason);
         }
     }
     let now = files.read(&target).await;
     let act = match (change, now) {
-        (Change::Add { text }, Err(FileError::NotFound)) => {
-            let spots = spots::between("", &text);
-            let count = spots::count("", &text, &spots);
-            Act::Add(Applied { text, spots, count, done: Vec::new() })
+        (PatchOp::Add { text }, Err(FileError::NotFound)) => {
+            let spots = line_changes::diff_texts("", &text);
+            let count = line_changes::count_changed_lines("", &text, &spots);
+            PatchAction::Add(AppliedEdits {
+                text,
+                changes: spots,
+                line_counts: count,
+                edits: Vec::new(),
+            })
         }
-        (Change::Add { .. }, Ok(_)) => return nothing("exists already; use `*** Update File`"),
-        (Change::Delete, Err(FileError::Binary(_) | FileError::TooLarge(_))) => {
-            Act::Delete { before: None, aside: None }
+        (PatchOp::Add { .. }, Ok(_)) => return nothing("exists already; use `*** Update File`"),
+        (PatchOp::Delete, Err(FileError::Binary(_) | FileError::TooLarge(_))) => {
+            PatchAction::Delete { before: None, aside: None }
         }
-        (_, Err(error)) => return Err(change::unreadable(&name, &target, error, ctx).await),
-        (Change::Delete, Ok(before)) => {
-            if let Some(lines) = change::since_read(ctx, &target, &before).await {
-                return Err(change::stale(&name, &before, &lines));
+        (_, Err(error)) => return Err(edit_common::read_failure(&name, &target, error, ctx).await),
+        (PatchOp::Delete, Ok(before)) => {
+            if let Some(lines) = edit_common::changed_since_read(ctx, &target, &before).await {
+                return Err(edit_common::stale_message(&name, &before, &lines));
             }
-            Act::Delete { before: Some(before), aside: None }
+            PatchAction::Delete { before: Some(before), aside: None }
         }
-        (Change::Update { hunks, .. }, Ok(before)) => {
+        (PatchOp::Update { hunks, .. }, Ok(before)) => {
             if let Some(to) = to
-                && files.survey(to).await != Err(FileError::NotFound)
+                && files.inspect_entry(to).await != Err(FileError::NotFound)
             {
-                let to = files.roots().short(to);
+                let to = files.roots().display_path(to);
                 return Err(format!("{to} exists already. Nothing was written."));
             }
-            let changed = change::since_read(ctx, &target, &before).await;
-            let may_quote = change::may_quote(ctx, &target, &before).await;
+            let changed = edit_common::changed_since_read(ctx, &target, &before).await;
+            let may_quote = edit_common::may_quote(ctx, &target, &before).await;
             let work = tokio::task::spawn_blocking(move || {
                 let result = patch::apply(&before.text, &hunks);
                 (before, result)
             });
             let (before, result) = work.await.map_err(|error| error.to_string())?;
             match result {
-                Ok(applied) if changed.is_none() || change::is_exact(&applied) => {
-                    Act::Update { before, applied, to: to.cloned() }
+                Ok(applied) if changed.is_none() || edit_common::is_exact(&applied) => {
+                    PatchAction::Update { before, applied, to: to.cloned() }
                 }
                 Ok(_) => {
-                    return Err(change::stale(&name, &before, &changed.unwrap_or_default()));
+                    return Err(edit_common::stale_message(
+                        &name,
+                        &before,
+                        &changed.unwrap_or_default(),
+                    ));
                 }
                 Err(refusal) => {
                     return Err(match changed {
-                        Some(lines) => change::stale(&name, &before, &lines),
+                        Some(lines) => edit_common::stale_message(&name, &before, &lines),
                         None if may_quote => refusal.explain(&name),
-                        None => change::unquoted(&name),
+                        None => edit_common::not_quotable(&name),
                     });
                 }
             }
         }
     };
-    Ok(Step { name, target, act })
+    Ok(PatchStep { name, target, action: act })
 }
 
-/// Does one step. Afterwards it says what is really there.
-async fn make(step: &mut Step, files: &Files, cancel: &CancellationToken) -> Result<(), Failure> {
-    match &mut step.act {
-        Act::Add(applied) => {
+/// Executes one step and updates it with what was really written.
+async fn execute_step(
+    step: &mut PatchStep,
+    files: &Files,
+    cancel: &CancellationToken,
+) -> Result<(), PatchFailure> {
+    match &mut step.action {
+        PatchAction::Add(applied) => {
             let written = files.write(&step.target, None, &applied.text, cancel).await?;
-            if let Some(now) = change::reformatted("", applied, &written) {
+            if let Some(now) = edit_common::editor_changes("", applied, &written) {
                 *applied = now;
             }
         }
-        Act::Update { before, applied, to } => {
+        PatchAction::Update { before, applied, to } => {
             if let Some(to) = to {
                 files.rename(&step.target, to).await?;
             }
@@ -333,13 +358,13 @@ async fn make(step: &mut Step, files: &Files, cancel: &CancellationToken) -> Res
                 let written = files
                     .write(place, Some(before), &applied.text, cancel)
                     .await
-                    .map_err(|reason| Failure { reason, is_partial })?;
-                if let Some(now) = change::reformatted(&before.text, applied, &written) {
+                    .map_err(|reason| PatchFailure { reason, is_partial })?;
+                if let Some(now) = edit_common::editor_changes(&before.text, applied, &written) {
                     *applied = now;
                 }
             }
         }
-        Act::Delete { before, aside } => {
+        PatchAction::Delete { before, aside } => {
             if let Some(before) = before
                 && files.read(&step.target).await?.text != before.text
             {
@@ -351,10 +376,10 @@ async fn make(step: &mut Step, files: &Files, cancel: &CancellationToken) -> Res
     Ok(())
 }
 
-/// Removes for good what was only set aside.
-async fn clear_away(steps: &[Step], files: &Files) {
+/// Deletes the files that were only set aside.
+async fn delete_set_aside(steps: &[PatchStep], files: &Files) {
     for step in steps {
-        if let Act::Delete { aside: Some(aside), .. } = &step.act
+        if let PatchAction::Delete { aside: Some(aside), .. } = &step.action
             && let Err(error) = files.remove(aside, false, &CancellationToken::new()).await
         {
             tracing::warn!(%error, path = %aside.path.display(), "could not be removed");
@@ -362,19 +387,19 @@ async fn clear_away(steps: &[Step], files: &Files) {
     }
 }
 
-/// Takes steps back, the last one first, which has failed and may be done in part. Says what came
-/// of it.
-async fn undo(mut steps: Vec<Step>, is_partial: bool, files: &Files) -> String {
+/// Rolls back steps in reverse order. The last one has failed and may be done in part. Returns a
+/// sentence about the result.
+async fn roll_back(mut steps: Vec<PatchStep>, is_partial: bool, files: &Files) -> String {
     let mut kept = Vec::new();
     if let Some(last) = steps.pop()
         && is_partial
-        && let Act::Update { to: Some(to), .. } = &last.act
+        && let PatchAction::Update { to: Some(to), .. } = &last.action
         && files.rename(to, &last.target).await.is_err()
     {
         kept.push(last.name);
     }
     for step in steps.into_iter().rev() {
-        if !take_back(&step, files).await {
+        if !roll_back_step(&step, files).await {
             kept.push(step.name);
         }
     }
@@ -384,83 +409,98 @@ async fn undo(mut steps: Vec<Step>, is_partial: bool, files: &Files) -> String {
     }
 }
 
-async fn take_back(step: &Step, files: &Files) -> bool {
-    // What was cancelled is taken back all the same.
+async fn roll_back_step(step: &PatchStep, files: &Files) -> bool {
+    // The rollback runs even if the call was cancelled.
     let go_on = CancellationToken::new();
-    match &step.act {
-        Act::Add(_) => files.remove(&step.target, false, &go_on).await.is_ok(),
-        Act::Delete { aside: None, .. } => false,
-        Act::Delete { aside: Some(aside), .. } => files.rename(aside, &step.target).await.is_ok(),
-        Act::Update { before, applied, to } => {
+    match &step.action {
+        PatchAction::Add(_) => files.remove(&step.target, false, &go_on).await.is_ok(),
+        PatchAction::Delete { aside: None, .. } => false,
+        PatchAction::Delete { aside: Some(aside), .. } => {
+            files.rename(aside, &step.target).await.is_ok()
+        }
+        PatchAction::Update { before, applied, to } => {
             if let Some(to) = to
                 && files.rename(to, &step.target).await.is_err()
             {
                 return false;
             }
-            let now = Text { text: applied.text.clone(), ..before.clone() };
+            let now = FileText { text: applied.text.clone(), ..before.clone() };
             applied.text == before.text
                 || files.write(&step.target, Some(&now), &before.text, &go_on).await.is_ok()
         }
     }
 }
 
-fn shown(step: &Step, roots: &Roots, room: &mut usize) -> Content {
-    let path = roots.shown(step.place());
-    match &step.act {
-        Act::Add(applied) => change::diff(path, None, &applied.text, &applied.spots, room),
-        Act::Update { before, applied, .. } => {
-            change::diff(path, Some(&before.text), &applied.text, &applied.spots, room)
+fn step_diff(step: &PatchStep, roots: &Roots, room: &mut usize) -> CallContent {
+    let path = roots.client_path(step.place());
+    match &step.action {
+        PatchAction::Add(applied) => {
+            edit_common::diff(path, None, &applied.text, &applied.changes, room)
         }
-        Act::Delete { before: Some(before), .. } => {
-            change::diff(path, Some(&before.text), "", &spots::between(&before.text, ""), room)
+        PatchAction::Update { before, applied, .. } => {
+            edit_common::diff(path, Some(&before.text), &applied.text, &applied.changes, room)
         }
-        Act::Delete { before: None, .. } => {
-            Content::Text(format!("Delete {}", roots.short(&step.target)))
+        PatchAction::Delete { before: Some(before), .. } => edit_common::diff(
+            path,
+            Some(&before.text),
+            "",
+            &line_changes::diff_texts(&before.text, ""),
+            room,
+        ),
+        PatchAction::Delete { before: None, .. } => {
+            CallContent::Text(format!("Delete {}", roots.display_path(&step.target)))
         }
     }
 }
 
-fn outcome(mut view: CallView, steps: &[Step], roots: &Roots) -> Outcome {
-    let mut total = Count::default();
+fn patch_outcome(mut view: CallView, steps: &[PatchStep], roots: &Roots) -> ToolOutcome {
+    let mut total = LineCounts::default();
     let mut lines = String::new();
-    let (mut room, mut card) = (spots::MOST_LINES, change::MOST_BYTES);
+    let (mut room, mut card) = (line_changes::MAX_SHOWN_LINES, edit_common::MAX_CARD_BYTES);
     for step in steps {
-        let (verb, applied) = match &step.act {
-            Act::Add(applied) => ("Added", Some(applied)),
-            Act::Update { applied, to: None, .. } => ("Updated", Some(applied)),
-            Act::Update { applied, to: Some(_), .. } => ("Moved", Some(applied)),
-            Act::Delete { .. } => ("Deleted", None),
+        let (verb, applied) = match &step.action {
+            PatchAction::Add(applied) => ("Added", Some(applied)),
+            PatchAction::Update { applied, to: None, .. } => ("Updated", Some(applied)),
+            PatchAction::Update { applied, to: Some(_), .. } => ("Moved", Some(applied)),
+            PatchAction::Delete { .. } => ("Deleted", None),
         };
         lines.push_str(&format!("{verb} {}", step.name));
         if step.place() != &step.target {
-            lines.push_str(&format!(" to {}", roots.short(step.place())));
+            lines.push_str(&format!(" to {}", roots.display_path(step.place())));
         }
         if let Some(applied) = applied {
-            let Count { added, removed } = applied.count;
-            total = Count { added: total.added + added, removed: total.removed + removed };
-            lines.push_str(&format!(" (+{added} −{removed}). {}\n", change::rungs(applied)));
+            let LineCounts { added, removed } = applied.line_counts;
+            total = LineCounts { added: total.added + added, removed: total.removed + removed };
+            lines.push_str(&format!(
+                " (+{added} −{removed}). {}\n",
+                edit_common::match_summary(applied)
+            ));
             if verb != "Added" {
-                lines.push_str(&spots::show(&applied.text, &applied.spots, &mut room));
+                lines.push_str(&line_changes::render_changed_lines(
+                    &applied.text,
+                    &applied.changes,
+                    &mut room,
+                ));
             }
         } else {
             lines.push_str(".\n");
         }
-        let line = applied.map_or(1, change::first_line);
-        view.locations.push(Location { path: roots.shown(step.place()), line: Some(line) });
+        let line = applied.map_or(1, edit_common::first_changed_line);
+        view.locations.push(Location { path: roots.client_path(step.place()), line: Some(line) });
     }
-    let (count, Count { added, removed }) = (steps.len(), total);
+    let (count, LineCounts { added, removed }) = (steps.len(), total);
     view.title = match steps {
-        [one] => format!("Patch {} (+{added} −{removed})", roots.short(one.place())),
+        [one] => format!("Patch {} (+{added} −{removed})", roots.display_path(one.place())),
         _ => format!("Patch {count} files (+{added} −{removed})"),
     };
     let unit = if count == 1 { "file" } else { "files" };
     let head = format!("Applied the patch to {count} {unit} (+{added} −{removed}).");
-    Outcome {
+    ToolOutcome {
         ok: true,
         text: format!("{head}\n{lines}"),
         raw: json!({ "result": head, "files": count, "added": added, "removed": removed }),
         view: Some(view),
-        content: steps.iter().map(|it| shown(it, roots, &mut card)).collect(),
+        content: steps.iter().map(|it| step_diff(it, roots, &mut card)).collect(),
         images: Vec::new(),
     }
 }

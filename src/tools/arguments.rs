@@ -1,28 +1,28 @@
-//! Argument types ⇄ what models are told and what they send: flat schemas that the strictest
-//! servers take, and the harmless mistakes of models put right by the same schema.
+//! Tool arguments: JSON schemas that the strictest servers accept, and parsing that repairs
+//! harmless mistakes of models with the help of the same schema.
 
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
-mod mend;
+mod repair;
 mod read;
 #[cfg(test)]
 mod tests;
 
-pub(super) use mend::plain;
-pub(crate) use mend::{mend as mended, usual_name};
+pub(super) use repair::letters_and_digits;
+pub(crate) use repair::{canonical_name, repair_arguments};
 
 use super::Tool;
 use turnwright_types::message::ToolSpec;
 
-/// Names of arguments that an error repeats.
-const MOST_NAMED: usize = 12;
-/// Characters of a value that an error repeats.
-const LONGEST_SHOWN: usize = 80;
-/// Characters of an error that is not ours.
-const LONGEST_ERROR: usize = 200;
+/// An error lists at most this many argument names.
+const MAX_NAMES: usize = 12;
+/// An error quotes at most this many characters of a value.
+const MAX_VALUE_CHARS: usize = 80;
+/// An error quotes at most this many characters of a serde error.
+const MAX_ERROR_CHARS: usize = 200;
 
-/// What the model is told about a tool.
+/// The spec of a tool, from the schema of its arguments.
 pub(super) fn spec<T: Tool>() -> ToolSpec {
     let mut schema = schema::<T>();
     let description = match schema.remove("description") {
@@ -34,7 +34,7 @@ pub(super) fn spec<T: Tool>() -> ToolSpec {
 
 fn schema<T: Tool>() -> Map<String, Value> {
     let mut settings = SchemaSettings::draft07();
-    // No `$ref` and no `definitions`: many servers refuse them.
+    // No `$ref` and no `definitions`: many servers reject them.
     settings.inline_subschemas = true;
     settings.meta_schema = None;
     let schema = settings.into_generator().into_root_schema_for::<T::Args>();
@@ -46,7 +46,7 @@ fn schema<T: Tool>() -> Map<String, Value> {
     }
 }
 
-/// Leaves type, description, properties, required, items and enum: what every server knows.
+/// Keeps only type, description, properties, required, items and enum, which every server knows.
 fn simplify(schema: &mut Value) {
     let Value::Object(fields) = schema else { return };
     fields.retain(|key, _| {
@@ -60,7 +60,7 @@ fn simplify(schema: &mut Value) {
         fields.insert("type".to_owned(), first);
     }
     if let Some(Value::Array(values)) = fields.get_mut("enum") {
-        // An argument that may be left out need not be null as well.
+        // An optional argument does not have to accept null, too.
         values.retain(|it| !it.is_null());
     }
     if let Some(Value::String(text)) = fields.get_mut("description") {
@@ -74,31 +74,36 @@ fn simplify(schema: &mut Value) {
     }
 }
 
-/// Parses arguments; if they do not fit as they are, puts right what can be meant in one way only.
-/// Returns the names that the tool does not know, too.
-pub(super) fn understand<T: Tool>(args: Value) -> Result<(T::Args, Vec<String>), String> {
+/// Parses arguments. If they do not fit, repairs what can be meant in only one way. Also returns
+/// the names that the tool does not know.
+pub(super) fn parse_arguments<T: Tool>(args: Value) -> Result<(T::Args, Vec<String>), String> {
     if let Ok((args, ignored)) = read::read(args.clone())
         && ignored.is_empty()
     {
         return Ok((args, ignored));
     }
     let schema = Value::Object(schema::<T>());
-    let mended = mend::mend(args, &schema);
-    read::read(mended.clone()).map_err(|error| {
+    let repaired = repair_arguments(args, &schema);
+    read::read(repaired.clone()).map_err(|error| {
         let error = error.to_string();
-        // A tool may know a name that is not in its schema.
-        let lacks = error.contains("missing field");
-        let problem = complaint(&mended, &schema, "", lacks);
-        let problem = problem.unwrap_or_else(|| cut(&error, LONGEST_ERROR));
-        let names = names(&schema);
+        // A field is called missing only if serde says so: a tool may accept names that are not in
+        // its schema.
+        let is_field_missing = error.contains("missing field");
+        let problem = describe_problem(&repaired, &schema, "", is_field_missing);
+        let problem = problem.unwrap_or_else(|| shorten(&error, MAX_ERROR_CHARS));
+        let names = argument_names(&schema);
         format!("Invalid arguments for {}: {problem}. Nothing was executed. {names}.", T::NAME)
     })
 }
 
-/// What is wrong with a value, to be put right by a model: which argument, what it should be and
-/// what has come.
-fn complaint(value: &Value, schema: &Value, place: &str, lacks: bool) -> Option<String> {
-    let is = |what: &str| format!("`{place}` must be {what}, not {}", shown(value));
+/// What is wrong with a value, for the model: which argument, what it must be, and what was sent.
+fn describe_problem(
+    value: &Value,
+    schema: &Value,
+    place: &str,
+    is_field_missing: bool,
+) -> Option<String> {
+    let is = |what: &str| format!("`{place}` must be {what}, not {}", quote_value(value));
     match (schema["type"].as_str().unwrap_or_default(), value) {
         ("object", Value::Object(fields)) => {
             let required = schema["required"].as_array().into_iter().flatten();
@@ -106,21 +111,31 @@ fn complaint(value: &Value, schema: &Value, place: &str, lacks: bool) -> Option<
                 required.filter_map(Value::as_str).filter(|it| !fields.contains_key(*it));
             let dot = if place.is_empty() { "" } else { "." };
             if let Some(missing) = missing.next()
-                && lacks
+                && is_field_missing
             {
-                let sent: Vec<_> = fields.keys().take(MOST_NAMED).map(String::as_str).collect();
+                let sent: Vec<_> = fields.keys().take(MAX_NAMES).map(String::as_str).collect();
                 let sent = if sent.is_empty() { "nothing".to_owned() } else { sent.join(", ") };
                 return Some(format!(
                     "`{place}{dot}{missing}` is missing, there is {}",
-                    cut(&sent, LONGEST_SHOWN)
+                    shorten(&sent, MAX_VALUE_CHARS)
                 ));
             }
             fields.iter().find_map(|(key, value)| {
-                complaint(value, &schema["properties"][key], &format!("{place}{dot}{key}"), lacks)
+                describe_problem(
+                    value,
+                    &schema["properties"][key],
+                    &format!("{place}{dot}{key}"),
+                    is_field_missing,
+                )
             })
         }
         ("array", Value::Array(items)) => items.iter().enumerate().find_map(|(number, item)| {
-            complaint(item, &schema["items"], &format!("{place}[{number}]"), lacks)
+            describe_problem(
+                item,
+                &schema["items"],
+                &format!("{place}[{number}]"),
+                is_field_missing,
+            )
         }),
         ("object", _) => Some(is("an object")),
         ("array", _) => Some(is("a list")),
@@ -138,23 +153,23 @@ fn complaint(value: &Value, schema: &Value, place: &str, lacks: bool) -> Option<
     }
 }
 
-fn shown(value: &Value) -> String {
+fn quote_value(value: &Value) -> String {
     match value {
-        Value::String(text) => Value::String(cut(text, LONGEST_SHOWN)).to_string(),
-        Value::Array(_) | Value::Object(_) => cut(&value.to_string(), LONGEST_SHOWN),
+        Value::String(text) => Value::String(shorten(text, MAX_VALUE_CHARS)).to_string(),
+        Value::Array(_) | Value::Object(_) => shorten(&value.to_string(), MAX_VALUE_CHARS),
         value => value.to_string(),
     }
 }
 
-fn cut(text: &str, longest: usize) -> String {
+fn shorten(text: &str, longest: usize) -> String {
     match text.char_indices().nth(longest) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
 }
 
-/// All arguments that there are.
-fn names(schema: &Value) -> String {
+/// The list of all arguments.
+fn argument_names(schema: &Value) -> String {
     let required = &schema["required"];
     let is_required =
         |it: &str| required.as_array().is_some_and(|all| all.iter().any(|one| one == it));

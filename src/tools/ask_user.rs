@@ -1,26 +1,29 @@
-//! `ask_user`: a question of the model to the user, in the middle of the work.
+//! `ask_user`: the model asks the user a question during a turn.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Outcome, Tool, ToolCtx};
-use turnwright_types::client::{Inquiry, Reply};
-use turnwright_types::effect::{CallView, Content, Effect, Kind, Target, short_title, visible, visible_line};
-use turnwright_workspace::files::Roots;
+use super::{Tool, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
+use turnwright_types::client::{UserQuestion, UserReply};
+use turnwright_types::effect::{
+    CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden, escape_hidden_line,
+    shorten_title,
+};
+use turnwright_workspace::files::Roots;
 
-/// Options, and characters of each.
-const MOST_OPTIONS: usize = 20;
-const LONGEST_OPTION: usize = 200;
-const LONGEST_QUESTION: usize = 4_000;
+/// Limits on what the model may send: options, and characters of each text.
+const MAX_OPTIONS: usize = 20;
+const MAX_OPTION_CHARS: usize = 200;
+const MAX_QUESTION_CHARS: usize = 4_000;
 
 #[derive(Debug)]
 pub(super) struct AskUser;
 
 /// Ask the user what you cannot find out and must know to go on.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct Args {
+pub(super) struct AskUserArgs {
     /// The question
     question: String,
     /// Answers to choose from; leave out for free text
@@ -33,36 +36,41 @@ pub(super) struct Args {
 
 impl Tool for AskUser {
     const NAME: &'static str = "ask_user";
-    const KIND: Kind = Kind::Think;
-    const VERB: &'static str = "Question";
-    type Args = Args;
-    type Seen = ();
+    const KIND: ToolKind = ToolKind::Think;
+    const PENDING_TITLE: &'static str = "Question";
+    type Args = AskUserArgs;
+    type Preview = ();
 
-    fn view(&self, args: &Args, _: &[Target], _: &Roots) -> CallView {
-        CallView { title: title(&args.question), kind: Self::KIND, locations: Vec::new() }
+    fn view(&self, args: &AskUserArgs, _: &[ResolvedPath], _: &Roots) -> CallView {
+        CallView { title: question_title(&args.question), kind: Self::KIND, locations: Vec::new() }
     }
 
-    fn effects(&self, _: &Args, _: &[Target]) -> Vec<Effect> {
-        vec![Effect::Session]
+    fn effects(&self, _: &AskUserArgs, _: &[ResolvedPath]) -> Vec<Effect> {
+        vec![Effect::SessionState]
     }
 
-    async fn run(&self, args: Args, (): (), _: &Pass, ctx: &ToolCtx) -> Outcome {
+    async fn run(&self, args: AskUserArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {
         let question: String =
-            visible(args.question.trim()).chars().take(LONGEST_QUESTION).collect();
+            escape_hidden(args.question.trim()).chars().take(MAX_QUESTION_CHARS).collect();
         if question.is_empty() {
-            return Outcome::failed("ask_user needs a `question`. Nobody was asked.");
+            return ToolOutcome::failed("ask_user needs a `question`. The user was not asked.");
         }
-        let options = options(args.options);
+        let options = clean_options(args.options);
         let several = args.several && !options.is_empty();
-        let inquiry = Inquiry { call: ctx.call.clone(), question, options, several };
-        match ctx.bench.client.inquire(inquiry).await {
-            Reply::Said(words) if words.iter().any(|it| !it.trim().is_empty()) => answered(&words),
-            Reply::Said(_) | Reply::Declined => Outcome::failed(
+        let inquiry =
+            UserQuestion { call: ctx.call.clone(), question, options, allows_multiple: several };
+        match ctx.env.client.ask_user(inquiry).await {
+            UserReply::Answered(words) if words.iter().any(|it| !it.trim().is_empty()) => {
+                answer_outcome(&words)
+            }
+            UserReply::Answered(_) | UserReply::Declined => ToolOutcome::failed(
                 "The user does not want to answer this. Do not ask again: decide yourself and say \
                  how, or stop and say what is open.",
             ),
-            Reply::Cancelled => Outcome::failed("The question was withdrawn; there is no answer."),
-            Reply::Impossible => Outcome::failed(
+            UserReply::Cancelled => {
+                ToolOutcome::failed("The question was withdrawn; there is no answer.")
+            }
+            UserReply::Unsupported => ToolOutcome::failed(
                 "This client cannot show the question. Ask it in the text of your answer and end \
                  your turn there.",
             ),
@@ -70,29 +78,34 @@ impl Tool for AskUser {
     }
 }
 
-fn answered(words: &[String]) -> Outcome {
+fn answer_outcome(words: &[String]) -> ToolOutcome {
     let answer = words.join("\n");
-    Outcome {
+    ToolOutcome {
         ok: true,
         text: format!("The user answers: {answer}"),
         view: None,
         raw: json!({ "answer": answer }),
-        content: vec![Content::Text(answer)],
+        content: vec![CallContent::Text(answer)],
         images: Vec::new(),
     }
 }
 
-fn title(question: &str) -> String {
+fn question_title(question: &str) -> String {
     let line = question.split_whitespace().collect::<Vec<_>>().join(" ");
-    short_title(if line.is_empty() { AskUser::VERB.to_owned() } else { visible_line(&line) })
+    shorten_title(if line.is_empty() {
+        AskUser::PENDING_TITLE.to_owned()
+    } else {
+        escape_hidden_line(&line)
+    })
 }
 
-/// Each once, in one line, and none that says nothing.
-fn options(wanted: Vec<String>) -> Vec<String> {
+/// The options without duplicates and empty ones, each in one line.
+fn clean_options(requested: Vec<String>) -> Vec<String> {
     let mut options: Vec<String> = Vec::new();
-    for option in wanted {
-        let option: String = visible_line(option.trim()).chars().take(LONGEST_OPTION).collect();
-        if !option.is_empty() && !options.contains(&option) && options.len() < MOST_OPTIONS {
+    for option in requested {
+        let option: String =
+            escape_hidden_line(option.trim()).chars().take(MAX_OPTION_CHARS).collect();
+        if !option.is_empty() && !options.contains(&option) && options.len() < MAX_OPTIONS {
             options.push(option);
         }
     }
@@ -102,15 +115,15 @@ fn options(wanted: Vec<String>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turnwright_types::effect::LONGEST_TITLE;
+    use turnwright_types::effect::MAX_TITLE_CHARS;
 
     #[test]
     fn options_are_lines_that_differ_and_a_title_is_one_short_line() {
-        let wanted = ["a", " a ", "", "b\nc", "b\nc"].map(str::to_owned);
-        assert_eq!(options(wanted.to_vec()), ["a", "b\\nc"]);
-        assert_eq!(options((0..50).map(|it| it.to_string()).collect()).len(), MOST_OPTIONS);
-        assert_eq!(title("Which\n one?"), "Which one?");
-        assert_eq!(title(" "), "Question");
-        assert_eq!(title(&"é".repeat(500)).chars().count(), LONGEST_TITLE);
+        let requested = ["a", " a ", "", "b\nc", "b\nc"].map(str::to_owned);
+        assert_eq!(clean_options(requested.to_vec()), ["a", "b\\nc"]);
+        assert_eq!(clean_options((0..50).map(|it| it.to_string()).collect()).len(), MAX_OPTIONS);
+        assert_eq!(question_title("Which\n one?"), "Which one?");
+        assert_eq!(question_title(" "), "Question");
+        assert_eq!(question_title(&"é".repeat(500)).chars().count(), MAX_TITLE_CHARS);
     }
 }

@@ -1,63 +1,73 @@
-//! What a command line touches: words → places → effects. What is not seen here is for the sandbox.
+//! The effects of a command line: its words → paths → effects. What the parser does not see is left
+//! to the sandbox.
 
 use std::path::{Path, PathBuf};
 
 use super::{repository, toolchain};
-use turnwright_types::effect::{Command, Effect, Place, Reach, Target};
+use turnwright_policy::shell;
+use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ResolvedPath, ShellCommand};
 use turnwright_workspace::exec::dialect;
 use turnwright_workspace::files::Roots;
-use turnwright_policy::shell;
 
-/// Words with which a model asks for more than a place.
+/// The values of `escalate` that are not a path.
 const NETWORK: &str = "network";
 const FULL: &str = "full";
 
-/// A place that a command line names.
-pub(super) struct Touch {
+/// A path that a command line names.
+pub(super) struct CommandPath {
     path: PathBuf,
-    sort: Sort,
+    access: PathAccess,
 }
 
-enum Sort {
-    /// One of its programs reads it.
+enum PathAccess {
+    /// A program of the line reads it.
     Read,
-    /// The shell writes it.
+    /// A redirect writes it.
     Write,
-    /// It is to be written beyond the sandbox.
-    Escalated,
+    /// `escalate` asks to make it writable.
+    WriteOutsideSandbox,
 }
 
-/// The places that a line names, when it runs in that folder. The same for the same words.
-pub(super) fn touches(line: &str, workdir: &Path, escalate: Option<&str>) -> Vec<Touch> {
-    let mut touches = Vec::new();
+/// The paths that a line names when it runs in `workdir`. Deterministic: the same words give the
+/// same list.
+pub(super) fn paths_in_line(
+    line: &str,
+    workdir: &Path,
+    escalate: Option<&str>,
+) -> Vec<CommandPath> {
+    let mut paths = Vec::new();
     if let Some(wanted) = escalate.filter(|it| ![NETWORK, FULL].contains(it)) {
-        touches.push(Touch { path: workdir.join(wanted), sort: Sort::Escalated });
+        paths.push(CommandPath {
+            path: workdir.join(wanted),
+            access: PathAccess::WriteOutsideSandbox,
+        });
     }
-    let script = shell::read(line, dialect());
+    let script = shell::parse(line, dialect());
     for simple in &script.commands {
         let Some(folder) = simple.folder.as_ref().map(|it| workdir.join(it)) else { continue };
         for redirect in &simple.redirects {
-            let sort = if redirect.is_write { Sort::Write } else { Sort::Read };
-            touches.push(Touch { path: folder.join(&redirect.path), sort });
+            let access = if redirect.is_write { PathAccess::Write } else { PathAccess::Read };
+            paths.push(CommandPath { path: folder.join(&redirect.path), access });
         }
-        // With a doubt it is asked about anyway.
-        if script.doubt.is_none() {
-            let reads = shell::nature(simple).reads.into_iter();
-            touches.extend(reads.map(|it| Touch { path: folder.join(it), sort: Sort::Read }));
+        // A line that is not fully understood needs a question anyway.
+        if script.ambiguity.is_none() {
+            let reads = shell::classify(simple).reads.into_iter();
+            paths.extend(
+                reads.map(|it| CommandPath { path: folder.join(it), access: PathAccess::Read }),
+            );
         }
     }
-    touches
+    paths
 }
 
-/// Why the words of a line do not tell all, as far as that is known from where it runs: git obeys
-/// the settings of the repository that it finds there, and rustup a file that names a toolchain.
-/// Reads the disk.
-pub(super) fn doubt(line: &str, workdir: &Path) -> Option<String> {
-    let script = shell::read(line, dialect());
+/// Why a line may run more than its words tell: git obeys the config of the repository that it runs
+/// in, and rustup the toolchain file of a folder. Reads the disk.
+pub(super) fn uncertainty_of(line: &str, workdir: &Path) -> Option<String> {
+    let script = shell::parse(line, dialect());
     let mut known: Vec<(PathBuf, bool)> = Vec::new();
     for simple in &script.commands {
-        let nature = shell::nature(simple);
-        if !nature.is_git && !nature.is_rust {
+        let nature = shell::classify(simple);
+        if !nature.is_git && !nature.uses_rustup {
             continue;
         }
         let Some(folder) = &simple.folder else {
@@ -69,57 +79,60 @@ pub(super) fn doubt(line: &str, workdir: &Path) -> Option<String> {
             continue;
         }
         let (folder, is_git) = &place;
-        let doubt = if *is_git { repository::doubt(folder) } else { toolchain::doubt(folder) };
-        if doubt.is_some() {
-            return doubt;
+        let uncertainty = if *is_git {
+            repository::untrusted_config(folder)
+        } else {
+            toolchain::untrusted_toolchain(folder)
+        };
+        if uncertainty.is_some() {
+            return uncertainty;
         }
         known.push(place);
     }
     None
 }
 
-/// The effects of a line that runs in the project, for whoever asks what would be thought of it.
-/// Looks at the disk.
-pub fn line_effects(line: &str, roots: &Roots) -> Vec<Effect> {
+/// The effects of a line that runs in the project, to show how it would be judged. Reads the disk.
+pub fn command_line_effects(line: &str, roots: &Roots) -> Vec<Effect> {
     let workdir = roots.resolve(".");
-    let named = touches(line, Path::new("."), None);
-    let places: Vec<_> = named.iter().map(|it| roots.resolve(&it.path)).collect();
-    let doubt = doubt(line, &workdir.path);
-    effects(line, &workdir, None, doubt.as_deref(), named.into_iter().zip(places))
+    let named = paths_in_line(line, Path::new("."), None);
+    let targets: Vec<_> = named.iter().map(|it| roots.resolve(&it.path)).collect();
+    let uncertainty = uncertainty_of(line, &workdir.path);
+    effects(line, &workdir, None, uncertainty.as_deref(), named.into_iter().zip(targets))
 }
 
-impl Touch {
+impl CommandPath {
     pub(super) fn path(&self) -> PathBuf {
         self.path.clone()
     }
 }
 
-/// The effects of a line, with its places as they were found.
+/// The effects of a line whose paths are resolved.
 pub(super) fn effects(
     line: &str,
-    workdir: &Target,
+    workdir: &ResolvedPath,
     escalate: Option<&str>,
-    doubt: Option<&str>,
-    touched: impl Iterator<Item = (Touch, Target)>,
+    uncertainty: Option<&str>,
+    touched: impl Iterator<Item = (CommandPath, ResolvedPath)>,
 ) -> Vec<Effect> {
-    let mut command = Command::new(line, &workdir.path);
-    if workdir.place != Place::Inside {
-        // What was allowed in the project was not allowed elsewhere; and whether there is such a
-        // folder is something to learn already.
+    let mut command = ShellCommand::new(line, &workdir.path);
+    if workdir.scope != PathScope::Workspace {
+        // An allow rule for the project does not apply elsewhere; and whether a folder exists there
+        // is information that needs a permission, too.
         command.reads.push(workdir.clone());
     }
-    command.doubt = doubt.map(str::to_owned);
-    command.reach = match escalate {
-        Some(NETWORK) => Reach::Network,
-        Some(FULL) => Reach::Full,
-        _ => Reach::Usual,
+    command.doubt = uncertainty.map(str::to_owned);
+    command.extra_access = match escalate {
+        Some(NETWORK) => ExtraAccess::Network,
+        Some(FULL) => ExtraAccess::Unsandboxed,
+        _ => ExtraAccess::None,
     };
     let mut writes = Vec::new();
     for (touch, target) in touched {
-        match touch.sort {
-            Sort::Read => command.reads.push(target),
-            Sort::Write => writes.push(Effect::Write(target)),
-            Sort::Escalated => command.reach = Reach::Write(target),
+        match touch.access {
+            PathAccess::Read => command.reads.push(target),
+            PathAccess::Write => writes.push(Effect::Write(target)),
+            PathAccess::WriteOutsideSandbox => command.extra_access = ExtraAccess::Write(target),
         }
     }
     std::iter::once(Effect::Exec(Box::new(command))).chain(writes).collect()

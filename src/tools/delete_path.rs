@@ -6,17 +6,19 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Bench, Outcome, Tool, ToolCtx};
-use turnwright_types::effect::{CallView, Content, Effect, Kind, Location, Place, Target, visible_line};
-use turnwright_workspace::files::{FileError, Roots, Survey, display};
+use super::{Tool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::Pass;
+use turnwright_types::effect::{
+    CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ToolKind, escape_hidden_line,
+};
+use turnwright_workspace::files::{EntryInfo, FileError, Roots, display};
 
 #[derive(Debug)]
 pub(super) struct DeletePath;
 
 /// Delete a file, a link (not what it points to) or a folder.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct Args {
+pub(super) struct DeletePathArgs {
     /// What to delete
     #[serde(alias = "file_path", alias = "file")]
     path: String,
@@ -27,51 +29,53 @@ pub(super) struct Args {
 
 impl Tool for DeletePath {
     const NAME: &'static str = "delete_path";
-    const KIND: Kind = Kind::Delete;
-    const VERB: &'static str = "Delete";
-    type Args = Args;
-    type Seen = Option<Survey>;
+    const KIND: ToolKind = ToolKind::Delete;
+    const PENDING_TITLE: &'static str = "Delete";
+    type Args = DeletePathArgs;
+    type Preview = Option<EntryInfo>;
 
-    fn paths(&self, args: &Args, _: &Bench) -> Vec<PathBuf> {
+    fn paths(&self, args: &DeletePathArgs, _: &ToolEnv) -> Vec<PathBuf> {
         vec![PathBuf::from(&args.path)]
     }
 
-    fn place(&self, path: PathBuf, roots: &Roots) -> Target {
-        roots.entry(&path)
+    fn resolve_path(&self, path: PathBuf, roots: &Roots) -> ResolvedPath {
+        roots.resolve_entry(&path)
     }
 
-    fn view(&self, _: &Args, places: &[Target], roots: &Roots) -> CallView {
-        let location = |it| Location { path: roots.shown(it), line: None };
-        let title =
-            places.first().map_or("Delete".to_owned(), |it| format!("Delete {}", roots.short(it)));
-        CallView { title, kind: Self::KIND, locations: places.iter().map(location).collect() }
+    fn view(&self, _: &DeletePathArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
+        let location = |it| Location { path: roots.client_path(it), line: None };
+        let title = targets
+            .first()
+            .map_or("Delete".to_owned(), |it| format!("Delete {}", roots.display_path(it)));
+        CallView { title, kind: Self::KIND, locations: targets.iter().map(location).collect() }
     }
 
-    fn effects(&self, _: &Args, places: &[Target]) -> Vec<Effect> {
-        places.iter().cloned().map(Effect::Delete).collect()
+    fn effects(&self, _: &DeletePathArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
+        targets.iter().cloned().map(Effect::Delete).collect()
     }
 
-    async fn look(
+    async fn preview(
         &self,
-        args: &Args,
-        places: &[Target],
+        args: &DeletePathArgs,
+        targets: &[ResolvedPath],
         ctx: &ToolCtx,
-    ) -> Result<(Option<Survey>, Vec<Content>), String> {
-        let Some(target) = places.first() else {
+    ) -> Result<(Option<EntryInfo>, Vec<CallContent>), String> {
+        let Some(target) = targets.first() else {
             return Err("delete_path needs a `path`. Nothing was deleted.".to_owned());
         };
-        if let Some(reason) = protected(target, ctx).await {
+        if let Some(reason) = why_protected(target, ctx).await {
             return Err(format!("{} {reason}. Nothing was deleted.", args.path));
         }
-        let survey = match ctx.bench.files.survey(target).await {
+        let survey = match ctx.env.files.inspect_entry(target).await {
             Ok(survey) => survey,
-            Err(error) => return Err(missing(&args.path, target, &error, ctx).await),
+            Err(error) => return Err(not_found_message(&args.path, target, &error, ctx).await),
         };
         if survey.entries() > 0 && args.recursive != Some(true) {
             let (files, folders) = (survey.files, survey.folders);
-            // What there is outside is told only to who may look.
-            let what = match target.place {
-                Place::Outside => "something".to_owned(),
+            // The contents of a folder outside the project are not revealed without a permission to
+            // read it.
+            let what = match target.scope {
+                PathScope::Outside => "something".to_owned(),
                 _ => format!("{files} files and {folders} folders"),
             };
             return Err(format!(
@@ -86,31 +90,39 @@ impl Tool for DeletePath {
                 args.path, survey.depth
             ));
         }
-        let content = Content::Text(list(&ctx.bench.files.roots().short(target), &survey));
+        let content =
+            CallContent::Text(deleted_list(&ctx.env.files.roots().display_path(target), &survey));
         Ok((Some(survey), vec![content]))
     }
 
-    async fn run(&self, args: Args, seen: Option<Survey>, pass: &Pass, ctx: &ToolCtx) -> Outcome {
-        let (Some(Effect::Delete(target)), Some(seen)) = (pass.effects().first(), seen) else {
-            return Outcome::failed("Nothing was deleted: there is no permission for it.");
+    async fn run(
+        &self,
+        args: DeletePathArgs,
+        surveyed: Option<EntryInfo>,
+        pass: &Pass,
+        ctx: &ToolCtx,
+    ) -> ToolOutcome {
+        let (Some(Effect::Delete(target)), Some(surveyed)) = (pass.effects().first(), surveyed)
+        else {
+            return ToolOutcome::failed("Nothing was deleted: there is no permission for it.");
         };
-        let files = &ctx.bench.files;
-        match files.survey(target).await {
-            Ok(now) if now == seen => {}
+        let files = &ctx.env.files;
+        match files.inspect_entry(target).await {
+            Ok(current) if current == surveyed => {}
             Ok(_) => {
-                return Outcome::failed(format!(
+                return ToolOutcome::failed(format!(
                     "{} changed while permission was asked; nothing was deleted.",
                     args.path
                 ));
             }
-            Err(error) => return Outcome::failed(format!("{} {error}", args.path)),
+            Err(error) => return ToolOutcome::failed(format!("{} {error}", args.path)),
         }
         let recursive = args.recursive == Some(true);
         let gone = match files.remove(target, recursive, &ctx.cancel).await {
             Ok(gone) => gone,
-            Err(error) => return Outcome::failed(format!("{} {error}", args.path)),
+            Err(error) => return ToolOutcome::failed(format!("{} {error}", args.path)),
         };
-        let what = match (seen.is_folder, gone) {
+        let what = match (surveyed.is_folder, gone) {
             (false, _) => String::new(),
             (true, 0) => " (an empty folder)".to_owned(),
             (true, 1) => " (a folder with 1 file)".to_owned(),
@@ -118,60 +130,63 @@ impl Tool for DeletePath {
         };
         let text = format!("Deleted {}{what}.", args.path);
         let mut view = self.view(&args, std::slice::from_ref(target), files.roots());
-        if seen.is_folder {
+        if surveyed.is_folder {
             view.title.push_str(&format!(" ({gone} files)"));
         }
-        Outcome {
+        ToolOutcome {
             ok: true,
             raw: json!({ "result": text, "files": gone }),
             text,
             view: Some(view),
-            content: vec![Content::Text(list(&files.roots().short(target), &seen))],
+            content: vec![CallContent::Text(deleted_list(
+                &files.roots().display_path(target),
+                &surveyed,
+            ))],
             images: Vec::new(),
         }
     }
 }
 
-/// What goes.
-fn list(name: &str, survey: &Survey) -> String {
+/// The list of what is deleted, for the card.
+fn deleted_list(name: &str, survey: &EntryInfo) -> String {
     let mut text = match (survey.is_folder, survey.is_link) {
         (true, _) => format!("{name}/"),
         (false, true) => format!("{name} (the link, not what it points to)"),
         (false, false) => name.to_owned(),
     };
     for below in &survey.names {
-        text.push_str(&format!("\n{name}/{}", visible_line(&below.to_string_lossy())));
+        text.push_str(&format!("\n{name}/{}", escape_hidden_line(&below.to_string_lossy())));
     }
     let more = survey.entries() - survey.names.len();
     if more > 0 {
-        let least = if survey.is_cut() { "at least " } else { "" };
+        let least = if survey.is_truncated() { "at least " } else { "" };
         text.push_str(&format!("\nand {least}{more} more"));
     }
     text
 }
 
-/// Why something must stay where it is.
-pub(super) async fn protected(target: &Target, ctx: &ToolCtx) -> Option<&'static str> {
+/// Why a path must not be deleted or moved.
+pub(super) async fn why_protected(target: &ResolvedPath, ctx: &ToolCtx) -> Option<&'static str> {
     if target.path.file_name().is_some_and(|it| it == ".git") {
         return Some("holds the history of the project and stays");
     }
-    match ctx.bench.files.holds_root(target).await {
+    match ctx.env.files.contains_cwd(target).await {
         Ok(false) => None,
         Ok(true) => Some("holds the folder of this session and stays"),
         Err(_) => Some("cannot be looked at"),
     }
 }
 
-/// What the model is told about a place where there is nothing.
-pub(super) async fn missing(
+/// The error for the model if there is nothing at a path, with similar names.
+pub(super) async fn not_found_message(
     name: &str,
-    target: &Target,
+    target: &ResolvedPath,
     error: &FileError,
     ctx: &ToolCtx,
 ) -> String {
     let mut text = format!("{name} {error}. Nothing was done.");
     if *error == FileError::NotFound {
-        let near = ctx.bench.files.similar(target).await;
+        let near = ctx.env.files.similar_paths(target).await;
         if !near.is_empty() {
             let names: Vec<_> = near.iter().map(|it| display(it)).collect();
             text.push_str(&format!(" Similar names: {}.", names.join(", ")));

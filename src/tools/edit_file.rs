@@ -1,4 +1,4 @@
-//! `edit_file`: replaces pieces of a text file that the model quotes.
+//! `edit_file`: replaces quoted pieces of a text file.
 
 use std::path::PathBuf;
 
@@ -6,14 +6,16 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::change;
-use super::{Bench, Offer, Outcome, Tool, ToolCtx};
-use turnwright_workspace::checkpoint::Foreseen;
-use turnwright_workspace::edit::{self, Applied, Edit, Reason, Refusal, spots};
-use turnwright_types::effect::{CallView, Content, Effect, Kind, Location, Target};
-use turnwright_workspace::files::{FileError, Roots, Text};
-use turnwright_types::message::ToolSpec;
+use super::edit_common;
+use super::{OfferContext, Tool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::Pass;
+use turnwright_types::effect::{CallContent, CallView, Effect, Location, ResolvedPath, ToolKind};
+use turnwright_types::message::ToolSpec;
+use turnwright_workspace::checkpoint::ExpectedChange;
+use turnwright_workspace::edit::{
+    self, AppliedEdits, EditError, EditErrorKind, TextEdit, line_changes,
+};
+use turnwright_workspace::files::{FileError, FileText, Roots};
 
 #[derive(Debug)]
 pub(super) struct EditFile;
@@ -21,14 +23,14 @@ pub(super) struct EditFile;
 /// Replace pieces of a text file. Each old_text must be copied exactly and be there once. All edits
 /// are made or none.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct Args {
+pub(super) struct EditFileArgs {
     /// File
     #[serde(alias = "file_path", alias = "file")]
     path: String,
     /// Replacements, made one after another
     #[serde(default)]
-    edits: Vec<Piece>,
-    // One replacement without a list, as models write it that are used to that.
+    edits: Vec<TextReplacement>,
+    // A single replacement without a list, as models write it that were trained on such a tool.
     #[serde(default, alias = "old_string", alias = "old_str", alias = "oldText")]
     #[schemars(skip)]
     old_text: Option<String>,
@@ -41,7 +43,7 @@ pub(super) struct Args {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-struct Piece {
+struct TextReplacement {
     /// The piece as it is, with enough lines to be unique
     #[serde(alias = "old_string", alias = "old_str", alias = "oldText")]
     old_text: String,
@@ -53,13 +55,13 @@ struct Piece {
     replace_all: Option<bool>,
 }
 
-impl Args {
-    /// The edits, however they came.
-    fn edits(&self) -> Vec<Edit> {
-        let edit = |old: &str, new: &str, all: Option<bool>| Edit {
+impl EditFileArgs {
+    /// The edits of the list and of the single replacement.
+    fn edits(&self) -> Vec<TextEdit> {
+        let edit = |old: &str, new: &str, all: Option<bool>| TextEdit {
             old: old.to_owned(),
             new: new.to_owned(),
-            all: all.unwrap_or(false),
+            replace_all: all.unwrap_or(false),
         };
         let mut edits: Vec<_> =
             self.edits.iter().map(|it| edit(&it.old_text, &it.new_text, it.replace_all)).collect();
@@ -70,142 +72,160 @@ impl Args {
     }
 }
 
-/// The change that is to be made.
+/// The edit as computed for the preview.
 #[derive(Debug, Default)]
-pub(super) struct Change {
-    before: Option<Text>,
-    applied: Applied,
-    /// The lines that somebody else has changed, if what was quoted is still there.
+pub(super) struct PlannedEdit {
+    before: Option<FileText>,
+    applied: AppliedEdits,
+    /// The lines that were changed since the model read the file, if the quoted text is still
+    /// there.
     changed: Option<Vec<(usize, usize)>>,
 }
 
 impl Tool for EditFile {
     const NAME: &'static str = "edit_file";
-    const KIND: Kind = Kind::Edit;
-    const VERB: &'static str = "Edit file";
-    type Args = Args;
-    type Seen = Change;
+    const KIND: ToolKind = ToolKind::Edit;
+    const PENDING_TITLE: &'static str = "Edit file";
+    type Args = EditFileArgs;
+    type Preview = PlannedEdit;
 
-    fn paths(&self, args: &Args, _: &Bench) -> Vec<PathBuf> {
+    fn paths(&self, args: &EditFileArgs, _: &ToolEnv) -> Vec<PathBuf> {
         vec![PathBuf::from(&args.path)]
     }
 
-    /// The list is what models are told to send, though one edit without it is taken.
-    fn adapt(&self, spec: &mut ToolSpec, _: &Offer) {
+    /// Makes `edits` required in the schema, although a single replacement without it is accepted.
+    fn adapt_spec(&self, spec: &mut ToolSpec, _: &OfferContext) {
         if let Some(Value::Array(required)) = spec.parameters.get_mut("required") {
             required.push("edits".into());
         }
     }
 
-    fn view(&self, _: &Args, places: &[Target], roots: &Roots) -> CallView {
-        view(places, roots, None)
+    fn view(&self, _: &EditFileArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
+        view(targets, roots, None)
     }
 
-    fn effects(&self, _: &Args, places: &[Target]) -> Vec<Effect> {
-        places.iter().cloned().map(Effect::Write).collect()
+    fn effects(&self, _: &EditFileArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
+        targets.iter().cloned().map(Effect::Write).collect()
     }
 
-    async fn look(
+    async fn preview(
         &self,
-        args: &Args,
-        places: &[Target],
+        args: &EditFileArgs,
+        targets: &[ResolvedPath],
         ctx: &ToolCtx,
-    ) -> Result<(Change, Vec<Content>), String> {
-        let Some(target) = places.first() else {
+    ) -> Result<(PlannedEdit, Vec<CallContent>), String> {
+        let Some(target) = targets.first() else {
             return Err("edit_file needs a `path`. Nothing was written.".to_owned());
         };
-        let before = match ctx.bench.files.read(target).await {
+        let before = match ctx.env.files.read(target).await {
             Ok(text) => text,
-            Err(error) => return Err(change::unreadable(&args.path, target, error, ctx).await),
+            Err(error) => {
+                return Err(edit_common::read_failure(&args.path, target, error, ctx).await);
+            }
         };
-        let changed = change::since_read(ctx, target, &before).await;
-        let may_quote = change::may_quote(ctx, target, &before).await;
+        let changed = edit_common::changed_since_read(ctx, target, &before).await;
+        let may_quote = edit_common::may_quote(ctx, target, &before).await;
         let edits = args.edits();
         let of = edits.len();
-        let path = ctx.bench.files.roots().shown(target);
-        // Looking for a quotation takes its time.
+        let path = ctx.env.files.roots().client_path(target);
+        // Finding quoted text in a long file takes a while.
         let work = tokio::task::spawn_blocking(move || {
             let result =
-                edit::apply(&before.text, &edits).map(|it| (shown(path, &before, &it), it));
+                edit::apply(&before.text, &edits).map(|it| (edit_diff(path, &before, &it), it));
             (before, result)
         });
         let (before, result) = work.await.map_err(|error| error.to_string())?;
         let (diff, applied) = match (result, &changed) {
-            (Ok((_, applied)), Some(lines)) if !change::is_exact(&applied) => {
-                return Err(change::stale(&args.path, &before, lines));
+            (Ok((_, applied)), Some(lines)) if !edit_common::is_exact(&applied) => {
+                return Err(edit_common::stale_message(&args.path, &before, lines));
             }
             (Ok(result), _) => result,
-            (Err(Refusal { reason: Reason::Nowhere { .. }, .. }), Some(lines)) => {
-                return Err(change::stale(&args.path, &before, lines));
+            (Err(EditError { kind: EditErrorKind::NotFound { .. }, .. }), Some(lines)) => {
+                return Err(edit_common::stale_message(&args.path, &before, lines));
             }
-            (Err(Refusal { reason: Reason::Nowhere { .. } | Reason::Several { .. }, .. }), _)
-                if !may_quote =>
-            {
-                return Err(change::unquoted(&args.path));
+            (
+                Err(EditError {
+                    kind: EditErrorKind::NotFound { .. } | EditErrorKind::Ambiguous { .. },
+                    ..
+                }),
+                _,
+            ) if !may_quote => {
+                return Err(edit_common::not_quotable(&args.path));
             }
             (Err(refusal), _) => return Err(refusal.explain(&args.path, of)),
         };
-        Ok((Change { before: Some(before), applied, changed }, vec![diff]))
+        Ok((PlannedEdit { before: Some(before), applied, changed }, vec![diff]))
     }
 
-    fn foresees<'a>(&self, seen: &'a Change, places: &'a [Target]) -> Vec<Foreseen<'a>> {
-        let before = seen.before.as_ref();
-        let after = before.map(|it| (seen.applied.text.as_str(), it.form));
-        places.iter().map(|it| Foreseen { path: &it.path, before, after }).collect()
+    fn expected_changes<'a>(
+        &self,
+        planned: &'a PlannedEdit,
+        targets: &'a [ResolvedPath],
+    ) -> Vec<ExpectedChange<'a>> {
+        let before = planned.before.as_ref();
+        let after = before.map(|it| (planned.applied.text.as_str(), it.encoding));
+        targets.iter().map(|it| ExpectedChange { path: &it.path, before, after }).collect()
     }
 
-    async fn run(&self, args: Args, seen: Change, pass: &Pass, ctx: &ToolCtx) -> Outcome {
-        let Change { before, applied, changed } = seen;
+    async fn run(
+        &self,
+        args: EditFileArgs,
+        planned: PlannedEdit,
+        pass: &Pass,
+        ctx: &ToolCtx,
+    ) -> ToolOutcome {
+        let PlannedEdit { before, applied, changed } = planned;
         let (Some(Effect::Write(target)), Some(before)) = (pass.effects().first(), before) else {
-            return Outcome::failed("Nothing was written: there is no permission for it.");
+            return ToolOutcome::failed("Nothing was written: there is no permission for it.");
         };
-        if !change::is_still(&args.path, target, ctx).await {
-            return change::unwritten(&args.path, &FileError::Moved);
+        if !edit_common::still_resolves_to(&args.path, target, ctx).await {
+            return edit_common::write_failure(&args.path, &FileError::Moved);
         }
-        let files = &ctx.bench.files;
+        let files = &ctx.env.files;
         let written = files.write(target, Some(&before), &applied.text, &ctx.cancel).await;
         let written = match written {
             Ok(written) => written,
-            Err(error) => return change::unwritten(&args.path, &error),
+            Err(error) => return edit_common::write_failure(&args.path, &error),
         };
         let (path, target, roots) =
-            (files.roots().shown(target), target.clone(), files.roots().clone());
-        // The texts may be long.
+            (files.roots().client_path(target), target.clone(), files.roots().clone());
+        // Diffing long texts takes a while.
         let work = tokio::task::spawn_blocking(move || {
-            let reformatted = change::reformatted(&before.text, &applied, &written);
+            let reformatted = edit_common::editor_changes(&before.text, &applied, &written);
             let is_reformatted = reformatted.is_some();
             let applied = reformatted.unwrap_or(applied);
-            let text = told(&args.path, &applied, changed.as_deref(), is_reformatted);
-            let content = vec![shown(path, &before, &applied)];
+            let text = answer_text(&args.path, &applied, changed.as_deref(), is_reformatted);
+            let content = vec![edit_diff(path, &before, &applied)];
             let raw = json!({
                 "result": headline(&args.path, &applied),
-                "added": applied.count.added,
-                "removed": applied.count.removed,
-                "places": applied.done.iter().map(|it| it.places).sum::<usize>(),
+                "added": applied.line_counts.added,
+                "removed": applied.line_counts.removed,
+                "places": applied.edits.iter().map(|it| it.occurrences).sum::<usize>(),
             });
             let view = Some(view(std::slice::from_ref(&target), &roots, Some(&applied)));
-            Outcome { ok: true, raw, text, view, content, images: Vec::new() }
+            ToolOutcome { ok: true, raw, text, view, content, images: Vec::new() }
         });
-        work.await.unwrap_or_else(|it| Outcome::failed(format!("The file was written; then: {it}")))
+        work.await
+            .unwrap_or_else(|it| ToolOutcome::failed(format!("The file was written; then: {it}")))
     }
 }
 
-fn shown(path: PathBuf, before: &Text, applied: &Applied) -> Content {
-    let room = &mut { change::MOST_BYTES };
-    change::diff(path, Some(&before.text), &applied.text, &applied.spots, room)
+fn edit_diff(path: PathBuf, before: &FileText, applied: &AppliedEdits) -> CallContent {
+    let room = &mut { edit_common::MAX_CARD_BYTES };
+    edit_common::diff(path, Some(&before.text), &applied.text, &applied.changes, room)
 }
 
-/// What the model is told: what was done, what else has changed, and the lines as they are now.
-fn told(
+/// The answer for the model: what was done, what else has changed, and the lines as they are now.
+fn answer_text(
     name: &str,
-    applied: &Applied,
+    applied: &AppliedEdits,
     changed: Option<&[(usize, usize)]>,
     is_reformatted: bool,
 ) -> String {
     let mut text = headline(name, applied);
     if let Some(lines) = changed {
         text.push_str("\nThe file changed since you read it; the edit still matched.");
-        let lines = change::spans(lines);
+        let lines = edit_common::line_ranges(lines);
         if !lines.is_empty() {
             text.push_str(&format!(" Changed lines: {lines}."));
         }
@@ -214,24 +234,30 @@ fn told(
         text.push_str("\nThe editor changed more when it saved the file; this is what is there:");
     }
     text.push('\n');
-    text.push_str(&spots::show(&applied.text, &applied.spots, &mut { spots::MOST_LINES }));
+    text.push_str(&line_changes::render_changed_lines(&applied.text, &applied.changes, &mut {
+        line_changes::MAX_SHOWN_LINES
+    }));
     text
 }
 
-fn headline(name: &str, applied: &Applied) -> String {
-    let edits = applied.done.len();
-    let (unit, count) = (if edits == 1 { "edit" } else { "edits" }, applied.count);
-    let rungs = change::rungs(applied);
+fn headline(name: &str, applied: &AppliedEdits) -> String {
+    let edits = applied.edits.len();
+    let (unit, count) = (if edits == 1 { "edit" } else { "edits" }, applied.line_counts);
+    let rungs = edit_common::match_summary(applied);
     format!("Applied {edits} {unit} to {name} (+{} −{}). {rungs}", count.added, count.removed)
 }
 
-fn view(places: &[Target], roots: &Roots, applied: Option<&Applied>) -> CallView {
-    let line = Some(applied.map_or(1, change::first_line));
-    let location = |it| Location { path: roots.shown(it), line };
-    let mut title =
-        places.first().map_or("Edit file".to_owned(), |it| format!("Edit {}", roots.short(it)));
+fn view(targets: &[ResolvedPath], roots: &Roots, applied: Option<&AppliedEdits>) -> CallView {
+    let line = Some(applied.map_or(1, edit_common::first_changed_line));
+    let location = |it| Location { path: roots.client_path(it), line };
+    let mut title = targets
+        .first()
+        .map_or("Edit file".to_owned(), |it| format!("Edit {}", roots.display_path(it)));
     if let Some(applied) = applied {
-        title.push_str(&format!(" (+{} −{})", applied.count.added, applied.count.removed));
+        title.push_str(&format!(
+            " (+{} −{})",
+            applied.line_counts.added, applied.line_counts.removed
+        ));
     }
-    CallView { title, kind: Kind::Edit, locations: places.iter().map(location).collect() }
+    CallView { title, kind: ToolKind::Edit, locations: targets.iter().map(location).collect() }
 }

@@ -1,4 +1,4 @@
-//! `exec`: a shell command.
+//! `exec`: runs a shell command.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,23 +9,24 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
-use super::command::{self, Touch};
-use super::{Bench, Outcome, Tool, ToolCtx, cell, live};
-use turnwright_types::effect::{
-    CallView, Content, Effect, Kind, Location, Place, Target, fenced, visible, visible_line,
-};
-use turnwright_workspace::exec::{End, Ended, Job, Leftover, Look, Spec};
-use turnwright_workspace::files::Roots;
+use super::command::{self, CommandPath};
+use super::{Tool, ToolCtx, ToolEnv, ToolOutcome, confinement, live_output};
 use turnwright_policy::permission::Pass;
+use turnwright_types::effect::{
+    CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ToolKind, escape_hidden,
+    escape_hidden_line, fenced,
+};
+use turnwright_workspace::exec::{CommandSpec, EndReason, Job, JobEnd, Leftover, OutputExcerpt};
+use turnwright_workspace::files::Roots;
 
-/// Seconds that a command gets when the model does not say.
-const USUAL_LIMIT: u64 = 120;
-/// Seconds that a call waits at most.
-const LONGEST_LIMIT: u64 = 1_800;
-/// How long a command is watched that is to run in the background: many fail at once.
-const FIRST_LOOK: Duration = Duration::from_secs(1);
-/// How long it has to be quiet after its first words.
-const QUIET: Duration = Duration::from_millis(100);
+/// The default timeout, in seconds.
+const DEFAULT_TIMEOUT_SECS: u64 = 120;
+/// The longest timeout, in seconds.
+const MAX_TIMEOUT_SECS: u64 = 1_800;
+/// How long a background command is watched before the call returns: many fail at once.
+const BACKGROUND_WATCH: Duration = Duration::from_secs(1);
+/// How long it must print nothing after its first output, so that the call returns earlier.
+const QUIET_PERIOD: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub(super) struct Exec;
@@ -33,7 +34,7 @@ pub(super) struct Exec;
 /// Run a shell command (bash) in the project, in a sandbox without network, terminal or input.
 /// What outlives its timeout goes on as a job for exec_output.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct Args {
+pub(super) struct ExecArgs {
     /// The command line
     #[serde(alias = "cmd")]
     command: String,
@@ -56,18 +57,18 @@ pub(super) struct Args {
     #[serde(default)]
     #[expect(dead_code, reason = "shown by clients from the raw input")]
     description: Option<String>,
-    /// Why the words do not tell all, as far as the disk shows.
+    /// Why the command may run more than its words tell; set by [`Tool::inspect`].
     #[serde(skip)]
-    doubt: Option<String>,
+    uncertainty: Option<String>,
 }
 
-impl Args {
+impl ExecArgs {
     fn escalate(&self) -> Option<&str> {
         self.escalate.as_deref().map(str::trim).filter(|it| !it.is_empty() && *it != "none")
     }
 
-    fn touches(&self) -> Vec<Touch> {
-        command::touches(&self.command, Path::new(self.workdir()), self.escalate())
+    fn named_paths(&self) -> Vec<CommandPath> {
+        command::paths_in_line(&self.command, Path::new(self.workdir()), self.escalate())
     }
 
     fn workdir(&self) -> &str {
@@ -75,117 +76,126 @@ impl Args {
     }
 
     fn limit(&self) -> Duration {
-        let seconds = self.timeout.map(|it| seconds(it, LONGEST_LIMIT));
+        let seconds = self.timeout.map(|it| seconds(it, MAX_TIMEOUT_SECS));
         let limit = seconds.or(self.timeout_ms.map(|it| it.div_ceil(1_000)));
-        Duration::from_secs(limit.unwrap_or(USUAL_LIMIT).clamp(1, LONGEST_LIMIT))
+        Duration::from_secs(limit.unwrap_or(DEFAULT_TIMEOUT_SECS).clamp(1, MAX_TIMEOUT_SECS))
     }
 }
 
-/// A number of seconds. Where it is more than there may be and a round number of thousands, it
-/// was meant in milliseconds.
+/// A number of seconds. A number above `most` that is a multiple of 1000 was meant in milliseconds.
 pub(super) fn seconds(number: u64, most: u64) -> u64 {
     if number > most && number.is_multiple_of(1_000) { number / 1_000 } else { number }
 }
 
 impl Tool for Exec {
     const NAME: &'static str = "exec";
-    const KIND: Kind = Kind::Execute;
-    const VERB: &'static str = "Run a command";
-    type Args = Args;
-    type Seen = ();
+    const KIND: ToolKind = ToolKind::Execute;
+    const PENDING_TITLE: &'static str = "Run a command";
+    type Args = ExecArgs;
+    type Preview = ();
 
-    fn paths(&self, args: &Args, _: &Bench) -> Vec<PathBuf> {
+    fn paths(&self, args: &ExecArgs, _: &ToolEnv) -> Vec<PathBuf> {
         let workdir = PathBuf::from(args.workdir());
-        std::iter::once(workdir).chain(args.touches().iter().map(Touch::path)).collect()
+        std::iter::once(workdir).chain(args.named_paths().iter().map(CommandPath::path)).collect()
     }
 
-    fn study(&self, args: &mut Args, places: &[Target], _: &Bench) {
-        args.doubt = places.first().and_then(|it| command::doubt(&args.command, &it.path));
+    fn inspect(&self, args: &mut ExecArgs, targets: &[ResolvedPath], _: &ToolEnv) {
+        args.uncertainty =
+            targets.first().and_then(|it| command::uncertainty_of(&args.command, &it.path));
     }
 
-    fn view(&self, args: &Args, places: &[Target], roots: &Roots) -> CallView {
-        let elsewhere = places.iter().take(1).filter(|it| roots.short(it) != ".");
+    fn view(&self, args: &ExecArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
+        let elsewhere = targets.iter().take(1).filter(|it| roots.display_path(it) != ".");
         CallView {
             title: match args.command.trim() {
-                "" => Self::VERB.to_owned(),
-                _ => visible(&args.command),
+                "" => Self::PENDING_TITLE.to_owned(),
+                _ => escape_hidden(&args.command),
             },
             kind: Self::KIND,
-            locations: elsewhere.map(|it| Location { path: roots.shown(it), line: None }).collect(),
+            locations: elsewhere
+                .map(|it| Location { path: roots.client_path(it), line: None })
+                .collect(),
         }
     }
 
-    fn effects(&self, args: &Args, places: &[Target]) -> Vec<Effect> {
-        let Some((workdir, places)) = places.split_first() else { return Vec::new() };
-        let touched = args.touches().into_iter().zip(places.iter().cloned());
-        command::effects(&args.command, workdir, args.escalate(), args.doubt.as_deref(), touched)
+    fn effects(&self, args: &ExecArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
+        let Some((workdir, targets)) = targets.split_first() else { return Vec::new() };
+        let touched = args.named_paths().into_iter().zip(targets.iter().cloned());
+        command::effects(
+            &args.command,
+            workdir,
+            args.escalate(),
+            args.uncertainty.as_deref(),
+            touched,
+        )
     }
 
-    async fn look(
+    async fn preview(
         &self,
-        args: &Args,
-        places: &[Target],
+        args: &ExecArgs,
+        targets: &[ResolvedPath],
         ctx: &ToolCtx,
-    ) -> Result<((), Vec<Content>), String> {
+    ) -> Result<((), Vec<CallContent>), String> {
         if args.command.trim().is_empty() {
             return Err("exec needs a `command`. Nothing was run.".to_owned());
         }
         if args.command.contains('\0') {
             return Err(
-                "The command holds a NUL character, which no system takes. Nothing was run."
+                "The command contains a NUL character, which no system accepts. Nothing was run."
                     .to_owned(),
             );
         }
-        if let Some(editor) = editor(&args.command) {
+        if let Some(editor) = interactive_editor(&args.command) {
             return Err(format!(
-                "{editor} waits for keys that nobody can press here. Nothing was run. Use the \
-                 tools for files, or {editor} with commands (-es -c …)."
+                "{editor} waits for keyboard input, which is not possible here. Nothing was run. Use the \
+                 file tools, or {editor} with commands (-es -c …)."
             ));
         }
-        // What there is outside is told only to who may look.
-        let is_told = |it: &&Target| it.place == Place::Inside && args.workdir() != ".";
-        for place in places.iter().take(1).filter(is_told) {
-            if let Err(error) = ctx.bench.files.expect_folder(place).await {
+        // Whether a folder outside the project exists is not revealed without a permission.
+        let is_told =
+            |it: &&ResolvedPath| it.scope == PathScope::Workspace && args.workdir() != ".";
+        for place in targets.iter().take(1).filter(is_told) {
+            if let Err(error) = ctx.env.files.ensure_folder(place).await {
                 return Err(format!("`workdir` {} {error}. Nothing was run.", args.workdir()));
             }
         }
-        let mut text = fenced(&visible(&args.command));
-        for place in places.iter().take(1) {
-            let folder = ctx.bench.files.roots().shown(place);
-            text.push_str(&format!("\nin {}", visible_line(&folder.to_string_lossy())));
+        let mut text = fenced(&escape_hidden(&args.command));
+        for place in targets.iter().take(1) {
+            let folder = ctx.env.files.roots().client_path(place);
+            text.push_str(&format!("\nin {}", escape_hidden_line(&folder.to_string_lossy())));
         }
-        Ok(((), vec![Content::Text(text)]))
+        Ok(((), vec![CallContent::Text(text)]))
     }
 
-    async fn run(&self, args: Args, (): (), pass: &Pass, ctx: &ToolCtx) -> Outcome {
+    async fn run(&self, args: ExecArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {
         let Some(Effect::Exec(command)) = pass.effects().first() else {
-            return Outcome::failed("Nothing was run: there is no permission for it.");
+            return ToolOutcome::failed("Nothing was run: there is no permission for it.");
         };
-        let mut cell = match cell::build(pass, &ctx.bench).await {
-            Ok(cell) => cell,
-            Err(reason) => return Outcome::failed(reason),
+        let mut confinement = match confinement::confine(pass, &ctx.env).await {
+            Ok(confinement) => confinement,
+            Err(reason) => return ToolOutcome::failed(reason),
         };
         let in_background = args.background.unwrap_or(false);
-        let spec = Spec {
+        let spec = CommandSpec {
             command: command.line.clone(),
             workdir: command.workdir.clone(),
-            environment: std::mem::take(&mut cell.environment),
-            takes_input: in_background,
-            extra: std::mem::take(&mut cell.extra),
-            jail: cell.jail.clone(),
+            environment: std::mem::take(&mut confinement.environment),
+            accepts_input: in_background,
+            extra_variables: std::mem::take(&mut confinement.extra_variables),
+            sandbox: confinement.profile.clone(),
         };
         let (job, mut live) = match begin(&spec, ctx).await {
             Ok(begun) => begun,
-            Err(reason) => return Outcome::failed(reason),
+            Err(reason) => return ToolOutcome::failed(reason),
         };
-        ctx.bench.cells.watch(&job, cell, ctx.bench.aside());
-        let held = Held(Some(Arc::clone(&job)));
-        let limit = if in_background { FIRST_LOOK } else { args.limit() };
+        ctx.env.guard.watch(&job, confinement, ctx.env.quarantine_folder());
+        let stop_on_drop = StopOnDrop(Some(Arc::clone(&job)));
+        let limit = if in_background { BACKGROUND_WATCH } else { args.limit() };
         let waiting = async {
             if in_background {
-                job.settled(QUIET).await;
+                job.wait_until_quiet(QUIET_PERIOD).await;
             } else {
-                job.ended().await;
+                job.wait_for_end().await;
             }
         };
         tokio::select! {
@@ -195,18 +205,19 @@ impl Tool for Exec {
             () = sleep_until(Instant::now() + limit) => {}
             () = live.follow(&job) => {}
         }
-        let end = if ctx.cancel.is_cancelled() { Some(job.ended().await) } else { job.end() };
+        let end =
+            if ctx.cancel.is_cancelled() { Some(job.wait_for_end().await) } else { job.end() };
         let Some(end) = end else {
-            held.release();
-            let mut outcome = running(&job, (!in_background).then_some(limit));
+            stop_on_drop.release();
+            let mut outcome = running_outcome(&job, (!in_background).then_some(limit));
             live.finish(&job, None, &mut outcome);
             return outcome;
         };
-        let mut outcome = finished(&job, &end, ctx.cancel.is_cancelled());
-        ctx.bench.cells.settle(&job, &mut outcome).await;
+        let mut outcome = finished_outcome(&job, &end, ctx.cancel.is_cancelled());
+        ctx.env.guard.add_report(&job, &mut outcome).await;
         live.finish(&job, Some(&end), &mut outcome);
-        ctx.bench.jobs.forget(&job);
-        let unsaved = ctx.bench.files.unsaved_note(None, "commands do");
+        ctx.env.jobs.remove(&job);
+        let unsaved = ctx.env.files.unsaved_note(None, "commands do");
         if !unsaved.is_empty() {
             outcome.text = format!("{}\n{unsaved}", outcome.text.trim_end());
         }
@@ -214,11 +225,14 @@ impl Tool for Exec {
     }
 }
 
-/// Starts a command, unless there are too many; or says why there is none.
-async fn begin<'a>(spec: &Spec, ctx: &'a ToolCtx) -> Result<(Arc<Job>, live::Live<'a>), String> {
-    let berth = ctx.bench.jobs.admit(&spec.command).map_err(|it| it.to_string())?;
-    match ctx.cancel.run_until_cancelled(live::start(spec, ctx)).await {
-        Some(Ok((started, live))) => Ok((berth.run(started), live)),
+/// Starts a command, unless too many are running.
+async fn begin<'a>(
+    spec: &CommandSpec,
+    ctx: &'a ToolCtx,
+) -> Result<(Arc<Job>, live_output::LiveOutput<'a>), String> {
+    let slot = ctx.env.jobs.admit(&spec.command).map_err(|it| it.to_string())?;
+    match ctx.cancel.run_until_cancelled(live_output::start(spec, ctx)).await {
+        Some(Ok((started, live))) => Ok((slot.run(started), live)),
         Some(Err(error)) => {
             let place = spec.workdir.display();
             Err(format!("The command could not be started: {error} (in {place})"))
@@ -227,9 +241,9 @@ async fn begin<'a>(spec: &Spec, ctx: &'a ToolCtx) -> Result<(Arc<Job>, live::Liv
     }
 }
 
-/// An editor that would wait for ever: it takes a pipe for its keyboard. Others end at once
-/// without a terminal. What has options may know what to do.
-fn editor(command: &str) -> Option<&str> {
+/// The editor that a command would start interactively and that would wait for ever. Other editors
+/// exit at once without a terminal. With options it may be a batch run.
+fn interactive_editor(command: &str) -> Option<&str> {
     let mut words = command.split_whitespace();
     let program = words.next()?;
     let name = program.rsplit('/').next()?;
@@ -237,17 +251,17 @@ fn editor(command: &str) -> Option<&str> {
     (waits && !words.any(|it| it.starts_with(['-', '+', '<', '|']))).then_some(name)
 }
 
-/// Ends a command that nobody waits for any more.
-struct Held(Option<Arc<Job>>);
+/// Stops a command if the call that waits for it is dropped.
+struct StopOnDrop(Option<Arc<Job>>);
 
-impl Held {
-    /// It goes on without us.
+impl StopOnDrop {
+    /// Lets the command go on in the background.
     fn release(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for Held {
+impl Drop for StopOnDrop {
     fn drop(&mut self) {
         if let Some(job) = &self.0 {
             job.stop();
@@ -255,8 +269,9 @@ impl Drop for Held {
     }
 }
 
-/// What is said of a command that has not ended. `limit` is how long it was waited for.
-fn running(job: &Job, limit: Option<Duration>) -> Outcome {
+/// The outcome of a command that is still running. `limit` is how long the call waited; `None` for
+/// a background command.
+fn running_outcome(job: &Job, limit: Option<Duration>) -> ToolOutcome {
     let id = job.id();
     let (how, note) = match limit {
         Some(limit) => {
@@ -273,67 +288,67 @@ fn running(job: &Job, limit: Option<Duration>) -> Outcome {
             (format!("running in the background as {id}"), note)
         }
     };
-    let report = Report { job, how: &how, head: format!("[{how}]"), code: None, notes: vec![note] };
+    let report =
+        CommandReport { job, how: &how, head: format!("[{how}]"), code: None, notes: vec![note] };
     report.outcome(true)
 }
 
-/// What is said of a command that has ended.
-pub(super) fn finished(job: &Job, end: &End, cancelled: bool) -> Outcome {
-    job.note_end();
-    let (ok, how) = match &end.how {
+/// The outcome of a command that has ended.
+pub(super) fn finished_outcome(job: &Job, end: &JobEnd, cancelled: bool) -> ToolOutcome {
+    job.mark_end_reported();
+    let (ok, how) = match &end.reason {
         _ if cancelled => (false, "cancelled by the user".to_owned()),
-        Ended::Exited(exit) => (exit.is_success(), exit.to_string()),
-        Ended::Stopped => (false, "stopped".to_owned()),
-        Ended::TooLong => {
-            let minutes = end.took.as_secs() / 60;
+        EndReason::Exited(exit) => (exit.is_success(), exit.to_string()),
+        EndReason::Stopped => (false, "stopped".to_owned()),
+        EndReason::TimedOut => {
+            let minutes = end.duration.as_secs() / 60;
             (false, format!("stopped after {minutes} min, the longest that a command may run"))
         }
-        Ended::Lost(why) => (false, format!("lost: {why}")),
+        EndReason::Lost(why) => (false, format!("lost: {why}")),
     };
-    let code = match &end.how {
-        Ended::Exited(exit) => exit.code(),
+    let code = match &end.reason {
+        EndReason::Exited(exit) => exit.code(),
         _ => None,
     };
     let mut notes = Vec::new();
-    if end.leftover == Leftover::Stopped && matches!(end.how, Ended::Exited(_)) && !cancelled {
+    if end.leftover == Leftover::Stopped && matches!(end.reason, EndReason::Exited(_)) && !cancelled
+    {
         notes.push(
             "[left running in the background and stopped; use background=true for servers]"
                 .to_owned(),
         );
     }
-    let head = format!("[{how} · {:.1} s]", end.took.as_secs_f32());
-    let mut outcome = Report { job, how: &how, head, code, notes }.outcome(ok);
+    let head = format!("[{how} · {:.1} s]", end.duration.as_secs_f32());
+    let mut outcome = CommandReport { job, how: &how, head, code, notes }.outcome(ok);
     if !ok {
-        outcome.content.push(Content::Text(how));
+        outcome.content.push(CallContent::Text(how));
     }
     outcome
 }
 
-/// What is said of a command, whether it has ended or not.
-pub(super) struct Report<'a> {
-    /// Which.
+/// The parts of the outcome of a command.
+pub(super) struct CommandReport<'a> {
     pub(super) job: &'a Job,
-    /// How it is, in a few words.
+    /// Its state in a few words.
     pub(super) how: &'a str,
-    /// The first line for the model.
+    /// The first line of the text for the model.
     pub(super) head: String,
-    /// Its exit code.
     pub(super) code: Option<i32>,
-    /// What stands below its output.
+    /// Lines below the output.
     pub(super) notes: Vec<String>,
 }
 
-impl Report<'_> {
-    /// Takes the output that nobody has looked at.
-    pub(super) fn outcome(self, ok: bool) -> Outcome {
-        let Look { text: output, truncated } = self.job.look();
+impl CommandReport<'_> {
+    /// Builds the outcome with the output that no call has returned yet.
+    pub(super) fn outcome(self, ok: bool) -> ToolOutcome {
+        let OutputExcerpt { text: output, truncated } = self.job.take_output();
         let took = u64::try_from(self.job.age().as_millis()).unwrap_or(u64::MAX);
         let mut text = format!("{}\n{output}", self.head);
-        let mut content = vec![Content::Text(fenced(&output))];
+        let mut content = vec![CallContent::Text(fenced(&output))];
         for note in self.notes {
             text.push_str(if text.ends_with('\n') { "" } else { "\n" });
             text.push_str(&note);
-            content.push(Content::Text(note));
+            content.push(CallContent::Text(note));
         }
         let raw = json!({
             "exitCode": self.code,
@@ -344,7 +359,7 @@ impl Report<'_> {
             "job": self.job.id(),
             "output": Value::String(output),
         });
-        Outcome { ok, text, view: None, content, raw, images: Vec::new() }
+        ToolOutcome { ok, text, view: None, content, raw, images: Vec::new() }
     }
 }
 
@@ -355,10 +370,10 @@ mod tests {
     #[test]
     fn an_editor_is_refused_only_when_it_can_do_nothing_but_wait() {
         for command in ["vim", "vi a.txt", "/usr/bin/vim a b"] {
-            assert!(editor(command).is_some(), "{command}");
+            assert!(interactive_editor(command).is_some(), "{command}");
         }
         for command in ["vim -es -c q a", "vim +q", "echo vim", "vimtutor", "", "vim a < keys"] {
-            assert!(editor(command).is_none(), "{command}");
+            assert!(interactive_editor(command).is_none(), "{command}");
         }
     }
 
@@ -377,7 +392,7 @@ mod tests {
         ] {
             let mut all = json!({ "command": "true" });
             all.as_object_mut().unwrap().extend(arguments.as_object().unwrap().clone());
-            let args: Args = serde_json::from_value(all).unwrap();
+            let args: ExecArgs = serde_json::from_value(all).unwrap();
             assert_eq!(args.limit().as_secs(), expected, "{arguments}");
         }
     }

@@ -1,4 +1,4 @@
-//! `exec_output`: what a command that runs has printed meanwhile; and input and signals for it.
+//! `exec_output`: the new output of a running command; also sends it input and signals.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,28 +6,31 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::exec::{Report, finished, seconds};
-use super::{Bench, Outcome, Tool, ToolCtx};
-use turnwright_types::effect::{CallView, Content, Effect, Kind, Target, fenced, visible, visible_line};
+use super::exec::{CommandReport, finished_outcome, seconds};
+use super::{Tool, ToolCtx, ToolEnv, ToolOutcome};
+use turnwright_policy::permission::Pass;
+use turnwright_types::effect::{
+    CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden, escape_hidden_line,
+    fenced,
+};
 use turnwright_workspace::exec::{Job, Signal};
 use turnwright_workspace::files::Roots;
-use turnwright_policy::permission::Pass;
 
-/// Seconds that a call waits when the model does not say.
-const USUAL_WAIT: u64 = 5;
-/// Seconds that a call waits at most.
-const LONGEST_WAIT: u64 = 600;
-/// How long it has to be quiet before its words are passed on.
-const QUIET: Duration = Duration::from_millis(200);
-/// Bytes of input. A pipe takes that much even if nobody reads.
-const LONGEST_INPUT: usize = 32 * 1024;
+/// The default wait, in seconds.
+const DEFAULT_WAIT_SECS: u64 = 5;
+/// The longest wait, in seconds.
+const MAX_WAIT_SECS: u64 = 600;
+/// The call returns early if the command has printed something and then nothing for this long.
+const QUIET_PERIOD: Duration = Duration::from_millis(200);
+/// The longest input. A pipe buffers this much even if the program does not read.
+const MAX_INPUT_BYTES: usize = 32 * 1024;
 
 #[derive(Debug)]
 pub(super) struct ExecOutput;
 
 /// See what a job of exec has printed since the last look; also send it input or a signal.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct Args {
+pub(super) struct ExecOutputArgs {
     /// The job, such as p3
     #[serde(alias = "job")]
     id: String,
@@ -42,15 +45,15 @@ pub(super) struct Args {
     input: Option<String>,
     /// A signal to send
     #[serde(default)]
-    signal: Option<Name>,
-    /// Nothing keeps the job in.
+    signal: Option<SignalName>,
+    /// The job is not confined; set by [`Tool::inspect`].
     #[serde(skip)]
-    is_open: bool,
+    is_unconfined: bool,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Name {
+enum SignalName {
     #[serde(alias = "SIGINT", alias = "INT")]
     Int,
     #[serde(alias = "SIGTERM", alias = "TERM")]
@@ -59,8 +62,8 @@ enum Name {
     Kill,
 }
 
-impl Args {
-    /// The job's name, even where only its number was given.
+impl ExecOutputArgs {
+    /// The job's id, even if the model sent only its number.
     fn id(&self) -> String {
         let id = self.id.trim();
         let prefix = if id.starts_with(|it: char| it.is_ascii_digit()) { "p" } else { "" };
@@ -72,21 +75,21 @@ impl Args {
     }
 
     fn wait(&self) -> Duration {
-        let wait = self.wait.map(|it| seconds(it, LONGEST_WAIT));
+        let wait = self.wait.map(|it| seconds(it, MAX_WAIT_SECS));
         let wait = wait.or(self.wait_ms.map(|it| it.div_ceil(1_000)));
-        Duration::from_secs(wait.unwrap_or(USUAL_WAIT).min(LONGEST_WAIT))
+        Duration::from_secs(wait.unwrap_or(DEFAULT_WAIT_SECS).min(MAX_WAIT_SECS))
     }
 }
 
 impl Tool for ExecOutput {
     const NAME: &'static str = "exec_output";
-    const KIND: Kind = Kind::Execute;
-    const VERB: &'static str = "Output of a command";
-    type Args = Args;
-    type Seen = ();
+    const KIND: ToolKind = ToolKind::Execute;
+    const PENDING_TITLE: &'static str = "Output of a command";
+    type Args = ExecOutputArgs;
+    type Preview = ();
 
-    fn view(&self, args: &Args, _: &[Target], _: &Roots) -> CallView {
-        let id = visible_line(&args.id());
+    fn view(&self, args: &ExecOutputArgs, _: &[ResolvedPath], _: &Roots) -> CallView {
+        let id = escape_hidden_line(&args.id());
         let title = match (args.input(), args.signal) {
             (Some(_), _) => format!("Input to {id}"),
             (None, Some(_)) => format!("Stop {id}"),
@@ -95,111 +98,112 @@ impl Tool for ExecOutput {
         CallView { title, kind: Self::KIND, locations: Vec::new() }
     }
 
-    fn effects(&self, args: &Args, _: &[Target]) -> Vec<Effect> {
-        let (job, is_open) = (args.id(), args.is_open);
+    fn effects(&self, args: &ExecOutputArgs, _: &[ResolvedPath]) -> Vec<Effect> {
+        let (job, is_open) = (args.id(), args.is_unconfined);
         let mut effects = Vec::new();
         if args.input().is_some() {
-            effects.push(Effect::Input { job: job.clone(), is_open });
+            effects.push(Effect::Input { job: job.clone(), is_unsandboxed: is_open });
         }
         if args.signal.is_some() {
             effects.push(Effect::Signal { job });
         }
-        if effects.is_empty() { vec![Effect::Session] } else { effects }
+        if effects.is_empty() { vec![Effect::SessionState] } else { effects }
     }
 
-    fn study(&self, args: &mut Args, _: &[Target], bench: &Bench) {
-        args.is_open = bench.cells.is_open(&args.id());
+    fn inspect(&self, args: &mut ExecOutputArgs, _: &[ResolvedPath], env: &ToolEnv) {
+        args.is_unconfined = env.guard.is_unconfined(&args.id());
     }
 
-    async fn look(
+    async fn preview(
         &self,
-        args: &Args,
-        _: &[Target],
+        args: &ExecOutputArgs,
+        _: &[ResolvedPath],
         ctx: &ToolCtx,
-    ) -> Result<((), Vec<Content>), String> {
+    ) -> Result<((), Vec<CallContent>), String> {
         let job = find(args, ctx)?;
         let Some(input) = args.input() else { return Ok(((), Vec::new())) };
-        if input.len() > LONGEST_INPUT {
+        if input.len() > MAX_INPUT_BYTES {
             return Err(
                 "The input has more than 32 KiB. Nothing was sent. Write it to a file with \
                         write_file and let a command read that."
                     .to_owned(),
             );
         }
-        let command = fenced(&visible(job.command()));
-        let text = format!("{}\nto {}:\n{command}", fenced(&visible(input)), job.id());
-        Ok(((), vec![Content::Text(text)]))
+        let command = fenced(&escape_hidden(job.command()));
+        let text = format!("{}\nto {}:\n{command}", fenced(&escape_hidden(input)), job.id());
+        Ok(((), vec![CallContent::Text(text)]))
     }
 
-    async fn run(&self, args: Args, (): (), pass: &Pass, ctx: &ToolCtx) -> Outcome {
+    async fn run(&self, args: ExecOutputArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {
         let job = match find(&args, ctx) {
             Ok(job) => job,
-            Err(reason) => return Outcome::failed(reason),
+            Err(reason) => return ToolOutcome::failed(reason),
         };
         if let Some(input) = args.input() {
-            let allowed = Effect::Input { job: args.id(), is_open: args.is_open };
+            let allowed = Effect::Input { job: args.id(), is_unsandboxed: args.is_unconfined };
             if !pass.effects().contains(&allowed) {
-                return Outcome::failed("Nothing was sent: there is no permission for it.");
+                return ToolOutcome::failed("Nothing was sent: there is no permission for it.");
             }
-            if let Err(error) = job.input(line(input)).await {
+            if let Err(error) = job.write_input(line(input)).await {
                 let id = job.id();
-                return Outcome::failed(format!(
+                return ToolOutcome::failed(format!(
                     "{id} did not take the input: {error}. Only commands that were started with \
                      background=true take input, while they run. {}",
-                    ctx.bench.jobs.list()
+                    ctx.env.jobs.describe()
                 ));
             }
         }
         if let Some(signal) = args.signal {
-            job.signal(match signal {
-                Name::Int => Signal::Int,
-                Name::Term => Signal::Term,
-                Name::Kill => Signal::Kill,
+            job.send_signal(match signal {
+                SignalName::Int => Signal::Int,
+                SignalName::Term => Signal::Term,
+                SignalName::Kill => Signal::Kill,
             })
             .await;
         }
         wait(&job, &args, ctx).await;
         let mut outcome = report(&job, args.signal.is_some());
         if job.end().is_some() {
-            ctx.bench.cells.settle(&job, &mut outcome).await;
+            ctx.env.guard.add_report(&job, &mut outcome).await;
         }
         outcome
     }
 }
 
-fn find(args: &Args, ctx: &ToolCtx) -> Result<Arc<Job>, String> {
-    let jobs = &ctx.bench.jobs;
+fn find(args: &ExecOutputArgs, ctx: &ToolCtx) -> Result<Arc<Job>, String> {
+    let jobs = &ctx.env.jobs;
     let id = args.id();
-    jobs.find(&id).ok_or_else(|| format!("There is no job {id:?}. {}", jobs.list()))
+    jobs.find(&id).ok_or_else(|| format!("There is no job {id:?}. {}", jobs.describe()))
 }
 
-/// Input as a program that reads lines wants it. Control-D stands for the end of the input.
+/// The input, ended by a newline for programs that read lines. Control-D stands for the end of the
+/// input.
 fn line(input: &str) -> Vec<u8> {
     let end = if input.ends_with(['\n', '\u{4}']) { "" } else { "\n" };
     format!("{input}{end}").into_bytes()
 }
 
-async fn wait(job: &Job, args: &Args, ctx: &ToolCtx) {
+async fn wait(job: &Job, args: &ExecOutputArgs, ctx: &ToolCtx) {
     let news = async {
         if args.signal.is_some() {
-            // Its last words are told with its end.
-            job.ended().await;
+            // The remaining output is returned together with the exit code.
+            job.wait_for_end().await;
         } else {
-            job.settled(QUIET).await;
+            job.wait_until_quiet(QUIET_PERIOD).await;
         }
     };
     let waiting = tokio::time::timeout(args.wait(), news);
     ctx.cancel.run_until_cancelled(waiting).await;
 }
 
-fn report(job: &Job, was_signalled: bool) -> Outcome {
+fn report(job: &Job, was_signalled: bool) -> ToolOutcome {
     if let Some(end) = job.end() {
-        let mut outcome = finished(job, &end, false);
-        // To end it was what was wanted.
+        let mut outcome = finished_outcome(job, &end, false);
+        // Ending the command was the purpose of the call.
         outcome.ok |= was_signalled;
         return outcome;
     }
     let how = format!("{} running for {:.1} s", job.id(), job.age().as_secs_f32());
-    let notes = if job.has_news() { Vec::new() } else { vec!["(no new output)".to_owned()] };
-    Report { job, how: &how, head: format!("[{how}]"), code: None, notes }.outcome(true)
+    let notes = if job.has_new_output() { Vec::new() } else { vec!["(no new output)".to_owned()] };
+    CommandReport { job, how: &how, head: format!("[{how}]"), code: None, notes }.outcome(true)
 }

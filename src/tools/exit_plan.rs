@@ -1,19 +1,20 @@
-//! `exit_plan`: shows the plan and asks the user whether to begin. What the user chooses is the
-//! mode; the model has no say in it.
+//! `exit_plan`: shows the plan and asks the user whether to carry it out. The user's choice sets
+//! the permission mode; the model has no influence on it.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Offer, Outcome, Tool, ToolCtx};
-use turnwright_types::client::{Inquiry, Reply};
-use turnwright_types::effect::{CallView, Content, Effect, Kind, Target, visible};
-use turnwright_workspace::files::Roots;
+use super::{OfferContext, Tool, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::{Mode, Pass};
-use turnwright_types::update::{CallUpdate, Status, Update};
+use turnwright_types::client::{UserQuestion, UserReply};
+use turnwright_types::effect::{
+    CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden,
+};
+use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
+use turnwright_workspace::files::Roots;
 
-/// Characters of a plan.
-const LONGEST_PLAN: usize = 40_000;
+const MAX_PLAN_CHARS: usize = 40_000;
 
 const ASK: &str = "Go on, ask me each time";
 const EDIT: &str = "Go on, edit freely";
@@ -24,90 +25,90 @@ pub(super) struct ExitPlan;
 
 /// Show the user your finished plan and ask whether to carry it out.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct Args {
+pub(super) struct ExitPlanArgs {
     /// The plan, in Markdown
     plan: String,
 }
 
 impl Tool for ExitPlan {
     const NAME: &'static str = "exit_plan";
-    const KIND: Kind = Kind::Think;
-    const VERB: &'static str = "The plan";
-    type Args = Args;
-    type Seen = ();
+    const KIND: ToolKind = ToolKind::Think;
+    const PENDING_TITLE: &'static str = "The plan";
+    type Args = ExitPlanArgs;
+    type Preview = ();
 
-    fn is_offered(&self, offer: &Offer) -> bool {
-        offer.plans
+    fn is_offered(&self, offer: &OfferContext) -> bool {
+        offer.is_planning
     }
 
-    fn view(&self, _: &Args, _: &[Target], _: &Roots) -> CallView {
-        CallView { title: Self::VERB.to_owned(), kind: Self::KIND, locations: Vec::new() }
+    fn view(&self, _: &ExitPlanArgs, _: &[ResolvedPath], _: &Roots) -> CallView {
+        CallView { title: Self::PENDING_TITLE.to_owned(), kind: Self::KIND, locations: Vec::new() }
     }
 
-    fn effects(&self, _: &Args, _: &[Target]) -> Vec<Effect> {
-        vec![Effect::Session]
+    fn effects(&self, _: &ExitPlanArgs, _: &[ResolvedPath]) -> Vec<Effect> {
+        vec![Effect::SessionState]
     }
 
-    async fn run(&self, args: Args, (): (), _: &Pass, ctx: &ToolCtx) -> Outcome {
-        if ctx.bench.mode.get() != Mode::Plan {
-            return Outcome::failed("This is not plan mode: go on without asking for it.");
+    async fn run(&self, args: ExitPlanArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {
+        if ctx.env.mode.get() != Mode::Plan {
+            return ToolOutcome::failed("This is not plan mode: go on without asking for it.");
         }
-        let plan: String = visible(args.plan.trim()).chars().take(LONGEST_PLAN).collect();
+        let plan: String = escape_hidden(args.plan.trim()).chars().take(MAX_PLAN_CHARS).collect();
         if plan.is_empty() {
-            return Outcome::failed("exit_plan needs a `plan`. Nobody was asked.");
+            return ToolOutcome::failed("exit_plan needs a `plan`. The user was not asked.");
         }
-        let shown = Content::Text(plan);
-        let mut update = CallUpdate::new(ctx.call.clone(), Status::InProgress);
+        let shown = CallContent::Text(plan);
+        let mut update = CallUpdate::new(ctx.call.clone(), ToolCallStatus::InProgress);
         update.content = Some(vec![shown.clone()]);
-        ctx.bench.client.update(Update::CallUpdate(Box::new(update)));
-        let inquiry = Inquiry {
+        ctx.env.client.update(Update::CallUpdate(Box::new(update)));
+        let inquiry = UserQuestion {
             call: ctx.call.clone(),
             question: "Carry out this plan?".to_owned(),
-            // Some clients press the first button by themselves.
+            // Some clients choose the first option automatically, so it is the harmless one.
             options: [KEEP, ASK, EDIT].map(str::to_owned).to_vec(),
-            several: false,
+            allows_multiple: false,
         };
-        let reply = ctx.bench.client.inquire(inquiry).await;
-        let mut outcome = answered(reply, ctx);
+        let reply = ctx.env.client.ask_user(inquiry).await;
+        let mut outcome = apply_answer(reply, ctx);
         outcome.content.insert(0, shown);
         outcome
     }
 }
 
-fn answered(reply: Reply, ctx: &ToolCtx) -> Outcome {
+fn apply_answer(reply: UserReply, ctx: &ToolCtx) -> ToolOutcome {
     let mode = match reply {
-        Reply::Said(words) => match words.first().map(String::as_str) {
+        UserReply::Answered(words) => match words.first().map(String::as_str) {
             Some(ASK) => Mode::Ask,
             Some(EDIT) => Mode::AutoEdit,
             _ => {
-                return Outcome::failed(
+                return ToolOutcome::failed(
                     "The user wants to keep planning: plan mode goes on. Ask what to change, or end \
                      your turn.",
                 );
             }
         },
-        Reply::Declined => {
-            return Outcome::failed(
+        UserReply::Declined => {
+            return ToolOutcome::failed(
                 "The user has not agreed: plan mode goes on. Ask what to change, or end your turn.",
             );
         }
-        Reply::Cancelled => {
-            return Outcome::failed("The question was withdrawn; plan mode goes on.");
+        UserReply::Cancelled => {
+            return ToolOutcome::failed("The question was withdrawn; plan mode goes on.");
         }
-        Reply::Impossible => {
-            return Outcome::failed(
+        UserReply::Unsupported => {
+            return ToolOutcome::failed(
                 "This client cannot show the question. Put the plan into the text of your answer \
                  and end your turn; the user switches the mode.",
             );
         }
     };
-    // Whoever has chosen another mode meanwhile has chosen that.
-    if ctx.cancel.is_cancelled() || ctx.bench.mode.get() != Mode::Plan {
-        return Outcome::failed("The mode was changed meanwhile; that holds.");
+    // A mode that the user has set while the question was open wins.
+    if ctx.cancel.is_cancelled() || ctx.env.mode.get() != Mode::Plan {
+        return ToolOutcome::failed("The user has changed the mode meanwhile; it stays.");
     }
-    ctx.bench.mode.choose(mode);
+    ctx.env.mode.choose(mode);
     let text = format!("The user agrees. The mode is `{}` now: carry out the plan.", mode.id());
-    Outcome {
+    ToolOutcome {
         ok: true,
         view: None,
         content: Vec::new(),

@@ -1,4 +1,4 @@
-//! `find_files`: files by their names.
+//! `find_files`: finds files by name.
 
 use std::path::PathBuf;
 
@@ -6,19 +6,19 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::seek::{self, count};
-use super::{Bench, Outcome, Tool, ToolCtx};
-use turnwright_types::effect::{CallView, Content, Effect, Kind, Target};
-use turnwright_workspace::files::Roots;
+use super::search_common::{self, count};
+use super::{Tool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::Pass;
-use turnwright_workspace::search::{Names, Order, Wanted, find};
+use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
+use turnwright_workspace::files::Roots;
+use turnwright_workspace::search::{FileList, FileOrder, FindOptions, find};
 
 #[derive(Debug)]
 pub(super) struct FindFiles;
 
 /// Find files by name. A glob without a slash matches names in any folder. 200 results a page.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct Args {
+pub(super) struct FindFilesArgs {
     /// Folder to look in (default `.`)
     #[serde(default, alias = "directory", alias = "dir")]
     path: Option<String>,
@@ -46,101 +46,115 @@ enum SortBy {
 
 impl Tool for FindFiles {
     const NAME: &'static str = "find_files";
-    const KIND: Kind = Kind::Search;
-    const VERB: &'static str = "Find files";
-    const READS: bool = true;
-    type Args = Args;
-    type Seen = ();
+    const KIND: ToolKind = ToolKind::Search;
+    const PENDING_TITLE: &'static str = "Find files";
+    const IS_READ_ONLY: bool = true;
+    type Args = FindFilesArgs;
+    type Preview = ();
 
-    fn paths(&self, args: &Args, _: &Bench) -> Vec<PathBuf> {
-        vec![seek::path_or_here(args.path.as_ref()).into()]
+    fn paths(&self, args: &FindFilesArgs, _: &ToolEnv) -> Vec<PathBuf> {
+        vec![search_common::path_or_cwd(args.path.as_ref()).into()]
     }
 
-    fn view(&self, args: &Args, places: &[Target], roots: &Roots) -> CallView {
-        seek::view(&format!("Find {}", seek::quoted(&args.glob)), places, roots)
+    fn view(&self, args: &FindFilesArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
+        search_common::search_view(
+            &format!("Find {}", search_common::title_pattern(&args.glob)),
+            targets,
+            roots,
+        )
     }
 
-    fn effects(&self, _: &Args, places: &[Target]) -> Vec<Effect> {
-        places.iter().cloned().map(Effect::Read).collect()
+    fn effects(&self, _: &FindFilesArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
+        targets.iter().cloned().map(Effect::Read).collect()
     }
 
-    async fn look(
+    async fn preview(
         &self,
-        args: &Args,
-        places: &[Target],
+        args: &FindFilesArgs,
+        targets: &[ResolvedPath],
         ctx: &ToolCtx,
-    ) -> Result<((), Vec<Content>), String> {
+    ) -> Result<((), Vec<CallContent>), String> {
         if args.glob.trim().is_empty() {
             return Err("find_files needs a `glob`. Nothing was searched.".to_owned());
         }
-        seek::check_breadth(places, ctx).await?;
+        search_common::check_breadth(targets, ctx).await?;
         Ok(((), Vec::new()))
     }
 
-    async fn run(&self, args: Args, (): (), pass: &Pass, ctx: &ToolCtx) -> Outcome {
+    async fn run(&self, args: FindFilesArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {
         let Some(Effect::Read(target)) = pass.effects().first() else {
-            return Outcome::failed("Nothing was searched: there is no permission for it.");
+            return ToolOutcome::failed("Nothing was searched: there is no permission for it.");
         };
         let hidden = args.hidden.unwrap_or(false);
-        let scope = match seek::scope((pass, target), Some(&args.glob), hidden, ctx).await {
+        let scope = match search_common::scope((pass, target), Some(&args.glob), hidden, ctx).await
+        {
             Ok(scope) => scope,
-            Err(reason) => return Outcome::failed(reason),
+            Err(reason) => return ToolOutcome::failed(reason),
         };
         let order = match args.sort {
-            Some(SortBy::Recent) => Order::Recent,
-            Some(SortBy::Path) | None => Order::Path,
+            Some(SortBy::Recent) => FileOrder::Recent,
+            Some(SortBy::Path) | None => FileOrder::Path,
         };
-        let wanted = Wanted { order, offset: args.offset.unwrap_or(0) };
-        let search = move |stop: &_| match seek::obstacle(&scope.root, true) {
+        let wanted = FindOptions { order, offset: args.offset.unwrap_or(0) };
+        let search = move |stop: &_| match search_common::obstacle(&scope.root, true) {
             Some(why) => Err(why),
             None => Ok(find(&scope, wanted, stop)),
         };
-        match seek::run(ctx, search).await {
+        match search_common::run_search(ctx, search).await {
             Ok(Ok(names)) => report(self, &args, target, names, ctx),
             Ok(Err(why)) => {
-                let name = seek::path_or_here(args.path.as_ref());
-                Outcome::failed(seek::refusal(name, why, target, ctx).await)
+                let name = search_common::path_or_cwd(args.path.as_ref());
+                ToolOutcome::failed(search_common::obstacle_message(name, why, target, ctx).await)
             }
-            Err(reason) => Outcome::failed(reason),
+            Err(reason) => ToolOutcome::failed(reason),
         }
     }
 }
 
-fn report(tool: &FindFiles, args: &Args, target: &Target, names: Names, ctx: &ToolCtx) -> Outcome {
-    let roots = ctx.bench.files.roots();
+fn report(
+    tool: &FindFiles,
+    args: &FindFilesArgs,
+    target: &ResolvedPath,
+    names: FileList,
+    ctx: &ToolCtx,
+) -> ToolOutcome {
+    let roots = ctx.env.files.roots();
     let mut text = String::new();
     for path in &names.files {
-        text.push_str(&seek::short(roots, target, path.clone()));
+        text.push_str(&search_common::short_path(roots, target, path.clone()));
         text.push('\n');
     }
     let raw = json!({
-        "files": names.count,
-        "searched": names.seen,
-        "truncated": names.next.is_some() || names.is_part,
+        "files": names.total,
+        "searched": names.files_seen,
+        "truncated": names.next_offset.is_some() || names.is_incomplete,
     });
     let mut view = tool.view(args, std::slice::from_ref(target), roots);
-    view.title.push_str(&format!(" ({})", names.count));
-    let hits = names.files.iter().take(seek::MOST_LOCATIONS);
+    view.title.push_str(&format!(" ({})", names.total));
+    let hits = names.files.iter().take(search_common::MAX_LOCATIONS);
     let locations: Vec<_> =
-        hits.map(|it| seek::location(roots, target, it.clone(), None)).collect();
+        hits.map(|it| search_common::location(roots, target, it.clone(), None)).collect();
     if !locations.is_empty() {
         view.locations = locations;
     }
     text.push_str(&total(args, &names));
-    text.push_str(&seek::shortfall(names.is_part, names.unreadable));
-    let near = seek::names(names.near, roots, target);
+    text.push_str(&search_common::incomplete_note(names.is_incomplete, names.unreadable));
+    let near = search_common::similar_names(names.similar, roots, target);
     if !near.is_empty() {
         text.push_str(&format!("Similar names: {near}\n"));
     }
-    let content = seek::card(&text);
-    Outcome { ok: true, text, view: Some(view), content, raw, images: Vec::new() }
+    let content = search_common::card_content(&text);
+    ToolOutcome { ok: true, text, view: Some(view), content, raw, images: Vec::new() }
 }
 
-fn total(args: &Args, names: &Names) -> String {
-    let all = count(names.count, "file", "files");
-    if names.count == 0 {
-        let seen = count(names.seen, "file", "files");
-        return format!("No match among {seen}.\n{}", seek::elsewhere(&names.elsewhere));
+fn total(args: &FindFilesArgs, names: &FileList) -> String {
+    let all = count(names.total, "file", "files");
+    if names.total == 0 {
+        let seen = count(names.files_seen, "file", "files");
+        return format!(
+            "No match among {seen}.\n{}",
+            search_common::hidden_matches_note(&names.hidden)
+        );
     }
-    seek::page(&all, args.offset.unwrap_or(0), names.files.len(), names.next)
+    search_common::page_note(&all, args.offset.unwrap_or(0), names.files.len(), names.next_offset)
 }

@@ -1,4 +1,4 @@
-//! `grep`: where something stands in the project's files.
+//! `grep`: searches the contents of files.
 
 use std::path::PathBuf;
 
@@ -6,19 +6,19 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::seek::{self, count};
-use super::{Bench, Outcome, Tool, ToolCtx};
-use turnwright_types::effect::{CallView, Content, Effect, Kind, Target};
-use turnwright_workspace::files::Roots;
+use super::search_common::{self, count};
+use super::{Tool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::Pass;
-use turnwright_workspace::search::{FileLines, Found, Query, grep};
+use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
+use turnwright_workspace::files::Roots;
+use turnwright_workspace::search::{FileMatches, GrepQuery, GrepResult, grep};
 
 #[derive(Debug)]
 pub(super) struct Grep;
 
 /// Search file contents (ripgrep). Skips ignored, hidden and binary files. 100 matches a page.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct Args {
+pub(super) struct GrepArgs {
     /// File or folder (default `.`)
     #[serde(default, alias = "directory", alias = "dir")]
     path: Option<String>,
@@ -51,9 +51,9 @@ pub(super) struct Args {
     offset: Option<usize>,
 }
 
-impl Args {
-    fn query(&self) -> Query {
-        Query {
+impl GrepArgs {
+    fn query(&self) -> GrepQuery {
+        GrepQuery {
             pattern: self.pattern.clone(),
             literal: self.literal.unwrap_or(false),
             ignore_case: self.ignore_case.unwrap_or(false),
@@ -67,111 +67,125 @@ impl Args {
 
 impl Tool for Grep {
     const NAME: &'static str = "grep";
-    const KIND: Kind = Kind::Search;
-    const VERB: &'static str = "Search";
-    const READS: bool = true;
-    type Args = Args;
-    type Seen = ();
+    const KIND: ToolKind = ToolKind::Search;
+    const PENDING_TITLE: &'static str = "Search";
+    const IS_READ_ONLY: bool = true;
+    type Args = GrepArgs;
+    type Preview = ();
 
-    fn paths(&self, args: &Args, _: &Bench) -> Vec<PathBuf> {
-        vec![seek::path_or_here(args.path.as_ref()).into()]
+    fn paths(&self, args: &GrepArgs, _: &ToolEnv) -> Vec<PathBuf> {
+        vec![search_common::path_or_cwd(args.path.as_ref()).into()]
     }
 
-    fn view(&self, args: &Args, places: &[Target], roots: &Roots) -> CallView {
-        seek::view(&format!("Search \"{}\"", seek::quoted(&args.pattern)), places, roots)
+    fn view(&self, args: &GrepArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
+        search_common::search_view(
+            &format!("Search \"{}\"", search_common::title_pattern(&args.pattern)),
+            targets,
+            roots,
+        )
     }
 
-    fn effects(&self, _: &Args, places: &[Target]) -> Vec<Effect> {
-        places.iter().cloned().map(Effect::Read).collect()
+    fn effects(&self, _: &GrepArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
+        targets.iter().cloned().map(Effect::Read).collect()
     }
 
-    async fn look(
+    async fn preview(
         &self,
-        args: &Args,
-        places: &[Target],
+        args: &GrepArgs,
+        targets: &[ResolvedPath],
         ctx: &ToolCtx,
-    ) -> Result<((), Vec<Content>), String> {
+    ) -> Result<((), Vec<CallContent>), String> {
         if args.pattern.is_empty() {
             return Err("grep needs a `pattern`. Nothing was searched.".to_owned());
         }
-        seek::check_breadth(places, ctx).await?;
+        search_common::check_breadth(targets, ctx).await?;
         Ok(((), Vec::new()))
     }
 
-    async fn run(&self, args: Args, (): (), pass: &Pass, ctx: &ToolCtx) -> Outcome {
+    async fn run(&self, args: GrepArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {
         let Some(Effect::Read(target)) = pass.effects().first() else {
-            return Outcome::failed("Nothing was searched: there is no permission for it.");
+            return ToolOutcome::failed("Nothing was searched: there is no permission for it.");
         };
-        let name = seek::path_or_here(args.path.as_ref());
+        let name = search_common::path_or_cwd(args.path.as_ref());
         let hidden = args.hidden.unwrap_or(false);
-        let scope = match seek::scope((pass, target), args.glob.as_deref(), hidden, ctx).await {
-            Ok(scope) => scope,
-            Err(reason) => return Outcome::failed(reason),
-        };
+        let scope =
+            match search_common::scope((pass, target), args.glob.as_deref(), hidden, ctx).await {
+                Ok(scope) => scope,
+                Err(reason) => return ToolOutcome::failed(reason),
+            };
         let query = args.query();
-        let search = move |stop: &_| match seek::obstacle(&scope.root, false) {
-            Some(why) => Err(Trouble::Place(why)),
-            None => grep(&scope, &query, stop).map_err(Trouble::Pattern),
+        let search = move |stop: &_| match search_common::obstacle(&scope.root, false) {
+            Some(why) => Err(GrepError::Location(why)),
+            None => grep(&scope, &query, stop).map_err(GrepError::Pattern),
         };
-        match seek::run(ctx, search).await {
+        match search_common::run_search(ctx, search).await {
             Ok(Ok(found)) => report(self, &args, target, &found, ctx),
-            Ok(Err(Trouble::Place(why))) => {
-                Outcome::failed(seek::refusal(name, why, target, ctx).await)
+            Ok(Err(GrepError::Location(why))) => {
+                ToolOutcome::failed(search_common::obstacle_message(name, why, target, ctx).await)
             }
-            Ok(Err(Trouble::Pattern(reason))) => {
-                Outcome::failed(format!("The pattern cannot be searched for: {reason}."))
+            Ok(Err(GrepError::Pattern(reason))) => {
+                ToolOutcome::failed(format!("The pattern cannot be searched for: {reason}."))
             }
-            Err(reason) => Outcome::failed(reason),
+            Err(reason) => ToolOutcome::failed(reason),
         }
     }
 }
 
-enum Trouble {
-    Place(&'static str),
+enum GrepError {
+    Location(&'static str),
     Pattern(String),
 }
 
-fn report(tool: &Grep, args: &Args, target: &Target, found: &Found, ctx: &ToolCtx) -> Outcome {
-    let roots = ctx.bench.files.roots();
+fn report(
+    tool: &Grep,
+    args: &GrepArgs,
+    target: &ResolvedPath,
+    found: &GrepResult,
+    ctx: &ToolCtx,
+) -> ToolOutcome {
+    let roots = ctx.env.files.roots();
     let mut text = notes_before(args, found);
     for file in &found.files {
-        show(&mut text, file, &seek::short(roots, target, file.path.clone()));
+        show(&mut text, file, &search_common::short_path(roots, target, file.path.clone()));
     }
     text.push_str(&total(args, found));
     text.push_str(&notes_after(found));
-    text.push_str(&ctx.bench.files.unsaved_note(Some(&target.path), "a search does"));
+    text.push_str(&ctx.env.files.unsaved_note(Some(&target.path), "a search does"));
     let mut view = tool.view(args, std::slice::from_ref(target), roots);
     view.title.push_str(&match (found.matches, args.files_only) {
         (0, _) => " (no match)".to_owned(),
-        (_, Some(true)) => format!(" ({})", count(found.in_files, "file", "files")),
-        (matches, _) => format!(" ({matches} in {})", count(found.in_files, "file", "files")),
+        (_, Some(true)) => format!(" ({})", count(found.files_with_matches, "file", "files")),
+        (matches, _) => {
+            format!(" ({matches} in {})", count(found.files_with_matches, "file", "files"))
+        }
     });
-    let places: Vec<_> = found.files.iter().flat_map(places).take(seek::MOST_LOCATIONS).collect();
-    if !places.is_empty() {
-        let location = |(path, line)| seek::location(roots, target, path, line);
-        view.locations = places.into_iter().map(location).collect();
+    let locations: Vec<_> =
+        found.files.iter().flat_map(match_locations).take(search_common::MAX_LOCATIONS).collect();
+    if !locations.is_empty() {
+        let location = |(path, line)| search_common::location(roots, target, path, line);
+        view.locations = locations.into_iter().map(location).collect();
     }
     let raw = json!({
         "matches": found.matches,
-        "files": found.in_files,
-        "searched": found.searched,
-        "truncated": found.next.is_some() || found.is_part,
+        "files": found.files_with_matches,
+        "searched": found.files_searched,
+        "truncated": found.next_offset.is_some() || found.is_incomplete,
     });
-    let content = seek::card(&text);
-    Outcome { ok: true, text, view: Some(view), content, raw, images: Vec::new() }
+    let content = search_common::card_content(&text);
+    ToolOutcome { ok: true, text, view: Some(view), content, raw, images: Vec::new() }
 }
 
-/// Where a file matches.
-fn places(file: &FileLines) -> Vec<(PathBuf, Option<u32>)> {
+/// The locations of the matches in a file.
+fn match_locations(file: &FileMatches) -> Vec<(PathBuf, Option<u32>)> {
     let place = |line| (file.path.clone(), line);
     if file.lines.is_empty() {
         return vec![place(None)];
     }
-    let lines = file.lines.iter().filter(|it| it.is_match).take(seek::MOST_LOCATIONS);
+    let lines = file.lines.iter().filter(|it| it.is_match).take(search_common::MAX_LOCATIONS);
     lines.map(|it| place(u32::try_from(it.number).ok())).collect()
 }
 
-fn show(text: &mut String, file: &FileLines, name: &str) {
+fn show(text: &mut String, file: &FileMatches, name: &str) {
     if file.lines.is_empty() {
         text.push_str(&format!("{name}\n"));
     }
@@ -188,56 +202,56 @@ fn show(text: &mut String, file: &FileLines, name: &str) {
     }
 }
 
-fn notes_before(args: &Args, found: &Found) -> String {
-    match &found.as_literal {
+fn notes_before(args: &GrepArgs, found: &GrepResult) -> String {
+    match &found.regex_error {
         Some(reason) => format!(
             "[`{}` is no valid regular expression ({reason}); it was searched for as plain text]\n",
-            seek::quoted(&args.pattern)
+            search_common::title_pattern(&args.pattern)
         ),
         None => String::new(),
     }
 }
 
-/// How much there is, and how to see the rest.
-fn total(args: &Args, found: &Found) -> String {
+/// The number of matches and how to see the rest.
+fn total(args: &GrepArgs, found: &GrepResult) -> String {
     if found.matches == 0 {
-        return nothing(args, found);
+        return no_match_note(args, found);
     }
     let files_only = args.files_only.unwrap_or(false);
-    let files = count(found.in_files, "file", "files");
+    let files = count(found.files_with_matches, "file", "files");
     let all = if files_only {
         format!("{files} with matches")
     } else {
         format!("{} in {files}", count(found.matches, "match", "matches"))
     };
-    seek::page(&all, args.offset.unwrap_or(0), found.shown, found.next)
+    search_common::page_note(&all, args.offset.unwrap_or(0), found.shown, found.next_offset)
 }
 
-fn nothing(args: &Args, found: &Found) -> String {
-    let searched = count(found.searched, "file", "files");
+fn no_match_note(args: &GrepArgs, found: &GrepResult) -> String {
+    let searched = count(found.files_searched, "file", "files");
     let mut text = format!("No match in {searched} searched.\n");
-    if found.searched == 0
-        && let Some(glob) = args.glob.as_deref().filter(|_| found.seen > 0)
+    if found.files_searched == 0
+        && let Some(glob) = args.glob.as_deref().filter(|_| found.files_seen > 0)
     {
-        let seen = count(found.seen, "file", "files");
+        let seen = count(found.files_seen, "file", "files");
         text = format!("No match: the glob `{glob}` fits none of {seen}.\n");
     }
-    text.push_str(&seek::elsewhere(&found.elsewhere));
+    text.push_str(&search_common::hidden_matches_note(&found.hidden));
     if args.pattern.contains("\\|") && !args.literal.unwrap_or(false) {
         text.push_str("`\\|` means the character itself; alternatives are written `a|b`.\n");
     }
     text
 }
 
-fn notes_after(found: &Found) -> String {
-    let mut text = seek::shortfall(found.is_part, found.unreadable);
-    if found.capped > 0 {
-        let files = count(found.capped, "file", "files");
+fn notes_after(found: &GrepResult) -> String {
+    let mut text = search_common::incomplete_note(found.is_incomplete, found.unreadable);
+    if found.capped_files > 0 {
+        let files = count(found.capped_files, "file", "files");
         text.push_str(&format!("[of {files}, only the first 1000 matches are counted]\n"));
     }
-    if found.secrets > 0 {
+    if found.secret_files > 0 {
         let files = count(
-            found.secrets,
+            found.secret_files,
             "file that may hold secrets was",
             "files that may hold secrets were",
         );

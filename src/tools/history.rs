@@ -1,4 +1,4 @@
-//! `history`: what the tools have done before, in this session or in all that are kept.
+//! `history`: looks up earlier tool calls of this session or of all stored ones.
 
 use std::path::PathBuf;
 
@@ -6,32 +6,34 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Bench, Outcome, Tool, ToolCtx};
-use turnwright_types::effect::{CallView, Content, Effect, Kind, Location, Place, Target, visible_line};
-use turnwright_workspace::files::Roots;
-use turnwright_types::ids::SessionId;
+use super::{Tool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_store::CallStatus;
-use turnwright_store::history::{Done, Page, Query, calls};
+use turnwright_store::history::{CallRecord, HistoryPage, HistoryQuery, find_calls};
+use turnwright_types::effect::{
+    CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ToolKind, escape_hidden_line,
+};
+use turnwright_types::ids::SessionId;
+use turnwright_workspace::files::Roots;
 
-/// Rows unless said otherwise, and at most.
-const USUAL: usize = 20;
-const MOST: usize = 100;
-/// Characters of a line.
-const LONGEST_LINE: usize = 160;
+/// The number of rows: default and limit.
+const DEFAULT_ROWS: usize = 20;
+const MAX_ROWS: usize = 100;
+/// At most this many characters of a line are shown.
+const MAX_LINE_CHARS: usize = 160;
 
 #[derive(Debug)]
 pub(super) struct History;
 
 /// Look up earlier tool calls and their results, the newest first.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct Args {
+pub(super) struct HistoryArgs {
     /// Words in arguments, result or prompt
     #[serde(default)]
     query: String,
     /// `current` (default), or `all` sessions
     #[serde(default)]
-    session: Sessions,
+    session: HistoryScope,
     /// Only this tool
     #[serde(default)]
     tool: String,
@@ -44,7 +46,7 @@ pub(super) struct Args {
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
-enum Sessions {
+enum HistoryScope {
     #[default]
     Current,
     All,
@@ -52,65 +54,66 @@ enum Sessions {
 
 impl Tool for History {
     const NAME: &'static str = "history";
-    const KIND: Kind = Kind::Search;
-    const VERB: &'static str = "History";
-    const READS: bool = true;
-    type Args = Args;
-    type Seen = ();
+    const KIND: ToolKind = ToolKind::Search;
+    const PENDING_TITLE: &'static str = "History";
+    const IS_READ_ONLY: bool = true;
+    type Args = HistoryArgs;
+    type Preview = ();
 
-    fn paths(&self, args: &Args, bench: &Bench) -> Vec<PathBuf> {
+    fn paths(&self, args: &HistoryArgs, env: &ToolEnv) -> Vec<PathBuf> {
         match args.session {
-            Sessions::Current => Vec::new(),
-            Sessions::All => vec![bench.commons.folders.state.clone()],
+            HistoryScope::Current => Vec::new(),
+            HistoryScope::All => vec![env.shared.folders.state.clone()],
         }
     }
 
-    fn view(&self, args: &Args, places: &[Target], roots: &Roots) -> CallView {
+    fn view(&self, args: &HistoryArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
         let what = [&args.query, &args.tool, &args.status].into_iter().find(|it| !it.is_empty());
         let what: String = what.map_or("all", |it| it).chars().take(80).collect();
-        let of_all = if args.session == Sessions::All { " in all sessions" } else { "" };
-        let location = |it| Location { path: roots.shown(it), line: None };
+        let of_all = if args.session == HistoryScope::All { " in all sessions" } else { "" };
+        let location = |it| Location { path: roots.client_path(it), line: None };
         CallView {
-            title: format!("History: \"{}\"{of_all}", visible_line(&what)),
+            title: format!("History: \"{}\"{of_all}", escape_hidden_line(&what)),
             kind: Self::KIND,
-            locations: places.iter().map(location).collect(),
+            locations: targets.iter().map(location).collect(),
         }
     }
 
-    fn effects(&self, _: &Args, places: &[Target]) -> Vec<Effect> {
-        // What other sessions have done is the user's and no part of this project, wherever our
-        // own folder lies.
-        let outside = |it: &Target| Target { path: it.path.clone(), place: Place::Outside };
-        match places.first() {
+    fn effects(&self, _: &HistoryArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
+        // Other sessions are private to the user and not part of this project, even if our state
+        // folder lies in it.
+        let outside =
+            |it: &ResolvedPath| ResolvedPath { path: it.path.clone(), scope: PathScope::Outside };
+        match targets.first() {
             Some(place) => vec![Effect::Read(outside(place))],
-            None => vec![Effect::Session],
+            None => vec![Effect::SessionState],
         }
     }
 
-    async fn run(&self, args: Args, (): (), pass: &Pass, ctx: &ToolCtx) -> Outcome {
+    async fn run(&self, args: HistoryArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {
         let may_all = matches!(pass.effects().first(), Some(Effect::Read(_)));
-        if args.session == Sessions::All && !may_all {
-            return Outcome::failed("There is no permission to look into other sessions.");
+        if args.session == HistoryScope::All && !may_all {
+            return ToolOutcome::failed("There is no permission to read other sessions.");
         }
         if !matches!(args.status.as_str(), "" | "ok" | "failed") {
-            return Outcome::failed("`status` is ok or failed.");
+            return ToolOutcome::failed("`status` is ok or failed.");
         }
-        let log = &ctx.bench.log;
+        let log = &ctx.env.log;
         let Some(store) = log.store() else {
-            return Outcome::failed("Nothing is kept of this session.");
+            return ToolOutcome::failed("This session is not stored.");
         };
-        // What has just ended is on its way.
+        // Calls that have just ended may not be stored yet.
         log.flush().written().await;
-        let query = query(&args, &ctx.bench.session);
-        let found = store.read(move |connection| calls(connection, &query)).await;
+        let query = query(&args, &ctx.env.session);
+        let found = store.read(move |connection| find_calls(connection, &query)).await;
         let page = match found {
             Ok(page) => page,
-            Err(error) => return Outcome::failed(error.to_string()),
+            Err(error) => return ToolOutcome::failed(error.to_string()),
         };
-        let text = told(&args, &page);
-        Outcome {
+        let text = render(&args, &page);
+        ToolOutcome {
             ok: true,
-            content: vec![Content::Text(text.clone())],
+            content: vec![CallContent::Text(text.clone())],
             text,
             view: None,
             raw: json!({ "rows": page.rows.len() }),
@@ -119,44 +122,44 @@ impl Tool for History {
     }
 }
 
-fn query(args: &Args, session: &SessionId) -> Query {
+fn query(args: &HistoryArgs, session: &SessionId) -> HistoryQuery {
     let statuses = match args.status.as_str() {
         "ok" => vec![CallStatus::Success],
         "failed" => vec![CallStatus::Error],
-        // Not this very call.
+        // Without pending calls, of which this call is one.
         _ => vec![CallStatus::Success, CallStatus::Error],
     };
-    Query {
-        session: (args.session == Sessions::Current).then(|| session.clone()),
+    HistoryQuery {
+        session: (args.session == HistoryScope::Current).then(|| session.clone()),
         tool: Some(args.tool.clone()).filter(|it| !it.is_empty()),
         statuses,
         words: args.query.clone(),
-        limit: args.limit.map_or(USUAL, |it| it as usize).clamp(1, MOST),
-        ..Query::default()
+        limit: args.limit.map_or(DEFAULT_ROWS, |it| it as usize).clamp(1, MAX_ROWS),
+        ..HistoryQuery::default()
     }
 }
 
-fn told(args: &Args, page: &Page<Done>) -> String {
+fn render(args: &HistoryArgs, page: &HistoryPage<CallRecord>) -> String {
     let mut words: Vec<_> =
         args.query.to_lowercase().split_whitespace().map(str::to_owned).collect();
-    // The words as they were written are the best place, if they stand so anywhere.
+    // A line with the whole query is preferred to one with a single word of it.
     words.insert(0, args.query.trim().to_lowercase());
-    let all = args.session == Sessions::All;
-    let mut text: String = page.rows.iter().map(|it| row(it, &words, all)).collect();
+    let all = args.session == HistoryScope::All;
+    let mut text: String = page.rows.iter().map(|it| render_row(it, &words, all)).collect();
     if text.is_empty() {
         text.push_str("Nothing found.\n");
     }
     if page.next.is_some() {
         text.push_str("[older rows left out: a longer `query`, or a larger `limit`]\n");
     }
-    if page.is_cut {
+    if page.is_truncated {
         text.push_str("[not all long results were searched]\n");
     }
     text
 }
 
-/// A row in three lines.
-fn row(row: &Done, words: &[String], with_session: bool) -> String {
+/// Renders a call in three lines.
+fn render_row(row: &CallRecord, words: &[String], with_session: bool) -> String {
     let session = if with_session { format!("{}/", row.session) } else { String::new() };
     let status = if row.error.is_none() { "ok" } else { "failed" };
     let time = httpdate::fmt_http_date(row.at);
@@ -166,23 +169,23 @@ fn row(row: &Done, words: &[String], with_session: bool) -> String {
         "{session}{} {time} {} {status} {}\n  {}\n  → {}\n",
         row.call,
         row.tool,
-        length(row.duration_ms.unwrap_or_default()),
-        line(&row.arguments, words),
-        line(result.unwrap_or_default(), words)
+        duration_text(row.duration_ms.unwrap_or_default()),
+        matching_line(&row.arguments, words),
+        matching_line(result.unwrap_or_default(), words)
     )
 }
 
-fn length(millis: f64) -> String {
+fn duration_text(millis: f64) -> String {
     if millis < 1_000.0 { format!("{millis:.0} ms") } else { format!("{:.1} s", millis / 1_000.0) }
 }
 
-/// The line that holds what is looked for, or else the first that says something.
-fn line(text: &str, words: &[String]) -> String {
+/// The first line that contains one of `words`, or else the first that is not blank.
+fn matching_line(text: &str, words: &[String]) -> String {
     let holds = |line: &str, word: &String| !word.is_empty() && line.to_lowercase().contains(word);
     let line = words.iter().find_map(|word| text.lines().find(|it| holds(it, word)));
     let line = line.or_else(|| text.lines().find(|it| !it.trim().is_empty()));
-    let line = visible_line(line.unwrap_or_default().trim());
-    match line.char_indices().nth(LONGEST_LINE) {
+    let line = escape_hidden_line(line.unwrap_or_default().trim());
+    match line.char_indices().nth(MAX_LINE_CHARS) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,
     }
@@ -194,8 +197,8 @@ mod tests {
 
     use super::*;
 
-    fn done(number: u32, result: &str, is_error: bool) -> Done {
-        Done {
+    fn done(number: u32, result: &str, is_error: bool) -> CallRecord {
+        CallRecord {
             id: number.into(),
             session: "other".into(),
             title: None,
@@ -214,18 +217,22 @@ mod tests {
     }
 
     #[test]
-    fn a_row_says_when_how_long_and_where_the_words_stand() {
-        let args = |it: serde_json::Value| serde_json::from_value::<Args>(it).unwrap();
+    fn a_row_shows_time_duration_and_the_matching_lines() {
+        let args = |it: serde_json::Value| serde_json::from_value::<HistoryArgs>(it).unwrap();
         let mut rows = vec![done(2, "one\nMigration failed\nthree", true), done(1, "\n\na", false)];
-        let page = |rows: &[Done]| Page { rows: rows.to_vec(), next: None, is_cut: false };
-        let text = told(&args(json!({ "query": "migration" })), &page(&rows));
+        let page = |rows: &[CallRecord]| HistoryPage {
+            rows: rows.to_vec(),
+            next: None,
+            is_truncated: false,
+        };
+        let text = render(&args(json!({ "query": "migration" })), &page(&rows));
         let first = "call-2 01 Jan 1970 00:00:02 exec failed 1.2 s\n  {\"number\":2}\n  → Migration \
                      failed\n";
         let second = "call-1 01 Jan 1970 00:00:01 exec ok 600 ms\n  {\"number\":1}\n  → a\n";
         assert_eq!(text, format!("{first}{second}"));
         rows.remove(0);
-        let text = told(&args(json!({ "session": "all" })), &page(&rows));
+        let text = render(&args(json!({ "session": "all" })), &page(&rows));
         assert_eq!(text, format!("other/{second}"));
-        assert_eq!(told(&args(json!({})), &page(&[])), "Nothing found.\n");
+        assert_eq!(render(&args(json!({})), &page(&[])), "Nothing found.\n");
     }
 }

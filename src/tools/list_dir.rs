@@ -1,4 +1,4 @@
-//! `list_dir`: what is in a folder.
+//! `list_dir`: lists a folder as a tree.
 
 use std::path::PathBuf;
 
@@ -6,22 +6,23 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::seek::{self, count};
-use super::{Bench, Outcome, Tool, ToolCtx};
-use turnwright_types::effect::{CallView, Effect, Kind, Location, Target, visible_line};
-use turnwright_workspace::files::Roots;
+use super::search_common::{self, count};
+use super::{Tool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::Pass;
-use turnwright_workspace::search::{Sort, Tree, list};
+use turnwright_types::effect::{
+    CallView, Effect, Location, ResolvedPath, ToolKind, escape_hidden_line,
+};
+use turnwright_workspace::files::Roots;
+use turnwright_workspace::search::{FolderTree, TreeEntryKind, list_tree};
 
-/// The most levels of one call.
-const DEEPEST: u8 = 3;
+const MAX_DEPTH: u8 = 3;
 
 #[derive(Debug)]
 pub(super) struct ListDir;
 
 /// List a folder as a tree. Folders end with a slash; files come with their size.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct Args {
+pub(super) struct ListDirArgs {
     /// Folder (default `.`)
     #[serde(default, alias = "directory", alias = "dir")]
     path: Option<String>,
@@ -33,94 +34,98 @@ pub(super) struct Args {
     hidden: Option<bool>,
 }
 
-impl Args {
+impl ListDirArgs {
     fn path(&self) -> &str {
-        seek::path_or_here(self.path.as_ref())
+        search_common::path_or_cwd(self.path.as_ref())
     }
 }
 
 impl Tool for ListDir {
     const NAME: &'static str = "list_dir";
-    const KIND: Kind = Kind::Read;
-    const VERB: &'static str = "List folder";
-    const READS: bool = true;
-    type Args = Args;
-    type Seen = ();
+    const KIND: ToolKind = ToolKind::Read;
+    const PENDING_TITLE: &'static str = "List folder";
+    const IS_READ_ONLY: bool = true;
+    type Args = ListDirArgs;
+    type Preview = ();
 
-    fn paths(&self, args: &Args, _: &Bench) -> Vec<PathBuf> {
+    fn paths(&self, args: &ListDirArgs, _: &ToolEnv) -> Vec<PathBuf> {
         vec![args.path().into()]
     }
 
-    fn view(&self, _: &Args, places: &[Target], roots: &Roots) -> CallView {
-        let location = |it| Location { path: roots.shown(it), line: None };
+    fn view(&self, _: &ListDirArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
+        let location = |it| Location { path: roots.client_path(it), line: None };
         CallView {
-            title: places
-                .first()
-                .map_or(Self::VERB.to_owned(), |it| format!("List {}", roots.short(it))),
+            title: targets.first().map_or(Self::PENDING_TITLE.to_owned(), |it| {
+                format!("List {}", roots.display_path(it))
+            }),
             kind: Self::KIND,
-            locations: places.iter().map(location).collect(),
+            locations: targets.iter().map(location).collect(),
         }
     }
 
-    fn effects(&self, _: &Args, places: &[Target]) -> Vec<Effect> {
-        places.iter().cloned().map(Effect::Read).collect()
+    fn effects(&self, _: &ListDirArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
+        targets.iter().cloned().map(Effect::Read).collect()
     }
 
-    async fn run(&self, args: Args, (): (), pass: &Pass, ctx: &ToolCtx) -> Outcome {
+    async fn run(&self, args: ListDirArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {
         let Some(Effect::Read(target)) = pass.effects().first() else {
-            return Outcome::failed("Nothing was listed: there is no permission for it.");
+            return ToolOutcome::failed("Nothing was listed: there is no permission for it.");
         };
-        let depth = usize::from(args.depth.unwrap_or(2).clamp(1, DEEPEST));
+        let depth = usize::from(args.depth.unwrap_or(2).clamp(1, MAX_DEPTH));
         let tree = match tree((pass, target), depth, args.hidden.unwrap_or(false), ctx).await {
             Ok(tree) => tree,
             Err(why) => {
-                return Outcome::failed(seek::refusal(args.path(), &why, target, ctx).await);
+                return ToolOutcome::failed(
+                    search_common::obstacle_message(args.path(), &why, target, ctx).await,
+                );
             }
         };
         let text = show(&tree);
-        let raw = json!({ "entries": tree.entries.len(), "truncated": tree.more > 0 });
-        let content = seek::card(&text);
-        Outcome { ok: true, text, view: None, content, raw, images: Vec::new() }
+        let raw = json!({ "entries": tree.entries.len(), "truncated": tree.omitted > 0 });
+        let content = search_common::card_content(&text);
+        ToolOutcome { ok: true, text, view: None, content, raw, images: Vec::new() }
     }
 }
 
-/// What a folder holds.
+/// Lists the entries of a folder.
 ///
 /// # Errors
-/// Why that cannot be said, to go on after its name.
+/// Why the folder cannot be listed, as a phrase that follows its name.
 pub(super) async fn tree(
-    (pass, target): (&Pass, &Target),
+    (pass, target): (&Pass, &ResolvedPath),
     depth: usize,
     hidden: bool,
     ctx: &ToolCtx,
-) -> Result<Tree, String> {
-    let scope = seek::scope((pass, target), None, hidden, ctx).await?;
-    let listing = move |stop: &_| match seek::obstacle(&scope.root, true) {
+) -> Result<FolderTree, String> {
+    let scope = search_common::scope((pass, target), None, hidden, ctx).await?;
+    let listing = move |stop: &_| match search_common::obstacle(&scope.root, true) {
         Some(why) => Err(why.to_owned()),
-        None => list(&scope, depth, stop).map_err(|it| it.to_string()),
+        None => list_tree(&scope, depth, stop).map_err(|it| it.to_string()),
     };
-    let tree = seek::run(ctx, listing).await;
+    let tree = search_common::run_search(ctx, listing).await;
     tree.unwrap_or_else(|_| Err("was not listed: cancelled by the user".to_owned()))
 }
 
-/// The same for the model.
-pub(super) fn show(tree: &Tree) -> String {
+/// Renders a tree for the model.
+pub(super) fn show(tree: &FolderTree) -> String {
     let mut text = String::new();
     for entry in &tree.entries {
-        let name = visible_line(&entry.path.to_string_lossy());
-        text.push_str(&match entry.sort {
-            Sort::Folder => format!("{name}/\n"),
-            Sort::Full(number) => format!("{name}/ ({})\n", count(number, "entry", "entries")),
-            Sort::Link => format!("{name} (link)\n"),
-            Sort::File(bytes) => format!("{name} ({bytes} B)\n"),
-            Sort::Special => format!("{name} (special)\n"),
+        let name = escape_hidden_line(&entry.path.to_string_lossy());
+        text.push_str(&match entry.kind {
+            TreeEntryKind::Folder => format!("{name}/\n"),
+            TreeEntryKind::Collapsed(number) => {
+                format!("{name}/ ({})\n", count(number, "entry", "entries"))
+            }
+            TreeEntryKind::Link => format!("{name} (link)\n"),
+            TreeEntryKind::File(bytes) => format!("{name} ({bytes} B)\n"),
+            TreeEntryKind::Special => format!("{name} (special)\n"),
         });
     }
     if tree.entries.is_empty() {
         text.push_str("[empty]\n");
     }
-    if tree.more > 0 {
-        let more = count(tree.more, "more entry", "more entries");
+    if tree.omitted > 0 {
+        let more = count(tree.omitted, "more entry", "more entries");
         text.push_str(&format!("[{more}: use find_files with a glob]\n"));
     }
     if tree.ignored > 0 {

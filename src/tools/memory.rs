@@ -1,5 +1,5 @@
-//! `memory`: notes that outlive the session. Reading them is free; each change is asked about
-//! and shown like the edit it is.
+//! `memory`: notes that outlive the session. Reading them needs no permission; each change is asked
+//! about and shown like an edit of a file.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,13 +8,15 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::lore::folders_of_notes;
-use super::{Bench, Outcome, Tool, ToolCtx};
-use turnwright_types::effect::{CallView, Content, Effect, Kind, Location, Target, visible_line};
-use turnwright_workspace::files::{FileError, Roots, Text};
-use turnwright_types::ids::is_slug;
-use turnwright_workspace::memory::{self, LONGEST_NOTE, MOST_NOTES, Notes, Scope};
+use super::project_context::note_folders;
+use super::{Tool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::Pass;
+use turnwright_types::effect::{
+    CallContent, CallView, Effect, Location, ResolvedPath, ToolKind, escape_hidden_line,
+};
+use turnwright_types::ids::is_slug;
+use turnwright_workspace::files::{FileError, FileText, Roots};
+use turnwright_workspace::memory::{self, MAX_NOTE_BYTES, MAX_NOTES, NoteFolder, NoteOwner};
 
 #[derive(Debug)]
 pub(super) struct Memory;
@@ -22,9 +24,9 @@ pub(super) struct Memory;
 /// Notes in Markdown that later sessions see: what the user wants remembered, what was hard to
 /// find out. Never keys or passwords.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct Args {
+pub(super) struct MemoryArgs {
     /// What to do
-    action: Action,
+    action: NoteAction,
     /// For this project (default) or for all of the user's
     #[serde(default)]
     scope: NoteScope,
@@ -38,7 +40,7 @@ pub(super) struct Args {
 
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
-enum Action {
+enum NoteAction {
     List,
     Read,
     Write,
@@ -54,28 +56,28 @@ enum NoteScope {
     User,
 }
 
-/// The text before and after; nothing after is a note that goes.
+/// The text before and after; `after` is `None` if the note is deleted.
 #[derive(Debug, Default)]
-pub(super) struct Change {
-    before: Option<Text>,
+pub(super) struct PlannedNoteChange {
+    before: Option<FileText>,
     after: Option<String>,
 }
 
-impl Args {
+impl MemoryArgs {
     fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_default().trim()
     }
 
     fn changes(&self) -> bool {
-        matches!(self.action, Action::Write | Action::Append | Action::Delete)
+        matches!(self.action, NoteAction::Write | NoteAction::Append | NoteAction::Delete)
     }
 
-    fn folder(&self, bench: &Bench) -> Option<Notes> {
+    fn folder(&self, env: &ToolEnv) -> Option<NoteFolder> {
         let scope = match self.scope {
-            NoteScope::Project => Scope::Project,
-            NoteScope::User => Scope::User,
+            NoteScope::Project => NoteOwner::Project,
+            NoteScope::User => NoteOwner::User,
         };
-        folders_of_notes(bench).into_iter().find(|it| it.scope == scope)
+        note_folders(env).into_iter().find(|it| it.scope == scope)
     }
 
     fn check_name(&self) -> Result<&str, String> {
@@ -83,9 +85,9 @@ impl Args {
             name if is_slug(name) => Ok(name),
             "" => Err("memory needs the `name` of a note, such as build-commands.".to_owned()),
             name => Err(format!(
-                "\"{}\" is no name of a note: it takes a-z, 0-9 and hyphens. Call it {}.",
-                clipped(name),
-                memory::name_from(name)
+                "\"{}\" is no name of a note: use a-z, 0-9 and hyphens. Call it {}.",
+                clip_name(name),
+                memory::suggest_name(name)
             )),
         }
     }
@@ -93,222 +95,246 @@ impl Args {
 
 impl Tool for Memory {
     const NAME: &'static str = "memory";
-    const KIND: Kind = Kind::Think;
-    const VERB: &'static str = "Memory";
-    type Args = Args;
-    type Seen = Change;
+    const KIND: ToolKind = ToolKind::Think;
+    const PENDING_TITLE: &'static str = "Memory";
+    type Args = MemoryArgs;
+    type Preview = PlannedNoteChange;
 
-    fn paths(&self, args: &Args, bench: &Bench) -> Vec<PathBuf> {
+    fn paths(&self, args: &MemoryArgs, env: &ToolEnv) -> Vec<PathBuf> {
         if !args.changes() || args.check_name().is_err() {
             return Vec::new();
         }
-        args.folder(bench).map(|it| it.path(args.name())).into_iter().collect()
+        args.folder(env).map(|it| it.path(args.name())).into_iter().collect()
     }
 
-    fn view(&self, args: &Args, places: &[Target], roots: &Roots) -> CallView {
+    fn view(&self, args: &MemoryArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
         let (verb, kind) = match args.action {
-            Action::List | Action::Read => ("Recall", Kind::Think),
-            Action::Write | Action::Append => ("Remember", Kind::Edit),
-            Action::Delete => ("Forget", Kind::Delete),
+            NoteAction::List | NoteAction::Read => ("Recall", ToolKind::Think),
+            NoteAction::Write | NoteAction::Append => ("Remember", ToolKind::Edit),
+            NoteAction::Delete => ("Forget", ToolKind::Delete),
         };
-        let name = if args.action == Action::List { "notes" } else { args.name() };
-        let location = |it| Location { path: roots.shown(it), line: None };
+        let name = if args.action == NoteAction::List { "notes" } else { args.name() };
+        let location = |it| Location { path: roots.client_path(it), line: None };
         CallView {
-            title: format!("{verb}: {}", clipped(name)),
+            title: format!("{verb}: {}", clip_name(name)),
             kind,
-            locations: places.iter().map(location).collect(),
+            locations: targets.iter().map(location).collect(),
         }
     }
 
-    fn effects(&self, args: &Args, places: &[Target]) -> Vec<Effect> {
-        match places.first().cloned() {
-            Some(place) if args.action == Action::Delete => vec![Effect::Delete(place)],
+    fn effects(&self, args: &MemoryArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
+        match targets.first().cloned() {
+            Some(place) if args.action == NoteAction::Delete => vec![Effect::Delete(place)],
             Some(place) => vec![Effect::Write(place)],
-            // Reads nothing but notes; or makes no sense, and `look` says so.
-            None => vec![Effect::Session],
+            // It only reads notes, or it is invalid and `preview` reports that.
+            None => vec![Effect::SessionState],
         }
     }
 
-    async fn look(
+    async fn preview(
         &self,
-        args: &Args,
-        places: &[Target],
+        args: &MemoryArgs,
+        targets: &[ResolvedPath],
         ctx: &ToolCtx,
-    ) -> Result<(Change, Vec<Content>), String> {
-        if args.action == Action::List {
+    ) -> Result<(PlannedNoteChange, Vec<CallContent>), String> {
+        if args.action == NoteAction::List {
             return Ok(Default::default());
         }
         let name = args.check_name()?;
-        if args.action == Action::Read {
+        if args.action == NoteAction::Read {
             return Ok(Default::default());
         }
         let nothing = |why: String| format!("{why} Nothing was changed.");
-        let (Some(place), Some(folder)) = (places.first(), args.folder(&ctx.bench)) else {
+        let (Some(place), Some(folder)) = (targets.first(), args.folder(&ctx.env)) else {
             return Err(nothing("There is no folder for such notes.".to_owned()));
         };
-        if !folder.holds(&place.path) {
-            return Err(nothing(format!("The file of {name} is a link that leads elsewhere.")));
+        if !folder.allows(&place.path) {
+            return Err(nothing(format!(
+                "The file of {name} is a link to a place outside the notes."
+            )));
         }
-        let before = match ctx.bench.files.without_editor().read(place).await {
+        let before = match ctx.env.files.without_editor().read(place).await {
             Ok(text) => Some(text),
             Err(FileError::NotFound) => None,
             Err(error) => return Err(nothing(format!("{name} {error}."))),
         };
         let after = match args.action {
-            Action::Delete if before.is_none() => {
+            NoteAction::Delete if before.is_none() => {
                 return Err(nothing(format!("There is no note {name}.")));
             }
-            Action::Delete => None,
-            _ => Some(changed(args, before.as_ref()).map_err(nothing)?),
+            NoteAction::Delete => None,
+            _ => Some(new_note_text(args, before.as_ref()).map_err(nothing)?),
         };
-        if before.is_none() && list(&[folder]).await.len() >= MOST_NOTES {
+        if before.is_none() && list(&[folder]).await.len() >= MAX_NOTES {
             return Err(nothing(format!(
-                "There are {MOST_NOTES} notes already, which is all there can be. Put this into \
+                "There are {MAX_NOTES} notes already, which is all there can be. Put this into \
                  one of them, or delete one."
             )));
         }
-        let diff = Content::Diff {
-            path: ctx.bench.files.roots().shown(place),
+        let diff = CallContent::Diff {
+            path: ctx.env.files.roots().client_path(place),
             old: before.as_ref().map(|it| it.text.clone()),
             new: after.clone().unwrap_or_default(),
         };
-        Ok((Change { before, after }, vec![diff]))
+        Ok((PlannedNoteChange { before, after }, vec![diff]))
     }
 
-    async fn run(&self, args: Args, seen: Change, pass: &Pass, ctx: &ToolCtx) -> Outcome {
+    async fn run(
+        &self,
+        args: MemoryArgs,
+        planned: PlannedNoteChange,
+        pass: &Pass,
+        ctx: &ToolCtx,
+    ) -> ToolOutcome {
         match (args.action, pass.effects().first()) {
-            (Action::List, _) => list_notes(ctx).await,
-            (Action::Read, _) => read(&args, ctx).await,
-            (_, Some(Effect::Write(place))) => write(&args, place, seen, ctx).await,
-            (_, Some(Effect::Delete(place))) => delete(&args, place, seen, ctx).await,
-            _ => Outcome::failed("Nothing was changed: there is no permission for it."),
+            (NoteAction::List, _) => list_notes(ctx).await,
+            (NoteAction::Read, _) => read(&args, ctx).await,
+            (_, Some(Effect::Write(place))) => write(&args, place, planned, ctx).await,
+            (_, Some(Effect::Delete(place))) => delete(&args, place, planned, ctx).await,
+            _ => ToolOutcome::failed("Nothing was changed: there is no permission for it."),
         }
     }
 }
 
-/// The whole text that a note is to have.
-fn changed(args: &Args, before: Option<&Text>) -> Result<String, String> {
+/// The new text of a note.
+fn new_note_text(args: &MemoryArgs, before: Option<&FileText>) -> Result<String, String> {
     let content = args.content.as_deref().unwrap_or_default().trim_end();
     if content.is_empty() {
         return Err("memory needs the `content` of the note.".to_owned());
     }
-    // To look for secrets takes its time.
-    fits(content.len())?;
-    if let Some(what) = memory::secret_in(content) {
+    // Checked first, because searching a long text for secrets takes a while.
+    check_length(content.len())?;
+    if let Some(what) = memory::find_secret(content) {
         return Err(format!(
             "The text holds what looks like {what}. Notes are plain files that later sessions \
              send to a model: say where it is kept instead."
         ));
     }
     let after = match before {
-        Some(before) if args.action == Action::Append && !before.text.trim().is_empty() => {
+        Some(before) if args.action == NoteAction::Append && !before.text.trim().is_empty() => {
             format!("{}\n{content}\n", before.text.trim_end())
         }
         _ => format!("{content}\n"),
     };
-    fits(after.len())?;
+    check_length(after.len())?;
     Ok(after)
 }
 
-fn fits(bytes: usize) -> Result<(), String> {
-    if bytes <= LONGEST_NOTE {
+fn check_length(bytes: usize) -> Result<(), String> {
+    if bytes <= MAX_NOTE_BYTES {
         return Ok(());
     }
     Err(format!(
-        "The note would have {bytes} bytes; {LONGEST_NOTE} is the most. Shorten it or split it."
+        "The note would have {bytes} bytes; {MAX_NOTE_BYTES} is the most. Shorten it or split it."
     ))
 }
 
-async fn write(args: &Args, place: &Target, seen: Change, ctx: &ToolCtx) -> Outcome {
-    let Some(after) = seen.after else {
-        return Outcome::failed("Nothing was written: there is nothing to write.");
+async fn write(
+    args: &MemoryArgs,
+    place: &ResolvedPath,
+    planned: PlannedNoteChange,
+    ctx: &ToolCtx,
+) -> ToolOutcome {
+    let Some(after) = planned.after else {
+        return ToolOutcome::failed("Nothing was written: there is nothing to write.");
     };
-    let files = ctx.bench.files.without_editor();
+    let files = ctx.env.files.without_editor();
     let name = args.name();
-    if let Err(error) = files.write(place, seen.before.as_ref(), &after, &ctx.cancel).await {
-        return Outcome::failed(format!("{name} {error}"));
+    if let Err(error) = files.write(place, planned.before.as_ref(), &after, &ctx.cancel).await {
+        return ToolOutcome::failed(format!("{name} {error}"));
     }
-    let done = if seen.before.is_some() { "Changed" } else { "Noted" };
+    let done = if planned.before.is_some() { "Changed" } else { "Noted" };
     let text = format!("{done}: {name}, {} bytes.", after.len());
-    let path = files.roots().shown(place);
-    let old = seen.before.map(|it| it.text);
-    done_with(text, vec![Content::Diff { path, old, new: after }])
+    let path = files.roots().client_path(place);
+    let old = planned.before.map(|it| it.text);
+    outcome_with(text, vec![CallContent::Diff { path, old, new: after }])
 }
 
-async fn delete(args: &Args, place: &Target, seen: Change, ctx: &ToolCtx) -> Outcome {
+async fn delete(
+    args: &MemoryArgs,
+    place: &ResolvedPath,
+    planned: PlannedNoteChange,
+    ctx: &ToolCtx,
+) -> ToolOutcome {
     let name = args.name();
-    let files = ctx.bench.files.without_editor();
-    // What the user has agreed to lose is what goes.
+    let files = ctx.env.files.without_editor();
+    // Only the text that the user has seen is deleted.
     match files.read(place).await {
-        Ok(now) if Some(&now) == seen.before.as_ref() => {}
-        Ok(_) => return Outcome::failed(format!("{name} {}", FileError::Stale)),
-        Err(error) => return Outcome::failed(format!("{name} {error}")),
+        Ok(now) if Some(&now) == planned.before.as_ref() => {}
+        Ok(_) => return ToolOutcome::failed(format!("{name} {}", FileError::Stale)),
+        Err(error) => return ToolOutcome::failed(format!("{name} {error}")),
     }
     if let Err(error) = files.remove(place, false, &ctx.cancel).await {
-        return Outcome::failed(format!("{name} {error}"));
+        return ToolOutcome::failed(format!("{name} {error}"));
     }
-    let path = files.roots().shown(place);
-    let old = seen.before.map(|it| it.text);
-    done_with(format!("Forgotten: {name}."), vec![Content::Diff { path, old, new: String::new() }])
+    let path = files.roots().client_path(place);
+    let old = planned.before.map(|it| it.text);
+    outcome_with(
+        format!("Forgotten: {name}."),
+        vec![CallContent::Diff { path, old, new: String::new() }],
+    )
 }
 
-async fn list_notes(ctx: &ToolCtx) -> Outcome {
-    let notes = list(&folders_of_notes(&ctx.bench)).await;
+async fn list_notes(ctx: &ToolCtx) -> ToolOutcome {
+    let notes = list(&note_folders(&ctx.env)).await;
     if notes.is_empty() {
-        return told("There are no notes yet.".to_owned());
+        return text_outcome("There are no notes yet.".to_owned());
     }
     let line = |it: &memory::Note| format!("{}/{} – {}\n", it.scope.id(), it.name, it.title);
-    told(notes.iter().map(line).collect())
+    text_outcome(notes.iter().map(line).collect())
 }
 
-/// A note: the one of the scope that was named, or else the one of that name.
-async fn read(args: &Args, ctx: &ToolCtx) -> Outcome {
-    let (bench, name) = (Arc::clone(&ctx.bench), args.name().to_owned());
-    let first = args.folder(&ctx.bench).map(|it| it.scope);
+/// Reads a note: the one of the given scope if it exists, else the one of that name in the other.
+async fn read(args: &MemoryArgs, ctx: &ToolCtx) -> ToolOutcome {
+    let (env, name) = (Arc::clone(&ctx.env), args.name().to_owned());
+    let first = args.folder(&ctx.env).map(|it| it.scope);
     let found = blocking(move || {
-        let mut folders = folders_of_notes(&bench);
+        let mut folders = note_folders(&env);
         folders.sort_by_key(|it| Some(it.scope) != first);
-        folders.into_iter().find_map(|it| Some((it.scope, it.get(&name)?)))
+        folders.into_iter().find_map(|it| Some((it.scope, it.read(&name)?)))
     });
-    let Some(Some((scope, seen))) = found.await else {
-        let notes = list(&folders_of_notes(&ctx.bench)).await;
+    let Some(Some((scope, note))) = found.await else {
+        let notes = list(&note_folders(&ctx.env)).await;
         let names: Vec<_> = notes.into_iter().map(|it| it.name).collect();
         let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        return Outcome::failed(format!("There is no note {}. There are: {names}.", args.name()));
+        return ToolOutcome::failed(format!(
+            "There is no note {}. There are: {names}.",
+            args.name()
+        ));
     };
-    let date = seen.changed.map(|it| httpdate::fmt_http_date(it)[5..16].to_owned());
-    let cut = if seen.is_whole { "" } else { "\n[cut: the file is longer]" };
-    told(format!(
+    let date = note.modified.map(|it| httpdate::fmt_http_date(it)[5..16].to_owned());
+    let cut = if note.is_complete { "" } else { "\n[cut: the file is longer]" };
+    text_outcome(format!(
         "Note {}/{} of {}. The user's words count more.\n\n{}{cut}",
         scope.id(),
         args.name(),
         date.unwrap_or_default(),
-        seen.text
+        note.text
     ))
 }
 
-async fn list(folders: &[Notes]) -> Vec<memory::Note> {
+async fn list(folders: &[NoteFolder]) -> Vec<memory::Note> {
     let folders = folders.to_vec();
-    blocking(move || folders.iter().flat_map(Notes::list).collect()).await.unwrap_or_default()
+    blocking(move || folders.iter().flat_map(NoteFolder::list).collect()).await.unwrap_or_default()
 }
 
-/// `None` when the process is ending.
+/// Runs work off the runtime's thread; `None` if the process is ending.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     tokio::task::spawn_blocking(work).await.ok()
 }
 
-fn told(text: String) -> Outcome {
-    let content = vec![Content::Text(text.clone())];
-    done_with(text, content)
+fn text_outcome(text: String) -> ToolOutcome {
+    let content = vec![CallContent::Text(text.clone())];
+    outcome_with(text, content)
 }
 
-fn done_with(text: String, content: Vec<Content>) -> Outcome {
+fn outcome_with(text: String, content: Vec<CallContent>) -> ToolOutcome {
     let raw = json!({ "bytes": text.len() });
-    Outcome { ok: true, text, view: None, content, raw, images: Vec::new() }
+    ToolOutcome { ok: true, text, view: None, content, raw, images: Vec::new() }
 }
 
-fn clipped(name: &str) -> String {
-    visible_line(name).chars().take(100).collect()
+fn clip_name(name: &str) -> String {
+    escape_hidden_line(name).chars().take(100).collect()
 }
 
 #[cfg(test)]
@@ -316,10 +342,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_that_is_too_long_is_refused_before_anything_is_looked_for_in_it() {
-        let content = format!("{}\ntoken: k3x9-v8b2-m4n7", "pwd:".repeat(LONGEST_NOTE));
+    fn a_too_long_text_is_refused_before_it_is_searched_for_secrets() {
+        let content = format!("{}\ntoken: k3x9-v8b2-m4n7", "pwd:".repeat(MAX_NOTE_BYTES));
         let args = json!({ "action": "write", "name": "a", "content": content });
-        let args: Args = serde_json::from_value(args).unwrap();
-        assert!(changed(&args, None).unwrap_err().contains("16384 is the most"));
+        let args: MemoryArgs = serde_json::from_value(args).unwrap();
+        assert!(new_note_text(&args, None).unwrap_err().contains("16384 is the most"));
     }
 }

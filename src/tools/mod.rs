@@ -1,41 +1,42 @@
-//! What the model can do. A call is parsed once, shows its effects, is judged, and only then
-//! can run: `run` needs a [`Pass`]. To add a tool, write a file and a line in [`built_in`].
+//! The tools of the model. A call is parsed once, resolves its paths, reports its effects, is
+//! judged, and only then runs: `run` needs a [`Pass`]. To add a tool, write a file and a line in
+//! [`built_in`].
 
 mod apply_patch;
 mod arguments;
 mod ask_user;
-mod bench;
-mod cell;
-mod change;
+mod tool_env;
+mod confinement;
+mod edit_common;
 mod command;
 mod delete_path;
-mod denial;
+mod sandbox_denial;
 mod edit_file;
 mod exec;
 mod exec_output;
 mod exit_plan;
 mod find_files;
 mod grep;
-mod guard;
+mod confinement_guard;
 mod history;
 mod list_dir;
-mod live;
-mod lore;
+mod live_output;
+mod project_context;
 mod memory;
 mod move_path;
 mod plan;
 mod read_file;
 mod registry;
-mod lent;
+mod remote_tools;
 mod repository;
-mod seek;
-mod roll;
+mod search_common;
+mod advertised_tools;
 mod skill;
-mod stock;
+mod tool_index;
 mod toolchain;
 mod tool_search;
-mod tripwire;
-mod veil;
+mod protected_snapshot;
+mod hidden_paths;
 mod web_fetch;
 mod write_file;
 
@@ -52,25 +53,26 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use turnwright_workspace::checkpoint::Foreseen;
-use turnwright_types::effect::{CallView, Content, Effect, Kind, Target};
-use turnwright_workspace::files::Roots;
+use turnwright_policy::permission::Pass;
+use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::ids::CallId;
 use turnwright_types::message::{Media, ToolSpec};
-use turnwright_policy::permission::Pass;
+use turnwright_types::refusal::ToolRefusal;
+use turnwright_workspace::checkpoint::ExpectedChange;
+use turnwright_workspace::files::Roots;
 
-pub(crate) use arguments::{mended, usual_name};
-pub use bench::{Bench, Commons, Folders};
-pub use cell::Walls;
-pub use command::line_effects;
-pub use guard::{Cells, Lookout, private_folder};
-pub use lent::{Fate, Lent};
-pub use lore::{lore, notes, skills};
-pub use registry::{Offer, Registry, Toolbox};
+pub(crate) use arguments::{canonical_name, repair_arguments};
+pub use command::command_line_effects;
+pub use confinement::ConfinementSettings;
+pub use confinement_guard::{CallSnapshot, ConfinementGuard};
+pub use project_context::{describe_notes, describe_skills, read_project_context};
+pub use registry::{OfferContext, Registry, Toolbox};
+pub use remote_tools::{RemoteTools, ServerStatus};
 pub use repository::git_folders;
-pub use stock::Stock;
+pub use tool_env::{SharedToolEnv, ToolEnv, UserFolders};
+pub use tool_index::ToolIndex;
 
-/// The table. The order is the order in which the model sees the tools.
+/// All built-in tools, in the order in which error messages list them.
 pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
     vec![
         Arc::new(read_file::ReadFile),
@@ -94,177 +96,189 @@ pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
     ]
 }
 
-/// The one that is told only where much is lent. Each session has its own.
-fn search(lent: Lent) -> Arc<dyn AnyTool> {
-    Arc::new(tool_search::ToolSearch(lent))
+/// The search for MCP tools. It knows the MCP tools of one session, so each session has its own;
+/// the model is told of it only when there are too many MCP tools to advertise all.
+fn new_tool_search(remote_tools: RemoteTools) -> Arc<dyn AnyTool> {
+    Arc::new(tool_search::ToolSearch(remote_tools))
 }
 
-/// A tool.
+/// A built-in tool.
 pub trait Tool: Debug + Send + Sync + 'static {
-    /// The function's name.
     const NAME: &'static str;
-    /// The sort.
-    const KIND: Kind;
-    /// What a card says while the arguments are still on their way.
-    const VERB: &'static str;
-    /// Whether the client sees a card; the plan has its own display.
-    const CARD: bool = true;
-    /// Its doc comments, on the type and on each field, are what the model reads.
+    const KIND: ToolKind;
+    /// The title of the card while the arguments are still being streamed.
+    const PENDING_TITLE: &'static str;
+    /// Whether the client sees a card for a call. A plan has its own display.
+    const HAS_CARD: bool = true;
+    /// The arguments. The model reads the doc comments of the type and of its fields as the
+    /// descriptions.
     type Args: DeserializeOwned + JsonSchema + Send + Sync + 'static;
-    /// What [`Tool::look`] has found out and [`Tool::run`] builds on.
-    type Seen: Default + Send + Sync + 'static;
+    /// What [`Tool::preview`] has computed and [`Tool::run`] uses.
+    type Preview: Default + Send + Sync + 'static;
 
-    /// Whether it only ever reads: the same call again then brings nothing new. What may run side
-    /// by side is decided on effects.
-    const READS: bool = false;
+    /// Whether no call ever changes anything, so that repeating the same call brings nothing new.
+    /// Whether calls may run concurrently is decided by their effects, not by this.
+    const IS_READ_ONLY: bool = false;
 
-    /// The paths that the arguments name. Each is looked up once for a call; what the user is
-    /// shown, what is judged and what is touched are then the same place.
-    fn paths(&self, _args: &Self::Args, _bench: &Bench) -> Vec<PathBuf> {
+    /// The paths that the arguments name. Each is resolved once per call, so that the place that
+    /// the user is shown, the place that is judged and the place that is touched are the same.
+    fn paths(&self, _args: &Self::Args, _env: &ToolEnv) -> Vec<PathBuf> {
         Vec::new()
     }
 
-    /// Where one of them lies. A tool that is about names and not about what they lead to does not
-    /// follow a link at the end.
-    fn place(&self, path: PathBuf, roots: &Roots) -> Target {
+    /// Resolves one of these paths. A tool that acts on a directory entry itself, not on what it
+    /// points to, does not follow a link in the last component.
+    fn resolve_path(&self, path: PathBuf, roots: &Roots) -> ResolvedPath {
         roots.resolve(path)
     }
 
-    /// Finds out what the arguments mean besides places, as far as that takes a look at the disk.
-    /// Runs where places are looked up, and after them.
-    fn study(&self, _args: &mut Self::Args, _places: &[Target], _bench: &Bench) {}
+    /// Fills in what else the arguments depend on and only the disk tells. Runs off the runtime's
+    /// thread, right after the paths are resolved.
+    fn inspect(&self, _args: &mut Self::Args, _targets: &[ResolvedPath], _env: &ToolEnv) {}
 
-    /// Whether the model is told about it.
-    fn is_offered(&self, _offer: &Offer) -> bool {
+    /// Whether the tool is advertised to the model.
+    fn is_offered(&self, _offer: &OfferContext) -> bool {
         true
     }
 
-    /// Changes what the model is told, where that depends on the session.
-    fn adapt(&self, _spec: &mut ToolSpec, _offer: &Offer) {}
+    /// Adapts the tool's spec to the session.
+    fn adapt_spec(&self, _spec: &mut ToolSpec, _offer: &OfferContext) {}
 
-    /// How the call looks to the user before it runs. `places` are those of [`Tool::paths`].
-    fn view(&self, args: &Self::Args, places: &[Target], roots: &Roots) -> CallView;
+    /// How the call is shown to the user before it runs. `targets` are the resolved
+    /// [`Tool::paths`].
+    fn view(&self, args: &Self::Args, targets: &[ResolvedPath], roots: &Roots) -> CallView;
 
-    /// Everything the call may touch. Too much is a question too many; too little is a hole.
-    fn effects(&self, args: &Self::Args, places: &[Target]) -> Vec<Effect>;
+    /// Everything that the call may touch. An effect too many costs the user a needless question; a
+    /// missing one is a security hole.
+    fn effects(&self, args: &Self::Args, targets: &[ResolvedPath]) -> Vec<Effect>;
 
-    /// Finds out what the call would do, so that the user can be shown the real change before
-    /// being asked. Changes nothing. Its failure is the failure of the call.
-    fn look(
+    /// Computes what the call would do, so that the user can be shown the real change before being
+    /// asked. Changes nothing. If it fails, the call fails with this error.
+    fn preview(
         &self,
         _args: &Self::Args,
-        _places: &[Target],
+        _targets: &[ResolvedPath],
         _ctx: &ToolCtx,
-    ) -> impl Future<Output = Result<(Self::Seen, Vec<Content>), String>> + Send {
-        std::future::ready(Ok((Self::Seen::default(), Vec::new())))
+    ) -> impl Future<Output = Result<(Self::Preview, Vec<CallContent>), String>> + Send {
+        std::future::ready(Ok((Self::Preview::default(), Vec::new())))
     }
 
-    /// What it is going to make of files, as far as it knows.
-    fn foresees<'a>(&self, _seen: &'a Self::Seen, _places: &'a [Target]) -> Vec<Foreseen<'a>> {
+    /// The contents that the call is going to give to files, as far as they are known beforehand.
+    fn expected_changes<'a>(
+        &self,
+        _preview: &'a Self::Preview,
+        _targets: &'a [ResolvedPath],
+    ) -> Vec<ExpectedChange<'a>> {
         Vec::new()
     }
 
-    /// Does it. A failure is an answer for the model, so there is no `Result` here.
+    /// Executes the call. A failure is an answer for the model, so this returns no `Result`.
     fn run(
         &self,
         args: Self::Args,
-        seen: Self::Seen,
+        preview: Self::Preview,
         pass: &Pass,
         ctx: &ToolCtx,
-    ) -> impl Future<Output = Outcome> + Send;
+    ) -> impl Future<Output = ToolOutcome> + Send;
 }
 
-/// What a tool works with.
+/// The context of one call.
 #[derive(Clone, Debug)]
 pub struct ToolCtx {
-    /// What the session's tools have in common.
-    pub bench: Arc<Bench>,
-    /// The call.
+    /// The environment of the session.
+    pub env: Arc<ToolEnv>,
     pub call: CallId,
-    /// Cancelled when the turn is. A tool with side effects ends them and then returns.
+    /// Cancelled together with the turn. A tool with side effects stops them before it returns.
     pub cancel: CancellationToken,
 }
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
-    /// Whether it did what was asked.
+pub struct ToolOutcome {
+    /// Whether the call did what was asked.
     pub ok: bool,
-    /// What the model reads.
+    /// The text for the model.
     pub text: String,
-    /// A better view, now that it is known what happened.
+    /// Replaces the view of the call, now that its result is known.
     pub view: Option<CallView>,
-    /// What the card shows.
-    pub content: Vec<Content>,
-    /// The result in a few fields, for clients that show nothing else.
+    /// The content of the card.
+    pub content: Vec<CallContent>,
+    /// The result as a few JSON fields, for clients that show nothing else.
     pub raw: Value,
-    /// Pictures for a model that takes them.
+    /// Pictures, for models that accept them.
     pub images: Vec<Media>,
 }
 
-impl Outcome {
-    /// A call that did not do what was asked. The model and the user read the same reason.
-    pub fn failed(reason: impl Into<String>) -> Outcome {
-        let text = reason.into();
-        Outcome {
+impl ToolOutcome {
+    /// A failed call. The model and the user read the same reason.
+    pub fn failed(reason: impl Into<String>) -> ToolOutcome {
+        ToolOutcome::refused(reason.into().into())
+    }
+
+    /// A call that was not executed. The model and the user read texts of their own.
+    pub fn refused(ToolRefusal { for_model, for_user }: ToolRefusal) -> ToolOutcome {
+        ToolOutcome {
             ok: false,
             view: None,
-            content: vec![Content::Text(text.clone())],
-            raw: serde_json::json!({ "error": text }),
-            text,
+            content: vec![CallContent::Text(for_user.clone())],
+            raw: serde_json::json!({ "error": for_user }),
+            text: for_model,
             images: Vec::new(),
         }
     }
 }
 
-/// A tool whatever its types, and whether built in or not.
+/// A tool with its argument type erased: built in, or provided by an MCP server.
 pub trait AnyTool: Debug + Send + Sync {
-    /// The function's name.
     fn name(&self) -> &str;
-    /// Whether it only ever reads.
-    fn reads(&self) -> bool;
-    /// What the model is told about it, if it is.
-    fn spec(&self, offer: &Offer) -> Option<Arc<ToolSpec>>;
-    /// The server that lends it; nobody if it is built in.
-    fn lender(&self) -> Option<&str> {
+    /// Whether no call ever changes anything. See [`Tool::IS_READ_ONLY`].
+    fn is_read_only(&self) -> bool;
+    /// What the model is told about the tool; `None` if it is not advertised.
+    fn spec(&self, offer: &OfferContext) -> Option<Arc<ToolSpec>>;
+    /// The MCP server that provides the tool; `None` if it is built in.
+    fn server(&self) -> Option<&str> {
         None
     }
-    /// What people call it, if that is not its name.
+    /// A title for people, if it differs from the name.
     fn title(&self) -> Option<&str> {
         None
     }
-    /// What a card shows before the arguments are there, if there is to be a card.
-    fn first_view(&self) -> Option<CallView>;
-    /// Understands the arguments.
+    /// The card before the arguments are complete; `None` if calls have no card.
+    fn pending_view(&self) -> Option<CallView>;
+    /// Parses the arguments.
     ///
     /// # Errors
-    /// What is wrong with them, for the model.
-    fn prepare(self: Arc<Self>, args: Value) -> Result<Box<dyn Prepared>, String>;
+    /// What is wrong with the arguments, for the model.
+    fn prepare(self: Arc<Self>, args: Value) -> Result<Box<dyn PreparedCall>, String>;
 }
 
-/// A call whose arguments have been understood but which nobody has allowed yet.
-pub trait Prepared: Send {
-    /// Looks up where its paths lie now. May take its time: not for the runtime's thread.
-    fn locate(&mut self, bench: &Bench);
-    /// How it looks to the user.
+/// A call whose arguments are parsed but which is not permitted yet.
+pub trait PreparedCall: Send + Sync {
+    /// Resolves the paths of the call as they are now. Blocks: do not call it on the runtime's
+    /// thread.
+    fn locate(&mut self, env: &ToolEnv);
+    /// How the call is shown to the user.
     fn view(&self, roots: &Roots) -> CallView;
-    /// Everything it may touch.
+    /// Everything that the call may touch. See [`Tool::effects`].
     fn effects(&self) -> Vec<Effect>;
-    /// Finds out what it would do.
-    fn look<'a>(&'a mut self, ctx: &'a ToolCtx) -> BoxFuture<'a, Result<Vec<Content>, String>>;
-    /// What it is going to make of files, as far as it knows.
-    fn foresees(&self) -> Vec<Foreseen<'_>>;
-    /// Does it.
-    fn run<'a>(self: Box<Self>, pass: Pass, ctx: &'a ToolCtx) -> BoxFuture<'a, Outcome>;
+    /// Computes what the call would do. See [`Tool::preview`].
+    fn preview<'a>(
+        &'a mut self,
+        ctx: &'a ToolCtx,
+    ) -> BoxFuture<'a, Result<Vec<CallContent>, String>>;
+    /// The contents that the call is going to give to files, as far as they are known beforehand.
+    fn expected_changes(&self) -> Vec<ExpectedChange<'_>>;
+    /// Executes the call.
+    fn run<'a>(self: Box<Self>, pass: Pass, ctx: &'a ToolCtx) -> BoxFuture<'a, ToolOutcome>;
 }
 
-struct Call<T: Tool> {
+struct TypedCall<T: Tool> {
     tool: Arc<T>,
     args: T::Args,
-    /// The arguments that it was sent and does not know.
+    /// Arguments that were sent but that the tool does not have.
     ignored: Vec<String>,
-    places: Vec<Target>,
-    seen: T::Seen,
+    targets: Vec<ResolvedPath>,
+    preview: T::Preview,
 }
 
 impl<T: Tool> AnyTool for T {
@@ -272,75 +286,78 @@ impl<T: Tool> AnyTool for T {
         T::NAME
     }
 
-    fn reads(&self) -> bool {
-        T::READS
+    fn is_read_only(&self) -> bool {
+        T::IS_READ_ONLY
     }
 
-    fn spec(&self, offer: &Offer) -> Option<Arc<ToolSpec>> {
+    fn spec(&self, offer: &OfferContext) -> Option<Arc<ToolSpec>> {
         self.is_offered(offer).then(|| {
             let mut spec = arguments::spec::<T>();
-            self.adapt(&mut spec, offer);
+            self.adapt_spec(&mut spec, offer);
             Arc::new(spec)
         })
     }
 
-    fn first_view(&self) -> Option<CallView> {
-        T::CARD.then(|| CallView {
-            title: T::VERB.to_owned(),
+    fn pending_view(&self) -> Option<CallView> {
+        T::HAS_CARD.then(|| CallView {
+            title: T::PENDING_TITLE.to_owned(),
             kind: T::KIND,
             locations: Vec::new(),
         })
     }
 
-    fn prepare(self: Arc<Self>, args: Value) -> Result<Box<dyn Prepared>, String> {
-        let (args, ignored) = arguments::understand::<T>(args)?;
-        let (places, seen) = (Vec::new(), T::Seen::default());
-        Ok(Box::new(Call { tool: self, args, ignored, places, seen }))
+    fn prepare(self: Arc<Self>, args: Value) -> Result<Box<dyn PreparedCall>, String> {
+        let (args, ignored) = arguments::parse_arguments::<T>(args)?;
+        let (targets, preview) = (Vec::new(), T::Preview::default());
+        Ok(Box::new(TypedCall { tool: self, args, ignored, targets, preview }))
     }
 }
 
-impl<T: Tool> Prepared for Call<T> {
-    fn locate(&mut self, bench: &Bench) {
-        let paths = self.tool.paths(&self.args, bench);
-        let roots = bench.files.roots();
-        self.places = paths.into_iter().map(|it| self.tool.place(it, roots)).collect();
-        self.tool.study(&mut self.args, &self.places, bench);
+impl<T: Tool> PreparedCall for TypedCall<T> {
+    fn locate(&mut self, env: &ToolEnv) {
+        let paths = self.tool.paths(&self.args, env);
+        let roots = env.files.roots();
+        self.targets = paths.into_iter().map(|it| self.tool.resolve_path(it, roots)).collect();
+        self.tool.inspect(&mut self.args, &self.targets, env);
     }
 
     fn view(&self, roots: &Roots) -> CallView {
-        self.tool.view(&self.args, &self.places, roots)
+        self.tool.view(&self.args, &self.targets, roots)
     }
 
     fn effects(&self) -> Vec<Effect> {
-        self.tool.effects(&self.args, &self.places)
+        self.tool.effects(&self.args, &self.targets)
     }
 
-    fn look<'a>(&'a mut self, ctx: &'a ToolCtx) -> BoxFuture<'a, Result<Vec<Content>, String>> {
+    fn preview<'a>(
+        &'a mut self,
+        ctx: &'a ToolCtx,
+    ) -> BoxFuture<'a, Result<Vec<CallContent>, String>> {
         Box::pin(async {
-            let looking = self.tool.look(&self.args, &self.places, ctx).await;
-            let (seen, content) = looking.map_err(|it| mention(it, &self.ignored))?;
-            self.seen = seen;
+            let computed = self.tool.preview(&self.args, &self.targets, ctx).await;
+            let (preview, content) = computed.map_err(|it| append_ignored(it, &self.ignored))?;
+            self.preview = preview;
             Ok(content)
         })
     }
 
-    fn foresees(&self) -> Vec<Foreseen<'_>> {
-        self.tool.foresees(&self.seen, &self.places)
+    fn expected_changes(&self) -> Vec<ExpectedChange<'_>> {
+        self.tool.expected_changes(&self.preview, &self.targets)
     }
 
-    fn run<'a>(self: Box<Self>, pass: Pass, ctx: &'a ToolCtx) -> BoxFuture<'a, Outcome> {
+    fn run<'a>(self: Box<Self>, pass: Pass, ctx: &'a ToolCtx) -> BoxFuture<'a, ToolOutcome> {
         Box::pin(async move {
-            let Call { tool, args, ignored, seen, .. } = *self;
-            ctx.bench.cells.allow(&pass, &ctx.bench.walls.protected);
-            let mut outcome = tool.run(args, seen, &pass, ctx).await;
-            outcome.text = mention(outcome.text, &ignored);
+            let TypedCall { tool, args, ignored, preview, .. } = *self;
+            ctx.env.guard.note_allowed(&pass, &ctx.env.confinement.protected);
+            let mut outcome = tool.run(args, preview, &pass, ctx).await;
+            outcome.text = append_ignored(outcome.text, &ignored);
             outcome
         })
     }
 }
 
-/// Tells the model which of its arguments meant nothing, so that it does not count on them.
-fn mention(mut text: String, ignored: &[String]) -> String {
+/// Tells the model which of its arguments were ignored, so that it does not rely on them.
+fn append_ignored(mut text: String, ignored: &[String]) -> String {
     if !ignored.is_empty() {
         let line = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
         text.push_str(&format!("{line}[ignored: {}]", ignored.join(", ")));

@@ -1,4 +1,4 @@
-//! `move_path`: gives a file, a folder or a link another place.
+//! `move_path`: moves or renames a file, a folder or a link.
 
 use std::path::PathBuf;
 
@@ -6,17 +6,17 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Bench, Outcome, Tool, ToolCtx};
-use turnwright_types::effect::{CallView, Content, Effect, Kind, Location, Target};
-use turnwright_workspace::files::{FileError, Roots, Survey};
+use super::{Tool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::Pass;
+use turnwright_types::effect::{CallContent, CallView, Effect, Location, ResolvedPath, ToolKind};
+use turnwright_workspace::files::{EntryInfo, FileError, Roots};
 
 #[derive(Debug)]
 pub(super) struct MovePath;
 
 /// Move or rename a file or a folder. Missing folders are made; nothing is replaced.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct Args {
+pub(super) struct MovePathArgs {
     /// What to move
     #[serde(alias = "path", alias = "source", alias = "old_path")]
     from: String,
@@ -27,31 +27,31 @@ pub(super) struct Args {
 
 impl Tool for MovePath {
     const NAME: &'static str = "move_path";
-    const KIND: Kind = Kind::Move;
-    const VERB: &'static str = "Move";
-    type Args = Args;
-    type Seen = Option<Survey>;
+    const KIND: ToolKind = ToolKind::Move;
+    const PENDING_TITLE: &'static str = "Move";
+    type Args = MovePathArgs;
+    type Preview = Option<EntryInfo>;
 
-    fn paths(&self, args: &Args, _: &Bench) -> Vec<PathBuf> {
+    fn paths(&self, args: &MovePathArgs, _: &ToolEnv) -> Vec<PathBuf> {
         vec![PathBuf::from(&args.from), PathBuf::from(&args.to)]
     }
 
-    fn place(&self, path: PathBuf, roots: &Roots) -> Target {
-        roots.entry(&path)
+    fn resolve_path(&self, path: PathBuf, roots: &Roots) -> ResolvedPath {
+        roots.resolve_entry(&path)
     }
 
-    fn view(&self, _: &Args, places: &[Target], roots: &Roots) -> CallView {
-        let title = match places {
-            [from, to] => format!("Move {} → {}", roots.short(from), roots.short(to)),
-            _ => Self::VERB.to_owned(),
+    fn view(&self, _: &MovePathArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
+        let title = match targets {
+            [from, to] => format!("Move {} → {}", roots.display_path(from), roots.display_path(to)),
+            _ => Self::PENDING_TITLE.to_owned(),
         };
-        let location = |it| Location { path: roots.shown(it), line: None };
-        CallView { title, kind: Self::KIND, locations: places.iter().map(location).collect() }
+        let location = |it| Location { path: roots.client_path(it), line: None };
+        CallView { title, kind: Self::KIND, locations: targets.iter().map(location).collect() }
     }
 
-    fn effects(&self, _: &Args, places: &[Target]) -> Vec<Effect> {
-        match places {
-            // What can be read under the new name was read under the old one.
+    fn effects(&self, _: &MovePathArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
+        match targets {
+            // A move makes the contents readable at a new path, so it counts as reading them.
             [from, to] => vec![
                 Effect::Delete(from.clone()),
                 Effect::Write(to.clone()),
@@ -61,29 +61,31 @@ impl Tool for MovePath {
         }
     }
 
-    async fn look(
+    async fn preview(
         &self,
-        args: &Args,
-        places: &[Target],
+        args: &MovePathArgs,
+        targets: &[ResolvedPath],
         ctx: &ToolCtx,
-    ) -> Result<(Option<Survey>, Vec<Content>), String> {
-        let [from, to] = places else {
+    ) -> Result<(Option<EntryInfo>, Vec<CallContent>), String> {
+        let [from, to] = targets else {
             return Err("move_path needs `from` and `to`. Nothing was moved.".to_owned());
         };
-        if let Some(reason) = super::delete_path::protected(from, ctx).await {
+        if let Some(reason) = super::delete_path::why_protected(from, ctx).await {
             return Err(format!("{} {reason}. Nothing was moved.", args.from));
         }
-        let files = &ctx.bench.files;
-        let survey = match files.survey(from).await {
+        let files = &ctx.env.files;
+        let survey = match files.inspect_entry(from).await {
             Ok(survey) => survey,
             Err(error) => {
-                return Err(super::delete_path::missing(&args.from, from, &error, ctx).await);
+                return Err(
+                    super::delete_path::not_found_message(&args.from, from, &error, ctx).await
+                );
             }
         };
         if survey.is_folder && to.path != from.path && to.path.starts_with(&from.path) {
             return Err(format!("{} cannot be moved into itself. Nothing was moved.", args.from));
         }
-        match files.survey(to).await {
+        match files.inspect_entry(to).await {
             Err(FileError::NotFound) => {}
             Ok(there) if there.is_folder => {
                 return Err(format!(
@@ -95,27 +97,34 @@ impl Tool for MovePath {
             Err(error) => return Err(format!("{} {error}. Nothing was moved.", args.to)),
         }
         let roots = files.roots();
-        let content = Content::Text(format!("{} → {}", roots.short(from), roots.short(to)));
+        let content =
+            CallContent::Text(format!("{} → {}", roots.display_path(from), roots.display_path(to)));
         Ok((Some(survey), vec![content]))
     }
 
-    async fn run(&self, args: Args, _: Option<Survey>, pass: &Pass, ctx: &ToolCtx) -> Outcome {
+    async fn run(
+        &self,
+        args: MovePathArgs,
+        _: Option<EntryInfo>,
+        pass: &Pass,
+        ctx: &ToolCtx,
+    ) -> ToolOutcome {
         let [Effect::Delete(from), Effect::Write(to), ..] = pass.effects() else {
-            return Outcome::failed("Nothing was moved: there is no permission for it.");
+            return ToolOutcome::failed("Nothing was moved: there is no permission for it.");
         };
-        let roots = ctx.bench.files.roots();
-        if let Err(error) = ctx.bench.files.rename(from, to).await {
-            return Outcome::failed(format!("{} → {}: {error}", args.from, args.to));
+        let roots = ctx.env.files.roots();
+        if let Err(error) = ctx.env.files.rename(from, to).await {
+            return ToolOutcome::failed(format!("{} → {}: {error}", args.from, args.to));
         }
         let text = format!("Moved {} to {}.", args.from, args.to);
-        let path = roots.shown(to);
-        Outcome {
+        let path = roots.client_path(to);
+        ToolOutcome {
             ok: true,
             raw: json!({ "result": text }),
-            content: vec![Content::Text(text.clone())],
+            content: vec![CallContent::Text(text.clone())],
             text,
             view: Some(CallView {
-                title: format!("Move {} → {}", roots.short(from), roots.short(to)),
+                title: format!("Move {} → {}", roots.display_path(from), roots.display_path(to)),
                 kind: Self::KIND,
                 locations: vec![Location { path, line: None }],
             }),

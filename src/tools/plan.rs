@@ -1,18 +1,17 @@
-//! `plan`: the model's own list of steps, shown to the user.
+//! `plan`: the model's list of steps, shown to the user.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de};
 use serde_json::json;
 
-use super::{Outcome, Tool, ToolCtx};
-use turnwright_types::effect::{CallView, Effect, Kind, Target};
-use turnwright_workspace::files::Roots;
+use super::{Tool, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_store::Entry;
-use turnwright_types::update::{PlanEntry, PlanStatus, Priority, Update};
+use turnwright_types::effect::{CallView, Effect, ResolvedPath, ToolKind};
+use turnwright_types::update::{PlanEntry, PlanPriority, PlanStatus, Update};
+use turnwright_workspace::files::Roots;
 
-/// The most steps of a plan.
-const MOST_ENTRIES: usize = 100;
+const MAX_ENTRIES: usize = 100;
 
 #[derive(Debug)]
 pub(super) struct Plan;
@@ -20,37 +19,37 @@ pub(super) struct Plan;
 /// Show the user a plan for work of three steps or more, and keep it up to date: send the whole
 /// list each time, with one step in progress.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct Args {
+pub(super) struct PlanArgs {
     /// All steps, in order
-    entries: Vec<Step>,
+    entries: Vec<PlanStep>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-struct Step {
+struct PlanStep {
     /// What is to be done
     #[serde(alias = "step", alias = "title")]
     content: String,
     /// How far it is
     #[serde(default)]
-    status: StepStatus,
+    status: PlanStepStatus,
     /// How important it is (default medium)
     #[serde(default)]
-    priority: StepPriority,
+    priority: PlanStepPriority,
 }
 
 #[derive(Clone, Copy, Debug, Default, JsonSchema, PartialEq, Eq)]
 #[schemars(rename_all = "snake_case")]
-enum StepStatus {
+enum PlanStepStatus {
     #[default]
     Pending,
     InProgress,
     Completed,
 }
 
-impl<'de> Deserialize<'de> for StepStatus {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<StepStatus, D::Error> {
+impl<'de> Deserialize<'de> for PlanStepStatus {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PlanStepStatus, D::Error> {
         let word = String::deserialize(deserializer)?;
-        StepStatus::parse(&word).ok_or_else(|| {
+        PlanStepStatus::parse(&word).ok_or_else(|| {
             de::Error::custom(format!(
                 "status \"{word}\" is none of pending, in_progress, completed"
             ))
@@ -58,18 +57,18 @@ impl<'de> Deserialize<'de> for StepStatus {
     }
 }
 
-impl StepStatus {
-    /// The status of that name, or of one that can mean nothing else.
-    fn parse(word: &str) -> Option<StepStatus> {
+impl PlanStepStatus {
+    /// The status with this name or an unambiguous synonym.
+    fn parse(word: &str) -> Option<PlanStepStatus> {
         let word = word.trim().to_lowercase().replace(['-', ' '], "_");
         Some(match word.as_str() {
             "" | "pending" | "todo" | "to_do" | "open" | "planned" | "not_started" => {
-                StepStatus::Pending
+                PlanStepStatus::Pending
             }
             "in_progress" | "inprogress" | "active" | "current" | "doing" | "started" => {
-                StepStatus::InProgress
+                PlanStepStatus::InProgress
             }
-            "completed" | "complete" | "done" | "finished" => StepStatus::Completed,
+            "completed" | "complete" | "done" | "finished" => PlanStepStatus::Completed,
             _ => return None,
         })
     }
@@ -77,7 +76,7 @@ impl StepStatus {
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum StepPriority {
+enum PlanStepPriority {
     High,
     #[default]
     Medium,
@@ -86,29 +85,29 @@ enum StepPriority {
 
 impl Tool for Plan {
     const NAME: &'static str = "plan";
-    const KIND: Kind = Kind::Think;
-    const VERB: &'static str = "Plan";
-    const CARD: bool = false;
-    const READS: bool = true;
-    type Args = Args;
-    type Seen = ();
+    const KIND: ToolKind = ToolKind::Think;
+    const PENDING_TITLE: &'static str = "Plan";
+    const HAS_CARD: bool = false;
+    const IS_READ_ONLY: bool = true;
+    type Args = PlanArgs;
+    type Preview = ();
 
-    fn view(&self, _: &Args, _: &[Target], _: &Roots) -> CallView {
-        CallView { title: Self::VERB.to_owned(), kind: Self::KIND, locations: Vec::new() }
+    fn view(&self, _: &PlanArgs, _: &[ResolvedPath], _: &Roots) -> CallView {
+        CallView { title: Self::PENDING_TITLE.to_owned(), kind: Self::KIND, locations: Vec::new() }
     }
 
-    fn effects(&self, _: &Args, _: &[Target]) -> Vec<Effect> {
-        vec![Effect::Session]
+    fn effects(&self, _: &PlanArgs, _: &[ResolvedPath]) -> Vec<Effect> {
+        vec![Effect::SessionState]
     }
 
-    async fn run(&self, args: Args, (): (), _: &Pass, ctx: &ToolCtx) -> Outcome {
-        let entries = entries(args.entries);
+    async fn run(&self, args: PlanArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {
+        let entries = plan_entries(args.entries);
         let count = entries.len();
-        ctx.bench.log.add(Entry::Plan { entries: entries.clone() });
-        ctx.bench.log.flush().written().await;
-        ctx.bench.client.update(Update::Plan(entries));
-        // The list is not repeated: the model has just written it.
-        Outcome {
+        ctx.env.log.add_entry(Entry::Plan { entries: entries.clone() });
+        ctx.env.log.flush().written().await;
+        ctx.env.client.update(Update::Plan(entries));
+        // The list is not repeated, because the model has just written it.
+        ToolOutcome {
             ok: true,
             text: "The plan is shown.".to_owned(),
             view: None,
@@ -119,27 +118,27 @@ impl Tool for Plan {
     }
 }
 
-/// The steps that say something. Only one is being done: the first that says so.
-fn entries(steps: Vec<Step>) -> Vec<PlanEntry> {
+/// The steps that are not blank. Only the first one in progress stays in progress.
+fn plan_entries(steps: Vec<PlanStep>) -> Vec<PlanEntry> {
     let steps = steps.into_iter().filter(|it| !it.content.trim().is_empty());
-    let mut entries: Vec<_> = steps.take(MOST_ENTRIES).map(entry).collect();
+    let mut entries: Vec<_> = steps.take(MAX_ENTRIES).map(entry).collect();
     let in_progress = entries.iter_mut().filter(|it| it.status == PlanStatus::InProgress);
     in_progress.skip(1).for_each(|it| it.status = PlanStatus::Pending);
     entries
 }
 
-fn entry(step: Step) -> PlanEntry {
+fn entry(step: PlanStep) -> PlanEntry {
     PlanEntry {
         content: step.content,
         priority: match step.priority {
-            StepPriority::High => Priority::High,
-            StepPriority::Medium => Priority::Medium,
-            StepPriority::Low => Priority::Low,
+            PlanStepPriority::High => PlanPriority::High,
+            PlanStepPriority::Medium => PlanPriority::Medium,
+            PlanStepPriority::Low => PlanPriority::Low,
         },
         status: match step.status {
-            StepStatus::Pending => PlanStatus::Pending,
-            StepStatus::InProgress => PlanStatus::InProgress,
-            StepStatus::Completed => PlanStatus::Completed,
+            PlanStepStatus::Pending => PlanStatus::Pending,
+            PlanStepStatus::InProgress => PlanStatus::InProgress,
+            PlanStepStatus::Completed => PlanStatus::Completed,
         },
     }
 }
@@ -149,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_status_can_mean_is_forgiven_and_one_step_is_in_progress() {
+    fn synonyms_of_a_status_are_accepted_and_one_step_is_in_progress() {
         let steps = json!([
             { "content": "a", "status": "Done" },
             { "content": "b", "status": "in-progress" },
@@ -159,11 +158,11 @@ mod tests {
             { "content": "e", "status": "" },
             { "content": "f" },
         ]);
-        let entries = entries(serde_json::from_value(steps).unwrap());
+        let entries = plan_entries(serde_json::from_value(steps).unwrap());
         let statuses: Vec<_> = entries.iter().map(|it| it.status).collect();
         let [done, doing, open] =
             [PlanStatus::Completed, PlanStatus::InProgress, PlanStatus::Pending];
         assert_eq!(statuses, [done, doing, open, open, open, open]);
-        assert_eq!(StepStatus::parse("cancelled"), None);
+        assert_eq!(PlanStepStatus::parse("cancelled"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! `read_file`: one file or several, whole or a range of lines, numbered.
+//! `read_file`: reads one or several files, whole or a range of lines, with line numbers.
 
 mod outline;
 mod show;
@@ -10,21 +10,22 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Bench, Outcome, Tool, ToolCtx, list_dir};
-use turnwright_types::effect::{CallView, Content, Effect, Kind, Location, Place, Target, fenced};
-use turnwright_workspace::files::{Binary, FileError, Files, Look, Patience, Roots, Window};
-use turnwright_types::message::Media;
+use super::{Tool, ToolCtx, ToolEnv, ToolOutcome, list_dir};
+use show::{MAX_CALL_BYTES, ShownText};
 use turnwright_policy::permission::Pass;
-use show::{MOST_BYTES, Shown};
+use turnwright_types::effect::{
+    CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ToolKind, fenced,
+};
+use turnwright_types::message::Media;
+use turnwright_workspace::files::{
+    BinaryFile, EditorHealth, FileError, Files, LineWindow, ReadContent, Roots,
+};
 
-/// The most files of one call.
-const MOST_FILES: usize = 20;
-/// The most pictures of one call.
-const MOST_PICTURES: usize = 4;
-/// Files that are read at the same time: an editor may do one thing after the other.
-const AT_ONCE: usize = 4;
-/// Bytes of what the card shows.
-const LONGEST_CARD: usize = 8 * 1024;
+const MAX_FILES: usize = 20;
+const MAX_PICTURES: usize = 4;
+/// Files that are read concurrently; few, because an editor may serve one request after the other.
+const CONCURRENT_READS: usize = 4;
+const MAX_CARD_BYTES: usize = 8 * 1024;
 
 #[derive(Debug)]
 pub(super) struct ReadFile;
@@ -32,7 +33,7 @@ pub(super) struct ReadFile;
 /// Read text files and pictures: `path` for one, `paths` for up to 20. At most 2000 lines,
 /// numbered; the numbers are not part of the file.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct Args {
+pub(super) struct ReadFileArgs {
     /// File, relative to the project or absolute
     #[serde(default, alias = "file_path", alias = "file")]
     path: Option<String>,
@@ -45,7 +46,7 @@ pub(super) struct Args {
     /// Last line, inclusive
     #[serde(default)]
     end_line: Option<i64>,
-    // Not told: what models send that have learned to count from an offset.
+    // Not in the schema: models trained on offset and limit send it.
     #[serde(default)]
     #[schemars(skip)]
     limit: Option<i64>,
@@ -54,26 +55,26 @@ pub(super) struct Args {
     show_line_numbers: Option<bool>,
 }
 
-impl Args {
-    /// The files in question. `paths` wins where a model sends both.
+impl ReadFileArgs {
+    /// The requested files. `paths` wins if a model sends both.
     fn files(&self) -> Vec<&str> {
         match (&self.path, &self.paths) {
             (_, Some(paths)) if !paths.is_empty() => {
-                paths.iter().take(MOST_FILES).map(String::as_str).collect()
+                paths.iter().take(MAX_FILES).map(String::as_str).collect()
             }
             (Some(path), _) if !path.trim().is_empty() => vec![path],
             _ => Vec::new(),
         }
     }
 
-    /// The first and the last line. A batch has none.
+    /// The first and the last requested line; none for a batch.
     fn range(&self) -> (Option<i64>, Option<i64>) {
         if self.is_batch() {
             return (None, None);
         }
         let limit = self.limit.filter(|it| *it > 0 && self.end_line.is_none());
         let last = limit.map(|limit| match self.start_line {
-            // From the end the last line is -1, which no limit reaches beyond.
+            // Lines counted from the end stop at -1, the last line.
             Some(start) if start < 0 => start.saturating_add(limit - 1).min(-1),
             start => start.unwrap_or(1).max(1).saturating_add(limit - 1),
         });
@@ -87,53 +88,62 @@ impl Args {
 
 impl Tool for ReadFile {
     const NAME: &'static str = "read_file";
-    const KIND: Kind = Kind::Read;
-    const VERB: &'static str = "Read file";
-    const READS: bool = true;
-    type Args = Args;
-    type Seen = ();
+    const KIND: ToolKind = ToolKind::Read;
+    const PENDING_TITLE: &'static str = "Read file";
+    const IS_READ_ONLY: bool = true;
+    type Args = ReadFileArgs;
+    type Preview = ();
 
-    fn paths(&self, args: &Args, _: &Bench) -> Vec<PathBuf> {
+    fn paths(&self, args: &ReadFileArgs, _: &ToolEnv) -> Vec<PathBuf> {
         args.files().into_iter().map(PathBuf::from).collect()
     }
 
-    fn view(&self, args: &Args, places: &[Target], roots: &Roots) -> CallView {
-        let title = match places {
-            [] => Self::VERB.to_owned(),
+    fn view(&self, args: &ReadFileArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
+        let title = match targets {
+            [] => Self::PENDING_TITLE.to_owned(),
             [one] => match args.range() {
                 (Some(start), None) if start < 0 => {
-                    format!("Read {} (last {} lines)", roots.short(one), start.unsigned_abs())
+                    format!(
+                        "Read {} (last {} lines)",
+                        roots.display_path(one),
+                        start.unsigned_abs()
+                    )
                 }
-                (Some(start), Some(end)) => format!("Read {}:{start}-{end}", roots.short(one)),
-                (Some(start), None) => format!("Read {}:{start}", roots.short(one)),
-                _ => format!("Read {}", roots.short(one)),
+                (Some(start), Some(end)) => {
+                    format!("Read {}:{start}-{end}", roots.display_path(one))
+                }
+                (Some(start), None) => format!("Read {}:{start}", roots.display_path(one)),
+                _ => format!("Read {}", roots.display_path(one)),
             },
             several => format!("Read {} files", several.len()),
         };
         let line = args.start_line.and_then(|it| u32::try_from(it).ok()).filter(|it| *it > 0);
-        let locations = places.iter().map(|it| Location { path: roots.shown(it), line }).collect();
+        let locations =
+            targets.iter().map(|it| Location { path: roots.client_path(it), line }).collect();
         CallView { title, kind: Self::KIND, locations }
     }
 
-    fn effects(&self, _: &Args, places: &[Target]) -> Vec<Effect> {
-        places.iter().cloned().map(Effect::Read).collect()
+    fn effects(&self, _: &ReadFileArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
+        targets.iter().cloned().map(Effect::Read).collect()
     }
 
-    async fn run(&self, args: Args, (): (), pass: &Pass, ctx: &ToolCtx) -> Outcome {
+    async fn run(&self, args: ReadFileArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {
         if args.files().is_empty() {
-            return Outcome::failed("read_file needs `path` or `paths`. Nothing was read.");
+            return ToolOutcome::failed("read_file needs `path` or `paths`. Nothing was read.");
         }
         let window = show::window(args.range());
-        let patience = Patience::default();
+        let editor_health = EditorHealth::default();
         let mut looks = Vec::new();
         for (name, effect) in args.files().into_iter().zip(pass.effects()) {
             if let Effect::Read(target) = effect {
-                looks.push(find(name, (pass, target), window, &patience, ctx));
+                looks.push(find(name, (pass, target), window, &editor_health, ctx));
             }
         }
-        let mut found = futures_util::stream::iter(looks).buffered(AT_ONCE);
-        let mut report =
-            Report { numbered: args.show_line_numbers.unwrap_or(true), ..Report::default() };
+        let mut found = futures_util::stream::iter(looks).buffered(CONCURRENT_READS);
+        let mut report = ReadReport {
+            numbered: args.show_line_numbers.unwrap_or(true),
+            ..ReadReport::default()
+        };
         while let Some((name, target, found)) = found.next().await {
             report.add(name, target, found, ctx).await;
         }
@@ -141,114 +151,116 @@ impl Tool for ReadFile {
     }
 }
 
-/// What a path has turned out to be.
-enum Found {
-    Text(Shown),
-    Binary(Binary),
-    /// With what it holds.
+/// What reading a path has returned.
+enum ReadResult {
+    Text(ShownText),
+    Binary(BinaryFile),
+    /// With its entries.
     Folder(String),
-    Nothing(FileError),
+    Failed(FileError),
 }
 
 async fn find<'a>(
     name: &'a str,
-    (pass, target): (&Pass, &'a Target),
-    window: Window,
-    patience: &Patience,
+    (pass, target): (&Pass, &'a ResolvedPath),
+    window: LineWindow,
+    editor_health: &EditorHealth,
     ctx: &ToolCtx,
-) -> (&'a str, &'a Target, Found) {
-    let files = &ctx.bench.files;
-    let found = match files.look(target, window, patience, &ctx.cancel).await {
+) -> (&'a str, &'a ResolvedPath, ReadResult) {
+    let files = &ctx.env.files;
+    let found = match files.read_window(target, window, editor_health, &ctx.cancel).await {
         Ok(look) => text(name, target, look, window, files).await,
-        Err(FileError::Binary(_)) => files.describe(target).await.map(Found::Binary),
+        Err(FileError::Binary(_)) => files.describe_binary(target).await.map(ReadResult::Binary),
         Err(FileError::Folder) => match list_dir::tree((pass, target), 1, false, ctx).await {
-            Ok(tree) => Ok(Found::Folder(list_dir::show(&tree))),
+            Ok(tree) => Ok(ReadResult::Folder(list_dir::show(&tree))),
             Err(why) => Err(FileError::System(why)),
         },
         Err(error) => Err(error),
     };
-    (name, target, found.unwrap_or_else(Found::Nothing))
+    (name, target, found.unwrap_or_else(ReadResult::Failed))
 }
 
-/// Notes a text and takes what is shown of it, off the runtime's thread: it may be long.
+/// Records that the model reads the file and selects the part that is shown, off the runtime's
+/// thread because the text may be long.
 async fn text(
     name: &str,
-    target: &Target,
-    look: Look,
-    window: Window,
+    target: &ResolvedPath,
+    look: ReadContent,
+    window: LineWindow,
     files: &Files,
-) -> Result<Found, FileError> {
+) -> Result<ReadResult, FileError> {
     let (name, target, files) = (name.to_owned(), target.clone(), files.clone());
     let work = tokio::task::spawn_blocking(move || {
-        if let Look::Whole(text) = &look {
-            files.note(&target, text);
+        if let ReadContent::Whole(text) = &look {
+            files.mark_seen_blocking(&target, text);
         }
-        Found::Text(show::choose(&name, look, &window))
+        ReadResult::Text(show::select_shown(&name, look, &window))
     });
     work.await.map_err(|error| FileError::System(error.to_string()))
 }
 
-/// The answer as it grows, file by file.
+/// The answer, built file by file.
 #[derive(Default)]
-struct Report {
+struct ReadReport {
     text: String,
     numbered: bool,
     failures: usize,
     images: Vec<Media>,
-    /// What the user cannot see by opening the file.
+    /// What the card shows: only what the user cannot see by opening the file.
     card: String,
 }
 
-impl Report {
-    async fn add(&mut self, name: &str, target: &Target, found: Found, ctx: &ToolCtx) {
+impl ReadReport {
+    async fn add(&mut self, name: &str, target: &ResolvedPath, found: ReadResult, ctx: &ToolCtx) {
         if !self.text.is_empty() {
             self.text.push('\n');
         }
         let begin = self.text.len();
-        let room = MOST_BYTES.saturating_sub(begin);
+        let room = MAX_CALL_BYTES.saturating_sub(begin);
         let mut is_plain = false;
         match found {
-            Found::Text(Shown::Lines(excerpt)) => {
-                is_plain = target.place == Place::Inside;
+            ReadResult::Text(ShownText::Lines(excerpt)) => {
+                is_plain = target.scope == PathScope::Workspace;
                 show::show_lines(&mut self.text, name, &excerpt, self.numbered, room);
             }
-            Found::Text(Shown::Outline { lines, bytes, text }) => {
+            ReadResult::Text(ShownText::Outline { lines, bytes, text }) => {
                 show::show_outline(&mut self.text, name, lines, bytes, &text);
             }
-            Found::Folder(entries) => {
+            ReadResult::Folder(entries) => {
                 self.text.push_str(&format!("[Folder: {name}]\n{entries}"));
             }
-            Found::Binary(binary) => {
+            ReadResult::Binary(binary) => {
                 is_plain = self.add_binary(name, target, &binary, ctx).await;
             }
-            Found::Nothing(error) => self.fail(name, target, &error, ctx).await,
+            ReadResult::Failed(error) => self.fail(name, target, &error, ctx).await,
         }
-        if !is_plain && self.card.len() < LONGEST_CARD {
+        if !is_plain && self.card.len() < MAX_CARD_BYTES {
             self.card.push_str(&self.text[begin..]);
         }
     }
 
-    /// A picture as such, anything else by a description. Whether it was a picture.
+    /// Adds a picture as such and any other binary file by a description. Returns whether it was a
+    /// picture.
     async fn add_binary(
         &mut self,
         name: &str,
-        target: &Target,
-        binary: &Binary,
+        target: &ResolvedPath,
+        binary: &BinaryFile,
         ctx: &ToolCtx,
     ) -> bool {
-        let Some(mime) = binary.kind.as_ref().and_then(|it| it.picture) else {
-            self.text.push_str(&show::binary(name, binary));
+        let Some(mime) = binary.kind.as_ref().and_then(|it| it.image_mime) else {
+            self.text.push_str(&show::describe_binary(name, binary));
             return false;
         };
-        if self.images.len() == MOST_PICTURES {
+        if self.images.len() == MAX_PICTURES {
             self.text.push_str(&format!(
-                "[File: {name} | {}; not shown: a call shows {MOST_PICTURES} pictures, ask for it \
+                "[File: {name} | {}; not shown: a call shows {MAX_PICTURES} pictures, ask for it \
                  in another]\n",
-                show::sort(binary)
+                show::binary_kind(binary)
             ));
             return false;
         }
-        match ctx.bench.files.picture(target).await {
+        match ctx.env.files.read_image(target).await {
             Ok(picture) => {
                 self.text.push_str(&format!("[File: {name} | {mime}, {} bytes]\n", binary.size));
                 self.images.push(picture);
@@ -261,20 +273,22 @@ impl Report {
         }
     }
 
-    async fn fail(&mut self, name: &str, target: &Target, error: &FileError, ctx: &ToolCtx) {
+    async fn fail(&mut self, name: &str, target: &ResolvedPath, error: &FileError, ctx: &ToolCtx) {
         self.failures += 1;
         self.text.push_str(&format!("[File: {name} | Error: {error}]\n"));
         if *error == FileError::NotFound {
-            let files = &ctx.bench.files;
-            let short = |path| files.roots().short(&Target { path, place: Place::Inside });
-            let near: Vec<_> = files.similar(target).await.into_iter().map(short).collect();
+            let files = &ctx.env.files;
+            let short = |path| {
+                files.roots().display_path(&ResolvedPath { path, scope: PathScope::Workspace })
+            };
+            let near: Vec<_> = files.similar_paths(target).await.into_iter().map(short).collect();
             if !near.is_empty() {
                 self.text.push_str(&format!("Similar names: {}\n", near.join(", ")));
             }
         }
     }
 
-    fn finish(mut self, args: &Args) -> Outcome {
+    fn finish(mut self, args: &ReadFileArgs) -> ToolOutcome {
         let files = args.files().len();
         let asked = args.paths.as_ref().filter(|_| args.is_batch()).map_or(files, Vec::len);
         if asked > files {
@@ -283,20 +297,20 @@ impl Report {
             ));
         }
         if self.failures == files {
-            return Outcome::failed(self.text.trim_end());
+            return ToolOutcome::failed(self.text.trim_end());
         }
-        // The text itself is not repeated on the card: the client can open the file.
+        // The card does not repeat the text, because the client can open the file.
         let raw = json!({ "files": files, "failed": self.failures, "bytes": self.text.len() });
-        let mut content: Vec<_> = self.images.iter().cloned().map(Content::Image).collect();
+        let mut content: Vec<_> = self.images.iter().cloned().map(CallContent::Image).collect();
         if !self.card.is_empty() {
-            content.push(Content::Text(fenced(clip(&self.card))));
+            content.push(CallContent::Text(fenced(clip(&self.card))));
         }
-        Outcome { ok: true, text: self.text, view: None, content, raw, images: self.images }
+        ToolOutcome { ok: true, text: self.text, view: None, content, raw, images: self.images }
     }
 }
 
 fn clip(text: &str) -> &str {
-    let end = (0..=LONGEST_CARD.min(text.len())).rev().find(|it| text.is_char_boundary(*it));
+    let end = (0..=MAX_CARD_BYTES.min(text.len())).rev().find(|it| text.is_char_boundary(*it));
     &text[..end.unwrap_or(0)]
 }
 
@@ -319,7 +333,7 @@ mod tests {
         ];
         for (mut arguments, expected) in table {
             arguments["path"] = json!("a");
-            let args: Args = serde_json::from_value(arguments.clone()).unwrap();
+            let args: ReadFileArgs = serde_json::from_value(arguments.clone()).unwrap();
             assert_eq!(args.range(), expected, "{arguments}");
         }
     }

@@ -1,20 +1,22 @@
-//! The tools of a session: looked up as models name them, told once.
+//! The tools of a session: lookup by the names that models write, and the specs that are
+//! advertised.
 
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
-use super::arguments::plain;
-use super::roll::room;
-use super::stock::Meant;
-use super::{AnyTool, Lent, Stock, tool_search};
-use turnwright_types::effect::visible_line;
-use turnwright_types::message::{History, Message, Specs};
+use super::advertised_tools::schema_budget;
+use super::arguments::letters_and_digits;
+use super::tool_index::LooseMatch;
+use super::{AnyTool, RemoteTools, ToolIndex, tool_search};
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::message::{History, Message, ToolSpecs};
 
-/// Different offers whose wording is kept. There are as many as sets of skills and sorts of
+/// Cached lists of specs. There are as many different contexts as sets of skills and kinds of
 /// models in use.
-const MOST_OFFERS: usize = 16;
+const MAX_CACHED_OFFERS: usize = 16;
 
-/// What models put in front of a name.
+/// Prefixes that models put in front of a name.
 const PREFIXES: &[&str] = &[
     "functions.",
     "functions:",
@@ -25,10 +27,10 @@ const PREFIXES: &[&str] = &[
     "mcp__turnwright__",
 ];
 
-/// Tools of other agents that do the same with the same arguments, as far as arguments are known
-/// by other names too ([`super::usual_name`]). What takes others is not here: a call that half
-/// fits is worse than one that fails. Lower case without hyphens and the like.
-const FOREIGN: &[(&str, &[&str])] = &[
+/// Names under which other agents have the same tool with the same arguments, or with argument
+/// names that [`super::canonical_name`] knows. Tools with other arguments are not listed: a call
+/// that half fits is worse than one that fails. Lower case, letters and digits only.
+const FOREIGN_NAMES: &[(&str, &[&str])] = &[
     ("read_file", &["read", "viewfile", "openfile", "catfile"]),
     ("write_file", &["write", "createfile", "writetofile"]),
     ("edit_file", &["edit", "replaceinfile", "multiedit"]),
@@ -52,217 +54,226 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("plan", &["todowrite", "updateplan"]),
 ];
 
-/// How alike two names are of which one may be meant for the other, from 0 to 1.
-const LIKE: f64 = 0.7;
-/// The same for names that all begin alike.
-const LIKE_LENT: f64 = 0.85;
-/// Names of lent tools that an error repeats.
-const MOST_NEAR: usize = 8;
-/// Characters of an unknown name that are repeated.
-const LONGEST_NAME: usize = 80;
+/// The least similarity (0 to 1) of a name that is suggested for an unknown one.
+const MIN_SIMILARITY: f64 = 0.7;
+/// The same for MCP tools, whose names have long common prefixes.
+const MIN_REMOTE_SIMILARITY: f64 = 0.85;
+/// An error suggests at most this many MCP tools.
+const MAX_SUGGESTIONS: usize = 8;
+/// An error quotes at most this many characters of an unknown name.
+const MAX_NAME_CHARS: usize = 80;
 
-/// What decides which tools the model is told about, and in which words.
+/// What decides which tools are advertised to the model, and in which words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Offer {
-    /// The model is used to patches.
-    pub patches: bool,
-    /// The names of the skills that there are.
+pub struct OfferContext {
+    /// The model is trained on `apply_patch`.
+    pub prefers_patches: bool,
+    /// The names of the available skills.
     pub skills: Vec<String>,
-    /// It plans, and may ask whether to go on.
-    pub plans: bool,
+    /// The session is in plan mode, so `exit_plan` is available.
+    pub is_planning: bool,
 }
 
-/// The built-in tools, and what was told of them. All sessions of a process share it.
+/// The built-in tools and their specs, shared by all sessions of a process.
 #[derive(Debug)]
 pub struct Registry {
-    stock: Stock,
-    // A std mutex: held to look at a short list.
-    told: Mutex<Vec<(Offer, Specs)>>,
+    index: ToolIndex,
+    // Held only to look at a short list.
+    advertised: Mutex<Vec<(OfferContext, ToolSpecs)>>,
 }
 
 impl Registry {
-    /// A registry of these tools.
     pub fn new(tools: Vec<Arc<dyn AnyTool>>) -> Registry {
-        Registry { stock: Stock::new(tools), told: Mutex::default() }
+        Registry { index: ToolIndex::new(tools), advertised: Mutex::default() }
     }
 
-    /// What the model is told, in the order of names. The same bytes for the same offer, because
+    /// The specs to advertise, sorted by name. Always the same bytes for the same context, because
     /// providers cache them.
-    fn specs(&self, offer: &Offer) -> Specs {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, specs)) = told.iter().find(|(known, _)| known == offer) {
+    fn specs(&self, offer: &OfferContext) -> ToolSpecs {
+        let mut advertised = self.advertised.lock();
+        if let Some((_, specs)) = advertised.iter().find(|(known, _)| known == offer) {
             return Arc::clone(specs);
         }
-        let mut specs: Vec<_> = self.stock.tools().iter().filter_map(|it| it.spec(offer)).collect();
+        let mut specs: Vec<_> = self.index.tools().iter().filter_map(|it| it.spec(offer)).collect();
         specs.sort_by(|one, other| one.name.cmp(&other.name));
         let specs = Arc::new(specs);
-        if told.len() >= MOST_OFFERS {
-            told.remove(0);
+        if advertised.len() >= MAX_CACHED_OFFERS {
+            advertised.remove(0);
         }
-        told.push((offer.clone(), Arc::clone(&specs)));
+        advertised.push((offer.clone(), Arc::clone(&specs)));
         specs
     }
 }
 
-/// The tools of one session: the built-in ones, and behind them what servers lend.
+/// The tools of one session: the built-in ones, followed by those of MCP servers.
 #[derive(Debug)]
 pub struct Toolbox {
-    own: Arc<Registry>,
-    lent: Lent,
+    built_in: Arc<Registry>,
+    remote: RemoteTools,
     search: Arc<dyn AnyTool>,
-    has_recalled: AtomicBool,
-    // A std mutex: held to look at one list.
-    told: Mutex<Option<Told>>,
+    has_loaded_called_tools: AtomicBool,
+    // Held only to look at one list.
+    advertised: Mutex<Option<AdvertisedSpecs>>,
 }
 
-/// What the model was told last, with what was lent to the session.
+/// The specs that were advertised last, with everything that they depend on.
 #[derive(Debug)]
-struct Told {
-    offer: Offer,
-    room: usize,
-    edition: u64,
-    specs: Specs,
+struct AdvertisedSpecs {
+    offer: OfferContext,
+    budget: usize,
+    revision: u64,
+    specs: ToolSpecs,
 }
 
 impl Toolbox {
-    /// With these tools.
-    pub fn new(own: Arc<Registry>, lent: Lent) -> Toolbox {
-        let search = super::search(lent.clone());
-        Toolbox { own, lent, search, has_recalled: AtomicBool::default(), told: Mutex::default() }
-    }
-
-    /// What is lent to the session.
-    pub fn lent(&self) -> &Lent {
-        &self.lent
-    }
-
-    /// What a model with that window is told. What has come late stands at the end, so that all
-    /// before it stays as the provider has cached it.
-    pub fn specs(&self, offer: &Offer, window: Option<u64>) -> Specs {
-        let own = self.own.specs(offer);
-        let room = room(window);
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let edition = self.lent.edition();
-        let is_same = |it: &&Told| it.edition == edition && it.room == room && it.offer == *offer;
-        if let Some(told) = told.as_ref().filter(is_same) {
-            return Arc::clone(&told.specs);
+    pub fn new(built_in: Arc<Registry>, remote: RemoteTools) -> Toolbox {
+        let search = super::new_tool_search(remote.clone());
+        Toolbox {
+            built_in,
+            remote,
+            search,
+            has_loaded_called_tools: AtomicBool::default(),
+            advertised: Mutex::default(),
         }
-        let (edition, lent) = self.lent.told(room, &self.search);
-        let specs = if lent.is_empty() {
-            own
+    }
+
+    pub fn remote_tools(&self) -> &RemoteTools {
+        &self.remote
+    }
+
+    /// The specs to advertise to a model with this context window (in tokens). MCP tools are last,
+    /// so that the built-in ones before them stay in the provider's cache.
+    pub fn specs(&self, offer: &OfferContext, window: Option<u64>) -> ToolSpecs {
+        let built_in = self.built_in.specs(offer);
+        let budget = schema_budget(window);
+        let mut advertised = self.advertised.lock();
+        let revision = self.remote.revision();
+        let is_same = |it: &&AdvertisedSpecs| {
+            it.revision == revision && it.budget == budget && it.offer == *offer
+        };
+        if let Some(advertised) = advertised.as_ref().filter(is_same) {
+            return Arc::clone(&advertised.specs);
+        }
+        let (revision, remote) = self.remote.advertised(budget, &self.search);
+        let specs = if remote.is_empty() {
+            built_in
         } else {
-            let lent = lent.iter().filter_map(|it| it.spec(offer));
-            Arc::new(own.iter().cloned().chain(lent).collect())
+            let remote = remote.iter().filter_map(|it| it.spec(offer));
+            Arc::new(built_in.iter().cloned().chain(remote).collect())
         };
         let offer = offer.clone();
-        *told = Some(Told { offer, room, edition, specs: Arc::clone(&specs) });
+        *advertised = Some(AdvertisedSpecs { offer, budget, revision, specs: Arc::clone(&specs) });
         specs
     }
 
-    /// The names of the built-in ones that the model is told of, and how many are lent.
-    pub fn overview(&self, offer: &Offer) -> (Vec<String>, usize) {
-        let names = self.own.specs(offer).iter().map(|it| it.name.to_string()).collect();
-        (names, self.lent.stock().tools().len())
+    /// The names of the advertised built-in tools, and the number of MCP tools.
+    pub fn overview(&self, offer: &OfferContext) -> (Vec<String>, usize) {
+        let names = self.built_in.specs(offer).iter().map(|it| it.name.to_string()).collect();
+        (names, self.remote.index().tools().len())
     }
 
-    /// What the conversation has called before, the model may call again without a search. Asked
-    /// once: later calls are seen.
-    pub fn recall(&self, history: &History) {
-        if self.has_recalled.swap(true, Ordering::Relaxed) {
+    /// Marks the MCP tools that the conversation has called before as used, so that the model can
+    /// call them again without a search. Only the first call has an effect: later calls are seen
+    /// anyway.
+    pub fn load_called_tools(&self, history: &History) {
+        if self.has_loaded_called_tools.swap(true, Ordering::Relaxed) {
             return;
         }
         let calls = history.messages.iter().flat_map(|it| match it.as_ref() {
             Message::Assistant(it) => it.calls.as_slice(),
             Message::User(_) | Message::Tool(_) => &[],
         });
-        let names = calls.map(|it| bare(&it.name));
-        self.lent.want(names.filter(|it| self.own.stock.get(it).is_none() && !self.is_search(it)));
+        let names = calls.map(|it| bare_name(&it.name));
+        self.remote
+            .load(names.filter(|it| self.built_in.index.get(it).is_none() && !self.is_search(it)));
     }
 
-    /// The names of what a search finds.
-    pub fn search(&self, query: &str) -> Vec<String> {
-        tool_search::names(&self.lent.stock(), query)
+    /// The names of the MCP tools that a search finds.
+    pub fn search_names(&self, query: &str) -> Vec<String> {
+        tool_search::matching_names(&self.remote.index(), query)
     }
 
     fn is_search(&self, name: &str) -> bool {
         name == self.search.name()
     }
 
-    /// Whether the tool of that name only ever reads.
-    pub fn reads(&self, name: &str) -> bool {
-        self.find(name).is_ok_and(|it| it.reads())
+    /// Whether the tool of that name never changes anything.
+    pub fn is_read_only(&self, name: &str) -> bool {
+        self.find(name).is_ok_and(|it| it.is_read_only())
     }
 
-    /// The tool of that name, for a call: the model is told of it from now on.
+    /// Finds a tool for a call. An MCP tool is advertised from then on.
     ///
     /// # Errors
-    /// What to tell the model.
-    pub fn call(&self, name: &str) -> Result<Arc<dyn AnyTool>, String> {
+    /// The error text for the model.
+    pub fn find_for_call(&self, name: &str) -> Result<Arc<dyn AnyTool>, String> {
         let tool = self.find(name)?;
-        if self.own.stock.get(tool.name()).is_none() && !self.is_search(tool.name()) {
-            self.lent.want([tool.name()]);
+        if self.built_in.index.get(tool.name()).is_none() && !self.is_search(tool.name()) {
+            self.remote.load([tool.name()]);
         }
         Ok(tool)
     }
 
-    /// The tool of that name. Models add prefixes, change the case, and fall back on the names of
-    /// the tools they have learned with; that is forgiven as long as only one tool can be meant.
+    /// Finds a tool. Models add prefixes, change the case, or use the names of other agents' tools;
+    /// that is accepted as long as only one tool can be meant.
     ///
     /// # Errors
-    /// What to tell the model.
+    /// The error text for the model.
     pub fn find(&self, name: &str) -> Result<Arc<dyn AnyTool>, String> {
-        let bare = bare(name);
-        let (own, lent) = (&self.own.stock, self.lent.stock());
-        if let Some(tool) = own.get(bare).or_else(|| lent.get(bare)) {
+        let bare = bare_name(name);
+        let (built_in, remote) = (&self.built_in.index, self.remote.index());
+        if let Some(tool) = built_in.get(bare).or_else(|| remote.get(bare)) {
             return Ok(Arc::clone(tool));
         }
-        if self.is_search(bare) && self.lent.searches() {
+        if self.is_search(bare) && self.remote.uses_search() {
             return Ok(Arc::clone(&self.search));
         }
-        let letters = plain(bare);
-        let usual = || FOREIGN.iter().find(|(_, names)| names.contains(&&*letters));
-        match (own.meant(&letters), lent.meant(&letters)) {
-            (Meant::One(tool), Meant::Nothing) | (Meant::Nothing, Meant::One(tool)) => {
-                Some(Arc::clone(tool))
-            }
-            _ => usual().and_then(|(name, _)| own.get(name)).cloned(),
+        let letters = letters_and_digits(bare);
+        let foreign = || FOREIGN_NAMES.iter().find(|(_, names)| names.contains(&&*letters));
+        match (built_in.find_loosely(&letters), remote.find_loosely(&letters)) {
+            (LooseMatch::One(tool), LooseMatch::Nothing)
+            | (LooseMatch::Nothing, LooseMatch::One(tool)) => Some(Arc::clone(tool)),
+            _ => foreign().and_then(|(name, _)| built_in.get(name)).cloned(),
         }
-        .ok_or_else(|| self.unknown(bare, &lent))
+        .ok_or_else(|| self.unknown_tool_message(bare, &remote))
     }
 
-    fn unknown(&self, name: &str, lent: &Stock) -> String {
-        let short: String = visible_line(name).chars().take(LONGEST_NAME).collect();
-        if self.lent.is_gone(name) {
+    fn unknown_tool_message(&self, name: &str, remote: &ToolIndex) -> String {
+        let short: String = escape_hidden_line(name).chars().take(MAX_NAME_CHARS).collect();
+        if self.remote.was_removed(name) {
             return format!("The tool \"{short}\" is gone: its server does not offer it any more.");
         }
-        let small = short.to_lowercase();
-        let likeness = |it: &str| strsim::jaro_winkler(it, &small);
-        let best = |stock: &Stock, like: f64| {
-            let names = stock.tools().iter().map(|it| (likeness(it.name()), it.name().to_owned()));
-            let mut best: Vec<_> = names.filter(|(it, _)| *it > like).collect();
+        let lowercase = short.to_lowercase();
+        let similarity = |it: &str| strsim::jaro_winkler(it, &lowercase);
+        let best = |index: &ToolIndex, threshold: f64| {
+            let names =
+                index.tools().iter().map(|it| (similarity(it.name()), it.name().to_owned()));
+            let mut best: Vec<_> = names.filter(|(it, _)| *it > threshold).collect();
             best.sort_by(|one, other| other.0.total_cmp(&one.0));
-            best.truncate(MOST_NEAR);
+            best.truncate(MAX_SUGGESTIONS);
             best
         };
-        let (own, near) = (&self.own.stock, best(lent, LIKE_LENT));
-        let nearest = best(own, LIKE).into_iter().chain(near.iter().cloned());
+        let (built_in, similar) = (&self.built_in.index, best(remote, MIN_REMOTE_SIMILARITY));
+        let nearest = best(built_in, MIN_SIMILARITY).into_iter().chain(similar.iter().cloned());
         let nearest = nearest.max_by(|one, other| one.0.total_cmp(&other.0));
         let hint = nearest.map_or(String::new(), |(_, it)| format!(" Did you mean {it}?"));
-        let mut names: Vec<_> = own.tools().iter().map(|it| it.name().to_owned()).collect();
-        let unnamed = lent.tools().len() - near.len();
-        names.extend(near.into_iter().map(|(_, it)| it));
+        let mut names: Vec<_> = built_in.tools().iter().map(|it| it.name().to_owned()).collect();
+        let unnamed = remote.tools().len() - similar.len();
+        names.extend(similar.into_iter().map(|(_, it)| it));
         let more = match unnamed {
             0 => String::new(),
-            _ if self.lent.searches() => format!(", and {unnamed} more by {}", self.search.name()),
+            _ if self.remote.uses_search() => {
+                format!(", and {unnamed} more by {}", self.search.name())
+            }
             _ => format!(", and {unnamed} of MCP servers"),
         };
         format!("No tool \"{short}\".{hint} Available: {}{more}.", names.join(", "))
     }
 }
 
-/// A name without what models put around it: the namespace of a format that they were trained in,
-/// a number, the end of a template.
-fn bare(name: &str) -> &str {
+/// A name without what models put around it: the namespace of a format that they were trained on, a
+/// call number, the end of a template.
+fn bare_name(name: &str) -> &str {
     let mut bare = name.split("<|").next().unwrap_or_default().trim();
     while let Some(rest) = PREFIXES.iter().find_map(|it| bare.strip_prefix(it)) {
         bare = rest;

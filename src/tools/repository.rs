@@ -1,35 +1,35 @@
-//! The git repository that a folder lies in: where its own folder is, and whether its settings
-//! start programs. What is read here is a repository's and proves nothing by itself.
+//! The git repository that contains a folder: where its `.git` is, and whether its config starts
+//! programs. The files are the repository's own, so what they say proves nothing by itself.
 
 mod settings;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use turnwright_workspace::files::glance;
+use turnwright_workspace::files::read_head;
 
-pub(super) use settings::only_tracks;
+pub(super) use settings::only_changes_tracking;
 
-/// Bytes of settings that are read.
-const MOST_SETTINGS: usize = 256 * 1024;
-/// Bytes of a file that says where another one is.
-const MOST_POINTER: usize = 4 * 1024;
-/// Submodules whose settings are looked at.
-const MOST_MODULES: usize = 64;
+/// Config files that are longer are not understood.
+const MAX_CONFIG_BYTES: usize = 256 * 1024;
+/// The same for files that only contain a path, such as `.git` files.
+const MAX_POINTER_BYTES: usize = 4 * 1024;
+/// The config files of at most this many submodules are read.
+const MAX_SUBMODULES: usize = 64;
 
-/// A repository as git would find it.
-struct Found {
+/// A repository as git discovers it.
+struct GitRepository {
     /// The folder that holds `.git`.
     top: PathBuf,
-    /// The real folder of the repository.
+    /// The repository itself, a real path.
     git: PathBuf,
-    /// `.git` is a file, which only says where that is.
+    /// `.git` is a file that points to `git`.
     is_elsewhere: bool,
 }
 
-/// Why git may start a program of the repository's choice when it runs in this real folder.
-/// Reads the disk: not for the runtime's thread.
-pub(super) fn doubt(folder: &Path) -> Option<String> {
+/// Why git may start a program of the repository's choice when it runs in this real folder. Reads
+/// the disk: not for the runtime's thread.
+pub(super) fn untrusted_config(folder: &Path) -> Option<String> {
     let mut at = Some(folder);
     while let Some(folder) = at {
         if is_git_folder(folder) {
@@ -37,8 +37,8 @@ pub(super) fn doubt(folder: &Path) -> Option<String> {
                 "git would obey this folder's own settings as those of a repository".into(),
             );
         }
-        match find_at(folder) {
-            Ok(Some(found)) => return of_found(&found),
+        match repository_at(folder) {
+            Ok(Some(found)) => return config_risk(&found),
             Ok(None) => at = folder.parent(),
             Err(reason) => return Some(reason),
         }
@@ -46,14 +46,15 @@ pub(super) fn doubt(folder: &Path) -> Option<String> {
     None
 }
 
-/// The folders outside of this root, a real path, that its repository keeps its state in. Only
-/// those that know of the root themselves: what lies in the root may be forged.
+/// The folders outside of `root` (a real path) in which its repository keeps its state. Only those
+/// that refer back to the root: a `.git` file in the root may be forged.
 pub fn git_folders(root: &Path) -> Vec<PathBuf> {
     let mut at = Some(root);
     while let Some(folder) = at {
-        match find_at(folder) {
+        match repository_at(folder) {
             Ok(Some(found)) => {
-                let folder = if found.is_elsewhere { proven(&found) } else { Some(found.git) };
+                let folder =
+                    if found.is_elsewhere { verified_git_folder(&found) } else { Some(found.git) };
                 return folder.into_iter().filter(|it| !it.starts_with(root)).collect();
             }
             Ok(None) => at = folder.parent(),
@@ -63,29 +64,29 @@ pub fn git_folders(root: &Path) -> Vec<PathBuf> {
     Vec::new()
 }
 
-fn find_at(top: &Path) -> Result<Option<Found>, String> {
+fn repository_at(top: &Path) -> Result<Option<GitRepository>, String> {
     let dot = top.join(".git");
     let Ok(metadata) = fs::metadata(&dot) else { return Ok(None) };
     let real = |it: &Path| fs::canonicalize(it).map_err(|_| "its .git leads nowhere".to_owned());
     let top = top.to_path_buf();
     if metadata.is_dir() {
-        return Ok(Some(Found { top, git: real(&dot)?, is_elsewhere: false }));
+        return Ok(Some(GitRepository { top, git: real(&dot)?, is_elsewhere: false }));
     }
-    let text = text(&dot, MOST_POINTER).ok_or("its .git is not understood")?;
+    let text = read_text(&dot, MAX_POINTER_BYTES).ok_or("its .git is not understood")?;
     let named = text.trim_end().strip_prefix("gitdir:").ok_or("its .git is not understood")?;
     let git = real(&top.join(named.trim_start()))?;
-    Ok(Some(Found { top, git, is_elsewhere: true }))
+    Ok(Some(GitRepository { top, git, is_elsewhere: true }))
 }
 
-/// What a `.git` file names, if that says so too: all of a repository of which this is a further
+/// The folder that a `.git` file points to, if it refers back: the main repository of a linked
 /// working tree, or the folder of a submodule.
-fn proven(found: &Found) -> Option<PathBuf> {
+fn verified_git_folder(found: &GitRepository) -> Option<PathBuf> {
     let git = &found.git;
     if git.parent()?.file_name()? == "worktrees" {
-        let back = text(&git.join("gitdir"), MOST_POINTER)?;
+        let back = read_text(&git.join("gitdir"), MAX_POINTER_BYTES)?;
         let back = fs::canonicalize(git.join(back.trim_end())).ok()?;
         let common = git.parent()?.parent()?;
-        let says = text(&git.join("commondir"), MOST_POINTER)?;
+        let says = read_text(&git.join("commondir"), MAX_POINTER_BYTES)?;
         let says = fs::canonicalize(git.join(says.trim_end())).ok()?;
         let is_it = back == found.top.join(".git") && says == common && is_git_folder(common);
         return is_it.then(|| common.to_path_buf());
@@ -93,33 +94,35 @@ fn proven(found: &Found) -> Option<PathBuf> {
     (is_git_folder(git) && is_worktree(git, &found.top)).then(|| git.clone())
 }
 
-/// Whether a repository's settings name this as its working tree.
+/// Whether the config of a repository names `top` as its working tree.
 fn is_worktree(git: &Path, top: &Path) -> bool {
-    let Some(text) = text(&git.join("config"), MOST_SETTINGS) else { return false };
+    let Some(text) = read_text(&git.join("config"), MAX_CONFIG_BYTES) else { return false };
     let Ok(all) = settings::parse(&text) else { return false };
     let named = all.iter().rev().find(|it| it.key == "core.worktree");
     let named = named.and_then(|it| it.value.as_ref());
     named.is_some_and(|it| fs::canonicalize(git.join(it)).is_ok_and(|it| it == top))
 }
 
-fn of_found(found: &Found) -> Option<String> {
+fn config_risk(found: &GitRepository) -> Option<String> {
     let mut common = found.git.clone();
     let pointer = found.git.join("commondir");
     if pointer.exists() {
-        let Some(named) = text(&pointer, MOST_POINTER) else { return Some(unknown()) };
+        let Some(named) = read_text(&pointer, MAX_POINTER_BYTES) else {
+            return Some(not_understood());
+        };
         common = found.git.join(named.trim_end());
     }
     let is_its_tree = is_worktree(&common, &found.top);
     let own = [common.join("config"), found.git.join("config.worktree")];
-    let modules = modules(&common);
-    if modules.len() > MOST_MODULES {
-        return Some(unknown());
+    let configs = submodule_configs(&common);
+    if configs.len() > MAX_SUBMODULES {
+        return Some(not_understood());
     }
-    let of_modules = modules.into_iter().map(|it| (it, true));
+    let of_modules = configs.into_iter().map(|it| (it, true));
     own.into_iter().map(|it| (it, is_its_tree)).chain(of_modules).find_map(|(file, is_tree)| {
         fs::symlink_metadata(&file).ok()?;
-        let Some(all) = text(&file, MOST_SETTINGS) else { return Some(unknown()) };
-        let Ok(all) = settings::parse(&all) else { return Some(unknown()) };
+        let Some(all) = read_text(&file, MAX_CONFIG_BYTES) else { return Some(not_understood()) };
+        let Ok(all) = settings::parse(&all) else { return Some(not_understood()) };
         let risky = all.iter().find(|it| {
             let is_known_tree = is_tree && it.key == "core.worktree";
             !is_known_tree && !it.is_harmless()
@@ -128,18 +131,18 @@ fn of_found(found: &Found) -> Option<String> {
     })
 }
 
-fn unknown() -> String {
+fn not_understood() -> String {
     "the repository's settings are not understood".to_owned()
 }
 
-/// The settings of submodules: git looks into these by itself.
-fn modules(git: &Path) -> Vec<PathBuf> {
+/// The config files of submodules, which git reads by itself.
+fn submodule_configs(git: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![git.join("modules")];
     while let Some(folder) = folders.pop() {
         let Ok(entries) = fs::read_dir(folder) else { continue };
         for entry in entries.flatten() {
-            if found.len() + folders.len() > MOST_MODULES {
+            if found.len() + folders.len() > MAX_SUBMODULES {
                 return found;
             }
             let path = entry.path();
@@ -154,16 +157,17 @@ fn modules(git: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Whether git takes a folder for a repository.
 fn is_git_folder(folder: &Path) -> bool {
     folder.join("HEAD").exists()
         && (folder.join("commondir").exists()
             || folder.join("objects").is_dir() && folder.join("refs").is_dir())
 }
 
-/// All of a text file; `None` if it is no file, too long, or no text.
-fn text(path: &Path, limit: usize) -> Option<String> {
-    glance(path, None, limit).filter(|it| it.is_whole && !it.text.contains('\0')).map(|it| it.text)
+/// The text of a file; `None` if it is no file, too long, or no text.
+fn read_text(path: &Path, limit: usize) -> Option<String> {
+    read_head(path, None, limit)
+        .filter(|it| it.is_complete && !it.text.contains('\0'))
+        .map(|it| it.text)
 }
 
 #[cfg(test)]
@@ -171,16 +175,16 @@ fn text(path: &Path, limit: usize) -> Option<String> {
 mod tests {
     use super::*;
 
-    struct Disk {
+    struct TestFolder {
         _folder: tempfile::TempDir,
         base: PathBuf,
     }
 
-    impl Disk {
-        fn new() -> Disk {
+    impl TestFolder {
+        fn new() -> TestFolder {
             let folder = tempfile::tempdir().unwrap();
             let base = fs::canonicalize(folder.path()).unwrap();
-            Disk { _folder: folder, base }
+            TestFolder { _folder: folder, base }
         }
 
         fn file(&self, path: &str, text: &str) {
@@ -197,9 +201,9 @@ mod tests {
             }
         }
 
-        fn doubt(&self, folder: &str) -> String {
+        fn reason(&self, folder: &str) -> String {
             fs::create_dir_all(self.base.join(folder)).unwrap();
-            doubt(&self.base.join(folder)).unwrap_or_default()
+            untrusted_config(&self.base.join(folder)).unwrap_or_default()
         }
 
         fn folders(&self, root: &str) -> Vec<PathBuf> {
@@ -208,57 +212,57 @@ mod tests {
         }
     }
 
-    const USUAL: &str =
+    const USUAL_CONFIG: &str =
         "[core]\n\tbare = false\n[remote \"origin\"]\n\turl = https://a.example/b\n";
 
     #[test]
-    fn a_repository_is_doubted_when_its_settings_start_programs() {
-        let disk = Disk::new();
-        disk.repository("plain/.git", USUAL);
+    fn a_repository_is_untrusted_when_its_config_starts_programs() {
+        let disk = TestFolder::new();
+        disk.repository("plain/.git", USUAL_CONFIG);
         disk.repository("trap/.git", "[core]\nfsmonitor = ./x\n");
         disk.repository("odd/.git", "[core\nbare = false\n");
         disk.repository("bare", "[core]\n bare = true\n");
-        disk.repository("super/.git", USUAL);
+        disk.repository("super/.git", USUAL_CONFIG);
         disk.repository("super/.git/modules/a/b", "[core]\nworktree = ../../../../a/b\n");
-        disk.repository("worse/.git", USUAL);
+        disk.repository("worse/.git", USUAL_CONFIG);
         disk.repository("worse/.git/modules/a", "[diff \"x\"]\ntextconv = ./x\n");
         disk.file("away/.git", "gitdir: ../trap/.git\n");
         disk.file("lost/.git", "gitdir: ../nowhere\n");
         disk.file("noise/.git", "what?\n");
         for folder in ["plain", "plain/deep/er", "super"] {
-            assert_eq!(disk.doubt(folder), "", "{folder}");
+            assert_eq!(disk.reason(folder), "", "{folder}");
         }
         for folder in ["trap", "trap/sub", "away"] {
-            assert!(disk.doubt(folder).contains("core.fsmonitor"), "{folder}");
+            assert!(disk.reason(folder).contains("core.fsmonitor"), "{folder}");
         }
         for folder in ["odd", "bare", "bare/sub", "worse", "lost", "noise", "plain/.git"] {
-            assert_ne!(disk.doubt(folder), "", "{folder}");
+            assert_ne!(disk.reason(folder), "", "{folder}");
         }
     }
 
     #[cfg(unix)]
     #[test]
     fn settings_that_could_block_or_never_end_are_not_read() {
-        let disk = Disk::new();
-        disk.repository("loop/.git", USUAL);
+        let disk = TestFolder::new();
+        disk.repository("loop/.git", USUAL_CONFIG);
         for target in ["/dev/zero", "config"] {
             fs::remove_file(disk.base.join("loop/.git/config")).unwrap();
             std::os::unix::fs::symlink(target, disk.base.join("loop/.git/config")).unwrap();
-            assert_ne!(disk.doubt("loop"), "", "{target}");
+            assert_ne!(disk.reason("loop"), "", "{target}");
         }
-        disk.repository("long/.git", &format!("{USUAL}#{}", "x".repeat(MOST_SETTINGS)));
-        assert_ne!(disk.doubt("long"), "");
+        disk.repository("long/.git", &format!("{USUAL_CONFIG}#{}", "x".repeat(MAX_CONFIG_BYTES)));
+        assert_ne!(disk.reason("long"), "");
     }
 
     #[test]
     fn a_repository_around_the_root_is_opened_and_a_forged_pointer_opens_nothing() {
-        let disk = Disk::new();
+        let disk = TestFolder::new();
         let base = disk.base.clone();
-        disk.repository("mono/.git", USUAL);
+        disk.repository("mono/.git", USUAL_CONFIG);
         assert_eq!(disk.folders("mono/packages/a"), [base.join("mono/.git")]);
         assert!(disk.folders("mono").is_empty());
 
-        // A further working tree.
+        // A linked working tree.
         disk.file("tree/.git", "gitdir: ../mono/.git/worktrees/tree\n");
         disk.file("mono/.git/worktrees/tree/commondir", "../..\n");
         let back = format!("{}\n", base.join("tree/.git").display());

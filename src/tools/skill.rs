@@ -1,26 +1,25 @@
-//! `skill`: the text of a skill, when there is work that it is for.
+//! `skill`: loads the text of a skill.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Offer, Outcome, Tool, ToolCtx};
-use turnwright_types::effect::{CallView, Effect, Kind, Target, visible_line};
-use turnwright_workspace::files::Roots;
-use turnwright_types::message::ToolSpec;
+use super::{OfferContext, Tool, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
+use turnwright_types::effect::{CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line};
+use turnwright_types::message::ToolSpec;
+use turnwright_workspace::files::Roots;
 
-/// How much two names have in common if the one may be meant by the other.
-const ALIKE: f64 = 0.5;
-/// Bytes of arguments.
-const LONGEST_ARGS: usize = 4 * 1024;
+/// The least similarity (0 to 1) of a name that is suggested.
+const MIN_SIMILARITY: f64 = 0.5;
+const MAX_ARGS_BYTES: usize = 4 * 1024;
 
 #[derive(Debug)]
 pub(super) struct LoadSkill;
 
 /// Load a skill: instructions for a certain sort of work.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct Args {
+pub(super) struct LoadSkillArgs {
     /// Which
     #[serde(alias = "skill", alias = "skill_name")]
     name: String,
@@ -31,41 +30,42 @@ pub(super) struct Args {
 
 impl Tool for LoadSkill {
     const NAME: &'static str = "skill";
-    const KIND: Kind = Kind::Read;
-    const VERB: &'static str = "Skill";
-    const READS: bool = true;
-    type Args = Args;
-    type Seen = ();
+    const KIND: ToolKind = ToolKind::Read;
+    const PENDING_TITLE: &'static str = "Skill";
+    const IS_READ_ONLY: bool = true;
+    type Args = LoadSkillArgs;
+    type Preview = ();
 
-    fn is_offered(&self, offer: &Offer) -> bool {
+    fn is_offered(&self, offer: &OfferContext) -> bool {
         !offer.skills.is_empty()
     }
 
-    fn adapt(&self, spec: &mut ToolSpec, offer: &Offer) {
+    fn adapt_spec(&self, spec: &mut ToolSpec, offer: &OfferContext) {
         if let Some(Value::Object(name)) = spec.parameters.pointer_mut("/properties/name") {
             name.insert("enum".to_owned(), json!(offer.skills));
         }
     }
 
-    fn view(&self, args: &Args, _: &[Target], _: &Roots) -> CallView {
-        let name: String = visible_line(args.name.trim()).chars().take(100).collect();
+    fn view(&self, args: &LoadSkillArgs, _: &[ResolvedPath], _: &Roots) -> CallView {
+        let name: String = escape_hidden_line(args.name.trim()).chars().take(100).collect();
         CallView { title: format!("Skill: {name}"), kind: Self::KIND, locations: Vec::new() }
     }
 
-    fn effects(&self, _: &Args, _: &[Target]) -> Vec<Effect> {
-        vec![Effect::Session]
+    fn effects(&self, _: &LoadSkillArgs, _: &[ResolvedPath]) -> Vec<Effect> {
+        vec![Effect::SessionState]
     }
 
-    async fn run(&self, args: Args, (): (), _: &Pass, ctx: &ToolCtx) -> Outcome {
-        let known = &ctx.bench.skills;
+    async fn run(&self, args: LoadSkillArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {
+        let known = &ctx.env.skills;
         let skills = known.skills().unwrap_or_default();
         let name = args.name.trim().to_owned();
-        let Some(skill) = skills.iter().find(|it| it.name == name && !it.only_user).cloned() else {
-            return Outcome::failed(unknown(&name, &known.names()));
+        let Some(skill) = skills.iter().find(|it| it.name == name && !it.is_user_only).cloned()
+        else {
+            return ToolOutcome::failed(unknown_skill_message(&name, &known.names()));
         };
-        if args.args.len() > LONGEST_ARGS {
-            return Outcome::failed(format!(
-                "`args` has more than {LONGEST_ARGS} bytes. {name} was not loaded: shorten it."
+        if args.args.len() > MAX_ARGS_BYTES {
+            return ToolOutcome::failed(format!(
+                "`args` has more than {MAX_ARGS_BYTES} bytes. {name} was not loaded: shorten it."
             ));
         }
         if known.is_loaded(&name) {
@@ -73,36 +73,38 @@ impl Tool for LoadSkill {
                 "" => String::new(),
                 it => format!(" Arguments now: {it}"),
             };
-            return done(format!("{name} is loaded already: its text stands above.{with}"));
+            return loaded_outcome(format!(
+                "{name} is loaded already: its text stands above.{with}"
+            ));
         }
         let folder = skill.folder.clone();
         let loading = tokio::task::spawn_blocking(move || skill.load(&args.args));
         match loading.await {
             Ok(Some(text)) => {
-                known.note(&name);
-                // It is of no use without the files that come with it.
-                ctx.bench.files.roots().let_read(folder);
-                done(text)
+                known.mark_loaded(&name);
+                // The skill's text refers to the files in its folder.
+                ctx.env.files.roots().allow_read(folder);
+                loaded_outcome(text)
             }
-            _ => Outcome::failed(format!("{name} cannot be read: its SKILL.md is gone.")),
+            _ => ToolOutcome::failed(format!("{name} cannot be read: its SKILL.md is gone.")),
         }
     }
 }
 
-fn done(text: String) -> Outcome {
+fn loaded_outcome(text: String) -> ToolOutcome {
     let raw = json!({ "bytes": text.len() });
-    Outcome { ok: true, text, view: None, content: Vec::new(), raw, images: Vec::new() }
+    ToolOutcome { ok: true, text, view: None, content: Vec::new(), raw, images: Vec::new() }
 }
 
-fn unknown(name: &str, names: &[String]) -> String {
-    let name: String = visible_line(name).chars().take(100).collect();
+fn unknown_skill_message(name: &str, names: &[String]) -> String {
+    let name: String = escape_hidden_line(name).chars().take(100).collect();
     if names.is_empty() {
         return "There are no skills here.".to_owned();
     }
     let mut near: Vec<_> = names
         .iter()
         .map(|it| (strsim::normalized_damerau_levenshtein(&name.to_lowercase(), it), it.as_str()))
-        .filter(|(alike, _)| *alike >= ALIKE)
+        .filter(|(alike, _)| *alike >= MIN_SIMILARITY)
         .collect();
     near.sort_by(|a, b| b.0.total_cmp(&a.0));
     let near: Vec<_> = near.into_iter().take(3).map(|(_, it)| it).collect();
@@ -122,13 +124,13 @@ mod tests {
     #[test]
     fn an_unknown_skill_is_answered_with_the_nearest_names() {
         let names = ["release-notes", "deploy"].map(str::to_owned);
-        assert_eq!(unknown("x", &[]), "There are no skills here.");
+        assert_eq!(unknown_skill_message("x", &[]), "There are no skills here.");
         assert_eq!(
-            unknown("release_note", &names),
+            unknown_skill_message("release_note", &names),
             "There is no skill \"release_note\". Did you mean release-notes?"
         );
         assert_eq!(
-            unknown("cook", &names),
+            unknown_skill_message("cook", &names),
             "There is no skill \"cook\". There are: release-notes, deploy."
         );
     }
@@ -136,8 +138,8 @@ mod tests {
     #[test]
     fn it_is_offered_with_the_names_of_the_skills_if_there_are_any() {
         let tool: Arc<dyn AnyTool> = Arc::new(LoadSkill);
-        assert!(tool.spec(&Offer::default()).is_none());
-        let offer = Offer { skills: vec!["deploy".to_owned()], ..Offer::default() };
+        assert!(tool.spec(&OfferContext::default()).is_none());
+        let offer = OfferContext { skills: vec!["deploy".to_owned()], ..OfferContext::default() };
         let spec = tool.spec(&offer).unwrap();
         assert_eq!(spec.parameters["properties"]["name"]["enum"], json!(["deploy"]));
     }

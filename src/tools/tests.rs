@@ -1,4 +1,4 @@
-//! The tools as the model meets them.
+//! Tests of all built-in tools: their schemas and names as the model sees them.
 
 use std::collections::HashSet;
 
@@ -6,33 +6,37 @@ use serde_json::{Value, json};
 
 use std::sync::Arc;
 
-use super::{Lent, Offer, Registry, Toolbox, built_in};
+use super::{OfferContext, Registry, RemoteTools, Toolbox, built_in};
 
 fn toolbox() -> Toolbox {
-    Toolbox::new(Arc::new(Registry::new(built_in())), Lent::default())
+    Toolbox::new(Arc::new(Registry::new(built_in())), RemoteTools::default())
 }
 use turnwright_types::effect::fenced;
 
-/// An offer with all there is.
-fn everything() -> Offer {
-    Offer { patches: true, skills: vec!["release-notes".to_owned()], plans: true }
+/// The context in which all tools are advertised.
+fn full_context() -> OfferContext {
+    OfferContext {
+        prefers_patches: true,
+        skills: vec!["release-notes".to_owned()],
+        is_planning: true,
+    }
 }
 
-/// Calls `look` for each schema of the tool's arguments, with its place.
-fn walk(schema: &Value, place: &str, look: &mut impl FnMut(&str, &Value)) {
-    look(place, schema);
+/// Calls `visit` for each schema of a tool's arguments, with its path.
+fn walk(schema: &Value, place: &str, visit: &mut impl FnMut(&str, &Value)) {
+    visit(place, schema);
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
-        walk(property, &format!("{place}.{name}"), look);
+        walk(property, &format!("{place}.{name}"), visit);
     }
     if schema["items"].is_object() {
-        walk(&schema["items"], &format!("{place}[]"), look);
+        walk(&schema["items"], &format!("{place}[]"), visit);
     }
 }
 
-fn each(mut look: impl FnMut(&str, &Value)) {
+fn each(mut visit: impl FnMut(&str, &Value)) {
     for tool in built_in() {
-        let Some(spec) = tool.spec(&everything()) else { panic!("{tool:?} is never offered") };
-        walk(&spec.parameters, &spec.name, &mut look);
+        let Some(spec) = tool.spec(&full_context()) else { panic!("{tool:?} is never offered") };
+        walk(&spec.parameters, &spec.name, &mut visit);
     }
 }
 
@@ -83,7 +87,7 @@ fn what_is_required_exists_and_objects_say_what_they_hold() {
 fn names_are_unique_and_descriptions_are_there() {
     let mut names = HashSet::new();
     for tool in built_in() {
-        let Some(spec) = tool.spec(&everything()) else { panic!("{tool:?} is never offered") };
+        let Some(spec) = tool.spec(&full_context()) else { panic!("{tool:?} is never offered") };
         assert_eq!(spec.name, tool.name());
         assert!(names.insert(spec.name.clone()), "{} is there twice", spec.name);
         let fits = |it: char| it.is_ascii_lowercase() || it == '_';
@@ -96,10 +100,10 @@ fn names_are_unique_and_descriptions_are_there() {
 #[test]
 fn the_arguments_that_models_are_used_to_are_all_there() {
     let arguments = |name: &str| {
-        let spec = toolbox().find(name).unwrap().spec(&everything()).unwrap();
+        let spec = toolbox().find(name).unwrap().spec(&full_context()).unwrap();
         spec.parameters["properties"].as_object().unwrap().clone()
     };
-    for (tool, name, sort) in [
+    for (tool, name, json_type) in [
         ("read_file", "path", "string"),
         ("read_file", "paths", "array"),
         ("read_file", "start_line", "integer"),
@@ -119,10 +123,10 @@ fn the_arguments_that_models_are_used_to_are_all_there() {
         ("list_dir", "path", "string"),
         ("plan", "entries", "array"),
     ] {
-        assert_eq!(arguments(tool)[name]["type"], sort, "{tool}.{name}");
+        assert_eq!(arguments(tool)[name]["type"], json_type, "{tool}.{name}");
     }
     let edit_file = toolbox().find("edit_file").unwrap();
-    let required = edit_file.spec(&everything()).unwrap().parameters["required"].clone();
+    let required = edit_file.spec(&full_context()).unwrap().parameters["required"].clone();
     assert_eq!(required, json!(["path", "edits"]));
     let edit = arguments("edit_file");
     assert_eq!(edit.keys().collect::<Vec<_>>(), ["path", "edits"]);
@@ -131,9 +135,9 @@ fn the_arguments_that_models_are_used_to_are_all_there() {
 }
 
 #[test]
-fn the_tools_are_told_the_same_way_each_time() {
+fn specs_are_deterministic() {
     let told = || {
-        let specs = toolbox().specs(&everything(), None);
+        let specs = toolbox().specs(&full_context(), None);
         specs.iter().map(|it| format!("{it:?}")).collect::<Vec<_>>()
     };
     assert_eq!(told(), told());
@@ -153,7 +157,7 @@ fn names_are_found_as_models_write_them() {
         ("read_file<|channel|>commentary", "read_file"),
         ("read-file()", "read_file"),
         ("readFile", "read_file"),
-        // Of other agents.
+        // Names from other agents.
         ("Read", "read_file"),
         ("Write", "write_file"),
         ("LS", "list_dir"),

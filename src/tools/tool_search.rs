@@ -1,4 +1,4 @@
-//! `tool_search`: finds tools of servers, where there are too many to tell the model of all.
+//! `tool_search`: finds MCP tools, if there are too many of them to advertise all.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,71 +7,73 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{AnyTool, Lent, Offer, Outcome, Stock, Tool, ToolCtx};
-use turnwright_types::effect::{CallView, Content, Effect, Kind, Target, visible_line};
-use turnwright_workspace::files::Roots;
-use turnwright_types::message::ToolSpec;
+use super::{AnyTool, OfferContext, RemoteTools, Tool, ToolCtx, ToolIndex, ToolOutcome};
 use turnwright_policy::permission::Pass;
+use turnwright_types::effect::{
+    CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line,
+};
+use turnwright_types::message::ToolSpec;
+use turnwright_workspace::files::Roots;
 
-/// Tools that a search brings; and one by names.
-const MOST_FOUND: usize = 5;
-const MOST_SELECTED: usize = 10;
-/// Words of a query that count.
-const MOST_WORDS: usize = 16;
-/// Bytes of a description and of the schema in a result. The whole of it comes with the next request.
-const LONGEST_DESCRIPTION: usize = 500;
-const LONGEST_SCHEMA: usize = 3 * 1024;
-/// Bytes of names in the description, and servers there.
-const MOST_NAMES: usize = 2 * 1024;
-const MOST_SERVERS: usize = 20;
-/// Bytes of a description that are searched.
-const LONGEST_SEARCHED: usize = 4 * 1024;
+/// The number of tools that a search returns by words and by `select:`.
+const MAX_FOUND: usize = 5;
+const MAX_SELECTED: usize = 10;
+/// Only this many words of a query are used.
+const MAX_WORDS: usize = 16;
+/// Limits on a description and a schema in a result. The next request contains them in full.
+const MAX_DESCRIPTION_BYTES: usize = 500;
+const MAX_SCHEMA_BYTES: usize = 3 * 1024;
+/// Limits on the overview in the tool's description: bytes of names, and servers.
+const MAX_OVERVIEW_BYTES: usize = 2 * 1024;
+const MAX_SERVERS: usize = 20;
+/// Only this many bytes of a description are searched.
+const MAX_SEARCHED_BYTES: usize = 4 * 1024;
 
-/// Searches what is lent to one session.
+/// Searches the MCP tools of one session.
 #[derive(Debug)]
-pub(super) struct ToolSearch(pub(super) Lent);
+pub(super) struct ToolSearch(pub(super) RemoteTools);
 
 /// Find tools of the MCP servers. What is found can be called from then on.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct Args {
+pub(super) struct ToolSearchArgs {
     /// Words about what it is to do, or `select:name1,name2`
     query: String,
 }
 
 impl Tool for ToolSearch {
     const NAME: &'static str = "tool_search";
-    const KIND: Kind = Kind::Search;
-    const VERB: &'static str = "Search tools";
-    type Args = Args;
-    type Seen = ();
+    const KIND: ToolKind = ToolKind::Search;
+    const PENDING_TITLE: &'static str = "Search tools";
+    type Args = ToolSearchArgs;
+    type Preview = ();
 
-    fn adapt(&self, spec: &mut ToolSpec, _: &Offer) {
-        spec.description.push_str(&overview(&self.0.stock()));
+    fn adapt_spec(&self, spec: &mut ToolSpec, _: &OfferContext) {
+        spec.description.push_str(&overview(&self.0.index()));
     }
 
-    fn view(&self, args: &Args, _: &[Target], _: &Roots) -> CallView {
-        let what: String = visible_line(args.query.trim()).chars().take(100).collect();
+    fn view(&self, args: &ToolSearchArgs, _: &[ResolvedPath], _: &Roots) -> CallView {
+        let what: String = escape_hidden_line(args.query.trim()).chars().take(100).collect();
         CallView { title: format!("Search tools: {what}"), kind: Self::KIND, locations: Vec::new() }
     }
 
-    fn effects(&self, _: &Args, _: &[Target]) -> Vec<Effect> {
-        vec![Effect::Session]
+    fn effects(&self, _: &ToolSearchArgs, _: &[ResolvedPath]) -> Vec<Effect> {
+        vec![Effect::SessionState]
     }
 
-    async fn run(&self, args: Args, (): (), _: &Pass, _: &ToolCtx) -> Outcome {
-        let stock = self.0.stock();
+    async fn run(&self, args: ToolSearchArgs, (): (), _: &Pass, _: &ToolCtx) -> ToolOutcome {
+        let index = self.0.index();
         let finding = tokio::task::spawn_blocking(move || {
-            let (found, missing) = find(&stock, &args.query);
-            (told(&found, &missing), found)
+            let (found, missing) = find_tools(&index, &args.query);
+            (render_tools(&found, &missing), found)
         });
         let Ok((text, found)) = finding.await else {
-            return Outcome::failed("The search has failed.");
+            return ToolOutcome::failed("The search has failed.");
         };
         let names: Vec<_> = found.iter().map(|it| it.name()).collect();
-        self.0.want(names.iter().copied());
-        Outcome {
+        self.0.load(names.iter().copied());
+        ToolOutcome {
             ok: true,
-            content: vec![Content::Text(text.clone())],
+            content: vec![CallContent::Text(text.clone())],
             raw: json!({ "tools": names }),
             text,
             view: None,
@@ -80,21 +82,21 @@ impl Tool for ToolSearch {
     }
 }
 
-/// The servers, with as many names as fit.
-fn overview(stock: &Stock) -> String {
+/// The servers with as many tool names as fit, for the description.
+fn overview(index: &ToolIndex) -> String {
     let mut servers: Vec<(&str, Vec<&str>)> = Vec::new();
-    for tool in stock.tools() {
-        let lender = tool.lender().unwrap_or_default();
+    for tool in index.tools() {
+        let lender = tool.server().unwrap_or_default();
         match servers.iter_mut().find(|(name, _)| *name == lender) {
             Some((_, names)) => names.push(tool.name()),
             None => servers.push((lender, vec![tool.name()])),
         }
     }
-    let budget = MOST_NAMES / servers.len().clamp(1, MOST_SERVERS);
+    let budget = MAX_OVERVIEW_BYTES / servers.len().clamp(1, MAX_SERVERS);
     let mut text = String::new();
-    for (server, names) in servers.iter().take(MOST_SERVERS) {
-        let prefix = prefix(names);
-        let server: String = visible_line(server).chars().take(40).collect();
+    for (server, names) in servers.iter().take(MAX_SERVERS) {
+        let prefix = common_prefix(names);
+        let server: String = escape_hidden_line(server).chars().take(40).collect();
         text.push_str(&format!(" {server}, {} tools {prefix}…:", names.len()));
         let mut left = budget;
         for (number, name) in names.iter().enumerate() {
@@ -109,51 +111,51 @@ fn overview(stock: &Stock) -> String {
         }
         text.push('.');
     }
-    if servers.len() > MOST_SERVERS {
-        text.push_str(&format!(" And {} servers more.", servers.len() - MOST_SERVERS));
+    if servers.len() > MAX_SERVERS {
+        text.push_str(&format!(" And {} servers more.", servers.len() - MAX_SERVERS));
     }
     text
 }
 
-/// What all these names begin with, up to two underscores.
-fn prefix<'a>(names: &[&'a str]) -> &'a str {
+/// The longest common prefix that ends with two underscores.
+fn common_prefix<'a>(names: &[&'a str]) -> &'a str {
     let Some(first) = names.first() else { return "" };
     let ends = first.match_indices("__").map(|(at, _)| &first[..at + 2]);
     let is_common = |it: &&str| names.iter().all(|name| name.starts_with(it));
     ends.filter(is_common).last().unwrap_or_default()
 }
 
-/// The names of what a query finds.
-pub(super) fn names(stock: &Stock, query: &str) -> Vec<String> {
-    find(stock, query).0.iter().map(|it| it.name().to_owned()).collect()
+/// The names of the tools that a query finds.
+pub(super) fn matching_names(index: &ToolIndex, query: &str) -> Vec<String> {
+    find_tools(index, query).0.iter().map(|it| it.name().to_owned()).collect()
 }
 
-/// The best, the best first; and names that are not there.
-fn find(stock: &Stock, query: &str) -> (Vec<Arc<dyn AnyTool>>, Vec<String>) {
+/// The best matches, the best first; and the selected names that do not exist.
+fn find_tools(index: &ToolIndex, query: &str) -> (Vec<Arc<dyn AnyTool>>, Vec<String>) {
     if let Some(names) = query.trim().strip_prefix("select:") {
         let names = names.split(',').map(str::trim).filter(|it| !it.is_empty());
         let (mut found, mut missing) = (Vec::new(), Vec::new());
-        for name in names.take(MOST_SELECTED) {
-            match stock.get(name) {
+        for name in names.take(MAX_SELECTED) {
+            match index.get(name) {
                 Some(tool) => found.push(Arc::clone(tool)),
-                None => missing.push(visible_line(name).chars().take(80).collect()),
+                None => missing.push(escape_hidden_line(name).chars().take(80).collect()),
             }
         }
         return (found, missing);
     }
-    let words = words(query);
-    let mut found: Vec<_> = stock
+    let words = query_words(query);
+    let mut found: Vec<_> = index
         .tools()
         .iter()
-        .filter_map(|tool| Some((score(&Texts::of(tool)?, &words)?, tool)))
+        .filter_map(|tool| Some((score(&SearchableText::of(tool)?, &words)?, tool)))
         .collect();
-    // A stable sort: of what is equally good the first is the first.
+    // The sort is stable: equally good tools keep their order.
     found.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
-    (found.into_iter().take(MOST_FOUND).map(|(_, it)| Arc::clone(it)).collect(), Vec::new())
+    (found.into_iter().take(MAX_FOUND).map(|(_, it)| Arc::clone(it)).collect(), Vec::new())
 }
 
-/// The different words of a query, without the end that only says that there are several.
-fn words(query: &str) -> Vec<String> {
+/// The distinct words of a query, without a plural `s`.
+fn query_words(query: &str) -> Vec<String> {
     let mut seen = HashSet::new();
     let words = query.split(|it: char| !it.is_alphanumeric()).filter(|it| !it.is_empty());
     let words = words.map(|it| {
@@ -163,11 +165,11 @@ fn words(query: &str) -> Vec<String> {
             _ => word,
         }
     });
-    words.filter(|it| seen.insert(it.clone())).take(MOST_WORDS).collect()
+    words.filter(|it| seen.insert(it.clone())).take(MAX_WORDS).collect()
 }
 
-/// What of a tool is searched, in small letters.
-struct Texts {
+/// The texts of a tool that are searched, in lower case.
+struct SearchableText {
     name: Vec<String>,
     whole_name: String,
     title: String,
@@ -175,26 +177,26 @@ struct Texts {
     description: String,
 }
 
-impl Texts {
-    fn of(tool: &Arc<dyn AnyTool>) -> Option<Texts> {
-        let spec = tool.spec(&Offer::default())?;
+impl SearchableText {
+    fn of(tool: &Arc<dyn AnyTool>) -> Option<SearchableText> {
+        let spec = tool.spec(&OfferContext::default())?;
         let arguments = spec.parameters["properties"].as_object().into_iter().flatten();
         let arguments: Vec<_> = arguments.map(|(name, _)| name.to_lowercase()).collect();
-        Some(Texts {
-            name: parts(&spec.name),
+        Some(SearchableText {
+            name: name_words(&spec.name),
             whole_name: spec.name.to_lowercase(),
-            title: [tool.title(), tool.lender()]
+            title: [tool.title(), tool.server()]
                 .map(Option::unwrap_or_default)
                 .join(" ")
                 .to_lowercase(),
             arguments: arguments.join(" "),
-            description: cut(&spec.description, LONGEST_SEARCHED).to_lowercase(),
+            description: truncate(&spec.description, MAX_SEARCHED_BYTES).to_lowercase(),
         })
     }
 }
 
-/// The words of a name: `listPages` and `list_pages` have the same.
-fn parts(name: &str) -> Vec<String> {
+/// The words of a name: those of `listPages` and `list_pages` are the same.
+fn name_words(name: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut was_small = false;
     for letter in name.chars() {
@@ -211,8 +213,9 @@ fn parts(name: &str) -> Vec<String> {
     parts
 }
 
-/// How well a tool fits: how many of the words it has, and then where.
-fn score(texts: &Texts, words: &[String]) -> Option<(usize, usize)> {
+/// How well a tool matches: first the number of words that it contains, then where it contains
+/// them. `None` if it contains none.
+fn score(texts: &SearchableText, words: &[String]) -> Option<(usize, usize)> {
     let worth = |word: &String| {
         let is_part = |it: &String| it == word || it.strip_suffix('s') == Some(word);
         if texts.name.iter().any(is_part) {
@@ -231,12 +234,16 @@ fn score(texts: &Texts, words: &[String]) -> Option<(usize, usize)> {
     (!worths.is_empty()).then(|| (worths.len(), worths.iter().sum()))
 }
 
-fn told(found: &[Arc<dyn AnyTool>], missing: &[String]) -> String {
+fn render_tools(found: &[Arc<dyn AnyTool>], missing: &[String]) -> String {
     let mut text = String::new();
     for tool in found {
-        let Some(spec) = tool.spec(&Offer::default()) else { continue };
-        let description = visible_line(cut(&spec.description, LONGEST_DESCRIPTION));
-        text.push_str(&format!("{}: {description}\n{}\n", spec.name, schema(&spec.parameters)));
+        let Some(spec) = tool.spec(&OfferContext::default()) else { continue };
+        let description = escape_hidden_line(truncate(&spec.description, MAX_DESCRIPTION_BYTES));
+        text.push_str(&format!(
+            "{}: {description}\n{}\n",
+            spec.name,
+            schema_text(&spec.parameters)
+        ));
     }
     for name in missing {
         text.push_str(&format!("There is no tool {name}.\n"));
@@ -248,18 +255,18 @@ fn told(found: &[Arc<dyn AnyTool>], missing: &[String]) -> String {
     }
 }
 
-fn schema(parameters: &Value) -> String {
+fn schema_text(parameters: &Value) -> String {
     let schema = parameters.to_string();
-    if schema.len() <= LONGEST_SCHEMA {
+    if schema.len() <= MAX_SCHEMA_BYTES {
         return schema;
     }
     let names = parameters["properties"].as_object().into_iter().flatten();
     let names: Vec<_> = names.map(|(name, _)| name.as_str()).collect();
-    cut(&format!("arguments: {}", names.join(", ")), LONGEST_SCHEMA).to_owned()
+    truncate(&format!("arguments: {}", names.join(", ")), MAX_SCHEMA_BYTES).to_owned()
 }
 
-/// The beginning of a text.
-fn cut(text: &str, most: usize) -> &str {
+/// At most `most` bytes of the beginning of a text.
+fn truncate(text: &str, most: usize) -> &str {
     let mut end = text.len().min(most);
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -270,21 +277,21 @@ fn cut(text: &str, most: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::Prepared;
+    use crate::tools::PreparedCall;
 
     #[derive(Debug)]
-    struct Fake(Arc<ToolSpec>, &'static str);
+    struct FakeSearchableTool(Arc<ToolSpec>, &'static str);
 
-    impl AnyTool for Fake {
+    impl AnyTool for FakeSearchableTool {
         fn name(&self) -> &str {
             &self.0.name
         }
 
-        fn reads(&self) -> bool {
+        fn is_read_only(&self) -> bool {
             false
         }
 
-        fn spec(&self, _: &Offer) -> Option<Arc<ToolSpec>> {
+        fn spec(&self, _: &OfferContext) -> Option<Arc<ToolSpec>> {
             Some(Arc::clone(&self.0))
         }
 
@@ -292,15 +299,15 @@ mod tests {
             Some(self.1)
         }
 
-        fn lender(&self) -> Option<&str> {
+        fn server(&self) -> Option<&str> {
             self.0.name.split("__").nth(1)
         }
 
-        fn first_view(&self) -> Option<CallView> {
+        fn pending_view(&self) -> Option<CallView> {
             None
         }
 
-        fn prepare(self: Arc<Self>, _: Value) -> Result<Box<dyn Prepared>, String> {
+        fn prepare(self: Arc<Self>, _: Value) -> Result<Box<dyn PreparedCall>, String> {
             Err("no".to_owned())
         }
     }
@@ -308,11 +315,11 @@ mod tests {
     fn tool(name: &str, title: &'static str, about: &str, arg: &str) -> Arc<dyn AnyTool> {
         let parameters = json!({ "type": "object", "properties": { arg: { "type": "string" } } });
         let (name, description) = (name.to_owned().into(), about.to_owned());
-        Arc::new(Fake(Arc::new(ToolSpec { name, description, parameters }), title))
+        Arc::new(FakeSearchableTool(Arc::new(ToolSpec { name, description, parameters }), title))
     }
 
-    fn stock() -> Stock {
-        Stock::new(vec![
+    fn index() -> ToolIndex {
+        ToolIndex::new(vec![
             tool("mcp__notes__delete_page", "", "Removes a page for good.", "page"),
             tool("mcp__notes__listPages", "", "All that there are.", "folder"),
             tool("mcp__notes__find", "Look for words", "Where a word stands in a page.", "text"),
@@ -322,7 +329,7 @@ mod tests {
     }
 
     fn found(query: &str) -> Vec<String> {
-        let names = names(&stock(), query).into_iter();
+        let names = matching_names(&index(), query).into_iter();
         names.map(|it| it.rsplit("__").next().unwrap_or_default().to_owned()).collect()
     }
 
@@ -348,23 +355,23 @@ mod tests {
     fn a_result_is_bounded_and_says_what_is_missing() {
         let long = "word ".repeat(10_000);
         let many = (0..50).map(|it| tool(&format!("mcp__a__word{it}"), "", &long, &long));
-        let stock = Stock::new(many.collect());
-        let (found, _) = find(&stock, &"word ".repeat(1_000));
-        let text = told(&found, &[]);
+        let index = ToolIndex::new(many.collect());
+        let (found, _) = find_tools(&index, &"word ".repeat(1_000));
+        let text = render_tools(&found, &[]);
         assert!(text.len() < 20 * 1024, "{}", text.len());
         assert!(text.starts_with("mcp__a__word0: word"));
-        let (found, missing) = find(&stock, "select:mcp__a__word3,mcp__a__none");
-        let text = told(&found, &missing);
+        let (found, missing) = find_tools(&index, "select:mcp__a__word3,mcp__a__none");
+        let text = render_tools(&found, &missing);
         assert!(
             text.ends_with("There is no tool mcp__a__none.\nThese can be called now."),
             "{text}"
         );
-        assert_eq!(told(&[], &[]), "No tool fits. Try other words.");
+        assert_eq!(render_tools(&[], &[]), "No tool fits. Try other words.");
     }
 
     #[test]
     fn the_overview_is_bounded_and_fair() {
-        let text = overview(&stock());
+        let text = overview(&index());
         assert_eq!(
             text,
             " notes, 3 tools mcp__notes__…: delete_page, listPages, find. mail, 2 tools \
@@ -373,7 +380,7 @@ mod tests {
         let of = |server: usize| {
             (0..50).map(move |it| tool(&format!("mcp__server{server}__tool_{it}"), "", "", "x"))
         };
-        let text = overview(&Stock::new((0..30).flat_map(of).collect()));
+        let text = overview(&ToolIndex::new((0..30).flat_map(of).collect()));
         assert!(text.len() < 4 * 1024, "{}", text.len());
         assert!(text.contains("server19, 50 tools"), "{text}");
         assert!(text.ends_with("And 10 servers more."), "{text}");

@@ -1,21 +1,21 @@
-//! The Rust toolchain that a folder names: rustup runs the programs of that one, even to tell
-//! their version.
+//! Detects a project-provided Rust toolchain: rustup runs the programs of the toolchain that a
+//! folder's file names, even for `--version`.
 
 use std::path::Path;
 
-use turnwright_workspace::files::glance;
+use turnwright_workspace::files::read_head;
 
-const NAMES: [&str; 2] = ["rust-toolchain.toml", "rust-toolchain"];
-/// Bytes of a file that are read.
-const MOST: usize = 16 * 1024;
+const TOOLCHAIN_FILES: [&str; 2] = ["rust-toolchain.toml", "rust-toolchain"];
+const MAX_FILE_BYTES: usize = 16 * 1024;
 
-/// Why a program of Rust may be another one than the user's in this real folder. Reads the disk.
-pub(super) fn doubt(folder: &Path) -> Option<String> {
+/// Why `cargo` or `rustc` in this real folder may not be the user's own program; `None` if it is.
+/// Reads the disk.
+pub(super) fn untrusted_toolchain(folder: &Path) -> Option<String> {
     let names_folder = |it: &Path| {
-        NAMES.iter().map(|name| it.join(name)).any(|file| {
+        TOOLCHAIN_FILES.iter().map(|name| it.join(name)).any(|file| {
             file.symlink_metadata().is_ok()
-                && glance(&file, None, MOST).is_none_or(|it| {
-                    !it.is_whole || it.text.contains("path") || it.text.contains('\\')
+                && read_head(&file, None, MAX_FILE_BYTES).is_none_or(|it| {
+                    !it.is_complete || it.text.contains("path") || it.text.contains('\\')
                 })
         })
     };
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_toolchain_that_lies_in_a_folder_may_be_anything() {
+    fn a_toolchain_given_by_path_is_untrusted() {
         for (name, text, expected) in [
             ("rust-toolchain.toml", "[toolchain]\npath = \"/ws/evil\"", true),
             ("rust-toolchain", "[toolchain]\n'path' = '/ws/evil'", true),
@@ -41,7 +41,11 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             std::fs::create_dir(dir.path().join("sub")).unwrap();
             std::fs::write(dir.path().join(name), text).unwrap();
-            assert_eq!(doubt(&dir.path().join("sub")).is_some(), expected, "{name}: {text}");
+            assert_eq!(
+                untrusted_toolchain(&dir.path().join("sub")).is_some(),
+                expected,
+                "{name}: {text}"
+            );
         }
     }
 }

@@ -1,5 +1,4 @@
-//! `web_fetch`: one page of the network as text, a part at a time. Its words are those of
-//! strangers, and are marked so.
+//! `web_fetch`: fetches a web page as text, a part at a time. The text is untrusted and marked so.
 
 use std::sync::Arc;
 
@@ -7,25 +6,26 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Outcome, Tool, ToolCtx};
-use turnwright_types::effect::{CallView, Content, Effect, Kind, Target, short_title, visible_line};
-use turnwright_workspace::files::Roots;
+use super::{Tool, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
-use turnwright_workspace::web::{self, Fetched, Page, floor};
+use turnwright_types::effect::{
+    CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line, shorten_title,
+};
+use turnwright_workspace::files::Roots;
+use turnwright_workspace::web::{self, FetchedBody, WebPage, floor_char_boundary};
 
-/// Bytes of a page that the model gets at once.
-const MOST_BYTES: usize = 30 * 1024;
-/// Bytes of it that the card shows.
-const ON_CARD: usize = 2 * 1024;
-/// Bytes of what stands on the page of an error.
-const EXCERPT: usize = 1_000;
+/// The model gets at most this many bytes of a page at once.
+const MAX_PART_BYTES: usize = 30 * 1024;
+const MAX_CARD_BYTES: usize = 2 * 1024;
+/// Bytes of an error page that are shown.
+const MAX_ERROR_EXCERPT: usize = 1_000;
 
 #[derive(Debug)]
 pub(super) struct WebFetch;
 
 /// Fetch a page from the web. HTML becomes Markdown; a long page comes in parts of 30 KB.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct Args {
+pub(super) struct WebFetchArgs {
     /// http or https address
     #[serde(alias = "uri", alias = "link")]
     url: String,
@@ -39,156 +39,156 @@ pub(super) struct Args {
 
 impl Tool for WebFetch {
     const NAME: &'static str = "web_fetch";
-    const KIND: Kind = Kind::Fetch;
-    const VERB: &'static str = "Fetch";
-    const READS: bool = true;
-    type Args = Args;
-    type Seen = ();
+    const KIND: ToolKind = ToolKind::Fetch;
+    const PENDING_TITLE: &'static str = "Fetch";
+    const IS_READ_ONLY: bool = true;
+    type Args = WebFetchArgs;
+    type Preview = ();
 
-    fn view(&self, args: &Args, _: &[Target], _: &Roots) -> CallView {
-        let place = match web::parse(&args.url) {
+    fn view(&self, args: &WebFetchArgs, _: &[ResolvedPath], _: &Roots) -> CallView {
+        let place = match web::parse_url(&args.url) {
             Ok(url) => {
                 let path = url.path().trim_end_matches('/');
-                format!("{}{path}", web::effect_host(&url))
+                format!("{}{path}", web::permission_host(&url))
             }
             Err(_) => args.url.clone(),
         };
-        let title = short_title(format!("Fetch {}", visible_line(place.trim())));
+        let title = shorten_title(format!("Fetch {}", escape_hidden_line(place.trim())));
         CallView { title, kind: Self::KIND, locations: Vec::new() }
     }
 
-    /// None for an address that cannot be fetched: there is nothing to ask about.
-    fn effects(&self, args: &Args, _: &[Target]) -> Vec<Effect> {
-        let url = web::parse(&args.url);
-        url.iter().map(|it| Effect::Fetch { host: web::effect_host(it) }).collect()
+    /// None for an address that cannot be fetched, because then there is nothing to ask about.
+    fn effects(&self, args: &WebFetchArgs, _: &[ResolvedPath]) -> Vec<Effect> {
+        let url = web::parse_url(&args.url);
+        url.iter().map(|it| Effect::Fetch { host: web::permission_host(it) }).collect()
     }
 
-    /// What is refused anyway is not asked about; the question shows the whole address, because
-    /// it tells its host something.
-    async fn look(
+    /// Addresses that are refused anyway fail here, before a question. The question shows the whole
+    /// address, because the address itself tells the host something.
+    async fn preview(
         &self,
-        args: &Args,
-        _: &[Target],
+        args: &WebFetchArgs,
+        _: &[ResolvedPath],
         ctx: &ToolCtx,
-    ) -> Result<((), Vec<Content>), String> {
-        let url = web::parse(&args.url)?;
-        ctx.bench.commons.web.check(&url).map_err(|error| failure(&error))?;
-        Ok(((), vec![Content::Text(visible_line(url.as_str()))]))
+    ) -> Result<((), Vec<CallContent>), String> {
+        let url = web::parse_url(&args.url)?;
+        ctx.env.shared.web.check(&url).map_err(|error| fetch_failure(&error))?;
+        Ok(((), vec![CallContent::Text(escape_hidden_line(url.as_str()))]))
     }
 
-    async fn run(&self, args: Args, (): (), pass: &Pass, ctx: &ToolCtx) -> Outcome {
-        let url = match web::parse(&args.url) {
+    async fn run(&self, args: WebFetchArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {
+        let url = match web::parse_url(&args.url) {
             Ok(url) => url,
-            Err(reason) => return Outcome::failed(reason),
+            Err(reason) => return ToolOutcome::failed(reason),
         };
-        let host = web::effect_host(&url);
+        let host = web::permission_host(&url);
         if !pass.effects().contains(&Effect::Fetch { host }) {
-            return Outcome::failed("This host was not asked about. Nothing was fetched.");
+            return ToolOutcome::failed("This host was not asked about. Nothing was fetched.");
         }
         let (raw, address) = (args.raw.unwrap_or(false), url.to_string());
         let offset = usize::try_from(args.offset.unwrap_or(0)).unwrap_or(usize::MAX);
-        if let Some(page) = ctx.bench.pages.get(&address, raw).filter(|_| offset > 0) {
-            return part(&page, offset);
+        if let Some(page) = ctx.env.pages.get(&address, raw).filter(|_| offset > 0) {
+            return page_part(&page, offset);
         }
-        let fetching = ctx.bench.commons.web.fetch(url);
+        let fetching = ctx.env.shared.web.fetch(url);
         let fetched = match ctx.cancel.run_until_cancelled(fetching).await {
             Some(Ok(fetched)) => fetched,
-            Some(Err(error)) => return Outcome::failed(failure(&error)),
-            None => return Outcome::failed("cancelled by the user"),
+            Some(Err(error)) => return ToolOutcome::failed(fetch_failure(&error)),
+            None => return ToolOutcome::failed("cancelled by the user"),
         };
         if let Some(target) = &fetched.redirect {
-            return elsewhere(&fetched, target);
+            return redirect_outcome(&fetched, target);
         }
-        let commons = Arc::clone(&ctx.bench.commons);
+        let shared = Arc::clone(&ctx.env.shared);
         let unfolding = async {
-            let _turn = commons.web.unfolding().await;
-            tokio::task::spawn_blocking(move || web::unfold(&fetched, raw)).await
+            let _turn = shared.web.conversion_permit().await;
+            tokio::task::spawn_blocking(move || web::to_page(&fetched, raw)).await
         };
         let page = match ctx.cancel.run_until_cancelled(unfolding).await {
             Some(Ok(page)) => Arc::new(page),
-            Some(Err(error)) => return Outcome::failed(error.to_string()),
-            None => return Outcome::failed("cancelled by the user"),
+            Some(Err(error)) => return ToolOutcome::failed(error.to_string()),
+            None => return ToolOutcome::failed("cancelled by the user"),
         };
         if !(200..300).contains(&page.status) {
-            return bad_status(&page);
+            return bad_status_outcome(&page);
         }
-        ctx.bench.pages.keep(&address, raw, &page);
-        part(&page, offset)
+        ctx.env.pages.insert(&address, raw, &page);
+        page_part(&page, offset)
     }
 }
 
-fn failure(error: &web::FetchError) -> String {
+fn fetch_failure(error: &web::FetchError) -> String {
     format!("Nothing was fetched: {error}.")
 }
 
-fn head(page: &Page) -> String {
+fn page_header(page: &WebPage) -> String {
     let size = page.text.len();
-    let cut = if page.cut { ", its beginning only" } else { "" };
-    let kind = visible_line(&page.kind);
+    let cut = if page.is_truncated { ", its beginning only" } else { "" };
+    let kind = escape_hidden_line(&page.media_type);
     format!("[{} | {} | {kind} | {size} bytes of text{cut}]\n", page.url, page.status)
 }
 
 /// The part of a page that begins at `offset`.
-fn part(page: &Page, offset: usize) -> Outcome {
+fn page_part(page: &WebPage, offset: usize) -> ToolOutcome {
     let text = &page.text;
     if offset > 0 && offset >= text.len() {
-        return Outcome::failed(format!(
+        return ToolOutcome::failed(format!(
             "offset {offset} is after the end: {} has {} bytes of text.",
             page.url,
             text.len()
         ));
     }
-    let start = floor(text, offset);
+    let start = floor_char_boundary(text, offset);
     let end = line_end(text, start);
     let shown = &text[start..end];
-    let mut answer = head(page);
-    answer.push_str(&web::wrap(&page.url, shown));
+    let mut answer = page_header(page);
+    answer.push_str(&web::wrap_untrusted(&page.url, shown));
     if end < text.len() {
         answer.push_str(&format!("[continue with offset={end}]\n"));
-    } else if page.cut {
+    } else if page.is_truncated {
         answer.push_str("[the rest is too large and was not kept]\n");
     }
-    let mut raw = json!({ "status": page.status, "type": page.kind, "bytes": page.bytes });
+    let mut raw = json!({ "status": page.status, "type": page.media_type, "bytes": page.bytes });
     if let Some(title) = &page.title {
         raw["title"] = title.as_str().into();
     }
-    let content = vec![Content::Text(shortened(shown, ON_CARD))];
-    Outcome { ok: true, text: answer, view: None, content, raw, images: Vec::new() }
+    let content = vec![CallContent::Text(shortened(shown, MAX_CARD_BYTES))];
+    ToolOutcome { ok: true, text: answer, view: None, content, raw, images: Vec::new() }
 }
 
-fn bad_status(page: &Page) -> Outcome {
-    let excerpt = web::wrap(&page.url, &shortened(&page.text, EXCERPT));
+fn bad_status_outcome(page: &WebPage) -> ToolOutcome {
+    let excerpt = web::wrap_untrusted(&page.url, &shortened(&page.text, MAX_ERROR_EXCERPT));
     let text =
         format!("[{} | {}] The server did not give the page.\n{excerpt}", page.url, page.status);
     let raw = json!({ "error": format!("status {}", page.status), "status": page.status });
-    let content = vec![Content::Text(text.clone())];
-    Outcome { ok: false, text, view: None, content, raw, images: Vec::new() }
+    let content = vec![CallContent::Text(text.clone())];
+    ToolOutcome { ok: false, text, view: None, content, raw, images: Vec::new() }
 }
 
-/// Another host is another question.
-fn elsewhere(fetched: &Fetched, target: &str) -> Outcome {
+/// A redirect to another host is not followed, because it needs its own permission.
+fn redirect_outcome(fetched: &FetchedBody, target: &str) -> ToolOutcome {
     let text = format!(
         "[{} | {}] It redirects to another host, which was not followed: {target}\n\
          Fetch that address if it is where you want to go.",
         fetched.url, fetched.status
     );
     let raw = json!({ "status": fetched.status, "redirect": target });
-    let content = vec![Content::Text(visible_line(&text).replace("\\n", "\n"))];
-    Outcome { ok: true, text, view: None, content, raw, images: Vec::new() }
+    let content = vec![CallContent::Text(escape_hidden_line(&text).replace("\\n", "\n"))];
+    ToolOutcome { ok: true, text, view: None, content, raw, images: Vec::new() }
 }
 
-/// Where a part that begins at `start` ends: after a line, if there is one that is not too long.
+/// Where a part that begins at `start` ends: after a line, unless that line is too long.
 fn line_end(text: &str, start: usize) -> usize {
-    let most = floor(text, start.saturating_add(MOST_BYTES));
+    let most = floor_char_boundary(text, start.saturating_add(MAX_PART_BYTES));
     if most == text.len() {
         return most;
     }
     let line = text[start..most].rfind('\n').map(|it| start + it + 1);
-    line.filter(|it| it - start > MOST_BYTES / 2).unwrap_or(most)
+    line.filter(|it| it - start > MAX_PART_BYTES / 2).unwrap_or(most)
 }
 
 fn shortened(text: &str, most: usize) -> String {
-    match floor(text, most) {
+    match floor_char_boundary(text, most) {
         end if end < text.len() => format!("{}…", &text[..end]),
         _ => text.to_owned(),
     }
@@ -197,17 +197,17 @@ fn shortened(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turnwright_types::effect::LONGEST_TITLE;
+    use turnwright_types::effect::MAX_TITLE_CHARS;
 
-    fn page(text: &str) -> Page {
-        Page {
+    fn page(text: &str) -> WebPage {
+        WebPage {
             url: "https://a.example/".to_owned(),
             status: 200,
-            kind: "text/plain".to_owned(),
+            media_type: "text/plain".to_owned(),
             title: None,
             text: text.to_owned(),
             bytes: text.len(),
-            cut: false,
+            is_truncated: false,
         }
     }
 
@@ -216,8 +216,8 @@ mod tests {
         for text in ["line\n".repeat(20_000), "é".repeat(50_000), "x".to_owned(), String::new()] {
             let (page, mut offset, mut all) = (page(&text), 0, String::new());
             loop {
-                let outcome = part(&page, offset);
-                assert!(outcome.ok && outcome.text.len() < MOST_BYTES + 500);
+                let outcome = page_part(&page, offset);
+                assert!(outcome.ok && outcome.text.len() < MAX_PART_BYTES + 500);
                 let (_, rest) = outcome.text.split_once(">\n").unwrap();
                 let (shown, rest) = rest.split_once("</untrusted>\n").unwrap();
                 all.push_str(shown);
@@ -226,14 +226,14 @@ mod tests {
             }
             assert_eq!(all.replace('\n', ""), text.replace('\n', ""));
         }
-        assert!(!part(&page("x"), 1).ok);
-        assert!(part(&page(&"line\n".repeat(20_000)), 0).text.contains("offset=30720]"));
+        assert!(!page_part(&page("x"), 1).ok);
+        assert!(page_part(&page(&"line\n".repeat(20_000)), 0).text.contains("offset=30720]"));
     }
 
     #[test]
     fn a_title_is_host_and_path_in_one_short_line() {
         let title = |url: &str| {
-            let args = Args { url: url.to_owned(), offset: None, raw: None };
+            let args = WebFetchArgs { url: url.to_owned(), offset: None, raw: None };
             let home = std::path::Path::new("/");
             WebFetch.view(&args, &[], &Roots::new(home).unwrap()).title
         };
@@ -241,6 +241,6 @@ mod tests {
         assert_eq!(title("http://localhost:3000/"), "Fetch localhost:3000");
         assert_eq!(title("file:///etc/\n\u{202e}x"), "Fetch file:///etc/\\n\\u{202e}x");
         let long = title(&format!("https://a.example/{}", "é".repeat(300)));
-        assert_eq!(long.chars().count(), LONGEST_TITLE);
+        assert_eq!(long.chars().count(), MAX_TITLE_CHARS);
     }
 }

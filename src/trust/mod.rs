@@ -1,34 +1,33 @@
-//! What the user trusts of what projects bring along: exactly these bytes, for this folder. A
-//! change of one byte makes it untrusted again. Knows nothing of what the bytes mean.
+//! Records what the user trusts of a project's files: exactly these bytes, for this folder.
+//! Changing one byte makes the file untrusted again. This module does not interpret the bytes.
 
-mod pins;
-mod records;
-mod repository;
+mod pin_store;
+mod trust_store;
+mod project_file;
 
-use turnwright_types::ids::hex;
 use ring::digest::{SHA256, digest};
+use turnwright_types::ids::hex;
 
-pub use pins::{Pin, Pinned, Pins};
-pub use records::{Record, Trust};
-pub use repository::{LARGEST, read};
+pub use pin_store::{Pin, PinLookup, PinStore};
+pub use project_file::{MAX_PROJECT_FILE_BYTES, read_project_file};
+pub use trust_store::{TrustRecord, TrustStore};
 
-/// What identifies a content: its SHA-256.
+/// The SHA-256 of a content.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Print(String);
+pub struct Fingerprint(String);
 
-impl Print {
-    /// Of a content.
-    pub fn of(content: &[u8]) -> Print {
-        Print(hex(digest(&SHA256, content).as_ref()))
+impl Fingerprint {
+    pub fn of(content: &[u8]) -> Fingerprint {
+        Fingerprint(hex(digest(&SHA256, content).as_ref()))
     }
 
-    /// Its beginning, for somebody to type who is shown the content by the process that compares
-    /// all of it afterwards.
-    pub fn code(&self) -> &str {
+    /// The first 8 digits, for a user to type within the process that shows the content and
+    /// compares all of it afterwards.
+    pub fn short_code(&self) -> &str {
         &self.0[..8]
     }
 
-    /// Enough of it that no other content can be made that has the same.
+    /// Enough digits that no other content with the same ones can be constructed.
     pub fn long_code(&self) -> &str {
         &self.0[..32]
     }

@@ -1,417 +1,423 @@
-//! One prompt turn: ask the model, run the tools it calls, and again, until there is exactly one
-//! reason to stop. Effects are in methods, decisions in `decide`.
+//! One prompt turn: asks the model, runs the tool calls of its answer, and repeats until there is
+//! exactly one stop reason. Methods have the side effects; what to do next is decided in
+//! `next_step`.
 
-mod act;
+mod call_audit;
+mod call_batch;
+mod call_conflicts;
+mod call_runner;
 mod cards;
 mod coalesce;
 mod context;
-mod decide;
-mod errand;
-mod floor;
-mod gather;
-mod draft;
-mod glimpse;
-pub mod inside;
-mod keep;
-mod ledger;
+mod next_step;
+mod standalone_calls;
+mod admission_queue;
+mod first_prompt;
+mod streaming_call;
+mod partial_arguments;
+pub mod fuzzing;
+mod call_results;
 mod sample;
-mod schedule;
-mod scribe;
-mod trouble;
-mod witness;
+mod draft_writer;
+mod model_failures;
+mod file_change_recorder;
 
 #[cfg(test)]
-pub(crate) mod stage;
+pub(crate) mod fixture;
 #[cfg(test)]
 mod tests;
 
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use turnwright_types::client::Client;
 use crate::error::Error;
-use turnwright_types::ids::MessageId;
-use turnwright_llm::{Effort, Model};
-use turnwright_types::message::{History, Message, Part, Stop, ToolCall, UserMessage};
+use crate::tools::{OfferContext, ToolEnv, Toolbox};
+use turnwright_llm::{Model, ReasoningEffort};
 pub use turnwright_policy::permission::SharedMode;
-use turnwright_policy::permission::{Grants, Law, Mode};
-use turnwright_store::{Audience, Entry, Log, TurnKind};
-use crate::tools::{Bench, Offer, Toolbox};
+use turnwright_policy::permission::{Grants, Mode, PolicyRules};
+use turnwright_store::{Audience, Entry, SessionLog, TurnKind};
+use turnwright_types::client::Client;
+use turnwright_types::ids::MessageId;
+use turnwright_types::message::{History, Message, PromptPart, StopReason, ToolCall, UserMessage};
 use turnwright_types::update::Update;
 
-use cards::Cards;
-use decide::Budget;
-use trouble::Nudge;
+use call_runner::{CallOrigin, CallRunner};
+use cards::OpenCards;
+use model_failures::Nudge;
+use next_step::TurnBudget;
 
-pub use cards::{brief, failed, last, not_run};
+pub use cards::{abridged_arguments, failed_update, final_update, not_run};
 pub use context::SYSTEM_PROMPT;
-pub use errand::Errands;
+pub use standalone_calls::StandaloneCalls;
 
-/// What a turn works with. The session owns it and lends it to each of its turns.
+/// The services and settings that a turn works with. The session owns them and clones the handle
+/// for each of its turns.
 #[derive(Clone)]
-pub struct Equipment {
-    /// Who thinks, and how long; a change counts from the next request on.
-    pub thinker: SharedThinker,
-    /// What it can do.
+pub struct TurnServices {
+    /// The model and its effort. A change applies from the next request on.
+    pub selection: SharedModelSelection,
+    /// The tools that the model can call.
     pub tools: Arc<Toolbox>,
-    /// What the tools work with.
-    pub bench: Arc<Bench>,
-    /// How much may be done without asking; a change counts from the next effect on.
+    /// The environment that the tools work in.
+    pub env: Arc<ToolEnv>,
+    /// How much is done without asking. A change applies from the next effect on.
     pub mode: SharedMode,
-    /// The mode that the model knows.
-    pub told_mode: ToldMode,
-    /// What may be done at all; a change counts from the next effect on.
-    pub law: SharedLaw,
-    /// Requests to the model that one turn may make.
+    /// The mode that the model was last told.
+    pub announced_mode: AnnouncedMode,
+    /// The permission rules. A change applies from the next effect on.
+    pub policy: SharedRules,
+    /// The most requests to the model that one turn may make.
     pub max_requests: u32,
-    /// Whether the user knows that the server cuts what it is sent.
-    pub knows_of_cuts: Arc<AtomicBool>,
+    /// Whether the user was told that the server truncates prompts.
+    pub truncation_reported: Arc<AtomicBool>,
 }
 
-impl std::fmt::Debug for Equipment {
+impl std::fmt::Debug for TurnServices {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Equipment").field("thinker", &self.thinker).finish_non_exhaustive()
+        formatter
+            .debug_struct("TurnServices")
+            .field("selection", &self.selection)
+            .finish_non_exhaustive()
     }
 }
 
-/// What the line about the mode begins with.
-const MODE: &str = "Mode: ";
+/// The prefix of the context line that tells the model the mode.
+const MODE_PREFIX: &str = "Mode: ";
 
-impl Equipment {
-    /// Who listens.
+impl TurnServices {
     pub fn client(&self) -> &Arc<dyn Client> {
-        &self.bench.client
+        &self.env.client
     }
 
-    /// What is kept of the session.
-    pub fn log(&self) -> &Log {
-        &self.bench.log
+    pub fn log(&self) -> &SessionLog {
+        &self.env.log
     }
 
-    /// Says something to the user that the model does not hear.
+    /// Shows a text to the user that the model does not get.
     pub fn say(&self, id: MessageId, text: String) {
-        self.log().add(Entry::Note { id: id.clone(), text: text.clone() });
+        self.log().add_entry(Entry::Note { id: id.clone(), text: text.clone() });
         self.client().update(Update::Text { message: id, text });
     }
 
-    /// Tells the user what there is to know about how the session is kept.
-    pub fn tell_news(&self) {
-        for news in self.log().news().into_iter().chain(self.tools.lent().news()) {
+    /// Sends the pending notices of the session log and of the MCP tools to the client.
+    pub fn send_notices(&self) {
+        for news in
+            self.log().take_notices().into_iter().chain(self.tools.remote_tools().take_notices())
+        {
             self.client().update(Update::Notice(news));
         }
     }
 
-    /// What the model has to be told about the mode, unless it knows.
-    pub fn mode_news(&self) -> Option<String> {
+    /// Returns the context line about the mode, unless the model was already told this mode.
+    pub fn mode_context(&self) -> Option<String> {
         let mode = self.mode.get();
-        (self.told_mode.tell(mode) != Some(mode)).then(|| self.mode_line())
+        (self.announced_mode.announce(mode) != Some(mode)).then(|| self.mode_line())
     }
 
     fn mode_line(&self) -> String {
-        let (mode, can_confine) = (self.mode.get(), self.law.get().can_confine);
-        format!("{MODE}{} ({})\n", mode.id(), mode.description(can_confine))
+        let (mode, can_confine) = (self.mode.get(), self.policy.get().can_confine);
+        format!("{MODE_PREFIX}{} ({})\n", mode.id(), mode.description(can_confine))
     }
 
-    /// What the conversation says of the mode last, the model knows: it need not be told again.
-    pub fn recall_mode(&self, history: &History) {
+    /// If the conversation's last line about the mode is still correct, marks it as told, so that
+    /// it is not repeated.
+    pub fn restore_announced_mode(&self, history: &History) {
         let users = history.messages.iter().rev().filter_map(|it| match it.as_ref() {
             Message::User(it) => Some(it),
             _ => None,
         });
         let parts = users.flat_map(|it| it.parts.iter().rev());
         let mut lines = parts.filter_map(|it| match it {
-            Part::Context(text) => text.lines().rfind(|it| it.starts_with(MODE)),
+            PromptPart::Context(text) => text.lines().rfind(|it| it.starts_with(MODE_PREFIX)),
             _ => None,
         });
         if lines.next() == Some(self.mode_line().trim_end()) {
-            self.told_mode.tell(self.mode.get());
+            self.announced_mode.announce(self.mode.get());
         }
     }
 
-    /// What the model is to be told about the tools.
-    pub fn offer(&self) -> Offer {
-        Offer {
-            patches: self.thinker.get().model.takes_patches(),
-            skills: self.bench.skills.names(),
-            plans: self.mode.get() == Mode::Plan,
+    /// The facts that decide which tools the model is offered.
+    pub fn offer(&self) -> OfferContext {
+        OfferContext {
+            prefers_patches: self.selection.get().model.prefers_apply_patch(),
+            skills: self.env.skills.names(),
+            is_planning: self.mode.get() == Mode::Plan,
         }
     }
 }
 
-/// Who thinks, and how long.
+/// The model of a session and its reasoning effort.
 #[derive(Clone, Debug)]
-pub struct Thinker {
+pub struct ModelSelection {
     /// The model.
     pub model: Arc<dyn Model>,
-    /// Its effort, where that can be chosen.
-    pub effort: Effort,
+    /// The reasoning effort; ignored by models that have none to choose.
+    pub effort: ReasoningEffort,
 }
 
-/// The thinker, set by the session and read by its turn.
+/// The model selection, set by the session and read by its turn.
 #[derive(Clone, Debug)]
-// A std mutex: held to copy a pointer, never across an await.
-pub struct SharedThinker(Arc<Mutex<Thinker>>);
+// held to copy a pointer, never across an await.
+pub struct SharedModelSelection(Arc<Mutex<ModelSelection>>);
 
-impl SharedThinker {
-    /// A model that thinks as long as its provider finds best.
-    pub fn new(model: Arc<dyn Model>, effort: Effort) -> SharedThinker {
-        SharedThinker(Arc::new(Mutex::new(Thinker { model, effort })))
+impl SharedModelSelection {
+    pub fn new(model: Arc<dyn Model>, effort: ReasoningEffort) -> SharedModelSelection {
+        SharedModelSelection(Arc::new(Mutex::new(ModelSelection { model, effort })))
     }
 
-    /// The thinker now.
-    pub fn get(&self) -> Thinker {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn get(&self) -> ModelSelection {
+        self.0.lock().clone()
     }
 
-    /// Changes the model.
     pub fn set_model(&self, model: Arc<dyn Model>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).model = model;
+        self.0.lock().model = model;
     }
 
-    /// Changes the effort.
-    pub fn set_effort(&self, effort: Effort) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).effort = effort;
+    pub fn set_effort(&self, effort: ReasoningEffort) {
+        self.0.lock().effort = effort;
     }
 }
 
-/// The mode that the model was last told, as long as it can know that.
+/// The mode that the model was last told; `None` if that message is no longer in its context.
 #[derive(Clone, Debug, Default)]
-// A std mutex: held to copy a value.
-pub struct ToldMode(Arc<Mutex<Option<Mode>>>);
+// held to copy a value.
+pub struct AnnouncedMode(Arc<Mutex<Option<Mode>>>);
 
-impl ToldMode {
-    /// The model does not know any more.
+impl AnnouncedMode {
+    /// Marks the mode as unknown to the model.
     pub fn forget(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.0.lock() = None;
     }
 
-    /// Whether it knows one.
-    fn knows(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    fn is_known(&self) -> bool {
+        self.0.lock().is_some()
     }
 
-    /// It is told this one. Returns what it knew.
-    fn tell(&self, mode: Mode) -> Option<Mode> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).replace(mode)
+    /// Marks this mode as told. Returns the one before.
+    fn announce(&self, mode: Mode) -> Option<Mode> {
+        self.0.lock().replace(mode)
     }
 }
 
-/// The rules of a session, set by it and read by its turn.
+/// The permission rules of a session, set by the session and read by its turn.
 #[derive(Clone, Debug, Default)]
-// A std mutex: held to copy a pointer, never across an await.
-pub struct SharedLaw(Arc<Mutex<Arc<Law>>>);
+// held to copy a pointer, never across an await.
+pub struct SharedRules(Arc<Mutex<Arc<PolicyRules>>>);
 
-impl SharedLaw {
-    /// With these rules.
-    pub fn new(law: Law) -> SharedLaw {
-        SharedLaw(Arc::new(Mutex::new(Arc::new(law))))
+impl SharedRules {
+    pub fn new(policy: PolicyRules) -> SharedRules {
+        SharedRules(Arc::new(Mutex::new(Arc::new(policy))))
     }
 
-    /// The rules now.
-    pub fn get(&self) -> Arc<Law> {
-        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    pub fn get(&self) -> Arc<PolicyRules> {
+        Arc::clone(&self.0.lock())
     }
 
-    /// Changes them.
-    pub fn set(&self, law: Law) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(law);
+    pub fn set(&self, policy: PolicyRules) {
+        *self.0.lock() = Arc::new(policy);
     }
 }
 
-/// A turn that has not begun. It takes what it changes by value and gives it back at its end.
+/// A turn that has not started yet. It takes the history and the grants by value and returns them
+/// in [`FinishedTurn`].
 #[derive(Debug)]
 pub struct Turn {
-    equipment: Equipment,
+    services: TurnServices,
     cancel: CancellationToken,
     history: History,
-    grants: Grants,
-    budget: Budget,
-    /// Where this turn's messages begin.
-    begin: usize,
-    cards: Cards,
-    /// The entry of what the model was told last.
-    last_told: Option<u64>,
+    runner: CallRunner,
+    budget: TurnBudget,
+    /// The index of this turn's first message, the prompt.
+    first_message: usize,
+    cards: OpenCards,
+    /// The log entry of the last message that only the model gets.
+    last_hidden: Option<u64>,
 }
 
-/// What a turn leaves behind.
+/// The result of a turn.
 #[derive(Debug)]
-pub struct Finished {
-    /// The conversation with this turn in it.
+pub struct FinishedTurn {
+    /// The conversation including this turn.
     pub history: History,
-    /// The remembered answers.
+    /// The remembered permission answers.
     pub grants: Grants,
-    /// Why it ended.
-    pub result: Result<Stop, Error>,
+    pub result: Result<StopReason, Error>,
 }
 
-/// Characters of a prompt that the record keeps.
-const LONGEST_WORDS: usize = 500;
+/// The most characters of a prompt that the turn's record keeps.
+const MAX_EXCERPT_CHARS: usize = 500;
 
-/// The beginning of what the user has typed.
-fn words(prompt: &UserMessage) -> String {
+/// The first characters of the text that the user has typed.
+fn excerpt(prompt: &UserMessage) -> String {
     let typed = prompt.parts.iter().filter_map(|it| match it {
-        Part::Text(text) => Some(text.as_str()),
+        PromptPart::Text(text) => Some(text.as_str()),
         _ => None,
     });
-    typed.flat_map(str::chars).take(LONGEST_WORDS).collect()
+    typed.flat_map(str::chars).take(MAX_EXCERPT_CHARS).collect()
 }
 
 fn redacted(text: &str) -> String {
     turnwright_types::redact::text(text).into_owned()
 }
 
-enum Step {
-    /// Ask the model.
+enum TurnStep {
     Sample,
-    /// Run its calls.
-    Act(Vec<ToolCall>),
-    /// Wait before asking again, and tell the user why if it is worth a word.
-    Pause(Duration, Option<String>),
-    /// Wait, tell the user why, and have the model go on.
+    RunCalls(Vec<ToolCall>),
+    /// Wait before asking again. The text, if any, tells the user why.
+    Wait(Duration, Option<String>),
+    /// Wait, tell the user why, and ask the model to continue its answer.
     Continue(Duration, String, Nudge),
-    /// Ask again without running the calls: they have been made too often.
-    Spare(Vec<ToolCall>),
-    /// Stop.
-    End(Result<Stop, Error>),
+    /// Ask again without running these calls: the model has repeated them too often.
+    SkipCalls(Vec<ToolCall>),
+    End(Result<StopReason, Error>),
 }
 
 impl Turn {
-    /// A turn about a prompt.
     pub fn new(
-        equipment: Equipment,
+        services: TurnServices,
         mut history: History,
         grants: Grants,
         prompt: UserMessage,
         cancel: CancellationToken,
     ) -> Turn {
-        let begin = history.messages.len();
-        let words = words(&prompt);
+        let first_message = history.messages.len();
+        let excerpt = excerpt(&prompt);
         history.push(Message::User(prompt));
-        let budget = Budget::new(equipment.max_requests);
-        let cards = Cards::new(Arc::clone(equipment.client()), equipment.log().clone());
-        equipment.log().begin(TurnKind::Prompt, redacted(&words));
-        let last_told = None;
-        Turn { equipment, cancel, history, grants, budget, begin, cards, last_told }
+        let budget = TurnBudget::new(services.max_requests);
+        let cards = OpenCards::new(Arc::clone(services.client()), services.log().clone());
+        services.log().begin_turn(TurnKind::Prompt, redacted(&excerpt));
+        let runner = CallRunner::new(
+            Arc::clone(&services.env),
+            services.mode.clone(),
+            services.policy.clone(),
+            grants,
+            CallOrigin::Conversation,
+        );
+        let last_hidden = None;
+        Turn { services, cancel, history, runner, budget, first_message, cards, last_hidden }
     }
 
-    /// Runs it to its end. Every card has its final status and every call its result then.
-    pub async fn run(mut self) -> Finished {
-        self.equipment.bench.checkpoint.forget_map();
-        self.equipment.tools.recall(&self.history);
-        self.await_servers().await;
-        self.gather().await;
-        self.note_prompt();
-        let mut step = Step::Sample;
+    /// Runs the turn to its end. On return every card has its final status and every call its
+    /// result.
+    pub async fn run(mut self) -> FinishedTurn {
+        self.services.env.checkpoint.drop_baseline();
+        self.services.tools.load_called_tools(&self.history);
+        self.wait_for_servers().await;
+        self.add_project_context().await;
+        self.log_prompt();
+        let mut step = TurnStep::Sample;
         let mut result = loop {
-            self.equipment.tell_news();
+            self.services.send_notices();
             step = match step {
-                Step::Sample => {
-                    self.tell_mode();
+                TurnStep::Sample => {
+                    self.announce_mode_change();
                     self.sample().await
                 }
-                Step::Act(calls) => self.act(calls).await,
-                Step::Pause(delay, why) => self.pause(delay, why).await,
-                Step::Continue(delay, why, nudge) => {
-                    self.tell_model(trouble::nudge(nudge));
-                    self.pause(delay, Some(why)).await
+                TurnStep::RunCalls(calls) => self.run_calls(calls).await,
+                TurnStep::Wait(delay, why) => self.wait(delay, why).await,
+                TurnStep::Continue(delay, why, nudge) => {
+                    self.push_hidden_message(model_failures::nudge_message(nudge));
+                    self.wait(delay, Some(why)).await
                 }
-                Step::Spare(calls) => {
-                    self.abandon(calls, decide::SAME_AGAIN).await;
-                    Step::Sample
+                TurnStep::SkipCalls(calls) => {
+                    self.abandon_calls(calls, next_step::REPEATED_CALL).await;
+                    TurnStep::Sample
                 }
-                Step::End(result) => break result,
+                TurnStep::End(result) => break result,
             };
             // The one place where a cancelled token becomes a stop reason, whatever error the
             // interrupted work has returned (R-CANCEL-2).
             if self.cancel.is_cancelled() {
-                if let Step::Act(calls) | Step::Spare(calls) = step {
-                    self.abandon(calls, "cancelled by the user").await;
+                if let TurnStep::RunCalls(calls) | TurnStep::SkipCalls(calls) = step {
+                    self.abandon_calls(calls, "cancelled by the user").await;
                 }
-                break Ok(Stop::Cancelled);
+                break Ok(StopReason::Cancelled);
             }
         };
         if self.cancel.is_cancelled() {
-            result = Ok(Stop::Cancelled);
+            result = Ok(StopReason::Cancelled);
         }
-        self.take_back_nudge();
-        if matches!(result, Ok(Stop::Refusal)) {
-            // The prompt and all that followed is left out of the next request (R-TURN-7).
-            self.history.messages.truncate(self.begin);
-            self.equipment.log().add(Entry::Refused);
-            self.equipment.bench.skills.forget_loaded();
+        self.remove_trailing_nudge();
+        if matches!(result, Ok(StopReason::Refusal)) {
+            // The prompt and everything after it are left out of the next request (R-TURN-7).
+            self.history.messages.truncate(self.first_message);
+            self.services.log().add_entry(Entry::Refused);
+            self.services.env.skills.forget_loaded();
         }
-        witness::end_turn(&self.equipment, &self.cancel).await;
-        let why = result.as_ref().map_or("error", |it| it.word());
-        let written = self.equipment.log().end(why, self.history.minted, self.history.cost);
-        // Before the prompt is answered.
+        file_change_recorder::end_turn(&self.services, &self.cancel).await;
+        let why = result.as_ref().map_or("error", |it| it.as_str());
+        let written = self.services.log().end_turn(why, self.history.minted, self.history.cost);
+        // The end of the turn must be stored before the prompt is answered.
         written.written().await;
-        self.equipment.tell_news();
-        Finished { history: self.history, grants: self.grants, result }
+        self.services.send_notices();
+        FinishedTurn { history: self.history, grants: self.runner.into_grants(), result }
     }
 
-    /// The first turn waits a moment for servers that are on their way, so that it has their tools.
-    async fn await_servers(&mut self) {
-        let lent = self.equipment.tools.lent();
-        let Some(patience) = lent.patience() else { return };
-        let settled = self.cancel.run_until_cancelled(lent.settled());
-        drop(tokio::time::timeout(patience, settled).await);
+    /// Waits a few seconds for MCP servers that are still connecting, so that the session's first
+    /// turn has their tools.
+    async fn wait_for_servers(&mut self) {
+        let remote_tools = self.services.tools.remote_tools();
+        let Some(limit) = remote_tools.take_wait_limit() else { return };
+        let settled = self.cancel.run_until_cancelled(remote_tools.servers_settled());
+        drop(tokio::time::timeout(limit, settled).await);
         if self.cancel.is_cancelled() {
             return;
         }
-        let late = lent.late();
+        let late = remote_tools.take_late_servers();
         if !late.is_empty() {
             let text = format!(
-                "Not connected yet: {}. The turn begins without; what they offer joins it as soon \
-                 as it is there.",
+                "Not connected yet: {}. The turn starts without these MCP servers; their tools are \
+                 added as soon as they connect.",
                 late.join(", ")
             );
-            self.equipment.client().update(Update::Notice(text));
+            self.services.client().update(Update::Notice(text));
         }
     }
 
-    /// Writes down what the turn is about, before the model hears of it.
-    fn note_prompt(&mut self) {
-        let Some(message) = self.history.messages.get(self.begin).cloned() else { return };
+    /// Writes the prompt to the log. It is stored before the model gets it.
+    fn log_prompt(&mut self) {
+        let Some(message) = self.history.messages.get(self.first_message).cloned() else { return };
         let id = MessageId::from(format!("msg-{}", self.history.mint()));
         let audience = Audience::Both;
-        self.equipment.log().add(Entry::Message { id, message, audience });
+        self.services.log().add_entry(Entry::Message { id, message, audience });
     }
 
-    /// Tells the model something that is no word of the user's.
-    fn tell_model(&mut self, message: UserMessage) {
+    /// Adds a message that the model gets and the user does not see.
+    fn push_hidden_message(&mut self, message: UserMessage) {
         self.history.push(Message::User(message));
         let Some(message) = self.history.messages.last().cloned() else { return };
         let id = MessageId::from(format!("msg-{}", self.history.mint()));
         let audience = Audience::Model;
         let entry = Entry::Message { id, message, audience };
-        self.last_told = Some(self.equipment.log().add(entry));
+        self.last_hidden = Some(self.services.log().add_entry(entry));
     }
 
-    /// The user has changed the mode in the middle of the work.
-    fn tell_mode(&mut self) {
-        if self.equipment.told_mode.knows()
-            && let Some(line) = self.equipment.mode_news()
+    /// Tells the model that the user has changed the mode during the turn.
+    fn announce_mode_change(&mut self) {
+        if self.services.announced_mode.is_known()
+            && let Some(line) = self.services.mode_context()
         {
             let text = format!("The user has changed the mode.\n{line}");
-            self.tell_model(UserMessage { parts: vec![Part::Context(text)] });
+            self.push_hidden_message(UserMessage { parts: vec![PromptPart::Context(text)] });
         }
     }
 
-    async fn pause(&mut self, delay: Duration, why: Option<String>) -> Step {
+    async fn wait(&mut self, delay: Duration, why: Option<String>) -> TurnStep {
         if let Some(why) = why {
-            self.equipment.client().update(Update::Notice(why));
+            self.services.client().update(Update::Notice(why));
         }
         let mut left = delay;
         loop {
-            let next = decide::next_word(left);
+            let next = next_step::next_countdown(left);
             // Dropping a sleep undoes nothing.
             let sleep = tokio::time::sleep(left.saturating_sub(next.unwrap_or_default()));
             let is_over = self.cancel.run_until_cancelled(sleep).await.is_none();
-            let Some(next) = next.filter(|_| !is_over) else { return Step::Sample };
-            self.equipment.client().update(Update::Notice(format!("{} s left.", next.as_secs())));
+            let Some(next) = next.filter(|_| !is_over) else { return TurnStep::Sample };
+            self.services.client().update(Update::Notice(format!("{} s left.", next.as_secs())));
             left = next;
         }
     }

@@ -1,5 +1,5 @@
-//! Makes of files what they were. Each is looked at once more at the last moment; what fails is
-//! told, and the rest is done.
+//! Executes an undo plan. Each path is checked once more right before it is changed; a failure is
+//! reported and the other paths are still restored.
 
 use std::fs;
 use std::io;
@@ -8,92 +8,92 @@ use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
-use super::now::{found, open};
-use super::plan::{Action, Step, same};
-use turnwright_types::effect::Target;
-use turnwright_workspace::files::{FileError, Files, Patience, There};
-use turnwright_workspace::pinned;
+use super::file_state::{open, state_of};
+use super::plan::{UndoAction, UndoStep, is_same_state};
 use turnwright_store::{Store, read};
+use turnwright_types::effect::ResolvedPath;
 use turnwright_types::file_change::FileState;
+use turnwright_workspace::files::{EditorHealth, FileError, Files, RestorePrecondition};
+use turnwright_workspace::nofollow;
 
-/// What has become of a path that was to be restored.
+/// The result of restoring one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// Absolute.
+pub struct RestoreResult {
     pub path: PathBuf,
-    /// What was there.
+    /// The state before the undo.
     pub was: FileState,
-    /// What was to be there.
+    /// The state to restore.
     pub to: FileState,
-    /// Whether it is there, or why not.
+    /// Whether the state was restored, or why not.
     pub result: Result<(), String>,
 }
 
-/// Does all that is to be restored; the other steps are left out. What goes goes first, what is in
-/// a folder before the folder; what comes comes after that, the folder first. A cancel ends it
-/// between two paths.
+/// Executes the steps that restore something. First everything that must be removed, contents
+/// before their folder; then everything that is created, folders before their contents. A
+/// cancellation takes effect between two paths.
 pub async fn apply(
     files: &Files,
     store: &Store,
-    steps: &[Step],
+    steps: &[UndoStep],
     cancel: &CancellationToken,
-) -> Vec<Outcome> {
+) -> Vec<RestoreResult> {
     let wanted = steps.iter().filter_map(|it| match &it.action {
-        Action::Restore { to } => {
+        UndoAction::Restore { to } => {
             let (path, was, to) = (it.path.clone(), it.now.clone(), to.clone());
-            Some(Outcome { path, was, to, result: Ok(()) })
+            Some(RestoreResult { path, was, to, result: Ok(()) })
         }
         _ => None,
     });
-    let mut all: Vec<Outcome> = wanted.collect();
-    all.sort_by(|one, other| one.path.cmp(&other.path));
-    let work = Work { files, store, cancel, patience: Patience::default() };
-    for one in all.iter_mut().rev().filter(|it| has_to_go(it)) {
-        one.result = work.remove(one).await;
+    let mut all: Vec<RestoreResult> = wanted.collect();
+    all.sort_by(|restore, other| restore.path.cmp(&other.path));
+    let work = RestoreWork { files, store, cancel, editor_health: EditorHealth::default() };
+    for restore in all.iter_mut().rev().filter(|it| must_be_removed(it)) {
+        restore.result = work.remove(restore).await;
     }
-    for one in all.iter_mut().filter(|it| it.result.is_ok() && it.to != FileState::Absent) {
-        one.result = work.make(one).await;
+    for restore in all.iter_mut().filter(|it| it.result.is_ok() && it.to != FileState::Absent) {
+        restore.result = work.create(restore).await;
     }
-    // A folder that nothing can be put into any more gets its mode when all is in it.
-    for one in all.iter_mut().rev().filter(|it| it.result.is_ok()) {
-        if let FileState::Folder { mode } = one.to {
-            one.result = on_disk(&one.path, move |it| permit(it, mode, None)).await;
+    // Folders get their mode last, because nothing can be created in a read-only folder.
+    for restore in all.iter_mut().rev().filter(|it| it.result.is_ok()) {
+        if let FileState::Folder { mode } = restore.to {
+            restore.result = in_parent(&restore.path, move |it| set_mode(it, mode, None)).await;
         }
     }
     all
 }
 
-/// Whether what is there makes room, for nothing or for something else.
-fn has_to_go(one: &Outcome) -> bool {
-    one.was != FileState::Absent
-        && (discriminant(&one.was) != discriminant(&one.to)
-            || matches!(one.to, FileState::Link { .. }))
+/// Whether the existing entry must be removed, because nothing or another type of entry takes its
+/// place.
+fn must_be_removed(restore: &RestoreResult) -> bool {
+    restore.was != FileState::Absent
+        && (discriminant(&restore.was) != discriminant(&restore.to)
+            || matches!(restore.to, FileState::Link { .. }))
 }
 
-struct Work<'a> {
+struct RestoreWork<'a> {
     files: &'a Files,
     store: &'a Store,
     cancel: &'a CancellationToken,
-    patience: Patience,
+    editor_health: EditorHealth,
 }
 
-impl Work<'_> {
+impl RestoreWork<'_> {
     fn check(&self) -> Result<(), String> {
         if self.cancel.is_cancelled() { Err("cancelled".to_owned()) } else { Ok(()) }
     }
 
-    async fn remove(&self, one: &Outcome) -> Result<(), String> {
+    async fn remove(&self, restore: &RestoreResult) -> Result<(), String> {
         self.check()?;
-        if matches!(one.was, FileState::File { .. }) {
-            let target = self.target(&one.path).await?;
-            let saved = self.files.expect_no_unsaved(&target, &self.patience).await;
+        if matches!(restore.was, FileState::File { .. }) {
+            let target = self.target(&restore.path).await?;
+            let saved = self.files.ensure_no_unsaved(&target, &self.editor_health).await;
             saved.map_err(|it| explain(&it))?;
-            self.files.forget(&target);
+            self.files.forget_seen(&target);
         }
-        let was = one.was.clone();
-        on_disk(&one.path, move |path| {
-            let now = found(path)?;
-            if !same(&now, &was) {
+        let was = restore.was.clone();
+        in_parent(&restore.path, move |path| {
+            let now = state_of(path)?;
+            if !is_same_state(&now, &was) {
                 return Err(io::Error::other("it was changed at the last moment"));
             }
             match now {
@@ -109,54 +109,57 @@ impl Work<'_> {
         .await
     }
 
-    async fn make(&self, one: &Outcome) -> Result<(), String> {
+    async fn create(&self, restore: &RestoreResult) -> Result<(), String> {
         self.check()?;
-        let is_same_kind = discriminant(&one.was) == discriminant(&one.to);
-        match (&one.was, &one.to) {
+        let is_same_kind = discriminant(&restore.was) == discriminant(&restore.to);
+        match (&restore.was, &restore.to) {
             (FileState::File { hash, .. }, FileState::File { hash: wanted, mode, .. })
                 if hash == wanted =>
             {
-                let (mode, was) = (*mode, one.was.clone());
-                on_disk(&one.path, move |it| permit(it, mode, Some(&was))).await
+                let (mode, was) = (*mode, restore.was.clone());
+                in_parent(&restore.path, move |it| set_mode(it, mode, Some(&was))).await
             }
             (was, FileState::File { hash, mode, .. }) => {
                 let there = match was {
-                    FileState::File { hash, .. } => There::File(digest(hash)?),
-                    _ => There::Nothing,
+                    FileState::File { hash, .. } => RestorePrecondition::Sha256(digest(hash)?),
+                    _ => RestorePrecondition::Absent,
                 };
                 let bytes = self.bytes(hash.clone()).await?;
                 let what = (bytes, *mode);
-                let path = &one.path;
-                let done = self.files.restore(path, there, what, &self.patience, self.cancel).await;
+                let path = &restore.path;
+                let done =
+                    self.files.restore(path, there, what, &self.editor_health, self.cancel).await;
                 done.map_err(|it| explain(&it))
             }
             (_, FileState::Link { target }) => {
                 let target = target.clone();
-                on_made_disk(&one.path, move |path| link(&target, path)).await
+                in_created_parent(&restore.path, move |path| create_link(&target, path)).await
             }
-            // Its mode comes at the end.
+            // Its mode is set at the end.
             (_, FileState::Folder { .. }) if is_same_kind => Ok(()),
-            (_, FileState::Folder { .. }) => on_made_disk(&one.path, |it| fs::create_dir(it)).await,
+            (_, FileState::Folder { .. }) => {
+                in_created_parent(&restore.path, |it| fs::create_dir(it)).await
+            }
             (_, FileState::Absent | FileState::Unknown { .. }) => Ok(()),
         }
     }
 
     async fn bytes(&self, hash: String) -> Result<Vec<u8>, String> {
-        let found = self.store.read(move |connection| read::bytes(connection, &hash)).await;
+        let found = self.store.read(move |connection| read::blob_by_hash(connection, &hash)).await;
         match found {
             Ok(Some(bytes)) => Ok(bytes),
-            Ok(None) => Err("its bytes were not kept".to_owned()),
+            Ok(None) => Err("its content was not stored".to_owned()),
             Err(error) => Err(error.to_string()),
         }
     }
 
-    async fn target(&self, path: &Path) -> Result<Target, String> {
+    async fn target(&self, path: &Path) -> Result<ResolvedPath, String> {
         let target = self.files.resolve(path).await.map_err(|it| explain(&it))?;
         if target.path == path { Ok(target) } else { Err(explain(&FileError::Moved)) }
     }
 }
 
-/// The texts of [`FileError`] are for the model and speak of a permission.
+/// Error texts for people; those of [`FileError`] are for the model and speak of a permission.
 fn explain(error: &FileError) -> String {
     match error {
         FileError::Stale => "it was changed at the last moment".to_owned(),
@@ -172,32 +175,32 @@ fn digest(hash: &str) -> Result<[u8; 32], String> {
     for (number, byte) in digest.iter_mut().enumerate() {
         let digits = hash.get(number * 2..number * 2 + 2);
         let value = digits.and_then(|it| u8::from_str_radix(it, 16).ok());
-        *byte = value.ok_or("its hash makes no sense")?;
+        *byte = value.ok_or("its hash is malformed")?;
     }
     Ok(digest)
 }
 
-/// Does something to a path through its folder, which is held.
-async fn on_disk(
+/// Runs `work` on a path through its pinned parent folder.
+async fn in_parent(
     path: &Path,
     work: impl FnOnce(&Path) -> io::Result<()> + Send + 'static,
 ) -> Result<(), String> {
-    blocking(path, pinned::folder, work).await
+    blocking(path, nofollow::open_folder, work).await
 }
 
-/// The same; missing folders are made.
-async fn on_made_disk(
+/// The same; missing parent folders are created.
+async fn in_created_parent(
     path: &Path,
     work: impl FnOnce(&Path) -> io::Result<()> + Send + 'static,
 ) -> Result<(), String> {
-    blocking(path, pinned::made_folder, work).await
+    blocking(path, nofollow::create_folder, work).await
 }
 
-type Held = io::Result<(Option<fs::File>, PathBuf)>;
+type PinnedParent = io::Result<(Option<fs::File>, PathBuf)>;
 
 async fn blocking(
     path: &Path,
-    hold: fn(&Path) -> Held,
+    hold: fn(&Path) -> PinnedParent,
     work: impl FnOnce(&Path) -> io::Result<()> + Send + 'static,
 ) -> Result<(), String> {
     let path = path.to_path_buf();
@@ -217,10 +220,10 @@ async fn blocking(
     }
 }
 
-/// Gives something its mode, if it is still what it was.
-fn permit(path: &Path, mode: u32, was: Option<&FileState>) -> io::Result<()> {
+/// Sets a mode, if the entry is still what it was.
+fn set_mode(path: &Path, mode: u32, was: Option<&FileState>) -> io::Result<()> {
     if let Some(was) = was
-        && !same(&found(path)?, was)
+        && !is_same_state(&state_of(path)?, was)
     {
         return Err(io::Error::other("it was changed at the last moment"));
     }
@@ -236,11 +239,11 @@ fn permit(path: &Path, mode: u32, was: Option<&FileState>) -> io::Result<()> {
 }
 
 #[cfg(unix)]
-fn link(target: &Path, path: &Path) -> io::Result<()> {
+fn create_link(target: &Path, path: &Path) -> io::Result<()> {
     std::os::unix::fs::symlink(target, path)
 }
 
 #[cfg(not(unix))]
-fn link(_: &Path, _: &Path) -> io::Result<()> {
+fn create_link(_: &Path, _: &Path) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }

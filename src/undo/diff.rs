@@ -1,58 +1,62 @@
-//! What has become of files, as a unified diff that is never too long. Pure.
+//! Renders file changes as a unified diff of bounded length. Pure.
 
 use std::time::Duration;
 
 use similar::TextDiff;
 
-use turnwright_types::effect::{plain, visible_line};
+use turnwright_types::effect::{escape_hidden_line, terminal_safe};
 
-/// How much may be shown.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
-    /// Bytes of one side of a file that is compared.
+pub struct DiffLimits {
+    /// A side with more bytes is not compared.
     pub file: usize,
-    /// Bytes of all that is shown.
+    /// Bytes of the diffs of all files together.
     pub all: usize,
 }
 
-/// One side of a file.
+/// The old or the new content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// There is nothing.
-    Nothing,
-    /// These bytes.
+pub enum DiffSide {
+    /// The file does not exist.
+    Absent,
     Bytes(Vec<u8>),
-    /// Something else, in a few words.
-    Words(String),
+    /// Something else, described in a few words.
+    Description(String),
 }
 
-/// How long two texts are compared. After that what is left counts as rewritten.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// How long two texts are compared. After that, the rest counts as rewritten.
+const DIFF_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The diff of one file, with its name and what is left of `room`.
-pub fn unified(name: &str, old: &Side, new: &Side, bounds: Bounds, room: &mut usize) -> String {
-    let name = visible_line(name);
+/// The diff of one file. `room` is the number of bytes that are left for all files.
+pub fn unified_diff(
+    name: &str,
+    old: &DiffSide,
+    new: &DiffSide,
+    bounds: DiffLimits,
+    room: &mut usize,
+) -> String {
+    let name = escape_hidden_line(name);
     let text = match (text(old, bounds), text(new, bounds)) {
         (Ok(before), Ok(after)) => {
-            let label = |side: &Side, mark: &str| match side {
-                Side::Nothing => "/dev/null".to_owned(),
+            let label = |side: &DiffSide, mark: &str| match side {
+                DiffSide::Absent => "/dev/null".to_owned(),
                 _ => format!("{mark}/{name}"),
             };
             let mut config = TextDiff::configure();
-            let diff = config.timeout(PATIENCE).diff_lines(before, after);
+            let diff = config.timeout(DIFF_TIMEOUT).diff_lines(before, after);
             let mut unified = diff.unified_diff();
             unified.header(&label(old, "a"), &label(new, "b")).to_string()
         }
         (before, after) => {
-            let words = |it: Result<&str, String>, side: &Side| match (it, side) {
+            let words = |it: Result<&str, String>, side: &DiffSide| match (it, side) {
                 (Err(words), _) => words,
-                (Ok(_), Side::Nothing) => "nothing".to_owned(),
+                (Ok(_), DiffSide::Absent) => "nothing".to_owned(),
                 (Ok(text), _) => format!("a text of {} bytes", text.len()),
             };
             format!("{name}: {} → {}\n", words(before, old), words(after, new))
         }
     };
-    let mut text = plain(text);
+    let mut text = terminal_safe(text);
     if text.len() > *room {
         let end = (0..=*room).rev().find(|it| text.is_char_boundary(*it)).unwrap_or(0);
         let end = text[..end].rfind('\n').map_or(0, |it| it + 1);
@@ -65,14 +69,16 @@ pub fn unified(name: &str, old: &Side, new: &Side, bounds: Bounds, room: &mut us
     text
 }
 
-fn text(side: &Side, bounds: Bounds) -> Result<&str, String> {
+fn text(side: &DiffSide, bounds: DiffLimits) -> Result<&str, String> {
     match side {
-        Side::Nothing => Ok(""),
-        Side::Words(words) => Err(words.clone()),
-        Side::Bytes(bytes) if bytes.len() > bounds.file => Err(format!("{} bytes", bytes.len())),
-        Side::Bytes(bytes) => match std::str::from_utf8(bytes) {
+        DiffSide::Absent => Ok(""),
+        DiffSide::Description(words) => Err(words.clone()),
+        DiffSide::Bytes(bytes) if bytes.len() > bounds.file => {
+            Err(format!("{} bytes", bytes.len()))
+        }
+        DiffSide::Bytes(bytes) => match std::str::from_utf8(bytes) {
             Ok(text) if !text.contains('\0') => Ok(text),
-            _ => Err(format!("{} bytes that are no text", bytes.len())),
+            _ => Err(format!("{} bytes that are not text", bytes.len())),
         },
     }
 }

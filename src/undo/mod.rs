@@ -1,17 +1,19 @@
-//! File changes of earlier turns go back, and forth again: what is to be done (pure), and doing it.
-//! Only what a turn has changed is touched, and only if it is still as that turn left it.
+//! Undoes and redoes the file changes of earlier turns: planning (pure) and execution. Only paths
+//! that a turn has changed are touched, and only if they are still as that turn left them.
 
 mod apply;
 mod diff;
-mod ledger;
-mod now;
+mod undo_history;
+mod file_state;
 mod plan;
 
-pub use apply::{Outcome, apply};
-pub use diff::{Bounds, Side, unified};
-pub use ledger::{Ledger, Undone};
-pub use now::state;
-pub use plan::{Action, Folded, MOST_KEPT, Step, fold, plan, same};
+pub use apply::{RestoreResult, apply};
+pub use diff::{DiffLimits, DiffSide, unified_diff};
+pub use file_state::file_state;
+pub use plan::{
+    MAX_KEPT_BYTES, NetChange, UndoAction, UndoStep, is_same_state, net_changes, plan_undo,
+};
+pub use undo_history::{UndoHistory, UndoneTurns};
 
 #[cfg(test)]
 #[cfg(unix)]

@@ -1,136 +1,138 @@
-//! What turns have done to files, and what is there now → what is to be done about each. Pure.
+//! Plans an undo: the changes of turns and the current state of the files → what to do about each
+//! path. Pure.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 
+use turnwright_store::file_versions::FileVersion;
 use turnwright_types::file_change::FileState;
-use turnwright_store::versions::Version;
 
-/// Bytes of one file that are kept so that an undo can be undone. Nothing larger is replaced or
-/// removed: there may be no other copy.
-pub const MOST_KEPT: u64 = 10 * 1024 * 1024;
+/// The largest file whose content is stored so that an undo can be redone. A larger file is never
+/// replaced or removed, because there may be no other copy.
+pub const MAX_KEPT_BYTES: u64 = 10 * 1024 * 1024;
 
-/// All that some turns have done to one path.
+/// The combined change that several turns have made to one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Folded {
+pub struct NetChange {
     /// Absolute.
     pub path: PathBuf,
-    /// What was there before the first change.
+    /// The state before the first change.
     pub before: FileState,
-    /// What was there after the last one, if that is known.
+    /// The state after the last change, if it is known.
     pub after: Option<FileState>,
-    /// Somebody else has changed it in between: to go back would lose that.
-    pub is_broken: bool,
+    /// Someone else has changed the path between two of the changes, and an undo would lose that.
+    pub is_interleaved: bool,
 }
 
-/// What is to be done about one path.
+/// What an undo does about one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct UndoStep {
     /// Absolute.
     pub path: PathBuf,
-    /// What is there now.
+    /// The current state.
     pub now: FileState,
-    /// What is to be done.
-    pub action: Action,
+    pub action: UndoAction,
 }
 
-/// What is to be done about a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Make this of it.
+pub enum UndoAction {
+    /// Restore an earlier state.
     Restore {
-        /// What was there.
+        /// The earlier state.
         to: FileState,
     },
-    /// Nothing: it is as it was.
-    Already,
-    /// Nothing: somebody else has changed it.
+    /// Nothing: the path is in the wanted state already.
+    AlreadyRestored,
+    /// Nothing: the path was changed by someone else.
     Conflict {
         /// For people.
         why: String,
     },
-    /// Nothing can be done.
-    Lost {
+    /// Nothing: the earlier state cannot be restored.
+    Impossible {
         /// For people.
         why: String,
     },
 }
 
-/// Whether that is the same, but for what is kept of it.
-pub fn same(one: &FileState, other: &FileState) -> bool {
+/// Whether two states are the same, ignoring whether the content is stored.
+pub fn is_same_state(one: &FileState, other: &FileState) -> bool {
     match (one, other) {
         (
             FileState::File { hash, mode, .. },
             FileState::File { hash: other_hash, mode: other_mode, .. },
         ) => hash == other_hash && mode == other_mode,
-        // Two things that nobody has seen need not be the same.
+        // Two unknown states are not assumed to be equal.
         (FileState::Unknown { .. }, _) => false,
         (one, other) => one == other,
     }
 }
 
-/// What changes, in order, come to for each path. What has come to nothing is left out.
-pub fn fold(versions: &[Version]) -> Vec<Folded> {
-    let mut all: BTreeMap<&PathBuf, Folded> = BTreeMap::new();
-    for Version { change, .. } in versions {
+/// Combines changes, given in order, into one for each path. Paths without a net change are left
+/// out.
+pub fn net_changes(versions: &[FileVersion]) -> Vec<NetChange> {
+    let mut all: BTreeMap<&PathBuf, NetChange> = BTreeMap::new();
+    for FileVersion { change, .. } in versions {
         let path = &change.path;
         let Some(known) = all.get_mut(path) else {
-            let folded = Folded {
+            let folded = NetChange {
                 path: path.clone(),
                 before: change.before.clone(),
                 after: change.after.clone(),
-                is_broken: false,
+                is_interleaved: false,
             };
             all.insert(path, folded);
             continue;
         };
-        let follows = known.after.as_ref().is_some_and(|it| same(it, &change.before));
-        // Whoever was there in between has put it back.
-        let starts_anew = same(&known.before, &change.before);
-        known.is_broken |= !follows && !starts_anew;
+        let follows = known.after.as_ref().is_some_and(|it| is_same_state(it, &change.before));
+        // Someone else has put the path back in between.
+        let starts_anew = is_same_state(&known.before, &change.before);
+        known.is_interleaved |= !follows && !starts_anew;
         known.after.clone_from(&change.after);
     }
-    // What somebody else has done in between is not nothing.
-    let is_change = |it: &Folded| {
-        it.is_broken || it.after.as_ref().is_none_or(|after| !same(&it.before, after))
+    // A change by someone else in between must be reported as a conflict.
+    let is_change = |it: &NetChange| {
+        it.is_interleaved || it.after.as_ref().is_none_or(|after| !is_same_state(&it.before, after))
     };
     all.into_values().filter(is_change).collect()
 }
 
-/// What is to be done so that all is as it was before. `now` tells what is there, `is_kept` whether
-/// bytes with that hash are to be had.
+/// Plans how to restore the states before the changes. `now` returns the current state of a path;
+/// `is_kept` tells whether the content with a hash is stored.
 ///
 /// # Errors
-/// When that cannot be told.
-pub fn plan<E>(
-    folded: Vec<Folded>,
+/// The error of `is_kept`.
+pub fn plan_undo<E>(
+    folded: Vec<NetChange>,
     mut now: impl FnMut(&std::path::Path) -> FileState,
     mut is_kept: impl FnMut(&str) -> Result<bool, E>,
-) -> Result<Vec<Step>, E> {
+) -> Result<Vec<UndoStep>, E> {
     let all: Vec<_> = folded.into_iter().map(|it| (now(&it.path), it)).collect();
-    // What goes is kept before it goes: it may be what another path has held.
-    let going: HashSet<String> = all.iter().filter_map(|(now, it)| going(it, now)).collect();
-    let mut is_kept = |hash: &str| Ok(going.contains(hash) || is_kept(hash)?);
-    let step = |(now, it): (FileState, Folded)| {
+    // A file that is removed is stored before, so its content is available for other paths.
+    let removed: HashSet<String> =
+        all.iter().filter_map(|(now, it)| removed_hash(it, now)).collect();
+    let mut is_kept = |hash: &str| Ok(removed.contains(hash) || is_kept(hash)?);
+    let step = |(now, it): (FileState, NetChange)| {
         let path = it.path.clone();
         let action = action(it, &now, &mut is_kept)?;
-        Ok(Step { path, now, action })
+        Ok(UndoStep { path, now, action })
     };
     let steps = all.into_iter().map(step).collect::<Result<Vec<_>, E>>()?;
-    Ok(within_bounds(steps))
+    Ok(block_below_conflicts(steps))
 }
 
-/// Nothing is put into the place of what stays as it is: a file that is to come back below it would
-/// make a folder of it. The steps are sorted, so what holds others comes before them.
-fn within_bounds(mut steps: Vec<Step>) -> Vec<Step> {
+/// Turns a restore below a path that is left alone into a conflict: restoring a file there would
+/// replace that path by a folder. The steps are sorted, so parents come before their contents.
+fn block_below_conflicts(mut steps: Vec<UndoStep>) -> Vec<UndoStep> {
     let mut kept: HashSet<PathBuf> = HashSet::new();
     for step in &mut steps {
         let is_below = step.path.ancestors().skip(1).any(|it| kept.contains(it));
-        if is_below && matches!(step.action, Action::Restore { .. }) {
-            let why = "what is in the place of its folder was left alone".to_owned();
-            step.action = Action::Conflict { why };
+        if is_below && matches!(step.action, UndoAction::Restore { .. }) {
+            let why = "something else is in the place of its folder".to_owned();
+            step.action = UndoAction::Conflict { why };
         }
-        let is_left = matches!(step.action, Action::Conflict { .. } | Action::Lost { .. });
+        let is_left =
+            matches!(step.action, UndoAction::Conflict { .. } | UndoAction::Impossible { .. });
         if is_left && !matches!(step.now, FileState::Folder { .. }) {
             kept.insert(step.path.clone());
         }
@@ -138,13 +140,14 @@ fn within_bounds(mut steps: Vec<Step>) -> Vec<Step> {
     steps
 }
 
-/// The hash of a file that makes place for something else.
-fn going(folded: &Folded, now: &FileState) -> Option<String> {
-    let is_ours = folded.after.as_ref().is_some_and(|it| same(it, now)) && !folded.is_broken;
-    // It goes for sure: nothing has to be there for what takes its place.
-    let goes = !matches!(folded.before, FileState::File { .. } | FileState::Unknown { .. });
+/// The hash of a file that the undo removes.
+fn removed_hash(folded: &NetChange, now: &FileState) -> Option<String> {
+    let is_ours =
+        folded.after.as_ref().is_some_and(|it| is_same_state(it, now)) && !folded.is_interleaved;
+    // Its removal cannot fail for lack of the content that replaces it.
+    let is_removed = !matches!(folded.before, FileState::File { .. } | FileState::Unknown { .. });
     match now {
-        FileState::File { hash, size, .. } if is_ours && goes && *size <= MOST_KEPT => {
+        FileState::File { hash, size, .. } if is_ours && is_removed && *size <= MAX_KEPT_BYTES => {
             Some(hash.clone())
         }
         _ => None,
@@ -152,42 +155,44 @@ fn going(folded: &Folded, now: &FileState) -> Option<String> {
 }
 
 fn action<E>(
-    folded: Folded,
+    folded: NetChange,
     now: &FileState,
     is_kept: &mut impl FnMut(&str) -> Result<bool, E>,
-) -> Result<Action, E> {
-    let Folded { before: to, after, is_broken, .. } = folded;
-    let conflict = |why: &str| Ok(Action::Conflict { why: why.to_owned() });
-    if is_broken {
-        return conflict("somebody else has changed it between these changes");
+) -> Result<UndoAction, E> {
+    let NetChange { before: to, after, is_interleaved, .. } = folded;
+    let conflict = |why: &str| Ok(UndoAction::Conflict { why: why.to_owned() });
+    if is_interleaved {
+        return conflict("something else changed it between these changes");
     }
-    if same(&to, now) {
-        return Ok(Action::Already);
+    if is_same_state(&to, now) {
+        return Ok(UndoAction::AlreadyRestored);
     }
     let Some(after) = after else {
-        return conflict("what was to change it was cut off, so nobody knows who has changed it");
+        return conflict(
+            "the call that changed it was interrupted, so its own change is not known",
+        );
     };
     if let FileState::Unknown { why } = after {
-        let why = format!("what the turn has left there is not known: {why}");
-        return Ok(Action::Lost { why });
+        let why = format!("the state that the turn left is not known: {why}");
+        return Ok(UndoAction::Impossible { why });
     }
-    if !same(now, &after) {
-        return Ok(Action::Conflict { why: changed_since(&after, now) });
+    if !is_same_state(now, &after) {
+        return Ok(UndoAction::Conflict { why: changed_since(&after, now) });
     }
     if let FileState::File { hash, size, .. } = now
-        && *size > MOST_KEPT
+        && *size > MAX_KEPT_BYTES
         && !has_hash(&to, hash)
         && !is_kept(hash)?
     {
-        let why = "what is there now is too large to be kept, so it stays".to_owned();
-        return Ok(Action::Lost { why });
+        let why = "the current file is too large to be stored, so it was left alone".to_owned();
+        return Ok(UndoAction::Impossible { why });
     }
     match &to {
-        FileState::Unknown { why } => Ok(Action::Lost { why: why.clone() }),
+        FileState::Unknown { why } => Ok(UndoAction::Impossible { why: why.clone() }),
         FileState::File { hash, .. } if !has_hash(now, hash) && !is_kept(hash)? => {
-            Ok(Action::Lost { why: "its bytes were not kept".to_owned() })
+            Ok(UndoAction::Impossible { why: "its content was not stored".to_owned() })
         }
-        _ => Ok(Action::Restore { to }),
+        _ => Ok(UndoAction::Restore { to }),
     }
 }
 

@@ -1,8 +1,8 @@
-//! The client's side of a test: starts the agent, speaks to it line by line, and fails on
-//! whatever a real client would stumble over.
+//! The test client: starts the agent, exchanges messages with it, and fails on everything that would
+//! break a real client.
 //!
-//! Dropping a `TestAgent` closes the agent's stdin and requires exit status 0 within two seconds
-//! and a silent stderr.
+//! Dropping a `TestAgent` closes the agent's stdin and requires exit status 0 within four seconds and an
+//! empty stderr.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -17,11 +17,11 @@ use crate::ended::{self, Input};
 use crate::schema;
 use crate::scripted_model::{Scenario, Server};
 
-/// How long any single wait may take.
+/// The timeout of any single wait.
 pub const LIMIT: Duration = ended::LIMIT;
 
-/// How a `TestAgent` is to be started.
-pub struct Builder {
+/// Configures and starts a [`TestAgent`].
+pub struct TestAgentBuilder {
     files: Vec<(String, String)>,
     own_files: Vec<(String, Vec<u8>)>,
     variables: Vec<(String, String)>,
@@ -29,7 +29,7 @@ pub struct Builder {
     replies: Option<Value>,
     capabilities: Value,
     permission: Option<&'static str>,
-    stderr_may_speak: bool,
+    allows_stderr: bool,
     inside: Option<&'static str>,
     servers: Vec<Value>,
 }
@@ -42,92 +42,93 @@ pub struct TestAgent {
     stderr: Option<Receiver<Vec<u8>>>,
     /// Every message from the agent so far, in order.
     pub log: Vec<Value>,
-    /// How much of the log has been looked at by `wait_for`.
-    seen: usize,
-    /// The methods of the requests that were sent, by their identifier.
-    sent: Vec<(Value, String)>,
+    /// The number of messages in the log that `wait_for` has consumed.
+    consumed: usize,
+    /// The id and method of each request that was sent.
+    sent_requests: Vec<(Value, String)>,
     next_id: i64,
-    /// The session that `start` has opened.
+    /// The session that `start` opened.
     pub session: String,
     model: Option<Server>,
     workspace: TempDir,
     home: TempDir,
-    /// How it was started, to start another one.
+    /// For `restart`.
     arguments: Vec<String>,
     variables: Vec<(String, String)>,
-    /// What its sessions are given.
+    /// The MCP servers of its sessions.
     pub servers: Vec<Value>,
     capabilities: Value,
     permission: Option<&'static str>,
-    stderr_may_speak: bool,
-    checked: bool,
-    /// How often the user was told that there is no sandbox. That is a matter of the machine and
-    /// not of what a test is about, so it is not in the log.
+    allows_stderr: bool,
+    /// Whether the process has ended and its exit was has_exited, or it was killed.
+    has_exited: bool,
+    /// How often the user was told that there is no sandbox. That depends on the machine and not on the
+    /// test, so these messages are not in the log.
     pub told_of_no_sandbox: usize,
 }
 
-impl Builder {
-    /// A file in the workspace.
-    pub fn file(mut self, path: &str, content: &str) -> Builder {
+impl TestAgentBuilder {
+    /// Adds a file to the workspace.
+    pub fn file(mut self, path: &str, content: &str) -> TestAgentBuilder {
         self.files.push((path.to_owned(), content.to_owned()));
         self
     }
 
-    /// A file in the folder of the agent's own files, such as `config/config.toml`.
-    pub fn own_file(self, path: &str, content: &str) -> Builder {
+    /// Adds a file to the agent's own folder, such as `config/config.toml`.
+    pub fn own_file(self, path: &str, content: &str) -> TestAgentBuilder {
         self.own_bytes(path, content.into())
     }
 
-    /// The same, of bytes.
-    pub fn own_bytes(mut self, path: &str, content: Vec<u8>) -> Builder {
+    /// Adds a file of bytes to the agent's own folder.
+    pub fn own_bytes(mut self, path: &str, content: Vec<u8>) -> TestAgentBuilder {
         self.own_files.push((path.to_owned(), content));
         self
     }
 
-    /// A variable in the agent's environment.
-    pub fn variable(mut self, name: &str, value: &str) -> Builder {
+    /// Sets a variable in the agent's environment.
+    pub fn variable(mut self, name: &str, value: &str) -> TestAgentBuilder {
         self.variables.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// An argument of the agent.
-    pub fn argument(mut self, argument: &str) -> Builder {
+    /// Adds an argument to the agent's command line.
+    pub fn argument(mut self, argument: &str) -> TestAgentBuilder {
         self.arguments.push(argument.to_owned());
         self
     }
 
-    /// The replies of the scripted model, as `examples/scripted_model.rs` documents them.
-    pub fn model(mut self, replies: Value) -> Builder {
+    /// Sets the replies of the scripted model, in the format of `examples/scripted_model.rs`.
+    pub fn model(mut self, replies: Value) -> TestAgentBuilder {
         self.replies = Some(replies);
         self
     }
 
-    /// What the client says it can do.
-    pub fn capabilities(mut self, capabilities: Value) -> Builder {
+    /// Sets the client's capabilities.
+    pub fn capabilities(mut self, capabilities: Value) -> TestAgentBuilder {
         self.capabilities = capabilities;
         self
     }
 
-    /// Answers every question with this option at once.
-    pub fn permission(mut self, option: &'static str) -> Builder {
+    /// Answers every permission request with this option.
+    pub fn permission(mut self, option: &'static str) -> TestAgentBuilder {
         self.permission = Some(option);
         self
     }
 
-    /// The agent may write to stderr.
-    pub fn noisy(mut self) -> Builder {
-        self.stderr_may_speak = true;
+    /// Allows the agent to write to stderr.
+    pub fn noisy(mut self) -> TestAgentBuilder {
+        self.allows_stderr = true;
         self
     }
 
-    /// Has this script run in a mount namespace of its own, and the agent behind it.
-    pub fn inside(mut self, script: &'static str) -> Builder {
+    /// Starts the agent in a mount namespace of its own, after this script has run there.
+    pub fn inside(mut self, script: &'static str) -> TestAgentBuilder {
         self.inside = Some(script);
         self
     }
 
-    /// Gives each session of the workspace a scripted MCP server with this scenario.
-    pub fn server(mut self, name: &str, scenario: &Value) -> Builder {
+    /// Adds a scripted MCP server with this scenario to each session.
+    pub fn server(mut self, name: &str, scenario: &Value) -> TestAgentBuilder {
         self.servers.push(json!({
             "name": name,
             "command": crate::examples::built("scripted_server"),
@@ -137,19 +138,20 @@ impl Builder {
         self
     }
 
-    /// Gives each session of the workspace an MCP server as the protocol writes it.
-    pub fn server_as(mut self, server: Value) -> Builder {
+    /// Adds an MCP server, in the format of the protocol, to each session.
+    pub fn server_as(mut self, server: Value) -> TestAgentBuilder {
         self.servers.push(server);
         self
     }
 
-    /// Starts the agent and does nothing else.
+    /// Starts the agent without sending anything.
     pub fn spawn(self) -> TestAgent {
         let workspace = tempfile::tempdir().unwrap();
         let home = tempfile::tempdir().unwrap();
-        let ours = self.files.iter().map(|it| (workspace.path().join(&it.0), it.1.as_bytes()));
-        let its = self.own_files.iter().map(|it| (home.path().join(&it.0), it.1.as_slice()));
-        for (path, content) in ours.chain(its) {
+        let workspace_files =
+            self.files.iter().map(|it| (workspace.path().join(&it.0), it.1.as_bytes()));
+        let own_files = self.own_files.iter().map(|it| (home.path().join(&it.0), it.1.as_slice()));
+        for (path, content) in workspace_files.chain(own_files) {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, content).unwrap();
         }
@@ -164,15 +166,15 @@ impl Builder {
             variables.push(("TURNWRIGHT_MODEL".to_owned(), "scripted".to_owned()));
         }
         variables.extend(self.variables);
-        let process = Process::start(self.inside, &self.arguments, &variables, home.path());
+        let process = AgentProcess::start(self.inside, &self.arguments, &variables, home.path());
         TestAgent {
             stdin: Some(process.stdin),
             child: process.child,
             lines: process.lines,
             stderr: Some(process.stderr),
             log: Vec::new(),
-            seen: 0,
-            sent: Vec::new(),
+            consumed: 0,
+            sent_requests: Vec::new(),
             next_id: 1,
             session: String::new(),
             model,
@@ -183,8 +185,8 @@ impl Builder {
             capabilities: self.capabilities,
             servers: self.servers,
             permission: self.permission,
-            stderr_may_speak: self.stderr_may_speak,
-            checked: false,
+            allows_stderr: self.allows_stderr,
+            has_exited: false,
             told_of_no_sandbox: 0,
         }
     }
@@ -192,7 +194,7 @@ impl Builder {
     /// Starts the agent and initializes the connection.
     pub fn initialize(self) -> TestAgent {
         let mut agent = self.spawn();
-        agent.greet();
+        agent.initialize_connection();
         agent
     }
 
@@ -204,22 +206,22 @@ impl Builder {
     }
 }
 
-/// A process of the agent.
-struct Process {
+/// A running process of the agent, with its pipes.
+struct AgentProcess {
     child: Child,
     stdin: Input,
     lines: Receiver<Value>,
     stderr: Receiver<Vec<u8>>,
 }
 
-impl Process {
-    /// `inside` is a script that sets up a mount namespace for it.
+impl AgentProcess {
+    /// `inside` is a script that prepares a mount namespace for the process.
     fn start(
         inside: Option<&str>,
         arguments: &[String],
         variables: &[(String, String)],
         home: &Path,
-    ) -> Process {
+    ) -> AgentProcess {
         let program = env!("CARGO_BIN_EXE_turnwright");
         let mut command = match inside {
             Some(script) => {
@@ -255,39 +257,39 @@ impl Process {
             }
         });
         let stderr = ended::reading(child.stderr.take().unwrap());
-        Process { stdin: Input::of(&mut child), child, lines, stderr }
+        AgentProcess { stdin: Input::of(&mut child), child, lines, stderr }
     }
 }
 
 impl TestAgent {
-    fn greet(&mut self) {
+    fn initialize_connection(&mut self) {
         let params = json!({ "protocolVersion": 1, "clientCapabilities": self.capabilities });
         let answer = self.call("initialize", &params);
         assert_eq!(answer["result"]["protocolVersion"], 1, "{answer}");
     }
 
-    /// Ends the agent, unless it was killed, and starts another one with the same files and the same
-    /// model. Nothing of the first is in the log any more.
+    /// Ends the agent, unless it was killed, and starts another one with the same files and model. Clears
+    /// the log.
     pub fn restart(&mut self) {
-        if !self.checked {
+        if !self.has_exited {
             let (status, stderr) = self.close();
             assert!(status.success(), "the agent ended with {status}: {stderr}");
         }
-        let process = Process::start(None, &self.arguments, &self.variables, self.home.path());
+        let process = AgentProcess::start(None, &self.arguments, &self.variables, self.home.path());
         self.child = process.child;
         self.stdin = Some(process.stdin);
         self.lines = process.lines;
         self.stderr = Some(process.stderr);
         self.log.clear();
-        self.sent.clear();
-        self.seen = 0;
-        self.checked = false;
-        self.greet();
+        self.sent_requests.clear();
+        self.consumed = 0;
+        self.has_exited = false;
+        self.initialize_connection();
     }
 
-    /// An agent with a model that has nothing to say, in an empty workspace.
-    pub fn builder() -> Builder {
-        Builder {
+    /// An agent with a scripted model without replies, in an empty workspace.
+    pub fn builder() -> TestAgentBuilder {
+        TestAgentBuilder {
             files: Vec::new(),
             own_files: Vec::new(),
             variables: Vec::new(),
@@ -295,21 +297,21 @@ impl TestAgent {
             replies: Some(json!([])),
             capabilities: json!({}),
             permission: None,
-            stderr_may_speak: false,
+            allows_stderr: false,
             inside: None,
             servers: Vec::new(),
         }
     }
 
-    /// An agent with the built-in model.
-    pub fn offline() -> Builder {
+    /// An agent with the built-in offline model.
+    pub fn offline() -> TestAgentBuilder {
         let mut builder = TestAgent::builder().variable("TURNWRIGHT_MODEL", "offline");
         builder.replies = None;
         builder
     }
 
-    /// An agent for which no model is configured.
-    pub fn unconfigured() -> Builder {
+    /// An agent without a configured model.
+    pub fn unconfigured() -> TestAgentBuilder {
         let mut builder = TestAgent::builder();
         builder.replies = None;
         builder
@@ -326,14 +328,14 @@ impl TestAgent {
         requests[number].body.clone()
     }
 
-    /// What the n-th request to the model says, one line a message.
+    /// The messages of the n-th request to the model without the system prompt, one line each.
     pub fn model_transcript(&self, number: usize) -> Vec<String> {
         let body = self.model_request(number);
         let messages = body["messages"].as_array().unwrap();
-        messages.iter().skip(1).map(model_line).collect()
+        messages.iter().skip(1).map(summarize_model_message).collect()
     }
 
-    /// The workspace.
+    /// The folder of the workspace.
     pub fn workspace(&self) -> &Path {
         self.workspace.path()
     }
@@ -353,29 +355,29 @@ impl TestAgent {
         std::fs::read_to_string(self.path(path)).unwrap()
     }
 
-    /// The agent's process.
+    /// The id of the agent's process.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Writes bytes as they are.
+    /// Writes raw bytes to the agent.
     pub fn send_bytes(&mut self, bytes: &[u8]) {
         self.stdin.as_ref().expect("stdin is open").write(bytes).unwrap();
     }
 
-    /// Writes a line.
+    /// Writes a line to the agent.
     pub fn send_line(&mut self, line: &str) {
         self.send_bytes(format!("{line}\n").as_bytes());
     }
 
-    /// Sends a request with an identifier of one's own.
+    /// Sends a request with the given id.
     pub fn send_request(&mut self, id: &Value, method: &str, params: &Value) {
-        self.sent.push((id.clone(), method.to_owned()));
+        self.sent_requests.push((id.clone(), method.to_owned()));
         let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
         self.send_line(&message.to_string());
     }
 
-    /// Sends a request and returns its identifier.
+    /// Sends a request and returns its id.
     pub fn request(&mut self, method: &str, params: &Value) -> Value {
         let id = json!(self.next_id);
         self.next_id += 1;
@@ -383,16 +385,16 @@ impl TestAgent {
         id
     }
 
-    /// A request that is yet to be sent as a part of something else: its identifier and its line.
+    /// Prepares a request that the test sends as part of other data. Returns its id and its line.
     pub fn request_line(&mut self, method: &str, params: &Value) -> (Value, String) {
         let id = json!(self.next_id);
         self.next_id += 1;
-        self.sent.push((id.clone(), method.to_owned()));
+        self.sent_requests.push((id.clone(), method.to_owned()));
         let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
         (id, format!("{message}\n"))
     }
 
-    /// Sends a request and waits for its answer, which is returned whole.
+    /// Sends a request and waits for its answer, result or error.
     pub fn call(&mut self, method: &str, params: &Value) -> Value {
         let id = self.request(method, params);
         self.answer_to(&id)
@@ -411,7 +413,7 @@ impl TestAgent {
         answer["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
     }
 
-    /// Loads a session of the workspace and goes on with it.
+    /// Loads a session of the workspace and makes it the current one.
     pub fn load(&mut self, session: &str) {
         let params = json!({
             "cwd": self.workspace.path(), "mcpServers": self.servers, "sessionId": session,
@@ -421,7 +423,7 @@ impl TestAgent {
         session.clone_into(&mut self.session);
     }
 
-    /// Sends a prompt of one text and returns the request's identifier.
+    /// Sends a text prompt and returns the id of the request.
     pub fn prompt(&mut self, text: &str) -> Value {
         let params = prompt(&self.session, text);
         self.request("session/prompt", &params)
@@ -463,13 +465,13 @@ impl TestAgent {
         self.respond(request, &json!({ "outcome": { "outcome": "selected", "optionId": option } }));
     }
 
-    /// The next message, looked at or not; `None` when none comes within the limit.
+    /// Receives a message, checks it against the schema and logs it. Returns `None` after a timeout.
     fn receive(&mut self, limit: Duration) -> Option<Value> {
         let message = match self.lines.recv_timeout(limit) {
             Ok(message) => message,
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
         };
-        let method = self.sent.iter().rev().find(|it| it.0 == message["id"]);
+        let method = self.sent_requests.iter().rev().find(|it| it.0 == message["id"]);
         schema::check(&message, method.map(|it| it.1.as_str()));
         let text = message["params"]["update"]["content"]["text"].as_str();
         if text.is_some_and(|it| it.starts_with("The sandbox is not available here")) {
@@ -484,14 +486,13 @@ impl TestAgent {
         Some(message)
     }
 
-    /// Waits for the next message that has not been looked at and fits. Those before it count as
-    /// looked at.
+    /// Waits for the next unconsumed message that fits, and consumes all messages up to it.
     pub fn wait_for(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
         let end = Instant::now() + LIMIT;
         loop {
-            while self.seen < self.log.len() {
-                self.seen += 1;
-                let message = &self.log[self.seen - 1];
+            while self.consumed < self.log.len() {
+                self.consumed += 1;
+                let message = &self.log[self.consumed - 1];
                 if fits(message) {
                     return message.clone();
                 }
@@ -499,7 +500,7 @@ impl TestAgent {
             let left = end.saturating_duration_since(Instant::now());
             if self.receive(left).is_none() {
                 let transcript = self.transcript().join("\n");
-                panic!("waited for {what} in vain; this is what came:\n{transcript}");
+                panic!("timed out waiting for {what}; the messages so far:\n{transcript}");
             }
         }
     }
@@ -521,7 +522,7 @@ impl TestAgent {
         self.wait_for(method, |it| it["method"] == method && it.get("id").is_some())
     }
 
-    /// Waits for the answer to a request, wherever in the log it is.
+    /// Waits for the answer to a request, also if it is consumed already.
     pub fn answer_to(&mut self, id: &Value) -> Value {
         let is_answer = |it: &Value| it.get("method").is_none() && it.get("id") == Some(id);
         if let Some(answer) = self.log.iter().find(|it| is_answer(it)) {
@@ -530,49 +531,49 @@ impl TestAgent {
         self.wait_for(&format!("the answer to {id}"), is_answer)
     }
 
-    /// Takes everything that comes until nothing has come for this long.
+    /// Receives messages until none has arrived for this long.
     pub fn settle(&mut self, quiet: Duration) {
         let end = Instant::now() + LIMIT;
         while self.receive(quiet).is_some() {
-            assert!(Instant::now() < end, "the agent does not come to rest");
+            assert!(Instant::now() < end, "the agent keeps sending messages");
         }
     }
 
-    /// Asks for something harmless, to know that all that was sent before has been dealt with.
+    /// Sends a harmless request and waits for its answer, so that everything sent before is handled.
     pub fn sync(&mut self) {
         let answer = self.call("_test/sync", &json!({}));
-        // Unknown, or asked before `initialize`.
+        // An unknown method, or a request before `initialize`.
         assert!(answer["error"]["code"] == -32601 || answer["error"]["code"] == -32600, "{answer}");
     }
 
-    /// All updates of the session so far.
+    /// All updates of the current session so far.
     pub fn updates(&self) -> Vec<Value> {
-        let ours = |it: &&Value| it["params"]["sessionId"] == self.session.as_str();
-        let updates = self.log.iter().filter(|it| it["method"] == "session/update").filter(ours);
+        let is_ours = |it: &&Value| it["params"]["sessionId"] == self.session.as_str();
+        let updates = self.log.iter().filter(|it| it["method"] == "session/update").filter(is_ours);
         updates.map(|it| it["params"]["update"].clone()).collect()
     }
 
-    /// The model's words as the user sees them.
+    /// The model's text as the user sees it.
     pub fn text(&self) -> String {
-        self.words("agent_message_chunk")
+        self.chunk_text("agent_message_chunk")
     }
 
     /// The model's reasoning as the user sees it.
     pub fn thoughts(&self) -> String {
-        self.words("agent_thought_chunk")
+        self.chunk_text("agent_thought_chunk")
     }
 
-    fn words(&self, kind: &str) -> String {
+    fn chunk_text(&self, kind: &str) -> String {
         let updates = self.updates();
         let chunks = updates.iter().filter(|it| it["sessionUpdate"] == kind);
         chunks.filter_map(|it| it["content"]["text"].as_str()).collect()
     }
 
-    /// Everything that came, one line a message, with words that follow each other joined.
+    /// All received messages, one line each, with consecutive text chunks joined.
     pub fn transcript(&self) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
         for message in &self.log {
-            let line = line(message);
+            let line = summarize(message);
             match lines.last_mut() {
                 Some(last) if line.starts_with("text ") && last.starts_with("text ") => {
                     last.push_str(&line["text ".len()..]);
@@ -584,7 +585,7 @@ impl TestAgent {
         lines.iter().map(|it| it.replace(&workspace, "$WS")).collect()
     }
 
-    /// Closes stdin and waits for the end; returns the exit status and what was on stderr.
+    /// Closes stdin and waits for the process to exit. Returns the exit status and its stderr.
     pub fn close(&mut self) -> (std::process::ExitStatus, String) {
         drop(self.stdin.take());
         let begun = Instant::now();
@@ -592,22 +593,22 @@ impl TestAgent {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(begun.elapsed() < Duration::from_secs(4), "the agent does not end");
+            assert!(begun.elapsed() < Duration::from_secs(4), "the agent does not exit");
             std::thread::sleep(Duration::from_millis(2));
         };
         self.settle(Duration::from_secs(1));
-        self.checked = true;
-        (status, self.said_on_stderr(LIMIT).expect("what holds the agent's stderr has ended"))
+        self.has_exited = true;
+        (status, self.take_stderr(LIMIT).expect("a process still holds the agent's stderr open"))
     }
 
-    /// Kills the agent as a dying machine would.
+    /// Kills the agent with SIGKILL.
     pub fn kill(&mut self) {
         ended::kill(&mut self.child);
-        self.checked = true;
+        self.has_exited = true;
     }
 
-    /// All that was on stderr, once. `None` while somebody can still write to it.
-    fn said_on_stderr(&mut self, limit: Duration) -> Option<String> {
+    /// Returns all of stderr, once. `None` if a process still holds it open after the timeout.
+    fn take_stderr(&mut self, limit: Duration) -> Option<String> {
         let Some(stderr) = self.stderr.take() else { return Some(String::new()) };
         let bytes = stderr.recv_timeout(limit).ok()?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
@@ -619,43 +620,43 @@ impl Drop for TestAgent {
         if std::thread::panicking() {
             drop(self.stdin.take());
             ended::kill(&mut self.child);
-            // What it has left behind may hold it open, and is not to hide why the test has failed.
-            match self.said_on_stderr(Duration::from_secs(2)) {
-                Some(said) => eprintln!("stderr of the agent: {said}"),
+            // A process left behind may hold stderr open. That must not hide why the test failed.
+            match self.take_stderr(Duration::from_secs(2)) {
+                Some(stderr) => eprintln!("stderr of the agent: {stderr}"),
                 None => eprintln!("stderr of the agent is still open"),
             }
-        } else if !self.checked {
+        } else if !self.has_exited {
             let (status, stderr) = self.close();
             assert!(status.success(), "the agent ended with {status}: {stderr}");
-            if !self.stderr_may_speak {
+            if !self.allows_stderr {
                 assert_eq!(stderr, "", "stderr must be silent");
             }
         }
     }
 }
 
-/// The parameters of a prompt of one text.
+/// The parameters of a text prompt.
 pub fn prompt(session: &str, text: &str) -> Value {
     json!({ "sessionId": session, "prompt": [{ "type": "text", "text": text }] })
 }
 
-/// A reply of the model that says something.
+/// A reply of the model with text.
 pub fn says(text: &str) -> Value {
     json!([{ "text": text }])
 }
 
-/// A reply of the model that calls one tool.
+/// A reply of the model with one tool call.
 pub fn calls(name: &str, arguments: &Value) -> Value {
     json!([{ "call": { "name": name, "arguments": arguments } }])
 }
 
-/// The variable that tells the processes of this run from those of another one beside it, and its
-/// value here.
+/// The name and value of the variable that marks the processes of this test run, to tell them from those
+/// of a concurrent run.
 pub fn run_mark() -> (&'static str, String) {
     ("TEST_RUN", std::process::id().to_string())
 }
 
-/// Whether a process with this word on its command line is alive, that is not of another run.
+/// Whether a process with this word on its command line is alive, ignoring those of other test runs.
 pub fn is_alive(word: &str) -> bool {
     if cfg!(not(target_os = "linux")) {
         let output = ended::output(Command::new("ps").args(["-axo", "command"])).unwrap();
@@ -669,22 +670,23 @@ pub fn is_alive(word: &str) -> bool {
             let bytes = std::fs::read(it.path().join(file)).unwrap_or_default();
             String::from_utf8_lossy(&bytes).into_owned()
         };
-        // One that has cleared its environment may be ours.
+        // A process with a cleared environment may be ours.
         let is_foreign = |it: &str| it.starts_with(&begin) && it != mark;
         read("cmdline").contains(word) && !read("environ").split('\0').any(is_foreign)
     })
 }
 
-/// Waits until something is the case.
+/// Waits until the condition holds.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + LIMIT;
     while !holds() {
-        assert!(Instant::now() < end, "{what} did not come true");
+        assert!(Instant::now() < end, "timed out waiting for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-fn line(message: &Value) -> String {
+/// A message in one line.
+fn summarize(message: &Value) -> String {
     let update = &message["params"]["update"];
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     if message["method"] == "session/update" {
@@ -715,10 +717,11 @@ fn line(message: &Value) -> String {
     }
 }
 
-fn model_line(message: &Value) -> String {
+/// A message to the model in one line.
+fn summarize_model_message(message: &Value) -> String {
     let role = message["role"].as_str().unwrap_or_default();
     let content = message["content"].as_str().unwrap_or_default();
-    // What the agent adds about the project and the date is not the user's.
+    // The agent adds context about the project and the date to the user's prompt.
     let content = content.split("\n\n<context>").next().unwrap_or_default();
     let mut line = format!("{role} {content}").trim_end().to_owned();
     for call in message["tool_calls"].as_array().into_iter().flatten() {

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::agent::{Builder, TestAgent, calls, eventually, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, says};
 use crate::cards;
 use crate::ended;
 
@@ -151,7 +151,7 @@ fn a_command_that_is_not_understood_is_asked_about_once_at_a_time() {
         let offered = names(&question);
         assert_eq!(offered, ["Allow once", "Reject", "Reject this exact command in this session"]);
         let text = cards::card_text(&question["params"]["toolCall"]);
-        assert!(text.contains("do not tell all"), "{text}");
+        assert!(text.contains("cannot be fully analysed"), "{text}");
         assert!(text.contains("sandbox"), "{text}");
     }
     // What was not offered is no answer.
@@ -165,7 +165,7 @@ fn a_command_that_is_not_understood_is_asked_about_once_at_a_time() {
 fn more_than_the_sandbox_leaves_is_in_the_title_and_never_for_longer() {
     let mut agent = TestAgent::builder().start();
     for (wanted, title, told) in [
-        ("network", "[with network] touch x", "it wants the network"),
+        ("network", "[with network] touch x", "asks for network access"),
         ("full", "[without the sandbox] touch x", "without the sandbox"),
         ("/opt/x", "[may write /opt/x] touch x", "Outside the project: `/opt/x`"),
     ] {
@@ -264,7 +264,7 @@ fn two_agents_that_keep_rules_for_one_project_lose_none() {
 }
 
 /// An agent whose own folders are below that one.
-fn builder_in(home: &str) -> Builder {
+fn builder_in(home: &str) -> TestAgentBuilder {
     TestAgent::builder().variable("TURNWRIGHT_HOME", home)
 }
 
@@ -294,7 +294,7 @@ fn a_pipeline_is_allowed_for_longer_with_all_its_commands() {
     let mut agent = TestAgent::builder().start();
     let question = answered(&mut agent, exec("npm run a | npm run b"), "allow_project");
     let offered = names(&question);
-    assert_eq!(offered[2], "Always allow exec(npm run a) and exec(npm run b) in this project");
+    assert_eq!(offered[2], "Always allow `npm run a …` and `npm run b …` in this project");
     let text = cards::card_text(&question["params"]["toolCall"]);
     assert!(text.contains("? `npm run a` – no rule allows it"), "{text}");
     free(&mut agent, exec("npm run b"));
@@ -318,9 +318,9 @@ fn interpreters_wrappers_and_dangers_have_no_always() {
 fn what_a_command_writes_is_shown_and_part_of_the_answer() {
     let mut agent = TestAgent::builder().start();
     let question = answered(&mut agent, exec("npm run a > log"), "allow_always");
-    assert_eq!(names(&question)[1], "Allow exec(npm run a) and edit(/log) in this session");
+    assert_eq!(names(&question)[1], "Allow `npm run a …` and edit(/log) in this session");
     let text = cards::card_text(&question["params"]["toolCall"]);
-    assert!(text.contains("it writes ? `log`"), "{text}");
+    assert!(text.contains("- writes ? `log`"), "{text}");
     free(&mut agent, exec("npm run a > log"));
     answered(&mut agent, exec("npm run a > other"), "reject_once");
 }

@@ -46,7 +46,7 @@ fn cancel_a_request_without_an_answer(server: &RawServer) {
     server.wait_for_requests(1);
     agent.cancel();
     expect_cancelled(&mut agent, &id);
-    assert!(server.has_ended(1), "the connection is still open");
+    assert!(server.has_finished(1), "the connection is still open");
     assert_eq!(agent.turn(NEXT), "end_turn");
     assert_eq!(agent.text(), "All is well.");
     assert_valid(&server.body(1));

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
 
-use crate::agent::{Builder, TestAgent, says};
+use crate::agent::{TestAgent, TestAgentBuilder, says};
 
 /// How far a card is, its name, and whether it has its final status.
 struct Card {
@@ -178,7 +178,7 @@ pub fn requests(agent: &TestAgent) -> Vec<String> {
 }
 
 /// One call in one turn that is allowed; returns what the model was told. The turn has to go on.
-pub fn run(builder: Builder, name: &str, arguments: &Value) -> (TestAgent, String) {
+pub fn run(builder: TestAgentBuilder, name: &str, arguments: &Value) -> (TestAgent, String) {
     let replies = json!([[call(name, arguments)], says("Done.")]);
     let mut agent = builder.model(replies).permission("allow_once").start();
     let result = turn(&mut agent);

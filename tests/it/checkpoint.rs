@@ -155,7 +155,7 @@ fn what_a_command_has_changed_is_found() {
                 "n: absent → folder",
             ],
         ),
-        ("mv was-ignored n", &["n: unknown comes from where nobody has looked → \"x\""]),
+        ("mv was-ignored n", &["n: unknown moved here from an untracked place → \"x\""]),
         ("cat a", &[]),
         ("echo x > .env", &[".env: unknown may hold secrets → lost 2"]),
     ];

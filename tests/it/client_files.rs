@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::agent::{Builder, TestAgent, calls, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 use crate::cards::{self, call};
 use crate::ended;
 
-fn client(read: bool, write: bool) -> Builder {
+fn client(read: bool, write: bool) -> TestAgentBuilder {
     let fs = json!({ "readTextFile": read, "writeTextFile": write });
     TestAgent::builder().capabilities(json!({ "fs": fs })).permission("allow_once")
 }

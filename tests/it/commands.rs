@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::agent::{Builder, TestAgent, calls, eventually, is_alive, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, is_alive, says};
 use crate::cards;
 
-fn run(builder: Builder, command: &str) -> (TestAgent, String) {
+fn run(builder: TestAgentBuilder, command: &str) -> (TestAgent, String) {
     cards::run(builder, "exec", &json!({ "command": command }))
 }
 
@@ -101,7 +101,7 @@ fn what_asks_a_person_fails_at_once() {
             "exit 128",
         ),
         ("ssh", "ssh -o ConnectTimeout=2 -p 9 127.0.0.1", "exit 255"),
-        ("vim", "vim a.txt", "waits for keys that nobody can press"),
+        ("vim", "vim a.txt", "waits for keyboard input"),
         ("less", "seq 3 | less", "1\n2\n3\n"),
         ("man", "man sh > /dev/null; echo \"over\"", "over"),
         ("sudo", "sudo -k true; sudo -n true || sudo true", "exit"),

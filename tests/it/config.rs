@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
-use crate::agent::{Builder, TestAgent, calls, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 use crate::ended;
 use crate::raw_server::{RawServer, text_stream, write_stream};
 use crate::scripted_model::{Scenario, Server};
@@ -17,7 +17,7 @@ fn greeter() -> RawServer {
     RawServer::start(|_, stream| write_stream(stream, &text_stream("Hello.")))
 }
 
-fn unconfigured(file: &str) -> Builder {
+fn unconfigured(file: &str) -> TestAgentBuilder {
     TestAgent::unconfigured().own_file(FILE, file)
 }
 

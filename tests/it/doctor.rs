@@ -129,7 +129,7 @@ fn a_good_server_passes_and_what_it_takes_is_remembered() {
     {
         assert!(findings.has("ok", name), "{name}: {}", findings.text);
     }
-    assert!(findings.has("no", "reasoning") && findings.has("??", "window"), "{}", findings.text);
+    assert!(findings.has("–", "reasoning") && findings.has("?", "window"), "{}", findings.text);
     assert!(findings.text.contains("The agent can work with this model."), "{}", findings.text);
     assert!(findings.text.contains("set, from OPENAI_API_KEY"), "{}", findings.text);
     assert_eq!(patient.takes_images(), true);
@@ -167,8 +167,8 @@ fn a_server_without_tools_is_not_enough() {
     let patient = Patient::new(&json!([counts(), no_tools, says("Orange.")]));
     let findings = patient.doctor(&[]);
     assert_eq!(findings.status, 1, "{}", findings.text);
-    assert!(findings.has("ok", "answer") && findings.has("no", "tools"), "{}", findings.text);
-    assert!(findings.has("--", "result") && findings.has("ok", "images"), "{}", findings.text);
+    assert!(findings.has("ok", "answer") && findings.has("FAIL", "tools"), "{}", findings.text);
+    assert!(findings.has("skip", "result") && findings.has("ok", "images"), "{}", findings.text);
     assert!(findings.text.contains("choose another model"), "{}", findings.text);
 }
 
@@ -184,8 +184,8 @@ fn what_is_wrong_with_the_first_request_is_said_and_teaches_nothing() {
         let patient = Patient::new(&json!([reply]));
         let findings = patient.doctor(&[]);
         assert_eq!(findings.status, 1, "{}", findings.text);
-        assert!(findings.has("no", "answer"), "{}", findings.text);
-        assert!(findings.has("--", "window"), "{}", findings.text);
+        assert!(findings.has("FAIL", "answer"), "{}", findings.text);
+        assert!(findings.has("skip", "window"), "{}", findings.text);
         assert!(findings.text.contains(expected), "{expected}: {}", findings.text);
         assert_eq!(patient.server.as_ref().unwrap().requests().len(), 1, "{}", findings.text);
         assert_eq!(patient.profiles(), 0);
@@ -203,7 +203,7 @@ fn a_wrong_name_is_answered_with_near_ones() {
     let reply = refuses(404, "The model `zzz` does not exist");
     let patient = Patient { model: "zzz", ..Patient::new(&json!([reply])) };
     let findings = patient.doctor(&[]);
-    assert!(findings.text.contains("It serves scripted"), "{}", findings.text);
+    assert!(findings.text.contains("Available models: scripted"), "{}", findings.text);
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn a_picture_that_is_refused_is_not_offered_again() {
     assert_eq!(patient.takes_images(), true, "by its name");
     let findings = patient.doctor(&[]);
     assert_eq!(findings.status, 0, "{}", findings.text);
-    assert!(findings.has("no", "images"), "{}", findings.text);
+    assert!(findings.has("–", "images"), "{}", findings.text);
     assert_eq!(patient.takes_images(), false);
 }
 
@@ -292,7 +292,7 @@ fn who_wants_no_pictures_is_not_asked_about_them() {
     std::fs::create_dir(&folder).unwrap();
     std::fs::write(folder.join("config.toml"), section).unwrap();
     let findings = Patient { model: "mine/scripted", ..patient }.doctor(&[]);
-    assert!(findings.has("--", "images"), "{}", findings.text);
+    assert!(findings.has("skip", "images"), "{}", findings.text);
     assert!(findings.text.contains("mine"), "{}", findings.text);
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::agent::{Builder, TestAgent, calls, eventually, is_alive, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, is_alive, says};
 use crate::cards::{self, call};
 
 /// One more call in a turn of its own; returns what the model was told.
@@ -21,7 +21,7 @@ fn edit(old: &str) -> Value {
 const SOURCE: &str = "fn a() {\n    return x;\n}\n\nfn b() {\n    return y;\n}\n\nfn c() {\n    \
                       return x;\n}\n";
 
-fn source() -> Builder {
+fn source() -> TestAgentBuilder {
     TestAgent::builder().file("src/a.rs", SOURCE)
 }
 

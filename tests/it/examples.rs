@@ -373,7 +373,7 @@ fn the_scenario_trouble_is_survived() {
     assert_eq!(ended.status, Some(0), "{ended:?}");
     assert!(ended.stdout.contains("this one is answered."), "{ended:?}");
     assert!(ended.stdout.contains("in the middle of a sen\n"), "{ended:?}");
-    assert!(ended.stdout.contains("broke off. Going on where it stopped."), "{ended:?}");
+    assert!(ended.stdout.contains("broke off. Continuing from there."), "{ended:?}");
     assert!(ended.stdout.contains("tence and goes on."), "{ended:?}");
     assert!(ended.stdout.contains("all is well again."), "{ended:?}");
     assert_eq!(model.requests().len(), 6);

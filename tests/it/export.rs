@@ -76,6 +76,6 @@ fn a_session_that_is_not_there_leaves_no_file() {
     let output = export(&agent, &["nobody", "--output", "out.md"]);
     assert_eq!(output.status.code(), Some(1));
     let words = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(words, "turnwright sessions: there is no session nobody\n");
+    assert_eq!(words, "turnwright sessions: no session nobody\n");
     assert!(!agent.path("out.md").exists());
 }

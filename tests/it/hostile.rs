@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::agent::{Builder, TestAgent, calls, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 use crate::cards::{self, call};
 
 /// All there is below a folder: what files hold, where links lead, and the modes.
@@ -30,7 +30,7 @@ pub fn snapshot(folder: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     found
 }
 
-fn workspace() -> Builder {
+fn workspace() -> TestAgentBuilder {
     TestAgent::builder()
         .file("a.txt", "one\ntwo\n")
         .file("src/b.rs", "fn main() {}\n")

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::agent::{Builder, TestAgent, calls, prompt, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, prompt, says};
 use crate::cards::{self, call};
 use crate::ended;
 
@@ -20,7 +20,7 @@ fn git(folder: &Path, words: &[&str]) {
     assert!(output.status.success(), "git {words:?}: {output:?}");
 }
 
-fn repository() -> Builder {
+fn repository() -> TestAgentBuilder {
     let server = json!({ "mcpServers": { "evil": { "command": "./trap", "args": [] } } });
     let settings = "mode = \"full\"\n[permissions]\nallow = [\"exec(./trap)\", \"exec(touch)\"]\n";
     TestAgent::builder()

@@ -56,7 +56,7 @@ impl Ground {
 fn can_confine() -> bool {
     let can = turnwright_sandbox::can_confine();
     if !can {
-        eprintln!("NOT TESTED: {:?}", turnwright_sandbox::capabilities().missing);
+        eprintln!("NOT TESTED: {:?}", turnwright_sandbox::sandbox_support().missing);
     }
     can
 }
@@ -107,7 +107,7 @@ fn secrets_of_the_home_are_hidden_and_ours_too() {
 
 #[test]
 fn hooks_of_git_are_kept() {
-    if !can_confine() || !turnwright_sandbox::rooms().mounts {
+    if !can_confine() || !turnwright_sandbox::namespace_support().mounts {
         eprintln!("NOT TESTED: there is no view of the files of its own here");
         return;
     }

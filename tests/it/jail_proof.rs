@@ -88,6 +88,6 @@ fn without_walls_every_attempt_is_seen_to_come_through() {
         assert_eq!(verdict, expected, "{name}: {text}");
     }
     let (_, text) = doctor(&["--without-walls"]);
-    assert!(text.contains("no  not held   write a file outside: there is a new file"), "{text}");
+    assert!(text.contains("FAIL not held   write a file outside: there is a new file"), "{text}");
     assert!(text.contains("does NOT hold"), "{text}");
 }

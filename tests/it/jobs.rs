@@ -129,7 +129,7 @@ fn there_are_at_most_16_commands_at_a_time() {
     agent.model().push(json!(vec![server; 17])).unwrap();
     agent.model().push(says("Done.")).unwrap();
     let last = cards::turn(&mut agent);
-    assert!(last.starts_with("16 commands are running, and there may be no more."), "{last}");
+    assert!(last.starts_with("16 commands are running, which is the maximum."), "{last}");
     assert!(last.contains("p16 `sleep 633.25`"), "{last}");
 }
 

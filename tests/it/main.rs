@@ -1,10 +1,7 @@
-//! Every test that needs the whole program: a real process on real pipes, a real HTTP server on
-//! loopback, real files and real commands. `agent` plays the client, `scripted_model` (the one
-//! from `examples/`) plays the model; every line the agent writes is checked against the schema.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "the bans are for the agent: this is the other side of it"
-)]
+//! The integration tests: they run the binary on real pipes, with an HTTP server on loopback, real files
+//! and real commands. `agent` is the client, `scripted_model` (from `examples/`) the model. Every line that
+//! the agent writes is checked against the protocol's schema.
+#![expect(clippy::disallowed_methods, reason = "the bans apply to the agent; tests are its client")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -79,6 +76,7 @@ mod models;
 mod modes;
 mod move_delete;
 mod nothing_written;
+mod old_database;
 mod patch;
 mod permission;
 mod permission_races;

@@ -4,8 +4,8 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::agent::{Builder, TestAgent, calls, says};
-use crate::mcp_http_stub::Stub;
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
+use crate::mcp_http_stub::McpHttpStub;
 
 /// A scripted server behind a line of shell, in which it is `"$0" "$1"`.
 fn behind(name: &str, line: &str, scenario: &Value) -> Value {
@@ -14,7 +14,7 @@ fn behind(name: &str, line: &str, scenario: &Value) -> Value {
     json!({ "name": name, "command": "/bin/sh", "args": arguments, "env": [] })
 }
 
-fn asking(schema: &Value) -> Builder {
+fn asking(schema: &Value) -> TestAgentBuilder {
     let params = json!({ "message": "Who?", "requestedSchema": schema });
     let ask = json!({ "method": "elicitation/create", "params": params });
     let scenario = json!({ "tools": [{ "name": "ask" }], "answers": { "ask": [{ "ask": ask }] } });
@@ -96,7 +96,7 @@ fn a_server_reaches_nothing_of_ours_and_of_other_servers() {
 #[test]
 fn a_key_in_an_address_is_told_to_nobody() {
     let key = "Canary-2391-of-an-address";
-    let stub = Stub::start(|_, _| false);
+    let stub = McpHttpStub::start(|_, _| false);
     let mut server = stub.server("far", &[]);
     server["url"] = format!("{}?api_key={key}", server["url"].as_str().unwrap()).into();
     let dead = json!({ "name": "dead", "type": "http", "headers": [],
@@ -127,7 +127,7 @@ fn a_command_to_type_is_no_other_command() {
     for (path, forbidden) in
         [("/mcp;touch$IFS'x'", ";touch"), ("/$(id)", "$(id)"), ("/a|b&c", "|b")]
     {
-        let stub = Stub::start(|_, stream| {
+        let stub = McpHttpStub::start(|_, stream| {
             crate::mcp_http_stub::answer(stream, "401 Unauthorized", "", "");
             true
         });

@@ -60,7 +60,7 @@ fn one_server_is_told_with_its_tools_as_rules_name_them_and_what_it_claims() {
         "2 tools of 3",
         "* `mcp(notes/look)` – Looks. (says that it only reads)\n",
         "* `mcp(notes/break)` (says that it may destroy something)\n",
-        "Its prompts: `/notes:greet`.",
+        "Prompts: `/notes:greet`.",
     ] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
@@ -77,7 +77,7 @@ fn a_server_is_started_again_when_that_is_wished() {
         .start();
     agent.turn("hi");
     assert!(said(&mut agent, "/mcp restart nobody").contains("no MCP server `nobody`"));
-    assert!(said(&mut agent, "/mcp restart notes").contains("started again"));
+    assert!(said(&mut agent, "/mcp restart notes").contains("Restarting notes"));
     eventually("a new one is greeted", || {
         agent.read("heard").matches("\"initialize\"").count() == 2
             && said(&mut agent, "/mcp").contains("ready: scripted 1, revision 2025-11-25, 2 tools")

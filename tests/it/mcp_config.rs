@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::agent::{Builder, TestAgent, calls, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 use crate::examples::built;
 
 /// A section for a scripted server.
@@ -16,7 +16,7 @@ pub fn section(name: &str, scenario: &Value, more: &str) -> String {
 }
 
 /// An agent with these settings.
-pub fn with(settings: &str) -> Builder {
+pub fn with(settings: &str) -> TestAgentBuilder {
     TestAgent::builder().own_file("config/config.toml", settings)
 }
 
@@ -81,7 +81,7 @@ fn a_server_that_is_wrong_is_named_and_the_others_are_there() {
     let said = notices(&agent);
     for expected in [
         "unset of the settings is not used: the variable NOT_THERE",
-        "OPENAI_API_KEY holds the key",
+        "OPENAI_API_KEY holds a model's key",
         "both",
     ] {
         assert!(said.contains(expected), "{expected}: {said}");
@@ -142,10 +142,10 @@ fn the_doctor_tries_each_server_and_a_bad_one_does_not_keep_the_agent_from_worki
     let text = doctor(&[]);
     let has =
         |mark: &str, words: &str| text.lines().any(|it| it.starts_with(mark) && it.contains(words));
-    assert!(has("ok  mcp", "good: good one 1, revision 2025-11-25, 2 tools"), "{text}");
-    assert!(has("no  mcp", "gone: "), "{text}");
-    assert!(has("no  mcp", "dead: it ended (exit 3). It said: xxx / cannot go on"), "{text}");
-    assert!(has("no  mcp", "unset: the variable NOT_THERE"), "{text}");
+    assert!(has("ok   mcp", "good: good one 1, revision 2025-11-25, 2 tools"), "{text}");
+    assert!(has("FAIL mcp", "gone: "), "{text}");
+    assert!(has("FAIL mcp", "dead: it ended (exit 3). It said: xxx / cannot go on"), "{text}");
+    assert!(has("FAIL mcp", "unset: the variable NOT_THERE"), "{text}");
     let found: Value = serde_json::from_str(&doctor(&["--json"])).unwrap();
     let state = |name: &str| {
         let servers = found["servers"].as_array().unwrap();

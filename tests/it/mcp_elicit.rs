@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::agent::{Builder, TestAgent, calls, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
 /// A server whose tool asks for a name.
 fn asking(mode: &Value) -> Value {
@@ -16,7 +16,7 @@ fn asking(mode: &Value) -> Value {
     json!({ "tools": [{ "name": "ask" }], "answers": { "ask": [{ "ask": ask }] } })
 }
 
-fn agent(scenario: &Value) -> Builder {
+fn agent(scenario: &Value) -> TestAgentBuilder {
     TestAgent::builder()
         .model(json!([calls("mcp__forms__ask", &json!({})), says("done")]))
         .permission("allow_once")

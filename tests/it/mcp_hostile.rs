@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
-use crate::agent::{Builder, TestAgent, calls, says};
-use crate::mcp_http_stub::{Stub, event};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
+use crate::mcp_http_stub::{McpHttpStub, event};
 use crate::raw_server::write_stream;
 
 /// A server that answers a call by these steps.
@@ -13,7 +13,7 @@ fn answering(steps: &Value) -> Value {
 }
 
 /// An agent whose model calls it in each of two turns.
-fn agent(scenario: &Value) -> Builder {
+fn agent(scenario: &Value) -> TestAgentBuilder {
     let call = || calls("mcp__foe__act", &json!({}));
     TestAgent::builder()
         .model(json!([call(), says("one"), call(), says("two")]))
@@ -57,7 +57,7 @@ fn an_answer_that_cannot_be_read_fails_the_call_at_once() {
 
 #[test]
 fn an_event_that_cannot_be_read_fails_the_call_with_what_is_wrong() {
-    let stub = Stub::start(|request, stream| {
+    let stub = McpHttpStub::start(|request, stream| {
         let is_call = request.method() == "tools/call";
         if is_call {
             let broken = json!({ "jsonrpc": "2.0", "id": request.body["id"], "error": "no paper" });

@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::agent::{Builder, TestAgent, calls, eventually, says};
-use crate::mcp_http_stub::{Stub, answer, answer_json, event, tools};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, says};
+use crate::mcp_http_stub::{McpHttpStub, answer, answer_json, event, tools};
 use crate::raw_server::{wait_for_the_end, write_head, write_stream};
 
 const KEY: &str = "sk-canary-7-of-a-server";
 
 /// An agent whose model calls `echo` of the server `far` once.
-fn calling(stub: &Stub) -> Builder {
+fn calling(stub: &McpHttpStub) -> TestAgentBuilder {
     let call = calls("mcp__far__echo", &json!({ "text": "hi" }));
     TestAgent::builder()
         .model(json!([call, says("done"), says("more")]))
@@ -39,14 +39,14 @@ fn notice(server: Value) -> String {
     let mut agent = TestAgent::builder().model(json!([says("one")])).server_as(server).start();
     assert_eq!(agent.turn("go"), "end_turn");
     let text: Vec<_> = agent.log.iter().map(Value::to_string).collect();
-    let words = text.iter().find(|it| it.contains("The MCP server far is not in use"));
+    let words = text.iter().find(|it| it.contains("The MCP server far is unavailable"));
     words.unwrap_or_else(|| panic!("nothing was said: {text:#?}")).clone()
 }
 
 #[test]
 fn r_mcp_2_a_tool_of_a_server_on_http_is_called_with_json_or_a_stream_and_all_headers_arrive() {
     for streams in [false, true] {
-        let stub = Stub::start(move |request, stream| {
+        let stub = McpHttpStub::start(move |request, stream| {
             let is_call = request.method() == "tools/call";
             if is_call && streams {
                 let text = json!({ "content": [{ "type": "text", "text": "{\"text\":\"hi\"}" }] });
@@ -69,7 +69,7 @@ fn r_mcp_2_a_tool_of_a_server_on_http_is_called_with_json_or_a_stream_and_all_he
         let session = agent.session.clone();
         agent.call("session/close", &json!({ "sessionId": session }));
         stub.wait_for("the end of the session", |it| it.verb == "DELETE");
-        for request in stub.seen() {
+        for request in stub.requests() {
             assert_eq!(request.header("x-team"), Some("blue"), "{request:?}");
             let key = request.header("authorization").unwrap();
             assert_eq!(key, format!("Bearer {KEY}"), "{request:?}");
@@ -83,7 +83,7 @@ fn r_mcp_2_a_tool_of_a_server_on_http_is_called_with_json_or_a_stream_and_all_he
 
 #[test]
 fn m_2_a_server_that_knows_no_handshake_is_spoken_to_without_one() {
-    let stub = Stub::start(|request, stream| {
+    let stub = McpHttpStub::start(|request, stream| {
         let version = "2026-07-28";
         match request.method() {
             "initialize" => {
@@ -107,7 +107,7 @@ fn m_2_a_server_that_knows_no_handshake_is_spoken_to_without_one() {
     let mut agent = calling(&stub).start();
     assert_eq!(agent.turn("go"), "end_turn");
     assert!(told(&agent).contains(r#"{"text":"hi"}"#), "{}", told(&agent));
-    let seen = stub.seen();
+    let seen = stub.requests();
     let call = seen.iter().find(|it| it.method() == "tools/call").unwrap();
     assert_eq!(call.header("mcp-protocol-version"), Some("2026-07-28"));
     assert_eq!(call.header("mcp-method"), Some("tools/call"));
@@ -147,26 +147,32 @@ fn r_mcp_3_and_5_what_is_advertised_is_true_and_the_rest_is_refused_without_a_va
 #[test]
 fn m_22_whoever_refuses_is_named_with_what_to_do() {
     let key = [("Authorization", "Bearer sk-canary-7-of-a-server")];
-    let elsewhere = Stub::good();
+    let elsewhere = McpHttpStub::good();
     let other = format!("location: {}\r\n", elsewhere.url());
     let challenge = "www-authenticate: Bearer realm=\"x\"\r\n";
     let scope = "www-authenticate: Bearer error=\"insufficient_scope\", scope=\"notes:read\"\r\n";
     let refusals = [
         ("401 Unauthorized", "", "", false, "turnwright mcp login http://"),
         ("401 Unauthorized", challenge, "", false, "turnwright mcp login http://"),
-        ("401 Unauthorized", challenge, "", true, "refuses the key in its header"),
+        ("401 Unauthorized", challenge, "", true, "rejects the key in its `Authorization` header"),
         ("403 Forbidden", "", "not sk-canary-7-of-a-server", true, "HTTP 403"),
         ("403 Forbidden", scope, "", false, "notes:read"),
         ("500 Oh No", "", "", false, "HTTP 500"),
         ("429 Slow Down", "", "", false, "HTTP 429"),
         ("404 Not Found", "", "", false, "404"),
-        ("200 OK", "content-type: text/html\r\n", "<html>", false, "did not answer as a server"),
+        (
+            "200 OK",
+            "content-type: text/html\r\n",
+            "<html>",
+            false,
+            "did not answer like an MCP server",
+        ),
         ("307 Temporary Redirect", &other, "", true, "307"),
         ("302 Found", &other, "", true, "302"),
     ];
     for (status, head, body, has_key, expected) in refusals {
         let (status, head, body) = (status.to_owned(), head.to_owned(), body.to_owned());
-        let stub = Stub::start(move |_, stream| {
+        let stub = McpHttpStub::start(move |_, stream| {
             answer(stream, &status, &head, &body);
             true
         });
@@ -174,12 +180,12 @@ fn m_22_whoever_refuses_is_named_with_what_to_do() {
         assert!(words.contains(expected), "{expected}: {words}");
         assert!(!words.contains("canary"), "{words}");
     }
-    assert_eq!(elsewhere.seen().len(), 0, "somebody else was sent the headers");
+    assert_eq!(elsewhere.requests().len(), 0, "somebody else was sent the headers");
 }
 
 #[test]
 fn a_redirect_within_the_same_server_is_followed() {
-    let stub = Stub::start(|request, stream| {
+    let stub = McpHttpStub::start(|request, stream| {
         let is_short = request.path == "/mcp";
         if is_short {
             answer(stream, "307 Temporary Redirect", "location: /mcp/\r\n", "");
@@ -194,7 +200,7 @@ fn a_redirect_within_the_same_server_is_followed() {
 #[test]
 fn a_server_that_has_forgotten_the_session_is_greeted_again_and_does_the_call() {
     let forgot = AtomicBool::new(false);
-    let stub = Stub::start(move |request, stream| {
+    let stub = McpHttpStub::start(move |request, stream| {
         let forgets = request.method() == "tools/call" && !forgot.swap(true, Ordering::Relaxed);
         if forgets {
             answer(stream, "404 Not Found", "", "");
@@ -204,7 +210,7 @@ fn a_server_that_has_forgotten_the_session_is_greeted_again_and_does_the_call() 
     let mut agent = calling(&stub).start();
     assert_eq!(agent.turn("go"), "end_turn");
     assert!(told(&agent).contains(r#"{"text":"hi"}"#), "{}", told(&agent));
-    let greetings = stub.seen().iter().filter(|it| it.method() == "initialize").count();
+    let greetings = stub.requests().iter().filter(|it| it.method() == "initialize").count();
     assert_eq!(greetings, 2);
 }
 
@@ -229,7 +235,7 @@ fn m_17_a_call_fails_cleanly_whatever_the_server_does_and_the_turn_goes_on() {
         }),
     ];
     for (what, play) in troubles {
-        let stub = Stub::start(move |request, stream| {
+        let stub = McpHttpStub::start(move |request, stream| {
             let is_call = request.method() == "tools/call";
             if is_call {
                 play(stream);
@@ -248,7 +254,7 @@ fn m_17_a_call_fails_cleanly_whatever_the_server_does_and_the_turn_goes_on() {
 
 #[test]
 fn a_stream_without_end_is_left_when_the_user_cancels() {
-    let stub = Stub::start(|request, stream| {
+    let stub = McpHttpStub::start(|request, stream| {
         let is_call = request.method() == "tools/call";
         if is_call {
             write_head(stream);
@@ -269,7 +275,7 @@ fn a_stream_without_end_is_left_when_the_user_cancels() {
 #[test]
 fn m_12_a_server_may_say_on_its_stream_that_its_tools_have_changed() {
     static LISTS: AtomicUsize = AtomicUsize::new(0);
-    let stub = Stub::start(|request, stream| {
+    let stub = McpHttpStub::start(|request, stream| {
         match (request.verb.as_str(), request.method()) {
             ("GET", _) => {
                 write_head(stream);
@@ -312,7 +318,7 @@ fn m_17_a_server_that_was_not_there_is_connected_when_it_is() {
     assert_eq!(agent.turn("go"), "end_turn");
     let text: Vec<_> = agent.log.iter().map(Value::to_string).collect();
     assert!(text.iter().any(|it| it.contains("cannot be reached")), "{text:#?}");
-    let stub = Stub::on(TcpListener::bind(address).unwrap(), |_, _| false);
+    let stub = McpHttpStub::on(TcpListener::bind(address).unwrap(), |_, _| false);
     stub.wait_for("the list", |it| it.method() == "tools/list");
     let mut turns = 1;
     eventually("the tool", || {
@@ -325,7 +331,7 @@ fn m_17_a_server_that_was_not_there_is_connected_when_it_is() {
 #[test]
 fn r_mcp_8_the_value_of_a_header_is_in_no_log_and_no_answer() {
     static HEADERS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-    let stub = Stub::start(|request, stream| {
+    let stub = McpHttpStub::start(|request, stream| {
         let key = request.header("x-key").unwrap_or_default().to_owned();
         HEADERS.lock().unwrap().push(key.clone());
         let is_call = request.method() == "tools/call";

@@ -1,4 +1,4 @@
-//! An MCP server on HTTP, written without any library: well-behaved where a test says nothing else.
+//! An MCP server over HTTP, written without any library. It is well-behaved unless a test overrides it.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -9,26 +9,26 @@ use serde_json::{Value, json};
 use crate::agent::eventually;
 use crate::raw_server::RawServer;
 
-/// A request.
+/// A received request.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct McpRequest {
     /// `POST`, `GET` or `DELETE`.
     pub verb: String,
-    /// The path with what follows the question mark.
+    /// The path and query.
     pub path: String,
-    /// All lines of the head.
+    /// The request line and headers.
     pub head: String,
-    /// What follows it.
+    /// The body as text.
     pub text: String,
-    /// The same as JSON, if it is any.
+    /// The body as JSON, or null.
     pub body: Value,
 }
 
-impl Seen {
-    fn read(request: &str) -> Seen {
+impl McpRequest {
+    fn read(request: &str) -> McpRequest {
         let (head, text) = request.split_once("\r\n\r\n").unwrap();
         let mut words = head.split(' ');
-        Seen {
+        McpRequest {
             verb: words.next().unwrap().to_owned(),
             path: words.next().unwrap().to_owned(),
             head: head.to_owned(),
@@ -37,7 +37,7 @@ impl Seen {
         }
     }
 
-    /// The method that is called; empty for GET and DELETE.
+    /// The JSON-RPC method; empty for GET and DELETE.
     pub fn method(&self) -> &str {
         self.body["method"].as_str().unwrap_or_default()
     }
@@ -49,44 +49,46 @@ impl Seen {
         Some(value.trim())
     }
 
-    /// The answer with this result.
+    /// The JSON-RPC answer with this result.
     pub fn result(&self, result: &Value) -> Value {
         json!({ "jsonrpc": "2.0", "id": self.body["id"], "result": result })
     }
 }
 
 /// A running server.
-pub struct Stub {
+pub struct McpHttpStub {
     server: RawServer,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    requests: Arc<Mutex<Vec<McpRequest>>>,
 }
 
-impl Stub {
-    /// `play` has each request first, and says whether it has answered.
-    pub fn start(play: impl Fn(&Seen, &mut TcpStream) -> bool + Send + Sync + 'static) -> Stub {
-        Stub::on(TcpListener::bind("127.0.0.1:0").unwrap(), play)
+impl McpHttpStub {
+    /// `handle` gets each request first and returns whether it has answered.
+    pub fn start(
+        handle: impl Fn(&McpRequest, &mut TcpStream) -> bool + Send + Sync + 'static,
+    ) -> McpHttpStub {
+        McpHttpStub::on(TcpListener::bind("127.0.0.1:0").unwrap(), handle)
     }
 
-    /// The same on that port.
+    /// Like [`McpHttpStub::start`], on this listener.
     pub fn on(
         listener: TcpListener,
-        play: impl Fn(&Seen, &mut TcpStream) -> bool + Send + Sync + 'static,
-    ) -> Stub {
-        let seen = Arc::<Mutex<Vec<Seen>>>::default();
-        let all = Arc::clone(&seen);
+        handle: impl Fn(&McpRequest, &mut TcpStream) -> bool + Send + Sync + 'static,
+    ) -> McpHttpStub {
+        let requests = Arc::<Mutex<Vec<McpRequest>>>::default();
+        let all = Arc::clone(&requests);
         let server = RawServer::on(listener, move |_, request, stream| {
-            let request = Seen::read(request);
+            let request = McpRequest::read(request);
             all.lock().unwrap().push(request.clone());
-            if !play(&request, stream) {
-                behave(&request, stream);
+            if !handle(&request, stream) {
+                answer_well(&request, stream);
             }
         });
-        Stub { server, seen }
+        McpHttpStub { server, requests }
     }
 
-    /// One that does all as it should.
-    pub fn good() -> Stub {
-        Stub::start(|_, _| false)
+    /// A well-behaved server.
+    pub fn good() -> McpHttpStub {
+        McpHttpStub::start(|_, _| false)
     }
 
     /// Host and port.
@@ -94,12 +96,12 @@ impl Stub {
         self.server.host()
     }
 
-    /// Its address.
+    /// The URL of the endpoint.
     pub fn url(&self) -> String {
         format!("http://{}/mcp", self.host())
     }
 
-    /// As a client gives it to a session.
+    /// The server in the format of `session/new`.
     pub fn server(&self, name: &str, headers: &[(&str, &str)]) -> Value {
         let headers: Vec<_> =
             headers.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect();
@@ -107,18 +109,18 @@ impl Stub {
     }
 
     /// All requests so far.
-    pub fn seen(&self) -> Vec<Seen> {
-        self.seen.lock().unwrap().clone()
+    pub fn requests(&self) -> Vec<McpRequest> {
+        self.requests.lock().unwrap().clone()
     }
 
     /// Waits for a request.
-    pub fn wait_for(&self, what: &str, fits: impl Fn(&Seen) -> bool) {
-        eventually(what, || self.seen().iter().any(&fits));
+    pub fn wait_for(&self, what: &str, fits: impl Fn(&McpRequest) -> bool) {
+        eventually(what, || self.requests().iter().any(&fits));
     }
 }
 
-/// What a good server does.
-pub fn behave(request: &Seen, stream: &mut TcpStream) {
+/// Answers as a well-behaved server.
+pub fn answer_well(request: &McpRequest, stream: &mut TcpStream) {
     let result = match (request.verb.as_str(), request.method()) {
         ("DELETE", _) => return answer(stream, "200 OK", "", ""),
         ("POST", "initialize") => {
@@ -148,7 +150,7 @@ pub fn tools(names: &[&str]) -> Value {
     json!({ "tools": names.iter().map(tool).collect::<Vec<_>>() })
 }
 
-/// Answers with JSON, and these lines in the head.
+/// Answers with JSON and these additional headers.
 pub fn answer_json(stream: &mut TcpStream, head: &str, body: &Value) {
     let head = format!("content-type: application/json\r\n{head}");
     answer(stream, "200 OK", &head, &body.to_string());
@@ -160,11 +162,11 @@ pub fn answer(stream: &mut TcpStream, status: &str, head: &str, body: &str) {
     let text = format!(
         "HTTP/1.1 {status}\r\n{head}content-length: {length}\r\nconnection: close\r\n\r\n{body}"
     );
-    // It fails if the client has gone away, which is its right.
+    // Fails if the client has disconnected, which is allowed.
     stream.write_all(text.as_bytes()).ok();
 }
 
-/// One event of a stream.
+/// An event of an event stream.
 pub fn event(body: &Value) -> String {
     format!("event: message\ndata: {body}\n\n")
 }

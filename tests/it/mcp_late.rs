@@ -102,5 +102,5 @@ fn a_server_that_dies_at_its_start_is_told_once_and_the_good_one_is_there() {
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!(lent(&agent, 0), ["mcp__good__echo"]);
     assert_eq!(agent.turn("go on"), "end_turn");
-    assert_eq!(times(&agent, "The MCP server bad is not in use: "), 1, "{}", agent.thoughts());
+    assert_eq!(times(&agent, "The MCP server bad is unavailable: "), 1, "{}", agent.thoughts());
 }

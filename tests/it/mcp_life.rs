@@ -70,12 +70,12 @@ fn m_2_every_revision_of_the_protocol_is_spoken() {
 fn m_2_a_server_with_which_nothing_is_shared_is_told_of() {
     let refuses = json!({ "code": -32000, "message": "the licence is over" });
     for (scenario, words) in [
-        (json!({ "revision": "2031-01-01" }), "speaks revision 2031-01-01 of the protocol"),
+        (json!({ "revision": "2031-01-01" }), "uses protocol version 2031-01-01"),
         (json!({ "refuses": refuses }), "the licence is over"),
     ] {
         let mut agent = calling(&[], &scenario);
         assert_eq!(agent.turn("go"), "end_turn");
-        says_to_the_user(&agent, &["notes is not in use", words]);
+        says_to_the_user(&agent, &["notes is unavailable", words]);
     }
 }
 
@@ -117,7 +117,7 @@ fn a7_the_first_prompt_has_the_good_server_and_says_which_ones_are_missing() {
     assert_eq!(offered(&agent, 0), ["mcp__good__echo"]);
     let all = format!("{:?}", agent.updates());
     for words in
-        ["dead", "exit 3", "cannot go on", "slow", "no program no-such-program-2391 in PATH"]
+        ["dead", "exit 3", "cannot go on", "slow", "no-such-program-2391 was not found in PATH"]
     {
         assert!(all.contains(words), "{words}: {all}");
     }
@@ -134,7 +134,7 @@ fn m_17_a_call_fails_when_its_server_dies_and_the_next_one_finds_it_again() {
     let mut agent = calling(&tools, &scenario);
     assert_eq!(agent.turn("go"), "end_turn");
     let lost = told(&agent, 0);
-    for words in ["notes was lost during the call", "exit 7", "out of paper", "a part of it"] {
+    for words in ["notes was lost during the call", "exit 7", "out of paper", "partly executed"] {
         assert!(lost.contains(words), "{words}: {lost}");
     }
     assert!(told(&agent, 1).contains("still there"), "{}", told(&agent, 1));
@@ -150,7 +150,7 @@ fn m_17_a_server_that_always_dies_is_given_up() {
     let mut agent = calling(&calls, &scenario);
     assert_eq!(agent.turn("go"), "end_turn");
     assert!(told(&agent, 3).contains("was lost"), "{}", told(&agent, 3));
-    assert!(told(&agent, 4).contains("is not in use: it ended (exit 7)"), "{}", told(&agent, 4));
+    assert!(told(&agent, 4).contains("is not available: it ended (exit 7)"), "{}", told(&agent, 4));
 }
 
 #[test]

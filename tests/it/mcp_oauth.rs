@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use url::Url;
 
-use crate::agent::{Builder, TestAgent, calls, says};
-use crate::mcp_http_stub::{Seen, Stub, answer, answer_json};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
+use crate::mcp_http_stub::{McpHttpStub, McpRequest, answer, answer_json};
 
 /// What the server that gives logins knows.
 #[derive(Default)]
@@ -37,11 +37,11 @@ fn token(number: usize) -> String {
 }
 
 /// An MCP server that wants a login, and gives it itself.
-fn server(lifetime: u64) -> (Stub, Shared) {
+fn server(lifetime: u64) -> (McpHttpStub, Shared) {
     let known = Shared::default();
     known.lock().unwrap().lifetime = lifetime;
     let shared = Arc::clone(&known);
-    let stub = Stub::start(move |request, stream| {
+    let stub = McpHttpStub::start(move |request, stream| {
         let mut known = shared.lock().unwrap();
         let base = format!("http://{}", request.header("host").unwrap());
         match (request.verb.as_str(), request.path.split('?').next().unwrap()) {
@@ -87,7 +87,7 @@ fn server(lifetime: u64) -> (Stub, Shared) {
 }
 
 /// Gives a token for a code or an older token.
-fn give(known: &mut Known, request: &Seen, stream: &mut TcpStream) {
+fn give(known: &mut Known, request: &McpRequest, stream: &mut TcpStream) {
     let form: Vec<(String, String)> =
         url::form_urlencoded::parse(request.text.as_bytes()).into_owned().collect();
     let field =
@@ -191,7 +191,7 @@ fn clean(text: &str) {
 }
 
 /// Logs in as a user does.
-fn log_in(home: &Path, stub: &Stub, known: &Shared) {
+fn log_in(home: &Path, stub: &McpHttpStub, known: &Shared) {
     let waiting = Waiting::start(home, &stub.url());
     assert_eq!(waiting.parameter("code_challenge_method"), "S256");
     assert_eq!(waiting.parameter("scope"), "notes");
@@ -218,7 +218,7 @@ fn logins(home: &Path) -> Vec<PathBuf> {
     entries
 }
 
-fn calling(stub: &Stub, home: &Path) -> Builder {
+fn calling(stub: &McpHttpStub, home: &Path) -> TestAgentBuilder {
     let call = calls("mcp__far__echo", &json!({ "text": "hi" }));
     TestAgent::builder()
         .model(json!([call, says("done"), call, says("done")]))
@@ -258,7 +258,7 @@ fn a_login_is_kept_private_is_used_by_sessions_and_renewed_and_can_be_forgotten(
     let (_, stderr) = agent.close();
     clean(&stderr);
 
-    for expected in ["The login is forgotten", "There was no login"] {
+    for expected in ["Logged out", "There was no stored login"] {
         let output = turnwright(home.path(), &["mcp", "logout", &stub.url()]).output().unwrap();
         assert!(output.status.success());
         assert!(String::from_utf8_lossy(&output.stderr).contains(expected));
@@ -281,7 +281,7 @@ fn a_token_that_is_over_is_renewed_before_it_is_sent() {
     assert!(told(&agent, 1).contains(r#"{"text":"hi"}"#), "{}", told(&agent, 1));
     assert_eq!(known.lock().unwrap().tokens, 2, "it was renewed more than once");
     let stale = format!("Bearer {}", token(1));
-    assert!(stub.seen().iter().all(|it| it.header("authorization") != Some(&stale)));
+    assert!(stub.requests().iter().all(|it| it.header("authorization") != Some(&stale)));
 }
 
 #[test]
@@ -315,12 +315,12 @@ fn a_login_that_is_refused_or_cannot_begin_keeps_nothing() {
     let (ok, stderr) = end(waiting.child);
     assert!(!ok && stderr.contains("token exchange failed"), "{stderr}");
 
-    let silent = Stub::good();
+    let silent = McpHttpStub::good();
     let table = [
         (silent.url(), "does not say how to log in"),
-        ("http://mcp.example.com/mcp".to_owned(), "without encryption"),
+        ("http://mcp.example.com/mcp".to_owned(), "unencrypted"),
         ("nowhere".to_owned(), "no server `nowhere`"),
-        ("ftp://h/".to_owned(), "no http or https URL"),
+        ("ftp://h/".to_owned(), "not an http or https URL"),
     ];
     for (server, expected) in table {
         let output = turnwright(home.path(), &["mcp", "login", &server]).output().unwrap();

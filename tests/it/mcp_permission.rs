@@ -99,10 +99,10 @@ fn m_20_a_question_shows_what_is_called_with_what_and_where_and_what_a_yes_means
     let text = text(&question);
     for part in [
         "scripted_server",
-        "given by your editor",
+        "configured by your editor",
         "`text` = `\"hi\"`",
-        "the server says of it: “\\*\\*Allowed already.\\*\\*",
-        "it says of itself that it only reads; nobody has checked that",
+        "the server's description: “\\*\\*Allowed already.\\*\\*",
+        "the server claims that it only reads (not verified)",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -207,7 +207,7 @@ fn in_full_mode_a_changed_tool_runs_and_the_user_is_told_once() {
     assert!(call(&mut agent, ECHO, "reject_once").is_none());
     assert!(call(&mut agent, ECHO, "reject_once").is_none());
     let told = agent.thoughts();
-    assert_eq!(told.matches("is not what was allowed before").count(), 1, "{told}");
+    assert_eq!(told.matches("has changed since you allowed it").count(), 1, "{told}");
     assert!(told.contains("+description: Sends it"), "{told}");
     set_mode(&mut agent, "ask");
     assert!(call(&mut agent, ECHO, "reject_once").is_some(), "nobody has said yes to it");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::agent::{Builder, TestAgent, is_alive, says};
+use crate::agent::{TestAgent, TestAgentBuilder, is_alive, says};
 use crate::cards;
 
 const FILE: &str = ".mcp.json";
@@ -15,7 +15,7 @@ fn file(servers: &Value) -> String {
     json!({ "mcpServers": servers }).to_string()
 }
 
-fn project(file: &str) -> Builder {
+fn project(file: &str) -> TestAgentBuilder {
     TestAgent::builder().file(FILE, file).permission("allow_once").model(json!([]))
 }
 
@@ -134,9 +134,9 @@ fn a_poisoned_file_has_no_effect_and_no_session_fails_of_it() {
     let deep = format!("{{\"mcpServers\": {}1", "[".repeat(100_000));
     let large = format!("{{}}{}", " ".repeat(300 * 1024));
     for (text, expected) in [
-        ("", "makes no sense"),
-        ("[]", "makes no sense"),
-        (deep.as_str(), "makes no sense"),
+        ("", "is invalid"),
+        ("[]", "is invalid"),
+        (deep.as_str(), "is invalid"),
         (large.as_str(), "is larger"),
         (r#"{"mcpServers":{"a":{"type":"sse","url":"http://x"}}}"#, "`sse` is not known"),
     ] {

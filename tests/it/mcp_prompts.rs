@@ -78,8 +78,8 @@ fn m_21_a_prompt_that_the_server_does_not_give_is_an_answer_and_no_request_to_th
     let mut agent =
         TestAgent::builder().server("notes", &scenario).model(json!([says("Hello.")])).start();
     for (typed, expected) in [
-        ("/notes:greet", "wants: who"),
-        ("/notes:broken now", "more than it takes"),
+        ("/notes:greet", "Missing arguments: who"),
+        ("/notes:broken now", "takes no arguments"),
         ("/notes:broken", "there is no broken"),
     ] {
         let before = agent.text().len();

@@ -56,8 +56,8 @@ fn the_question_says_what_is_done_and_puts_no_words_of_ours_into_the_servers_mou
         .start();
     agent.prompt("go");
     let question = agent.wait_for_request("session/request_permission").to_string();
-    assert!(question.contains("the server is asked for a resource"), "{question}");
-    assert!(!question.contains("says of it"), "{question}");
+    assert!(question.contains("reads a resource of the server"), "{question}");
+    assert!(!question.contains("the server's description"), "{question}");
 }
 
 #[test]

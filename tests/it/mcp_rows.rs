@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::agent::{Builder, TestAgent, calls, eventually, is_alive, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, is_alive, says};
 use crate::mcp_config::{section, with};
 
 /// A word that is on the command line of no other process.
@@ -27,7 +27,7 @@ fn offered(agent: &TestAgent, number: usize) -> Vec<String> {
 }
 
 /// An agent whose model calls the tool of this server once.
-fn calling(tool: &str, scenario: &Value) -> Builder {
+fn calling(tool: &str, scenario: &Value) -> TestAgentBuilder {
     TestAgent::builder()
         .model(json!([calls(&format!("mcp__s__{tool}"), &json!({})), says("done")]))
         .permission("allow_once")
@@ -167,7 +167,7 @@ fn m_9_a_call_may_take_as_long_as_the_settings_say_and_the_server_is_told() {
         .permission("allow_once")
         .start();
     assert_eq!(agent.turn("go"), "end_turn");
-    assert!(told(&agent).contains("nothing was heard of it for 1 s"), "{}", told(&agent));
+    assert!(told(&agent).contains("there was no progress for 1 s"), "{}", told(&agent));
     eventually("the word to the server", || {
         agent.read("heard").contains("notifications/cancelled")
     });
@@ -244,9 +244,9 @@ fn m_13_and_14_what_cannot_be_given_to_the_newest_revision_is_declined_or_ends_t
     let roots = json!({ "where": { "method": "roots/list" } });
     let table = [
         (json!({ "who": question() }), json!({}), r#"{"who":{"action":"decline"}}"#),
-        (json!({ "think": sampling }), json!({}), "something that it cannot be given here"),
+        (json!({ "think": sampling }), json!({}), "asks for something that is not supported"),
         (json!({}), json!({}), r#"[null,"state-17"]"#),
-        (roots, json!({ "again": true }), "it asked for more again and again"),
+        (roots, json!({ "again": true }), "it kept asking for more input"),
     ];
     for (needs, more, expected) in table {
         let mut agent = calling("t", &needing(&needs, &more)).start();

@@ -138,13 +138,10 @@ fn m_6_a_tool_that_fails_and_a_server_that_refuses_are_told_apart() {
     let failed = json!([{ "text": "no such note" }, { "result": { "isError": true } }]);
     let refused = json!([{ "error": { "code": -32602, "message": "bad\u{1b}[31m", "data": "x" } }]);
     let table = [
-        (failed, "The tool says that it failed:\nno such note"),
-        (
-            json!([{ "result": { "isError": true } }]),
-            "The tool says that it failed:\n(it does not say why)",
-        ),
+        (failed, "The tool failed:\nno such note"),
+        (json!([{ "result": { "isError": true } }]), "The tool failed:\n(no reason given)"),
         (refused, "The server refused the call (error -32602): bad\\u{1b}[31m x"),
-        (json!([{ "die": 3 }]), "The server s was lost during the call: "),
+        (json!([{ "die": 3 }]), "The connection to the server s was lost during the call: "),
     ];
     for (steps, expected) in table {
         let (agent, result) = call(&steps);
@@ -167,8 +164,8 @@ fn m_7_each_type_of_content_is_told_and_shown() {
     let (agent, result) = call(&json!([{ "content": blocks }]));
     let expected = [
         "one",
-        "[a picture, image/png, 30 bytes]",
-        "[a recording, audio/wav, 6 bytes: it cannot be heard here]",
+        "[an image, image/png, 30 bytes]",
+        "[audio, audio/wav, 6 bytes: not supported]",
         "[resource note://1]",
         "two",
         "[resource note://2: 3 bytes, not shown]",
@@ -206,7 +203,7 @@ fn m_8_structured_results_are_told_where_there_is_no_text() {
     );
     assert_eq!(cards::card(&agent, 0)["status"], "completed");
     let (_, result) = call(&json!([]));
-    assert_eq!(result, "(done; nothing was answered)");
+    assert_eq!(result, "(done; the result is empty)");
 }
 
 #[test]
@@ -280,8 +277,5 @@ fn a_card_says_what_the_call_is_about_and_the_question_what_the_tool_claims() {
     let question =
         agent.log.iter().find(|it| it["method"] == "session/request_permission").unwrap();
     let text = cards::card_text(&question["params"]["toolCall"]);
-    assert!(
-        text.contains("it says of itself that it only reads; nobody has checked that"),
-        "{text}"
-    );
+    assert!(text.contains("the server claims that it only reads (not verified)"), "{text}");
 }

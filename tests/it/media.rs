@@ -41,7 +41,7 @@ fn pictures(body: &Value) -> usize {
 }
 
 /// Whether images and audio are advertised.
-fn advertised(agent: crate::agent::Builder) -> (Value, Value) {
+fn advertised(agent: crate::agent::TestAgentBuilder) -> (Value, Value) {
     let mut agent = agent.spawn();
     let answer = agent.call("initialize", &json!({ "protocolVersion": 1 }));
     let capabilities = &answer["result"]["agentCapabilities"]["promptCapabilities"];
@@ -106,7 +106,7 @@ fn a_model_that_sees_nothing_gets_a_note_in_the_place_and_the_user_is_told() {
     let body = &provider.asked()[1];
     assert_eq!(pictures(body), 0, "{body}");
     assert_eq!(body.to_string().matches("image omitted (image/png)").count(), 2, "{body}");
-    assert!(notices(&agent).contains("p/blind takes no images"), "{}", notices(&agent));
+    assert!(notices(&agent).contains("p/blind does not accept images"), "{}", notices(&agent));
     // The first picture is not lost.
     set(&mut agent, "model", "p/eye");
     assert_eq!(agent.turn("Three"), "end_turn");
@@ -131,7 +131,7 @@ fn a_server_that_refuses_pictures_is_asked_without_them_and_everybody_is_told() 
         let answer = send(&mut agent, &blocks);
         assert_eq!(answer["result"]["stopReason"], "end_turn", "{status} {message}: {answer}");
         assert_eq!(provider.asked().len(), 2);
-        let told = "p/gpt-4o takes no images";
+        let told = "p/gpt-4o does not accept images";
         assert_eq!(notices(&agent).matches(told).count(), 1, "{}", notices(&agent));
         // The next session knows.
         agent.session = agent.new_session();
@@ -169,7 +169,7 @@ fn a_wish_that_the_server_does_not_fulfil_costs_the_pictures_and_not_the_session
     let mut agent = configured(&settings(&provider, "eye")).start();
     let answer = send(&mut agent, &[text("Look"), image("AAAA")]);
     assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
-    assert!(notices(&agent).contains("could not use a picture"), "{}", notices(&agent));
+    assert!(notices(&agent).contains("could not use an image"), "{}", notices(&agent));
     assert_eq!(agent.turn("And now?"), "end_turn");
     assert_eq!(provider.asked().len(), 3);
 }
@@ -188,7 +188,7 @@ fn a_picture_that_the_server_cannot_use_is_left_out_and_says_nothing_about_the_n
     let answer = send(&mut agent, &[text("Look"), image("BROKEN")]);
     assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
     assert!(provider.asked()[1].to_string().contains("image left out"));
-    assert!(notices(&agent).contains("could not use a picture"), "{}", notices(&agent));
+    assert!(notices(&agent).contains("could not use an image"), "{}", notices(&agent));
     assert_eq!(agent.turn("And now?"), "end_turn");
     assert_eq!(
         send(&mut agent, &[text("This"), image("GOOD")])["result"]["stopReason"],
@@ -286,6 +286,6 @@ fn a_refusal_of_pictures_that_comes_within_a_stream_is_understood_and_told_as_we
     let mut agent = configured(&settings).start();
     let answer = send(&mut agent, &[text("Look"), image("AAAA")]);
     assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
-    let told = notices(&agent).matches("p/gpt-4o takes no images").count();
+    let told = notices(&agent).matches("p/gpt-4o does not accept images").count();
     assert_eq!(told, 1, "{}", notices(&agent));
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 
 use serde_json::{Value, json};
 
-use crate::agent::{Builder, TestAgent, calls, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 use crate::cards;
 
 const BUILD: &str = ".turnwright/memory/build.md";
@@ -14,7 +14,7 @@ fn note(action: &str, name: &str, content: &str) -> Value {
     json!({ "action": action, "name": name, "content": content })
 }
 
-fn run(builder: Builder, arguments: &Value) -> (TestAgent, String) {
+fn run(builder: TestAgentBuilder, arguments: &Value) -> (TestAgent, String) {
     cards::run(builder, "memory", arguments)
 }
 

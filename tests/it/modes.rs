@@ -13,7 +13,7 @@ fn set_mode(agent: &mut TestAgent, mode: &str) {
     assert_eq!(agent.call("session/set_mode", &params)["result"], json!({}));
 }
 
-fn plan_mode(replies: Value) -> crate::agent::Builder {
+fn plan_mode(replies: Value) -> crate::agent::TestAgentBuilder {
     TestAgent::builder().variable("TURNWRIGHT_MODE", "plan").model(replies)
 }
 

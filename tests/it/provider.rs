@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use crate::agent::{Builder, TestAgent, eventually};
+use crate::agent::{TestAgent, TestAgentBuilder, eventually};
 use crate::raw_server::{RawServer, text_stream, wait_for_the_end, write_stream};
 
 /// What `/models` answers.
@@ -179,7 +179,7 @@ fn plain(stream: &mut TcpStream, status: u16, body: &Value) {
 }
 
 /// An agent with these settings and no other.
-pub fn configured(settings: &str) -> Builder {
+pub fn configured(settings: &str) -> TestAgentBuilder {
     TestAgent::unconfigured().own_file("config/config.toml", settings)
 }
 

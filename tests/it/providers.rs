@@ -7,7 +7,9 @@ use tempfile::TempDir;
 
 use crate::agent::TestAgent;
 use crate::strict::script::{BOTH, FORBIDDEN, PONDER, WAIT, WAITING};
-use crate::strict::{ALL, Mock, Provider, deepseek, gemini, glm, groq, kimi, minimax, mistral};
+use crate::strict::{
+    ALL, MockProvider, ProviderDialect, deepseek, gemini, glm, groq, kimi, minimax, mistral,
+};
 
 /// Whether a session can change its model yet, by `session/set_config_option` between the
 /// providers of the configuration file. Until then nobody is switched to, and what is about
@@ -16,7 +18,7 @@ const CAN_SWITCH: bool = true;
 
 /// A session that can go from one mock to another.
 struct Session {
-    mocks: Vec<Mock>,
+    mocks: Vec<MockProvider>,
     /// Where the mock of the running prompts is.
     now: usize,
     agent: TestAgent,
@@ -25,8 +27,8 @@ struct Session {
 
 impl Session {
     /// Begins with the first of these.
-    fn start(providers: &[&'static Provider]) -> Session {
-        let mocks: Vec<Mock> = providers.iter().map(|it| Mock::start(it)).collect();
+    fn start(providers: &[&'static ProviderDialect]) -> Session {
+        let mocks: Vec<MockProvider> = providers.iter().map(|it| MockProvider::start(it)).collect();
         let home = tempfile::tempdir().unwrap();
         let mut builder = TestAgent::unconfigured()
             .variable("TURNWRIGHT_HOME", home.path().to_str().unwrap())
@@ -43,7 +45,7 @@ impl Session {
         Session { agent: builder.start(), mocks, now: 0, _home: home }
     }
 
-    fn mock(&self) -> &Mock {
+    fn mock(&self) -> &MockProvider {
         &self.mocks[self.now]
     }
 
@@ -80,7 +82,7 @@ impl Session {
 
     /// What there is to complain about after all.
     fn complaints(&self) -> Vec<String> {
-        self.mocks.iter().flat_map(Mock::complaints).collect()
+        self.mocks.iter().flat_map(MockProvider::complaints).collect()
     }
 }
 
@@ -90,15 +92,15 @@ fn told(answer: &Value) -> String {
 }
 
 /// The name of a provider's model in the configuration.
-fn full_name(provider: &Provider) -> String {
+fn full_name(provider: &ProviderDialect) -> String {
     format!("{}/{}", provider.name, provider.model)
 }
 
 /// The configuration file with all of them, which begins with the first.
-fn settings(mocks: &[Mock]) -> String {
+fn settings(mocks: &[MockProvider]) -> String {
     let mut text = format!("model = \"{}\"\n", full_name(mocks[0].provider));
     for mock in mocks {
-        let Provider { name, model, .. } = mock.provider;
+        let ProviderDialect { name, model, .. } = mock.provider;
         let url = mock.base_url();
         text.push_str(&format!("\n[providers.{name}]\nbase_url = \"{url}\"\napi = \"chat\"\n"));
         text.push_str(&format!("models = [\"{model}\"]\n"));
@@ -108,7 +110,7 @@ fn settings(mocks: &[Mock]) -> String {
 
 /// Ten turns, a tool call in each and two in the third, a cancel in the fifth, another model
 /// after the seventh.
-fn story(first: &'static Provider, second: &'static Provider) {
+fn story(first: &'static ProviderDialect, second: &'static ProviderDialect) {
     let mut session = Session::start(&[first, second]);
     for number in 1..=10 {
         match number {

@@ -1,5 +1,5 @@
-//! A server for what the scripted model is too well-behaved to do: it reads a request, and then a
-//! closure has the naked connection.
+//! A raw HTTP server for misbehaviour that the scripted model does not offer: it reads a request and then
+//! hands the connection to a closure.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,39 +13,40 @@ use crate::agent::eventually;
 pub struct RawServer {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
-    ended: Arc<Mutex<usize>>,
+    /// The number of connections whose closure has returned.
+    finished: Arc<Mutex<usize>>,
 }
 
 impl RawServer {
-    /// Calls `play` with the number of each request, counted from 0, and its connection, which is
+    /// Calls `handle` with the number of each request, counted from 0, and its connection, which is
     /// closed afterwards.
-    pub fn start(play: impl Fn(usize, &mut TcpStream) + Send + Sync + 'static) -> RawServer {
-        RawServer::reading(move |number, _, stream| play(number, stream))
+    pub fn start(handle: impl Fn(usize, &mut TcpStream) + Send + Sync + 'static) -> RawServer {
+        RawServer::reading(move |number, _, stream| handle(number, stream))
     }
 
-    /// The same for a `play` that wants to know what the request says, head and body.
+    /// Like [`RawServer::start`], with the request (head and body) as another argument.
     pub fn reading(
-        play: impl Fn(usize, &str, &mut TcpStream) + Send + Sync + 'static,
+        handle: impl Fn(usize, &str, &mut TcpStream) + Send + Sync + 'static,
     ) -> RawServer {
-        RawServer::on(TcpListener::bind("127.0.0.1:0").unwrap(), play)
+        RawServer::on(TcpListener::bind("127.0.0.1:0").unwrap(), handle)
     }
 
-    /// The same on that port.
+    /// Like [`RawServer::reading`], on this listener.
     pub fn on(
         listener: TcpListener,
-        play: impl Fn(usize, &str, &mut TcpStream) + Send + Sync + 'static,
+        handle: impl Fn(usize, &str, &mut TcpStream) + Send + Sync + 'static,
     ) -> RawServer {
         let address = listener.local_addr().unwrap();
         let requests = Arc::<Mutex<Vec<String>>>::default();
-        let ended = Arc::<Mutex<usize>>::default();
-        let server = RawServer { address, requests, ended };
-        let (requests, ended) = (Arc::clone(&server.requests), Arc::clone(&server.ended));
-        let play = Arc::new(play);
+        let finished = Arc::<Mutex<usize>>::default();
+        let server = RawServer { address, requests, finished };
+        let (requests, finished) = (Arc::clone(&server.requests), Arc::clone(&server.finished));
+        let handle = Arc::new(handle);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
-                let play = Arc::clone(&play);
-                let (requests, ended) = (Arc::clone(&requests), Arc::clone(&ended));
+                let handle = Arc::clone(&handle);
+                let (requests, finished) = (Arc::clone(&requests), Arc::clone(&finished));
                 std::thread::spawn(move || {
                     if let Some(request) = read_request(&stream) {
                         let number = {
@@ -53,8 +54,8 @@ impl RawServer {
                             requests.push(request.clone());
                             requests.len() - 1
                         };
-                        play(number, &request, &mut stream);
-                        *ended.lock().unwrap() += 1;
+                        handle(number, &request, &mut stream);
+                        *finished.lock().unwrap() += 1;
                     }
                 });
             }
@@ -62,20 +63,20 @@ impl RawServer {
         server
     }
 
-    /// Calls `play` with each request, head and body.
-    pub fn start_with(play: impl Fn(&str, &mut TcpStream) + Send + Sync + 'static) -> RawServer {
+    /// Calls `handle` with each request, head and body.
+    pub fn start_with(handle: impl Fn(&str, &mut TcpStream) + Send + Sync + 'static) -> RawServer {
         let seen = Arc::new(Mutex::new(None::<Arc<Mutex<Vec<String>>>>));
         let known = Arc::clone(&seen);
         let server = RawServer::start(move |number, stream| {
             let requests = known.lock().unwrap().clone();
             let request = requests.map(|it| it.lock().unwrap()[number].clone());
-            play(&request.unwrap_or_default(), stream);
+            handle(&request.unwrap_or_default(), stream);
         });
         *seen.lock().unwrap() = Some(Arc::clone(&server.requests));
         server
     }
 
-    /// What goes into `OPENAI_BASE_URL`.
+    /// The value for `OPENAI_BASE_URL`.
     pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
@@ -97,18 +98,18 @@ impl RawServer {
         serde_json::from_str(body).unwrap()
     }
 
-    /// Waits until so many requests have come.
+    /// Waits for this number of requests.
     pub fn wait_for_requests(&self, count: usize) {
         eventually("a request", || self.requests.lock().unwrap().len() >= count);
     }
 
-    /// Whether so many connections have been played to their end.
-    pub fn has_ended(&self, count: usize) -> bool {
-        *self.ended.lock().unwrap() >= count
+    /// Whether this number of connections has been handled completely.
+    pub fn has_finished(&self, count: usize) -> bool {
+        *self.finished.lock().unwrap() >= count
     }
 }
 
-/// The request, or nothing if the client has gone away without one.
+/// Reads a request. Returns `None` if the client disconnects without one.
 fn read_request(stream: &TcpStream) -> Option<String> {
     let mut reader = BufReader::new(stream);
     let mut text = String::new();
@@ -132,26 +133,26 @@ pub fn wait_for_the_end(stream: &mut TcpStream) {
     while stream.read(&mut [0; 1024]).is_ok_and(|count| count > 0) {}
 }
 
-/// Writes the head of a stream whose body ends with the connection.
+/// Writes the head of an event stream whose body ends with the connection.
 pub fn write_head(stream: &mut TcpStream) {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
-    // It fails if the client has gone away, which is its right.
+    // Fails if the client has disconnected, which is allowed.
     stream.write_all(head.as_bytes()).ok();
 }
 
-/// Answers with a stream of just this text.
+/// Answers with an event stream of this text.
 pub fn write_stream(stream: &mut TcpStream, text: &str) {
     write_head(stream);
     stream.write_all(text.as_bytes()).ok();
 }
 
-/// One event with a piece of text in it.
+/// An event with a text delta.
 pub fn text_event(text: &str) -> String {
     let choice = json!({ "index": 0, "delta": { "content": text }, "finish_reason": null });
     format!("data: {}\n\n", json!({ "choices": [choice] }))
 }
 
-/// A whole answer that says this.
+/// The event stream of a complete answer with this text.
 pub fn text_stream(text: &str) -> String {
     let finish = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] });
     format!("{}data: {finish}\n\ndata: [DONE]\n\n", text_event(text))

@@ -9,7 +9,7 @@ use crate::agent::{TestAgent, calls, says};
 use crate::cards;
 use crate::ended;
 
-fn three_lines() -> crate::agent::Builder {
+fn three_lines() -> crate::agent::TestAgentBuilder {
     TestAgent::builder().file("a.txt", "one\ntwo\nthree\n")
 }
 
@@ -28,10 +28,13 @@ fn the_stored_login_is_no_part_of_the_project() {
     let roots = |home: &std::path::Path| turnwright_workspace::files::Roots::new(home).unwrap();
     let home = tempfile::tempdir().unwrap();
     let config = home.path().join(".config/turnwright");
-    let roots = roots(home.path()).without(&config);
-    let place = |it: &str| roots.resolve(it).place;
-    assert_eq!(place(".config/turnwright/login.json"), turnwright_types::effect::Place::Outside);
-    assert_eq!(place(".config/other.json"), turnwright_types::effect::Place::Inside);
+    let roots = roots(home.path()).with_private_folder(&config);
+    let place = |it: &str| roots.resolve(it).scope;
+    assert_eq!(
+        place(".config/turnwright/login.json"),
+        turnwright_types::effect::PathScope::Outside
+    );
+    assert_eq!(place(".config/other.json"), turnwright_types::effect::PathScope::Workspace);
 }
 
 #[test]

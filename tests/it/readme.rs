@@ -1,4 +1,4 @@
-//! What the README says about the tools is what the model is told.
+//! The tools in `docs/tools.md` are those that the model is offered.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,17 +7,17 @@ use serde_json::json;
 
 use crate::agent::{TestAgent, says};
 
-/// The first column of the table below `## Tools`.
-fn promised() -> BTreeSet<String> {
-    let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
-    let section = readme.split("\n## Tools\n").nth(1).unwrap().split("\n## ").next().unwrap();
-    let name = |it: &str| Some(it.strip_prefix("| `")?.split('`').next()?.to_owned());
+/// The first column of the table in `docs/tools.md`.
+fn documented_tools() -> BTreeSet<String> {
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/tools.md")).unwrap();
+    let section = page.split("\n## ").next().unwrap();
+    let name = |line: &str| Some(line.strip_prefix("| `")?.split('`').next()?.to_owned());
     section.lines().filter_map(name).collect()
 }
 
-/// What a model that is used to patches is offered in a project with a skill and with many tools of
-/// a server, in a mode.
-fn offered(mode: &str) -> BTreeSet<String> {
+/// The tools that a model trained on patches is offered in a mode, in a project with a skill and a
+/// server with many tools.
+fn offered_tools(mode: &str) -> BTreeSet<String> {
     let many: Vec<_> = (0..41).map(|it| json!({ "name": format!("t{it}") })).collect();
     let mut agent = TestAgent::builder()
         .server("many", &json!({ "tools": many }))
@@ -33,7 +33,7 @@ fn offered(mode: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_readme_lists_the_tools_that_there_are() {
-    let (usual, planning) = (offered("ask"), offered("plan"));
-    assert_eq!(promised(), usual.union(&planning).cloned().collect());
+fn the_documentation_lists_the_tools_that_are_offered() {
+    let (in_ask_mode, in_plan_mode) = (offered_tools("ask"), offered_tools("plan"));
+    assert_eq!(documented_tools(), in_ask_mode.union(&in_plan_mode).cloned().collect());
 }

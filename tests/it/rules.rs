@@ -121,7 +121,7 @@ fn a_wrong_rule_takes_the_permissions_of_its_file_and_is_told() {
     let (asked, told) = write(&mut agent, "ci/a");
     assert!(asked == 0 && told.contains("edit(/ci)"), "{told}");
     let notice = agent.thoughts();
-    assert_eq!(notice.matches("`edit(../up)` is no rule").count(), 1, "{notice}");
+    assert_eq!(notice.matches("`edit(../up)` is not a valid rule").count(), 1, "{notice}");
     let output = ended::output(
         Command::new(env!("CARGO_BIN_EXE_turnwright"))
             .args(["config", "show"])
@@ -131,7 +131,7 @@ fn a_wrong_rule_takes_the_permissions_of_its_file_and_is_told() {
     )
     .unwrap();
     let shown = String::from_utf8(output.stdout).unwrap();
-    assert!(shown.contains("! ") && shown.contains("`edit(../up)` is no rule"), "{shown}");
+    assert!(shown.contains("! ") && shown.contains("`edit(../up)` is not a valid rule"), "{shown}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::agent::{Builder, TestAgent, calls, eventually, is_alive, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, is_alive, says};
 use crate::cards;
 
 /// Whether there is anything to test.
@@ -14,7 +14,7 @@ fn has_sandbox(test: &str) -> bool {
     has
 }
 
-fn auto() -> Builder {
+fn auto() -> TestAgentBuilder {
     TestAgent::builder().variable("TURNWRIGHT_MODE", "auto")
 }
 
@@ -23,7 +23,7 @@ fn exec(command: &str) -> Value {
 }
 
 /// Runs a command that nobody is asked about.
-fn unasked(builder: Builder, command: &str) -> (TestAgent, String) {
+fn unasked(builder: TestAgentBuilder, command: &str) -> (TestAgent, String) {
     let replies = json!([calls("exec", &exec(command)), says("Done.")]);
     let mut agent = builder.model(replies).start();
     let result = cards::turn(&mut agent);
@@ -166,7 +166,7 @@ fn a_command_that_nobody_understands_is_kept_from_what_rules_deny() {
     if !has_sandbox("a_command_that_nobody_understands_is_kept_from_what_rules_deny") {
         return;
     }
-    if !turnwright_sandbox::rooms().mounts {
+    if !turnwright_sandbox::namespace_support().mounts {
         return eprintln!("SKIPPED: rules for commands: no view of the files can be had here");
     }
     let rules = "[permissions]\ndeny = ['read(/secret)', 'edit(/ci)']";
@@ -198,7 +198,7 @@ fn what_the_user_changes_in_a_kept_place_while_a_command_runs_stays() {
     if !has_sandbox("what_the_user_changes_in_a_kept_place_while_a_command_runs_stays") {
         return;
     }
-    if !turnwright_sandbox::rooms().mounts {
+    if !turnwright_sandbox::namespace_support().mounts {
         return eprintln!("SKIPPED: what the user changes: no view of the files can be had here");
     }
     let command = "touch begun; until test -e go; do sleep 0.02; done";

@@ -5,11 +5,11 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::agent::{Builder, TestAgent, calls, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 use crate::cards;
 use crate::ended;
 
-fn project() -> Builder {
+fn project() -> TestAgentBuilder {
     TestAgent::builder()
         .file(".gitignore", "*.log\n/build\n")
         .file("src/main.rs", "fn main() {\n    run();\n}\n")

@@ -48,7 +48,7 @@ fn without_a_session_that_is_said() {
     let home = tempfile::tempdir().unwrap();
     for arguments in [&["history"][..], &["sessions", "list"], &["sessions", "show", "last"]] {
         let (text, status) = run(home.path(), home.path(), arguments);
-        assert_eq!((text.as_str(), status), ("No session was kept yet.\n", 0), "{arguments:?}");
+        assert_eq!((text.as_str(), status), ("No stored sessions.\n", 0), "{arguments:?}");
     }
     assert_eq!(run(home.path(), home.path(), &["history", "--json"]), (String::new(), 0));
 }

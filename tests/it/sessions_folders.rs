@@ -73,7 +73,7 @@ fn r_dir_5_a_further_folder_is_workspace_and_a_relative_path_starts_in_cwd() {
     place("dig: Digs.");
     place(&format!("Another folder of the project: {more}"));
     agent.turn("/status");
-    assert!(agent.text().contains(&format!("Folder besides: `{more}`")), "{}", agent.text());
+    assert!(agent.text().contains(&format!("Additional folder: `{more}`")), "{}", agent.text());
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn r_dir_4_folders_that_are_not_sent_again_do_not_come_back() {
     result(open(&mut agent, "session/load", &session));
     assert_eq!(listed(&mut agent), Value::Null);
     agent.turn("/status");
-    assert!(!agent.text().contains("Folder besides"), "{}", agent.text());
+    assert!(!agent.text().contains("Additional folder"), "{}", agent.text());
     agent.turn("two");
     let told = agent.model_request(1)["messages"].to_string();
     assert!(told.contains("opened this conversation in other folders"), "{told}");

@@ -8,8 +8,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use turnwright_types::dialect::Dialect;
-use turnwright_policy::shell::{Redirect, Script, read};
+use turnwright_policy::shell::{Redirect, Script, parse};
+use turnwright_types::dialect::ShellDialect;
 
 use crate::agent::eventually;
 use crate::ended;
@@ -35,9 +35,9 @@ fn no_real_shell_does_more_than_was_read() {
     let lines = std::env::var("TURNWRIGHT_SHELL_LINES").ok().and_then(|it| it.parse().ok());
     let lines: usize = lines.unwrap_or(LINES);
     let shells = [
-        ("bash", Dialect::Bash, &["/bin/bash", "--noprofile", "--norc", "-c"] as &[&str]),
-        ("bash as sh", Dialect::Posix, &["/bin/bash", "--posix", "-c"]),
-        ("dash", Dialect::Posix, &["/bin/dash", "-c"]),
+        ("bash", ShellDialect::Bash, &["/bin/bash", "--noprofile", "--norc", "-c"] as &[&str]),
+        ("bash as sh", ShellDialect::Posix, &["/bin/bash", "--posix", "-c"]),
+        ("dash", ShellDialect::Posix, &["/bin/dash", "-c"]),
     ];
     let threads: Vec<_> = shells
         .into_iter()
@@ -63,17 +63,17 @@ fn no_real_shell_does_more_than_was_read() {
 }
 
 /// How many lines were run, and for how many all words were compared.
-fn compare(seed: u64, dialect: Dialect, shell: &[&str], wanted: usize) -> (usize, usize) {
+fn compare(seed: u64, dialect: ShellDialect, shell: &[&str], wanted: usize) -> (usize, usize) {
     let scratch = Scratch::new();
     let mut noise = Noise(seed);
     let (mut run, mut exact) = (0, 0);
     let mut known = BTreeSet::new();
     while run < wanted {
         let line = soup(&mut noise);
-        let script = read(&line, dialect);
+        let script = parse(&line, dialect);
         // The stubs need the one that is written to.
         let is_in_the_way = line.contains("9<") || line.contains("9>");
-        let is_wanted = script.doubt.is_none() && !is_in_the_way && is_ours(&script);
+        let is_wanted = script.ambiguity.is_none() && !is_in_the_way && is_ours(&script);
         if !is_wanted || !known.insert(line.clone()) {
             continue;
         }

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::agent::{Builder, TestAgent, calls, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 use crate::cards;
 
 const NOTES: &str = "---\nname: release-notes\ndescription: Use when: a release is made\n\
                      allowed-tools: exec\n---\nWrite $ARGUMENTS for people.\n";
 
-fn with_skill() -> Builder {
+fn with_skill() -> TestAgentBuilder {
     TestAgent::builder()
         .file(".claude/skills/release-notes/SKILL.md", NOTES)
         .file(".claude/skills/release-notes/scripts/list.sh", "true")

@@ -89,7 +89,7 @@ fn r_cmd_2_status_help_and_clear_are_answered_without_the_model() {
         ("  /status  ", vec!["scripted"]),
         ("/help", vec!["/status", "/clear", "read_file", "exec"]),
         ("/help me please", vec!["/status"]),
-        ("/clear", vec!["forgotten"]),
+        ("/clear", vec!["Conversation cleared"]),
     ];
     for (text, expected) in table {
         let before = agent.text().len();

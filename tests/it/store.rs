@@ -6,10 +6,10 @@ use std::process::Command;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use crate::agent::{Builder, TestAgent, says};
+use crate::agent::{TestAgent, TestAgentBuilder, says};
 use crate::ended;
 
-fn agent() -> Builder {
+fn agent() -> TestAgentBuilder {
     TestAgent::builder().model(json!([says("one"), says("two"), says("three")]))
 }
 
@@ -60,7 +60,7 @@ fn a_full_disk_is_told_and_nothing_is_lost_when_there_is_room_again() {
         )
         .start();
     assert_eq!(agent.turn(&noise(1_000_000)), "end_turn");
-    assert!(agent.thoughts().contains("Make space on that disk"), "{}", agent.thoughts());
+    assert!(agent.thoughts().contains("Free some space on that disk"), "{}", agent.thoughts());
     let home = agent.home().join("state").to_string_lossy().into_owned();
     let remount = ["-o", "remount,size=32m", &home];
     let pid = agent.pid().to_string();
@@ -68,7 +68,7 @@ fn a_full_disk_is_told_and_nothing_is_lost_when_there_is_room_again() {
     command.args(["-t", &pid, "--mount", "mount"]).args(remount);
     assert!(ended::status(&mut command).unwrap().success());
     assert_eq!(agent.turn("short"), "end_turn");
-    assert!(agent.thoughts().contains("kept again"), "{}", agent.thoughts());
+    assert!(agent.thoughts().contains("being saved again"), "{}", agent.thoughts());
     let session = agent.session.clone();
     let answer = load(&mut agent, &session);
     assert!(answer["result"].is_object(), "{answer}");
@@ -88,11 +88,16 @@ fn a_store_that_cannot_be_written_is_told_and_a_load_is_a_clear_error() {
     assert_eq!(agent.turn("hello"), "end_turn");
     assert_eq!(agent.turn("again"), "end_turn");
     assert_eq!(agent.text(), "onetwo");
-    assert_eq!(agent.thoughts().matches("writable for you").count(), 1, "{}", agent.thoughts());
+    assert_eq!(
+        agent.thoughts().matches("state folder and its files writable").count(),
+        1,
+        "{}",
+        agent.thoughts()
+    );
     let session = agent.session.clone();
     let answer = load(&mut agent, &session);
     let message = answer["error"]["message"].as_str().unwrap();
-    assert!(message.contains("writable for you"), "{answer}");
+    assert!(message.contains("state folder and its files writable"), "{answer}");
 }
 
 #[test]
@@ -102,7 +107,7 @@ fn a_program_that_locks_the_store_is_told_and_what_waited_is_kept_afterwards() {
     let other = Connection::open(agent.home().join("state/sessions.db")).unwrap();
     other.execute_batch("BEGIN EXCLUSIVE").unwrap();
     assert_eq!(agent.turn("second"), "end_turn");
-    assert!(agent.thoughts().contains("End the other program"), "{}", agent.thoughts());
+    assert!(agent.thoughts().contains("Close the other program"), "{}", agent.thoughts());
     other.execute_batch("COMMIT").unwrap();
     assert_eq!(agent.turn("third"), "end_turn");
     let session = agent.session.clone();

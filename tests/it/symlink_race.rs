@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use tokio_util::sync::CancellationToken;
-use turnwright_types::effect::{Place, Target};
+use turnwright_types::effect::{PathScope, ResolvedPath};
 use turnwright_workspace::files::{FileError, Files, Roots};
 
 const ROUNDS: usize = 2_500;
@@ -49,8 +49,8 @@ impl Race {
     }
 
     /// A place below the folder, judged while it was one.
-    fn place(&self, name: &str) -> Target {
-        Target { path: self.base.path().join("ws/d").join(name), place: Place::Inside }
+    fn place(&self, name: &str) -> ResolvedPath {
+        ResolvedPath { path: self.base.path().join("ws/d").join(name), scope: PathScope::Workspace }
     }
 
     /// Everything outside.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use crate::agent::{Builder, TestAgent, calls, eventually, is_alive, run_mark, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, is_alive, run_mark, says};
 use crate::cards;
 use crate::ended;
 
@@ -84,7 +84,7 @@ struct Editor {
     terminals: HashMap<String, Terminal>,
 }
 
-fn builder() -> Builder {
+fn builder() -> TestAgentBuilder {
     TestAgent::builder().capabilities(json!({ "terminal": true })).permission("allow_once")
 }
 
@@ -364,7 +364,7 @@ fn r_term_7_where_the_launcher_cannot_reach_us_the_terminals_word_counts() {
         (
             json!({ "exitCode": null, "signal": "SIGKILL" }),
             output("end\n", true),
-            "[killed by SIGKILL · |[… the editor has not kept the beginning …]\nend\n",
+            "[killed by SIGKILL · |[… the editor has dropped the beginning …]\nend\n",
         ),
         (Value::Null, Value::Null, "[ended, exit code unknown · |\n"),
     ] {

@@ -3,117 +3,42 @@
 //! The checks read source text. Comments and the contents of strings are blanked first, so that
 //! prose about a rule never breaks it. Each failure lists `file:line: what`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What any module but `rpc` may use: plain data, no I/O, no async.
-const VOCABULARY: &[&str] = &["ids", "message", "update", "effect", "client", "sse", "moment"];
+/// Which module of the root package may name which. A row names only rows below it. A missing entry
+/// is a decision, not an oversight: change this table in the same commit as `ARCHITECTURE.md`. What
+/// the crates below the root package may use is in their manifests.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("cli", EVERYTHING),
+    ("acp", &["session", "config", "error", "completion"]),
+    ("mcp_server", &["session", "turn", "tools", "undo", "config"]),
+    ("session", &["turn", "mcp", "tools", "undo", "config", "trust", "error", "completion"]),
+    ("turn", &["tools", "error", "completion"]),
+    ("mcp", &["tools", "trust"]),
+    ("tools", &[]),
+    ("undo", &[]),
+    ("trust", &[]),
+    ("completion", &["error"]),
+    ("error", &[]),
+    ("log", &["config"]),
+    ("config", &[]),
+];
 
 /// Marks a row that may use each module of the table.
 const EVERYTHING: &[&str] = &["*"];
 
-/// Which module may name which, besides the vocabulary. A row names only rows below it. A missing
-/// entry is a decision, not an oversight: change this table in the same commit as
-/// `ARCHITECTURE.md`.
-const MAY_USE: &[(&str, &[&str])] = &[
-    ("cli", EVERYTHING),
-    ("acp", &["session", "rpc", "permission", "config", "files", "redact", "error", "done"]),
-    (
-        "mcp_server",
-        &["session", "turn", "tools", "permission", "undo", "files", "redact", "config", "rpc"],
-    ),
-    (
-        "session",
-        &[
-            "turn",
-            "mcp",
-            "tools",
-            "checkpoint",
-            "permission",
-            "llm",
-            "undo",
-            "files",
-            "exec",
-            "sandbox",
-            "config",
-            "trust",
-            "pinned",
-            "store",
-            "redact",
-            "error",
-            "done",
-        ],
-    ),
-    (
-        "turn",
-        &[
-            "tools",
-            "checkpoint",
-            "permission",
-            "llm",
-            "files",
-            "exec",
-            "store",
-            "redact",
-            "error",
-            "done",
-        ],
-    ),
-    (
-        "mcp",
-        &[
-            "tools",
-            "checkpoint",
-            "permission",
-            "files",
-            "exec",
-            "sandbox",
-            "trust",
-            "config",
-            "redact",
-        ],
-    ),
-    (
-        "tools",
-        &[
-            "checkpoint",
-            "permission",
-            "files",
-            "exec",
-            "store",
-            "search",
-            "edit",
-            "web",
-            "memory",
-            "skills",
-            "shell",
-            "sandbox",
-            "pinned",
-        ],
-    ),
-    ("export", &["store"]),
-    ("checkpoint", &["files", "store", "search", "pinned"]),
-    ("done", &["error"]),
-    ("error", &["llm", "store", "config"]),
-    ("log", &["config", "redact"]),
-    ("llm", &[]),
-    ("permission", &["shell", "redact"]),
-    ("memory", &["files"]),
-    ("skills", &["files"]),
-    ("undo", &["files", "store", "pinned"]),
-    ("files", &["search", "pinned"]),
-    ("exec", &["sandbox", "shell", "redact"]),
-    ("sandbox", &[]),
-    ("shell", &[]),
-    ("store", &["redact"]),
-    ("redact", &[]),
-    ("search", &["pinned"]),
-    ("trust", &["config", "pinned"]),
-    ("pinned", &[]),
-    ("edit", &[]),
-    ("web", &[]),
-    ("config", &[]),
-    ("rpc", &[]),
+/// Which crate may depend on which, as `ARCHITECTURE.md` draws it.
+const CRATES: &[(&str, &[&str])] = &[
+    ("turnwright-types", &[]),
+    ("turnwright-rpc", &[]),
+    ("turnwright-sandbox", &[]),
+    ("turnwright-llm", &["turnwright-types"]),
+    ("turnwright-policy", &["turnwright-types"]),
+    ("turnwright-store", &["turnwright-types"]),
+    ("turnwright-workspace", &["turnwright-sandbox", "turnwright-types"]),
+    ("turnwright-mcp", &["turnwright-sandbox", "turnwright-types", "turnwright-workspace"]),
 ];
 
 /// Code lines of one file, tests aside.
@@ -146,9 +71,7 @@ fn every_module_has_a_row_in_the_table() {
     let mut wrong = Vec::new();
     for file in sources("src") {
         let Some(module) = file.module() else { continue };
-        let known =
-            VOCABULARY.contains(&module) || MAY_USE.iter().any(|(known, _)| *known == module);
-        if !known {
+        if !MAY_USE.iter().any(|(known, _)| *known == module) {
             wrong.push(file.at(0, "say in `MAY_USE` of tests/it/tidy.rs what this module may use"));
         }
     }
@@ -156,9 +79,82 @@ fn every_module_has_a_row_in_the_table() {
 }
 
 #[test]
+fn crates_depend_only_on_what_the_architecture_draws() {
+    let mut folders: Vec<String> = fs::read_dir(root().join("crates"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    folders.sort();
+    let mut wrong = Vec::new();
+    for folder in &folders {
+        let manifest = read(&format!("crates/{folder}/Cargo.toml"));
+        let Some((_, allowed)) = CRATES.iter().find(|(name, _)| name == folder) else {
+            wrong.push(format!("crates/{folder}: say in `CRATES` what this crate may use"));
+            continue;
+        };
+        let used = manifest.lines().filter_map(|line| line.split(['.', ' ', '=']).next());
+        for name in used.filter(|name| name.starts_with("turnwright-")) {
+            if !allowed.contains(&name) {
+                wrong.push(format!("crates/{folder}/Cargo.toml: {folder} → {name}"));
+            }
+        }
+        if !root().join(format!("crates/{folder}/README.md")).is_file() {
+            wrong.push(format!("crates/{folder}: a README.md says what the crate is for"));
+        }
+    }
+    assert_eq!(folders.len(), CRATES.len(), "`CRATES` names a crate that does not exist");
+    check("forbidden dependencies between crates", &wrong);
+}
+
+/// A reader who has met a type once must not meet another of the same name in the same crate.
+#[test]
+fn no_two_types_of_a_crate_share_a_name() {
+    let mut wrong = Vec::new();
+    for (name, files) in by_crate() {
+        let mut seen: BTreeMap<String, String> = BTreeMap::new();
+        for file in &files {
+            for (number, line) in file.code.iter().enumerate() {
+                let Some(defined) = defined_type(line) else { continue };
+                let at = file.at(number, &defined);
+                if let Some(first) = seen.insert(defined, at.clone()) {
+                    wrong.push(format!("{at}, also at {first} ({name})"));
+                }
+            }
+        }
+    }
+    check("type names that are defined twice in a crate", &wrong);
+}
+
+/// `R-…`, `M-…`, `Sn-m` and `C.n #m` are rows of `docs/requirements.md`.
+#[test]
+fn every_cited_requirement_has_a_row() {
+    let text = read("docs/requirements.md");
+    let rows: BTreeSet<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next()).collect();
+    let mut found = 0;
+    let mut wrong = Vec::new();
+    for place in ["src", "crates", "tests", "benches", "examples"] {
+        for file in sources(place) {
+            for (number, line) in file.text.lines().enumerate() {
+                for cited in citations(line) {
+                    found += 1;
+                    if !rows.contains(cited.as_str()) {
+                        wrong.push(file.at(number, &cited));
+                    }
+                }
+            }
+        }
+    }
+    assert!(found > 100, "only {found} citations were found: has their form changed?");
+    check("citations without a row in docs/requirements.md", &wrong);
+}
+
+#[test]
 fn every_file_says_what_it_is_for() {
     let mut wrong = Vec::new();
-    for file in sources("src") {
+    for file in all_sources() {
         if !file.text.starts_with("//!") {
             wrong.push(file.at(0, "start with `//!`: its job, and what it must not do"));
         }
@@ -169,7 +165,7 @@ fn every_file_says_what_it_is_for() {
 #[test]
 fn no_file_is_longer_than_500_lines() {
     let mut wrong = Vec::new();
-    for file in sources("src") {
+    for file in all_sources() {
         let all = file.text.lines().count();
         if all > MAX_LINES {
             wrong.push(file.at(MAX_LINES, &format!("{all} lines, at most {MAX_LINES}")));
@@ -192,7 +188,7 @@ fn no_file_is_longer_than_500_lines() {
 #[test]
 fn only_config_reads_the_environment() {
     let mut wrong = Vec::new();
-    for file in sources("src") {
+    for file in all_sources() {
         if file.is_in(&["src/config"]) {
             continue;
         }
@@ -218,8 +214,8 @@ fn only_config_reads_the_environment() {
 #[test]
 fn only_rpc_touches_stdin_and_stdout() {
     let mut wrong = Vec::new();
-    for file in sources("src") {
-        if !file.is_in(&["src/rpc", "src/cli"]) {
+    for file in all_sources() {
+        if !file.is_in(&["crates/turnwright-rpc/src", "src/cli"]) {
             wrong.extend(file.uses_of(&["stdin()", "stdout()", "println!", "print!"]));
         }
     }
@@ -229,7 +225,7 @@ fn only_rpc_touches_stdin_and_stdout() {
 #[test]
 fn only_acp_knows_the_wire_types() {
     let mut wrong = Vec::new();
-    for file in sources("src") {
+    for file in all_sources() {
         if !file.is_in(&["src/acp"]) {
             wrong.extend(file.uses_of(&["agent_client_protocol_schema"]));
         }
@@ -240,8 +236,8 @@ fn only_acp_knows_the_wire_types() {
 #[test]
 fn rpc_errors_are_made_in_two_places() {
     let mut wrong = Vec::new();
-    for file in sources("src") {
-        if file.is_in(&["src/rpc", "src/acp/error.rs"]) {
+    for file in all_sources() {
+        if file.is_in(&["crates/turnwright-rpc/src", "src/acp/error.rs"]) {
             continue;
         }
         for (number, line) in file.code.iter().enumerate() {
@@ -349,18 +345,18 @@ use super::turn;
 mod tests { use super::turn; use super::super::turn; fn h() -> &'static str { \"}\" } }
 fn after() {}
 ";
-    let file = Source::new("src/llm/mod.rs".to_owned(), text.to_owned());
+    let file = Source::new("src/mcp/mod.rs".to_owned(), text.to_owned());
     let lines = |found: Vec<String>| -> Vec<usize> {
         found.iter().filter_map(|it| it.split(':').nth(1)?.parse().ok()).collect()
     };
-    assert_eq!(lines(forbidden_imports(&file, "llm")), [2, 3, 7, 9]);
+    assert_eq!(lines(forbidden_imports(&file, "mcp")), [2, 3, 7, 9]);
     assert_eq!(lines(file.uses_of(&["stdout()", "println!", "print!"])), [6, 6]);
     let without_tests = file.code_without_tests();
     assert_eq!(without_tests.len(), 10);
     assert!(without_tests[7].trim().is_empty() && without_tests[8].trim().is_empty());
     assert_eq!(without_tests[9], "fn after() {}");
-    let outer = Source::new("src/llm/chat/wire.rs".to_owned(), "use super::super::Delta;".into());
-    assert!(forbidden_imports(&outer, "llm").is_empty());
+    let outer = Source::new("src/mcp/tool/wire.rs".to_owned(), "use super::super::Delta;".into());
+    assert!(forbidden_imports(&outer, "mcp").is_empty());
 }
 
 /// One `.rs` file.
@@ -422,10 +418,12 @@ impl Source {
         })
     }
 
-    /// Whether the whole file is test code: `tests.rs`, the `stage.rs` that
+    /// Whether the whole file is test code: `tests.rs`, the `fixture.rs` that
     /// tests share, or below a folder `tests`.
     fn is_test(&self) -> bool {
-        self.name.split('/').any(|part| part == "tests.rs" || part == "tests" || part == "stage.rs")
+        self.name
+            .split('/')
+            .any(|part| part == "tests.rs" || part == "tests" || part == "fixture.rs")
     }
 
     fn at(&self, line: usize, what: &str) -> String {
@@ -490,15 +488,75 @@ impl Source {
     }
 }
 
+/// Every source file of the root package and of the crates, their examples left out.
+fn all_sources() -> Vec<Source> {
+    let mut files = sources("src");
+    files.extend(sources("crates").into_iter().filter(|file| file.name.contains("/src/")));
+    files
+}
+
+/// The source files of each crate; the root package goes by `turnwright`.
+fn by_crate() -> BTreeMap<String, Vec<Source>> {
+    let mut crates: BTreeMap<String, Vec<Source>> = BTreeMap::new();
+    for file in all_sources() {
+        let name = file.name.strip_prefix("crates/").and_then(|rest| rest.split('/').next());
+        crates.entry(name.unwrap_or("turnwright").to_owned()).or_default().push(file);
+    }
+    crates
+}
+
+/// The type that a line of code defines: its name follows `struct`, `enum` or `trait`.
+fn defined_type(line: &str) -> Option<String> {
+    let mut words = line.split_whitespace().skip_while(|word| word.starts_with("pub"));
+    let mut keyword = words.next()?;
+    while ["(crate)", "(super)", "unsafe", "in"].contains(&keyword) {
+        keyword = words.next()?;
+    }
+    if !["struct", "enum", "trait", "union"].contains(&keyword) {
+        return None;
+    }
+    let name: String = words.next()?.chars().take_while(|letter| in_name(*letter)).collect();
+    name.starts_with(char::is_uppercase).then_some(name)
+}
+
+/// The numbers of requirements in a line: `R-TURN-4`, `M-9`, `S4-6`, `C.1 #23`.
+fn citations(line: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let words: Vec<&str> =
+        line.split(|letter: char| !letter.is_alphanumeric() && !"-.#".contains(letter)).collect();
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    for (at, word) in words.iter().enumerate() {
+        let word = word.trim_matches(['.', '-']);
+        let parts: Vec<&str> = word.split('-').collect();
+        let cites = match parts.as_slice() {
+            ["R", area, number] => area.chars().all(char::is_uppercase) && is_number(number),
+            ["M", number] => is_number(number),
+            [area, number] => {
+                area.strip_prefix('S').is_some_and(|digit| digit.len() == 1 && is_number(digit))
+                    && is_number(number)
+            }
+            _ => false,
+        };
+        if cites {
+            found.push(word.to_owned());
+        }
+        let table = word.strip_prefix("C.").filter(|number| is_number(number));
+        let row = words.get(at + 1).and_then(|next| next.strip_prefix('#'));
+        let row = row.map(|row| row.trim_end_matches(['.', '-'])).filter(|row| is_number(row));
+        if let (Some(table), Some(row)) = (table, row) {
+            found.push(format!("C.{table} #{row}"));
+        }
+    }
+    found
+}
+
 fn may_use_anything(module: &str) -> bool {
     MAY_USE.iter().any(|(row, allowed)| *row == module && *allowed == EVERYTHING)
 }
 
 fn may_use(module: &str, used: &str) -> bool {
     let row = MAY_USE.iter().find(|(row, _)| *row == module);
-    used == module
-        || row.is_some_and(|(_, allowed)| allowed.contains(&used))
-        || module != "rpc" && VOCABULARY.contains(&used)
+    used == module || row.is_some_and(|(_, allowed)| allowed.contains(&used))
 }
 
 /// Each `crate::name` that `module` may not use, and each way to the crate root that hides one.

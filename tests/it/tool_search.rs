@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::agent::{Builder, TestAgent, calls, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
 /// A server with that many tools.
 fn many(count: usize) -> Value {
@@ -16,7 +16,7 @@ fn many(count: usize) -> Value {
     json!({ "tools": tools })
 }
 
-fn agent(replies: Value) -> Builder {
+fn agent(replies: Value) -> TestAgentBuilder {
     TestAgent::builder().model(replies).permission("allow_once").server("post", &many(50))
 }
 

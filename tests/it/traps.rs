@@ -69,7 +69,7 @@ fn what_waits_for_a_person_gets_an_end_of_input() {
         ("less", "less README; echo over", "over"),
         ("ssh", "ssh -o ConnectTimeout=2 -p 9 user@127.0.0.1; echo over", "over"),
         ("sudo", "sudo -K; sudo id < /dev/null; echo over", "over"),
-        ("vi", "vi a.txt", "waits for keys that nobody can press"),
+        ("vi", "vi a.txt", "waits for keyboard input"),
         (
             "git",
             "git init -q .; git -c user.name=A -c user.email=a@x.y commit --allow-empty; echo over",

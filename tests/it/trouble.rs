@@ -159,7 +159,7 @@ fn r_turn_12_an_unknown_model_or_path_says_what_to_check() {
     let mut agent = TestAgent::builder().model(json!([status(404, &body), next_reply()])).start();
     let error = failure(&mut agent, "model_not_found", Some(404));
     assert!(message(&error).contains("The model `scripted` does not exist"), "{error}");
-    assert!(message(&error).contains("Check the name of the model"), "{error}");
+    assert!(message(&error).contains("Check the model name"), "{error}");
     // Besides, it may ask which models there are.
     let requests = agent.model().requests();
     let asked = requests.iter().filter(|it| it.path.ends_with("/chat/completions")).count();

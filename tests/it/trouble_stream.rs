@@ -59,7 +59,7 @@ fn r_turn_12_an_answer_that_is_cut_in_a_sentence_is_gone_on_with_and_the_user_is
         assert_eq!(agent.turn("one"), "end_turn");
         assert_eq!(agent.text(), "Half a sentence.");
         let told = agent.thoughts();
-        assert!(told.contains("broke off. Going on where it stopped."), "{told}");
+        assert!(told.contains("broke off. Continuing from there."), "{told}");
         assert_eq!(count(&agent), 2);
         let transcript = agent.model_transcript(1);
         assert_eq!(transcript, ["user one", "assistant Half a sen", "user"]);
@@ -115,7 +115,7 @@ fn r_turn_12_a_call_that_is_cut_in_its_arguments_never_runs() {
         let mut agent = start(json!([half_a_call(&rest), says("Let me see."), next_reply()]));
         assert_eq!(agent.turn("one"), "end_turn");
         assert_eq!(agent.text(), "Let me see.");
-        assert!(agent.thoughts().contains("broke off. Asking once more."), "{}", agent.thoughts());
+        assert!(agent.thoughts().contains("broke off. Trying again."), "{}", agent.thoughts());
         assert_eq!(last_status(&agent), "failed");
         assert!(!agent.path("a.txt").exists());
         assert_eq!(agent.model_transcript(1), ["user one"]);

@@ -7,14 +7,14 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::agent::{Builder, TestAgent, calls, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 use crate::ended;
 
 const FILE: &str = ".turnwright/config.toml";
 const LOOSE: &str = "mode = 'auto-edit'\n[permissions]\nallow = ['edit(/src/**)']\n\
                      [sandbox]\nnetwork = 'on'\nwrite = ['/']\n";
 
-fn project(file: &str) -> Builder {
+fn project(file: &str) -> TestAgentBuilder {
     TestAgent::builder().file(FILE, file).permission("reject_once")
 }
 
@@ -127,13 +127,13 @@ fn a_poisoned_file_has_no_effect_and_no_session_fails_of_it() {
     std::fs::create_dir(agent.path(".turnwright")).unwrap();
     let poisons: [(&str, &dyn Fn()); 7] = [
         ("is behind a link", &|| symlink("../real.toml", &file).unwrap()),
-        ("is no regular file", &|| {
+        ("is not a regular file", &|| {
             let made = ended::status(Command::new("mkfifo").arg(&file)).unwrap();
             assert!(made.success());
         }),
-        ("is no regular file", &|| std::fs::create_dir(&file).unwrap()),
+        ("is not a regular file", &|| std::fs::create_dir(&file).unwrap()),
         ("is larger", &|| std::fs::write(&file, "#".repeat(300 * 1024)).unwrap()),
-        ("is no UTF-8", &|| std::fs::write(&file, b"mode = '\xff'").unwrap()),
+        ("is not UTF-8", &|| std::fs::write(&file, b"mode = '\xff'").unwrap()),
         ("line 1", &|| std::fs::write(&file, "mode = ").unwrap()),
         ("line 1", &|| std::fs::write(&file, format!("a = {}", "[".repeat(100_000))).unwrap()),
     ];

@@ -27,10 +27,10 @@ fn write(path: &str, content: &str) -> Value {
 fn commands_about_what_was_say_so_when_there_is_nothing() {
     let mut agent = TestAgent::builder().start();
     for (command, expected) in [
-        ("/undo", "nothing to undo"),
-        ("/undo two", "Say how many turns"),
-        ("/undo 0", "Say how many turns"),
-        ("/redo", "nothing to redo"),
+        ("/undo", "Nothing to undo"),
+        ("/undo two", "number of turns"),
+        ("/undo 0", "number of turns"),
+        ("/redo", "Nothing to redo"),
         ("/diff", "No files were changed"),
         ("/diff all", "No files were changed"),
         ("/rewind", "no prompts to go back to"),
@@ -54,7 +54,7 @@ fn s4_16_rewind_takes_the_conversation_back_and_the_model_knows_nothing_of_it() 
     assert!(listed.contains("1. the third\n2. the second\n3. the first"), "{listed}");
     let said = answer(&mut agent, "/rewind 2");
     assert!(
-        said.contains("before “the second”") && said.contains("Files are as they are"),
+        said.contains("before “the second”") && said.contains("Files were not changed"),
         "{said}"
     );
     assert_eq!(agent.turn("and now"), "end_turn");
@@ -238,7 +238,7 @@ fn undo_over_edits_sed_git_checkout_deletions_new_files_modes_and_the_users_own_
 #[test]
 fn undo_never_removes_or_overwrites_the_only_copy_of_something() {
     let table: &[(&str, &str, &str, bool)] = &[
-        ("too large to be kept", "head -c 12000000 /dev/urandom > big", "mv big other", false),
+        ("too large to be stored", "head -c 12000000 /dev/urandom > big", "mv big other", false),
         ("made of it", "head -c 12000000 /dev/urandom > big", "gzip big", false),
         ("over another", "head -c 12000000 /dev/urandom > big", "mv big small", false),
         ("was ignored", "echo key > ignored", "mv ignored seen", false),

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
-use crate::agent::{Builder, TestAgent, calls, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 use crate::cards;
 use crate::raw_server::RawServer;
 
@@ -39,7 +39,7 @@ fn site() -> RawServer {
     })
 }
 
-fn allowing(site: &RawServer) -> Builder {
+fn allowing(site: &RawServer) -> TestAgentBuilder {
     let settings = format!("[web]\nallow = [\"{}\"]\n", site.host());
     TestAgent::builder().own_file("config/config.toml", &settings)
 }
@@ -143,7 +143,7 @@ fn what_is_not_public_is_refused_without_a_question() {
         ["file:///etc/passwd", "ftp://example.com/", "gopher://example.com/", "ws://example.com/"];
     let mut others: Vec<_> = others.iter().map(|it| json!({ "url": it })).collect();
     for result in fetch_all(&mut agent, &others) {
-        assert!(result.contains("no http or https URL"), "{result}");
+        assert!(result.contains("not an http or https URL"), "{result}");
     }
     others = vec![json!({ "url": "http://user:secret@example.com/" })];
     for result in fetch_all(&mut agent, &others) {
@@ -205,6 +205,6 @@ fn a_cancel_hangs_up() {
     site.wait_for_requests(1);
     agent.cancel();
     assert_eq!(agent.stop_reason(&id), "cancelled");
-    crate::agent::eventually("the end of the connection", || site.has_ended(1));
+    crate::agent::eventually("the end of the connection", || site.has_finished(1));
     cards::check(&agent);
 }

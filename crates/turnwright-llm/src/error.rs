@@ -1,107 +1,88 @@
-//! What can go wrong between us and a model, as situations that somebody can act on.
+//! Errors of a model request, grouped by what can be done about them.
 
 use std::time::Duration;
 
-use super::Kind;
-use super::wait::LONGEST_WAIT;
+use super::ErrorKind;
+use super::retry_after::MAX_RETRY_WAIT;
 
-/// Why there is no answer. Each message names the provider's host and the next step, and never
-/// a key.
+/// Why there is no reply. Each message names the provider's host and the next step, and never
+/// contains a key.
 #[derive(Debug, thiserror::Error)]
 pub enum LlmError {
-    /// No connection.
+    /// The connection failed.
     #[error("Could not reach {host}. Check the network and the base URL")]
     Connect {
-        /// The provider's host.
         host: String,
-        /// What the system says.
         #[source]
         source: reqwest::Error,
     },
     /// The provider answered with an HTTP error.
-    #[error("{host} answered {status}: {}", advise(message, *.kind, *.retry_after))]
+    #[error("{host} answered {status}: {}", with_advice(message, *.kind, *.retry_after))]
     Status {
-        /// The provider's host.
         host: String,
-        /// The HTTP status.
         status: u16,
-        /// What it says, without secrets.
+        /// The provider's message, with secrets redacted.
         message: String,
-        /// How long it wants us to wait.
+        /// The delay that the provider asks for.
         retry_after: Option<Duration>,
-        /// What it means.
-        kind: Kind,
-        /// The call that the model has made and the server could not read (quirk C.1 #23).
-        leaked: Option<Box<String>>,
+        kind: ErrorKind,
+        /// The model's output that the server failed to parse (quirk C.1 #23).
+        failed_generation: Option<Box<String>>,
     },
-    /// An error object inside a stream that had begun well.
-    #[error("{host} reported an error while answering: {}", advise(message, *.kind, *.retry_after))]
-    InStream {
-        /// The provider's host.
-        host: String,
-        /// What it says.
-        message: String,
-        /// Its code, when it looks like an HTTP status.
-        status: Option<u16>,
-        /// How long it wants us to wait.
-        retry_after: Option<Duration>,
-        /// What it means.
-        kind: Kind,
-    },
-    /// The stream stopped before the answer was complete.
-    #[error("The answer from {host} broke off before it was complete. Prompt again to go on")]
-    Truncated {
-        /// The provider's host.
-        host: String,
-    },
-    /// Nothing came for too long.
-    #[error("{host} sent nothing for {} s", .limit.as_secs())]
-    Silent {
-        /// The provider's host.
-        host: String,
-        /// How long we waited.
-        limit: Duration,
-    },
-    /// The answer is not what an OpenAI-compatible server sends.
-    #[error("{host} did not answer like an OpenAI-compatible server: {what}. Check the base URL")]
-    Malformed {
-        /// The provider's host.
-        host: String,
-        /// What came instead.
-        what: String,
-    },
-    /// The model says the same again and again, which it would not end by itself.
+    /// An error inside a stream that started successfully.
     #[error(
-        "The model at {host} repeated itself without an end and was stopped. Prompt again, or \
+        "{host} reported an error while answering: {}",
+        with_advice(message, *.kind, *.retry_after)
+    )]
+    InStream {
+        host: String,
+        message: String,
+        /// The error's code, if it looks like an HTTP status.
+        status: Option<u16>,
+        /// The delay that the provider asks for.
+        retry_after: Option<Duration>,
+        kind: ErrorKind,
+    },
+    /// The stream ended before the reply was complete.
+    #[error(
+        "The answer from {host} broke off before it was complete. Send another prompt to \
+         continue"
+    )]
+    Truncated { host: String },
+    /// Nothing was received for too long.
+    #[error("{host} sent nothing for {} s", .limit.as_secs())]
+    TimedOut { host: String, limit: Duration },
+    /// The response is not what an OpenAI-compatible server sends.
+    #[error("{host} did not answer like an OpenAI-compatible server: {what}. Check the base URL")]
+    Malformed { host: String, what: String },
+    /// The model repeats itself and would not stop on its own.
+    #[error(
+        "The model at {host} kept repeating itself and was stopped. Prompt again, or \
          choose another model"
     )]
-    Stuck {
-        /// The provider's host.
-        host: String,
-    },
-    /// A complete answer with nothing in it.
+    EndlessRepetition { host: String },
+    /// The reply is complete and contains neither text nor calls.
     #[error("{host} sent {what}")]
-    Empty {
-        /// The provider's host.
+    EmptyReply {
         host: String,
-        /// What there was, and how it ended.
+        /// What the reply contained instead, and its finish reason.
         what: String,
     },
-    /// The configuration cannot be used.
+    /// The configuration is unusable.
     #[error("{0}")]
-    Settings(String),
+    Config(String),
 }
 
-/// What servers say that cannot do without a word of ours (C.5).
+/// Server messages that need an explanation (C.5).
 const HINTS: [(&str, &str); 4] = [
     ("does not support tools", "The agent needs tools: choose another model"),
     ("support tool use", "The agent needs tools: choose another model"),
-    ("--enable-auto-tool-choice", "Both are options to start vLLM with"),
-    ("--jinja", "It is an option to start llama-server with"),
+    ("--enable-auto-tool-choice", "Start vLLM with both options"),
+    ("--jinja", "Start llama-server with this option"),
 ];
 
-/// What servers say of an effort that their model does not have (C.4 #3).
-const EFFORTS: [&str; 6] = [
+/// Messages about an effort that the model does not support (C.4 #3).
+const EFFORT_REJECTIONS: [&str; 6] = [
     "supported values",
     "unsupported value",
     "is mandatory",
@@ -110,8 +91,8 @@ const EFFORTS: [&str; 6] = [
     "does not support 'none'",
 ];
 
-/// What servers say that could not read their own model's answer (C.1 #8, #23; C.2 #17).
-const UNREAD: [&str; 5] = [
+/// Messages of servers that failed to parse their own model's output (C.1 #8, #23; C.2 #17).
+const UNREADABLE_REPLY: [&str; 5] = [
     "failed to parse input",
     "failed to parse tool call",
     "failed to call a function",
@@ -119,72 +100,75 @@ const UNREAD: [&str; 5] = [
     "tool_use_failed",
 ];
 
-/// The provider's words and the next step.
-fn advise(message: &str, kind: Kind, wait: Option<Duration>) -> String {
-    let known = HINTS.iter().find(|(words, _)| message.contains(words)).map(|(_, hint)| *hint);
-    let advice = known.unwrap_or(match kind {
-        Kind::Auth => "Check the key, or run `turnwright login`",
-        Kind::Quota => "Waiting does not mend this: check the plan and the credit of the account",
-        Kind::Overflow { .. } => "The conversation is too long: `/clear` begins a new one",
-        Kind::ModelNotFound => "Check the name of the model",
-        Kind::UrlNotFound => "Check the base URL",
+/// The provider's message, followed by the next step.
+fn with_advice(message: &str, kind: ErrorKind, wait: Option<Duration>) -> String {
+    let hint = HINTS.iter().find(|(phrase, _)| message.contains(phrase)).map(|(_, hint)| *hint);
+    let advice = hint.unwrap_or(match kind {
+        ErrorKind::Auth => "Check the key, or run `turnwright login`",
+        ErrorKind::Quota => "Retrying won't help: check the plan and the credit of the account",
+        ErrorKind::ContextOverflow { .. } => {
+            "The conversation is too long: `/clear` starts a new one"
+        }
+        ErrorKind::ModelNotFound => "Check the model name",
+        ErrorKind::UrlNotFound => "Check the base URL",
         _ => "",
     });
-    let later = wait.filter(|it| *it > LONGEST_WAIT).map(|it| match it.as_secs().div_ceil(60) {
+    let later = wait.filter(|it| *it > MAX_RETRY_WAIT).map(|it| match it.as_secs().div_ceil(60) {
         minutes @ ..120 => format!("Prompt again in {minutes} min"),
         minutes @ ..2880 => format!("Prompt again in {} h", minutes.div_ceil(60)),
         minutes => format!("Prompt again in {} days", (minutes / 1440).min(365)),
     });
     let sentences = [advice.to_owned(), later.unwrap_or_default()];
     let sentences: Vec<_> = sentences.iter().filter(|it| !it.is_empty()).collect();
-    sentences.iter().fold(message.to_owned(), |text, it| {
+    sentences.iter().fold(message.to_owned(), |text, sentence| {
         let text = text.trim_end_matches('.');
         let stop = if text.ends_with(['?', '!']) { "" } else { "." };
-        format!("{text}{stop} {it}")
+        format!("{text}{stop} {sentence}")
     })
 }
 
 impl LlmError {
-    /// What sort of trouble it is.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ErrorKind {
         match self {
-            LlmError::Connect { .. } | LlmError::Truncated { .. } | LlmError::Silent { .. } => {
-                Kind::Network
+            LlmError::Connect { .. } | LlmError::Truncated { .. } | LlmError::TimedOut { .. } => {
+                ErrorKind::Network
             }
             LlmError::Status { kind, .. } | LlmError::InStream { kind, .. } => *kind,
-            LlmError::Malformed { .. } | LlmError::Stuck { .. } => Kind::Malformed,
-            LlmError::Empty { .. } => Kind::Empty,
-            LlmError::Settings(_) => Kind::Settings,
+            LlmError::Malformed { .. } | LlmError::EndlessRepetition { .. } => ErrorKind::Malformed,
+            LlmError::EmptyReply { .. } => ErrorKind::EmptyReply,
+            LlmError::Config(_) => ErrorKind::Config,
         }
     }
 
-    /// Whether the same request may succeed a little later.
+    /// True if the same request may succeed a little later.
     pub fn is_transient(&self) -> bool {
-        self.kind().may_pass()
+        self.kind().is_transient()
     }
 
-    /// Whether it has to do with this very answer: one that fails so twice will fail so again.
-    pub fn is_fragile(&self) -> bool {
-        let unread = |it: &str| {
-            let it = it.to_lowercase();
-            UNREAD.iter().any(|words| it.contains(words))
+    /// True if the failure depends on what the model generated. If it happens twice, further
+    /// attempts will fail as well.
+    pub fn is_reply_specific(&self) -> bool {
+        let is_unreadable = |message: &str| {
+            let message = message.to_lowercase();
+            UNREADABLE_REPLY.iter().any(|phrase| message.contains(phrase))
         };
-        matches!(self, LlmError::Empty { .. } | LlmError::Truncated { .. })
-            || self.message().is_some_and(unread)
+        matches!(self, LlmError::EmptyReply { .. } | LlmError::Truncated { .. })
+            || self.message().is_some_and(is_unreadable)
     }
 
-    /// Whether the reasoning effort is one that this model does not have, though it has others.
-    pub(super) fn refuses_effort(&self) -> bool {
-        let refused = |it: &str| {
-            let it = it.to_lowercase();
-            let is_about =
-                it.contains("effort") || it.contains("reasoning") || it.contains("thinking");
-            is_about && EFFORTS.iter().any(|words| it.contains(words))
+    /// True if the model rejects the requested reasoning effort but supports others.
+    pub(super) fn is_effort_rejection(&self) -> bool {
+        let is_rejected = |message: &str| {
+            let message = message.to_lowercase();
+            let is_about_effort = message.contains("effort")
+                || message.contains("reasoning")
+                || message.contains("thinking");
+            is_about_effort && EFFORT_REJECTIONS.iter().any(|phrase| message.contains(phrase))
         };
-        matches!(self.kind(), Kind::BadRequest) && self.message().is_some_and(refused)
+        matches!(self.kind(), ErrorKind::BadRequest) && self.message().is_some_and(is_rejected)
     }
 
-    /// How long the provider wants us to wait.
+    /// The delay that the provider asks for.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             LlmError::Status { retry_after, .. } | LlmError::InStream { retry_after, .. } => {
@@ -194,7 +178,6 @@ impl LlmError {
         }
     }
 
-    /// The HTTP status, where there is one.
     pub fn status(&self) -> Option<u16> {
         match self {
             LlmError::Status { status, .. } => Some(*status),
@@ -203,7 +186,7 @@ impl LlmError {
         }
     }
 
-    /// What the provider itself says, where it says something.
+    /// The provider's own message.
     pub fn message(&self) -> Option<&str> {
         match self {
             LlmError::Status { message, .. } | LlmError::InStream { message, .. } => Some(message),
@@ -211,34 +194,35 @@ impl LlmError {
         }
     }
 
-    /// The call that the server could not read, where it has sent it back.
-    pub(super) fn leaked(&self) -> Option<&str> {
+    /// The model output that the server failed to parse and sent back.
+    pub(super) fn failed_generation(&self) -> Option<&str> {
         match self {
-            LlmError::Status { leaked, .. } => leaked.as_ref().map(|it| it.as_str()),
+            LlmError::Status { failed_generation, .. } => {
+                failed_generation.as_ref().map(|it| it.as_str())
+            }
             _ => None,
         }
     }
 
-    /// How many tokens the model's window holds, if that is what the provider says.
+    /// The size of the context window in tokens, if the error reports it.
     pub fn window(&self) -> Option<u64> {
         match self.kind() {
-            Kind::Overflow { limit, .. } => limit,
+            ErrorKind::ContextOverflow { limit, .. } => limit,
             _ => None,
         }
     }
 
-    /// The provider's host, where one was asked.
     pub fn host(&self) -> Option<&str> {
         match self {
             LlmError::Connect { host, .. }
             | LlmError::Status { host, .. }
             | LlmError::InStream { host, .. }
             | LlmError::Truncated { host }
-            | LlmError::Silent { host, .. }
+            | LlmError::TimedOut { host, .. }
             | LlmError::Malformed { host, .. }
-            | LlmError::Stuck { host }
-            | LlmError::Empty { host, .. } => Some(host),
-            LlmError::Settings(_) => None,
+            | LlmError::EndlessRepetition { host }
+            | LlmError::EmptyReply { host, .. } => Some(host),
+            LlmError::Config(_) => None,
         }
     }
 }

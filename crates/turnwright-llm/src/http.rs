@@ -1,8 +1,9 @@
-//! The HTTP client: one connection pool per endpoint, built when it is first needed, with a
-//! clock for each way to wait.
+//! The HTTP client: one lazily built connection pool per endpoint, with a timeout for each phase of
+//! a request.
 
+use parking_lot::Mutex;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -15,45 +16,43 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 
-use super::failure::{self, Report};
-use super::list::{self, Listed};
-use super::quirks::Key;
-use super::{LlmError, wait};
+use super::error_body::{self, ErrorReport};
+use super::model_list::{self, ListedModel};
+use super::quirks::KeyHeader;
+use super::{LlmError, retry_after};
 
-/// How long a connection may take.
-const CONNECT: Duration = Duration::from_secs(15);
-/// How long the first byte may take: a local server may have to load the model and read a long
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+/// The timeout for the first byte. A local server may have to load the model and process a long
 /// prompt first.
-const FIRST_BYTE: Duration = Duration::from_secs(600);
-/// How long a list of models may take, from the first byte sent to the last one read.
-const LISTING: Duration = Duration::from_secs(10);
-/// The most of such a list that is read.
-const LARGEST_LIST: usize = 4 * 1024 * 1024;
-/// How long a stream may be silent once it has begun.
-const SILENCE: Duration = Duration::from_secs(180);
-/// How long the end of a body may take to come after the end of what it says.
-const REST: Duration = Duration::from_secs(1);
-/// How long the explanation of an error may take.
-const EXPLANATION: Duration = Duration::from_secs(10);
-/// The most of an error's body that is read.
-const ERROR_BODY: usize = 64 * 1024;
+const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(600);
+/// The timeout for listing the models, from sending the request to reading the last byte.
+const LIST_TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_LIST_BYTES: usize = 4 * 1024 * 1024;
+/// The longest silence within a stream that has started.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(180);
+/// How long to wait for the end of a body after the end of its content.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+/// The timeout for reading the body of an error response.
+const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_ERROR_BYTES: usize = 64 * 1024;
 
 /// An OpenAI-compatible server.
 pub struct Endpoint {
     base: Url,
     key: Option<SecretString>,
-    /// The header that the key goes in.
-    key_header: Key,
-    /// Sent with each request, over what is usual.
+    /// The header that carries the key.
+    key_header: KeyHeader,
+    /// Custom headers, which override the standard ones.
     headers: HeaderMap,
-    /// What must not be repeated.
+    /// Values that must never be repeated in messages.
     secrets: Vec<SecretString>,
     client: OnceCell<Client>,
-    rests: Rests,
+    drains: DrainTasks,
 }
 
-/// The ends of bodies that are being read. A std mutex: held for the time of one spawn.
-type Rests = Arc<Mutex<JoinSet<()>>>;
+/// Background tasks that read bodies to their end. The std mutex is held only while a task is
+/// spawned.
+type DrainTasks = Arc<Mutex<JoinSet<()>>>;
 
 impl fmt::Debug for Endpoint {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -65,90 +64,89 @@ impl fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint at a base URL such as `https://api.openai.com/v1`.
+    /// Creates an endpoint for a base URL such as `https://api.openai.com/v1`.
     ///
     /// # Errors
-    /// When that is no HTTP URL, or the key cannot stand in a header.
+    /// Fails if the base URL is not an HTTP URL or contains credentials, or if the key cannot be
+    /// put in a header.
     pub fn new(base_url: &str, key: Option<SecretString>) -> Result<Endpoint, LlmError> {
         let base = Url::parse(base_url.trim_end_matches('/'))
             .ok()
             .filter(|it| matches!(it.scheme(), "http" | "https") && it.has_host())
             .ok_or_else(|| {
-                LlmError::Settings(format!(
-                    "The base URL `{base_url}` is not an http or https URL. It has to be \
-                     something like https://api.openai.com/v1"
+                LlmError::Config(format!(
+                    "The base URL `{base_url}` is not an http or https URL. Use something like \
+                     https://api.openai.com/v1"
                 ))
             })?;
-        if key.as_ref().is_some_and(|it| bearer(it).is_none()) {
-            return Err(LlmError::Settings(format!(
-                "The key for {} has characters that a key cannot have. Paste it again without \
-                 spaces or line breaks",
+        if key.as_ref().is_some_and(|it| bearer_value(it).is_none()) {
+            return Err(LlmError::Config(format!(
+                "The key for {} contains invalid characters. Paste it again without spaces or \
+                 line breaks",
                 base.host_str().unwrap_or_default()
             )));
         }
         if !base.username().is_empty() || base.password().is_some() {
-            return Err(LlmError::Settings(format!(
-                "The base URL for {} has a name or a password in it, which would be shown and \
-                 logged. Put the key where keys belong: `key_env`, `key_file` or `headers`",
+            return Err(LlmError::Config(format!(
+                "The base URL for {} contains a user name or a password, which would be shown \
+                 and logged. Set `key_env`, `key_file` or `headers` instead",
                 base.host_str().unwrap_or_default()
             )));
         }
-        let base = complete(base);
+        let base = complete_azure_url(base);
         let secrets = key.iter().cloned().collect();
         let (headers, client) = (HeaderMap::new(), OnceCell::new());
         Ok(Endpoint {
             base,
             key,
-            key_header: Key::Bearer,
+            key_header: KeyHeader::Bearer,
             headers,
             secrets,
             client,
-            rests: Rests::default(),
+            drains: DrainTasks::default(),
         })
     }
 
-    /// With the key in this header.
-    pub(super) fn with_key_in(mut self, key_header: Key) -> Endpoint {
+    pub(super) fn with_key_header(mut self, key_header: KeyHeader) -> Endpoint {
         self.key_header = key_header;
         self
     }
 
-    /// With these headers on each request, over those that are usual.
+    /// Adds headers to each request, overriding the standard ones.
     ///
     /// # Errors
-    /// When a name or a value cannot be a header's.
+    /// Fails if a name or a value is not valid in a header.
     pub fn with_headers(
         mut self,
         headers: impl IntoIterator<Item = (String, SecretString)>,
     ) -> Result<Endpoint, LlmError> {
         for (name, value) in headers {
             let wrong = || {
-                LlmError::Settings(format!(
-                    "The header `{}` that is set for {} has characters that a header cannot \
-                     have. Correct it in the settings",
+                LlmError::Config(format!(
+                    "The header `{}` for {} contains invalid characters. Correct it in the \
+                     settings",
                     name.escape_debug(),
                     self.host()
                 ))
             };
             let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
             let mut sent = HeaderValue::from_str(value.expose_secret()).map_err(|_| wrong())?;
-            // These are about how it is sent.
+            // The HTTP client controls these itself.
             if [CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING].contains(&key) {
-                return Err(LlmError::Settings(format!("The header `{key}` cannot be set")));
+                return Err(LlmError::Config(format!("The header `{key}` cannot be set")));
             }
             sent.set_sensitive(true);
             self.headers.insert(key, sent);
-            self.secrets.extend(credential(&value));
+            self.secrets.extend(credential_in_header(&value));
         }
         Ok(self)
     }
 
-    /// The base URL.
-    pub(super) fn base(&self) -> String {
+    pub(super) fn base_url(&self) -> String {
         self.base.to_string()
     }
 
-    /// The host, for messages.
+    /// The host and port, for messages.
     pub fn host(&self) -> String {
         let host = self.base.host_str().unwrap_or("the model");
         match self.base.port() {
@@ -157,15 +155,15 @@ impl Endpoint {
         }
     }
 
-    /// Builds the client if it is not there yet. With TLS that takes milliseconds, so it happens
-    /// off the runtime's thread.
+    /// Returns the HTTP client, building it on first use. With TLS that takes milliseconds, so it
+    /// happens off the runtime's thread.
     pub(super) async fn client(&self) -> Result<&Client, LlmError> {
         self.client
             .get_or_try_init(|| async {
                 let encrypted = self.base.scheme() == "https";
-                tokio::task::spawn_blocking(move || build(encrypted))
+                tokio::task::spawn_blocking(move || build_client(encrypted))
                     .await
-                    .map_err(|error| LlmError::Settings(error.to_string()))?
+                    .map_err(|error| LlmError::Config(error.to_string()))?
                     .map_err(|source| LlmError::Connect { host: self.host(), source })
             })
             .await
@@ -174,42 +172,43 @@ impl Endpoint {
     /// Builds the client ahead of the first request.
     pub(super) async fn warm_up(&self) {
         if let Err(error) = self.client().await {
-            // The first request meets the same trouble and reports it.
-            tracing::debug!(%error, "no HTTP client yet");
+            // The first request fails in the same way and reports it.
+            tracing::debug!(%error, "could not build the HTTP client ahead of time");
         }
     }
 
-    /// Posts a JSON body and returns when the head of a successful answer is there.
-    pub(super) async fn post(&self, path: &str, body: Vec<u8>) -> Result<Body, LlmError> {
+    /// Posts a JSON body. Returns once the head of a successful response has been received.
+    pub(super) async fn post(&self, path: &str, body: Vec<u8>) -> Result<ReplyBody, LlmError> {
         let request = self
             .request(Method::POST, path)
             .await?
             .header("content-type", "application/json")
             .header("accept", "text/event-stream, application/json");
-        self.send(request.body(body), FIRST_BYTE).await
+        self.send(request.body(body), FIRST_BYTE_TIMEOUT).await
     }
 
-    /// The models that are served here.
-    pub(super) async fn models(&self) -> Result<Vec<Listed>, LlmError> {
-        self.models_within(LISTING).await
+    /// Lists the models that the server offers.
+    pub(super) async fn list_models(&self) -> Result<Vec<ListedModel>, LlmError> {
+        self.list_models_within(LIST_TIMEOUT).await
     }
 
-    async fn models_within(&self, limit: Duration) -> Result<Vec<Listed>, LlmError> {
-        let too_long = LlmError::Silent { host: self.host(), limit };
+    async fn list_models_within(&self, limit: Duration) -> Result<Vec<ListedModel>, LlmError> {
+        let too_long = LlmError::TimedOut { host: self.host(), limit };
         tokio::time::timeout(limit, self.read_models()).await.unwrap_or(Err(too_long))
     }
 
-    async fn read_models(&self) -> Result<Vec<Listed>, LlmError> {
+    async fn read_models(&self) -> Result<Vec<ListedModel>, LlmError> {
         let request = self.request(Method::GET, "/models").await?;
-        let mut body = self.send(request.header("accept", "application/json"), LISTING).await?;
+        let mut body =
+            self.send(request.header("accept", "application/json"), LIST_TIMEOUT).await?;
         let mut bytes = Vec::new();
         while let Some(chunk) = body.chunk().await? {
             bytes.extend_from_slice(&chunk);
-            if bytes.len() > LARGEST_LIST {
+            if bytes.len() > MAX_LIST_BYTES {
                 break;
             }
         }
-        Ok(list::models(&bytes))
+        Ok(model_list::parse_model_list(&bytes))
     }
 
     async fn request(&self, method: Method, path: &str) -> Result<RequestBuilder, LlmError> {
@@ -219,8 +218,10 @@ impl Endpoint {
         let request = client.request(method, url);
         let Some(key) = &self.key else { return Ok(request) };
         let (name, value) = match self.key_header {
-            Key::Bearer => (AUTHORIZATION, bearer(key)),
-            Key::ApiKey => (HeaderName::from_static("api-key"), sensitive(key.expose_secret())),
+            KeyHeader::Bearer => (AUTHORIZATION, bearer_value(key)),
+            KeyHeader::ApiKey => {
+                (HeaderName::from_static("api-key"), sensitive_value(key.expose_secret()))
+            }
         };
         Ok(match value {
             Some(value) => request.header(name, value),
@@ -228,30 +229,30 @@ impl Endpoint {
         })
     }
 
-    async fn send(&self, request: RequestBuilder, limit: Duration) -> Result<Body, LlmError> {
-        // These take the place of what is there already.
+    async fn send(&self, request: RequestBuilder, limit: Duration) -> Result<ReplyBody, LlmError> {
+        // Replaces headers of the same name that are already set.
         let request = request.headers(self.headers.clone());
         let response = match tokio::time::timeout(limit, request.send()).await {
             Ok(Ok(response)) => response,
             Ok(Err(source)) => {
                 return Err(LlmError::Connect { host: self.host(), source: source.without_url() });
             }
-            Err(_) => return Err(LlmError::Silent { host: self.host(), limit }),
+            Err(_) => return Err(LlmError::TimedOut { host: self.host(), limit }),
         };
         if response.status().is_success() {
             return Ok(self.body(response));
         }
-        Err(self.refusal(response).await)
+        Err(self.status_error(response).await)
     }
 
-    fn body(&self, response: Response) -> Body {
-        let rests = Arc::clone(&self.rests);
-        Body { response, host: self.host(), patience: FIRST_BYTE, rests }
+    fn body(&self, response: Response) -> ReplyBody {
+        let drains = Arc::clone(&self.drains);
+        ReplyBody { response, host: self.host(), timeout: FIRST_BYTE_TIMEOUT, drains }
     }
 
-    async fn refusal(&self, response: Response) -> LlmError {
+    async fn status_error(&self, response: Response) -> LlmError {
         let status = response.status().as_u16();
-        let told = wait::in_headers(response.headers(), SystemTime::now());
+        let header_delay = retry_after::from_headers(response.headers(), SystemTime::now());
         let location = response
             .headers()
             .get("location")
@@ -259,64 +260,71 @@ impl Endpoint {
             .map(|it| format!("it redirects to {it}"));
         let mut body = self.body(response);
         let mut bytes = Vec::new();
-        let explanation = async {
+        let read_error = async {
             while let Ok(Some(chunk)) = body.chunk().await {
                 bytes.extend_from_slice(&chunk);
-                if bytes.len() > ERROR_BODY {
+                if bytes.len() > MAX_ERROR_BYTES {
                     break;
                 }
             }
         };
-        // What has come by then has to do; the status says most of it.
-        drop(tokio::time::timeout(EXPLANATION, explanation).await);
-        // Before the text is shortened: a part of the key is too much, too.
-        let text = self.secret().redact(&String::from_utf8_lossy(&bytes));
-        let Report { message, kind, retry_after, leaked, .. } =
-            failure::read(&text, Some(status), told);
-        // And once more: in the JSON the key may have been escaped, as in `\/`.
-        let message = self.secret().redact(&location.unwrap_or(message));
-        let leaked = leaked.map(|it| Box::new(self.secret().redact(&it)));
-        LlmError::Status { host: self.host(), status, message, retry_after, kind, leaked }
+        // A partial body will do: the status says most of it.
+        drop(tokio::time::timeout(ERROR_BODY_TIMEOUT, read_error).await);
+        // Redact before the text is shortened, because even a part of the key must not be shown.
+        let text = self.secrets().redact(&String::from_utf8_lossy(&bytes));
+        let ErrorReport { message, kind, retry_after, failed_generation, .. } =
+            error_body::parse(&text, Some(status), header_delay);
+        // Redact again, because in JSON the key may have been escaped, as in `\/`.
+        let message = self.secrets().redact(&location.unwrap_or(message));
+        let failed_generation = failed_generation.map(|it| Box::new(self.secrets().redact(&it)));
+        LlmError::Status {
+            host: self.host(),
+            status,
+            message,
+            retry_after,
+            kind,
+            failed_generation,
+        }
     }
 
-    /// The key and the like, for those who must not repeat them.
-    pub(super) fn secret(&self) -> Secret {
-        Secret(self.secrets.clone())
+    /// The values to redact from messages.
+    pub(super) fn secrets(&self) -> Secrets {
+        Secrets(self.secrets.clone())
     }
 }
 
-/// What must not be shown to anybody.
+/// Values that must never be shown.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Secret(Vec<SecretString>);
+pub(super) struct Secrets(Vec<SecretString>);
 
-impl Secret {
-    /// The text without the key: some servers repeat the one they refuse.
+impl Secrets {
+    /// Replaces the secrets in a text: some servers repeat the key that they reject.
     pub(super) fn redact(&self, text: &str) -> String {
         let keys = self.0.iter().map(ExposeSecret::expose_secret).filter(|it| it.len() >= 4);
         keys.fold(text.to_owned(), |text, key| text.replace(key, "[key]"))
     }
 }
 
-/// What may be a key in the value of a header, as in `Bearer KEY`. Short words and addresses are
-/// none.
-fn credential(value: &SecretString) -> Option<SecretString> {
+/// The part of a header value that may be a key, as in `Bearer KEY`. Short words and URLs are not
+/// treated as keys.
+fn credential_in_header(value: &SecretString) -> Option<SecretString> {
     let last = value.expose_secret().split_whitespace().next_back()?;
     (last.len() >= 8 && !last.contains("://")).then(|| last.into())
 }
 
-fn bearer(key: &SecretString) -> Option<HeaderValue> {
-    sensitive(&format!("Bearer {}", key.expose_secret()))
+fn bearer_value(key: &SecretString) -> Option<HeaderValue> {
+    sensitive_value(&format!("Bearer {}", key.expose_secret()))
 }
 
-fn sensitive(text: &str) -> Option<HeaderValue> {
+fn sensitive_value(text: &str) -> Option<HeaderValue> {
     let mut value = HeaderValue::from_str(text).ok()?;
     value.set_sensitive(true);
     Some(value)
 }
 
-/// Azure's portal shows the bare host of a resource; the API that needs no version is below it
+/// Azure's portal shows only the host of a resource; its API without versions is at `/openai/v1`
 /// (quirk C.4 #22).
-fn complete(mut base: Url) -> Url {
+fn complete_azure_url(mut base: Url) -> Url {
     let is_azure = base.host_str().is_some_and(|it| it.ends_with(".azure.com"));
     if is_azure && matches!(base.path(), "" | "/" | "/openai") {
         base.set_path("/openai/v1");
@@ -324,24 +332,24 @@ fn complete(mut base: Url) -> Url {
     base
 }
 
-fn build(encrypted: bool) -> reqwest::Result<Client> {
+fn build_client(encrypted: bool) -> reqwest::Result<Client> {
     let builder = Client::builder()
-        .connect_timeout(CONNECT)
+        .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
-        // A stream that is compressed comes in lumps.
+        // Compression would delay the pieces of a stream.
         .no_gzip()
-        // A redirected POST would carry the key and the conversation to somebody else.
+        // A redirected POST would send the key and the conversation to another host.
         .redirect(redirect::Policy::none())
         .user_agent(concat!("turnwright/", env!("CARGO_PKG_VERSION")));
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     if encrypted {
-        // The second call of a process finds the provider installed, which is as good.
+        // Fails if a provider is already installed in this process, which is just as good.
         drop(rustls::crypto::CryptoProvider::install_default(
             rustls::crypto::ring::default_provider(),
         ));
         return builder.build();
     }
-    // Without TLS nothing may take the time to load the system's certificates.
+    // Without TLS, don't spend time on loading the system's certificates.
     let plain = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map(|it| it.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth());
@@ -351,52 +359,51 @@ fn build(encrypted: bool) -> reqwest::Result<Client> {
     }
 }
 
-/// The body of an answer, read under the silence clock.
+/// The body of a response, read with an idle timeout.
 #[derive(Debug)]
-pub(super) struct Body {
+pub(super) struct ReplyBody {
     response: Response,
     host: String,
-    /// How long the next bytes may take. Some servers send the head at once and load the model
-    /// then, so the first bytes have as much time as the head.
-    patience: Duration,
-    rests: Rests,
+    /// The timeout for the next bytes. Some servers send the head at once and load the model
+    /// afterwards, so the first bytes get as long as the head.
+    timeout: Duration,
+    drains: DrainTasks,
 }
 
-impl Body {
-    /// Whose answer it is.
+impl ReplyBody {
     pub(super) fn host(&self) -> &str {
         &self.host
     }
 
-    /// The next bytes, or `None` at the end. Safe to cancel.
+    /// The next bytes, or `None` at the end. Cancel safe.
     pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, LlmError> {
-        let limit = self.patience;
+        let limit = self.timeout;
         match tokio::time::timeout(limit, self.response.chunk()).await {
             Ok(Ok(chunk)) => {
-                self.patience = SILENCE;
+                self.timeout = IDLE_TIMEOUT;
                 Ok(chunk)
             }
             Ok(Err(error)) => {
                 tracing::info!(%error, "the stream broke");
                 Err(LlmError::Truncated { host: self.host.clone() })
             }
-            Err(_) => Err(LlmError::Silent { host: self.host.clone(), limit }),
+            Err(_) => Err(LlmError::TimedOut { host: self.host.clone(), limit }),
         }
     }
 }
 
-impl Body {
-    /// Nothing more is of interest. Reads on to the end, which is a few bytes away: a body that
-    /// is dropped before its end closes the connection, and the next request has to connect and
-    /// shake hands anew.
-    pub(super) fn finish(self) {
-        let Body { mut response, rests, .. } = self;
-        let mut rests = rests.lock().unwrap_or_else(PoisonError::into_inner);
-        while rests.try_join_next().is_some() {}
-        rests.spawn(async move {
+impl ReplyBody {
+    /// Reads the rest of the body, usually a few bytes, in the background. Dropping a body before
+    /// its end closes the connection, and the next request would need a new one, with a new TLS
+    /// handshake.
+    pub(super) fn drain(self) {
+        let ReplyBody { mut response, drains, .. } = self;
+        let mut drains = drains.lock();
+        while drains.try_join_next().is_some() {}
+        drains.spawn(async move {
             let reading = async { while let Ok(Some(_)) = response.chunk().await {} };
-            // A server that does not come to its end loses the connection.
-            drop(tokio::time::timeout(REST, reading).await);
+            // If the server does not finish the body in time, the connection is dropped.
+            drop(tokio::time::timeout(DRAIN_TIMEOUT, reading).await);
         });
     }
 }
@@ -406,21 +413,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn azure_may_be_given_as_its_portal_shows_it() {
+    fn azure_hosts_are_completed() {
         let version = "?api-version=2024-10-21";
         for (given, expected) in [
             ("https://x.openai.azure.com", "https://x.openai.azure.com/openai/v1"),
             ("https://x.openai.azure.com/openai/", "https://x.openai.azure.com/openai/v1"),
             ("https://h/", "https://h/"),
         ] {
-            assert_eq!(Endpoint::new(given, None).unwrap().base(), expected);
+            assert_eq!(Endpoint::new(given, None).unwrap().base_url(), expected);
         }
         let given = format!("https://x.openai.azure.com/openai/deployments/d{version}");
-        assert_eq!(Endpoint::new(&given, None).unwrap().base(), given);
+        assert_eq!(Endpoint::new(&given, None).unwrap().base_url(), given);
     }
 
     #[test]
-    fn a_base_url_or_key_that_cannot_work_is_refused_without_showing_the_key() {
+    fn invalid_urls_and_keys_are_rejected_without_showing_the_key() {
         assert!(Endpoint::new("localhost:8080/v1", None).is_err());
         assert!(Endpoint::new("file:///etc", None).is_err());
         let error = Endpoint::new("http://me:secret@h/v1", None).unwrap_err();
@@ -435,7 +442,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_list_of_models_that_does_not_come_to_its_end_is_given_up() {
+    async fn an_endless_list_of_models_times_out() {
         use std::io::{Read, Write};
         for head in ["", "HTTP/1.1 200 OK\r\n\r\n{\"data\":["] {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -447,13 +454,13 @@ mod tests {
                 }
             });
             let endpoint = Endpoint::new(&base_url, None).unwrap();
-            let error = endpoint.models_within(Duration::from_millis(200)).await.unwrap_err();
-            assert!(matches!(error, LlmError::Silent { .. }), "{error}");
+            let error = endpoint.list_models_within(Duration::from_millis(200)).await.unwrap_err();
+            assert!(matches!(error, LlmError::TimedOut { .. }), "{error}");
         }
     }
 
     #[test]
-    fn what_may_be_a_key_in_a_header_is_not_repeated() {
+    fn keys_in_headers_are_redacted() {
         let headers = [
             ("authorization", "Bearer sk-12345678"),
             ("X-Title", "editor"),
@@ -461,8 +468,8 @@ mod tests {
         ];
         let headers = headers.map(|(name, value)| (name.to_owned(), value.into()));
         let endpoint = Endpoint::new("http://h/v1", Some("key-in-use".into())).unwrap();
-        let secret = endpoint.with_headers(headers).unwrap().secret();
+        let secrets = endpoint.with_headers(headers).unwrap().secrets();
         let text = "editor at https://example.com/ with sk-12345678 and key-in-use";
-        assert_eq!(secret.redact(text), "editor at https://example.com/ with [key] and [key]");
+        assert_eq!(secrets.redact(text), "editor at https://example.com/ with [key] and [key]");
     }
 }

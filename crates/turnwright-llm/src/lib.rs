@@ -1,37 +1,37 @@
-//! Language models: one request goes out, an answer streams back. Knows the conversation and
-//! nothing else of ours.
+//! Streaming clients for language models: a request is rendered and sent, the reply is streamed
+//! back. The only part of turnwright that this crate knows is the conversation.
 
-mod bulk;
+mod json_limits;
 pub mod chat;
 mod error;
-mod failure;
+mod error_body;
 mod http;
-mod ids;
+mod call_ids;
 #[doc(hidden)]
-pub mod inside;
-mod kind;
-mod leaked;
-mod lessons;
-mod list;
-mod manner;
-mod names;
+pub mod internals;
+mod error_kind;
+mod leaked_calls;
+mod learned_quirks;
+mod model_list;
+mod exchange;
+mod tool_aliases;
 pub mod offline;
 mod overflow;
-mod pictures;
-mod prefix;
+mod image_errors;
+mod prefix_cache;
 pub mod probe;
 pub mod quirks;
-mod reader;
+mod reply_reader;
 mod remote;
 mod repetition;
 pub mod responses;
 mod schema;
 pub mod sse;
-mod stream;
-mod think;
+mod http_stream;
+mod think_tags;
 mod transcript;
-mod wait;
-mod window;
+mod retry_after;
+mod known_windows;
 
 #[cfg(test)]
 mod tests;
@@ -42,107 +42,101 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 
-use lessons::Lessons;
-use quirks::{Patch, Quirks};
+use learned_quirks::LearnedQuirks;
+use quirks::{QuirkPatch, Quirks};
 
-pub use turnwright_types::message::Effort;
-use turnwright_types::message::{Arguments, Echo, Message, Specs, Usage};
+pub use turnwright_types::message::ReasoningEffort;
+use turnwright_types::message::{Arguments, Message, ProviderState, TokenUsage, ToolSpecs};
 
 pub use error::LlmError;
+pub use error_kind::ErrorKind;
 pub use http::Endpoint;
-pub use kind::Kind;
-pub use leaked::looks_leaked;
-pub use lessons::{Learned, Notebook};
-pub use list::near;
-pub use remote::{Protocol, Remote};
-pub use wait::LONGEST_WAIT;
-pub use window::context_window;
+pub use known_windows::known_context_window;
+pub use leaked_calls::looks_like_leaked_call;
+pub use learned_quirks::{ModelProfile, ProfileStore};
+pub use model_list::closest_names;
+pub use remote::{Protocol, RemoteModel};
+pub use retry_after::MAX_RETRY_WAIT;
 
-/// What the model is asked.
+/// A request to a model.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The system prompt.
     pub system: Arc<str>,
-    /// The conversation, valid as it stands: each call has its result.
+    /// The conversation. It must be valid: each call has its result.
     pub messages: Vec<Arc<Message>>,
-    /// The functions it may call.
-    pub tools: Specs,
-    /// How long it should think.
-    pub effort: Effort,
-    /// Whether there may be pictures or recordings in the conversation.
+    /// The functions that the model may call.
+    pub tools: ToolSpecs,
+    pub effort: ReasoningEffort,
+    /// False if the conversation certainly contains no images or audio.
     pub has_media: bool,
 }
 
 impl Request {
-    /// What it holds besides text.
-    pub fn media(&self) -> Senses {
+    /// The media that the conversation contains.
+    pub fn media(&self) -> Modalities {
         let any =
             |has: fn(&Message) -> bool| self.has_media && self.messages.iter().any(|it| has(it));
-        Senses { images: any(Message::has_images), audio: any(Message::has_audio) }
+        Modalities { images: any(Message::has_images), audio: any(Message::has_audio) }
     }
 }
 
-/// Who a model is and what is known about it before it has been asked.
+/// A model and what is known about it before the first request.
 #[derive(Clone, Default)]
-pub struct Settings {
-    /// What people call it.
+pub struct ModelSettings {
+    /// The name shown to users.
     pub name: String,
-    /// What its server calls it.
+    /// The name at the server.
     pub model: String,
-    /// What its provider is called among several, if it has a name.
+    /// The name of the provider, if several are configured.
     pub provider: Option<String>,
-    /// How many tokens its window holds, if known.
+    /// The size of the context window in tokens.
     pub window: Option<u64>,
-    /// The longest answer in tokens, if that is to be limited.
+    /// The limit of a reply in tokens.
     pub max_output: Option<u64>,
-    /// What it costs.
     pub price: Option<Price>,
-    /// What its server has taught us in earlier days.
-    pub learned: Learned,
-    /// What the user wants done differently.
-    pub wishes: Patch,
-    /// Fields that the user wants in each request.
-    pub body: Map<String, Value>,
-    /// Whether its server must not be asked what it has not been asked for.
-    pub asks_nothing: bool,
-    /// Where new lessons are noted.
-    pub notebook: Option<Arc<dyn Notebook>>,
+    /// What was learned about the model in earlier processes.
+    pub profile: ModelProfile,
+    /// The user's quirks.
+    pub overrides: QuirkPatch,
+    /// The user's own request fields.
+    pub extra_body: Map<String, Value>,
+    /// Forbids listing the server's models.
+    pub listing_disabled: bool,
+    /// Where the profile is saved when something is learned.
+    pub profile_store: Option<Arc<dyn ProfileStore>>,
 }
 
-impl Debug for Settings {
+impl Debug for ModelSettings {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Settings").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-impl Settings {
-    /// A model of which nothing is known but its name.
-    pub fn named(model: impl Into<String>) -> Settings {
+impl ModelSettings {
+    /// A model of which nothing but the name is known.
+    pub fn named(model: impl Into<String>) -> ModelSettings {
         let model = model.into();
-        Settings { name: model.clone(), model, ..Settings::default() }
+        ModelSettings { name: model.clone(), model, ..ModelSettings::default() }
     }
 
-    fn lessons(&self, host: &str) -> Lessons {
-        let table = Quirks::of(host, &self.model);
-        Lessons::new(table, self.learned.clone(), self.wishes, self.notebook.clone())
+    fn learned_quirks(&self, host: &str) -> LearnedQuirks {
+        let table = Quirks::lookup(host, &self.model);
+        LearnedQuirks::new(table, self.profile.clone(), self.overrides, self.profile_store.clone())
     }
 }
 
-/// What a million tokens cost, in US dollars.
+/// The price of a million tokens, in US dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Price {
-    /// Those of a request.
     pub input: f64,
-    /// Those of a request that the provider had in its cache.
+    /// Input tokens served from the provider's cache.
     pub cached: f64,
-    /// Those of an answer.
     pub output: f64,
 }
 
 impl Price {
-    /// The cost of one request.
     #[expect(clippy::cast_precision_loss, reason = "no count of tokens needs 52 bits")]
-    pub fn of(&self, usage: &Usage) -> f64 {
+    pub fn cost(&self, usage: &TokenUsage) -> f64 {
         let fresh = usage.input.saturating_sub(usage.cached) as f64;
         let parts = [
             fresh * self.input,
@@ -153,147 +147,141 @@ impl Price {
     }
 }
 
-/// What a model takes, or a request holds, besides text.
+/// The kinds of media that a model accepts, or that a request contains, besides text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Senses {
-    /// Pictures.
+pub struct Modalities {
     pub images: bool,
-    /// Recordings.
     pub audio: bool,
 }
 
 /// A language model.
 pub trait Model: Debug + Send + Sync + 'static {
-    /// What people call it.
+    /// The name shown to users.
     fn name(&self) -> &str;
 
-    /// How many tokens its window holds, if known.
+    /// The size of the context window in tokens.
     fn window(&self) -> Option<u64>;
 
-    /// Hears how many tokens the window really holds.
-    fn learned_window(&self, _tokens: u64) {}
+    /// Records the actual size of the context window in tokens.
+    fn record_window(&self, _tokens: u64) {}
 
-    /// What is known about it by experience.
-    fn learned(&self) -> Learned {
-        Learned::default()
+    /// What was learned about the model.
+    fn profile(&self) -> ModelProfile {
+        ModelProfile::default()
     }
 
-    /// Hears what was found out about it.
-    fn teach(&self, _patch: Patch) {}
+    /// Records quirks that were found out by a probe.
+    fn record_quirks(&self, _patch: QuirkPatch) {}
 
-    /// The same model, as if it had these quirks, to try something out; what that one learns it
-    /// keeps to itself. `None` if nothing can be tried out.
-    fn trial(&self, _patch: Patch) -> Option<Box<dyn Model>> {
+    /// A copy of the model with other quirks, for trying them out. Whatever the copy learns is not
+    /// saved. `None` if the model does not support this.
+    fn with_trial_quirks(&self, _patch: QuirkPatch) -> Option<Box<dyn Model>> {
         None
     }
 
-    /// What it costs, if that is configured.
+    /// The price, if it is configured.
     fn price(&self) -> Option<Price> {
         None
     }
 
-    /// What it takes besides text, as far as is known now.
-    fn senses(&self) -> Senses {
-        Senses::default()
+    /// The media that the model accepts besides text, as far as is known.
+    fn modalities(&self) -> Modalities {
+        Modalities::default()
     }
 
-    /// Whether it is to be told when a call has leaked into its words.
-    fn is_nudged(&self) -> bool {
+    /// True if the model should be told when it writes a call into its text.
+    fn nudges_leaked_calls(&self) -> bool {
         false
     }
 
-    /// Whether it is used to changing files by patches.
-    fn takes_patches(&self) -> bool {
+    /// True if the model is trained to edit files with patches.
+    fn prefers_apply_patch(&self) -> bool {
         false
     }
 
-    /// Whether it is known to go round in circles.
-    fn is_watched(&self) -> bool {
+    /// True if the model is known to get stuck in loops.
+    fn is_loop_prone(&self) -> bool {
         false
     }
 
-    /// Whether it has turned out not to have that effort.
-    fn lacks(&self, _effort: Effort) -> bool {
+    /// True if the model has rejected this effort.
+    fn rejects_effort(&self, _effort: ReasoningEffort) -> bool {
         false
     }
 
-    /// Whether an effort can be chosen.
-    fn has_effort(&self) -> bool {
+    /// True if the model's effort can be chosen.
+    fn supports_effort(&self) -> bool {
         false
     }
 
-    /// A word for its server, the same for all models there.
-    fn provider(&self) -> String {
+    /// Identifies the server; the same for all models of a server.
+    fn server_id(&self) -> String {
         self.name().to_owned()
     }
 
-    /// What people call another model of its server, by the server's name for it.
-    fn full_name(&self, model: &str) -> String {
+    /// The name shown to users of another model of the same server.
+    fn qualified_name(&self, model: &str) -> String {
         model.to_owned()
     }
 
-    /// The names of all models that its server serves, as the server has them.
-    fn list(&self) -> BoxFuture<'_, Result<Vec<String>, LlmError>> {
+    /// Lists the models of the server by the server's names for them.
+    fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, LlmError>> {
         Box::pin(std::future::ready(Ok(vec![self.name().to_owned()])))
     }
 
-    /// Gets ready what is slow to make, such as a TLS client. May be called any number of times.
+    /// Prepares what is slow to create, such as the TLS client. May be called repeatedly.
     fn warm_up(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 
-    /// Sends the request and returns when the answer begins. Dropping the future or the stream
-    /// aborts the request at the server.
-    fn open<'a>(
+    /// Sends the request and returns once the reply starts. Dropping the future or the stream
+    /// aborts the request.
+    fn open_stream<'a>(
         &'a self,
         request: &'a Request,
     ) -> BoxFuture<'a, Result<Box<dyn ReplyStream>, LlmError>>;
 }
 
-/// An answer on its way.
+/// A reply that is being received.
 pub trait ReplyStream: Send {
-    /// Waits for more and puts it into `batch`; returns the end of the answer when it has come.
-    /// Safe to cancel: what has not been returned comes with the next call.
+    /// Waits for more of the reply and appends it to `batch`. Returns the reply's end once it has
+    /// been received. Cancel safe: what was not returned comes with the next call.
     fn next<'a>(
         &'a mut self,
-        batch: &'a mut Batch,
+        batch: &'a mut DeltaBatch,
     ) -> BoxFuture<'a, Result<Option<Reply>, LlmError>>;
 }
 
-/// A piece of an answer.
+/// A piece of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delta {
-    /// Words.
     Text(String),
     /// Reasoning.
     Thought(String),
-    /// A tool call has a name now.
+    /// A tool call has been named.
     CallNamed {
-        /// Which call of this answer, counted from 0.
+        /// The index of the call in the reply, from 0.
         slot: usize,
-        /// The function's name.
         name: String,
     },
-    /// More of a call's arguments.
+    /// A piece of a call's arguments.
     CallArguments {
-        /// Which call of this answer.
+        /// The index of the call in the reply.
         slot: usize,
-        /// The raw text.
+        /// The raw JSON text.
         text: String,
     },
 }
 
-/// The pieces that one read from the network has brought. Neighbours of the same sort are
-/// merged as they come in, so that a burst costs one string and not thousands.
+/// The deltas of one read from the network. Adjacent deltas of the same kind are merged, so that a
+/// burst costs one string instead of thousands.
 #[derive(Debug, Default)]
-pub struct Batch {
-    /// In order.
+pub struct DeltaBatch {
     pub deltas: Vec<Delta>,
 }
 
-impl Batch {
-    /// Adds words.
-    pub fn text(&mut self, text: &str) {
+impl DeltaBatch {
+    pub fn push_text(&mut self, text: &str) {
         match self.deltas.last_mut() {
             _ if text.is_empty() => {}
             Some(Delta::Text(last)) => last.push_str(text),
@@ -301,8 +289,7 @@ impl Batch {
         }
     }
 
-    /// Adds reasoning.
-    pub fn thought(&mut self, text: &str) {
+    pub fn push_thought(&mut self, text: &str) {
         match self.deltas.last_mut() {
             _ if text.is_empty() => {}
             Some(Delta::Thought(last)) => last.push_str(text),
@@ -310,8 +297,7 @@ impl Batch {
         }
     }
 
-    /// Adds arguments.
-    pub fn arguments(&mut self, slot: usize, text: &str) {
+    pub fn push_arguments(&mut self, slot: usize, text: &str) {
         match self.deltas.last_mut() {
             _ if text.is_empty() => {}
             Some(Delta::CallArguments { slot: last, text: all }) if *last == slot => {
@@ -322,41 +308,39 @@ impl Batch {
     }
 }
 
-/// How an answer ended.
+/// The end of a reply.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
-    /// Why.
-    pub end: End,
+    pub end: EndReason,
     /// The complete tool calls, in the order of their slots.
     pub calls: Vec<ReplyCall>,
-    /// What the server has counted.
-    pub usage: Option<Usage>,
-    /// What it wants to have back.
-    pub echo: Echo,
+    /// The token counts reported by the server.
+    pub usage: Option<TokenUsage>,
+    /// Data that the provider requires back with the next request.
+    pub provider_state: ProviderState,
 }
 
-/// Why an answer ended.
+/// Why a reply ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
-    /// It is complete. Whether tools are to run is decided by the calls, never by this.
+pub enum EndReason {
+    /// The reply is complete. Whether tools run depends on the calls alone, never on this.
     Complete,
-    /// It was cut off by the output limit: the last call may be half a call.
+    /// The reply hit the output limit: the last call may be truncated.
     Length,
-    /// The model or its provider refused; the text is the provider's, possibly empty.
+    /// The model or its provider refused. Holds the provider's explanation, possibly empty.
     Refused(String),
 }
 
-/// A tool call of an answer.
+/// A tool call of a reply.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplyCall {
-    /// Where it stands among the calls, as in [`Delta::CallNamed`].
+    /// The index among the calls, as in [`Delta::CallNamed`].
     pub slot: usize,
-    /// The model's identifier, possibly empty.
+    /// The model's identifier for the call, possibly empty.
     pub provider_id: String,
     /// The function's name, possibly empty.
     pub name: String,
-    /// The arguments.
     pub arguments: Arguments,
-    /// What the provider wants to have back with it.
+    /// Data that the provider requires back with the call.
     pub extra: Option<Value>,
 }

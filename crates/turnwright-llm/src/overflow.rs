@@ -1,12 +1,12 @@
-//! How large a model's window is, as an error tells it. Pure.
+//! Parses the size of the context window from an error. Does no I/O.
 
 use serde_json::Value;
 
-use super::Kind;
-use super::failure::number;
+use super::ErrorKind;
+use super::error_body::number;
 
-/// What stands in front of the size of the window. The first match counts.
-const LIMITS: &[&str] = &[
+/// Phrases that precede the size of the window. The first match counts.
+const LIMIT_PHRASES: &[&str] = &[
     "context length is",
     "context length of only",
     "context length of",
@@ -26,8 +26,8 @@ const LIMITS: &[&str] = &[
     "too large for model with",
 ];
 
-/// What stands in front of the size of the request.
-const USED: &[&str] = &[
+/// Phrases that precede the size of the request.
+const USED_PHRASES: &[&str] = &[
     "requested a total of",
     "you requested",
     "requested:",
@@ -45,31 +45,32 @@ const USED: &[&str] = &[
     "given:",
 ];
 
-/// No window is smaller or larger.
-const SANE: std::ops::RangeInclusive<u64> = 256..=1 << 40;
+/// The plausible sizes of a window.
+const PLAUSIBLE_TOKENS: std::ops::RangeInclusive<u64> = 256..=1 << 40;
 
-/// An overflow with the sizes that the error's document or its words, in lower case, tell.
-pub(super) fn read(body: &Value, words: &str) -> Kind {
+/// The overflow error with the sizes found in the error's body or in its lower-case message.
+pub(super) fn parse_overflow(body: &Value, text: &str) -> ErrorKind {
     let find = |name: &str, phrases: &[&str]| {
-        let found = field(body, name).or_else(|| phrases.iter().find_map(|it| after(words, it)));
-        found.filter(|it| SANE.contains(it))
+        let found = number_field(body, name)
+            .or_else(|| phrases.iter().find_map(|it| number_after(text, it)));
+        found.filter(|it| PLAUSIBLE_TOKENS.contains(it))
     };
-    // A limit of tokens a minute is no window.
-    let is_rate = ["tokens per min", "(tpm)", "tokens/min"].iter().any(|it| words.contains(it));
-    let limit = if is_rate { None } else { find("n_ctx", LIMITS) };
-    Kind::Overflow { limit, used: find("n_prompt_tokens", USED) }
+    // A limit of tokens per minute is not the context window.
+    let is_rate = ["tokens per min", "(tpm)", "tokens/min"].iter().any(|it| text.contains(it));
+    let limit = if is_rate { None } else { find("n_ctx", LIMIT_PHRASES) };
+    ErrorKind::ContextOverflow { limit, used: find("n_prompt_tokens", USED_PHRASES) }
 }
 
-fn field(body: &Value, name: &str) -> Option<u64> {
+fn number_field(body: &Value, name: &str) -> Option<u64> {
     let error = body.get("error").unwrap_or(body);
     error.get(name).or_else(|| body.get(name)).and_then(number)
 }
 
-/// The number right behind a phrase.
-fn after(words: &str, phrase: &str) -> Option<u64> {
+/// The number that follows a phrase.
+fn number_after(text: &str, phrase: &str) -> Option<u64> {
     let is_gap = |it: char| it == ' ' || it == '`' || it == '=';
-    words.match_indices(phrase).find_map(|(at, _)| {
-        let rest = words[at + phrase.len()..].trim_start_matches(is_gap);
+    text.match_indices(phrase).find_map(|(at, _)| {
+        let rest = text[at + phrase.len()..].trim_start_matches(is_gap);
         let mut digits = String::new();
         let mut rest = rest.chars().peekable();
         while let Some(next) = rest.next() {

@@ -1,272 +1,293 @@
-//! A model behind an endpoint, in either protocol.
+//! A model behind an HTTP endpoint, in either protocol.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use super::http::{Body, Endpoint};
-use super::lessons::Lessons;
-use super::list::near;
-use super::manner::{Manner, Speaker, Tools};
-use super::prefix::Prefixes;
-use super::quirks::{Leaked, Patch, Quirks};
-use super::reader::Assemble;
-use super::stream::{Said, Stream};
+use super::exchange::{RenderedTools, ReplyContext, RequestStyle};
+use super::http::{Endpoint, ReplyBody};
+use super::http_stream::{HttpReplyStream, ReadyReply};
+use super::learned_quirks::LearnedQuirks;
+use super::model_list::closest_names;
+use super::prefix_cache::PrefixCache;
+use super::quirks::{LeakedCallHandling, QuirkPatch, Quirks};
+use super::reply_reader::ReplyAssembler;
 use super::{
-    Batch, Effort, Kind, Learned, LlmError, Model, Price, Reply, ReplyStream, Request, Senses,
-    Settings, chat, responses,
+    DeltaBatch, ErrorKind, LlmError, Modalities, Model, ModelProfile, ModelSettings, Price,
+    ReasoningEffort, Reply, ReplyStream, Request, chat, responses,
 };
-use turnwright_types::message::Specs;
+use turnwright_types::message::ToolSpecs;
 
-/// How often one request is changed because the server has refused something in it.
-const LESSONS_A_REQUEST: usize = 4;
+/// How often one request is adapted after the server has refused something in it.
+const MAX_ADAPTATIONS: usize = 4;
 
-/// How long an error waits for the names that may have been meant.
-const HINTING: Duration = Duration::from_secs(3);
+/// How long an error message waits for the list of similar model names.
+const HINT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What a server speaks.
+/// The protocol of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// Chat completions, which nearly all do.
+    /// Chat completions, which nearly all servers support.
     Chat,
-    /// OpenAI's Responses.
+    /// OpenAI's Responses API.
     Responses,
 }
 
 /// A model behind an OpenAI-compatible endpoint.
 #[derive(Debug)]
-pub struct Remote {
+pub struct RemoteModel {
     protocol: Protocol,
     endpoint: Arc<Endpoint>,
-    settings: Settings,
-    /// What its answers are marked with: this model at this host.
+    settings: ModelSettings,
+    /// Marks the model's replies: the host and the model.
     origin: Arc<str>,
-    lessons: Arc<Lessons>,
-    prefixes: Prefixes,
-    // Both are std mutexes: held to copy a few bytes.
-    /// The efforts that it does not have.
-    lacks: Mutex<Vec<Effort>>,
-    tools: Mutex<Option<Arc<Tools>>>,
+    learned_quirks: Arc<LearnedQuirks>,
+    prefix_cache: PrefixCache,
+    // Both mutexes are std mutexes: they are held to copy a few bytes.
+    /// The efforts that the model has rejected.
+    rejected_efforts: Mutex<Vec<ReasoningEffort>>,
+    tools: Mutex<Option<Arc<RenderedTools>>>,
 }
 
-impl Remote {
-    /// A model at an endpoint.
-    pub fn new(protocol: Protocol, endpoint: Endpoint, settings: Settings) -> Remote {
-        let quirks = Quirks::of(&endpoint.host(), &settings.model).with(settings.wishes);
-        Remote::at(protocol, Arc::new(endpoint.with_key_in(quirks.key)), settings)
+impl RemoteModel {
+    pub fn new(protocol: Protocol, endpoint: Endpoint, settings: ModelSettings) -> RemoteModel {
+        let quirks = Quirks::lookup(&endpoint.host(), &settings.model).with(settings.overrides);
+        RemoteModel::with_endpoint(
+            protocol,
+            Arc::new(endpoint.with_key_header(quirks.key)),
+            settings,
+        )
     }
 
-    fn at(protocol: Protocol, endpoint: Arc<Endpoint>, settings: Settings) -> Remote {
+    fn with_endpoint(
+        protocol: Protocol,
+        endpoint: Arc<Endpoint>,
+        settings: ModelSettings,
+    ) -> RemoteModel {
         let origin = format!("{}/{}", endpoint.host(), settings.model).into();
-        let lessons = Arc::new(settings.lessons(&endpoint.host()));
-        Remote {
+        let learned_quirks = Arc::new(settings.learned_quirks(&endpoint.host()));
+        RemoteModel {
             protocol,
             endpoint,
             settings,
             origin,
-            lessons,
-            prefixes: Prefixes::default(),
-            lacks: Mutex::default(),
+            learned_quirks,
+            prefix_cache: PrefixCache::default(),
+            rejected_efforts: Mutex::default(),
             tools: Mutex::default(),
         }
     }
 
-    fn tools(&self, specs: &Specs) -> Arc<Tools> {
-        let mut tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
+    fn rendered_tools(&self, specs: &ToolSpecs) -> Arc<RenderedTools> {
+        let mut tools = self.tools.lock();
         match tools.as_ref() {
-            Some(made) if Arc::ptr_eq(&made.specs, specs) => Arc::clone(made),
+            Some(rendered) if Arc::ptr_eq(&rendered.specs, specs) => Arc::clone(rendered),
             _ => {
                 let render = match self.protocol {
                     Protocol::Chat => chat::render_tools,
                     Protocol::Responses => responses::render_tools,
                 };
-                // Conversations were written with the names of the other ones.
-                self.prefixes.forget();
-                Arc::clone(tools.insert(Arc::new(Tools::new(specs, render))))
+                // The cached prefixes contain the aliases of the previous tools.
+                self.prefix_cache.clear();
+                Arc::clone(tools.insert(Arc::new(RenderedTools::new(specs, render))))
             }
         }
     }
 
-    /// What would be sent now.
-    pub(super) fn body(&self, request: &Request) -> Vec<u8> {
-        self.render(&self.tools(&request.tools), &self.lessons.quirks(), request)
+    /// The body that would be sent now.
+    pub(super) fn render_body(&self, request: &Request) -> Vec<u8> {
+        self.render(&self.rendered_tools(&request.tools), &self.learned_quirks.quirks(), request)
     }
 
-    fn render(&self, tools: &Tools, quirks: &Quirks, request: &Request) -> Vec<u8> {
-        let manner = Manner {
+    fn render(&self, tools: &RenderedTools, quirks: &Quirks, request: &Request) -> Vec<u8> {
+        let style = RequestStyle {
             model: &self.settings.model,
             origin: &self.origin,
             quirks,
             aliases: &tools.aliases,
             tools: &tools.json,
             max_output: self.settings.max_output,
-            body: &self.settings.body,
+            extra_body: &self.settings.extra_body,
         };
         match self.protocol {
-            Protocol::Chat => chat::render(&self.prefixes, &manner, request),
-            Protocol::Responses => responses::render(&self.prefixes, &manner, request),
+            Protocol::Chat => chat::render(&self.prefix_cache, &style, request),
+            Protocol::Responses => responses::render(&self.prefix_cache, &style, request),
         }
     }
 
-    fn speaker(&self, tools: Arc<Tools>) -> Speaker {
-        Speaker {
+    fn reply_context(&self, tools: Arc<RenderedTools>) -> ReplyContext {
+        ReplyContext {
             host: self.endpoint.host(),
-            secret: self.endpoint.secret(),
+            secrets: self.endpoint.secrets(),
             origin: Arc::clone(&self.origin),
-            quirks: self.lessons.quirks(),
+            quirks: self.learned_quirks.quirks(),
             tools: (!tools.specs.is_empty()).then_some(tools),
         }
     }
 
-    /// Asks, and asks in another way as long as the server names what it does not like. What has
-    /// helped is remembered.
-    async fn post(&self, path: &str, tools: &Tools, request: &Request) -> Result<Body, LlmError> {
+    /// Sends the request, and adapts and resends it as long as the server names what it rejects.
+    /// Adaptations that helped are recorded.
+    async fn post(
+        &self,
+        path: &str,
+        tools: &RenderedTools,
+        request: &Request,
+    ) -> Result<ReplyBody, LlmError> {
         let mut tried = Vec::new();
-        let mut lesson = Patch::NONE;
+        let mut adaptation = QuirkPatch::NONE;
         loop {
-            // Another request may have taught us something meanwhile.
-            let quirks = self.lessons.quirks_after(lesson);
+            // A concurrent request may have learned something meanwhile.
+            let quirks = self.learned_quirks.quirks_with(adaptation);
             let body = self.render(tools, &quirks, request);
             let error = match self.endpoint.post(path, body).await {
                 Ok(body) => {
-                    self.lessons.keep(lesson);
+                    self.learned_quirks.record_if_new(adaptation);
                     return Ok(body);
                 }
                 Err(error) => error,
             };
             tried.push(quirks);
-            match self.learn(&error, tools, &tried, lesson, request) {
-                Some(more) => lesson = lesson.and(more),
+            match self.learn(&error, tools, &tried, adaptation, request) {
+                Some(more) => adaptation = adaptation.merge(more),
                 None => return Err(error),
             }
         }
     }
 
-    /// What a refusal teaches over `lesson`, if the same conversation, asked anew, is a request
-    /// that has not been refused yet.
+    /// The next patch on top of `adaptation`: one that changes the request into one that has not
+    /// been refused yet.
     fn learn(
         &self,
         error: &LlmError,
-        tools: &Tools,
+        tools: &RenderedTools,
         tried: &[Quirks],
-        lesson: Patch,
+        adaptation: QuirkPatch,
         request: &Request,
-    ) -> Option<Patch> {
-        let refused = tried.last().filter(|_| tried.len() <= LESSONS_A_REQUEST)?;
-        let candidates = self.lessons.candidates(error, refused, request.media());
+    ) -> Option<QuirkPatch> {
+        let refused = tried.last().filter(|_| tried.len() <= MAX_ADAPTATIONS)?;
+        let candidates = self.learned_quirks.candidate_patches(error, refused, request.media());
         if candidates.is_empty() {
             return None;
         }
         let before = self.render(tools, refused, request);
         candidates.into_iter().find(|patch| {
-            let quirks = self.lessons.quirks_after(lesson.and(*patch));
+            let quirks = self.learned_quirks.quirks_with(adaptation.merge(*patch));
             !tried.contains(&quirks) && self.render(tools, &quirks, request) != before
         })
     }
 
-    /// Remembers an effort that it does not have.
-    fn do_without(&self, effort: Effort) {
-        self.lacks.lock().unwrap_or_else(PoisonError::into_inner).push(effort);
+    fn reject_effort(&self, effort: ReasoningEffort) {
+        self.rejected_efforts.lock().push(effort);
     }
 
-    async fn list_models(&self) -> Result<Vec<String>, LlmError> {
-        let models = self.endpoint.models().await?;
-        let own = models.iter().find(|it| it.name == self.settings.model);
-        // What a server says about itself is better than what is known of the model elsewhere.
-        if let Some(window) = own.and_then(|it| it.window)
+    async fn fetch_model_names(&self) -> Result<Vec<String>, LlmError> {
+        let models = self.endpoint.list_models().await?;
+        let listed = models.iter().find(|it| it.name == self.settings.model);
+        // The server's own list is more reliable than the built-in table.
+        if let Some(window) = listed.and_then(|it| it.window)
             && self.window().is_none_or(|it| window < it)
         {
-            self.lessons.hear_window(window);
+            self.learned_quirks.record_window(window);
         }
         Ok(models.into_iter().map(|it| it.name).collect())
     }
 
-    /// The error for a name that the server does not know, with those that may have been meant.
-    async fn hint(&self, mut error: LlmError) -> LlmError {
-        if self.settings.asks_nothing {
+    /// Adds the names of similar models to an error about an unknown one.
+    async fn with_name_suggestions(&self, mut error: LlmError) -> LlmError {
+        if self.settings.listing_disabled {
             return error;
         }
-        let listed = tokio::time::timeout(HINTING, self.endpoint.models()).await;
+        let listed = tokio::time::timeout(HINT_TIMEOUT, self.endpoint.list_models()).await;
         let names: Vec<_> = listed.into_iter().flatten().flatten().map(|it| it.name).collect();
-        let mut meant = near(&self.settings.model, &names);
-        // A server that lists it and refuses it means something else.
-        meant.retain(|it| *it != self.settings.model);
+        let mut suggestions = closest_names(&self.settings.model, &names);
+        // A server that lists the model but refuses it means something else.
+        suggestions.retain(|it| *it != self.settings.model);
         if let LlmError::Status { message, .. } = &mut error
-            && !meant.is_empty()
+            && !suggestions.is_empty()
         {
-            let all: Vec<_> = meant.iter().map(|it| self.full_name(it)).collect();
+            let all: Vec<_> = suggestions.iter().map(|it| self.qualified_name(it)).collect();
             let all = all.join(", ");
             *message = format!("{}. Did you mean {all}?", message.trim_end_matches('.'));
         }
         error
     }
 
-    async fn start(&self, request: &Request) -> Result<Box<dyn ReplyStream>, LlmError> {
-        let tools = self.tools(&request.tools);
+    async fn start_reply(&self, request: &Request) -> Result<Box<dyn ReplyStream>, LlmError> {
+        let tools = self.rendered_tools(&request.tools);
         let path = match self.protocol {
             Protocol::Chat => "/chat/completions",
             Protocol::Responses => "/responses",
         };
-        let modest = || Request { effort: Effort::Default, ..request.clone() };
-        let answer = if self.lacks(request.effort) {
-            self.post(path, &tools, &modest()).await
+        let with_default_effort =
+            || Request { effort: ReasoningEffort::Default, ..request.clone() };
+        let response = if self.rejects_effort(request.effort) {
+            self.post(path, &tools, &with_default_effort()).await
         } else {
             self.post(path, &tools, request).await
         };
-        let answer = match answer {
-            Err(error) if request.effort != Effort::Default && error.refuses_effort() => {
-                self.do_without(request.effort);
-                self.post(path, &tools, &modest()).await
+        let response = match response {
+            Err(error)
+                if request.effort != ReasoningEffort::Default && error.is_effort_rejection() =>
+            {
+                self.reject_effort(request.effort);
+                self.post(path, &tools, &with_default_effort()).await
             }
-            answer => answer,
+            response => response,
         };
-        let body = match answer {
+        let body = match response {
             Ok(body) => body,
-            Err(error) if error.kind() == Kind::ModelNotFound => {
-                return Err(self.hint(error).await);
+            Err(error) if error.kind() == ErrorKind::ModelNotFound => {
+                return Err(self.with_name_suggestions(error).await);
             }
-            Err(error) => return rescue(error, self.speaker(tools)),
+            Err(error) => return recover_failed_generation(error, self.reply_context(tools)),
         };
-        let speaker = self.speaker(tools);
+        let context = self.reply_context(tools);
         let inner: Box<dyn ReplyStream> = match self.protocol {
-            Protocol::Chat => Box::new(Stream::new(body, chat::Assembler::new(speaker))),
-            Protocol::Responses => Box::new(Stream::new(body, responses::Assembler::new(speaker))),
+            Protocol::Chat => {
+                Box::new(HttpReplyStream::new(body, chat::ChatAssembler::new(context)))
+            }
+            Protocol::Responses => {
+                Box::new(HttpReplyStream::new(body, responses::ResponsesAssembler::new(context)))
+            }
         };
-        let (lessons, quirks) = (Arc::clone(&self.lessons), self.lessons.quirks());
-        Ok(Box::new(Attentive {
+        let (learned_quirks, quirks) =
+            (Arc::clone(&self.learned_quirks), self.learned_quirks.quirks());
+        Ok(Box::new(LearningStream {
             inner,
-            lessons,
+            learned_quirks,
             quirks,
             media: request.media(),
-            has_spoken: false,
+            has_started: false,
         }))
     }
 }
 
-/// An answer whose errors teach, too: some servers refuse a request within the stream.
-struct Attentive {
+/// A reply whose first error is learned from, because some servers refuse a request within the
+/// stream.
+struct LearningStream {
     inner: Box<dyn ReplyStream>,
-    lessons: Arc<Lessons>,
-    /// How it was asked for, and what the request held.
+    learned_quirks: Arc<LearnedQuirks>,
+    /// The quirks and the media of the request.
     quirks: Quirks,
-    media: Senses,
-    /// What has begun to answer has not refused.
-    has_spoken: bool,
+    media: Modalities,
+    /// A reply that has started is not a refusal.
+    has_started: bool,
 }
 
-impl ReplyStream for Attentive {
+impl ReplyStream for LearningStream {
     fn next<'a>(
         &'a mut self,
-        batch: &'a mut Batch,
+        batch: &'a mut DeltaBatch,
     ) -> BoxFuture<'a, Result<Option<Reply>, LlmError>> {
         Box::pin(async {
             let outcome = self.inner.next(batch).await;
-            let has_spoken = std::mem::replace(&mut self.has_spoken, true);
+            let has_started = std::mem::replace(&mut self.has_started, true);
             match outcome {
-                Err(error) if !has_spoken => Err(self.learn(error)),
+                Err(error) if !has_started => Err(self.learn(error)),
                 Ok(None) if batch.deltas.is_empty() => {
-                    self.has_spoken = has_spoken;
+                    self.has_started = has_started;
                     Ok(None)
                 }
                 outcome => outcome,
@@ -275,119 +296,127 @@ impl ReplyStream for Attentive {
     }
 }
 
-impl Attentive {
-    /// Hears a refusal; if it teaches something, the request is worth making once more.
+impl LearningStream {
+    /// Learns from a refusal; if that succeeds, the error becomes one that is retried at once.
     fn learn(&self, mut error: LlmError) -> LlmError {
-        let candidates = self.lessons.candidates(&error, &self.quirks, self.media);
+        let candidates = self.learned_quirks.candidate_patches(&error, &self.quirks, self.media);
         if let Some(patch) = candidates.first()
-            && self.lessons.may_learn_in_stream()
+            && self.learned_quirks.may_learn_from_stream()
             && let LlmError::InStream { kind, retry_after, .. } = &mut error
         {
-            self.lessons.keep(*patch);
-            *kind = Kind::Unavailable;
+            self.learned_quirks.record_if_new(*patch);
+            *kind = ErrorKind::Unavailable;
             *retry_after = None;
         }
         error
     }
 }
 
-/// The answer that a server could not read and has sent back with its error, if it can be read
-/// (quirk C.1 #23); else the error.
-fn rescue(error: LlmError, speaker: Speaker) -> Result<Box<dyn ReplyStream>, LlmError> {
-    let Some(text) = error.leaked() else { return Err(error) };
-    let mut assembler = chat::Assembler::new(speaker);
-    let mut batch = Batch::default();
-    if !assembler.rescue(text, &mut batch) {
+/// Parses the model output that the server failed to parse and sent back with its error (quirk C.1
+/// #23). Returns the error if that fails.
+fn recover_failed_generation(
+    error: LlmError,
+    context: ReplyContext,
+) -> Result<Box<dyn ReplyStream>, LlmError> {
+    let Some(text) = error.failed_generation() else { return Err(error) };
+    let mut assembler = chat::ChatAssembler::new(context);
+    let mut batch = DeltaBatch::default();
+    if !assembler.recover_failed_generation(text, &mut batch) {
         return Err(error);
     }
     let reply = assembler.finish(&mut batch)?;
-    Ok(Box::new(Said::new(batch, reply)))
+    Ok(Box::new(ReadyReply::new(batch, reply)))
 }
 
-impl Model for Remote {
+impl Model for RemoteModel {
     fn name(&self) -> &str {
         &self.settings.name
     }
 
     fn window(&self) -> Option<u64> {
-        self.lessons.window().or(self.settings.window)
+        self.learned_quirks.window().or(self.settings.window)
     }
 
-    fn learned_window(&self, tokens: u64) {
-        self.lessons.hear_window(tokens);
+    fn record_window(&self, tokens: u64) {
+        self.learned_quirks.record_window(tokens);
     }
 
-    fn learned(&self) -> Learned {
-        self.lessons.learned()
+    fn profile(&self) -> ModelProfile {
+        self.learned_quirks.profile()
     }
 
-    fn teach(&self, patch: Patch) {
-        self.lessons.teach(patch);
+    fn record_quirks(&self, patch: QuirkPatch) {
+        self.learned_quirks.record_quirks(patch);
     }
 
-    fn trial(&self, patch: Patch) -> Option<Box<dyn Model>> {
-        let mut learned = self.lessons.learned();
-        learned.quirks = learned.quirks.and(patch);
-        let settings = Settings { learned, notebook: None, ..self.settings.clone() };
-        Some(Box::new(Remote::at(self.protocol, Arc::clone(&self.endpoint), settings)))
+    fn with_trial_quirks(&self, patch: QuirkPatch) -> Option<Box<dyn Model>> {
+        let mut profile = self.learned_quirks.profile();
+        profile.quirks = profile.quirks.merge(patch);
+        let settings =
+            ModelSettings { profile: profile, profile_store: None, ..self.settings.clone() };
+        Some(Box::new(RemoteModel::with_endpoint(
+            self.protocol,
+            Arc::clone(&self.endpoint),
+            settings,
+        )))
     }
 
     fn price(&self) -> Option<Price> {
         self.settings.price
     }
 
-    fn senses(&self) -> Senses {
-        let quirks = self.lessons.quirks();
-        // The Responses API has no place for recordings.
-        Senses { images: quirks.images, audio: quirks.audio && self.protocol == Protocol::Chat }
+    fn modalities(&self) -> Modalities {
+        let quirks = self.learned_quirks.quirks();
+        // The Responses API does not support audio.
+        Modalities { images: quirks.images, audio: quirks.audio && self.protocol == Protocol::Chat }
     }
 
-    fn is_nudged(&self) -> bool {
-        match self.lessons.quirks().leaked {
-            Leaked::Off => false,
-            Leaked::Nudge => true,
-            // Only in chat completions are leaked calls looked for.
-            Leaked::Parse => self.protocol == Protocol::Responses,
+    fn nudges_leaked_calls(&self) -> bool {
+        match self.learned_quirks.quirks().leaked {
+            LeakedCallHandling::Off => false,
+            LeakedCallHandling::Nudge => true,
+            // Leaked calls are parsed in chat completions only.
+            LeakedCallHandling::Parse => self.protocol == Protocol::Responses,
         }
     }
 
-    fn takes_patches(&self) -> bool {
-        self.lessons.quirks().patches
+    fn prefers_apply_patch(&self) -> bool {
+        self.learned_quirks.quirks().patches
     }
 
-    fn is_watched(&self) -> bool {
-        self.lessons.quirks().loops
+    fn is_loop_prone(&self) -> bool {
+        self.learned_quirks.quirks().loops
     }
 
-    fn lacks(&self, effort: Effort) -> bool {
-        self.lacks.lock().unwrap_or_else(PoisonError::into_inner).contains(&effort)
+    fn rejects_effort(&self, effort: ReasoningEffort) -> bool {
+        self.rejected_efforts.lock().contains(&effort)
     }
 
-    fn has_effort(&self) -> bool {
-        self.lessons.quirks().has_effort()
+    fn supports_effort(&self) -> bool {
+        self.learned_quirks.quirks().supports_effort()
     }
 
-    fn provider(&self) -> String {
-        self.endpoint.base()
+    fn server_id(&self) -> String {
+        self.endpoint.base_url()
     }
 
-    fn full_name(&self, model: &str) -> String {
+    fn qualified_name(&self, model: &str) -> String {
         let provider = self.settings.provider.as_ref();
         provider.map_or_else(|| model.to_owned(), |it| format!("{it}/{model}"))
     }
 
-    fn list(&self) -> BoxFuture<'_, Result<Vec<String>, LlmError>> {
-        Box::pin(self.list_models())
+    fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, LlmError>> {
+        Box::pin(self.fetch_model_names())
     }
 
     fn warm_up(&self) -> BoxFuture<'_, ()> {
         Box::pin(self.endpoint.warm_up())
     }
 
-    fn open<'a>(
+    fn open_stream<'a>(
         &'a self,
         request: &'a Request,
     ) -> BoxFuture<'a, Result<Box<dyn ReplyStream>, LlmError>> {
-        Box::pin(self.start(request))
+        Box::pin(self.start_reply(request))
     }
 }

@@ -1,60 +1,61 @@
-//! Whether a model has fallen into saying the same thing again and again (quirks C.1, row 28b).
-//! Pure, and the same however the stream is cut. Only exact repetition counts: lines that differ
-//! in a number are work.
+//! Detects a model that repeats itself endlessly (quirk C.1 #28b). Does no I/O, and the result does
+//! not depend on how the stream is cut. Only exact repetition counts: lines that differ in a number
+//! may be legitimate.
 
-/// How many bytes come between two looks.
-const STEP: usize = 512;
-/// The longest unit, in bytes: a long paragraph.
-const LONGEST_UNIT: usize = 1024;
-/// A unit is repeated at least as often…
-const LEAST_TIMES: usize = 12;
-/// … and over at least as many bytes, which is 40 lines of 100 characters. Rulers, tables and
-/// rows of zeros are shorter.
-const LEAST_BYTES: usize = 4096;
-const WINDOW: usize = LONGEST_UNIT * LEAST_TIMES;
+/// The number of bytes between two checks.
+const CHECK_INTERVAL: usize = 512;
+/// The longest repeated unit in bytes: a long paragraph.
+const MAX_UNIT: usize = 1024;
+/// The least number of copies of a unit…
+const MIN_COPIES: usize = 12;
+/// … and the least number of bytes they cover, which is 40 lines of 100 characters. Rulers, tables
+/// and rows of zeros are shorter.
+const MIN_BYTES: usize = 4096;
+const WINDOW: usize = MAX_UNIT * MIN_COPIES;
 
 /// Watches one stream.
 #[derive(Debug, Default)]
-pub(super) struct Repetition {
-    /// The last of it, up to twice [`WINDOW`].
+pub(super) struct RepetitionDetector {
+    /// The end of the stream, up to twice [`WINDOW`].
     recent: Vec<u8>,
-    /// How many bytes have come since the last look.
-    unseen: usize,
+    /// The number of bytes since the last check.
+    unchecked: usize,
     is_found: bool,
 }
 
-impl Repetition {
-    /// Takes more and says whether it has gone on like this for too long.
+impl RepetitionDetector {
+    /// Adds text; returns true once the repetition has gone on for too long.
     pub(super) fn push(&mut self, text: &str) -> bool {
         let mut bytes = text.as_bytes();
-        while !self.is_found && self.unseen + bytes.len() >= STEP {
-            let (now, later) = bytes.split_at(STEP - self.unseen);
+        while !self.is_found && self.unchecked + bytes.len() >= CHECK_INTERVAL {
+            let (now, later) = bytes.split_at(CHECK_INTERVAL - self.unchecked);
             self.recent.extend_from_slice(now);
-            self.unseen = 0;
+            self.unchecked = 0;
             bytes = later;
-            self.look();
+            self.check();
         }
         if !self.is_found {
             self.recent.extend_from_slice(bytes);
-            self.unseen += bytes.len();
+            self.unchecked += bytes.len();
         }
         self.is_found
     }
 
-    fn look(&mut self) {
+    fn check(&mut self) {
         if self.recent.len() >= 2 * WINDOW {
             self.recent.drain(..self.recent.len() - WINDOW);
         }
         let start = self.recent.len().saturating_sub(WINDOW);
         let window = &self.recent[start..];
-        self.is_found = window.len() >= LEAST_BYTES && repeats(window);
+        self.is_found = window.len() >= MIN_BYTES && ends_in_repetition(window);
     }
 }
 
-/// Whether the window ends with enough copies of one unit. Its tails are tried from the
-/// shortest on: the longest border of each, as Knuth, Morris and Pratt find it, tells the
-/// shortest unit. That only grows, so most text is done with after little more than the longest.
-fn repeats(window: &[u8]) -> bool {
+/// True if the window ends with enough copies of one unit. Runs the Knuth–Morris–Pratt border
+/// computation backwards from the end: the longest border of each suffix gives its shortest unit.
+/// The unit never gets shorter for a longer suffix, so most text is rejected after little more than
+/// `MAX_UNIT` bytes.
+fn ends_in_repetition(window: &[u8]) -> bool {
     let last = window.len() - 1;
     let at = |position: usize| window[last - position];
     let mut borders = vec![0];
@@ -67,10 +68,10 @@ fn repeats(window: &[u8]) -> bool {
         borders.push(border);
         let length = position + 1;
         let unit = length - border;
-        if unit > LONGEST_UNIT {
+        if unit > MAX_UNIT {
             return false;
         }
-        if length >= LEAST_BYTES && length >= unit * LEAST_TIMES {
+        if length >= MIN_BYTES && length >= unit * MIN_COPIES {
             return true;
         }
     }
@@ -84,10 +85,10 @@ mod tests {
     use super::*;
 
     fn fires(text: &str) -> bool {
-        Repetition::default().push(text)
+        RepetitionDetector::default().push(text)
     }
 
-    /// Pieces of hexadecimal digits that never come again, as base64 or a key would be.
+    /// Hexadecimal digits that never repeat, like base64 or a key.
     fn noise(count: u64) -> String {
         let mut text = String::new();
         for number in 1..=count {
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_repeats_itself_is_found() {
+    fn a_repeating_stream_is_detected() {
         let paragraph = noise(50) + "\n\n";
         for (name, unit) in [
             ("a character", "!"),
@@ -108,7 +109,9 @@ mod tests {
             ("lines that take turns", "Wait, let me check.\nActually, I should look again.\n"),
             ("a paragraph", &paragraph),
         ] {
-            let times = (LEAST_BYTES + STEP + 60).max(unit.len() * LEAST_TIMES + STEP) / unit.len();
+            let times = (MIN_BYTES + CHECK_INTERVAL + 60)
+                .max(unit.len() * MIN_COPIES + CHECK_INTERVAL)
+                / unit.len();
             assert!(fires(&unit.repeat(times + 1)), "{name}");
             assert!(fires(&(noise(2000) + &unit.repeat(times + 2))), "{name}, late");
             assert!(!fires(&unit.repeat(1500 / unit.len() + 2)), "{name}, a few times");
@@ -116,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_write_is_let_through() {
+    fn legitimate_text_is_not_reported() {
         let numbered = |line: fn(usize) -> String| (0..1000).map(line).collect::<String>();
         let table = format!("|{}|\n", "-".repeat(78))
             + &numbered(|it| format!("| row {it:4} | {} |\n", "x".repeat(60)));
@@ -141,12 +144,12 @@ mod tests {
     }
 
     #[test]
-    fn it_keeps_little_and_stays_found() {
-        let mut watch = Repetition::default();
-        watch.push(&noise(100_000));
-        assert!(watch.recent.capacity() <= 4 * WINDOW, "{}", watch.recent.capacity());
-        assert!(watch.push(&"again ".repeat(2000)));
-        assert!(watch.push("something else"));
+    fn memory_is_bounded_and_detection_is_final() {
+        let mut detector = RepetitionDetector::default();
+        detector.push(&noise(100_000));
+        assert!(detector.recent.capacity() <= 4 * WINDOW, "{}", detector.recent.capacity());
+        assert!(detector.push(&"again ".repeat(2000)));
+        assert!(detector.push("something else"));
     }
 
     proptest! {
@@ -158,10 +161,10 @@ mod tests {
             cut in 1_usize..700,
         ) {
             let text = noise(before) + &unit.repeat(times);
-            let mut watch = Repetition::default();
+            let mut detector = RepetitionDetector::default();
             let mut found = false;
             for piece in text.as_bytes().chunks(cut) {
-                found = watch.push(std::str::from_utf8(piece).unwrap());
+                found = detector.push(std::str::from_utf8(piece).unwrap());
             }
             prop_assert_eq!(found, fires(&text));
         }

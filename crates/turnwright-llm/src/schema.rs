@@ -1,8 +1,9 @@
-//! A tool's JSON Schema → the subset that the strictest servers take (quirks C.4, rows 10 and
-//! 10b). Pure. What the subset cannot say goes into the descriptions, for the model to read.
+//! Converts a tool's JSON Schema to the subset that the strictest servers accept (quirks C.4 #10
+//! and #10b). Does no I/O. What the subset cannot express is added to the descriptions, for the
+//! model to read.
 
 #[cfg(test)]
-mod strict;
+mod checker;
 #[cfg(test)]
 mod tests;
 mod union;
@@ -14,33 +15,33 @@ use serde_json::{Map, Value, json};
 use union::{add_sentence, bare, choices, described, union};
 
 #[cfg(test)]
-pub(super) use strict::is_portable;
+pub(super) use checker::is_portable;
 
-type Fields = Map<String, Value>;
+type JsonObject = Map<String, Value>;
 
-/// How deep a result may nest. One that is too large with every `$ref` written out is cut at the
-/// next of these.
+/// The nesting limits that are tried in turn, until the schema with all `$ref`s expanded fits into
+/// [`MAX_SCHEMA_BYTES`].
 const DEPTHS: [usize; 5] = [24, 12, 6, 3, 1];
-/// More than this, in about bytes, no window has room for.
-const LARGEST: usize = 128 * 1024;
-/// What may be looked at on the way. Several times what a result may weigh, so that a result is
-/// always taken as it is.
-const WORK: usize = 6 * LARGEST;
-/// What looking at one schema costs, besides its words.
-const VISIT: usize = 32;
-/// And what one name in a list costs.
-const NAME: usize = 8;
-/// Schemas that `$ref` and `allOf` may lay over one another.
-const MOST_PARTS: usize = 64;
-/// Branches of one `anyOf`.
-const MOST_BRANCHES: usize = 256;
-/// A longer pattern, default or list of values is not put into words.
-const LONGEST_HINT: usize = 400;
+/// The approximate limit of a schema in bytes. Larger ones would fill the context window.
+const MAX_SCHEMA_BYTES: usize = 128 * 1024;
+/// The limit of work for one attempt. It is a multiple of the size limit, so that a converted
+/// schema can always be converted again.
+const MAX_WORK: usize = 6 * MAX_SCHEMA_BYTES;
+/// The work for visiting one schema, besides the length of its text.
+const VISIT_COST: usize = 32;
+/// The work for one name in a list.
+const NAME_COST: usize = 8;
+/// The number of schemas that `$ref` and `allOf` may merge into one.
+const MAX_PARTS: usize = 64;
+/// The number of branches of one `anyOf`.
+const MAX_BRANCHES: usize = 256;
+/// A longer pattern, default or list of values is not added to the description.
+const MAX_HINT_BYTES: usize = 400;
 
-const KINDS: [&str; 6] = ["string", "number", "integer", "boolean", "object", "array"];
+const TYPES: [&str; 6] = ["string", "number", "integer", "boolean", "object", "array"];
 
-/// What a keyword says about the type where none is given.
-const TELLING: [(&str, &str); 16] = [
+/// The type that a keyword implies if none is given.
+const IMPLIED_TYPES: [(&str, &str); 16] = [
     ("properties", "object"),
     ("required", "object"),
     ("additionalProperties", "object"),
@@ -59,8 +60,8 @@ const TELLING: [(&str, &str); 16] = [
     ("exclusiveMaximum", "number"),
 ];
 
-/// A branch without any of these only narrows what stands beside it.
-const SHAPES: [&str; 10] = [
+/// A branch without any of these keywords only narrows the schema beside it.
+const SHAPE_KEYWORDS: [&str; 10] = [
     "type",
     "$ref",
     "enum",
@@ -73,51 +74,53 @@ const SHAPES: [&str; 10] = [
     "allOf",
 ];
 
-/// The schema without anything that a strict server refuses. Doing it twice changes nothing.
+/// The schema without anything that a strict server rejects. Idempotent.
 pub(super) fn portable(schema: &Value) -> Value {
     DEPTHS
         .into_iter()
-        .find_map(|depth| Walk::new(schema, depth).result())
+        .find_map(|depth| SchemaConverter::new(schema, depth).convert_root())
         .unwrap_or_else(|| json!({ "type": "object", "properties": {} }))
 }
 
-/// One way through a schema. `None` from any of its methods: it is too large for this depth.
+/// One attempt to convert a schema. Any method returns `None` if the schema is too large for this
+/// depth.
 #[derive(Debug)]
-struct Walk<'a> {
+struct SchemaConverter<'a> {
     root: &'a Value,
     depth: usize,
     work: usize,
-    /// What each `$ref` on the way here has led to.
+    /// The targets of the `$ref`s on the current path, to detect cycles.
     open: Vec<&'a Value>,
 }
 
-/// A schema with what its `$ref` and `allOf` lay under it. The first that has a keyword counts.
+/// A schema merged with what its `$ref` and `allOf` refer to. For each keyword, the first schema
+/// that has it counts.
 #[derive(Debug, Default)]
-struct Parts<'a> {
-    maps: Vec<&'a Fields>,
-    /// A `$ref` leads nowhere, or back to where it stands.
+struct MergedSchema<'a> {
+    maps: Vec<&'a JsonObject>,
+    /// A `$ref` that cannot be resolved or is part of a cycle.
     is_broken: bool,
 }
 
-/// Properties by name, in the order in which they were met, each with its alternatives.
+/// Properties in the order in which they were found, each with its alternatives.
 #[derive(Debug, Default)]
-struct Properties<'a> {
+struct PropertyList<'a> {
     list: Vec<(&'a str, Vec<&'a Value>)>,
-    places: HashMap<&'a str, usize>,
+    positions: HashMap<&'a str, usize>,
 }
 
-impl<'a> Walk<'a> {
-    fn new(root: &'a Value, depth: usize) -> Walk<'a> {
-        Walk { root, depth, work: WORK, open: vec![root] }
+impl<'a> SchemaConverter<'a> {
+    fn new(root: &'a Value, depth: usize) -> SchemaConverter<'a> {
+        SchemaConverter { root, depth, work: MAX_WORK, open: vec![root] }
     }
 
-    fn result(&mut self) -> Option<Value> {
+    fn convert_root(&mut self) -> Option<Value> {
         let parts = self.parts(self.root)?;
-        let mut fields = self.object(&parts, 0)?;
+        let mut fields = self.convert_object(&parts, 0)?;
         fields.entry("properties").or_insert_with(|| json!({}));
         let description = self.describe(&parts, true)?;
         let result = described(fields, &description);
-        (weight(&result) <= LARGEST).then_some(result)
+        (json_size(&result) <= MAX_SCHEMA_BYTES).then_some(result)
     }
 
     fn spend(&mut self, work: usize) -> Option<()> {
@@ -125,16 +128,16 @@ impl<'a> Walk<'a> {
         Some(())
     }
 
-    fn parts(&mut self, schema: &'a Value) -> Option<Parts<'a>> {
-        let mut parts = Parts::default();
+    fn parts(&mut self, schema: &'a Value) -> Option<MergedSchema<'a>> {
+        let mut parts = MergedSchema::default();
         self.collect(schema, &mut parts)?;
         Some(parts)
     }
 
-    fn collect(&mut self, schema: &'a Value, parts: &mut Parts<'a>) -> Option<()> {
-        self.spend(VISIT)?;
+    fn collect(&mut self, schema: &'a Value, parts: &mut MergedSchema<'a>) -> Option<()> {
+        self.spend(VISIT_COST)?;
         let Value::Object(fields) = schema else { return Some(()) };
-        if parts.maps.len() == MOST_PARTS {
+        if parts.maps.len() == MAX_PARTS {
             return Some(());
         }
         parts.maps.push(fields);
@@ -155,8 +158,8 @@ impl<'a> Walk<'a> {
         Some(())
     }
 
-    /// Any schema but the root; `kind` is its type where nothing in it tells one.
-    fn node(
+    /// Converts any schema but the root; `kind` is its type if the schema does not imply one.
+    fn convert_node(
         &mut self,
         schema: &'a Value,
         level: usize,
@@ -171,7 +174,7 @@ impl<'a> Walk<'a> {
 
     fn convert(
         &mut self,
-        parts: &Parts<'a>,
+        parts: &MergedSchema<'a>,
         level: usize,
         kind: Option<&'static str>,
     ) -> Option<Value> {
@@ -180,7 +183,7 @@ impl<'a> Walk<'a> {
             kinds.extend(kind.or(parts.is_broken.then_some("object")));
         }
         let values = parts.values();
-        self.spend(values.iter().map(|it| NAME + it.as_str().map_or(0, str::len)).sum())?;
+        self.spend(values.iter().map(|it| NAME_COST + it.as_str().map_or(0, str::len)).sum())?;
         let branches = parts.branches(&kinds);
         let is_deep = level > self.depth;
         let description = self.describe(parts, kinds.contains(&"object"))?;
@@ -188,14 +191,14 @@ impl<'a> Walk<'a> {
             _ if !values.is_empty() => choices(&values),
             _ if !is_deep && !branches.is_empty() => {
                 let kind = kinds.first().copied().filter(|_| kinds.len() == 1);
-                self.each(&branches, level + 1, kind)?
+                self.convert_all(&branches, level + 1, kind)?
             }
             [] if is_deep => vec![bare("object")],
-            [] => KINDS.into_iter().filter(|it| *it != "integer").map(bare).collect(),
-            [only] => vec![self.typed(only, parts, level)?],
-            _ if is_deep => vec![self.typed(kinds[0], parts, level)?],
+            [] => TYPES.into_iter().filter(|it| *it != "integer").map(bare).collect(),
+            [only] => vec![self.convert_typed(only, parts, level)?],
+            _ if is_deep => vec![self.convert_typed(kinds[0], parts, level)?],
             _ => {
-                let each = kinds.iter().map(|it| self.typed(it, parts, level + 1));
+                let each = kinds.iter().map(|it| self.convert_typed(it, parts, level + 1));
                 each.collect::<Option<Vec<_>>>()?
             }
         };
@@ -205,26 +208,31 @@ impl<'a> Walk<'a> {
         Some(union(options, description))
     }
 
-    fn each(
+    fn convert_all(
         &mut self,
         schemas: &[&'a Value],
         level: usize,
         kind: Option<&'static str>,
     ) -> Option<Vec<Value>> {
-        schemas.iter().take(MOST_BRANCHES).map(|it| self.node(it, level, kind)).collect()
+        schemas.iter().take(MAX_BRANCHES).map(|it| self.convert_node(it, level, kind)).collect()
     }
 
-    /// What may be any one of these, if there is more than one.
-    fn one_of(&mut self, schemas: &[&'a Value], level: usize) -> Option<Value> {
+    /// Converts alternatives into one schema.
+    fn convert_alternatives(&mut self, schemas: &[&'a Value], level: usize) -> Option<Value> {
         match schemas {
-            [] => self.node(&Value::Null, level, None),
-            [first, _, ..] if level > self.depth => self.node(first, level, None),
-            [only] => self.node(only, level, None),
-            _ => Some(union(self.each(schemas, level + 1, None)?, String::new())),
+            [] => self.convert_node(&Value::Null, level, None),
+            [first, _, ..] if level > self.depth => self.convert_node(first, level, None),
+            [only] => self.convert_node(only, level, None),
+            _ => Some(union(self.convert_all(schemas, level + 1, None)?, String::new())),
         }
     }
 
-    fn typed(&mut self, kind: &'static str, parts: &Parts<'a>, level: usize) -> Option<Value> {
+    fn convert_typed(
+        &mut self,
+        kind: &'static str,
+        parts: &MergedSchema<'a>,
+        level: usize,
+    ) -> Option<Value> {
         let keep = |keys: [&str; 2], is_fit: fn(&Value) -> bool| {
             let mut fields = Map::from_iter([("type".to_owned(), json!(kind))]);
             for key in keys {
@@ -236,13 +244,13 @@ impl<'a> Walk<'a> {
         };
         let fields = match kind {
             "object" | "array" if level > self.depth => return Some(bare(kind)),
-            "object" => self.object(parts, level)?,
+            "object" => self.convert_object(parts, level)?,
             "array" => {
                 let tuple = list(parts.get("prefixItems")).chain(list(parts.get("items")));
-                let mut items: Vec<&Value> = tuple.take(MOST_BRANCHES).collect();
+                let mut items: Vec<&Value> = tuple.take(MAX_BRANCHES).collect();
                 items.extend(parts.get("items").filter(|it| it.is_object()));
                 let mut fields = keep(["minItems", "maxItems"], Value::is_u64);
-                fields.insert("items".to_owned(), self.one_of(&items, level + 1)?);
+                fields.insert("items".to_owned(), self.convert_alternatives(&items, level + 1)?);
                 fields
             }
             "string" => keep(["minLength", "maxLength"], Value::is_u64),
@@ -252,31 +260,31 @@ impl<'a> Walk<'a> {
         Some(Value::Object(fields))
     }
 
-    /// An object. Branches of one that has properties, or is the root, become properties of its
-    /// own: it may have them, and must have what each branch asks for.
-    fn object(&mut self, parts: &Parts<'a>, level: usize) -> Option<Fields> {
-        let mut found = Properties::default();
+    /// Converts an object. If it has properties, or is the root, the properties of its branches are
+    /// added to its own; those that every branch requires are required.
+    fn convert_object(&mut self, parts: &MergedSchema<'a>, level: usize) -> Option<JsonObject> {
+        let mut found = PropertyList::default();
         let mut required: Vec<&str> = Vec::new();
         for map in &parts.maps {
             self.properties(map, &mut found, &mut required, false)?;
         }
         let fixed = found.list.len();
         let branches = if fixed > 0 || level == 0 { parts.all_branches() } else { Vec::new() };
-        let mut asked: Vec<&str> = Vec::new();
+        let mut branch_required: Vec<&str> = Vec::new();
         for branch in &branches {
-            let mut own = Vec::new();
+            let mut required_here = Vec::new();
             for map in self.parts(branch)?.maps {
-                self.properties(map, &mut found, &mut own, true)?;
+                self.properties(map, &mut found, &mut required_here, true)?;
             }
-            own.sort_unstable();
-            own.dedup();
-            asked.extend(own);
+            required_here.sort_unstable();
+            required_here.dedup();
+            branch_required.extend(required_here);
         }
-        required.extend(in_all(&asked, branches.len()));
+        required.extend(in_all(&branch_required, branches.len()));
         let mut properties = Map::new();
         for (position, (name, schemas)) in found.list.iter().enumerate() {
             let schemas = if position < fixed { &schemas[..1] } else { schemas };
-            properties.insert((*name).to_owned(), self.one_of(schemas, level + 1)?);
+            properties.insert((*name).to_owned(), self.convert_alternatives(schemas, level + 1)?);
         }
         let mut seen = HashSet::new();
         required.retain(|it| !it.is_empty() && properties.contains_key(*it) && seen.insert(*it));
@@ -292,23 +300,23 @@ impl<'a> Walk<'a> {
 
     fn properties(
         &mut self,
-        map: &'a Fields,
-        found: &mut Properties<'a>,
+        map: &'a JsonObject,
+        found: &mut PropertyList<'a>,
         required: &mut Vec<&'a str>,
         are_alternatives: bool,
     ) -> Option<()> {
         for name in list(map.get("required")).filter_map(Value::as_str) {
-            self.spend(NAME)?;
+            self.spend(NAME_COST)?;
             required.push(name);
         }
         let Some(Value::Object(properties)) = map.get("properties") else { return Some(()) };
         for (name, schema) in properties {
-            self.spend(NAME + name.len())?;
-            match found.places.get(name.as_str()) {
-                Some(place) if are_alternatives => found.list[*place].1.push(schema),
+            self.spend(NAME_COST + name.len())?;
+            match found.positions.get(name.as_str()) {
+                Some(position) if are_alternatives => found.list[*position].1.push(schema),
                 Some(_) => {}
                 None => {
-                    found.places.insert(name, found.list.len());
+                    found.positions.insert(name, found.list.len());
                     found.list.push((name, vec![schema]));
                 }
             }
@@ -316,14 +324,14 @@ impl<'a> Walk<'a> {
         Some(())
     }
 
-    /// The description, and in words what the subset cannot say.
-    fn describe(&mut self, parts: &Parts<'a>, is_object: bool) -> Option<String> {
-        let said = parts.get("description").and_then(Value::as_str).unwrap_or_default();
-        self.spend(said.len())?;
-        let mut text = said.trim().to_owned();
+    /// The description, extended by what the subset cannot express.
+    fn describe(&mut self, parts: &MergedSchema<'a>, is_object: bool) -> Option<String> {
+        let description = parts.get("description").and_then(Value::as_str).unwrap_or_default();
+        self.spend(description.len())?;
+        let mut text = description.trim().to_owned();
         let mut hint = |before: &str, value: Option<&Value>| {
             let value = match value {
-                Some(Value::String(value)) if (1..=LONGEST_HINT).contains(&value.len()) => {
+                Some(Value::String(value)) if (1..=MAX_HINT_BYTES).contains(&value.len()) => {
                     value.clone()
                 }
                 Some(value @ (Value::Number(_) | Value::Bool(_))) => value.to_string(),
@@ -348,21 +356,21 @@ impl<'a> Walk<'a> {
     }
 }
 
-impl<'a> Parts<'a> {
+impl<'a> MergedSchema<'a> {
     fn get(&self, key: &str) -> Option<&'a Value> {
         self.maps.iter().find_map(|it| it.get(key))
     }
 
-    /// The types it may have, besides null.
+    /// The possible types, except null.
     fn kinds(&self) -> Vec<&'static str> {
         let known = |it: &Value| {
             let name = it.as_str()?;
-            KINDS.into_iter().find(|kind| kind.eq_ignore_ascii_case(name))
+            TYPES.into_iter().find(|kind| kind.eq_ignore_ascii_case(name))
         };
         let mut kinds = Vec::new();
         match self.get("type") {
             Some(Value::Array(types)) => {
-                for kind in types.iter().take(KINDS.len() + 1).filter_map(known) {
+                for kind in types.iter().take(TYPES.len() + 1).filter_map(known) {
                     if !kinds.contains(&kind) {
                         kinds.push(kind);
                     }
@@ -373,13 +381,13 @@ impl<'a> Parts<'a> {
             None => {}
         }
         if kinds.is_empty() {
-            let told = TELLING.into_iter().find(|(key, _)| self.get(key).is_some());
-            kinds.extend(told.map(|(_, kind)| kind));
+            let implied = IMPLIED_TYPES.into_iter().find(|(key, _)| self.get(key).is_some());
+            kinds.extend(implied.map(|(_, kind)| kind));
         }
         kinds
     }
 
-    /// The values it is limited to, besides null.
+    /// The allowed values, except null.
     fn values(&self) -> Vec<&'a Value> {
         let all = match (self.get("enum"), self.get("const")) {
             (Some(Value::Array(all)), _) => all.iter().collect(),
@@ -391,14 +399,14 @@ impl<'a> Parts<'a> {
 
     fn all_branches(&self) -> Vec<&'a Value> {
         let branches = self.get("anyOf").or_else(|| self.get("oneOf"));
-        list(branches).take(MOST_BRANCHES).filter(|it| !is_null(it)).collect()
+        list(branches).take(MAX_BRANCHES).filter(|it| !is_null(it)).collect()
     }
 
-    /// The branches, if they say more than what stands beside them.
+    /// The branches, if they say more than the schema beside them.
     fn branches(&self, kinds: &[&str]) -> Vec<&'a Value> {
         let has_properties = kinds == ["object"] && self.get("properties").is_some();
         let branches = self.all_branches();
-        let has_shape = |it: &&Value| SHAPES.iter().any(|key| it.get(key).is_some());
+        let has_shape = |it: &&Value| SHAPE_KEYWORDS.iter().any(|key| it.get(key).is_some());
         let says_more = !has_properties && (kinds.is_empty() || branches.iter().any(has_shape));
         if says_more { branches } else { Vec::new() }
     }
@@ -415,7 +423,7 @@ fn is_null(schema: &Value) -> bool {
         || schema.get("enum").is_some_and(only)
 }
 
-/// Which of the names occur as often as this.
+/// The names that occur exactly `times` times.
 fn in_all<'a>(names: &[&'a str], times: usize) -> Vec<&'a str> {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     for name in names {
@@ -425,7 +433,7 @@ fn in_all<'a>(names: &[&'a str], times: usize) -> Vec<&'a str> {
     names.iter().filter(|it| is_first(it)).copied().collect()
 }
 
-/// What a local pointer leads to.
+/// The target of a local JSON pointer.
 fn resolve<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
     let pointer = reference.strip_prefix('#')?;
     root.pointer(pointer).or_else(|| root.pointer(&percent_decoded(pointer)?))
@@ -441,11 +449,11 @@ fn percent_decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// About how many bytes it has as JSON.
-fn weight(value: &Value) -> usize {
+/// The approximate size in bytes as JSON.
+fn json_size(value: &Value) -> usize {
     match value {
-        Value::Object(fields) => fields.iter().map(|(key, it)| key.len() + 4 + weight(it)).sum(),
-        Value::Array(all) => all.iter().map(|it| 2 + weight(it)).sum(),
+        Value::Object(fields) => fields.iter().map(|(key, it)| key.len() + 4 + json_size(it)).sum(),
+        Value::Array(all) => all.iter().map(|it| 2 + json_size(it)).sum(),
         Value::String(text) => text.len(),
         _ => 4,
     }

@@ -1,12 +1,10 @@
-//! Bytes → server-sent events, by the rules of the WHATWG (HTML Living Standard §9.2.6) and with
-//! the one extension that servers force on clients: a field named `error` is an event of that
-//! name. Pure, incremental and bounded.
+//! Decodes server-sent events by the rules of the WHATWG (HTML Living Standard §9.2.6), with one
+//! extension that some servers require: a field named `error` is an event of that name. Does no
+//! I/O, incremental and bounded.
 
-/// The most that one event may hold. A whole file in one tool call fits; a server that never
-/// ends its line does not.
-const LARGEST_EVENT: usize = 32 * 1024 * 1024;
+/// The limit for one event. A whole file in one tool call fits; a line that never ends does not.
+const MAX_EVENT_BYTES: usize = 32 * 1024 * 1024;
 
-/// One event.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Event<'a> {
     /// The `event` field, empty if there was none.
@@ -15,35 +13,35 @@ pub struct Event<'a> {
     pub data: &'a str,
 }
 
-/// An event grew beyond any reason.
+/// An event exceeded the size limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a server-sent event has more than 32 MiB")]
-pub struct TooLarge;
+#[error("a server-sent event exceeds 32 MiB")]
+pub struct EventTooLarge;
 
-/// Takes a stream apart, however it is cut into chunks.
+/// Decodes a stream, however it is cut into chunks.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// The beginning of a line whose end has not come yet.
+    /// The start of an incomplete line.
     partial: Vec<u8>,
-    /// The last byte was a CR: an LF right after it belongs to it.
+    /// The last byte was a CR: an LF right after it belongs to the same line end.
     after_cr: bool,
-    /// Whether the byte order mark can no longer come.
-    begun: bool,
+    /// False as long as a byte order mark may follow.
+    is_started: bool,
     name: String,
     data: Vec<u8>,
     has_data: bool,
 }
 
 impl Decoder {
-    /// Takes the next bytes and passes on each event that they complete.
+    /// Processes bytes and passes on each event that they complete.
     ///
     /// # Errors
-    /// When one event gets too large. The decoder is then of no more use.
+    /// Fails if an event gets too large. The decoder must not be used afterwards.
     pub fn push(
         &mut self,
         mut bytes: &[u8],
         mut on_event: impl FnMut(Event<'_>),
-    ) -> Result<(), TooLarge> {
+    ) -> Result<(), EventTooLarge> {
         if self.after_cr && !bytes.is_empty() {
             self.after_cr = false;
             if bytes[0] == b'\n' {
@@ -54,11 +52,11 @@ impl Decoder {
             let (line, rest) = bytes.split_at(end);
             let is_cr = rest[0] == b'\r';
             if self.partial.is_empty() {
-                self.line(line, &mut on_event);
+                self.push_line(line, &mut on_event);
             } else {
                 let mut whole = std::mem::take(&mut self.partial);
                 whole.extend_from_slice(line);
-                self.line(&whole, &mut on_event);
+                self.push_line(&whole, &mut on_event);
                 whole.clear();
                 self.partial = whole;
             }
@@ -76,23 +74,27 @@ impl Decoder {
         self.check()
     }
 
-    /// The stream has ended. An event that is complete but for its blank line still counts:
-    /// some servers close right after the last line.
+    /// Ends the stream. An event that only lacks its blank line still counts: some servers close
+    /// the connection right after the last line.
     pub fn finish(&mut self, mut on_event: impl FnMut(Event<'_>)) {
         let last = std::mem::take(&mut self.partial);
         if !last.is_empty() {
-            self.line(&last, &mut on_event);
+            self.push_line(&last, &mut on_event);
         }
         self.dispatch(&mut on_event);
     }
 
-    fn check(&self) -> Result<(), TooLarge> {
-        if self.partial.len() + self.data.len() > LARGEST_EVENT { Err(TooLarge) } else { Ok(()) }
+    fn check(&self) -> Result<(), EventTooLarge> {
+        if self.partial.len() + self.data.len() > MAX_EVENT_BYTES {
+            Err(EventTooLarge)
+        } else {
+            Ok(())
+        }
     }
 
-    fn line(&mut self, mut line: &[u8], on_event: &mut impl FnMut(Event<'_>)) {
-        if !self.begun {
-            self.begun = true;
+    fn push_line(&mut self, mut line: &[u8], on_event: &mut impl FnMut(Event<'_>)) {
+        if !self.is_started {
+            self.is_started = true;
             line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
         }
         if line.is_empty() {
@@ -110,7 +112,7 @@ impl Decoder {
                 "error".clone_into(&mut self.name);
                 self.append(value);
             }
-            // Comments (an empty field name), `id`, `retry`, and what nobody knows.
+            // Comments (an empty field name), `id`, `retry` and unknown fields.
             _ => {}
         }
     }
@@ -188,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn bare_data_is_nothing() {
+    fn empty_data_is_ignored() {
         check("data\n\ndata:\n\n", &[]);
     }
 
@@ -207,12 +209,12 @@ mod tests {
         let mut decoder = Decoder::default();
         let chunk = vec![b'x'; 1024 * 1024];
         let results: Vec<_> = (0..40).map(|_| decoder.push(&chunk, |_| {})).collect();
-        assert_eq!(results.last(), Some(&Err(TooLarge)));
+        assert_eq!(results.last(), Some(&Err(EventTooLarge)));
     }
 
     proptest! {
         #[test]
-        fn how_the_stream_is_cut_changes_nothing(
+        fn how_the_stream_is_cut_does_not_matter(
             stream in "(data: ?[a-zä€😀]{0,8}|event: e|: c|\r|\n|\r\n){0,30}",
             cuts in proptest::collection::vec(1_usize..9, 0..40),
         ) {

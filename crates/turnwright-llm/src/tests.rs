@@ -1,13 +1,13 @@
-//! Errors as servers send them: the message in each shape, and what it means. The numbers are
-//! those of the project's list of provider quirks.
+//! Errors as servers send them: the message in each shape, and its kind. The numbers refer to the
+//! list of provider quirks.
 
 use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::Kind;
-use super::failure::read;
+use super::ErrorKind;
+use super::error_body::parse;
 
 #[test]
 fn the_message_is_found_in_each_shape() {
@@ -38,7 +38,7 @@ fn the_message_is_found_in_each_shape() {
         ("</title><p>x", "an HTML page instead of JSON (no title)"),
     ];
     for (body, expected) in table {
-        assert_eq!(read(body, None, None).message, expected, "{body}");
+        assert_eq!(parse(body, None, None).message, expected, "{body}");
     }
 }
 
@@ -48,25 +48,25 @@ fn a_long_message_is_shortened() {
     let page = format!("<title>{words}</title>");
     let object = serde_json::json!({ "error": { "message": words } }).to_string();
     for body in [words, page, object] {
-        let message = read(&body, None, None).message;
+        let message = parse(&body, None, None).message;
         assert_eq!(message.chars().count(), 501);
         assert!(message.ends_with('…'));
     }
 }
 
-fn kind(status: u16, body: &str) -> Kind {
-    // In the stream it is HTTP 200, so there is no status but that in the body.
-    read(body, Some(status).filter(|it| *it != 200), None).kind
+fn kind(status: u16, body: &str) -> ErrorKind {
+    // Errors in a stream come with HTTP 200, so the only status is that in the body.
+    parse(body, Some(status).filter(|it| *it != 200), None).kind
 }
 
 #[track_caller]
-fn check(expected: Kind, rows: &[(&str, u16, &str)]) {
+fn check(expected: ErrorKind, rows: &[(&str, u16, &str)]) {
     for (source, status, body) in rows {
         assert_eq!(kind(*status, body), expected, "{source}: {status} {body}");
     }
 }
 
-/// Source, status, body, the window's and the request's tokens, 0 if they are not told.
+/// Source, status, body, and the tokens of the window and of the request (0 if not reported).
 const OVERFLOWS: &[(&str, u16, &str, u64, u64)] = &[
     (
         "C.4 #27 OpenAI",
@@ -255,17 +255,17 @@ const OVERFLOWS: &[(&str, u16, &str, u64, u64)] = &[
 ];
 
 #[test]
-fn an_overflow_is_understood_and_the_window_learned() {
+fn an_overflow_reports_the_context_window() {
     for (source, status, body, limit, used) in OVERFLOWS {
         let known = |it| Some(it).filter(|it| *it > 0);
-        let expected = Kind::Overflow { limit: known(*limit), used: known(*used) };
+        let expected = ErrorKind::ContextOverflow { limit: known(*limit), used: known(*used) };
         assert_eq!(kind(*status, body), expected, "{source}: {status} {body}");
     }
 }
 
 /// C.1 #39.
 #[test]
-fn a_spent_quota_is_no_rate_limit() {
+fn an_exhausted_quota_is_not_a_rate_limit() {
     let rows = [
         (
             "OpenAI",
@@ -339,11 +339,11 @@ fn a_spent_quota_is_no_rate_limit() {
             r#"{"error":{"code":429,"message":"You exceeded your current quota. * Quota exceeded for metric: x, limit: 0, model: m\nPlease retry in 45.5s."}}"#,
         ),
     ];
-    check(Kind::Quota, &rows);
+    check(ErrorKind::Quota, &rows);
 }
 
 #[test]
-fn a_rate_limit_passes() {
+fn rate_limits_are_recognised() {
     let rows = [
         (
             "OpenAI",
@@ -382,12 +382,12 @@ fn a_rate_limit_passes() {
         ("MiniMax", 200, r#"{"base_resp":{"status_code":1039,"status_msg":"token limit"}}"#),
         ("a gateway", 400, r#"{"error":{"message":"litellm.RateLimitError: Too many requests"}}"#),
     ];
-    check(Kind::RateLimit, &rows);
+    check(ErrorKind::RateLimit, &rows);
 }
 
 /// C.1 #14, C.4 #26.
 #[test]
-fn a_filter_is_a_refusal_and_names_its_categories() {
+fn a_content_filter_is_a_refusal_with_its_categories() {
     let azure = r#"{"error":{"message":"The response was filtered due to the prompt triggering Azure OpenAI's content management policy.","param":"prompt","code":"content_filter","status":400,"innererror":{"code":"ResponsibleAIPolicyViolation","content_filter_result":{"hate":{"filtered":false,"severity":"safe"},"jailbreak":{"filtered":true,"detected":true},"violence":{"filtered":true,"severity":"high"}}}}}"#;
     let rows = [
         ("C.1 #14 Azure", 400, azure),
@@ -433,8 +433,8 @@ fn a_filter_is_a_refusal_and_names_its_categories() {
             r#"{"error":{"code":403,"message":"Your input was flagged for violence"}}"#,
         ),
     ];
-    check(Kind::Refused, &rows);
-    let message = read(azure, Some(400), None).message;
+    check(ErrorKind::Refused, &rows);
+    let message = parse(azure, Some(400), None).message;
     assert!(
         message.ends_with("content management policy. (jailbreak, violence: high)"),
         "{message}"
@@ -442,7 +442,7 @@ fn a_filter_is_a_refusal_and_names_its_categories() {
 }
 
 #[test]
-fn a_refused_key_is_told_from_other_refusals() {
+fn a_rejected_key_is_recognised() {
     let rows = [
         ("401", 401, "Unauthorized"),
         ("403", 403, r#"{"error":{"message":"Access denied."}}"#),
@@ -455,11 +455,11 @@ fn a_refused_key_is_told_from_other_refusals() {
         ("z.ai", 200, r#"{"error":{"code":"1004","message":"no"}}"#),
         ("MiniMax", 200, r#"{"base_resp":{"status_code":1004,"status_msg":"login fail"}}"#),
     ];
-    check(Kind::Auth, &rows);
+    check(ErrorKind::Auth, &rows);
 }
 
 #[test]
-fn an_unknown_model_is_told_from_an_unknown_path() {
+fn an_unknown_model_is_distinguished_from_an_unknown_path() {
     let rows = [
         (
             "OpenAI",
@@ -506,18 +506,18 @@ fn an_unknown_model_is_told_from_an_unknown_path() {
         ),
         ("z.ai", 400, r#"{"error":{"code":"1211","message":"Unknown"}}"#),
     ];
-    check(Kind::ModelNotFound, &rows);
+    check(ErrorKind::ModelNotFound, &rows);
     let rows = [
         ("404", 404, "404 page not found"),
         ("405", 405, ""),
         ("a redirect", 302, ""),
         ("a page", 404, "<html><title>Not Found</title>"),
     ];
-    check(Kind::UrlNotFound, &rows);
+    check(ErrorKind::UrlNotFound, &rows);
 }
 
 #[test]
-fn a_server_that_fails_may_recover() {
+fn server_failures_are_recognised() {
     let rows = [
         ("500", 500, "oops"),
         ("Anthropic", 529, r#"{"error":{"type":"overloaded_error","message":"Overloaded"}}"#),
@@ -537,7 +537,7 @@ fn a_server_that_fails_may_recover() {
         ),
         ("MiniMax", 200, r#"{"base_resp":{"status_code":1013,"status_msg":"unknown error"}}"#),
     ];
-    check(Kind::Unavailable, &rows);
+    check(ErrorKind::Unavailable, &rows);
 }
 
 #[test]
@@ -575,11 +575,11 @@ fn anything_else_is_a_bad_request() {
         ("501", 501, ""),
         ("in a stream", 200, "the model crashed"),
     ];
-    check(Kind::BadRequest, &rows);
+    check(ErrorKind::BadRequest, &rows);
 }
 
 #[test]
-fn a_wait_is_taken_only_from_those_who_may_ask_for_one() {
+fn a_delay_counts_only_for_statuses_that_may_ask_for_one() {
     let body = r#"{"error":{"message":"Please try again in 20s."}}"#;
     let told = Some(Duration::from_secs(7));
     for (status, headers, expected) in [
@@ -591,34 +591,34 @@ fn a_wait_is_taken_only_from_those_who_may_ask_for_one() {
         (Some(400), told, None),
         (None, None, None),
     ] {
-        let got = read(body, status, headers).retry_after;
+        let got = parse(body, status, headers).retry_after;
         assert_eq!(got, expected.map(Duration::from_secs), "{status:?}");
     }
     let in_stream = r#"{"error":{"type":"rate_limit_error","message":"Try again in 5 seconds"}}"#;
-    assert_eq!(read(in_stream, None, None).retry_after, Some(Duration::from_secs(5)));
+    assert_eq!(parse(in_stream, None, None).retry_after, Some(Duration::from_secs(5)));
 }
 
 /// C.5.
 #[test]
-fn what_has_to_be_set_elsewhere_is_said() {
+fn errors_name_the_next_step() {
     let table = [
         (400, "m does not support tools", "choose another model"),
-        (400, "requires --enable-auto-tool-choice", "to start vLLM with"),
-        (500, "tools param requires --jinja flag", "to start llama-server with"),
-        (404, "model 'm' not found, try pulling it first", "Check the name of the model"),
+        (400, "requires --enable-auto-tool-choice", "Start vLLM with both options"),
+        (500, "tools param requires --jinja flag", "Start llama-server with this option"),
+        (404, "model 'm' not found, try pulling it first", "Check the model name"),
         (404, "404 page not found", "Check the base URL"),
         (401, "Bad key.", "Bad key. Check the key, or run `turnwright login`"),
         (402, "No.", "check the plan and the credit"),
     ];
     for (status, message, expected) in table {
-        let report = read(&json!({ "error": message }).to_string(), Some(status), None);
+        let report = parse(&json!({ "error": message }).to_string(), Some(status), None);
         let error = super::LlmError::Status {
             host: "h".to_owned(),
             status,
             message: report.message,
             retry_after: None,
             kind: report.kind,
-            leaked: None,
+            failed_generation: None,
         };
         assert!(error.to_string().contains(expected), "{error}");
     }
@@ -626,13 +626,13 @@ fn what_has_to_be_set_elsewhere_is_said() {
 
 proptest! {
     #[test]
-    fn no_body_makes_it_stumble(
+    fn no_body_makes_it_panic(
         text in any::<String>(),
         words in "(maximum context length is |requested | > |prompt is too long: ){0,3}[0-9,_ ]{0,30}",
         status in proptest::option::of(100_u16..700),
     ) {
         for body in [text.clone(), words.clone(), json!({ "error": { "message": text, "code": words } }).to_string()] {
-            let report = read(&body, status, None);
+            let report = parse(&body, status, None);
             prop_assert!(report.message.chars().count() <= 501);
             prop_assert!(!report.message.contains('\n'));
         }

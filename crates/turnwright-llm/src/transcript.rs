@@ -1,7 +1,8 @@
-//! What a recorded answer means, in words: for the wire corpus, the fuzzers and bug reports. Pure.
+//! Describes a recorded reply as text: for the corpus of recorded streams, the fuzz targets and bug
+//! reports. Does no I/O.
 //!
-//! One line for each thing that is shown, in order, then how the answer ends. Neighbours of the
-//! same sort are one line, so the text does not depend on how the answer was cut:
+//! One line for each thing that is shown, in order, then the end of the reply. Adjacent deltas of
+//! the same kind are one line, so the text does not depend on how the stream was cut:
 //!
 //! ```text
 //! thought "Where is it?"
@@ -12,31 +13,31 @@
 //!   0 "call_1" "read_file" {"path":"src/main.rs"}
 //! ```
 
-use super::reader::{Assemble, Reader};
-use super::{Batch, Delta, End, LlmError, Reply, ReplyCall};
-use turnwright_types::message::{Arguments, Echo, Usage};
+use super::reply_reader::{ReplyAssembler, ReplyReader};
+use super::{Delta, DeltaBatch, EndReason, LlmError, Reply, ReplyCall};
+use turnwright_types::message::{Arguments, ProviderState, TokenUsage};
 
-/// Reads an answer from its pieces and says what it means.
-pub(super) fn transcribe<'a, A: Assemble>(
+/// Reads a reply from its pieces and describes it.
+pub(super) fn transcribe<'a, A: ReplyAssembler>(
     assembler: A,
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> String {
     let (batch, outcome) = receive(assembler, pieces);
-    let mut lines: Vec<String> = batch.deltas.iter().map(shown).collect();
+    let mut lines: Vec<String> = batch.deltas.iter().map(delta_line).collect();
     match outcome {
-        Ok(reply) => lines.extend(ended(&reply)),
-        Err(error) => lines.push(failed(&error)),
+        Ok(reply) => lines.extend(reply_lines(&reply)),
+        Err(error) => lines.push(error_line(&error)),
     }
     lines.join("\n") + "\n"
 }
 
-/// Reads an answer from its pieces, as far as its end or the first error.
-pub(super) fn receive<'a, A: Assemble>(
+/// Reads a reply from its pieces, up to its end or the first error.
+pub(super) fn receive<'a, A: ReplyAssembler>(
     assembler: A,
     pieces: impl IntoIterator<Item = &'a [u8]>,
-) -> (Batch, Result<Reply, LlmError>) {
-    let mut reader = Reader::new(assembler);
-    let mut batch = Batch::default();
+) -> (DeltaBatch, Result<Reply, LlmError>) {
+    let mut reader = ReplyReader::new(assembler);
+    let mut batch = DeltaBatch::default();
     for piece in pieces {
         match reader.feed(piece, &mut batch) {
             Ok(None) => {}
@@ -44,33 +45,33 @@ pub(super) fn receive<'a, A: Assemble>(
             Err(error) => return (batch, Err(error)),
         }
     }
-    let outcome = reader.end(&mut batch);
+    let outcome = reader.finish(&mut batch);
     (batch, outcome)
 }
 
-fn shown(delta: &Delta) -> String {
+fn delta_line(delta: &Delta) -> String {
     match delta {
-        Delta::Text(words) => format!("text {words:?}"),
-        Delta::Thought(words) => format!("thought {words:?}"),
+        Delta::Text(text) => format!("text {text:?}"),
+        Delta::Thought(text) => format!("thought {text:?}"),
         Delta::CallNamed { slot, name } => format!("call {slot} {name}"),
         Delta::CallArguments { slot, text } => format!("args {slot} {text}"),
     }
 }
 
-/// The end of a whole answer: why, what was counted, the calls, what goes back.
-fn ended(reply: &Reply) -> Vec<String> {
+/// The end of a reply: the reason, the token counts, the calls, the provider's data.
+fn reply_lines(reply: &Reply) -> Vec<String> {
     let why = match &reply.end {
-        End::Complete => "complete".to_owned(),
-        End::Length => "length".to_owned(),
-        End::Refused(why) => format!("refused {why:?}"),
+        EndReason::Complete => "complete".to_owned(),
+        EndReason::Length => "length".to_owned(),
+        EndReason::Refused(why) => format!("refused {why:?}"),
     };
-    let mut lines = vec![why + &reply.usage.map(counted).unwrap_or_default()];
-    lines.extend(reply.calls.iter().map(called));
-    lines.extend(echoed(&reply.echo));
+    let mut lines = vec![why + &reply.usage.map(usage_text).unwrap_or_default()];
+    lines.extend(reply.calls.iter().map(call_line));
+    lines.extend(provider_state_line(&reply.provider_state));
     lines
 }
 
-fn counted(usage: Usage) -> String {
+fn usage_text(usage: TokenUsage) -> String {
     let cached = match usage.cached {
         0 => String::new(),
         cached => format!(" cached {cached}"),
@@ -78,7 +79,7 @@ fn counted(usage: Usage) -> String {
     format!(" {}+{}{cached}", usage.input, usage.output)
 }
 
-fn called(call: &ReplyCall) -> String {
+fn call_line(call: &ReplyCall) -> String {
     let (slot, id, name) = (call.slot, &call.provider_id, &call.name);
     let arguments = match &call.arguments {
         Arguments::Object(value) => value.to_string(),
@@ -88,31 +89,31 @@ fn called(call: &ReplyCall) -> String {
     format!("  {slot} {id:?} {name:?} {arguments}{extra}")
 }
 
-/// What the provider wants to have back, if anything.
-fn echoed(echo: &Echo) -> Option<String> {
+/// The data that the provider requires back.
+fn provider_state_line(provider_state: &ProviderState) -> Option<String> {
     let mut line = String::new();
-    if let Some(field) = &echo.field {
+    if let Some(field) = &provider_state.field {
         line.push_str(&format!(" field={field}"));
     }
-    if !echo.blobs.is_empty() {
-        let blobs: Vec<String> = echo.blobs.iter().map(ToString::to_string).collect();
+    if !provider_state.blobs.is_empty() {
+        let blobs: Vec<String> = provider_state.blobs.iter().map(ToString::to_string).collect();
         line.push_str(&format!(" blobs=[{}]", blobs.join(",")));
     }
     if line.is_empty() { None } else { Some(format!("echo{line}")) }
 }
 
-/// Which kind of error, its status, whether it may pass and when, and its message.
-fn failed(error: &LlmError) -> String {
+/// The variant of an error, its status, kind and retry delay, and its message.
+fn error_line(error: &LlmError) -> String {
     let variant = match error {
         LlmError::Connect { .. } => "connect",
         LlmError::Status { .. } => "status",
         LlmError::InStream { .. } => "in-stream",
         LlmError::Truncated { .. } => "truncated",
-        LlmError::Silent { .. } => "silent",
+        LlmError::TimedOut { .. } => "silent",
         LlmError::Malformed { .. } => "malformed",
-        LlmError::Stuck { .. } => "stuck",
-        LlmError::Empty { .. } => "empty",
-        LlmError::Settings(_) => "settings",
+        LlmError::EndlessRepetition { .. } => "stuck",
+        LlmError::EmptyReply { .. } => "empty",
+        LlmError::Config(_) => "settings",
     };
     let status = error.status().map(|it| format!(" {it}")).unwrap_or_default();
     let kind = match error {
@@ -134,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_provider_wants_back_is_shown() {
+    fn provider_state_is_shown() {
         let call = ReplyCall {
             slot: 0,
             provider_id: "a".to_owned(),
@@ -142,14 +143,18 @@ mod tests {
             arguments: Arguments::Object(json!({})),
             extra: Some(json!({ "signature": "s" })),
         };
-        let usage = Some(Usage { input: 7, output: 2, cached: 5 });
-        let mut reply =
-            Reply { end: End::Complete, calls: vec![call], usage, echo: Echo::default() };
+        let usage = Some(TokenUsage { input: 7, output: 2, cached: 5 });
+        let mut reply = Reply {
+            end: EndReason::Complete,
+            calls: vec![call],
+            usage,
+            provider_state: ProviderState::default(),
+        };
         let lines = ["complete 7+2 cached 5", r#"  0 "a" "f" {} extra={"signature":"s"}"#];
-        assert_eq!(ended(&reply), lines);
-        reply.echo.blobs = vec![json!({ "data": "x" }), json!("y")];
-        assert_eq!(ended(&reply)[2], r#"echo blobs=[{"data":"x"},"y"]"#);
-        reply.echo.field = Some("reasoning".to_owned());
-        assert_eq!(ended(&reply)[2], r#"echo field=reasoning blobs=[{"data":"x"},"y"]"#);
+        assert_eq!(reply_lines(&reply), lines);
+        reply.provider_state.blobs = vec![json!({ "data": "x" }), json!("y")];
+        assert_eq!(reply_lines(&reply)[2], r#"echo blobs=[{"data":"x"},"y"]"#);
+        reply.provider_state.field = Some("reasoning".to_owned());
+        assert_eq!(reply_lines(&reply)[2], r#"echo field=reasoning blobs=[{"data":"x"},"y"]"#);
     }
 }

@@ -1,7 +1,10 @@
-//! JSON-RPC 2.0 over lines: framing, the one way out, and the requests we have sent. Knows
-//! nothing of ACP and nothing else of ours.
+//! JSON-RPC 2.0 over newline-delimited stdin and stdout, with bounded queues.
+//!
+//! [`StdinReader`] parses lines on a thread of its own, [`Outbox`] serialises and writes messages on
+//! another, and [`Peer`] matches responses with the requests that we sent. The crate knows nothing
+//! of ACP or MCP.
 
-mod frame;
+mod message;
 mod outbox;
 mod pending;
 mod stdio;
@@ -9,7 +12,7 @@ mod stdio;
 #[cfg(test)]
 mod tests;
 
-pub use frame::{Frame, Line, Params, RequestId, RpcError, parse};
-pub use outbox::{Filter, Outbox};
-pub use pending::{Peer, RequestFailed};
-pub use stdio::{Input, Stdio, claim, stop_signal};
+pub use message::{Params, ParsedLine, RequestId, RpcError, RpcMessage, parse_line};
+pub use outbox::{Outbox, OutgoingFilter};
+pub use pending::{Peer, RequestError};
+pub use stdio::{StdinReader, Stdio, claim_stdio, stop_signal};

@@ -1,140 +1,142 @@
-//! The way out: one lane, so what is put in first is written first, and one thread that writes.
+//! The outgoing message queue: a single first-in-first-out buffer and the thread that writes it.
 //!
-//! Messages are serialised straight into a shared buffer under a short lock; the writer swaps
-//! that buffer out and hands it to the kernel in one call. Nothing is copied in between, and a
-//! burst of messages costs one `write(2)`.
+//! Messages are serialised straight into the shared buffer under a short lock; the writer thread
+//! swaps that buffer out and hands it to the kernel in one call. Nothing is copied in between, and
+//! a burst of messages costs one `write(2)`.
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::fmt;
 use std::io::Write;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 use tokio::sync::Notify;
 
-use super::frame::{self, RequestId, RpcError};
+use super::message::{self, RequestId, RpcError};
 
-/// Bytes that may wait for the writer before bulk senders have to. Twice this can be in memory:
-/// one buffer filling, one being written.
-const BULK_MARK: usize = 256 * 1024;
+/// Unwritten bytes above which senders of bulk output must wait. Up to twice as much can be in
+/// memory: one buffer being has_messages, one being written.
+const MAX_QUEUED_BULK: usize = 256 * 1024;
 
-/// Bytes of waiting answers above which no more requests are read. A client that asks for ever
-/// and never reads stops itself here.
-const ANSWER_MARK: usize = 8 * 1024 * 1024;
+/// Unwritten bytes above which no more requests are read. This bounds the memory that a peer can
+/// make us use by sending requests without reading the responses.
+const MAX_QUEUED_RESPONSES: usize = 8 * 1024 * 1024;
 
-/// Looks at a message on its way out, by its method (`None` for an answer), and may have another one
-/// in its place.
-pub type Filter = fn(Option<&str>, &[u8]) -> Option<Vec<u8>>;
+/// Inspects an outgoing message, given its method (`None` for a response) and its JSON, and may
+/// return a replacement for it.
+pub type OutgoingFilter = fn(Option<&str>, &[u8]) -> Option<Vec<u8>>;
 
-/// The sending end. Cheap to clone.
+/// The sending end of the queue. Cheap to clone.
 #[derive(Clone)]
-pub struct Outbox(Arc<Shared>);
+pub struct Outbox(Arc<OutboxInner>);
 
-struct Shared {
-    // A std mutex: held for the time of one serialisation, never across an await.
-    lane: Mutex<Lane>,
-    filled: Condvar,
+struct OutboxInner {
+    // held while one message is serialised, never across an await.
+    queue: Mutex<WriteQueue>,
+    has_messages: Condvar,
     drained: Notify,
-    ended: Condvar,
-    filter: Filter,
+    writer_ended: Condvar,
+    filter: OutgoingFilter,
 }
 
 #[derive(Default)]
-struct Lane {
+struct WriteQueue {
     buffer: Vec<u8>,
-    /// No more will come: write what is there and stop.
-    closing: bool,
-    /// The writer has stopped; whatever is put in from now on is dropped.
-    dead: bool,
+    /// No more messages are accepted; the writer stops once the buffer is empty.
+    is_closing: bool,
+    /// The writer has stopped; messages are dropped from now on.
+    is_closed: bool,
 }
 
 impl Outbox {
     /// Starts the writer thread.
     ///
     /// # Errors
-    /// When the system has no thread to give.
+    /// If the thread cannot be created.
     pub fn start(output: impl Write + Send + 'static) -> std::io::Result<Outbox> {
-        Outbox::filtered(output, |_, _| None)
+        Outbox::start_with_filter(output, |_, _| None)
     }
 
-    /// The same, with something that looks at each message.
+    /// Like [`Outbox::start`], with a filter that every message passes through.
     ///
     /// # Errors
-    /// When the system has no thread to give.
-    pub fn filtered(
+    /// If the thread cannot be created.
+    pub fn start_with_filter(
         output: impl Write + Send + 'static,
-        filter: Filter,
+        filter: OutgoingFilter,
     ) -> std::io::Result<Outbox> {
-        let shared = Arc::new(Shared {
-            lane: Mutex::new(Lane::default()),
-            filled: Condvar::new(),
+        let shared = Arc::new(OutboxInner {
+            queue: Mutex::new(WriteQueue::default()),
+            has_messages: Condvar::new(),
             drained: Notify::new(),
-            ended: Condvar::new(),
+            writer_ended: Condvar::new(),
             filter,
         });
         let outbox = Outbox(Arc::clone(&shared));
         std::thread::Builder::new()
             .name("stdout".into())
             .stack_size(128 * 1024)
-            .spawn(move || write_all(&shared, output))?;
+            .spawn(move || run_writer(&shared, output))?;
         Ok(outbox)
     }
 
-    /// Answers a request. Never waits: a full pipe must not keep us from reading the very
-    /// cancel that ends the flood.
+    /// Answers a request. Never waits: a full pipe must not stop us from reading the cancellation
+    /// that would end the flood.
     pub fn respond<R: Serialize>(&self, id: &RequestId, result: Result<&R, &RpcError>) {
-        self.put(None, |buffer| match result {
-            Ok(result) => frame::write_success(buffer, id, result),
-            Err(error) => frame::write_failure(buffer, id, error),
+        self.enqueue(None, |buffer| match result {
+            Ok(result) => message::write_success(buffer, id, result),
+            Err(error) => message::write_failure(buffer, id, error),
         });
     }
 
-    /// Tells something. Never waits; bulk senders await [`Outbox::room`] first.
+    /// Sends a notification. Never waits; senders of bulk output await
+    /// [`Outbox::wait_for_capacity`] first.
     pub fn notify(&self, method: &str, params: &impl Serialize) {
-        self.put(Some(method), |buffer| frame::write_notification(buffer, method, params));
+        self.enqueue(Some(method), |buffer| message::write_notification(buffer, method, params));
     }
 
-    /// Sends a message that is whole already. Never waits.
+    /// Sends a value that is already a complete JSON-RPC message. Never waits.
     pub fn send(&self, message: &impl Serialize) {
-        self.put(None, |buffer| serde_json::to_writer(buffer, message));
+        self.enqueue(None, |buffer| serde_json::to_writer(buffer, message));
     }
 
     pub(super) fn request(&self, id: u64, method: &str, params: &impl Serialize) {
-        self.put(Some(method), |buffer| frame::write_request(buffer, id, method, params));
+        self.enqueue(Some(method), |buffer| message::write_request(buffer, id, method, params));
     }
 
-    /// Waits until there is room for bulk, or the client is gone.
-    pub async fn room(&self) {
-        self.below(BULK_MARK).await;
+    /// Waits until bulk output may be sent, or the peer has closed its end.
+    pub async fn wait_for_capacity(&self) {
+        self.wait_below(MAX_QUEUED_BULK).await;
     }
 
-    /// Waits until so few answers are unread that more requests may be taken.
-    pub async fn settled(&self) {
-        self.below(ANSWER_MARK).await;
+    /// Waits until so few responses are unread that more requests may be read.
+    pub async fn wait_for_responses_to_drain(&self) {
+        self.wait_below(MAX_QUEUED_RESPONSES).await;
     }
 
-    /// Waits until nothing can be written any more: the client has closed its end.
-    pub async fn gone(&self) {
+    /// Waits until nothing can be written any more, because the peer has closed its end.
+    pub async fn closed(&self) {
         loop {
             let drained = self.0.drained.notified();
             tokio::pin!(drained);
             drained.as_mut().enable();
-            if self.lock().dead {
+            if self.lock().is_closed {
                 return;
             }
             drained.await;
         }
     }
 
-    async fn below(&self, mark: usize) {
+    async fn wait_below(&self, limit: usize) {
         loop {
             let drained = self.0.drained.notified();
             tokio::pin!(drained);
-            // Registered before the check, so that a swap in between is not missed.
+            // Registered before the check, so that a buffer swap in between is not missed.
             drained.as_mut().enable();
             {
-                let lane = self.lock();
-                if lane.buffer.len() < mark || lane.dead {
+                let queue = self.lock();
+                if queue.buffer.len() < limit || queue.is_closed {
                     return;
                 }
             }
@@ -142,47 +144,45 @@ impl Outbox {
         }
     }
 
-    /// Writes what is left and stops the writer. Waits for it, but not longer than `limit`: the
-    /// client may have stopped reading.
-    pub fn close(&self, limit: Duration) {
-        let mut lane = self.lock();
-        lane.closing = true;
-        self.0.filled.notify_one();
-        if !lane.dead {
-            drop(self.0.ended.wait_timeout_while(lane, limit, |lane| !lane.dead));
-        }
+    /// Writes what is queued and stops the writer. Waits at most `timeout` for that, because the
+    /// peer may have stopped reading.
+    pub fn close(&self, timeout: Duration) {
+        let mut queue = self.lock();
+        queue.is_closing = true;
+        self.0.has_messages.notify_one();
+        self.0.writer_ended.wait_while_for(&mut queue, |queue| !queue.is_closed, timeout);
     }
 
-    fn put(
+    fn enqueue(
         &self,
         method: Option<&str>,
         write: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>,
     ) {
-        let mut lane = self.lock();
-        if lane.dead || lane.closing {
+        let mut queue = self.lock();
+        if queue.is_closed || queue.is_closing {
             return;
         }
-        let start = lane.buffer.len();
-        if let Err(error) = write(&mut lane.buffer) {
-            // Only a type that cannot be JSON fails here. Half a line must not go out.
-            lane.buffer.truncate(start);
+        let start = queue.buffer.len();
+        if let Err(error) = write(&mut queue.buffer) {
+            // Only a type that has no JSON form fails here. Half a line must not be sent.
+            queue.buffer.truncate(start);
             tracing::error!(%error, "a message could not be serialised");
             return;
         }
-        if let Some(other) = (self.0.filter)(method, &lane.buffer[start..]) {
-            lane.buffer.truncate(start);
-            lane.buffer.extend_from_slice(&other);
+        if let Some(replacement) = (self.0.filter)(method, &queue.buffer[start..]) {
+            queue.buffer.truncate(start);
+            queue.buffer.extend_from_slice(&replacement);
         }
-        lane.buffer.push(b'\n');
-        // Woken while the lock is held, the writer would only run into it.
-        drop(lane);
+        queue.buffer.push(b'\n');
+        // The lock is released first; a writer woken earlier would only wait for it.
+        drop(queue);
         if start == 0 {
-            self.0.filled.notify_one();
+            self.0.has_messages.notify_one();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Lane> {
-        self.0.lane.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, WriteQueue> {
+        self.0.queue.lock()
     }
 }
 
@@ -192,33 +192,32 @@ impl fmt::Debug for Outbox {
     }
 }
 
-fn write_all(shared: &Shared, mut output: impl Write) {
+fn run_writer(shared: &OutboxInner, mut output: impl Write) {
     let mut spare = Vec::new();
     loop {
         {
-            let lane = shared.lane.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut lane = shared
-                .filled
-                .wait_while(lane, |lane| lane.buffer.is_empty() && !lane.closing)
-                .unwrap_or_else(PoisonError::into_inner);
-            if lane.buffer.is_empty() {
+            let mut queue = shared.queue.lock();
+            shared
+                .has_messages
+                .wait_while(&mut queue, |queue| queue.buffer.is_empty() && !queue.is_closing);
+            if queue.buffer.is_empty() {
                 break;
             }
-            std::mem::swap(&mut lane.buffer, &mut spare);
+            std::mem::swap(&mut queue.buffer, &mut spare);
         }
         shared.drained.notify_waiters();
         if let Err(error) = output.write_all(&spare).and_then(|()| output.flush()) {
-            // The client is gone; the reader notices that too and ends everything.
+            // The reader notices that the peer is gone as well, and ends everything.
             tracing::debug!(%error, "stdout is closed");
             break;
         }
         spare.clear();
-        spare.shrink_to(BULK_MARK);
+        spare.shrink_to(MAX_QUEUED_BULK);
     }
-    let mut lane = shared.lane.lock().unwrap_or_else(PoisonError::into_inner);
-    lane.dead = true;
-    lane.buffer = Vec::new();
-    drop(lane);
+    let mut queue = shared.queue.lock();
+    queue.is_closed = true;
+    queue.buffer = Vec::new();
+    drop(queue);
     shared.drained.notify_waiters();
-    shared.ended.notify_all();
+    shared.writer_ended.notify_all();
 }

@@ -1,9 +1,10 @@
-//! Requests that we have sent and the peer has not answered yet.
+//! Requests that we have sent and that the peer has not answered yet.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -11,142 +12,148 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use super::frame::{RequestId, RpcError};
+use super::message::{RequestId, RpcError};
 use super::outbox::Outbox;
 
-type Answer = Result<Box<RawValue>, RpcError>;
+type Response = Result<Box<RawValue>, RpcError>;
 
-/// What is to be done with a result that comes when nobody waits for it any more.
-type Late = Arc<dyn Fn(&RawValue) + Send + Sync>;
+/// Receives a result that arrives after the request was given up.
+type LateResultHandler = Arc<dyn Fn(&RawValue) + Send + Sync>;
 
-struct Entry {
-    sender: oneshot::Sender<Answer>,
-    late: Option<Late>,
+struct PendingRequest {
+    sender: oneshot::Sender<Response>,
+    on_late_result: Option<LateResultHandler>,
 }
 
-/// The other side, as somebody who can be asked.
+/// The other end of the connection, to which requests can be sent.
 #[derive(Clone)]
 pub struct Peer {
     outbox: Outbox,
-    waiting: Arc<Waiting>,
+    pending: Arc<PendingRequests>,
 }
 
 #[derive(Default)]
-struct Waiting {
-    next: AtomicU64,
-    // A std mutex: a map operation long, never across an await.
-    answers: Mutex<Option<HashMap<u64, Entry>>>,
+struct PendingRequests {
+    next_id: AtomicU64,
+    /// `None` once the connection has ended.
+    // held for one map operation, never across an await.
+    requests: Mutex<Option<HashMap<u64, PendingRequest>>>,
 }
 
-impl Waiting {
-    fn lock(&self) -> MutexGuard<'_, Option<HashMap<u64, Entry>>> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+impl PendingRequests {
+    fn lock(&self) -> MutexGuard<'_, Option<HashMap<u64, PendingRequest>>> {
+        self.requests.lock()
     }
 }
 
-/// Why a request of ours brought no result.
+/// Why a request that we sent brought no result.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum RequestFailed {
+pub enum RequestError {
     /// The peer answered with an error.
     #[error("{}", .0.message)]
-    Refused(RpcError),
+    ErrorResponse(RpcError),
     /// The peer did not answer in time. The request has been withdrawn.
     #[error("no answer within {} s", .0.as_secs())]
     TimedOut(Duration),
     /// The connection has ended.
     #[error("the connection has ended")]
-    Gone,
+    ConnectionClosed,
 }
 
 impl Peer {
-    /// A peer that hears us through this outbox.
+    /// Creates a peer to which `outbox` leads.
     pub fn new(outbox: Outbox) -> Peer {
-        let waiting = Waiting::default();
-        *waiting.lock() = Some(HashMap::new());
-        Peer { outbox, waiting: Arc::new(waiting) }
+        let pending = PendingRequests::default();
+        *pending.lock() = Some(HashMap::new());
+        Peer { outbox, pending: Arc::new(pending) }
     }
 
-    /// The way out, for what needs no answer.
+    /// The queue of outgoing messages, for messages that need no response.
     pub fn outbox(&self) -> &Outbox {
         &self.outbox
     }
 
-    /// Asks, and waits at most `limit` for the answer. When it is given up, by the limit or by
-    /// dropping the future, the peer is told with `$/cancel_request` (R-CXL-6).
+    /// Sends a request and waits at most `timeout` for the response. If the request is given up,
+    /// by the timeout or by dropping the future, the peer is told with `$/cancel_request`
+    /// (R-CXL-6).
     ///
     /// # Errors
-    /// When no result comes back.
+    /// If no result arrives.
     pub async fn request(
         &self,
         method: &str,
         params: &impl Serialize,
-        limit: Duration,
-    ) -> Result<Box<RawValue>, RequestFailed> {
-        self.ask(method, params, limit, None).await
+        timeout: Duration,
+    ) -> Result<Box<RawValue>, RequestError> {
+        self.send(method, params, timeout, None).await
     }
 
-    /// The same for a request that makes the peer hold something for us: a result that comes
-    /// after we have given up is handed to `late`, so that it can be given back.
+    /// Like [`Peer::request`], for a request that makes the peer allocate something for us. A
+    /// result that arrives after the request was given up is handed to `on_late_result`, so that
+    /// the resource can be released.
     ///
     /// # Errors
-    /// When no result comes back.
-    pub async fn request_or_late(
+    /// If no result arrives in time.
+    pub async fn request_with_late_handler(
         &self,
         method: &str,
         params: &impl Serialize,
-        limit: Duration,
-        late: impl Fn(&RawValue) + Send + Sync + 'static,
-    ) -> Result<Box<RawValue>, RequestFailed> {
-        self.ask(method, params, limit, Some(Arc::new(late))).await
+        timeout: Duration,
+        on_late_result: impl Fn(&RawValue) + Send + Sync + 'static,
+    ) -> Result<Box<RawValue>, RequestError> {
+        self.send(method, params, timeout, Some(Arc::new(on_late_result))).await
     }
 
-    async fn ask(
+    async fn send(
         &self,
         method: &str,
         params: &impl Serialize,
-        limit: Duration,
-        late: Option<Late>,
-    ) -> Result<Box<RawValue>, RequestFailed> {
+        timeout: Duration,
+        on_late_result: Option<LateResultHandler>,
+    ) -> Result<Box<RawValue>, RequestError> {
         let (sender, receiver) = oneshot::channel();
-        let id = self.waiting.next.fetch_add(1, Ordering::Relaxed);
-        match self.waiting.lock().as_mut() {
-            Some(answers) => drop(answers.insert(id, Entry { sender, late: late.clone() })),
-            None => return Err(RequestFailed::Gone),
+        let id = self.pending.next_id.fetch_add(1, Ordering::Relaxed);
+        match self.pending.lock().as_mut() {
+            Some(requests) => {
+                let on_late_result = on_late_result.clone();
+                requests.insert(id, PendingRequest { sender, on_late_result });
+            }
+            None => return Err(RequestError::ConnectionClosed),
         }
-        let mut waiter = Waiter { peer: self, id, receiver, late };
+        let mut waiter = ResponseWaiter { peer: self, id, receiver, on_late_result };
         self.outbox.request(id, method, params);
-        match tokio::time::timeout(limit, &mut waiter.receiver).await {
-            Ok(Ok(answer)) => answer.map_err(RequestFailed::Refused),
-            Ok(Err(_)) => Err(RequestFailed::Gone),
-            Err(_) => Err(RequestFailed::TimedOut(limit)),
+        match tokio::time::timeout(timeout, &mut waiter.receiver).await {
+            Ok(Ok(response)) => response.map_err(RequestError::ErrorResponse),
+            Ok(Err(_)) => Err(RequestError::ConnectionClosed),
+            Err(_) => Err(RequestError::TimedOut(timeout)),
         }
     }
 
-    /// Asks for something whose answer, of whatever kind, changes nothing. Never waits.
-    pub fn post(&self, method: &str, params: &impl Serialize) {
-        let id = self.waiting.next.fetch_add(1, Ordering::Relaxed);
+    /// Sends a request whose response makes no difference, and does not wait for it.
+    pub fn send_request_ignoring_response(&self, method: &str, params: &impl Serialize) {
+        let id = self.pending.next_id.fetch_add(1, Ordering::Relaxed);
         self.outbox.request(id, method, params);
     }
 
-    /// Hands an answer to who waits for it. An answer nobody waits for is ignored (R-TR-11).
-    pub fn complete(&self, id: &RequestId, answer: Answer) {
-        let entry = id
-            .as_u64()
-            .and_then(|id| self.waiting.lock().as_mut().and_then(|answers| answers.remove(&id)));
-        let Some(Entry { sender, late }) = entry else {
-            return tracing::debug!(%id, "answer to nothing");
+    /// Hands a response to the request that waits for it. A response without a pending request is
+    /// ignored (R-TR-11).
+    pub fn complete(&self, id: &RequestId, response: Response) {
+        let request =
+            id.as_u64().and_then(|id| self.pending.lock().as_mut().and_then(|it| it.remove(&id)));
+        let Some(PendingRequest { sender, on_late_result }) = request else {
+            return tracing::debug!(%id, "response without a pending request");
         };
-        // The waiter may have gone in this very moment.
-        if let Err(Ok(result)) = sender.send(answer)
-            && let Some(late) = late
+        // The waiter may have been dropped in the meantime.
+        if let Err(Ok(result)) = sender.send(response)
+            && let Some(on_late_result) = on_late_result
         {
-            late(&result);
+            on_late_result(&result);
         }
     }
 
-    /// Ends every wait, and all that would begin later.
+    /// Fails all pending requests, and every later one.
     pub fn hang_up(&self) {
-        drop(self.waiting.lock().take());
+        drop(self.pending.lock().take());
     }
 }
 
@@ -156,32 +163,34 @@ impl fmt::Debug for Peer {
     }
 }
 
-/// Who waits for an answer. When it is dropped before the answer has come, the peer is told that
-/// it is no longer wanted.
-struct Waiter<'a> {
+/// Waits for one response. If it is dropped before the response has arrived, it withdraws the
+/// request.
+struct ResponseWaiter<'a> {
     peer: &'a Peer,
     id: u64,
-    receiver: oneshot::Receiver<Answer>,
-    late: Option<Late>,
+    receiver: oneshot::Receiver<Response>,
+    on_late_result: Option<LateResultHandler>,
 }
 
-impl Drop for Waiter<'_> {
+impl Drop for ResponseWaiter<'_> {
     fn drop(&mut self) {
         self.receiver.close();
-        // It has come, and was not looked at.
-        if let (Ok(Ok(result)), Some(late)) = (self.receiver.try_recv(), &self.late) {
-            late(&result);
+        // The response may have arrived without having been received.
+        if let (Ok(Ok(result)), Some(on_late_result)) =
+            (self.receiver.try_recv(), &self.on_late_result)
+        {
+            on_late_result(&result);
         }
-        let waits = {
-            let mut answers = self.peer.waiting.lock();
-            match answers.as_mut() {
-                // It stays in the map for the result that may come all the same.
-                Some(answers) if self.late.is_some() => answers.contains_key(&self.id),
-                Some(answers) => answers.remove(&self.id).is_some(),
+        let is_pending = {
+            let mut requests = self.peer.pending.lock();
+            match requests.as_mut() {
+                // The entry stays in the map for the result that may still arrive.
+                Some(requests) if self.on_late_result.is_some() => requests.contains_key(&self.id),
+                Some(requests) => requests.remove(&self.id).is_some(),
                 None => false,
             }
         };
-        if waits {
+        if is_pending {
             self.peer.outbox.notify("$/cancel_request", &json!({ "requestId": self.id }));
         }
     }

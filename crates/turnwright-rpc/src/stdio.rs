@@ -1,92 +1,91 @@
-//! The only owner of fd 0 and fd 1: takes them away from the rest of the process and reads
-//! lines on a thread of its own.
+//! Takes stdin and stdout (fd 0 and 1) away from the rest of the process, and reads and parses
+//! lines of input on a thread of its own.
 
+use parking_lot::{Condvar, Mutex};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::frame::{self, Line, RequestId, RpcError};
+use super::message::{self, ParsedLine, RequestId, RpcError};
 
-/// The longest line that is read. ACP sets no limit and images make many megabytes normal
-/// (R-TR-13); one that is longer is skipped and refused, so that memory stays bounded.
-const LONGEST_LINE: u64 = 64 * 1024 * 1024;
+/// Bytes of the longest line that is accepted. ACP sets no limit, and images make many megabytes
+/// normal (R-TR-13). A longer line is skipped and refused, so that memory stays bounded.
+const MAX_LINE_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Lines that are parsed ahead of the dispatcher.
-const AHEAD: usize = 32;
+const MAX_AHEAD_LINES: usize = 32;
 
-/// How often a reader that has to wait looks whether the client is still there.
-const LOOK_AROUND: Duration = Duration::from_millis(100);
+/// How often a reader that is blocked by the limits checks whether the client has hung up.
+const HANGUP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Bytes of lines that are parsed ahead. One line may have more, but then it is alone.
-const AHEAD_BYTES: usize = 16 * 1024 * 1024;
+/// Bytes of lines that are parsed ahead. A longer line is taken only if no other line waits.
+const MAX_AHEAD_BYTES: usize = 16 * 1024 * 1024;
 
-/// The process's standard streams, ours alone.
+/// Private copies of the process's standard streams.
 #[derive(Debug)]
 pub struct Stdio {
-    /// What the client sends.
     pub input: File,
-    /// What the client reads.
     pub output: File,
 }
 
 /// Takes fd 0 and 1 away from the rest of the process. The connection keeps private copies that
-/// children do not inherit; whatever reads stdin gets end of file, and whatever prints to
-/// stdout by mistake lands on stderr (R-TR-3).
+/// children do not inherit. Afterwards, reads of stdin return end of file, and anything printed to
+/// stdout by mistake goes to stderr (R-TR-3).
 ///
 /// # Errors
-/// When the streams are closed or cannot be duplicated.
+/// If the streams are closed or cannot be duplicated.
 #[cfg(unix)]
-pub fn claim() -> io::Result<Stdio> {
+pub fn claim_stdio() -> io::Result<Stdio> {
     let input = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     let output = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
-    let nothing = File::open("/dev/null")?;
-    rustix::stdio::dup2_stdin(&nothing)?;
+    let null = File::open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
     Ok(Stdio { input: File::from(input), output: File::from(output) })
 }
 
-/// Duplicates the standard handles; without `dup2` nothing can be taken away here.
+/// Duplicates the standard handles. Windows has no `dup2`, so the originals stay in place.
 ///
 /// # Errors
-/// When the streams are closed.
+/// If the streams are closed.
 #[cfg(windows)]
-pub fn claim() -> io::Result<Stdio> {
+pub fn claim_stdio() -> io::Result<Stdio> {
     use std::os::windows::io::AsHandle;
     let input = io::stdin().as_handle().try_clone_to_owned()?;
     let output = io::stdout().as_handle().try_clone_to_owned()?;
     Ok(Stdio { input: File::from(input), output: File::from(output) })
 }
 
-/// Lines as they come in, until the end of the input.
+/// Parsed lines of input, in order, until the end of the input.
 #[derive(Debug)]
-pub struct Input {
-    lines: mpsc::Receiver<(Line, usize)>,
-    ahead: Arc<Ahead>,
-    ended: CancellationToken,
+pub struct StdinReader {
+    lines: mpsc::Receiver<(ParsedLine, usize)>,
+    ahead: Arc<ReadAhead>,
+    input_ended: CancellationToken,
 }
 
-impl Input {
+impl StdinReader {
     /// Starts the reader thread.
     ///
     /// # Errors
-    /// When the system has no thread to give.
-    pub fn start(input: File) -> io::Result<Input> {
-        let (sender, lines) = mpsc::channel(AHEAD);
-        let ahead = Arc::<Ahead>::default();
-        let behind = Arc::clone(&ahead);
-        let ended = CancellationToken::new();
-        let (end, hung_up) = (ended.clone(), ended.clone());
+    /// If the thread cannot be created.
+    pub fn start(input: File) -> io::Result<StdinReader> {
+        let (sender, lines) = mpsc::channel(MAX_AHEAD_LINES);
+        let ahead = Arc::<ReadAhead>::default();
+        let reader_ahead = Arc::clone(&ahead);
+        let input_ended = CancellationToken::new();
+        let (end, hung_up) = (input_ended.clone(), input_ended.clone());
         std::thread::Builder::new().name("stdin".into()).spawn(move || {
             let _end = end.drop_guard();
             let mut lines = BufReader::with_capacity(64 * 1024, input);
             let mut buffer = Vec::new();
             while let Some(line) = next_line(&mut lines, &mut buffer) {
-                if !matches!(line, Line::Ignored) {
-                    behind.add(buffer.len(), || {
+                if !matches!(line, ParsedLine::Ignored) {
+                    reader_ahead.add(buffer.len(), || {
                         if is_hung_up(lines.get_ref()) {
                             hung_up.cancel();
                         }
@@ -96,68 +95,67 @@ impl Input {
                     }
                 }
                 buffer.clear();
-                // A long line is rare; its memory is not kept for the short ones.
+                // Long lines are rare; their memory is not kept.
                 buffer.shrink_to(64 * 1024);
             }
         })?;
-        Ok(Input { lines, ahead, ended })
+        Ok(StdinReader { lines, ahead, input_ended })
     }
 
-    /// The next line, or `None` at the end. Safe to cancel.
-    pub async fn next(&mut self) -> Option<Line> {
+    /// Returns the next line, or `None` at the end of the input. Cancel safe.
+    pub async fn next(&mut self) -> Option<ParsedLine> {
         let (line, bytes) = self.lines.recv().await?;
-        self.ahead.take(bytes);
+        self.ahead.remove(bytes);
         Some(line)
     }
 
-    /// Waits until there is nothing left to read, though lines may still be waiting.
+    /// Waits until the client has closed its end. Lines that were read before may still be queued.
     pub async fn ended(&self) {
-        self.ended.cancelled().await;
+        self.input_ended.cancelled().await;
     }
 }
 
-/// How much waits for the dispatcher.
+/// Limits how far the reader thread may get ahead of the dispatcher.
 #[derive(Debug, Default)]
-struct Ahead {
-    // A std mutex: an addition long. Only the reader thread ever waits.
-    waiting: Mutex<Waiting>,
-    taken: Condvar,
+struct ReadAhead {
+    // Held for one addition. Only the reader thread waits on the condition variable.
+    queued: Mutex<QueuedInput>,
+    removed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct QueuedInput {
     lines: usize,
     bytes: usize,
 }
 
-impl Ahead {
-    /// Waits until there is room, and takes it; looks around now and then meanwhile. The process
-    /// ends without this thread.
-    fn add(&self, bytes: usize, look: impl Fn()) {
-        let is_full =
-            |it: &Waiting| it.lines >= AHEAD || (it.lines > 0 && it.bytes + bytes > AHEAD_BYTES);
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        while is_full(&waiting) {
-            let waited = self.taken.wait_timeout(waiting, LOOK_AROUND);
-            let (guard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-            waiting = guard;
-            if timeout.timed_out() {
-                look();
+impl ReadAhead {
+    /// Waits until one more line of `bytes` fits and counts it. Calls `while_blocked` at intervals
+    /// while it waits. The process can end while this thread waits.
+    fn add(&self, bytes: usize, while_blocked: impl Fn()) {
+        let is_full = |queued: &QueuedInput| {
+            queued.lines >= MAX_AHEAD_LINES
+                || (queued.lines > 0 && queued.bytes + bytes > MAX_AHEAD_BYTES)
+        };
+        let mut queued = self.queued.lock();
+        while is_full(&queued) {
+            if self.removed.wait_for(&mut queued, HANGUP_CHECK_INTERVAL).timed_out() {
+                while_blocked();
             }
         }
-        waiting.lines += 1;
-        waiting.bytes += bytes;
+        queued.lines += 1;
+        queued.bytes += bytes;
     }
 
-    fn take(&self, bytes: usize) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.lines -= 1;
-        waiting.bytes -= bytes;
-        self.taken.notify_one();
+    fn remove(&self, bytes: usize) {
+        let mut queued = self.queued.lock();
+        queued.lines -= 1;
+        queued.bytes -= bytes;
+        self.removed.notify_one();
     }
 }
 
-/// Whether the client has closed its end, though there may be more to read before that.
+/// True if the client has closed its end, even if there is still unread input.
 #[cfg(unix)]
 fn is_hung_up(input: &File) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -171,23 +169,23 @@ fn is_hung_up(_: &File) -> bool {
     false
 }
 
-fn next_line(lines: &mut impl BufRead, buffer: &mut Vec<u8>) -> Option<Line> {
-    match lines.by_ref().take(LONGEST_LINE).read_until(b'\n', buffer) {
+fn next_line(lines: &mut impl BufRead, buffer: &mut Vec<u8>) -> Option<ParsedLine> {
+    match lines.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', buffer) {
         Ok(0) => None,
-        Ok(_) if buffer.last() != Some(&b'\n') && buffer.len() as u64 == LONGEST_LINE => {
+        Ok(_) if buffer.last() != Some(&b'\n') && buffer.len() as u64 == MAX_LINE_BYTES => {
             lines.skip_until(b'\n').ok()?;
             let error = RpcError::invalid_request("a line may have at most 64 MiB");
-            Some(Line::Refused { id: RequestId::null(), error })
+            Some(ParsedLine::Rejected { id: RequestId::null(), error })
         }
-        Ok(_) => Some(frame::parse(buffer)),
+        Ok(_) => Some(message::parse_line(buffer)),
         Err(error) => {
-            tracing::debug!(%error, "stdin cannot be read");
+            tracing::debug!(%error, "cannot read stdin");
             None
         }
     }
 }
 
-/// Waits until the process is told to stop.
+/// Waits for SIGTERM, SIGINT or SIGHUP (elsewhere than on Unix, for Ctrl-C).
 #[cfg(unix)]
 pub async fn stop_signal() {
     use tokio::signal::unix::{SignalKind, signal};

@@ -1,4 +1,5 @@
-//! What each odd line gets, and what the lane promises.
+//! Tests of the parser's answers to odd lines, of the outgoing queue's back pressure, and of
+//! withdrawn requests.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -7,19 +8,23 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A short name for what a line turned out to be.
-fn shape(line: &str) -> String {
-    match parse(line.as_bytes()) {
-        Line::Message(Frame::Request { id, method, .. }) => format!("request {id} {method}"),
-        Line::Message(Frame::Notification { method, .. }) => format!("notification {method}"),
-        Line::Message(Frame::Response { id, result: Ok(result) }) => {
+/// Describes the result of parsing a line.
+fn describe(line: &str) -> String {
+    match parse_line(line.as_bytes()) {
+        ParsedLine::Message(RpcMessage::Request { id, method, .. }) => {
+            format!("request {id} {method}")
+        }
+        ParsedLine::Message(RpcMessage::Notification { method, .. }) => {
+            format!("notification {method}")
+        }
+        ParsedLine::Message(RpcMessage::Response { id, result: Ok(result) }) => {
             format!("response {id} {}", result.get())
         }
-        Line::Message(Frame::Response { id, result: Err(error) }) => {
+        ParsedLine::Message(RpcMessage::Response { id, result: Err(error) }) => {
             format!("error {id} {} {}", error.code, error.message)
         }
-        Line::Refused { id, error } => format!("refused {id} {}", error.code),
-        Line::Ignored => "ignored".to_owned(),
+        ParsedLine::Rejected { id, error } => format!("refused {id} {}", error.code),
+        ParsedLine::Ignored => "ignored".to_owned(),
     }
 }
 
@@ -58,7 +63,7 @@ fn each_line_gets_what_json_rpc_prescribes() {
         (r#"{"jsonrpc":"2.0","id":1.5,"method":"a"}"#, "refused null -32600"),
         (r#"{"jsonrpc":"2.0","id":{},"method":"a"}"#, "refused null -32600"),
         (r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"a"}"#, "refused null -32600"),
-        // Nobody waits for an answer to these.
+        // These must not be answered.
         ("", "ignored"),
         ("  \t", "ignored"),
         (r#"{"jsonrpc":"2.0","method":5}"#, "ignored"),
@@ -67,15 +72,15 @@ fn each_line_gets_what_json_rpc_prescribes() {
         ("{}", "ignored"),
     ];
     for (line, expected) in table {
-        assert_eq!(shape(line), expected, "{line}");
+        assert_eq!(describe(line), expected, "{line}");
     }
 }
 
 #[test]
 fn invalid_utf8_is_a_parse_error() {
     assert!(matches!(
-        parse(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}"),
-        Line::Refused { error: RpcError { code: -32700, .. }, .. }
+        parse_line(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}"),
+        ParsedLine::Rejected { error: RpcError { code: -32700, .. }, .. }
     ));
 }
 
@@ -86,26 +91,26 @@ fn deep_nesting_does_not_overflow_the_stack() {
         "[".repeat(500_000),
         "]".repeat(500_000)
     );
-    // Whether it is refused now or when its parameters are read does not matter.
-    drop(parse(deep.as_bytes()));
+    // It does not matter whether it is refused now or when its parameters are deserialised.
+    drop(parse_line(deep.as_bytes()));
 }
 
 proptest! {
     #[test]
     fn no_line_makes_the_parser_panic(line in proptest::collection::vec(any::<u8>(), 0..200)) {
-        drop(parse(&line));
+        drop(parse_line(&line));
     }
 
     #[test]
     fn almost_json_does_not_either(line in r#"[\{\}\[\]",:0-9a-z\\ ]{0,80}"#) {
-        drop(parse(line.as_bytes()));
+        drop(parse_line(line.as_bytes()));
     }
 }
 
-/// A writer that passes on what it gets, and blocks while nobody takes it.
-struct Pipe(mpsc::SyncSender<Vec<u8>>);
+/// A writer that sends what is written to a channel, and blocks while nothing receives it.
+struct ChannelWriter(mpsc::SyncSender<Vec<u8>>);
 
-impl std::io::Write for Pipe {
+impl std::io::Write for ChannelWriter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.send(bytes.to_vec()).map_err(|_| std::io::ErrorKind::BrokenPipe)?;
         Ok(bytes.len())
@@ -117,11 +122,12 @@ impl std::io::Write for Pipe {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_makes_bulk_wait_and_answers_pass() {
+async fn a_client_that_does_not_read_blocks_bulk_output_but_not_responses() {
     let (sender, receiver) = mpsc::sync_channel(0);
-    let outbox = Outbox::start(Pipe(sender)).unwrap();
+    let outbox = Outbox::start(ChannelWriter(sender)).unwrap();
     let mut sent = 0;
-    while tokio::time::timeout(Duration::from_millis(50), outbox.room()).await.is_ok() {
+    while tokio::time::timeout(Duration::from_millis(50), outbox.wait_for_capacity()).await.is_ok()
+    {
         outbox.notify("session/update", &"x".repeat(10_000));
         sent += 1;
         assert!(sent < 100, "bulk never had to wait");
@@ -132,37 +138,37 @@ async fn a_client_that_does_not_read_makes_bulk_wait_and_answers_pass() {
     while !all.ends_with(b"\"the answer\"}\n") {
         all.extend(receiver.recv_timeout(Duration::from_secs(5)).unwrap());
     }
-    outbox.room().await;
+    outbox.wait_for_capacity().await;
     assert_eq!(all.split(|it| *it == b'\n').count(), sent + 2);
 }
 
 #[tokio::test]
-async fn a_client_that_is_gone_makes_nobody_wait() {
+async fn a_client_that_has_hung_up_blocks_no_sender() {
     let (sender, receiver) = mpsc::sync_channel(0);
     drop(receiver);
-    let outbox = Outbox::start(Pipe(sender)).unwrap();
+    let outbox = Outbox::start(ChannelWriter(sender)).unwrap();
     for _ in 0..100 {
-        outbox.room().await;
+        outbox.wait_for_capacity().await;
         outbox.notify("session/update", &"x".repeat(10_000));
     }
     outbox.close(Duration::from_secs(5));
 }
 
 #[tokio::test]
-async fn a_request_that_is_given_up_is_withdrawn_and_a_late_answer_ignored() {
+async fn a_request_that_times_out_is_withdrawn_and_its_late_response_is_ignored() {
     let (sender, receiver) = mpsc::sync_channel(16);
-    let peer = Peer::new(Outbox::start(Pipe(sender)).unwrap());
+    let peer = Peer::new(Outbox::start(ChannelWriter(sender)).unwrap());
     let limit = Duration::from_millis(20);
     let failed = peer.request("ask", &"?", limit).await.unwrap_err();
-    assert_eq!(failed, RequestFailed::TimedOut(limit));
+    assert_eq!(failed, RequestError::TimedOut(limit));
     let mut text = String::new();
     while !text.contains("cancel_request") {
         let bytes = receiver.recv_timeout(Duration::from_secs(5)).unwrap();
         text.push_str(std::str::from_utf8(&bytes).unwrap());
     }
     assert!(text.contains(r#""params":{"requestId":0}"#), "{text}");
-    let Line::Message(Frame::Response { id, result }) =
-        parse(br#"{"jsonrpc":"2.0","id":0,"result":1}"#)
+    let ParsedLine::Message(RpcMessage::Response { id, result }) =
+        parse_line(br#"{"jsonrpc":"2.0","id":0,"result":1}"#)
     else {
         panic!("not a response")
     };
@@ -170,7 +176,7 @@ async fn a_request_that_is_given_up_is_withdrawn_and_a_late_answer_ignored() {
 }
 
 #[tokio::test]
-async fn hanging_up_ends_every_wait() {
+async fn hanging_up_fails_pending_and_later_requests() {
     let peer = Peer::new(Outbox::start(std::io::sink()).unwrap());
     let asking = peer.request("ask", &"?", Duration::from_secs(60));
     let hanging_up = async {
@@ -178,7 +184,7 @@ async fn hanging_up_ends_every_wait() {
         peer.hang_up();
     };
     let (answer, ()) = tokio::join!(asking, hanging_up);
-    assert_eq!(answer.unwrap_err(), RequestFailed::Gone);
+    assert_eq!(answer.unwrap_err(), RequestError::ConnectionClosed);
     let later = peer.request("ask", &"?", Duration::from_secs(60)).await;
-    assert_eq!(later.unwrap_err(), RequestFailed::Gone);
+    assert_eq!(later.unwrap_err(), RequestError::ConnectionClosed);
 }

@@ -1,8 +1,39 @@
-//! The walls around a command: what a profile says, enforced by the kernel. Knows nothing of who
-//! decides on the profile.
+//! Runs programs with access to a few folders only, without root and without a helper program.
 //!
-//! On Linux a process puts the walls around itself between fork and exec (`Jail::enter`), without a
-//! helper program. Where there are no walls nothing is run as if there were.
+//! A [`SandboxProfile`] says what a program may write, read and reach over the network. The kernel
+//! enforces it for the program and for everything that the program starts. This crate does not
+//! decide what a profile should allow: that is up to its user.
+//!
+//! * On Linux (x86-64 and AArch64), [`Sandbox::prepare`] builds a Landlock ruleset, a seccomp
+//!   filter and, where user namespaces are available, a private mount namespace. [`Sandbox::enter`]
+//!   applies them in the child process, between `fork` and `exec`.
+//! * On macOS, [`wrap_command`] puts `/usr/bin/sandbox-exec` and a Seatbelt profile in front of the
+//!   program.
+//! * Elsewhere [`Sandbox::prepare`] fails. Nothing runs unconfined by mistake.
+//!
+//! A portable caller uses both, as in this example: each does nothing where the other does the
+//! work.
+//!
+//! ```no_run
+//! use std::os::unix::process::CommandExt;
+//! use std::process::Command;
+//! use turnwright_sandbox::{Sandbox, SandboxProfile, wrap_command};
+//!
+//! # fn main() -> std::io::Result<()> {
+//! // Real paths: a path that leads through a symlink is refused.
+//! let folder = std::env::current_dir()?.canonicalize()?;
+//! let profile = SandboxProfile { writable: vec![folder], ..SandboxProfile::default() };
+//!
+//! let sandbox = Sandbox::prepare(&profile)?;
+//! let words = wrap_command(Some(&profile), vec!["make".into(), "test".into()])?;
+//! let mut command = Command::new(&words[0]);
+//! command.args(&words[1..]);
+//! // SAFETY: `enter` makes system calls only.
+//! unsafe { command.pre_exec(move || sandbox.enter()) };
+//! let status = command.status()?;
+//! # Ok(())
+//! # }
+//! ```
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod linux;
@@ -13,9 +44,9 @@ mod macos;
     target_os = "macos",
     all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))
 )))]
-mod none;
+mod unsupported;
 
-pub mod proof;
+pub mod escape_tests;
 pub mod seatbelt;
 
 use std::ffi::OsString;
@@ -33,138 +64,162 @@ use macos as system;
     target_os = "macos",
     all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))
 )))]
-use none as system;
+use unsupported as system;
 
-pub use system::Jail;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub use linux::LinuxSandbox as Sandbox;
+#[cfg(target_os = "macos")]
+pub use macos::MacSandbox as Sandbox;
+#[cfg(not(any(
+    target_os = "macos",
+    all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))
+)))]
+pub use unsupported::UnsupportedSandbox as Sandbox;
 
-/// What a command may do. It may read what is not hidden and start any program.
+/// What a sandboxed program may do. The default may read everything, write nothing and use no
+/// network. Every profile lets the program start any other program that it can read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Profile {
-    /// Files and folders that it may change, real paths: a symlink in one is an error. What does not
-    /// exist is passed over; to let it make a file, name the folder or make the file.
-    pub write: Vec<PathBuf>,
-    /// Parts of these that it may not change all the same, as far as the system can tell them apart
-    /// (`Rooms::mounts`) and as far as they exist.
-    pub keep: Vec<PathBuf>,
-    /// What it may not read. What does not exist is passed over.
-    pub hide: Vec<PathBuf>,
-    /// If there is a list, all that it may read besides `write`, the system's programs and libraries.
-    pub read: Option<Vec<PathBuf>>,
-    /// The network.
+pub struct SandboxProfile {
+    /// Files and folders that the program may change. They must be real paths: a symlink in one is
+    /// an error. A path that does not exist is ignored, so to let the program create a file, list
+    /// its folder or create the file first.
+    #[serde(rename = "write")]
+    pub writable: Vec<PathBuf>,
+    /// Parts of `writable` that stay read-only. This is enforced only where mounts can be made
+    /// ([`NamespaceSupport::mounts`]), and only for paths that exist.
+    #[serde(rename = "keep")]
+    pub read_only: Vec<PathBuf>,
+    /// Files and folders that the program must not read. A path that does not exist is ignored.
+    #[serde(rename = "hide")]
+    pub hidden: Vec<PathBuf>,
+    /// If set, the only places that the program may read, besides `writable` and the programs and
+    /// libraries of the system.
+    #[serde(rename = "read")]
+    pub readable: Option<Vec<PathBuf>>,
+    /// What the program may do with the network.
     pub network: Network,
 }
 
-/// What a command has of the network.
+/// The network access of a sandboxed program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Network {
-    /// Nothing.
+    /// No network.
     #[default]
     Off,
-    /// A loopback interface of its own, where the system can give it one; else nothing.
+    /// A private loopback interface where the system supports one ([`NamespaceSupport::network`]),
+    /// otherwise no network. On macOS, the loopback interface of the machine.
     Loopback,
-    /// All of it.
+    /// The whole network.
     On,
 }
 
-/// What this system can do for a sandbox.
+/// The sandboxing mechanisms of this system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Capabilities {
-    /// The version of Landlock, the walls around files.
+pub struct SandboxSupport {
+    /// The Landlock ABI version, which restricts access to files.
     pub landlock_abi: Option<i32>,
-    /// Whether system calls can be filtered: the walls around the network and the kernel.
+    /// Whether seccomp can filter system calls, which restricts the network and the kernel
+    /// interface.
     pub seccomp: bool,
-    /// Whether the system has a program that puts up the walls (macOS).
+    /// Whether the system has `sandbox-exec` (macOS).
     pub seatbelt: bool,
-    /// What is missing and what follows from that, a sentence each, for people.
+    /// What is missing and what follows from it, a sentence each, to be shown to the user.
     pub missing: Vec<String>,
 }
 
-/// Why a command was not run: it could not be confined.
+/// The sandbox could not be set up, so the program was not started.
 #[derive(Debug, thiserror::Error)]
 #[error("the sandbox could not be set up: {0}. Nothing was run.")]
-struct NoWalls(String);
+struct SetupError(String);
 
-/// Whether a command was not run because it could not be confined.
-pub fn is_failure(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<NoWalls>)
+/// True if an error of this crate means that the sandbox could not be set up and that nothing was
+/// run, as opposed to an error of the program itself.
+pub fn is_setup_error(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<SetupError>)
 }
 
-/// What a command can be given of its own.
+/// The private namespaces that a sandboxed program can get on this system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rooms {
-    /// A view of the files: then `Profile::keep` holds, `hide` holds within `write`, the way to the
-    /// daemons that would act for it is closed, and `/dev/shm` is its own.
+pub struct NamespaceSupport {
+    /// A private mount namespace. With it, [`SandboxProfile::read_only`] is enforced,
+    /// [`SandboxProfile::hidden`] also works inside `writable`, the sockets of daemons that could
+    /// act for the program are out of reach, and `/dev/shm` is private.
     pub mounts: bool,
-    /// A network with nothing but a loopback interface.
+    /// A private network with nothing but a loopback interface.
     pub network: bool,
 }
 
-/// What this system can do. Found out once, in microseconds.
-pub fn capabilities() -> &'static Capabilities {
-    static FOUND: OnceLock<Capabilities> = OnceLock::new();
-    FOUND.get_or_init(system::probe)
+/// The sandboxing mechanisms of this system. They are probed once, which takes microseconds.
+pub fn sandbox_support() -> &'static SandboxSupport {
+    static SUPPORT: OnceLock<SandboxSupport> = OnceLock::new();
+    SUPPORT.get_or_init(system::probe)
 }
 
-/// The words that start a program, with those in front that put up the walls where a program of
-/// the system does that.
+/// The program and arguments to start, given the program and arguments to confine: on macOS with
+/// `sandbox-exec` in front, elsewhere unchanged. Without a profile they are unchanged everywhere.
 ///
 /// # Errors
-/// When the profile cannot be said in words.
-pub fn front(profile: Option<&Profile>, words: Vec<OsString>) -> io::Result<Vec<OsString>> {
+/// When a path of the profile cannot be expressed in a Seatbelt profile.
+pub fn wrap_command(
+    profile: Option<&SandboxProfile>,
+    words: Vec<OsString>,
+) -> io::Result<Vec<OsString>> {
     #[cfg(target_os = "macos")]
     if let Some(profile) = profile {
-        return macos::front(profile, &words);
+        return macos::wrap_command(profile, &words);
     }
-    let _: Option<&Profile> = profile;
+    let _: Option<&SandboxProfile> = profile;
     Ok(words)
 }
 
-/// What is missing for the best sandbox and what follows from that, for people. The first call takes
-/// some milliseconds.
-pub fn shortcomings() -> Vec<String> {
-    let mut found = capabilities().missing.clone();
-    if can_confine() && !rooms().mounts {
-        found.push(NO_MOUNTS.to_owned());
+/// What this system lacks for the full sandbox and what follows from it, a sentence each, to be
+/// shown to the user. The first call probes for namespaces, which takes some milliseconds.
+pub fn limitations() -> Vec<String> {
+    let mut all = sandbox_support().missing.clone();
+    if can_confine() && !namespace_support().mounts {
+        all.push(NO_MOUNTS.to_owned());
     }
-    found
+    all
 }
 
-const NO_MOUNTS: &str = "Namespaces of users cannot be had (kernel.apparmor_restrict_unprivileged_userns, \
-     user.max_user_namespaces, a container): a command can change protected files of the project, \
-     read secrets in it, change modes, times and attributes of the user's other files, reach daemons \
-     of the user by their sockets and their shared memory, and has no /dev/shm.";
+const NO_MOUNTS: &str = "User namespaces are unavailable (kernel.apparmor_restrict_unprivileged_userns, \
+     user.max_user_namespaces, or a container): a command can change protected files of the project, \
+     read secrets in it, change modes, times and attributes of the user's other files, reach the user's \
+     daemons through their sockets and shared memory, and has no /dev/shm.";
 
-/// What a command can be given of its own. The first call takes some milliseconds.
-pub fn rooms() -> Rooms {
-    *ROOMS.get_or_init(system::probe_rooms)
+/// The private namespaces that a sandboxed program can get. The first call tries them out in child
+/// processes, which takes some milliseconds.
+pub fn namespace_support() -> NamespaceSupport {
+    *NAMESPACES.get_or_init(system::probe_namespaces)
 }
 
-static ROOMS: OnceLock<Rooms> = OnceLock::new();
+static NAMESPACES: OnceLock<NamespaceSupport> = OnceLock::new();
 
-/// What of the best sandbox commands have to do without here, for people: a sentence, if there is
-/// something and if somebody has found it out already.
-pub fn known_shortcoming() -> Option<&'static str> {
-    ROOMS.get().filter(|it| can_confine() && !it.mounts).map(|_| NO_MOUNTS)
+/// The limitation that follows from missing mount namespaces, to be shown to the user; `None` if
+/// there is none, or if [`namespace_support`] has not been called yet. Never blocks.
+pub fn known_limitation() -> Option<&'static str> {
+    NAMESPACES.get().filter(|it| can_confine() && !it.mounts).map(|_| NO_MOUNTS)
 }
 
-/// Whether a command can be confined here at all: to folders that it may write, and without the
+/// True if this system can confine a program at all: to folders that it may write, and without the
 /// network.
 pub fn can_confine() -> bool {
-    let found = capabilities();
-    found.seatbelt || found.seccomp && found.landlock_abi.is_some_and(|it| it >= OLDEST)
+    let support = sandbox_support();
+    support.seatbelt
+        || support.seccomp && support.landlock_abi.is_some_and(|it| it >= MIN_LANDLOCK_ABI)
 }
 
-/// Before this version of Landlock no file can be moved from one folder to another, not even where
-/// both may be written: no build would work.
-const OLDEST: i32 = 2;
+/// Before this version Landlock denies every move of a file from one folder to another, even if
+/// both are writable, so no build would work.
+const MIN_LANDLOCK_ABI: i32 = 2;
 
-/// Where people keep what opens other doors, below their home. Not all of these exist.
-pub fn secrets_below(home: &Path) -> Vec<PathBuf> {
-    SECRETS.iter().map(|it| home.join(it)).collect()
+/// The usual places of keys and other credentials below a home folder. Not all of them exist.
+pub fn credential_paths(home: &Path) -> Vec<PathBuf> {
+    CREDENTIALS.iter().map(|it| home.join(it)).collect()
 }
 
-const SECRETS: &[&str] = &[
+const CREDENTIALS: &[&str] = &[
     ".ssh",
     ".aws",
     ".azure",

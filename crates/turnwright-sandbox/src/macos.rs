@@ -1,26 +1,27 @@
-//! macOS: a program of the system puts up the walls, before it becomes the command.
+//! macOS: the system's `sandbox-exec` applies the profile before it becomes the program.
 
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
-use super::{Capabilities, NoWalls, Profile, Rooms, seatbelt};
+use super::{NamespaceSupport, SandboxProfile, SandboxSupport, SetupError, seatbelt};
 
-/// Walls that [`front`] puts up.
+/// A sandbox that is ready to be entered. On this system [`wrap_command`](super::wrap_command) does
+/// all the work.
 #[derive(Debug)]
-pub struct Jail;
+pub struct MacSandbox;
 
-impl Jail {
-    /// Nothing is to be done here.
+impl MacSandbox {
+    /// Does nothing on this system.
     ///
     /// # Errors
     /// None.
     #[expect(clippy::unnecessary_wraps, reason = "other systems can fail")]
-    pub fn prepare(_: &Profile) -> io::Result<Jail> {
-        Ok(Jail)
+    pub fn prepare(_: &SandboxProfile) -> io::Result<Self> {
+        Ok(Self)
     }
 
-    /// Nothing is to be done here.
+    /// Does nothing on this system.
     ///
     /// # Errors
     /// None.
@@ -29,29 +30,33 @@ impl Jail {
         Ok(())
     }
 
-    /// The error as it is.
+    /// Returns the error unchanged.
     #[expect(clippy::unused_self, reason = "other systems know more")]
     pub fn explain(&self, error: io::Error) -> io::Error {
         error
     }
 }
 
-/// The words that start a program behind the walls.
-pub(super) fn front(profile: &Profile, words: &[OsString]) -> io::Result<Vec<OsString>> {
-    let unsayable = || NoWalls("a path of its profile cannot be said".to_owned());
-    seatbelt::command(profile, words).ok_or_else(|| io::Error::other(unsayable()))
+/// The words that start a program through `sandbox-exec`.
+pub(super) fn wrap_command(
+    profile: &SandboxProfile,
+    words: &[OsString],
+) -> io::Result<Vec<OsString>> {
+    let error = || SetupError("a path of the profile cannot be expressed for Seatbelt".to_owned());
+    seatbelt::wrap_command(profile, words).ok_or_else(|| io::Error::other(error()))
 }
 
-pub(super) fn probe() -> Capabilities {
-    let seatbelt = Path::new(seatbelt::PROGRAM).exists();
-    let missing = (!seatbelt).then(|| format!("There is no {}.", seatbelt::PROGRAM));
-    Capabilities { seatbelt, missing: missing.into_iter().collect(), ..Capabilities::default() }
+pub(super) fn probe() -> SandboxSupport {
+    let seatbelt = Path::new(seatbelt::SANDBOX_EXEC).exists();
+    let missing = (!seatbelt).then(|| format!("There is no {}.", seatbelt::SANDBOX_EXEC));
+    SandboxSupport { seatbelt, missing: missing.into_iter().collect(), ..SandboxSupport::default() }
 }
 
-/// Its walls tell the parts of a folder apart, and a loopback interface from the rest.
-pub(super) fn probe_rooms() -> Rooms {
-    let has_walls = Path::new(seatbelt::PROGRAM).exists();
-    Rooms { mounts: has_walls, network: has_walls }
+/// Seatbelt has no namespaces, but its rules can tell the parts of a folder apart, and the loopback
+/// interface from the rest of the network.
+pub(super) fn probe_namespaces() -> NamespaceSupport {
+    let has_seatbelt = Path::new(seatbelt::SANDBOX_EXEC).exists();
+    NamespaceSupport { mounts: has_seatbelt, network: has_seatbelt }
 }
 
 #[cfg(test)]
@@ -59,14 +64,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_goes_behind_the_program_that_puts_up_the_walls() {
+    fn a_command_is_run_through_sandbox_exec() {
         let words = ["/bin/sh".into(), "-c".into(), "true".into()];
-        let all = front(&Profile::default(), &words).unwrap();
-        assert_eq!((all[0].to_str(), all[1].to_str()), (Some(seatbelt::PROGRAM), Some("-p")));
+        let all = wrap_command(&SandboxProfile::default(), &words).unwrap();
+        assert_eq!((all[0].to_str(), all[1].to_str()), (Some(seatbelt::SANDBOX_EXEC), Some("-p")));
         assert!(all.ends_with(&words));
-        Jail::prepare(&Profile::default()).unwrap().enter().unwrap();
-        let error = Jail.explain(io::ErrorKind::NotFound.into());
+        MacSandbox::prepare(&SandboxProfile::default()).unwrap().enter().unwrap();
+        let error = MacSandbox.explain(io::ErrorKind::NotFound.into());
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
-        assert_eq!(probe().seatbelt, probe_rooms().mounts);
+        assert_eq!(probe().seatbelt, probe_namespaces().mounts);
     }
 }

@@ -1,17 +1,18 @@
-//! A profile in the words of macOS's sandbox, and how a command is started in it. Only text: it is
-//! made, and tested, on every system.
+//! Translates a profile into the profile language of macOS's Seatbelt. This is plain text, so it is
+//! built and tested on every system.
 
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
-use super::{Network, Profile};
+use super::{Network, SandboxProfile};
 
-/// The system's own program. By its whole path: another of that name would be no wall.
-pub(super) const PROGRAM: &str = "/usr/bin/sandbox-exec";
+/// The system's own program, by its absolute path: another program of that name would not confine
+/// anything.
+pub(super) const SANDBOX_EXEC: &str = "/usr/bin/sandbox-exec";
 
-/// What every program needs to begin and to end, and no more: itself and what it starts, facts about
-/// the system, its terminal, the services that names of users, time and certificates come from.
-const USUAL: &str = "\
+/// What every program needs to start and to end: executing and signalling its own processes, system
+/// information, its terminal, and the services for user names, time zones and certificates.
+const BASE: &str = "\
 (version 1)
 (deny default)
 (allow process-exec)
@@ -40,7 +41,7 @@ const USUAL: &str = "\
   (global-name \"com.apple.trustd.agent\"))
 ";
 
-/// What names of hosts and their certificates are looked up with.
+/// The network, with the services that resolve host names and check certificates.
 const WITH_NETWORK: &str = "\
 (allow network*)
 (allow system-socket)
@@ -51,15 +52,15 @@ const WITH_NETWORK: &str = "\
   (global-name \"com.apple.networkd\"))
 ";
 
-/// Whoever listens or connects on this machine only. The system knows no interface of one's own.
-const ON_THIS_MACHINE: &str = "\
+/// Connections within this machine. macOS has no private loopback interface.
+const LOOPBACK: &str = "\
 (allow network-bind (local ip \"localhost:*\"))
 (allow network-inbound (local ip \"localhost:*\"))
 (allow network-outbound (remote ip \"localhost:*\"))
 (allow system-socket)
 ";
 
-/// What any program is made of, where reading has to be allowed.
+/// Programs and libraries of the system, which stay readable if the profile lists what may be read.
 const SYSTEM: [&str; 12] = [
     "/System",
     "/Library",
@@ -75,65 +76,65 @@ const SYSTEM: [&str; 12] = [
     "/dev",
 ];
 
-/// Folders that are links on every Mac.
+/// Folders that are symlinks on every Mac.
 const LINKS: [(&str, &str); 3] =
     [("/tmp", "/private/tmp"), ("/var", "/private/var"), ("/etc", "/private/etc")];
 
-/// The program and its arguments that run `shell` behind the walls of a profile. `None` if it cannot
-/// be said: a path of it holds what the language has no words for.
-pub fn command(profile: &Profile, shell: &[OsString]) -> Option<Vec<OsString>> {
+/// The program and arguments that run `command` under a profile. `None` if a path of the profile
+/// cannot be expressed.
+pub fn wrap_command(profile: &SandboxProfile, command: &[OsString]) -> Option<Vec<OsString>> {
     let mut words: Vec<OsString> =
-        vec![PROGRAM.into(), "-p".into(), self::profile(profile)?.into(), "--".into()];
-    words.extend_from_slice(shell);
+        vec![SANDBOX_EXEC.into(), "-p".into(), render_profile(profile)?.into(), "--".into()];
+    words.extend_from_slice(command);
     Some(words)
 }
 
-/// The profile as the system wants it. `None` if a path of it cannot be said: what is to be hidden or
-/// kept must not be left out.
-pub fn profile(profile: &Profile) -> Option<String> {
-    let mut text = USUAL.to_owned();
-    let (write, keep) = (paths(&profile.write)?, paths(&profile.keep)?);
-    let hide = paths(&profile.hide)?;
-    match &profile.read {
+/// The profile in Seatbelt's language. `None` if a path cannot be expressed: leaving it out would
+/// give up what the profile hides or protects.
+pub fn render_profile(profile: &SandboxProfile) -> Option<String> {
+    let mut text = BASE.to_owned();
+    let (writable, read_only) = (paths(&profile.writable)?, paths(&profile.read_only)?);
+    let hidden = paths(&profile.hidden)?;
+    match &profile.readable {
         None => text.push_str("(allow file-read*)\n"),
         Some(list) => {
             let mut all: Vec<String> = SYSTEM.iter().map(|it| format!("\"{it}\"")).collect();
             all.extend(paths(list)?);
-            all.extend(write.iter().cloned());
+            all.extend(writable.iter().cloned());
             text.push_str(&rule("allow", "file-read*", &all));
-            // To get to a folder, those above it are looked at.
+            // Resolving a path looks at every folder above it.
             text.push_str("(allow file-read-metadata)\n");
         }
     }
-    text.push_str(&rule("allow", "file-write*", &write));
-    // The last rule that fits decides, so what takes away comes after what gives.
-    text.push_str(&rule("deny", "file-write*", &keep));
-    text.push_str(&rule("deny", "file-read* file-write*", &hide));
+    text.push_str(&rule("allow", "file-write*", &writable));
+    // The last matching rule wins, so denials come after permissions.
+    text.push_str(&rule("deny", "file-write*", &read_only));
+    text.push_str(&rule("deny", "file-read* file-write*", &hidden));
     text.push_str(match profile.network {
         Network::Off => "(deny network*)\n",
-        Network::Loopback => ON_THIS_MACHINE,
+        Network::Loopback => LOOPBACK,
         Network::On => WITH_NETWORK,
     });
     Some(text)
 }
 
-/// A rule about everything at and below some paths. About nothing there is no rule: one without a
-/// filter would be about everything.
-fn rule(word: &str, what: &str, paths: &[String]) -> String {
+/// A rule about everything at and below some paths. Without a path there is no rule: a rule without
+/// a filter would apply to every path.
+fn rule(verb: &str, operations: &str, paths: &[String]) -> String {
     if paths.is_empty() {
         return String::new();
     }
     let filters: Vec<_> = paths.iter().map(|it| format!("\n  (subpath {it})")).collect();
     let filters = filters.concat();
-    format!("({word} {what}{filters})\n")
+    format!("({verb} {operations}{filters})\n")
 }
 
 fn paths(all: &[PathBuf]) -> Option<Vec<String>> {
-    all.iter().map(|it| quoted(&real(it))).collect()
+    all.iter().map(|it| quoted(&follow_links(it))).collect()
 }
 
-/// As the kernel knows it: the system compares names after all links are followed.
-fn real(path: &Path) -> PathBuf {
+/// The path with the usual links followed: the kernel compares paths after following symlinks.
+fn follow_links(path: &Path) -> PathBuf {
     let link = LINKS.iter().find_map(|(link, to)| {
         let rest = path.strip_prefix(link).ok()?;
         let is_link = rest.as_os_str().is_empty();
@@ -142,8 +143,8 @@ fn real(path: &Path) -> PathBuf {
     link.unwrap_or_else(|| path.to_path_buf())
 }
 
-/// A path as a string that it cannot leave. Relative ones mean nothing here, and what is no text
-/// or controls something is not said at all.
+/// A path as a quoted string. `None` if the path is relative or not normalised, is not UTF-8, or
+/// contains control characters.
 fn quoted(path: &Path) -> Option<String> {
     let text = path.to_str()?;
     let is_plain =
@@ -158,23 +159,23 @@ fn quoted(path: &Path) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn full() -> Profile {
-        Profile {
-            write: vec!["/Users/ada/ws".into(), "/tmp/t".into()],
-            keep: vec!["/Users/ada/ws/.git/hooks".into()],
-            hide: vec!["/Users/ada/.ssh".into()],
-            read: None,
+    fn sample() -> SandboxProfile {
+        SandboxProfile {
+            writable: vec!["/Users/ada/ws".into(), "/tmp/t".into()],
+            read_only: vec!["/Users/ada/ws/.git/hooks".into()],
+            hidden: vec!["/Users/ada/.ssh".into()],
+            readable: None,
             network: Network::Off,
         }
     }
 
-    fn rules(profile: &Profile) -> String {
-        let text = super::profile(profile).unwrap();
-        text.strip_prefix(USUAL).unwrap().to_owned()
+    fn rules(profile: &SandboxProfile) -> String {
+        let text = render_profile(profile).unwrap();
+        text.strip_prefix(BASE).unwrap().to_owned()
     }
 
     #[test]
-    fn the_walls_are_those_of_the_profile() {
+    fn every_part_of_the_profile_has_a_rule() {
         let expected = "\
 (allow file-read*)
 (allow file-write*
@@ -186,18 +187,18 @@ mod tests {
   (subpath \"/Users/ada/.ssh\"))
 (deny network*)
 ";
-        assert_eq!(rules(&full()), expected);
+        assert_eq!(rules(&sample()), expected);
     }
 
     #[test]
     fn nothing_is_allowed_by_leaving_something_out() {
-        let nothing = Profile { read: Some(Vec::new()), ..Profile::default() };
+        let nothing = SandboxProfile { readable: Some(Vec::new()), ..SandboxProfile::default() };
         let text = rules(&nothing);
         assert!(!text.contains("file-write"), "{text}");
         assert!(!text.contains("(allow file-read*)"), "{text}");
         assert!(text.ends_with("(deny network*)\n"));
-        assert!(USUAL.starts_with("(version 1)\n(deny default)\n"));
-        for line in profile(&full()).unwrap().lines() {
+        assert!(BASE.starts_with("(version 1)\n(deny default)\n"));
+        for line in render_profile(&sample()).unwrap().lines() {
             assert!(!matches!(
                 line,
                 "(allow file-write*)" | "(allow network*)" | "(allow default)"
@@ -207,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_list_is_all_that_can_be_read_besides_what_can_be_written_and_the_system() {
-        let strict = Profile { read: Some(vec!["/var/data".into()]), ..full() };
+        let strict = SandboxProfile { readable: Some(vec!["/var/data".into()]), ..sample() };
         let text = rules(&strict);
         let (reads, _) = text.split_once("(allow file-write*").unwrap();
         for path in ["\"/private/var/data\"", "\"/Users/ada/ws\"", "\"/usr\""] {
@@ -217,8 +218,8 @@ mod tests {
     }
 
     #[test]
-    fn the_network_is_off_here_or_on() {
-        let with = |network| rules(&Profile { network, ..full() });
+    fn the_network_is_off_local_or_on() {
+        let with = |network| rules(&SandboxProfile { network, ..sample() });
         let here = with(Network::Loopback);
         assert!(here.contains("localhost") && !here.contains("(allow network*)"));
         assert!(with(Network::On).contains("(allow network*)\n"));
@@ -239,18 +240,20 @@ mod tests {
         for (path, expected) in table {
             assert_eq!(quoted(Path::new(path)).as_deref(), expected, "{path:?}");
         }
-        // What cannot be said is not left out.
-        let lost = Profile { hide: vec!["/a\u{1b}b".into()], ..full() };
-        assert_eq!(profile(&lost), None);
-        assert_eq!(command(&lost, &["sh".into()]), None);
+        // A path that cannot be expressed is not left out.
+        let lost = SandboxProfile { hidden: vec!["/a\u{1b}b".into()], ..sample() };
+        assert_eq!(render_profile(&lost), None);
+        assert_eq!(wrap_command(&lost, &["sh".into()]), None);
     }
 
     #[test]
     fn brackets_are_closed_and_strings_end() {
-        let odd = Profile { write: vec!["/a(\"b\\".into()], ..full() };
+        let odd = SandboxProfile { writable: vec!["/a(\"b\\".into()], ..sample() };
         for network in [Network::Off, Network::Loopback, Network::On] {
             for read in [None, Some(vec!["/r".into()])] {
-                let text = profile(&Profile { read, network, ..odd.clone() }).unwrap();
+                let text =
+                    render_profile(&SandboxProfile { readable: read, network, ..odd.clone() })
+                        .unwrap();
                 let (mut depth, mut in_string, mut chars) = (0, false, text.chars());
                 while let Some(char) = chars.next() {
                     match char {
@@ -277,13 +280,14 @@ mod tests {
             ("/private/tmp/x", "/private/tmp/x"),
         ];
         for (path, expected) in table {
-            assert_eq!(real(Path::new(path)), Path::new(expected));
+            assert_eq!(follow_links(Path::new(path)), Path::new(expected));
         }
     }
 
     #[test]
-    fn the_systems_program_starts_the_shell() {
-        let words = command(&full(), &["/bin/sh".into(), "-c".into(), "true".into()]).unwrap();
+    fn sandbox_exec_starts_the_command() {
+        let words =
+            wrap_command(&sample(), &["/bin/sh".into(), "-c".into(), "true".into()]).unwrap();
         assert_eq!(words[..2], ["/usr/bin/sandbox-exec", "-p"]);
         assert_eq!(words[3..], ["--", "/bin/sh", "-c", "true"]);
     }

@@ -1,23 +1,24 @@
-//! What could not be written and waits for better times, in its order and in bounded memory.
+//! Writes that failed because of the storage and wait for a retry, in their order and in bounded
+//! memory.
 
 use std::collections::VecDeque;
 
 use serde_json::Value;
 
-use super::thread::Work;
-use super::{Entry, Settled};
-use turnwright_types::effect::Content;
-use turnwright_types::message::{Arguments, Media, Message, Part};
+use super::writer::WriteJob;
+use super::{CallOutcome, Entry};
+use turnwright_types::effect::CallContent;
+use turnwright_types::message::{Arguments, Media, Message, PromptPart};
 
-/// The most memory that is used for it.
-const MOST_BYTES: usize = 8 * 1024 * 1024;
-/// What a piece of work takes besides the bytes that it holds.
-const OVERHEAD: usize = 512;
+/// The most memory that waiting writes may retain.
+const MAX_BYTES: usize = 8 * 1024 * 1024;
+/// The estimated size of a job besides the bytes that it retains.
+const JOB_OVERHEAD: usize = 512;
 
-/// Work that waits. The oldest is given up when there is too much.
+/// A queue of waiting jobs. The oldest are dropped when it gets too large.
 #[derive(Default)]
 pub(super) struct Backlog {
-    waiting: VecDeque<(usize, Box<dyn Work>)>,
+    waiting: VecDeque<(usize, Box<dyn WriteJob>)>,
     bytes: usize,
 }
 
@@ -26,89 +27,93 @@ impl Backlog {
         self.waiting.is_empty()
     }
 
-    /// Takes work that holds so many bytes. Returns how many pieces were given up for it.
-    pub(super) fn push(&mut self, weight: usize, work: Box<dyn Work>) -> u64 {
-        let weight = weight.saturating_add(OVERHEAD);
-        self.bytes += weight;
-        self.waiting.push_back((weight, work));
-        let mut given_up = 0;
-        while self.bytes > MOST_BYTES
-            && let Some((weight, _)) = self.waiting.pop_front()
+    /// Adds a job that retains about `retained_bytes`. Returns how many of the oldest jobs were
+    /// dropped to make room for it.
+    pub(super) fn push(&mut self, retained_bytes: usize, work: Box<dyn WriteJob>) -> u64 {
+        let retained_bytes = retained_bytes.saturating_add(JOB_OVERHEAD);
+        self.bytes += retained_bytes;
+        self.waiting.push_back((retained_bytes, work));
+        let mut dropped = 0;
+        while self.bytes > MAX_BYTES
+            && let Some((retained_bytes, _)) = self.waiting.pop_front()
         {
-            self.bytes -= weight;
-            given_up += 1;
+            self.bytes -= retained_bytes;
+            dropped += 1;
         }
-        given_up
+        dropped
     }
 
-    /// The oldest, at most so many.
-    pub(super) fn take(&mut self, most: usize) -> Vec<Box<dyn Work>> {
+    /// Takes the oldest jobs, at most `most`.
+    pub(super) fn take(&mut self, most: usize) -> Vec<Box<dyn WriteJob>> {
         let taken: Vec<_> = self.waiting.drain(..most.min(self.waiting.len())).collect();
         self.bytes -= taken.iter().map(|it| it.0).sum::<usize>();
         taken.into_iter().map(|it| it.1).collect()
     }
 
-    /// They go on waiting.
-    pub(super) fn put_back(&mut self, works: Vec<Box<dyn Work>>) {
-        for work in works.into_iter().rev() {
-            let weight = work.weight().unwrap_or_default().saturating_add(OVERHEAD);
-            self.bytes += weight;
-            self.waiting.push_front((weight, work));
+    /// Puts jobs back at the front, in their order.
+    pub(super) fn put_back(&mut self, jobs: Vec<Box<dyn WriteJob>>) {
+        for work in jobs.into_iter().rev() {
+            let retained_bytes =
+                work.retained_bytes().unwrap_or_default().saturating_add(JOB_OVERHEAD);
+            self.bytes += retained_bytes;
+            self.waiting.push_front((retained_bytes, work));
         }
     }
 }
 
-/// About how many bytes an entry holds.
-pub(super) fn weight_of(entry: &Entry) -> usize {
+/// The approximate number of bytes that an entry holds in memory.
+pub(super) fn entry_size(entry: &Entry) -> usize {
     match entry {
         Entry::Message { message, .. } => match message.as_ref() {
-            Message::User(user) => user.parts.iter().map(weight_of_part).sum(),
+            Message::User(user) => user.parts.iter().map(part_size).sum(),
             Message::Assistant(it) => {
                 let arguments = it.calls.iter().map(|it| match &it.arguments {
-                    Arguments::Object(value) => weight_of_value(value),
+                    Arguments::Object(value) => value_size(value),
                     Arguments::Unusable { text, .. } => text.len(),
                 });
                 it.text.len() + it.thought.len() + arguments.sum::<usize>()
             }
-            Message::Tool(tool) => tool.text.len() + weight_of_media(&tool.images),
+            Message::Tool(tool) => tool.text.len() + media_size(&tool.images),
         },
         Entry::Note { text, .. } => text.len(),
         _ => 0,
     }
 }
 
-/// About how many bytes a result holds.
-pub(super) fn weight_of_result(settled: &Settled) -> usize {
-    let content = settled.content.iter().map(|it| match it {
-        Content::Text(text) => text.len(),
-        Content::Diff { old, new, .. } => old.as_ref().map_or(0, String::len) + new.len(),
-        Content::Image(media) => media.data.len(),
-        Content::Terminal(_) => 0,
+/// The approximate number of bytes that a call's outcome holds in memory.
+pub(super) fn outcome_size(outcome: &CallOutcome) -> usize {
+    let content = outcome.content.iter().map(|it| match it {
+        CallContent::Text(text) => text.len(),
+        CallContent::Diff { old, new, .. } => old.as_ref().map_or(0, String::len) + new.len(),
+        CallContent::Image(media) => media.data.len(),
+        CallContent::Terminal(_) => 0,
     });
-    settled.text.len()
-        + weight_of_media(&settled.images)
+    outcome.text.len()
+        + media_size(&outcome.images)
         + content.sum::<usize>()
-        + weight_of_value(&settled.raw)
-        + settled.bytes.iter().map(|it| it.len()).sum::<usize>()
+        + value_size(&outcome.raw_output)
+        + outcome.file_contents.iter().map(|it| it.len()).sum::<usize>()
 }
 
-fn weight_of_part(part: &Part) -> usize {
+fn part_size(part: &PromptPart) -> usize {
     match part {
-        Part::Text(text) | Part::Context(text) | Part::Resource { text, .. } => text.len(),
-        Part::Image(media) | Part::Audio(media) => media.data.len(),
-        Part::Link { .. } => 0,
+        PromptPart::Text(text) | PromptPart::Context(text) | PromptPart::Resource { text, .. } => {
+            text.len()
+        }
+        PromptPart::Image(media) | PromptPart::Audio(media) => media.data.len(),
+        PromptPart::Link { .. } => 0,
     }
 }
 
-fn weight_of_media(all: &[Media]) -> usize {
+fn media_size(all: &[Media]) -> usize {
     all.iter().map(|it| it.data.len()).sum()
 }
 
-fn weight_of_value(value: &Value) -> usize {
+fn value_size(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),
-        Value::Array(items) => items.iter().map(weight_of_value).sum(),
-        Value::Object(fields) => fields.iter().map(|it| it.0.len() + weight_of_value(it.1)).sum(),
+        Value::Array(items) => items.iter().map(value_size).sum(),
+        Value::Object(fields) => fields.iter().map(|it| it.0.len() + value_size(it.1)).sum(),
         _ => 8,
     }
 }

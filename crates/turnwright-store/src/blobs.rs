@@ -1,5 +1,5 @@
-//! Long texts and the contents of files: each once, by its SHA-256, whatever the number of calls,
-//! cards and sessions that hold it.
+//! Stores long texts and file contents once each by their SHA-256, however many calls, cards and
+//! sessions refer to them.
 
 use std::io::{Read, Write};
 
@@ -11,28 +11,28 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::StoreError;
 
-/// How bytes lie in the store.
+/// How the bytes of a blob are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
-    /// As they are: other programs read them through `tool_conversations`.
+pub(super) enum BlobFormat {
+    /// Unchanged, because other programs read them through the view `tool_conversations`.
     Plain,
-    /// Smaller, where that is worth it.
-    Small,
+    /// Compressed, if that saves enough.
+    Compressed,
 }
 
-/// Keeps bytes, and notes that the session needs them.
+/// Stores bytes and records that the session uses them. Returns the blob's id.
 pub(super) fn put(
     connection: &Connection,
     session: i64,
     bytes: &[u8],
-    form: Form,
+    format: BlobFormat,
 ) -> Result<i64, StoreError> {
     let hash = digest(&SHA256, bytes);
     let mut find = connection.prepare_cached("SELECT id, is_zlib FROM blobs WHERE hash = ?")?;
     let row = |it: &Row<'_>| Ok((it.get(0)?, it.get(1)?));
     let id = match find.query_row([hash.as_ref()], row).optional()? {
-        Some((id, is_small)) => {
-            if is_small && form == Form::Plain {
+        Some((id, is_compressed)) => {
+            if is_compressed && format == BlobFormat::Plain {
                 connection
                     .prepare_cached("UPDATE blobs SET is_zlib = 0, bytes = ? WHERE id = ?")?
                     .execute(params![bytes, id])?;
@@ -40,11 +40,12 @@ pub(super) fn put(
             id
         }
         None => {
-            let small = if form == Form::Small { small(bytes) } else { None };
-            let (is_small, kept) = (small.is_some(), small.as_deref().unwrap_or(bytes));
+            let compressed = if format == BlobFormat::Compressed { compress(bytes) } else { None };
+            let (is_compressed, kept) =
+                (compressed.is_some(), compressed.as_deref().unwrap_or(bytes));
             connection
                 .prepare_cached("INSERT INTO blobs (hash, is_zlib, bytes) VALUES (?, ?, ?)")?
-                .insert(params![hash.as_ref(), is_small, kept])?
+                .insert(params![hash.as_ref(), is_compressed, kept])?
         }
     };
     connection
@@ -53,29 +54,29 @@ pub(super) fn put(
     Ok(id)
 }
 
-/// The bytes of that number.
+/// The bytes of the blob with this id.
 pub(super) fn get(connection: &Connection, id: i64) -> Result<Vec<u8>, StoreError> {
     let mut find = connection.prepare_cached("SELECT is_zlib, bytes FROM blobs WHERE id = ?")?;
-    let (is_small, bytes) = find.query_row([id], |it| Ok((it.get(0)?, it.get(1)?)))?;
-    whole(is_small, bytes)
+    let (is_compressed, bytes) = find.query_row([id], |it| Ok((it.get(0)?, it.get(1)?)))?;
+    decompress(is_compressed, bytes)
 }
 
-/// The bytes with that SHA-256, if they are there.
+/// The bytes with this SHA-256, if they are stored.
 pub(super) fn by_hash(connection: &Connection, hash: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
     let mut find = connection.prepare_cached("SELECT is_zlib, bytes FROM blobs WHERE hash = ?")?;
     let found = find.query_row([hash], |it| Ok((it.get(0)?, it.get(1)?))).optional()?;
-    found.map(|(is_small, bytes)| whole(is_small, bytes)).transpose()
+    found.map(|(is_compressed, bytes)| decompress(is_compressed, bytes)).transpose()
 }
 
-/// The bytes in less room; `None` if it would not be much less.
-fn small(bytes: &[u8]) -> Option<Vec<u8>> {
+/// Compresses the bytes; `None` if that saves little.
+fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut encoder = ZlibEncoder::new(Vec::with_capacity(bytes.len() / 2), Compression::fast());
     encoder.write_all(bytes).ok()?;
     encoder.finish().ok().filter(|it| it.len() + it.len() / 8 < bytes.len())
 }
 
-fn whole(is_small: bool, bytes: Vec<u8>) -> Result<Vec<u8>, StoreError> {
-    if !is_small {
+fn decompress(is_compressed: bool, bytes: Vec<u8>) -> Result<Vec<u8>, StoreError> {
+    if !is_compressed {
         return Ok(bytes);
     }
     let mut whole = Vec::with_capacity(bytes.len() * 3);
@@ -91,7 +92,7 @@ mod tests {
 
     #[test]
     fn bytes_come_back_whatever_form_they_lie_in() {
-        let connection = schema::writer(None).unwrap();
+        let connection = schema::open_writer(None).unwrap();
         connection
             .execute_batch(
                 "INSERT INTO sessions (key, id, cwd, real_cwd, created_at, updated_at) \
@@ -103,14 +104,14 @@ mod tests {
             .flat_map(|it| (it * it).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
             .collect();
         for bytes in [text.as_bytes(), &noise, b""] {
-            let id = put(&connection, 1, bytes, Form::Small).unwrap();
+            let id = put(&connection, 1, bytes, BlobFormat::Compressed).unwrap();
             assert_eq!(get(&connection, id).unwrap(), bytes);
-            assert_eq!(put(&connection, 1, bytes, Form::Plain).unwrap(), id);
+            assert_eq!(put(&connection, 1, bytes, BlobFormat::Plain).unwrap(), id);
             let kept: Vec<u8> = connection
                 .query_row("SELECT bytes FROM blobs WHERE id = ?", [id], |it| it.get(0))
                 .unwrap();
             assert_eq!(kept, bytes);
-            assert_eq!(put(&connection, 1, bytes, Form::Small).unwrap(), id);
+            assert_eq!(put(&connection, 1, bytes, BlobFormat::Compressed).unwrap(), id);
             let hash = digest(&SHA256, bytes);
             assert_eq!(by_hash(&connection, hash.as_ref()).unwrap().unwrap(), bytes);
         }

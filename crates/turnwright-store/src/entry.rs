@@ -1,4 +1,4 @@
-//! What is kept, as data.
+//! The data model of the store: entries, calls and sessions.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use turnwright_types::effect::{CallView, Content};
-use turnwright_types::file_change::Change;
+use turnwright_types::effect::{CallContent, CallView};
+use turnwright_types::file_change::FileChange;
 use turnwright_types::ids::{CallId, MessageId, SessionId};
 use turnwright_types::message::{Media, Message};
 use turnwright_types::update::PlanEntry;
@@ -20,79 +20,75 @@ pub enum Audience {
     /// The user and the model.
     #[default]
     Both,
-    /// The user alone: a slash command, or an answer of which nothing but thoughts came.
+    /// Only the user: a slash command, or an answer that consists of nothing but reasoning.
     User,
-    /// The model alone.
+    /// Only the model.
     Model,
 }
 
-/// One entry of a conversation.
+/// One entry of a conversation. The serialized names are part of the database format.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Entry {
-    /// What the user or the model has said. Results of tools stand with their calls.
+    /// A message of the user or the model. Tool results are stored with their calls.
     Message {
-        /// What the client knows it by.
+        /// The id that the client knows the message by.
         id: MessageId,
-        /// Arguments of calls are left out: they stand with the calls.
+        /// Without the arguments of calls, which are stored with the calls.
         message: Arc<Message>,
-        /// Who it is for.
         #[serde(default)]
         audience: Audience,
     },
-    /// Words to the user that are no answer of the model.
+    /// A text for the user that is not an answer of the model.
     Note {
-        /// What the client knows it by.
+        /// The id that the client knows the note by.
         id: MessageId,
-        /// The words.
         text: String,
     },
-    /// A call that the user has seen the beginning of, and that never was whole.
-    Lost {
-        /// The call.
+    /// A call whose card the user has seen, but whose arguments never arrived completely.
+    #[serde(rename = "lost")]
+    IncompleteCall {
         call: CallId,
-        /// The function's name.
+        /// The tool's name as the model gave it.
         name: String,
-        /// How it looked.
+        /// How the client displays it.
         view: CallView,
-        /// Why nothing has come of it.
-        why: String,
+        /// Why the call was never made.
+        #[serde(rename = "why")]
+        reason: String,
     },
-    /// The plan, from here on.
-    Plan {
-        /// All of its steps.
-        entries: Vec<PlanEntry>,
-    },
-    /// The model knows nothing of what was before.
+    /// A new plan, which replaces the one before.
+    Plan { entries: Vec<PlanEntry> },
+    /// The context was cleared: the model does not see what came before.
     Cleared,
-    /// The model knows nothing of this turn: it was refused.
+    /// The turn was refused: the model does not see it.
     Refused,
-    /// The conversation went back to just before this entry.
+    /// The conversation was rewound to just before an earlier entry.
     Rewound {
-        /// The first entry that does not count any more.
+        /// The first entry that no longer counts.
         to: u64,
     },
-    /// Something that a newer program has written.
+    /// An entry of a newer version.
     #[serde(skip)]
     Unknown,
 }
 
-/// What sort of turn.
+/// What started a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnKind {
-    /// The model's.
+    /// A prompt for the model.
     Prompt,
     /// A slash command.
     Command,
-    /// Files of earlier turns went back.
+    /// An undo of the file changes of earlier turns.
     Undo,
-    /// And forth again.
+    /// A redo of undone file changes.
     Redo,
 }
 
 impl TurnKind {
-    /// A stable word.
-    pub fn word(self) -> &'static str {
+    /// The kind as it is stored.
+    pub fn as_str(self) -> &'static str {
         match self {
             TurnKind::Prompt => "prompt",
             TurnKind::Command => "command",
@@ -101,7 +97,7 @@ impl TurnKind {
         }
     }
 
-    /// The kind of that word.
+    /// Parses the stored kind; an unknown one counts as a prompt.
     pub fn parse(word: &str) -> TurnKind {
         match word {
             "command" => TurnKind::Command,
@@ -112,61 +108,60 @@ impl TurnKind {
     }
 }
 
-/// What a call has come to: for the model, for the user and for the record.
+/// The outcome of a call, for the model, for the user and for the record.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Settled {
-    /// Whether it did what was asked.
-    pub ok: bool,
-    /// The tool's own name.
+pub struct CallOutcome {
+    /// True if the call did what it was asked to do.
+    pub is_success: bool,
     pub tool: String,
-    /// What the model reads.
+    /// The text that the model reads.
     pub text: String,
-    /// Pictures that belong to it.
+    /// Images that belong to the result.
     pub images: Vec<Media>,
-    /// How it looks.
+    /// How the client displays the call.
     pub view: Option<CallView>,
     /// What its card shows.
-    pub content: Vec<Content>,
-    /// The result in a few fields.
-    pub raw: Value,
-    /// How long it took; `None` if it did not run.
-    pub took: Option<Duration>,
-    /// What it has done to files.
-    pub files: Vec<Change>,
-    /// Bytes of theirs, to be kept.
-    pub bytes: Vec<Arc<[u8]>>,
+    pub content: Vec<CallContent>,
+    /// The structured result for the client.
+    pub raw_output: Value,
+    /// How long the call ran; `None` if it did not run.
+    pub duration: Option<Duration>,
+    /// What the call did to files.
+    pub file_changes: Vec<FileChange>,
+    /// Contents of these files, to be stored as blobs.
+    pub file_contents: Vec<Arc<[u8]>>,
 }
 
-/// The part of [`Settled`] that is kept as JSON.
+/// The part of [`CallOutcome`] that is stored as JSON in the column `card`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
-pub(super) struct Card {
+pub(super) struct CardJson {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) images: Vec<Media>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) view: Option<CallView>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) content: Vec<Content>,
+    pub(super) content: Vec<CallContent>,
     #[serde(skip_serializing_if = "Value::is_null")]
     pub(super) raw: Value,
 }
 
-/// How far a call was when it was last heard of.
+/// The last known state of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallStatus {
-    /// It was asked for and has done nothing.
+    /// The model has requested it, and nothing was done yet.
     Pending,
-    /// It was about to do something, or was doing it.
+    /// It was about to have effects, or was having them.
     Running,
-    /// It did what was asked.
+    /// It did what it was asked to do.
     Success,
-    /// It did not.
+    /// It failed or was not allowed.
     Error,
 }
 
 impl CallStatus {
-    /// A stable word.
-    pub fn word(self) -> &'static str {
+    /// The status as it is stored.
+    pub fn as_str(self) -> &'static str {
         match self {
             CallStatus::Pending => "pending",
             CallStatus::Running => "running",
@@ -175,7 +170,7 @@ impl CallStatus {
         }
     }
 
-    /// The status of that word.
+    /// Parses the stored status; an unknown one counts as pending.
     pub fn parse(word: &str) -> CallStatus {
         match word {
             "running" => CallStatus::Running,
@@ -186,99 +181,89 @@ impl CallStatus {
     }
 }
 
-/// A call as it is kept.
+/// A stored call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallRow {
-    /// Which.
     pub call: CallId,
-    /// In which turn.
     pub turn: u64,
-    /// The tool's name.
     pub tool: String,
-    /// What it was called with: an object, or a text that was none.
+    /// The arguments: a JSON object, or the text that could not be parsed as one.
     pub arguments: turnwright_types::message::Arguments,
-    /// How far it was.
     pub status: CallStatus,
-    /// What has come of it. Empty if nothing has.
-    pub settled: Settled,
-    /// When it was asked for.
-    pub asked: SystemTime,
-    /// When it was about to do something.
-    pub begun: Option<SystemTime>,
-    /// When it ended.
-    pub ended: Option<SystemTime>,
+    /// The outcome; empty if there is none yet.
+    pub outcome: CallOutcome,
+    /// When the model requested it.
+    pub requested_at: SystemTime,
+    /// When it was about to have effects.
+    pub started_at: Option<SystemTime>,
+    pub ended_at: Option<SystemTime>,
 }
 
-/// An entry as it is kept, with the calls of its message.
+/// A stored entry, with the calls of its message.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Stored {
-    /// Its place in the conversation.
+pub struct StoredEntry {
+    /// Its position in the conversation.
     pub seq: u64,
-    /// The turn that it belongs to.
     pub turn: u64,
     /// When it was written.
     pub at: SystemTime,
-    /// What it is. The arguments of calls are where they belong.
+    /// The entry, without the arguments of its calls.
     pub entry: Entry,
-    /// In the model's order.
+    /// The calls in the model's order.
     pub calls: Vec<CallRow>,
 }
 
-/// A session as it is kept.
+/// A stored session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionRow {
-    /// Its name.
     pub id: SessionId,
     /// The working folder as the client has named it.
     pub cwd: PathBuf,
-    /// The same without links.
+    /// The working folder with symbolic links resolved.
     pub real_cwd: PathBuf,
-    /// The folders besides.
-    pub folders: Vec<PathBuf>,
-    /// What it is about.
+    /// The additional folders.
+    pub additional_folders: Vec<PathBuf>,
     pub title: Option<String>,
-    /// A person has chosen the title.
+    /// A person has chosen the title, so it is never generated again.
     pub title_is_final: bool,
-    /// When it began.
-    pub created: SystemTime,
+    pub created_at: SystemTime,
     /// When something last happened in it.
-    pub updated: SystemTime,
-    /// Put away by the user.
-    pub archived: bool,
-    /// What it was forked from.
+    pub updated_at: SystemTime,
+    pub is_archived: bool,
+    /// The session that it was forked from.
     pub parent: Option<SessionId>,
-    /// What it was left with.
+    /// The last used permission mode.
     pub mode: Option<String>,
-    /// What it was left with.
+    /// The last used model.
     pub model: Option<String>,
-    /// What it was left with.
+    /// The last used reasoning effort.
     pub effort: Option<String>,
-    /// The last number that an identifier was made of.
-    pub minted: u64,
-    /// What it has cost, in US dollars, where that is known.
-    pub cost: Option<f64>,
+    /// The greatest number that was used in an id of this session.
+    pub last_id_number: u64,
+    /// What it has cost in US dollars, if that is known.
+    pub cost_usd: Option<f64>,
 }
 
 impl SessionRow {
-    /// A session in this folder that begins now and of which nothing else is known.
+    /// A session in this folder that begins now, with nothing else set.
     pub fn new(id: SessionId, cwd: PathBuf) -> SessionRow {
         let now = SystemTime::now();
         SessionRow {
             id,
             real_cwd: cwd.clone(),
             cwd,
-            folders: Vec::new(),
+            additional_folders: Vec::new(),
             title: None,
             title_is_final: false,
-            created: now,
-            updated: now,
-            archived: false,
+            created_at: now,
+            updated_at: now,
+            is_archived: false,
             parent: None,
             mode: None,
             model: None,
             effort: None,
-            minted: 0,
-            cost: None,
+            last_id_number: 0,
+            cost_usd: None,
         }
     }
 }

@@ -1,60 +1,63 @@
-//! What is wrong with the store, and what the users of sessions are told about it: each trouble
-//! once a session, and once more when it is over.
+//! What is wrong with the store, and the notices about it: each session is told of a fault once,
+//! and once more when it is over.
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 
 use rusqlite::ErrorCode;
 
 use super::StoreError;
 
-/// A trouble that is not of what was to be written, but of where. It may pass.
+/// A fault of the storage rather than of the data to be written. It may pass, so the write is
+/// retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum StorageFault {
     /// No space is left.
     Full,
-    /// It may not be written, or not even be looked at.
+    /// The database may not be written or opened.
     Forbidden,
-    /// Another process does not let go of it.
+    /// Another process holds a lock.
     Locked,
-    /// The disk does not do what it should.
+    /// Reading or writing the disk fails.
     Disk,
-    /// It is no database, or no longer one.
+    /// The file is not a database, or it is damaged.
     Corrupt,
 }
 
-impl Fault {
-    /// What to do.
+impl StorageFault {
+    /// What the user can do about it.
     pub fn advice(self) -> &'static str {
         match self {
-            Fault::Full => "Make space on that disk",
-            Fault::Forbidden => "Make that folder and the files in it writable for you",
-            Fault::Locked => "End the other program that uses it, a database browser say",
-            Fault::Disk => "Look whether that disk is full or broken",
-            Fault::Corrupt => "Move that file away",
+            StorageFault::Full => "Free some space on that disk",
+            StorageFault::Forbidden => "Make the state folder and its files writable",
+            StorageFault::Locked => {
+                "Close the other program that uses it, such as a database browser"
+            }
+            StorageFault::Disk => "Check whether the disk is full or failing",
+            StorageFault::Corrupt => "Move the database file away",
         }
     }
 
-    fn of(code: ErrorCode) -> Option<Fault> {
+    fn from_code(code: ErrorCode) -> Option<StorageFault> {
         match code {
-            ErrorCode::DiskFull => Some(Fault::Full),
+            ErrorCode::DiskFull => Some(StorageFault::Full),
             ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen => {
-                Some(Fault::Forbidden)
+                Some(StorageFault::Forbidden)
             }
             ErrorCode::DatabaseBusy
             | ErrorCode::DatabaseLocked
-            | ErrorCode::FileLockingProtocolFailed => Some(Fault::Locked),
-            ErrorCode::SystemIoFailure => Some(Fault::Disk),
-            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => Some(Fault::Corrupt),
+            | ErrorCode::FileLockingProtocolFailed => Some(StorageFault::Locked),
+            ErrorCode::SystemIoFailure => Some(StorageFault::Disk),
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => Some(StorageFault::Corrupt),
             _ => None,
         }
     }
 }
 
 impl StoreError {
-    /// What is wrong with the place, if it is the place.
-    pub fn fault(&self) -> Option<Fault> {
+    /// The storage fault behind this error, if there is one.
+    pub fn fault(&self) -> Option<StorageFault> {
         match self {
-            StoreError::Failing { fault, .. } => Some(*fault),
+            StoreError::Unavailable { fault, .. } => Some(*fault),
             _ => None,
         }
     }
@@ -62,10 +65,10 @@ impl StoreError {
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> StoreError {
-        let fault = error.sqlite_error_code().and_then(Fault::of);
+        let fault = error.sqlite_error_code().and_then(StorageFault::from_code);
         match (error, fault) {
             (rusqlite::Error::QueryReturnedNoRows, _) => StoreError::NoSuchSession,
-            (error, Some(fault)) => StoreError::Failing { fault, why: error.to_string() },
+            (error, Some(fault)) => StoreError::Unavailable { fault, reason: error.to_string() },
             (error, None) => StoreError::Unusable(error.to_string()),
         }
     }
@@ -75,109 +78,112 @@ impl From<std::io::Error> for StoreError {
     fn from(error: std::io::Error) -> StoreError {
         use std::io::ErrorKind as Kind;
         let fault = match error.kind() {
-            Kind::StorageFull | Kind::QuotaExceeded => Fault::Full,
+            Kind::StorageFull | Kind::QuotaExceeded => StorageFault::Full,
             Kind::PermissionDenied
             | Kind::ReadOnlyFilesystem
             | Kind::NotADirectory
             | Kind::IsADirectory
             | Kind::AlreadyExists
-            | Kind::NotFound => Fault::Forbidden,
-            _ => Fault::Disk,
+            | Kind::NotFound => StorageFault::Forbidden,
+            _ => StorageFault::Disk,
         };
-        StoreError::Failing { fault, why: error.to_string() }
+        StoreError::Unavailable { fault, reason: error.to_string() }
     }
 }
 
-/// How the store is.
-// A std mutex: held to copy a few words.
+/// The current state of the storage.
+// it is held only to copy a few strings.
 #[derive(Debug, Default)]
-pub(super) struct Health(Mutex<State>);
+pub(super) struct StoreHealth(Mutex<HealthState>);
 
 #[derive(Debug, Default)]
-struct State {
-    /// What is wrong now.
-    now: Option<StoreError>,
-    /// Pieces that were given up so far.
-    given_up: u64,
-    /// What everybody is told once.
-    news: Vec<String>,
+struct HealthState {
+    /// Why writing fails at the moment.
+    current_error: Option<StoreError>,
+    /// How many jobs were dropped from the backlog so far.
+    dropped: u64,
+    /// Notices for every session, each to be delivered once.
+    announcements: Vec<String>,
 }
 
-/// What one session was told.
+/// Which notices one session has received.
 #[derive(Debug, Default)]
-pub(super) struct Told {
-    faults: Vec<Fault>,
+pub(super) struct DeliveredNotices {
+    faults: Vec<StorageFault>,
     is_waiting: bool,
-    given_up: u64,
-    news: usize,
+    dropped: u64,
+    announcements: usize,
 }
 
-impl Health {
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl StoreHealth {
+    fn state(&self) -> parking_lot::MutexGuard<'_, HealthState> {
+        self.0.lock()
     }
 
-    /// Nothing could be written.
-    pub(super) fn fails(&self, error: &StoreError) {
-        self.state().now = Some(error.clone());
+    /// Records that a write failed.
+    pub(super) fn set_failing(&self, error: &StoreError) {
+        self.state().current_error = Some(error.clone());
     }
 
-    /// All is written.
-    pub(super) fn works(&self) {
-        self.state().now = None;
+    /// Records that everything is written.
+    pub(super) fn set_working(&self) {
+        self.state().current_error = None;
     }
 
-    /// Why something still waits to be written.
-    pub(super) fn now(&self) -> Option<StoreError> {
-        self.state().now.clone()
+    /// Why jobs are still waiting to be written; `None` if all is well.
+    pub(super) fn current_error(&self) -> Option<StoreError> {
+        self.state().current_error.clone()
     }
 
-    /// Pieces that waited are not kept.
-    pub(super) fn gives_up(&self, count: u64) {
-        self.state().given_up += count;
+    /// Records that jobs were dropped from the backlog.
+    pub(super) fn add_dropped(&self, count: u64) {
+        self.state().dropped += count;
     }
 
-    /// Everybody is to know.
-    pub(super) fn say(&self, text: String) {
+    /// Adds a notice for every session.
+    pub(super) fn announce(&self, text: String) {
         tracing::warn!("{text}");
-        let news = &mut self.state().news;
-        if !news.contains(&text) {
-            news.push(text);
+        let announcements = &mut self.state().announcements;
+        if !announcements.contains(&text) {
+            announcements.push(text);
         }
     }
 
-    /// What a session has to be told now.
-    pub(super) fn tell(&self, told: &mut Told) -> Vec<String> {
+    /// Returns the notices that this session has not received, and marks them as delivered.
+    pub(super) fn undelivered_notices(&self, delivered: &mut DeliveredNotices) -> Vec<String> {
         let state = self.state();
-        let mut words: Vec<_> = state.news.iter().skip(told.news).cloned().collect();
-        told.news = state.news.len();
-        match &state.now {
+        let mut notices: Vec<_> =
+            state.announcements.iter().skip(delivered.announcements).cloned().collect();
+        delivered.announcements = state.announcements.len();
+        match &state.current_error {
             Some(error) => {
-                if let Some(fault) = error.fault().filter(|it| !told.faults.contains(it)) {
-                    told.faults.push(fault);
-                    told.is_waiting = true;
-                    words.push(format!(
-                        "This session is not being kept: {error}. It goes on; what is said is held \
-                         in memory, and written as soon as that is possible."
+                if let Some(fault) = error.fault().filter(|it| !delivered.faults.contains(it)) {
+                    delivered.faults.push(fault);
+                    delivered.is_waiting = true;
+                    notices.push(format!(
+                        "This session is not being saved: {error}. You can go on; new \
+                         messages are held in memory and written as soon as possible."
                     ));
                 }
             }
-            None if told.is_waiting => {
-                told.is_waiting = false;
-                told.faults.clear();
-                words.push("Sessions are being kept again, with what has waited.".to_owned());
+            None if delivered.is_waiting => {
+                delivered.is_waiting = false;
+                delivered.faults.clear();
+                notices.push(
+                    "Sessions are being saved again, including what was held in memory.".to_owned(),
+                );
             }
             None => {}
         }
-        if state.given_up > told.given_up {
-            told.given_up = state.given_up;
-            words.push(
-                "More has waited to be kept than memory is used for: the oldest of it was given \
-                 up, so a session that was open meanwhile will come back with gaps."
+        if state.dropped > delivered.dropped {
+            delivered.dropped = state.dropped;
+            notices.push(
+                "Too much was waiting to be saved, so the oldest part was dropped. Sessions that \
+                 were open meanwhile will have gaps when they are loaded."
                     .to_owned(),
             );
         }
-        words
+        notices
     }
 }
 
@@ -185,33 +191,36 @@ impl Health {
 mod tests {
     use super::*;
 
-    fn failing(fault: Fault) -> StoreError {
-        StoreError::Failing { fault, why: "so it is".to_owned() }
+    fn failing(fault: StorageFault) -> StoreError {
+        StoreError::Unavailable { fault, reason: "so it is".to_owned() }
     }
 
     #[test]
-    fn each_trouble_is_told_once_and_its_end_once_more() {
-        let (health, mut told) = (Health::default(), Told::default());
-        assert_eq!(health.tell(&mut told), Vec::<String>::new());
-        health.fails(&failing(Fault::Full));
-        let words = health.tell(&mut told);
-        assert!(words.len() == 1 && words[0].contains("Make space"), "{words:?}");
-        health.fails(&failing(Fault::Full));
-        assert_eq!(health.tell(&mut told), Vec::<String>::new());
-        health.fails(&failing(Fault::Locked));
-        assert_eq!(health.tell(&mut told).len(), 1);
-        health.works();
-        assert!(health.tell(&mut told)[0].contains("kept again"));
-        assert_eq!(health.tell(&mut told), Vec::<String>::new());
-        // Somebody who comes later has missed nothing.
-        assert_eq!(health.tell(&mut Told::default()), Vec::<String>::new());
+    fn each_fault_is_reported_once_and_its_end_once() {
+        let (health, mut delivered) = (StoreHealth::default(), DeliveredNotices::default());
+        assert_eq!(health.undelivered_notices(&mut delivered), Vec::<String>::new());
+        health.set_failing(&failing(StorageFault::Full));
+        let notices = health.undelivered_notices(&mut delivered);
+        assert!(notices.len() == 1 && notices[0].contains("Free some space"), "{notices:?}");
+        health.set_failing(&failing(StorageFault::Full));
+        assert_eq!(health.undelivered_notices(&mut delivered), Vec::<String>::new());
+        health.set_failing(&failing(StorageFault::Locked));
+        assert_eq!(health.undelivered_notices(&mut delivered).len(), 1);
+        health.set_working();
+        assert!(health.undelivered_notices(&mut delivered)[0].contains("being saved again"));
+        assert_eq!(health.undelivered_notices(&mut delivered), Vec::<String>::new());
+        // A session that is opened later has missed nothing.
+        assert_eq!(
+            health.undelivered_notices(&mut DeliveredNotices::default()),
+            Vec::<String>::new()
+        );
     }
 
     #[test]
-    fn what_was_given_up_is_said() {
-        let (health, mut told) = (Health::default(), Told::default());
-        health.gives_up(3);
-        assert!(health.tell(&mut told)[0].contains("gaps"));
-        assert_eq!(health.tell(&mut told), Vec::<String>::new());
+    fn dropped_jobs_are_reported() {
+        let (health, mut delivered) = (StoreHealth::default(), DeliveredNotices::default());
+        health.add_dropped(3);
+        assert!(health.undelivered_notices(&mut delivered)[0].contains("gaps"));
+        assert_eq!(health.undelivered_notices(&mut delivered), Vec::<String>::new());
     }
 }

@@ -1,82 +1,85 @@
-//! What is kept of all sessions: a SQLite database in the state folder. One thread writes; whoever
-//! reads has a connection of their own. Nothing is opened before somebody asks for it.
+//! Stores agent sessions in a SQLite database in the state folder. One thread does all the writing;
+//! every reader has its own connection. The database is opened on first use.
 //!
-//! [`Log`] is what one session writes, [`read`] is how it comes back.
+//! [`SessionLog`] writes one session; [`read`] loads it again.
 
 mod backlog;
 mod blobs;
 mod entry;
 pub mod history;
 mod health;
-mod hold;
-mod log;
-pub mod broken;
+mod session_lock;
+mod session_log;
+pub mod recovery;
 pub mod export;
-mod mend;
-mod pack;
+mod corruption;
+mod packed_json;
 pub mod read;
 mod rows;
 mod schema;
-mod shelf;
+mod summaries;
 pub mod sessions;
-mod sweep;
-mod thread;
+mod cleanup;
+mod writer;
 mod turns;
-pub mod versions;
-mod words;
+pub mod file_versions;
+mod text_search;
 
 #[cfg(test)]
 mod tests;
 
+use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use turnwright_types::ids::SessionId;
 
-pub use entry::{Audience, CallRow, CallStatus, Entry, SessionRow, Settled, Stored, TurnKind};
-pub use health::Fault;
-pub use hold::Hold;
-pub use log::{Log, Ticket};
-pub use read::Gone;
-pub use shelf::{Shelved, shelf};
-pub use sweep::Limits;
-pub use turns::{TurnRow, turns as turns_of};
+pub use cleanup::RetentionLimits;
+pub use entry::{
+    Audience, CallOutcome, CallRow, CallStatus, Entry, SessionRow, StoredEntry, TurnKind,
+};
+pub use health::StorageFault;
+pub use read::RewoundEntries;
+pub use session_lock::SessionLock;
+pub use session_log::{PendingWrite, SessionLog};
+pub use summaries::{SessionSummary, session_summaries};
+pub use turns::{TurnRow, turn_rows};
 
-use health::Health;
-use thread::{Work, Writing};
+use health::StoreHealth;
+use writer::{SubmittedJob, WriteJob};
 
-/// Why something could not be kept, or not be found.
+/// Why something could not be stored or found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// There is no such session.
-    #[error("there is no such session")]
+    #[error("no such session")]
     NoSuchSession,
-    /// Somebody else has the session open.
+    /// Another process, or another session of this one, has the session open. Holds the process id
+    /// if it is known.
     #[error("the session is open in another process{}", .0.map(|it| format!(" ({it})")).unwrap_or_default())]
-    Held(Option<u32>),
-    /// There is something wrong with where the database is. It may pass.
-    #[error("the store of sessions cannot be used ({why}). {}", fault.advice())]
-    Failing {
-        /// What.
-        fault: Fault,
-        /// In the words of the system.
-        why: String,
+    SessionLocked(Option<u32>),
+    /// The storage failed. The fault may pass.
+    #[error("the session store is unavailable ({reason}). {}", fault.advice())]
+    Unavailable {
+        /// The kind of fault.
+        fault: StorageFault,
+        /// SQLite's or the system's message.
+        reason: String,
     },
-    /// A newer program has made the database, and this one must not touch it.
-    #[error("the store of sessions is one of a newer turnwright")]
-    Newer,
-    /// The database cannot be used, and why.
-    #[error("the store of sessions cannot be used: {0}")]
+    /// The database was made by an incompatible newer version and must not be changed.
+    #[error("the session store was made by a newer turnwright")]
+    NewerVersion,
+    /// The database cannot be used, with SQLite's message.
+    #[error("the session store cannot be used: {0}")]
     Unusable(String),
-    /// Something in it makes no sense.
-    #[error("the store of sessions holds something that is not understood: {0}")]
+    /// Stored data cannot be interpreted.
+    #[error("the session store contains invalid data: {0}")]
     Damaged(String),
-    /// The process is ending.
-    #[error("the store of sessions is closed")]
+    /// The writer thread has ended.
+    #[error("the session store is closed")]
     Closed,
 }
 
@@ -86,50 +89,50 @@ impl From<serde_json::Error> for StoreError {
     }
 }
 
-/// How sure a commit has to be.
+/// What a commit must survive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// It outlives the process, whatever ends that.
+    /// The end of the process, for example by `kill -9`.
     #[default]
-    Process,
-    /// It outlives the machine's power.
-    Machine,
+    ProcessCrash,
+    /// A loss of power.
+    PowerLoss,
 }
 
-/// The store. Cloning copies a pointer.
+/// A handle to the store. Clones share the same writer thread.
 #[derive(Clone)]
 pub struct Store(Arc<Inner>);
 
 struct Inner {
-    shared: Arc<Shared>,
-    writer: OnceLock<mpsc::Sender<Box<dyn Work>>>,
+    shared: Arc<SharedState>,
+    writer: OnceLock<mpsc::Sender<Box<dyn WriteJob>>>,
 }
 
-/// What the thread that writes has in common with everybody else.
+/// State shared between the writer thread and the handles.
 #[derive(Debug, Default)]
-struct Shared {
-    /// The database; `None` for one in memory.
+struct SharedState {
+    /// The path of the database; `None` for one in memory.
     path: Option<PathBuf>,
-    health: Health,
-    // A std mutex: held to copy two numbers.
-    limits: Mutex<Limits>,
-    /// Somebody has found it damaged.
-    is_suspicious: AtomicBool,
-    /// What is not written now never will be.
-    is_last: AtomicBool,
-    /// The database may not grow beyond: a full disk, for tests.
+    health: StoreHealth,
+    // it is held only to copy two numbers.
+    limits: Mutex<RetentionLimits>,
+    /// A reader found the database damaged.
+    suspects_corruption: AtomicBool,
+    /// The process is ending, so this is the last attempt to write.
+    is_final_flush: AtomicBool,
+    /// A size limit that simulates a full disk in tests; 0 for none.
     #[cfg(test)]
-    most_pages: std::sync::atomic::AtomicU32,
+    max_pages: std::sync::atomic::AtomicU32,
 }
 
-impl Shared {
-    fn limits(&self) -> Limits {
-        *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+impl SharedState {
+    fn limits(&self) -> RetentionLimits {
+        *self.limits.lock()
     }
 
     #[cfg(test)]
-    fn bound(&self, connection: &Connection) -> Result<(), StoreError> {
-        let most = self.most_pages.load(Ordering::Relaxed);
+    fn limit_pages(&self, connection: &Connection) -> Result<(), StoreError> {
+        let most = self.max_pages.load(Ordering::Relaxed);
         let most = if most == 0 { i64::from(u32::MAX - 1) } else { i64::from(most) };
         connection.query_row(&format!("PRAGMA max_page_count = {most}"), [], |_| Ok(()))?;
         Ok(())
@@ -142,15 +145,15 @@ impl std::fmt::Debug for Store {
     }
 }
 
-/// The name of the database.
-const FILE: &str = "sessions.db";
+const DATABASE_FILE: &str = "sessions.db";
 
-/// Everything in a state folder in which conversations stand, or may stand in a moment: the
-/// databases, what SQLite puts beside them, and what was moved aside.
-pub fn files(state: &Path) -> Vec<PathBuf> {
-    let own = state.join(FILE);
+/// Lists every file in a state folder that holds or may soon hold conversations: the databases,
+/// SQLite's files beside them, and damaged databases that were moved aside. Sandboxed commands must
+/// not read them.
+pub fn database_files(state: &Path) -> Vec<PathBuf> {
+    let own = state.join(DATABASE_FILE);
     let mut files = Vec::new();
-    for database in [schema::beside(&own), own] {
+    for database in [schema::fallback_path(&own), own] {
         for end in ["", "-wal", "-shm", "-journal"] {
             let mut name = database.clone().into_os_string();
             name.push(end);
@@ -164,46 +167,52 @@ pub fn files(state: &Path) -> Vec<PathBuf> {
 }
 
 impl Store {
-    /// The store in a state folder. Opens nothing yet.
+    /// The store in this state folder. Opens nothing yet. If the path is not absolute, the store is
+    /// kept in memory.
     pub fn new(state: &Path) -> Store {
-        Store::at(state.is_absolute().then(|| state.join(FILE)))
+        Store::at(state.is_absolute().then(|| state.join(DATABASE_FILE)))
     }
 
-    /// One that ends with the process.
+    /// A store in memory, which is lost when the process ends.
     pub fn in_memory() -> Store {
         Store::at(None)
     }
 
     fn at(path: Option<PathBuf>) -> Store {
-        let shared = Arc::new(Shared { path, ..Shared::default() });
+        let shared = Arc::new(SharedState { path, ..SharedState::default() });
         Store(Arc::new(Inner { shared, writer: OnceLock::new() }))
     }
 
-    /// How much is kept from now on.
-    pub fn keep_to(&self, limits: Limits) {
-        *self.0.shared.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
+    /// Sets the retention limits for the next cleanup.
+    pub fn set_limits(&self, limits: RetentionLimits) {
+        *self.0.shared.limits.lock() = limits;
     }
 
-    /// Takes a session, so that nobody else writes to it, or deletes it. Touches the disk.
+    /// Locks a session, so that nobody else writes or deletes it. Accesses the disk.
     ///
     /// # Errors
-    /// When somebody else has it, or when no session can have that name.
-    pub fn hold(&self, session: &SessionId) -> Result<Hold, StoreError> {
-        self.folder().map_or_else(|| Ok(Hold::nothing()), |it| Hold::take(it, session))
+    /// If the session is locked already, or if no session can have that id.
+    pub fn lock_session(&self, session: &SessionId) -> Result<SessionLock, StoreError> {
+        self.folder()
+            .map_or_else(|| Ok(SessionLock::unlocked()), |it| SessionLock::acquire(it, session))
     }
 
-    /// The same, and waits for its end if this process has it.
+    /// Like [`Store::lock_session`], but if this process has the session open, waits until it is
+    /// closed.
     ///
     /// # Errors
-    /// As for [`Store::hold`].
-    pub async fn wait_for(&self, session: &SessionId) -> Result<Hold, StoreError> {
+    /// As for [`Store::lock_session`].
+    pub async fn lock_session_when_released(
+        &self,
+        session: &SessionId,
+    ) -> Result<SessionLock, StoreError> {
         match self.folder() {
-            Some(folder) => Hold::wait(folder, session).await,
-            None => Ok(Hold::nothing()),
+            Some(folder) => SessionLock::acquire_when_released(folder, session).await,
+            None => Ok(SessionLock::unlocked()),
         }
     }
 
-    fn health(&self) -> &Health {
+    fn health(&self) -> &StoreHealth {
         &self.0.shared.health
     }
 
@@ -211,129 +220,133 @@ impl Store {
         self.0.shared.path.as_deref().and_then(Path::parent)
     }
 
-    /// Whether anything was ever kept.
-    pub fn is_there(&self) -> bool {
+    /// True if anything was ever stored.
+    pub fn exists(&self) -> bool {
         self.0.shared.path.as_ref().is_none_or(|it| it.exists())
     }
 
-    /// Opens the database, on its own thread: nobody waits for that.
-    pub fn warm_up(&self) {
-        drop(self.post(Durability::Process, |_| Ok(())));
+    /// Opens the database on the writer thread without waiting for it.
+    pub fn open_in_background(&self) {
+        drop(self.submit(Durability::ProcessCrash, |_| Ok(())));
     }
 
-    /// Has something written. What is posted first is written first; what is posted while a commit
-    /// is under way goes into the next one together. The work may be tried again, alone.
-    pub fn post<T: Send + 'static>(
+    /// Submits a write job. Jobs run in the order of submission; those that are submitted during a
+    /// commit share the next one. If a shared commit fails, each of its jobs is run again alone, so
+    /// `work` may be called more than once.
+    pub fn submit<T: Send + 'static>(
         &self,
         durability: Durability,
         work: impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> oneshot::Receiver<Result<T, StoreError>> {
-        self.send(durability, None, work)
+        self.enqueue(durability, None, work)
     }
 
-    /// The same for what must not be lost: if the place does not let it be written, whoever waits
-    /// is told so at once, and it is tried again. In memory it takes about `weight` bytes.
-    fn keep(
+    /// Like [`Store::submit`], for data that must not be lost: on a storage fault the caller gets
+    /// the error at once, while the job waits in the backlog and is retried. It retains about
+    /// `retained_bytes` of memory.
+    fn submit_retained(
         &self,
         durability: Durability,
-        weight: usize,
+        retained_bytes: usize,
         work: impl FnMut(&Connection) -> Result<(), StoreError> + Send + 'static,
     ) -> oneshot::Receiver<Result<(), StoreError>> {
-        self.send(durability, Some(weight), work)
+        self.enqueue(durability, Some(retained_bytes), work)
     }
 
-    fn send<T: Send + 'static>(
+    fn enqueue<T: Send + 'static>(
         &self,
         durability: Durability,
-        weight: Option<usize>,
+        retained_bytes: Option<usize>,
         work: impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> oneshot::Receiver<Result<T, StoreError>> {
         let (done, waiting) = oneshot::channel();
-        let writer = self.0.writer.get_or_init(|| thread::start(Arc::clone(&self.0.shared)));
-        // A thread that has died drops what it is given, and with it `done`.
-        drop(writer.send(Box::new(Writing::new(durability, weight, work, done))));
+        let sender = self.0.writer.get_or_init(|| writer::spawn(Arc::clone(&self.0.shared)));
+        // If the thread has ended, the job is dropped and with it `done`, so the receiver fails.
+        drop(sender.send(Box::new(SubmittedJob::new(durability, retained_bytes, work, done))));
         waiting
     }
 
-    /// The same, and waits for the commit.
+    /// Submits a write job and waits for its commit.
     ///
     /// # Errors
-    /// When nothing was written.
+    /// If nothing was written.
     pub async fn write<T: Send + 'static>(
         &self,
         durability: Durability,
         work: impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.post(durability, work).await.unwrap_or(Err(StoreError::Closed))
+        self.submit(durability, work).await.unwrap_or(Err(StoreError::Closed))
     }
 
-    /// Waits until all that was posted so far is written, or has failed.
+    /// Waits until everything that was submitted so far is written or has failed.
     ///
     /// # Errors
-    /// When something waits for better times.
+    /// If jobs are still waiting in the backlog.
     pub async fn flush(&self) -> Result<(), StoreError> {
         if self.0.writer.get().is_none() {
             return Ok(());
         }
-        let flushed = self.write(Durability::Process, |_| Ok(())).await;
-        // A store that can only be read has kept what there was.
-        self.0.shared.health.now().map_or(Ok(()), |_| flushed)
+        let flushed = self.write(Durability::ProcessCrash, |_| Ok(())).await;
+        // An error without waiting jobs means that nothing is lost, for example in a read-only
+        // store.
+        self.0.shared.health.current_error().map_or(Ok(()), |_| flushed)
     }
 
-    /// Reads, with a connection of its own, off the runtime's thread. Sees what is committed.
+    /// Reads on a blocking thread with a connection of its own. Sees what is committed.
     ///
     /// # Errors
-    /// When there is nothing to be read.
+    /// If reading fails.
     pub async fn read<T: Send + 'static>(
         &self,
         mut work: impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let Some(path) = self.0.shared.path.clone() else {
-            return self.write(Durability::Process, work).await;
+            return self.write(Durability::ProcessCrash, work).await;
         };
-        let reading = tokio::task::spawn_blocking(move || work(&schema::reader(&path)?));
+        let reading = tokio::task::spawn_blocking(move || work(&schema::open_reader(&path)?));
         let result = reading.await.unwrap_or(Err(StoreError::Closed));
-        self.suspect(result.as_ref().err());
+        self.check_after_error(result.as_ref().err());
         result
     }
 
-    /// The same at the end of the process: another one that is in the way is waited for once more.
+    /// Like [`Store::flush`], for the end of the process: waits once more for locks that other
+    /// processes hold.
     ///
     /// # Errors
-    /// When something is lost.
-    pub async fn flush_for_good(&self) -> Result<(), StoreError> {
-        self.0.shared.is_last.store(true, Ordering::Relaxed);
+    /// If something is lost.
+    pub async fn final_flush(&self) -> Result<(), StoreError> {
+        self.0.shared.is_final_flush.store(true, Ordering::Relaxed);
         self.flush().await
     }
 
-    /// Has the database looked through if reading it was no good.
-    fn suspect(&self, error: Option<&StoreError>) {
-        if error.and_then(StoreError::fault) == Some(Fault::Corrupt) {
-            self.0.shared.is_suspicious.store(true, Ordering::Relaxed);
-            drop(self.post(Durability::Process, mend::examine));
+    /// Has the database checked if reading it found it damaged.
+    fn check_after_error(&self, error: Option<&StoreError>) {
+        if error.and_then(StoreError::fault) == Some(StorageFault::Corrupt) {
+            self.0.shared.suspects_corruption.store(true, Ordering::Relaxed);
+            drop(self.submit(Durability::ProcessCrash, corruption::check_integrity));
         }
     }
 
-    /// The same, for who has no runtime: the command line.
+    /// Reads on the calling thread, for callers without a runtime such as the command line.
     ///
     /// # Errors
-    /// When there is nothing to be read.
-    pub fn read_now<T>(
+    /// If reading fails.
+    pub fn read_blocking<T>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let path = self.0.shared.path.as_deref().ok_or(StoreError::Closed)?;
-        work(&schema::reader(path)?)
+        work(&schema::open_reader(path)?)
     }
 
-    /// The same for writing.
+    /// Writes and blocks until the commit, for callers without a runtime.
     ///
     /// # Errors
-    /// When nothing was written.
-    pub fn write_now<T: Send + 'static>(
+    /// If nothing was written.
+    pub fn write_blocking<T: Send + 'static>(
         &self,
         work: impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.post(Durability::Machine, work).blocking_recv().unwrap_or(Err(StoreError::Closed))
+        self.submit(Durability::PowerLoss, work).blocking_recv().unwrap_or(Err(StoreError::Closed))
     }
 }

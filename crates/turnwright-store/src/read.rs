@@ -1,5 +1,4 @@
-//! How what was kept comes back. For a connection that only reads, on no thread that must not
-//! wait.
+//! Loads sessions from the database. Needs only a reading connection, and blocks.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,33 +9,33 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::{Value, json};
 
 use super::blobs;
-use super::entry::Card;
-use super::pack::unpack;
-use super::{CallRow, CallStatus, Entry, SessionRow, Settled, StoreError, Stored};
+use super::entry::CardJson;
+use super::packed_json::unpack;
+use super::{CallOutcome, CallRow, CallStatus, Entry, SessionRow, StoreError, StoredEntry};
 use turnwright_types::ids::{CallId, SessionId};
 use turnwright_types::message::Arguments;
 
-/// A moment as it is kept.
-pub(super) fn millis(time: SystemTime) -> i64 {
+/// A time as it is stored.
+pub(super) fn to_millis(time: SystemTime) -> i64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// The moment that was kept.
-pub fn moment(millis: i64) -> SystemTime {
+/// A stored time.
+pub fn time_from_millis(millis: i64) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(millis.max(0).cast_unsigned())
 }
 
-/// A path as it is kept: text, or bytes where it is no UTF-8.
-pub(super) fn path_value(path: &Path) -> Sql {
+/// A path as it is stored: text, or bytes if it is not UTF-8.
+pub(super) fn path_to_value(path: &Path) -> Sql {
     match path.to_str() {
         Some(text) => Sql::Text(text.to_owned()),
         None => Sql::Blob(path.as_os_str().as_encoded_bytes().to_vec()),
     }
 }
 
-/// The path that was kept.
-pub(super) fn value_path(value: ValueRef<'_>) -> PathBuf {
+/// A stored path.
+pub(super) fn path_from_value(value: ValueRef<'_>) -> PathBuf {
     match value {
         ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned().into(),
         ValueRef::Blob(bytes) => os_path(bytes),
@@ -55,56 +54,56 @@ fn os_path(bytes: &[u8]) -> PathBuf {
     OsString::from(String::from_utf8_lossy(bytes).into_owned()).into()
 }
 
-/// The key of a session.
+/// The database key of a session.
 ///
 /// # Errors
-/// When there is none of that name.
-pub fn key(connection: &Connection, session: &SessionId) -> Result<i64, StoreError> {
+/// If there is no such session.
+pub fn session_key(connection: &Connection, session: &SessionId) -> Result<i64, StoreError> {
     let mut find = connection.prepare_cached("SELECT key FROM sessions WHERE id = ?")?;
     Ok(find.query_row([session.as_str()], |it| it.get(0))?)
 }
 
 /// The columns that [`session_row`] reads.
-pub(super) const SESSION: &str = "id, cwd, folders, title, title_is_final, created_at, updated_at, \
+pub(super) const SESSION_COLUMNS: &str = "id, cwd, folders, title, title_is_final, created_at, updated_at, \
                                   archived, parent, mode, model, effort, minted, cost, real_cwd";
 
-/// What is known of a session.
+/// The row of a session.
 ///
 /// # Errors
-/// When there is none of that name.
+/// If there is no such session.
 pub fn session(connection: &Connection, id: &SessionId) -> Result<SessionRow, StoreError> {
-    let query = format!("SELECT {SESSION} FROM sessions WHERE id = ?");
+    let query = format!("SELECT {SESSION_COLUMNS} FROM sessions WHERE id = ?");
     Ok(connection.prepare_cached(&query)?.query_row([id.as_str()], session_row)?)
 }
 
-/// A row of [`SESSION`].
+/// Reads a row of [`SESSION_COLUMNS`].
 pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
     let text = |it| row.get::<_, Option<String>>(it);
     let folders: Vec<PathBuf> = serde_json::from_str(&row.get::<_, String>(2)?).unwrap_or_default();
     Ok(SessionRow {
         id: row.get::<_, String>(0)?.into(),
-        cwd: value_path(row.get_ref(1)?),
-        folders,
+        cwd: path_from_value(row.get_ref(1)?),
+        additional_folders: folders,
         title: text(3)?,
         title_is_final: row.get(4)?,
-        created: moment(row.get(5)?),
-        updated: moment(row.get(6)?),
-        archived: row.get(7)?,
+        created_at: time_from_millis(row.get(5)?),
+        updated_at: time_from_millis(row.get(6)?),
+        is_archived: row.get(7)?,
         parent: text(8)?.map(SessionId::from),
         mode: text(9)?,
         model: text(10)?,
         effort: text(11)?,
-        minted: row.get(12)?,
-        cost: row.get(13)?,
-        real_cwd: value_path(row.get_ref(14)?),
+        last_id_number: row.get(12)?,
+        cost_usd: row.get(13)?,
+        real_cwd: path_from_value(row.get_ref(14)?),
     })
 }
 
 /// The numbers of a session's last entry and last turn.
 ///
 /// # Errors
-/// When the store cannot be read.
-pub fn last(connection: &Connection, session: i64) -> Result<(u64, u64), StoreError> {
+/// If the store cannot be read.
+pub fn last_numbers(connection: &Connection, session: i64) -> Result<(u64, u64), StoreError> {
     let one = |query| -> Result<u64, StoreError> {
         Ok(connection.query_row(query, [session], |it| it.get(0))?)
     };
@@ -114,21 +113,21 @@ pub fn last(connection: &Connection, session: i64) -> Result<(u64, u64), StoreEr
     ))
 }
 
-/// Which entries count no more.
+/// The entries of a session that were rewound, and its current plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Gone {
-    /// From and to, both included.
+pub struct RewoundEntries {
+    /// First and last sequence number, both included.
     ranges: Vec<(u64, u64)>,
-    /// The only plan that is still the plan.
+    /// The last plan that was not rewound.
     pub last_plan: Option<u64>,
 }
 
-impl Gone {
-    /// Looks them up.
+impl RewoundEntries {
+    /// Loads them for a session.
     ///
     /// # Errors
-    /// When the store cannot be read.
-    pub fn find(connection: &Connection, session: i64) -> Result<Gone, StoreError> {
+    /// If the store cannot be read.
+    pub fn load(connection: &Connection, session: i64) -> Result<RewoundEntries, StoreError> {
         let mut find = connection.prepare_cached(
             "SELECT seq, body FROM entries WHERE session = ? AND kind = 'rewound' ORDER BY seq",
         )?;
@@ -140,37 +139,37 @@ impl Gone {
             let to = body.get("to").and_then(Value::as_u64);
             ranges.extend(to.map(|it| (it, seq)));
         }
-        let mut gone = Gone { ranges, last_plan: None };
+        let mut rewound = RewoundEntries { ranges, last_plan: None };
         let mut plans = connection.prepare_cached(
             "SELECT seq FROM entries WHERE session = ? AND kind = 'plan' ORDER BY seq DESC",
         )?;
         for seq in plans.query_map([session], |it| it.get::<_, u64>(0))? {
             let seq = seq?;
-            if !gone.holds(seq) {
-                gone.last_plan = Some(seq);
+            if !rewound.contains(seq) {
+                rewound.last_plan = Some(seq);
                 break;
             }
         }
-        Ok(gone)
+        Ok(rewound)
     }
 
-    /// Whether that entry counts no more.
-    pub fn holds(&self, seq: u64) -> bool {
+    /// True if the entry was rewound.
+    pub fn contains(&self, seq: u64) -> bool {
         self.ranges.iter().any(|(from, to)| (*from..=*to).contains(&seq))
     }
 }
 
-/// The next entries of a conversation, at most so many, with the number of the last that was looked
-/// at. Entries that count no more are left out; the page is the last one if there are none.
+/// Reads up to `limit` entries after the sequence number `after`. Returns them without the rewound
+/// ones, and the last sequence number that was read; that is `None` at the end of the conversation.
 ///
 /// # Errors
-/// When the store cannot be read.
-pub fn page(
+/// If the store cannot be read.
+pub fn entries_page(
     connection: &Connection,
     session: i64,
     (after, limit): (u64, usize),
-    gone: &Gone,
-) -> Result<(Vec<Stored>, Option<u64>), StoreError> {
+    rewound: &RewoundEntries,
+) -> Result<(Vec<StoredEntry>, Option<u64>), StoreError> {
     let mut find = connection.prepare_cached(
         "SELECT seq, turn, at, kind, body, refs FROM entries WHERE session = ? AND seq > ? \
          ORDER BY seq LIMIT ?",
@@ -180,60 +179,61 @@ pub fn page(
     while let Some(row) = rows.next()? {
         let seq: u64 = row.get(0)?;
         last = Some(seq);
-        if gone.holds(seq) {
+        if rewound.contains(seq) {
             continue;
         }
         let kind: String = row.get(3)?;
         let body = row.get_ref(4)?.as_str().map_err(rusqlite::Error::from)?;
         let refs: Option<String> = row.get(5)?;
         let body = unpack(connection, body, refs.as_deref())?;
-        let at = moment(row.get(2)?);
-        let entry = entry(&kind, body, seq);
+        let at = time_from_millis(row.get(2)?);
+        let entry = parse_entry(&kind, body, seq);
         let calls = match entry {
-            Entry::Message { .. } => calls(connection, session, seq)?,
+            Entry::Message { .. } => calls_of(connection, session, seq)?,
             _ => Vec::new(),
         };
-        page.push(Stored { seq, turn: row.get(1)?, at, entry, calls });
+        page.push(StoredEntry { seq, turn: row.get(1)?, at, entry, calls });
     }
     Ok((page, last))
 }
 
-/// An entry that is not understood is one of a newer program, or damaged. Either way the others
-/// count.
-fn entry(kind: &str, body: Value, seq: u64) -> Entry {
+/// An entry that cannot be interpreted is from a newer version or damaged; the other entries are
+/// still usable.
+fn parse_entry(kind: &str, body: Value, seq: u64) -> Entry {
     let value = match body {
         Value::Null => kind.into(),
         body => json!({ kind: body }),
     };
     serde_json::from_value(value).unwrap_or_else(|error| {
-        tracing::warn!(%error, kind, seq, "an entry is not understood");
+        tracing::warn!(%error, kind, seq, "an entry could not be interpreted");
         Entry::Unknown
     })
 }
 
 /// The columns that [`call_row`] reads.
-const CALL: &str = "call, turn, tool_name, arguments, arguments_refs, status, result, result_blob, \
+const CALL_COLUMNS: &str = "call, turn, tool_name, arguments, arguments_refs, status, result, result_blob, \
                     card, card_refs, asked_at, ended_at, duration_ms, begun_at";
 
 /// The calls of an answer.
-fn calls(connection: &Connection, session: i64, seq: u64) -> Result<Vec<CallRow>, StoreError> {
-    let query = format!("SELECT {CALL} FROM calls WHERE session = ? AND seq = ? ORDER BY position");
-    collect(connection, &query, params![session, seq])
+fn calls_of(connection: &Connection, session: i64, seq: u64) -> Result<Vec<CallRow>, StoreError> {
+    let query =
+        format!("SELECT {CALL_COLUMNS} FROM calls WHERE session = ? AND seq = ? ORDER BY position");
+    query_calls(connection, &query, params![session, seq])
 }
 
-/// The calls of a session that have come to nothing yet.
+/// The calls of a session that have no outcome yet.
 ///
 /// # Errors
-/// When the store cannot be read.
-pub fn unsettled(connection: &Connection, session: i64) -> Result<Vec<CallRow>, StoreError> {
+/// If the store cannot be read.
+pub fn unfinished_calls(connection: &Connection, session: i64) -> Result<Vec<CallRow>, StoreError> {
     let query = format!(
-        "SELECT {CALL} FROM calls WHERE session = ? AND status IN ('pending', 'running') ORDER BY \
+        "SELECT {CALL_COLUMNS} FROM calls WHERE session = ? AND status IN ('pending', 'running') ORDER BY \
          seq, position"
     );
-    collect(connection, &query, params![session])
+    query_calls(connection, &query, params![session])
 }
 
-fn collect(
+fn query_calls(
     connection: &Connection,
     query: &str,
     params: impl rusqlite::Params,
@@ -265,7 +265,7 @@ fn call_row(connection: &Connection, row: &Row<'_>) -> Result<CallRow, StoreErro
             let refs = text(9)?;
             serde_json::from_value(unpack(connection, &card, refs.as_deref())?).unwrap_or_default()
         }
-        None => Card::default(),
+        None => CardJson::default(),
     };
     let status = CallStatus::parse(&row.get::<_, String>(5)?);
     let tool: String = row.get(2)?;
@@ -273,43 +273,43 @@ fn call_row(connection: &Connection, row: &Row<'_>) -> Result<CallRow, StoreErro
     Ok(CallRow {
         call: CallId::from(row.get::<_, String>(0)?),
         turn: row.get(1)?,
-        settled: Settled {
-            ok: status == CallStatus::Success,
+        outcome: CallOutcome {
+            is_success: status == CallStatus::Success,
             tool: tool.clone(),
             text: result,
             images: card.images,
             view: card.view,
             content: card.content,
-            raw: card.raw,
-            took: millis.map(|it| Duration::from_secs_f64(it / 1000.0)),
-            files: Vec::new(),
-            bytes: Vec::new(),
+            raw_output: card.raw,
+            duration: millis.map(|it| Duration::from_secs_f64(it / 1000.0)),
+            file_changes: Vec::new(),
+            file_contents: Vec::new(),
         },
         tool,
         arguments,
         status,
-        asked: moment(row.get(10)?),
-        begun: row.get::<_, Option<i64>>(13)?.map(moment),
-        ended: row.get::<_, Option<i64>>(11)?.map(moment),
+        requested_at: time_from_millis(row.get(10)?),
+        started_at: row.get::<_, Option<i64>>(13)?.map(time_from_millis),
+        ended_at: row.get::<_, Option<i64>>(11)?.map(time_from_millis),
     })
 }
 
-/// The bytes with that SHA-256 in hexadecimal, if they are kept.
+/// The bytes with this SHA-256, in hexadecimal, if they are stored.
 ///
 /// # Errors
-/// When the store cannot be read.
-pub fn bytes(connection: &Connection, hash: &str) -> Result<Option<Vec<u8>>, StoreError> {
+/// If the store cannot be read.
+pub fn blob_by_hash(connection: &Connection, hash: &str) -> Result<Option<Vec<u8>>, StoreError> {
     let digits: Option<Vec<u8>> = (0..hash.len() / 2)
         .map(|it| hash.get(it * 2..it * 2 + 2).and_then(|it| u8::from_str_radix(it, 16).ok()))
         .collect();
     digits.map_or(Ok(None), |it| blobs::by_hash(connection, &it))
 }
 
-/// What the last request of a session has used: tokens in the window, its size, tokens that were
-/// cached; if the window is known.
+/// The usage of a session's last request whose context window is known: tokens in the window, its
+/// size, and cached tokens.
 ///
 /// # Errors
-/// When the store cannot be read.
+/// If the store cannot be read.
 pub fn last_usage(
     connection: &Connection,
     session: i64,

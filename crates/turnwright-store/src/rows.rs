@@ -1,4 +1,4 @@
-//! How what a session says becomes rows. For the thread that writes.
+//! Writes sessions, entries and calls as rows, on the writer thread.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -6,33 +6,33 @@ use std::sync::Arc;
 use rusqlite::{Connection, params};
 use serde_json::Value;
 
-use super::blobs::{self, Form};
-use super::entry::Card;
-use super::pack::pack;
-use super::read::{millis, path_value};
-use super::sessions::folders_text;
-use super::{CallStatus, Entry, SessionRow, Settled, StoreError};
-use turnwright_types::file_change::Change;
+use super::blobs::{self, BlobFormat};
+use super::entry::CardJson;
+use super::packed_json::pack;
+use super::read::{path_to_value, to_millis};
+use super::sessions::folders_json;
+use super::{CallOutcome, CallStatus, Entry, SessionRow, StoreError};
+use turnwright_types::file_change::FileChange;
 use turnwright_types::ids::{CallId, SessionId};
 use turnwright_types::message::{Arguments, Message};
 use turnwright_types::redact;
 
-/// Texts of results that are longer lie beside the others.
-const LONG_RESULT: usize = 1024;
+/// Longer result texts are stored as blobs.
+const MAX_INLINE_RESULT: usize = 1024;
 
-pub(super) fn insert(connection: &Connection, row: &SessionRow) -> Result<i64, StoreError> {
+pub(super) fn insert_session(connection: &Connection, row: &SessionRow) -> Result<i64, StoreError> {
     connection.execute(
         "INSERT INTO sessions (id, cwd, real_cwd, folders, title, title_is_final, created_at, \
          updated_at, parent, mode, model, effort) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         params![
             row.id.as_str(),
-            path_value(&row.cwd),
-            path_value(&row.real_cwd),
-            folders_text(&row.folders)?,
+            path_to_value(&row.cwd),
+            path_to_value(&row.real_cwd),
+            folders_json(&row.additional_folders)?,
             row.title,
             row.title_is_final,
-            millis(row.created),
-            millis(row.updated),
+            to_millis(row.created_at),
+            to_millis(row.updated_at),
             row.parent.as_ref().map(SessionId::as_str),
             row.mode,
             row.model,
@@ -42,14 +42,18 @@ pub(super) fn insert(connection: &Connection, row: &SessionRow) -> Result<i64, S
     Ok(connection.last_insert_rowid())
 }
 
-pub(super) fn touch(connection: &Connection, session: i64, now: i64) -> Result<(), StoreError> {
+pub(super) fn set_updated_at(
+    connection: &Connection,
+    session: i64,
+    now: i64,
+) -> Result<(), StoreError> {
     connection
         .prepare_cached("UPDATE sessions SET updated_at = ? WHERE key = ?")?
         .execute([now, session])?;
     Ok(())
 }
 
-pub(super) fn add(
+pub(super) fn insert_entry(
     connection: &Connection,
     session: i64,
     (seq, turn, now): (u64, u64, i64),
@@ -65,7 +69,7 @@ pub(super) fn add(
         Entry::Message { id, .. } | Entry::Note { id, .. } => Some(id.as_str()),
         _ => None,
     };
-    let packed = pack(connection, session, body, Form::Small)?;
+    let packed = pack(connection, session, body, BlobFormat::Compressed)?;
     connection
         .prepare_cached(
             "INSERT OR REPLACE INTO entries (session, seq, turn, at, kind, message_id, body, refs) \
@@ -82,8 +86,8 @@ pub(super) fn add(
             Arguments::Object(value) => value.clone(),
             unusable @ Arguments::Unusable { .. } => serde_json::to_value(unusable)?,
         };
-        let status = CallStatus::Pending.word();
-        let packed = pack(connection, session, arguments, Form::Plain)?;
+        let status = CallStatus::Pending.as_str();
+        let packed = pack(connection, session, arguments, BlobFormat::Plain)?;
         connection
             .prepare_cached(
                 "INSERT OR REPLACE INTO calls (session, call, seq, position, turn, message_id, \
@@ -107,30 +111,30 @@ pub(super) fn add(
     Ok(())
 }
 
-pub(super) fn settle(
+pub(super) fn finish_call(
     connection: &Connection,
     session: i64,
     (call, turn, now): (&CallId, u64, i64),
-    settled: &Settled,
+    outcome: &CallOutcome,
 ) -> Result<(), StoreError> {
-    let (text, blob) = result_of(connection, session, &settled.text)?;
-    let card = Card {
-        images: settled.images.clone(),
-        view: settled.view.clone(),
-        content: settled.content.clone(),
-        raw: settled.raw.clone(),
+    let (text, blob) = store_result(connection, session, &outcome.text)?;
+    let card = CardJson {
+        images: outcome.images.clone(),
+        view: outcome.view.clone(),
+        content: outcome.content.clone(),
+        raw: outcome.raw_output.clone(),
     };
-    let card = pack(connection, session, serde_json::to_value(card)?, Form::Small)?;
-    let status = if settled.ok { CallStatus::Success } else { CallStatus::Error };
-    let took = settled.took.map(|it| (it.as_secs_f64() * 1e6).round() / 1e3);
+    let card = pack(connection, session, serde_json::to_value(card)?, BlobFormat::Compressed)?;
+    let status = if outcome.is_success { CallStatus::Success } else { CallStatus::Error };
+    let took = outcome.duration.map(|it| (it.as_secs_f64() * 1e6).round() / 1e3);
     connection
         .prepare_cached(
             "UPDATE calls SET status = ?, tool_name = ?, result = ?, result_blob = ?, card = ?, \
              card_refs = ?, ended_at = ?, duration_ms = ? WHERE session = ? AND call = ?",
         )?
         .execute(params![
-            status.word(),
-            redact::text(&settled.tool),
+            status.as_str(),
+            redact::text(&outcome.tool),
             text,
             blob,
             card.body,
@@ -140,52 +144,54 @@ pub(super) fn settle(
             session,
             call.as_str()
         ])?;
-    put_contents(connection, session, &settled.bytes)?;
-    changes(connection, session, (turn, call), &settled.files)
+    put_file_contents(connection, session, &outcome.file_contents)?;
+    record_changes(connection, session, (turn, call), &outcome.file_changes)
 }
 
-/// A result without the keys, where it belongs by its length.
-pub(super) fn result_of<'a>(
+/// Redacts a result text and stores it as a blob if it is long. Returns the values of the columns
+/// `result` and `result_blob`.
+pub(super) fn store_result<'a>(
     connection: &Connection,
     session: i64,
     text: &'a str,
 ) -> Result<(Option<Cow<'a, str>>, Option<i64>), StoreError> {
     let text = redact::text(text);
-    if text.len() <= LONG_RESULT {
+    if text.len() <= MAX_INLINE_RESULT {
         return Ok((Some(text), None));
     }
-    Ok((None, Some(blobs::put(connection, session, text.as_bytes(), Form::Plain)?)))
+    Ok((None, Some(blobs::put(connection, session, text.as_bytes(), BlobFormat::Plain)?)))
 }
 
-/// Contents of files, as they are; so none with a key of ours in it.
-pub(super) fn put_contents(
+/// Stores contents of files unchanged; contents with one of the agent's keys in them are skipped.
+pub(super) fn put_file_contents(
     connection: &Connection,
     session: i64,
     contents: &[Arc<[u8]>],
 ) -> Result<(), StoreError> {
     for bytes in contents.iter().filter(|it| redact::bytes(it).is_none()) {
-        blobs::put(connection, session, bytes, Form::Small)?;
+        blobs::put(connection, session, bytes, BlobFormat::Compressed)?;
     }
     Ok(())
 }
 
-pub(super) fn changes(
+pub(super) fn record_changes(
     connection: &Connection,
     session: i64,
     (turn, call): (u64, &CallId),
-    changes: &[Change],
+    changes: &[FileChange],
 ) -> Result<(), StoreError> {
-    // A path is of use only as it is.
-    let is_clean = |it: &&Change| redact::bytes(it.path.as_os_str().as_encoded_bytes()).is_none();
-    for Change { path, before, after } in changes.iter().filter(is_clean) {
+    // A redacted path would be useless, so such a change is skipped.
+    let has_no_secret =
+        |it: &&FileChange| redact::bytes(it.path.as_os_str().as_encoded_bytes()).is_none();
+    for FileChange { path, before, after } in changes.iter().filter(has_no_secret) {
         if after.as_ref() == Some(before) {
-            // It was going to change this and has not.
+            // The call intended a change but did not make it.
             connection
                 .prepare_cached(
                     "DELETE FROM file_versions \
                      WHERE session = ? AND turn = ? AND call = ? AND path = ?",
                 )?
-                .execute(params![session, turn, call.as_str(), path_value(path)])?;
+                .execute(params![session, turn, call.as_str(), path_to_value(path)])?;
             continue;
         }
         let before = serde_json::to_string(before)?;
@@ -200,7 +206,7 @@ pub(super) fn changes(
                 session,
                 turn,
                 call.as_str(),
-                path_value(path),
+                path_to_value(path),
                 redact::text(&before),
                 after.as_deref().map(redact::text)
             ])?;

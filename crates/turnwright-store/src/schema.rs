@@ -1,4 +1,4 @@
-//! The database: what it looks like, how it is opened, and how an older one becomes a newer one.
+//! The schema of the database, how it is opened, and how it is migrated.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,76 +7,75 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 use super::StoreError;
-use super::health::Fault;
+use super::health::StorageFault;
 
-/// How each version becomes the next. What was published once is not changed any more. What a step
-/// adds, an older program must be able to leave alone; a step that it could not live with sets
+/// The migration from each version to the next. A published migration never changes. An older
+/// program must be able to ignore what a migration adds; one that it could not cope with sets
 /// `usable_from` in `meta` to its own number.
-const STEPS: &[&str] = &[include_str!("schema.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
 
-/// How long another process is waited for.
-pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// How long to wait for a lock that another process holds.
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A connection that writes. Makes the database if there is none.
-pub(super) fn writer(path: Option<&Path>) -> Result<Connection, StoreError> {
-    writer_within(path, PATIENCE)
+/// Opens a connection for writing and creates the database if there is none.
+pub(super) fn open_writer(path: Option<&Path>) -> Result<Connection, StoreError> {
+    open_writer_with_timeout(path, BUSY_TIMEOUT)
 }
 
-/// The same, but other processes are waited for no longer than that.
-pub(super) fn writer_within(
+/// Like [`open_writer`], with another timeout for locks of other processes.
+pub(super) fn open_writer_with_timeout(
     path: Option<&Path>,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Connection, StoreError> {
     let connection = match path {
         Some(path) => {
-            make_private(path)?;
+            create_private_file(path)?;
             Connection::open(path)?
         }
         None => Connection::open_in_memory()?,
     };
-    connection.busy_timeout(patience)?;
+    connection.busy_timeout(timeout)?;
     connection.set_prepared_statement_cache_capacity(64);
-    prepare(&connection, STEPS)?;
+    prepare_database(&connection, MIGRATIONS)?;
     Ok(connection)
 }
 
-/// A connection that only reads. It makes no file: where there is no database, it is one that
-/// holds nothing.
-pub(super) fn reader(path: &Path) -> Result<Connection, StoreError> {
+/// Opens a connection for reading. It creates no file: if there is no database, it reads an empty
+/// one in memory.
+pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = match Connection::open_with_flags(path, flags) {
         Ok(connection) => connection,
-        Err(_) if is_missing(path) => return writer(None),
+        Err(_) if is_missing(path) => return open_writer(None),
         Err(error) => return Err(error.into()),
     };
-    connection.busy_timeout(PATIENCE)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -1024;")?;
     match version(&connection)? {
-        // Somebody is about to make it.
-        0 => writer(None),
-        found if found > STEPS.len() && !is_usable(&connection, STEPS.len()) => {
-            reader(&beside(path))
+        // Another process is about to create the schema.
+        0 => open_writer(None),
+        found if found > MIGRATIONS.len() && !accepts_version(&connection, MIGRATIONS.len()) => {
+            open_reader(&fallback_path(path))
         }
         _ => Ok(connection),
     }
 }
 
-/// Where a program of this version keeps its sessions if the database is one that it must not
-/// touch.
-pub(super) fn beside(path: &Path) -> PathBuf {
+/// The path of the database that this version uses if it must not touch the one at `path`.
+pub(super) fn fallback_path(path: &Path) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!("{stem}-of-version-{}.db", STEPS.len()))
+    path.with_file_name(format!("{stem}-of-version-{}.db", MIGRATIONS.len()))
 }
 
 fn is_missing(path: &Path) -> bool {
     matches!(fs::symlink_metadata(path), Err(error) if error.kind() == std::io::ErrorKind::NotFound)
 }
 
-/// What is said in a session is nobody else's: the files that SQLite puts beside it have the mode
-/// of this one.
-fn make_private(path: &Path) -> std::io::Result<()> {
+/// Creates the database with mode 0600, since conversations are private. SQLite gives its files
+/// beside it the same mode.
+fn create_private_file(path: &Path) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
-        make_folder(folder)?;
+        create_private_folder(folder)?;
     }
     let mut options = fs::File::options();
     options.read(true).append(true).create(true);
@@ -94,8 +93,8 @@ fn make_private(path: &Path) -> std::io::Result<()> {
     options.open(path).map(drop)
 }
 
-/// Makes a folder that only its owner can look into, unless it is there.
-pub(super) fn make_folder(folder: &Path) -> std::io::Result<()> {
+/// Creates a folder with mode 0700 unless it exists.
+pub(super) fn create_private_folder(folder: &Path) -> std::io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
@@ -110,38 +109,39 @@ fn version(connection: &Connection) -> Result<usize, StoreError> {
     Ok(connection.pragma_query_value(None, "user_version", |it| it.get(0))?)
 }
 
-/// Whether a newer database lets a program of version `own` use it.
-fn is_usable(connection: &Connection, own: usize) -> bool {
+/// True if a newer database declares that a program of version `own` may use it.
+fn accepts_version(connection: &Connection, own: usize) -> bool {
     let query = "SELECT value FROM meta WHERE name = 'usable_from'";
     let from: Option<usize> =
         connection.query_row(query, [], |it| it.get(0)).optional().unwrap_or_default();
     from.is_some_and(|it| it <= own)
 }
 
-/// Has the database as these steps make it. A newer one that may not be used is not touched.
-fn prepare(connection: &Connection, steps: &[&str]) -> Result<(), StoreError> {
+/// Configures the connection and migrates the database. A newer database that this version may not
+/// use is not touched.
+fn prepare_database(connection: &Connection, migrations: &[&str]) -> Result<(), StoreError> {
     let found = version(connection)?;
-    if found > steps.len() && !is_usable(connection, steps.len()) {
-        return Err(StoreError::Newer);
+    if found > migrations.len() && !accepts_version(connection, migrations.len()) {
+        return Err(StoreError::NewerVersion);
     }
     if found == 0 {
-        // Has to be said before anything is written.
+        // This must come before anything is written.
         connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL;")?;
     }
     connection.execute_batch(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; \
          PRAGMA cache_size = -512; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 4194304;",
     )?;
-    if found < steps.len() {
-        while migrate(connection, steps)? {}
+    if found < migrations.len() {
+        while migrate_once(connection, migrations)? {}
     }
     Ok(())
 }
 
-/// Takes one step. Another process may have been faster. Returns whether there may be more.
-fn migrate(connection: &Connection, steps: &[&str]) -> Result<bool, StoreError> {
+/// Applies the next migration, unless another process has. Returns true if there may be more.
+fn migrate_once(connection: &Connection, migrations: &[&str]) -> Result<bool, StoreError> {
     connection.execute_batch("BEGIN IMMEDIATE")?;
-    let taken = step(connection, steps);
+    let taken = apply_next(connection, migrations);
     let end = if taken.is_ok() { "COMMIT" } else { "ROLLBACK" };
     let ended = connection.execute_batch(end);
     let taken = taken?;
@@ -152,15 +152,15 @@ fn migrate(connection: &Connection, steps: &[&str]) -> Result<bool, StoreError> 
     Ok(taken)
 }
 
-fn step(connection: &Connection, steps: &[&str]) -> Result<bool, StoreError> {
+fn apply_next(connection: &Connection, migrations: &[&str]) -> Result<bool, StoreError> {
     let found = version(connection)?;
-    let Some(step) = steps.get(found) else { return Ok(false) };
+    let Some(step) = migrations.get(found) else { return Ok(false) };
     if found == 0 {
         let tables: i64 =
             connection.query_row("SELECT count(*) FROM sqlite_master", [], |it| it.get(0))?;
         if tables > 0 {
-            let why = "it is a database of another program".to_owned();
-            return Err(StoreError::Failing { fault: Fault::Corrupt, why });
+            let reason = "it is a database of another program".to_owned();
+            return Err(StoreError::Unavailable { fault: StorageFault::Corrupt, reason });
         }
     }
     connection.execute_batch(step)?;
@@ -172,13 +172,13 @@ fn step(connection: &Connection, steps: &[&str]) -> Result<bool, StoreError> {
 mod tests {
     use super::*;
 
-    fn next(more: &'static str) -> Vec<&'static str> {
-        [STEPS, &[more]].concat()
+    fn with_migration(more: &'static str) -> Vec<&'static str> {
+        [MIGRATIONS, &[more]].concat()
     }
 
     fn open(path: &Path) -> Connection {
         let connection = Connection::open(path).unwrap();
-        connection.busy_timeout(PATIENCE).unwrap();
+        connection.busy_timeout(BUSY_TIMEOUT).unwrap();
         connection
     }
 
@@ -190,9 +190,9 @@ mod tests {
         "INSERT INTO sessions (id, cwd, created_at, updated_at) VALUES ('s', '/', 1, 1)";
 
     #[test]
-    fn a_new_database_is_ours_and_gives_space_back() {
+    fn a_new_database_has_our_id_and_incremental_vacuum() {
         let folder = tempfile::tempdir().unwrap();
-        let connection = writer(Some(&folder.path().join("a/b/sessions.db"))).unwrap();
+        let connection = open_writer(Some(&folder.path().join("a/b/sessions.db"))).unwrap();
         assert_eq!(number(&connection, "PRAGMA auto_vacuum"), 2);
         assert_eq!(number(&connection, "PRAGMA application_id"), 0x5457_5253);
         assert_eq!(number(&connection, "PRAGMA user_version"), 1);
@@ -200,11 +200,11 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn nobody_else_can_look_into_it() {
+    fn the_database_and_its_folder_are_private() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state/sessions.db");
-        let connection = writer(Some(&path)).unwrap();
+        let connection = open_writer(Some(&path)).unwrap();
         connection.execute(ROW, []).unwrap();
         let mode = |it: &Path| fs::metadata(it).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&folder.path().join("state")), 0o700);
@@ -215,13 +215,17 @@ mod tests {
     }
 
     #[test]
-    fn an_older_database_becomes_a_newer_one_once_whoever_comes_first() {
+    fn concurrent_processes_migrate_an_older_database_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sessions.db");
-        writer(Some(&path)).unwrap().execute(ROW, []).unwrap();
+        open_writer(Some(&path)).unwrap().execute(ROW, []).unwrap();
         let work = || {
             let connection = open(&path);
-            prepare(&connection, &next("ALTER TABLE sessions ADD COLUMN more TEXT;")).unwrap();
+            prepare_database(
+                &connection,
+                &with_migration("ALTER TABLE sessions ADD COLUMN more TEXT;"),
+            )
+            .unwrap();
         };
         std::thread::scope(|scope| {
             let both = [scope.spawn(work), scope.spawn(work)];
@@ -235,13 +239,13 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_fails_leaves_all_as_it_was() {
+    fn a_failing_migration_changes_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sessions.db");
-        drop(writer(Some(&path)).unwrap());
+        drop(open_writer(Some(&path)).unwrap());
         let connection = open(&path);
-        let steps = next("CREATE TABLE more (a); INSERT INTO nowhere VALUES (1);");
-        prepare(&connection, &steps).unwrap_err();
+        let migrations = with_migration("CREATE TABLE more (a); INSERT INTO nowhere VALUES (1);");
+        prepare_database(&connection, &migrations).unwrap_err();
         assert_eq!(number(&connection, "PRAGMA user_version"), 1);
         assert_eq!(
             number(&connection, "SELECT count(*) FROM sqlite_master WHERE name = 'more'"),
@@ -250,29 +254,33 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_database_is_used_if_it_says_so_and_else_left_alone() {
+    fn a_newer_database_is_used_only_if_it_allows_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sessions.db");
-        prepare(&open(&path), &next("ALTER TABLE sessions ADD COLUMN more TEXT;")).unwrap();
-        let connection = writer(Some(&path)).unwrap();
+        prepare_database(
+            &open(&path),
+            &with_migration("ALTER TABLE sessions ADD COLUMN more TEXT;"),
+        )
+        .unwrap();
+        let connection = open_writer(Some(&path)).unwrap();
         connection.execute(ROW, []).unwrap();
-        assert_eq!(number(&reader(&path).unwrap(), "SELECT count(*) FROM sessions"), 1);
+        assert_eq!(number(&open_reader(&path).unwrap(), "SELECT count(*) FROM sessions"), 1);
 
         connection
             .execute_batch("PRAGMA user_version = 999; UPDATE meta SET value = 999;")
             .unwrap();
         drop(connection);
         let before = fs::read(&path).unwrap();
-        assert_eq!(writer(Some(&path)).unwrap_err(), StoreError::Newer);
-        assert_eq!(number(&reader(&path).unwrap(), "SELECT count(*) FROM sessions"), 0);
-        assert!(!beside(&path).exists() && fs::read(&path).unwrap() == before);
+        assert_eq!(open_writer(Some(&path)).unwrap_err(), StoreError::NewerVersion);
+        assert_eq!(number(&open_reader(&path).unwrap(), "SELECT count(*) FROM sessions"), 0);
+        assert!(!fallback_path(&path).exists() && fs::read(&path).unwrap() == before);
     }
 
     #[test]
-    fn who_only_reads_makes_no_file() {
+    fn a_reader_creates_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("none/sessions.db");
-        assert_eq!(number(&reader(&path).unwrap(), "SELECT count(*) FROM sessions"), 0);
+        assert_eq!(number(&open_reader(&path).unwrap(), "SELECT count(*) FROM sessions"), 0);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

@@ -1,11 +1,12 @@
--- Times are milliseconds since 1970. A column `refs` beside a JSON text says which of its strings
--- lie in `blobs`: [["$.\"path\"[0]", id], …]; an empty string stands in their place.
+-- Times are milliseconds since 1970. A column `refs` beside a JSON text lists the strings of it
+-- that are stored in `blobs`: [["$.\"path\"[0]", id], …]; the text has an empty string in their
+-- place.
 
 PRAGMA application_id = 0x54575253;
 
--- usable_from: the lowest version of this schema whose programs may still use the database; a
--- step that they could not live with raises it. swept_at: when there was a tidying up.
--- unswept: a session was deleted since.
+-- usable_from: the lowest program version that may still use the database; a migration that older
+-- ones could not cope with raises it. swept_at: the time of the last cleanup. unswept: a session
+-- was deleted since then.
 CREATE TABLE meta (
   name TEXT PRIMARY KEY,
   value INTEGER NOT NULL
@@ -74,7 +75,7 @@ CREATE TABLE entries (
 );
 CREATE INDEX words_by_time ON entries (at) WHERE kind IN ('message', 'note');
 
--- Words of an answer that is on its way, piece by piece. Its entry takes their place.
+-- Pieces of an answer that is still streaming. They are deleted when its entry is written.
 CREATE TABLE drafts (
   id INTEGER PRIMARY KEY,
   session INTEGER NOT NULL REFERENCES sessions (key) ON DELETE CASCADE,
@@ -123,7 +124,7 @@ CREATE INDEX calls_of_session ON calls (session, asked_at);
 CREATE INDEX calls_of_tool ON calls (tool_name, asked_at);
 CREATE INDEX calls_that_failed ON calls (status, asked_at) WHERE status <> 'success';
 
--- What was before a call and after it, for each file that it has changed.
+-- The state of each file before and after the call that changed it.
 CREATE TABLE file_versions (
   id INTEGER PRIMARY KEY,
   session INTEGER NOT NULL REFERENCES sessions (key) ON DELETE CASCADE,
@@ -162,7 +163,7 @@ CREATE TABLE usage (
 );
 CREATE INDEX usage_by_session ON usage (session, turn);
 
--- What is long, once, by its SHA-256.
+-- Long texts and file contents, stored once each by their SHA-256.
 CREATE TABLE blobs (
   id INTEGER PRIMARY KEY,
   -- Of the bytes as they are read.
@@ -172,7 +173,7 @@ CREATE TABLE blobs (
   bytes BLOB NOT NULL
 );
 
--- Which sessions need it.
+-- Which sessions use which blobs.
 CREATE TABLE blob_uses (
   session INTEGER NOT NULL REFERENCES sessions (key) ON DELETE CASCADE,
   blob INTEGER NOT NULL REFERENCES blobs (id) ON DELETE CASCADE,
@@ -180,7 +181,7 @@ CREATE TABLE blob_uses (
 ) WITHOUT ROWID;
 CREATE INDEX blob_uses_by_blob ON blob_uses (blob);
 
--- Every tool call with its arguments, its result, and the words that it was made for.
+-- Every tool call with its arguments, its result and the prompt that it was made for.
 CREATE VIEW tool_conversations AS
 SELECT
   calls.id AS id,

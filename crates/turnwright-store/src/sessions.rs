@@ -1,76 +1,78 @@
-//! Sessions as wholes: which there are, what they are called, and how one goes away or becomes two.
+//! Operations on whole sessions: list, rename, archive, move, delete and fork.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
-use super::read::{SESSION, key, millis, path_value, session_row, unsettled};
-use super::rows::settle;
-use super::{CallRow, CallStatus, SessionRow, Settled, StoreError};
+use super::read::{
+    SESSION_COLUMNS, path_to_value, session_key, session_row, to_millis, unfinished_calls,
+};
+use super::rows::finish_call;
+use super::{CallOutcome, CallRow, CallStatus, SessionRow, StoreError};
 use turnwright_types::ids::SessionId;
 
-/// Which sessions are wanted.
+/// Which sessions to list.
 #[derive(Clone, Debug, Default)]
-pub struct Filter {
-    /// Only those of this folder, as it was named and as it really is.
+pub struct SessionFilter {
+    /// Only sessions of this folder, given as it was named and with symbolic links resolved.
     pub cwd: Option<(PathBuf, PathBuf)>,
-    /// Only those that are put away, or only those that are not.
+    /// Only archived sessions, or only those that are not.
     pub archived: Option<bool>,
-    /// Those that are listed although nothing has happened in them yet.
+    /// Sessions that are listed even if nothing has happened in them yet.
     pub open: Vec<SessionId>,
 }
 
-/// Where a list goes on. It is one of a moment: what happens to sessions afterwards moves none of
-/// them in it.
+/// The position in a list of sessions. It refers to a snapshot in time, so that later changes move
+/// no session within the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cursor {
-    /// The moment that the list is of.
-    taken: i64,
-    /// When something had last happened in the last session that was listed, and its key.
+pub struct SessionCursor {
+    /// The time of the snapshot.
+    snapshot: i64,
+    /// The update time and key of the last session that was listed.
     last: (i64, i64),
 }
 
-impl Cursor {
-    /// The cursor as a text.
-    pub fn word(self) -> String {
-        format!("{:x}.{:x}.{:x}", self.taken, self.last.0, self.last.1)
+impl SessionCursor {
+    /// The cursor as text.
+    pub fn encode(self) -> String {
+        format!("{:x}.{:x}.{:x}", self.snapshot, self.last.0, self.last.1)
     }
 
-    /// The cursor of that text.
-    pub fn parse(word: &str) -> Option<Cursor> {
+    /// Parses the text of a cursor.
+    pub fn parse(word: &str) -> Option<SessionCursor> {
         let number = |it: &str| i64::from_str_radix(it, 16).ok().filter(|it| *it >= 0);
         let mut numbers = word.split('.').map(number);
         let mut next = || numbers.next().flatten();
-        let cursor = Cursor { taken: next()?, last: (next()?, next()?) };
-        // There is one way to write it.
-        (cursor.word() == word).then_some(cursor)
+        let cursor = SessionCursor { snapshot: next()?, last: (next()?, next()?) };
+        // Only the canonical text is accepted.
+        (cursor.encode() == word).then_some(cursor)
     }
 }
 
-/// When something had last happened in a session, now and at a moment.
-const NOW: &str = "updated_at";
-const THEN: &str = "CASE WHEN updated_at <= ?1 THEN updated_at ELSE max(created_at, coalesce(( \
+/// SQL for the time of the last activity in a session: now, and as of the snapshot.
+const UPDATED_NOW: &str = "updated_at";
+const UPDATED_THEN: &str = "CASE WHEN updated_at <= ?1 THEN updated_at ELSE max(created_at, coalesce(( \
     SELECT max(max(CASE WHEN begun_at <= ?1 THEN begun_at ELSE 0 END), \
                max(CASE WHEN ended_at <= ?1 THEN ended_at ELSE 0 END)) \
     FROM turns WHERE session = sessions.key), 0)) END";
 
-/// The next sessions, the newest first, at most so many; and where it goes on if there are more.
-/// One in which nothing has happened is left out, unless it is open.
+/// Lists up to `limit` sessions, newest first, and returns a cursor if there are more. A session in
+/// which nothing has happened is left out unless it is open.
 ///
 /// # Errors
-/// When the store cannot be read.
+/// If the store cannot be read.
 pub fn list(
     connection: &Connection,
-    filter: &Filter,
-    after: Option<Cursor>,
+    filter: &SessionFilter,
+    after: Option<SessionCursor>,
     limit: usize,
-) -> Result<(Vec<SessionRow>, Option<Cursor>), StoreError> {
-    let time = if after.is_some() { THEN } else { NOW };
+) -> Result<(Vec<SessionRow>, Option<SessionCursor>), StoreError> {
+    let time = if after.is_some() { UPDATED_THEN } else { UPDATED_NOW };
     let cwd = filter.cwd.as_ref();
     let open: Vec<_> = filter.open.iter().map(SessionId::as_str).collect();
-    let taken = match after {
-        Some(cursor) => cursor.taken,
+    let snapshot = match after {
+        Some(cursor) => cursor.snapshot,
         None => {
             connection.query_row("SELECT coalesce(max(updated_at), 0) FROM sessions", [], |it| {
                 it.get(0)
@@ -79,7 +81,7 @@ pub fn list(
     };
     let last = after.map(|it| it.last);
     let query = format!(
-        "SELECT {SESSION}, key, {time} AS at FROM sessions WHERE created_at <= ?1 \
+        "SELECT {SESSION_COLUMNS}, key, {time} AS at FROM sessions WHERE created_at <= ?1 \
          AND (?2 IS NULL OR (at, key) < (?2, ?3)) \
          AND (?4 IS NULL OR cwd = ?4 OR real_cwd = ?5) \
          AND (?6 IS NULL OR archived = ?6) \
@@ -90,11 +92,11 @@ pub fn list(
     );
     let mut find = connection.prepare_cached(&query)?;
     let mut rows = find.query(params![
-        taken,
+        snapshot,
         last.map(|it| it.0),
         last.map(|it| it.1),
-        cwd.map(|it| path_value(&it.0)),
-        cwd.map(|it| path_value(&it.1)),
+        cwd.map(|it| path_to_value(&it.0)),
+        cwd.map(|it| path_to_value(&it.1)),
         filter.archived,
         serde_json::to_string(&open)?,
         limit + 1,
@@ -102,7 +104,7 @@ pub fn list(
     let (mut sessions, mut place) = (Vec::new(), None);
     while let Some(row) = rows.next()? {
         if sessions.len() == limit {
-            return Ok((sessions, place.map(|last| Cursor { taken, last })));
+            return Ok((sessions, place.map(|last| SessionCursor { snapshot, last })));
         }
         place = Some((row.get("at")?, row.get("key")?));
         sessions.push(session_row(row)?);
@@ -110,22 +112,22 @@ pub fn list(
     Ok((sessions, None))
 }
 
-/// Whether there is such a session.
+/// True if the session exists.
 ///
 /// # Errors
-/// When the store cannot be read.
+/// If the store cannot be read.
 pub fn exists(connection: &Connection, id: &SessionId) -> Result<bool, StoreError> {
-    match key(connection, id) {
+    match session_key(connection, id) {
         Ok(_) => Ok(true),
         Err(StoreError::NoSuchSession) => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-/// Gives a session a title of its own making, unless it has one. Returns whether it got it.
+/// Sets a generated title unless the session has a title. Returns whether it was set.
 ///
 /// # Errors
-/// When it cannot be written.
+/// If the title cannot be written.
 pub fn suggest_title(
     connection: &Connection,
     id: &SessionId,
@@ -135,29 +137,33 @@ pub fn suggest_title(
     Ok(connection.execute(update, params![title, id.as_str()])? > 0)
 }
 
-/// Gives a session the title that a person wants.
+/// Sets the title that a person has chosen.
 ///
 /// # Errors
-/// When there is no such session, or it cannot be written.
+/// If there is no such session, or the title cannot be written.
 pub fn set_title(connection: &Connection, id: &SessionId, title: &str) -> Result<(), StoreError> {
     let update = "UPDATE sessions SET title = ?, title_is_final = 1 WHERE id = ?";
-    found(connection.execute(update, params![title, id.as_str()])?)
+    require_row(connection.execute(update, params![title, id.as_str()])?)
 }
 
-/// Puts a session away, or takes it back.
+/// Archives a session, or takes it back from the archive.
 ///
 /// # Errors
-/// When there is no such session, or it cannot be written.
-pub fn archive(connection: &Connection, id: &SessionId, archived: bool) -> Result<(), StoreError> {
+/// If there is no such session, or it cannot be written.
+pub fn set_archived(
+    connection: &Connection,
+    id: &SessionId,
+    archived: bool,
+) -> Result<(), StoreError> {
     let update = "UPDATE sessions SET archived = ? WHERE id = ?";
-    found(connection.execute(update, params![archived, id.as_str()])?)
+    require_row(connection.execute(update, params![archived, id.as_str()])?)
 }
 
-/// A session works in other folders from now on.
+/// Sets the folders that a session works in.
 ///
 /// # Errors
-/// When there is no such session, or it cannot be written.
-pub fn move_to(
+/// If there is no such session, or it cannot be written.
+pub fn set_folders(
     connection: &Connection,
     id: &SessionId,
     (cwd, real_cwd): (&Path, &Path),
@@ -165,27 +171,27 @@ pub fn move_to(
 ) -> Result<(), StoreError> {
     let update = "UPDATE sessions SET cwd = ?, real_cwd = ?, folders = ? WHERE id = ?";
     let values =
-        params![path_value(cwd), path_value(real_cwd), folders_text(folders)?, id.as_str()];
-    found(connection.execute(update, values)?)
+        params![path_to_value(cwd), path_to_value(real_cwd), folders_json(folders)?, id.as_str()];
+    require_row(connection.execute(update, values)?)
 }
 
-/// The folders besides the working folder, as they are kept.
-pub(super) fn folders_text(folders: &[PathBuf]) -> Result<String, StoreError> {
+/// The additional folders as they are stored.
+pub(super) fn folders_json(folders: &[PathBuf]) -> Result<String, StoreError> {
     let folders: Vec<_> = folders.iter().map(|it| it.to_string_lossy()).collect();
     Ok(serde_json::to_string(&folders)?)
 }
 
-fn found(count: usize) -> Result<(), StoreError> {
+fn require_row(count: usize) -> Result<(), StoreError> {
     if count == 0 { Err(StoreError::NoSuchSession) } else { Ok(()) }
 }
 
-/// Takes a session away, with the blobs that no other one needs. Returns whether there was one.
+/// Deletes a session and the blobs that no other session uses. Returns whether it existed.
 ///
 /// # Errors
-/// When it cannot be written.
+/// If the deletion cannot be written.
 pub fn delete(connection: &Connection, id: &SessionId) -> Result<bool, StoreError> {
-    let Some(session) = optional_key(connection, id)? else { return Ok(false) };
-    // Calls hold blobs.
+    let Some(session) = find_session_key(connection, id)? else { return Ok(false) };
+    // Calls refer to blobs.
     connection.execute("DELETE FROM calls WHERE session = ?", [session])?;
     connection.execute(
         "DELETE FROM blobs WHERE id IN (SELECT blob FROM blob_uses WHERE session = ?1) \
@@ -196,13 +202,13 @@ pub fn delete(connection: &Connection, id: &SessionId) -> Result<bool, StoreErro
     Ok(true)
 }
 
-fn optional_key(connection: &Connection, id: &SessionId) -> Result<Option<i64>, StoreError> {
+fn find_session_key(connection: &Connection, id: &SessionId) -> Result<Option<i64>, StoreError> {
     let mut find = connection.prepare_cached("SELECT key FROM sessions WHERE id = ?")?;
     Ok(find.query_row([id.as_str()], |it| it.get(0)).optional()?)
 }
 
-/// The columns of a table that a copy takes over, after that of the session.
-const COPIED: &[(&str, &str)] = &[
+/// The tables and columns that a fork copies.
+const COPIED_COLUMNS: &[(&str, &str)] = &[
     ("turns", "number, kind, words, begun_at, ended_at, stop, about"),
     ("entries", "seq, turn, at, kind, message_id, body, refs"),
     (
@@ -214,14 +220,14 @@ const COPIED: &[(&str, &str)] = &[
     ("blob_uses", "blob"),
 ];
 
-/// Makes a session a copy of another one, as it is now. Rows are copied, blobs are shared. What was
-/// under way in the other one has come to nothing here.
+/// Creates session `to` as a copy of session `from` as it is now. Rows are copied and blobs are
+/// shared. In the copy, unfinished calls fail and unfinished turns are cancelled.
 ///
 /// # Errors
-/// When there is no such session, or it cannot be written.
+/// If there is no such session, or the copy cannot be written.
 pub fn fork(connection: &Connection, from: &SessionId, to: &SessionId) -> Result<(), StoreError> {
-    let original = key(connection, from)?;
-    let now = millis(SystemTime::now());
+    let original = session_key(connection, from)?;
+    let now = to_millis(SystemTime::now());
     connection.execute(
         "INSERT INTO sessions (id, cwd, real_cwd, folders, title, title_is_final, created_at, \
          updated_at, parent, mode, model, effort, minted) SELECT ?, cwd, real_cwd, folders, title, \
@@ -229,7 +235,7 @@ pub fn fork(connection: &Connection, from: &SessionId, to: &SessionId) -> Result
         params![to.as_str(), now, now, original],
     )?;
     let copy = connection.last_insert_rowid();
-    for (table, columns) in COPIED {
+    for (table, columns) in COPIED_COLUMNS {
         connection.execute(
             &format!(
                 "INSERT INTO {table} (session, {columns}) SELECT ?, {columns} FROM {table} WHERE \
@@ -238,15 +244,15 @@ pub fn fork(connection: &Connection, from: &SessionId, to: &SessionId) -> Result
             params_from_iter([copy, original]),
         )?;
     }
-    // How full the window is; what it has cost was paid by the other one.
+    // The use of the context window is copied; the costs belong to the original.
     connection.execute(
         "INSERT INTO usage (session, turn, at, model, input, output, cached, window) SELECT ?, \
          turn, at, model, input, output, cached, window FROM usage WHERE session = ? AND window IS \
          NOT NULL ORDER BY id DESC LIMIT 1",
         params_from_iter([copy, original]),
     )?;
-    for call in unsettled(connection, copy)? {
-        settle(connection, copy, (&call.call, call.turn, now), &left_behind(&call))?;
+    for call in unfinished_calls(connection, copy)? {
+        finish_call(connection, copy, (&call.call, call.turn, now), &forked_outcome(&call))?;
     }
     connection.execute(
         "UPDATE turns SET ended_at = ?, stop = 'cancelled' WHERE session = ? AND ended_at IS NULL",
@@ -255,8 +261,8 @@ pub fn fork(connection: &Connection, from: &SessionId, to: &SessionId) -> Result
     Ok(())
 }
 
-/// What can be said in a copy of a call that was under way in the original.
-fn left_behind(call: &CallRow) -> Settled {
+/// The outcome, in the copy, of a call that was unfinished in the original.
+fn forked_outcome(call: &CallRow) -> CallOutcome {
     let text = match call.status {
         CallStatus::Running => {
             "The conversation was copied while this was running in the original. It may or may not \
@@ -267,12 +273,12 @@ fn left_behind(call: &CallRow) -> Settled {
              may have run it since."
         }
     };
-    let mut settled = call.settled.clone();
-    settled.ok = false;
-    text.clone_into(&mut settled.text);
-    settled.content = vec![turnwright_types::effect::Content::Text(text.to_owned())];
-    settled.raw = serde_json::json!({ "error": text });
-    settled
+    let mut outcome = call.outcome.clone();
+    outcome.is_success = false;
+    text.clone_into(&mut outcome.text);
+    outcome.content = vec![turnwright_types::effect::CallContent::Text(text.to_owned())];
+    outcome.raw_output = serde_json::json!({ "error": text });
+    outcome
 }
 
 #[cfg(test)]
@@ -284,9 +290,9 @@ mod tests {
         SessionId::from(format!("s{number}"))
     }
 
-    /// A store with that many sessions, each with a turn and an entry; the last is the newest.
+    /// A store with this many sessions, each with a turn; the last is the newest.
     fn filled(count: usize) -> Connection {
-        let connection = schema::writer(None).unwrap();
+        let connection = schema::open_writer(None).unwrap();
         for number in 0..count {
             let at = 1_000 + i64::try_from(number).unwrap() / 2;
             connection
@@ -296,12 +302,12 @@ mod tests {
                     params![number, id(number).as_str(), at],
                 )
                 .unwrap();
-            turn(&connection, number, at);
+            add_turn(&connection, number, at);
         }
         connection
     }
 
-    fn turn(connection: &Connection, session: usize, at: i64) {
+    fn add_turn(connection: &Connection, session: usize, at: i64) {
         connection
             .execute(
                 "INSERT INTO turns (session, number, kind, begun_at) SELECT ?1, coalesce(max(number), \
@@ -321,53 +327,57 @@ mod tests {
     #[test]
     fn pages_hold_each_session_once_whatever_happens_between_them() {
         let connection = filled(20);
-        let (first, mut next) = list(&connection, &Filter::default(), None, 6).unwrap();
+        let (first, mut next) = list(&connection, &SessionFilter::default(), None, 6).unwrap();
         let mut seen = names(&first);
         assert_eq!(seen, ["s19", "s18", "s17", "s16", "s15", "s14"]);
         let mut at = 5_000;
         while let Some(cursor) = next {
-            // One that was listed and one that was not come to the front, and one goes away.
+            // A listed and an unlisted session are used again, and one is deleted.
             for session in [18, 3, 0] {
                 at += 1;
-                turn(&connection, session, at);
+                add_turn(&connection, session, at);
             }
             delete(&connection, &id(17)).unwrap();
-            let cursor = Cursor::parse(&cursor.word()).unwrap();
-            let (page, more) = list(&connection, &Filter::default(), Some(cursor), 6).unwrap();
+            let cursor = SessionCursor::parse(&cursor.encode()).unwrap();
+            let (page, more) =
+                list(&connection, &SessionFilter::default(), Some(cursor), 6).unwrap();
             seen.extend(names(&page));
             next = more;
         }
         let expected: Vec<_> = (0..20).rev().map(|it| id(it).to_string()).collect();
         assert_eq!(seen, expected);
-        let (again, _) = list(&connection, &Filter::default(), None, 3).unwrap();
+        let (again, _) = list(&connection, &SessionFilter::default(), None, 3).unwrap();
         assert_eq!(names(&again), ["s0", "s3", "s18"]);
     }
 
     #[test]
     fn a_cursor_is_what_was_given_out_and_nothing_else() {
-        let cursor = Cursor { taken: 12_345, last: (77, 3) };
-        assert_eq!(Cursor::parse(&cursor.word()), Some(cursor));
-        let more = format!("{}.1", cursor.word());
+        let cursor = SessionCursor { snapshot: 12_345, last: (77, 3) };
+        assert_eq!(SessionCursor::parse(&cursor.encode()), Some(cursor));
+        let more = format!("{}.1", cursor.encode());
         for junk in ["", "x", "1.2", "1.2.-3", "1.2.3.4", "01.2.3", "+1.2.3", " 1.2.3", &more] {
-            assert_eq!(Cursor::parse(junk), None, "{junk}");
+            assert_eq!(SessionCursor::parse(junk), None, "{junk}");
         }
     }
 
     #[test]
-    fn a_list_is_filtered_by_folder_and_by_what_is_put_away() {
+    fn a_list_is_filtered_by_folder_and_archived_state() {
         let connection = filled(3);
-        let of = |filter: Filter| names(&list(&connection, &filter, None, 9).unwrap().0);
+        let of = |filter: SessionFilter| names(&list(&connection, &filter, None, 9).unwrap().0);
         let cwd = |named: &str, real: &str| Some((named.into(), real.into()));
-        archive(&connection, &id(1), true).unwrap();
+        set_archived(&connection, &id(1), true).unwrap();
         connection.execute("DELETE FROM turns WHERE session = 0", []).unwrap();
-        assert_eq!(of(Filter::default()), ["s2", "s1"]);
-        assert_eq!(of(Filter { open: vec![id(0)], ..Filter::default() }), ["s2", "s1", "s0"]);
-        assert_eq!(of(Filter { archived: Some(true), ..Filter::default() }), ["s1"]);
-        assert_eq!(of(Filter { archived: Some(false), ..Filter::default() }), ["s2"]);
+        assert_eq!(of(SessionFilter::default()), ["s2", "s1"]);
+        assert_eq!(
+            of(SessionFilter { open: vec![id(0)], ..SessionFilter::default() }),
+            ["s2", "s1", "s0"]
+        );
+        assert_eq!(of(SessionFilter { archived: Some(true), ..SessionFilter::default() }), ["s1"]);
+        assert_eq!(of(SessionFilter { archived: Some(false), ..SessionFilter::default() }), ["s2"]);
         for (named, real, count) in
             [("/link", "/link", 2), ("/other", "/real", 2), ("/real", "/real", 2), ("/", "/", 0)]
         {
-            let filter = Filter { cwd: cwd(named, real), ..Filter::default() };
+            let filter = SessionFilter { cwd: cwd(named, real), ..SessionFilter::default() };
             assert_eq!(of(filter).len(), count, "{named} {real}");
         }
     }
@@ -388,7 +398,7 @@ mod tests {
             .unwrap();
         fork(&connection, &id(0), &id(1)).unwrap();
         let status = |session: &SessionId| -> Vec<(String, Option<String>)> {
-            let key = key(&connection, session).unwrap();
+            let key = session_key(&connection, session).unwrap();
             let mut find = connection
                 .prepare("SELECT status, result FROM calls WHERE session = ? ORDER BY position")
                 .unwrap();

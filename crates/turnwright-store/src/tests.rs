@@ -1,4 +1,4 @@
-//! The store as a whole, with what can befall it.
+//! Tests of the whole store under faults: full disk, locks, damage and removed files.
 #![expect(clippy::disallowed_methods, reason = "tests set up their files")]
 
 use std::fs;
@@ -6,7 +6,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use super::sweep::sweep_now;
+use super::cleanup::run_cleanup;
 use super::*;
 use turnwright_types::ids::MessageId;
 
@@ -14,22 +14,22 @@ fn row(id: &str) -> SessionRow {
     SessionRow::new(SessionId::from(id), "/w".into())
 }
 
-async fn session(store: &Store, id: &str) -> Log {
-    let log = Log::new(store.clone(), SessionId::from(id));
-    log.create(row(id)).written().await;
+async fn session(store: &Store, id: &str) -> SessionLog {
+    let log = SessionLog::new(store.clone(), SessionId::from(id));
+    log.create_session(row(id)).written().await;
     log
 }
 
-fn note(log: &Log, text: &str) {
-    log.add(Entry::Note { id: MessageId::from("m"), text: text.to_owned() });
+fn note(log: &SessionLog, text: &str) {
+    log.add_entry(Entry::Note { id: MessageId::from("m"), text: text.to_owned() });
 }
 
-/// The first letters of all notes of a session.
+/// The first letter of each note of a session.
 async fn notes(store: &Store, id: &str) -> Result<String, StoreError> {
     let id = SessionId::from(id);
     let read = move |connection: &Connection| {
-        let key = read::key(connection, &id)?;
-        read::page(connection, key, (0, 100_000), &Gone::default())
+        let key = read::session_key(connection, &id)?;
+        read::entries_page(connection, key, (0, 100_000), &RewoundEntries::default())
     };
     let (page, _) = store.read(read).await?;
     let text = page.iter().filter_map(|it| match &it.entry {
@@ -39,7 +39,7 @@ async fn notes(store: &Store, id: &str) -> Result<String, StoreError> {
     Ok(text.collect())
 }
 
-/// A text that cannot be made much smaller.
+/// A text that hardly compresses.
 fn noise(first: &str, length: usize) -> String {
     let mut text = first.to_owned();
     let mut number = length as u64;
@@ -56,34 +56,37 @@ fn count(connection: &Connection, table: &str) -> i64 {
 }
 
 #[tokio::test]
-async fn a_full_disk_keeps_nobody_from_working_and_nothing_is_lost() {
+async fn a_full_disk_blocks_no_session_and_nothing_is_lost() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path());
     let log = session(&store, "s").await;
-    assert_eq!(log.news(), Vec::<String>::new());
-    store.0.shared.most_pages.store(1, Ordering::Relaxed);
+    assert_eq!(log.take_notices(), Vec::<String>::new());
+    store.0.shared.max_pages.store(1, Ordering::Relaxed);
     for text in [&*noise("a", 150_000), "b", "c"] {
         note(&log, text);
     }
-    let new = session(&store, "new").await;
-    note(&new, "d");
+    let new_log = session(&store, "new").await;
+    note(&new_log, "d");
     log.flush().written().await;
-    for log in [&log, &new] {
-        let news = log.news();
-        assert!(news.len() == 1 && news[0].contains("Make space on that disk"), "{news:?}");
+    for log in [&log, &new_log] {
+        let notices = log.take_notices();
+        assert!(
+            notices.len() == 1 && notices[0].contains("Free some space on that disk"),
+            "{notices:?}"
+        );
     }
-    assert!(store.flush().await.is_err() && log.news().is_empty());
-    store.0.shared.most_pages.store(0, Ordering::Relaxed);
+    assert!(store.flush().await.is_err() && log.take_notices().is_empty());
+    store.0.shared.max_pages.store(0, Ordering::Relaxed);
     store.flush().await.unwrap();
     assert_eq!(notes(&store, "s").await.unwrap(), "abc");
     assert_eq!(notes(&store, "new").await.unwrap(), "d");
-    assert!(log.news()[0].contains("kept again"));
+    assert!(log.take_notices()[0].contains("being saved again"));
 }
 
 #[tokio::test]
-async fn of_more_than_memory_is_used_for_the_newest_stays() {
+async fn a_full_backlog_drops_the_oldest_writes() {
     let folder = tempfile::tempdir().unwrap();
-    // A file where the folder should be.
+    // A file in the place of the state folder.
     fs::write(folder.path().join("state"), "").unwrap();
     let store = Store::new(&folder.path().join("state"));
     let log = session(&store, "s").await;
@@ -91,7 +94,7 @@ async fn of_more_than_memory_is_used_for_the_newest_stays() {
         note(&log, &letter.repeat(1024 * 1024));
     }
     assert!(store.flush().await.is_err());
-    assert_eq!(log.news().len(), 2);
+    assert_eq!(log.take_notices().len(), 2);
     fs::remove_file(folder.path().join("state")).unwrap();
     store.flush().await.unwrap();
     assert_eq!(notes(&store, "s").await.unwrap(), "defghij");
@@ -102,11 +105,11 @@ async fn another_program_that_locks_the_store_is_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path());
     let log = session(&store, "s").await;
-    let other = Connection::open(folder.path().join(FILE)).unwrap();
+    let other = Connection::open(folder.path().join(DATABASE_FILE)).unwrap();
     other.execute_batch("BEGIN EXCLUSIVE").unwrap();
     note(&log, "a");
     log.flush().written().await;
-    assert!(log.news()[0].contains("End the other program"));
+    assert!(log.take_notices()[0].contains("Close the other program"));
     other.execute_batch("COMMIT").unwrap();
     store.flush().await.unwrap();
     assert_eq!(notes(&store, "s").await.unwrap(), "a");
@@ -115,8 +118,8 @@ async fn another_program_that_locks_the_store_is_waited_for() {
 #[tokio::test]
 async fn a_store_that_cannot_even_be_opened_is_waited_for_once() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join(FILE);
-    drop(schema::writer(Some(&path)).unwrap());
+    let path = folder.path().join(DATABASE_FILE);
+    drop(schema::open_writer(Some(&path)).unwrap());
     let other = Connection::open(&path).unwrap();
     other.execute_batch("PRAGMA journal_mode = DELETE; BEGIN EXCLUSIVE").unwrap();
     let store = Store::new(folder.path());
@@ -125,24 +128,24 @@ async fn a_store_that_cannot_even_be_opened_is_waited_for_once() {
         note(&log, text);
         log.flush().written().await;
     }
-    assert!(log.news()[0].contains("End the other program"));
+    assert!(log.take_notices()[0].contains("Close the other program"));
     other.execute_batch("COMMIT").unwrap();
     store.flush().await.unwrap();
     assert_eq!(notes(&store, "s").await.unwrap(), "abcd");
 }
 
 #[tokio::test]
-async fn another_program_is_waited_for_once_more_at_the_end() {
+async fn the_final_flush_waits_for_locks_again() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path());
     let log = session(&store, "s").await;
-    let other = Connection::open(folder.path().join(FILE)).unwrap();
+    let other = Connection::open(folder.path().join(DATABASE_FILE)).unwrap();
     other.execute_batch("BEGIN EXCLUSIVE").unwrap();
     note(&log, "a");
     assert!(store.flush().await.is_err());
     let ending = tokio::spawn({
         let store = store.clone();
-        async move { store.flush_for_good().await }
+        async move { store.final_flush().await }
     });
     tokio::time::sleep(Duration::from_millis(300)).await;
     other.execute_batch("COMMIT").unwrap();
@@ -157,16 +160,16 @@ fn damaged(folder: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_is_no_database_is_moved_aside_and_a_new_one_begins() {
+async fn a_file_that_is_no_database_is_moved_aside() {
     for bytes in [&b"this is no database at all, and long enough".repeat(100)[..], b"short"] {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join(FILE), bytes).unwrap();
+        fs::write(folder.path().join(DATABASE_FILE), bytes).unwrap();
         let store = Store::new(folder.path());
         let log = session(&store, "s").await;
         note(&log, "a");
         store.flush().await.unwrap();
-        let news = log.news();
-        assert!(news.len() == 1 && news[0].contains("sessions.db.damaged-"), "{news:?}");
+        let notices = log.take_notices();
+        assert!(notices.len() == 1 && notices[0].contains("sessions.db.damaged-"), "{notices:?}");
         assert_eq!(notes(&store, "s").await.unwrap(), "a");
         let aside = damaged(folder.path());
         assert_eq!(fs::read(folder.path().join(&aside[0])).unwrap(), bytes, "{aside:?}");
@@ -176,7 +179,7 @@ async fn what_is_no_database_is_moved_aside_and_a_new_one_begins() {
 #[tokio::test]
 async fn a_database_that_is_damaged_while_it_is_open_is_replaced_and_the_session_goes_on() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join(FILE);
+    let path = folder.path().join(DATABASE_FILE);
     let store = Store::new(folder.path());
     let log = session(&store, "s").await;
     note(&log, "a");
@@ -190,26 +193,26 @@ async fn a_database_that_is_damaged_while_it_is_open_is_replaced_and_the_session
     file.write_all(&vec![0xA5; usize::try_from(length).unwrap()]).unwrap();
     drop(file);
     let error = notes(&store, "s").await.unwrap_err();
-    assert_eq!(error.fault(), Some(Fault::Corrupt), "{error}");
+    assert_eq!(error.fault(), Some(StorageFault::Corrupt), "{error}");
     note(&log, "b");
     store.flush().await.unwrap();
     assert_eq!(notes(&store, "s").await.unwrap(), "b");
-    assert!(log.news()[0].contains("damaged"));
+    assert!(log.take_notices()[0].contains("damaged"));
     assert_eq!(damaged(folder.path()).len(), 1);
 }
 
 #[tokio::test]
-async fn what_can_still_be_read_of_a_damaged_store_is_brought_over() {
+async fn readable_sessions_of_a_damaged_database_are_copied() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join(FILE);
+    let path = folder.path().join(DATABASE_FILE);
     let store = Store::new(folder.path());
     let log = session(&store, "s").await;
     note(&log, &"a".repeat(5000));
     store.flush().await.unwrap();
     drop((log, store));
-    let shared = Shared { path: Some(path), ..Shared::default() };
-    let opened = mend::open(&shared, schema::PATIENCE).unwrap();
-    mend::set_aside(&shared, &opened.place.unwrap()).unwrap();
+    let shared = SharedState { path: Some(path), ..SharedState::default() };
+    let opened = corruption::open(&shared, schema::BUSY_TIMEOUT).unwrap();
+    corruption::set_aside(&shared, &opened.files.unwrap()).unwrap();
     let store = Store::new(folder.path());
     assert_eq!(notes(&store, "s").await.unwrap(), "a");
 }
@@ -223,16 +226,16 @@ async fn nothing_is_lost_with_the_files_beside_the_database() {
         note(&log, "a");
         store.flush().await.unwrap();
         for suffix in gone {
-            fs::remove_file(folder.path().join(format!("{FILE}{suffix}"))).unwrap();
+            fs::remove_file(folder.path().join(format!("{DATABASE_FILE}{suffix}"))).unwrap();
         }
         note(&log, "b");
         store.flush().await.unwrap();
         assert_eq!(notes(&store, "s").await.unwrap(), "ab", "{gone:?}");
-        // Another process sees it, too.
+        // Another process sees it as well.
         let copy = folder.path().join("copy.db");
         for suffix in ["", "-wal"] {
             let copy = folder.path().join(format!("copy.db{suffix}"));
-            fs::copy(folder.path().join(format!("{FILE}{suffix}")), copy).unwrap();
+            fs::copy(folder.path().join(format!("{DATABASE_FILE}{suffix}")), copy).unwrap();
         }
         assert_eq!(count(&Connection::open(copy).unwrap(), "entries"), 2, "{gone:?}");
     }
@@ -250,7 +253,7 @@ async fn a_store_that_was_removed_is_made_anew() {
 }
 
 #[tokio::test]
-async fn old_sessions_go_with_what_only_they_need() {
+async fn old_sessions_are_deleted_with_their_blobs() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path());
     let both = "x".repeat(5000);
@@ -260,37 +263,37 @@ async fn old_sessions_go_with_what_only_they_need() {
         note(&log, &own.repeat(5000));
     }
     store
-        .write(Durability::Process, |connection| {
+        .write(Durability::ProcessCrash, |connection| {
             connection.execute("UPDATE sessions SET updated_at = 1 WHERE id <> 'new'", [])?;
             connection.execute("UPDATE sessions SET archived = 1 WHERE id = 'archived'", [])?;
             Ok(())
         })
         .await
         .unwrap();
-    let hold = store.hold(&SessionId::from("held")).unwrap();
-    let connection = schema::writer(Some(&folder.path().join(FILE))).unwrap();
+    let lock = store.lock_session(&SessionId::from("held")).unwrap();
+    let connection = schema::open_writer(Some(&folder.path().join(DATABASE_FILE))).unwrap();
     assert_eq!(count(&connection, "blobs"), 5);
-    sweep_now(&connection, folder.path(), Limits { days: 0, bytes: 0 });
+    run_cleanup(&connection, folder.path(), RetentionLimits { days: 0, bytes: 0 });
     assert_eq!(count(&connection, "sessions"), 4);
-    let limits = Limits { days: 30, bytes: 0 };
-    // It was done today already.
-    sweep_now(&connection, folder.path(), limits);
+    let limits = RetentionLimits { days: 30, bytes: 0 };
+    // A cleanup has run today already.
+    run_cleanup(&connection, folder.path(), limits);
     assert_eq!(count(&connection, "sessions"), 4);
     connection.execute("UPDATE meta SET value = 0 WHERE name = 'swept_at'", []).unwrap();
-    sweep_now(&connection, folder.path(), limits);
+    run_cleanup(&connection, folder.path(), limits);
     assert_eq!((count(&connection, "sessions"), count(&connection, "blobs")), (3, 4));
     assert_eq!(notes(&store, "held").await.unwrap(), "xu");
-    drop(hold);
-    // A session that was deleted is reason enough.
+    drop(lock);
+    // The deletion of a session makes another cleanup due.
     connection.execute("DELETE FROM sessions WHERE id = 'new'", []).unwrap();
-    sweep_now(&connection, folder.path(), limits);
+    run_cleanup(&connection, folder.path(), limits);
     assert_eq!((count(&connection, "sessions"), count(&connection, "blobs")), (1, 2));
     let free: i64 = connection.pragma_query_value(None, "freelist_count", |it| it.get(0)).unwrap();
     assert_eq!(free, 0);
 }
 
 #[tokio::test]
-async fn the_oldest_go_when_all_together_take_too_much() {
+async fn the_oldest_sessions_are_deleted_above_the_size_limit() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path());
     for id in 1..=4 {
@@ -298,23 +301,23 @@ async fn the_oldest_go_when_all_together_take_too_much() {
         note(&log, &noise(&id.to_string(), 400_000));
         store.flush().await.unwrap();
     }
-    let connection = schema::writer(Some(&folder.path().join(FILE))).unwrap();
+    let connection = schema::open_writer(Some(&folder.path().join(DATABASE_FILE))).unwrap();
     connection.execute("UPDATE sessions SET updated_at = key WHERE id <> 's4'", []).unwrap();
-    sweep_now(&connection, folder.path(), Limits { days: 0, bytes: 800_000 });
+    run_cleanup(&connection, folder.path(), RetentionLimits { days: 0, bytes: 800_000 });
     assert_eq!((count(&connection, "sessions"), count(&connection, "blobs")), (2, 2));
     assert_eq!(notes(&store, "s4").await.unwrap(), "4");
-    let size = fs::metadata(folder.path().join(FILE)).unwrap().len();
+    let size = fs::metadata(folder.path().join(DATABASE_FILE)).unwrap().len();
     assert!(size < 1_000_000, "{size}");
 }
 
-/// Prints what opening costs: `cargo test --lib what_opening_costs -- --ignored --nocapture`.
+/// Prints how long opening takes: `cargo test --lib what_opening_costs -- --ignored --nocapture`.
 #[test]
 #[ignore = "prints a measurement"]
 fn what_opening_costs() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join(FILE);
-    drop(schema::writer(Some(&path)).unwrap());
-    let _open = schema::writer(Some(&path)).unwrap();
+    let path = folder.path().join(DATABASE_FILE);
+    drop(schema::open_writer(Some(&path)).unwrap());
+    let _open = schema::open_writer(Some(&path)).unwrap();
     let time = |what: &str, work: &dyn Fn()| {
         let mut all: Vec<Duration> = (0..100)
             .map(|_| {
@@ -326,9 +329,9 @@ fn what_opening_costs() {
         all.sort();
         eprintln!("{what}: median {:?}, longest {:?}", all[50], all[99]);
     };
-    time("writer", &|| drop(schema::writer(Some(&path)).unwrap()));
+    time("writer", &|| drop(schema::open_writer(Some(&path)).unwrap()));
     time("reader", &|| {
-        let connection = schema::reader(&path).unwrap();
+        let connection = schema::open_reader(&path).unwrap();
         assert_eq!(count(&connection, "sessions"), 0);
     });
 }

@@ -1,34 +1,32 @@
-//! The turns of a session: when they were, and how they ended.
+//! The turns of a session: when they ran and how they ended.
 
 use std::time::SystemTime;
 
 use rusqlite::Connection;
 
-use super::read::moment;
+use super::read::time_from_millis;
 use super::{StoreError, TurnKind};
 
-/// A turn as it is kept.
+/// A stored turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TurnRow {
     /// Counted from 1.
     pub number: u64,
-    /// What sort of turn.
     pub kind: TurnKind,
     /// The beginning of what the user has typed.
     pub words: String,
-    /// When it began.
-    pub begun: SystemTime,
-    /// When it ended; `None` if the process ended first, or if it still runs.
-    pub ended: Option<SystemTime>,
-    /// A word for why.
+    pub started_at: SystemTime,
+    /// When it ended; `None` if it still runs or its process ended first.
+    pub ended_at: Option<SystemTime>,
+    /// The stop reason.
     pub stop: Option<String>,
 }
 
 /// All turns of a session, in order.
 ///
 /// # Errors
-/// When the store cannot be read.
-pub fn turns(connection: &Connection, session: i64) -> Result<Vec<TurnRow>, StoreError> {
+/// If the store cannot be read.
+pub fn turn_rows(connection: &Connection, session: i64) -> Result<Vec<TurnRow>, StoreError> {
     let mut find = connection.prepare_cached(
         "SELECT number, kind, words, begun_at, ended_at, stop FROM turns WHERE session = ? ORDER \
          BY number",
@@ -38,8 +36,8 @@ pub fn turns(connection: &Connection, session: i64) -> Result<Vec<TurnRow>, Stor
             number: row.get(0)?,
             kind: TurnKind::parse(&row.get::<_, String>(1)?),
             words: row.get(2)?,
-            begun: moment(row.get(3)?),
-            ended: row.get::<_, Option<i64>>(4)?.map(moment),
+            started_at: time_from_millis(row.get(3)?),
+            ended_at: row.get::<_, Option<i64>>(4)?.map(time_from_millis),
             stop: row.get(5)?,
         })
     })?;

@@ -1,4 +1,5 @@
-//! What a turn needs from the other side. The ACP peer implements it; tests record it.
+//! The traits through which a turn reaches the user and their editor. `acp` and `mcp_server` implement
+//! them; tests record what they are given.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,237 +8,227 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use crate::effect::{CallView, Content};
+use crate::effect::{CallContent, CallView};
 use crate::ids::{CallId, TerminalId};
 use crate::update::Update;
 
-/// The person, and the editor they sit at.
+/// The user, and the program through which they use the agent.
 pub trait Client: Send + Sync + 'static {
-    /// Tells something. Never waits; order is kept.
+    /// Sends an update. Never waits; updates arrive in order.
     fn update(&self, update: Update);
 
-    /// Waits until the other side has read enough for more to be said. To be awaited before
-    /// anything that can come in bulk, so that a client that stops reading costs no memory.
-    fn room(&self) -> BoxFuture<'_, ()>;
+    /// Waits until the client has read enough for more output to be sent. Senders of bulk output
+    /// await this first, so that a client that stops reading does not fill our memory.
+    fn wait_for_capacity(&self) -> BoxFuture<'_, ()>;
 
-    /// Asks for permission. Dropping the future withdraws the question.
-    fn ask(&self, question: Question) -> BoxFuture<'_, Answer>;
+    /// Asks the user to permit a tool call. Dropping the future withdraws the question.
+    fn request_permission(&self, request: PermissionRequest) -> BoxFuture<'_, PermissionAnswer>;
 
-    /// Asks for words or a choice, in whatever way the client can show. Dropping the future
-    /// withdraws the question.
-    fn inquire(&self, inquiry: Inquiry) -> BoxFuture<'_, Reply>;
+    /// Asks the user a question of the model's, in whatever way the client can show it. Dropping
+    /// the future withdraws the question.
+    fn ask_user(&self, question: UserQuestion) -> BoxFuture<'_, UserReply>;
 
-    /// Whether it shows forms that others have made.
-    fn has_forms(&self) -> bool {
+    /// True if [`Client::show_form`] can show forms.
+    fn supports_forms(&self) -> bool {
         false
     }
 
-    /// Shows a form that somebody else has made. Dropping the future withdraws it.
-    fn fill(&self, _form: Form) -> BoxFuture<'_, Filled> {
-        Box::pin(std::future::ready(Filled::Declined))
+    /// Shows a form of an MCP server. Dropping the future withdraws it.
+    fn show_form(&self, _form: ServerForm) -> BoxFuture<'_, FormOutcome> {
+        Box::pin(std::future::ready(FormOutcome::Declined))
     }
 }
 
-/// A form of a server, for the user.
+/// A form that an MCP server asks the user to fill in (an elicitation).
 #[derive(Clone, Debug, PartialEq)]
-pub struct Form {
-    /// The call that the server needs it for.
+pub struct ServerForm {
+    /// The call during which the server asks.
     pub call: CallId,
-    /// What is asked, with who asks.
+    /// The text above the form, which names the server.
     pub message: String,
-    /// A flat JSON Schema of an object: the fields.
+    /// The fields, as a flat JSON Schema of an object.
     pub schema: Value,
 }
 
-/// What the user has made of a form.
+/// What the user did with a [`ServerForm`].
 #[derive(Clone, Debug, PartialEq)]
-pub enum Filled {
-    /// The fields, as the client has sent them. Nobody has checked them yet.
+pub enum FormOutcome {
+    /// The values as the client sent them, not yet checked against the schema.
     Accepted(Value),
-    /// The user does not want to; or the client cannot show it.
+    /// The user declined, or the client cannot show the form.
     Declined,
-    /// It was withdrawn.
+    /// The form was withdrawn.
     Cancelled,
 }
 
-/// A question about one tool call.
+/// A question to the user whether a tool call may run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Question {
-    /// The call, which the client has seen already.
+pub struct PermissionRequest {
+    /// The call, which the client has been told of already.
     pub call: CallId,
-    /// The function's name.
+    /// The tool name.
     pub name: String,
-    /// How it looks.
     pub view: CallView,
-    /// The real diff, or what else helps to decide.
-    pub content: Vec<Content>,
-    /// The arguments.
+    /// The real diff, or whatever else helps to decide.
+    pub content: Vec<CallContent>,
+    /// The arguments of the call.
     pub raw_input: Value,
-    /// What can be answered, the first being the plain yes.
-    pub choices: Vec<Choice>,
+    /// The first choice allows the call once.
+    pub choices: Vec<PermissionChoice>,
 }
 
-/// One possible answer.
+/// One possible answer to a [`PermissionRequest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
-    /// The sort.
+pub struct PermissionChoice {
     pub kind: ChoiceKind,
-    /// What the button says.
+    /// The label of the button.
     pub name: String,
 }
 
-/// The sorts of answers.
+/// What a permission choice allows or rejects, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChoiceKind {
-    /// Yes, now.
     AllowOnce,
-    /// Yes, and do not ask again for what the name says, in this session.
+    /// Also allows everything that the choice's name describes, for the rest of the session.
     AllowSession,
-    /// Yes, and do not ask again for what the name says, in any session of this project.
+    /// Also allows everything that the choice's name describes, in all sessions of the project.
     AllowProject,
-    /// No.
     RejectOnce,
-    /// No, and do not ask again for exactly this in this session.
+    /// Also rejects exactly the same call for the rest of the session.
     RejectSession,
 }
 
-/// What came back.
+/// The client's answer to a [`PermissionRequest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum PermissionAnswer {
     /// One of the offered choices.
     Chosen(ChoiceKind),
     /// The client withdrew the question, usually because the turn is being cancelled.
     Cancelled,
-    /// Anything else: an error, an option nobody offered, silence. It is never a yes (R-PERM-6).
+    /// Anything else: an error, a choice that was not offered, no answer at all. It never counts as
+    /// permission (R-PERM-6).
     Unclear(String),
 }
 
 /// A question of the model to the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Inquiry {
-    /// The call that asks.
+pub struct UserQuestion {
+    /// The tool call that asks.
     pub call: CallId,
-    /// What is asked.
     pub question: String,
-    /// What can be chosen; empty where words are wanted.
+    /// The possible answers; empty if the user is to answer in free text.
     pub options: Vec<String>,
-    /// Whether several may be chosen.
-    pub several: bool,
+    /// True if the user may choose several options.
+    pub allows_multiple: bool,
 }
 
-/// What the user says to that.
+/// The user's answer to a [`UserQuestion`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
-    /// The words, or what was chosen.
-    Said(Vec<String>),
+pub enum UserReply {
+    /// The chosen options, or the free text.
+    Answered(Vec<String>),
     /// The user does not want to answer.
     Declined,
     /// The question was withdrawn, usually because the turn is being cancelled.
     Cancelled,
-    /// The client cannot show such a question, or its answer made no sense: ask in the text.
-    Impossible,
+    /// The client cannot show such a question, or its answer was malformed. The model should ask
+    /// in its message instead.
+    Unsupported,
 }
 
-/// How the client can show what a command prints while it runs.
+/// How the client shows the output of a running command.
 #[derive(Clone, Default)]
-pub enum Display {
-    /// As text in the card, a little at a time.
+pub enum CommandDisplay {
+    /// As text in the call's card, which is updated as output arrives.
     #[default]
     Text,
-    /// In a terminal that it draws from what we send.
-    Output,
-    /// In a terminal of its own, in which it runs the command.
-    Terminals(Arc<dyn Terminals>),
+    /// In a terminal that the client draws from the output that we send.
+    StreamedTerminal,
+    /// In one of the client's own terminals, in which the client runs the command.
+    ClientTerminal(Arc<dyn ClientTerminals>),
 }
 
-impl fmt::Debug for Display {
+impl fmt::Debug for CommandDisplay {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Display::Text => "Text",
-            Display::Output => "Output",
-            Display::Terminals(_) => "Terminals",
+            CommandDisplay::Text => "Text",
+            CommandDisplay::StreamedTerminal => "StreamedTerminal",
+            CommandDisplay::ClientTerminal(_) => "ClientTerminal",
         })
     }
 }
 
-/// The terminals of the client (R-TERM-1…7).
-pub trait Terminals: Send + Sync + 'static {
+/// The client's own terminals (R-TERM-1…7).
+pub trait ClientTerminals: Send + Sync + 'static {
     /// Runs a program in a new terminal.
     fn create(&self, command: TerminalCommand) -> BoxFuture<'_, Result<TerminalId, TerminalError>>;
-    /// What it has printed so far, and how it ended if it has.
+    /// Returns the output so far, and the exit status if the program has ended.
     fn output(&self, id: TerminalId) -> BoxFuture<'_, Result<TerminalOutput, TerminalError>>;
-    /// Waits for its end.
+    /// Waits for the program to end.
     fn wait(&self, id: TerminalId) -> BoxFuture<'_, Result<TerminalExit, TerminalError>>;
-    /// Ends the program; the terminal stays.
+    /// Kills the program; the terminal stays.
     fn kill(&self, id: TerminalId) -> BoxFuture<'_, Result<(), TerminalError>>;
-    /// Gives the terminal back without waiting for an answer; what runs in it is ended.
+    /// Releases the terminal and kills what runs in it, without waiting for the client's response.
     fn release(&self, id: TerminalId);
 }
 
-/// What is to run in a terminal of the client.
+/// A program to run in one of the client's terminals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TerminalCommand {
-    /// The program.
     pub program: PathBuf,
-    /// Its arguments.
     pub arguments: Vec<String>,
-    /// Variables on top of those that the client gives it.
-    pub variables: Vec<(String, String)>,
-    /// Where, absolute.
+    /// Variables to set in addition to those of the client.
+    pub env: Vec<(String, String)>,
+    /// Absolute.
     pub workdir: PathBuf,
-    /// Bytes of output that the client keeps.
-    pub limit: u64,
+    /// The client keeps only the last so many bytes of output.
+    pub output_byte_limit: u64,
 }
 
-/// What a terminal of the client shows.
+/// The output of a client terminal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TerminalOutput {
-    /// The text, or its end.
     pub text: String,
-    /// Whether its beginning is missing.
+    /// True if the beginning of the output is missing.
     pub truncated: bool,
-    /// How it ended.
+    /// `None` while the program runs.
     pub exit: Option<TerminalExit>,
 }
 
-/// How a program in a terminal of the client ended.
+/// How a program in a client terminal ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TerminalExit {
-    /// Its exit code; `None` if a signal ended it, or if the client does not say.
+    /// `None` if a signal ended the program, or if the client does not say.
     pub code: Option<u32>,
-    /// The signal that ended it.
+    /// The signal that ended the program.
     pub signal: Option<String>,
 }
 
-/// Why the client did not do something with a terminal.
+/// Why a request about a client terminal failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the editor's terminal: {0}")]
 pub struct TerminalError(pub String);
 
-/// The files that the client has open, with unsaved changes. Which of the two directions may be
-/// used is fixed by `initialize` (R-FS-1).
-pub trait Buffers: Send + Sync + 'static {
-    /// Whether the client offers to read.
+/// The client's files, including the unsaved changes of open ones. `initialize` fixes whether they can
+/// be read and written (R-FS-1).
+pub trait EditorBuffers: Send + Sync + 'static {
     fn can_read(&self) -> bool;
-    /// Whether the client offers to write.
     fn can_write(&self) -> bool;
-    /// The whole text of a file as the client has it.
+    /// Returns the whole text of a file.
     fn read<'a>(&'a self, path: &'a Path) -> BoxFuture<'a, Result<String, BufferError>>;
     /// Replaces the whole text of a file.
     fn write<'a>(&'a self, path: &'a Path, text: &'a str)
     -> BoxFuture<'a, Result<(), BufferError>>;
 }
 
-/// Why the client could not serve a file.
+/// Why the client did not read or write a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BufferError {
-    /// It says that there is no such file.
     #[error("the editor has no such file")]
     NotFound,
-    /// It refused, and said why.
+    /// With the client's explanation.
     #[error("the editor refused: {}", .0.chars().take(1_000).collect::<String>())]
     Refused(String),
-    /// It did not answer in time.
     #[error("the editor did not answer")]
-    Silent,
+    TimedOut,
 }

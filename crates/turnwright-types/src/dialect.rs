@@ -1,9 +1,8 @@
-//! The shells whose command lines are run and judged.
+//! The shells that run command lines.
 
-/// The shell that will run the line. They differ in what a word means.
+/// The shell that runs a command line. The dialects differ in how they parse the same line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dialect {
-    /// bash.
+pub enum ShellDialect {
     Bash,
     /// A POSIX shell such as dash.
     Posix,

@@ -1,5 +1,5 @@
-//! What a tool call looks like and what it may touch: the words that tools, permission and the
-//! client's cards have in common.
+//! What a tool call may do ([`Effect`]) and how a client shows it ([`CallView`], [`CallContent`]), with
+//! helpers that make untrusted text safe to show.
 
 mod secrets;
 
@@ -8,73 +8,71 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-pub use secrets::is_secret;
+pub use secrets::is_secret_path;
 
 use crate::ids::TerminalId;
 use crate::message::Media;
 
-/// Something a call may do to the world. Permission judges these, never tool names.
+/// Something a tool call may do outside the conversation. Permission rules judge effects, never tool
+/// names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
     /// Reads a file or a folder.
-    Read(Target),
+    Read(ResolvedPath),
     /// Creates or changes a file.
-    Write(Target),
+    Write(ResolvedPath),
     /// Removes a file or a folder.
-    Delete(Target),
-    /// Runs a shell command. What it writes by redirecting stands beside it as [`Effect::Write`].
-    Exec(Box<Command>),
-    /// Gives input to a command that runs already. What it does with it nobody knows: it may be a
-    /// shell.
+    Delete(ResolvedPath),
+    /// Runs a shell command. Files that it writes by redirection are separate [`Effect::Write`]s.
+    Exec(Box<ShellCommand>),
+    /// Writes to the stdin of a running command. The effect of that is unknown: the command may be
+    /// a shell.
     Input {
-        /// The job.
         job: String,
-        /// It runs outside of the sandbox.
-        is_open: bool,
+        /// True if the command runs outside the sandbox.
+        is_unsandboxed: bool,
     },
-    /// Sends a signal to a command that runs already.
-    Signal {
-        /// The job.
-        job: String,
-    },
-    /// Asks a server on the network for something. The address alone tells it something.
+    /// Sends a signal to a running command.
+    Signal { job: String },
+    /// Requests a URL. The address alone may already disclose something to the host.
     Fetch {
-        /// Its name or address, in lower case, with the port if that is not the usual one.
+        /// The host name or address in lower case, with the port if it is not the scheme's default.
         host: String,
     },
-    /// Calls a tool of an MCP server. What that does nobody knows but the server.
+    /// Calls a tool of an MCP server. Only the server knows what that does.
     Remote(Box<RemoteCall>),
-    /// Changes nothing outside the session, such as the plan.
-    Session,
+    /// Changes only state of the session, such as the plan.
+    SessionState,
 }
 
-/// A call of a tool that somebody else's program offers. Two are the same when they are for the same
-/// tool as it is now, whatever was said yes to before.
+/// A call of an MCP server's tool. Two calls are equal if they are for the same tool with the same
+/// definition; `change_since_approval` is not compared.
 #[derive(Clone, Debug)]
 pub struct RemoteCall {
-    /// The server's name, as the user or the editor has given it.
+    /// The name that the user's settings or the editor gave the server.
     pub server: String,
-    /// The tool's own name.
+    /// The tool's name on the server.
     pub tool: String,
-    /// What stands behind the server's name: a digest of its program or address.
-    pub identity: String,
-    /// A digest of all that the tool says of itself now.
-    pub content: String,
-    /// It says of itself that it only reads. Nobody has to believe that.
-    pub claims_to_read: bool,
-    /// What is different since the user has said yes to it: then that yes was for something else.
-    pub change: Option<String>,
+    /// A digest of the server's program or address.
+    pub server_digest: String,
+    /// A digest of the tool's current definition.
+    pub tool_digest: String,
+    /// True if the tool is annotated as read-only. The claim is not verified.
+    pub claims_read_only: bool,
+    /// What has changed in the tool's definition since the user approved it. If set, that approval
+    /// does not cover the current definition.
+    pub change_since_approval: Option<String>,
 }
 
 impl RemoteCall {
-    fn what(&self) -> (&str, &str, &str, &str, bool) {
-        (&self.server, &self.tool, &self.identity, &self.content, self.claims_to_read)
+    fn compared_fields(&self) -> (&str, &str, &str, &str, bool) {
+        (&self.server, &self.tool, &self.server_digest, &self.tool_digest, self.claims_read_only)
     }
 }
 
 impl PartialEq for RemoteCall {
     fn eq(&self, other: &RemoteCall) -> bool {
-        self.what() == other.what()
+        self.compared_fields() == other.compared_fields()
     }
 }
 
@@ -82,142 +80,132 @@ impl Eq for RemoteCall {}
 
 impl Hash for RemoteCall {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.what().hash(state);
+        self.compared_fields().hash(state);
     }
 }
 
-/// A shell command with all that decides whether it may run. What was judged is what runs.
+/// A shell command with everything that decides whether it may run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Command {
+pub struct ShellCommand {
     /// The whole command line.
     pub line: String,
-    /// The folder it starts in, absolute.
+    /// Absolute.
     pub workdir: PathBuf,
-    /// What it wants beyond the sandbox.
-    pub reach: Reach,
-    /// What its words name as something to read, as far as that is known.
-    pub reads: Vec<Target>,
-    /// Why its words do not tell all: a repository, say, whose settings start programs.
+    /// The access that it requests beyond the sandbox's.
+    pub extra_access: ExtraAccess,
+    /// The files that its arguments are known to read.
+    pub reads: Vec<ResolvedPath>,
+    /// Why the command line does not tell everything that the command may do, for example because
+    /// a repository's configuration starts programs.
     pub doubt: Option<String>,
 }
 
-impl Command {
-    /// A command of which nothing is known but its words.
-    pub fn new(line: impl Into<String>, workdir: impl Into<PathBuf>) -> Command {
-        Command {
+impl ShellCommand {
+    /// Creates a command about which only its line and folder are known.
+    pub fn new(line: impl Into<String>, workdir: impl Into<PathBuf>) -> ShellCommand {
+        ShellCommand {
             line: line.into(),
             workdir: workdir.into(),
-            reach: Reach::Usual,
+            extra_access: ExtraAccess::None,
             reads: Vec::new(),
             doubt: None,
         }
     }
 }
 
-/// What a command may reach beyond what the sandbox usually leaves it. More than usual is always
+/// Access that a command requests beyond what the sandbox allows. Anything but `None` is always
 /// asked about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Reach {
-    /// No more.
+pub enum ExtraAccess {
     #[default]
-    Usual,
-    /// The network.
+    None,
     Network,
-    /// One more file or folder to write.
-    Write(Target),
-    /// Everything: no sandbox.
-    Full,
+    /// Writing one more file or folder.
+    Write(ResolvedPath),
+    /// Running without the sandbox.
+    Unsandboxed,
 }
 
-/// A place in the file system, with every symbolic link resolved.
+/// A path with every symbolic link resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Target {
-    /// The real path. It need not exist.
+pub struct ResolvedPath {
+    /// The real path, which need not exist.
     pub path: PathBuf,
-    /// Whether it lies in one of the session's folders.
-    pub place: Place,
+    pub scope: PathScope,
 }
 
-/// Where a path lies.
+/// Where a path lies in relation to a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum PathScope {
     /// In one of the session's folders.
-    Inside,
-    /// In a folder of ours that the session may read, such as the one for its long outputs.
-    Ours,
+    Workspace,
+    /// In one of the agent's own folders that the session may read, such as the one for long
+    /// outputs.
+    AgentData,
     /// Anywhere else.
     Outside,
 }
 
-/// The sort of a tool, which clients show as an icon.
+/// The kind of a tool, which clients show as an icon. The variants are ACP's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// Reads.
+pub enum ToolKind {
     Read,
-    /// Changes files.
     Edit,
-    /// Removes files.
     Delete,
     /// Moves or renames files.
     Move,
-    /// Looks for something in many files.
+    /// Searches many files.
     Search,
-    /// Gets something from the network.
+    /// Fetches something from the network.
     Fetch,
     /// Runs a command.
     Execute,
-    /// Works for the model itself.
+    /// Serves the model's own reasoning, such as a plan.
     Think,
-    /// None of these.
     Other,
 }
 
-/// How a call looks before it has run.
+/// The head of a call's card in the client: its title, icon and files.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct CallView {
-    /// Verb and object in one line; for a command, the whole command.
+    /// A verb and an object in one line, or a whole command.
     pub title: String,
-    /// The sort.
-    pub kind: Kind,
-    /// The files it is about, absolute.
+    pub kind: ToolKind,
     pub locations: Vec<Location>,
 }
 
-/// A place that a client can follow.
+/// A file, or a line in it, that the client can open.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Location {
     /// Absolute.
-    #[serde(with = "lossy")]
+    #[serde(with = "lossy_path")]
     pub path: PathBuf,
-    /// Counted from 1.
+    /// 1-based.
     pub line: Option<u32>,
 }
 
-/// What a card shows below its title.
+/// What a call's card shows below its title.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Content {
-    /// Text.
+pub enum CallContent {
     Text(String),
     /// A change to one file.
     Diff {
         /// Absolute.
-        #[serde(with = "lossy")]
+        #[serde(with = "lossy_path")]
         path: PathBuf,
-        /// The content before, `None` for a new file.
+        /// The old content; `None` for a new file.
         old: Option<String>,
-        /// The content after.
         new: String,
     },
-    /// A picture.
     Image(Media),
-    /// What a command prints, live, in a terminal that the client shows.
+    /// The live output of a command, in a terminal that the client shows.
     Terminal(TerminalId),
 }
 
-/// A path that is only shown: bytes that are no UTF-8 are shown by a mark.
-mod lossy {
+/// Serialises a path that is only displayed: bytes that are not UTF-8 become U+FFFD.
+mod lossy_path {
     use std::path::{Path, PathBuf};
 
     use serde::{Deserialize, Deserializer, Serializer};
@@ -231,8 +219,9 @@ mod lossy {
     }
 }
 
-/// Whether a character cannot be seen, or hides what is beside it. Ends of lines and tabs are blanks.
-pub fn hides(char: char) -> bool {
+/// True for characters that are invisible or that hide their neighbours, such as control characters
+/// and bidirectional overrides. Line feeds and tabs count as visible.
+pub fn is_hidden_char(char: char) -> bool {
     char.is_control() && char != '\n' && char != '\t'
         || matches!(
             char,
@@ -251,12 +240,12 @@ pub fn hides(char: char) -> bool {
         || matches!(char, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
-/// A command or a path with what could hide a part of it made visible: control characters, and
-/// those that change the direction of writing.
-pub fn visible(hidden: &str) -> String {
+/// Replaces the hidden characters of a command or a path with `\u{…}` escapes, so that no part of it
+/// can be concealed from the user.
+pub fn escape_hidden(hidden: &str) -> String {
     let mut text = String::with_capacity(hidden.len());
     for char in hidden.chars() {
-        if hides(char) {
+        if is_hidden_char(char) {
             text.push_str(&format!("\\u{{{:x}}}", u32::from(char)));
         } else {
             text.push(char);
@@ -265,41 +254,41 @@ pub fn visible(hidden: &str) -> String {
     text
 }
 
-/// The same in one line, for names of files and tools.
-pub fn visible_line(name: &str) -> String {
-    visible(name).replace('\n', "\\n").replace('\t', "\\t")
+/// Like [`escape_hidden`], and also escapes line feeds and tabs. For names of files and tools.
+pub fn escape_hidden_line(name: &str) -> String {
+    escape_hidden(name).replace('\n', "\\n").replace('\t', "\\t")
 }
 
-/// A text of several lines with nothing in it that a terminal would obey: control characters are
-/// shown by their pictures (`␛`), lines keep their ends.
-pub fn plain(text: String) -> String {
-    let obeys = |it: char| it.is_control() && it != '\n' && it != '\t';
-    if !text.contains(obeys) {
+/// Replaces the control characters of a text with their Unicode control pictures (`␛`), so that a
+/// terminal does not interpret them. Line ends and tabs are kept.
+pub fn terminal_safe(text: String) -> String {
+    let is_control = |it: char| it.is_control() && it != '\n' && it != '\t';
+    if !text.contains(is_control) {
         return text;
     }
-    let mut plain = String::with_capacity(text.len() + 8);
+    let mut safe = String::with_capacity(text.len() + 8);
     let mut chars = text.chars().peekable();
     while let Some(char) = chars.next() {
         match char {
-            // The end of a line, or of a piece that may have been cut there.
+            // Part of a CRLF, whose line feed may have been cut off with the rest of the text.
             '\r' if matches!(chars.peek(), Some('\n') | None) => {}
-            '\u{7f}' => plain.push('\u{2421}'),
-            '\u{80}'..='\u{9f}' => plain.push('\u{fffd}'),
-            char if obeys(char) => {
-                plain.extend(char::from_u32(u32::from(char) + 0x2400));
+            '\u{7f}' => safe.push('\u{2421}'),
+            '\u{80}'..='\u{9f}' => safe.push('\u{fffd}'),
+            char if is_control(char) => {
+                safe.extend(char::from_u32(u32::from(char) + 0x2400));
             }
-            char => plain.push(char),
+            char => safe.push(char),
         }
     }
-    plain
+    safe
 }
 
-/// Characters of a title that is no command.
-pub const LONGEST_TITLE: usize = 120;
+/// Characters of the longest title, except for titles that are commands.
+pub const MAX_TITLE_CHARS: usize = 120;
 
-/// A title that is short enough for one line of a card.
-pub fn short_title(mut title: String) -> String {
-    if let Some((end, _)) = title.char_indices().nth(LONGEST_TITLE) {
+/// Cuts a title that is too long for one line of a card.
+pub fn shorten_title(mut title: String) -> String {
+    if let Some((end, _)) = title.char_indices().nth(MAX_TITLE_CHARS) {
         title.truncate(end);
         title.pop();
         title.push('…');
@@ -307,7 +296,8 @@ pub fn short_title(mut title: String) -> String {
     title
 }
 
-/// Text in a fence that it cannot close, so that nothing in it passes for words of ours.
+/// Puts text into a Markdown code fence that is too long for the text to close, so that nothing in it
+/// can pass for our own words.
 pub fn fenced(text: &str) -> String {
     let longest = text.split(|it| it != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(3.max(longest + 1));
@@ -320,13 +310,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fence_cannot_be_left_and_a_name_is_one_line() {
+    fn text_cannot_close_its_fence_and_an_escaped_name_is_one_line() {
         assert_eq!(fenced("a\n```\nb"), "````\na\n```\nb\n````");
-        assert_eq!(visible_line("a\n\u{202e}b"), "a\\n\\u{202e}b");
+        assert_eq!(escape_hidden_line("a\n\u{202e}b"), "a\\n\\u{202e}b");
     }
 
     #[test]
-    fn a_terminal_obeys_nothing_in_a_plain_text() {
+    fn control_characters_become_pictures() {
         let table = [
             ("a\tb\r\nc\n", "a\tb\nc\n"),
             ("\u{1b}]0;title\u{7}\u{1b}[31mred", "␛]0;title␇␛[31mred"),
@@ -335,13 +325,13 @@ mod tests {
             ("👩\u{200d}💻 é", "👩\u{200d}💻 é"),
         ];
         for (text, expected) in table {
-            assert_eq!(plain(text.to_owned()), expected);
+            assert_eq!(terminal_safe(text.to_owned()), expected);
         }
     }
 
     #[test]
-    fn nothing_in_a_command_can_hide() {
-        assert_eq!(visible("ls\n\trm"), "ls\n\trm");
-        assert_eq!(visible("a\u{202e}b\r\u{1b}[2Kc"), "a\\u{202e}b\\u{d}\\u{1b}[2Kc");
+    fn hidden_characters_of_a_command_are_escaped() {
+        assert_eq!(escape_hidden("ls\n\trm"), "ls\n\trm");
+        assert_eq!(escape_hidden("a\u{202e}b\r\u{1b}[2Kc"), "a\\u{202e}b\\u{d}\\u{1b}[2Kc");
     }
 }

@@ -1,61 +1,58 @@
-//! Changes of files: what was at a path before a call and what is there after it.
+//! File changes: the state of a path before and after a call.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// What there is at a path.
+/// The state of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileState {
-    /// Nothing.
     Absent,
-    /// A file.
+    /// A regular file.
     File {
-        /// The SHA-256 of its bytes in hexadecimal.
+        /// The SHA-256 of the content in hexadecimal.
         hash: String,
-        /// How many there are.
+        /// The size in bytes.
         size: u64,
-        /// The bits of its mode, as `chmod` takes them.
+        /// The permission bits, as for `chmod`.
         mode: u32,
-        /// Whether the bytes are kept.
+        /// Whether the store has the content.
         is_kept: bool,
     },
-    /// A symbolic link.
     Link {
-        /// Where it points to, as it is written.
+        /// The target as written in the link.
         target: PathBuf,
     },
-    /// A folder.
     Folder {
-        /// The bits of its mode.
+        /// The permission bits.
         mode: u32,
     },
-    /// Something else, or something that could not be read; and why.
+    /// Another kind of file, or one that could not be read.
     Unknown {
-        /// For people.
+        /// The reason, for people.
         why: String,
     },
 }
 
-/// What a call has done to one path.
+/// A change of one path by a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
-    /// Absolute.
+pub struct FileChange {
+    /// The absolute path.
     pub path: PathBuf,
-    /// What was there before.
+    /// The state before the call.
     pub before: FileState,
-    /// What was there after; for an intent, what is going to be there, as far as that is known. The
-    /// same as before takes back what was intended and not done.
+    /// The state after the call. In an intent it is the expected state, if that is known; the same
+    /// state as before withdraws an intent that was not carried out.
     pub after: Option<FileState>,
 }
 
-/// What is noted before a call does something.
+/// What is stored before a call changes files.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Intent {
-    /// The files that it is going to change, as far as that is known.
-    pub files: Vec<Change>,
-    /// Bytes of theirs, to be kept.
+pub struct ChangeIntent {
+    /// The files that the call is going to change, as far as they are known.
+    pub files: Vec<FileChange>,
+    /// Contents of those files that are to be stored.
     pub bytes: Vec<Arc<[u8]>>,
 }

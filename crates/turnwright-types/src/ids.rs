@@ -1,4 +1,4 @@
-//! One newtype for each kind of identifier, so that none can stand in for another.
+//! A newtype for each kind of id, so that they cannot be confused, and helpers for names.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,12 +13,11 @@ macro_rules! id {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// The identifier as it goes over the wire.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
 
-            /// The shared text, for wire types that want to own it.
+            /// Returns the shared text, for wire types that own their ids.
             pub fn to_arc(&self) -> Arc<str> {
                 Arc::clone(&self.0)
             }
@@ -45,35 +44,35 @@ macro_rules! id {
 }
 
 id! {
-    /// A conversation. Unique across processes (R-SESS-1): a version 4 UUID.
+    /// The id of a session. Unique across processes (R-SESS-1): a version 4 UUID.
     SessionId
 }
 
 id! {
-    /// A tool call as the client sees it. Unique in its session whatever the model's own id is,
-    /// because models reuse theirs from turn to turn (R-TOOL-2).
+    /// The id of a tool call as the client sees it. Unique in its session, unlike the provider's id,
+    /// which models reuse from turn to turn (R-TOOL-2).
     CallId
 }
 
 id! {
-    /// One message of the model. It changes after each batch of tool calls (R-TURN-8).
+    /// The id of one message of the model. A turn starts a new one after each batch of tool calls
+    /// (R-TURN-8).
     MessageId
 }
 
 id! {
-    /// A terminal that the client shows: one that it runs itself, or the display of a command of
-    /// ours.
+    /// The id of a terminal that the client shows: one in which it runs a command itself, or one that
+    /// displays a command that we run.
     TerminalId
 }
 
 impl SessionId {
-    /// A new, random identifier.
     pub fn random() -> SessionId {
         SessionId::from(uuid::Uuid::new_v4().to_string())
     }
 }
 
-/// Bytes, such as a hash, as a name: two digits each.
+/// Formats bytes, such as a hash, as lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {
@@ -82,14 +81,14 @@ pub fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// Characters of a slug.
-pub const LONGEST_SLUG: usize = 64;
+/// The length in bytes of the longest slug.
+pub const MAX_SLUG_LEN: usize = 64;
 
-/// Whether that can be the name of a note or a skill, such as `build-commands`: it is a file's
-/// name on every system, and nothing else.
+/// True if `name` can be the name of a note or a skill, such as `build-commands`. A slug is a valid
+/// file name on every system and cannot be a path.
 pub fn is_slug(name: &str) -> bool {
     let fits = |it: &str| {
         !it.is_empty() && it.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit())
     };
-    name.len() <= LONGEST_SLUG && name.split('-').all(fits)
+    name.len() <= MAX_SLUG_LEN && name.split('-').all(fits)
 }

@@ -1,16 +1,17 @@
-//! The vocabulary of turnwright: plain data that every other crate understands, and no I/O.
+//! The vocabulary of turnwright: plain data types that all other crates share. No I/O.
 //!
 //! [`message`] is a conversation as the model sees it, [`update`] everything that a client can be told,
-//! [`effect`] everything that a tool call can do to the outside world, [`client`] the traits through which a
-//! turn reaches the user's editor, and [`redact`] removes secrets from text.
+//! [`effect`] everything that a tool call may do to the outside world, [`client`] the traits through
+//! which a turn reaches the user's editor, and [`redact`] removes API keys from text.
 
 pub mod ids;
 pub mod message;
+pub mod refusal;
 pub mod repair;
 pub mod effect;
 pub mod update;
 pub mod client;
 pub mod dialect;
 pub mod file_change;
-pub mod moment;
+pub mod timestamp;
 pub mod redact;

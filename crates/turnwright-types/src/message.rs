@@ -1,5 +1,5 @@
-//! The conversation as data: what the user said, what the model answered, what its tools gave
-//! back. No I/O, and nothing of any wire format.
+//! The conversation with the model as data: prompts, answers and tool results. Independent of any
+//! provider's wire format.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,59 +12,50 @@ use crate::ids::{CallId, MessageId};
 
 /// One entry of a conversation.
 ///
-/// What is kept of a session is these types as JSON, so a field that is added needs a default.
+/// The store keeps these types as JSON, so a new field needs a serde default.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Message {
-    /// What the user said.
     User(UserMessage),
-    /// What the model said, with the tool calls it asked for.
     Assistant(AssistantMessage),
-    /// The result of one of those calls.
+    /// The result of one tool call.
     Tool(ToolMessage),
 }
 
-/// A prompt, in the order of its blocks.
+/// A prompt of the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct UserMessage {
-    /// The blocks of the prompt.
-    pub parts: Vec<Part>,
+    pub parts: Vec<PromptPart>,
 }
 
 /// One block of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Part {
-    /// Plain text.
+pub enum PromptPart {
     Text(String),
-    /// A picture.
     Image(Media),
-    /// A recording.
     Audio(Media),
     /// A reference that the model may follow with a tool.
     Link {
-        /// What it is called.
         name: String,
-        /// Where it is; `file://` links are shown to the model as paths.
+        /// A `file://` URI is shown to the model as a path.
         uri: String,
     },
     /// Text that the client has attached, such as an open file or a selection.
     Resource {
-        /// Where it comes from.
         uri: String,
-        /// Its content.
         text: String,
     },
-    /// What we add for the model, such as the date; it is no word of the user's.
+    /// Text that we add for the model, such as the date. The user did not write it.
     Context(String),
 }
 
-/// A picture or a recording.
+/// An image or an audio recording.
 #[derive(Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Media {
-    /// Its MIME type, such as `image/png`.
+    /// The MIME type, such as `image/png`.
     pub mime: String,
-    /// Its bytes in base64.
+    /// The bytes in base64.
     pub data: String,
 }
 
@@ -74,14 +65,14 @@ impl fmt::Debug for Media {
     }
 }
 
-/// What a provider wants to have back with the next request, and nobody else understands.
+/// Opaque data that came with an answer and that its provider expects back with the next request.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
-pub struct Echo {
-    /// Which model of which provider said it. Another one gets nothing of this: it would refuse
-    /// it (quirk C.3 #15). Empty where nobody knows.
+pub struct ProviderState {
+    /// The provider and model that the answer came from. No other one may be sent this data: it
+    /// would refuse the request (quirk C.3 #15). Empty if unknown.
     pub origin: Arc<str>,
-    /// The name of the field that the reasoning came in.
+    /// The name of the response field that the reasoning arrived in.
     pub field: Option<String>,
     /// Signed or encrypted reasoning, verbatim and in order.
     pub blobs: Vec<Value>,
@@ -90,54 +81,52 @@ pub struct Echo {
 /// One answer of the model.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct AssistantMessage {
-    /// The identifier under which the client has seen it.
+    /// The id under which the client was sent the message.
     pub id: MessageId,
-    /// The text, possibly empty.
+    /// May be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
-    /// The reasoning that came with it, possibly empty.
+    /// The reasoning; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub thought: String,
     /// The tool calls, in the model's order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ToolCall>,
-    /// Whether the stream was stopped before its end, by the user or by an error.
+    /// True if the user or an error ended the stream early.
     #[serde(default)]
     pub interrupted: bool,
-    /// What its provider wants to have back.
-    #[serde(default)]
-    pub echo: Echo,
+    #[serde(default, rename = "echo")]
+    pub provider_state: ProviderState,
 }
 
-/// A tool call as the model has asked for it.
+/// A tool call as the model requested it.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct ToolCall {
-    /// Our identifier, unique in the session.
+    /// Our id, unique in the session.
     pub id: CallId,
-    /// The model's identifier, verbatim: some models break when it is rewritten.
+    /// The provider's id, verbatim: some models break when it is rewritten.
     pub provider_id: String,
-    /// The function's name as the model wrote it.
+    /// The tool name as the model wrote it.
     pub name: String,
-    /// The arguments: an object when they could be understood, else the text as it came. They are
-    /// kept beside the message.
+    /// The store keeps the arguments beside the message, not in it.
     #[serde(skip)]
     pub arguments: Arguments,
-    /// What its provider has attached and wants to have back, such as a signature.
+    /// Data that the provider attached and expects back, such as a signature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra: Option<Value>,
 }
 
-/// The arguments of a call.
+/// The arguments of a tool call.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arguments {
     /// A complete JSON object.
     Object(Value),
-    /// Not runnable; the reason is for the model.
+    /// Not a JSON object, so the call cannot run.
     Unusable {
-        /// What the model sent.
+        /// The text that the model sent.
         text: String,
-        /// Why it cannot run.
+        /// The explanation for the model.
         reason: String,
     },
 }
@@ -148,96 +137,95 @@ impl Default for Arguments {
     }
 }
 
-/// What a tool gave back.
+/// The result of a tool call.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct ToolMessage {
-    /// The call it answers.
     pub call: CallId,
-    /// The model's identifier of that call.
+    /// The provider's id of the call.
     pub provider_id: String,
-    /// The function's name.
+    /// The tool name.
     pub name: String,
-    /// What the model reads.
+    /// The text that the model reads.
     pub text: String,
-    /// Whether the tool did what was asked.
+    /// False if the tool failed.
     pub ok: bool,
-    /// Pictures that belong to it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Media>,
 }
 
-/// A function that the model may call.
+/// A tool that the model may call, as it is described to the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {
-    /// Its name; what providers do not take is replaced on the way out.
+    /// Characters that a provider rejects are replaced when the request is made.
     pub name: Cow<'static, str>,
-    /// What it does, for the model.
     pub description: String,
     /// A flat JSON Schema of the arguments.
     pub parameters: Value,
 }
 
-/// The functions that the model may call, in the order in which it is told. A new list is a list of
-/// pointers to what is the same.
-pub type Specs = Arc<Vec<Arc<ToolSpec>>>;
+/// The tools that the model may call, in the order in which they are listed in the request. A
+/// changed list shares the unchanged specs with the old one.
+pub type ToolSpecs = Arc<Vec<Arc<ToolSpec>>>;
 
-/// Tokens, as the server has counted them for one request.
+/// The tokens of one request, as counted by the provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct TokenUsage {
     /// Tokens of the request.
     pub input: u64,
     /// Tokens of the answer.
     pub output: u64,
-    /// How many of those of the request were in the provider's cache.
+    /// The part of `input` that the provider read from its cache.
     pub cached: u64,
 }
 
-/// How long a model should think before it answers.
+/// How much a model should reason before it answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Effort {
-    /// As its provider thinks best: nothing is sent.
+pub enum ReasoningEffort {
+    /// The provider's default: no effort is sent.
     #[default]
     Default,
-    /// Not at all, where that can be chosen.
+    /// No reasoning, where the provider lets that be chosen.
     None,
-    /// A little.
     Low,
-    /// More.
     Medium,
-    /// Long.
     High,
 }
 
-impl Effort {
-    /// All of them, in order.
-    pub const ALL: [Effort; 5] =
-        [Effort::Default, Effort::None, Effort::Low, Effort::Medium, Effort::High];
+impl ReasoningEffort {
+    /// All levels, in ascending order.
+    pub const ALL: [ReasoningEffort; 5] = [
+        ReasoningEffort::Default,
+        ReasoningEffort::None,
+        ReasoningEffort::Low,
+        ReasoningEffort::Medium,
+        ReasoningEffort::High,
+    ];
 
-    /// A stable word for settings and clients.
+    /// The stable name used in settings and by clients.
     pub fn id(self) -> &'static str {
         match self {
-            Effort::Default => "default",
-            Effort::None => "none",
-            Effort::Low => "low",
-            Effort::Medium => "medium",
-            Effort::High => "high",
+            ReasoningEffort::Default => "default",
+            ReasoningEffort::None => "none",
+            ReasoningEffort::Low => "low",
+            ReasoningEffort::Medium => "medium",
+            ReasoningEffort::High => "high",
         }
     }
 
-    /// The effort of that name.
-    pub fn parse(id: &str) -> Option<Effort> {
-        Effort::ALL.into_iter().find(|it| it.id() == id)
+    /// The inverse of [`ReasoningEffort::id`].
+    pub fn parse(id: &str) -> Option<ReasoningEffort> {
+        ReasoningEffort::ALL.into_iter().find(|it| it.id() == id)
     }
 }
 
-/// Why a turn ended. The five reasons of ACP v1.
+/// Why a turn ended: the five stop reasons of ACP v1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
-    /// The model had nothing more to do.
+pub enum StopReason {
+    /// The model finished.
     EndTurn,
-    /// The answer hit the output limit.
+    /// The answer reached the output token limit.
     MaxTokens,
-    /// The turn used up its model requests.
+    /// The turn reached its limit of model requests.
     MaxTurnRequests,
     /// The model or its provider refused.
     Refusal,
@@ -245,31 +233,30 @@ pub enum Stop {
     Cancelled,
 }
 
-impl Stop {
-    /// A stable word, the one that ACP has.
-    pub fn word(self) -> &'static str {
+impl StopReason {
+    /// The name that ACP uses.
+    pub fn as_str(self) -> &'static str {
         match self {
-            Stop::EndTurn => "end_turn",
-            Stop::MaxTokens => "max_tokens",
-            Stop::MaxTurnRequests => "max_turn_requests",
-            Stop::Refusal => "refusal",
-            Stop::Cancelled => "cancelled",
+            StopReason::EndTurn => "end_turn",
+            StopReason::MaxTokens => "max_tokens",
+            StopReason::MaxTurnRequests => "max_turn_requests",
+            StopReason::Refusal => "refusal",
+            StopReason::Cancelled => "cancelled",
         }
     }
 }
 
-/// The messages of a session. Cloning copies pointers, so a turn can work on its own copy and
-/// the session keeps what was there before, for the case that the turn dies.
+/// The messages of a session. Cloning copies pointers. A turn works on a clone, so that the session
+/// still has the previous history if the turn dies.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// In order.
     pub messages: Vec<Arc<Message>>,
-    /// How many identifiers have been given out.
+    /// The number of ids that [`History::mint`] has returned.
     pub minted: u64,
-    /// What it has cost so far, in US dollars, where prices are known.
+    /// The cost so far in US dollars, if prices are known.
     pub cost: Option<f64>,
-    /// Whether there ever was a picture or a recording in it. Known without a look at all of it,
-    /// which late in a session is what a request takes longest for.
+    /// True if any message has ever contained an image or audio. Kept as a flag because scanning
+    /// all messages is the slowest part of making a request late in a session.
     pub has_media: bool,
 }
 
@@ -280,7 +267,7 @@ impl History {
         self.messages.push(Arc::new(message));
     }
 
-    /// A number that no other identifier of this session has.
+    /// Returns a number that no other id of this session uses.
     pub fn mint(&mut self) -> u64 {
         self.minted += 1;
         self.minted
@@ -288,34 +275,32 @@ impl History {
 }
 
 impl Message {
-    /// Whether there is a picture in it.
     pub fn has_images(&self) -> bool {
         match self {
-            Message::User(user) => user.parts.iter().any(|it| matches!(it, Part::Image(_))),
+            Message::User(user) => user.parts.iter().any(|it| matches!(it, PromptPart::Image(_))),
             Message::Tool(tool) => !tool.images.is_empty(),
             Message::Assistant(_) => false,
         }
     }
 
-    /// Whether there is a recording in it.
     pub fn has_audio(&self) -> bool {
         match self {
-            Message::User(user) => user.parts.iter().any(|it| matches!(it, Part::Audio(_))),
+            Message::User(user) => user.parts.iter().any(|it| matches!(it, PromptPart::Audio(_))),
             Message::Tool(_) | Message::Assistant(_) => false,
         }
     }
 }
 
 impl UserMessage {
-    /// A prompt of one text block.
+    /// Creates a prompt of one text part.
     pub fn text(text: impl Into<String>) -> UserMessage {
-        UserMessage { parts: vec![Part::Text(text.into())] }
+        UserMessage { parts: vec![PromptPart::Text(text.into())] }
     }
 
-    /// The prompt as the model reads it: links as names with their place, attachments fenced
-    /// so that the model can tell them from the user's own words.
+    /// Returns the prompt as the model reads it. Links become Markdown links, and attachments are
+    /// delimited so that the model can tell them from the user's own words.
     pub fn render(&self) -> Cow<'_, str> {
-        if let [Part::Text(text)] = self.parts.as_slice() {
+        if let [PromptPart::Text(text)] = self.parts.as_slice() {
             return Cow::Borrowed(text);
         }
         let mut text = String::new();
@@ -324,32 +309,33 @@ impl UserMessage {
     }
 }
 
-/// One block as the model reads it, at the end of `text`.
-pub fn render_part(part: &Part, text: &mut String) {
+/// Appends one part as the model reads it to `text`.
+pub fn render_part(part: &PromptPart, text: &mut String) {
     match part {
-        Part::Text(it) => text.push_str(it),
-        Part::Context(it) => {
-            text.push_str(&format!("\n\n<context>\n{}\n</context>", it.trim_end()));
+        PromptPart::Text(content) => text.push_str(content),
+        PromptPart::Context(context) => {
+            text.push_str(&format!("\n\n<context>\n{}\n</context>", context.trim_end()));
         }
-        Part::Image(media) => text.push_str(&omitted("image", &media.mime)),
-        Part::Audio(media) => text.push_str(&omitted("recording", &media.mime)),
-        Part::Link { name, uri } => text.push_str(&format!("[{name}]({})", place(uri))),
-        Part::Resource { uri, text: content } => {
-            let place = place(uri);
+        PromptPart::Image(media) => text.push_str(&omitted_media("image", &media.mime)),
+        PromptPart::Audio(media) => text.push_str(&omitted_media("recording", &media.mime)),
+        PromptPart::Link { name, uri } => text.push_str(&format!("[{name}]({})", link_target(uri))),
+        PromptPart::Resource { uri, text: content } => {
+            let source = link_target(uri);
             text.push_str(&format!(
-                "\n<attachment source=\"{place}\">\n{content}\n</attachment>\n"
+                "\n<attachment source=\"{source}\">\n{content}\n</attachment>\n"
             ));
         }
     }
 }
 
-/// What stands for a picture or a recording where the model takes none.
-pub fn omitted(what: &str, mime: &str) -> String {
+/// Returns the placeholder for media that the model does not accept.
+pub fn omitted_media(what: &str, mime: &str) -> String {
     format!("[{what} omitted ({mime}): this model takes none]")
 }
 
-/// A `file://` link as the path that a tool can open, with its `%20` undone; any other as it is.
-fn place(uri: &str) -> Cow<'_, str> {
+/// Turns a `file://` URI into a percent-decoded path that a tool can open. Other URIs, and paths that
+/// would not be UTF-8, stay as they are.
+fn link_target(uri: &str) -> Cow<'_, str> {
     let Some(path) = uri.strip_prefix("file://") else { return uri.into() };
     let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path.as_bytes();
@@ -375,7 +361,7 @@ mod tests {
             ("https://h/a%20b", "https://h/a%20b"),
         ];
         for (uri, path) in table {
-            let part = Part::Link { name: "n".to_owned(), uri: uri.to_owned() };
+            let part = PromptPart::Link { name: "n".to_owned(), uri: uri.to_owned() };
             assert_eq!(UserMessage { parts: vec![part] }.render(), format!("[n]({path})"));
         }
     }

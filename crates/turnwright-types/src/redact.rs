@@ -1,163 +1,166 @@
-//! The keys that were loaded are not repeated: not in the log, not to the client, not in what a
-//! command prints, not in what is kept. They are found by what they are, wherever they come from.
+//! Removes the loaded API keys from text: from the log, from messages to the client, from command
+//! output and from what is stored. Keys are found by their value, wherever the text comes from.
 
+use parking_lot::RwLock;
 use std::borrow::Cow;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use memchr::memmem;
 use secrecy::{ExposeSecret, SecretString};
 
-/// What stands in place of a key.
-const INSTEAD: &str = "[key]";
-/// Bytes of the shortest key that is looked for.
-const SHORTEST: usize = 8;
-/// Bytes from which on a text of letters alone is a key and no word.
-const LONGER_THAN_WORDS: usize = 20;
-/// Keys that are looked for.
-const MOST: usize = 256;
+/// Replaces a key.
+const PLACEHOLDER: &str = "[key]";
+/// Shorter keys are not searched for.
+const MIN_KEY_BYTES: usize = 8;
+/// A value of at least this length is a key even if it looks like a word.
+const MIN_WORDLIKE_KEY_BYTES: usize = 20;
+/// The number of key forms that are searched for. Further ones are ignored.
+const MAX_KEY_FORMS: usize = 256;
 
 /// The keys of this process. A std lock: held to copy a pointer.
-static LOADED: RwLock<Option<Arc<Keys>>> = RwLock::new(None);
+static LOADED: RwLock<Option<Arc<KeySet>>> = RwLock::new(None);
 
-/// Has these keys hidden from now on, as well as those before.
-pub fn learn(keys: impl IntoIterator<Item = String>) {
-    let mut loaded = LOADED.write().unwrap_or_else(PoisonError::into_inner);
+/// Adds keys to those that are redacted from now on.
+pub fn register_keys(keys: impl IntoIterator<Item = String>) {
+    let mut loaded = LOADED.write();
     let mut all = loaded.as_deref().cloned().unwrap_or_default();
     keys.into_iter().for_each(|it| all.add(&it));
     *loaded = Some(Arc::new(all));
 }
 
-fn loaded() -> Arc<Keys> {
-    let loaded = LOADED.read().unwrap_or_else(PoisonError::into_inner);
+fn loaded() -> Arc<KeySet> {
+    let loaded = LOADED.read();
     loaded.clone().unwrap_or_default()
 }
 
-/// A text without the keys.
+/// Returns the text with all keys replaced.
 pub fn text(text: &str) -> Cow<'_, str> {
-    match loaded().hide(text.as_bytes()) {
+    match loaded().redact(text.as_bytes()) {
         Some(bytes) => Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()),
         None => Cow::Borrowed(text),
     }
 }
 
-/// The same in place.
-pub fn clean(value: &mut String) {
+/// Replaces all keys in `value`.
+pub fn redact_in_place(value: &mut String) {
     if let Cow::Owned(clean) = text(value) {
         *value = clean;
     }
 }
 
-/// How many bytes at the end of a text may be the beginning of a key.
-pub fn unfinished(text: &str) -> usize {
-    loaded().unfinished(text.as_bytes())
+/// Returns the length in bytes of the longest suffix of `text` that may be the beginning of a key.
+pub fn partial_key_len(text: &str) -> usize {
+    loaded().partial_key_len(text.as_bytes())
 }
 
-/// Bytes without the keys; `None` if there are none in them.
+/// Returns the bytes with all keys replaced, or `None` if they contain no key.
 pub fn bytes(bytes: &[u8]) -> Option<Vec<u8>> {
-    loaded().hide(bytes)
+    loaded().redact(bytes)
 }
 
-/// Keys.
+/// The keys to redact, in every form in which they may appear, the longest first.
 #[derive(Clone, Debug, Default)]
-struct Keys(Vec<SecretString>);
+struct KeySet(Vec<SecretString>);
 
-impl Keys {
+impl KeySet {
     fn add(&mut self, key: &str) {
         let mut forms = vec![key.to_owned()];
-        // As it stands in JSON, and in a text that is quoted for programmers.
+        // Also as escaped in JSON and by Rust's `Debug`.
         if let Ok(json) = serde_json::to_string(key) {
             forms.push(json.trim_matches('"').to_owned());
         }
         forms.push(key.escape_debug().to_string());
         for form in forms {
             let is_new = !self.0.iter().any(|it| it.expose_secret() == form);
-            if is_new && is_key(&form) && self.0.len() < MOST {
+            if is_new && is_key(&form) && self.0.len() < MAX_KEY_FORMS {
                 self.0.push(form.into());
             }
         }
-        // A key that is the beginning of another must not leave the other's end.
+        // The longest first: a key that is a prefix of another must not leave the other's rest.
         self.0.sort_by_key(|it| std::cmp::Reverse(it.expose_secret().len()));
     }
 
-    fn unfinished(&self, text: &[u8]) -> usize {
-        let begun = |key: &[u8]| {
-            let most = text.len().min(key.len().saturating_sub(1));
-            (1..=most).rev().find(|it| text.ends_with(&key[..*it]))
+    fn partial_key_len(&self, text: &[u8]) -> usize {
+        let prefix_len = |key: &[u8]| {
+            let longest = text.len().min(key.len().saturating_sub(1));
+            (1..=longest).rev().find(|len| text.ends_with(&key[..*len]))
         };
-        self.each().filter_map(begun).max().unwrap_or_default()
+        self.forms().filter_map(prefix_len).max().unwrap_or_default()
     }
 
-    fn each(&self) -> impl Iterator<Item = &[u8]> {
+    fn forms(&self) -> impl Iterator<Item = &[u8]> {
         self.0.iter().map(|it| it.expose_secret().as_bytes())
     }
 
-    fn hide(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+    fn redact(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         let mut clean: Option<Vec<u8>> = None;
-        for key in self.each() {
+        for key in self.forms() {
             let now = clean.as_deref().unwrap_or(bytes);
             if memmem::find(now, key).is_some() {
-                clean = Some(without(now, key));
+                clean = Some(replace_all(now, key));
             }
         }
         clean
     }
 
-    /// How many of the last bytes may be the beginning of a key.
-    fn begun(&self, bytes: &[u8]) -> usize {
-        let begun = |key: &[u8]| (1..key.len()).rev().find(|it| bytes.ends_with(&key[..*it]));
-        self.each().filter_map(begun).max().unwrap_or(0)
+    /// Returns the length of the longest suffix of `bytes` that may be the beginning of a key.
+    fn ambiguous_suffix_len(&self, bytes: &[u8]) -> usize {
+        let prefix_len =
+            |key: &[u8]| (1..key.len()).rev().find(|len| bytes.ends_with(&key[..*len]));
+        self.forms().filter_map(prefix_len).max().unwrap_or(0)
     }
 }
 
-fn without(bytes: &[u8], key: &[u8]) -> Vec<u8> {
+fn replace_all(bytes: &[u8], key: &[u8]) -> Vec<u8> {
     let mut clean = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
     while let Some(place) = memmem::find(rest, key) {
         clean.extend_from_slice(&rest[..place]);
-        clean.extend_from_slice(INSTEAD.as_bytes());
+        clean.extend_from_slice(PLACEHOLDER.as_bytes());
         rest = &rest[place + key.len()..];
     }
     clean.extend_from_slice(rest);
     clean
 }
 
-/// Servers that need no key are given words such as `lm-studio`, which would be missing everywhere.
+/// True if a value looks like a key. Servers that need no key are configured with placeholder words
+/// such as `lm-studio`; redacting those would damage ordinary text.
 fn is_key(text: &str) -> bool {
-    let has = |sort: fn(&char) -> bool| text.chars().any(|it| sort(&it));
+    let has = |is_class: fn(&char) -> bool| text.chars().any(|char| is_class(&char));
     let is_mixed =
         has(char::is_ascii_digit) || has(char::is_ascii_uppercase) && has(char::is_ascii_lowercase);
-    text.len() >= LONGER_THAN_WORDS || text.len() >= SHORTEST && is_mixed
+    text.len() >= MIN_WORDLIKE_KEY_BYTES || text.len() >= MIN_KEY_BYTES && is_mixed
 }
 
-/// Hides keys in bytes that come in pieces, however they are cut. What may be the beginning of one
-/// is held back until it is known what it is.
+/// Redacts keys in a stream of chunks, also where a key is split between chunks. Bytes that may be the
+/// beginning of a key are held back until the following bytes decide.
 #[derive(Debug, Default)]
-pub struct Stream {
+pub struct StreamRedactor {
     held: Vec<u8>,
 }
 
-impl Stream {
-    /// Takes more; returns what may be shown.
+impl StreamRedactor {
+    /// Takes the next chunk and returns the redacted bytes that are certain so far.
     pub fn push<'a>(&mut self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         self.take(&loaded(), bytes)
     }
 
-    /// What was held back, as there is no more.
+    /// Returns the bytes that were held back, at the end of the stream.
     pub fn finish(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.held)
     }
 
-    fn take<'a>(&mut self, keys: &Keys, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+    fn take<'a>(&mut self, keys: &KeySet, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let mut all = if self.held.is_empty() {
             Cow::Borrowed(bytes)
         } else {
             self.held.extend_from_slice(bytes);
             Cow::Owned(self.finish())
         };
-        if let Some(clean) = keys.hide(&all) {
+        if let Some(clean) = keys.redact(&all) {
             all = Cow::Owned(clean);
         }
-        let shown = all.len() - keys.begun(&all);
+        let shown = all.len() - keys.ambiguous_suffix_len(&all);
         self.held = all[shown..].to_vec();
         match all {
             Cow::Borrowed(all) => Cow::Borrowed(&all[..shown]),
@@ -173,30 +176,30 @@ impl Stream {
 mod tests {
     use super::*;
 
-    fn keys(all: &[&str]) -> Keys {
-        let mut keys = Keys::default();
+    fn keys(all: &[&str]) -> KeySet {
+        let mut keys = KeySet::default();
         for key in all {
             keys.add(key);
         }
         keys
     }
 
-    fn hidden(keys: &Keys, text: &str) -> String {
-        let clean = keys.hide(text.as_bytes());
+    fn hidden(keys: &KeySet, text: &str) -> String {
+        let clean = keys.redact(text.as_bytes());
         clean.map_or_else(|| text.to_owned(), |it| String::from_utf8(it).unwrap())
     }
 
     #[test]
-    fn what_may_become_a_key_is_seen_at_the_end_alone() {
+    fn only_a_suffix_can_be_a_partial_key() {
         let keys = keys(&["sk-12345678", "k-1234xyz"]);
         let table = [("", 0), ("sk-1 is", 1), ("it is sk-1", 4), ("a k-1234", 6), ("sk-1234", 7)];
         for (text, expected) in table {
-            assert_eq!(keys.unfinished(text.as_bytes()), expected, "{text}");
+            assert_eq!(keys.partial_key_len(text.as_bytes()), expected, "{text}");
         }
     }
 
     #[test]
-    fn a_key_is_hidden_in_whatever_form_it_stands() {
+    fn a_key_is_redacted_in_each_of_its_forms() {
         let keys =
             keys(&["sk-12345678", "sk-12345678-long", "a\"b\\c\u{e9}12345", "lm-studio", "k1"]);
         let table = [
@@ -229,12 +232,12 @@ mod tests {
     }
 
     #[test]
-    fn how_a_stream_is_cut_changes_nothing() {
+    fn chunk_boundaries_do_not_change_the_redacted_stream() {
         let keys = keys(&["sk-12345678", "678-abcdef"]);
         let text = "s sk sk-12345678-abcdef sk-1sk-12345678 678-abcdefsk-123";
         let whole = hidden(&keys, text);
         for size in 1..text.len() {
-            let mut stream = Stream::default();
+            let mut stream = StreamRedactor::default();
             let mut shown = Vec::new();
             for piece in text.as_bytes().chunks(size) {
                 shown.extend_from_slice(&stream.take(&keys, piece));

@@ -1,12 +1,13 @@
-//! Makes a conversation valid for a model's server, which rejects one whose tool calls and results do
-//! not match. Pure.
+//! Repairs a conversation whose tool calls and results do not match, because providers reject such
+//! requests. No I/O.
 
 use std::sync::Arc;
 
 use crate::message::{Message, ToolMessage};
 
-/// Each call gets exactly one result right behind its message, and nothing else is a result: a
-/// call without one is told to have been interrupted, a result without a call is dropped.
+/// Returns the conversation with exactly one result for each tool call, directly after the message that
+/// made it. A call without a result gets one that says it was interrupted; a result without a call is
+/// dropped.
 pub fn repair(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
     let mut repaired = Vec::with_capacity(messages.len());
     let mut rest = messages.iter().peekable();
@@ -23,11 +24,11 @@ pub fn repair(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
             results.push(Arc::clone(result));
         }
         for call in &assistant.calls {
-            let answers = |it: &&Arc<Message>| match it.as_ref() {
+            let answers_call = |it: &&Arc<Message>| match it.as_ref() {
                 Message::Tool(tool) => tool.call == call.id,
                 _ => false,
             };
-            repaired.push(results.iter().find(answers).cloned().unwrap_or_else(|| {
+            repaired.push(results.iter().find(answers_call).cloned().unwrap_or_else(|| {
                 Arc::new(Message::Tool(ToolMessage {
                     call: call.id.clone(),
                     provider_id: call.provider_id.clone(),
@@ -44,25 +45,26 @@ pub fn repair(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
     repaired
 }
 
-/// What a strict server checks.
-pub fn is_valid(messages: &[Arc<Message>]) -> bool {
-    let mut owed: Vec<String> = Vec::new();
+/// True if every tool call is followed by its result and there are no other results, as strict
+/// providers require.
+pub fn every_call_has_its_result(messages: &[Arc<Message>]) -> bool {
+    let mut unanswered: Vec<String> = Vec::new();
     for message in messages {
         match message.as_ref() {
             Message::Tool(tool) => {
-                if owed.first() != Some(&tool.provider_id) {
+                if unanswered.first() != Some(&tool.provider_id) {
                     return false;
                 }
-                owed.remove(0);
+                unanswered.remove(0);
             }
-            _ if !owed.is_empty() => return false,
+            _ if !unanswered.is_empty() => return false,
             Message::Assistant(it) => {
-                owed = it.calls.iter().map(|it| it.provider_id.clone()).collect();
+                unanswered = it.calls.iter().map(|it| it.provider_id.clone()).collect();
             }
             Message::User(_) => {}
         }
     }
-    owed.is_empty()
+    unanswered.is_empty()
 }
 
 #[cfg(test)]
@@ -70,7 +72,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::message::{Arguments, AssistantMessage, Echo, ToolCall, UserMessage};
+    use crate::message::{Arguments, AssistantMessage, ProviderState, ToolCall, UserMessage};
 
     fn user() -> Message {
         Message::User(UserMessage::text("hello"))
@@ -90,7 +92,7 @@ mod tests {
             thought: String::new(),
             calls: calls.iter().map(call).collect(),
             interrupted: false,
-            echo: Echo::default(),
+            provider_state: ProviderState::default(),
         })
     }
 
@@ -107,7 +109,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_prefix_of_every_history_renders_a_valid_request(
+        fn every_prefix_of_every_history_is_repaired_to_a_valid_one(
             script in proptest::collection::vec((0..4_u8, proptest::collection::vec(0..6_u32, 0..4)), 0..20),
         ) {
             let mut next = 0;
@@ -118,7 +120,7 @@ mod tests {
                     1 | 2 => {
                         let calls: Vec<_> = numbers.iter().map(|_| { next += 1; next }).collect();
                         messages.push(assistant(&calls));
-                        // Results in another order, some missing, some of nobody.
+                        // Results in another order, some missing, some without a call.
                         messages.extend(numbers.iter().map(|it| tool(next.saturating_sub(*it))));
                     }
                     _ => messages.push(tool(numbers.first().copied().unwrap_or(0))),
@@ -126,13 +128,13 @@ mod tests {
             }
             let messages: Vec<_> = messages.into_iter().map(Arc::new).collect();
             for end in 0..=messages.len() {
-                prop_assert!(is_valid(&repair(&messages[..end])));
+                prop_assert!(every_call_has_its_result(&repair(&messages[..end])));
             }
         }
     }
 
     #[test]
-    fn a_valid_history_is_not_touched() {
+    fn a_valid_history_is_unchanged() {
         let messages: Vec<_> = [user(), assistant(&[1, 2]), tool(1), tool(2), assistant(&[])]
             .into_iter()
             .map(Arc::new)

@@ -1,4 +1,4 @@
-//! Everything a client can be told about a session. Live turns and replays use the same list.
+//! Everything that a client can be told about a session. Live turns and replays send the same updates.
 
 use std::time::SystemTime;
 
@@ -6,113 +6,91 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::client::TerminalExit;
-use crate::effect::{CallView, Content, Location};
+use crate::effect::{CallContent, CallView, Location};
 use crate::ids::{CallId, MessageId};
-use crate::message::Part;
+use crate::message::PromptPart;
 
-/// One thing to tell the client.
+/// One message to the client about a session.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Update {
-    /// A piece of what the user has said, of a conversation that comes back.
-    User {
-        /// The message it belongs to.
-        message: MessageId,
-        /// The piece.
-        part: Part,
-    },
-    /// Words of the model's answer.
-    Text {
-        /// The message they belong to.
-        message: MessageId,
-        /// The words, to be appended.
-        text: String,
-    },
-    /// Words of the model's reasoning.
-    Thought {
-        /// The message they belong to.
-        message: MessageId,
-        /// The words, to be appended.
-        text: String,
-    },
-    /// First sight of a tool call. Status: pending.
+    /// A part of an earlier prompt, when a conversation is replayed.
+    User { message: MessageId, part: PromptPart },
+    /// A piece of the model's answer, to be appended to the message.
+    Text { message: MessageId, text: String },
+    /// A piece of the model's reasoning, to be appended to the message.
+    Thought { message: MessageId, text: String },
+    /// A new tool call, whose status is `Pending`.
     Call {
-        /// Its identifier.
         id: CallId,
-        /// The function's name.
+        /// The tool name.
         name: String,
-        /// How it looks.
         view: CallView,
     },
-    /// News of a tool call.
+    /// A change of a tool call.
     CallUpdate(Box<CallUpdate>),
     /// The whole plan.
     Plan(Vec<PlanEntry>),
-    /// The slash commands, all of them.
-    Commands(Vec<Command>),
-    /// Something the user should know that is no part of the answer, such as a wait.
+    /// All slash commands.
+    Commands(Vec<SlashCommand>),
+    /// Something the user should know that is not part of the answer, such as a delay.
     Notice(String),
-    /// What the session is about, and when something last happened in it.
-    Info {
-        /// The title, if it has changed.
+    SessionInfo {
+        /// `None` if the title has not changed.
         title: Option<String>,
-        /// The moment.
+        /// When the session was last active.
         updated: SystemTime,
     },
-    /// The mode has changed.
+    /// The id of the new mode.
     Mode(&'static str),
     /// How full the context window is.
-    Usage {
+    ContextUsage {
         /// Tokens in use.
         used: u64,
-        /// Tokens it can hold.
+        /// Tokens that the context window can hold.
         size: u64,
-        /// Tokens of the last request that the provider had in its cache.
+        /// Tokens of the last request that the provider read from its cache.
         cached: u64,
-        /// What the session has cost so far, in US dollars, if prices are configured.
+        /// The cost of the session so far in US dollars, if prices are configured.
         cost: Option<f64>,
     },
-    /// The settings that the user can change, all of them.
+    /// All settings that the user can change.
     Settings(Vec<Setting>),
 }
 
-/// Something about a session that the user can choose.
+/// A setting of a session that the user can change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// Which.
     pub id: SettingId,
-    /// The value now.
+    /// The `value` of the current choice.
     pub current: String,
-    /// What can be chosen.
     pub choices: Vec<SettingChoice>,
 }
 
-/// The settings that there are.
+/// Identifies a setting of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingId {
-    /// Who thinks.
     Model,
-    /// How long it thinks.
+    /// The model's reasoning effort.
     Effort,
-    /// How much is done without asking.
+    /// The permission mode: what is done without asking the user.
     Mode,
 }
 
-/// One value of a setting.
+/// One possible value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingChoice {
-    /// Its stable name.
+    /// The stable identifier.
     pub value: String,
-    /// What people read.
+    /// The display name.
     pub name: String,
-    /// A little more.
     pub description: Option<String>,
 }
 
 impl SettingId {
-    /// All, the most important first.
+    /// All settings, the most important first.
     pub const ALL: [SettingId; 3] = [SettingId::Model, SettingId::Effort, SettingId::Mode];
 
-    /// A stable word for clients.
+    /// The stable identifier that clients use.
     pub fn id(self) -> &'static str {
         match self {
             SettingId::Model => "model",
@@ -121,7 +99,7 @@ impl SettingId {
         }
     }
 
-    /// What people read.
+    /// The display name.
     pub fn name(self) -> &'static str {
         match self {
             SettingId::Model => "Model",
@@ -130,45 +108,44 @@ impl SettingId {
         }
     }
 
-    /// The setting of that name.
+    /// The inverse of [`SettingId::id`].
     pub fn parse(id: &str) -> Option<SettingId> {
         SettingId::ALL.into_iter().find(|it| it.id() == id)
     }
 }
 
-/// News of a tool call. `None` leaves a field as it was; lists replace.
+/// A change of a tool call. `None` leaves a field as it was; a list replaces the old one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallUpdate {
-    /// The call.
     pub id: CallId,
-    /// Always sent: some clients show an update without it as pending.
-    pub status: Status,
-    /// A better view, once the arguments are complete or the work is done.
+    /// Always sent, because some clients show an update without a status as pending.
+    pub status: ToolCallStatus,
+    /// A more precise view, once the arguments are complete or the call is done.
     pub view: Option<CallView>,
-    /// What the card shows.
-    pub content: Option<Vec<Content>>,
-    /// Only the places, when the rest of the view stays.
+    /// The content of the card.
+    pub content: Option<Vec<CallContent>>,
+    /// New locations, if the rest of the view stays.
     pub locations: Option<Vec<Location>>,
     /// The arguments.
     pub raw_input: Option<Value>,
-    /// The result in a few words or fields.
+    /// A summary of the result.
     pub raw_output: Option<Value>,
-    /// What its terminal is to show, where the client draws it from what we send.
-    pub terminal: Option<TerminalNews>,
+    /// New output, for a client that draws terminals from what we send.
+    pub terminal: Option<TerminalDelta>,
 }
 
-/// News of a terminal that the client draws. It has the call's identifier.
+/// New output for a terminal that the client draws. The terminal's id is the call's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TerminalNews {
-    /// What was printed, to be appended; escape sequences are kept.
+pub struct TerminalDelta {
+    /// Output to be appended, including its escape sequences.
     pub text: String,
     /// How the command ended, once it has.
     pub exit: Option<TerminalExit>,
 }
 
 impl CallUpdate {
-    /// An update that says no more than the status.
-    pub fn new(id: CallId, status: Status) -> CallUpdate {
+    /// Creates an update that changes only the status.
+    pub fn new(id: CallId, status: ToolCallStatus) -> CallUpdate {
         CallUpdate {
             id,
             status,
@@ -182,61 +159,47 @@ impl CallUpdate {
     }
 }
 
-/// How far a tool call is.
+/// The state of a tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// Its arguments still stream, or it waits for permission.
+pub enum ToolCallStatus {
+    /// The arguments are still being streamed, or the call waits for permission.
     Pending,
-    /// It runs.
     InProgress,
-    /// It did what was asked.
     Completed,
-    /// It did not.
     Failed,
 }
 
-/// One step of the plan.
+/// One step of the model's plan.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct PlanEntry {
-    /// What is to be done.
     pub content: String,
-    /// How important it is.
-    pub priority: Priority,
-    /// How far it is.
+    pub priority: PlanPriority,
     pub status: PlanStatus,
 }
 
-/// How important a step is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Priority {
-    /// First.
+pub enum PlanPriority {
     High,
-    /// Usual.
     Medium,
-    /// If there is time.
     Low,
 }
 
-/// How far a step is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlanStatus {
-    /// Not begun.
     Pending,
-    /// Being done.
     InProgress,
-    /// Done.
     Completed,
 }
 
 /// A slash command that the user can type.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Command {
+pub struct SlashCommand {
     /// Without the slash.
     pub name: String,
     /// One line.
     pub description: String,
-    /// What may stand behind it.
+    /// Describes the arguments.
     pub hint: Option<String>,
 }

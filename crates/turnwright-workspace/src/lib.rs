@@ -1,7 +1,7 @@
-//! Everything that a coding agent does on the user's machine: reading, searching and editing files,
-//! running commands, fetching web pages, reading notes and skills, and recording what was changed.
+//! What a coding agent does on the user's machine: reading, searching and editing files, running
+//! commands, fetching web pages, loading notes and skills, and tracking which files have changed.
 
-pub mod pinned;
+pub mod nofollow;
 pub mod private_file;
 pub mod search;
 pub mod files;

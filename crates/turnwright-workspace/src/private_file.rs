@@ -1,17 +1,16 @@
-//! Small files of our own that only their owner can read.
+//! Small files and temporary folders that only their owner may read.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-/// Writes the file in one step and with mode 0600; its folder is made if it is not there.
+/// Writes a file atomically with mode 0600, and creates its folder if it is missing.
 ///
 /// # Errors
-/// When the folder cannot be written.
-pub fn store(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// If the folder cannot be written.
+pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
-    // A temporary file has mode 0600 from the start.
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
@@ -19,10 +18,10 @@ pub fn store(path: &Path, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes the file. Returns whether there was one.
+/// Removes a file. Returns whether it existed.
 ///
 /// # Errors
-/// When it is there and cannot be removed.
+/// If it exists and cannot be removed.
 pub fn remove(path: &Path) -> io::Result<bool> {
     match fs::remove_file(path) {
         Ok(()) => Ok(true),
@@ -31,9 +30,9 @@ pub fn remove(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// The text of a file, if it is not larger than `limit` bytes.
+/// Reads the text of a file of at most `limit` bytes.
 pub fn read(path: &Path, limit: u64) -> io::Result<String> {
-    // A pipe would never end, or never begin.
+    // Reading a FIFO could block for ever.
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
@@ -43,4 +42,19 @@ pub fn read(path: &Path, limit: u64) -> io::Result<String> {
         return Err(io::Error::other(format!("it is larger than {limit} bytes")));
     }
     Ok(text)
+}
+
+/// Creates a temporary folder that only its owner can access.
+///
+/// # Errors
+/// If it cannot be created.
+pub fn private_temp_folder() -> io::Result<tempfile::TempDir> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("turnwright-").rand_bytes(12);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(fs::Permissions::from_mode(0o700));
+    }
+    builder.tempdir()
 }

@@ -1,4 +1,4 @@
-//! A JSON value → a type, with a list of what the type does not know.
+//! Deserializes a JSON value and collects the names of fields that the type does not know.
 
 use std::cell::RefCell;
 
@@ -6,50 +6,58 @@ use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{DeserializeOwned, Deserializer, Error as _, IntoDeserializer, Visitor};
 use serde_json::{Error, Value};
 
-/// The most unknown names that are remembered.
-const MOST_IGNORED: usize = 8;
-/// Characters of each.
-const LONGEST_NAME: usize = 40;
+/// At most this many unknown names are collected.
+const MAX_IGNORED: usize = 8;
+/// At most this many characters of each.
+const MAX_NAME_CHARS: usize = 40;
 
-/// Reads a value; returns the names that were ignored too.
+/// Deserializes a value. Also returns the names that were ignored.
 pub(super) fn read<T: DeserializeOwned>(value: Value) -> Result<(T, Vec<String>), Error> {
     let ignored = RefCell::default();
-    let reader = Reader { value, place: String::new(), ignored: &ignored };
+    let reader = ArgumentDeserializer { value, path: String::new(), ignored: &ignored };
     let read = T::deserialize(reader)?;
     Ok((read, ignored.into_inner()))
 }
 
-struct Reader<'a> {
+struct ArgumentDeserializer<'a> {
     value: Value,
-    /// The name of the argument, such as `edits[0].old_text`.
-    place: String,
+    /// The path of the value, such as `edits[0].old_text`.
+    path: String,
     ignored: &'a RefCell<Vec<String>>,
 }
 
-impl<'a> Reader<'a> {
-    fn field(&self, key: &str, value: Value) -> Reader<'a> {
-        let dot = if self.place.is_empty() { "" } else { "." };
-        Reader { value, place: format!("{}{dot}{key}", self.place), ignored: self.ignored }
+impl<'a> ArgumentDeserializer<'a> {
+    fn field(&self, key: &str, value: Value) -> ArgumentDeserializer<'a> {
+        let dot = if self.path.is_empty() { "" } else { "." };
+        ArgumentDeserializer {
+            value,
+            path: format!("{}{dot}{key}", self.path),
+            ignored: self.ignored,
+        }
     }
 
-    fn item(&self, number: usize, value: Value) -> Reader<'a> {
-        Reader { value, place: format!("{}[{number}]", self.place), ignored: self.ignored }
+    fn item(&self, number: usize, value: Value) -> ArgumentDeserializer<'a> {
+        ArgumentDeserializer {
+            value,
+            path: format!("{}[{number}]", self.path),
+            ignored: self.ignored,
+        }
     }
 
-    /// An error with the argument that it is about.
-    fn at<T>(place: &str, result: Result<T, Error>) -> Result<T, Error> {
-        result.map_err(|error| match place {
+    /// Adds the path of the argument to an error.
+    fn at<T>(path: &str, result: Result<T, Error>) -> Result<T, Error> {
+        result.map_err(|error| match path {
             "" => error,
-            place => {
+            path => {
                 let error = error.to_string();
                 let known = error.starts_with('`').then(|| error.clone());
-                Error::custom(known.unwrap_or_else(|| format!("`{place}`: {error}")))
+                Error::custom(known.unwrap_or_else(|| format!("`{path}`: {error}")))
             }
         })
     }
 }
 
-impl<'de> Deserializer<'de> for Reader<'_> {
+impl<'de> Deserializer<'de> for ArgumentDeserializer<'_> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, Error> {
@@ -67,7 +75,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             }
             plain => plain.deserialize_any(visitor),
         };
-        Reader::at(&self.place, read)
+        ArgumentDeserializer::at(&self.path, read)
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -88,14 +96,14 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        Reader::at(&self.place, self.value.deserialize_enum(name, variants, visitor))
+        ArgumentDeserializer::at(&self.path, self.value.deserialize_enum(name, variants, visitor))
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         let mut ignored = self.ignored.borrow_mut();
-        // Nothing said with a name that is not known is nothing.
-        if ignored.len() < MOST_IGNORED && !self.value.is_null() {
-            ignored.push(self.place.chars().take(LONGEST_NAME).collect());
+        // A null under an unknown name is not worth mentioning.
+        if ignored.len() < MAX_IGNORED && !self.value.is_null() {
+            ignored.push(self.path.chars().take(MAX_NAME_CHARS).collect());
         }
         visitor.visit_unit()
     }
@@ -106,7 +114,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     }
 }
 
-impl<'de> IntoDeserializer<'de, Error> for Reader<'_> {
+impl<'de> IntoDeserializer<'de, Error> for ArgumentDeserializer<'_> {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {

@@ -1,25 +1,25 @@
-//! What models send, and what becomes of it.
+//! Tests of how arguments that models send are parsed and repaired.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::*;
-use turnwright_types::effect::{CallView, Effect, Kind, Target};
-use turnwright_workspace::files::Roots;
+use crate::tools::{ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
-use crate::tools::{Outcome, ToolCtx};
+use turnwright_types::effect::{CallView, Effect, ResolvedPath, ToolKind};
+use turnwright_workspace::files::Roots;
 
 #[derive(Debug)]
-struct Edit;
+struct SampleTool;
 
 /// Change a file.
 #[derive(Debug, Deserialize, JsonSchema)]
-struct Args {
+struct SampleArgs {
     /// Which
     path: String,
     /// How
-    edits: Vec<One>,
+    edits: Vec<SampleEdit>,
     /// How often
     #[serde(default, alias = "repeat")]
     times: Option<u8>,
@@ -31,11 +31,11 @@ struct Args {
     tags: Vec<String>,
     /// In which way
     #[serde(default)]
-    mode: Mode,
+    mode: SampleMode,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-struct One {
+struct SampleEdit {
     /// Before
     #[serde(alias = "gone")]
     old_text: String,
@@ -46,35 +46,35 @@ struct One {
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Mode {
+enum SampleMode {
     #[default]
     Careful,
     QuickAndDirty,
 }
 
-impl Tool for Edit {
+impl Tool for SampleTool {
     const NAME: &'static str = "edit";
-    const KIND: Kind = Kind::Edit;
-    const VERB: &'static str = "Edit";
-    type Args = Args;
-    type Seen = ();
+    const KIND: ToolKind = ToolKind::Edit;
+    const PENDING_TITLE: &'static str = "Edit";
+    type Args = SampleArgs;
+    type Preview = ();
 
-    fn view(&self, _: &Args, _: &[Target], _: &Roots) -> CallView {
-        CallView { title: Self::VERB.to_owned(), kind: Self::KIND, locations: Vec::new() }
+    fn view(&self, _: &SampleArgs, _: &[ResolvedPath], _: &Roots) -> CallView {
+        CallView { title: Self::PENDING_TITLE.to_owned(), kind: Self::KIND, locations: Vec::new() }
     }
 
-    fn effects(&self, _: &Args, _: &[Target]) -> Vec<Effect> {
+    fn effects(&self, _: &SampleArgs, _: &[ResolvedPath]) -> Vec<Effect> {
         Vec::new()
     }
 
-    async fn run(&self, _: Args, (): (), _: &Pass, _: &ToolCtx) -> Outcome {
-        Outcome::failed("It never runs.")
+    async fn run(&self, _: SampleArgs, (): (), _: &Pass, _: &ToolCtx) -> ToolOutcome {
+        ToolOutcome::failed("It never runs.")
     }
 }
 
-/// What is understood, in a few words.
-fn understood(args: Value) -> String {
-    match understand::<Edit>(args) {
+/// Renders the parsed arguments in a few words.
+fn describe_parsed(args: Value) -> String {
+    match parse_arguments::<SampleTool>(args) {
         Ok((args, ignored)) => {
             let edits: Vec<_> =
                 args.edits.iter().map(|it| format!("{}>{}", it.old_text, it.new_text)).collect();
@@ -88,7 +88,7 @@ fn understood(args: Value) -> String {
             for tag in args.tags {
                 text.push_str(&format!(" #{tag}"));
             }
-            if matches!(args.mode, Mode::QuickAndDirty) {
+            if matches!(args.mode, SampleMode::QuickAndDirty) {
                 text.push_str(" quick");
             }
             for name in ignored {
@@ -101,11 +101,11 @@ fn understood(args: Value) -> String {
 }
 
 #[test]
-fn harmless_mistakes_are_put_right() {
+fn harmless_mistakes_are_repaired() {
     let edits = json!([{ "old_text": "x", "new_text": "y" }]);
     for (arguments, expected) in [
         (json!({ "path": "a", "edits": edits }), "a x>y"),
-        // Values.
+        // Wrong types of values.
         (json!({ "path": "a", "edits": edits, "times": "3", "dry": "true" }), "a x>y ×3 dry"),
         (json!({ "path": "a", "edits": edits, "times": 3.0, "tags": "t" }), "a x>y ×3 #t"),
         (
@@ -118,23 +118,23 @@ fn harmless_mistakes_are_put_right() {
         (json!({ "path": "a", "edits": [edits[0].to_string()] }), "a x>y"),
         (json!({ "path": "a", "edits": edits, "mode": "Quick-and-dirty" }), "a x>y quick"),
         (json!({ "path": 5, "edits": [] }), "5 "),
-        // Names.
+        // Other names.
         (json!({ "file_path": "a", "edits": edits }), "a x>y"),
         (json!({ "filePath": "a", "edits": edits, "repeat": 2 }), "a x>y ×2"),
         (json!({ "path": "a", "edits": [{ "oldText": "x", "newString": "y" }] }), "a x>y"),
         (json!({ "path": "a", "edits": [{ "search": "x", "replace": "y" }] }), "a x>y"),
         (json!({ "file_path": "a", "old_string": "x", "new_string": "y" }), "a x>y"),
-        // What means nothing is told.
+        // Unknown arguments are reported.
         (json!({ "path": "a", "edits": edits, "foo": 1, "bar": null }), "a x>y -foo"),
         (json!({ "path": "a", "file": "b", "edits": edits }), "a x>y -file"),
         (json!({ "path": "a", "edits": [{ "old_text": "x", "line": 1 }] }), "a x> -edits[0].line"),
     ] {
-        assert_eq!(understood(arguments.clone()), expected, "{arguments}");
+        assert_eq!(describe_parsed(arguments.clone()), expected, "{arguments}");
     }
 }
 
 #[test]
-fn what_can_be_meant_in_two_ways_is_not_guessed_at() {
+fn ambiguous_arguments_are_rejected() {
     let edits = json!([]);
     for (arguments, problem) in [
         (
@@ -177,7 +177,7 @@ fn what_can_be_meant_in_two_ways_is_not_guessed_at() {
             "duplicate field `times`",
         ),
     ] {
-        let error = understood(arguments.clone());
+        let error = describe_parsed(arguments.clone());
         assert!(error.starts_with("Invalid arguments for edit: "), "{error}");
         assert!(error.contains(problem), "{arguments}: {error}");
         let end = "Nothing was executed. It takes: path (required), edits (required), times, dry, tags, mode.";
@@ -186,8 +186,8 @@ fn what_can_be_meant_in_two_ways_is_not_guessed_at() {
 }
 
 #[test]
-fn an_error_repeats_little_of_what_has_come() {
+fn an_error_quotes_little_of_a_long_value() {
     let long = "é".repeat(1_000_000);
-    let error = understood(json!({ "path": "a", "edits": [], "times": long }));
+    let error = describe_parsed(json!({ "path": "a", "edits": [], "times": long }));
     assert!(error.len() < 500, "{}", error.len());
 }

@@ -1,15 +1,15 @@
-//! The outline of a source file or a Markdown document: what is defined in which line.
+//! The outline of a source file or a Markdown document: its definitions or headings with their line
+//! numbers.
 
-/// Lines of an outline.
-const MOST_LINES: usize = 200;
-/// Fewer say nothing about a file.
-const FEWEST_LINES: usize = 3;
-/// Characters of a line.
-const WIDTH: usize = 120;
-/// Deeper definitions are details.
-const DEEPEST: usize = 8;
+const MAX_LINES: usize = 200;
+/// A shorter outline is useless.
+const MIN_LINES: usize = 3;
+/// Lines are cut after this many characters.
+const MAX_LINE_CHARS: usize = 120;
+/// Definitions that are indented more are details.
+const MAX_INDENT: usize = 8;
 
-/// Words that may stand before what is defined.
+/// Words that may precede a definition's keyword.
 const MODIFIERS: &[&str] = &[
     "pub",
     "export",
@@ -32,8 +32,8 @@ const MODIFIERS: &[&str] = &[
     "declare",
 ];
 
-/// Words that define something.
-const WORDS: &[&str] = &[
+/// Keywords that begin a definition.
+const DEFINITION_KEYWORDS: &[&str] = &[
     "fn",
     "class",
     "struct",
@@ -61,37 +61,38 @@ const WORDS: &[&str] = &[
     "sub",
 ];
 
-/// The outline of a text, numbered as its lines are; `None` where there is none worth showing.
+/// The outline of a text with its line numbers; `None` if it is too short to be useful.
 pub(super) fn outline(name: &str, text: &str) -> Option<String> {
     let extension = name.rsplit_once('.').map(|it| it.1.to_lowercase()).unwrap_or_default();
     let is_prose = ["md", "markdown", "mdx"].contains(&extension.as_str());
-    let counts = |line: &str| if is_prose { heading(line) } else { defines(line) };
-    let mut found: Vec<(usize, &str)> = (1..).zip(text.lines()).filter(|it| counts(it.1)).collect();
-    if found.len() > MOST_LINES && !is_prose {
+    let is_listed = |line: &str| if is_prose { is_heading(line) } else { is_definition(line) };
+    let mut found: Vec<(usize, &str)> =
+        (1..).zip(text.lines()).filter(|it| is_listed(it.1)).collect();
+    if found.len() > MAX_LINES && !is_prose {
         found.retain(|it| !it.1.starts_with([' ', '\t']));
     }
-    if found.len() < FEWEST_LINES {
+    if found.len() < MIN_LINES {
         return None;
     }
     let mut outline = String::new();
-    for (number, line) in found.iter().take(MOST_LINES) {
-        let end = line.char_indices().nth(WIDTH).map_or(line.len(), |it| it.0);
+    for (number, line) in found.iter().take(MAX_LINES) {
+        let end = line.char_indices().nth(MAX_LINE_CHARS).map_or(line.len(), |it| it.0);
         outline.push_str(&format!("{number:>5}| {}\n", line[..end].trim_end()));
     }
-    if found.len() > MOST_LINES {
-        outline.push_str(&format!("[and {} more]\n", found.len() - MOST_LINES));
+    if found.len() > MAX_LINES {
+        outline.push_str(&format!("[and {} more]\n", found.len() - MAX_LINES));
     }
     Some(outline)
 }
 
-fn heading(line: &str) -> bool {
+fn is_heading(line: &str) -> bool {
     let level = line.bytes().take_while(|it| *it == b'#').count();
     (1..=6).contains(&level) && line[level..].starts_with(' ')
 }
 
-fn defines(line: &str) -> bool {
+fn is_definition(line: &str) -> bool {
     let code = line.trim_start();
-    if line.len() - code.len() > DEEPEST {
+    if line.len() - code.len() > MAX_INDENT {
         return false;
     }
     let mut words = code.split([' ', '<', '{']).filter(|it| !it.is_empty());
@@ -100,10 +101,10 @@ fn defines(line: &str) -> bool {
         MODIFIERS.contains(it) || it.ends_with(')') || it.starts_with('"')
     };
     let first = words.find(|it| !is_modifier(it)).unwrap_or_default();
-    // `const fn`, but no constants.
+    // `const fn` is a definition, a constant is not.
     let first = if first == "const" { words.next().unwrap_or_default() } else { first };
     let name = words.next().unwrap_or_default();
-    WORDS.contains(&first)
+    DEFINITION_KEYWORDS.contains(&first)
         && name.starts_with(|it: char| it.is_alphanumeric() || "_$'&*(".contains(it))
 }
 
@@ -133,7 +134,7 @@ mod tests {
             "struct A;",
         ];
         for line in table {
-            assert!(defines(line), "{line}");
+            assert!(is_definition(line), "{line}");
         }
         let others = [
             "",
@@ -148,7 +149,7 @@ mod tests {
             "type(a)",
         ];
         for line in others {
-            assert!(!defines(line), "{line}");
+            assert!(!is_definition(line), "{line}");
         }
     }
 

@@ -1,44 +1,46 @@
-//! What was found, as the model reads it.
+//! Renders text, outlines and binary files for the model.
 
 use super::outline::outline;
-use turnwright_workspace::files::{Binary, Excerpt, Look, Window};
+use turnwright_workspace::files::{BinaryFile, Excerpt, LineWindow, ReadContent};
 
-/// The most lines of one file.
-const MOST_LINES: usize = 2_000;
-/// The most characters of one line.
-const LONGEST_LINE: usize = 2_000;
-/// The most bytes of one call.
-pub(super) const MOST_BYTES: usize = 50 * 1024;
-/// Larger files are shown by their outline when no lines are asked for.
-const LARGE: usize = 100 * 1024;
-/// A line of which so much is missing is no line to be read.
-const HUGE: usize = 20_000;
+const MAX_LINES: usize = 2_000;
+const MAX_LINE_CHARS: usize = 2_000;
+pub(super) const MAX_CALL_BYTES: usize = 50 * 1024;
+/// Larger files are shown as an outline if no lines are requested.
+const OUTLINE_BYTES: usize = 100 * 1024;
+/// If more characters than this of a line are cut, another tool is suggested.
+const MAX_CUT_CHARS: usize = 20_000;
 
-/// The lines that one call may show of one file.
-pub(super) fn window((start, end): (Option<i64>, Option<i64>)) -> Window {
-    Window { start, end, lines: MOST_LINES, width: LONGEST_LINE, bytes: MOST_BYTES }
+/// The requested range and the limits on what is shown of it.
+pub(super) fn window((start, end): (Option<i64>, Option<i64>)) -> LineWindow {
+    LineWindow {
+        start,
+        end,
+        max_lines: MAX_LINES,
+        max_width: MAX_LINE_CHARS,
+        max_bytes: MAX_CALL_BYTES,
+    }
 }
 
-/// What is shown of a text.
 #[derive(Debug)]
-pub(super) enum Shown {
+pub(super) enum ShownText {
     Lines(Excerpt),
     Outline { lines: usize, bytes: usize, text: String },
 }
 
-/// The part of a text that is shown. For large texts this takes its time.
-pub(super) fn choose(name: &str, look: Look, window: &Window) -> Shown {
+/// Selects what is shown of a text. Slow for large texts.
+pub(super) fn select_shown(name: &str, look: ReadContent, window: &LineWindow) -> ShownText {
     let text = match look {
-        Look::Part(excerpt) => return Shown::Lines(excerpt),
-        Look::Whole(text) => text.text,
+        ReadContent::Excerpt(excerpt) => return ShownText::Lines(excerpt),
+        ReadContent::Whole(text) => text.text,
     };
     let is_ranged = window.start.is_some() || window.end.is_some();
-    let is_large = text.len() > LARGE && !is_ranged;
+    let is_large = text.len() > OUTLINE_BYTES && !is_ranged;
     if let Some(outline) = is_large.then(|| outline(name, &text)).flatten() {
         let lines = text.lines().count();
-        return Shown::Outline { lines, bytes: text.len(), text: outline };
+        return ShownText::Outline { lines, bytes: text.len(), text: outline };
     }
-    Shown::Lines(Excerpt::of(&text, window))
+    ShownText::Lines(Excerpt::of(&text, window))
 }
 
 /// Appends an outline under its header.
@@ -57,7 +59,7 @@ pub(super) fn show_outline(
     ));
 }
 
-/// Appends a header and lines, as far as there is room.
+/// Appends a header and as many lines as fit into `room` bytes.
 pub(super) fn show_lines(
     text: &mut String,
     name: &str,
@@ -65,7 +67,8 @@ pub(super) fn show_lines(
     numbered: bool,
     room: usize,
 ) {
-    let Excerpt { first, lines, total, is_exact, more } = excerpt;
+    let Excerpt { first_line: first, lines, total, is_total_exact: is_exact, has_more: more } =
+        excerpt;
     let about = if *is_exact { format!("{total}") } else { format!("at least {total}") };
     text.push_str(&format!("[File: {name} | Lines: {about}]\n"));
     let after_end = usize::try_from(*first).is_ok_and(|it| it > *total);
@@ -87,8 +90,8 @@ pub(super) fn show_lines(
             text.push_str(&format!("{number:>5}| "));
         }
         text.push_str(&line.text);
-        if line.cut > 0 {
-            text.push_str(&format!("…[+{} characters]", line.cut));
+        if line.omitted_chars > 0 {
+            text.push_str(&format!("…[+{} characters]", line.omitted_chars));
         }
         text.push('\n');
         shown += 1;
@@ -103,19 +106,19 @@ pub(super) fn show_lines(
     if *first < 0 && numbered {
         text.push_str("[The file is too large to count its lines: -1 is the last one.]\n");
     }
-    if lines.iter().any(|it| it.cut > HUGE) {
+    if lines.iter().any(|it| it.omitted_chars > MAX_CUT_CHARS) {
         text.push_str("[A line is very long: use grep, or exec with cut -c, for parts of it.]\n");
     }
 }
 
-/// What a file is that is no text.
-pub(super) fn binary(name: &str, binary: &Binary) -> String {
+/// Describes a binary file.
+pub(super) fn describe_binary(name: &str, binary: &BinaryFile) -> String {
     let bytes: Vec<_> = binary.head.iter().map(|it| format!("{it:02x}")).collect();
-    format!("[File: {name} | {}]\nFirst bytes: {}\n", sort(binary), bytes.join(" "))
+    format!("[File: {name} | {}]\nFirst bytes: {}\n", binary_kind(binary), bytes.join(" "))
 }
 
 /// `binary, 12 KB, PNG 640×480`.
-pub(super) fn sort(binary: &Binary) -> String {
+pub(super) fn binary_kind(binary: &BinaryFile) -> String {
     let mut text = format!("binary, {}", size(binary.size));
     if let Some(kind) = &binary.kind {
         text.push_str(&format!(", {}", kind.name));
@@ -126,7 +129,7 @@ pub(super) fn sort(binary: &Binary) -> String {
     text
 }
 
-/// Bytes for people.
+/// A number of bytes in a readable unit.
 fn size(bytes: u64) -> String {
     match bytes {
         0..1_000 => format!("{bytes} bytes"),

@@ -1,19 +1,18 @@
-//! A repository's settings, read the way git reads them: text → keys and values. Pure. What is not
-//! known to be harmless may start a program.
+//! Parses a git config the way git does and tells which settings are harmless. Pure. A setting that
+//! is not known to be harmless may start a program.
 
-/// One setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Setting {
-    /// `section.key` in lower case, without what stands between them.
+pub(super) struct GitSetting {
+    /// `section.key` in lower case, without the subsection.
     pub(super) key: String,
-    /// What stands between them, as it is.
-    pub(super) middle: Option<String>,
-    /// `None` for a key alone, which means yes.
+    /// The subsection, in its original case.
+    pub(super) subsection: Option<String>,
+    /// `None` for a key without a value, which means `true`.
     pub(super) value: Option<String>,
 }
 
-/// Sections in which no key starts anything.
-const SECTIONS: &[&str] = &[
+/// Sections in which no key starts a program.
+const HARMLESS_SECTIONS: &[&str] = &[
     "advice",
     "branch",
     "color",
@@ -28,8 +27,8 @@ const SECTIONS: &[&str] = &[
     "worktree",
 ];
 
-/// Keys that start nothing.
-const KEYS: &[&str] = &[
+/// Keys that start no program.
+const HARMLESS_KEYS: &[&str] = &[
     "am.threeway",
     "apply.whitespace",
     "commit.cleanup",
@@ -127,57 +126,61 @@ const KEYS: &[&str] = &[
     "tag.sort",
 ];
 
-/// What is harmless with exactly this value: what `git lfs install --local` writes.
-const PAIRS: &[(&str, &str)] = &[
+/// Keys that are harmless with exactly this value: what `git lfs install --local` writes.
+const HARMLESS_PAIRS: &[(&str, &str)] = &[
     ("filter.clean", "git-lfs clean -- %f"),
     ("filter.process", "git-lfs filter-process"),
     ("filter.required", "true"),
     ("filter.smudge", "git-lfs smudge -- %f"),
 ];
 
-impl Setting {
-    /// As people write it.
+impl GitSetting {
+    /// The full name, as people write it.
     pub(super) fn name(&self) -> String {
-        match (&self.middle, self.key.split_once('.')) {
+        match (&self.subsection, self.key.split_once('.')) {
             (Some(middle), Some((section, key))) => format!("{section}.{middle}.{key}"),
             _ => self.key.clone(),
         }
     }
 
-    /// Whether it cannot make git start a program.
+    /// Whether the setting cannot make git start a program.
     pub(super) fn is_harmless(&self) -> bool {
         let value = self.value.as_deref().unwrap_or("true");
         let section = self.key.split('.').next().unwrap_or_default();
         match self.key.as_str() {
             "core.fsmonitor" => ["false", "no", "off", "0"].contains(&value),
-            // Both are protected places: nothing gets in there without a question.
+            // These are protected paths, which are not written without a question.
             "core.hookspath" => {
                 let place = value.trim_end_matches('/');
                 [".husky", ".husky/_", ".githooks"].contains(&place)
             }
-            "remote.url" | "remote.pushurl" | "submodule.url" => is_plain(value),
+            "remote.url" | "remote.pushurl" | "submodule.url" => is_plain_url(value),
             "submodule.update" => !value.starts_with('!'),
             key => {
-                KEYS.contains(&key) || SECTIONS.contains(&section) || PAIRS.contains(&(key, value))
+                HARMLESS_KEYS.contains(&key)
+                    || HARMLESS_SECTIONS.contains(&section)
+                    || HARMLESS_PAIRS.contains(&(key, value))
             }
         }
     }
 }
 
-/// Whether an address names no helper program (`ext::…`) and no option.
-fn is_plain(address: &str) -> bool {
+/// Whether a URL names no remote helper (`ext::…`) and is no option.
+fn is_plain_url(address: &str) -> bool {
     !address.contains("::") && !address.starts_with('-')
 }
 
-/// Whether of two versions the second only has other branches follow what the first knows as
-/// remotes.
-pub(in crate::tools) fn only_tracks(before: &str, after: &str) -> bool {
+/// Whether the only changes from `before` to `after` let branches track remotes that `before`
+/// knows.
+pub(in crate::tools) fn only_changes_tracking(before: &str, after: &str) -> bool {
     let (Ok(before), Ok(after)) = (parse(before), parse(after)) else { return false };
     let is_remote = |name: &str| {
         name == "."
-            || before.iter().any(|it| it.key == "remote.url" && it.middle.as_deref() == Some(name))
+            || before
+                .iter()
+                .any(|it| it.key == "remote.url" && it.subsection.as_deref() == Some(name))
     };
-    let follows = |it: &Setting| match (it.key.as_str(), it.value.as_deref()) {
+    let follows = |it: &GitSetting| match (it.key.as_str(), it.value.as_deref()) {
         ("branch.remote", Some(name)) => is_remote(name),
         ("branch.merge", Some(name)) => name.starts_with("refs/heads/"),
         ("branch.rebase" | "branch.description" | "branch.vscode-merge-base", _) => true,
@@ -188,14 +191,14 @@ pub(in crate::tools) fn only_tracks(before: &str, after: &str) -> bool {
     new.into_iter().all(follows) && gone.all(|it| it.key.starts_with("branch."))
 }
 
-/// The text is no settings of git's.
+/// The text is no valid git config.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct NotUnderstood;
+pub(super) struct GitConfigError;
 
-/// Reads settings.
-pub(super) fn parse(text: &str) -> Result<Vec<Setting>, NotUnderstood> {
+/// Parses a config file.
+pub(super) fn parse(text: &str) -> Result<Vec<GitSetting>, GitConfigError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
-    let mut rest = Rest(text.chars().collect(), 0);
+    let mut rest = GitConfigParser(text.chars().collect(), 0);
     let mut section: Option<(String, Option<String>)> = None;
     let mut all = Vec::new();
     while let Some(char) = rest.next() {
@@ -204,21 +207,21 @@ pub(super) fn parse(text: &str) -> Result<Vec<Setting>, NotUnderstood> {
             '#' | ';' => rest.skip_line(),
             '[' => section = Some(rest.section()?),
             char if char.is_ascii_alphabetic() => {
-                let (section, middle) = section.as_ref().ok_or(NotUnderstood)?;
+                let (section, middle) = section.as_ref().ok_or(GitConfigError)?;
                 let (key, value) = rest.setting(char)?;
                 let key = format!("{section}.{key}");
-                all.push(Setting { key, middle: middle.clone(), value });
+                all.push(GitSetting { key, subsection: middle.clone(), value });
             }
-            _ => return Err(NotUnderstood),
+            _ => return Err(GitConfigError),
         }
     }
     Ok(all)
 }
 
-/// What has not been read yet.
-struct Rest(Vec<char>, usize);
+/// The characters of the file and the position of the parser.
+struct GitConfigParser(Vec<char>, usize);
 
-impl Rest {
+impl GitConfigParser {
     fn next(&mut self) -> Option<char> {
         let char = self.peek()?;
         self.1 += 1;
@@ -233,51 +236,51 @@ impl Rest {
         while self.next().is_some_and(|it| it != '\n') {}
     }
 
-    /// Behind `[`.
-    fn section(&mut self) -> Result<(String, Option<String>), NotUnderstood> {
+    /// Parses a section header; `[` is consumed.
+    fn section(&mut self) -> Result<(String, Option<String>), GitConfigError> {
         let mut name = String::new();
         loop {
-            match self.next().ok_or(NotUnderstood)? {
+            match self.next().ok_or(GitConfigError)? {
                 ']' => break,
                 ' ' | '\t' => return Ok((name, Some(self.subsection()?))),
                 char if char.is_ascii_alphanumeric() || "-.".contains(char) => {
                     name.push(char.to_ascii_lowercase());
                 }
-                _ => return Err(NotUnderstood),
+                _ => return Err(GitConfigError),
             }
         }
-        // The old way to write a subsection.
+        // The deprecated `[section.subsection]` syntax.
         Ok(match name.split_once('.') {
             Some((section, middle)) => (section.to_owned(), Some(middle.to_owned())),
             None => (name, None),
         })
     }
 
-    /// Behind the blank after a section's name.
-    fn subsection(&mut self) -> Result<String, NotUnderstood> {
+    /// Parses a subsection; the blank after the section's name is consumed.
+    fn subsection(&mut self) -> Result<String, GitConfigError> {
         while matches!(self.peek(), Some(' ' | '\t')) {
             self.next();
         }
         let mut name = String::new();
         if self.next() != Some('"') {
-            return Err(NotUnderstood);
+            return Err(GitConfigError);
         }
         loop {
-            match self.next().ok_or(NotUnderstood)? {
+            match self.next().ok_or(GitConfigError)? {
                 '"' => break,
-                '\n' => return Err(NotUnderstood),
-                '\\' => match self.next().ok_or(NotUnderstood)? {
-                    '\n' => return Err(NotUnderstood),
+                '\n' => return Err(GitConfigError),
+                '\\' => match self.next().ok_or(GitConfigError)? {
+                    '\n' => return Err(GitConfigError),
                     char => name.push(char),
                 },
                 char => name.push(char),
             }
         }
-        if self.next() == Some(']') { Ok(name) } else { Err(NotUnderstood) }
+        if self.next() == Some(']') { Ok(name) } else { Err(GitConfigError) }
     }
 
-    /// Behind the first letter of a key.
-    fn setting(&mut self, first: char) -> Result<(String, Option<String>), NotUnderstood> {
+    /// Parses a key and its value; the first letter of the key is consumed.
+    fn setting(&mut self, first: char) -> Result<(String, Option<String>), GitConfigError> {
         let mut key = String::from(first.to_ascii_lowercase());
         while let Some(char) = self.peek().filter(|it| it.is_ascii_alphanumeric() || *it == '-') {
             key.push(char.to_ascii_lowercase());
@@ -289,19 +292,19 @@ impl Rest {
         match self.next() {
             None | Some('\n') => Ok((key, None)),
             Some('=') => Ok((key, Some(self.value()?))),
-            Some(_) => Err(NotUnderstood),
+            Some(_) => Err(GitConfigError),
         }
     }
 
-    /// Behind `=`.
-    fn value(&mut self) -> Result<String, NotUnderstood> {
+    /// Parses a value; `=` is consumed.
+    fn value(&mut self) -> Result<String, GitConfigError> {
         let mut value = String::new();
-        // How much of it is not blanks at its end.
+        // The length of the value without trailing blanks.
         let mut kept = 0;
         let mut is_quoted = false;
         loop {
             match self.next() {
-                None | Some('\n') if is_quoted => return Err(NotUnderstood),
+                None | Some('\n') if is_quoted => return Err(GitConfigError),
                 None | Some('\n') => break,
                 Some('#' | ';') if !is_quoted => {
                     self.skip_line();
@@ -312,13 +315,13 @@ impl Rest {
                     kept = value.len();
                 }
                 Some('\\') => {
-                    match self.next().ok_or(NotUnderstood)? {
+                    match self.next().ok_or(GitConfigError)? {
                         '\n' => continue,
                         'n' => value.push('\n'),
                         't' => value.push('\t'),
                         'b' => value.push('\u{8}'),
                         char @ ('\\' | '"') => value.push(char),
-                        _ => return Err(NotUnderstood),
+                        _ => return Err(GitConfigError),
                     }
                     kept = value.len();
                 }
@@ -344,13 +347,13 @@ mod tests {
 
     use super::*;
 
-    fn risky(text: &str) -> Result<Vec<String>, NotUnderstood> {
+    fn risky(text: &str) -> Result<Vec<String>, GitConfigError> {
         let all = parse(text)?;
-        Ok(all.iter().filter(|it| !it.is_harmless()).map(Setting::name).collect())
+        Ok(all.iter().filter(|it| !it.is_harmless()).map(GitSetting::name).collect())
     }
 
     #[test]
-    fn what_starts_programs_is_found_however_it_is_written() {
+    fn settings_that_start_programs_are_found_however_they_are_written() {
         for (text, name) in [
             ("[core]\n\tfsmonitor = ./x", "core.fsmonitor"),
             ("[core]fsmonitor=x", "core.fsmonitor"),
@@ -391,7 +394,7 @@ mod tests {
             ("[url \"ext::x\"]\ninsteadOf = https://", "url.ext::x.insteadof"),
             ("[never]\nheardOf = it", "never.heardof"),
         ] {
-            // What comes after a comment sign is a comment for git too.
+            // The first risky setting that is found is the expected one.
             let found = risky(text).unwrap();
             assert_eq!(found.first().map(String::as_str), Some(name), "{text:?}");
         }
@@ -419,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn what_git_would_not_read_is_not_understood() {
+    fn invalid_config_is_rejected() {
         for text in [
             "fsmonitor = x",
             "[core",
@@ -435,7 +438,7 @@ mod tests {
             "[core]\na_b = c",
             "<<<<<<< HEAD",
         ] {
-            assert_eq!(risky(text), Err(NotUnderstood), "{text:?}");
+            assert_eq!(risky(text), Err(GitConfigError), "{text:?}");
         }
     }
 
@@ -452,15 +455,19 @@ mod tests {
             ("[core]\nhooksPath = x\n", false),
             ("[core", false),
         ] {
-            assert_eq!(only_tracks(before, &format!("{before}{more}")), expected, "{more:?}");
+            assert_eq!(
+                only_changes_tracking(before, &format!("{before}{more}")),
+                expected,
+                "{more:?}"
+            );
         }
-        assert!(only_tracks(before, "[remote \"o\"]\nurl = a\n"));
-        assert!(!only_tracks(before, "[branch \"m\"]\nremote = o\n"));
+        assert!(only_changes_tracking(before, "[remote \"o\"]\nurl = a\n"));
+        assert!(!only_changes_tracking(before, "[branch \"m\"]\nremote = o\n"));
     }
 
     proptest! {
         #[test]
-        fn nothing_makes_it_fail_and_no_value_hides_the_next_line(
+        fn parsing_never_panics_and_no_value_hides_the_next_line(
             noise in "[a-z\\[\\]\"\\\\ =;#\n]{0,40}",
             value in "[a-zA-Z0-9 ./:@%-]{0,20}",
             quoted in "[a-z;# \\[\\]]{0,12}",

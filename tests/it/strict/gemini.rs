@@ -1,19 +1,21 @@
-//! Gemini's compatible endpoint: a call comes back with its signature, an error is a list, an
-//! answer with calls ends as if there were none.
+//! Gemini's compatible endpoint: requires the signature of each call, returns errors as a list, and
+//! finishes an answer with calls with `stop`.
 
 use serde_json::{Value, json};
 
-use super::rules::{answers, any_id, calls, is_text_or_null, no_two_users, text};
+use super::rules::{
+    any_id, assistant_messages, calls, is_text_or_null, no_consecutive_users, text,
+};
 use super::speech::{chunk, usage, whole_call};
-use super::{Answer, Provider, Rules, Speech, Wrong, schema};
+use super::{ProviderDialect, RequestFault, RequestRules, ScriptedAnswer, ScriptedStream, schema};
 
-/// What stands for the signature of a call that another model made.
+/// The placeholder for the signature of a call by another model.
 pub const SENTINEL: &str = "skip_thought_signature_validator";
 
-pub static PROVIDER: Provider = Provider {
+pub static PROVIDER: ProviderDialect = ProviderDialect {
     name: "gemini",
     model: "gemini-3-pro-preview",
-    rules: Rules {
+    rules: RequestRules {
         keys: &[
             "model",
             "messages",
@@ -35,66 +37,66 @@ pub static PROVIDER: Provider = Provider {
         call_keys: &["extra_content"],
         content: is_text_or_null,
         id: any_id,
-        follows: no_two_users,
+        may_follow: no_consecutive_users,
         schema: schema::narrow,
     },
-    also,
+    extra_check,
     harms: |_, _| Vec::new(),
-    refuse,
-    mint: |count, _| format!("function-call-{count:020}"),
-    stumble: |_| None,
-    speak,
+    error_response,
+    call_id: |count, _| format!("function-call-{count:020}"),
+    transient_failure: |_| None,
+    stream_answer,
 };
 
-/// The signature of an answer. It is on the first of its calls.
-fn signature(answer: &Answer) -> String {
+/// The signature of an answer, which its first call carries.
+fn signature(answer: &ScriptedAnswer) -> String {
     format!("c2lnbmVkIGJ5IGdlbWluaQ{:06}==", answer.number)
 }
 
-fn also(body: &Value, past: &[Answer]) -> Result<(), Wrong> {
-    for (at, message) in answers(body) {
+fn extra_check(body: &Value, past: &[ScriptedAnswer]) -> Result<(), RequestFault> {
+    for (at, message) in assistant_messages(body) {
         let Some(first) = calls(message).next() else { continue };
         let given = text(&first["extra_content"]["google"]["thought_signature"]);
         if given.is_empty() {
-            return Err(Wrong::NoSignature { at, call: text(&first["function"]["name"]) });
+            return Err(RequestFault::NoSignature { at, call: text(&first["function"]["name"]) });
         }
         if given != SENTINEL && !past.iter().any(|it| signature(it) == given) {
-            return Err(Wrong::BadSignature { at });
+            return Err(RequestFault::BadSignature { at });
         }
     }
     Ok(())
 }
 
-fn refuse(wrong: &Wrong) -> (u16, Value) {
+fn error_response(wrong: &RequestFault) -> (u16, Value) {
     let unknown = |key: &str, place: &str| {
         format!("Invalid JSON payload received. Unknown name \"{key}\"{place}: Cannot find field.")
     };
     let message = match wrong {
-        Wrong::Key(key) => unknown(key, ""),
-        Wrong::MessageKey { at, key, .. } => unknown(key, &format!(" at 'messages[{at}]'")),
-        Wrong::NoSignature { at, call } => format!(
+        RequestFault::Key(key) => unknown(key, ""),
+        RequestFault::MessageKey { at, key, .. } => unknown(key, &format!(" at 'messages[{at}]'")),
+        RequestFault::NoSignature { at, call } => format!(
             "Function call is missing a thought_signature in functionCall parts. This is required \
              for tools to work correctly, and missing thought_signature may lead to degraded model \
              performance. Additional data, function call `default_api:{call}` , position {at}. \
              Please refer to https://ai.google.dev/gemini-api/docs/thought-signatures for more \
              details."
         ),
-        Wrong::BadSignature { .. } => "Thought signature is not valid.".to_owned(),
-        Wrong::Unanswered { .. } | Wrong::Orphan { .. } => {
+        RequestFault::BadSignature { .. } => "Thought signature is not valid.".to_owned(),
+        RequestFault::Unanswered { .. } | RequestFault::Orphan { .. } => {
             "Please ensure that the number of function response parts is equal to the number of \
              function call parts of the function call turn."
                 .to_owned()
         }
-        Wrong::Schema { path, why, .. } => {
+        RequestFault::Schema { path, why, .. } => {
             format!("Invalid JSON payload received. {why} at 'tools[0].function.parameters.{path}'")
         }
-        _ => wrong.plain(),
+        _ => wrong.openai_message(),
     };
     (400, json!([{ "error": { "code": 400, "message": message, "status": "INVALID_ARGUMENT" } }]))
 }
 
-fn speak(_: &Value, answer: &Answer) -> Speech {
-    let mut speech = Speech::new(answer);
+fn stream_answer(_: &Value, answer: &ScriptedAnswer) -> ScriptedStream {
+    let mut speech = ScriptedStream::new(answer);
     if !answer.words.is_empty() {
         speech.delta(&json!({ "role": "assistant", "content": answer.words }));
     }

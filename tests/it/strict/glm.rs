@@ -1,16 +1,19 @@
-//! GLM at z.ai: few parameters, errors with a number, finish reasons of its own.
+//! GLM at z.ai: few parameters, numbered errors, finish reasons of its own.
 
 use serde_json::{Value, json};
 
-use super::rules::{answers, any_id, is_text_or_null, no_two_users};
-use super::speech::{chunk, pieces, reason, usage, whole_call};
-use super::{Answer, Provider, Response, Rules, Speech, Wrong, schema};
+use super::rules::{any_id, assistant_messages, is_text_or_null, no_consecutive_users};
+use super::speech::{chunk, finish_reason, usage, whole_call, words};
+use super::{
+    MockResponse, ProviderDialect, RequestFault, RequestRules, ScriptedAnswer, ScriptedStream,
+    schema,
+};
 
-pub static PROVIDER: Provider = Provider {
+pub static PROVIDER: ProviderDialect = ProviderDialect {
     name: "glm",
     model: "glm-4.6",
-    rules: Rules {
-        // `stream_options` is not documented, but it is taken.
+    rules: RequestRules {
+        // `stream_options` is undocumented but accepted.
         keys: &[
             "model",
             "messages",
@@ -33,70 +36,72 @@ pub static PROVIDER: Provider = Provider {
         call_keys: &[],
         content: is_text_or_null,
         id: any_id,
-        follows: no_two_users,
+        may_follow: no_consecutive_users,
         schema: schema::any,
     },
-    also,
+    extra_check,
     harms,
-    refuse,
-    mint: |count, _| format!("call_-84690155946{count:08}"),
-    stumble,
-    speak,
+    error_response,
+    call_id: |count, _| format!("call_-84690155946{count:08}"),
+    transient_failure,
+    stream_answer,
 };
 
-fn also(body: &Value, _: &[Answer]) -> Result<(), Wrong> {
+fn extra_check(body: &Value, _: &[ScriptedAnswer]) -> Result<(), RequestFault> {
     let stops = body["stop"].as_array().map_or(0, Vec::len);
     if stops > 1 || body["stop"].is_string() {
-        return Err(Wrong::Value { key: "stop", given: body["stop"].clone() });
+        return Err(RequestFault::Value { key: "stop", given: body["stop"].clone() });
     }
     match &body["tool_choice"] {
         Value::Null => Ok(()),
         choice if *choice == "auto" => Ok(()),
-        choice => Err(Wrong::Value { key: "tool_choice", given: choice.clone() }),
+        choice => Err(RequestFault::Value { key: "tool_choice", given: choice.clone() }),
     }
 }
 
-/// Its thinking is kept over calls only if the reasoning comes back.
-fn harms(body: &Value, past: &[Answer]) -> Vec<String> {
-    let own = answers(body).filter_map(|(_, message)| {
+/// The model keeps its reasoning across calls only if it is sent back.
+fn harms(body: &Value, past: &[ScriptedAnswer]) -> Vec<String> {
+    let own = assistant_messages(body).filter_map(|(_, message)| {
         let answer = past.iter().find(|it| it.is(message))?;
         let is_lost = !message["reasoning_content"].to_string().contains(&answer.thought);
-        is_lost.then(|| format!("glm: what it thought has not come back: {}", answer.thought))
+        is_lost.then(|| format!("glm: its reasoning was not sent back: {}", answer.thought))
     });
     own.collect()
 }
 
-fn refuse(wrong: &Wrong) -> (u16, Value) {
+fn error_response(wrong: &RequestFault) -> (u16, Value) {
     let (code, message) = match wrong {
-        Wrong::Model(_) => ("1211", "Unknown Model, please check the model code."),
-        Wrong::Key(_)
-        | Wrong::Value { .. }
-        | Wrong::NoTools
-        | Wrong::Tool { .. }
-        | Wrong::Schema { .. }
-        | Wrong::Name { .. } => ("1210", "Invalid API parameter, please check the documentation."),
+        RequestFault::Model(_) => ("1211", "Unknown Model, please check the model code."),
+        RequestFault::Key(_)
+        | RequestFault::Value { .. }
+        | RequestFault::NoTools
+        | RequestFault::Tool { .. }
+        | RequestFault::Schema { .. }
+        | RequestFault::Name { .. } => {
+            ("1210", "Invalid API parameter, please check the documentation.")
+        }
         _ => ("1214", "The messages parameter is illegal. Please check the documentation."),
     };
     (400, json!({ "error": { "code": code, "message": message } }))
 }
 
-/// Its network fails before the first word.
-fn stumble(answer: &Answer) -> Option<Response> {
+/// Reports a network error before the first word.
+fn transient_failure(answer: &ScriptedAnswer) -> Option<MockResponse> {
     if answer.number != 4 {
         return None;
     }
-    let mut speech = Speech::default();
+    let mut speech = ScriptedStream::default();
     speech.delta(&json!({ "role": "assistant", "content": "" }));
     speech.end(&chunk(&json!({ "role": "assistant", "content": "" }), &json!("network_error")));
-    Some(Response::Stream(speech))
+    Some(MockResponse::Stream(speech))
 }
 
-fn speak(body: &Value, answer: &Answer) -> Speech {
-    let mut speech = Speech::new(answer);
-    for piece in pieces(&answer.thought) {
+fn stream_answer(body: &Value, answer: &ScriptedAnswer) -> ScriptedStream {
+    let mut speech = ScriptedStream::new(answer);
+    for piece in words(&answer.thought) {
         speech.delta(&json!({ "role": "assistant", "reasoning_content": piece }));
     }
-    for piece in pieces(&answer.words) {
+    for piece in words(&answer.words) {
         speech.delta(&json!({ "role": "assistant", "content": piece }));
     }
     for (index, call) in answer.calls.iter().enumerate() {
@@ -106,7 +111,7 @@ fn speak(body: &Value, answer: &Answer) -> Speech {
             speech.delta(&json!({ "role": "assistant", "tool_calls": [whole_call(index, call)] }));
         }
     }
-    let finish = if answer.is_filtered { "sensitive" } else { reason(answer) };
+    let finish = if answer.is_filtered { "sensitive" } else { finish_reason(answer) };
     let mut last = chunk(&json!({ "role": "assistant", "content": "" }), &json!(finish));
     last["usage"] = usage();
     speech.end(&last);

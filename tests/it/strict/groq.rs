@@ -1,16 +1,19 @@
-//! Groq: strings only, nothing it does not know, and once a call that it could not read itself.
-//! The model's name says nothing about it: a client learns from the refusals.
+//! Groq: accepts only strings as content and only known keys, and once fails to parse a call of the model.
+//! The model's name is no hint at the provider: a client has to learn from refusals.
 
 use serde_json::{Value, json};
 
-use super::rules::{any_id, is_text, no_two_users, openai_error};
-use super::speech::{chunk, pieces, reason, usage, whole_call};
-use super::{Answer, Provider, Response, Rules, Speech, Wrong, schema};
+use super::rules::{any_id, is_text, no_consecutive_users, openai_error};
+use super::speech::{chunk, finish_reason, usage, whole_call, words};
+use super::{
+    MockResponse, ProviderDialect, RequestFault, RequestRules, ScriptedAnswer, ScriptedStream,
+    schema,
+};
 
-pub static PROVIDER: Provider = Provider {
+pub static PROVIDER: ProviderDialect = ProviderDialect {
     name: "groq",
     model: "openai/gpt-oss-120b",
-    rules: Rules {
+    rules: RequestRules {
         keys: &[
             "model",
             "messages",
@@ -42,39 +45,39 @@ pub static PROVIDER: Provider = Provider {
         call_keys: &[],
         content: is_text,
         id: any_id,
-        follows: no_two_users,
+        may_follow: no_consecutive_users,
         schema: schema::narrow,
     },
-    also: |_, _| Ok(()),
+    extra_check: |_, _| Ok(()),
     harms: |_, _| Vec::new(),
-    refuse,
-    mint: |count, _| format!("fc_7d1c3d2e-0000-4000-8000-{count:012}"),
-    stumble,
-    speak,
+    error_response,
+    call_id: |count, _| format!("fc_7d1c3d2e-0000-4000-8000-{count:012}"),
+    transient_failure,
+    stream_answer,
 };
 
-fn refuse(wrong: &Wrong) -> (u16, Value) {
+fn error_response(wrong: &RequestFault) -> (u16, Value) {
     let message = match wrong {
-        Wrong::Key(key) => format!("property '{key}' is unsupported"),
-        Wrong::MessageKey { at, role, key } => {
+        RequestFault::Key(key) => format!("property '{key}' is unsupported"),
+        RequestFault::MessageKey { at, role, key } => {
             let (place, key) = match key.rsplit_once('.') {
                 Some((place, key)) => (format!("messages.{at}.{place}.0"), key),
                 None => (format!("messages.{at}"), key.as_str()),
             };
             unsatisfied(*at, role, &format!("'{place}' : property '{key}' is unsupported"))
         }
-        Wrong::Content { at, role } => {
+        RequestFault::Content { at, role } => {
             unsatisfied(*at, role, &format!("'messages.{at}.content' : value must be a string"))
         }
-        Wrong::Role { at, .. } => {
+        RequestFault::Role { at, .. } => {
             format!("'messages.{at}' : discriminator property 'role' has invalid value")
         }
-        Wrong::Empty { at } => {
+        RequestFault::Empty { at } => {
             let what = format!("'messages.{at}' : one of 'content' or 'tool_calls' is required");
             unsatisfied(*at, "assistant", &what)
         }
-        Wrong::NoTools => "'tools' : minimum number of items is 1".to_owned(),
-        _ => wrong.plain(),
+        RequestFault::NoTools => "'tools' : minimum number of items is 1".to_owned(),
+        _ => wrong.openai_message(),
     };
     (400, openai_error(&message))
 }
@@ -83,8 +86,8 @@ fn unsatisfied(at: usize, role: &str, what: &str) -> String {
     format!("'messages.{at}' : for 'role:{role}' the following must be satisfied[({what})]")
 }
 
-/// The model has written its call as text.
-fn stumble(answer: &Answer) -> Option<Response> {
+/// Fails because the model wrote its call as text.
+fn transient_failure(answer: &ScriptedAnswer) -> Option<MockResponse> {
     let [call] = answer.calls.as_slice() else { return None };
     if answer.number < 4 {
         return None;
@@ -95,22 +98,22 @@ fn stumble(answer: &Answer) -> Option<Response> {
     let mut error = openai_error(message);
     error["error"]["code"] = json!("tool_use_failed");
     error["error"]["failed_generation"] = json!(generation);
-    Some(Response::Plain(400, error))
+    Some(MockResponse::Plain(400, error))
 }
 
-fn speak(_: &Value, answer: &Answer) -> Speech {
-    let mut speech = Speech::new(answer);
+fn stream_answer(_: &Value, answer: &ScriptedAnswer) -> ScriptedStream {
+    let mut speech = ScriptedStream::new(answer);
     speech.delta(&json!({ "role": "assistant", "content": null }));
-    for piece in pieces(&answer.thought) {
+    for piece in words(&answer.thought) {
         speech.delta(&json!({ "reasoning": piece, "channel": "analysis" }));
     }
-    for piece in pieces(&answer.words) {
+    for piece in words(&answer.words) {
         speech.delta(&json!({ "content": piece }));
     }
     for (index, call) in answer.calls.iter().enumerate() {
         speech.delta(&json!({ "tool_calls": [whole_call(index, call)] }));
     }
-    let mut last = chunk(&json!({}), &json!(reason(answer)));
+    let mut last = chunk(&json!({}), &json!(finish_reason(answer)));
     last["usage"] = usage();
     last["x_groq"] = json!({ "id": "req_1", "usage": usage() });
     speech.end(&last);

@@ -1,16 +1,18 @@
-//! Kimi: reasoning comes back with every call, identifiers are a counter with a name, tool
-//! schemas are "moonshot flavored".
+//! Kimi: requires the reasoning on every message with calls, numbers calls by tool name, and requires
+//! "moonshot flavored" tool schemas.
 
 use serde_json::{Value, json};
 
-use super::rules::{answers, any_id, calls, is_text_or_null, no_two_users, openai_error, text};
-use super::speech::{chunk, pieces, reason, usage};
-use super::{Answer, Provider, Rules, Speech, Wrong, schema};
+use super::rules::{
+    any_id, assistant_messages, calls, is_text_or_null, no_consecutive_users, openai_error, text,
+};
+use super::speech::{chunk, finish_reason, usage, words};
+use super::{ProviderDialect, RequestFault, RequestRules, ScriptedAnswer, ScriptedStream, schema};
 
-pub static PROVIDER: Provider = Provider {
+pub static PROVIDER: ProviderDialect = ProviderDialect {
     name: "kimi",
     model: "kimi-k2-thinking",
-    rules: Rules {
+    rules: RequestRules {
         keys: &[
             "model",
             "messages",
@@ -34,91 +36,96 @@ pub static PROVIDER: Provider = Provider {
         call_keys: &[],
         content: is_text_or_null,
         id: any_id,
-        follows: no_two_users,
+        may_follow: no_consecutive_users,
         schema: schema::moonshot,
     },
-    also,
+    extra_check,
     harms,
-    refuse,
-    // It counts the calls of the whole conversation, whoever made them.
-    mint: |_, count| format!("functions.read_file:{count}"),
-    stumble: |_| None,
-    speak,
+    error_response,
+    // The counter covers all calls of the conversation, those of other models included.
+    call_id: |_, count| format!("functions.read_file:{count}"),
+    transient_failure: |_| None,
+    stream_answer,
 };
 
-fn also(body: &Value, _: &[Answer]) -> Result<(), Wrong> {
+fn extra_check(body: &Value, _: &[ScriptedAnswer]) -> Result<(), RequestFault> {
     for (key, only) in [("temperature", 1.0), ("top_p", 0.95), ("n", 1.0)] {
         let given = &body[key];
         if given.as_f64().is_some_and(|it| (it - only).abs() > 1e-6) {
-            return Err(Wrong::Value { key, given: given.clone() });
+            return Err(RequestFault::Value { key, given: given.clone() });
         }
     }
     let tools = body["tools"].as_array().into_iter().flatten();
     if let Some(tool) = tools.map(|it| &it["function"]).find(|it| it.get("strict").is_some()) {
-        return Err(Wrong::Tool { name: text(&tool["name"]), why: "strict is not supported" });
+        return Err(RequestFault::Tool {
+            name: text(&tool["name"]),
+            why: "strict is not supported",
+        });
     }
     let key = "reasoning_content";
     let is_bare = |it: &Value| it.get("tool_calls").is_some() && !it[key].is_string();
     let is_off = body["thinking"]["type"] == "disabled";
-    match answers(body).find(|(_, it)| is_bare(it)).filter(|_| !is_off) {
-        Some((at, _)) => Err(Wrong::Missing { at, key }),
+    match assistant_messages(body).find(|(_, it)| is_bare(it)).filter(|_| !is_off) {
+        Some((at, _)) => Err(RequestFault::Missing { at, key }),
         None => Ok(()),
     }
 }
 
-/// The model falls back to raw markers when identifiers look otherwise than its own.
-fn harms(body: &Value, _: &[Answer]) -> Vec<String> {
+/// The model falls back to raw markers if ids do not look like its own.
+fn harms(body: &Value, _: &[ScriptedAnswer]) -> Vec<String> {
     let is_own = |id: &str| {
         let parts = id.strip_prefix("functions.").and_then(|it| it.rsplit_once(':'));
         parts.is_some_and(|(_, count)| count.parse::<usize>().is_ok())
     };
-    let ids = answers(body).flat_map(|(_, it)| calls(it)).map(|it| text(&it["id"]));
+    let ids = assistant_messages(body).flat_map(|(_, it)| calls(it)).map(|it| text(&it["id"]));
     let odd = ids.filter(|it| !is_own(it));
-    odd.map(|it| format!("kimi: the identifier {it} is not like functions.NAME:N")).collect()
+    odd.map(|it| format!("kimi: the id {it} is not like functions.NAME:N")).collect()
 }
 
-fn refuse(wrong: &Wrong) -> (u16, Value) {
+fn error_response(wrong: &RequestFault) -> (u16, Value) {
     let message = match wrong {
-        Wrong::Missing { at, key } => format!(
+        RequestFault::Missing { at, key } => format!(
             "thinking is enabled but {key} is missing in assistant tool call message at index {at}"
         ),
-        Wrong::Value { key, .. } => {
+        RequestFault::Value { key, .. } => {
             let only = if *key == "top_p" { "0.95" } else { "1" };
             format!("invalid {key}: only {only} is allowed for this model")
         }
-        Wrong::Schema { path, why, .. } => format!(
+        RequestFault::Schema { path, why, .. } => format!(
             "Invalid request: tools.function.parameters is not a valid moonshot flavored json \
              schema, details: <At path '{path}': {why}>"
         ),
-        Wrong::Unanswered { ids } => format!(
+        RequestFault::Unanswered { ids } => format!(
             "Invalid request: an assistant message with 'tool_calls' must be followed by tool \
              messages responding to each 'tool_call_id'. The following tool_call_ids did not have \
              response messages: {}",
             ids.join(", ")
         ),
-        Wrong::Orphan { id } => format!("Invalid request: tool_call_id {id} is not found"),
-        Wrong::Repeated { id } => format!("Invalid request: tool_call_id {id} is duplicated"),
-        Wrong::Empty { at } => format!(
+        RequestFault::Orphan { id } => format!("Invalid request: tool_call_id {id} is not found"),
+        RequestFault::Repeated { id } => {
+            format!("Invalid request: tool_call_id {id} is duplicated")
+        }
+        RequestFault::Empty { at } => format!(
             "Invalid request: the message at position {at} with role 'assistant' must not be empty"
         ),
-        _ => format!("Invalid request: {}", wrong.plain()),
+        _ => format!("Invalid request: {}", wrong.openai_message()),
     };
     (400, openai_error(&message))
 }
 
-fn speak(_: &Value, answer: &Answer) -> Speech {
-    let mut speech = Speech::new(answer);
+fn stream_answer(_: &Value, answer: &ScriptedAnswer) -> ScriptedStream {
+    let mut speech = ScriptedStream::new(answer);
     speech.delta(&json!({ "role": "assistant", "content": "" }));
-    for piece in pieces(&answer.thought) {
+    for piece in words(&answer.thought) {
         speech.delta(&json!({ "reasoning_content": piece }));
     }
-    for piece in pieces(&answer.words) {
+    for piece in words(&answer.words) {
         speech.delta(&json!({ "content": piece }));
     }
     for (index, call) in answer.calls.iter().enumerate() {
         speech.call(index, call);
     }
-    let mut last = chunk(&json!({}), &json!(reason(answer)));
+    let mut last = chunk(&json!({}), &json!(finish_reason(answer)));
     last["choices"][0]["usage"] = usage();
     last["choices"][0]["usage"]["cached_tokens"] = json!(64);
     speech.end(&last);

@@ -1,16 +1,16 @@
-//! Mistral: nothing it does not know, identifiers of nine characters, no prompt right behind a
-//! result, errors without a wrapper, content in parts.
+//! Mistral: accepts only known keys, ids of nine characters and no prompt directly after a result; errors
+//! have no wrapper, content comes in parts.
 
 use serde_json::{Value, json};
 
-use super::rules::no_two_users;
-use super::speech::{chunk, pieces, reason, usage, whole_call};
-use super::{Answer, Provider, Rules, Speech, Wrong, schema};
+use super::rules::no_consecutive_users;
+use super::speech::{chunk, finish_reason, usage, whole_call, words};
+use super::{ProviderDialect, RequestFault, RequestRules, ScriptedAnswer, ScriptedStream, schema};
 
-pub static PROVIDER: Provider = Provider {
+pub static PROVIDER: ProviderDialect = ProviderDialect {
     name: "mistral",
     model: "magistral-medium-2509",
-    rules: Rules {
+    rules: RequestRules {
         keys: &[
             "model",
             "messages",
@@ -37,58 +37,60 @@ pub static PROVIDER: Provider = Provider {
         call_keys: &[],
         content,
         id: |id| id.len() == 9 && id.chars().all(|it| it.is_ascii_alphanumeric()),
-        follows: |role, after| no_two_users(role, after) && (role, after) != ("user", "tool"),
+        may_follow: |role, after| {
+            no_consecutive_users(role, after) && (role, after) != ("user", "tool")
+        },
         schema: schema::any,
     },
-    also: |_, _| Ok(()),
+    extra_check: |_, _| Ok(()),
     harms: |_, _| Vec::new(),
-    refuse,
-    mint: |count, _| format!("mI5{count:06}"),
-    stumble: |_| None,
-    speak,
+    error_response,
+    call_id: |count, _| format!("mI5{count:06}"),
+    transient_failure: |_| None,
+    stream_answer,
 };
 
-/// A string, or parts that are text or thinking.
+/// Accepts a string, or parts of text or thinking.
 fn content(content: &Value) -> bool {
     let is_part = |it: &Value| it["type"] == "text" || it["type"] == "thinking";
     content.is_string() || content.as_array().is_some_and(|parts| parts.iter().all(is_part))
 }
 
-fn refuse(wrong: &Wrong) -> (u16, Value) {
+fn error_response(wrong: &RequestFault) -> (u16, Value) {
     let extra = "Extra inputs are not permitted";
     match wrong {
-        Wrong::Key(key) => invalid("extra_forbidden", &json!(["body", key]), extra),
-        Wrong::MessageKey { at, role, key } => {
+        RequestFault::Key(key) => invalid("extra_forbidden", &json!(["body", key]), extra),
+        RequestFault::MessageKey { at, role, key } => {
             let place: Vec<Value> = [json!("body"), json!("messages"), json!(at), json!(role)]
                 .into_iter()
                 .chain(key.split('.').map(|it| json!(it)))
                 .collect();
             invalid("extra_forbidden", &json!(place), extra)
         }
-        Wrong::Content { at, role } => {
+        RequestFault::Content { at, role } => {
             let place = json!(["body", "messages", at, role, "content", "str"]);
             invalid("string_type", &place, "Input should be a valid string")
         }
-        Wrong::Role { at, role } => {
+        RequestFault::Role { at, role } => {
             let text = format!(
                 "Input tag '{role}' found using 'role' does not match any of the expected tags: \
                  'assistant', 'system', 'tool', 'user'"
             );
             invalid("union_tag_invalid", &json!(["body", "messages", at]), &text)
         }
-        Wrong::NoTools => {
+        RequestFault::NoTools => {
             let text = "List should have at least 1 item after validation, not 0";
             invalid("too_short", &json!(["body", "tools"]), text)
         }
-        Wrong::Id { id } => error(
+        RequestFault::Id { id } => error(
             "invalid_function_call",
             "3280",
             &format!("Tool call id was {id} but must be a-z, A-Z, 0-9, with a length of 9."),
         ),
-        Wrong::Order { role, after, .. } => {
+        RequestFault::Order { role, after, .. } => {
             error(ORDER, "3230", &format!("Unexpected role '{role}' after role '{after}'"))
         }
-        Wrong::Last { role } => error(
+        RequestFault::Last { role } => error(
             ORDER,
             "3230",
             &format!(
@@ -96,42 +98,44 @@ fn refuse(wrong: &Wrong) -> (u16, Value) {
              {role}"
             ),
         ),
-        Wrong::Unanswered { .. } => {
+        RequestFault::Unanswered { .. } => {
             error(ORDER, "3230", "Not the same number of function calls and responses")
         }
-        Wrong::Orphan { .. } => error(ORDER, "3230", "Unexpected tool call id in tool results"),
-        Wrong::Empty { .. } => error(
+        RequestFault::Orphan { .. } => {
+            error(ORDER, "3230", "Unexpected tool call id in tool results")
+        }
+        RequestFault::Empty { .. } => error(
             "invalid_request_assistant_message",
             "3240",
             "Assistant message must have either content or tool_calls, but not none.",
         ),
-        _ => error("invalid_request_error", "3051", &wrong.plain()),
+        _ => error("invalid_request_error", "3051", &wrong.openai_message()),
     }
 }
 
 const ORDER: &str = "invalid_request_message_order";
 
-fn invalid(sort: &str, place: &Value, text: &str) -> (u16, Value) {
-    (422, json!({ "detail": [{ "type": sort, "loc": place, "msg": text }] }))
+fn invalid(kind: &str, place: &Value, text: &str) -> (u16, Value) {
+    (422, json!({ "detail": [{ "type": kind, "loc": place, "msg": text }] }))
 }
 
-fn error(sort: &str, code: &str, message: &str) -> (u16, Value) {
+fn error(kind: &str, code: &str, message: &str) -> (u16, Value) {
     let object = "error";
     (
         400,
-        json!({ "object": object, "message": message, "type": sort, "param": null, "code": code }),
+        json!({ "object": object, "message": message, "type": kind, "param": null, "code": code }),
     )
 }
 
-fn speak(_: &Value, answer: &Answer) -> Speech {
-    let mut speech = Speech::new(answer);
+fn stream_answer(_: &Value, answer: &ScriptedAnswer) -> ScriptedStream {
+    let mut speech = ScriptedStream::new(answer);
     speech.delta(&json!({ "role": "assistant", "content": "" }));
-    for piece in pieces(&answer.thought) {
+    for piece in words(&answer.thought) {
         let thinking = json!([{ "type": "text", "text": piece }]);
         speech.delta(&json!({ "content": [{ "type": "thinking", "thinking": thinking }] }));
     }
-    // The first words come as a part and the others as a string.
-    for (number, piece) in pieces(&answer.words).enumerate() {
+    // The first word comes as a part, the others as strings.
+    for (number, piece) in words(&answer.words).enumerate() {
         let text = json!([{ "type": "text", "text": piece }]);
         speech.delta(&json!({ "content": if number == 0 { text } else { json!(piece) } }));
     }
@@ -142,7 +146,7 @@ fn speak(_: &Value, answer: &Answer) -> Speech {
     } else {
         json!({ "content": "", "tool_calls": calls })
     };
-    let mut last = chunk(&delta, &json!(reason(answer)));
+    let mut last = chunk(&delta, &json!(finish_reason(answer)));
     last["usage"] = usage();
     speech.end(&last);
     speech

@@ -1,6 +1,6 @@
-//! Strict mocks of seven providers: real HTTP servers on loopback that refuse what the provider
-//! refuses, with its status, its shape of an error and its words, and that answer in its dialect.
-//! What a provider refuses and how it speaks is in the file of its name.
+//! Strict mocks of seven providers: HTTP servers on loopback that refuse what the provider refuses, with
+//! its status, error format and message, and that stream answers in its dialect. Each provider has a
+//! file.
 
 pub mod deepseek;
 pub mod gemini;
@@ -22,12 +22,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use serde_json::{Value, json};
 
 use crate::scripted_model::http;
-pub use rules::{Rules, Wrong};
-pub use script::{Answer, Call};
-pub use speech::Speech;
+pub use rules::{RequestFault, RequestRules};
+pub use script::{ScriptedAnswer, ScriptedCall};
+pub use speech::ScriptedStream;
 
-/// All of them, in the order of the specification.
-pub static ALL: [&Provider; 7] = [
+/// All mocked providers.
+pub static ALL: [&ProviderDialect; 7] = [
     &deepseek::PROVIDER,
     &kimi::PROVIDER,
     &glm::PROVIDER,
@@ -37,73 +37,72 @@ pub static ALL: [&Provider; 7] = [
     &groq::PROVIDER,
 ];
 
-/// What makes a provider.
-pub struct Provider {
+/// How a provider checks requests and formats answers.
+pub struct ProviderDialect {
     pub name: &'static str,
-    /// The model's name, by which alone a client can recognise it.
+    /// The name of the model, the only hint by which a client can recognise the provider.
     pub model: &'static str,
-    /// What can be said about a request with a table.
-    pub rules: Rules,
-    /// What else it refuses, given what it has said before.
-    pub also: fn(&Value, &[Answer]) -> Result<(), Wrong>,
-    /// What it takes although the model suffers from it.
-    pub harms: fn(&Value, &[Answer]) -> Vec<String>,
-    /// Status and body of a refusal.
-    pub refuse: fn(&Wrong) -> (u16, Value),
-    /// The identifier of a call, given how many of its own calls came before and how many the
-    /// whole conversation has.
-    pub mint: fn(usize, usize) -> String,
-    /// What goes wrong once although the request is good.
-    pub stumble: fn(&Answer) -> Option<Response>,
-    /// The answer as it streams it.
-    pub speak: fn(&Value, &Answer) -> Speech,
+    /// The checks that a table can express.
+    pub rules: RequestRules,
+    /// Further checks of a request, given the answers so far.
+    pub extra_check: fn(&Value, &[ScriptedAnswer]) -> Result<(), RequestFault>,
+    /// Defects that the provider accepts although they degrade the model's answers.
+    pub harms: fn(&Value, &[ScriptedAnswer]) -> Vec<String>,
+    /// The status and body for a faulty request.
+    pub error_response: fn(&RequestFault) -> (u16, Value),
+    /// The id of a call, given the number of earlier calls by this provider and in the whole conversation.
+    pub call_id: fn(usize, usize) -> String,
+    /// A failure that happens once although the request is valid.
+    pub transient_failure: fn(&ScriptedAnswer) -> Option<MockResponse>,
+    /// The answer as a stream in the provider's dialect.
+    pub stream_answer: fn(&Value, &ScriptedAnswer) -> ScriptedStream,
 }
 
-/// What the server sends.
-pub enum Response {
+/// A response of the server.
+pub enum MockResponse {
     Plain(u16, Value),
-    Stream(Speech),
+    Stream(ScriptedStream),
 }
 
 /// A request that was refused.
 #[derive(Clone, Debug)]
 pub struct Refusal {
-    /// What was wrong, the same word for the same thing.
-    pub about: String,
+    /// The kind of fault: equal for equal faults.
+    pub kind: String,
     /// The body of the answer.
     pub body: String,
 }
 
-/// A running mock. Its threads end with their connections.
-pub struct Mock {
-    pub provider: &'static Provider,
+/// A running mock server. Its threads end with their connections.
+pub struct MockProvider {
+    pub provider: &'static ProviderDialect,
     address: SocketAddr,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<MockState>>,
 }
 
 #[derive(Default)]
-struct State {
+struct MockState {
     requests: Vec<Value>,
     refusals: Vec<Refusal>,
     harms: Vec<String>,
-    answers: Vec<Answer>,
-    has_stumbled: bool,
+    past_answers: Vec<ScriptedAnswer>,
+    has_failed_once: bool,
 }
 
-impl Mock {
-    pub fn start(provider: &'static Provider) -> Mock {
+impl MockProvider {
+    pub fn start(provider: &'static ProviderDialect) -> MockProvider {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let state = Arc::<Mutex<State>>::default();
+        let state = Arc::<Mutex<MockState>>::default();
         let shared = Arc::clone(&state);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let state = Arc::clone(&shared);
-                // An error means that the client has gone away, which is its right.
+                // An error means that the client has disconnected.
                 std::thread::spawn(move || serve(&stream?, provider, &state));
             }
         });
-        Mock { provider, address, state }
+        MockProvider { provider, address, state }
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -123,28 +122,32 @@ impl Mock {
         self.lock().refusals.clone()
     }
 
-    /// What was taken although the model suffers from it.
+    /// The accepted defects so far.
     pub fn harms(&self) -> Vec<String> {
         self.lock().harms.clone()
     }
 
-    /// What there is to complain about: the same thing refused twice, a harm.
+    /// Everything that a client did wrong: faults that were refused before, and accepted defects.
     pub fn complaints(&self) -> Vec<String> {
         let state = self.lock();
         let is_again = |(at, it): &(usize, &Refusal)| {
-            state.refusals[..*at].iter().any(|before| before.about == it.about)
+            state.refusals[..*at].iter().any(|before| before.kind == it.kind)
         };
-        let again = state.refusals.iter().enumerate().filter(is_again);
-        let again = again.map(|(_, it)| format!("refused again, {}: {}", it.about, it.body));
-        again.chain(state.harms.iter().cloned()).collect()
+        let repeated = state.refusals.iter().enumerate().filter(is_again);
+        let repeated = repeated.map(|(_, it)| format!("refused again, {}: {}", it.kind, it.body));
+        repeated.chain(state.harms.iter().cloned()).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, MockState> {
         self.state.lock().unwrap()
     }
 }
 
-fn serve(stream: &TcpStream, provider: &Provider, state: &Mutex<State>) -> io::Result<()> {
+fn serve(
+    stream: &TcpStream,
+    provider: &ProviderDialect,
+    state: &Mutex<MockState>,
+) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream);
     while let Some((method, request)) = http::read_request(&mut reader)? {
@@ -154,61 +157,62 @@ fn serve(stream: &TcpStream, provider: &Provider, state: &Mutex<State>) -> io::R
             }
             ("GET", "/v1/models") => {
                 let model = json!({ "id": provider.model, "object": "model" });
-                Response::Plain(200, json!({ "object": "list", "data": [model] }))
+                MockResponse::Plain(200, json!({ "object": "list", "data": [model] }))
             }
-            _ => Response::Plain(404, json!({ "error": { "message": "Not found" } })),
+            _ => MockResponse::Plain(404, json!({ "error": { "message": "Not found" } })),
         };
         send(stream, &response)?;
     }
     Ok(())
 }
 
-fn send(mut stream: &TcpStream, response: &Response) -> io::Result<()> {
+fn send(mut stream: &TcpStream, response: &MockResponse) -> io::Result<()> {
     let speech = match response {
-        Response::Plain(status, body) => {
+        MockResponse::Plain(status, body) => {
             return stream.write_all(&http::json_answer(*status, body));
         }
-        Response::Stream(speech) => speech,
+        MockResponse::Stream(speech) => speech,
     };
     stream.write_all(http::STREAM_HEAD)?;
-    for event in &speech.said {
+    for event in &speech.events {
         stream.write_all(&http::chunk(event))?;
     }
     if speech.hangs {
-        // Until the client goes away.
+        // Until the client disconnects.
         stream.read_to_end(&mut Vec::new())?;
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
-    // In one write, for a client may rightly close the connection when it sees `[DONE]`.
+    // In one write, because a client may close the connection when it sees `[DONE]`.
     let mut end = http::chunk(&speech.end.concat());
     end.extend(http::LAST_CHUNK);
     stream.write_all(&end)
 }
 
-impl State {
-    fn respond(&mut self, provider: &Provider, body: &Value) -> Response {
+impl MockState {
+    fn respond(&mut self, provider: &ProviderDialect, body: &Value) -> MockResponse {
         self.requests.push(body.clone());
         let checked = rules::check(provider, body);
-        if let Err(wrong) = checked.and_then(|()| (provider.also)(body, &self.answers)) {
-            let (status, error) = (provider.refuse)(&wrong);
-            self.refusals.push(Refusal { about: wrong.about(), body: error.to_string() });
-            return Response::Plain(status, error);
+        if let Err(wrong) = checked.and_then(|()| (provider.extra_check)(body, &self.past_answers))
+        {
+            let (status, error) = (provider.error_response)(&wrong);
+            self.refusals.push(Refusal { kind: wrong.kind(), body: error.to_string() });
+            return MockResponse::Plain(status, error);
         }
-        for harm in (provider.harms)(body, &self.answers) {
-            // Once: what has gone wrong stays wrong in all later requests.
+        for harm in (provider.harms)(body, &self.past_answers) {
+            // Once: the defect recurs in all later requests of the conversation.
             if !self.harms.contains(&harm) {
                 self.harms.push(harm);
             }
         }
-        let answer = script::answer(provider, body, &self.answers);
-        if !self.has_stumbled
-            && let Some(stumble) = (provider.stumble)(&answer)
+        let answer = script::answer(provider, body, &self.past_answers);
+        if !self.has_failed_once
+            && let Some(transient_failure) = (provider.transient_failure)(&answer)
         {
-            self.has_stumbled = true;
-            return stumble;
+            self.has_failed_once = true;
+            return transient_failure;
         }
-        let speech = (provider.speak)(body, &answer);
-        self.answers.push(answer);
-        Response::Stream(speech)
+        let speech = (provider.stream_answer)(body, &answer);
+        self.past_answers.push(answer);
+        MockResponse::Stream(speech)
     }
 }

@@ -1,30 +1,30 @@
-//! What any strict server checks in a request, with the differences between them as data.
+//! The request checks of all strict servers, with the differences between servers as data.
 
 use serde_json::{Value, json};
 
-use super::Provider;
+use super::ProviderDialect;
 
-/// How strict a provider is.
-pub struct Rules {
-    /// The keys that a request may have.
+/// The request rules of a provider.
+pub struct RequestRules {
+    /// The allowed keys of a request.
     pub keys: &'static [&'static str],
-    /// The keys of an answer that comes back, besides those that all know.
+    /// Further allowed keys of an assistant message.
     pub answer_keys: &'static [&'static str],
-    /// The keys of a call that comes back, besides those that all know.
+    /// Further allowed keys of a tool call.
     pub call_keys: &'static [&'static str],
-    /// Whether the content of an answer may be this.
+    /// Whether this is valid content of an assistant message.
     pub content: fn(&Value) -> bool,
-    /// Whether a call may have this identifier.
+    /// Whether this is a valid id of a call.
     pub id: fn(&str) -> bool,
-    /// Whether this role may follow that one.
-    pub follows: fn(&str, &str) -> bool,
-    /// Where a tool's parameters are outside of the subset of JSON Schema, and why.
+    /// Whether the first role may follow the second.
+    pub may_follow: fn(&str, &str) -> bool,
+    /// Checks a tool's parameters. An error has the path and the reason.
     pub schema: fn(&Value) -> Result<(), (String, String)>,
 }
 
-/// What is wrong with a request. `at` is the position of a message.
+/// A fault in a request. `at` is the index of a message.
 #[derive(Debug)]
-pub enum Wrong {
+pub enum RequestFault {
     Model(String),
     Key(String),
     Value { key: &'static str, given: Value },
@@ -49,89 +49,91 @@ pub enum Wrong {
     BadSignature { at: usize },
 }
 
-type Checked = Result<(), Wrong>;
+type CheckResult = Result<(), RequestFault>;
 
-impl Wrong {
-    /// The same word for the same thing: its sort, and the key if it is about one.
-    pub fn about(&self) -> String {
-        let sort = format!("{self:?}");
-        let sort = sort.split([' ', '(']).next().unwrap_or_default();
+impl RequestFault {
+    /// The kind of fault and the key that it concerns, equal for equal faults.
+    pub fn kind(&self) -> String {
+        let kind = format!("{self:?}");
+        let kind = kind.split([' ', '(']).next().unwrap_or_default();
         let key = match self {
-            Wrong::Key(key) | Wrong::MessageKey { key, .. } => key,
-            Wrong::Value { key, .. } | Wrong::Missing { key, .. } => *key,
+            RequestFault::Key(key) | RequestFault::MessageKey { key, .. } => key,
+            RequestFault::Value { key, .. } | RequestFault::Missing { key, .. } => *key,
             _ => "",
         };
-        format!("{sort} {key}").trim_end().to_owned()
+        format!("{kind} {key}").trim_end().to_owned()
     }
 
-    /// OpenAI's words, or close to them, for a provider of which none are known.
-    pub fn plain(&self) -> String {
+    /// OpenAI's message, or one close to it, for providers whose own message is unknown.
+    pub fn openai_message(&self) -> String {
         match self {
-            Wrong::Model(name) => format!("The model `{name}` does not exist"),
-            Wrong::Key(key) => format!("Unrecognized request argument supplied: {key}"),
-            Wrong::Value { key, given } => format!("Invalid value for '{key}': {given}"),
-            Wrong::Role { at, role } => format!(
+            RequestFault::Model(name) => format!("The model `{name}` does not exist"),
+            RequestFault::Key(key) => format!("Unrecognized request argument supplied: {key}"),
+            RequestFault::Value { key, given } => format!("Invalid value for '{key}': {given}"),
+            RequestFault::Role { at, role } => format!(
                 "Invalid value: '{role}'. Supported values are: 'system', 'assistant', 'user', and \
                  'tool'. (messages[{at}].role)"
             ),
-            Wrong::MessageKey { at, key, .. } => {
+            RequestFault::MessageKey { at, key, .. } => {
                 format!(
                     "Additional properties are not allowed ('{key}' was unexpected) - 'messages.{at}'"
                 )
             }
-            Wrong::Content { at, .. } => {
+            RequestFault::Content { at, .. } => {
                 format!("Invalid value for 'content' of messages[{at}]: expected a string")
             }
-            Wrong::Empty { at } => {
+            RequestFault::Empty { at } => {
                 format!("messages[{at}]: an assistant message must have content or tool_calls")
             }
-            Wrong::Order { at, role, after } => {
+            RequestFault::Order { at, role, after } => {
                 format!("messages[{at}]: role '{role}' must not follow role '{after}'")
             }
-            Wrong::Last { role } => format!("The last message must not be of role '{role}'"),
-            Wrong::NoCalls { at } => format!("[] is too short - 'messages.{at}.tool_calls'"),
-            Wrong::Unanswered { ids } => format!(
+            RequestFault::Last { role } => format!("The last message must not be of role '{role}'"),
+            RequestFault::NoCalls { at } => format!("[] is too short - 'messages.{at}.tool_calls'"),
+            RequestFault::Unanswered { ids } => format!(
                 "An assistant message with 'tool_calls' must be followed by tool messages \
                  responding to each 'tool_call_id'. The following tool_call_ids did not have \
                  response messages: {}",
                 ids.join(", ")
             ),
-            Wrong::Orphan { .. } => "messages with role 'tool' must be a response to a preceding \
+            RequestFault::Orphan { .. } => {
+                "messages with role 'tool' must be a response to a preceding \
                  message with 'tool_calls'."
-                .to_owned(),
-            Wrong::Repeated { id } => format!("Duplicate value for 'tool_call_id': {id}"),
-            Wrong::Id { id } => format!("Invalid tool call id: {id}"),
-            Wrong::Arguments { id } => {
+                    .to_owned()
+            }
+            RequestFault::Repeated { id } => format!("Duplicate value for 'tool_call_id': {id}"),
+            RequestFault::Id { id } => format!("Invalid tool call id: {id}"),
+            RequestFault::Arguments { id } => {
                 format!("Invalid function arguments, not a JSON object (tool_call_id {id})")
             }
-            Wrong::Name { name } => format!(
+            RequestFault::Name { name } => format!(
                 "Invalid function name '{name}': it does not match the pattern \
                  '^[a-zA-Z0-9_-]{{1,64}}$'"
             ),
-            Wrong::NoTools => "[] is too short - 'tools'".to_owned(),
-            Wrong::Tool { name, why } => format!("Invalid tool '{name}': {why}"),
-            Wrong::Schema { tool, path, why } => {
+            RequestFault::NoTools => "[] is too short - 'tools'".to_owned(),
+            RequestFault::Tool { name, why } => format!("Invalid tool '{name}': {why}"),
+            RequestFault::Schema { tool, path, why } => {
                 format!("Invalid schema for function '{tool}': at {path}: {why}")
             }
-            Wrong::Missing { at, key } => format!("messages[{at}]: {key} is missing"),
-            Wrong::NoSignature { at, .. } => format!("messages[{at}]: no signature"),
-            Wrong::BadSignature { at } => format!("messages[{at}]: not a valid signature"),
+            RequestFault::Missing { at, key } => format!("messages[{at}]: {key} is missing"),
+            RequestFault::NoSignature { at, .. } => format!("messages[{at}]: no signature"),
+            RequestFault::BadSignature { at } => format!("messages[{at}]: not a valid signature"),
         }
     }
 }
 
-/// A string and nothing else.
+/// Accepts only a string.
 pub fn is_text(content: &Value) -> bool {
     content.is_string()
 }
 
-/// Also null, beside calls.
+/// Accepts a string or null.
 pub fn is_text_or_null(content: &Value) -> bool {
     content.is_string() || content.is_null()
 }
 
-/// What every one of the common templates minds: two prompts in a row.
-pub fn no_two_users(role: &str, after: &str) -> bool {
+/// Forbids two user messages in a row, as common chat templates do.
+pub fn no_consecutive_users(role: &str, after: &str) -> bool {
     (role, after) != ("user", "user")
 }
 
@@ -139,12 +141,12 @@ pub fn any_id(_: &str) -> bool {
     true
 }
 
-pub fn check(provider: &Provider, body: &Value) -> Checked {
+pub fn check(provider: &ProviderDialect, body: &Value) -> CheckResult {
     let rules = &provider.rules;
     let unknown = keys(body).find(|it| !rules.keys.contains(&it.as_str()));
-    unknown.map_or(Ok(()), |key| Err(Wrong::Key(key.clone())))?;
+    unknown.map_or(Ok(()), |key| Err(RequestFault::Key(key.clone())))?;
     if body["model"] != provider.model {
-        return Err(Wrong::Model(text(&body["model"])));
+        return Err(RequestFault::Model(text(&body["model"])));
     }
     let messages = body["messages"].as_array().map_or(&[][..], Vec::as_slice);
     for at in 0..messages.len() {
@@ -152,7 +154,7 @@ pub fn check(provider: &Provider, body: &Value) -> Checked {
     }
     match messages.last().map(|it| text(&it["role"])).unwrap_or_default() {
         role if role == "user" || role == "tool" => {}
-        role => return Err(Wrong::Last { role }),
+        role => return Err(RequestFault::Last { role }),
     }
     check_results(messages)?;
     match body.get("tools") {
@@ -160,29 +162,29 @@ pub fn check(provider: &Provider, body: &Value) -> Checked {
         Some(Value::Array(tools)) if !tools.is_empty() => {
             tools.iter().try_for_each(|it| check_tool(rules, it))
         }
-        Some(_) => Err(Wrong::NoTools),
+        Some(_) => Err(RequestFault::NoTools),
     }
 }
 
-fn check_message(rules: &Rules, messages: &[Value], at: usize) -> Checked {
+fn check_message(rules: &RequestRules, messages: &[Value], at: usize) -> CheckResult {
     let message = &messages[at];
     let role = text(&message["role"]);
     let known: &[&str] = match role.as_str() {
         "system" | "user" => &["role", "content", "name"],
         "tool" => &["role", "content", "name", "tool_call_id"],
         "assistant" => &["role", "content", "name", "tool_calls"],
-        _ => return Err(Wrong::Role { at, role }),
+        _ => return Err(RequestFault::Role { at, role }),
     };
     let is_answer = role == "assistant";
     let more = if is_answer { rules.answer_keys } else { &[] };
     let is_known = |it: &&String| known.contains(&it.as_str()) || more.contains(&it.as_str());
     if let Some(key) = keys(message).find(|it| !is_known(it)) {
-        return Err(Wrong::MessageKey { at, role, key: key.clone() });
+        return Err(RequestFault::MessageKey { at, role, key: key.clone() });
     }
     if let Some(before) = at.checked_sub(1) {
         let after = text(&messages[before]["role"]);
-        if role == "system" || !(rules.follows)(&role, &after) {
-            return Err(Wrong::Order { at, role, after });
+        if role == "system" || !(rules.may_follow)(&role, &after) {
+            return Err(RequestFault::Order { at, role, after });
         }
     }
     let content = message.get("content");
@@ -193,42 +195,43 @@ fn check_message(rules: &Rules, messages: &[Value], at: usize) -> Checked {
         (_, content) => content.is_some_and(Value::is_string),
     };
     if !is_fine {
-        return Err(Wrong::Content { at, role });
+        return Err(RequestFault::Content { at, role });
     }
     if is_answer { check_answer(rules, message, at) } else { Ok(()) }
 }
 
-fn check_answer(rules: &Rules, message: &Value, at: usize) -> Checked {
+fn check_answer(rules: &RequestRules, message: &Value, at: usize) -> CheckResult {
     match message.get("tool_calls") {
-        None if says_nothing(&message["content"]) => Err(Wrong::Empty { at }),
+        None if is_blank(&message["content"]) => Err(RequestFault::Empty { at }),
         None => Ok(()),
         Some(Value::Array(calls)) if !calls.is_empty() => {
             calls.iter().try_for_each(|it| check_call(rules, it, at))
         }
-        Some(_) => Err(Wrong::NoCalls { at }),
+        Some(_) => Err(RequestFault::NoCalls { at }),
     }
 }
 
-fn check_call(rules: &Rules, call: &Value, at: usize) -> Checked {
+fn check_call(rules: &RequestRules, call: &Value, at: usize) -> CheckResult {
     let known = ["id", "type", "function", "index"];
     let is_known =
         |it: &&String| known.contains(&it.as_str()) || rules.call_keys.contains(&it.as_str());
     if let Some(key) = keys(call).find(|it| !is_known(it)) {
         let role = "assistant".to_owned();
-        return Err(Wrong::MessageKey { at, role, key: format!("tool_calls.{key}") });
+        return Err(RequestFault::MessageKey { at, role, key: format!("tool_calls.{key}") });
     }
     let id = text(&call["id"]);
     if id.is_empty() || !(rules.id)(&id) {
-        return Err(Wrong::Id { id });
+        return Err(RequestFault::Id { id });
     }
     check_name(&call["function"]["name"])?;
     let arguments = call["function"]["arguments"].as_str().unwrap_or_default();
     let is_object = serde_json::from_str::<Value>(arguments).is_ok_and(|it| it.is_object());
-    if is_object { Ok(()) } else { Err(Wrong::Arguments { id }) }
+    if is_object { Ok(()) } else { Err(RequestFault::Arguments { id }) }
 }
 
-/// Each call has exactly one result, right behind its message, and no result is of nobody.
-fn check_results(messages: &[Value]) -> Checked {
+/// Checks that each call has exactly one result, directly after its message, and that each result belongs
+/// to a call.
+fn check_results(messages: &[Value]) -> CheckResult {
     let mut owed: Vec<String> = Vec::new();
     let mut seen: Vec<String> = Vec::new();
     for message in messages {
@@ -236,68 +239,68 @@ fn check_results(messages: &[Value]) -> Checked {
             let id = text(&message["tool_call_id"]);
             match owed.iter().position(|it| *it == id) {
                 Some(position) => drop(owed.remove(position)),
-                None => return Err(Wrong::Orphan { id }),
+                None => return Err(RequestFault::Orphan { id }),
             }
         } else if !owed.is_empty() {
-            return Err(Wrong::Unanswered { ids: owed });
+            return Err(RequestFault::Unanswered { ids: owed });
         }
         for id in calls(message).map(|it| text(&it["id"])) {
             if seen.contains(&id) {
-                return Err(Wrong::Repeated { id });
+                return Err(RequestFault::Repeated { id });
             }
             seen.push(id.clone());
             owed.push(id);
         }
     }
-    if owed.is_empty() { Ok(()) } else { Err(Wrong::Unanswered { ids: owed }) }
+    if owed.is_empty() { Ok(()) } else { Err(RequestFault::Unanswered { ids: owed }) }
 }
 
-fn check_tool(rules: &Rules, tool: &Value) -> Checked {
+fn check_tool(rules: &RequestRules, tool: &Value) -> CheckResult {
     let function = &tool["function"];
     check_name(&function["name"])?;
     let name = text(&function["name"]);
     if tool["type"] != "function" {
-        return Err(Wrong::Tool { name, why: "its type is not function" });
+        return Err(RequestFault::Tool { name, why: "its type is not function" });
     }
     let known = ["name", "description", "parameters", "strict"];
     if keys(function).any(|it| !known.contains(&it.as_str())) {
-        return Err(Wrong::Tool { name, why: "it has unknown fields" });
+        return Err(RequestFault::Tool { name, why: "it has unknown fields" });
     }
     let parameters = function.get("parameters").unwrap_or(&Value::Null);
     if parameters.is_null() {
         return Ok(());
     }
-    (rules.schema)(parameters).map_err(|(path, why)| Wrong::Schema { tool: name, path, why })
+    (rules.schema)(parameters).map_err(|(path, why)| RequestFault::Schema { tool: name, path, why })
 }
 
-fn check_name(name: &Value) -> Checked {
+fn check_name(name: &Value) -> CheckResult {
     let name = text(name);
     let fits = |it: char| it.is_ascii_alphanumeric() || it == '_' || it == '-';
     let is_fine = (1..=64).contains(&name.len()) && name.chars().all(fits);
-    if is_fine { Ok(()) } else { Err(Wrong::Name { name }) }
+    if is_fine { Ok(()) } else { Err(RequestFault::Name { name }) }
 }
 
-/// The messages of the model, with their positions.
-pub fn answers(body: &Value) -> impl Iterator<Item = (usize, &Value)> {
+/// The assistant messages with their indices.
+pub fn assistant_messages(body: &Value) -> impl Iterator<Item = (usize, &Value)> {
     let messages = body["messages"].as_array().into_iter().flatten().enumerate();
     messages.filter(|(_, it)| it["role"] == "assistant")
 }
 
-/// The calls of a message.
+/// The tool calls of a message.
 pub fn calls(message: &Value) -> impl Iterator<Item = &Value> {
     message["tool_calls"].as_array().into_iter().flatten()
 }
 
-/// Whether there are no words in it, also not in parts.
-fn says_nothing(content: &Value) -> bool {
+/// Whether the content has no text, also not in its parts.
+fn is_blank(content: &Value) -> bool {
     match content {
         Value::String(text) => text.trim().is_empty(),
-        Value::Array(parts) => parts.iter().all(|it| says_nothing(&it["text"])),
+        Value::Array(parts) => parts.iter().all(|it| is_blank(&it["text"])),
         _ => true,
     }
 }
 
-/// The error most of them have.
+/// The error format of most providers.
 pub fn openai_error(message: &str) -> Value {
     json!({ "error": { "message": message, "type": "invalid_request_error" } })
 }

@@ -1,48 +1,48 @@
-//! The subsets of JSON Schema that providers take for a tool's parameters.
+//! The subsets of JSON Schema that providers accept for a tool's parameters.
 
 use serde_json::Value;
 
-type Checked = Result<(), (String, String)>;
+type CheckResult = Result<(), (String, String)>;
 
-/// All that parses is fine; the root is an object.
-pub fn any(schema: &Value) -> Checked {
+/// Accepts every schema whose root is an object.
+pub fn any(schema: &Value) -> CheckResult {
     let is_object = schema["type"] == "object";
-    if is_object { Ok(()) } else { Err(found("root", "type must be \"object\"")) }
+    if is_object { Ok(()) } else { Err(violation("root", "type must be \"object\"")) }
 }
 
-/// "Moonshot flavored": no references, every property has a type, a union has it in its
-/// branches only, and lists are of one sort of item.
-pub fn moonshot(schema: &Value) -> Checked {
+/// Accepts "moonshot flavored" schemas: no references, every property has a type, a union has it only in
+/// its branches, and all items of a list have one schema.
+pub fn moonshot(schema: &Value) -> CheckResult {
     any(schema)?;
     walk(schema, "root", &|schema, path| {
         let has = |key: &str| schema.get(key).is_some();
         if has("$ref") {
-            return Err(found(path, "$ref is not supported"));
+            return Err(violation(path, "$ref is not supported"));
         }
         if has("anyOf") && has("type") {
-            return Err(found(
+            return Err(violation(
                 path,
                 "when using anyOf, type should be defined in anyOf items instead of the parent schema",
             ));
         }
         if !has("type") && !has("anyOf") {
-            return Err(found(path, "type is not defined"));
+            return Err(violation(path, "type is not defined"));
         }
         if schema["items"].is_array() {
-            return Err(found(path, "items must be a schema object"));
+            return Err(violation(path, "items must be a schema object"));
         }
         let values = schema["enum"].as_array().into_iter().flatten();
         match values.into_iter().find(|it| !is_of(it, &schema["type"])) {
             Some(value) => {
-                Err(found(path, &format!("enum value ({value}) does not match any type")))
+                Err(violation(path, &format!("enum value ({value}) does not match any type")))
             }
             None => Ok(()),
         }
     })
 }
 
-/// What Gemini, Groq and the grammars of local servers can express.
-pub fn narrow(schema: &Value) -> Checked {
+/// Accepts what Gemini, Groq and the grammars of local servers support.
+pub fn narrow(schema: &Value) -> CheckResult {
     const UNKNOWN: [&str; 8] = [
         "$ref",
         "$defs",
@@ -56,28 +56,28 @@ pub fn narrow(schema: &Value) -> Checked {
     any(schema)?;
     walk(schema, "root", &|schema, path| {
         if let Some(key) = UNKNOWN.iter().find(|it| schema.get(**it).is_some()) {
-            return Err(found(path, &format!("Unknown name \"{key}\"")));
+            return Err(violation(path, &format!("Unknown name \"{key}\"")));
         }
         if schema["type"].is_array() {
-            return Err(found(path, "Proto field is not repeating, cannot start list (type)"));
+            return Err(violation(path, "Proto field is not repeating, cannot start list (type)"));
         }
         if schema["pattern"].as_str().is_some_and(|it| it.contains("(?")) {
-            return Err(found(path, "look-around is not supported in a pattern"));
+            return Err(violation(path, "look-around is not supported in a pattern"));
         }
         let properties = schema["properties"].as_object();
         if properties.is_some_and(serde_json::Map::is_empty) {
-            return Err(found(path, "should be non-empty for OBJECT type (properties)"));
+            return Err(violation(path, "should be non-empty for OBJECT type (properties)"));
         }
         let mut values = schema["enum"].as_array().into_iter().flatten();
         if values.any(|it| !it.is_string()) {
-            return Err(found(path, "enum: only strings are allowed"));
+            return Err(violation(path, "enum: only strings are allowed"));
         }
         Ok(())
     })
 }
 
-/// Calls `check` for the schema and all below it.
-fn walk(schema: &Value, path: &str, check: &dyn Fn(&Value, &str) -> Checked) -> Checked {
+/// Calls `check` for the schema and all nested ones.
+fn walk(schema: &Value, path: &str, check: &dyn Fn(&Value, &str) -> CheckResult) -> CheckResult {
     check(schema, path)?;
     let below = |key: &str| if path == "root" { key.to_owned() } else { format!("{path}.{key}") };
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
@@ -96,8 +96,8 @@ fn walk(schema: &Value, path: &str, check: &dyn Fn(&Value, &str) -> Checked) -> 
     Ok(())
 }
 
-fn is_of(value: &Value, sort: &Value) -> bool {
-    let fits = |sort: &Value| match sort.as_str() {
+fn is_of(value: &Value, kind: &Value) -> bool {
+    let fits = |kind: &Value| match kind.as_str() {
         Some("string") => value.is_string(),
         Some("integer" | "number") => value.is_number(),
         Some("boolean") => value.is_boolean(),
@@ -106,9 +106,9 @@ fn is_of(value: &Value, sort: &Value) -> bool {
         Some("null") => value.is_null(),
         _ => false,
     };
-    sort.as_array().map_or_else(|| fits(sort), |sorts| sorts.iter().any(fits))
+    kind.as_array().map_or_else(|| fits(kind), |sorts| sorts.iter().any(fits))
 }
 
-fn found(path: &str, why: &str) -> (String, String) {
+fn violation(path: &str, why: &str) -> (String, String) {
     (path.to_owned(), why.to_owned())
 }

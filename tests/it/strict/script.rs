@@ -1,80 +1,85 @@
-//! What a mock says, whoever's it is: it reads a file or two when the user speaks, and tells what
-//! it has read when the results are there. The words of the prompt decide what happens on the way.
+//! The answers of every mock: it calls `read_file` after a prompt, and reports the content after the
+//! results. Keywords in the prompt select variations.
 
 use serde_json::{Value, json};
 
-use super::{Provider, rules};
+use super::{ProviderDialect, rules};
 
-/// Reads `a.txt` and `b.txt` side by side instead of `a.txt` alone.
+/// The mock reads `a.txt` and `b.txt` in parallel instead of `a.txt` alone.
 pub const BOTH: &str = "both";
-/// Says `WAITING` once the results are there, and never comes to its end.
+/// After the results, the mock says `WAITING` and never ends its answer.
 pub const WAIT: &str = "wait";
-/// Thinks without end once the results are there.
+/// After the results, the mock reasons and never ends its answer.
 pub const PONDER: &str = "ponder";
-/// Is filtered by the provider, if it has words for that.
+/// The provider filters the answer, if it has a finish reason for that.
 pub const FORBIDDEN: &str = "forbidden";
-/// One word, so that it comes in one piece.
+/// A single word, so that it arrives in one chunk.
 pub const WAITING: &str = "Waiting.";
 
-/// What the model says, before it is put in the provider's dialect.
+/// An answer of the model, independent of the provider's dialect.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct ScriptedAnswer {
     /// Counted from 1.
     pub number: usize,
-    /// Whose it is and which one: part of all that it says.
-    pub mark: String,
+    /// The provider and the number of the answer: part of all of its text.
+    pub marker: String,
     pub thought: String,
     pub words: String,
-    pub calls: Vec<Call>,
+    pub calls: Vec<ScriptedCall>,
     pub hangs: bool,
     pub is_filtered: bool,
 }
 
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct ScriptedCall {
     pub id: String,
     pub name: &'static str,
     pub arguments: Value,
 }
 
-impl Answer {
-    /// Whether this message of a request is the answer, whole, coming back.
+impl ScriptedAnswer {
+    /// Whether this message of a request is the answer, sent back as a whole.
     pub fn is(&self, message: &Value) -> bool {
         let ids = message["tool_calls"].as_array().into_iter().flatten().map(|it| &it["id"]);
         let has_call = ids.into_iter().any(|id| self.calls.iter().any(|call| *id == call.id));
-        has_call || (!self.hangs && message["content"].to_string().contains(&self.mark))
+        has_call || (!self.hangs && message["content"].to_string().contains(&self.marker))
     }
 }
 
-/// The answer to a request that has been found good.
-pub fn answer(provider: &Provider, body: &Value, before: &[Answer]) -> Answer {
+/// The answer to a valid request.
+pub fn answer(
+    provider: &ProviderDialect,
+    body: &Value,
+    before: &[ScriptedAnswer],
+) -> ScriptedAnswer {
     let number = before.len() + 1;
-    let mark = format!("({} {number})", provider.name);
+    let marker = format!("({} {number})", provider.name);
     let messages = body["messages"].as_array().unwrap();
-    let asked = messages.iter().rfind(|it| it["role"] == "user").map(words).unwrap_or_default();
+    let asked =
+        messages.iter().rfind(|it| it["role"] == "user").map(latest_text).unwrap_or_default();
     let is_result = messages.last().is_some_and(|it| it["role"] == "tool");
-    let mut answer = Answer {
-        thought: format!("Let me think. {mark}"),
+    let mut answer = ScriptedAnswer {
+        thought: format!("Let me think. {marker}"),
         words: String::new(),
         calls: Vec::new(),
         hangs: false,
         is_filtered: asked.contains(FORBIDDEN),
         number,
-        mark,
+        marker,
     };
     if answer.is_filtered {
         return answer;
     }
     if !is_result {
-        // Some calls come with words and some without.
+        // Some calls come with text and some without.
         if number % 4 == 1 {
-            answer.words = format!("I look at it. {}", answer.mark);
+            answer.words = format!("I look at it. {}", answer.marker);
         }
         let own = before.iter().map(|it| it.calls.len()).sum::<usize>();
-        let all = rules::answers(body).flat_map(|(_, it)| rules::calls(it)).count();
+        let all = rules::assistant_messages(body).flat_map(|(_, it)| rules::calls(it)).count();
         let files = if asked.contains(BOTH) { &["a.txt", "b.txt"][..] } else { &["a.txt"] };
-        let call = |(at, path): (usize, &&str)| Call {
-            id: (provider.mint)(own + at, all + at),
+        let call = |(at, path): (usize, &&str)| ScriptedCall {
+            id: (provider.call_id)(own + at, all + at),
             name: "read_file",
             arguments: json!({ "path": path }),
         };
@@ -85,21 +90,21 @@ pub fn answer(provider: &Provider, body: &Value, before: &[Answer]) -> Answer {
     } else if asked.contains(PONDER) {
         answer.hangs = true;
     } else {
-        answer.words = format!("It says {}. {}", results(messages), answer.mark);
+        answer.words = format!("It says {}. {}", results(messages), answer.marker);
     }
     answer
 }
 
-/// What the tools have just found.
+/// The known words in the latest results.
 fn results(messages: &[Value]) -> String {
     let results = messages.iter().rev().take_while(|it| it["role"] == "tool");
-    let text: String = results.map(words).collect();
+    let text: String = results.map(latest_text).collect();
     ["alpha", "beta"].into_iter().filter(|it| text.contains(it)).collect::<Vec<_>>().join(" and ")
 }
 
-/// The last that this message says, without what the agent adds for the model. When a prompt was
-/// cancelled the one before may stand in the same message.
-fn words(message: &Value) -> String {
+/// The latest prompt in a message, without the context that the agent adds. After a cancelled prompt, the
+/// message may contain the earlier one too.
+fn latest_text(message: &Value) -> String {
     let text = match &message["content"] {
         Value::String(text) => text.clone(),
         Value::Array(parts) => parts.iter().filter_map(|it| it["text"].as_str()).collect(),

@@ -1,37 +1,37 @@
-//! An answer as a stream of events, with what the dialects have in common.
+//! The stream of an answer, with what the dialects have in common.
 
 use serde_json::{Value, json};
 
-use super::{Answer, Call};
+use super::{ScriptedAnswer, ScriptedCall};
 
 /// The stream of an answer.
 #[derive(Default)]
-pub struct Speech {
-    /// Up to the last word, an event or a comment each.
-    pub said: Vec<String>,
-    /// What comes when all has been said.
+pub struct ScriptedStream {
+    /// Everything up to the last word; each an event or a comment.
+    pub events: Vec<String>,
+    /// The final events.
     pub end: Vec<String>,
-    /// Whether the end never comes.
+    /// Whether the final events are never sent.
     pub hangs: bool,
 }
 
-impl Speech {
-    pub fn new(answer: &Answer) -> Speech {
-        Speech { hangs: answer.hangs, ..Speech::default() }
+impl ScriptedStream {
+    pub fn new(answer: &ScriptedAnswer) -> ScriptedStream {
+        ScriptedStream { hangs: answer.hangs, ..ScriptedStream::default() }
     }
 
-    /// Something that is no event.
+    /// Adds raw text, such as a comment.
     pub fn raw(&mut self, text: &str) {
-        self.said.push(text.to_owned());
+        self.events.push(text.to_owned());
     }
 
-    /// A chunk with this delta.
+    /// Adds a chunk with this delta.
     pub fn delta(&mut self, delta: &Value) {
-        self.said.push(event(&chunk(delta, &Value::Null)));
+        self.events.push(event(&chunk(delta, &Value::Null)));
     }
 
-    /// A call in three deltas: its name, and its arguments in two halves.
-    pub fn call(&mut self, index: usize, call: &Call) {
+    /// Adds a call in three deltas: its name, and its arguments in two halves.
+    pub fn call(&mut self, index: usize, call: &ScriptedCall) {
         let arguments = call.arguments.to_string();
         let (first, second) = arguments.split_at(arguments.len() / 2);
         let mut head = whole_call(index, call);
@@ -43,7 +43,7 @@ impl Speech {
         }
     }
 
-    /// The last event and `[DONE]`.
+    /// Sets the last event, followed by `[DONE]`.
     pub fn end(&mut self, last: &Value) {
         self.end = vec![event(last), "data: [DONE]\n\n".to_owned()];
     }
@@ -58,13 +58,13 @@ pub fn chunk(delta: &Value, finish: &Value) -> Value {
     json!({ "id": "x", "object": "chat.completion.chunk", "created": 0, "choices": [choice] })
 }
 
-/// The text word by word.
-pub fn pieces(text: &str) -> impl Iterator<Item = &str> {
+/// The text, split after each space.
+pub fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split_inclusive(' ')
 }
 
-/// Why the answer ends, in OpenAI's words.
-pub fn reason(answer: &Answer) -> &'static str {
+/// The finish reason, as OpenAI names it.
+pub fn finish_reason(answer: &ScriptedAnswer) -> &'static str {
     if answer.calls.is_empty() { "stop" } else { "tool_calls" }
 }
 
@@ -72,8 +72,8 @@ pub fn usage() -> Value {
     json!({ "prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110 })
 }
 
-/// A whole call in one delta.
-pub fn whole_call(index: usize, call: &Call) -> Value {
+/// A complete call in one delta.
+pub fn whole_call(index: usize, call: &ScriptedCall) -> Value {
     let function = json!({ "name": call.name, "arguments": call.arguments.to_string() });
     json!({ "index": index, "id": call.id, "type": "function", "function": function })
 }

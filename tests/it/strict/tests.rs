@@ -8,14 +8,15 @@ use serde_json::{Value, json};
 
 use super::gemini::SENTINEL;
 use super::{
-    ALL, Mock, Provider, deepseek, gemini, glm, groq, kimi, minimax, mistral, rules, schema, script,
+    ALL, MockProvider, ProviderDialect, deepseek, gemini, glm, groq, kimi, minimax, mistral, rules,
+    schema, script,
 };
 
 /// A change of a body.
 type Change = fn(&mut Value);
 
 /// Sends a request and returns the status and the body as it came.
-fn post(mock: &Mock, body: &Value) -> (u16, String) {
+fn post(mock: &MockProvider, body: &Value) -> (u16, String) {
     let mut stream = TcpStream::connect(mock.address()).unwrap();
     let body = body.to_string();
     let length = body.len();
@@ -30,8 +31,8 @@ fn post(mock: &Mock, body: &Value) -> (u16, String) {
 
 /// A conversation that this provider takes: a prompt, a call, its result, words, a prompt. At 0
 /// is the system's message, at 2 and 4 are the model's.
-fn good(provider: &Provider) -> Value {
-    let id = (provider.mint)(99, 0);
+fn good(provider: &ProviderDialect) -> Value {
+    let id = (provider.call_id)(99, 0);
     let function = json!({ "name": "read_file", "arguments": "{\"path\":\"a.txt\"}" });
     let mut call = json!({ "id": id, "type": "function", "function": function });
     if provider.name == "gemini" {
@@ -62,8 +63,8 @@ fn good(provider: &Provider) -> Value {
 }
 
 /// The changed body is refused with this status and this text.
-fn refuses(provider: &'static Provider, status: u16, text: &str, change: Change) {
-    let mock = Mock::start(provider);
+fn refuses(provider: &'static ProviderDialect, status: u16, text: &str, change: Change) {
+    let mock = MockProvider::start(provider);
     let mut body = good(provider);
     change(&mut body);
     let (given, answer) = post(&mock, &body);
@@ -73,8 +74,8 @@ fn refuses(provider: &'static Provider, status: u16, text: &str, change: Change)
 }
 
 /// The changed body is taken.
-fn takes(provider: &'static Provider, change: Change) {
-    let mock = Mock::start(provider);
+fn takes(provider: &'static ProviderDialect, change: Change) {
+    let mock = MockProvider::start(provider);
     let mut body = good(provider);
     change(&mut body);
     let (status, answer) = post(&mock, &body);
@@ -143,7 +144,7 @@ fn what_no_strict_server_takes_none_of_them_takes() {
     ];
     for provider in ALL {
         for (what, change) in table {
-            let mock = Mock::start(provider);
+            let mock = MockProvider::start(provider);
             let mut body = good(provider);
             change(&mut body);
             let (status, answer) = post(&mock, &body);
@@ -361,27 +362,27 @@ fn schemas_are_taken_and_refused_as_the_subsets_say() {
 /// What the model suffers from is taken and told.
 #[test]
 fn what_is_taken_but_harms_is_told() {
-    let mock = Mock::start(&kimi::PROVIDER);
+    let mock = MockProvider::start(&kimi::PROVIDER);
     let mut body = good(&kimi::PROVIDER);
     body["messages"][2]["tool_calls"][0]["id"] = json!("call_1");
     body["messages"][3]["tool_call_id"] = json!("call_1");
     assert_eq!(post(&mock, &body).0, 200);
-    assert_eq!(mock.complaints(), ["kimi: the identifier call_1 is not like functions.NAME:N"]);
+    assert_eq!(mock.complaints(), ["kimi: the id call_1 is not like functions.NAME:N"]);
 
     for provider in [&glm::PROVIDER, &minimax::PROVIDER] {
-        let mock = Mock::start(provider);
+        let mock = MockProvider::start(provider);
         let mut body = good(provider);
-        let mark = format!("({} 1)", provider.name);
+        let marker = format!("({} 1)", provider.name);
         post(&mock, &body);
         // An answer of its own comes back, first without its reasoning and then with it.
-        body["messages"][4]["content"] = json!(format!("I look at it. {mark}"));
+        body["messages"][4]["content"] = json!(format!("I look at it. {marker}"));
         post(&mock, &body);
         assert_eq!(mock.harms().len(), 1, "{}", provider.name);
-        let thought = format!("Let me think. {mark}");
+        let thought = format!("Let me think. {marker}");
         if provider.name == "glm" {
             body["messages"][4]["reasoning_content"] = json!(thought);
         } else {
-            let words = format!("<think>\n{thought}\n</think>\n\nI look at it. {mark}");
+            let words = format!("<think>\n{thought}\n</think>\n\nI look at it. {marker}");
             body["messages"][4]["content"] = json!(words);
         }
         post(&mock, &body);
@@ -391,7 +392,7 @@ fn what_is_taken_but_harms_is_told() {
 
 #[test]
 fn each_speaks_its_own_dialect() {
-    let table: [(&Provider, &[&str]); 7] = [
+    let table: [(&ProviderDialect, &[&str]); 7] = [
         (&deepseek::PROVIDER, &[": keep-alive", "reasoning_content", "prompt_cache_hit_tokens"]),
         (&kimi::PROVIDER, &["reasoning_content", "functions.read_file:1", "cached_tokens"]),
         (&glm::PROVIDER, &["reasoning_content", r#""finish_reason":"tool_calls""#]),
@@ -401,7 +402,8 @@ fn each_speaks_its_own_dialect() {
         (&groq::PROVIDER, &[r#""reasoning":"Let ""#, "x_groq"]),
     ];
     for (provider, features) in table {
-        let mock = Mock::start(ALL.into_iter().find(|it| it.name == provider.name).unwrap());
+        let mock =
+            MockProvider::start(ALL.into_iter().find(|it| it.name == provider.name).unwrap());
         let (_, answer) = post(&mock, &good(provider));
         for feature in features {
             assert!(answer.contains(feature), "{}: no {feature} in {answer}", provider.name);
@@ -411,7 +413,7 @@ fn each_speaks_its_own_dialect() {
 
 #[test]
 fn gemini_numbers_no_call_and_signs_only_the_first() {
-    let mock = Mock::start(&gemini::PROVIDER);
+    let mock = MockProvider::start(&gemini::PROVIDER);
     let mut body = good(&gemini::PROVIDER);
     body["messages"][5]["content"] = json!("Turn 2: both");
     let (_, answer) = post(&mock, &body);
@@ -426,7 +428,7 @@ fn gemini_numbers_no_call_and_signs_only_the_first() {
 
 #[test]
 fn minimax_puts_its_thinking_beside_the_words_when_asked() {
-    let mock = Mock::start(&minimax::PROVIDER);
+    let mock = MockProvider::start(&minimax::PROVIDER);
     let mut body = good(&minimax::PROVIDER);
     body["reasoning_split"] = json!(true);
     let (_, answer) = post(&mock, &body);
@@ -438,7 +440,7 @@ fn groq_fails_once_to_read_a_call_and_glm_to_reach_its_network() {
     for (provider, sign) in
         [(&groq::PROVIDER, "failed_generation"), (&glm::PROVIDER, "network_error")]
     {
-        let mock = Mock::start(provider);
+        let mock = MockProvider::start(provider);
         let signs = (0..6).filter(|_| post(&mock, &good(provider)).1.contains(sign)).count();
         assert_eq!(signs, 1, "{}", provider.name);
         assert_eq!(mock.refusals().len(), 0, "that is not the client's fault");
@@ -447,7 +449,7 @@ fn groq_fails_once_to_read_a_call_and_glm_to_reach_its_network() {
 
 #[test]
 fn a_thing_refused_twice_is_complained_about() {
-    let mock = Mock::start(&mistral::PROVIDER);
+    let mock = MockProvider::start(&mistral::PROVIDER);
     let mut body = good(&mistral::PROVIDER);
     body["stream_options"] = json!({});
     post(&mock, &body);

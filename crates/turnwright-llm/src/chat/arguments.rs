@@ -1,29 +1,29 @@
-//! The text of a call's arguments → an object, or the reason why not, written for the model.
+//! Parses the text of a tool call's arguments into a JSON object, or into a reason, written for the
+//! model, why that is impossible.
 //!
-//! Arguments that parse as they are run; the repairs below are those that cannot change what the
-//! model meant. Missing quotes or braces are never completed: that would run half a command or
-//! write half a file.
+//! Valid arguments are used as they are. The repairs below cannot change what the model meant.
+//! Missing quotes or braces are never added: that would run half a command or write half a file.
 
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use super::wire::mend_surrogates;
-use crate::bulk;
+use super::wire::repair_surrogates;
+use crate::json_limits;
 use turnwright_types::message::Arguments;
 
-/// Understands the arguments of a call of a whole answer.
-pub(in crate) fn understand(text: String) -> Arguments {
+/// Parses the arguments of a call from a complete reply.
+pub(crate) fn parse_arguments(text: String) -> Arguments {
     if matches!(text.trim(), "" | "null") {
         return Arguments::Object(Value::Object(Map::new()));
     }
-    if bulk::is_endless(&text) {
+    if json_limits::has_too_many_values(&text) {
         let reason = "The arguments have too many values. Nothing was executed.".to_owned();
         return Arguments::Unusable { text, reason };
     }
-    let reason = match read(&text) {
+    let reason = match parse_leniently(&text) {
         Ok(value @ Value::Object(_)) => return Arguments::Object(value),
-        Ok(Value::String(inner)) => match read(&inner) {
-            // Encoded twice.
+        Ok(Value::String(inner)) => match parse_leniently(&inner) {
+            // The object was JSON-encoded twice.
             Ok(value @ Value::Object(_)) => return Arguments::Object(value),
             _ => "The arguments must be a JSON object, not a string. Nothing was executed.".into(),
         },
@@ -40,9 +40,10 @@ pub(in crate) fn understand(text: String) -> Arguments {
     Arguments::Unusable { text, reason }
 }
 
-/// The arguments of a call of an answer that hit the output limit. Which call was cut cannot be
-/// told for sure: some servers close the braces of half a call.
-pub(in crate) fn cut_off(text: String) -> Arguments {
+/// Marks the arguments of a call as unusable because the reply hit the output limit. This applies
+/// to every call of the reply: some servers close the braces of a truncated call, so the truncated
+/// one cannot be identified.
+pub(crate) fn truncated_arguments(text: String) -> Arguments {
     let reason = format!(
         "The answer was cut off at the output limit, the arguments of this call after {} bytes. \
          Nothing was executed. Send less at once: write the first part with write_file, then \
@@ -52,28 +53,28 @@ pub(in crate) fn cut_off(text: String) -> Arguments {
     Arguments::Unusable { text, reason }
 }
 
-/// Whether the text is one whole object. Cheap for one that has not ended yet.
-pub(in crate) fn is_object(text: &str) -> bool {
+/// True if the text is one complete JSON object. Cheap while the text is still incomplete.
+pub(crate) fn is_json_object(text: &str) -> bool {
     text.trim_start().starts_with('{')
         && text.trim_end().ends_with('}')
         && serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
-/// Arguments on their way. Whether they are one whole object by now is told from each piece
-/// alone: to read all of them again for each piece would take quadratic time.
+/// Arguments that are still being streamed. Completeness is tracked incrementally, because parsing
+/// the whole text again for each delta would take quadratic time.
 #[derive(Debug, Default)]
-pub(super) struct Growing {
+pub(super) struct StreamedArguments {
     text: String,
-    /// Brackets that are open.
+    /// The number of open brackets.
     depth: usize,
     in_string: bool,
     escaped: bool,
-    /// The first bracket has been closed.
+    /// The outermost bracket has been closed.
     closed: bool,
     is_object: bool,
 }
 
-impl Growing {
+impl StreamedArguments {
     pub(super) fn push(&mut self, piece: &str) {
         self.text.push_str(piece);
         let was_closed = self.closed;
@@ -81,10 +82,10 @@ impl Growing {
         let is_blank = rest.bytes().all(|it| b" \t\r\n".contains(&it));
         self.is_object = self.closed
             && is_blank
-            && if was_closed { self.is_object } else { is_object(&self.text) };
+            && if was_closed { self.is_object } else { is_json_object(&self.text) };
     }
 
-    /// Reads on to where the first bracket is closed, and returns what follows it.
+    /// Scans to the end of the outermost bracket and returns the rest of the piece.
     fn advance<'a>(&mut self, piece: &'a str) -> &'a str {
         for (at, byte) in piece.bytes().enumerate() {
             match byte {
@@ -106,7 +107,7 @@ impl Growing {
         ""
     }
 
-    pub(super) fn is_object(&self) -> bool {
+    pub(super) fn is_json_object(&self) -> bool {
         self.is_object
     }
 
@@ -123,23 +124,24 @@ impl Growing {
     }
 }
 
-fn read(text: &str) -> Result<Value, serde_json::Error> {
+fn parse_leniently(text: &str) -> Result<Value, serde_json::Error> {
     serde_json::from_str(text).or_else(|error| {
-        let mended = mend_surrogates(&escape_controls(text));
-        let whole = first(&mended).or_else(|| first(&without_comma(&mended)?));
+        let mended = repair_surrogates(&escape_controls(text));
+        let whole = first_value(&mended).or_else(|| first_value(&without_trailing_comma(&mended)?));
         whole.ok_or(error)
     })
 }
 
-/// The value that the text begins with, if nothing of meaning follows it.
-fn first(text: &str) -> Option<Value> {
+/// The first JSON value of the text, if only harmless characters follow it.
+fn first_value(text: &str) -> Option<Value> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     let value = values.next()?.ok()?;
-    is_litter(text[values.byte_offset()..].trim()).then_some(value)
+    is_harmless_suffix(text[values.byte_offset()..].trim()).then_some(value)
 }
 
-/// The text without the one comma that stands before a closing bracket. Two are no slip.
-fn without_comma(text: &str) -> Option<String> {
+/// The text without a trailing comma before a closing bracket. With more than one such comma the
+/// text is rejected, since that is no longer a slip.
+fn without_trailing_comma(text: &str) -> Option<String> {
     let (mut inside, mut escaped) = (false, false);
     let (mut comma, mut found) = (None, None);
     for (at, byte) in text.bytes().enumerate() {
@@ -164,21 +166,21 @@ fn without_comma(text: &str) -> Option<String> {
     found.map(|at| format!("{}{}", &text[..at], &text[at + 1..]))
 }
 
-/// Whether what follows a whole value holds nothing that the model can have meant as a part of
-/// it: brackets closed twice, a fence, the closing tag of a template.
-fn is_litter(rest: &str) -> bool {
+/// True if the text after a complete value cannot belong to it: surplus closing brackets, a code
+/// fence or a template's closing tag.
+fn is_harmless_suffix(rest: &str) -> bool {
     let is_tag = rest.starts_with('<') && rest.ends_with('>') && !rest.contains(['{', '[', '"']);
     is_tag || rest.chars().all(|it| it.is_whitespace() || "}])`;,".contains(it))
 }
 
-/// Raw control characters inside strings, which JSON forbids and models write, as escapes.
+/// Escapes raw control characters in strings, which JSON forbids but models emit.
 fn escape_controls(text: &str) -> String {
     let mut result = String::with_capacity(text.len() + 16);
     let (mut inside, mut escaped) = (false, false);
     for char in text.chars() {
         match char {
             '"' if !escaped => inside = !inside,
-            // Not after a backslash: that would leave the escape as text in the result.
+            // Not after a backslash: the escape sequence would end up as literal text.
             _ if inside && !escaped && char.is_control() => {
                 result.push_str(&format!("\\u{:04x}", u32::from(char)));
                 continue;
@@ -199,19 +201,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn arguments_on_their_way_are_known_to_be_whole(
+        fn streamed_arguments_are_known_to_be_complete(
             pieces in prop::collection::vec("([{}\\[\\]\":, 1\n\\\\aé\u{a0}]|\"a\":\\{\\}|\\{\"b\":\"\\}\"){0,6}", 0..12),
         ) {
-            let mut growing = Growing::default();
+            let mut streamed = StreamedArguments::default();
             for piece in &pieces {
-                growing.push(piece);
-                prop_assert_eq!(growing.is_object(), is_object(growing.as_str()), "{}", growing.as_str());
+                streamed.push(piece);
+                prop_assert_eq!(streamed.is_json_object(), is_json_object(streamed.as_str()), "{}", streamed.as_str());
             }
         }
     }
 
     #[test]
-    fn one_comma_too_many_is_forgiven_and_nothing_is_completed() {
+    fn one_trailing_comma_is_repaired_and_nothing_is_completed() {
         for (text, expected) in [
             (r#"{"a": 1,}"#, Some(r#"{"a":1}"#)),
             (r#"{"a": [1, 2 , ], "b": ",}"}"#, Some(r#"{"a":[1,2],"b":",}"}"#)),
@@ -221,7 +223,7 @@ mod tests {
             (r#"{"a": 1,"#, None),
             (r#"{"a": ",}"#, None),
         ] {
-            let understood = match understand(text.to_owned()) {
+            let understood = match parse_arguments(text.to_owned()) {
                 Arguments::Object(value) => Some(value.to_string()),
                 Arguments::Unusable { .. } => None,
             };
@@ -230,10 +232,10 @@ mod tests {
     }
 
     #[test]
-    fn arguments_of_endless_values_are_not_read() {
+    fn arguments_with_too_many_values_are_not_parsed() {
         let text = format!("{{\"a\":[{}0]}}", "{\"\":0},".repeat(300_000));
         assert!(
-            matches!(understand(text), Arguments::Unusable { reason, .. } if reason.contains("too many"))
+            matches!(parse_arguments(text), Arguments::Unusable { reason, .. } if reason.contains("too many"))
         );
     }
 }

@@ -1,11 +1,11 @@
-//! Chat completions, as OpenAI's API and its many relatives speak them.
+//! The chat completions protocol, as spoken by OpenAI and compatible servers.
 
 pub(super) mod arguments;
-mod assemble;
-mod details;
-mod entries;
+mod assembler;
+mod reasoning_details;
+mod messages;
 mod request;
-mod speech;
+mod text_pipeline;
 pub(super) mod wire;
 
 #[cfg(test)]
@@ -15,27 +15,27 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::manner::{Speaker, Tools};
+use super::exchange::{RenderedTools, ReplyContext};
 use super::quirks::Quirks;
 use super::transcript;
 use turnwright_types::message::ToolSpec;
 
-pub(super) use assemble::{Assembler, read_usage};
+pub(super) use assembler::{ChatAssembler, parse_usage};
 pub(super) use request::{render, render_tools};
 
-/// Reads a recorded answer of a model that was offered these tools, and says what it means: for
-/// the wire corpus, the fuzzers and bug reports.
+/// Reads a recorded reply of a model that was offered these tools and describes it: for the corpus
+/// of recorded streams, the fuzz targets and bug reports.
 #[doc(hidden)]
 pub fn transcribe<'a>(
     model: &str,
     tools: &[String],
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> String {
-    transcript::transcribe(Assembler::new(recorded(model, tools)), pieces)
+    transcript::transcribe(ChatAssembler::new(recorded_context(model, tools)), pieces)
 }
 
-/// Who has answered in a recording.
-pub(super) fn recorded(model: &str, tools: &[String]) -> Speaker {
+/// The context in which a recorded reply is read.
+pub(super) fn recorded_context(model: &str, tools: &[String]) -> ReplyContext {
     let spec = |name: &String| {
         Arc::new(ToolSpec {
             name: name.clone().into(),
@@ -44,7 +44,13 @@ pub(super) fn recorded(model: &str, tools: &[String]) -> Speaker {
         })
     };
     let specs = Arc::new(tools.iter().map(spec).collect::<Vec<_>>());
-    let tools = (!specs.is_empty()).then(|| Arc::new(Tools::new(&specs, render_tools)));
+    let tools = (!specs.is_empty()).then(|| Arc::new(RenderedTools::new(&specs, render_tools)));
     let (host, origin) = ("host".to_owned(), "host/m".into());
-    Speaker { host, origin, quirks: Quirks::of("", model), tools, ..Speaker::default() }
+    ReplyContext {
+        host,
+        origin,
+        quirks: Quirks::lookup("", model),
+        tools,
+        ..ReplyContext::default()
+    }
 }

@@ -1,5 +1,5 @@
-//! A conversation → the body of a request. Minimal, because strict servers refuse what they do
-//! not know, and byte-stable from one request to the next, because providers cache prefixes.
+//! Renders the body of a chat completions request. It is minimal, because strict servers reject
+//! unknown fields, and byte-stable between requests, because providers cache prefixes.
 
 use std::sync::Arc;
 
@@ -9,120 +9,123 @@ use async_openai::types::chat::{
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::entries::{Entry, entries, is_nothing, mark, system};
-use crate::manner::Manner;
-use crate::names::Aliases;
-use crate::prefix::Prefixes;
-use crate::quirks::{Cache, Dialect, Limit, Quirks};
+use super::messages::{ChatMessage, is_blank, mark_cacheable, render_messages, system_message};
+use crate::exchange::RequestStyle;
+use crate::prefix_cache::PrefixCache;
+use crate::quirks::{CacheHint, EffortDialect, OutputLimitField, Quirks};
 use crate::schema::portable;
-use crate::{Effort, Request};
-use turnwright_types::message::{Message, Part, ToolSpec};
+use crate::tool_aliases::ToolAliases;
+use crate::{ReasoningEffort, Request};
+use turnwright_types::message::{Message, PromptPart, ToolSpec};
 
-/// The body of the request. Written by hand around its parts, because the beginning of the
-/// conversation is there already.
-pub(in crate) fn render(
-    prefixes: &Prefixes,
-    manner: &Manner<'_>,
+/// Renders the request body. It is assembled by hand, because the JSON of earlier messages is
+/// reused from the prefix cache.
+pub(crate) fn render(
+    prefix_cache: &PrefixCache,
+    style: &RequestStyle<'_>,
     request: &Request,
 ) -> Vec<u8> {
-    let (settled, rest) = request.messages.split_at(settled(&request.messages, manner.quirks));
-    let mut prefix = prefixes.take(settled, *manner.quirks);
-    let before = prefix.count.checked_sub(1).map(|it| settled[it].as_ref());
-    write_entries(&mut prefix.json, &entries(before, &settled[prefix.count..], manner));
+    let (stable, rest) = request.messages.split_at(stable_len(&request.messages, style.quirks));
+    let mut prefix = prefix_cache.take(stable, *style.quirks);
+    let before = prefix.count.checked_sub(1).map(|it| stable[it].as_ref());
+    write_messages(&mut prefix.json, &render_messages(before, &stable[prefix.count..], style));
 
-    let room = prefix.json.len() + rest.iter().map(|it| size(it)).sum::<usize>();
-    let mut body = Vec::with_capacity(4 * 1024 + room + manner.tools.len());
+    let room = prefix.json.len() + rest.iter().map(|it| estimated_size(it)).sum::<usize>();
+    let mut body = Vec::with_capacity(4 * 1024 + room + style.tools.len());
     body.extend_from_slice(b"{\"model\":");
-    write(&mut body, &manner.model);
+    write_json(&mut body, &style.model);
     body.extend_from_slice(b",\"messages\":[");
-    write(&mut body, &system(&request.system, manner));
+    write_json(&mut body, &system_message(&request.system, style));
     body.extend_from_slice(&prefix.json);
-    let mut last = entries(settled.last().map(AsRef::as_ref), rest, manner);
-    if manner.quirks.cache == Cache::Marks
-        && let Some(Entry::User { content } | Entry::Tool { content, .. }) = last.last_mut()
+    let mut last = render_messages(stable.last().map(AsRef::as_ref), rest, style);
+    if style.quirks.cache == CacheHint::Marks
+        && let Some(ChatMessage::User { content } | ChatMessage::Tool { content, .. }) =
+            last.last_mut()
     {
-        mark(content);
+        mark_cacheable(content);
     }
-    write_entries(&mut body, &last);
+    write_messages(&mut body, &last);
     body.push(b']');
-    if !manner.tools.is_empty() {
+    if !style.tools.is_empty() {
         body.extend_from_slice(b",\"tools\":");
-        body.extend_from_slice(manner.tools);
+        body.extend_from_slice(style.tools);
     }
-    write_rest(&mut body, manner, request);
+    write_parameters(&mut body, style, request);
     body.push(b'}');
-    prefixes.keep(prefix, settled, *manner.quirks);
+    prefix_cache.store(prefix, stable, *style.quirks);
     body
 }
 
-/// What stands behind the messages and the tools.
-fn write_rest(body: &mut Vec<u8>, manner: &Manner<'_>, request: &Request) {
-    let quirks = manner.quirks;
+/// Writes the fields that follow the messages and the tools.
+fn write_parameters(body: &mut Vec<u8>, style: &RequestStyle<'_>, request: &Request) {
+    let quirks = style.quirks;
     body.extend_from_slice(b",\"stream\":true");
     if quirks.stream_options {
         body.extend_from_slice(b",\"stream_options\":");
         let usage =
             ChatCompletionStreamOptions { include_usage: Some(true), include_obfuscation: None };
-        write(body, &usage);
+        write_json(body, &usage);
     }
     let mut fields = Map::new();
-    if let Some(limit) = manner.max_output {
+    if let Some(limit) = style.max_output {
         let name = match quirks.limit {
-            Limit::MaxTokens => "max_tokens",
-            Limit::MaxCompletionTokens => "max_completion_tokens",
+            OutputLimitField::MaxTokens => "max_tokens",
+            OutputLimitField::MaxCompletionTokens => "max_completion_tokens",
         };
         fields.insert(name.to_owned(), limit.into());
     }
-    fields.extend(effort(quirks.effort, request.effort));
-    if quirks.tool_stream && !manner.tools.is_empty() {
+    fields.extend(effort_field(quirks.effort, request.effort));
+    if quirks.tool_stream && !style.tools.is_empty() {
         fields.insert("tool_stream".to_owned(), true.into());
     }
     if quirks.reasoning_split {
         fields.insert("reasoning_split".to_owned(), true.into());
     }
-    if quirks.cache == Cache::Key {
+    if quirks.cache == CacheHint::Key {
         fields.insert("prompt_cache_key".to_owned(), cache_key(request).into());
     }
-    // What the user has written down stands above all.
-    fields.extend(manner.body.iter().map(|(name, value)| (name.clone(), value.clone())));
+    // The user's own fields override all others.
+    fields.extend(style.extra_body.iter().map(|(name, value)| (name.clone(), value.clone())));
     for (name, value) in &fields {
         body.push(b',');
-        write(body, name);
+        write_json(body, name);
         body.push(b':');
-        write(body, value);
+        write_json(body, value);
     }
 }
 
-/// The effort in the words of the server (C.4 #4). Those that know only on and off take every
-/// effort but none for on.
-fn effort(dialect: Dialect, effort: Effort) -> Option<(String, Value)> {
+/// The reasoning effort as a field of the request (C.4 #4). Dialects that only know on and off
+/// treat every effort but `none` as on.
+fn effort_field(dialect: EffortDialect, effort: ReasoningEffort) -> Option<(String, Value)> {
     let field = |name: &str, value: Value| Some((name.to_owned(), value));
-    let is_on = effort != Effort::None;
+    let is_on = effort != ReasoningEffort::None;
     let on_off = |on: &str| json!({ "type": if is_on { on } else { "disabled" } });
     match (dialect, effort) {
-        (Dialect::ThinkingKept, _) => {
+        (EffortDialect::ThinkingKept, _) => {
             let mut thinking = on_off("enabled");
             if is_on {
-                // Thoughts of earlier turns are kept: they are sent back (C.3 #10).
+                // Reasoning of earlier turns is kept, because it is sent back (C.3 #10).
                 thinking["clear_thinking"] = false.into();
             }
             field("thinking", thinking)
         }
-        (Dialect::None, _) | (_, Effort::Default) => None,
-        (Dialect::ReasoningEffort, effort) => field("reasoning_effort", effort.id().into()),
-        (Dialect::Reasoning, Effort::None) => field("reasoning", json!({ "enabled": false })),
-        (Dialect::Reasoning, effort) => field("reasoning", json!({ "effort": effort.id() })),
-        (Dialect::ReasoningEnabled, _) => field("reasoning", json!({ "enabled": is_on })),
-        (Dialect::Thinking, _) => field("thinking", on_off("enabled")),
-        (Dialect::ThinkingAdaptive, _) => field("thinking", on_off("adaptive")),
-        (Dialect::EnableThinking, _) => field("enable_thinking", is_on.into()),
-        (Dialect::TemplateThinking, _) => {
+        (EffortDialect::None, _) | (_, ReasoningEffort::Default) => None,
+        (EffortDialect::ReasoningEffort, effort) => field("reasoning_effort", effort.id().into()),
+        (EffortDialect::Reasoning, ReasoningEffort::None) => {
+            field("reasoning", json!({ "enabled": false }))
+        }
+        (EffortDialect::Reasoning, effort) => field("reasoning", json!({ "effort": effort.id() })),
+        (EffortDialect::ReasoningEnabled, _) => field("reasoning", json!({ "enabled": is_on })),
+        (EffortDialect::Thinking, _) => field("thinking", on_off("enabled")),
+        (EffortDialect::ThinkingAdaptive, _) => field("thinking", on_off("adaptive")),
+        (EffortDialect::EnableThinking, _) => field("enable_thinking", is_on.into()),
+        (EffortDialect::TemplateThinking, _) => {
             field("chat_template_kwargs", json!({ "enable_thinking": is_on }))
         }
     }
 }
 
-/// The same for all requests of a conversation: made from what it begins with.
+/// A key that stays the same for all requests of a conversation, derived from its first message.
 fn cache_key(request: &Request) -> String {
     let mut hash = std::hash::DefaultHasher::new();
     if let Some(Message::User(first)) = request.messages.first().map(AsRef::as_ref) {
@@ -131,17 +134,18 @@ fn cache_key(request: &Request) -> String {
     format!("turnwright-{:016x}", std::hash::Hasher::finish(&hash))
 }
 
-/// How many messages are rendered for good. A message of the user at the end is not: the next
-/// one may be joined to it. Nor are results whose pictures become such a message.
-fn settled(messages: &[Arc<Message>], quirks: &Quirks) -> usize {
+/// The number of messages whose rendered form can no longer change. A trailing user message may
+/// still be merged with the next one, and trailing tool results may be followed by a message with
+/// their images.
+fn stable_len(messages: &[Arc<Message>], quirks: &Quirks) -> usize {
     let is_settled = |it: &Arc<Message>| match it.as_ref() {
         Message::User(_) => false,
-        Message::Assistant(assistant) => !is_nothing(assistant),
+        Message::Assistant(assistant) => !is_blank(assistant),
         Message::Tool(_) => true,
     };
     let mut end = messages.iter().rposition(is_settled).map_or(0, |it| it + 1);
-    if quirks.cache == Cache::Marks {
-        // The last one bears a mark that it does not keep.
+    if quirks.cache == CacheHint::Marks {
+        // The last message carries a cache marker that it loses in the next request.
         end = end.min(messages.len().saturating_sub(1));
     }
     let results = messages[..end].iter().rev().map_while(|it| match it.as_ref() {
@@ -154,24 +158,24 @@ fn settled(messages: &[Arc<Message>], quirks: &Quirks) -> usize {
     if moves && has_pictures { end - count } else { end }
 }
 
-fn write_entries(json: &mut Vec<u8>, entries: &[Entry<'_>]) {
+fn write_messages(json: &mut Vec<u8>, entries: &[ChatMessage<'_>]) {
     for entry in entries {
         json.push(b',');
-        write(json, entry);
+        write_json(json, entry);
     }
 }
 
-fn write(json: &mut Vec<u8>, value: &impl Serialize) {
+fn write_json(json: &mut Vec<u8>, value: &impl Serialize) {
     if let Err(error) = serde_json::to_writer(json, value) {
-        // Strings, numbers and maps with string keys: there is nothing that could fail.
+        // Serialising strings, numbers and maps with string keys cannot fail.
         tracing::error!(%error, "a request could not be rendered");
     }
 }
 
-/// About as much as a message takes.
-fn size(message: &Message) -> usize {
+/// The approximate size of a rendered message.
+fn estimated_size(message: &Message) -> usize {
     let text = match message {
-        Message::User(user) => user.parts.iter().map(part_size).sum(),
+        Message::User(user) => user.parts.iter().map(estimated_part_size).sum(),
         Message::Assistant(assistant) => {
             assistant.text.len() + assistant.thought.len() + 256 * assistant.calls.len()
         }
@@ -182,16 +186,18 @@ fn size(message: &Message) -> usize {
     64 + text + text / 8
 }
 
-fn part_size(part: &Part) -> usize {
+fn estimated_part_size(part: &PromptPart) -> usize {
     match part {
-        Part::Text(text) | Part::Context(text) | Part::Resource { text, .. } => text.len(),
-        Part::Link { .. } => 128,
-        Part::Image(media) | Part::Audio(media) => media.data.len(),
+        PromptPart::Text(text) | PromptPart::Context(text) | PromptPart::Resource { text, .. } => {
+            text.len()
+        }
+        PromptPart::Link { .. } => 128,
+        PromptPart::Image(media) | PromptPart::Audio(media) => media.data.len(),
     }
 }
 
-/// The tools in JSON, in their order: what comes later leaves the bytes before it as they are.
-pub(in crate) fn render_tools(specs: &[Arc<ToolSpec>], aliases: &Aliases) -> Vec<u8> {
+/// Renders the tools in their order, so that tools added later leave the preceding bytes unchanged.
+pub(crate) fn render_tools(specs: &[Arc<ToolSpec>], aliases: &ToolAliases) -> Vec<u8> {
     if specs.is_empty() {
         return Vec::new();
     }
@@ -206,6 +212,6 @@ pub(in crate) fn render_tools(specs: &[Arc<ToolSpec>], aliases: &Aliases) -> Vec
         })
     };
     let mut json = Vec::with_capacity(8 * 1024);
-    write(&mut json, &specs.iter().map(tool).collect::<Vec<_>>());
+    write_json(&mut json, &specs.iter().map(tool).collect::<Vec<_>>());
     json
 }

@@ -1,15 +1,18 @@
-//! Chat completions where a recorded stream cannot show it. Every oddity of a server's stream is a
-//! file in `tests/data/sse`.
+//! Tests of chat completions that a recorded stream cannot express. Each quirk of a server's stream
+//! is a file in `tests/data/sse`.
 
-mod manners;
+mod quirky_requests;
 mod properties;
 mod requests;
 
-use super::assemble::Assembler;
-use crate::manner::Speaker;
-use crate::{Batch, LlmError, Reply, transcript};
+use super::assembler::ChatAssembler;
+use crate::exchange::ReplyContext;
+use crate::{DeltaBatch, LlmError, Reply, transcript};
 
-fn receive<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Batch, Result<Reply, LlmError>) {
-    let assembler = Assembler::new(Speaker { host: "host".to_owned(), ..Speaker::default() });
+fn receive<'a>(
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> (DeltaBatch, Result<Reply, LlmError>) {
+    let assembler =
+        ChatAssembler::new(ReplyContext { host: "host".to_owned(), ..ReplyContext::default() });
     transcript::receive(assembler, pieces)
 }

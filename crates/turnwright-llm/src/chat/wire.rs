@@ -1,5 +1,5 @@
-//! The shapes that servers send, as tolerant structs: every field may be absent, null, empty or
-//! of an odd type. Nothing here decides what they mean.
+//! Chunks as servers send them, as tolerant structs: every field may be absent, null, empty or of
+//! an unexpected type. Nothing here interprets them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,35 +11,35 @@ use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::failure::number;
+use crate::error_body::number;
 
-/// No list of a sane answer is longer; a hostile one would cost a hundred times its size.
-const LONGEST_LIST: usize = 1024;
+/// Longer than any legitimate list. A hostile list could cost a hundred times its size in memory.
+const MAX_LIST_ITEMS: usize = 1024;
 
-/// One chunk of a stream, or a whole answer.
+/// One chunk of a stream, or a complete reply.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Chunk<'a> {
-    /// The first choice. We ask for one; the others of a server that sends more are skipped.
-    #[serde(borrow, default, rename = "choices", deserialize_with = "first")]
+pub(super) struct ChatChunk<'a> {
+    /// The first choice. Only one is requested; further choices are ignored.
+    #[serde(borrow, default, rename = "choices", deserialize_with = "first_item")]
     pub(super) choice: Option<Choice<'a>>,
     #[serde(default)]
     pub(super) usage: Option<Value>,
     #[serde(default)]
     error: Option<Value>,
-    /// MiniMax reports its errors here, with HTTP 200.
+    /// MiniMax reports errors here, with HTTP status 200.
     #[serde(default)]
     base_resp: Option<Value>,
-    /// Mistral marks an error object so.
+    /// Mistral marks an error object with `"object": "error"`.
     #[serde(borrow, default)]
-    object: Words<'a>,
+    object: TolerantText<'a>,
 }
 
-impl Chunk<'_> {
-    /// Whether it reports a failure, in any of the places where one can stand.
+impl ChatChunk<'_> {
+    /// True if the chunk reports an error in any of the known places.
     pub(super) fn is_failure(&self) -> bool {
         let code = self.base_resp.as_ref().and_then(|it| it.get("status_code")).and_then(number);
-        self.error.as_ref().is_some_and(says_something)
-            || self.choice.as_ref().and_then(|it| it.error.as_ref()).is_some_and(says_something)
+        self.error.as_ref().is_some_and(holds_error)
+            || self.choice.as_ref().and_then(|it| it.error.as_ref()).is_some_and(holds_error)
             || code.is_some_and(|it| it != 0)
             || self.object.text == "error"
     }
@@ -48,27 +48,27 @@ impl Chunk<'_> {
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Choice<'a> {
     #[serde(borrow, default)]
-    pub(super) delta: Option<Delta<'a>>,
-    /// Instead of `delta` when the server does not stream.
+    pub(super) delta: Option<ChoiceDelta<'a>>,
+    /// Used instead of `delta` by servers that do not stream.
     #[serde(borrow, default)]
-    pub(super) message: Option<Delta<'a>>,
+    pub(super) message: Option<ChoiceDelta<'a>>,
     #[serde(borrow, default)]
-    finish_reason: Words<'a>,
-    /// Gemini's own spelling, which its older builds let through.
+    finish_reason: TolerantText<'a>,
+    /// Gemini's native spelling, which older versions of its compatibility layer pass through.
     #[serde(borrow, default, rename = "finishReason")]
-    finish_reason_camel: Words<'a>,
+    finish_reason_camel: TolerantText<'a>,
     #[serde(default)]
     error: Option<Value>,
-    /// Azure says here what its filter has found.
+    /// Azure reports the results of its content filter here.
     #[serde(default, rename = "content_filter_results")]
     pub(super) filter: Option<Value>,
-    /// Moonshot counts here.
+    /// Moonshot reports token counts here.
     #[serde(default)]
     pub(super) usage: Option<Value>,
 }
 
 impl Choice<'_> {
-    /// Why the answer ended, empty while it has not.
+    /// The finish reason, empty while the reply is incomplete.
     pub(super) fn finish(&self) -> &str {
         match self.finish_reason.text.trim() {
             "" | "null" => self.finish_reason_camel.text.trim(),
@@ -78,31 +78,31 @@ impl Choice<'_> {
 }
 
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Delta<'a> {
+pub(super) struct ChoiceDelta<'a> {
     #[serde(borrow, default)]
-    pub(super) content: Words<'a>,
+    pub(super) content: TolerantText<'a>,
     #[serde(borrow, default)]
-    reasoning_content: Words<'a>,
+    reasoning_content: TolerantText<'a>,
     #[serde(borrow, default)]
-    reasoning: Words<'a>,
+    reasoning: TolerantText<'a>,
     #[serde(borrow, default)]
-    reasoning_text: Words<'a>,
+    reasoning_text: TolerantText<'a>,
     #[serde(borrow, default)]
-    thinking: Words<'a>,
+    thinking: TolerantText<'a>,
     #[serde(borrow, default)]
     reasoning_details: Option<&'a RawValue>,
     #[serde(borrow, default)]
-    pub(super) refusal: Words<'a>,
-    #[serde(borrow, default, deserialize_with = "list")]
+    pub(super) refusal: TolerantText<'a>,
+    #[serde(borrow, default, deserialize_with = "bounded_list")]
     pub(super) tool_calls: Vec<CallDelta<'a>>,
-    /// The one call that a server from before `tool_calls` can make.
-    #[serde(borrow, default, deserialize_with = "or_default")]
+    /// The single call of the API before `tool_calls`.
+    #[serde(borrow, default, deserialize_with = "null_as_default")]
     pub(super) function_call: FunctionDelta<'a>,
 }
 
-impl Delta<'_> {
-    /// The reasoning and the name of its field; some servers send it under two. The name is empty
-    /// where it comes within the content.
+impl ChoiceDelta<'_> {
+    /// The reasoning and the name of its field. Some servers send it under two names. The name is
+    /// empty if the reasoning came inside the content.
     pub(super) fn thought(&self) -> (&'static str, &str) {
         [
             ("reasoning_content", &self.reasoning_content),
@@ -111,13 +111,13 @@ impl Delta<'_> {
             ("thinking", &self.thinking),
         ]
         .into_iter()
-        .map(|(name, words)| (name, words.text.as_ref()))
+        .map(|(name, text_parts)| (name, text_parts.text.as_ref()))
         .find(|(_, text)| !text.is_empty())
         .unwrap_or(("", &self.content.thought))
     }
 
-    /// The signed or encrypted pieces of the reasoning.
-    pub(super) fn details(&self) -> Vec<Value> {
+    /// The signed or encrypted reasoning pieces.
+    pub(super) fn detail_pieces(&self) -> Vec<Value> {
         let raw = self.reasoning_details.map(RawValue::get);
         match raw.and_then(|it| serde_json::from_str(it).ok()) {
             Some(Value::Array(pieces)) => pieces.into_iter().filter(Value::is_object).collect(),
@@ -131,16 +131,16 @@ pub(super) struct CallDelta<'a> {
     #[serde(default)]
     index: Option<Value>,
     #[serde(borrow, default)]
-    pub(super) id: Words<'a>,
-    #[serde(borrow, default, deserialize_with = "or_default")]
+    pub(super) id: TolerantText<'a>,
+    #[serde(borrow, default, deserialize_with = "null_as_default")]
     pub(super) function: FunctionDelta<'a>,
-    /// Gemini's signature; its compatibility layer wants it back where it stood.
+    /// Holds Gemini's signature, which its compatibility layer requires back unchanged.
     #[serde(default)]
     pub(super) extra_content: Option<Value>,
 }
 
 impl CallDelta<'_> {
-    /// Absent is not 0: parallel calls would be merged.
+    /// An absent index is not 0: parallel calls would be merged.
     pub(super) fn index(&self) -> Option<u64> {
         self.index.as_ref().and_then(number)
     }
@@ -149,7 +149,7 @@ impl CallDelta<'_> {
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct FunctionDelta<'a> {
     #[serde(borrow, default)]
-    name: Words<'a>,
+    name: TolerantText<'a>,
     #[serde(borrow, default)]
     arguments: Option<&'a RawValue>,
 }
@@ -159,27 +159,27 @@ impl FunctionDelta<'_> {
         self.name.text.trim()
     }
 
-    /// The arguments as text. They should be a string; some servers send the object itself.
+    /// The arguments as text. They should be a string, but some servers send the object itself.
     pub(super) fn arguments(&self) -> Cow<'_, str> {
-        self.arguments.map(arguments_text).unwrap_or_default()
+        self.arguments.map(raw_arguments_text).unwrap_or_default()
     }
 }
 
-/// Arguments as text, also where they are no string.
-pub(in crate) fn arguments_text(raw: &RawValue) -> Cow<'_, str> {
+/// The arguments as text, even if they are not a JSON string.
+pub(crate) fn raw_arguments_text(raw: &RawValue) -> Cow<'_, str> {
     let raw = raw.get();
     if !raw.starts_with('"') {
         return Cow::Borrowed(raw);
     }
-    match serde_json::from_str::<Words<'_>>(raw) {
-        Ok(words) => words.text,
-        // A raw value is checked for its end only, so half a surrogate pair shows up here.
-        Err(_) => Cow::Owned(serde_json::from_str(&mend_surrogates(raw)).unwrap_or_default()),
+    match serde_json::from_str::<TolerantText<'_>>(raw) {
+        Ok(text_parts) => text_parts.text,
+        // Parsing a `RawValue` only finds its end, so an unpaired surrogate is noticed only here.
+        Err(_) => Cow::Owned(serde_json::from_str(&repair_surrogates(raw)).unwrap_or_default()),
     }
 }
 
-/// Whether an error field holds an error: some servers send it empty with each chunk.
-pub(in crate) fn says_something(value: &Value) -> bool {
+/// True if an error field holds an error: some servers send an empty one with each chunk.
+pub(crate) fn holds_error(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,
         Value::Bool(true) => true,
@@ -190,9 +190,9 @@ pub(in crate) fn says_something(value: &Value) -> bool {
     }
 }
 
-/// `\ud83d` and the like without their other half, which no string of ours can hold, as
-/// `\ufffd`. Cut pairs come from servers that count in UTF-16 (quirk C.4 #24).
-pub(in crate) fn mend_surrogates(json: &str) -> String {
+/// Replaces unpaired surrogates such as `\ud83d`, which a Rust string cannot hold, with `\ufffd`.
+/// They come from servers that cut text in UTF-16 units (quirk C.4 #24).
+pub(crate) fn repair_surrogates(json: &str) -> String {
     let unit = |at: usize| {
         let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
         u16::from_str_radix(digits, 16).ok()
@@ -209,7 +209,7 @@ pub(in crate) fn mend_surrogates(json: &str) -> String {
                 continue;
             }
             (Some(_), _) => 6,
-            // An escape of one character, perhaps `\\\\`: what follows it begins anew.
+            // A one-character escape, perhaps `\\\\`: the next escape starts after it.
             (None, _) => 1 + json[at + 1..].chars().next().map_or(0, char::len_utf8),
         };
         result.push_str(&json[at..at + length]);
@@ -219,36 +219,40 @@ pub(in crate) fn mend_surrogates(json: &str) -> String {
     result
 }
 
-/// The first item of a list or null; the others are not looked at.
-fn first<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+/// Deserialises the first item of a list or null and ignores the others.
+fn first_item<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
-    let items = Option::<Items<T, 1>>::deserialize(deserializer)?;
+    let items = Option::<BoundedList<T, 1>>::deserialize(deserializer)?;
     Ok(items.and_then(|it| it.0.into_iter().next()))
 }
 
-/// A list or null, without the nulls in it.
-pub(in crate) fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+/// Deserialises a list or null, dropping nulls in the list.
+pub(crate) fn bounded_list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
-    let items = Option::<Items<T, LONGEST_LIST>>::deserialize(deserializer)?;
+    let items = Option::<BoundedList<T, MAX_LIST_ITEMS>>::deserialize(deserializer)?;
     let items = items.map(|it| it.0).unwrap_or_default();
-    if items.len() < LONGEST_LIST { Ok(items) } else { Err(D::Error::custom("an endless list")) }
-}
-
-/// The first items of a list.
-struct Items<T, const MOST: usize>(Vec<T>);
-
-impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for Items<T, MOST> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_seq(ItemsVisitor(PhantomData))
+    if items.len() < MAX_LIST_ITEMS {
+        Ok(items)
+    } else {
+        Err(D::Error::custom("the list has too many items"))
     }
 }
 
-struct ItemsVisitor<T, const MOST: usize>(PhantomData<T>);
+/// The first `MAX` items of a list.
+struct BoundedList<T, const MAX: usize>(Vec<T>);
 
-impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for ItemsVisitor<T, MOST> {
-    type Value = Items<T, MOST>;
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for BoundedList<T, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(BoundedListVisitor(PhantomData))
+    }
+}
+
+struct BoundedListVisitor<T, const MAX: usize>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for BoundedListVisitor<T, MAX> {
+    type Value = BoundedList<T, MAX>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a list")
@@ -256,99 +260,101 @@ impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for ItemsVisitor<
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
         let mut items = Vec::new();
-        while items.len() < MOST {
-            let Some(item) = list.next_element::<Option<T>>()? else { return Ok(Items(items)) };
+        while items.len() < MAX {
+            let Some(item) = list.next_element::<Option<T>>()? else {
+                return Ok(BoundedList(items));
+            };
             items.extend(item);
         }
         while list.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Items(items))
+        Ok(BoundedList(items))
     }
 }
 
-/// Accepts null for the default.
-fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+/// Deserialises null as the default value.
+fn null_as_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Text in any of the forms it comes in: a string, null, or a list of parts of which some are
-/// text and some are thinking. Anything else counts as no text. Borrowed where possible.
+/// Text in any of the forms that servers use: a string, null, or a list of text and thinking parts.
+/// Anything else counts as no text. Borrowed where possible.
 #[derive(Debug, Default)]
-pub(in crate) struct Words<'a> {
-    pub(in crate) text: Cow<'a, str>,
+pub(crate) struct TolerantText<'a> {
+    pub(crate) text: Cow<'a, str>,
     pub(super) thought: String,
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Words<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for TolerantText<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(WordsVisitor)
+        deserializer.deserialize_any(TolerantTextVisitor)
     }
 }
 
-struct WordsVisitor;
+struct TolerantTextVisitor;
 
-impl<'de> Visitor<'de> for WordsVisitor {
-    type Value = Words<'de>;
+impl<'de> Visitor<'de> for TolerantTextVisitor {
+    type Value = TolerantText<'de>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("text")
     }
 
     fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Words { text: Cow::Borrowed(text), thought: String::new() })
+        Ok(TolerantText { text: Cow::Borrowed(text), thought: String::new() })
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Words { text: Cow::Owned(text.to_owned()), thought: String::new() })
+        Ok(TolerantText { text: Cow::Owned(text.to_owned()), thought: String::new() })
     }
 
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Words::default())
+        Ok(TolerantText::default())
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
-        Ok(Words::default())
+        Ok(TolerantText::default())
     }
 
     fn visit_i64<E>(self, number: i64) -> Result<Self::Value, E> {
-        Ok(Words { text: Cow::Owned(number.to_string()), thought: String::new() })
+        Ok(TolerantText { text: Cow::Owned(number.to_string()), thought: String::new() })
     }
 
     fn visit_u64<E>(self, number: u64) -> Result<Self::Value, E> {
-        Ok(Words { text: Cow::Owned(number.to_string()), thought: String::new() })
+        Ok(TolerantText { text: Cow::Owned(number.to_string()), thought: String::new() })
     }
 
     fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
-        Ok(Words::default())
+        Ok(TolerantText::default())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Self::Value, A::Error> {
-        let mut words = Words::default();
+        let mut text_parts = TolerantText::default();
         while let Some(part) = parts.next_element::<Value>()? {
-            collect(&part, false, &mut words);
+            collect_text(&part, false, &mut text_parts);
         }
-        Ok(words)
+        Ok(text_parts)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, part: A) -> Result<Self::Value, A::Error> {
         let part = Value::deserialize(MapAccessDeserializer::new(part))?;
-        let mut words = Words::default();
-        collect(&part, false, &mut words);
-        Ok(words)
+        let mut text_parts = TolerantText::default();
+        collect_text(&part, false, &mut text_parts);
+        Ok(text_parts)
     }
 }
 
-fn collect(part: &Value, thinking: bool, words: &mut Words<'_>) {
+fn collect_text(part: &Value, thinking: bool, text_parts: &mut TolerantText<'_>) {
     match part {
-        Value::String(text) if thinking => words.thought.push_str(text),
-        Value::String(text) => words.text.to_mut().push_str(text),
-        Value::Array(parts) => parts.iter().for_each(|it| collect(it, thinking, words)),
+        Value::String(text) if thinking => text_parts.thought.push_str(text),
+        Value::String(text) => text_parts.text.to_mut().push_str(text),
+        Value::Array(parts) => parts.iter().for_each(|it| collect_text(it, thinking, text_parts)),
         Value::Object(fields) => {
             let thinking = thinking || fields.get("type").is_some_and(|it| it == "thinking");
             for key in ["text", "thinking", "summary"] {
                 if let Some(inner) = fields.get(key) {
-                    collect(inner, thinking, words);
+                    collect_text(inner, thinking, text_parts);
                 }
             }
         }

@@ -1,8 +1,9 @@
-//! Plain requests in English and Chinese → tool calls, and their results → a sentence or two.
+//! Maps plain requests in English and Chinese to tool calls, and their results to a sentence or
+//! two.
 
 use serde_json::{Value, json};
 
-use super::lines;
+use super::result_lines;
 use turnwright_types::message::ToolMessage;
 
 pub(super) const HELP: &str = "I am the offline model that is built into turnwright. I am not a \
@@ -27,7 +28,7 @@ pub(super) enum Intent {
     Unclear,
 }
 
-/// The words that begin each request, longest first where one begins another.
+/// The openings of each request, longest first where one is a prefix of another.
 const READ: &[&str] =
     &["read ", "show ", "open ", "cat ", "读取", "阅读", "读一下", "读", "查看", "打开"];
 const LIST: &[&str] = &["list ", "ls ", "列出", "列一下"];
@@ -40,51 +41,51 @@ const RUN: &[&str] = &["run ", "execute ", "运行", "执行"];
 const PLAN: &[&str] = &["plan:", "plan ", "计划：", "计划:", "计划", "规划"];
 
 impl Intent {
-    pub(super) fn of(prompt: &str) -> Intent {
+    pub(super) fn parse(prompt: &str) -> Intent {
         let prompt = prompt.trim();
         let line = prompt.lines().next().unwrap_or_default().trim();
         let line = line
             .trim_start_matches("please ")
             .trim_start_matches("Please ")
             .trim_start_matches('请');
-        if let Some(rest) = after(line, READ) {
+        if let Some(rest) = strip_opening(line, READ) {
             return Intent::Read { path: first_word(rest, &["the file ", "文件"]) };
         }
         if line.eq_ignore_ascii_case("list") || line.eq_ignore_ascii_case("ls") {
             return Intent::List { path: ".".to_owned() };
         }
-        if let Some(rest) = after(line, LIST) {
+        if let Some(rest) = strip_opening(line, LIST) {
             let path =
                 first_word(rest, &["the folder ", "the files in ", "files in ", "目录", "文件夹"]);
             let path =
                 if matches!(path.as_str(), "files" | "文件" | "") { ".".into() } else { path };
             return Intent::List { path };
         }
-        if let Some(rest) = after(line, SEARCH) {
+        if let Some(rest) = strip_opening(line, SEARCH) {
             return Intent::Search { what: unquote(rest).to_owned() };
         }
-        if let Some(rest) = after(line, FIND) {
+        if let Some(rest) = strip_opening(line, FIND) {
             return Intent::find(unquote(rest));
         }
-        if let Some(replace) = after(line, REPLACE).and_then(Intent::replace) {
+        if let Some(replace) = strip_opening(line, REPLACE).and_then(Intent::replace) {
             return replace;
         }
-        if let Some(rest) = after(line, FETCH) {
+        if let Some(rest) = strip_opening(line, FETCH) {
             return Intent::Fetch { url: first_word(rest, &["the page "]) };
         }
-        if after(line, WRITE).is_some() {
-            // The content may have many lines, so the whole prompt counts.
-            let whole = after(prompt, WRITE).unwrap_or_default();
+        if strip_opening(line, WRITE).is_some() {
+            // The content may span several lines, so the whole prompt is used.
+            let whole = strip_opening(prompt, WRITE).unwrap_or_default();
             if let Some((path, content)) = whole.split_once([':', '：']) {
                 let path = first_word(path, &["the file ", "to ", "文件"]);
                 let content = content.strip_prefix([' ', '\n']).unwrap_or(content);
                 return Intent::Write { path, content: format!("{}\n", content.trim_end()) };
             }
         }
-        if let Some(rest) = after(line, RUN) {
+        if let Some(rest) = strip_opening(line, RUN) {
             return Intent::Run { command: unquote(rest).to_owned() };
         }
-        if let Some(rest) = after(line, PLAN) {
+        if let Some(rest) = strip_opening(line, PLAN) {
             let steps: Vec<String> = rest
                 .split([',', ';', '，', '；', '、'])
                 .map(|it| it.trim().to_owned())
@@ -97,7 +98,8 @@ impl Intent {
         Intent::Unclear
     }
 
-    /// What has a wildcard or the look of a file is one; other words are looked for in files.
+    /// A word with a wildcard or a path separator is a file name; anything else is searched for in
+    /// files.
     fn find(what: &str) -> Intent {
         let is_name = !what.contains(' ') && what.contains(['*', '?', '.', '/']);
         if is_name {
@@ -107,10 +109,10 @@ impl Intent {
         }
     }
 
-    /// `A with B in FILE`.
+    /// Parses `A with B in FILE`.
     fn replace(rest: &str) -> Option<Intent> {
-        let (words, path) = rest.rsplit_once(" in ")?;
-        let (old, new) = words.split_once(" with ")?;
+        let (change, path) = rest.rsplit_once(" in ")?;
+        let (old, new) = change.split_once(" with ")?;
         let path = first_word(path, &["the file "]);
         Some(Intent::Replace { path, old: unquote(old).to_owned(), new: unquote(new).to_owned() })
     }
@@ -166,7 +168,7 @@ impl Intent {
         }
         match self {
             Intent::Read { path } => {
-                let body = lines(result, 400);
+                let body = result_lines(result, 400);
                 let total = result
                     .text
                     .lines()
@@ -181,13 +183,13 @@ impl Intent {
                 )
             }
             Intent::List { path } => {
-                format!("This is in `{path}`:\n\n```\n{}\n```", lines(result, 40).join("\n"))
+                format!("This is in `{path}`:\n\n```\n{}\n```", result_lines(result, 40).join("\n"))
             }
             Intent::Search { .. }
             | Intent::Find { .. }
             | Intent::Fetch { .. }
             | Intent::Run { .. } => {
-                format!("Done. The output:\n\n```\n{}\n```", lines(result, 40).join("\n"))
+                format!("Done. The output:\n\n```\n{}\n```", result_lines(result, 40).join("\n"))
             }
             Intent::Write { path, .. } | Intent::Replace { path, .. } => {
                 format!("`{path}` is written.")
@@ -198,7 +200,7 @@ impl Intent {
     }
 }
 
-/// The first heading and the paragraph below it, as a quotation.
+/// The first heading and the paragraph below it, as a Markdown quotation.
 fn quote(lines: &[&str]) -> String {
     let is_prose = |it: &&&str| !it.starts_with(['#', '[', '!', '<', '`', '|', '-']);
     let heading = lines.iter().find(|it| it.starts_with('#')).copied();
@@ -208,14 +210,14 @@ fn quote(lines: &[&str]) -> String {
     chosen.iter().flat_map(|it| ["> ", it, "\n"]).collect()
 }
 
-fn after<'a>(line: &'a str, openings: &[&str]) -> Option<&'a str> {
+fn strip_opening<'a>(line: &'a str, openings: &[&str]) -> Option<&'a str> {
     openings.iter().find_map(|opening| {
         let start = line.get(..opening.len())?;
         start.eq_ignore_ascii_case(opening).then(|| line[opening.len()..].trim())
     })
 }
 
-/// The first word, in quotes or not, without a polite beginning and without the full stop.
+/// The first word, quoted or not, without fillers and final punctuation.
 fn first_word(text: &str, fillers: &[&str]) -> String {
     let mut text = text.trim();
     for filler in fillers {
@@ -250,7 +252,7 @@ mod tests {
 
     #[track_caller]
     fn check(prompt: &str, expected: &str) {
-        let call = Intent::of(prompt).call();
+        let call = Intent::parse(prompt).call();
         let got =
             call.map_or("nothing".to_owned(), |(name, arguments)| format!("{name} {arguments}"));
         assert_eq!(got, expected, "{prompt}");

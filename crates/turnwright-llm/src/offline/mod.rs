@@ -1,5 +1,5 @@
-//! The built-in model: compiled in, deterministic, no network. It is no language model; it
-//! understands a handful of plain requests and drives the real tools through the real turn.
+//! The built-in model: compiled in, deterministic, without network. It is not a language model; it
+//! understands a few plain requests and drives the real tools through real turns.
 
 mod intent;
 
@@ -9,18 +9,22 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use super::{Batch, Delta, End, LlmError, Model, Reply, ReplyCall, ReplyStream, Request};
-use turnwright_types::message::{Arguments, Echo, Message, Part, ToolMessage, UserMessage};
+use super::{
+    Delta, DeltaBatch, EndReason, LlmError, Model, Reply, ReplyCall, ReplyStream, Request,
+};
 use intent::Intent;
+use turnwright_types::message::{
+    Arguments, Message, PromptPart, ProviderState, ToolMessage, UserMessage,
+};
 
-/// Between two words, so that streaming can be seen.
-const PACE: Duration = Duration::from_millis(8);
+/// The delay between two words, which makes streaming visible.
+const WORD_DELAY: Duration = Duration::from_millis(8);
 
-/// The model. It has no settings.
+/// The built-in model. It has no settings.
 #[derive(Debug, Default)]
-pub struct Offline;
+pub struct OfflineModel;
 
-impl Model for Offline {
+impl Model for OfflineModel {
     fn name(&self) -> &'static str {
         "offline"
     }
@@ -29,30 +33,30 @@ impl Model for Offline {
         None
     }
 
-    fn open<'a>(
+    fn open_stream<'a>(
         &'a self,
         request: &'a Request,
     ) -> BoxFuture<'a, Result<Box<dyn ReplyStream>, LlmError>> {
-        Box::pin(async { Ok(Box::new(script(request)) as Box<dyn ReplyStream>) })
+        Box::pin(async { Ok(Box::new(scripted_reply(request)) as Box<dyn ReplyStream>) })
     }
 }
 
-/// What is left to say, and the call to end with.
-struct Script {
+/// The words still to be sent, and the call that ends the reply.
+struct ScriptedReply {
     words: VecDeque<String>,
     call: Option<(&'static str, Value)>,
 }
 
-impl ReplyStream for Script {
+impl ReplyStream for ScriptedReply {
     fn next<'a>(
         &'a mut self,
-        batch: &'a mut Batch,
+        batch: &'a mut DeltaBatch,
     ) -> BoxFuture<'a, Result<Option<Reply>, LlmError>> {
         Box::pin(async move {
             if !self.words.is_empty() {
-                tokio::time::sleep(PACE).await;
+                tokio::time::sleep(WORD_DELAY).await;
                 if let Some(word) = self.words.pop_front() {
-                    batch.text(&word);
+                    batch.push_text(&word);
                 }
                 return Ok(None);
             }
@@ -71,53 +75,60 @@ impl ReplyStream for Script {
                     }]
                 }
             };
-            Ok(Some(Reply { end: End::Complete, calls, usage: None, echo: Echo::default() }))
+            Ok(Some(Reply {
+                end: EndReason::Complete,
+                calls,
+                usage: None,
+                provider_state: ProviderState::default(),
+            }))
         })
     }
 }
 
-/// Decides from the conversation alone: the same conversation gets the same answer.
-fn script(request: &Request) -> Script {
+/// Depends on the conversation alone: the same conversation gets the same reply.
+fn scripted_reply(request: &Request) -> ScriptedReply {
     let last_user = request.messages.iter().rposition(|it| matches!(**it, Message::User(_)));
     let (prompt, since) = match last_user {
         None => (String::new(), &request.messages[..]),
         Some(position) => {
             let prompt = match request.messages[position].as_ref() {
-                Message::User(user) => words_of(user),
+                Message::User(user) => user_text(user),
                 _ => String::new(),
             };
             (prompt, &request.messages[position + 1..])
         }
     };
-    let intent = Intent::of(&prompt);
+    let intent = Intent::parse(&prompt);
     let result = since.iter().rev().find_map(|it| match it.as_ref() {
         Message::Tool(tool) => Some(tool),
         _ => None,
     });
     match result {
-        Some(result) => Script { words: words(&intent.report(result)), call: None },
+        Some(result) => ScriptedReply { words: split_words(&intent.report(result)), call: None },
         None => match intent.call() {
-            Some(call) => Script { words: words(&intent.announcement()), call: Some(call) },
-            None => Script { words: words(intent::HELP), call: None },
+            Some(call) => {
+                ScriptedReply { words: split_words(&intent.announcement()), call: Some(call) }
+            }
+            None => ScriptedReply { words: split_words(intent::HELP), call: None },
         },
     }
 }
 
-/// The user's own words.
-fn words_of(user: &UserMessage) -> String {
-    let text = |part: &Part| match part {
-        Part::Text(text) => Some(text.clone()),
-        Part::Link { .. }
-        | Part::Resource { .. }
-        | Part::Context(_)
-        | Part::Image(_)
-        | Part::Audio(_) => None,
+/// The text that the user typed.
+fn user_text(user: &UserMessage) -> String {
+    let text = |part: &PromptPart| match part {
+        PromptPart::Text(text) => Some(text.clone()),
+        PromptPart::Link { .. }
+        | PromptPart::Resource { .. }
+        | PromptPart::Context(_)
+        | PromptPart::Image(_)
+        | PromptPart::Audio(_) => None,
     };
     user.parts.iter().filter_map(text).collect()
 }
 
-/// Cuts after each space and, for scripts without spaces, after each few characters.
-fn words(text: &str) -> VecDeque<String> {
+/// Splits after each space and, for scripts without spaces, after every few characters.
+fn split_words(text: &str) -> VecDeque<String> {
     let mut words = VecDeque::new();
     let mut word = String::new();
     for char in text.chars() {
@@ -133,7 +144,7 @@ fn words(text: &str) -> VecDeque<String> {
 }
 
 /// The text of a result without its header and line numbers, at most `limit` lines.
-fn lines(result: &ToolMessage, limit: usize) -> Vec<&str> {
+fn result_lines(result: &ToolMessage, limit: usize) -> Vec<&str> {
     let bare = |line| {
         let numbered: Option<(&str, &str)> = str::split_once(line, "| ");
         match numbered {

@@ -1,109 +1,115 @@
-//! One question to the model: its answer, with what there is to say about how it came.
+//! Asks one question and observes how the reply arrives.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use crate::{Batch, Delta, Kind, LlmError, Model, Reply, Request};
+use crate::{Delta, DeltaBatch, ErrorKind, LlmError, Model, Reply, Request};
 
-/// How long one answer may take.
-const LIMIT: Duration = Duration::from_secs(60);
-/// Who says more than this, in bytes, has not understood that it was to be brief.
-const ENOUGH_WORDS: usize = 1000;
-/// And who thinks more than this.
-const ENOUGH_THOUGHTS: usize = 16_000;
+/// The timeout for one reply.
+const ASK_TIMEOUT: Duration = Duration::from_secs(60);
+/// A model that writes more than this has ignored the request to be brief.
+const MAX_TEXT_BYTES: usize = 1000;
+/// The same limit for reasoning.
+const MAX_THOUGHT_BYTES: usize = 16_000;
 
-/// How much of the answer is of interest.
+/// How much of the reply is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Until {
-    /// Whether there is one.
-    Beginning,
-    /// All of it.
-    End,
+pub(super) enum ReadUntil {
+    /// Up to the first delta.
+    FirstDelta,
+    /// Up to the end.
+    Complete,
 }
 
-/// What was heard.
+/// A reply and how it arrived.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
-    /// When the head of the answer was there.
+pub(super) struct ObservedReply {
+    /// The time until the head of the response was received.
     pub(super) first_byte: Duration,
-    /// When its first word or thought was there.
-    pub(super) first_word: Option<Duration>,
-    /// How many reads have brought something.
+    /// The time until the first text or reasoning was received.
+    pub(super) first_delta: Option<Duration>,
+    /// The number of reads that brought deltas.
     pub(super) pieces: usize,
-    /// How many reads have brought arguments.
+    /// The number of reads that brought arguments.
     pub(super) argument_pieces: usize,
     pub(super) text: String,
     pub(super) thought: String,
-    /// How it ended; nothing if it was not listened to the end.
+    /// The end of the reply; `None` if it was not read up to the end.
     pub(super) reply: Option<Reply>,
 }
 
-/// Why nothing, or not all, was heard.
+/// Why there is no complete reply.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum ProbeError {
     Model(LlmError),
-    /// Nothing whole came in this time.
-    TimeUp(Duration),
+    /// There was no complete reply within this time.
+    TimedOut(Duration),
 }
 
-impl Trouble {
-    /// Whether the server has understood and does not want it so.
+impl ProbeError {
+    /// True if the server understood the request and rejected it.
     pub(super) fn is_refusal(&self) -> bool {
         match self {
-            Trouble::Model(error) => error.kind() == Kind::BadRequest,
-            Trouble::TimeUp(_) => false,
+            ProbeError::Model(error) => error.kind() == ErrorKind::BadRequest,
+            ProbeError::TimedOut(_) => false,
         }
     }
 }
 
-/// Asks, and goes away as soon as enough was heard, but not later than at `end`.
+/// Sends the request and reads the reply as far as `until`, but not beyond `end`.
 pub(super) async fn ask(
     model: &dyn Model,
     request: &Request,
-    until: Until,
+    until: ReadUntil,
     end: Instant,
-) -> Result<Heard, Trouble> {
-    let begun = Instant::now();
-    let limit = LIMIT.min(end.saturating_duration_since(begun));
-    let listening = async {
-        match listen(model, request, until).await {
-            // It has refused something within the stream, and we know better now.
+) -> Result<ObservedReply, ProbeError> {
+    let started = Instant::now();
+    let limit = ASK_TIMEOUT.min(end.saturating_duration_since(started));
+    let reading = async {
+        match read_reply(model, request, until).await {
+            // The server rejected something within the stream, and the quirks have been adapted.
             Err(error) if error.retry_after() == Some(Duration::ZERO) => {
-                listen(model, request, until).await
+                read_reply(model, request, until).await
             }
             outcome => outcome,
         }
     };
-    match timeout_at(begun + limit, listening).await {
-        Ok(outcome) => outcome.map_err(Trouble::Model),
-        Err(_) => Err(Trouble::TimeUp(limit)),
+    match timeout_at(started + limit, reading).await {
+        Ok(outcome) => outcome.map_err(ProbeError::Model),
+        Err(_) => Err(ProbeError::TimedOut(limit)),
     }
 }
 
-async fn listen(model: &dyn Model, request: &Request, until: Until) -> Result<Heard, LlmError> {
-    let begun = Instant::now();
-    let mut stream = model.open(request).await?;
-    let mut heard = Heard { first_byte: begun.elapsed(), ..Heard::default() };
-    let mut batch = Batch::default();
+async fn read_reply(
+    model: &dyn Model,
+    request: &Request,
+    until: ReadUntil,
+) -> Result<ObservedReply, LlmError> {
+    let started = Instant::now();
+    let mut stream = model.open_stream(request).await?;
+    let mut observed = ObservedReply { first_byte: started.elapsed(), ..ObservedReply::default() };
+    let mut batch = DeltaBatch::default();
     loop {
-        heard.reply = stream.next(&mut batch).await?;
+        observed.reply = stream.next(&mut batch).await?;
         if !batch.deltas.is_empty() {
-            heard.first_word.get_or_insert(begun.elapsed());
-            heard.take(&mut batch);
+            observed.first_delta.get_or_insert(started.elapsed());
+            observed.take(&mut batch);
         }
         let is_enough = match until {
-            Until::Beginning => heard.pieces > 0,
-            Until::End => heard.text.len() > ENOUGH_WORDS || heard.thought.len() > ENOUGH_THOUGHTS,
+            ReadUntil::FirstDelta => observed.pieces > 0,
+            ReadUntil::Complete => {
+                observed.text.len() > MAX_TEXT_BYTES || observed.thought.len() > MAX_THOUGHT_BYTES
+            }
         };
-        if is_enough || heard.reply.is_some() {
-            return Ok(heard);
+        if is_enough || observed.reply.is_some() {
+            return Ok(observed);
         }
     }
 }
 
-impl Heard {
-    fn take(&mut self, batch: &mut Batch) {
+impl ObservedReply {
+    fn take(&mut self, batch: &mut DeltaBatch) {
         self.pieces += 1;
         let is_arguments = |it: &Delta| matches!(it, Delta::CallArguments { .. });
         self.argument_pieces += usize::from(batch.deltas.iter().any(is_arguments));

@@ -1,9 +1,9 @@
-//! Finds out what a model at a server can do, by asking it a few small things, one after the
-//! other. What is seen is remembered; what goes wrong on the way teaches nothing.
+//! Probes what a model at a server can do, by asking a few small questions one after the other.
+//! Observations are recorded in the model's profile; errors on the way teach nothing.
 
 mod ask;
-mod judge;
-mod plan;
+mod evaluate;
+mod questions;
 #[cfg(test)]
 mod tests;
 
@@ -12,61 +12,59 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout};
 
-use super::quirks::{Dialect, Leaked, Patch};
-use super::{Kind, Model, Request};
-use turnwright_types::message::Effort;
-use ask::{Heard, Trouble, Until, ask};
-use judge::{Leak, Thoughts};
+use super::quirks::{EffortDialect, LeakedCallHandling, QuirkPatch};
+use super::{ErrorKind, Model, Request};
+use ask::{ObservedReply, ProbeError, ReadUntil, ask};
+use evaluate::{CallLeak, ReasoningSeen};
+use turnwright_types::message::ReasoningEffort;
 
-/// How long all questions together may take.
-const TOTAL: Duration = Duration::from_secs(300);
-/// How long the list of models may take.
-const LISTING: Duration = Duration::from_secs(15);
+/// The timeout for all questions together.
+const TOTAL_TIMEOUT: Duration = Duration::from_secs(300);
+const LIST_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What came of one question.
+/// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// It is as it should be.
+pub enum CheckState {
+    /// The feature works.
     Ok,
-    /// It is not.
+    /// The feature does not work.
     No,
-    /// Nobody can tell.
+    /// The question gave no clear result.
     Unknown,
-    /// It was not asked.
+    /// The question was not asked.
     Skipped,
 }
 
-impl State {
-    /// A stable word for programs.
+impl CheckState {
+    /// A stable identifier for programs.
     pub fn name(self) -> &'static str {
         match self {
-            State::Ok => "ok",
-            State::No => "no",
-            State::Unknown => "unknown",
-            State::Skipped => "skipped",
+            CheckState::Ok => "ok",
+            CheckState::No => "no",
+            CheckState::Unknown => "unknown",
+            CheckState::Skipped => "skipped",
         }
     }
 }
 
-/// One question and what came of it.
+/// A check and its outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
-    /// A stable word for what was asked.
+    /// A stable identifier of the check.
     pub name: &'static str,
-    /// The outcome.
-    pub state: State,
-    /// The outcome for people.
+    pub state: CheckState,
+    /// The outcome, for people.
     pub text: String,
-    /// What to do about it, where there is something to do.
+    /// What to do about it.
     pub advice: Option<String>,
-    /// What sort of error it was, if it was one.
-    pub kind: Option<Kind>,
-    /// The outcome in numbers.
+    /// The kind of error, if there was one.
+    pub kind: Option<ErrorKind>,
+    /// The outcome as data.
     pub facts: Map<String, Value>,
 }
 
 impl Check {
-    fn new(name: &'static str, state: State, text: impl Into<String>) -> Check {
+    fn new(name: &'static str, state: CheckState, text: impl Into<String>) -> Check {
         Check { name, state, text: text.into(), advice: None, kind: None, facts: Map::new() }
     }
 
@@ -81,8 +79,8 @@ impl Check {
     }
 }
 
-/// The names of all questions, in their order.
-pub const NAMES: [&str; 11] = [
+/// The names of all checks, in their order.
+pub const CHECK_NAMES: [&str; 11] = [
     "answer",
     "streaming",
     "usage",
@@ -98,193 +96,204 @@ pub const NAMES: [&str; 11] = [
 
 /// What may be asked.
 #[derive(Clone, Copy, Debug)]
-pub struct Allowed {
-    /// Whether the user has not said that the model takes no pictures.
+pub struct ProbeOptions {
+    /// False if the user has configured that the model accepts no images.
     pub images: bool,
-    /// Whether the server may be asked which models it has.
-    pub list: bool,
+    /// True if the server's models may be listed.
+    pub list_models: bool,
 }
 
-/// Whether the agent can work with the model: it answers, it calls, and it goes on with what the
-/// call gave.
-pub fn works(checks: &[Check]) -> bool {
+/// True if the agent can work with the model: it answers, it calls tools, and it continues with
+/// their results.
+pub fn is_usable(checks: &[Check]) -> bool {
     let state = |name| checks.iter().find(|it| it.name == name).map(|it| it.state);
-    let is_ok = |name| state(name) == Some(State::Ok);
-    is_ok("answer") && is_ok("tools") && state("result") != Some(State::No)
+    let is_ok = |name| state(name) == Some(CheckState::Ok);
+    is_ok("answer") && is_ok("tools") && state("result") != Some(CheckState::No)
 }
 
-/// Asks everything, and tells each outcome as soon as it is there: one for each of [`NAMES`], in
-/// their order.
-pub async fn run(model: &dyn Model, allowed: Allowed, tell: &mut dyn FnMut(Check)) {
-    let end = Instant::now() + TOTAL;
-    let mut probe = Probe { model, allowed, tell, end, thoughts: Thoughts::default() };
-    if probe.answer().await {
-        probe.call().await;
-        probe.images().await;
-        probe.think().await;
-        probe.list().await;
+/// Runs all checks and reports each outcome as soon as it is known: one for each of
+/// [`CHECK_NAMES`], in their order.
+pub async fn run(model: &dyn Model, options: ProbeOptions, on_check: &mut dyn FnMut(Check)) {
+    let end = Instant::now() + TOTAL_TIMEOUT;
+    let mut probe = Probe { model, options, on_check, end, reasoning: ReasoningSeen::default() };
+    if probe.check_answer().await {
+        probe.check_tools().await;
+        probe.check_images().await;
+        probe.check_reasoning().await;
+        probe.check_listing().await;
     }
 }
 
 struct Probe<'a> {
     model: &'a dyn Model,
-    allowed: Allowed,
-    tell: &'a mut dyn FnMut(Check),
-    /// When it is over.
+    options: ProbeOptions,
+    on_check: &'a mut dyn FnMut(Check),
+    /// The deadline for all questions.
     end: Instant,
-    /// What was seen of the reasoning so far.
-    thoughts: Thoughts,
+    /// What was observed of the reasoning so far.
+    reasoning: ReasoningSeen,
 }
 
 impl Probe<'_> {
-    async fn ask(&mut self, request: &Request) -> Result<Heard, Trouble> {
-        let heard = ask(self.model, request, Until::End, self.end).await?;
-        self.thoughts.note(&heard);
-        Ok(heard)
+    async fn ask(&mut self, request: &Request) -> Result<ObservedReply, ProbeError> {
+        let observed = ask(self.model, request, ReadUntil::Complete, self.end).await?;
+        self.reasoning.record(&observed);
+        Ok(observed)
     }
 
-    fn tell(&mut self, check: Check) {
-        (self.tell)(check);
+    fn report(&mut self, check: Check) {
+        (self.on_check)(check);
     }
 
     fn skip(&mut self, names: &[&'static str], why: &str) {
         for name in names {
-            self.tell(Check::new(name, State::Skipped, why));
+            self.report(Check::new(name, CheckState::Skipped, why));
         }
     }
 
-    /// Whether it answers at all; returns whether there is more to ask.
-    async fn answer(&mut self) -> bool {
-        let heard = self.ask(&plan::count()).await;
-        let mut check = judge::answer(&heard);
-        if check.kind == Some(Kind::ModelNotFound) && !check.text.contains("Did you mean") {
-            check.advice = self.served().await.or(check.advice);
+    /// Checks that the model answers at all; returns true if there is more to ask.
+    async fn check_answer(&mut self) -> bool {
+        let observed = self.ask(&questions::count_to_ten()).await;
+        let mut check = evaluate::answer(&observed);
+        if check.kind == Some(ErrorKind::ModelNotFound) && !check.text.contains("Did you mean") {
+            check.advice = self.served_models().await.or(check.advice);
         }
-        let is_ok = check.state == State::Ok;
-        self.tell(check);
-        match heard {
-            Ok(heard) if is_ok => {
-                self.tell(judge::streaming(&heard));
-                self.tell(judge::usage(&heard));
+        let is_ok = check.state == CheckState::Ok;
+        self.report(check);
+        match observed {
+            Ok(observed) if is_ok => {
+                self.report(evaluate::streaming(&observed));
+                self.report(evaluate::usage(&observed));
                 true
             }
             _ => {
-                self.skip(&NAMES[1..], "not asked");
+                self.skip(&CHECK_NAMES[1..], "not asked");
                 false
             }
         }
     }
 
-    /// The names that there are, for somebody who has used one that there is not.
-    async fn served(&self) -> Option<String> {
-        if !self.allowed.list {
+    /// The models that exist, as advice for an unknown model name.
+    async fn served_models(&self) -> Option<String> {
+        if !self.options.list_models {
             return None;
         }
-        let names = timeout(LISTING, self.model.list()).await.ok()?.ok()?;
+        let names = timeout(LIST_TIMEOUT, self.model.list_models()).await.ok()?.ok()?;
         let first: Vec<_> = names.iter().take(5).map(String::as_str).collect();
         let more = if names.len() > first.len() { ", …" } else { "" };
-        (!first.is_empty()).then(|| format!("It serves {}{more}", first.join(", ")))
+        (!first.is_empty()).then(|| format!("Available models: {}{more}", first.join(", ")))
     }
 
-    async fn call(&mut self) {
-        let request = plan::weather();
-        let mut heard = self.ask(&request).await;
-        let mut leak = heard.as_ref().map_or(Leak::None, |it| judge::leak(it, &request.tools));
-        if leak == Leak::Readable && self.model.is_nudged() {
-            // The next answer shows whether it helps.
-            self.model.teach(Patch { leaked: Some(Leaked::Parse), ..Patch::NONE });
-            heard = self.ask(&request).await;
-        } else if leak == Leak::Readable {
-            leak = Leak::Unreadable;
+    async fn check_tools(&mut self) {
+        let request = questions::weather();
+        let mut observed = self.ask(&request).await;
+        let mut leak =
+            observed.as_ref().map_or(CallLeak::None, |it| evaluate::leak(it, &request.tools));
+        if leak == CallLeak::Readable && self.model.nudges_leaked_calls() {
+            // The next reply shows whether this helps.
+            self.model.record_quirks(QuirkPatch {
+                leaked: Some(LeakedCallHandling::Parse),
+                ..QuirkPatch::NONE
+            });
+            observed = self.ask(&request).await;
+        } else if leak == CallLeak::Readable {
+            leak = CallLeak::Unreadable;
         }
-        let check = judge::tools(&heard, leak);
-        let is_ok = check.state == State::Ok;
-        self.tell(check);
-        match heard {
-            Ok(heard) if is_ok => {
-                let result = self.ask(&plan::with_results(request, &heard)).await;
-                self.tell(judge::result(&result));
-                self.parallel().await;
+        let check = evaluate::tools(&observed, leak);
+        let is_ok = check.state == CheckState::Ok;
+        self.report(check);
+        match observed {
+            Ok(observed) if is_ok => {
+                let result = self.ask(&questions::with_results(request, &observed)).await;
+                self.report(evaluate::result(&result));
+                self.check_parallel().await;
             }
-            _ => self.skip(&["result", "parallel"], "not asked, as it does not call"),
+            _ => self.skip(&["result", "parallel"], "not asked: it doesn't call tools"),
         }
     }
 
-    async fn parallel(&mut self) {
-        let heard = self.ask(&plan::two_cities()).await;
-        let check = judge::parallel(&heard);
+    async fn check_parallel(&mut self) {
+        let observed = self.ask(&questions::two_cities()).await;
+        let check = evaluate::parallel(&observed);
         let seen = match check.state {
-            State::Ok => Some(true),
-            State::No if check.kind.is_none() => Some(false),
+            CheckState::Ok => Some(true),
+            CheckState::No if check.kind.is_none() => Some(false),
             _ => None,
         };
         if seen.is_some() {
-            self.model.teach(Patch { parallel: seen, ..Patch::NONE });
+            self.model.record_quirks(QuirkPatch { parallel: seen, ..QuirkPatch::NONE });
         }
-        self.tell(check);
+        self.report(check);
     }
 
-    async fn images(&mut self) {
-        if !self.allowed.images {
-            return self.skip(&["images"], "the settings say that it takes none");
+    async fn check_images(&mut self) {
+        if !self.options.images {
+            return self.skip(&["images"], "disabled in the settings");
         }
-        // As if it was known to take them: else the picture would not go out.
-        let bold = self.model.trial(Patch { images: Some(true), ..Patch::NONE });
-        let Some(bold) = bold else { return self.skip(&["images"], "cannot be asked") };
-        let heard = ask(bold.as_ref(), &plan::picture(), Until::End, self.end).await;
-        let check = judge::images(&heard, bold.senses().images);
+        // Assume that images are accepted, otherwise the image would not be sent.
+        let trial =
+            self.model.with_trial_quirks(QuirkPatch { images: Some(true), ..QuirkPatch::NONE });
+        let Some(trial) = trial else {
+            return self.skip(&["images"], "can't be tried with this model");
+        };
+        let observed =
+            ask(trial.as_ref(), &questions::picture(), ReadUntil::Complete, self.end).await;
+        let check = evaluate::images(&observed, trial.modalities().images);
         let seen = match check.state {
-            State::Ok => Some(true),
-            State::No => Some(false),
-            State::Unknown | State::Skipped => None,
+            CheckState::Ok => Some(true),
+            CheckState::No => Some(false),
+            CheckState::Unknown | CheckState::Skipped => None,
         };
         if seen.is_some() {
-            self.model.teach(Patch { images: seen, ..Patch::NONE });
+            self.model.record_quirks(QuirkPatch { images: seen, ..QuirkPatch::NONE });
         }
-        self.tell(check);
+        self.report(check);
     }
 
-    async fn think(&mut self) {
-        if !self.model.has_effort() {
-            self.tell(judge::reasoning(&self.thoughts));
-            return self.skip(&["effort"], "no way to choose it is known for this model");
+    async fn check_reasoning(&mut self) {
+        if !self.model.supports_effort() {
+            self.report(evaluate::reasoning(&self.reasoning));
+            return self.skip(&["effort"], "can't be chosen for this model");
         }
-        let low = self.takes(Effort::Low).await;
-        let none = self.takes(Effort::None).await;
+        let low = self.accepts_effort(ReasoningEffort::Low).await;
+        let none = self.accepts_effort(ReasoningEffort::None).await;
         if low == Some(false) {
-            self.model.teach(Patch { effort: Some(Dialect::None), ..Patch::NONE });
+            self.model.record_quirks(QuirkPatch {
+                effort: Some(EffortDialect::None),
+                ..QuirkPatch::NONE
+            });
         }
-        self.tell(judge::reasoning(&self.thoughts));
-        self.tell(judge::effort(low, none));
+        self.report(evaluate::reasoning(&self.reasoning));
+        self.report(evaluate::effort(low, none));
     }
 
-    /// Whether an effort is accepted; nothing if that cannot be told.
-    async fn takes(&mut self, effort: Effort) -> Option<bool> {
-        // One that is refused would have it learn that there is no effort to choose at all.
-        let careless = self.model.trial(Patch::NONE)?;
-        let request = Request { effort, ..plan::count() };
-        match ask(careless.as_ref(), &request, Until::Beginning, self.end).await {
-            Ok(heard) => {
-                self.thoughts.note(&heard);
-                Some(careless.has_effort())
+    /// True if the model accepts an effort; `None` if that is unknown.
+    async fn accepts_effort(&mut self, effort: ReasoningEffort) -> Option<bool> {
+        // On a copy, because a rejection would teach the model that no effort can be chosen at all.
+        let trial = self.model.with_trial_quirks(QuirkPatch::NONE)?;
+        let request = Request { effort, ..questions::count_to_ten() };
+        match ask(trial.as_ref(), &request, ReadUntil::FirstDelta, self.end).await {
+            Ok(observed) => {
+                self.reasoning.record(&observed);
+                Some(trial.supports_effort())
             }
-            Err(trouble) if trouble.is_refusal() => Some(false),
+            Err(problem) if problem.is_refusal() => Some(false),
             Err(_) => None,
         }
     }
 
-    async fn list(&mut self) {
-        if self.allowed.list {
-            let names = match timeout(LISTING, self.model.list()).await {
+    async fn check_listing(&mut self) {
+        if self.options.list_models {
+            let names = match timeout(LIST_TIMEOUT, self.model.list_models()).await {
                 Ok(Ok(names)) => Ok(names),
-                Ok(Err(error)) => Err(Trouble::Model(error)),
-                Err(_) => Err(Trouble::TimeUp(LISTING)),
+                Ok(Err(error)) => Err(ProbeError::Model(error)),
+                Err(_) => Err(ProbeError::TimedOut(LIST_TIMEOUT)),
             };
-            self.tell(judge::models(&names, self.model.name()));
+            self.report(evaluate::models(&names, self.model.name()));
         } else {
-            self.skip(&["models"], "the settings say that it must not be asked");
+            self.skip(&["models"], "listing is disabled in the settings");
         }
-        // The list may have told it.
-        self.tell(judge::window(self.model.window()));
+        // The list may have reported it.
+        self.report(evaluate::window(self.model.window()));
     }
 }

@@ -1,12 +1,12 @@
-//! What is made of answers.
+//! Tests of how observed replies are evaluated.
 
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{End, LlmError, Reply, ReplyCall};
-use turnwright_types::message::{Arguments, Echo, Usage};
+use crate::{EndReason, LlmError, Reply, ReplyCall};
+use turnwright_types::message::{Arguments, ProviderState, TokenUsage};
 
-fn heard(text: &str, calls: &[(&str, Value)]) -> Heard {
+fn observed(text: &str, calls: &[(&str, Value)]) -> ObservedReply {
     let call = |(slot, (name, arguments)): (usize, &(&str, Value))| ReplyCall {
         slot,
         provider_id: String::new(),
@@ -20,180 +20,198 @@ fn heard(text: &str, calls: &[(&str, Value)]) -> Heard {
         extra: None,
     };
     let reply = Reply {
-        end: End::Complete,
+        end: EndReason::Complete,
         calls: calls.iter().enumerate().map(call).collect(),
         usage: None,
-        echo: Echo::default(),
+        provider_state: ProviderState::default(),
     };
-    Heard { text: text.to_owned(), reply: Some(reply), ..Heard::default() }
+    ObservedReply { text: text.to_owned(), reply: Some(reply), ..ObservedReply::default() }
 }
 
-fn refused() -> Heard {
-    let mut heard = heard("", &[]);
-    heard.reply.as_mut().unwrap().end = End::Refused("not this".to_owned());
-    heard
+fn refused() -> ObservedReply {
+    let mut observed = observed("", &[]);
+    observed.reply.as_mut().unwrap().end = EndReason::Refused("not this".to_owned());
+    observed
 }
 
-fn status(status: u16, kind: Kind, message: &str) -> Trouble {
+fn status(status: u16, kind: ErrorKind, message: &str) -> ProbeError {
     let (host, message) = ("h".to_owned(), message.to_owned());
-    Trouble::Model(LlmError::Status {
+    ProbeError::Model(LlmError::Status {
         host,
         status,
         message,
         retry_after: None,
         kind,
-        leaked: None,
+        failed_generation: None,
     })
 }
 
 fn city(name: &str) -> (&'static str, Value) {
-    (plan::TOOL, json!({ "city": name }))
+    (questions::TOOL_NAME, json!({ "city": name }))
 }
 
 #[test]
-fn an_answer_has_words() {
-    for (heard, expected) in [
-        (Ok(heard("1 2 3", &[])), State::Ok),
-        (Ok(heard(" ", &[])), State::No),
-        (Ok(refused()), State::No),
-        (Err(status(503, Kind::Unavailable, "busy")), State::No),
-        (Err(Trouble::TimeUp(TOTAL)), State::No),
+fn an_answer_needs_text() {
+    for (observed, expected) in [
+        (Ok(observed("1 2 3", &[])), CheckState::Ok),
+        (Ok(observed(" ", &[])), CheckState::No),
+        (Ok(refused()), CheckState::No),
+        (Err(status(503, ErrorKind::Unavailable, "busy")), CheckState::No),
+        (Err(ProbeError::TimedOut(TOTAL_TIMEOUT)), CheckState::No),
     ] {
-        assert_eq!(judge::answer(&heard).state, expected, "{heard:?}");
+        assert_eq!(evaluate::answer(&observed).state, expected, "{observed:?}");
     }
 }
 
 #[test]
-fn tools_are_judged_by_the_call_that_comes() {
+fn tools_are_evaluated_by_the_call() {
     let table = [
-        (Ok(heard("", &[city("Paris")])), Leak::None, State::Ok),
-        (Ok(heard("", &[city("Paris")])), Leak::Readable, State::Ok),
-        (Ok(heard("It is sunny.", &[])), Leak::None, State::No),
-        (Ok(heard("It is sunny.", &[])), Leak::Readable, State::Unknown),
-        (Ok(heard("<tool_call>", &[])), Leak::Unreadable, State::No),
-        (Ok(heard("", &[("weather", json!({}))])), Leak::None, State::No),
-        (Ok(heard("", &[(plan::TOOL, json!("{\"ci"))])), Leak::None, State::No),
-        (Ok(heard("", &[(plan::TOOL, json!({ "town": "Paris" }))])), Leak::None, State::No),
-        (Ok(refused()), Leak::None, State::No),
-        (Err(status(400, Kind::BadRequest, "does not support tools")), Leak::None, State::No),
-        (Err(status(429, Kind::RateLimit, "slow down")), Leak::None, State::Unknown),
-        (Err(status(401, Kind::Auth, "key")), Leak::None, State::Unknown),
+        (Ok(observed("", &[city("Paris")])), CallLeak::None, CheckState::Ok),
+        (Ok(observed("", &[city("Paris")])), CallLeak::Readable, CheckState::Ok),
+        (Ok(observed("It is sunny.", &[])), CallLeak::None, CheckState::No),
+        (Ok(observed("It is sunny.", &[])), CallLeak::Readable, CheckState::Unknown),
+        (Ok(observed("<tool_call>", &[])), CallLeak::Unreadable, CheckState::No),
+        (Ok(observed("", &[("weather", json!({}))])), CallLeak::None, CheckState::No),
+        (
+            Ok(observed("", &[(questions::TOOL_NAME, json!("{\"ci"))])),
+            CallLeak::None,
+            CheckState::No,
+        ),
+        (
+            Ok(observed("", &[(questions::TOOL_NAME, json!({ "town": "Paris" }))])),
+            CallLeak::None,
+            CheckState::No,
+        ),
+        (Ok(refused()), CallLeak::None, CheckState::No),
+        (
+            Err(status(400, ErrorKind::BadRequest, "does not support tools")),
+            CallLeak::None,
+            CheckState::No,
+        ),
+        (Err(status(429, ErrorKind::RateLimit, "slow down")), CallLeak::None, CheckState::Unknown),
+        (Err(status(401, ErrorKind::Auth, "key")), CallLeak::None, CheckState::Unknown),
     ];
-    for (heard, leak, expected) in table {
-        assert_eq!(judge::tools(&heard, leak).state, expected, "{heard:?} {leak:?}");
+    for (observed, leak, expected) in table {
+        assert_eq!(evaluate::tools(&observed, leak).state, expected, "{observed:?} {leak:?}");
     }
 }
 
 #[test]
-fn a_call_in_the_words_is_found() {
+fn a_call_in_the_text_is_found() {
     let call = "<tool_call>{\"name\":\"get_weather\",\"arguments\":{\"city\":\"Paris\"}}";
     let table = [
-        (heard(&format!("{call}</tool_call>"), &[]), Leak::Readable),
-        (heard("<tool_call>{\"name\":\"get_weather\",</tool_call>", &[]), Leak::Unreadable),
-        (heard("It is sunny.", &[]), Leak::None),
-        (heard("", &[city("Paris")]), Leak::None),
+        (observed(&format!("{call}</tool_call>"), &[]), CallLeak::Readable),
+        (observed("<tool_call>{\"name\":\"get_weather\",</tool_call>", &[]), CallLeak::Unreadable),
+        (observed("It is sunny.", &[]), CallLeak::None),
+        (observed("", &[city("Paris")]), CallLeak::None),
     ];
-    let tools = plan::weather().tools;
-    for (heard, expected) in table {
-        assert_eq!(judge::leak(&heard, &tools), expected, "{heard:?}");
+    let tools = questions::weather().tools;
+    for (observed, expected) in table {
+        assert_eq!(evaluate::leak(&observed, &tools), expected, "{observed:?}");
     }
 }
 
 #[test]
-fn several_calls_are_for_several_cities() {
+fn parallel_calls_need_different_cities() {
     for (calls, expected) in [
-        (vec![city("Paris"), city("Oslo")], State::Ok),
-        (vec![city("Paris")], State::No),
-        (vec![city("Paris"), city("Paris")], State::Unknown),
-        (vec![city("Paris"), (plan::TOOL, json!({}))], State::Unknown),
-        (vec![], State::Unknown),
+        (vec![city("Paris"), city("Oslo")], CheckState::Ok),
+        (vec![city("Paris")], CheckState::No),
+        (vec![city("Paris"), city("Paris")], CheckState::Unknown),
+        (vec![city("Paris"), (questions::TOOL_NAME, json!({}))], CheckState::Unknown),
+        (vec![], CheckState::Unknown),
     ] {
-        assert_eq!(judge::parallel(&Ok(heard("", &calls))).state, expected, "{calls:?}");
+        assert_eq!(evaluate::parallel(&Ok(observed("", &calls))).state, expected, "{calls:?}");
     }
 }
 
 #[test]
-fn a_result_is_made_use_of() {
-    for (heard, expected) in [
-        (Ok(heard("17 °C and rain.", &[])), State::Ok),
-        (Ok(heard("", &[city("Paris")])), State::Unknown),
-        (Ok(heard("I cannot know.", &[])), State::Unknown),
-        (Ok(refused()), State::No),
-        (Err(status(400, Kind::BadRequest, "messages[3] is wrong")), State::No),
-        (Err(status(502, Kind::Unavailable, "bad gateway")), State::Unknown),
+fn the_result_must_be_used() {
+    for (observed, expected) in [
+        (Ok(observed("17 °C and rain.", &[])), CheckState::Ok),
+        (Ok(observed("", &[city("Paris")])), CheckState::Unknown),
+        (Ok(observed("I cannot know.", &[])), CheckState::Unknown),
+        (Ok(refused()), CheckState::No),
+        (Err(status(400, ErrorKind::BadRequest, "messages[3] is wrong")), CheckState::No),
+        (Err(status(502, ErrorKind::Unavailable, "bad gateway")), CheckState::Unknown),
     ] {
-        assert_eq!(judge::result(&heard).state, expected, "{heard:?}");
+        assert_eq!(evaluate::result(&observed).state, expected, "{observed:?}");
     }
 }
 
 #[test]
-fn pictures_are_known_only_when_they_were_seen_or_refused() {
-    let bad = |message: &str| Err(status(400, Kind::BadRequest, message));
-    for (heard, taken, expected) in [
-        (Ok(heard("Orange.", &[])), true, State::Ok),
-        (Ok(heard("Blue.", &[])), true, State::Unknown),
-        (Ok(heard("Orange.", &[])), false, State::No),
-        (bad("this model has no vision"), true, State::No),
-        (bad("image input is not supported"), true, State::No),
-        (bad("the image is smaller than 512 pixels"), true, State::Unknown),
-        (bad("unknown field `content`"), true, State::Unknown),
-        (Err(status(429, Kind::RateLimit, "too many images")), true, State::Unknown),
-        (Err(Trouble::TimeUp(TOTAL)), true, State::Unknown),
+fn image_support_is_known_only_if_recognised_or_rejected() {
+    let bad = |message: &str| Err(status(400, ErrorKind::BadRequest, message));
+    for (observed, taken, expected) in [
+        (Ok(observed("Orange.", &[])), true, CheckState::Ok),
+        (Ok(observed("Blue.", &[])), true, CheckState::Unknown),
+        (Ok(observed("Orange.", &[])), false, CheckState::No),
+        (bad("this model has no vision"), true, CheckState::No),
+        (bad("image input is not supported"), true, CheckState::No),
+        (bad("the image is smaller than 512 pixels"), true, CheckState::Unknown),
+        (bad("unknown field `content`"), true, CheckState::Unknown),
+        (Err(status(429, ErrorKind::RateLimit, "too many images")), true, CheckState::Unknown),
+        (Err(ProbeError::TimedOut(TOTAL_TIMEOUT)), true, CheckState::Unknown),
     ] {
-        assert_eq!(judge::images(&heard, taken).state, expected, "{heard:?} {taken}");
+        assert_eq!(evaluate::images(&observed, taken).state, expected, "{observed:?} {taken}");
     }
 }
 
 #[test]
-fn small_things_are_judged_as_well() {
-    let mut one = heard("1 2 3", &[]);
-    assert_eq!(judge::usage(&one).state, State::No);
-    assert_eq!(judge::streaming(&Heard { pieces: 1, ..Heard::default() }).state, State::Unknown);
-    assert_eq!(judge::streaming(&Heard { pieces: 2, ..Heard::default() }).state, State::Ok);
-    one.reply.as_mut().unwrap().usage = Some(Usage { input: 9, output: 5, cached: 4 });
-    assert_eq!(judge::usage(&one).text, "9 tokens in, 4 of them cached, 5 out");
+fn the_other_checks_are_evaluated() {
+    let mut one = observed("1 2 3", &[]);
+    assert_eq!(evaluate::usage(&one).state, CheckState::No);
+    assert_eq!(
+        evaluate::streaming(&ObservedReply { pieces: 1, ..ObservedReply::default() }).state,
+        CheckState::Unknown
+    );
+    assert_eq!(
+        evaluate::streaming(&ObservedReply { pieces: 2, ..ObservedReply::default() }).state,
+        CheckState::Ok
+    );
+    one.reply.as_mut().unwrap().usage = Some(TokenUsage { input: 9, output: 5, cached: 4 });
+    assert_eq!(evaluate::usage(&one).text, "9 tokens in, 4 of them cached, 5 out");
 
-    let mut thoughts = Thoughts::default();
-    thoughts.note(&one);
-    assert_eq!(judge::reasoning(&thoughts).state, State::No);
+    let mut reasoning = ReasoningSeen::default();
+    reasoning.record(&one);
+    assert_eq!(evaluate::reasoning(&reasoning).state, CheckState::No);
     "Hm.".clone_into(&mut one.thought);
-    one.reply.as_mut().unwrap().echo.field = Some("reasoning_content".to_owned());
-    thoughts.note(&one);
-    assert_eq!(judge::reasoning(&thoughts).text, "in the field `reasoning_content`");
+    one.reply.as_mut().unwrap().provider_state.field = Some("reasoning_content".to_owned());
+    reasoning.record(&one);
+    assert_eq!(evaluate::reasoning(&reasoning).text, "in the field `reasoning_content`");
 
     for (low, none, expected) in [
-        (Some(true), Some(false), State::Ok),
-        (Some(false), Some(false), State::No),
-        (None, Some(true), State::Unknown),
+        (Some(true), Some(false), CheckState::Ok),
+        (Some(false), Some(false), CheckState::No),
+        (None, Some(true), CheckState::Unknown),
     ] {
-        assert_eq!(judge::effort(low, none).state, expected);
+        assert_eq!(evaluate::effort(low, none).state, expected);
     }
     let names = Ok(vec!["p/a".to_owned(), "p/b".to_owned()]);
-    assert_eq!(judge::models(&names, "p/a").text, "2 listed, this one among them");
-    assert_eq!(judge::models(&names, "p/c").text, "2 listed, this one is not among them");
-    assert_eq!(judge::models(&Ok(Vec::new()), "p/c").state, State::No);
-    assert_eq!(judge::window(None).state, State::Unknown);
+    assert_eq!(evaluate::models(&names, "p/a").text, "2 listed, including this one");
+    assert_eq!(evaluate::models(&names, "p/c").text, "2 listed, not including this one");
+    assert_eq!(evaluate::models(&Ok(Vec::new()), "p/c").state, CheckState::No);
+    assert_eq!(evaluate::window(None).state, CheckState::Unknown);
 }
 
 #[test]
-fn the_agent_needs_words_and_calls() {
+fn a_usable_model_answers_and_calls_tools() {
     let checks = |answer, tools, result| {
         [("answer", answer), ("tools", tools), ("result", result)]
             .map(|(name, state)| Check::new(name, state, ""))
     };
-    assert!(works(&checks(State::Ok, State::Ok, State::Ok)));
-    assert!(works(&checks(State::Ok, State::Ok, State::Unknown)));
-    assert!(!works(&checks(State::Ok, State::Ok, State::No)));
-    assert!(!works(&checks(State::Ok, State::Unknown, State::Skipped)));
-    assert!(!works(&checks(State::No, State::Skipped, State::Skipped)));
-    assert!(!works(&[]));
+    assert!(is_usable(&checks(CheckState::Ok, CheckState::Ok, CheckState::Ok)));
+    assert!(is_usable(&checks(CheckState::Ok, CheckState::Ok, CheckState::Unknown)));
+    assert!(!is_usable(&checks(CheckState::Ok, CheckState::Ok, CheckState::No)));
+    assert!(!is_usable(&checks(CheckState::Ok, CheckState::Unknown, CheckState::Skipped)));
+    assert!(!is_usable(&checks(CheckState::No, CheckState::Skipped, CheckState::Skipped)));
+    assert!(!is_usable(&[]));
 }
 
 #[test]
-fn the_conversation_with_the_result_is_whole() {
-    let request = plan::with_results(
-        plan::two_cities(),
-        &heard("Let me see.", &[city("Paris"), city("Oslo")]),
+fn the_continued_conversation_is_valid() {
+    let request = questions::with_results(
+        questions::two_cities(),
+        &observed("Let me see.", &[city("Paris"), city("Oslo")]),
     );
     let kinds: Vec<_> = request.messages.iter().map(|it| format!("{it:?}")).collect();
     assert_eq!(kinds.len(), 4);

@@ -1,23 +1,27 @@
-//! A refusal that names a parameter → the quirk that mends it (rule 8).
+//! Maps refusals that name a parameter to the quirk that avoids them.
 
-use super::{Cache, Dialect, Echo, Ids, Limit, Patch, Quirks, Role, Wordless};
-use crate::Senses;
+use super::{
+    CacheHint, CallIdFormat, EffortDialect, EmptyContent, OutputLimitField, QuirkPatch, Quirks,
+    ReasoningEcho, SystemRole,
+};
+use crate::Modalities;
 
-/// What a refused request with these media may teach, the likeliest first. Whether it changes anything is for the
-/// caller to see: a server that refuses the same thing twice has not been understood.
-pub(in crate) fn learn(
+/// The quirks that could avoid a refusal of a request with these media, the most likely first. The
+/// caller has to verify that they help: if the server refuses the same thing twice, the refusal was
+/// misunderstood.
+pub(crate) fn patches_for_refusal(
     status: u16,
     message: &str,
     quirks: &Quirks,
-    media: Senses,
-) -> Vec<Patch> {
+    media: Modalities,
+) -> Vec<QuirkPatch> {
     if !matches!(status, 400 | 404 | 415 | 422 | 500) {
         return Vec::new();
     }
     let message = message.to_ascii_lowercase();
-    let lessons = LESSONS.iter().filter(|it| status != 500 || it.despite_500);
-    lessons
-        .filter(|it| it.words.iter().any(|words| words.iter().all(|it| message.contains(it))))
+    let rules = LEARNING_RULES.iter().filter(|it| status != 500 || it.applies_to_500);
+    rules
+        .filter(|it| it.phrases.iter().any(|phrases| phrases.iter().all(|it| message.contains(it))))
         .map(|it| (it.patch)(&message, quirks))
         .filter(|patch| media.images || (patch.images, patch.tool_images) == (None, None))
         .filter(|patch| media.audio || patch.audio.is_none())
@@ -25,117 +29,121 @@ pub(in crate) fn learn(
         .collect()
 }
 
-/// One thing that servers say.
-struct Lesson {
-    /// All words of one of these lists are in the message.
-    words: &'static [&'static [&'static str]],
-    /// What to do then.
-    patch: fn(&str, &Quirks) -> Patch,
-    /// Whether it counts in a 500: templates fail so.
-    despite_500: bool,
+/// A phrase that servers use, and what follows from it.
+struct LearningRule {
+    /// Alternatives: a message matches if it contains all phrases of one of these lists.
+    phrases: &'static [&'static [&'static str]],
+    /// The resulting quirks.
+    patch: fn(&str, &Quirks) -> QuirkPatch,
+    /// True if the rule applies to status 500 as well, which failing chat templates produce.
+    applies_to_500: bool,
 }
 
-const NONE: Patch = Patch::NONE;
+const NONE: QuirkPatch = QuirkPatch::NONE;
 
-const LESSONS: &[Lesson] = &[
-    Lesson {
-        words: &[&["stream_options"], &["include_usage"]],
-        patch: |_, _| Patch { stream_options: Some(false), ..NONE },
-        despite_500: false,
+const LEARNING_RULES: &[LearningRule] = &[
+    LearningRule {
+        phrases: &[&["stream_options"], &["include_usage"]],
+        patch: |_, _| QuirkPatch { stream_options: Some(false), ..NONE },
+        applies_to_500: false,
     },
-    Lesson {
-        words: &[&["max_completion_tokens"], &["max_tokens"]],
+    LearningRule {
+        phrases: &[&["max_completion_tokens"], &["max_tokens"]],
         patch: |_, quirks| {
             let other = match quirks.limit {
-                Limit::MaxTokens => Limit::MaxCompletionTokens,
-                Limit::MaxCompletionTokens => Limit::MaxTokens,
+                OutputLimitField::MaxTokens => OutputLimitField::MaxCompletionTokens,
+                OutputLimitField::MaxCompletionTokens => OutputLimitField::MaxTokens,
             };
-            Patch { limit: Some(other), ..NONE }
+            QuirkPatch { limit: Some(other), ..NONE }
         },
-        despite_500: false,
+        applies_to_500: false,
     },
-    Lesson {
-        words: &[&["developer", "role"], &["unknown variant `developer`"], &["'developer'"]],
-        patch: |_, _| Patch { role: Some(Role::System), ..NONE },
-        despite_500: true,
+    LearningRule {
+        phrases: &[&["developer", "role"], &["unknown variant `developer`"], &["'developer'"]],
+        patch: |_, _| QuirkPatch { role: Some(SystemRole::System), ..NONE },
+        applies_to_500: true,
     },
-    Lesson {
-        words: &[&["reasoning.summary"], &["reasoning summar"]],
-        patch: |_, _| Patch { summary: Some(false), ..NONE },
-        despite_500: false,
+    LearningRule {
+        phrases: &[&["reasoning.summary"], &["reasoning summar"]],
+        patch: |_, _| QuirkPatch { summary: Some(false), ..NONE },
+        applies_to_500: false,
     },
-    Lesson {
-        words: &[&["encrypted_content"], &["encrypted content"]],
-        patch: |_, _| Patch { encrypted: Some(false), ..NONE },
-        despite_500: false,
+    LearningRule {
+        phrases: &[&["encrypted_content"], &["encrypted content"]],
+        patch: |_, _| QuirkPatch { encrypted: Some(false), ..NONE },
+        applies_to_500: false,
     },
-    // Before the others about reasoning: these name the field with a dot or an index before it.
-    Lesson {
-        words: &[&["reasoning_split"]],
-        patch: |_, _| Patch { reasoning_split: Some(false), ..NONE },
-        despite_500: false,
+    // Before the other rules about reasoning: these match the field name after a dot or an index.
+    LearningRule {
+        phrases: &[&["reasoning_split"]],
+        patch: |_, _| QuirkPatch { reasoning_split: Some(false), ..NONE },
+        applies_to_500: false,
     },
-    Lesson {
-        words: &[&["reasoning_effort"], &["reasoningeffort"], &["reasoning.effort"]],
-        patch: |_, _| Patch { effort: Some(Dialect::None), ..NONE },
-        despite_500: false,
+    LearningRule {
+        phrases: &[&["reasoning_effort"], &["reasoningeffort"], &["reasoning.effort"]],
+        patch: |_, _| QuirkPatch { effort: Some(EffortDialect::None), ..NONE },
+        applies_to_500: false,
     },
-    Lesson {
-        words: &[&["reasoning_details"]],
-        patch: |_, _| Patch { details: Some(false), ..NONE },
-        despite_500: false,
+    LearningRule {
+        phrases: &[&["reasoning_details"]],
+        patch: |_, _| QuirkPatch { details: Some(false), ..NONE },
+        applies_to_500: false,
     },
-    Lesson {
-        words: &[&["reasoning_content"], &["messages", "reasoning"]],
+    LearningRule {
+        phrases: &[&["reasoning_content"], &["messages", "reasoning"]],
         patch: |message, _| {
-            let echo = if is_missing(message) { Echo::Always } else { Echo::Never };
-            Patch { echo: Some(echo), ..NONE }
+            let echo = if is_about_missing_field(message) {
+                ReasoningEcho::Always
+            } else {
+                ReasoningEcho::Never
+            };
+            QuirkPatch { echo: Some(echo), ..NONE }
         },
-        despite_500: false,
+        applies_to_500: false,
     },
-    Lesson {
-        words: &[&["wrong_api_format"], &["wrong api format"]],
-        patch: |_, _| Patch { echo: Some(Echo::Never), details: Some(false), ..NONE },
-        despite_500: false,
+    LearningRule {
+        phrases: &[&["wrong_api_format"], &["wrong api format"]],
+        patch: |_, _| QuirkPatch { echo: Some(ReasoningEcho::Never), details: Some(false), ..NONE },
+        applies_to_500: false,
     },
-    Lesson {
-        words: &[&["thinking"], &["chat_template_kwargs"], &["reasoning"]],
-        patch: |_, _| Patch { effort: Some(Dialect::None), ..NONE },
-        despite_500: false,
+    LearningRule {
+        phrases: &[&["thinking"], &["chat_template_kwargs"], &["reasoning"]],
+        patch: |_, _| QuirkPatch { effort: Some(EffortDialect::None), ..NONE },
+        applies_to_500: false,
     },
-    Lesson {
-        words: &[&["thought_signature"]],
-        patch: |_, _| Patch { signature: Some(true), ..NONE },
-        despite_500: false,
+    LearningRule {
+        phrases: &[&["thought_signature"]],
+        patch: |_, _| QuirkPatch { signature: Some(true), ..NONE },
+        applies_to_500: false,
     },
-    Lesson {
-        words: &[&["tool call id", "9"], &["tool_call", "{9}"], &["length of 9"]],
-        patch: |_, _| Patch { ids: Some(Ids::Nine), ..NONE },
-        despite_500: true,
+    LearningRule {
+        phrases: &[&["tool call id", "9"], &["tool_call", "{9}"], &["length of 9"]],
+        patch: |_, _| QuirkPatch { ids: Some(CallIdFormat::Nine), ..NONE },
+        applies_to_500: true,
     },
-    Lesson {
-        words: &[
+    LearningRule {
+        phrases: &[
             &["tool_call_id", "pattern"],
             &["tool_use.id", "pattern"],
             &["tool_calls", "id", "too long"],
             &["tool_calls", "id", "maximum length"],
             &["tool_call_id", "maximum length"],
         ],
-        patch: |_, _| Patch { ids: Some(Ids::Safe), ..NONE },
-        despite_500: false,
+        patch: |_, _| QuirkPatch { ids: Some(CallIdFormat::Safe), ..NONE },
+        applies_to_500: false,
     },
-    Lesson {
-        words: &[
+    LearningRule {
+        phrases: &[
             &["unexpected role 'user' after role 'tool'"],
             &["unexpected role", "after role"],
             &["after a tool message", "assistant"],
         ],
-        patch: |_, _| Patch { bridge: Some(true), ..NONE },
-        despite_500: true,
+        patch: |_, _| QuirkPatch { bridge: Some(true), ..NONE },
+        applies_to_500: true,
     },
-    Lesson {
-        // Not any trouble with one picture: what is learned counts for all that follow.
-        words: &[
+    LearningRule {
+        // Nothing that may be about a single image: what is learned applies to all later requests.
+        phrases: &[
             &["unknown variant", "image_url"],
             &["image_url", "not support"],
             &["image_url", "only", "text"],
@@ -148,43 +156,43 @@ const LESSONS: &[Lesson] = &[
             &["not a multimodal"],
             &["multimodal", "not support"],
             &["at most 0 image"],
-            // Where there are pictures, this is about the list that they stand in.
+            // In a request with images this is about their list of content parts.
             &["content", "must be a string"],
             &["content", "expected", "string"],
         ],
         patch: |_, quirks| {
-            // Pictures in the results of calls are the first to go.
+            // Images in tool results are dropped first.
             if quirks.tool_images {
-                Patch { tool_images: Some(false), ..NONE }
+                QuirkPatch { tool_images: Some(false), ..NONE }
             } else {
-                Patch { images: Some(false), ..NONE }
+                QuirkPatch { images: Some(false), ..NONE }
             }
         },
-        despite_500: true,
+        applies_to_500: true,
     },
-    Lesson {
-        words: &[&["input_audio"], &["audio", "not support"]],
-        patch: |_, _| Patch { audio: Some(false), ..NONE },
-        despite_500: true,
+    LearningRule {
+        phrases: &[&["input_audio"], &["audio", "not support"]],
+        patch: |_, _| QuirkPatch { audio: Some(false), ..NONE },
+        applies_to_500: true,
     },
-    Lesson {
-        words: &[&["cache_control"]],
-        patch: |_, _| Patch { cache: Some(Cache::Auto), ..NONE },
-        despite_500: false,
+    LearningRule {
+        phrases: &[&["cache_control"]],
+        patch: |_, _| QuirkPatch { cache: Some(CacheHint::Auto), ..NONE },
+        applies_to_500: false,
     },
-    Lesson {
-        words: &[&["prompt_cache_key"]],
-        patch: |_, _| Patch { cache: Some(Cache::Auto), ..NONE },
-        despite_500: false,
+    LearningRule {
+        phrases: &[&["prompt_cache_key"]],
+        patch: |_, _| QuirkPatch { cache: Some(CacheHint::Auto), ..NONE },
+        applies_to_500: false,
     },
-    Lesson {
-        words: &[&["tool_stream"]],
-        patch: |_, _| Patch { tool_stream: Some(false), ..NONE },
-        despite_500: false,
+    LearningRule {
+        phrases: &[&["tool_stream"]],
+        patch: |_, _| QuirkPatch { tool_stream: Some(false), ..NONE },
+        applies_to_500: false,
     },
-    // C.4 #12: some want a text with the calls, some want none.
-    Lesson {
-        words: &[
+    // C.4 #12: some servers require text next to calls, some reject it.
+    LearningRule {
+        phrases: &[
             &["content", "must be a string"],
             &["content", "null"],
             &["content", "required"],
@@ -196,42 +204,42 @@ const LESSONS: &[Lesson] = &[
         ],
         patch: |_, quirks| {
             let other = match quirks.wordless {
-                Wordless::Omit => Wordless::Empty,
-                Wordless::Empty => Wordless::Null,
-                Wordless::Null => Wordless::Null,
+                EmptyContent::Omit => EmptyContent::Empty,
+                EmptyContent::Empty => EmptyContent::Null,
+                EmptyContent::Null => EmptyContent::Null,
             };
-            Patch { wordless: Some(other), ..NONE }
+            QuirkPatch { wordless: Some(other), ..NONE }
         },
-        despite_500: true,
+        applies_to_500: true,
     },
-    // Parts are only sent for pictures and recordings.
-    Lesson {
-        words: &[&["content", "string"], &["content", "type", "text"]],
-        patch: |_, _| Patch {
+    // Content parts are only sent for images and audio.
+    LearningRule {
+        phrases: &[&["content", "string"], &["content", "type", "text"]],
+        patch: |_, _| QuirkPatch {
             images: Some(false),
             audio: Some(false),
             tool_images: Some(false),
             ..NONE
         },
-        despite_500: true,
+        applies_to_500: true,
     },
 ];
 
-/// Whether a message complains about the lack of something and not about the thing.
-fn is_missing(message: &str) -> bool {
-    let words =
+/// True if a message complains that something is missing, and not that it is there.
+fn is_about_missing_field(message: &str) -> bool {
+    let phrases =
         ["missing", "must be passed back", "must be provided", "is required", "must be pass"];
-    words.iter().any(|it| message.contains(it))
+    phrases.iter().any(|it| message.contains(it))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ALL: Senses = Senses { images: true, audio: true };
+    const ALL: Modalities = Modalities { images: true, audio: true };
 
     fn patch(quirks: &Quirks, status: u16, message: &str) -> String {
-        let patch = learn(status, message, quirks, ALL);
+        let patch = patches_for_refusal(status, message, quirks, ALL);
         patch.first().map_or("nothing".to_owned(), |it| serde_json::to_string(it).unwrap())
     }
 
@@ -282,13 +290,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_dropped() {
+    fn a_rejected_parameter_is_dropped() {
         let all = Quirks {
-            echo: Echo::Always,
-            effort: Dialect::ReasoningEffort,
-            role: Role::Developer,
+            echo: ReasoningEcho::Always,
+            effort: EffortDialect::ReasoningEffort,
+            role: SystemRole::Developer,
             images: true,
-            cache: Cache::Key,
+            cache: CacheHint::Key,
             tool_stream: true,
             reasoning_split: true,
             details: true,
@@ -333,9 +341,12 @@ mod tests {
     }
 
     #[test]
-    fn the_same_lesson_is_not_learned_twice() {
+    fn the_same_quirk_is_not_learned_twice() {
         let quirks = Quirks { stream_options: false, ..Quirks::default() };
-        assert!(learn(400, "Unknown parameter: 'stream_options'.", &quirks, ALL).is_empty());
+        assert!(
+            patches_for_refusal(400, "Unknown parameter: 'stream_options'.", &quirks, ALL)
+                .is_empty()
+        );
     }
 
     #[test]
@@ -351,7 +362,7 @@ mod tests {
             ),
         ] {
             assert_eq!(patch(&quirks, 400, message), with);
-            let patches = learn(400, message, &quirks, Senses::default());
+            let patches = patches_for_refusal(400, message, &quirks, Modalities::default());
             let patch = patches.first().map(|it| serde_json::to_string(it).unwrap());
             assert_eq!(patch.as_deref(), without, "{message}");
         }

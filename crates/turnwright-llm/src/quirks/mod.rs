@@ -1,32 +1,33 @@
-//! What servers and models want done differently, as data. Four layers, each over the one
-//! before: the usual, the built-in table, what this server has taught us, the user's settings.
+//! The differences between servers and models, as data. Four layers, each overriding the one
+//! before: the defaults, the built-in table, what was learned from the server, and the user's
+//! settings.
 
 mod learn;
 mod table;
 
 use serde::{Deserialize, Serialize};
 
-pub(super) use learn::learn;
+pub(super) use learn::patches_for_refusal;
 
-macro_rules! quirks {
+macro_rules! define_quirks {
     ($($(#[$doc:meta])* $name:ident: $type:ty = $usual:expr;)*) => {
-        /// How one model at one server wants to be spoken to.
+        /// How requests to one model at one server are rendered, and how its replies are read.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct Quirks {
             $($(#[$doc])* pub $name: $type,)*
         }
 
         impl Default for Quirks {
-            /// What most servers take: the smallest request there can be.
+            /// The minimal request, which most servers accept.
             fn default() -> Quirks {
                 Quirks { $($name: $usual,)* }
             }
         }
 
-        /// Some of the quirks: a row of the table, a lesson, or a user's wish.
+        /// A partial set of quirks: a row of the table, what was learned, or a user's override.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(default)]
-        pub struct Patch {
+        pub struct QuirkPatch {
             $(
                 $(#[$doc])*
                 #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,84 +35,82 @@ macro_rules! quirks {
             )*
         }
 
-        impl Patch {
-            /// Changes nothing.
-            pub const NONE: Patch = Patch { $($name: None,)* };
+        impl QuirkPatch {
+            pub const NONE: QuirkPatch = QuirkPatch { $($name: None,)* };
 
-            /// The names of all quirks.
             pub const NAMES: &[&str] = &[$(stringify!($name),)*];
 
-            /// This one, with `later` over it.
+            /// Merges two patches; `later` takes precedence.
             #[must_use]
-            pub fn and(self, later: Patch) -> Patch {
-                Patch { $($name: later.$name.or(self.$name),)* }
+            pub fn merge(self, later: QuirkPatch) -> QuirkPatch {
+                QuirkPatch { $($name: later.$name.or(self.$name),)* }
             }
         }
 
         impl Quirks {
-            /// These, with `patch` over them.
+            /// Applies a patch.
             #[must_use]
-            pub fn with(self, patch: Patch) -> Quirks {
+            pub fn with(self, patch: QuirkPatch) -> Quirks {
                 Quirks { $($name: patch.$name.unwrap_or(self.$name),)* }
             }
         }
     };
 }
 
-quirks! {
-    /// What the limit of the answer's length is called (C.4 #2).
-    limit: Limit = Limit::MaxTokens;
-    /// The role of the system prompt (C.4 #1).
-    role: Role = Role::System;
-    /// How the reasoning effort is asked for (C.4 #4).
-    effort: Dialect = Dialect::None;
+define_quirks! {
+    /// The field that limits the length of a reply (C.4 #2).
+    limit: OutputLimitField = OutputLimitField::MaxTokens;
+    role: SystemRole = SystemRole::System;
+    /// The request field for the reasoning effort (C.4 #4).
+    effort: EffortDialect = EffortDialect::None;
     /// Whether reasoning is sent back (C.3 #8–#12).
-    echo: Echo = Echo::Never;
+    echo: ReasoningEcho = ReasoningEcho::Never;
     /// Whether `reasoning_details` are sent back (C.3 #4).
     details: bool = false;
-    /// What the identifiers of calls must look like (C.2 #8–#10).
-    ids: Ids = Ids::Verbatim;
-    /// Whether the count of tokens may be asked for (C.4 #19).
+    /// The required format of call identifiers (C.2 #8–#10).
+    ids: CallIdFormat = CallIdFormat::Verbatim;
+    /// Whether token counts may be requested with `stream_options` (C.4 #19).
     stream_options: bool = true;
-    /// What stands for the words of an answer that has calls and no words (C.4 #12).
-    wordless: Wordless = Wordless::Omit;
-    /// Whether an answer must stand between a result and a prompt (C.4 #14).
+    /// The `content` of an assistant message that has calls but no text (C.4 #12).
+    wordless: EmptyContent = EmptyContent::Omit;
+    /// Whether an assistant message is required between a tool result and a prompt (C.4 #14).
     bridge: bool = false;
-    /// Whether calls without a signature need the well-known substitute (C.3 #11).
+    /// Whether calls without a signature need the well-known placeholder (C.3 #11).
     signature: bool = false;
-    /// Whether it takes pictures.
+    /// Whether the model accepts images.
     images: bool = false;
-    /// Whether it takes recordings.
+    /// Whether the model accepts audio.
     audio: bool = false;
-    /// Whether pictures may stand in the result of a call (C.4 #17).
+    /// Whether images may be part of a tool result (C.4 #17).
     tool_images: bool = false;
-    /// How the provider's cache is told what will come again (C.4 #23).
-    cache: Cache = Cache::Auto;
-    /// Where inline reasoning may stand in the words (C.3 #6).
-    think: Think = Think::Tagged;
-    /// Whether an answer that is nothing but reasoning is the answer (C.3 #13).
+    /// How the provider's prompt cache is used (C.4 #23).
+    cache: CacheHint = CacheHint::Auto;
+    /// Where reasoning may occur inside the text (C.3 #6).
+    think: ThinkTags = ThinkTags::Tagged;
+    /// Whether reasoning counts as the answer if the reply has no text (C.3 #13).
     thought_is_answer: bool = false;
-    /// Whether it goes round in circles: endless repetition and equal calls are stopped (C.1 #28b).
+    /// Whether the model is prone to loops, so that endless repetition and repeated calls are
+    /// stopped (C.1 #28b).
     loops: bool = false;
-    /// What is done with calls that leak into the words (C.2 #21).
-    leaked: Leaked = Leaked::Nudge;
-    /// Whether arguments only stream when that is asked for (C.2 #12).
+    /// What happens to calls that the model writes into its text (C.2 #21).
+    leaked: LeakedCallHandling = LeakedCallHandling::Nudge;
+    /// Whether streamed arguments have to be requested (C.2 #12).
     tool_stream: bool = false;
-    /// Whether reasoning only has a field of its own when that is asked for (C.3 #7).
+    /// Whether a separate field for reasoning has to be requested (C.3 #7).
     reasoning_split: bool = false;
-    /// Whether summaries of the reasoning may be asked for (Responses).
+    /// Whether reasoning summaries may be requested (Responses API).
     summary: bool = true;
-    /// Whether encrypted reasoning may be asked for (Responses).
+    /// Whether encrypted reasoning may be requested (Responses API).
     encrypted: bool = true;
-    /// The header that the key goes in (C.4 #22).
-    key: Key = Key::Bearer;
-    /// Whether it is used to changing files by patches.
+    /// The header that carries the key (C.4 #22).
+    key: KeyHeader = KeyHeader::Bearer;
+    /// Whether the model is trained to edit files with patches.
     patches: bool = false;
-    /// Whether several calls in one answer are known to work. For people; nothing depends on it.
+    /// Whether several calls in one reply are known to work. Informational: nothing depends on it.
     parallel: bool = true;
 }
 
-macro_rules! words {
+macro_rules! quirk_values {
     ($($(#[$doc:meta])* $name:ident { $($(#[$each:meta])* $variant:ident,)* })*) => {
         $(
             $(#[$doc])*
@@ -124,24 +123,23 @@ macro_rules! words {
     };
 }
 
-words! {
-    /// What the limit of the answer's length is called.
-    Limit {
-        /// The old name, which nearly all take.
+quirk_values! {
+    /// The name of the field that limits the length of a reply.
+    OutputLimitField {
+        /// The original name, which nearly all servers accept.
         MaxTokens,
-        /// The new name, which OpenAI's reasoning models insist on.
+        /// The newer name, which OpenAI's reasoning models require.
         MaxCompletionTokens,
     }
     /// The role of the system prompt.
-    Role {
-        /// The usual one.
+    SystemRole {
         System,
-        /// OpenAI's newer one.
+        /// OpenAI's newer role.
         Developer,
     }
-    /// How the reasoning effort is asked for.
-    Dialect {
-        /// Not at all.
+    /// The request field for the reasoning effort.
+    EffortDialect {
+        /// None: the effort cannot be chosen.
         None,
         /// `reasoning_effort: "low"`.
         ReasoningEffort,
@@ -151,7 +149,7 @@ words! {
         ReasoningEnabled,
         /// `thinking: {"type": "enabled"}`.
         Thinking,
-        /// The same, sent always, with the wish that earlier thoughts are kept (C.3 #10).
+        /// Like `Thinking`, but always sent, and asking to keep earlier reasoning (C.3 #10).
         ThinkingKept,
         /// `thinking: {"type": "adaptive"}`.
         ThinkingAdaptive,
@@ -161,65 +159,64 @@ words! {
         TemplateThinking,
     }
     /// Whether reasoning is sent back.
-    Echo {
-        /// Never: strict servers refuse it.
+    ReasoningEcho {
+        /// Never: strict servers reject it.
         Never,
-        /// In the field that it came in, to the model that it came from.
+        /// In the field that it came in, only to the model that it came from.
         Same,
-        /// With each answer, empty if there was none: its lack is refused.
+        /// With each reply, empty if there was none: the server rejects its absence.
         Always,
-        /// Within the words, as it came.
+        /// Inside the text, as it came.
         Inline,
     }
-    /// What the identifiers of calls must look like.
-    Ids {
-        /// As they came.
+    /// The required format of call identifiers.
+    CallIdFormat {
+        /// As the model made them.
         Verbatim,
         /// At most 40 letters, digits, `_` and `-`.
         Safe,
         /// Nine letters and digits.
         Nine,
-        /// `functions.NAME:NUMBER`; the model itself goes by them.
+        /// `functions.NAME:NUMBER`; the model itself relies on the format.
         Functions,
     }
-    /// What stands for the words of an answer that has calls and no words.
-    Wordless {
-        /// No field.
+    /// The `content` of an assistant message that has calls but no text.
+    EmptyContent {
+        /// The field is omitted.
         Omit,
-        /// An empty text.
+        /// An empty string.
         Empty,
         /// `null`.
         Null,
     }
-    /// How the provider's cache is told what will come again.
-    Cache {
-        /// It finds out by itself.
+    /// How the provider's prompt cache is used.
+    CacheHint {
+        /// The provider caches automatically.
         Auto,
-        /// By marks on the parts, as Anthropic's models need them.
+        /// With markers on content parts, as Anthropic's models require.
         Marks,
-        /// By a key for the conversation.
+        /// With a key for the conversation.
         Key,
     }
-    /// Where inline reasoning may stand in the words.
-    Think {
-        /// Nowhere.
+    /// Where reasoning may occur inside the text.
+    ThinkTags {
         Off,
-        /// In tags at the very beginning.
+        /// In tags at the very start.
         Tagged,
-        /// At the beginning, and the opening tag may be missing.
+        /// At the start, and the opening tag may be missing.
         Implicit,
     }
-    /// What is done with calls that leak into the words.
-    Leaked {
-        /// Nothing.
+    /// What happens to calls that the model writes into its text.
+    LeakedCallHandling {
+        /// They are ignored.
         Off,
         /// The model is told once to make a real call.
         Nudge,
-        /// They are understood and made.
+        /// They are parsed and run.
         Parse,
     }
-    /// The header that the key goes in.
-    Key {
+    /// The header that carries the key.
+    KeyHeader {
         /// `Authorization: Bearer …`.
         Bearer,
         /// `api-key: …`.
@@ -228,29 +225,28 @@ words! {
 }
 
 impl Quirks {
-    /// The quirks of a model at a host, by the built-in table alone.
-    pub fn of(host: &str, model: &str) -> Quirks {
+    /// The quirks of a model at a host according to the built-in table.
+    pub fn lookup(host: &str, model: &str) -> Quirks {
         Quirks::default().with(table::find(host, model))
     }
 
-    /// Whether a reasoning effort can be chosen.
-    pub fn has_effort(&self) -> bool {
-        self.effort != Dialect::None
+    /// True if a reasoning effort can be chosen.
+    pub fn supports_effort(&self) -> bool {
+        self.effort != EffortDialect::None
     }
 }
 
-impl Patch {
-    /// Reads quirks that somebody has written down; those that make no sense are named in the
-    /// second part and left out.
-    pub fn read(fields: &serde_json::Map<String, serde_json::Value>) -> (Patch, Vec<String>) {
-        let mut patch = Patch::NONE;
+impl QuirkPatch {
+    /// Parses configured quirks. Returns the valid ones and a message for each invalid one.
+    pub fn parse(fields: &serde_json::Map<String, serde_json::Value>) -> (QuirkPatch, Vec<String>) {
+        let mut patch = QuirkPatch::NONE;
         let mut wrong = Vec::new();
         for (name, value) in fields {
             let one = serde_json::json!({ name: value });
-            match serde_json::from_value::<Patch>(one) {
-                Ok(one) if Patch::NAMES.contains(&name.as_str()) => patch = patch.and(one),
-                Ok(_) => wrong.push(format!("there is no quirk `{name}`")),
-                Err(error) => wrong.push(format!("the quirk `{name}` cannot be that: {error}")),
+            match serde_json::from_value::<QuirkPatch>(one) {
+                Ok(one) if QuirkPatch::NAMES.contains(&name.as_str()) => patch = patch.merge(one),
+                Ok(_) => wrong.push(format!("unknown quirk `{name}`")),
+                Err(error) => wrong.push(format!("invalid value for quirk `{name}`: {error}")),
             }
         }
         (patch, wrong)
@@ -264,27 +260,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn later_layers_win_and_leave_the_rest() {
-        let quirks = Quirks::of("api.deepseek.com", "deepseek-reasoner");
-        assert_eq!(quirks.echo, Echo::Always);
-        let taught = quirks.with(Patch { echo: Some(Echo::Never), ..Patch::NONE });
-        assert_eq!(taught.echo, Echo::Never);
+    fn later_layers_take_precedence() {
+        let quirks = Quirks::lookup("api.deepseek.com", "deepseek-reasoner");
+        assert_eq!(quirks.echo, ReasoningEcho::Always);
+        let taught =
+            quirks.with(QuirkPatch { echo: Some(ReasoningEcho::Never), ..QuirkPatch::NONE });
+        assert_eq!(taught.echo, ReasoningEcho::Never);
         assert_eq!(taught.effort, quirks.effort);
     }
 
     #[test]
-    fn each_quirk_is_explained() {
+    fn each_quirk_is_documented() {
         let text = include_str!("../../../../docs/models.md");
         let missing: Vec<_> =
-            Patch::NAMES.iter().filter(|it| !text.contains(&format!("`{it}`"))).collect();
+            QuirkPatch::NAMES.iter().filter(|it| !text.contains(&format!("`{it}`"))).collect();
         assert!(missing.is_empty(), "docs/models.md says nothing of {missing:?}");
     }
 
     #[test]
-    fn written_quirks_are_read_and_wrong_ones_are_named() {
+    fn configured_quirks_are_parsed_and_invalid_ones_reported() {
         let fields = json!({ "echo": "same", "images": true, "ids": "ten", "colour": 1 });
-        let (patch, wrong) = Patch::read(fields.as_object().unwrap());
-        assert_eq!(patch, Patch { echo: Some(Echo::Same), images: Some(true), ..Patch::NONE });
+        let (patch, wrong) = QuirkPatch::parse(fields.as_object().unwrap());
+        assert_eq!(
+            patch,
+            QuirkPatch { echo: Some(ReasoningEcho::Same), images: Some(true), ..QuirkPatch::NONE }
+        );
         assert_eq!(wrong.len(), 2, "{wrong:?}");
         let text = serde_json::to_value(patch).unwrap();
         assert_eq!(text, json!({ "echo": "same", "images": true }));

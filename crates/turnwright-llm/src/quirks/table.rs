@@ -1,31 +1,35 @@
-//! The built-in table. Rows for models come first, rows for hosts after them: a host that serves
-//! somebody else's model has its own ways. Later rows win.
+//! The built-in table of quirks. Rows for models come before rows for hosts, because a host decides
+//! how it serves another vendor's model. Later rows take precedence.
 
-use super::{Cache, Dialect, Echo, Ids, Key, Leaked, Limit, Patch, Think, Wordless};
+use super::{
+    CacheHint, CallIdFormat, EffortDialect, EmptyContent, KeyHeader, LeakedCallHandling,
+    OutputLimitField, QuirkPatch, ReasoningEcho, ThinkTags,
+};
 
-/// One row: where the host ends with `host` and the model's name holds `model`, as whole words.
-struct Row {
+/// A row applies if the host ends with `host` and the model's name contains one of `model` as a
+/// whole word.
+struct TableRow {
     host: &'static str,
     model: &'static [&'static str],
-    patch: Patch,
+    patch: QuirkPatch,
 }
 
-const ANY: &[&str] = &[""];
+const ANY_MODEL: &[&str] = &[""];
 
-const fn model(model: &'static [&'static str], patch: Patch) -> Row {
-    Row { host: "", model, patch }
+const fn model_row(model: &'static [&'static str], patch: QuirkPatch) -> TableRow {
+    TableRow { host: "", model, patch }
 }
 
-const fn host(host: &'static str, patch: Patch) -> Row {
-    Row { host, model: ANY, patch }
+const fn host_row(host: &'static str, patch: QuirkPatch) -> TableRow {
+    TableRow { host, model: ANY_MODEL, patch }
 }
 
-const SEES: Patch = Patch { images: Some(true), ..Patch::NONE };
-const NONE: Patch = Patch::NONE;
+const SEES_IMAGES: QuirkPatch = QuirkPatch { images: Some(true), ..QuirkPatch::NONE };
+const NONE: QuirkPatch = QuirkPatch::NONE;
 
-const ROWS: &[Row] = &[
-    // What can see, by its family. Audio is rarer.
-    model(
+const ROWS: &[TableRow] = &[
+    // Families with image input. Audio input is rarer.
+    model_row(
         &[
             "gpt-4o",
             "gpt-4.1",
@@ -71,74 +75,82 @@ const ROWS: &[Row] = &[
             "nova-pro",
             "phi-4-multimodal",
         ],
-        SEES,
+        SEES_IMAGES,
     ),
-    model(&["o1-mini", "o3-mini"], Patch { images: Some(false), ..NONE }),
-    model(
+    model_row(&["o1-mini", "o3-mini"], QuirkPatch { images: Some(false), ..NONE }),
+    model_row(
         &["gpt-4o-audio", "gpt-audio", "gemini", "qwen-omni", "voxtral", "phi-4-multimodal"],
-        Patch { audio: Some(true), ..NONE },
+        QuirkPatch { audio: Some(true), ..NONE },
     ),
-    // OpenAI's own reasoning models, wherever they are served under these names (C.4 #2).
-    model(
+    // OpenAI's reasoning models, wherever they are served under these names (C.4 #2).
+    model_row(
         &["gpt-5", "o1", "o3", "o4-mini", "o3-mini", "o1-mini"],
-        Patch {
-            limit: Some(Limit::MaxCompletionTokens),
-            effort: Some(Dialect::ReasoningEffort),
+        QuirkPatch {
+            limit: Some(OutputLimitField::MaxCompletionTokens),
+            effort: Some(EffortDialect::ReasoningEffort),
             ..NONE
         },
     ),
-    // Trained on patches.
-    model(&["gpt-5", "codex"], Patch { patches: Some(true), ..NONE }),
-    model(&["o1-mini", "o1-preview"], Patch { effort: Some(Dialect::None), ..NONE }),
-    model(&["gpt-5-chat"], Patch { effort: Some(Dialect::None), ..NONE }),
-    model(&["gpt-oss"], Patch { effort: Some(Dialect::ReasoningEffort), ..NONE }),
-    // 400 unless the reasoning comes back with each answer (C.3 #8, #9).
-    model(
+    // Trained to edit with patches.
+    model_row(&["gpt-5", "codex"], QuirkPatch { patches: Some(true), ..NONE }),
+    model_row(&["o1-mini", "o1-preview"], QuirkPatch { effort: Some(EffortDialect::None), ..NONE }),
+    model_row(&["gpt-5-chat"], QuirkPatch { effort: Some(EffortDialect::None), ..NONE }),
+    model_row(&["gpt-oss"], QuirkPatch { effort: Some(EffortDialect::ReasoningEffort), ..NONE }),
+    // These answer 400 unless the reasoning is sent back with each reply (C.3 #8, #9).
+    model_row(
         &["deepseek"],
-        Patch { echo: Some(Echo::Always), effort: Some(Dialect::Thinking), ..NONE },
-    ),
-    model(
-        &["kimi", "moonshot"],
-        Patch {
-            echo: Some(Echo::Always),
-            effort: Some(Dialect::Thinking),
-            ids: Some(Ids::Functions),
+        QuirkPatch {
+            echo: Some(ReasoningEcho::Always),
+            effort: Some(EffortDialect::Thinking),
             ..NONE
         },
     ),
-    // Instant variants have no thoughts, but take the field.
-    model(
+    model_row(
+        &["kimi", "moonshot"],
+        QuirkPatch {
+            echo: Some(ReasoningEcho::Always),
+            effort: Some(EffortDialect::Thinking),
+            ids: Some(CallIdFormat::Functions),
+            ..NONE
+        },
+    ),
+    // Variants without reasoning accept the field nevertheless.
+    model_row(
         &["moonshot-v1"],
-        Patch { effort: Some(Dialect::None), ids: Some(Ids::Verbatim), ..NONE },
+        QuirkPatch { effort: Some(EffortDialect::None), ids: Some(CallIdFormat::Verbatim), ..NONE },
     ),
     // C.3 #10.
-    model(
+    model_row(
         &["glm"],
-        Patch { echo: Some(Echo::Always), effort: Some(Dialect::ThinkingKept), ..NONE },
-    ),
-    // C.3 #6, #7.
-    model(
-        &["minimax"],
-        Patch {
-            echo: Some(Echo::Inline),
-            details: Some(true),
-            effort: Some(Dialect::ThinkingAdaptive),
-            reasoning_split: Some(true),
-            limit: Some(Limit::MaxCompletionTokens),
+        QuirkPatch {
+            echo: Some(ReasoningEcho::Always),
+            effort: Some(EffortDialect::ThinkingKept),
             ..NONE
         },
     ),
-    // As vLLM and SGLang pass it on to the template; others ignore it (C.4 #4).
-    model(&["qwen3"], Patch { effort: Some(Dialect::TemplateThinking), ..NONE }),
-    model(&["qwen3-coder"], Patch { effort: Some(Dialect::None), ..NONE }),
-    // Their templates open the tag themselves (C.3 #6).
-    model(
-        &["qwq", "thinking", "deepseek-r1", "magistral-small", "nemotron"],
-        Patch { think: Some(Think::Implicit), ..NONE },
+    // C.3 #6, #7.
+    model_row(
+        &["minimax"],
+        QuirkPatch {
+            echo: Some(ReasoningEcho::Inline),
+            details: Some(true),
+            effort: Some(EffortDialect::ThinkingAdaptive),
+            reasoning_split: Some(true),
+            limit: Some(OutputLimitField::MaxCompletionTokens),
+            ..NONE
+        },
     ),
-    // Small models and broken templates: calls that leak are made (C.2 #21), and answers that
-    // only repeat themselves are stopped (C.1 #28b).
-    model(
+    // vLLM and SGLang pass this on to the chat template; other servers ignore it (C.4 #4).
+    model_row(&["qwen3"], QuirkPatch { effort: Some(EffortDialect::TemplateThinking), ..NONE }),
+    model_row(&["qwen3-coder"], QuirkPatch { effort: Some(EffortDialect::None), ..NONE }),
+    // Their chat templates emit the opening tag themselves (C.3 #6).
+    model_row(
+        &["qwq", "thinking", "deepseek-r1", "magistral-small", "nemotron"],
+        QuirkPatch { think: Some(ThinkTags::Implicit), ..NONE },
+    ),
+    // Small models and broken chat templates: leaked calls are run (C.2 #21), and endless
+    // repetition is stopped (C.1 #28b).
+    model_row(
         &[
             "qwen",
             "qwq",
@@ -157,10 +169,10 @@ const ROWS: &[Row] = &[
             "gpt-oss",
             "minimax",
         ],
-        Patch { leaked: Some(Leaked::Parse), loops: Some(true), ..NONE },
+        QuirkPatch { leaked: Some(LeakedCallHandling::Parse), loops: Some(true), ..NONE },
     ),
     // C.2 #9, C.3 #12, C.4 #14.
-    model(
+    model_row(
         &[
             "mistral",
             "magistral",
@@ -171,131 +183,147 @@ const ROWS: &[Row] = &[
             "voxtral",
             "mixtral",
         ],
-        Patch {
-            ids: Some(Ids::Nine),
+        QuirkPatch {
+            ids: Some(CallIdFormat::Nine),
             bridge: Some(true),
-            echo: Some(Echo::Never),
-            wordless: Some(Wordless::Empty),
+            echo: Some(ReasoningEcho::Never),
+            wordless: Some(EmptyContent::Empty),
             ..NONE
         },
     ),
     // C.3 #11.
-    model(&["gemini"], Patch { signature: Some(true), ids: Some(Ids::Verbatim), ..NONE }),
+    model_row(
+        &["gemini"],
+        QuirkPatch { signature: Some(true), ids: Some(CallIdFormat::Verbatim), ..NONE },
+    ),
     // C.2 #10.
-    model(&["claude"], Patch { ids: Some(Ids::Safe), ..NONE }),
-    // --- hosts ---
-    host(
+    model_row(&["claude"], QuirkPatch { ids: Some(CallIdFormat::Safe), ..NONE }),
+    // Hosts.
+    host_row(
         "api.openai.com",
-        Patch {
-            limit: Some(Limit::MaxCompletionTokens),
-            ids: Some(Ids::Safe),
-            cache: Some(Cache::Key),
+        QuirkPatch {
+            limit: Some(OutputLimitField::MaxCompletionTokens),
+            ids: Some(CallIdFormat::Safe),
+            cache: Some(CacheHint::Key),
             ..NONE
         },
     ),
-    host("openai.azure.com", AZURE),
-    host("cognitiveservices.azure.com", AZURE),
-    host("services.ai.azure.com", AZURE),
-    host(
+    host_row("openai.azure.com", AZURE),
+    host_row("cognitiveservices.azure.com", AZURE),
+    host_row("services.ai.azure.com", AZURE),
+    host_row(
         "openrouter.ai",
-        Patch {
-            effort: Some(Dialect::Reasoning),
-            echo: Some(Echo::Same),
+        QuirkPatch {
+            effort: Some(EffortDialect::Reasoning),
+            echo: Some(ReasoningEcho::Same),
             details: Some(true),
             reasoning_split: Some(false),
             ..NONE
         },
     ),
-    // What the provider behind it demands goes through (C.3 #9).
-    Row {
+    // The requirements of the provider behind OpenRouter apply (C.3 #9).
+    TableRow {
         host: "openrouter.ai",
         model: &["deepseek", "kimi", "moonshotai", "glm"],
-        patch: Patch { echo: Some(Echo::Always), ..NONE },
+        patch: QuirkPatch { echo: Some(ReasoningEcho::Always), ..NONE },
     },
-    Row {
+    TableRow {
         host: "openrouter.ai",
         model: &["claude"],
-        patch: Patch { cache: Some(Cache::Marks), ..NONE },
+        patch: QuirkPatch { cache: Some(CacheHint::Marks), ..NONE },
     },
-    host("api.deepseek.com", Patch { limit: Some(Limit::MaxTokens), ..NONE }),
-    host("dashscope.aliyuncs.com", DASHSCOPE),
-    host("dashscope-intl.aliyuncs.com", DASHSCOPE),
-    host("dashscope-us.aliyuncs.com", DASHSCOPE),
-    host("modelscope.cn", DASHSCOPE),
-    host("z.ai", Patch { tool_stream: Some(true), ..NONE }),
-    host("bigmodel.cn", Patch { tool_stream: Some(true), ..NONE }),
-    host("api.groq.com", Patch { effort: Some(Dialect::None), ..STRICT }),
-    Row {
+    host_row("api.deepseek.com", QuirkPatch { limit: Some(OutputLimitField::MaxTokens), ..NONE }),
+    host_row("dashscope.aliyuncs.com", DASHSCOPE),
+    host_row("dashscope-intl.aliyuncs.com", DASHSCOPE),
+    host_row("dashscope-us.aliyuncs.com", DASHSCOPE),
+    host_row("modelscope.cn", DASHSCOPE),
+    host_row("z.ai", QuirkPatch { tool_stream: Some(true), ..NONE }),
+    host_row("bigmodel.cn", QuirkPatch { tool_stream: Some(true), ..NONE }),
+    host_row("api.groq.com", QuirkPatch { effort: Some(EffortDialect::None), ..STRICT }),
+    TableRow {
         host: "api.groq.com",
         model: &["gpt-oss"],
-        patch: Patch { effort: Some(Dialect::ReasoningEffort), ..NONE },
+        patch: QuirkPatch { effort: Some(EffortDialect::ReasoningEffort), ..NONE },
     },
-    host("api.cerebras.ai", STRICT),
-    host("api.mistral.ai", STRICT),
-    host("api.together.xyz", Patch { effort: Some(Dialect::ReasoningEnabled), ..TOGETHER }),
-    host("api.together.ai", Patch { effort: Some(Dialect::ReasoningEnabled), ..TOGETHER }),
-    host(
+    host_row("api.cerebras.ai", STRICT),
+    host_row("api.mistral.ai", STRICT),
+    host_row(
+        "api.together.xyz",
+        QuirkPatch { effort: Some(EffortDialect::ReasoningEnabled), ..TOGETHER },
+    ),
+    host_row(
+        "api.together.ai",
+        QuirkPatch { effort: Some(EffortDialect::ReasoningEnabled), ..TOGETHER },
+    ),
+    host_row(
         "api.fireworks.ai",
-        Patch {
-            effort: Some(Dialect::ReasoningEffort),
-            echo: Some(Echo::Same),
+        QuirkPatch {
+            effort: Some(EffortDialect::ReasoningEffort),
+            echo: Some(ReasoningEcho::Same),
             reasoning_split: Some(false),
             ..NONE
         },
     ),
-    // C.4 #3: the matrix is per model, and changes.
-    host("api.x.ai", Patch { effort: Some(Dialect::None), ..NONE }),
-    Row {
+    // C.4 #3: support varies by model, and changes.
+    host_row("api.x.ai", QuirkPatch { effort: Some(EffortDialect::None), ..NONE }),
+    TableRow {
         host: "api.x.ai",
         model: &["grok-3-mini"],
-        patch: Patch { effort: Some(Dialect::ReasoningEffort), ..NONE },
+        patch: QuirkPatch { effort: Some(EffortDialect::ReasoningEffort), ..NONE },
     },
-    host(
+    host_row(
         "generativelanguage.googleapis.com",
-        Patch { effort: Some(Dialect::ReasoningEffort), ..NONE },
+        QuirkPatch { effort: Some(EffortDialect::ReasoningEffort), ..NONE },
     ),
-    host("api.anthropic.com", Patch { ids: Some(Ids::Safe), ..NONE }),
-    host("integrate.api.nvidia.com", Patch { effort: Some(Dialect::TemplateThinking), ..NONE }),
+    host_row("api.anthropic.com", QuirkPatch { ids: Some(CallIdFormat::Safe), ..NONE }),
+    host_row(
+        "integrate.api.nvidia.com",
+        QuirkPatch { effort: Some(EffortDialect::TemplateThinking), ..NONE },
+    ),
 ];
 
-const AZURE: Patch = Patch {
-    limit: Some(Limit::MaxCompletionTokens),
-    ids: Some(Ids::Safe),
-    key: Some(Key::ApiKey),
+const AZURE: QuirkPatch = QuirkPatch {
+    limit: Some(OutputLimitField::MaxCompletionTokens),
+    ids: Some(CallIdFormat::Safe),
+    key: Some(KeyHeader::ApiKey),
     ..NONE
 };
 
-const DASHSCOPE: Patch =
-    Patch { effort: Some(Dialect::EnableThinking), echo: Some(Echo::Never), ..NONE };
+const DASHSCOPE: QuirkPatch = QuirkPatch {
+    effort: Some(EffortDialect::EnableThinking),
+    echo: Some(ReasoningEcho::Never),
+    ..NONE
+};
 
-/// Refuses every field that it does not know (C.3 #12, C.4 #20).
-const STRICT: Patch = Patch {
-    echo: Some(Echo::Never),
+/// Rejects every unknown field (C.3 #12, C.4 #20).
+const STRICT: QuirkPatch = QuirkPatch {
+    echo: Some(ReasoningEcho::Never),
     details: Some(false),
     reasoning_split: Some(false),
-    wordless: Some(Wordless::Empty),
+    wordless: Some(EmptyContent::Empty),
     ..NONE
 };
 
-const TOGETHER: Patch = Patch { reasoning_split: Some(false), ..NONE };
+const TOGETHER: QuirkPatch = QuirkPatch { reasoning_split: Some(false), ..NONE };
 
-/// What the table says about a model at a host.
-pub(super) fn find(host: &str, model: &str) -> Patch {
+/// The merged rows for a model at a host.
+pub(super) fn find(host: &str, model: &str) -> QuirkPatch {
     let (host, model) = (host.to_ascii_lowercase(), model.to_ascii_lowercase());
     let host = host.split(':').next().unwrap_or_default();
-    let fits =
-        |row: &&Row| is_host(host, row.host) && row.model.iter().any(|it| has_word(&model, it));
-    ROWS.iter().filter(fits).fold(Patch::NONE, |patch, row| patch.and(row.patch))
+    let fits = |row: &&TableRow| {
+        is_host(host, row.host) && row.model.iter().any(|it| has_word(&model, it))
+    };
+    ROWS.iter().filter(fits).fold(QuirkPatch::NONE, |patch, row| patch.merge(row.patch))
 }
 
-/// Whether `host` is that domain or one below it.
+/// True if `host` is the domain or a subdomain of it.
 fn is_host(host: &str, domain: &str) -> bool {
     domain.is_empty()
         || host.strip_suffix(domain).is_some_and(|it| it.is_empty() || it.ends_with('.'))
 }
 
-/// Whether the name holds the word, not begun within another one: `o1` is in `openai/o1-pro` and
-/// not in `foo1`.
+/// True if the name contains `word` at the start of a word: `o1` matches `openai/o1-pro` but not
+/// `foo1`.
 fn has_word(name: &str, word: &str) -> bool {
     let is_digit = |it: char| it.is_ascii_digit();
     word.is_empty()
@@ -308,11 +336,11 @@ fn has_word(name: &str, word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Echo, Quirks};
+    use super::super::{Quirks, ReasoningEcho};
     use super::*;
 
     #[test]
-    fn words_are_whole_at_their_beginning() {
+    fn words_match_at_their_start() {
         for (name, word, expected) in [
             ("openai/o1-pro", "o1", true),
             ("foo1", "o1", false),
@@ -334,15 +362,24 @@ mod tests {
     }
 
     #[test]
-    fn a_host_has_the_last_word_about_another_one_s_model() {
-        assert_eq!(Quirks::of("localhost:8000", "kimi-k2-thinking").echo, Echo::Always);
-        assert_eq!(Quirks::of("api.groq.com", "moonshotai/kimi-k2").echo, Echo::Never);
-        assert_eq!(Quirks::of("api.mistral.ai", "mistral-large-latest").ids, Ids::Nine);
-        assert_eq!(Quirks::of("x.openai.azure.com", "gpt-5").key, Key::ApiKey);
-        assert_eq!(Quirks::of("localhost", "MiniMax-M2").echo, Echo::Inline);
-        assert_eq!(Quirks::of("localhost", "my-own"), Quirks::default());
-        assert_eq!(Quirks::of("openrouter.ai", "moonshotai/kimi-k2.5").echo, Echo::Always);
-        assert_eq!(Quirks::of("openrouter.ai", "openai/gpt-5").echo, Echo::Same);
-        assert!(!Quirks::of("localhost", "qwen3-coder").has_effort());
+    fn host_rows_override_model_rows() {
+        assert_eq!(
+            Quirks::lookup("localhost:8000", "kimi-k2-thinking").echo,
+            ReasoningEcho::Always
+        );
+        assert_eq!(Quirks::lookup("api.groq.com", "moonshotai/kimi-k2").echo, ReasoningEcho::Never);
+        assert_eq!(
+            Quirks::lookup("api.mistral.ai", "mistral-large-latest").ids,
+            CallIdFormat::Nine
+        );
+        assert_eq!(Quirks::lookup("x.openai.azure.com", "gpt-5").key, KeyHeader::ApiKey);
+        assert_eq!(Quirks::lookup("localhost", "MiniMax-M2").echo, ReasoningEcho::Inline);
+        assert_eq!(Quirks::lookup("localhost", "my-own"), Quirks::default());
+        assert_eq!(
+            Quirks::lookup("openrouter.ai", "moonshotai/kimi-k2.5").echo,
+            ReasoningEcho::Always
+        );
+        assert_eq!(Quirks::lookup("openrouter.ai", "openai/gpt-5").echo, ReasoningEcho::Same);
+        assert!(!Quirks::lookup("localhost", "qwen3-coder").supports_effort());
     }
 }

@@ -1,9 +1,9 @@
-//! The Responses API, OpenAI's second protocol, as OpenAI, Azure and others speak it. Nothing is
+//! The Responses API, OpenAI's second protocol, as spoken by OpenAI, Azure and others. Nothing is
 //! stored at the server: each request carries the whole conversation.
 
-mod assemble;
-mod calls;
-mod items;
+mod assembler;
+mod streamed_calls;
+mod streamed_items;
 mod request;
 mod wire;
 
@@ -12,15 +12,15 @@ mod tests;
 
 use super::{chat, transcript};
 
-pub(super) use assemble::Assembler;
+pub(super) use assembler::ResponsesAssembler;
 pub(super) use request::{render, render_tools};
 
-/// As [`chat::transcribe`], in this protocol.
+/// Like [`chat::transcribe`], for this protocol.
 #[doc(hidden)]
 pub fn transcribe<'a>(
     model: &str,
     tools: &[String],
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> String {
-    transcript::transcribe(Assembler::new(chat::recorded(model, tools)), pieces)
+    transcript::transcribe(ResponsesAssembler::new(chat::recorded_context(model, tools)), pieces)
 }

@@ -1,4 +1,4 @@
-//! A conversation → the body of a request. Byte-stable from one request to the next, because
+//! Renders the body of a Responses API request. It is byte-stable between requests, because
 //! providers cache prefixes.
 
 use std::borrow::Cow;
@@ -7,51 +7,52 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use turnwright_types::ids::CallId;
-use crate::ids::wire_id;
-use crate::manner::Manner;
-use crate::names::Aliases;
-use crate::prefix::Prefixes;
-use crate::quirks::Ids;
+use crate::call_ids::wire_call_id;
+use crate::exchange::RequestStyle;
+use crate::prefix_cache::PrefixCache;
+use crate::quirks::CallIdFormat;
 use crate::schema::portable;
-use crate::{Effort, Request};
+use crate::tool_aliases::ToolAliases;
+use crate::{ReasoningEffort, Request};
+use turnwright_types::ids::CallId;
 use turnwright_types::message::{
-    Arguments, AssistantMessage, Media, Message, Part, ToolCall, ToolMessage, ToolSpec,
-    UserMessage, omitted,
+    Arguments, AssistantMessage, Media, Message, PromptPart, ToolCall, ToolMessage, ToolSpec,
+    UserMessage, omitted_media,
 };
 
-/// The longest identifier of a call that the API takes.
-const LONGEST_ID: usize = 64;
+/// The longest call identifier that the API accepts.
+const MAX_CALL_ID_BYTES: usize = 64;
 
-// These are ours and not async-openai's: they borrow the history instead of copying it for each
-// request. Items carry no identifiers of their own: nothing is stored, so nothing can be found.
+// Own types instead of async-openai's: they borrow from the history instead of copying it for each
+// request. Items have no identifiers of their own, because nothing is stored that these could refer
+// to.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Item<'a> {
+enum InputItem<'a> {
     Message {
         role: &'static str,
-        content: Vec<Content<'a>>,
+        content: Vec<InputContent<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         phase: Option<&'a str>,
     },
     FunctionCall {
         call_id: Cow<'a, str>,
         name: Cow<'a, str>,
-        /// JSON in a string, always an object.
+        /// A JSON object, encoded as a string.
         arguments: String,
     },
     FunctionCallOutput {
         call_id: Cow<'a, str>,
-        output: Output<'a>,
+        output: CallOutput<'a>,
     },
-    /// Reasoning, verbatim.
+    /// Verbatim reasoning from an earlier reply.
     #[serde(untagged)]
     Reasoning(&'a Value),
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Content<'a> {
+enum InputContent<'a> {
     InputText { text: Cow<'a, str> },
     InputImage { image_url: DataUrl<'a>, detail: &'static str },
     OutputText { text: &'a str },
@@ -59,22 +60,23 @@ enum Content<'a> {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Output<'a> {
+enum CallOutput<'a> {
     Text(Cow<'a, str>),
-    Parts(Vec<Content<'a>>),
+    Parts(Vec<InputContent<'a>>),
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename = "function")]
-struct Tool {
+struct FunctionTool {
     name: String,
     description: String,
     parameters: Value,
-    /// Without it, the API makes the schema strict and every optional argument required.
+    /// Always sent: by default, the API makes the schema strict and every optional argument
+    /// required.
     strict: bool,
 }
 
-/// A picture as a URL, written without a copy of it.
+/// An image as a data URL, serialised without copying it.
 struct DataUrl<'a>(&'a Media);
 
 impl Serialize for DataUrl<'_> {
@@ -83,218 +85,232 @@ impl Serialize for DataUrl<'_> {
     }
 }
 
-/// The body of the request. Written by hand around its parts, because the beginning of the
-/// conversation is there already.
-pub(in crate) fn render(
-    prefixes: &Prefixes,
-    manner: &Manner<'_>,
+/// Renders the request body. It is assembled by hand, because the JSON of earlier messages is
+/// reused from the prefix cache.
+pub(crate) fn render(
+    prefix_cache: &PrefixCache,
+    style: &RequestStyle<'_>,
     request: &Request,
 ) -> Vec<u8> {
-    Writer { manner }.render(prefixes, request)
+    RequestWriter { style }.render(prefix_cache, request)
 }
 
-/// The tools in JSON, in their order.
-pub(in crate) fn render_tools(specs: &[Arc<ToolSpec>], aliases: &Aliases) -> Vec<u8> {
+/// Renders the tools in their order.
+pub(crate) fn render_tools(specs: &[Arc<ToolSpec>], aliases: &ToolAliases) -> Vec<u8> {
     if specs.is_empty() {
         return Vec::new();
     }
-    let tool = |spec: &Arc<ToolSpec>| Tool {
+    let tool = |spec: &Arc<ToolSpec>| FunctionTool {
         name: aliases.to_wire(&spec.name).into_owned(),
         description: spec.description.clone(),
         parameters: portable(&spec.parameters),
         strict: false,
     };
     let mut json = Vec::with_capacity(8 * 1024);
-    write(&mut json, &specs.iter().map(tool).collect::<Vec<_>>());
+    write_json(&mut json, &specs.iter().map(tool).collect::<Vec<_>>());
     json
 }
 
-struct Writer<'m> {
-    manner: &'m Manner<'m>,
+struct RequestWriter<'m> {
+    style: &'m RequestStyle<'m>,
 }
 
-impl Writer<'_> {
-    fn render(&self, prefixes: &Prefixes, request: &Request) -> Vec<u8> {
-        let quirks = *self.manner.quirks;
-        let mut prefix = prefixes.take(&request.messages, quirks);
+impl RequestWriter<'_> {
+    fn render(&self, prefix_cache: &PrefixCache, request: &Request) -> Vec<u8> {
+        let quirks = *self.style.quirks;
+        let mut prefix = prefix_cache.take(&request.messages, quirks);
         for message in &request.messages[prefix.count..] {
-            for item in self.items(message) {
+            for item in self.message_items(message) {
                 prefix.json.push(b',');
-                write(&mut prefix.json, &item);
+                write_json(&mut prefix.json, &item);
             }
         }
         let mut body = Vec::with_capacity(16 * 1024 + prefix.json.len());
         body.extend_from_slice(b"{\"model\":");
-        write(&mut body, &self.manner.model);
+        write_json(&mut body, &self.style.model);
         body.extend_from_slice(b",\"instructions\":");
-        write(&mut body, &request.system);
+        write_json(&mut body, &request.system);
         body.extend_from_slice(b",\"input\":[");
         body.extend_from_slice(prefix.json.strip_prefix(b",").unwrap_or_default());
         body.push(b']');
-        if !self.manner.tools.is_empty() {
+        if !self.style.tools.is_empty() {
             body.extend_from_slice(b",\"tools\":");
-            body.extend_from_slice(self.manner.tools);
+            body.extend_from_slice(self.style.tools);
         }
         body.extend_from_slice(b",\"stream\":true,\"store\":false");
         let mut fields = Map::new();
-        if let Some(limit) = self.manner.max_output {
+        if let Some(limit) = self.style.max_output {
             fields.insert("max_output_tokens".to_owned(), limit.into());
         }
-        if quirks.has_effort() {
+        if quirks.supports_effort() {
             if quirks.encrypted {
                 fields.insert("include".to_owned(), json!(["reasoning.encrypted_content"]));
             }
-            fields.extend(reasoning(request.effort, quirks.summary));
+            fields.extend(reasoning_field(request.effort, quirks.summary));
         }
-        // What the user has written down stands above all.
-        fields.extend(self.manner.body.iter().map(|(name, value)| (name.clone(), value.clone())));
+        // The user's own fields override all others.
+        fields.extend(
+            self.style.extra_body.iter().map(|(name, value)| (name.clone(), value.clone())),
+        );
         for (name, value) in &fields {
             body.push(b',');
-            write(&mut body, name);
+            write_json(&mut body, name);
             body.push(b':');
-            write(&mut body, value);
+            write_json(&mut body, value);
         }
         body.push(b'}');
-        prefixes.keep(prefix, &request.messages, quirks);
+        prefix_cache.store(prefix, &request.messages, quirks);
         body
     }
 
-    fn items<'a>(&self, message: &'a Arc<Message>) -> Vec<Item<'a>> {
+    fn message_items<'a>(&self, message: &'a Arc<Message>) -> Vec<InputItem<'a>> {
         match message.as_ref() {
-            Message::User(user) => self.user(user).into_iter().collect(),
-            Message::Assistant(assistant) => self.assistant(assistant),
-            Message::Tool(result) => vec![self.result(result)],
+            Message::User(user) => self.user_item(user).into_iter().collect(),
+            Message::Assistant(assistant) => self.assistant_items(assistant),
+            Message::Tool(result) => vec![self.result_item(result)],
         }
     }
 
-    fn user<'a>(&self, user: &'a UserMessage) -> Option<Item<'a>> {
+    fn user_item<'a>(&self, user: &'a UserMessage) -> Option<InputItem<'a>> {
         let mut content = Vec::new();
-        let mut say = |text: Cow<'a, str>| {
+        let mut push_text = |text: Cow<'a, str>| {
             if !text.is_empty() {
-                content.push(Content::InputText { text });
+                content.push(InputContent::InputText { text });
             }
         };
-        let is_shown = |it: &Part| self.manner.quirks.images && matches!(it, Part::Image(_));
+        let is_shown =
+            |it: &PromptPart| self.style.quirks.images && matches!(it, PromptPart::Image(_));
         if !user.parts.iter().any(is_shown) {
-            say(user.render());
-            return (!content.is_empty()).then_some(Item::Message {
+            push_text(user.render());
+            return (!content.is_empty()).then_some(InputItem::Message {
                 role: "user",
                 content,
                 phase: None,
             });
         }
-        // The words between two pictures are rendered like a prompt of their own.
+        // The parts between two images are rendered like a prompt of their own.
         for run in user.parts.chunk_by(|one, next| !is_shown(one) && !is_shown(next)) {
             match run {
-                [Part::Image(media)] => content.push(picture(media)),
-                words => {
-                    let text = UserMessage { parts: words.to_vec() }.render().into_owned();
+                [PromptPart::Image(media)] => content.push(image_content(media)),
+                text_parts => {
+                    let text = UserMessage { parts: text_parts.to_vec() }.render().into_owned();
                     if !text.is_empty() {
-                        content.push(Content::InputText { text: text.into() });
+                        content.push(InputContent::InputText { text: text.into() });
                     }
                 }
             }
         }
-        Some(Item::Message { role: "user", content, phase: None })
+        Some(InputItem::Message { role: "user", content, phase: None })
     }
 
-    fn assistant<'a>(&self, message: &'a AssistantMessage) -> Vec<Item<'a>> {
-        let is_ours = *message.echo.origin == *self.manner.origin;
+    fn assistant_items<'a>(&self, message: &'a AssistantMessage) -> Vec<InputItem<'a>> {
+        let is_ours = *message.provider_state.origin == *self.style.origin;
         let replayed = if is_ours { self.replay(message) } else { None };
         replayed.unwrap_or_else(|| {
             let text = message.text.as_str();
-            let words = (!text.trim().is_empty()).then(|| answer(text, None));
-            words.into_iter().chain(message.calls.iter().map(|it| self.call(it))).collect()
+            let text_parts = (!text.trim().is_empty()).then(|| assistant_message(text, None));
+            text_parts
+                .into_iter()
+                .chain(message.calls.iter().map(|it| self.call_item(it)))
+                .collect()
         })
     }
 
-    fn result<'a>(&self, result: &'a ToolMessage) -> Item<'a> {
-        let text = || Content::InputText { text: result.text.as_str().into() };
+    fn result_item<'a>(&self, result: &'a ToolMessage) -> InputItem<'a> {
+        let text = || InputContent::InputText { text: result.text.as_str().into() };
         let output = if result.images.is_empty() {
-            Output::Text(result.text.as_str().into())
-        } else if self.manner.quirks.images {
-            let words = (!result.text.is_empty()).then(text);
-            Output::Parts(words.into_iter().chain(result.images.iter().map(picture)).collect())
+            CallOutput::Text(result.text.as_str().into())
+        } else if self.style.quirks.images {
+            let text_parts = (!result.text.is_empty()).then(text);
+            CallOutput::Parts(
+                text_parts.into_iter().chain(result.images.iter().map(image_content)).collect(),
+            )
         } else {
-            let notes = result.images.iter().map(|it| omitted("image", &it.mime));
+            let notes = result.images.iter().map(|it| omitted_media("image", &it.mime));
             let lines = std::iter::once(result.text.clone()).chain(notes);
-            Output::Text(lines.filter(|it| !it.is_empty()).collect::<Vec<_>>().join("\n").into())
+            CallOutput::Text(
+                lines.filter(|it| !it.is_empty()).collect::<Vec<_>>().join("\n").into(),
+            )
         };
-        Item::FunctionCallOutput {
+        InputItem::FunctionCallOutput {
             call_id: self.call_id(&result.provider_id, &result.call, &result.name),
             output,
         }
     }
 
-    /// The answer as it came, item by item, so that each piece of reasoning stands right before what
-    /// it led to. `None` if there is no such record, or it does not fit the message.
-    fn replay<'a>(&self, message: &'a AssistantMessage) -> Option<Vec<Item<'a>>> {
-        let mut items = Vec::with_capacity(message.echo.blobs.len());
-        let mut said = 0;
+    /// The items of the reply as they came, so that reasoning precedes what it led to. `None` if
+    /// they were not recorded or the record does not match the message.
+    fn replay<'a>(&self, message: &'a AssistantMessage) -> Option<Vec<InputItem<'a>>> {
+        let mut items = Vec::with_capacity(message.provider_state.blobs.len());
+        let mut covered = 0;
         let mut called = vec![false; message.calls.len()];
-        for blob in &message.echo.blobs {
+        for blob in &message.provider_state.blobs {
             let number =
                 |key: &str| blob.get(key)?.as_u64().and_then(|it| usize::try_from(it).ok());
             match blob.get("type")?.as_str()? {
-                // Refused once, it would be refused again.
-                "reasoning" if !self.manner.quirks.encrypted => {}
-                "reasoning" => items.push(Item::Reasoning(blob)),
+                // Encrypted reasoning was rejected once and would be rejected again.
+                "reasoning" if !self.style.quirks.encrypted => {}
+                "reasoning" => items.push(InputItem::Reasoning(blob)),
                 "message" => {
                     let (start, end) = (number("start")?, number("end")?);
-                    let text = message.text.get(start..end).filter(|_| said <= start)?;
-                    said = end;
-                    items.push(answer(text, blob.get("phase").and_then(Value::as_str)));
+                    let text = message.text.get(start..end).filter(|_| covered <= start)?;
+                    covered = end;
+                    items.push(assistant_message(text, blob.get("phase").and_then(Value::as_str)));
                 }
                 "function_call" => {
                     let slot = number("slot")?;
                     if std::mem::replace(called.get_mut(slot)?, true) {
                         return None;
                     }
-                    items.push(self.call(&message.calls[slot]));
+                    items.push(self.call_item(&message.calls[slot]));
                 }
                 _ => return None,
             }
         }
-        if items.is_empty() || said != message.text.len() || called.contains(&false) {
+        if items.is_empty() || covered != message.text.len() || called.contains(&false) {
             return None;
         }
-        // Reasoning that nothing follows is refused.
-        while matches!(items.last(), Some(Item::Reasoning(_))) {
+        // Reasoning without a following item is rejected.
+        while matches!(items.last(), Some(InputItem::Reasoning(_))) {
             items.pop();
         }
         Some(items)
     }
 
-    fn call<'a>(&self, call: &'a ToolCall) -> Item<'a> {
+    fn call_item<'a>(&self, call: &'a ToolCall) -> InputItem<'a> {
         let arguments = match &call.arguments {
             Arguments::Object(value) if value.is_object() => value.to_string(),
             Arguments::Object(_) | Arguments::Unusable { .. } => "{}".to_owned(),
         };
-        let name = self.manner.aliases.to_wire(&call.name).into_owned();
+        let name = self.style.aliases.to_wire(&call.name).into_owned();
         let call_id = self.call_id(&call.provider_id, &call.id, &call.name);
-        Item::FunctionCall { call_id, name: name.into(), arguments }
+        InputItem::FunctionCall { call_id, name: name.into(), arguments }
     }
 
     fn call_id<'a>(&self, provider_id: &'a str, call: &CallId, name: &str) -> Cow<'a, str> {
-        let form = match self.manner.quirks.ids {
-            Ids::Verbatim if provider_id.len() > LONGEST_ID => Ids::Safe,
+        let form = match self.style.quirks.ids {
+            CallIdFormat::Verbatim if provider_id.len() > MAX_CALL_ID_BYTES => CallIdFormat::Safe,
             form => form,
         };
-        wire_id(form, provider_id, call, name)
+        wire_call_id(form, provider_id, call, name)
     }
 }
 
-fn answer<'a>(text: &'a str, phase: Option<&'a str>) -> Item<'a> {
-    Item::Message { role: "assistant", content: vec![Content::OutputText { text }], phase }
+fn assistant_message<'a>(text: &'a str, phase: Option<&'a str>) -> InputItem<'a> {
+    InputItem::Message {
+        role: "assistant",
+        content: vec![InputContent::OutputText { text }],
+        phase,
+    }
 }
 
-fn picture(media: &Media) -> Content<'_> {
-    Content::InputImage { image_url: DataUrl(media), detail: "auto" }
+fn image_content(media: &Media) -> InputContent<'_> {
+    InputContent::InputImage { image_url: DataUrl(media), detail: "auto" }
 }
 
-fn reasoning(effort: Effort, summary: bool) -> Option<(String, Value)> {
+fn reasoning_field(effort: ReasoningEffort, summary: bool) -> Option<(String, Value)> {
     let mut fields = Map::new();
-    if effort != Effort::Default {
+    if effort != ReasoningEffort::Default {
         fields.insert("effort".to_owned(), effort.id().into());
     }
     if summary {
@@ -303,9 +319,9 @@ fn reasoning(effort: Effort, summary: bool) -> Option<(String, Value)> {
     (!fields.is_empty()).then(|| ("reasoning".to_owned(), fields.into()))
 }
 
-fn write(json: &mut Vec<u8>, value: &impl Serialize) {
+fn write_json(json: &mut Vec<u8>, value: &impl Serialize) {
     if let Err(error) = serde_json::to_writer(json, value) {
-        // Strings, numbers and maps with string keys: there is nothing that could fail.
+        // Serialising strings, numbers and maps with string keys cannot fail.
         tracing::error!(%error, "a request could not be rendered");
     }
 }

@@ -1,4 +1,4 @@
-//! The Responses API against every oddity of a server that is known.
+//! Tests of the Responses API with every known quirk of a server.
 #![allow(clippy::needless_raw_string_hashes, reason = "expect-test writes them")]
 
 mod ends;
@@ -8,14 +8,14 @@ mod requests;
 
 use expect_test::Expect;
 
-use super::assemble::Assembler;
+use super::assembler::ResponsesAssembler;
 use crate::chat;
-use crate::reader::Reader;
-use crate::{Batch, Delta, End, LlmError, Reply};
+use crate::reply_reader::ReplyReader;
+use crate::{Delta, DeltaBatch, EndReason, LlmError, Reply};
 use turnwright_types::message::Arguments;
 
-/// Checks what comes out of a body, and that neither its line endings nor the way it is cut make
-/// a difference, nor whether its events are named.
+/// Checks what a body results in, regardless of its line endings, of how it is cut and of whether
+/// its events are named.
 #[track_caller]
 fn check_body(body: &str, expected: &Expect) {
     let whole = read([body.as_bytes()]);
@@ -35,9 +35,9 @@ fn check_body(body: &str, expected: &Expect) {
     expected.assert_eq(&whole);
 }
 
-/// A stream that is written in short: `output_text.delta …` is the event of that name with these
-/// fields; `added N …` and `whole N …` are the beginning and the end of an item under that index;
-/// `completed …` and its like hold a response; any other line stands for itself.
+/// Expands a stream in shorthand: `output_text.delta …` is the event of that name with these
+/// fields; `added N …` and `whole N …` are the start and the end of an item with that index;
+/// `completed …` and its like contain a response; any other line is literal.
 fn expand(script: &str) -> String {
     let mut body = String::new();
     for line in script.lines().map(str::trim_start) {
@@ -67,13 +67,15 @@ fn event(name: &str, fields: &str) -> String {
     format!("event: response.{name}\ndata: {{\"type\":\"response.{name}\",{fields}}}\n\n")
 }
 
-fn assembler() -> Assembler {
-    Assembler::new(chat::recorded("m", &[]))
+fn assembler() -> ResponsesAssembler {
+    ResponsesAssembler::new(chat::recorded_context("m", &[]))
 }
 
-fn receive<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> (Batch, Result<Reply, LlmError>) {
-    let mut reader = Reader::new(assembler());
-    let mut batch = Batch::default();
+fn receive<'a>(
+    chunks: impl IntoIterator<Item = &'a [u8]>,
+) -> (DeltaBatch, Result<Reply, LlmError>) {
+    let mut reader = ReplyReader::new(assembler());
+    let mut batch = DeltaBatch::default();
     for chunk in chunks {
         match reader.feed(chunk, &mut batch) {
             Ok(None) => {}
@@ -81,11 +83,11 @@ fn receive<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> (Batch, Result<Rep
             Err(error) => return (batch, Err(error)),
         }
     }
-    let outcome = reader.end(&mut batch);
+    let outcome = reader.finish(&mut batch);
     (batch, outcome)
 }
 
-/// An answer as text: what is shown, a line each, and how it ends.
+/// A reply as text: its deltas, one per line, and its end.
 fn read<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> String {
     let (batch, outcome) = receive(chunks);
     let mut text = String::new();
@@ -106,9 +108,9 @@ fn read<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> String {
 
 fn render(reply: &Reply) -> String {
     let mut text = match &reply.end {
-        End::Complete => "complete".to_owned(),
-        End::Length => "length".to_owned(),
-        End::Refused(why) => format!("refused {why:?}"),
+        EndReason::Complete => "complete".to_owned(),
+        EndReason::Length => "length".to_owned(),
+        EndReason::Refused(why) => format!("refused {why:?}"),
     };
     if let Some(usage) = reply.usage {
         text.push_str(&format!(" {}+{} cached {}", usage.input, usage.output, usage.cached));
@@ -121,7 +123,7 @@ fn render(reply: &Reply) -> String {
         };
         text.push_str(&format!("\n  {} {id:?} {name:?} {arguments}", call.slot));
     }
-    for blob in &reply.echo.blobs {
+    for blob in &reply.provider_state.blobs {
         text.push_str(&format!("\n  echo {blob}"));
     }
     text + "\n"
@@ -132,7 +134,7 @@ fn kind(error: &LlmError) -> String {
         LlmError::InStream { .. } => "in-stream",
         LlmError::Truncated { .. } => "truncated",
         LlmError::Malformed { .. } => "malformed",
-        LlmError::Empty { .. } => "empty",
+        LlmError::EmptyReply { .. } => "empty",
         _ => "other",
     };
     let status = error.status().map(|it| format!(" {it}")).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The shapes that servers send, as tolerant structs: every field may be absent, null, empty or
-//! of an odd type. Nothing here decides what they mean.
+//! Events of the Responses API as servers send them, as tolerant structs: every field may be
+//! absent, null, empty or of an unexpected type. Nothing here interprets them.
 
 use std::borrow::Cow;
 
@@ -7,28 +7,30 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::chat::wire::{Words, arguments_text, list, mend_surrogates, says_something};
-use crate::failure::number;
+use crate::chat::wire::{
+    TolerantText, bounded_list, holds_error, raw_arguments_text, repair_surrogates,
+};
+use crate::error_body::number;
 
-/// One event of a stream. All sorts share one shape; which fields count depends on the sort.
+/// One event of a stream. All kinds share one shape; the kind determines which fields count.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Event<'a> {
+pub(super) struct ResponsesEvent<'a> {
     #[serde(borrow, default, rename = "type")]
-    pub(super) sort: Words<'a>,
+    pub(super) kind: TolerantText<'a>,
     #[serde(default)]
     output_index: Option<Value>,
     #[serde(borrow, default)]
-    item_id: Words<'a>,
+    item_id: TolerantText<'a>,
     #[serde(default)]
     content_index: Option<Value>,
     #[serde(default)]
     summary_index: Option<Value>,
     #[serde(borrow, default)]
-    pub(super) delta: Words<'a>,
+    pub(super) delta: TolerantText<'a>,
     #[serde(borrow, default)]
-    pub(super) text: Words<'a>,
+    pub(super) text: TolerantText<'a>,
     #[serde(borrow, default)]
-    pub(super) refusal: Words<'a>,
+    pub(super) refusal: TolerantText<'a>,
     #[serde(borrow, default)]
     arguments: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -39,62 +41,62 @@ pub(super) struct Event<'a> {
     error: Option<Value>,
 }
 
-/// Where something stands in the answer, as far as the server says.
+/// The item that an event refers to, as far as the server says.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct ItemLocation<'a> {
     pub(super) index: Option<u64>,
     /// The identifier of the item, possibly empty.
     pub(super) id: &'a str,
 }
 
-impl Place<'_> {
-    /// Whether the server says nothing.
-    pub(super) fn is_nowhere(&self) -> bool {
+impl ItemLocation<'_> {
+    /// True if the server says nothing.
+    pub(super) fn is_unspecified(&self) -> bool {
         self.index.is_none() && self.id.is_empty()
     }
 }
 
-impl Event<'_> {
-    /// Whether it reports a failure outside of a response.
+impl ResponsesEvent<'_> {
+    /// True if the event reports an error outside of a response.
     pub(super) fn is_failure(&self) -> bool {
-        self.sort.text == "error" || self.error.as_ref().is_some_and(says_something)
+        self.kind.text == "error" || self.error.as_ref().is_some_and(holds_error)
     }
 
-    pub(super) fn place(&self) -> Place<'_> {
-        Place { index: self.output_index.as_ref().and_then(number), id: &self.item_id.text }
+    pub(super) fn location(&self) -> ItemLocation<'_> {
+        ItemLocation { index: self.output_index.as_ref().and_then(number), id: &self.item_id.text }
     }
 
-    /// Which part of its item it is about.
+    /// The index of the part within its item.
     pub(super) fn part(&self) -> u64 {
         let index = self.content_index.as_ref().or(self.summary_index.as_ref());
         index.and_then(number).unwrap_or(0)
     }
 
-    /// All arguments at their end.
+    /// The complete arguments.
     pub(super) fn arguments(&self) -> Cow<'_, str> {
-        self.arguments.map(arguments_text).unwrap_or_default()
+        self.arguments.map(raw_arguments_text).unwrap_or_default()
     }
 }
 
-/// What an item of an answer is.
+/// The kind of an output item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sort {
+pub(super) enum ItemKind {
     Message,
     Reasoning,
     Call,
 }
 
-/// One item of an answer.
+/// One output item of a reply.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Item<'a> {
+pub(super) struct OutputItem<'a> {
     #[serde(borrow, default, rename = "type")]
-    sort: Words<'a>,
+    kind: TolerantText<'a>,
     #[serde(borrow, default)]
-    pub(super) id: Words<'a>,
+    pub(super) id: TolerantText<'a>,
     #[serde(borrow, default)]
-    pub(super) call_id: Words<'a>,
+    pub(super) call_id: TolerantText<'a>,
     #[serde(borrow, default)]
-    name: Words<'a>,
+    name: TolerantText<'a>,
     #[serde(borrow, default)]
     arguments: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -102,51 +104,51 @@ pub(super) struct Item<'a> {
     #[serde(borrow, default)]
     summary: Option<&'a RawValue>,
     #[serde(borrow, default)]
-    encrypted_content: Words<'a>,
+    encrypted_content: TolerantText<'a>,
     #[serde(borrow, default)]
-    pub(super) phase: Words<'a>,
+    pub(super) phase: TolerantText<'a>,
 }
 
-impl<'a> Item<'a> {
-    /// The item, or nothing if it is none that we know.
-    pub(super) fn read(raw: &'a RawValue) -> Option<(Sort, Item<'a>)> {
-        let item: Item<'a> = serde_json::from_str(raw.get()).ok()?;
-        let sort = match item.sort.text.as_ref() {
-            "message" => Sort::Message,
-            "reasoning" => Sort::Reasoning,
-            "function_call" => Sort::Call,
+impl<'a> OutputItem<'a> {
+    /// Parses an item; `None` if its kind is unknown.
+    pub(super) fn read(raw: &'a RawValue) -> Option<(ItemKind, OutputItem<'a>)> {
+        let item: OutputItem<'a> = serde_json::from_str(raw.get()).ok()?;
+        let kind = match item.kind.text.as_ref() {
+            "message" => ItemKind::Message,
+            "reasoning" => ItemKind::Reasoning,
+            "function_call" => ItemKind::Call,
             _ => return None,
         };
-        Some((sort, item))
+        Some((kind, item))
     }
 
     pub(super) fn name(&self) -> &str {
         self.name.text.trim()
     }
 
-    /// The identifier that the result is to carry.
+    /// The identifier that the result must carry.
     pub(super) fn result_id(&self) -> &str {
         if self.call_id.text.is_empty() { &self.id.text } else { &self.call_id.text }
     }
 
     pub(super) fn arguments(&self) -> Cow<'_, str> {
-        self.arguments.map(arguments_text).unwrap_or_default()
+        self.arguments.map(raw_arguments_text).unwrap_or_default()
     }
 
-    pub(super) fn content(&self) -> Vec<Part<'a>> {
+    pub(super) fn content(&self) -> Vec<ContentPart<'a>> {
         parts(self.content)
     }
 
-    pub(super) fn summary(&self) -> Vec<Part<'a>> {
+    pub(super) fn summary(&self) -> Vec<ContentPart<'a>> {
         parts(self.summary)
     }
 
-    /// What of the reasoning is sent back: all but its state and its identifier, which a server
-    /// that stores nothing would look for in vain. Nothing if it has only a summary: that is for
+    /// The part of reasoning that is sent back: all but its status and its identifier, which a
+    /// server that stores nothing could not find. `None` if there is only a summary, which is for
     /// people.
     pub(super) fn blob(&self) -> Option<Value> {
-        let texts = |sort: &str, parts: &[Part<'_>]| -> Vec<Value> {
-            parts.iter().map(|it| json!({ "type": sort, "text": it.text.text })).collect()
+        let texts = |kind: &str, parts: &[ContentPart<'_>]| -> Vec<Value> {
+            parts.iter().map(|it| json!({ "type": kind, "text": it.text.text })).collect()
         };
         let encrypted = self.encrypted_content.text.as_ref();
         let content = texts("reasoning_text", &self.content());
@@ -167,30 +169,30 @@ impl<'a> Item<'a> {
 
 /// A part of a message or of reasoning.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Part<'a> {
+pub(super) struct ContentPart<'a> {
     #[serde(borrow, default)]
-    pub(super) text: Words<'a>,
+    pub(super) text: TolerantText<'a>,
     #[serde(borrow, default)]
-    pub(super) refusal: Words<'a>,
+    pub(super) refusal: TolerantText<'a>,
 }
 
 /// The parts of a list; some servers send a plain string instead.
-fn parts<'a>(raw: Option<&'a RawValue>) -> Vec<Part<'a>> {
+fn parts<'a>(raw: Option<&'a RawValue>) -> Vec<ContentPart<'a>> {
     let Some(raw) = raw.map(RawValue::get) else { return Vec::new() };
     if raw.starts_with('[') {
-        return list(&mut serde_json::Deserializer::from_str(raw)).unwrap_or_default();
+        return bounded_list(&mut serde_json::Deserializer::from_str(raw)).unwrap_or_default();
     }
-    let text = serde_json::from_str::<Words<'a>>(raw).unwrap_or_default();
-    vec![Part { text, refusal: Words::default() }]
+    let text = serde_json::from_str::<TolerantText<'a>>(raw).unwrap_or_default();
+    vec![ContentPart { text, refusal: TolerantText::default() }]
 }
 
-/// A whole answer, as it stands in the last event or alone.
+/// A complete response, from the last event or from a server that does not stream.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Response<'a> {
+pub(super) struct ResponseObject<'a> {
     #[serde(borrow, default)]
-    object: Words<'a>,
+    object: TolerantText<'a>,
     #[serde(borrow, default)]
-    pub(super) status: Words<'a>,
+    pub(super) status: TolerantText<'a>,
     #[serde(borrow, default)]
     output: Option<&'a RawValue>,
     #[serde(default)]
@@ -201,55 +203,57 @@ pub(super) struct Response<'a> {
     incomplete_details: Option<Value>,
 }
 
-impl<'a> Response<'a> {
-    /// Whether it is one at all.
+impl<'a> ResponseObject<'a> {
+    /// True if the object is a response at all.
     fn is_response(&self) -> bool {
         self.object.text == "response" || self.output.is_some()
     }
 
-    /// The error in JSON, if there is one.
+    /// The error as JSON.
     pub(super) fn error(&self) -> Option<&'a str> {
         let raw = self.error?.get();
-        serde_json::from_str::<Value>(raw).ok().filter(says_something).map(|_| raw)
+        serde_json::from_str::<Value>(raw).ok().filter(holds_error).map(|_| raw)
     }
 
-    /// Why it is not complete, possibly empty.
+    /// Why the response is incomplete, possibly empty.
     pub(super) fn reason(&self) -> &str {
         let details = self.incomplete_details.as_ref();
         details.and_then(|it| it.get("reason")?.as_str()).unwrap_or_default()
     }
 
     pub(super) fn output(&self) -> Vec<&'a RawValue> {
-        let read = |raw: &'a RawValue| list(&mut serde_json::Deserializer::from_str(raw.get()));
+        let read =
+            |raw: &'a RawValue| bounded_list(&mut serde_json::Deserializer::from_str(raw.get()));
         self.output.and_then(|it| read(it).ok()).unwrap_or_default()
     }
 }
 
-/// Whether this JSON is a whole answer.
+/// True if this JSON is a complete response.
 pub(super) fn is_response(json: &str) -> bool {
-    serde_json::from_str::<Response<'_>>(json).is_ok_and(|it| it.is_response())
+    serde_json::from_str::<ResponseObject<'_>>(json).is_ok_and(|it| it.is_response())
 }
 
-/// Reads an event and passes it on with its JSON.
+/// Parses an event and passes it on with its JSON.
 pub(super) fn with_event<T>(
     json: &str,
-    then: impl FnOnce(serde_json::Result<Event<'_>>, &str) -> T,
+    then: impl FnOnce(serde_json::Result<ResponsesEvent<'_>>, &str) -> T,
 ) -> T {
-    // Gemini wraps its errors in a list. Nothing else begins so.
+    // Gemini wraps its errors in a list. Nothing else starts with `[`.
     let list = json.starts_with('[').then(|| serde_json::from_str::<[&RawValue; 1]>(json));
     let json = match list {
         Some(Ok([only])) => only.get(),
         _ => json,
     };
-    let parsed = serde_json::from_str::<Event<'_>>(json);
-    // Half a surrogate pair does not show in a raw value until it is read.
-    let is_sound =
-        |it: &Event<'_>| it.item.is_none() && it.response.is_none() || !json.contains("\\u");
+    let parsed = serde_json::from_str::<ResponsesEvent<'_>>(json);
+    // An unpaired surrogate in a `RawValue` goes unnoticed until it is parsed.
+    let is_sound = |it: &ResponsesEvent<'_>| {
+        it.item.is_none() && it.response.is_none() || !json.contains("\\u")
+    };
     match parsed {
         Ok(event) if is_sound(&event) => then(Ok(event), json),
         parsed => {
             let error = parsed.err();
-            let mended = mend_surrogates(json);
+            let mended = repair_surrogates(json);
             let event = serde_json::from_str(&mended);
             then(event.map_err(|it| error.unwrap_or(it)), &mended)
         }

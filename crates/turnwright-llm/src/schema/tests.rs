@@ -1,18 +1,18 @@
-//! Schemas of every sort and what becomes of them.
+//! Schemas of all kinds and what they are converted to.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{LARGEST, is_portable, portable, weight};
+use super::{MAX_SCHEMA_BYTES, is_portable, json_size, portable};
 
-/// A schema with one property `p`, and what becomes of that.
+/// Converts a schema with the single property `p` and returns that property.
 fn property(schema: &Value) -> Value {
     let mut result = portable(&json!({ "type": "object", "properties": { "p": schema } }));
     assert!(is_portable(&result), "{result:#}");
     result["properties"]["p"].take()
 }
 
-/// Each with its name, a property and what becomes of it.
+/// Checks rows of a name, a property and the expected result.
 fn check(rows: impl IntoIterator<Item = (&'static str, Value, Value)>) {
     for (name, schema, expected) in rows {
         assert_eq!(property(&schema), expected, "{name}");
@@ -27,7 +27,7 @@ fn any() -> Value {
 }
 
 #[test]
-fn a_property_says_what_it_said_in_words_that_every_server_knows() {
+fn properties_are_reduced_to_the_portable_subset() {
     check([
         (
             "what is fine stays as it is",
@@ -40,14 +40,14 @@ fn a_property_says_what_it_said_in_words_that_every_server_knows() {
             json!({ "type": "string", "minLength": 2 }),
         ),
         (
-            "format, pattern and default are told in words",
+            "format, pattern and default go into the description",
             json!({ "type": "string", "description": "When", "format": "date", "pattern": "^(?!a)",
                 "default": "now" }),
             json!({ "type": "string",
                 "description": "When. Format: date. Pattern: ^(?!a). Default: now." }),
         ),
         (
-            "an open bound is told in words unless there is another",
+            "an open bound goes into the description unless there is another",
             json!({ "type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 5, "maximum": 5 }),
             json!({ "type": "number", "maximum": 5, "description": "Greater than 0." }),
         ),
@@ -97,7 +97,7 @@ fn a_property_says_what_it_said_in_words_that_every_server_knows() {
 }
 
 #[test]
-fn each_list_has_items_and_each_value_a_type() {
+fn arrays_get_items_and_values_get_a_type() {
     check([
         (
             "a tuple is a list of any of its items",
@@ -129,7 +129,7 @@ fn each_list_has_items_and_each_value_a_type() {
 }
 
 #[test]
-fn lists_of_values_are_lists_of_strings_or_words() {
+fn enums_are_string_enums_or_descriptions() {
     check([
         (
             "a constant is a list of one",
@@ -142,12 +142,12 @@ fn lists_of_values_are_lists_of_strings_or_words() {
             json!({ "type": "string", "enum": ["b", "a"] }),
         ),
         (
-            "an empty string is told in words",
+            "an empty string goes into the description",
             json!({ "type": "string", "enum": ["", "a"] }),
             json!({ "type": "string", "enum": ["a"], "description": "May also be empty." }),
         ),
         (
-            "other values are told in words",
+            "other values go into the description",
             json!({ "enum": [1, 2], "description": "Level" }),
             json!({ "type": "integer", "description": "Level. One of: 1, 2." }),
         ),
@@ -168,10 +168,10 @@ fn lists_of_values_are_lists_of_strings_or_words() {
 }
 
 #[test]
-fn objects_choices_and_references_keep_what_they_can() {
+fn objects_unions_and_references_keep_what_is_portable() {
     check([
         (
-            "a map is an object and its values are told in words",
+            "a map is an object and its values go into the description",
             json!({ "type": "object", "additionalProperties": { "type": "string" } }),
             json!({ "type": "object", "description": "Any keys, each with a value of type string." }),
         ),
@@ -202,7 +202,7 @@ fn objects_choices_and_references_keep_what_they_can() {
 }
 
 #[test]
-fn references_are_written_out_and_a_cycle_is_an_object() {
+fn references_are_expanded_and_a_cycle_becomes_an_object() {
     let schema = json!({
         "$schema": "http://json-schema.org/draft-07/schema#",
         "type": "object",
@@ -260,7 +260,7 @@ fn properties_keep_their_order() {
 
 #[test]
 fn a_hostile_schema_stays_small() {
-    // Each level refers to the next one ten times: written out, this has 10³⁰ nodes.
+    // Each level refers to the next one ten times: fully expanded, this has 10³⁰ nodes.
     let mut levels = serde_json::Map::new();
     for level in 0..30 {
         let next =
@@ -279,18 +279,18 @@ fn a_hostile_schema_stays_small() {
         json!({ "$ref": "#/$defs/0", "$defs": levels }),
         json!({ "properties": wide }),
         json!({ "properties": { "p": deep } }),
-        json!({ "description": "d".repeat(LARGEST * 2) }),
+        json!({ "description": "d".repeat(MAX_SCHEMA_BYTES * 2) }),
         json!({ "allOf": vec![json!({ "anyOf": vec![json!({ "$ref": "#" }); 100] }); 1000] }),
     ] {
         let result = portable(&schema);
         assert!(is_portable(&result));
-        assert!(weight(&result) <= LARGEST);
+        assert!(json_size(&result) <= MAX_SCHEMA_BYTES);
         assert_eq!(portable(&result), result);
     }
 }
 
 #[test]
-fn what_is_not_portable_is_seen() {
+fn non_portable_schemas_are_detected() {
     for property in [
         json!({}),
         json!({ "type": ["string"] }),
@@ -313,7 +313,7 @@ fn what_is_not_portable_is_seen() {
     assert!(is_portable(&json!({ "type": "object", "properties": {} })));
 }
 
-/// Any keyword with any value that it may have, and with some that it may not.
+/// Every keyword with valid and invalid values.
 fn schema() -> impl Strategy<Value = Value> {
     let word = prop::sample::select(vec![
         json!("string"),
@@ -379,7 +379,7 @@ proptest! {
     fn any_schema_becomes_portable_and_stays_so(schema in schema()) {
         let result = portable(&schema);
         prop_assert!(is_portable(&result), "{result:#}");
-        prop_assert!(weight(&result) <= LARGEST);
+        prop_assert!(json_size(&result) <= MAX_SCHEMA_BYTES);
         prop_assert_eq!(portable(&result).to_string(), result.to_string());
     }
 }

@@ -1,12 +1,12 @@
-//! Choices between schemas, and what is said about them.
+//! Unions of schemas and their descriptions.
 
 use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
-use super::{Fields, LONGEST_HINT, MOST_BRANCHES};
+use super::{JsonObject, MAX_BRANCHES, MAX_HINT_BYTES};
 
-/// The least that says this type.
+/// The minimal schema of a type.
 pub(super) fn bare(kind: &str) -> Value {
     match kind {
         "array" => json!({ "type": "array", "items": { "type": "string" } }),
@@ -14,7 +14,8 @@ pub(super) fn bare(kind: &str) -> Value {
     }
 }
 
-/// What allows these values: strings as they are, other values by their type and in words.
+/// The schemas that allow these values: strings as an `enum`, other values by their type and in the
+/// description.
 pub(super) fn choices(values: &[&Value]) -> Vec<Value> {
     let mut kinds: Vec<(&str, Vec<&Value>)> = Vec::new();
     for value in values {
@@ -54,7 +55,7 @@ fn choice(kind: &str, values: &[&Value]) -> Value {
         let separator = if text.is_empty() { "One of: " } else { ", " };
         text.push_str(separator);
         text.push_str(&value.to_string());
-        if text.len() > LONGEST_HINT {
+        if text.len() > MAX_HINT_BYTES {
             return fields;
         }
     }
@@ -62,7 +63,7 @@ fn choice(kind: &str, values: &[&Value]) -> Value {
     fields
 }
 
-/// What is any one of these.
+/// A schema that allows any of the options.
 pub(super) fn union(options: Vec<Value>, mut description: String) -> Value {
     let mut branches: Vec<Value> = Vec::new();
     for mut option in options {
@@ -71,8 +72,8 @@ pub(super) fn union(options: Vec<Value>, mut description: String) -> Value {
             continue;
         };
         add_sentence(&mut description, option["description"].as_str().unwrap_or_default());
-        for it in inner {
-            add_branch(&mut branches, it);
+        for branch in inner {
+            add_branch(&mut branches, branch);
         }
     }
     match branches.pop() {
@@ -85,10 +86,9 @@ pub(super) fn union(options: Vec<Value>, mut description: String) -> Value {
     }
 }
 
-/// Adds a branch that is new. Two lists of strings become one, which remembers what was said
-/// about each.
+/// Adds a branch unless it exists. Two string enums are merged, keeping the description of each.
 fn add_branch(branches: &mut Vec<Value>, mut branch: Value) {
-    if branches.len() == MOST_BRANCHES || branches.contains(&branch) {
+    if branches.len() == MAX_BRANCHES || branches.contains(&branch) {
         return;
     }
     let has_list = |it: &&mut Value| it.get("enum").is_some();
@@ -111,7 +111,7 @@ fn add_branch(branches: &mut Vec<Value>, mut branch: Value) {
     }
 }
 
-/// Says of which value the description speaks.
+/// Prefixes the description of a single value with the value.
 fn note_meaning(branch: &mut Value) {
     let only = branch["enum"].as_array().filter(|it| it.len() == 1).map(|it| it[0].to_string());
     if let (Some(only), Some(text)) = (only, branch["description"].as_str()) {
@@ -119,15 +119,15 @@ fn note_meaning(branch: &mut Value) {
     }
 }
 
-/// Adds the description to what the fields have as one already.
-pub(super) fn described(fields: Fields, description: &str) -> Value {
+/// Adds a description in front of an existing one.
+pub(super) fn described(fields: JsonObject, description: &str) -> Value {
     let mut text = description.to_owned();
     let own = fields.get("description").and_then(Value::as_str).unwrap_or_default();
     add_sentence(&mut text, own);
     described_as(fields, &text)
 }
 
-fn described_as(mut fields: Fields, text: &str) -> Value {
+fn described_as(mut fields: JsonObject, text: &str) -> Value {
     if !text.is_empty() {
         fields.insert("description".to_owned(), json!(text));
     }

@@ -1,89 +1,90 @@
-//! What is thought of a call: a verdict about each of its parts, and what has decided.
+//! A decision: a verdict on each part of a call, with its reason.
 
 use super::rule::Rule;
 
-/// What is to be done.
+/// Whether something may be done. The order is that of strictness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// Run it.
+    /// It may be done.
     Allow,
-    /// Ask first.
+    /// The user has to be asked first.
     Ask,
-    /// Do not run it.
+    /// It must not be done.
     Deny,
 }
 
-/// What has decided.
+/// The reason for a verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// It touches nothing.
-    Session,
-    /// It would ruin the system or what guards it.
-    Catastrophe(&'static str),
-    /// The user has said no to exactly this in this session.
+pub enum Reason {
+    /// It affects nothing outside the session.
+    SessionOnly,
+    /// It would destroy the system. The text completes a sentence that begins with "it".
+    Catastrophic(&'static str),
+    /// The user has rejected exactly this in this session.
     Rejected,
-    /// A rule.
+    /// A rule matches.
     Rule(Rule),
-    /// An answer of this session.
+    /// The user has allowed it in this session. The text is the pattern.
     Granted(String),
-    /// It only reads, in the project.
-    OnlyReads,
-    /// What the mode says about things of this sort.
+    /// It only reads, in the session's folders.
+    ReadOnly,
+    /// The default of the mode.
     Mode,
-    /// It is too long to be judged.
+    /// The command line is too long to be judged.
     TooLong,
-    /// Its words do not tell all that it does.
-    Doubt(String),
-    /// It destroys something for good.
-    Danger(&'static str),
-    /// It wants more than the sandbox leaves it.
+    /// The words of the command line do not say everything that it does. The text says why.
+    Ambiguous(String),
+    /// It destroys something irrecoverably, or publishes something. The text completes a sentence
+    /// that begins with "it".
+    Destructive(&'static str),
+    /// It asks for more access than the sandbox gives.
     Escalation,
-    /// Somebody else runs or obeys what it changes.
-    Protected(&'static str),
-    /// It is likely to hold keys or passwords.
-    Secret,
-    /// It lies outside of the session's folders.
-    Outside,
-    /// The mode would let it run in the sandbox, and there is none.
+    /// It changes a file that other programs run or obey. The text says which.
+    ProtectedPath(&'static str),
+    /// It reads a file that is likely to hold keys or passwords.
+    SecretPath,
+    /// It touches a path outside the session's folders.
+    OutsideWorkspace,
+    /// The mode would allow it in the sandbox, but there is none.
     NoSandbox,
-    /// It is not any more what was allowed.
-    Changed,
+    /// The tool has changed since the user allowed it.
+    ToolChanged,
 }
 
-/// What is thought of one effect, or of one simple command of a line.
+/// The verdict on one effect, or on one simple command of a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Which effect, by its place.
-    pub effect: usize,
-    /// Which simple command of it, by its place, if it is about one.
-    pub simple: Option<usize>,
-    /// What is to be done.
+    /// The index of the effect.
+    pub effect_index: usize,
+    /// The index of the simple command in the line, if the finding is about one.
+    pub command_index: Option<usize>,
+    /// The verdict.
     pub verdict: Verdict,
-    /// What has decided.
-    pub why: Why,
+    /// The reason for it.
+    pub reason: Reason,
 }
 
-/// What is thought of a call.
+/// The decision about a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// Everything that was looked at.
+    /// A verdict on everything that was looked at.
     pub findings: Vec<Finding>,
 }
 
 impl Decision {
-    /// The strictest verdict counts. What touches nothing needs no permission.
+    /// The strictest verdict of all findings. A call without effects is allowed.
     pub fn verdict(&self) -> Verdict {
         self.findings.iter().map(|it| it.verdict).max().unwrap_or(Verdict::Allow)
     }
 
-    /// The first of the findings that have decided.
+    /// The first finding with the strictest verdict.
     pub fn strictest(&self) -> Option<&Finding> {
         let verdict = self.verdict();
         self.findings.iter().find(|it| it.verdict == verdict)
     }
 
-    /// Whether nothing in it does more than read.
-    pub fn only_reads(&self) -> bool {
-        self.findings.iter().all(|it| it.verdict == Verdict::Allow && it.why == Why::OnlyReads)
+    /// True if everything is allowed because it only reads.
+    pub fn is_read_only(&self) -> bool {
+        self.findings.iter().all(|it| it.verdict == Verdict::Allow && it.reason == Reason::ReadOnly)
     }
 }

@@ -1,75 +1,80 @@
-//! What is said to people about a decision: effects and reasons in words, a few lines of Markdown
-//! for a question. Nothing that a command or a path holds can pass for words of ours. Pure.
+//! Decisions in words: descriptions of effects and reasons, and the Markdown text of a question.
+//! Text from commands and paths is escaped, so that it cannot pass for text of this crate. Pure.
 
 use std::path::Path;
 
-use super::decision::{Decision, Finding, Verdict, Why};
-use super::rule::Ground;
-use super::{Confinement, Law, Mode};
-use turnwright_types::effect::{Command, Effect, Place, Reach, visible_line};
-use crate::shell::{self, Simple};
+use super::decision::{Decision, Finding, Reason, Verdict};
+use super::rule::PathBases;
+use super::{Confinement, Mode, PolicyRules};
+use crate::shell::{self, SimpleCommand};
+use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ShellCommand, escape_hidden_line};
 
-/// Simple commands that are listed. The whole line stands above.
-const MOST_COMMANDS: usize = 6;
-/// Places that are listed in one line.
-const MOST_PLACES: usize = 12;
-/// Characters of one command or path.
-const LONGEST: usize = 200;
+/// The maximum number of simple commands that are listed. The whole line is shown in the title.
+const MAX_COMMANDS: usize = 6;
+/// The maximum number of paths that are listed in one line.
+const MAX_PATHS: usize = 12;
+/// The maximum length of one command or path in characters.
+const MAX_CHARS: usize = 200;
 
-/// An effect in a few words, as far as it can be shown in one line.
-pub fn in_words(effect: &Effect, ground: &Ground) -> String {
+/// An effect in a few words, on one line.
+pub fn describe_effect(effect: &Effect, bases: &PathBases) -> String {
     match effect {
-        Effect::Read(target) => format!("read {}", path(&target.path, ground)),
-        Effect::Write(target) => format!("change {}", path(&target.path, ground)),
-        Effect::Delete(target) => format!("remove {}", path(&target.path, ground)),
+        Effect::Read(target) => format!("read {}", display_path(&target.path, bases)),
+        Effect::Write(target) => format!("change {}", display_path(&target.path, bases)),
+        Effect::Delete(target) => format!("delete {}", display_path(&target.path, bases)),
         Effect::Exec(command) => {
-            let reach = reach(command, ground).map(|it| format!("[{it}] ")).unwrap_or_default();
-            format!("{reach}run {}", visible_line(&command.line))
+            let access =
+                extra_access(command, bases).map(|it| format!("[{it}] ")).unwrap_or_default();
+            format!("{access}run {}", escape_hidden_line(&command.line))
         }
         Effect::Input { job, .. } => format!("give input to {job}"),
         Effect::Signal { job } => format!("signal {job}"),
-        Effect::Fetch { host } => format!("ask {}", visible_line(host)),
-        Effect::Remote(call) => visible_line(&format!("call {} of {}", call.tool, call.server)),
-        Effect::Session => "change nothing outside the session".to_owned(),
+        Effect::Fetch { host } => format!("request {}", escape_hidden_line(host)),
+        Effect::Remote(call) => {
+            escape_hidden_line(&format!("call {} of {}", call.tool, call.server))
+        }
+        Effect::SessionState => "change nothing outside the session".to_owned(),
     }
 }
 
-/// What has decided, in words that follow the thing itself.
-pub fn reason(finding: &Finding, mode: Mode) -> String {
-    match &finding.why {
-        Why::Session => "touches nothing outside the session".to_owned(),
-        Why::Catastrophe(what) => format!("never run: it {what}"),
-        Why::Rejected => "rejected in this session".to_owned(),
-        Why::Rule(rule) => {
-            let done = match finding.verdict {
+/// The reason of a finding, in words that can follow the name of the effect or command.
+pub fn describe_reason(finding: &Finding, mode: Mode) -> String {
+    match &finding.reason {
+        Reason::SessionOnly => "affects nothing outside the session".to_owned(),
+        Reason::Catastrophic(what) => format!("never run: it {what}"),
+        Reason::Rejected => "rejected in this session".to_owned(),
+        Reason::Rule(rule) => {
+            let verb = match finding.verdict {
                 Verdict::Allow => "allowed by",
-                Verdict::Ask => "to be asked about by",
+                Verdict::Ask => "to be confirmed, by",
                 Verdict::Deny => "denied by",
             };
             let why = rule.why.as_ref().map(|it| format!(" ({it})")).unwrap_or_default();
-            visible_line(&format!("{done} {}{why}", rule.pattern))
+            escape_hidden_line(&format!("{verb} {}{why}", rule.pattern))
         }
-        Why::Granted(pattern) => visible_line(&format!("allowed in this session: {pattern}")),
-        Why::OnlyReads => "only reads".to_owned(),
-        Why::Mode => match finding.verdict {
-            Verdict::Allow => format!("allowed in the mode {}", mode.id()),
+        Reason::Granted(pattern) => {
+            escape_hidden_line(&format!("allowed in this session: {pattern}"))
+        }
+        Reason::ReadOnly => "only reads".to_owned(),
+        Reason::Mode => match finding.verdict {
+            Verdict::Allow => format!("allowed in {} mode", mode.id()),
             Verdict::Ask => "no rule allows it".to_owned(),
-            Verdict::Deny => format!("not in the mode {}", mode.id()),
+            Verdict::Deny => format!("not allowed in {} mode", mode.id()),
         },
-        Why::TooLong => "too long to be judged".to_owned(),
-        Why::Doubt(doubt) => visible_line(doubt),
-        Why::Danger(danger) => format!("⚠ for good: {danger}"),
-        Why::Escalation => "wants more than the sandbox leaves it".to_owned(),
-        Why::Protected(what) => format!("protected: {what}"),
-        Why::Secret => "likely to hold keys or passwords".to_owned(),
-        Why::Outside => "outside the project".to_owned(),
-        Why::Changed => "it has changed since it was allowed".to_owned(),
-        Why::NoSandbox => "there is no sandbox here".to_owned(),
+        Reason::TooLong => "too long to be judged".to_owned(),
+        Reason::Ambiguous(why) => escape_hidden_line(why),
+        Reason::Destructive(what) => format!("⚠ irreversible: {what}"),
+        Reason::Escalation => "asks for more than the sandbox allows".to_owned(),
+        Reason::ProtectedPath(what) => format!("protected: {what}"),
+        Reason::SecretPath => "likely to hold keys or passwords".to_owned(),
+        Reason::OutsideWorkspace => "outside the project".to_owned(),
+        Reason::ToolChanged => "it has changed since it was allowed".to_owned(),
+        Reason::NoSandbox => "there is no sandbox here".to_owned(),
     }
 }
 
-/// The word for a verdict.
-pub fn word(verdict: Verdict) -> &'static str {
+/// The name of a verdict.
+pub fn verdict_name(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Allow => "allow",
         Verdict::Ask => "ask",
@@ -77,35 +82,40 @@ pub fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-/// What is thought of one part of a call, in words for a terminal.
+/// The verdict on one part of a call, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Explained {
-    /// The simple command, or the effect.
-    pub what: String,
-    /// What is to be done.
+pub struct Explanation {
+    /// The simple command or the effect.
+    pub subject: String,
+    /// The verdict on it.
     pub verdict: Verdict,
-    /// What has decided.
-    pub why: String,
-    /// The rule, if one has.
+    /// The reason for the verdict.
+    pub reason: String,
+    /// The rule, if one was decisive.
     pub rule: Option<String>,
 }
 
-/// All that was thought of a call, part by part.
-pub fn explain(law: &Law, mode: Mode, effects: &[Effect], decision: &Decision) -> Vec<Explained> {
+/// Explains a decision, part by part.
+pub fn explain(
+    policy: &PolicyRules,
+    mode: Mode,
+    effects: &[Effect],
+    decision: &Decision,
+) -> Vec<Explanation> {
     let row = |finding: &Finding| {
-        let effect = effects.get(finding.effect)?;
+        let effect = effects.get(finding.effect_index)?;
         let script = match effect {
-            Effect::Exec(it) => shell::read(&it.line, law.dialect),
+            Effect::Exec(it) => shell::parse(&it.line, policy.dialect),
             _ => shell::Script::default(),
         };
-        let simple = finding.simple.and_then(|it| script.commands.get(it));
-        let what = simple.map_or_else(|| in_words(effect, &law.ground), line);
-        Some(Explained {
-            what: shortened(&visible_line(&what), LONGEST),
+        let simple = finding.command_index.and_then(|it| script.commands.get(it));
+        let subject = simple.map_or_else(|| describe_effect(effect, &policy.bases), command_text);
+        Some(Explanation {
+            subject: truncate(&escape_hidden_line(&subject), MAX_CHARS),
             verdict: finding.verdict,
-            why: reason(finding, mode),
-            rule: match &finding.why {
-                Why::Rule(rule) => Some(rule.pattern.to_string()),
+            reason: describe_reason(finding, mode),
+            rule: match &finding.reason {
+                Reason::Rule(rule) => Some(rule.pattern.to_string()),
                 _ => None,
             },
         })
@@ -113,135 +123,162 @@ pub fn explain(law: &Law, mode: Mode, effects: &[Effect], decision: &Decision) -
     decision.findings.iter().filter_map(row).collect()
 }
 
-/// What a command wants beyond the sandbox, for its title.
-pub(super) fn reach(command: &Command, ground: &Ground) -> Option<String> {
-    match &command.reach {
-        Reach::Usual => None,
-        Reach::Network => Some("with network".to_owned()),
-        Reach::Write(target) => Some(format!("may write {}", path(&target.path, ground))),
-        Reach::Full => Some("without the sandbox".to_owned()),
+/// The access that a command asks for beyond the sandbox, for its title.
+pub(super) fn extra_access(command: &ShellCommand, bases: &PathBases) -> Option<String> {
+    match &command.extra_access {
+        ExtraAccess::None => None,
+        ExtraAccess::Network => Some("with network".to_owned()),
+        ExtraAccess::Write(target) => {
+            Some(format!("may write {}", display_path(&target.path, bases)))
+        }
+        ExtraAccess::Unsandboxed => Some("without the sandbox".to_owned()),
     }
 }
 
-/// A question's own words. Empty where what is shown anyway says it all.
-pub(super) struct Words<'a> {
-    pub(super) law: &'a Law,
+/// Builds the text of a question. It is empty if the call's title and content say it all.
+pub(super) struct QuestionText<'a> {
+    pub(super) policy: &'a PolicyRules,
     pub(super) mode: Mode,
     pub(super) effects: &'a [Effect],
     pub(super) decision: &'a Decision,
-    /// The patterns of a lasting yes, where the buttons could not show them in full.
+    /// The patterns of a lasting approval, if the buttons cannot show them in full.
     pub(super) names: Option<&'a [String]>,
 }
 
-impl Words<'_> {
-    pub(super) fn text(&self) -> String {
+impl QuestionText<'_> {
+    pub(super) fn render(&self) -> String {
         let (mut lines, mut written) = (Vec::new(), Vec::new());
-        for (place, effect) in self.effects.iter().enumerate() {
+        for (index, effect) in self.effects.iter().enumerate() {
             match effect {
-                Effect::Exec(command) => self.command(place, command, &mut lines),
-                _ => self.effect(place, effect, &mut lines, &mut written),
+                Effect::Exec(command) => self.add_command(index, command, &mut lines),
+                _ => self.add_effect(index, effect, &mut lines, &mut written),
             }
         }
         if !written.is_empty() {
-            lines.push(format!("it writes {}", listed(&written)));
+            lines.push(format!("writes {}", join_list(&written)));
         }
-        self.outside(&mut lines);
+        self.add_outside_paths(&mut lines);
         if let Some(names) = self.names {
-            let names: Vec<_> = names.iter().map(|it| code(it)).collect();
+            let names: Vec<_> = names.iter().map(|it| markdown_code(it)).collect();
             lines.push(format!("“Always” means {}", names.join(" and ")));
         }
-        // Two spaces would be lost by clients that trim; a list keeps its lines everywhere.
+        // A list keeps its lines in every client; line breaks made of two trailing spaces get lost
+        // where lines are trimmed.
         lines.iter().map(|it| format!("- {it}")).collect::<Vec<_>>().join("\n")
     }
 
-    fn of(&self, effect: usize) -> impl Iterator<Item = &Finding> {
-        self.decision.findings.iter().filter(move |it| it.effect == effect)
+    fn findings_of(&self, effect_index: usize) -> impl Iterator<Item = &Finding> {
+        self.decision.findings.iter().filter(move |it| it.effect_index == effect_index)
     }
 
-    /// Each simple command with its verdict, then what is about the whole line.
-    fn command(&self, place: usize, command: &Command, lines: &mut Vec<String>) {
-        let script = shell::read(&command.line, self.law.dialect);
-        // Pieces of a line that is not understood say little, unless they are worse than the rest.
-        let is_told =
-            |it: &&Finding| script.doubt.is_none() || !matches!(it.why, Why::Mode | Why::NoSandbox);
-        let simple = self.of(place).filter(|it| it.simple.is_some()).filter(is_told);
+    /// Adds each simple command with its verdict, then the findings about the whole line.
+    fn add_command(&self, index: usize, command: &ShellCommand, lines: &mut Vec<String>) {
+        let script = shell::parse(&command.line, self.policy.dialect);
+        // In a line that is not understood, parts with the mode's default verdict say nothing.
+        let is_shown = |it: &&Finding| {
+            script.ambiguity.is_none() || !matches!(it.reason, Reason::Mode | Reason::NoSandbox)
+        };
+        let simple =
+            self.findings_of(index).filter(|it| it.command_index.is_some()).filter(is_shown);
         let mut simple: Vec<_> = simple.collect();
-        let more = simple.len().saturating_sub(MOST_COMMANDS);
+        let more = simple.len().saturating_sub(MAX_COMMANDS);
         if more > 0 {
-            // What needs a yes is what has to be seen.
+            // Show the commands that need approval.
             simple.sort_by_key(|it| it.verdict == Verdict::Allow);
-            simple.truncate(MOST_COMMANDS);
+            simple.truncate(MAX_COMMANDS);
         }
         for finding in simple {
-            let found = finding.simple.and_then(|it| script.commands.get(it));
-            let Some(found) = found else { continue };
-            let wrappers = found.wrappers.join(" ");
-            let behind = match wrappers.as_str() {
+            let command = finding.command_index.and_then(|it| script.commands.get(it));
+            let Some(command) = command else { continue };
+            let wrappers = command.wrappers.join(" ");
+            let suffix = match wrappers.as_str() {
                 "" => String::new(),
-                wrappers => format!(" (behind {})", code(wrappers)),
+                wrappers => format!(" (run by {})", markdown_code(wrappers)),
             };
-            let why = plain(&reason(finding, self.mode));
-            lines.push(format!("{} {}{behind} – {why}", sign(finding), code(&line(found))));
+            let why = escape_markdown(&describe_reason(finding, self.mode));
+            lines.push(format!(
+                "{} {}{suffix} – {why}",
+                sign(finding),
+                markdown_code(&command_text(command))
+            ));
         }
         if more > 0 {
             lines.push(format!("… and {more} more commands"));
         }
-        for finding in self.of(place).filter(|it| it.simple.is_none()) {
-            match &finding.why {
-                Why::Doubt(doubt) => lines.push(format!(
-                    "? its words do not tell all that it does: {}",
-                    plain(&visible_line(doubt))
+        for finding in self.findings_of(index).filter(|it| it.command_index.is_none()) {
+            match &finding.reason {
+                Reason::Ambiguous(why) => lines.push(format!(
+                    "? cannot be fully analysed: {}",
+                    escape_markdown(&escape_hidden_line(why))
                 )),
-                Why::Escalation => lines.push(format!("⚠ {}", self.escalation(command))),
-                Why::Secret => {
-                    let secret = |it: &&turnwright_types::effect::Target| turnwright_types::effect::is_secret(&it.path);
-                    let places = command.reads.iter().filter(secret);
-                    let places: Vec<_> =
-                        places.map(|it| code(&path(&it.path, &self.law.ground))).collect();
-                    let why = plain(&reason(finding, self.mode));
+                Reason::Escalation => lines.push(format!("⚠ {}", self.escalation(command))),
+                Reason::SecretPath => {
+                    let is_secret = |it: &&turnwright_types::effect::ResolvedPath| {
+                        turnwright_types::effect::is_secret_path(&it.path)
+                    };
+                    let places = command.reads.iter().filter(is_secret);
+                    let places: Vec<_> = places
+                        .map(|it| markdown_code(&display_path(&it.path, &self.policy.bases)))
+                        .collect();
+                    let why = escape_markdown(&describe_reason(finding, self.mode));
                     lines.push(format!("⚠ reads {}: {why}", places.join(", ")));
                 }
-                // Told below.
-                Why::Outside if finding.verdict == Verdict::Ask => {}
+                // Listed at the end.
+                Reason::OutsideWorkspace if finding.verdict == Verdict::Ask => {}
                 _ if finding.verdict == Verdict::Allow => {}
                 _ => {
-                    lines.push(format!("{} {}", sign(finding), plain(&reason(finding, self.mode))));
+                    lines.push(format!(
+                        "{} {}",
+                        sign(finding),
+                        escape_markdown(&describe_reason(finding, self.mode))
+                    ));
                 }
             }
         }
         lines.dedup();
-        lines.push(self.kept_to());
+        lines.push(self.confinement());
     }
 
-    fn escalation(&self, command: &Command) -> String {
-        match &command.reach {
-            Reach::Network => "it wants the network".to_owned(),
-            Reach::Write(target) => {
-                format!("it wants to write {}", code(&path(&target.path, &self.law.ground)))
+    fn escalation(&self, command: &ShellCommand) -> String {
+        match &command.extra_access {
+            ExtraAccess::Network => "asks for network access".to_owned(),
+            ExtraAccess::Write(target) => {
+                format!(
+                    "asks to write {}",
+                    markdown_code(&display_path(&target.path, &self.policy.bases))
+                )
             }
-            Reach::Full | Reach::Usual => "it wants to run without the sandbox".to_owned(),
+            ExtraAccess::Unsandboxed | ExtraAccess::None => {
+                "asks to run without the sandbox".to_owned()
+            }
         }
     }
 
-    /// What holds a command, whatever its words say.
-    fn kept_to(&self) -> String {
-        match Confinement::of(self.law, self.mode, self.decision, self.effects) {
-            Confinement::Open if !self.law.can_confine => {
-                "no sandbox here: it can change all that you can, and use the network".to_owned()
+    /// How the command would be confined.
+    fn confinement(&self) -> String {
+        match Confinement::for_call(self.policy, self.mode, self.decision, self.effects) {
+            Confinement::Unconfined if !self.policy.can_confine => {
+                "no sandbox here: it can change everything that you can, and use the network"
+                    .to_owned()
             }
-            Confinement::Open => {
-                "no sandbox: it can change all that you can, and use the network".to_owned()
+            Confinement::Unconfined => {
+                "no sandbox: it can change everything that you can, and use the network".to_owned()
             }
-            Confinement::Shut { may_write, network, write } => {
+            Confinement::Sandboxed {
+                workspace_writable: may_write,
+                network,
+                extra_writable: write,
+            } => {
                 let mut places: Vec<_> =
                     may_write.then(|| "the project".to_owned()).into_iter().collect();
                 let is_in =
-                    |it: &Path| self.law.ground.roots.iter().any(|root| it.starts_with(root));
+                    |it: &Path| self.policy.bases.roots.iter().any(|root| it.starts_with(root));
                 let beyond = write.iter().filter(|it| !may_write || !is_in(it));
-                places.extend(beyond.map(|it| code(&path(it, &self.law.ground))));
+                places
+                    .extend(beyond.map(|it| markdown_code(&display_path(it, &self.policy.bases))));
                 let places = match places.as_slice() {
                     [] => "nothing".to_owned(),
-                    _ => listed(&places),
+                    _ => join_list(&places),
                 };
                 let network = if network { "with network" } else { "no network" };
                 format!("in the sandbox: may change {places}; {network}")
@@ -249,30 +286,36 @@ impl Words<'_> {
         }
     }
 
-    /// What is not a command and not plain from its card.
-    fn effect(
+    /// Adds what the call's title does not say about an effect that is not a command.
+    fn add_effect(
         &self,
-        place: usize,
+        index: usize,
         effect: &Effect,
         lines: &mut Vec<String>,
         written: &mut Vec<String>,
     ) {
         let is_redirect = matches!(effect, Effect::Write(_))
             && self.effects.iter().any(|it| matches!(it, Effect::Exec(_)));
-        for finding in self.of(place) {
-            let what = code(&object(effect, &self.law.ground));
-            match &finding.why {
-                Why::Protected(why) => {
-                    lines.push(format!("⚠ {what} is protected: {}", plain(why)));
+        for finding in self.findings_of(index) {
+            let what = markdown_code(&effect_object(effect, &self.policy.bases));
+            match &finding.reason {
+                Reason::ProtectedPath(why) => {
+                    lines.push(format!("⚠ {what} is protected: {}", escape_markdown(why)));
                 }
-                Why::Secret if finding.verdict == Verdict::Ask => {
+                Reason::SecretPath if finding.verdict == Verdict::Ask => {
                     lines.push(format!("⚠ {what} is likely to hold keys or passwords"));
                 }
-                Why::Rule(_) if finding.verdict == Verdict::Ask => {
-                    lines.push(format!("? {what} – {}", plain(&reason(finding, self.mode))));
+                Reason::Rule(_) if finding.verdict == Verdict::Ask => {
+                    lines.push(format!(
+                        "? {what} – {}",
+                        escape_markdown(&describe_reason(finding, self.mode))
+                    ));
                 }
-                Why::Changed if finding.verdict == Verdict::Ask => {
-                    lines.push(format!("⚠ {}", plain(&reason(finding, self.mode))));
+                Reason::ToolChanged if finding.verdict == Verdict::Ask => {
+                    lines.push(format!(
+                        "⚠ {}",
+                        escape_markdown(&describe_reason(finding, self.mode))
+                    ));
                 }
                 _ if is_redirect => written.push(format!("{} {what}", sign(finding))),
                 _ => {}
@@ -280,14 +323,14 @@ impl Words<'_> {
         }
     }
 
-    fn outside(&self, lines: &mut Vec<String>) {
+    fn add_outside_paths(&self, lines: &mut Vec<String>) {
         let mut places = Vec::new();
         for effect in self.effects {
             match effect {
                 Effect::Read(it) | Effect::Write(it) | Effect::Delete(it) => places.push(it),
                 Effect::Exec(command) => {
                     places.extend(&command.reads);
-                    if let Reach::Write(target) = &command.reach {
+                    if let ExtraAccess::Write(target) = &command.extra_access {
                         places.push(target);
                     }
                 }
@@ -295,14 +338,15 @@ impl Words<'_> {
                 | Effect::Signal { .. }
                 | Effect::Fetch { .. }
                 | Effect::Remote(_)
-                | Effect::Session => {}
+                | Effect::SessionState => {}
             }
         }
-        let outside = places.into_iter().filter(|it| it.place != Place::Inside);
-        let mut outside: Vec<_> = outside.map(|it| code(&it.path.to_string_lossy())).collect();
+        let outside = places.into_iter().filter(|it| it.scope != PathScope::Workspace);
+        let mut outside: Vec<_> =
+            outside.map(|it| markdown_code(&it.path.to_string_lossy())).collect();
         outside.dedup();
         if !outside.is_empty() {
-            lines.push(format!("Outside the project: {}", listed(&outside)));
+            lines.push(format!("Outside the project: {}", join_list(&outside)));
         }
     }
 }
@@ -316,7 +360,7 @@ fn sign(finding: &Finding) -> &'static str {
 }
 
 /// A simple command as it could be typed.
-fn line(simple: &Simple) -> String {
+fn command_text(simple: &SimpleCommand) -> String {
     let is_plain = |it: char| it.is_alphanumeric() || "-_./=:,@%+*?[]".contains(it);
     let word = |it: &str| {
         if !it.is_empty() && it.chars().all(is_plain) {
@@ -325,46 +369,46 @@ fn line(simple: &Simple) -> String {
             format!("'{}'", it.replace('\'', "'\\''"))
         }
     };
-    let open = if simple.is_open { " …" } else { "" };
-    format!("{}{open}", simple.argv().map(word).collect::<Vec<_>>().join(" "))
+    let more = if simple.has_unknown_args { " …" } else { "" };
+    format!("{}{more}", simple.argv().map(word).collect::<Vec<_>>().join(" "))
 }
 
-/// What an effect is about.
-fn object(effect: &Effect, ground: &Ground) -> String {
+/// The path, host or other object of an effect.
+fn effect_object(effect: &Effect, bases: &PathBases) -> String {
     match effect {
-        Effect::Read(it) | Effect::Write(it) | Effect::Delete(it) => path(&it.path, ground),
+        Effect::Read(it) | Effect::Write(it) | Effect::Delete(it) => display_path(&it.path, bases),
         Effect::Exec(command) => command.line.clone(),
         Effect::Input { job, .. } | Effect::Signal { job } => job.clone(),
         Effect::Fetch { host } => host.clone(),
         Effect::Remote(call) => format!("{}/{}", call.server, call.tool),
-        Effect::Session => "the session".to_owned(),
+        Effect::SessionState => "the session".to_owned(),
     }
 }
 
 /// A path relative to the project, or else absolute.
-fn path(path: &Path, ground: &Ground) -> String {
-    let inside = ground.roots.first().and_then(|it| path.strip_prefix(it).ok());
+fn display_path(path: &Path, bases: &PathBases) -> String {
+    let inside = bases.roots.first().and_then(|it| path.strip_prefix(it).ok());
     let short = inside.filter(|it| !it.as_os_str().is_empty()).unwrap_or(path);
-    visible_line(&short.to_string_lossy())
+    escape_hidden_line(&short.to_string_lossy())
 }
 
-fn listed(items: &[String]) -> String {
-    let more = items.len().saturating_sub(MOST_PLACES);
-    let shown = items.iter().take(MOST_PLACES).cloned().collect::<Vec<_>>().join(", ");
+fn join_list(items: &[String]) -> String {
+    let more = items.len().saturating_sub(MAX_PATHS);
+    let shown = items.iter().take(MAX_PATHS).cloned().collect::<Vec<_>>().join(", ");
     if more == 0 { shown } else { format!("{shown} and {more} more") }
 }
 
-/// Text of others in a span of code that it cannot leave.
-pub fn code(text: &str) -> String {
-    let text = shortened(&visible_line(text), LONGEST);
+/// Text as a Markdown code span that it cannot end.
+pub fn markdown_code(text: &str) -> String {
+    let text = truncate(&escape_hidden_line(text), MAX_CHARS);
     let longest = text.split(|it| it != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
     let gap = if longest > 0 || text.is_empty() { " " } else { "" };
     format!("{fence}{gap}{text}{gap}{fence}")
 }
 
-/// Text of others among words of ours: nothing in it is a sign of Markdown.
-pub fn plain(text: &str) -> String {
+/// Text with all characters escaped that have a meaning in Markdown.
+pub fn escape_markdown(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for char in text.chars() {
         if "\\`*_[]<>#|~!&".contains(char) {
@@ -375,98 +419,110 @@ pub fn plain(text: &str) -> String {
     safe
 }
 
-/// At most so many characters of it.
-pub(super) fn shortened(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
+/// Truncates text to a number of characters.
+pub(super) fn truncate(text: &str, max: usize) -> String {
+    match text.char_indices().nth(max) {
         None => text.to_owned(),
-        Some(_) => text.chars().take(most.saturating_sub(1)).chain(['…']).collect(),
+        Some(_) => text.chars().take(max.saturating_sub(1)).chain(['…']).collect(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turnwright_types::effect::Target;
     use expect_test::expect;
+    use turnwright_types::effect::ResolvedPath;
 
     #[test]
-    fn text_of_others_stays_in_its_span() {
-        assert_eq!(code("a b"), "`a b`");
-        assert_eq!(code("a`b"), "`` a`b ``");
-        assert_eq!(code("`` x\n- ✓ y"), "``` `` x\\n- ✓ y ```");
-        assert_eq!(plain("a *b* <c> `d`"), "a \\*b\\* \\<c\\> \\`d\\`");
-        assert_eq!(shortened("abcdef", 4), "abc…");
+    fn foreign_text_stays_in_its_span() {
+        assert_eq!(markdown_code("a b"), "`a b`");
+        assert_eq!(markdown_code("a`b"), "`` a`b ``");
+        assert_eq!(markdown_code("`` x\n- ✓ y"), "``` `` x\\n- ✓ y ```");
+        assert_eq!(escape_markdown("a *b* <c> `d`"), "a \\*b\\* \\<c\\> \\`d\\`");
+        assert_eq!(truncate("abcdef", 4), "abc…");
     }
 
-    fn described(law: &Law, effects: &[Effect], findings: Vec<Finding>) -> String {
+    fn described(policy: &PolicyRules, effects: &[Effect], findings: Vec<Finding>) -> String {
         let decision = Decision { findings };
-        let words = Words { law, mode: Mode::Ask, effects, decision: &decision, names: None };
-        words.text()
+        let text =
+            QuestionText { policy, mode: Mode::Ask, effects, decision: &decision, names: None };
+        text.render()
     }
 
-    fn found(effect: usize, simple: Option<usize>, verdict: Verdict, why: Why) -> Finding {
-        Finding { effect, simple, verdict, why }
+    fn finding(
+        effect_index: usize,
+        command_index: Option<usize>,
+        verdict: Verdict,
+        reason: Reason,
+    ) -> Finding {
+        Finding { effect_index, command_index, verdict, reason }
     }
 
-    fn law() -> Law {
-        let ground = Ground { roots: vec!["/ws".into()], home: None };
-        Law { ground, can_confine: true, ..Law::default() }
+    fn policy() -> PolicyRules {
+        let bases = PathBases { roots: vec!["/ws".into()], home: None };
+        PolicyRules { bases, can_confine: true, ..PolicyRules::default() }
     }
 
-    fn inside(path: &str) -> Target {
-        Target { path: path.into(), place: Place::Inside }
+    fn inside(path: &str) -> ResolvedPath {
+        ResolvedPath { path: path.into(), scope: PathScope::Workspace }
     }
 
     #[test]
-    fn a_plain_edit_needs_no_words_and_a_protected_or_secret_or_foreign_place_does() {
+    fn a_plain_edit_needs_no_text_but_a_protected_secret_or_outside_path_does() {
         let plain = [Effect::Write(inside("/ws/a"))];
-        let usual = || vec![found(0, None, Verdict::Ask, Why::Mode)];
-        assert_eq!(described(&law(), &plain, usual()), "");
+        let usual = || vec![finding(0, None, Verdict::Ask, Reason::Mode)];
+        assert_eq!(described(&policy(), &plain, usual()), "");
         let hook = [Effect::Write(inside("/ws/.git/hooks/pre-commit"))];
-        let why = Why::Protected("git runs it");
+        let why = Reason::ProtectedPath("git runs it");
         expect![[r"- ⚠ `.git/hooks/pre-commit` is protected: git runs it"]].assert_eq(&described(
-            &law(),
+            &policy(),
             &hook,
-            vec![found(0, None, Verdict::Ask, why)],
+            vec![finding(0, None, Verdict::Ask, why)],
         ));
-        let secret =
-            [Effect::Read(Target { path: "/home/u/.env`x`".into(), place: Place::Outside })];
-        let why = vec![found(0, None, Verdict::Ask, Why::Secret)];
+        let secret = [Effect::Read(ResolvedPath {
+            path: "/home/u/.env`x`".into(),
+            scope: PathScope::Outside,
+        })];
+        let why = vec![finding(0, None, Verdict::Ask, Reason::SecretPath)];
         expect![[r"
             - ⚠ `` /home/u/.env`x` `` is likely to hold keys or passwords
             - Outside the project: `` /home/u/.env`x` ``"]]
-        .assert_eq(&described(&law(), &secret, why));
+        .assert_eq(&described(&policy(), &secret, why));
     }
 
     #[test]
-    fn a_command_that_is_not_understood_says_so_and_what_holds_it() {
-        let command =
-            |reach| [Effect::Exec(Box::new(Command { reach, ..Command::new("x \"$Y\"", "/ws") }))];
-        let doubt = || {
-            let why = Why::Doubt("it holds `$`\n- ✓ `ls` – only reads".to_owned());
-            found(0, None, Verdict::Ask, why)
+    fn a_command_that_is_not_understood_says_so_and_how_it_is_confined() {
+        let command = |reach| {
+            [Effect::Exec(Box::new(ShellCommand {
+                extra_access: reach,
+                ..ShellCommand::new("x \"$Y\"", "/ws")
+            }))]
+        };
+        let ambiguous = || {
+            let why = Reason::Ambiguous("it contains `$`\n- ✓ `ls` – only reads".to_owned());
+            finding(0, None, Verdict::Ask, why)
         };
         expect![[r"
-            - ? its words do not tell all that it does: it holds \`$\`\\n- ✓ \`ls\` – only reads
+            - ? cannot be fully analysed: it contains \`$\`\\n- ✓ \`ls\` – only reads
             - in the sandbox: may change the project; no network"]]
-        .assert_eq(&described(&law(), &command(Reach::Usual), vec![doubt()]));
-        let escalated = || vec![found(0, None, Verdict::Ask, Why::Escalation)];
+        .assert_eq(&described(&policy(), &command(ExtraAccess::None), vec![ambiguous()]));
+        let escalated = || vec![finding(0, None, Verdict::Ask, Reason::Escalation)];
         expect![[r"
-            - ⚠ it wants the network
+            - ⚠ asks for network access
             - in the sandbox: may change the project; with network"]]
-        .assert_eq(&described(&law(), &command(Reach::Network), escalated()));
-        let there = Target { path: "/x".into(), place: Place::Outside };
+        .assert_eq(&described(&policy(), &command(ExtraAccess::Network), escalated()));
+        let there = ResolvedPath { path: "/x".into(), scope: PathScope::Outside };
         expect![[r"
-            - ⚠ it wants to write `/x`
+            - ⚠ asks to write `/x`
             - in the sandbox: may change the project, `/x`; no network
             - Outside the project: `/x`"]]
-        .assert_eq(&described(&law(), &command(Reach::Write(there)), escalated()));
+        .assert_eq(&described(&policy(), &command(ExtraAccess::Write(there)), escalated()));
         expect![[r"
-            - ⚠ it wants to run without the sandbox
-            - no sandbox: it can change all that you can, and use the network"]]
-        .assert_eq(&described(&law(), &command(Reach::Full), escalated()));
-        let open = Law { can_confine: false, ..law() };
-        expect![[r"- no sandbox here: it can change all that you can, and use the network"]]
-            .assert_eq(&described(&open, &command(Reach::Usual), Vec::new()));
+            - ⚠ asks to run without the sandbox
+            - no sandbox: it can change everything that you can, and use the network"]]
+        .assert_eq(&described(&policy(), &command(ExtraAccess::Unsandboxed), escalated()));
+        let open = PolicyRules { can_confine: false, ..policy() };
+        expect![[r"- no sandbox here: it can change everything that you can, and use the network"]]
+            .assert_eq(&described(&open, &command(ExtraAccess::None), Vec::new()));
     }
 }

@@ -1,74 +1,74 @@
-//! What the user has answered in this session, beyond the one call.
+//! The user's answers that hold for the rest of the session.
 
 use std::collections::HashSet;
 
 use super::rule::Rule;
 use turnwright_types::effect::{Effect, RemoteCall};
 
-/// Remembered answers.
+/// What the user has allowed and rejected for this session.
 #[derive(Clone, Debug, Default)]
 pub struct Grants {
-    /// Each says yes to a pattern.
+    /// Patterns that the user has allowed.
     allowed: Vec<Rule>,
-    /// Effects that need no pattern: exactly these.
+    /// Effects that the user has allowed exactly, without a pattern.
     exact: HashSet<Effect>,
     rejected: HashSet<Effect>,
 }
 
 impl Grants {
-    /// Remembers a yes to a pattern.
+    /// Allows a pattern.
     pub fn allow(&mut self, rule: Rule) {
         if !self.allowed.contains(&rule) {
             self.allowed.push(rule);
         }
     }
 
-    /// Remembers a yes to exactly this.
+    /// Allows exactly this effect.
     pub fn allow_exactly(&mut self, effect: Effect) {
         self.exact.insert(effect);
     }
 
-    /// Remembers a no to exactly these.
+    /// Rejects exactly these effects.
     pub fn reject(&mut self, effects: &[Effect]) {
-        self.rejected.extend(effects.iter().map(whatever_it_says));
+        self.rejected.extend(effects.iter().map(without_claims));
     }
 
-    /// The patterns that were said yes to.
+    /// The allowed patterns.
     pub fn rules(&self) -> &[Rule] {
         &self.allowed
     }
 
-    /// What was said yes to without a pattern.
-    pub fn exactly(&self) -> impl Iterator<Item = &Effect> {
+    /// The effects that were allowed exactly.
+    pub fn exact_effects(&self) -> impl Iterator<Item = &Effect> {
         self.exact.iter()
     }
 
-    /// What was said no to.
-    pub fn rejected(&self) -> impl Iterator<Item = &Effect> {
+    /// The rejected effects.
+    pub fn rejected_effects(&self) -> impl Iterator<Item = &Effect> {
         self.rejected.iter()
     }
 
-    /// Whether exactly this was said yes to.
-    pub fn holds(&self, effect: &Effect) -> bool {
+    /// True if exactly this effect was allowed.
+    pub fn allows_exactly(&self, effect: &Effect) -> bool {
         self.exact.contains(effect)
     }
 
-    /// Whether exactly this was rejected.
+    /// True if exactly this effect was rejected.
     pub fn is_rejected(&self, effect: &Effect) -> bool {
-        self.rejected.contains(&whatever_it_says(effect))
+        self.rejected.contains(&without_claims(effect))
     }
 }
 
-/// A no to a tool of a server holds whatever the tool says of itself later: else a server could ask
-/// again by another description.
-fn whatever_it_says(effect: &Effect) -> Effect {
+/// The effect without what the tool says about itself. A rejected tool stays rejected when its
+/// description changes; otherwise a server could ask again by changing it.
+fn without_claims(effect: &Effect) -> Effect {
     let Effect::Remote(call) = effect else { return effect.clone() };
     Effect::Remote(Box::new(RemoteCall {
         server: call.server.clone(),
         tool: call.tool.clone(),
-        identity: call.identity.clone(),
-        content: String::new(),
-        claims_to_read: false,
-        change: None,
+        server_digest: call.server_digest.clone(),
+        tool_digest: String::new(),
+        claims_read_only: false,
+        change_since_approval: None,
     }))
 }

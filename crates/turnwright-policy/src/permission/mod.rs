@@ -1,142 +1,185 @@
-//! Who may do what: a pure decision, what is remembered of answers (in the session, in the project's
-//! book), what was decided (the audit), and the pass without which no tool runs.
+//! Permission rules and the decisions that follow from them.
+//!
+//! A caller describes what a tool call would do as a list of [`Effect`]s. [`judge`] compares them
+//! with the [`PolicyRules`], the [`Mode`] and the user's earlier answers in this session
+//! ([`Grants`]), and says whether the call is allowed, denied, or needs the user's approval.
+//! Whoever may run it gets a [`Pass`], which names what was allowed and how a command must be
+//! confined. Deciding is pure: it reads no files.
+//!
+//! [`ProjectRuleStore`] keeps the rules that a user has granted for a project, and [`AuditLog`]
+//! records decisions.
 
-mod ask;
-mod glob;
-mod audit;
-mod book;
-mod closed;
+mod approval;
+mod audit_log;
+mod command_words;
+mod decide;
 mod decision;
+mod denied_paths;
 mod describe;
+mod glob;
 mod grants;
-mod lasting;
-mod law;
-mod load;
+mod lasting_grant;
 mod mode;
-mod parse;
-mod policy;
-mod protected;
+mod policy_rules;
+mod private_files;
+mod protected_paths;
+mod refusal;
 mod rule;
-mod words;
-mod store;
+mod rule_loader;
+mod rule_parser;
+mod rule_store;
 
 use std::path::PathBuf;
 
-use turnwright_types::effect::{Effect, Reach};
+use turnwright_types::effect::{Effect, ExtraAccess};
+use turnwright_types::refusal::ToolRefusal;
 
-pub use ask::{Asked, Settled};
-pub use audit::{ALLOWED_ONCE, Audit, Entry as AuditEntry, Event as AuditEvent};
-pub use book::{Book, BookError, Entry as BookEntry, Kept, MOST_RULES, Page};
-pub use closed::Closed;
-pub use decision::{Decision, Finding, Verdict, Why};
-pub use describe::{Explained, code, explain, in_words, plain, reason, word};
+pub use approval::{Approval, ApprovalRequest};
+pub use audit_log::{ALLOW_ONCE_ANSWER, AuditEntry, AuditEvent, AuditLog};
+pub use decide::decide;
+pub use decision::{Decision, Finding, Reason, Verdict};
+pub use denied_paths::DeniedPaths;
+pub use describe::{
+    Explanation, describe_effect, describe_reason, escape_markdown, explain, markdown_code,
+    verdict_name,
+};
 pub use glob::Glob;
 pub use grants::Grants;
-pub use lasting::pattern_of;
-pub use law::Law;
-pub use load::{Draft, Loaded, Site, load, unreadable};
+pub use lasting_grant::suggest_pattern;
 pub use mode::{Mode, SharedMode};
-pub use policy::decide;
-pub use protected::Protected;
-pub use rule::{Ground, Pattern, Rule, Scope, Tier};
+pub use policy_rules::PolicyRules;
+pub use protected_paths::ProtectedPaths;
+pub use rule::{PathBases, Pattern, Rule, RuleAction, Scope};
+pub use rule_loader::{LoadedRules, RuleContext, RuleSpec, fallback_rules, load_rules};
+pub use rule_store::{
+    MAX_STORED_RULES, ProjectRuleStore, RuleStoreError, StoredAction, StoredRule, StoredRules,
+};
 
-/// Proof that a call was judged and allowed. Only this module makes one, so a tool cannot run
-/// unjudged. It holds what was allowed, and the tool touches nothing else.
+/// Proof that a call was judged and allowed. Only this module creates one, so a tool that demands a
+/// `Pass` cannot run without a decision. It holds what was allowed, and the tool must touch nothing
+/// else.
 #[derive(Debug)]
 pub struct Pass {
     effects: Vec<Effect>,
+    decision: Decision,
     confinement: Confinement,
-    only_reads: bool,
-    closed: Closed,
+    denied_paths: DeniedPaths,
 }
 
 impl Pass {
-    /// What is allowed.
+    /// The allowed effects.
     pub fn effects(&self) -> &[Effect] {
         &self.effects
     }
 
-    /// What a command of this call is kept to.
+    /// Why they were allowed.
+    pub fn decision(&self) -> &Decision {
+        &self.decision
+    }
+
+    /// How a command of this call must be confined.
     pub fn confinement(&self) -> &Confinement {
         &self.confinement
     }
 
-    /// What a way through an allowed folder passes by.
-    pub fn closed(&self) -> &Closed {
-        &self.closed
+    /// The paths below an allowed folder that stay closed to this call.
+    pub fn denied_paths(&self) -> &DeniedPaths {
+        &self.denied_paths
     }
 
-    /// Whether nobody was asked, because it only reads.
-    pub fn only_reads(&self) -> bool {
-        self.only_reads
+    /// True if the call was allowed without a question because it only reads.
+    pub fn is_read_only(&self) -> bool {
+        self.decision.is_read_only()
     }
 
-    fn new(law: &Law, mode: Mode, decision: &Decision, effects: Vec<Effect>) -> Pass {
-        let confinement = Confinement::of(law, mode, decision, &effects);
-        let closed = Closed::of(law, &effects);
-        Pass { effects, confinement, only_reads: decision.only_reads(), closed }
+    fn new(policy: &PolicyRules, mode: Mode, decision: Decision, effects: Vec<Effect>) -> Pass {
+        let confinement = Confinement::for_call(policy, mode, &decision, &effects);
+        let denied_paths = DeniedPaths::for_effects(policy, &effects);
+        Pass { effects, decision, confinement, denied_paths }
     }
 }
 
-/// What a command is kept to while it runs. Whatever was thought of its words, this holds.
+/// How a command must be confined while it runs. This holds whatever was concluded from its words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Confinement {
-    /// Nothing: the user wants it so, or the machine cannot.
-    Open,
-    /// The sandbox.
-    Shut {
-        /// It may change the session's folders; else nothing but what stands in `write`.
-        may_write: bool,
-        /// It may use the network.
+    /// It runs without a sandbox, because the user allowed that or the system has none.
+    Unconfined,
+    /// It runs in the sandbox.
+    Sandboxed {
+        /// Whether it may change the session's folders.
+        workspace_writable: bool,
+        /// Whether it may use the network.
         network: bool,
-        /// What it may change besides, real paths.
-        write: Vec<PathBuf>,
+        /// Other paths that it may change, with symlinks resolved.
+        extra_writable: Vec<PathBuf>,
     },
 }
 
 impl Confinement {
-    fn of(law: &Law, mode: Mode, decision: &Decision, effects: &[Effect]) -> Confinement {
-        let is_open = |it: &Effect| matches!(it, Effect::Exec(it) if it.reach == Reach::Full);
-        if mode == Mode::Full || !law.can_confine || effects.iter().any(is_open) {
-            return Confinement::Open;
+    fn for_call(
+        policy: &PolicyRules,
+        mode: Mode,
+        decision: &Decision,
+        effects: &[Effect],
+    ) -> Confinement {
+        let is_unsandboxed = |it: &Effect| matches!(it, Effect::Exec(it) if it.extra_access == ExtraAccess::Unsandboxed);
+        if mode == Mode::Full || !policy.can_confine || effects.iter().any(is_unsandboxed) {
+            return Confinement::Unconfined;
         }
-        let mut write = Vec::new();
+        let mut extra_writable = Vec::new();
         let mut network = false;
         for effect in effects {
             match effect {
-                Effect::Write(target) => write.push(target.path.clone()),
-                Effect::Exec(command) => match &command.reach {
-                    Reach::Network => network = true,
-                    Reach::Write(target) => write.push(target.path.clone()),
-                    Reach::Usual | Reach::Full => {}
+                Effect::Write(target) => extra_writable.push(target.path.clone()),
+                Effect::Exec(command) => match &command.extra_access {
+                    ExtraAccess::Network => network = true,
+                    ExtraAccess::Write(target) => extra_writable.push(target.path.clone()),
+                    ExtraAccess::None | ExtraAccess::Unsandboxed => {}
                 },
                 _ => {}
             }
         }
-        // What was let through because it only reads gets nothing to write: if that was a mistake,
-        // it is a harmless one.
-        let may_write = mode != Mode::Plan && !decision.only_reads();
-        Confinement::Shut { may_write, network, write }
+        // A command that was allowed because it only reads may write nothing, so that a wrong
+        // classification does no harm.
+        let workspace_writable = mode != Mode::Plan && !decision.is_read_only();
+        Confinement::Sandboxed { workspace_writable, network, extra_writable }
     }
 }
 
-/// What the gate says to a call.
+/// What follows for a call.
 #[derive(Debug)]
-pub enum Gate {
+pub enum Judgement {
     /// It may run.
-    Open(Pass),
-    /// The user has to be asked; the answer goes to [`Asked::settle`].
-    Ask(Asked),
-    /// It must not run. The text is for the model.
-    Closed(String),
+    Allowed(Pass),
+    /// The user has to be asked. The answer goes to [`ApprovalRequest::resolve`].
+    NeedsApproval(ApprovalRequest),
+    /// It must not run.
+    Denied(Denial),
 }
 
-/// Judges a call by what it may touch.
-pub fn judge(law: &Law, mode: Mode, grants: &Grants, effects: Vec<Effect>) -> Gate {
-    let decision = decide(law, mode, grants, &effects);
+/// A call that must not run.
+#[derive(Debug)]
+pub struct Denial {
+    /// What the call would do.
+    pub effects: Vec<Effect>,
+    /// The findings, at least one of which denies it.
+    pub decision: Decision,
+    /// Why, for the model and for the user.
+    pub refusal: ToolRefusal,
+}
+
+/// Judges a call by its effects.
+pub fn judge(policy: &PolicyRules, mode: Mode, grants: &Grants, effects: Vec<Effect>) -> Judgement {
+    tracing::trace!(target: "turnwright::judge", effects = effects.len());
+    let decision = decide(policy, mode, grants, &effects);
     match decision.verdict() {
-        Verdict::Allow => Gate::Open(Pass::new(law, mode, &decision, effects)),
-        Verdict::Ask => Gate::Ask(Asked::new(law, mode, grants, effects, decision)),
-        Verdict::Deny => Gate::Closed(ask::refusal(&decision, mode)),
+        Verdict::Allow => Judgement::Allowed(Pass::new(policy, mode, decision, effects)),
+        Verdict::Ask => {
+            Judgement::NeedsApproval(ApprovalRequest::new(policy, mode, grants, effects, decision))
+        }
+        Verdict::Deny => {
+            let refusal = refusal::refusal(&decision, mode);
+            Judgement::Denied(Denial { effects, decision, refusal })
+        }
     }
 }

@@ -1,32 +1,32 @@
-//! How much a session may do without asking.
+//! Permission modes: how much a session may do without asking.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use tokio::sync::Notify;
 
-/// The modes, each true to its name: the policy keeps to it, and so does the sandbox.
-/// The order is that of strictness, the strictest first.
+/// A permission mode. It applies to decisions and to the sandbox. The order is that of strictness,
+/// the strictest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {
-    /// Changes nothing and runs only what reads.
+    /// Changes nothing, and runs only commands that are known to only read.
     Plan,
-    /// Asks before each change and each command that is not known to read only.
+    /// Asks before each change and before each command that is not known to only read.
     #[default]
     Ask,
-    /// Changes files of the project; asks before commands.
+    /// Changes files in the session's folders without asking; asks before commands.
     AutoEdit,
-    /// Changes files of the project and runs commands in the sandbox.
+    /// Changes files in the session's folders and runs sandboxed commands without asking.
     Auto,
-    /// Does everything, without a sandbox.
+    /// Does almost everything without asking, and runs commands without a sandbox.
     Full,
 }
 
 impl Mode {
-    /// Every mode, in the order in which a client shows them: the usual one first.
+    /// All modes, in the order in which they are offered to the user: the default one first.
     pub const ALL: [Mode; 5] = [Mode::Ask, Mode::Plan, Mode::AutoEdit, Mode::Auto, Mode::Full];
 
-    /// The name on the wire and in the environment.
+    /// The identifier in the protocol, in the settings and in the environment.
     pub fn id(self) -> &'static str {
         match self {
             Mode::Plan => "plan",
@@ -37,7 +37,7 @@ impl Mode {
         }
     }
 
-    /// The name for people.
+    /// The name to be shown to the user.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Plan => "Plan",
@@ -48,12 +48,12 @@ impl Mode {
         }
     }
 
-    /// What it does, in one line: what is asked about, and what keeps commands in. True for a
-    /// machine that can confine them, or for one that cannot.
+    /// One line to be shown to the user: what is asked about, and how commands are confined. It
+    /// depends on whether the system can confine commands.
     pub fn description(self, can_confine: bool) -> &'static str {
         match (self, can_confine) {
             (Mode::Plan, true) => {
-                "Only reads and plans; commands that read are run, where they can write nothing"
+                "Only reads and plans; runs read-only commands, in a sandbox that can write nothing"
             }
             (Mode::Plan, false) => "Only reads and plans; changes nothing",
             (Mode::Ask, true) => "Asks before each change and command; commands run in a sandbox",
@@ -69,7 +69,7 @@ impl Mode {
                  asks for more"
             }
             (Mode::Auto, false) => {
-                "Changes and removes files of the project freely; asks before commands, because \
+                "Changes and deletes files of the project freely; asks before commands, because \
                  there is no sandbox here"
             }
             (Mode::Full, _) => {
@@ -78,15 +78,16 @@ impl Mode {
         }
     }
 
-    /// The mode of that name.
+    /// The mode with this identifier.
     pub fn parse(id: &str) -> Option<Mode> {
         Mode::ALL.into_iter().find(|it| it.id() == id)
     }
 }
 
-/// The mode of a session: set by it, read by its turn, and by a tool where the user chooses one.
+/// The mode of a session, shared between the session, its turns and tools. The session sets it; a
+/// tool may set it to what the user has chosen.
 #[derive(Clone, Debug)]
-pub struct SharedMode(Arc<Inner>);
+pub struct SharedMode(Arc<SharedModeState>);
 
 impl Default for SharedMode {
     fn default() -> SharedMode {
@@ -95,49 +96,51 @@ impl Default for SharedMode {
 }
 
 #[derive(Debug)]
-struct Inner {
-    place: AtomicU8,
-    most: Mode,
-    /// The user has chosen one on another way than by the session.
+struct SharedModeState {
+    /// An index into [`Mode::ALL`].
+    index: AtomicU8,
+    max: Mode,
+    /// The user has chosen a mode in answer to a question.
     chosen: Notify,
 }
 
 impl SharedMode {
-    /// A mode, and the one that it never goes beyond.
-    pub fn new(mode: Mode, most: Mode) -> SharedMode {
-        let inner = Inner { place: AtomicU8::default(), most, chosen: Notify::default() };
-        let shared = SharedMode(Arc::new(inner));
+    /// A mode, and the least strict one that it can be set to.
+    pub fn new(mode: Mode, max: Mode) -> SharedMode {
+        let state = SharedModeState { index: AtomicU8::default(), max, chosen: Notify::default() };
+        let shared = SharedMode(Arc::new(state));
         shared.set(mode);
         shared
     }
 
-    /// The mode that it never goes beyond.
-    pub fn most(&self) -> Mode {
-        self.0.most
+    /// The least strict mode that it can be set to.
+    pub fn max_mode(&self) -> Mode {
+        self.0.max
     }
 
-    /// The mode now.
+    /// The current mode.
     pub fn get(&self) -> Mode {
-        let place = usize::from(self.0.place.load(Ordering::Relaxed));
-        Mode::ALL.get(place).copied().unwrap_or_default()
+        let index = usize::from(self.0.index.load(Ordering::Relaxed));
+        Mode::ALL.get(index).copied().unwrap_or_default()
     }
 
-    /// Changes it.
+    /// Sets the mode, or [`max_mode`](SharedMode::max_mode) if that is stricter.
     pub fn set(&self, mode: Mode) {
-        let mode = mode.min(self.0.most);
-        let place = Mode::ALL.iter().position(|it| *it == mode).unwrap_or_default();
-        self.0.place.store(u8::try_from(place).unwrap_or_default(), Ordering::Relaxed);
+        let mode = mode.min(self.0.max);
+        let index = Mode::ALL.iter().position(|it| *it == mode).unwrap_or_default();
+        self.0.index.store(u8::try_from(index).unwrap_or_default(), Ordering::Relaxed);
     }
 
-    /// Changes it to what the user has chosen in answer to a question, and has the session tell
-    /// the client. Never for what a model wants.
+    /// Sets the mode that the user has chosen in answer to a question, and wakes
+    /// [`wait_for_choice`](SharedMode::wait_for_choice). Must not be called for what a model asks
+    /// for.
     pub fn choose(&self, mode: Mode) {
         self.set(mode);
         self.0.chosen.notify_one();
     }
 
-    /// Waits until one was chosen.
-    pub async fn chosen(&self) {
+    /// Waits until the user has chosen a mode with [`choose`](SharedMode::choose).
+    pub async fn wait_for_choice(&self) {
         self.0.chosen.notified().await;
     }
 }
@@ -147,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modes_are_ordered_by_what_they_let_pass_and_none_promises_a_sandbox_that_is_not_there() {
+    fn modes_are_ordered_by_strictness_and_none_promises_a_missing_sandbox() {
         assert!(Mode::Plan < Mode::Ask && Mode::Ask < Mode::AutoEdit);
         assert!(Mode::AutoEdit < Mode::Auto && Mode::Auto < Mode::Full);
         for mode in Mode::ALL {

@@ -1,53 +1,53 @@
-//! One rule: what it is about, and what it says.
+//! A rule: a pattern, and what to do with what matches it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use super::command_words;
 use super::glob::Glob;
-use super::words;
-use crate::shell::{self, Simple};
+use crate::shell::{self, SimpleCommand};
 
-/// What a rule says about what it matches. The order is that of the tiers: the strictest that
-/// matches counts.
+/// What a rule says about what it matches. The order is that of strictness, the strictest first:
+/// the strictest rule that matches wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Tier {
-    /// Never.
+pub enum RuleAction {
+    /// It must not be done.
     Deny,
-    /// Only after a question, whatever was granted.
+    /// The user is asked each time, whatever was granted before.
     Ask,
-    /// Without a question.
+    /// It may be done without a question.
     Allow,
 }
 
-/// Who has made a rule.
+/// The origin of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// Whoever manages the machine.
+    /// The administrator of the machine.
     Managed,
     /// The user, for all projects.
     User,
     /// The user, for this project.
     Local,
-    /// The project's own files.
+    /// A file in the project.
     Project,
     /// The user, for this session.
     Session,
 }
 
-impl Tier {
-    /// The word for it.
-    pub fn word(self) -> &'static str {
+impl RuleAction {
+    /// The name in settings and output.
+    pub fn as_str(self) -> &'static str {
         match self {
-            Tier::Deny => "deny",
-            Tier::Ask => "ask",
-            Tier::Allow => "allow",
+            RuleAction::Deny => "deny",
+            RuleAction::Ask => "ask",
+            RuleAction::Allow => "allow",
         }
     }
 }
 
 impl Scope {
-    /// The word for it.
-    pub fn word(self) -> &'static str {
+    /// The name in settings and output.
+    pub fn as_str(self) -> &'static str {
         match self {
             Scope::Managed => "managed",
             Scope::User => "user",
@@ -61,126 +61,130 @@ impl Scope {
 /// What a rule is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Pattern {
-    /// Commands that begin with these words, or that are exactly these; with no word, every one.
+    /// Commands that begin with these words. Without words, every command.
     Exec {
-        /// The words.
+        /// The program and its first arguments.
         words: Vec<String>,
-        /// No further ones.
+        /// Whether the command must have no further arguments.
         exact: bool,
     },
-    /// Reading what matches a glob.
+    /// Reading files that match a glob.
     Read(Glob),
-    /// Changing what matches a glob.
+    /// Changing files that match a glob.
     Edit(Glob),
-    /// Asking a host, one below it (`*.rust-lang.org`), or any (`*`).
+    /// Requests to a host, to the hosts below a domain (`*.rust-lang.org`), or to any host (`*`).
     Fetch(String),
-    /// A tool of an MCP server, or all of them. `*` is every server.
+    /// The tools of an MCP server. In names, `*` stands for any characters.
     Mcp {
-        /// The server.
+        /// The name of the server.
         server: String,
-        /// The tool.
+        /// The name of the tool; `None` for all of them.
         tool: Option<String>,
     },
-    /// A skill. Has no effect yet.
+    /// A skill. Rules about skills have no effect yet.
     Skill(String),
-    /// A sub-agent. Has no effect yet.
+    /// A sub-agent. Rules about sub-agents have no effect yet.
     Agent(String),
 }
 
 /// A rule.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rule {
-    /// What it says.
-    pub tier: Tier,
-    /// About what.
+    /// What to do with what matches.
+    pub action: RuleAction,
+    /// What the rule is about.
     pub pattern: Pattern,
-    /// Whose it is.
+    /// Where the rule comes from.
     pub scope: Scope,
-    /// What its author says about it.
+    /// The author's explanation.
     pub why: Option<String>,
 }
 
-/// What paths in patterns are relative to.
+/// The folders that paths in patterns are relative to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ground {
-    /// The session's folders as they really are; the first is the project.
+pub struct PathBases {
+    /// The session's folders, with symlinks resolved. The first is the project.
     pub roots: Vec<PathBuf>,
-    /// The user's home.
+    /// The user's home folder.
     pub home: Option<PathBuf>,
 }
 
 impl Pattern {
-    /// Whether it is about every command.
+    /// True if it matches every command.
     pub fn is_every_command(&self) -> bool {
         matches!(self, Pattern::Exec { words, exact: false } if words.is_empty())
     }
 
-    /// Whether rules about it have an effect in this version.
+    /// True if rules with this pattern have an effect in this version.
     pub fn has_effect(&self) -> bool {
         !matches!(self, Pattern::Skill(_) | Pattern::Agent(_))
     }
 }
 
 impl Rule {
-    /// Whether this is one of its commands. A permission means exactly its words; a ban also means
-    /// the same program by another path, behind options, and what may turn out to be its words.
-    pub fn matches_command(&self, command: &Simple) -> bool {
+    /// True if the rule is about this command. An `allow` rule means exactly its words. A rule that
+    /// denies or asks also means the same program by another path, its words after options, and
+    /// everything that may turn out to be its words.
+    pub fn matches_command(&self, command: &SimpleCommand) -> bool {
         let Pattern::Exec { words, exact } = &self.pattern else { return false };
-        match self.tier {
-            Tier::Allow => {
-                let is_wide = || shell::widens(command) || shell::adds_tasks(command, words.len());
-                words::begins(words, *exact, command) && (*exact || !is_wide())
+        match self.action {
+            RuleAction::Allow => {
+                let exceeds = || {
+                    shell::exceeds_prefix(command) || shell::names_more_tasks(command, words.len())
+                };
+                command_words::starts_with(words, *exact, command) && (*exact || !exceeds())
             }
-            Tier::Deny | Tier::Ask => words::may_be(words, *exact, command),
+            RuleAction::Deny | RuleAction::Ask => command_words::may_match(words, *exact, command),
         }
     }
 
-    /// Whether reading or changing this real path is one of its acts. What must not be read must
-    /// not be changed either, because who changes a file sees what is in it; but who may read it
-    /// may not change it.
-    pub fn matches_path(&self, path: &Path, is_write: bool, ground: &Ground) -> bool {
+    /// True if the rule is about reading or changing this path, which must have symlinks resolved.
+    /// A rule that denies reading a file also denies changing it, because an edit shows the
+    /// content; a rule that allows reading does not allow changing.
+    pub fn matches_path(&self, path: &Path, is_write: bool, bases: &PathBases) -> bool {
         match &self.pattern {
-            Pattern::Read(glob) if !is_write || self.tier != Tier::Allow => {
-                glob.matches(path, ground)
+            Pattern::Read(glob) if !is_write || self.action != RuleAction::Allow => {
+                glob.matches(path, bases)
             }
-            Pattern::Edit(glob) if is_write => glob.matches(path, ground),
+            Pattern::Edit(glob) if is_write => glob.matches(path, bases),
             _ => false,
         }
     }
 
-    /// Whether a tool of a server is one that it is about. A permission means names as they are
-    /// written; a ban means them in upper and lower case.
+    /// True if the rule is about this tool of an MCP server. Only `allow` rules are case-sensitive.
     pub fn matches_remote(&self, server: &str, tool: &str) -> bool {
         let Pattern::Mcp { server: wanted, tool: wanted_tool } = &self.pattern else {
             return false;
         };
-        let is_it = |wanted: &str, name: &str| match self.tier {
-            Tier::Allow => is_named(wanted, name),
-            Tier::Deny | Tier::Ask => is_named(&wanted.to_lowercase(), &name.to_lowercase()),
+        let matches = |wanted: &str, name: &str| match self.action {
+            RuleAction::Allow => matches_name(wanted, name),
+            RuleAction::Deny | RuleAction::Ask => {
+                matches_name(&wanted.to_lowercase(), &name.to_lowercase())
+            }
         };
-        is_it(wanted, server) && wanted_tool.as_ref().is_none_or(|it| is_it(it, tool))
+        matches(wanted, server) && wanted_tool.as_ref().is_none_or(|it| matches(it, tool))
     }
 
-    /// Whether it names what is secret about this path: the file itself, or a folder of which
-    /// everything is. What only happens to be meant by a wider glob is not named.
-    pub fn names_secret(&self, path: &Path, ground: &Ground) -> bool {
-        matches!(&self.pattern, Pattern::Read(glob) if glob.names_secret(path, ground))
+    /// True if the pattern names this secret file, or a folder above it that holds only secrets. A
+    /// wider glob that also matches the file does not name it.
+    pub fn names_secret(&self, path: &Path, bases: &PathBases) -> bool {
+        matches!(&self.pattern, Pattern::Read(glob) if glob.names_secret(path, bases))
     }
 
-    /// Whether asking that host (`name` or `name:port`) is one of its acts. Without a port it
-    /// means any.
+    /// True if the rule is about requests to this host (`name` or `name:port`). A pattern without a
+    /// port means every port.
     pub fn matches_host(&self, host: &str) -> bool {
         let Pattern::Fetch(domain) = &self.pattern else { return false };
-        let (name, port) = with_port(host);
+        let (name, port) = split_port(host);
         let name = name.trim_end_matches('.');
-        let (wanted, wanted_port) = with_port(domain);
-        let is_port = match wanted_port {
+        let (wanted, wanted_port) = split_port(domain);
+        let port_matches = match wanted_port {
             None => true,
-            // Of the usual ports an address says nothing.
+            // An address omits the default ports.
             Some("80" | "443") => port.is_none(),
             wanted => port == wanted,
         };
-        is_port
+        port_matches
             && match wanted.strip_prefix("*.") {
                 _ if wanted == "*" => true,
                 Some(parent) => name.strip_suffix(parent).is_some_and(|it| it.ends_with('.')),
@@ -189,9 +193,9 @@ impl Rule {
     }
 }
 
-/// Whether a name is meant by one in which `*` stands for any characters. Never slower than the one
-/// length times the other.
-fn is_named(wanted: &str, name: &str) -> bool {
+/// True if a name matches a pattern in which `*` stands for any characters. Takes at most the
+/// product of both lengths.
+fn matches_name(wanted: &str, name: &str) -> bool {
     let Some((start, rest)) = wanted.split_once('*') else { return wanted == name };
     let Some(mut left) = name.strip_prefix(start) else { return false };
     let mut parts: Vec<_> = rest.split('*').collect();
@@ -205,8 +209,8 @@ fn is_named(wanted: &str, name: &str) -> bool {
     left.ends_with(end)
 }
 
-/// A host and its port. An address of version 6 stands in brackets.
-pub(super) fn with_port(host: &str) -> (&str, Option<&str>) {
+/// Splits a host and its port. An IPv6 address is in brackets.
+pub(super) fn split_port(host: &str) -> (&str, Option<&str>) {
     match host.rsplit_once(':') {
         Some((name, port)) if !port.is_empty() && port.bytes().all(|it| it.is_ascii_digit()) => {
             (name, Some(port))
@@ -215,7 +219,7 @@ pub(super) fn with_port(host: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// As it stands in a file.
+/// Writes the pattern as it is written in settings.
 impl fmt::Display for Pattern {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let glob = |formatter: &mut fmt::Formatter<'_>, tool, glob: &Glob| match glob {
@@ -226,7 +230,7 @@ impl fmt::Display for Pattern {
             Pattern::Exec { words, .. } if words.is_empty() => write!(formatter, "exec"),
             Pattern::Exec { words, exact } => {
                 let sign = if *exact { "=" } else { "" };
-                let words: Vec<_> = words.iter().map(|it| words::quoted(it)).collect();
+                let words: Vec<_> = words.iter().map(|it| command_words::quoted(it)).collect();
                 write!(formatter, "exec({sign}{})", words.join(" "))
             }
             Pattern::Read(it) => glob(formatter, "read", it),
@@ -245,8 +249,8 @@ impl fmt::Display for Pattern {
 mod tests {
     use super::*;
 
-    fn rule(tier: Tier, text: &str) -> Rule {
-        Rule::parse(text, tier, Scope::User).unwrap()
+    fn rule(action: RuleAction, text: &str) -> Rule {
+        Rule::parse(text, action, Scope::User).unwrap()
     }
 
     #[test]
@@ -266,7 +270,7 @@ mod tests {
             ("*", "anything.example localhost:1", ""),
         ];
         for (domain, meant, other) in table {
-            let rule = rule(Tier::Allow, &format!("fetch(domain:{domain})"));
+            let rule = rule(RuleAction::Allow, &format!("fetch(domain:{domain})"));
             for host in meant.split_whitespace() {
                 assert!(rule.matches_host(host), "{domain}: {host}");
             }
@@ -277,9 +281,9 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_is_meant_by_its_name_and_a_ban_does_not_care_for_case() {
+    fn tools_match_by_name_and_only_allow_rules_are_case_sensitive() {
         let table = [
-            // rule, what an allowing one means, what only a ban means besides, what none means
+            // rule, what an allow rule means, what only a deny rule means, what neither means
             ("mcp", "a/b *//", "", ""),
             ("mcp(notes)", "notes/a notes/b/c", "NOTES/a", "note/a notes2/a"),
             ("mcp(notes/read)", "notes/read", "Notes/READ", "notes/reads notes/rea x/read"),
@@ -293,40 +297,49 @@ mod tests {
             ("mcp(notes/*a*b*)", "notes/xaxbx notes/ab", "notes/AB", "notes/ba notes/a"),
         ];
         for (text, allowed, banned, other) in table {
-            let holds = |tier: Tier, name: &str| {
+            let holds = |action: RuleAction, name: &str| {
                 let (server, tool) = name.split_once('/').unwrap();
-                rule(tier, text).matches_remote(server, tool)
+                rule(action, text).matches_remote(server, tool)
             };
             for name in allowed.split_whitespace() {
-                assert!(holds(Tier::Allow, name) && holds(Tier::Deny, name), "{text}: {name}");
+                assert!(
+                    holds(RuleAction::Allow, name) && holds(RuleAction::Deny, name),
+                    "{text}: {name}"
+                );
             }
             for name in banned.split_whitespace() {
-                assert!(!holds(Tier::Allow, name) && holds(Tier::Ask, name), "{text}: {name}");
+                assert!(
+                    !holds(RuleAction::Allow, name) && holds(RuleAction::Ask, name),
+                    "{text}: {name}"
+                );
             }
             for name in other.split_whitespace() {
-                assert!(!holds(Tier::Allow, name) && !holds(Tier::Deny, name), "{text}: {name}");
+                assert!(
+                    !holds(RuleAction::Allow, name) && !holds(RuleAction::Deny, name),
+                    "{text}: {name}"
+                );
             }
         }
     }
 
     #[test]
-    fn a_ban_on_reading_bans_changing_and_a_permission_is_for_one_of_both() {
-        let ground = Ground { roots: vec!["/ws".into()], home: None };
+    fn a_deny_rule_for_reading_denies_changing_but_allow_rules_are_separate() {
+        let bases = PathBases { roots: vec!["/ws".into()], home: None };
         let table = [
-            // rule, whether it means reading and changing
-            (Tier::Allow, "read(a)", true, false),
-            (Tier::Allow, "edit(a)", false, true),
-            (Tier::Deny, "read(a)", true, true),
-            (Tier::Ask, "read(A)", true, true),
-            (Tier::Deny, "edit(a)", false, true),
-            (Tier::Allow, "read(A)", false, false),
-            (Tier::Deny, "edit", false, true),
-            (Tier::Allow, "exec(a)", false, false),
+            // rule, whether it is about reading and about changing
+            (RuleAction::Allow, "read(a)", true, false),
+            (RuleAction::Allow, "edit(a)", false, true),
+            (RuleAction::Deny, "read(a)", true, true),
+            (RuleAction::Ask, "read(A)", true, true),
+            (RuleAction::Deny, "edit(a)", false, true),
+            (RuleAction::Allow, "read(A)", false, false),
+            (RuleAction::Deny, "edit", false, true),
+            (RuleAction::Allow, "exec(a)", false, false),
         ];
-        for (tier, text, read, change) in table {
-            let rule = rule(tier, text);
-            let matches = |is_write| rule.matches_path(Path::new("/ws/a"), is_write, &ground);
-            assert_eq!((matches(false), matches(true)), (read, change), "{tier:?} {text}");
+        for (action, text, read, change) in table {
+            let rule = rule(action, text);
+            let matches = |is_write| rule.matches_path(Path::new("/ws/a"), is_write, &bases);
+            assert_eq!((matches(false), matches(true)), (read, change), "{action:?} {text}");
         }
     }
 }

@@ -1,33 +1,35 @@
-//! Words of a command as its program may take them, for those who would rather be wrong on the
-//! side of care.
+//! Reads the arguments of a command as its program may take them, for checks that should err on the
+//! side of caution.
 
-use super::{Simple, Word};
+use super::{SimpleCommand, Word};
 
-pub(super) type Words<'a> = &'a [Word];
+pub(super) type Args<'a> = &'a [Word];
 
-/// Programs that run the one behind them. Which option takes a value is not known here.
+/// Programs that run another program. Which of their options take a value is not known here.
 const WRAPPERS: &[&str] = &[
     "sudo", "doas", "su", "pkexec", "env", "nohup", "nice", "ionice", "timeout", "time", "stdbuf",
     "setsid", "command", "exec", "builtin", "xargs", "busybox", "toybox", "chroot", "unshare",
     "npx", "bunx", "pnpx", "uvx", "bundle", "poetry", "uv", "watch", "strace", "parallel",
 ];
 
-/// How many words behind a wrapper are tried: a bound for lines that are made to be slow.
-const TRIED: usize = 12;
+/// The maximum number of words after a wrapper that are tried as the program, which bounds the time
+/// for hostile lines.
+const MAX_TRIED: usize = 12;
 
-/// What is found of the program of a command, or of one that it runs.
+/// The first result of `find` for the program of a command, or for a program that it may run as a
+/// wrapper.
 pub(super) fn behind_wrappers<T>(
-    command: &Simple,
-    find: impl Fn(&str, Words<'_>) -> Option<T>,
+    command: &SimpleCommand,
+    find: impl Fn(&str, Args<'_>) -> Option<T>,
 ) -> Option<T> {
     let words = command.words.as_slice();
-    for (at, word) in words.iter().enumerate().take(TRIED) {
+    for (at, word) in words.iter().enumerate().take(MAX_TRIED) {
         if let Some(found) = find(name(&word.text), &words[at + 1..]) {
             return Some(found);
         }
-        // The value of an option, or the program.
-        let is_doubtful = at > 0 && words[at - 1].text.starts_with('-');
-        if !leads_on(&word.text) && !is_doubtful || at == 0 && !is_wrapper(&word.text) {
+        // This may be the value of an option, or the program.
+        let may_be_value = at > 0 && words[at - 1].text.starts_with('-');
+        if !may_precede_program(&word.text) && !may_be_value || at == 0 && !is_wrapper(&word.text) {
             return None;
         }
     }
@@ -38,8 +40,8 @@ fn is_wrapper(text: &str) -> bool {
     WRAPPERS.contains(&name(text))
 }
 
-/// Whether the program may stand behind such a word.
-fn leads_on(text: &str) -> bool {
+/// True if the program may follow this word.
+fn may_precede_program(text: &str) -> bool {
     is_wrapper(text)
         || ["run", "exec"].contains(&text)
         || text.contains('=')
@@ -51,7 +53,7 @@ pub(super) fn name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Whether a word may be this option: the letter in a bundle, or the beginning of the name.
+/// True if a word may be this option: the letter, also in a group, or an abbreviation of the name.
 pub(super) fn is_option(text: &str, letter: char, name: &str) -> bool {
     match text.strip_prefix("--") {
         Some(_) => {
@@ -62,16 +64,16 @@ pub(super) fn is_option(text: &str, letter: char, name: &str) -> bool {
     }
 }
 
-/// The words that are no options; behind `--`, all.
-pub(super) fn operands(words: Words<'_>) -> impl DoubleEndedIterator<Item = &Word> + Clone {
+/// The words that are not options. After `--`, all words.
+pub(super) fn operands(words: Args<'_>) -> impl DoubleEndedIterator<Item = &Word> + Clone {
     let end = words.iter().position(|it| it.text == "--").unwrap_or(words.len());
-    let (before, behind) = words.split_at(end);
+    let (before, after) = words.split_at(end);
     let is_operand = |it: &&Word| !it.text.starts_with('-') || it.text == "-";
-    before.iter().filter(is_operand).chain(behind.iter().skip(1))
+    before.iter().filter(is_operand).chain(after.iter().skip(1))
 }
 
-/// The subcommand of git, behind the options that stand before it.
-pub(super) fn git_subcommand(words: Words<'_>) -> Option<(&str, Words<'_>)> {
+/// The subcommand of git and its arguments, after the global options.
+pub(super) fn git_subcommand(words: Args<'_>) -> Option<(&str, Args<'_>)> {
     const WITH_VALUE: &[&str] = &[
         "-c",
         "-C",
@@ -84,12 +86,12 @@ pub(super) fn git_subcommand(words: Words<'_>) -> Option<(&str, Words<'_>)> {
         "--attr-source",
     ];
     let mut rest = words;
-    while let Some((word, behind)) = rest.split_first() {
+    while let Some((word, after)) = rest.split_first() {
         if !word.text.starts_with('-') {
-            return Some((&word.text, behind));
+            return Some((&word.text, after));
         }
         let has_value = WITH_VALUE.contains(&word.text.as_str()) && word.text != "--exec-path";
-        rest = behind.get(usize::from(has_value)..).unwrap_or_default();
+        rest = after.get(usize::from(has_value)..).unwrap_or_default();
     }
     None
 }

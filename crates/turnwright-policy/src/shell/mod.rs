@@ -1,18 +1,24 @@
-//! What a line for the shell would do, as far as its words tell: line → simple commands. Pure, and
-//! closed where it is not sure: what is not understood as a whole has a doubt, and is then good
-//! for bans only.
+//! Static analysis of shell command lines.
+//!
+//! [`parse`] splits a line into the simple commands that a shell would run, as far as bash and
+//! POSIX shells agree about it. Where the words of a line do not determine what it does (a
+//! variable, a command substitution, a loop), the [`Script`] has an
+//! [`ambiguity`](Script::ambiguity): then its commands are everything that was found at any depth,
+//! which is good for denying the line and never for allowing it. [`classify`] says what a simple
+//! command does, judging by its words: whether it only reads, destroys something, or needs the
+//! network. Everything here is pure: no file is read and nothing is run.
 
 mod args;
-mod catastrophe;
-mod danger;
-mod known;
+mod catastrophic;
+mod command_scanner;
+mod destructive;
+mod exceeding_args;
+mod known_words;
+mod lexer;
 mod network;
-mod pattern;
-mod widen;
-mod lex;
-mod parse;
-mod scan;
-mod words;
+mod parser;
+mod prefix;
+mod read_only;
 mod wrappers;
 
 #[cfg(test)]
@@ -20,55 +26,58 @@ mod tests;
 
 use std::path::PathBuf;
 
-use turnwright_types::dialect::Dialect;
+use turnwright_types::dialect::ShellDialect;
 
-pub use widen::{adds_tasks, widens};
+pub(crate) use exceeding_args::{exceeds_prefix, names_more_tasks};
 
-/// A line that has been read.
+/// A parsed command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Script {
-    /// The simple commands, in their order. With a doubt: all that could be found at any depth.
-    pub commands: Vec<Simple>,
-    /// Why this is not, or may not be, all that the line does.
-    pub doubt: Option<String>,
+    /// The simple commands, in order. If the line is ambiguous, everything that could be found at
+    /// any depth.
+    pub commands: Vec<SimpleCommand>,
+    /// Why the line does more than `commands`, or may do so; `None` if `commands` is all that it
+    /// does.
+    pub ambiguity: Option<String>,
 }
 
-/// One program with its arguments, behind any wrapper such as `nohup` or `timeout 9`.
+/// One program with its arguments. Wrappers in front of it, such as `nohup` or `timeout 9`, are
+/// taken off.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Simple {
-    /// The program and its arguments, without their quotes.
+pub struct SimpleCommand {
+    /// The program and its arguments, without quotes.
     pub words: Vec<Word>,
-    /// Where it runs: relative to the folder of the line, or absolute; `None` if nobody knows.
+    /// The folder in which it runs: absolute, or relative to the folder of the line. `None` if that
+    /// is unknown.
     pub folder: Option<PathBuf>,
-    /// Files that the shell opens for it.
+    /// The files that the shell opens for it.
     pub redirects: Vec<Redirect>,
-    /// The wrappers in front of it, outermost first.
+    /// The wrappers that were taken off, outermost first.
     pub wrappers: Vec<String>,
-    /// Whether it gets more arguments, which nobody knows (`xargs`).
-    pub is_open: bool,
+    /// Whether it gets further arguments that are unknown, because `xargs` runs it.
+    pub has_unknown_args: bool,
 }
 
 /// A word as the program gets it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Word {
-    /// Without quotes and escapes.
+    /// The text without quotes and escapes.
     pub text: String,
-    /// Whether it holds a pattern that the shell replaces by names of files, which may also begin
-    /// with a dash.
+    /// Whether it is a glob, which the shell replaces by file names. These may begin with a dash.
     pub is_glob: bool,
 }
 
-/// A file that the shell opens.
+/// A file that the shell opens for a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
-    /// Relative to the command's folder, or absolute.
+    /// The path: absolute, or relative to the folder of the command.
     pub path: PathBuf,
-    /// Whether it is written; else it is read.
+    /// Whether the file is written; otherwise it is read.
     pub is_write: bool,
 }
 
-impl Simple {
-    /// The name of the program.
+impl SimpleCommand {
+    /// The name of the program; empty if there are no words.
     pub fn program(&self) -> &str {
         self.words.first().map_or("", |it| &it.text)
     }
@@ -79,58 +88,65 @@ impl Simple {
     }
 }
 
-/// What is known about a simple command from its words alone.
+/// What the words of a simple command say about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Nature {
-    /// It only reads, whatever is in the files that it reads. A redirect is judged apart.
-    pub only_reads: bool,
-    /// What it reads, relative to its folder or absolute; for what reads only.
+pub struct Classification {
+    /// It only reads, whatever the content of the files that it reads. Its redirects are not
+    /// considered.
+    pub is_read_only: bool,
+    /// The paths that a read-only command reads: absolute, or relative to its folder.
     pub reads: Vec<PathBuf>,
-    /// It is git, which looks for a repository and its settings where it runs.
+    /// It is git, whose behaviour depends on the settings of the repository in which it runs.
     pub is_git: bool,
-    /// It may be rustup, which runs the toolchain that a file in the folder names.
-    pub is_rust: bool,
-    /// What it destroys for good, for what is asked about in every mode that asks at all.
+    /// It may be run by rustup, which selects the toolchain that a file in the folder names.
+    pub uses_rustup: bool,
+    /// What it destroys or publishes irrecoverably, to be asked about in every mode that asks at
+    /// all. The text completes a sentence that begins with "it".
     pub danger: Option<&'static str>,
-    /// What it would do to the whole system; it is never run.
+    /// What it would do to the whole system; it must never be run. The text completes a sentence
+    /// that begins with "it".
     pub catastrophe: Option<&'static str>,
     /// It is of little use without the network.
-    pub wants_network: bool,
+    pub needs_network: bool,
 }
 
-/// Bytes of a line that is looked at. A longer one has to be turned down unread.
-pub const LONGEST: usize = 64 * 1024;
+/// The maximum length of a line in bytes. [`parse`] does not look into longer lines, so they must
+/// be refused.
+pub const MAX_LINE_BYTES: usize = 64 * 1024;
 
-/// Reads a line. Of one that is too long nothing is found.
-pub fn read(line: &str, dialect: Dialect) -> Script {
-    if line.len() > LONGEST {
+/// Parses a command line. A line that is too long is ambiguous and has no commands.
+pub fn parse(line: &str, dialect: ShellDialect) -> Script {
+    if line.len() > MAX_LINE_BYTES {
         return Script {
             commands: Vec::new(),
-            doubt: Some("it is too long to be read".to_owned()),
+            ambiguity: Some("it is too long to be parsed".to_owned()),
         };
     }
-    match parse::parse(line, dialect, PathBuf::new(), 0) {
-        Ok(commands) => Script { commands, doubt: None },
-        Err(doubt) => Script { commands: scan::scan(line), doubt: Some(doubt.to_owned()) },
+    match parser::parse(line, dialect, PathBuf::new(), 0) {
+        Ok(commands) => Script { commands, ambiguity: None },
+        Err(ambiguity) => {
+            Script { commands: command_scanner::scan(line), ambiguity: Some(ambiguity.to_owned()) }
+        }
     }
 }
 
-/// What is known about a simple command.
-pub fn nature(command: &Simple) -> Nature {
-    let reads = known::reads(command);
-    Nature {
-        only_reads: reads.is_some(),
+/// Classifies a simple command by its words.
+pub fn classify(command: &SimpleCommand) -> Classification {
+    let reads = read_only::reads(command);
+    Classification {
+        is_read_only: reads.is_some(),
         reads: reads.unwrap_or_default(),
         is_git: args::name(command.program()) == "git",
-        is_rust: known::is_rust(command.program()),
-        danger: danger::danger(command),
-        catastrophe: danger::ruin(command),
-        wants_network: network::wants(command),
+        uses_rustup: read_only::may_be_rustup(command.program()),
+        danger: destructive::danger(command),
+        catastrophe: destructive::catastrophe(command),
+        needs_network: network::needs_network(command),
     }
 }
 
-/// The words that a lasting permission for it would hold, such as `cargo test`; `None` where there
-/// should be none: for interpreters, wrappers, and what can do too many things.
-pub fn pattern(command: &Simple) -> Option<Vec<String>> {
-    pattern::pattern(command)
+/// The first words of a command that a lasting permission for it should name, such as `cargo test`.
+/// `None` if there should be no such permission: for interpreters, wrappers, and programs that can
+/// do too many things.
+pub fn suggest_prefix(command: &SimpleCommand) -> Option<Vec<String>> {
+    prefix::suggest(command)
 }

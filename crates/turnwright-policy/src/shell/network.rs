@@ -1,20 +1,22 @@
-//! What is of little use without the network. A guess for the user's sake: what goes without it is
-//! for the sandbox.
+//! Guesses whether a command is of little use without the network, to tell the user early. The
+//! sandbox enforces the decision.
 
-use super::args::{Words, git_subcommand, operands};
-use super::{Simple, Word, args};
+use super::args::{Args, git_subcommand, operands};
+use super::{SimpleCommand, Word, args};
 
-/// Whether a command wants it.
-pub(super) fn wants(command: &Simple) -> bool {
-    args::behind_wrappers(command, |program, words| one(program, words).then_some(())).is_some()
+pub(super) fn needs_network(command: &SimpleCommand) -> bool {
+    args::behind_wrappers(command, |program, words| {
+        program_needs_network(program, words).then_some(())
+    })
+    .is_some()
 }
 
-/// Programs that do nothing else.
+/// Programs that always use the network.
 const ALWAYS: &str = "curl wget ssh scp sftp ping ping6 dig nslookup host whois nc ncat netcat telnet \
     traceroute mtr ftp lftp aria2c http https xh gh glab npx bunx pnpx uvx pipx aws gcloud az \
     gsutil heroku fly flyctl doctl kubectl oc helm rclone twine";
 
-/// Programs whose first words tell.
+/// Programs with the subcommands that use the network.
 const SOMETIMES: &[(&str, &str)] = &[
     (
         "npm",
@@ -54,14 +56,14 @@ const SOMETIMES: &[(&str, &str)] = &[
     ("deno", "install add cache"),
 ];
 
-fn one(program: &str, words: Words<'_>) -> bool {
+fn program_needs_network(program: &str, words: Args<'_>) -> bool {
     match program {
         "git" => git(words),
-        "rsync" => operands(words).any(is_elsewhere),
+        "rsync" => operands(words).any(is_remote),
         "go" if first(words) == "mod" => operands(words)
             .nth(1)
             .is_some_and(|it| ["download", "tidy", "get"].contains(&it.text.as_str())),
-        // Without a word it installs.
+        // Without arguments it installs.
         "yarn" if words.is_empty() => true,
         "python" | "python3" => {
             let is_pip =
@@ -74,12 +76,12 @@ fn one(program: &str, words: Words<'_>) -> bool {
         _ if is_in(ALWAYS, program) => !words.iter().any(|it| it.text == "--version"),
         _ => {
             let known = SOMETIMES.iter().find(|it| it.0 == program);
-            known.is_some_and(|it| asks(words, it.1))
+            known.is_some_and(|it| has_subcommand(words, it.1))
         }
     }
 }
 
-fn git(words: Words<'_>) -> bool {
+fn git(words: Args<'_>) -> bool {
     let Some((sub, words)) = git_subcommand(words) else { return false };
     match sub {
         "push" | "pull" | "fetch" | "clone" | "ls-remote" | "send-email" | "request-pull" => true,
@@ -90,20 +92,20 @@ fn git(words: Words<'_>) -> bool {
     }
 }
 
-/// Whether the subcommand is one of these; the value of an option may stand before it.
-fn asks(words: Words<'_>, known: &str) -> bool {
+/// True if the subcommand is one of these. The value of an option may precede it.
+fn has_subcommand(words: Args<'_>, known: &str) -> bool {
     let begins_with_option = words.first().is_some_and(|it| it.text.starts_with(['-', '+']));
     let tried = if begins_with_option { 2 } else { 1 };
     operands(words).take(tried).any(|it| is_in(known, &it.text))
         || words.first().is_some_and(|it| is_in(known, &it.text))
 }
 
-fn first(words: Words<'_>) -> &str {
+fn first(words: Args<'_>) -> &str {
     operands(words).next().map_or("", |it| &it.text)
 }
 
-/// `host:path` or an address.
-fn is_elsewhere(word: &Word) -> bool {
+/// True for `host:path` and for URLs.
+fn is_remote(word: &Word) -> bool {
     word.text.split_once(':').is_some_and(|it| !it.0.contains('/') || it.1.starts_with("//"))
 }
 
@@ -113,11 +115,11 @@ fn is_in(list: &str, word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::known::tests::simple;
+    use super::super::read_only::tests::simple;
     use super::*;
 
     #[test]
-    fn what_is_of_little_use_without_the_network_is_known() {
+    fn commands_that_need_the_network_are_known() {
         for line in [
             "git push",
             "git pull",
@@ -161,7 +163,7 @@ mod tests {
             "nc h 1",
             "telnet h",
         ] {
-            assert!(wants(&simple(line)), "{line}");
+            assert!(needs_network(&simple(line)), "{line}");
         }
         for line in [
             "git status",
@@ -184,7 +186,7 @@ mod tests {
             "echo curl",
             "ls",
         ] {
-            assert!(!wants(&simple(line)), "{line}");
+            assert!(!needs_network(&simple(line)), "{line}");
         }
     }
 }

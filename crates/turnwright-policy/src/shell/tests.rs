@@ -1,28 +1,28 @@
-//! Tables of lines, in `tests/data/shell`: what is plain and what is read from it, what is not and
-//! what is still found in it. And what holds for any line.
+//! Tests with the tables of lines in `tests/data/shell`: unambiguous lines and their commands,
+//! ambiguous lines and what is found in them. And properties that hold for any line.
 
 use proptest::prelude::*;
 
 use super::*;
 
-const PLAIN: &str = include_str!("../../tests/data/shell/plain.txt");
-const DOUBTS: &str = include_str!("../../tests/data/shell/doubts.txt");
+const UNAMBIGUOUS: &str = include_str!("../../tests/data/shell/unambiguous.txt");
+const AMBIGUOUS: &str = include_str!("../../tests/data/shell/ambiguous.txt");
 
-/// Lines of a table with what is said about them. `⟨a⟩` stands for the character of that number;
-/// `[sh]` in front means that a POSIX shell is to run it.
-fn rows(table: &str) -> impl Iterator<Item = (Dialect, String, &str)> {
+/// The lines of a table with the expected results. `⟨a⟩` stands for the character with that
+/// hexadecimal number; `[sh]` in front selects the POSIX dialect.
+fn rows(table: &str) -> impl Iterator<Item = (ShellDialect, String, &str)> {
     let filled = table.lines().filter(|it| !it.is_empty() && !it.starts_with("# "));
     filled.map(|row| {
-        let (line, said) = row.split_once(" ⇒ ").unwrap_or((row, ""));
+        let (line, expected) = row.split_once(" ⇒ ").unwrap_or((row, ""));
         let (dialect, line) = match line.strip_prefix("[sh] ") {
-            Some(line) => (Dialect::Posix, line),
-            None => (Dialect::Bash, line),
+            Some(line) => (ShellDialect::Posix, line),
+            None => (ShellDialect::Bash, line),
         };
-        (dialect, characters(line), said)
+        (dialect, characters(line), expected)
     })
 }
 
-/// The text with `⟨…⟩` replaced by the character of that number.
+/// Replaces `⟨…⟩` by the character with that number.
 fn characters(text: &str) -> String {
     let mut parts = text.split('⟨');
     let mut whole = parts.next().unwrap().to_owned();
@@ -34,7 +34,7 @@ fn characters(text: &str) -> String {
     whole
 }
 
-/// `[wrappers] words <read >write @folder …`, with what is no plain word in quotes.
+/// Prints a script as `[wrappers] words <read >write @folder …`, with unusual words in quotes.
 fn show(script: &Script) -> String {
     let word = |it: &Word| {
         let is_plain = !it.text.is_empty()
@@ -42,7 +42,7 @@ fn show(script: &Script) -> String {
         let text = if is_plain { it.text.clone() } else { format!("{:?}", it.text) };
         if it.is_glob { format!("~{text}") } else { text }
     };
-    let simple = |it: &Simple| {
+    let simple = |it: &SimpleCommand| {
         let mut parts = Vec::new();
         if !it.wrappers.is_empty() {
             parts.push(format!("[{}]", it.wrappers.join(" ")));
@@ -55,7 +55,7 @@ fn show(script: &Script) -> String {
         if let Some(folder) = it.folder.as_ref().filter(|it| !it.as_os_str().is_empty()) {
             parts.push(format!("@{}", folder.display()));
         }
-        if it.is_open {
+        if it.has_unknown_args {
             parts.push("…".to_owned());
         }
         parts.join(" ")
@@ -64,14 +64,14 @@ fn show(script: &Script) -> String {
 }
 
 #[test]
-fn plain_lines_are_read_as_the_shell_reads_them() {
+fn unambiguous_lines_are_parsed_as_the_shell_parses_them() {
     let (mut wrong, mut count) = (String::new(), 0);
-    for (dialect, line, expected) in rows(PLAIN) {
+    for (dialect, line, expected) in rows(UNAMBIGUOUS) {
         count += 1;
-        let script = read(&line, dialect);
+        let script = parse(&line, dialect);
         let got = show(&script);
-        if script.doubt.is_some() || got != expected {
-            wrong.push_str(&format!("{line}\n    {got}\n    {:?}\n", script.doubt));
+        if script.ambiguity.is_some() || got != expected {
+            wrong.push_str(&format!("{line}\n    {got}\n    {:?}\n", script.ambiguity));
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
@@ -79,38 +79,38 @@ fn plain_lines_are_read_as_the_shell_reads_them() {
 }
 
 #[test]
-fn everything_else_is_a_doubt_and_what_it_runs_is_found() {
+fn ambiguous_lines_are_recognised_and_their_commands_are_found() {
     let (mut wrong, mut count) = (String::new(), 0);
-    for (dialect, line, expected) in rows(DOUBTS) {
+    for (dialect, line, expected) in rows(AMBIGUOUS) {
         count += 1;
-        let script = read(&line, dialect);
+        let script = parse(&line, dialect);
         let got = show(&script);
         let found: Vec<&str> = got.split(" ; ").collect();
         let is_found = expected.split(" ; ").all(|it| it.is_empty() || found.contains(&it));
-        if script.doubt.is_none() || !is_found {
-            wrong.push_str(&format!("{line:?}\n    {got}\n    {:?}\n", script.doubt));
+        if script.ambiguity.is_none() || !is_found {
+            wrong.push_str(&format!("{line:?}\n    {got}\n    {:?}\n", script.ambiguity));
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
     assert!(count >= 200, "{count}");
 }
 
-/// Whether a policy that knows words only would run it.
+/// True if a policy that only compares words would run the line.
 fn is_allowed(line: &str) -> bool {
     let rules: [&[&str]; 5] =
         [&["git", "status"], &["echo"], &["ls"], &["find"], &["cargo", "test"]];
     let extra: [&[&str]; 3] = [&["head"], &["tail"], &["cd"]];
-    let script = read(line, Dialect::Bash);
-    let is_ruled = |it: &Simple| {
+    let script = parse(line, ShellDialect::Bash);
+    let is_ruled = |it: &SimpleCommand| {
         let words: Vec<&str> = it.argv().collect();
         rules.iter().chain(&extra).any(|rule| words.starts_with(rule))
     };
-    let writes = |it: &Simple| it.redirects.iter().any(|it| it.is_write);
-    script.doubt.is_none() && script.commands.iter().all(|it| is_ruled(it) && !writes(it))
+    let writes = |it: &SimpleCommand| it.redirects.iter().any(|it| it.is_write);
+    script.ambiguity.is_none() && script.commands.iter().all(|it| is_ruled(it) && !writes(it))
 }
 
 #[test]
-fn no_known_way_around_rules_of_words_works() {
+fn no_known_way_around_word_rules_works() {
     let lines = r#"
         git status && rm -rf x          git status; rm x           git status | sh            git status & rm x
         git status⟨a⟩rm x               git status⟨d⟩⟨a⟩rm x       git status || rm x         git -c core.pager='!x' status
@@ -138,7 +138,7 @@ fn no_known_way_around_rules_of_words_works() {
 }
 
 #[test]
-fn rules_of_words_allow_what_they_mean() {
+fn word_rules_allow_what_they_mean() {
     for line in [
         "git status -s",
         "git status | head",
@@ -152,7 +152,7 @@ fn rules_of_words_allow_what_they_mean() {
 }
 
 #[test]
-fn long_lines_and_many_commands_are_doubts_and_stay_bounded() {
+fn long_lines_and_many_commands_are_ambiguous_and_bounded() {
     let long = [
         "a ".repeat(5_000),
         "a;".repeat(100),
@@ -167,25 +167,25 @@ fn long_lines_and_many_commands_are_doubts_and_stay_bounded() {
         "find . -exec ".repeat(10_000),
     ];
     for line in long {
-        let script = read(&line, Dialect::Bash);
-        assert!(script.doubt.is_some());
+        let script = parse(&line, ShellDialect::Bash);
+        assert!(script.ambiguity.is_some());
         let words: usize = script.commands.iter().map(|it| it.words.len()).sum();
         assert!(words < 400_000, "{words}");
     }
     let line = "x ".repeat(10_000) + "; rm -rf /";
-    let found = read(&line, Dialect::Bash).commands;
+    let found = parse(&line, ShellDialect::Bash).commands;
     assert!(found.iter().any(|it| it.argv().eq(["rm", "-rf", "/"])));
 }
 
 #[test]
-fn a_line_within_a_line_is_read_twice_and_no_further() {
+fn nested_lines_are_parsed_two_levels_deep() {
     let quote = |line: &str| format!("bash -c '{}'", line.replace('\'', r"'\''"));
     let two = quote(&quote("rm x"));
-    let script = read(&two, Dialect::Bash);
-    assert_eq!((show(&script).as_str(), script.doubt), ("[bash bash] rm x", None));
+    let script = parse(&two, ShellDialect::Bash);
+    assert_eq!((show(&script).as_str(), script.ambiguity), ("[bash bash] rm x", None));
     let three = quote(&two);
-    let script = read(&three, Dialect::Bash);
-    assert!(script.doubt.is_some());
+    let script = parse(&three, ShellDialect::Bash);
+    assert!(script.ambiguity.is_some());
     assert!(script.commands.iter().any(|it| it.argv().eq(["rm", "x"])), "{script:?}");
 }
 
@@ -197,29 +197,29 @@ fn quote(words: &[String]) -> String {
 
 proptest! {
     #[test]
-    fn any_text_can_be_read(line in "\\PC{0,80}", bytes in proptest::collection::vec(any::<char>(), 0..80)) {
+    fn any_text_can_be_parsed(line in "\\PC{0,80}", bytes in proptest::collection::vec(any::<char>(), 0..80)) {
         for line in [line, bytes.into_iter().collect()] {
-            for dialect in [Dialect::Bash, Dialect::Posix] {
-                let script = read(&line, dialect);
+            for dialect in [ShellDialect::Bash, ShellDialect::Posix] {
+                let script = parse(&line, dialect);
                 let is_known = script.commands.iter().all(|it| it.folder.is_some());
-                prop_assert!(script.doubt.is_some() || is_known);
+                prop_assert!(script.ambiguity.is_some() || is_known);
             }
         }
     }
 
     #[test]
-    fn any_soup_can_be_read(line in "[ab'\"\\\\$`(){}<>|&;\n \t#~*!=0-9]{0,60}") {
-        let bash = read(&line, Dialect::Bash);
-        let posix = read(&line, Dialect::Posix);
-        // What every shell understands means the same in all of them.
-        prop_assert!(posix.doubt.is_some() || bash == posix);
+    fn any_mix_of_special_characters_can_be_parsed(line in "[ab'\"\\\\$`(){}<>|&;\n \t#~*!=0-9]{0,60}") {
+        let bash = parse(&line, ShellDialect::Bash);
+        let posix = parse(&line, ShellDialect::Posix);
+        // What is unambiguous in every shell means the same in all of them.
+        prop_assert!(posix.ambiguity.is_some() || bash == posix);
     }
 
     #[test]
-    fn quoted_words_are_read_as_they_were(words in proptest::collection::vec("[ -~]{0,8}", 1..6)) {
+    fn quoted_words_round_trip(words in proptest::collection::vec("[ -~]{0,8}", 1..6)) {
         let words: Vec<String> = std::iter::once("a".to_owned()).chain(words).collect();
-        let script = read(&quote(&words), Dialect::Bash);
-        prop_assert_eq!(script.doubt, None);
+        let script = parse(&quote(&words), ShellDialect::Bash);
+        prop_assert_eq!(script.ambiguity, None);
         let got: Vec<&str> = script.commands[0].argv().collect();
         prop_assert_eq!(got, words);
     }

@@ -1,11 +1,11 @@
-//! The walls of Linux. Everything is prepared in the parent; the child, between fork and exec, makes
-//! system calls only.
+//! The sandbox on Linux: Landlock, seccomp and namespaces. Everything is prepared in the parent, so
+//! that the child only makes system calls between `fork` and `exec`.
 
-mod filter;
-mod powers;
-mod room;
-mod sys;
-mod walls;
+mod capabilities;
+mod landlock_ruleset;
+mod mount_namespace;
+mod seccomp_filter;
+mod syscalls;
 
 #[cfg(test)]
 mod tests;
@@ -18,111 +18,119 @@ use std::path::PathBuf;
 use rustix::process::{Resource, Rlimit};
 use seccompiler::BpfProgram;
 
-use super::{Capabilities, Network, NoWalls, Profile, Rooms, capabilities, rooms};
-use room::Room;
+use super::{
+    NamespaceSupport, Network, SandboxProfile, SandboxSupport, SetupError, namespace_support,
+    sandbox_support,
+};
+use mount_namespace::MountNamespace;
 
-/// Walls, ready to be put up.
+/// A sandbox that is ready to be entered by a child process.
 #[derive(Debug)]
-pub struct Jail {
+pub struct LinuxSandbox {
     ruleset: OwnedFd,
     filter: &'static BpfProgram,
-    room: Option<Room>,
+    mount_namespace: Option<MountNamespace>,
     is_root: bool,
-    /// The child says here which step failed.
-    failed: (PipeReader, PipeWriter),
+    /// The child writes the index of the step that failed.
+    failed_step: (PipeReader, PipeWriter),
 }
 
-/// What is done in the child, and its name for people.
-type Step = (&'static str, fn(&Jail) -> io::Result<()>);
+/// A step of the setup in the child, and its name for error messages.
+type SetupStep = (&'static str, fn(&LinuxSandbox) -> io::Result<()>);
 
-/// In this order.
-const STEPS: &[Step] = &[
-    ("closing descriptors", |_| sys::close_on_exec()),
-    ("no core dumps", |_| no_core()),
-    ("a view of the files", Jail::enter_room),
-    ("dropping privileges", |it| powers::drop_powers(it.is_root)),
-    ("no new privileges", |_| Ok(rustix::thread::set_no_new_privs(true)?)),
-    ("Landlock", |it| sys::restrict_self(it.ruleset.as_fd())),
-    // Last: it denies what the others do.
-    ("seccomp", |it| seccompiler::apply_filter(it.filter).map_err(|error| reason(&error))),
+/// The setup, in order.
+const STEPS: &[SetupStep] = &[
+    ("closing descriptors", |_| syscalls::close_on_exec()),
+    ("disabling core dumps", |_| disable_core_dumps()),
+    ("entering the mount namespace", LinuxSandbox::enter_mount_namespace),
+    ("dropping capabilities", |it| capabilities::drop_capabilities(it.is_root)),
+    ("no_new_privs", |_| Ok(rustix::thread::set_no_new_privs(true)?)),
+    ("Landlock", |it| syscalls::restrict_self(it.ruleset.as_fd())),
+    // Last, because it denies the system calls of the other steps.
+    ("seccomp", |it| seccompiler::apply_filter(it.filter).map_err(|error| to_io_error(&error))),
 ];
 
-impl Jail {
-    /// Makes walls for the profile.
+impl LinuxSandbox {
+    /// Prepares a sandbox for the profile, in the parent process.
     ///
     /// # Errors
-    /// When there can be none. The command must not run then.
-    pub fn prepare(profile: &Profile) -> io::Result<Jail> {
-        Jail::with(profile, rooms()).map_err(|error| failure(&error.to_string()))
+    /// When it cannot be built. The command must not be run then.
+    pub fn prepare(profile: &SandboxProfile) -> io::Result<Self> {
+        Self::with_namespaces(profile, namespace_support())
+            .map_err(|error| setup_error(&error.to_string()))
     }
 
-    /// The same, with what a command can be given of its own.
-    fn with(profile: &Profile, rooms: Rooms) -> io::Result<Jail> {
+    fn with_namespaces(profile: &SandboxProfile, namespaces: NamespaceSupport) -> io::Result<Self> {
         if !super::can_confine() {
-            return Err(io::Error::other(capabilities().missing.join(" ")));
+            return Err(io::Error::other(sandbox_support().missing.join(" ")));
         }
-        let abi = capabilities().landlock_abi.unwrap_or_default();
-        // Where a symlink leads counts. What cannot be found cannot be read either.
+        let abi = sandbox_support().landlock_abi.unwrap_or_default();
+        // Symlinks are resolved. A path that cannot be resolved cannot be read either.
         let hidden: Vec<_> =
-            profile.hide.iter().filter_map(|it| fs::canonicalize(it).ok()).collect();
+            profile.hidden.iter().filter_map(|it| fs::canonicalize(it).ok()).collect();
         let network = match profile.network {
-            Network::Loopback if !(rooms.mounts && rooms.network) => Network::Off,
+            Network::Loopback if !(namespaces.mounts && namespaces.network) => Network::Off,
             other => other,
         };
-        let room =
-            rooms.mounts.then(|| Room::plan(profile, &hidden, walls::own_folder(abi), rooms));
-        let left: &[PathBuf] = if room.is_some() { &[] } else { &hidden };
-        Ok(Jail {
-            ruleset: walls::build(profile, left)?,
-            filter: filter::program(network)?,
-            room,
-            is_root: room::is_root(),
-            failed: io::pipe()?,
+        let mount_namespace = namespaces.mounts.then(|| {
+            let rights = landlock_ruleset::write_rights_of(abi);
+            MountNamespace::plan(profile, &hidden, rights, namespaces)
+        });
+        // What the mount namespace does not hide, the ruleset has to.
+        let hidden: &[PathBuf] = if mount_namespace.is_some() { &[] } else { &hidden };
+        Ok(Self {
+            ruleset: landlock_ruleset::build(profile, hidden)?,
+            filter: seccomp_filter::program(network)?,
+            mount_namespace,
+            is_root: mount_namespace::is_root(),
+            failed_step: io::pipe()?,
         })
     }
 
-    /// Puts the walls up around the calling process, for good. To be called between fork and exec.
+    /// Confines the calling process, for good. It is made to be called in a child, between `fork`
+    /// and `exec`: it makes system calls only and does not allocate.
     ///
     /// # Errors
-    /// When one cannot be put up. The command must not run then.
+    /// When a step fails. The command must not be run then.
     pub fn enter(&self) -> io::Result<()> {
         for (number, (_, step)) in (0_u8..).zip(STEPS) {
             if let Err(error) = step(self) {
-                rustix::io::write(&self.failed.1, &[number]).ok();
+                rustix::io::write(&self.failed_step.1, &[number]).ok();
                 return Err(error);
             }
         }
         Ok(())
     }
 
-    /// Why a command did not start: because of the walls, or of itself.
+    /// Turns the error of a spawn into one that names the step of [`enter`](Self::enter) that
+    /// failed. An error with another cause is returned unchanged.
     pub fn explain(&self, error: io::Error) -> io::Error {
         let mut number = [0];
-        rustix::io::ioctl_fionbio(&self.failed.0, true).ok();
-        let told = (&self.failed.0).read_exact(&mut number).ok();
-        match told.and_then(|()| STEPS.get(usize::from(number[0]))) {
-            Some((step, _)) => failure(&format!("{step}: {error}")),
+        rustix::io::ioctl_fionbio(&self.failed_step.0, true).ok();
+        let read = (&self.failed_step.0).read_exact(&mut number).ok();
+        match read.and_then(|()| STEPS.get(usize::from(number[0]))) {
+            Some((step, _)) => setup_error(&format!("{step}: {error}")),
             None => error,
         }
     }
 
-    fn enter_room(&self) -> io::Result<()> {
-        self.room.as_ref().map_or(Ok(()), |it| it.enter(Some(self.ruleset.as_fd())))
+    fn enter_mount_namespace(&self) -> io::Result<()> {
+        self.mount_namespace.as_ref().map_or(Ok(()), |it| it.enter(Some(self.ruleset.as_fd())))
     }
 }
 
-fn failure(why: &str) -> io::Error {
-    io::Error::other(NoWalls(why.trim_end_matches('.').to_owned()))
+fn setup_error(why: &str) -> io::Error {
+    io::Error::other(SetupError(why.trim_end_matches('.').to_owned()))
 }
 
-/// A dump of memory would be written by the kernel, which knows no walls.
-fn no_core() -> io::Result<()> {
+/// Core dumps are written by the kernel, outside of the sandbox.
+fn disable_core_dumps() -> io::Result<()> {
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     Ok(rustix::process::setrlimit(Resource::Core, none)?)
 }
 
-/// Without making anything: there is no memory to be had between fork and exec.
-fn reason(error: &seccompiler::Error) -> io::Error {
+/// Converts without allocating, which is not allowed between `fork` and `exec`.
+fn to_io_error(error: &seccompiler::Error) -> io::Error {
     let number = match error {
         seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => {
             error.raw_os_error()
@@ -132,20 +140,20 @@ fn reason(error: &seccompiler::Error) -> io::Error {
     io::Error::from_raw_os_error(number.unwrap_or(libc::EINVAL))
 }
 
-pub(super) fn probe() -> Capabilities {
-    let (landlock_abi, seccomp) = (sys::landlock_abi(), sys::has_seccomp());
+pub(super) fn probe() -> SandboxSupport {
+    let (landlock_abi, seccomp) = (syscalls::landlock_abi(), syscalls::has_seccomp());
     let mut missing = Vec::new();
     let files = match landlock_abi {
         None => Some(
-            "Landlock is not there (Linux 5.19 or newer, with `landlock` in \
-             /sys/kernel/security/lsm): commands cannot be kept to folders.",
+            "Landlock is not available (it needs Linux 5.19 or newer, with `landlock` in \
+             /sys/kernel/security/lsm): commands cannot be confined to folders.",
         ),
         Some(1) => Some(
-            "Landlock is too old (Linux 5.19 or newer is needed): builds would not work in the \
+            "Landlock is too old (it needs Linux 5.19 or newer): builds would not work in the \
              sandbox.",
         ),
         Some(2) => Some(
-            "Landlock is older than Linux 6.2: a command can empty files outside of its folders.",
+            "Landlock is older than Linux 6.2: a command can truncate files outside of its folders.",
         ),
         Some(3..6) => Some(
             "Landlock is older than Linux 6.12: a command can send signals to the user's other \
@@ -155,28 +163,32 @@ pub(super) fn probe() -> Capabilities {
     };
     missing.extend(files.map(str::to_owned));
     if !seccomp {
-        let text = "seccomp is not there: commands cannot be kept from the network.";
+        let text = "seccomp is not available: commands cannot be kept off the network.";
         missing.push(text.to_owned());
     }
-    Capabilities { landlock_abi, seccomp, seatbelt: false, missing }
+    SandboxSupport { landlock_abi, seccomp, seatbelt: false, missing }
 }
 
-/// Tries it, in children that never become a command.
-pub(super) fn probe_rooms() -> Rooms {
-    let tries = |network, rooms| {
-        let profile = Profile { network, ..Profile::default() };
-        let room = Room::plan(&profile, &[], 0, rooms);
-        comes_out(move || room.enter(None))
+/// Tries out the namespaces in child processes that never become a command.
+pub(super) fn probe_namespaces() -> NamespaceSupport {
+    let works = |network, namespaces| {
+        let profile = SandboxProfile { network, ..SandboxProfile::default() };
+        let mount_namespace = MountNamespace::plan(&profile, &[], 0, namespaces);
+        succeeds_in_child(move || mount_namespace.enter(None))
     };
-    let mounts = tries(Network::Off, Rooms { mounts: true, network: false });
-    let network = mounts && tries(Network::Loopback, Rooms { mounts: true, network: true });
-    Rooms { mounts, network }
+    let mounts = works(Network::Off, NamespaceSupport { mounts: true, network: false });
+    let network =
+        mounts && works(Network::Loopback, NamespaceSupport { mounts: true, network: true });
+    NamespaceSupport { mounts, network }
 }
 
-/// Whether something works in a child.
+/// Whether something succeeds in a child process.
 #[expect(unsafe_code, reason = "pre_exec: the closure makes system calls and allocates nothing")]
-#[expect(clippy::disallowed_methods, reason = "nothing is started: the child ends before that")]
-fn comes_out(work: impl Fn() -> io::Result<()> + Send + Sync + 'static) -> bool {
+#[expect(
+    clippy::disallowed_methods,
+    reason = "no program is started: the child ends before `exec`"
+)]
+fn succeeds_in_child(work: impl Fn() -> io::Result<()> + Send + Sync + 'static) -> bool {
     use std::os::unix::process::CommandExt;
     let mut command = std::process::Command::new("/");
     // SAFETY: runs between fork and exec; `work` makes system calls only.

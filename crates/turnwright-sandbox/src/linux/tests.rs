@@ -1,10 +1,7 @@
-//! The walls, tried by processes of the real kernel. Each story runs with a view of the files of its
-//! own and without one, as in a container.
+//! Tests of the sandbox with real processes. Each runs with a mount namespace and without one, as
+//! in a container.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "tests start processes, and write files that nobody else reads"
-)]
+#![expect(clippy::disallowed_methods, reason = "tests start processes and write temporary files")]
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,16 +12,16 @@ use std::sync::Arc;
 
 use super::*;
 
-/// A folder that may be written, one beside it that may not, and a home with secrets.
-struct Ground {
+/// A writable folder, a read-only one beside it, and a home with secrets.
+struct TestFolders {
     inside: PathBuf,
     outside: PathBuf,
     home: PathBuf,
     _folder: tempfile::TempDir,
 }
 
-impl Ground {
-    fn new() -> Ground {
+impl TestFolders {
+    fn new() -> TestFolders {
         let folder = tempfile::tempdir().unwrap();
         let top = folder.path().canonicalize().unwrap();
         let [inside, outside, home] = ["inside", "outside", "home"].map(|it| top.join(it));
@@ -45,31 +42,37 @@ impl Ground {
             fs::write(path, text).unwrap();
         }
         std::os::unix::fs::symlink(".ssh", home.join("link")).unwrap();
-        Ground { inside, outside, home, _folder: folder }
+        TestFolders { inside, outside, home, _folder: folder }
     }
 
-    fn profile(&self) -> Profile {
-        Profile {
-            write: vec![self.inside.clone()],
-            hide: super::super::secrets_below(&self.home),
-            ..Profile::default()
+    fn profile(&self) -> SandboxProfile {
+        SandboxProfile {
+            writable: vec![self.inside.clone()],
+            hidden: super::super::credential_paths(&self.home),
+            ..SandboxProfile::default()
         }
     }
 
-    fn run(&self, profile: &Profile, rooms: Rooms, script: &str) -> (String, bool) {
-        let jail = Jail::with(profile, rooms).unwrap();
+    fn run(
+        &self,
+        profile: &SandboxProfile,
+        namespaces: NamespaceSupport,
+        script: &str,
+    ) -> (String, bool) {
+        let sandbox = LinuxSandbox::with_namespaces(profile, namespaces).unwrap();
         let mut command = Command::new("/bin/sh");
         let variables = [("OUT", &self.outside), ("HOME", &self.home)];
         command.args(["-c", script]).envs(variables).current_dir(&self.inside);
         command.env("TMPDIR", &self.inside).env("GIT_CONFIG_GLOBAL", "/dev/null");
-        let output = confined(&mut command, jail, || Ok(())).stdin(Stdio::null()).output().unwrap();
+        let output =
+            confined(&mut command, sandbox, || Ok(())).stdin(Stdio::null()).output().unwrap();
         let text = [output.stdout, output.stderr].concat();
         (String::from_utf8_lossy(&text).into_owned(), output.status.success())
     }
 }
 
-/// Makes the command enter the jail and do something there.
-fn confined<F>(command: &mut Command, jail: Jail, then: F) -> &mut Command
+/// Makes the command enter the sandbox and call `then` there.
+fn confined<F>(command: &mut Command, sandbox: LinuxSandbox, then: F) -> &mut Command
 where
     F: Fn() -> io::Result<()> + Send + Sync + 'static,
 {
@@ -77,23 +80,23 @@ where
     // SAFETY: runs between fork and exec, and `then` makes system calls only.
     unsafe {
         command.pre_exec(move || {
-            jail.enter()?;
+            sandbox.enter()?;
             then()
         })
     }
 }
 
-/// The ways in which a jail can be, as far as there are walls here.
-fn ways() -> Vec<Rooms> {
+/// The namespaces to test with, as far as this system supports them.
+fn variants() -> Vec<NamespaceSupport> {
     if !super::super::can_confine() {
-        eprintln!("NOT TESTED: no sandbox here: {:?}", capabilities().missing);
+        eprintln!("NOT TESTED: no sandbox here: {:?}", sandbox_support().missing);
         return Vec::new();
     }
-    if !rooms().mounts {
-        eprintln!("NOT TESTED: a view of the files of its own: namespaces cannot be had here");
-        return vec![Rooms::default()];
+    if !namespace_support().mounts {
+        eprintln!("NOT TESTED: the mount namespace: namespaces are not available here");
+        return vec![NamespaceSupport::default()];
     }
-    vec![Rooms::default(), rooms()]
+    vec![NamespaceSupport::default(), namespace_support()]
 }
 
 fn has(program: &str) -> bool {
@@ -131,42 +134,42 @@ fn what_is_outside_cannot_be_changed_in_any_way() {
         "echo x > /dev/tty",
         "echo x > /tmp/turnwright-must-not-be-there",
     ];
-    for rooms in ways() {
+    for namespaces in variants() {
         for script in scripts {
-            let ground = Ground::new();
-            let (text, worked) = ground.run(&ground.profile(), rooms, script);
-            assert!(!worked, "{script} with {rooms:?}: {text}");
+            let folders = TestFolders::new();
+            let (text, worked) = folders.run(&folders.profile(), namespaces, script);
+            assert!(!worked, "{script} with {namespaces:?}: {text}");
             assert_eq!(
-                fs::read_to_string(ground.outside.join("file")).unwrap(),
+                fs::read_to_string(folders.outside.join("file")).unwrap(),
                 "untouched",
                 "{script}"
             );
-            assert_eq!(fs::read_dir(&ground.outside).unwrap().count(), 1, "{script}");
+            assert_eq!(fs::read_dir(&folders.outside).unwrap().count(), 1, "{script}");
         }
     }
 }
 
-/// Landlock alone lets a process change what its user may change of a file without opening it.
+/// Landlock alone lets a process change the metadata of files that it cannot open.
 #[test]
 fn modes_owners_and_times_of_what_is_outside_stay_as_they_are() {
     use std::os::unix::fs::MetadataExt;
-    for rooms in ways().into_iter().filter(|it| it.mounts) {
-        let ground = Ground::new();
+    for namespaces in variants().into_iter().filter(|it| it.mounts) {
+        let folders = TestFolders::new();
         let look = || {
-            let it = fs::metadata(ground.outside.join("file")).unwrap();
+            let it = fs::metadata(folders.outside.join("file")).unwrap();
             (it.mode(), it.uid(), it.gid(), it.mtime())
         };
         let before = look();
         let script = "chmod 777 $OUT/file; chown 1:1 $OUT/file; touch -d @0 $OUT/file; \
                       chmod 700 neighbour && touch -d @0 neighbour && stat -c %a:%Y neighbour";
-        let (text, _) = ground.run(&ground.profile(), rooms, script);
+        let (text, _) = folders.run(&folders.profile(), namespaces, script);
         assert!(text.starts_with("700:0\n"), "{text}");
         assert_eq!(look(), before);
     }
 }
 
 #[test]
-fn what_is_inside_works_as_ever() {
+fn what_is_inside_works_as_usual() {
     let scripts = [
         "echo x > new && test \"$(cat new)\" = x && echo y >> new && : > new && rm new",
         "mkdir -p a/b c && echo x > a/b/f && mv a/b c/ && mv c/b/f . && ln f g && ln -s f h && rm -r a c",
@@ -179,11 +182,11 @@ fn what_is_inside_works_as_ever() {
         "ls / /etc /usr > /dev/null && head -c 16 /dev/urandom > random && cat $OUT/file",
         "cat $HOME/.profile && cat $HOME/.config/app",
     ];
-    for rooms in ways() {
+    for namespaces in variants() {
         for script in scripts {
-            let ground = Ground::new();
-            let (text, worked) = ground.run(&ground.profile(), rooms, script);
-            assert!(worked, "{script} with {rooms:?}: {text}");
+            let folders = TestFolders::new();
+            let (text, worked) = folders.run(&folders.profile(), namespaces, script);
+            assert!(worked, "{script} with {namespaces:?}: {text}");
         }
     }
 }
@@ -206,11 +209,11 @@ fn programs_that_build_work_inside() {
         ("tar", "tar cf a.tar neighbour && mkdir t && tar xf a.tar -C t && cat t/neighbour"),
         ("make", "printf 'all: b\\nb:\\n\\ttouch b\\n' > Makefile && make -j2 && test -e b"),
     ];
-    for rooms in ways() {
+    for namespaces in variants() {
         for (program, script) in scripts.iter().filter(|(it, _)| has(it)) {
-            let ground = Ground::new();
-            let (text, worked) = ground.run(&ground.profile(), rooms, script);
-            assert!(worked, "{program} with {rooms:?}: {text}");
+            let folders = TestFolders::new();
+            let (text, worked) = folders.run(&folders.profile(), namespaces, script);
+            assert!(worked, "{program} with {namespaces:?}: {text}");
         }
     }
 }
@@ -220,20 +223,21 @@ fn secrets_cannot_be_read_and_their_neighbours_can() {
     let script = "cat $HOME/.ssh/id $HOME/.netrc $HOME/link/id $HOME/.config/gh/hosts; \
                   cat $HOME/.ssh/../.netrc; cd $HOME/.ssh && cat id; \
                   cat $HOME/.profile $HOME/.config/app";
-    for rooms in ways() {
-        let ground = Ground::new();
-        let strict = Profile { read: Some(vec![ground.home.clone()]), ..ground.profile() };
-        for profile in [ground.profile(), strict] {
-            let (text, _) = ground.run(&profile, rooms, script);
+    for namespaces in variants() {
+        let folders = TestFolders::new();
+        let strict =
+            SandboxProfile { readable: Some(vec![folders.home.clone()]), ..folders.profile() };
+        for profile in [folders.profile(), strict] {
+            let (text, _) = folders.run(&profile, namespaces, script);
             assert!(text.contains("no-secret") && text.contains("no-secret-either"), "{text}");
             assert!(!text.contains("secret-key") && !text.contains("secret-password"), "{text}");
             assert!(!text.contains("secret-token"), "{text}");
         }
-        if rooms.mounts {
-            let hide = vec![ground.inside.join(".env")];
-            let profile = Profile { hide, ..ground.profile() };
+        if namespaces.mounts {
+            let hide = vec![folders.inside.join(".env")];
+            let profile = SandboxProfile { hidden: hide, ..folders.profile() };
             let script = "cat .env neighbour; mv .env e; cat e";
-            let (text, _) = ground.run(&profile, rooms, script);
+            let (text, _) = folders.run(&profile, namespaces, script);
             assert!(text.contains("neighbour") && !text.contains("secret-of"), "{text}");
         }
     }
@@ -241,11 +245,14 @@ fn secrets_cannot_be_read_and_their_neighbours_can() {
 
 #[test]
 fn with_a_list_nothing_else_is_read() {
-    for rooms in ways() {
-        let ground = Ground::new();
-        let profile = Profile { read: Some(vec![ground.home.join(".config")]), ..ground.profile() };
+    for namespaces in variants() {
+        let folders = TestFolders::new();
+        let profile = SandboxProfile {
+            readable: Some(vec![folders.home.join(".config")]),
+            ..folders.profile()
+        };
         let script = "cat neighbour $HOME/.config/app; cat $OUT/file; cat $HOME/.profile; ls $OUT";
-        let (text, _) = ground.run(&profile, rooms, script);
+        let (text, _) = folders.run(&profile, namespaces, script);
         assert!(text.contains("neighbour") && text.contains("no-secret-either"), "{text}");
         assert!(!text.contains("untouched") && !text.contains("no-secret\n"), "{text}");
     }
@@ -264,13 +271,13 @@ fn what_is_to_be_kept_is_kept_where_it_is() {
         "mv neighbour .git/config",
         "cd .git/hooks && echo x > new",
     ];
-    for rooms in ways().into_iter().filter(|it| it.mounts) {
+    for namespaces in variants().into_iter().filter(|it| it.mounts) {
         for script in scripts {
-            let ground = Ground::new();
-            let git = ground.inside.join(".git");
+            let folders = TestFolders::new();
+            let git = folders.inside.join(".git");
             let keep = vec![git.join("hooks"), git.join("config"), git.join("not-there")];
-            let profile = Profile { keep, ..ground.profile() };
-            let (text, worked) = ground.run(&profile, rooms, script);
+            let profile = SandboxProfile { read_only: keep, ..folders.profile() };
+            let (text, worked) = folders.run(&profile, namespaces, script);
             assert!(!worked, "{script}: {text}");
             assert_eq!(
                 fs::read_to_string(git.join("hooks/pre-commit")).unwrap(),
@@ -280,7 +287,7 @@ fn what_is_to_be_kept_is_kept_where_it_is() {
             assert_eq!(fs::read_to_string(git.join("config")).unwrap(), "config", "{script}");
             assert_eq!(fs::read_dir(git.join("hooks")).unwrap().count(), 1, "{script}");
             let (text, worked) =
-                ground.run(&profile, rooms, "echo x > .git/index && cat .git/config");
+                folders.run(&profile, namespaces, "echo x > .git/index && cat .git/config");
             assert!(worked, "{text}");
         }
     }
@@ -288,51 +295,55 @@ fn what_is_to_be_kept_is_kept_where_it_is() {
 
 #[test]
 fn a_command_that_begins_in_a_kept_place_cannot_change_it_either() {
-    for rooms in ways().into_iter().filter(|it| it.mounts) {
-        let mut ground = Ground::new();
-        let write = vec![ground.inside.clone()];
-        ground.inside = ground.inside.join(".git/hooks");
-        let profile = Profile { write, keep: vec![ground.inside.clone()], ..Profile::default() };
-        let (text, worked) = ground.run(&profile, rooms, "echo x > new");
-        assert!(!worked && !ground.inside.join("new").exists(), "{text}");
+    for namespaces in variants().into_iter().filter(|it| it.mounts) {
+        let mut folders = TestFolders::new();
+        let write = vec![folders.inside.clone()];
+        folders.inside = folders.inside.join(".git/hooks");
+        let profile = SandboxProfile {
+            writable: write,
+            read_only: vec![folders.inside.clone()],
+            ..SandboxProfile::default()
+        };
+        let (text, worked) = folders.run(&profile, namespaces, "echo x > new");
+        assert!(!worked && !folders.inside.join("new").exists(), "{text}");
     }
 }
 
 #[test]
 fn shared_memory_is_its_own() {
-    for rooms in ways().into_iter().filter(|it| it.mounts) {
-        let ground = Ground::new();
+    for namespaces in variants().into_iter().filter(|it| it.mounts) {
+        let folders = TestFolders::new();
         let name = format!("/dev/shm/turnwright-test-{}", std::process::id());
         let script = format!("ls -A /dev/shm; echo x > {name} && cat {name}");
-        assert_eq!(ground.run(&ground.profile(), rooms, &script), ("x\n".to_owned(), true));
+        assert_eq!(folders.run(&folders.profile(), namespaces, &script), ("x\n".to_owned(), true));
         assert!(!Path::new(&name).exists());
     }
 }
 
-/// What a system call answers inside: an error number, or 0.
-fn answer(jail: Jail, call: impl Fn() -> i64 + Send + Sync + 'static) -> i32 {
-    const FINE: i32 = libc::ECANCELED;
+/// The error number of a system call inside, or 0.
+fn errno_of(sandbox: LinuxSandbox, call: impl Fn() -> i64 + Send + Sync + 'static) -> i32 {
+    const SUCCESS: i32 = libc::ECANCELED;
     let mut command = Command::new("/bin/true");
-    let error = confined(&mut command, jail, move || {
+    let error = confined(&mut command, sandbox, move || {
         let result = if call() < 0 {
             io::Error::last_os_error()
         } else {
-            io::Error::from_raw_os_error(FINE)
+            io::Error::from_raw_os_error(SUCCESS)
         };
         Err(result)
     });
     let number = error.spawn().unwrap_err().raw_os_error().unwrap();
-    if number == FINE { 0 } else { number }
+    if number == SUCCESS { 0 } else { number }
 }
 
 #[expect(unsafe_code, reason = "system calls with numbers and null pointers")]
 fn call(number: i64, a: i64, b: i64, c: i64) -> impl Fn() -> i64 + Send + Sync + 'static {
-    // SAFETY: what is allowed of these touches no memory of ours.
+    // SAFETY: those that are allowed do not access memory.
     move || unsafe { libc::syscall(number, a, b, c, 0, 0, 0) }
 }
 
 #[test]
-fn the_doors_of_the_kernel_are_closed() {
+fn dangerous_system_calls_are_denied() {
     let (denied, none) = (libc::EPERM, libc::ENOSYS);
     let parent = i64::from(std::process::id());
     let device = i64::from(libc::S_IFBLK | 0o600);
@@ -375,52 +386,57 @@ fn the_doors_of_the_kernel_are_closed() {
         #[cfg(target_arch = "x86_64")]
         ("a socket by x32", 0x4000_0000 | libc::SYS_socket, [2, 1, 0], denied),
     ];
-    let can_scope = capabilities().landlock_abi.is_some_and(|it| it >= 6);
-    for rooms in ways() {
+    let can_scope = sandbox_support().landlock_abi.is_some_and(|it| it >= 6);
+    for namespaces in variants() {
         for (name, number, [a, b, c], expected) in rows {
             if *number == libc::SYS_kill && !can_scope {
                 eprintln!("NOT TESTED: {name}: Landlock is too old to deny it");
                 continue;
             }
-            let ground = Ground::new();
-            let jail = Jail::with(&ground.profile(), rooms).unwrap();
-            assert_eq!(answer(jail, call(*number, *a, *b, *c)), *expected, "{name}, {rooms:?}");
+            let folders = TestFolders::new();
+            let sandbox = LinuxSandbox::with_namespaces(&folders.profile(), namespaces).unwrap();
+            assert_eq!(
+                errno_of(sandbox, call(*number, *a, *b, *c)),
+                *expected,
+                "{name}, {namespaces:?}"
+            );
         }
     }
 }
 
 #[test]
 fn listeners_outside_are_not_reached_and_those_inside_are() {
-    if !has("python3") || !rooms().mounts {
-        eprintln!("NOT TESTED: there is no view of the files of its own here");
+    if !has("python3") || !namespace_support().mounts {
+        eprintln!("NOT TESTED: there are no mount namespaces here");
         return;
     }
-    let ground = Ground::new();
-    let places = [ground.inside.join("line"), ground.outside.join("line")];
+    let folders = TestFolders::new();
+    let places = [folders.inside.join("line"), folders.outside.join("line")];
     let _listeners =
         places.each_ref().map(|it| std::os::unix::net::UnixListener::bind(it).unwrap());
     let script = |path: &Path| {
         let path = path.display();
         format!("python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"{path}\")'")
     };
-    let (said, ok) = ground.run(&ground.profile(), rooms(), &script(&places[0]));
+    let (said, ok) = folders.run(&folders.profile(), namespace_support(), &script(&places[0]));
     assert!(ok, "{said}");
-    let (said, ok) = ground.run(&ground.profile(), rooms(), &script(&places[1]));
+    let (said, ok) = folders.run(&folders.profile(), namespace_support(), &script(&places[1]));
     assert!(!ok && said.contains("Error"), "{said}");
 }
 
 #[test]
 fn what_programs_share_by_number_is_its_own() {
-    if !rooms().mounts {
-        eprintln!("NOT TESTED: there is no view of the files of its own here");
+    if !namespace_support().mounts {
+        eprintln!("NOT TESTED: there are no mount namespaces here");
         return;
     }
-    let jail = Jail::with(&Ground::new().profile(), rooms()).unwrap();
+    let sandbox =
+        LinuxSandbox::with_namespaces(&TestFolders::new().profile(), namespace_support()).unwrap();
     let outside =
         fs::metadata("/proc/self/ns/ipc").map(|it| std::os::unix::fs::MetadataExt::ino(&it));
     let mut command = Command::new("stat");
     command.args(["-Lc", "%i", "/proc/self/ns/ipc"]);
-    let output = confined(&mut command, jail, || Ok(())).output().unwrap();
+    let output = confined(&mut command, sandbox, || Ok(())).output().unwrap();
     let inside = String::from_utf8(output.stdout).unwrap();
     assert_ne!(inside.trim(), outside.unwrap().to_string());
     assert!(output.status.success());
@@ -428,8 +444,9 @@ fn what_programs_share_by_number_is_its_own() {
 
 #[test]
 fn a_pair_of_unix_sockets_talks() {
-    for rooms in ways() {
-        let jail = Jail::with(&Profile::default(), rooms).unwrap();
+    for namespaces in variants() {
+        let sandbox =
+            LinuxSandbox::with_namespaces(&SandboxProfile::default(), namespaces).unwrap();
         let pair = || {
             let mut ends = [0; 2];
             #[expect(unsafe_code, reason = "one system call")]
@@ -438,7 +455,7 @@ fn a_pair_of_unix_sockets_talks() {
                 unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0, ends.as_mut_ptr()) };
             made.into()
         };
-        assert_eq!(answer(jail, pair), 0);
+        assert_eq!(errno_of(sandbox, pair), 0);
     }
 }
 
@@ -446,25 +463,33 @@ fn a_pair_of_unix_sockets_talks() {
 fn the_network_is_there_if_it_is_to_be() {
     let socket =
         |domain: i32, kind, protocol| call(libc::SYS_socket, domain.into(), kind, protocol);
-    for rooms in ways() {
-        let jail = || {
-            let profile = Profile { network: Network::On, ..Profile::default() };
-            Jail::with(&profile, rooms).unwrap()
+    for namespaces in variants() {
+        let sandbox = || {
+            let profile = SandboxProfile { network: Network::On, ..SandboxProfile::default() };
+            LinuxSandbox::with_namespaces(&profile, namespaces).unwrap()
         };
-        assert_eq!(answer(jail(), socket(libc::AF_INET, 1, 0)), 0);
-        assert_eq!(answer(jail(), socket(libc::AF_NETLINK, 3, 0)), 0, "which interfaces there are");
-        assert_eq!(answer(jail(), socket(libc::AF_NETLINK, 3, 9)), libc::EPERM, "the audit log");
-        assert_eq!(answer(jail(), socket(libc::AF_PACKET, 3, 0)), libc::EPERM);
+        assert_eq!(errno_of(sandbox(), socket(libc::AF_INET, 1, 0)), 0);
+        assert_eq!(
+            errno_of(sandbox(), socket(libc::AF_NETLINK, 3, 0)),
+            0,
+            "which interfaces there are"
+        );
+        assert_eq!(
+            errno_of(sandbox(), socket(libc::AF_NETLINK, 3, 9)),
+            libc::EPERM,
+            "the audit log"
+        );
+        assert_eq!(errno_of(sandbox(), socket(libc::AF_PACKET, 3, 0)), libc::EPERM);
     }
 }
 
 #[test]
 fn loopback_is_a_network_of_its_own() {
-    for rooms in ways() {
-        let profile = Profile { network: Network::Loopback, ..Profile::default() };
-        let jail = Jail::with(&profile, rooms).unwrap();
-        if !rooms.network {
-            assert_eq!(answer(jail, call(libc::SYS_socket, 2, 1, 0)), libc::EPERM);
+    for namespaces in variants() {
+        let profile = SandboxProfile { network: Network::Loopback, ..SandboxProfile::default() };
+        let sandbox = LinuxSandbox::with_namespaces(&profile, namespaces).unwrap();
+        if !namespaces.network {
+            assert_eq!(errno_of(sandbox, call(libc::SYS_socket, 2, 1, 0)), libc::EPERM);
             eprintln!("NOT TESTED: loopback: no network of its own here");
             continue;
         }
@@ -472,7 +497,7 @@ fn loopback_is_a_network_of_its_own() {
         let port = listener.local_addr().unwrap().port();
         let connect = move || i64::from(connect(port));
         assert_eq!(
-            answer(jail, connect),
+            errno_of(sandbox, connect),
             libc::ECONNREFUSED,
             "not the one outside, and `lo` is up"
         );
@@ -496,9 +521,10 @@ fn connect(port: u16) -> i32 {
 
 #[test]
 fn root_inside_is_not_root() {
-    for rooms in ways() {
-        let ground = Ground::new();
-        let (text, _) = ground.run(&ground.profile(), rooms, "cat /proc/self/status; ulimit -c");
+    for namespaces in variants() {
+        let folders = TestFolders::new();
+        let (text, _) =
+            folders.run(&folders.profile(), namespaces, "cat /proc/self/status; ulimit -c");
         let value = |name: &str| {
             let line = text.lines().find(|it| it.starts_with(name)).unwrap();
             u64::from_str_radix(line.split_whitespace().next_back().unwrap(), 16).unwrap()
@@ -514,26 +540,27 @@ fn root_inside_is_not_root() {
 
 #[test]
 fn the_parent_is_out_of_reach() {
-    for rooms in ways() {
-        let ground = Ground::new();
+    for namespaces in variants() {
+        let folders = TestFolders::new();
         let script = "for it in environ mem maps stack fd/0 cwd/. root/.; do \
                       head -c 1 /proc/$PPID/$it >/dev/null 2>&1 && echo read: $it; \
                       readlink /proc/$PPID/$it; ls /proc/$PPID/$it/ 2>/dev/null; done; \
                       echo x 2>/dev/null > /proc/$PPID/root$PWD/new && echo wrote";
-        let (text, _) = ground.run(&ground.profile(), rooms, script);
-        assert_eq!(text, "", "{rooms:?}");
+        let (text, _) = folders.run(&folders.profile(), namespaces, script);
+        assert_eq!(text, "", "{namespaces:?}");
     }
 }
 
 #[test]
 fn a_writable_place_that_has_become_a_symlink_is_an_error() {
-    for rooms in ways() {
-        let ground = Ground::new();
-        let place = ground.inside.join("place");
-        std::os::unix::fs::symlink(&ground.outside, &place).unwrap();
+    for namespaces in variants() {
+        let folders = TestFolders::new();
+        let place = folders.inside.join("place");
+        std::os::unix::fs::symlink(&folders.outside, &place).unwrap();
         for write in [place.clone(), place.join("file")] {
-            let profile = Profile { write: vec![write], ..Profile::default() };
-            let error = Jail::with(&profile, rooms).unwrap_err().to_string();
+            let profile = SandboxProfile { writable: vec![write], ..SandboxProfile::default() };
+            let error =
+                LinuxSandbox::with_namespaces(&profile, namespaces).unwrap_err().to_string();
             assert!(error.contains("place"), "{error}");
         }
     }
@@ -541,28 +568,28 @@ fn a_writable_place_that_has_become_a_symlink_is_an_error() {
 
 #[test]
 fn a_single_file_can_be_given() {
-    for rooms in ways() {
-        let ground = Ground::new();
-        let write = vec![ground.outside.join("file"), ground.outside.join("not-there")];
-        let profile = Profile { write, ..Profile::default() };
-        let (text, worked) = ground.run(&profile, rooms, "echo x > $OUT/file");
+    for namespaces in variants() {
+        let folders = TestFolders::new();
+        let write = vec![folders.outside.join("file"), folders.outside.join("not-there")];
+        let profile = SandboxProfile { writable: write, ..SandboxProfile::default() };
+        let (text, worked) = folders.run(&profile, namespaces, "echo x > $OUT/file");
         assert!(worked, "{text}");
         for script in ["echo x > $OUT/not-there", "rm $OUT/file", "echo x > neighbour"] {
-            assert!(!ground.run(&profile, rooms, script).1, "{script}");
+            assert!(!folders.run(&profile, namespaces, script).1, "{script}");
         }
     }
 }
 
-/// 10 000 writes into a folder that somebody outside swaps for a symlink all the time.
+/// 10 000 writes into a folder that a process outside keeps swapping for a symlink.
 #[test]
 fn no_write_follows_a_folder_that_becomes_a_symlink() {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     use std::sync::atomic::{AtomicBool, Ordering};
-    for rooms in ways() {
-        let ground = Ground::new();
-        let (folder, link) = (ground.inside.join("folder"), ground.inside.join("link"));
+    for namespaces in variants() {
+        let folders = TestFolders::new();
+        let (folder, link) = (folders.inside.join("folder"), folders.inside.join("link"));
         fs::create_dir(&folder).unwrap();
-        std::os::unix::fs::symlink(&ground.outside, &link).unwrap();
+        std::os::unix::fs::symlink(&folders.outside, &link).unwrap();
         let over = Arc::new(AtomicBool::new(false));
         let swapping = std::thread::spawn({
             let over = Arc::clone(&over);
@@ -577,35 +604,35 @@ fn no_write_follows_a_folder_that_becomes_a_symlink() {
         });
         let script = "i=0; while [ $i -lt 10000 ]; do \
                       { echo x > folder/$i; } 2>/dev/null; i=$((i + 1)); done";
-        ground.run(&ground.profile(), rooms, script);
+        folders.run(&folders.profile(), namespaces, script);
         over.store(true, Ordering::Relaxed);
         assert!(swapping.join().unwrap() > 100);
-        assert_eq!(fs::read_dir(&ground.outside).unwrap().count(), 1);
-        let written = ["folder", "link"].map(|it| ground.inside.join(it));
+        assert_eq!(fs::read_dir(&folders.outside).unwrap().count(), 1);
+        let written = ["folder", "link"].map(|it| folders.inside.join(it));
         let written = written.into_iter().find(|it| !it.is_symlink()).unwrap();
         assert!(fs::read_dir(written).unwrap().count() > 0, "nothing was tried");
     }
 }
 
 #[test]
-fn a_jail_that_cannot_be_entered_says_so_and_nothing_runs() {
-    for rooms in ways() {
-        let ground = Ground::new();
-        let mut jail = Jail::with(&ground.profile(), rooms).unwrap();
+fn a_sandbox_that_cannot_be_entered_says_so_and_nothing_runs() {
+    for namespaces in variants() {
+        let folders = TestFolders::new();
+        let mut sandbox = LinuxSandbox::with_namespaces(&folders.profile(), namespaces).unwrap();
         // More than the kernel takes.
-        jail.filter = Box::leak(Box::new(vec![jail.filter[0].clone(); 5000]));
-        let jail = Arc::new(jail);
-        let ran: OsString = ground.inside.join("ran").into();
+        sandbox.filter = Box::leak(Box::new(vec![sandbox.filter[0].clone(); 5000]));
+        let sandbox = Arc::new(sandbox);
+        let ran: OsString = folders.inside.join("ran").into();
         let mut command = Command::new("touch");
         command.arg(&ran);
         #[expect(unsafe_code, reason = "pre_exec: system calls only")]
         // SAFETY: as above.
         unsafe {
-            let jail = Arc::clone(&jail);
-            command.pre_exec(move || jail.enter());
+            let sandbox = Arc::clone(&sandbox);
+            command.pre_exec(move || sandbox.enter());
         }
-        let error = jail.explain(command.spawn().unwrap_err());
-        assert!(super::super::is_failure(&error));
+        let error = sandbox.explain(command.spawn().unwrap_err());
+        assert!(super::super::is_setup_error(&error));
         let text = error.to_string();
         assert!(
             text.starts_with("the sandbox could not be set up: seccomp: Invalid arg"),
@@ -613,8 +640,11 @@ fn a_jail_that_cannot_be_entered_says_so_and_nothing_runs() {
         );
         assert!(!Path::new(&ran).exists());
 
-        let jail = Jail::with(&ground.profile(), rooms).unwrap();
-        let error = jail.explain(io::ErrorKind::NotFound.into());
-        assert!(!super::super::is_failure(&error), "a program that is not there is another thing");
+        let sandbox = LinuxSandbox::with_namespaces(&folders.profile(), namespaces).unwrap();
+        let error = sandbox.explain(io::ErrorKind::NotFound.into());
+        assert!(
+            !super::super::is_setup_error(&error),
+            "a program that is not there is another thing"
+        );
     }
 }

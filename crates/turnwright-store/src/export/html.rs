@@ -1,36 +1,36 @@
-//! A session as one page: no script, nothing from elsewhere, and a policy in its head that would
-//! forbid both. Whatever comes from a session goes through [`Html::text`] or is a picture of
-//! checked letters, so that it can be nothing but text.
+//! Exports a session as one HTML page without scripts or external resources; a content security
+//! policy forbids both. Everything from a session goes through [`HtmlDocument::text`] or is a data
+//! URI of checked characters, so it can never become markup.
 
 use std::io::{self, Write};
 
-use super::time::short;
-use super::{Document, Spent, parts};
-use turnwright_types::effect::{Content, visible_line};
-use turnwright_types::message::{Media, Message, Part};
-use turnwright_types::moment::rfc3339;
-use crate::{CallRow, CallStatus, Entry, SessionRow, Stored, TurnRow};
+use super::timing::short_duration;
+use super::{Document, TimeSpent, fragments};
+use crate::{CallRow, CallStatus, Entry, SessionRow, StoredEntry, TurnRow};
+use turnwright_types::effect::{CallContent, escape_hidden_line};
+use turnwright_types::message::{Media, Message, PromptPart};
+use turnwright_types::timestamp::rfc3339;
 use turnwright_types::update::{PlanEntry, PlanStatus};
 
 const STYLE: &str = include_str!("page.css");
 
-pub(super) struct Html<'a> {
+pub(super) struct HtmlDocument<'a> {
     out: &'a mut dyn Write,
-    /// Each turn's number and where its time went.
-    turns: Vec<(u64, Spent)>,
+    /// The number of each turn and where its time went.
+    turns: Vec<(u64, TimeSpent)>,
 }
 
-impl<'a> Html<'a> {
-    pub(super) fn new(out: &'a mut dyn Write) -> Html<'a> {
-        Html { out, turns: Vec::new() }
+impl<'a> HtmlDocument<'a> {
+    pub(super) fn new(out: &'a mut dyn Write) -> HtmlDocument<'a> {
+        HtmlDocument { out, turns: Vec::new() }
     }
 
-    /// Our own marks.
+    /// Writes markup. Only literals are accepted.
     fn raw(&mut self, marks: &'static str) -> io::Result<()> {
         self.out.write_all(marks.as_bytes())
     }
 
-    /// Anything as text.
+    /// Writes any text, escaped.
     fn text(&mut self, text: &str) -> io::Result<()> {
         let mut rest = text;
         let special = |it: char| {
@@ -55,21 +55,21 @@ impl<'a> Html<'a> {
         self.out.write_all(rest.as_bytes())
     }
 
-    /// Anything as text between marks of ours.
-    fn put(&mut self, before: &'static str, text: &str, after: &'static str) -> io::Result<()> {
+    /// Writes any text, escaped, between two pieces of markup.
+    fn wrapped(&mut self, before: &'static str, text: &str, after: &'static str) -> io::Result<()> {
         self.raw(before)?;
         self.text(text)?;
         self.raw(after)
     }
 
     fn media(&mut self, media: &Media) -> io::Result<()> {
-        match parts::picture(media) {
-            Some(link) => self.put("<img alt=\"picture\" src=\"", &link, "\">\n"),
-            None => self.put("<p class=\"aside\">", &media.mime, " is not shown</p>\n"),
+        match fragments::image_data_uri(media) {
+            Some(link) => self.wrapped("<img alt=\"image\" src=\"", &link, "\">\n"),
+            None => self.wrapped("<p class=\"aside\">", &media.mime, " not shown</p>\n"),
         }
     }
 
-    fn said(&mut self, message: &Message, calls: &[CallRow]) -> io::Result<()> {
+    fn message(&mut self, message: &Message, calls: &[CallRow]) -> io::Result<()> {
         match message {
             Message::User(user) => {
                 self.raw("<div class=\"user\">\n")?;
@@ -79,10 +79,10 @@ impl<'a> Html<'a> {
             Message::Assistant(answer) => {
                 if !answer.thought.is_empty() {
                     self.raw("<details class=\"thought\"><summary>Thoughts</summary>")?;
-                    self.put("<div class=\"said\">", &answer.thought, "</div></details>\n")?;
+                    self.wrapped("<div class=\"said\">", &answer.thought, "</div></details>\n")?;
                 }
                 if !answer.text.is_empty() {
-                    self.put("<div class=\"agent said\">", &answer.text, "</div>\n")?;
+                    self.wrapped("<div class=\"agent said\">", &answer.text, "</div>\n")?;
                 }
                 if answer.interrupted {
                     self.raw("<p class=\"aside\">The answer was cut off.</p>\n")?;
@@ -93,54 +93,58 @@ impl<'a> Html<'a> {
         }
     }
 
-    fn part(&mut self, part: &Part) -> io::Result<()> {
+    fn part(&mut self, part: &PromptPart) -> io::Result<()> {
         match part {
-            Part::Text(text) => self.put("<div class=\"said\">", text, "</div>\n"),
-            Part::Image(media) | Part::Audio(media) => self.media(media),
-            Part::Link { name, uri } => {
-                self.put("<p>", &visible_line(name), " ")?;
-                self.put("<code>", &visible_line(uri), "</code></p>\n")
+            PromptPart::Text(text) => self.wrapped("<div class=\"said\">", text, "</div>\n"),
+            PromptPart::Image(media) | PromptPart::Audio(media) => self.media(media),
+            PromptPart::Link { name, uri } => {
+                self.wrapped("<p>", &escape_hidden_line(name), " ")?;
+                self.wrapped("<code>", &escape_hidden_line(uri), "</code></p>\n")
             }
-            Part::Resource { uri, text } => {
-                self.put("<details><summary><code>", &visible_line(uri), "</code></summary>")?;
-                self.put("<pre>", text, "</pre></details>\n")
+            PromptPart::Resource { uri, text } => {
+                self.wrapped(
+                    "<details><summary><code>",
+                    &escape_hidden_line(uri),
+                    "</code></summary>",
+                )?;
+                self.wrapped("<pre>", text, "</pre></details>\n")
             }
-            Part::Context(_) => Ok(()),
+            PromptPart::Context(_) => Ok(()),
         }
     }
 
     fn call(&mut self, call: &CallRow) -> io::Result<()> {
         let is_failed = call.status != CallStatus::Success;
         let class = if is_failed { "call failed" } else { "call" };
-        self.put("<details class=\"", class, "\"><summary>")?;
-        self.put("<b>", &visible_line(&call.tool), "</b> ")?;
-        self.put("<code>", &parts::title(call), "</code> ")?;
-        self.put("<span class=\"aside\">", &parts::outcome(call), "</span></summary>\n")?;
-        let arguments = parts::arguments(call);
+        self.wrapped("<details class=\"", class, "\"><summary>")?;
+        self.wrapped("<b>", &escape_hidden_line(&call.tool), "</b> ")?;
+        self.wrapped("<code>", &fragments::call_title(call), "</code> ")?;
+        self.wrapped("<span class=\"aside\">", &fragments::outcome(call), "</span></summary>\n")?;
+        let arguments = fragments::arguments(call);
         if !arguments.is_empty() {
-            self.put("<h4>Arguments</h4><pre>", &arguments, "</pre>\n")?;
+            self.wrapped("<h4>Arguments</h4><pre>", &arguments, "</pre>\n")?;
         }
-        for content in &call.settled.content {
+        for content in &call.outcome.content {
             match content {
-                Content::Diff { path, old, new } => {
-                    let path = visible_line(&path.to_string_lossy());
-                    self.put("<h4><code>", &path, "</code></h4>")?;
-                    self.change(&parts::change(old.as_deref(), new))?;
+                CallContent::Diff { path, old, new } => {
+                    let path = escape_hidden_line(&path.to_string_lossy());
+                    self.wrapped("<h4><code>", &path, "</code></h4>")?;
+                    self.diff(&fragments::unified_diff(old.as_deref(), new))?;
                 }
-                Content::Image(media) => self.media(media)?,
-                Content::Text(text) if call.settled.text.is_empty() => {
-                    self.put("<pre>", text, "</pre>\n")?;
+                CallContent::Image(media) => self.media(media)?,
+                CallContent::Text(text) if call.outcome.text.is_empty() => {
+                    self.wrapped("<pre>", text, "</pre>\n")?;
                 }
-                Content::Text(_) | Content::Terminal(_) => {}
+                CallContent::Text(_) | CallContent::Terminal(_) => {}
             }
         }
-        if !call.settled.text.is_empty() {
-            self.put("<h4>Result</h4><pre>", &call.settled.text, "</pre>\n")?;
+        if !call.outcome.text.is_empty() {
+            self.wrapped("<h4>Result</h4><pre>", &call.outcome.text, "</pre>\n")?;
         }
         self.raw("</details>\n")
     }
 
-    fn change(&mut self, lines: &str) -> io::Result<()> {
+    fn diff(&mut self, lines: &str) -> io::Result<()> {
         self.raw("<pre class=\"diff\">")?;
         for line in lines.split_inclusive('\n') {
             let mark = match line.as_bytes().first() {
@@ -155,7 +159,7 @@ impl<'a> Html<'a> {
                 "<i>" => "</i>",
                 _ => "</span>",
             };
-            self.put(mark, line, end)?;
+            self.wrapped(mark, line, end)?;
         }
         self.raw("</pre>\n")
     }
@@ -164,90 +168,102 @@ impl<'a> Html<'a> {
         self.raw("<h4>Plan</h4><ul class=\"plan\">\n")?;
         for entry in entries {
             let mark = if entry.status == PlanStatus::Completed { "☑ " } else { "☐ " };
-            self.put("<li>", mark, "")?;
-            self.put("", &entry.content, "</li>\n")?;
+            self.wrapped("<li>", mark, "")?;
+            self.wrapped("", &entry.content, "</li>\n")?;
         }
         self.raw("</ul>\n")
     }
 
-    /// A bar a turn, as long as the turn was, in the colours of what its time went to. The page
-    /// shows it at its top.
+    /// Writes a bar for each turn, as long as the turn took and coloured by what its time was spent
+    /// on. The style sheet moves it to the top of the page.
     fn timeline(&mut self) -> io::Result<()> {
         let turns = std::mem::take(&mut self.turns);
-        let longest = turns.iter().map(|it| it.1.whole()).max().unwrap_or_default();
+        let longest = turns.iter().map(|it| it.1.total()).max().unwrap_or_default();
         let share = |it: std::time::Duration| {
             let share = it.as_secs_f64() / longest.as_secs_f64().max(0.001);
             format!("{:.2}", (share * 100.0).clamp(0.0, 100.0))
         };
         self.raw("<section class=\"time\"><h2>Where the time went</h2>\n<p class=\"aside\">")?;
         self.raw("<span class=\"model\">model</span> <span class=\"tools\">tools</span> ")?;
-        self.raw("<span class=\"waiting\">waiting for you or for another tool</span></p>\n")?;
-        for (number, spent) in turns {
-            self.put("<a class=\"row\" href=\"#turn-", &number.to_string(), "\">")?;
-            self.put("<span>", &number.to_string(), "</span><span class=\"bar\">")?;
-            self.put("<span class=\"model\" style=\"width:", &share(spent.model), "%\"></span>")?;
-            self.put("<span class=\"tools\" style=\"width:", &share(spent.tools), "%\"></span>")?;
-            let waiting = share(spent.waiting);
-            self.put("<span class=\"waiting\" style=\"width:", &waiting, "%\"></span></span>")?;
-            self.put("<span class=\"aside\">", &times(spent), "</span></a>\n")?;
+        self.raw("<span class=\"waiting\">waiting for permission or another tool</span></p>\n")?;
+        for (number, time_spent) in turns {
+            self.wrapped("<a class=\"row\" href=\"#turn-", &number.to_string(), "\">")?;
+            self.wrapped("<span>", &number.to_string(), "</span><span class=\"bar\">")?;
+            self.wrapped(
+                "<span class=\"model\" style=\"width:",
+                &share(time_spent.model),
+                "%\"></span>",
+            )?;
+            self.wrapped(
+                "<span class=\"tools\" style=\"width:",
+                &share(time_spent.tools),
+                "%\"></span>",
+            )?;
+            let waiting = share(time_spent.waiting);
+            self.wrapped("<span class=\"waiting\" style=\"width:", &waiting, "%\"></span></span>")?;
+            self.wrapped("<span class=\"aside\">", &time_summary(time_spent), "</span></a>\n")?;
         }
         self.raw("</section>\n")
     }
 }
 
-fn times(spent: Spent) -> String {
-    let Spent { tools, waiting, model } = spent;
-    let (model, tools, waiting) = (short(model), short(tools), short(waiting));
-    format!("{}: model {model}, tools {tools}, waiting {waiting}", short(spent.whole()))
+fn time_summary(time_spent: TimeSpent) -> String {
+    let TimeSpent { tools, waiting, model } = time_spent;
+    let (model, tools, waiting) =
+        (short_duration(model), short_duration(tools), short_duration(waiting));
+    format!(
+        "{}: model {model}, tools {tools}, waiting {waiting}",
+        short_duration(time_spent.total())
+    )
 }
 
-impl Document for Html<'_> {
+impl Document for HtmlDocument<'_> {
     fn begin(&mut self, session: &SessionRow) -> io::Result<()> {
         self.raw("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n")?;
         self.raw("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; ")?;
         self.raw("style-src 'unsafe-inline'; img-src data:\">\n")?;
         self.raw("<meta name=\"referrer\" content=\"no-referrer\">\n")?;
         self.raw("<meta name=\"viewport\" content=\"width=device-width\">\n")?;
-        let name = parts::name(session);
-        self.put("<title>", &name, "</title>\n<style>\n")?;
+        let name = fragments::session_title(session);
+        self.wrapped("<title>", &name, "</title>\n<style>\n")?;
         self.raw(STYLE)?;
-        self.put("</style>\n</head>\n<body>\n<header><h1>", &name, "</h1>\n")?;
-        self.put("<p class=\"aside\">Session <code>", session.id.as_str(), "</code> in ")?;
-        let cwd = visible_line(&session.cwd.to_string_lossy());
-        self.put("<code>", &cwd, "</code>")?;
+        self.wrapped("</style>\n</head>\n<body>\n<header><h1>", &name, "</h1>\n")?;
+        self.wrapped("<p class=\"aside\">Session <code>", session.id.as_str(), "</code> in ")?;
+        let cwd = escape_hidden_line(&session.cwd.to_string_lossy());
+        self.wrapped("<code>", &cwd, "</code>")?;
         if let Some(model) = &session.model {
-            self.put(" with <code>", &visible_line(model), "</code>")?;
+            self.wrapped(" with <code>", &escape_hidden_line(model), "</code>")?;
         }
-        self.put(", begun ", &rfc3339(session.created), ".</p></header>\n<main>\n")
+        self.wrapped(", started ", &rfc3339(session.created_at), ".</p></header>\n<main>\n")
     }
 
-    fn turn(&mut self, turn: &TurnRow) -> io::Result<()> {
-        self.put("<section id=\"turn-", &turn.number.to_string(), "\">")?;
-        self.put("<h2>Turn ", &turn.number.to_string(), " <span class=\"aside\">")?;
-        self.put("", turn.kind.word(), ", ")?;
-        self.put("", &rfc3339(turn.begun), "</span></h2>\n")
+    fn begin_turn(&mut self, turn: &TurnRow) -> io::Result<()> {
+        self.wrapped("<section id=\"turn-", &turn.number.to_string(), "\">")?;
+        self.wrapped("<h2>Turn ", &turn.number.to_string(), " <span class=\"aside\">")?;
+        self.wrapped("", turn.kind.as_str(), ", ")?;
+        self.wrapped("", &rfc3339(turn.started_at), "</span></h2>\n")
     }
 
-    fn entry(&mut self, stored: &Stored) -> io::Result<()> {
-        match &stored.entry {
-            Entry::Message { message, .. } => self.said(message, &stored.calls),
-            Entry::Note { text, .. } => self.put("<div class=\"note said\">", text, "</div>\n"),
-            Entry::Lost { name, view, why, .. } => {
-                self.put("<p class=\"call failed\"><b>", &visible_line(name), "</b> <code>")?;
-                self.put("", &visible_line(&view.title), "</code> ")?;
-                self.put("<span class=\"aside\">", why, "</span></p>\n")
+    fn entry(&mut self, entry_row: &StoredEntry) -> io::Result<()> {
+        match &entry_row.entry {
+            Entry::Message { message, .. } => self.message(message, &entry_row.calls),
+            Entry::Note { text, .. } => self.wrapped("<div class=\"note said\">", text, "</div>\n"),
+            Entry::IncompleteCall { name, view, reason: why, .. } => {
+                self.wrapped("<p class=\"call failed\"><b>", &escape_hidden_line(name), "</b> <code>")?;
+                self.wrapped("", &escape_hidden_line(&view.title), "</code> ")?;
+                self.wrapped("<span class=\"aside\">", why, "</span></p>\n")
             }
             Entry::Plan { entries } => self.plan(entries),
             Entry::Cleared => self
-                .raw("<p class=\"aside\">From here on the model knew nothing of the above.</p>\n"),
+                .raw("<p class=\"aside\">Context cleared: from here on, the model did not see anything above.</p>\n"),
             Entry::Refused | Entry::Rewound { .. } | Entry::Unknown => Ok(()),
         }
     }
 
-    fn turn_over(&mut self, turn: &TurnRow, spent: Spent) -> io::Result<()> {
-        self.turns.push((turn.number, spent));
-        self.put("<p class=\"aside\">", parts::stop(turn), ", after ")?;
-        self.put("", &short(spent.whole()), "</p>\n</section>\n")
+    fn end_turn(&mut self, turn: &TurnRow, time_spent: TimeSpent) -> io::Result<()> {
+        self.turns.push((turn.number, time_spent));
+        self.wrapped("<p class=\"aside\">", fragments::stop_reason(turn), ", after ")?;
+        self.wrapped("", &short_duration(time_spent.total()), "</p>\n</section>\n")
     }
 
     fn end(&mut self) -> io::Result<()> {

@@ -1,24 +1,24 @@
-//! A session as one JSON object: what is kept of it, in its own words.
+//! Exports a session as one JSON object.
 
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::{Document, Spent};
+use super::{Document, TimeSpent};
+use crate::{CallRow, SessionRow, StoredEntry, TurnRow};
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::Arguments;
-use turnwright_types::moment::rfc3339;
-use crate::{CallRow, SessionRow, Stored, TurnRow};
+use turnwright_types::timestamp::rfc3339;
 
-pub(super) struct Json<'a> {
+pub(super) struct JsonDocument<'a> {
     out: &'a mut dyn Write,
-    /// What stands before the next element.
+    /// The separator before the next element.
     comma: &'static str,
 }
 
-impl<'a> Json<'a> {
-    pub(super) fn new(out: &'a mut dyn Write) -> Json<'a> {
-        Json { out, comma: "" }
+impl<'a> JsonDocument<'a> {
+    pub(super) fn new(out: &'a mut dyn Write) -> JsonDocument<'a> {
+        JsonDocument { out, comma: "" }
     }
 
     fn element(&mut self, value: &Value) -> io::Result<()> {
@@ -28,50 +28,51 @@ impl<'a> Json<'a> {
     }
 }
 
-impl Document for Json<'_> {
+impl Document for JsonDocument<'_> {
     fn begin(&mut self, session: &SessionRow) -> io::Result<()> {
-        let folders: Vec<_> = session.folders.iter().map(|it| it.to_string_lossy()).collect();
+        let folders: Vec<_> =
+            session.additional_folders.iter().map(|it| it.to_string_lossy()).collect();
         let about = json!({
             "id": session.id.as_str(),
             "title": session.title,
             "cwd": session.cwd.to_string_lossy(),
             "additionalDirectories": folders,
-            "created": rfc3339(session.created),
-            "updated": rfc3339(session.updated),
+            "created": rfc3339(session.created_at),
+            "updated": rfc3339(session.updated_at),
             "parent": session.parent.as_ref().map(SessionId::as_str),
             "mode": session.mode,
             "model": session.model,
-            "cost": session.cost,
+            "cost": session.cost_usd,
         });
         write!(self.out, "{{\"session\":{about},\n\"entries\":[")
     }
 
-    fn turn(&mut self, turn: &TurnRow) -> io::Result<()> {
+    fn begin_turn(&mut self, turn: &TurnRow) -> io::Result<()> {
         self.element(&json!({
             "turn": turn.number,
-            "kind": turn.kind.word(),
-            "begun": rfc3339(turn.begun),
+            "kind": turn.kind.as_str(),
+            "begun": rfc3339(turn.started_at),
         }))
     }
 
-    fn entry(&mut self, stored: &Stored) -> io::Result<()> {
+    fn entry(&mut self, entry_row: &StoredEntry) -> io::Result<()> {
         self.element(&json!({
-            "turn": stored.turn,
-            "seq": stored.seq,
-            "at": rfc3339(stored.at),
-            "entry": serde_json::to_value(&stored.entry)?,
-            "tool_calls": stored.calls.iter().map(call).collect::<Vec<_>>(),
+            "turn": entry_row.turn,
+            "seq": entry_row.seq,
+            "at": rfc3339(entry_row.at),
+            "entry": serde_json::to_value(&entry_row.entry)?,
+            "tool_calls": entry_row.calls.iter().map(call).collect::<Vec<_>>(),
         }))
     }
 
-    fn turn_over(&mut self, turn: &TurnRow, spent: Spent) -> io::Result<()> {
+    fn end_turn(&mut self, turn: &TurnRow, time_spent: TimeSpent) -> io::Result<()> {
         self.element(&json!({
             "turn": turn.number,
-            "ended": turn.ended.map(rfc3339),
+            "ended": turn.ended_at.map(rfc3339),
             "stop": turn.stop,
-            "modelMs": millis(spent.model),
-            "toolsMs": millis(spent.tools),
-            "waitingMs": millis(spent.waiting),
+            "modelMs": millis(time_spent.model),
+            "toolsMs": millis(time_spent.tools),
+            "waitingMs": millis(time_spent.waiting),
         }))
     }
 
@@ -94,11 +95,11 @@ fn call(call: &CallRow) -> Value {
         "id": call.call.as_str(),
         "name": call.tool,
         "arguments": arguments,
-        "status": call.status.word(),
-        "result": call.settled.text,
-        "content": call.settled.content,
-        "asked": rfc3339(call.asked),
-        "ended": call.ended.map(rfc3339),
-        "durationMs": call.settled.took.map(millis),
+        "status": call.status.as_str(),
+        "result": call.outcome.text,
+        "content": call.outcome.content,
+        "asked": rfc3339(call.requested_at),
+        "ended": call.ended_at.map(rfc3339),
+        "durationMs": call.outcome.duration.map(millis),
     })
 }

@@ -1,44 +1,44 @@
-//! A session as Markdown. What was said stands as it is, for it is Markdown itself; all else is
-//! fenced.
+//! Exports a session as Markdown. Messages are copied as they are, since they are Markdown
+//! themselves; everything else is fenced or quoted as code.
 
 use std::io::{self, Write};
 
-use super::time::short;
-use super::{Document, Spent, parts};
-use turnwright_types::effect::{Content, visible_line};
-use turnwright_types::message::{Media, Message, Part};
-use turnwright_types::moment::rfc3339;
-use crate::{CallRow, Entry, SessionRow, Stored, TurnRow};
+use super::timing::short_duration;
+use super::{Document, TimeSpent, fragments};
+use crate::{CallRow, Entry, SessionRow, StoredEntry, TurnRow};
+use turnwright_types::effect::{CallContent, escape_hidden_line};
+use turnwright_types::message::{Media, Message, PromptPart};
+use turnwright_types::timestamp::rfc3339;
 use turnwright_types::update::{PlanEntry, PlanStatus};
 
-pub(super) struct Markdown<'a> {
+pub(super) struct MarkdownDocument<'a> {
     out: &'a mut dyn Write,
 }
 
-impl<'a> Markdown<'a> {
-    pub(super) fn new(out: &'a mut dyn Write) -> Markdown<'a> {
-        Markdown { out }
+impl<'a> MarkdownDocument<'a> {
+    pub(super) fn new(out: &'a mut dyn Write) -> MarkdownDocument<'a> {
+        MarkdownDocument { out }
     }
 
-    /// A part that stands alone.
+    /// Writes a paragraph, followed by an empty line.
     fn block(&mut self, text: &str) -> io::Result<()> {
         writeln!(self.out, "{}\n", text.trim_end())
     }
 
     fn fenced(&mut self, language: &str, text: &str) -> io::Result<()> {
-        let fence = "`".repeat(longest_run(text).max(2) + 1);
+        let fence = "`".repeat(longest_backtick_run(text).max(2) + 1);
         let end = if text.ends_with('\n') { "" } else { "\n" };
         writeln!(self.out, "{fence}{language}\n{text}{end}{fence}\n")
     }
 
     fn media(&mut self, media: &Media) -> io::Result<()> {
-        match parts::picture(media) {
-            Some(link) => self.block(&format!("![picture]({link})")),
-            None => self.block(&format!("*{} is not shown*", code(&media.mime))),
+        match fragments::image_data_uri(media) {
+            Some(link) => self.block(&format!("![image]({link})")),
+            None => self.block(&format!("*{} not shown*", inline_code(&media.mime))),
         }
     }
 
-    fn said(&mut self, message: &Message, calls: &[CallRow]) -> io::Result<()> {
+    fn message(&mut self, message: &Message, calls: &[CallRow]) -> io::Result<()> {
         match message {
             Message::User(user) => {
                 self.block("**User**")?;
@@ -64,98 +64,104 @@ impl<'a> Markdown<'a> {
         }
     }
 
-    fn part(&mut self, part: &Part) -> io::Result<()> {
+    fn part(&mut self, part: &PromptPart) -> io::Result<()> {
         match part {
-            Part::Text(text) => self.block(text),
-            Part::Image(media) | Part::Audio(media) => self.media(media),
-            Part::Link { name, uri } => self.block(&format!("{} ({})", code(name), code(uri))),
-            Part::Resource { uri, text } => {
-                self.block(&code(uri))?;
+            PromptPart::Text(text) => self.block(text),
+            PromptPart::Image(media) | PromptPart::Audio(media) => self.media(media),
+            PromptPart::Link { name, uri } => {
+                self.block(&format!("{} ({})", inline_code(name), inline_code(uri)))
+            }
+            PromptPart::Resource { uri, text } => {
+                self.block(&inline_code(uri))?;
                 self.fenced("", text)
             }
-            Part::Context(_) => Ok(()),
+            PromptPart::Context(_) => Ok(()),
         }
     }
 
     fn call(&mut self, call: &CallRow) -> io::Result<()> {
-        let (name, outcome) = (code(&call.tool), parts::outcome(call));
-        let title = Some(parts::title(call)).filter(|it| !it.is_empty());
-        let title = title.map(|it| format!(" {}", code(&it))).unwrap_or_default();
+        let (name, outcome) = (inline_code(&call.tool), fragments::outcome(call));
+        let title = Some(fragments::call_title(call)).filter(|it| !it.is_empty());
+        let title = title.map(|it| format!(" {}", inline_code(&it))).unwrap_or_default();
         self.block(&format!("### {name}{title}: {outcome}"))?;
-        let arguments = parts::arguments(call);
+        let arguments = fragments::arguments(call);
         if !arguments.is_empty() {
             self.fenced("json", &arguments)?;
         }
-        for content in &call.settled.content {
+        for content in &call.outcome.content {
             match content {
-                Content::Diff { path, old, new } => {
-                    self.block(&code(&path.to_string_lossy()))?;
-                    self.fenced("diff", &parts::change(old.as_deref(), new))?;
+                CallContent::Diff { path, old, new } => {
+                    self.block(&inline_code(&path.to_string_lossy()))?;
+                    self.fenced("diff", &fragments::unified_diff(old.as_deref(), new))?;
                 }
-                Content::Text(text) if call.settled.text.is_empty() => self.fenced("", text)?,
-                Content::Image(media) => self.media(media)?,
-                Content::Text(_) | Content::Terminal(_) => {}
+                CallContent::Text(text) if call.outcome.text.is_empty() => self.fenced("", text)?,
+                CallContent::Image(media) => self.media(media)?,
+                CallContent::Text(_) | CallContent::Terminal(_) => {}
             }
         }
-        if call.settled.text.is_empty() {
+        if call.outcome.text.is_empty() {
             return Ok(());
         }
         self.block("Result:")?;
-        self.fenced("", &call.settled.text)
+        self.fenced("", &call.outcome.text)
     }
 
     fn plan(&mut self, entries: &[PlanEntry]) -> io::Result<()> {
         self.block("**Plan**")?;
         let lines = entries.iter().map(|it| {
             let mark = if it.status == PlanStatus::Completed { 'x' } else { ' ' };
-            format!("- [{mark}] {}", visible_line(&it.content))
+            format!("- [{mark}] {}", escape_hidden_line(&it.content))
         });
         self.block(&lines.collect::<Vec<_>>().join("\n"))
     }
 }
 
-impl Document for Markdown<'_> {
+impl Document for MarkdownDocument<'_> {
     fn begin(&mut self, session: &SessionRow) -> io::Result<()> {
-        self.block(&format!("# {}", parts::name(session)))?;
-        let (id, cwd) = (code(session.id.as_str()), code(&session.cwd.to_string_lossy()));
-        let model = session.model.as_deref().map(|it| format!(" with {}", code(it)));
-        let (begun, model) = (rfc3339(session.created), model.unwrap_or_default());
-        self.block(&format!("Session {id} in {cwd}{model}, begun {begun}."))
+        self.block(&format!("# {}", fragments::session_title(session)))?;
+        let (id, cwd) =
+            (inline_code(session.id.as_str()), inline_code(&session.cwd.to_string_lossy()));
+        let model = session.model.as_deref().map(|it| format!(" with {}", inline_code(it)));
+        let (started, model) = (rfc3339(session.created_at), model.unwrap_or_default());
+        self.block(&format!("Session {id} in {cwd}{model}, started {started}."))
     }
 
-    fn turn(&mut self, turn: &TurnRow) -> io::Result<()> {
-        let begun = rfc3339(turn.begun);
-        self.block(&format!("## Turn {} ({}), {begun}", turn.number, turn.kind.word()))
+    fn begin_turn(&mut self, turn: &TurnRow) -> io::Result<()> {
+        let started = rfc3339(turn.started_at);
+        self.block(&format!("## Turn {} ({}), {started}", turn.number, turn.kind.as_str()))
     }
 
-    fn entry(&mut self, stored: &Stored) -> io::Result<()> {
-        match &stored.entry {
-            Entry::Message { message, .. } => self.said(message, &stored.calls),
+    fn entry(&mut self, entry_row: &StoredEntry) -> io::Result<()> {
+        match &entry_row.entry {
+            Entry::Message { message, .. } => self.message(message, &entry_row.calls),
             Entry::Note { text, .. } => {
                 self.block("**Note**")?;
                 self.block(text)
             }
-            Entry::Lost { name, view, why, .. } => {
-                let (name, title) = (code(name), code(&visible_line(&view.title)));
-                self.block(&format!("### {name} {title}: never whole"))?;
+            Entry::IncompleteCall { name, view, reason: why, .. } => {
+                let (name, title) =
+                    (inline_code(name), inline_code(&escape_hidden_line(&view.title)));
+                self.block(&format!("### {name} {title}: incomplete"))?;
                 self.fenced("", why)
             }
             Entry::Plan { entries } => self.plan(entries),
-            Entry::Cleared => self.block("*From here on the model knew nothing of the above.*"),
+            Entry::Cleared => {
+                self.block("*Context cleared: from here on, the model did not see anything above.*")
+            }
             Entry::Refused | Entry::Rewound { .. } | Entry::Unknown => Ok(()),
         }
     }
 
-    fn turn_over(&mut self, turn: &TurnRow, spent: Spent) -> io::Result<()> {
-        let Spent { tools, waiting, model } = spent;
+    fn end_turn(&mut self, turn: &TurnRow, time_spent: TimeSpent) -> io::Result<()> {
+        let TimeSpent { tools, waiting, model } = time_spent;
         self.block(&format!(
             "*Turn {}: {}, after {} (model {}, tools {}, waiting {}).*",
             turn.number,
-            visible_line(parts::stop(turn)),
-            short(spent.whole()),
-            short(model),
-            short(tools),
-            short(waiting)
+            escape_hidden_line(fragments::stop_reason(turn)),
+            short_duration(time_spent.total()),
+            short_duration(model),
+            short_duration(tools),
+            short_duration(waiting)
         ))
     }
 
@@ -164,15 +170,15 @@ impl Document for Markdown<'_> {
     }
 }
 
-/// One line in which nothing is a mark.
-fn code(text: &str) -> String {
-    let text = visible_line(text);
-    let ticks = "`".repeat(longest_run(&text) + 1);
+/// One line as inline code, in which nothing is interpreted as markup.
+fn inline_code(text: &str) -> String {
+    let text = escape_hidden_line(text);
+    let ticks = "`".repeat(longest_backtick_run(&text) + 1);
     let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
     format!("{ticks}{space}{text}{space}{ticks}")
 }
 
-/// The most backticks in a row.
-fn longest_run(text: &str) -> usize {
+/// The length of the longest run of backticks.
+fn longest_backtick_run(text: &str) -> usize {
     text.split(|it| it != '`').map(str::len).max().unwrap_or_default()
 }

@@ -1,42 +1,41 @@
-//! A session that is kept → a document for people, or JSON for programs. It is read page by page
-//! and written as it comes, so that a long session takes no more memory than a short one.
+//! Exports a stored session as a document for people, or as JSON for programs. It is read and
+//! written page by page, so that a long session takes no more memory than a short one.
 //!
-//! What a model or a project has written is text here and nothing else: see `html`.
+//! What a model or a project has written never becomes markup: see `html`.
 
 mod html;
 mod json;
 mod markdown;
-mod parts;
+mod fragments;
 #[cfg(test)]
 mod tests;
-mod time;
+mod timing;
 
 use std::io::{self, Write};
 
 use rusqlite::Connection;
 
-use turnwright_types::ids::SessionId;
 use crate::{
-    Audience, Entry, Gone, SessionRow, StoreError, Stored, TurnRow, read, turns_of,
+    Audience, Entry, RewoundEntries, SessionRow, StoreError, StoredEntry, TurnRow, read, turn_rows,
 };
-use time::Clock;
-pub use time::Spent;
+pub use timing::TimeSpent;
+use timing::TurnClock;
+use turnwright_types::ids::SessionId;
 
-/// Entries that are read at a time: each may be a long one.
-const PAGE: usize = 8;
+/// Entries that are read at a time; each may be long.
+const PAGE_SIZE: usize = 8;
 
-/// What is made.
+/// The format of an exported document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// Text with marks.
+pub enum ExportFormat {
     Markdown,
-    /// One page that needs nothing else.
+    /// A single page without external resources.
     Html,
-    /// One object.
+    /// A single object.
     Json,
 }
 
-/// Why there is no whole document.
+/// Why the export failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// The session cannot be read.
@@ -47,97 +46,97 @@ pub enum ExportError {
     Write(#[from] io::Error),
 }
 
-/// One sort of document. What is called in this order makes a whole one.
+/// A document format. The methods are called in this order, with `begin_turn` to `end_turn` for
+/// each turn.
 trait Document {
     fn begin(&mut self, session: &SessionRow) -> io::Result<()>;
-    fn turn(&mut self, turn: &TurnRow) -> io::Result<()>;
-    fn entry(&mut self, stored: &Stored) -> io::Result<()>;
-    /// The turn that was begun last is over.
-    fn turn_over(&mut self, turn: &TurnRow, spent: Spent) -> io::Result<()>;
+    fn begin_turn(&mut self, turn: &TurnRow) -> io::Result<()>;
+    fn entry(&mut self, entry_row: &StoredEntry) -> io::Result<()>;
+    fn end_turn(&mut self, turn: &TurnRow, time_spent: TimeSpent) -> io::Result<()>;
     fn end(&mut self) -> io::Result<()>;
 }
 
-/// Writes a session. What was rewound is left out, and so is what only the model was told.
+/// Writes a session. Rewound entries and messages that are only for the model are left out.
 ///
 /// # Errors
-/// When the session is not there, or the document cannot be written.
+/// If the session does not exist or cannot be read, or if the document cannot be written.
 pub fn export(
     connection: &Connection,
     id: &SessionId,
-    form: Form,
+    format: ExportFormat,
     out: &mut dyn Write,
 ) -> Result<(), ExportError> {
     let session = read::session(connection, id)?;
-    let key = read::key(connection, id)?;
-    let gone = Gone::find(connection, key)?;
-    let mut document = document(form, out);
-    let mut writer = Writer {
+    let key = read::session_key(connection, id)?;
+    let rewound = RewoundEntries::load(connection, key)?;
+    let mut document = document(format, out);
+    let mut writer = DocumentWriter {
         document: document.as_mut(),
-        turns: turns_of(connection, key)?,
-        last_plan: gone.last_plan,
+        turns: turn_rows(connection, key)?,
+        last_plan: rewound.last_plan,
         current: None,
-        clock: Clock::default(),
+        clock: TurnClock::default(),
     };
     writer.document.begin(&session)?;
     let mut after = 0;
     loop {
-        let (page, last) = read::page(connection, key, (after, PAGE), &gone)?;
-        for stored in &page {
-            writer.add(stored)?;
+        let (page, last) = read::entries_page(connection, key, (after, PAGE_SIZE), &rewound)?;
+        for entry_row in &page {
+            writer.add(entry_row)?;
         }
         let Some(last) = last else { break };
         after = last;
     }
-    writer.turn_over()?;
+    writer.end_turn()?;
     Ok(document.end()?)
 }
 
-fn document<'a>(form: Form, out: &'a mut dyn Write) -> Box<dyn Document + 'a> {
-    match form {
-        Form::Markdown => Box::new(markdown::Markdown::new(out)),
-        Form::Html => Box::new(html::Html::new(out)),
-        Form::Json => Box::new(json::Json::new(out)),
+fn document<'a>(format: ExportFormat, out: &'a mut dyn Write) -> Box<dyn Document + 'a> {
+    match format {
+        ExportFormat::Markdown => Box::new(markdown::MarkdownDocument::new(out)),
+        ExportFormat::Html => Box::new(html::HtmlDocument::new(out)),
+        ExportFormat::Json => Box::new(json::JsonDocument::new(out)),
     }
 }
 
-/// Entries → entries in their turns, with the time that each turn has taken.
-struct Writer<'a> {
+/// Groups entries by turn and measures where the time of each turn went.
+struct DocumentWriter<'a> {
     document: &'a mut dyn Document,
     turns: Vec<TurnRow>,
     last_plan: Option<u64>,
-    /// The place of the turn in `turns`.
+    /// The index of the current turn in `turns`.
     current: Option<usize>,
-    clock: Clock,
+    clock: TurnClock,
 }
 
-impl Writer<'_> {
-    fn add(&mut self, stored: &Stored) -> io::Result<()> {
-        let turn = self.turns.binary_search_by_key(&stored.turn, |it| it.number).ok();
+impl DocumentWriter<'_> {
+    fn add(&mut self, entry_row: &StoredEntry) -> io::Result<()> {
+        let turn = self.turns.binary_search_by_key(&entry_row.turn, |it| it.number).ok();
         if turn != self.current {
-            self.turn_over()?;
+            self.end_turn()?;
             self.current = turn;
             if let Some(turn) = turn.and_then(|it| self.turns.get(it)) {
-                self.document.turn(turn)?;
+                self.document.begin_turn(turn)?;
             }
         }
-        self.clock.note(stored);
-        if self.is_shown(stored) { self.document.entry(stored) } else { Ok(()) }
+        self.clock.note(entry_row);
+        if self.is_shown(entry_row) { self.document.entry(entry_row) } else { Ok(()) }
     }
 
-    fn is_shown(&self, stored: &Stored) -> bool {
-        match &stored.entry {
+    fn is_shown(&self, entry_row: &StoredEntry) -> bool {
+        match &entry_row.entry {
             Entry::Message { audience, .. } => *audience != Audience::Model,
-            // A plan is kept as a whole each time.
-            Entry::Plan { .. } => self.last_plan == Some(stored.seq),
-            Entry::Note { .. } | Entry::Lost { .. } | Entry::Cleared => true,
+            // Each plan entry holds the whole plan, so only the last one is shown.
+            Entry::Plan { .. } => self.last_plan == Some(entry_row.seq),
+            Entry::Note { .. } | Entry::IncompleteCall { .. } | Entry::Cleared => true,
             Entry::Refused | Entry::Rewound { .. } | Entry::Unknown => false,
         }
     }
 
-    fn turn_over(&mut self) -> io::Result<()> {
+    fn end_turn(&mut self) -> io::Result<()> {
         let clock = std::mem::take(&mut self.clock);
         match self.current.take().and_then(|it| self.turns.get(it)) {
-            Some(turn) => self.document.turn_over(turn, clock.spent(turn)),
+            Some(turn) => self.document.end_turn(turn, clock.time_spent(turn)),
             None => Ok(()),
         }
     }

@@ -1,9 +1,9 @@
-//! Which files hold secrets, told by their names: they are read only after a question, and no
-//! search shows what is in them.
+//! Recognises files that are likely to hold secrets by their names. Reading one needs the user's
+//! permission, and searches do not show their contents.
 
 use std::path::Path;
 
-/// Whole names, in lower case.
+/// Whole file names, in lower case.
 const NAMES: &[&str] = &[
     ".netrc",
     "_netrc",
@@ -23,8 +23,7 @@ const NAMES: &[&str] = &[
     "secrets.toml",
 ];
 
-/// Ends of names.
-const ENDS: &[&str] = &[
+const NAME_SUFFIXES: &[&str] = &[
     ".pem",
     ".key",
     ".pfx",
@@ -38,14 +37,14 @@ const ENDS: &[&str] = &[
     ".tfvars",
 ];
 
-/// What `.env` files are called that hold no secrets but show what belongs into the real one.
-const SAMPLES: &[&str] = &["example", "sample", "template", "dist", "defaults"];
+/// Parts of the names of `.env` files that hold no secrets but are templates for the real one.
+const TEMPLATE_MARKERS: &[&str] = &["example", "sample", "template", "dist", "defaults"];
 
-/// What is added to the name of a file for the name of its copy.
-const COPIES: &[&str] = &["~", ".bak", ".backup", ".old", ".orig", ".save", ".swp", ".swo"];
+/// Suffixes that editors and users give to copies of a file.
+const COPY_SUFFIXES: &[&str] = &["~", ".bak", ".backup", ".old", ".orig", ".save", ".swp", ".swo"];
 
-/// Places in a home folder, and what lies below them.
-const PATHS: &[&[&str]] = &[
+/// Files and folders in a home folder; everything below them counts too.
+const HOME_PATHS: &[&[&str]] = &[
     &[".aws", "credentials"],
     &[".aws", "config"],
     &[".aws", "sso"],
@@ -57,42 +56,42 @@ const PATHS: &[&[&str]] = &[
     &[".gem", "credentials"],
 ];
 
-/// Folders that hold nothing else.
-const FOLDERS: &[&str] = &[".ssh", ".azure", ".gnupg", ".kube", ".password-store"];
+/// Folders that hold nothing but secrets.
+const SECRET_FOLDERS: &[&str] = &[".ssh", ".azure", ".gnupg", ".kube", ".password-store"];
 
-/// Whether a file of that name is likely to hold keys or passwords.
-pub fn is_secret(path: &Path) -> bool {
+/// True if a file at this path is likely to hold keys or passwords, judging by its name alone.
+pub fn is_secret_path(path: &Path) -> bool {
     let parts: Vec<String> =
         path.components().map(|it| it.as_os_str().to_string_lossy().to_lowercase()).collect();
-    let Some(name) = parts.last().map(|it| original(it)) else { return false };
-    let in_folder = parts.iter().any(|it| FOLDERS.contains(&it.as_str()));
-    let at_path = PATHS.iter().any(|it| parts.windows(it.len()).any(|part| part == *it));
-    // A public key is what one gives away.
+    let Some(name) = parts.last().map(|it| without_copy_suffixes(it)) else { return false };
+    let in_folder = parts.iter().any(|it| SECRET_FOLDERS.contains(&it.as_str()));
+    let at_path = HOME_PATHS.iter().any(|it| parts.windows(it.len()).any(|part| part == *it));
+    // Public keys are meant to be shared.
     let extension = name.rsplit_once('.').map(|it| it.1);
     let is_public = extension == Some("pub") || name == "known_hosts";
     let is_key = name.starts_with("id_rsa")
         || name.starts_with("id_ed25519")
         || name.starts_with("id_ecdsa")
         || name.starts_with("id_dsa");
-    let is_named = NAMES.contains(&name) || ENDS.iter().any(|it| name.ends_with(it));
-    !is_public && (is_environment(name) || is_key || is_named || in_folder || at_path)
+    let is_named = NAMES.contains(&name) || NAME_SUFFIXES.iter().any(|it| name.ends_with(it));
+    !is_public && (is_env_file(name) || is_key || is_named || in_folder || at_path)
 }
 
-/// The name of which this is that of a copy, as editors and careful people make them.
-fn original(name: &str) -> &str {
+/// Removes the suffixes of backup copies.
+fn without_copy_suffixes(name: &str) -> &str {
     let mut name = name;
-    while let Some(rest) = COPIES.iter().find_map(|it| name.strip_suffix(it)) {
+    while let Some(rest) = COPY_SUFFIXES.iter().find_map(|it| name.strip_suffix(it)) {
         name = rest;
     }
     name
 }
 
 /// `.env`, `.env.local`, `prod.env`; not `.env.example`.
-fn is_environment(name: &str) -> bool {
-    let is_sample = SAMPLES.iter().any(|it| name.split('.').any(|part| part == *it));
+fn is_env_file(name: &str) -> bool {
+    let is_template = TEMPLATE_MARKERS.iter().any(|it| name.split('.').any(|part| part == *it));
     let extension = name.rsplit_once('.').map(|it| it.1);
     let is_env = extension == Some("env") || name.starts_with(".env.");
-    (is_env || name == ".envrc") && !is_sample
+    (is_env || name == ".envrc") && !is_template
 }
 
 #[cfg(test)]
@@ -100,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_what_is_secret() {
+    fn secret_files_are_recognised_by_name() {
         let secret = [
             "/ws/.env",
             "/ws/.env.local",
@@ -134,10 +133,10 @@ mod tests {
             "/",
         ];
         for path in secret {
-            assert!(is_secret(Path::new(path)), "{path}");
+            assert!(is_secret_path(Path::new(path)), "{path}");
         }
         for path in open {
-            assert!(!is_secret(Path::new(path)), "{path}");
+            assert!(!is_secret_path(Path::new(path)), "{path}");
         }
     }
 }

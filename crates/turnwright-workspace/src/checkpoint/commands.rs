@@ -1,5 +1,5 @@
-//! What a command has done to files: what was there before it and after it is compared, and what
-//! they held before is taken from wherever it is known.
+//! Determines what a command has changed: compares snapshots from before and after, and takes the
+//! old contents from wherever they are known.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -7,111 +7,123 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::git::{Repository, Stat};
-use super::known::{Known, MOST_OF_ONE};
-use super::look::{Found, in_words, look};
-use super::map::{Cut, Differs, Ground, Map, Sort, sort};
-use super::{Changes, lock};
-use turnwright_types::effect::is_secret;
-use turnwright_types::file_change::{Change, FileState};
+use super::content_cache::{ContentCache, MAX_CACHED_FILE};
+use super::git::{FileStat, Repository};
+use super::observe::{ObservedState, format_bytes, observe};
+use super::snapshot::{
+    SnapshotError, StatChange, StatKind, StatSnapshot, WatchedFolders, stat_kind,
+};
+use super::{CallChanges, lock};
+use turnwright_types::effect::is_secret_path;
+use turnwright_types::file_change::{FileChange, FileState};
 
-/// How long a map may take.
-const LONGEST: Duration = Duration::from_secs(2);
-/// And after a cancel.
-const SHORT: Duration = Duration::from_secs(1);
-/// A map that took no longer is drawn anew before each command: what the user has changed since
-/// the last one is none of the command's.
-const CHEAP: Duration = Duration::from_millis(30);
-/// Another one is used once more if it is no older than so many times what it took.
-const FRESH: u32 = 5;
-/// Changes of one call that are kept.
-const MOST_CHANGES: usize = 5_000;
-/// Bytes of theirs.
-const MOST_BYTES: usize = 64 * 1024 * 1024;
-/// How long they are read.
-const LONGEST_READ: Duration = Duration::from_secs(2);
-/// The clock of a file system is behind by up to this.
-const TICK: Duration = Duration::from_millis(20);
-/// Files with ignore rules.
-const RULES: [&str; 2] = [".gitignore", ".ignore"];
+/// How long a snapshot may take.
+const SNAPSHOT_LIMIT: Duration = Duration::from_secs(2);
+/// How long a snapshot may take after a cancel.
+const SNAPSHOT_LIMIT_AFTER_CANCEL: Duration = Duration::from_secs(1);
+/// If a snapshot took no longer than this, a new one is taken before each command, so that changes
+/// of the user since the last command are not attributed to the next one.
+const CHEAP_SNAPSHOT: Duration = Duration::from_millis(30);
+/// A slower snapshot is reused if it is no older than this many times the time it took.
+const MAX_AGE_FACTOR: u32 = 5;
+/// The most changes of one call that are recorded.
+const MAX_CHANGES: usize = 5_000;
+/// The most bytes of their contents.
+const MAX_BYTES: usize = 64 * 1024 * 1024;
+/// How long their contents are read.
+const READ_LIMIT: Duration = Duration::from_secs(2);
+/// File timestamps may lag behind the system clock by this much.
+const CLOCK_LAG: Duration = Duration::from_millis(20);
+const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
 
-/// What there was before a command.
+/// The state of the folders before a command.
 #[derive(Clone, Debug)]
-pub struct Before {
-    map: Arc<Map>,
-    /// With their indexes as they were before.
+pub struct CommandBaseline {
+    snapshot: Arc<StatSnapshot>,
+    /// The repositories, with their indexes from before the command.
     repositories: Arc<Vec<Repository>>,
 }
 
-impl Before {
-    /// We have changed this ourselves.
-    pub(super) fn touched(&mut self, path: &Path) {
-        Arc::make_mut(&mut self.map).touched(path);
+impl CommandBaseline {
+    /// Updates a path that the agent itself has written.
+    pub(super) fn note_written(&mut self, path: &Path) {
+        Arc::make_mut(&mut self.snapshot).note_written(path);
     }
 }
 
-impl super::Checkpoint {
-    /// Looks at what a command could change; `None` if that is too much. Reads the disk.
-    pub fn before(&self, cancelled: &Arc<AtomicBool>) -> Option<Before> {
-        let ground = self.ground()?;
-        let (last, tries) = {
+impl super::ChangeTracker {
+    /// Takes a snapshot before a command; `None` if there are too many files. Blocks.
+    pub fn baseline(&self, cancelled: &Arc<AtomicBool>) -> Option<CommandBaseline> {
+        let watched = self.watched()?;
+        let (last_baseline, slow_snapshots_left) = {
             let inner = lock(&self.0.inner);
-            (inner.last.clone().filter(|it| is_good(&it.map)), inner.tries)
+            (
+                inner.last_baseline.clone().filter(|it| is_fresh(&it.snapshot)),
+                inner.slow_snapshots_left,
+            )
         };
-        if tries == 0 {
+        if slow_snapshots_left == 0 {
             return None;
         }
-        let repositories = ground.folders().iter().filter_map(|it| Repository::open(it)).collect();
+        let repositories = watched.folders().iter().filter_map(|it| Repository::open(it)).collect();
         let repositories = Arc::new(repositories);
-        let before = match last {
-            Some(last) => Before { map: last.map, repositories },
+        let before = match last_baseline {
+            Some(last_baseline) => {
+                CommandBaseline { snapshot: last_baseline.snapshot, repositories }
+            }
             None => {
-                let map = self.drawn(&ground, LONGEST, cancelled)?;
-                lock(&self.0.known).copy(&map, &repositories);
-                Before { map: Arc::new(map), repositories }
+                let snapshot = self.take_snapshot(&watched, SNAPSHOT_LIMIT, cancelled)?;
+                lock(&self.0.contents).preload(&snapshot, &repositories);
+                CommandBaseline { snapshot: Arc::new(snapshot), repositories }
             }
         };
-        lock(&self.0.inner).last = None;
+        lock(&self.0.inner).last_baseline = None;
         Some(before)
     }
 
-    /// Finds out what has changed since. Reads the disk.
-    pub fn after(&self, before: &Before, was_cancelled: bool) -> Changes {
-        let limit = if was_cancelled { SHORT } else { LONGEST };
-        let Some(ground) = self.ground() else { return Changes::default() };
-        let Some(now) = self.drawn(&ground, limit, &Arc::default()) else {
-            return Changes { is_unseen: true, ..Changes::default() };
+    /// Determines what has changed since a snapshot. Blocks.
+    pub fn changes_since(&self, before: &CommandBaseline, was_cancelled: bool) -> CallChanges {
+        let limit = if was_cancelled { SNAPSHOT_LIMIT_AFTER_CANCEL } else { SNAPSHOT_LIMIT };
+        let Some(watched) = self.watched() else { return CallChanges::default() };
+        let Some(now) = self.take_snapshot(&watched, limit, &Arc::default()) else {
+            return CallChanges { is_unknown: true, ..CallChanges::default() };
         };
-        let differs = before.map.compare(&now);
-        let changes = Comparing::new(before, &lock(&self.0.known)).all(differs);
-        let mut known = lock(&self.0.known);
+        let changed = before.snapshot.compare(&now);
+        let changes = ChangeComparison::new(before, &lock(&self.0.contents)).into_changes(changed);
+        let mut contents = lock(&self.0.contents);
         for change in &changes.files {
-            let found = change.after.clone().map(Found::from);
+            let found = change.after.clone().map(ObservedState::from);
             match (now.entries.get(&change.path), found) {
-                (Some(stat), Some(found)) if is_kept(&found.state) => {
-                    known.learn(&change.path, *stat, found);
+                (Some(stat), Some(found)) if is_restorable(&found.state) => {
+                    contents.insert(&change.path, *stat, found);
                 }
-                _ => known.forget(&change.path),
+                _ => contents.remove(&change.path),
             }
         }
-        drop(known);
+        drop(contents);
         let repositories = Arc::clone(&before.repositories);
-        lock(&self.0.inner).last = Some(Before { map: Arc::new(now), repositories });
+        lock(&self.0.inner).last_baseline =
+            Some(CommandBaseline { snapshot: Arc::new(now), repositories });
         changes
     }
 
-    fn drawn(&self, ground: &Ground, limit: Duration, cancelled: &Arc<AtomicBool>) -> Option<Map> {
-        let drawn = Map::draw(ground, limit, cancelled);
+    fn take_snapshot(
+        &self,
+        watched: &WatchedFolders,
+        limit: Duration,
+        cancelled: &Arc<AtomicBool>,
+    ) -> Option<StatSnapshot> {
+        let snapshot = StatSnapshot::take(watched, limit, cancelled);
         let mut inner = lock(&self.0.inner);
-        match drawn {
-            Ok(map) => Some(map),
-            Err(Cut::TooMany) => {
-                inner.tries = 0;
+        match snapshot {
+            Ok(snapshot) => Some(snapshot),
+            Err(SnapshotError::TooMany) => {
+                inner.slow_snapshots_left = 0;
                 None
             }
-            Err(Cut::TooLong) => {
-                if limit == LONGEST && !cancelled.load(Ordering::Relaxed) {
-                    inner.tries = inner.tries.saturating_sub(1);
+            Err(SnapshotError::TooLong) => {
+                if limit == SNAPSHOT_LIMIT && !cancelled.load(Ordering::Relaxed) {
+                    inner.slow_snapshots_left = inner.slow_snapshots_left.saturating_sub(1);
                 }
                 None
             }
@@ -119,14 +131,14 @@ impl super::Checkpoint {
     }
 }
 
-/// Whether there was hardly time for the user to change anything since.
-fn is_good(map: &Map) -> bool {
-    let age = map.at.elapsed();
-    map.took > CHEAP && age.is_ok_and(|it| it <= map.took * FRESH)
+/// Whether the user hardly had time to change anything since the snapshot.
+fn is_fresh(snapshot: &StatSnapshot) -> bool {
+    let age = snapshot.at.elapsed();
+    snapshot.took > CHEAP_SNAPSHOT && age.is_ok_and(|it| it <= snapshot.took * MAX_AGE_FACTOR)
 }
 
-/// Whether undo can bring this back.
-pub(super) fn is_kept(state: &FileState) -> bool {
+/// Whether undo can restore this state.
+pub(super) fn is_restorable(state: &FileState) -> bool {
     match state {
         FileState::Absent | FileState::Link { .. } | FileState::Folder { .. } => true,
         FileState::File { is_kept, .. } => *is_kept,
@@ -134,153 +146,172 @@ pub(super) fn is_kept(state: &FileState) -> bool {
     }
 }
 
-/// A content by what stays the same when a file gets another name.
-type Same = (u64, u64, (u64, u32));
+/// Identifies a content by metadata that stays the same when a file is renamed: inode, size and
+/// modification time.
+type ContentKey = (u64, u64, (u64, u32));
 
-fn same(stat: &Stat) -> Same {
+fn content_key(stat: &FileStat) -> ContentKey {
     (stat.ino, stat.size, stat.mtime)
 }
 
-struct Comparing<'a> {
-    before: &'a Before,
-    known: &'a Known,
-    begun: Instant,
+struct ChangeComparison<'a> {
+    before: &'a CommandBaseline,
+    contents: &'a ContentCache,
+    start: Instant,
     bytes: usize,
-    /// The files that were in the map and are not as they were.
+    /// The inodes of the files of the old snapshot that differ.
     inodes: HashSet<u64>,
-    /// What is there now, by what it was called before, maybe.
-    moved: HashMap<Same, Found>,
+    /// The contents of files that may have been renamed.
+    renamed: HashMap<ContentKey, ObservedState>,
 }
 
-impl<'a> Comparing<'a> {
-    fn new(before: &'a Before, known: &'a Known) -> Comparing<'a> {
-        let (inodes, moved) = (HashSet::new(), HashMap::new());
-        Comparing { before, known, begun: Instant::now(), bytes: 0, inodes, moved }
+impl<'a> ChangeComparison<'a> {
+    fn new(before: &'a CommandBaseline, contents: &'a ContentCache) -> ChangeComparison<'a> {
+        let (inodes, renamed) = (HashSet::new(), HashMap::new());
+        ChangeComparison { before, contents, start: Instant::now(), bytes: 0, inodes, renamed }
     }
 
-    fn all(mut self, mut differs: Vec<Differs>) -> Changes {
-        let files = differs.iter().filter_map(|it| it.before).filter(|it| sort(it) != Sort::Folder);
+    fn into_changes(mut self, mut changed: Vec<StatChange>) -> CallChanges {
+        let files = changed
+            .iter()
+            .filter_map(|it| it.before)
+            .filter(|it| stat_kind(it) != StatKind::Folder);
         self.inodes = files.map(|it| it.ino).collect();
-        differs.retain(|it| !self.was_there(it));
-        let is_rule = |it: &Differs| {
-            it.path.file_name().is_some_and(|it| RULES.iter().any(|rule| it == *rule))
+        changed.retain(|it| !self.is_only_visibility_change(it));
+        let is_ignore_file = |change: &StatChange| {
+            change.path.file_name().is_some_and(|it| IGNORE_FILES.iter().any(|rule| it == *rule))
         };
-        let new_rules = differs.iter().any(is_rule);
-        let mut changes =
-            Changes { more: differs.len().saturating_sub(MOST_CHANGES), ..Changes::default() };
-        differs.truncate(MOST_CHANGES);
-        let mut looked = Vec::with_capacity(differs.len());
-        for it in differs {
-            let after = self.look(&it);
-            if let Some(stat) = it.after.filter(|it| sort(it) == Sort::File) {
-                self.moved.insert(same(&stat), after.clone());
+        let ignore_rules_changed = changed.iter().any(is_ignore_file);
+        let mut changes = CallChanges {
+            omitted: changed.len().saturating_sub(MAX_CHANGES),
+            ..CallChanges::default()
+        };
+        changed.truncate(MAX_CHANGES);
+        let mut observed = Vec::with_capacity(changed.len());
+        for change in changed {
+            let after = self.observe(&change);
+            if let Some(stat) = change.after.filter(|it| stat_kind(it) == StatKind::File) {
+                self.renamed.insert(content_key(&stat), after.clone());
             }
-            looked.push((it, after));
+            observed.push((change, after));
         }
-        for (it, after) in looked {
-            let (mut after, is_strange) = (after, self.is_strange(&it));
-            let before = match it.before {
-                None if new_rules && is_older(&it.path, self.before.map.at) => {
-                    Found::unknown("was ignored before")
+        for (change, after) in observed {
+            let (mut after, came_from_outside) = (after, self.came_from_outside(&change));
+            let before = match change.before {
+                None if ignore_rules_changed
+                    && was_created_before(&change.path, self.before.snapshot.at) =>
+                {
+                    ObservedState::unknown("was ignored before")
                 }
-                None if is_strange => Found::unknown("comes from where nobody has looked"),
-                _ => self.content(&it, &after),
+                None if came_from_outside => {
+                    ObservedState::unknown("moved here from an untracked place")
+                }
+                _ => self.previous_state(&change, &after),
             };
-            if is_strange && it.before.is_some() {
-                after = Found::unknown("it comes from where nobody has looked");
+            if came_from_outside && change.before.is_some() {
+                after = ObservedState::unknown("it was moved here from an untracked place");
             }
             if before.state == after.state {
-                // Two contents that nobody has looked at need not be the same.
+                // Two contents that are both unknown need not be equal.
                 if !matches!(before.state, FileState::Unknown { .. }) {
                     continue;
                 }
-                after = Found::unknown("is not known either");
+                after = ObservedState::unknown("is unknown, too");
             }
-            changes.bytes.extend(before.bytes.into_iter().chain(after.bytes));
+            changes.contents.extend(before.bytes.into_iter().chain(after.bytes));
             let (before, after) = (before.state, Some(after.state));
-            changes.files.push(Change { path: it.path, before, after });
+            changes.files.push(FileChange { path: change.path, before, after });
         }
         changes
     }
 
-    /// Whether something is only ignored since, or is not any more. What was not touched has not
-    /// changed.
-    fn was_there(&self, it: &Differs) -> bool {
-        match (it.before, it.after) {
-            (None, Some(after)) if sort(&after) != Sort::Folder => {
-                moment(after.ctime) + TICK < self.before.map.at && !self.inodes.contains(&after.ino)
+    /// Whether a file only became ignored, or is no longer ignored. A file that was not modified
+    /// has not changed.
+    fn is_only_visibility_change(&self, change: &StatChange) -> bool {
+        match (change.before, change.after) {
+            (None, Some(after)) if stat_kind(&after) != StatKind::Folder => {
+                system_time(after.ctime) + CLOCK_LAG < self.before.snapshot.at
+                    && !self.inodes.contains(&after.ino)
             }
             (Some(before), None) => {
-                is_behind_no_link(&it.path) && super::known::now(&it.path) == Some(before)
+                has_no_link_above(&change.path)
+                    && super::content_cache::lstat(&change.path) == Some(before)
             }
             _ => false,
         }
     }
 
-    /// Whether a file was there before, but elsewhere, and not in the map: it may be the only one,
-    /// so it must not be removed.
-    fn is_strange(&self, it: &Differs) -> bool {
-        let is_new = |it: &Stat| sort(it) != Sort::Folder && !self.inodes.contains(&it.ino);
-        it.after.as_ref().is_some_and(is_new) && is_older(&it.path, self.before.map.at)
+    /// Whether a file existed before, but outside of the snapshot. It may be the only copy, so undo
+    /// must not remove it.
+    fn came_from_outside(&self, change: &StatChange) -> bool {
+        let is_new =
+            |it: &FileStat| stat_kind(it) != StatKind::Folder && !self.inodes.contains(&it.ino);
+        change.after.as_ref().is_some_and(is_new)
+            && was_created_before(&change.path, self.before.snapshot.at)
     }
 
-    fn look(&mut self, it: &Differs) -> Found {
-        if it.after.is_some() && self.begun.elapsed() > LONGEST_READ {
-            return Found::unknown("too much has changed at once");
+    fn observe(&mut self, change: &StatChange) -> ObservedState {
+        if change.after.is_some() && self.start.elapsed() > READ_LIMIT {
+            return ObservedState::unknown("too many changes at once");
         }
-        // Its folder may be a link by now.
-        if it.after.is_none() && !is_behind_no_link(&it.path) {
+        // The folder may have become a link.
+        if change.after.is_none() && !has_no_link_above(&change.path) {
             return FileState::Absent.into();
         }
-        let found = look(&it.path, self.bytes < MOST_BYTES && !is_secret(&it.path));
+        let found = observe(&change.path, self.bytes < MAX_BYTES && !is_secret_path(&change.path));
         self.bytes += found.bytes.as_ref().map_or(0, |it| it.len());
         found
     }
 
-    /// What there was before.
-    fn content(&mut self, it: &Differs, after: &Found) -> Found {
-        let Some(stat) = it.before else { return FileState::Absent.into() };
+    /// The state of a file before the command.
+    fn previous_state(&mut self, change: &StatChange, after: &ObservedState) -> ObservedState {
+        let Some(stat) = change.before else { return FileState::Absent.into() };
         let mode = stat.mode & 0o7777;
-        if sort(&stat) == Sort::Folder {
+        if stat_kind(&stat) == StatKind::Folder {
             return FileState::Folder { mode }.into();
         }
-        if let Some(found) = self.known.get(&it.path, &stat) {
+        if let Some(found) = self.contents.get(&change.path, &stat) {
             return found.clone();
         }
-        if sort(&stat) == Sort::Link {
-            return Found::unknown("where it pointed to was not noted");
+        if stat_kind(&stat) == StatKind::Link {
+            return ObservedState::unknown("its target was not recorded");
         }
-        if let Some(found) = self.of_git(&it.path, &stat, mode) {
+        if let Some(found) = self.content_from_git(&change.path, &stat, mode) {
             return found;
         }
-        // Only its name, its mode or what else is not a part of it has changed.
-        if it.after.is_some_and(|it| same(&it) == same(&stat)) {
+        // Only the name, the mode or other metadata changed.
+        if change.after.is_some_and(|it| content_key(&it) == content_key(&stat)) {
             return with_mode(after, mode);
         }
-        if let Some(found) = self.moved.get(&same(&stat)) {
+        if let Some(found) = self.renamed.get(&content_key(&stat)) {
             return with_mode(found, mode);
         }
-        Found::unknown(if is_secret(&it.path) {
+        ObservedState::unknown(if is_secret_path(&change.path) {
             "may hold secrets".to_owned()
-        } else if stat.size > MOST_OF_ONE {
-            in_words(stat.size)
+        } else if stat.size > MAX_CACHED_FILE {
+            format_bytes(stat.size)
         } else {
             "was not copied before".to_owned()
         })
     }
 
-    fn of_git(&mut self, path: &Path, stat: &Stat, mode: u32) -> Option<Found> {
-        if self.bytes >= MOST_BYTES || self.begun.elapsed() > LONGEST_READ || is_secret(path) {
+    fn content_from_git(
+        &mut self,
+        path: &Path,
+        stat: &FileStat,
+        mode: u32,
+    ) -> Option<ObservedState> {
+        if self.bytes >= MAX_BYTES || self.start.elapsed() > READ_LIMIT || is_secret_path(path) {
             return None;
         }
         let found =
-            self.before.repositories.iter().find_map(|it| it.read(&it.clean(path, stat)?))?;
+            self.before.repositories.iter().find_map(|it| it.read(&it.clean_blob(path, stat)?))?;
         self.bytes += found.len();
-        Some(Found::file(found, mode))
+        Some(ObservedState::file(found, mode))
     }
 }
 
-fn with_mode(found: &Found, other: u32) -> Found {
+fn with_mode(found: &ObservedState, other: u32) -> ObservedState {
     let mut found = found.clone();
     if let FileState::File { mode, .. } = &mut found.state {
         *mode = other;
@@ -288,17 +319,17 @@ fn with_mode(found: &Found, other: u32) -> Found {
     found
 }
 
-fn moment((seconds, nanos): (u64, u32)) -> SystemTime {
+fn system_time((seconds, nanos): (u64, u32)) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::new(seconds.min(u64::from(u32::MAX) * 16), nanos)
 }
 
-fn is_behind_no_link(path: &Path) -> bool {
+fn has_no_link_above(path: &Path) -> bool {
     let folder = path.parent();
     folder.is_some_and(|it| std::fs::canonicalize(it).is_ok_and(|real| real == it))
 }
 
-/// Whether a file was made before then, as far as the file system knows.
-fn is_older(path: &PathBuf, then: SystemTime) -> bool {
+/// Whether a file was created before a point in time, as far as the file system knows.
+fn was_created_before(path: &PathBuf, then: SystemTime) -> bool {
     let made = std::fs::symlink_metadata(path).and_then(|it| it.created());
-    made.is_ok_and(|it| it + TICK < then)
+    made.is_ok_and(|it| it + CLOCK_LAG < then)
 }

@@ -1,114 +1,125 @@
-//! What a tool that says which files it changes has done to them: all of them are looked at before
-//! and after. What counts is what the session reads: of a file with unsaved changes in the editor
-//! that is the editor's text, which would be lost if undo brought back what is on the disk.
+//! Determines what a tool has done to the files that it announced: they are recorded before and
+//! after the call. What counts is what the session reads: for a file with unsaved changes in the
+//! editor that is the editor's text, which would be lost if undo restored the content of the disk.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::look::{Found, in_words, is_nothing, look};
-use super::{Changes, Checkpoint};
-use crate::files::{Form, Source, Text};
-use turnwright_types::file_change::{Change, FileState, Intent};
+use super::observe::{ObservedState, format_bytes, is_not_found, observe};
+use super::{CallChanges, ChangeTracker};
+use crate::files::{FileText, TextEncoding, TextSource};
+use turnwright_types::file_change::{ChangeIntent, FileChange, FileState};
 
-/// Entries of folders that go or get another place.
-const MOST_ENTRIES: usize = 2_000;
-/// Bytes of theirs.
-const MOST_BYTES: u64 = 20 * 1024 * 1024;
-/// The mode of a file of which only the editor knows.
-const USUAL_MODE: u32 = 0o644;
+/// The most entries recorded of folders that are deleted or moved.
+const MAX_ENTRIES: usize = 2_000;
+/// The most bytes of their contents.
+const MAX_BYTES: u64 = 20 * 1024 * 1024;
+/// The assumed mode of a file that only the editor knows.
+const DEFAULT_MODE: u32 = 0o644;
 
 /// What a call is going to make of a file.
 #[derive(Clone, Copy, Debug)]
-pub struct Foreseen<'a> {
-    /// The real path.
+pub struct ExpectedChange<'a> {
+    /// The path with links resolved.
     pub path: &'a Path,
-    /// What the session has read there.
-    pub before: Option<&'a Text>,
-    /// What it writes.
-    pub after: Option<(&'a str, Form)>,
+    /// The text that the session has read.
+    pub before: Option<&'a FileText>,
+    /// The text and encoding that the call writes.
+    pub after: Option<(&'a str, TextEncoding)>,
 }
 
-/// What a call touches, as it was before.
+/// The files that a call announced, with their state before it.
 #[derive(Debug)]
-pub struct Edit {
+pub struct TrackedEdit {
     targets: Vec<PathBuf>,
     deleted: Vec<PathBuf>,
-    before: BTreeMap<PathBuf, Found>,
-    /// What is going to be there.
-    planned: HashMap<PathBuf, FileState>,
-    /// Those of which the editor's text counts.
+    before: BTreeMap<PathBuf, ObservedState>,
+    /// The expected states after the call.
+    expected: HashMap<PathBuf, FileState>,
+    /// The paths of which the editor's text counts.
     in_editor: Vec<PathBuf>,
 }
 
-impl Edit {
-    /// Looks at what is going to be written or deleted, real paths. Reads the disk.
-    pub fn look(written: &[PathBuf], deleted: Vec<PathBuf>, foreseen: &[Foreseen<'_>]) -> Edit {
+impl TrackedEdit {
+    /// Records the state of the paths that are going to be written or deleted, with links resolved.
+    /// Blocks.
+    pub fn begin(
+        written: &[PathBuf],
+        deleted: Vec<PathBuf>,
+        expected_changes: &[ExpectedChange<'_>],
+    ) -> TrackedEdit {
         let targets: Vec<_> = written.iter().chain(&deleted).cloned().collect();
-        let mut before = snapshot(&targets);
-        for folder in written.iter().flat_map(|it| missing(it)) {
+        let mut before = observe_all(&targets);
+        for folder in written.iter().flat_map(|it| missing_parents(it)) {
             before.insert(folder, FileState::Absent.into());
         }
-        let mut edit =
-            Edit { targets, deleted, before, planned: HashMap::new(), in_editor: Vec::new() };
-        for one in foreseen {
-            edit.foresee(one);
+        let mut edit = TrackedEdit {
+            targets,
+            deleted,
+            before,
+            expected: HashMap::new(),
+            in_editor: Vec::new(),
+        };
+        for change in expected_changes {
+            edit.add_expected(change);
         }
         edit
     }
 
-    fn foresee(&mut self, one: &Foreseen<'_>) {
-        let mode = self.before.get(one.path).and_then(mode_of).unwrap_or(USUAL_MODE);
-        if let Some(text) = one.before.filter(|it| it.source == Source::Editor) {
-            self.before.insert(one.path.to_path_buf(), as_file(text, mode));
-            self.in_editor.push(one.path.to_path_buf());
+    fn add_expected(&mut self, change: &ExpectedChange<'_>) {
+        let mode = self.before.get(change.path).and_then(mode_of).unwrap_or(DEFAULT_MODE);
+        if let Some(text) = change.before.filter(|it| it.source == TextSource::Editor) {
+            self.before.insert(change.path.to_path_buf(), state_of_text(text, mode));
+            self.in_editor.push(change.path.to_path_buf());
         }
-        if let Some((text, form)) = one.after
+        if let Some((text, form)) = change.after
             && let Ok(bytes) = form.encode(text)
-            && let FileState::File { hash, size, .. } = Found::file(bytes, mode).state
+            && let FileState::File { hash, size, .. } = ObservedState::file(bytes, mode).state
         {
             let state = FileState::File { hash, size, mode, is_kept: false };
-            self.planned.insert(one.path.to_path_buf(), state);
+            self.expected.insert(change.path.to_path_buf(), state);
         }
     }
 
-    /// What is noted before the call runs. The mode of a new file is a guess.
-    pub fn intent(&self) -> Intent {
+    /// The intent that is stored before the call runs. The mode of a new file is a guess.
+    pub fn intent(&self) -> ChangeIntent {
         let goes = |path: &Path| self.deleted.iter().any(|it| path.starts_with(it));
-        let change = |(path, found): (&PathBuf, &Found)| Change {
+        let to_change = |(path, found): (&PathBuf, &ObservedState)| FileChange {
             path: path.clone(),
             before: found.state.clone(),
-            after: self.planned.get(path).cloned().or(goes(path).then_some(FileState::Absent)),
+            after: self.expected.get(path).cloned().or(goes(path).then_some(FileState::Absent)),
         };
-        Intent {
-            files: self.before.iter().map(change).collect(),
+        ChangeIntent {
+            files: self.before.iter().map(to_change).collect(),
             bytes: self.before.values().filter_map(|it| it.bytes.clone()).collect(),
         }
     }
 
-    /// What the call may have written.
+    /// The paths that the call may have written.
     pub fn targets(&self) -> &[PathBuf] {
         &self.targets
     }
 
-    /// What has become of it, and of what has not changed that it has not. `written` are the texts that the session has written meanwhile;
-    /// nothing for one that went to the disk. Reads the disk.
+    /// Compares the announced files, including those that turn out unchanged. `written` has the
+    /// texts that the session has written meanwhile, with `None` for a file that was written to the
+    /// disk. Blocks.
     pub fn changes(
         self,
-        checkpoint: &Checkpoint,
-        mut written: HashMap<PathBuf, Option<Text>>,
-    ) -> Changes {
-        let mut after = snapshot(&self.targets);
+        checkpoint: &ChangeTracker,
+        mut written: HashMap<PathBuf, Option<FileText>>,
+    ) -> CallChanges {
+        let mut after = observe_all(&self.targets);
         for path in self.before.keys().filter(|it| !self.targets.contains(it)) {
-            after.entry(path.clone()).or_insert_with(|| look(path, true));
+            after.entry(path.clone()).or_insert_with(|| observe(path, true));
         }
         let mut unsaved = Vec::new();
         for path in &self.targets {
             let Some(there) = after.get(path) else { continue };
             let shown = match written.remove(path) {
-                Some(Some(text)) => as_file(&text, mode_of(there).unwrap_or(USUAL_MODE)),
+                Some(Some(text)) => state_of_text(&text, mode_of(there).unwrap_or(DEFAULT_MODE)),
                 Some(None) => continue,
-                // Nothing was written, so nothing has changed that the session sees.
+                // Nothing was written, so nothing has changed in what the session sees.
                 None if self.in_editor.contains(path)
                     && (mode_of(there).is_some() || !self.deleted.contains(path)) =>
                 {
@@ -121,52 +132,52 @@ impl Edit {
             }
             after.insert(path.clone(), shown);
         }
-        checkpoint.touched(&after, &unsaved);
-        let mut changes = Changes::default();
+        checkpoint.note_written(&after, &unsaved);
+        let mut changes = CallChanges::default();
         let mut all: Vec<_> = self.before.keys().chain(after.keys()).cloned().collect();
         all.sort_unstable();
         all.dedup();
         for path in all {
             let before = self.before.get(&path).map_or(FileState::Absent, |it| it.state.clone());
             let now = after.remove(&path).unwrap_or_else(|| FileState::Absent.into());
-            changes.bytes.extend(now.bytes.filter(|_| before != now.state));
-            changes.files.push(Change { path, before, after: Some(now.state) });
+            changes.contents.extend(now.bytes.filter(|_| before != now.state));
+            changes.files.push(FileChange { path, before, after: Some(now.state) });
         }
         changes
     }
 }
 
-/// The text as the file that it would be.
-fn as_file(text: &Text, mode: u32) -> Found {
-    match text.form.encode(&text.text) {
-        Ok(bytes) => Found::file(bytes, mode),
-        Err(_) => Found::unknown("cannot be written in its encoding"),
+/// The state of a file with this text.
+fn state_of_text(text: &FileText, mode: u32) -> ObservedState {
+    match text.encoding.encode(&text.text) {
+        Ok(bytes) => ObservedState::file(bytes, mode),
+        Err(_) => ObservedState::unknown("cannot be written in its encoding"),
     }
 }
 
-fn mode_of(found: &Found) -> Option<u32> {
+fn mode_of(found: &ObservedState) -> Option<u32> {
     match found.state {
         FileState::File { mode, .. } => Some(mode),
         _ => None,
     }
 }
 
-/// The folders that a file still lacks.
-fn missing(path: &Path) -> Vec<PathBuf> {
-    let is_missing = |it: &&Path| fs::symlink_metadata(it).is_err_and(|it| is_nothing(&it));
+/// The missing parent folders of a path.
+fn missing_parents(path: &Path) -> Vec<PathBuf> {
+    let is_missing = |it: &&Path| fs::symlink_metadata(it).is_err_and(|it| is_not_found(&it));
     path.ancestors().skip(1).take_while(is_missing).map(Path::to_path_buf).collect()
 }
 
-/// What there is at these paths and below them.
-fn snapshot(targets: &[PathBuf]) -> BTreeMap<PathBuf, Found> {
+/// The states of these paths and of everything below them.
+fn observe_all(targets: &[PathBuf]) -> BTreeMap<PathBuf, ObservedState> {
     let mut all = BTreeMap::new();
     for target in targets {
-        let found = look(target, true);
+        let found = observe(target, true);
         if let FileState::Folder { .. } = found.state {
-            match below(target) {
+            match observe_below(target) {
                 Ok(entries) => all.extend(entries),
                 Err(why) => {
-                    all.insert(target.clone(), Found::unknown(why));
+                    all.insert(target.clone(), ObservedState::unknown(why));
                     continue;
                 }
             }
@@ -176,26 +187,26 @@ fn snapshot(targets: &[PathBuf]) -> BTreeMap<PathBuf, Found> {
     all
 }
 
-/// Everything below a folder, or why that is too much.
-fn below(folder: &Path) -> Result<Vec<(PathBuf, Found)>, String> {
+/// The states of everything below a folder, or why there is too much.
+fn observe_below(folder: &Path) -> Result<Vec<(PathBuf, ObservedState)>, String> {
     let mut all = Vec::new();
     let mut open = vec![folder.to_path_buf()];
-    let mut left = MOST_BYTES;
+    let mut left = MAX_BYTES;
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(folder).map_err(|it| it.to_string())? {
             let entry = entry.map_err(|it| it.to_string())?;
-            if all.len() == MOST_ENTRIES {
-                return Err(format!("more than {MOST_ENTRIES} files"));
+            if all.len() == MAX_ENTRIES {
+                return Err(format!("more than {MAX_ENTRIES} files"));
             }
             let metadata = entry.metadata().map_err(|it| it.to_string())?;
             let size = if metadata.is_file() { metadata.len() } else { 0 };
             left = left
                 .checked_sub(size)
-                .ok_or_else(|| format!("more than {}", in_words(MOST_BYTES)))?;
+                .ok_or_else(|| format!("more than {}", format_bytes(MAX_BYTES)))?;
             if metadata.is_dir() {
                 open.push(entry.path());
             }
-            all.push((entry.path(), look(&entry.path(), true)));
+            all.push((entry.path(), observe(&entry.path(), true)));
         }
     }
     Ok(all)

@@ -1,10 +1,10 @@
-//! What git has of the files that nobody has touched since they were checked out. Its files are read
-//! here, and no git is run: the settings of a repository could start programs. What is not
-//! understood is not there.
+//! Reads committed contents from a git repository, for files that were not modified since their
+//! checkout. The repository is read directly instead of running git, because its configuration
+//! could start programs. What is not understood is treated as missing.
 //!
-//! A content is the file's own if the stat data in the index are those of the file. A filter of the
-//! repository's (`filter`, `eol`, LFS) may have made something else of it; then the lengths
-//! differ, and nothing is said. A filter that keeps the length is not noticed.
+//! A content is that of a file if the stat data in the index match the file. A filter (`filter`,
+//! `eol`, LFS) may have transformed it; then the sizes differ and nothing is returned. A filter
+//! that preserves the size is not noticed.
 
 pub(super) mod index;
 pub(super) mod pack;
@@ -18,100 +18,100 @@ use std::path::{Component, Path, PathBuf};
 
 use ring::digest::{self, SHA1_FOR_LEGACY_USE_ONLY};
 
+use crate::nofollow;
+use pack::DeltaBase;
 use turnwright_types::ids::hex;
-use crate::pinned;
-use pack::Base;
 
-/// Bytes of a content; and of what it is put together from.
-pub(super) const MOST: usize = 10 * 1024 * 1024;
-/// Bytes of an index.
-const MOST_INDEX: u64 = 64 * 1024 * 1024;
-/// Bytes of the small files that say where others are.
-const MOST_POINTER: u64 = 256 * 1024;
-/// Folders with objects.
-const MOST_FOLDERS: usize = 16;
-/// Packs of one folder.
-const MOST_PACKS: usize = 1024;
-/// Deltas that lie one over the other, and the bytes of all that comes of them.
-const MOST_DELTAS: usize = 512;
-const MOST_WORK: usize = 256 * 1024 * 1024;
+/// The most bytes of an object, and of each object that it is built from.
+pub(super) const MAX_OBJECT_BYTES: usize = 10 * 1024 * 1024;
+/// The most bytes of an index.
+const MAX_INDEX_BYTES: u64 = 64 * 1024 * 1024;
+/// The most bytes of the small files that point to others.
+const MAX_POINTER_BYTES: u64 = 256 * 1024;
+/// The most object folders, alternates included.
+const MAX_OBJECT_FOLDERS: usize = 16;
+/// The most packs of one folder.
+const MAX_PACKS: usize = 1024;
+/// The longest chain of deltas, and the most bytes that are unpacked for one object.
+const MAX_DELTAS: usize = 512;
+const MAX_UNPACKED_BYTES: usize = 256 * 1024 * 1024;
 
-/// The name of an object.
-pub(super) type Hash = [u8; 20];
+pub(super) type ObjectId = [u8; 20];
 
-/// What `lstat` says of a file.
+/// The result of `lstat` for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stat {
+pub(super) struct FileStat {
     pub(super) size: u64,
-    /// Seconds and nanoseconds.
+    /// Seconds and nanoseconds since the epoch.
     pub(super) mtime: (u64, u32),
     pub(super) ctime: (u64, u32),
     pub(super) ino: u64,
-    /// With the bits that say what sort of file it is.
+    /// The mode with the bits of the file type.
     pub(super) mode: u32,
 }
 
-/// A content that git has.
+/// A blob that is the content of an unmodified file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Oid {
-    hash: Hash,
-    /// Bytes of the file that it is the content of.
+pub(super) struct CleanBlob {
+    hash: ObjectId,
+    /// The size of the file.
     size: usize,
 }
 
-/// A repository, with its index as it was when it was opened.
+/// A repository with its index as it was when it was opened.
 #[derive(Debug)]
 pub(super) struct Repository {
-    /// The folder that its paths begin in.
+    /// The root of the working tree.
     top: PathBuf,
-    /// By name.
-    entries: Vec<index::Entry>,
-    /// When the index was written.
+    /// The index entries, sorted by name.
+    entries: Vec<index::IndexEntry>,
+    /// The modification time of the index.
     written: (u64, u32),
-    /// The folders with its objects.
+    /// The object folders, alternates included.
     objects: Vec<PathBuf>,
 }
 
 impl Repository {
-    /// The repository that a real folder lies in. Reads the disk.
+    /// Opens the repository that contains a folder, whose path has no links. Blocks.
     pub(super) fn open(root: &Path) -> Option<Repository> {
         let top = root.ancestors().find(|it| fs::symlink_metadata(it.join(".git")).is_ok())?;
-        let git = git_folder(top)?;
-        let common = match small(&git.join("commondir")) {
+        let git = git_dir(top)?;
+        let common = match read_small(&git.join("commondir")) {
             Some(path) => fs::canonicalize(git.join(path.trim_end())).ok()?,
             None => git.clone(),
         };
-        // Who else made a repository around our folder may have put anything into it.
-        if ![&git, &common].iter().all(|it| is_by_the_owner_of(root, it)) {
+        // A repository around the folder that belongs to somebody else may contain anything.
+        if ![&git, &common].iter().all(|it| has_trusted_owner(root, it)) {
             return None;
         }
-        let config = small(&common.join("config"))?.to_ascii_lowercase();
+        let config = read_small(&common.join("config"))?.to_ascii_lowercase();
         if config.lines().any(|it| it.contains("objectformat") && it.contains("sha256")) {
             return None;
         }
-        let index = regular(&git.join("index"))?;
+        let index = open_regular(&git.join("index"))?;
         let written = modified(&index.metadata().ok()?)?;
-        let mut entries = index::parse(&all(index, MOST_INDEX)?)?;
+        let mut entries = index::parse(&read_limited(index, MAX_INDEX_BYTES)?)?;
         entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         let objects = with_alternates(&common.join("objects"));
         Some(Repository { top: top.to_path_buf(), entries, written, objects })
     }
 
-    /// The content of a file, if that is what git would call unchanged. `path` is real.
-    pub(super) fn clean(&self, path: &Path, stat: &Stat) -> Option<Oid> {
-        let name = name(path.strip_prefix(&self.top).ok()?)?;
-        let found = self.entries.binary_search_by(|it| (*it.name).cmp(&name)).ok()?;
+    /// The blob of a file, if git would consider the file unmodified. `path` must have no links.
+    pub(super) fn clean_blob(&self, path: &Path, stat: &FileStat) -> Option<CleanBlob> {
+        let index_name = index_name(path.strip_prefix(&self.top).ok()?)?;
+        let found = self.entries.binary_search_by(|it| (*it.name).cmp(&index_name)).ok()?;
         let entry = self.entries.get(found)?;
-        let size = usize::try_from(stat.size).ok().filter(|it| *it <= MOST)?;
-        // What was changed in the moment that the index was written looks unchanged.
+        let size = usize::try_from(stat.size).ok().filter(|it| *it <= MAX_OBJECT_BYTES)?;
+        // A file that was modified at the moment when the index was written looks unmodified (racy
+        // git).
         let is_racy = (u64::from(entry.mtime.0), entry.mtime.1) >= self.written;
-        let is_clean = entry.is_of(stat) && !is_racy && (size > 0 || entry.hash == EMPTY);
-        is_clean.then_some(Oid { hash: entry.hash, size })
+        let is_clean = entry.matches(stat) && !is_racy && (size > 0 || entry.hash == EMPTY_BLOB);
+        is_clean.then_some(CleanBlob { hash: entry.hash, size })
     }
 
-    /// Those bytes, if they are there and are what they are called. Reads the disk.
-    pub(super) fn read(&self, oid: &Oid) -> Option<Vec<u8>> {
-        let bytes = self.whole(oid.hash)?;
+    /// Reads a blob and verifies its hash and size. Blocks.
+    pub(super) fn read(&self, oid: &CleanBlob) -> Option<Vec<u8>> {
+        let bytes = self.read_object(oid.hash)?;
         if bytes.len() != oid.size {
             return None;
         }
@@ -121,135 +121,142 @@ impl Repository {
         (hash.finish().as_ref() == oid.hash).then_some(bytes)
     }
 
-    /// An object with its deltas applied.
-    fn whole(&self, hash: Hash) -> Option<Vec<u8>> {
-        let (mut place, mut work) = (self.find(hash)?, 0);
+    /// Reads an object and applies its deltas.
+    fn read_object(&self, hash: ObjectId) -> Option<Vec<u8>> {
+        let (mut location, mut unpacked) = (self.locate(hash)?, 0);
         let mut deltas = Vec::new();
         let mut bytes = loop {
-            let (file, offset) = match place {
-                Place::Loose(bytes) => break bytes,
-                Place::Packed(file, offset) => (file, offset),
+            let (file, offset) = match location {
+                ObjectLocation::Loose(bytes) => break bytes,
+                ObjectLocation::Packed(file, offset) => (file, offset),
             };
-            let (base, bytes) = pack::piece(&file, offset)?;
-            work += bytes.len();
-            place = match base {
-                Base::None => break bytes,
-                Base::At(offset) => Place::Packed(file, offset),
-                Base::Named(hash) => self.find(hash)?,
+            let (base, bytes) = pack::read_entry(&file, offset)?;
+            unpacked += bytes.len();
+            location = match base {
+                DeltaBase::None => break bytes,
+                DeltaBase::Offset(offset) => ObjectLocation::Packed(file, offset),
+                DeltaBase::Id(hash) => self.locate(hash)?,
             };
             deltas.push(bytes);
-            if deltas.len() > MOST_DELTAS || work > MOST_WORK {
+            if deltas.len() > MAX_DELTAS || unpacked > MAX_UNPACKED_BYTES {
                 return None;
             }
         };
         while let Some(delta) = deltas.pop() {
-            bytes = pack::apply(&bytes, &delta)?;
-            work += bytes.len();
-            if work > MOST_WORK {
+            bytes = pack::apply_delta(&bytes, &delta)?;
+            unpacked += bytes.len();
+            if unpacked > MAX_UNPACKED_BYTES {
                 return None;
             }
         }
         Some(bytes)
     }
 
-    fn find(&self, hash: Hash) -> Option<Place> {
-        self.objects.iter().find_map(|folder| loose(folder, hash).or_else(|| packed(folder, hash)))
+    fn locate(&self, hash: ObjectId) -> Option<ObjectLocation> {
+        self.objects
+            .iter()
+            .find_map(|folder| locate_loose(folder, hash).or_else(|| locate_packed(folder, hash)))
     }
 }
 
-/// Where an object is.
-enum Place {
-    /// In a file of its own, which held this.
+enum ObjectLocation {
+    /// A loose object, with its content.
     Loose(Vec<u8>),
-    /// In a pack, from this byte on.
+    /// In a pack, at this offset.
     Packed(File, u64),
 }
 
-/// The name of no bytes.
-const EMPTY: Hash = [
+/// The id of the empty blob.
+const EMPTY_BLOB: ObjectId = [
     0xe6, 0x9d, 0xe2, 0x9b, 0xb2, 0xd1, 0xd6, 0x43, 0x4b, 0x8b, 0x29, 0xae, 0x77, 0x5a, 0xd8, 0xc2,
     0xe4, 0x8c, 0x53, 0x91,
 ];
 
-fn loose(folder: &Path, hash: Hash) -> Option<Place> {
-    let name = hex(&hash);
-    let (first, rest) = name.split_at(2);
-    let file = regular(&folder.join(first).join(rest))?;
-    Some(Place::Loose(zlib::loose(&all(file, zlib::MOST_PACKED)?)?))
+fn locate_loose(folder: &Path, hash: ObjectId) -> Option<ObjectLocation> {
+    let index_name = hex(&hash);
+    let (first, rest) = index_name.split_at(2);
+    let file = open_regular(&folder.join(first).join(rest))?;
+    Some(ObjectLocation::Loose(zlib::parse_loose_blob(&read_limited(
+        file,
+        zlib::MAX_LOOSE_BYTES,
+    )?)?))
 }
 
-fn packed(folder: &Path, hash: Hash) -> Option<Place> {
+fn locate_packed(folder: &Path, hash: ObjectId) -> Option<ObjectLocation> {
     let folder = fs::canonicalize(folder.join("pack")).ok()?;
     let files = fs::read_dir(folder).ok()?.flatten().map(|it| it.path());
     let indexes = files.filter(|it| it.extension().is_some_and(|it| it == "idx"));
-    let found = indexes.take(MOST_PACKS).find_map(|it| {
-        let offset = pack::offset(&regular(&it)?, &hash)?;
-        Some((regular(&it.with_extension("pack"))?, offset))
+    let found = indexes.take(MAX_PACKS).find_map(|it| {
+        let offset = pack::find_offset(&open_regular(&it)?, &hash)?;
+        Some((open_regular(&it.with_extension("pack"))?, offset))
     });
-    found.map(|(file, offset)| Place::Packed(file, offset))
+    found.map(|(file, offset)| ObjectLocation::Packed(file, offset))
 }
 
-/// The real folder of the repository whose files lie in this one.
-fn git_folder(top: &Path) -> Option<PathBuf> {
+/// The git directory of a working tree.
+fn git_dir(top: &Path) -> Option<PathBuf> {
     let git = fs::canonicalize(top.join(".git")).ok()?;
     if git.is_dir() {
         return Some(git);
     }
-    let text = small(&git)?;
+    let text = read_small(&git)?;
     let elsewhere = text.strip_prefix("gitdir:")?.trim();
     fs::canonicalize(top.join(elsewhere)).ok().filter(|it| it.is_dir())
 }
 
-/// A folder of objects, and those that it names besides.
+/// An object folder and its alternates.
 fn with_alternates(first: &Path) -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = fs::canonicalize(first).into_iter().collect();
     let mut next = 0;
     while let Some(folder) = folders.get(next) {
-        let text = small(&folder.join("info/alternates")).unwrap_or_default();
+        let text = read_small(&folder.join("info/alternates")).unwrap_or_default();
         let lines = text.lines().filter(|it| !it.is_empty() && !it.starts_with('#'));
         let more: Vec<_> = lines
-            .take(MOST_FOLDERS)
+            .take(MAX_OBJECT_FOLDERS)
             .filter_map(|it| fs::canonicalize(folder.join(it)).ok())
             .filter(|it| !folders.contains(it))
             .collect();
         folders.extend(more);
-        folders.truncate(MOST_FOLDERS);
+        folders.truncate(MAX_OBJECT_FOLDERS);
         next += 1;
     }
     folders
 }
 
-/// A path as the index has it.
-fn name(path: &Path) -> Option<Vec<u8>> {
-    let mut name = Vec::new();
+/// A path in the form of the index.
+fn index_name(path: &Path) -> Option<Vec<u8>> {
+    let mut index_name = Vec::new();
     for part in path.components() {
         let Component::Normal(part) = part else { return None };
-        if !name.is_empty() {
-            name.push(b'/');
+        if !index_name.is_empty() {
+            index_name.push(b'/');
         }
-        name.extend_from_slice(part.as_encoded_bytes());
+        index_name.extend_from_slice(part.as_encoded_bytes());
     }
-    Some(name)
+    Some(index_name)
 }
 
-/// A regular file that is behind no link.
-fn regular(path: &Path) -> Option<File> {
-    let file = pinned::file(path).ok()?;
+/// Opens a regular file without following links.
+fn open_regular(path: &Path) -> Option<File> {
+    let file = nofollow::open_file(path).ok()?;
     file.metadata().ok()?.is_file().then_some(file)
 }
 
-fn all(file: File, most: u64) -> Option<Vec<u8>> {
+fn read_limited(file: File, most: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(most + 1).read_to_end(&mut bytes).ok()?;
     (bytes.len() as u64 <= most).then_some(bytes)
 }
 
-fn small(path: &Path) -> Option<String> {
-    Some(String::from_utf8_lossy(&all(regular(path)?, MOST_POINTER)?).into_owned())
+fn read_small(path: &Path) -> Option<String> {
+    Some(
+        String::from_utf8_lossy(&read_limited(open_regular(path)?, MAX_POINTER_BYTES)?)
+            .into_owned(),
+    )
 }
 
 #[cfg(unix)]
-fn is_by_the_owner_of(root: &Path, folder: &Path) -> bool {
+fn has_trusted_owner(root: &Path, folder: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let owner = |it: &Path| fs::metadata(it).map(|it| it.uid());
     let Ok(by) = owner(folder) else { return false };
@@ -257,7 +264,7 @@ fn is_by_the_owner_of(root: &Path, folder: &Path) -> bool {
 }
 
 #[cfg(not(unix))]
-fn is_by_the_owner_of(_: &Path, _: &Path) -> bool {
+fn has_trusted_owner(_: &Path, _: &Path) -> bool {
     true
 }
 
@@ -267,15 +274,14 @@ fn modified(about: &Metadata) -> Option<(u64, u32)> {
 }
 
 #[cfg(unix)]
-impl Stat {
-    /// What is known of a file.
-    pub(super) fn of(about: &Metadata) -> Stat {
+impl FileStat {
+    pub(super) fn new(about: &Metadata) -> FileStat {
         use std::os::unix::fs::MetadataExt;
-        // What lies before 1970 is equal to nothing.
+        // A time before 1970 must not equal any other.
         let moment = |seconds: i64, nanos: i64| {
             (u64::try_from(seconds).unwrap_or(u64::MAX), u32::try_from(nanos).unwrap_or(u32::MAX))
         };
-        Stat {
+        FileStat {
             size: about.size(),
             mtime: moment(about.mtime(), about.mtime_nsec()),
             ctime: moment(about.ctime(), about.ctime_nsec()),

@@ -1,166 +1,172 @@
-//! What calls do to files: each file that one has changed, as it was before and as it is after. A
-//! tool that says what it writes is taken at its word; around a command the session's folders are
-//! compared. Changes nothing; what is found goes into the store, and undo reads it from there.
-//!
-//! Not covered: what `.gitignore` names, `.git`, what lies outside of the session's folders, and
-//! what a command in the background does after its turn.
+//! Tracks what calls do to files: the state of each changed file before and after. A tool that
+//! announces its writes is trusted; around a command, snapshots of the session's folders are
+//! compared. This module changes no files: the changes go into the store, from where undo reads
+//! them.
 
 mod commands;
 mod edits;
 mod git;
-pub mod inside;
-mod known;
-mod look;
-mod map;
+pub mod fuzzing;
+mod content_cache;
+mod observe;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use tokio_util::task::TaskTracker;
 
-use turnwright_types::effect::visible_line;
 use crate::files::Roots;
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::file_change::{FileChange, FileState};
 use turnwright_types::ids::CallId;
-use turnwright_types::file_change::{Change, FileState};
 
-pub use commands::Before;
-pub use edits::{Edit, Foreseen};
-pub use look::MOST_KEPT;
+pub use commands::CommandBaseline;
+pub use edits::{ExpectedChange, TrackedEdit};
+pub use observe::MAX_STORED_BYTES;
 
-use commands::is_kept;
-use known::Known;
-use look::{Found, in_words};
-use map::Ground;
+use commands::is_restorable;
+use content_cache::ContentCache;
+use observe::{ObservedState, format_bytes};
+use snapshot::WatchedFolders;
 
 /// What is never covered, for people.
 pub const NOT_COVERED: &str = "Files that .gitignore names are not covered.";
 
-/// What the user is told once, where nobody can look at everything.
-const UNSEEN: &str = "/undo does not cover what commands change here: there are too many files, or \
-                      the disk is too slow.";
+/// What the user is told once if the folders are too large to be compared.
+const UNKNOWN_WARNING: &str = "/undo can't track what commands change here: too many files, or the disk is too \
+                               slow.";
 
-/// How often it is tried to look at everything when that takes too long.
-const TRIES: u8 = 2;
-/// Files that a card names.
-const MOST_NAMES: usize = 5;
+/// After this many snapshots that took too long, no more are taken.
+const MAX_SLOW_SNAPSHOTS: u8 = 2;
+/// How many files a warning names.
+const MAX_NAMED: usize = 5;
 
-/// What a session knows of its files between calls. Cloning copies a pointer.
+/// What a session knows of its files between calls. Cloning is cheap.
 #[derive(Clone, Debug, Default)]
-pub struct Checkpoint(Arc<Shared>);
+pub struct ChangeTracker(Arc<TrackerShared>);
 
 #[derive(Debug, Default)]
-struct Shared {
-    ground: OnceLock<Ground>,
-    // Std mutexes: the first is held to move pointers, the second by blocking threads alone.
-    inner: Mutex<Inner>,
-    known: Mutex<Known>,
-    /// What is still compared after a cancel.
-    late: TaskTracker,
+struct TrackerShared {
+    watched: OnceLock<WatchedFolders>,
+    // the first is held only to move pointers, the second only by blocking threads.
+    inner: Mutex<TrackerState>,
+    contents: Mutex<ContentCache>,
+    /// Comparisons that still run after a cancel.
+    late_tasks: TaskTracker,
 }
 
 #[derive(Debug)]
-struct Inner {
-    /// As the last command of the turn has left it.
-    last: Option<Before>,
-    tries: u8,
-    /// A call whose command goes on.
-    going_on: Option<CallId>,
-    said_class: bool,
-    said_unseen: bool,
+struct TrackerState {
+    /// The snapshot after the last command of the turn.
+    last_baseline: Option<CommandBaseline>,
+    slow_snapshots_left: u8,
+    /// A call whose command still runs in the background.
+    background_call: Option<CallId>,
+    told_not_covered: bool,
+    told_unknown: bool,
 }
 
-impl Default for Inner {
-    fn default() -> Inner {
-        Inner { last: None, tries: TRIES, going_on: None, said_class: false, said_unseen: false }
+impl Default for TrackerState {
+    fn default() -> TrackerState {
+        TrackerState {
+            last_baseline: None,
+            slow_snapshots_left: MAX_SLOW_SNAPSHOTS,
+            background_call: None,
+            told_not_covered: false,
+            told_unknown: false,
+        }
     }
 }
 
-/// What a call has done.
+/// What a call has changed.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Changes {
-    /// The files that are not what they were.
-    pub files: Vec<Change>,
-    /// Bytes of theirs, to be kept.
-    pub bytes: Vec<Arc<[u8]>>,
-    /// Changes that are not among them.
-    pub more: usize,
-    /// Nobody knows what has changed.
-    pub is_unseen: bool,
+pub struct CallChanges {
+    /// The changed files.
+    pub files: Vec<FileChange>,
+    /// Contents of those files that are to be stored.
+    pub contents: Vec<Arc<[u8]>>,
+    /// The number of further changes, which are not in `files`.
+    pub omitted: usize,
+    /// Whether it is unknown what has changed.
+    pub is_unknown: bool,
 }
 
-impl Checkpoint {
-    /// The folders that commands are watched in.
+impl ChangeTracker {
+    /// Sets the folders in which the effects of commands are tracked.
     pub fn watch(&self, roots: &Roots) {
-        self.0.ground.get_or_init(|| Ground::of(roots));
+        self.0.watched.get_or_init(|| WatchedFolders::new(roots));
     }
 
-    fn ground(&self) -> Option<Ground> {
-        self.0.ground.get().cloned()
+    fn watched(&self) -> Option<WatchedFolders> {
+        self.0.watched.get().cloned()
     }
 
-    /// A tool has changed these, and the store has what they hold; of some it is not what the disk
-    /// has.
-    fn touched(&self, all: &BTreeMap<PathBuf, Found>, unsaved: &[PathBuf]) {
+    /// Records that a tool has changed these paths, and that the store has their contents. For
+    /// those in `unsaved` the disk has another content.
+    fn note_written(&self, all: &BTreeMap<PathBuf, ObservedState>, unsaved: &[PathBuf]) {
         let mut inner = lock(&self.0.inner);
-        if let Some(last) = &mut inner.last {
+        if let Some(last_baseline) = &mut inner.last_baseline {
             for path in all.keys() {
-                last.touched(path);
+                last_baseline.note_written(path);
             }
         }
         drop(inner);
-        let mut known = lock(&self.0.known);
+        let mut contents = lock(&self.0.contents);
         for (path, found) in all {
-            match known::now(path) {
-                Some(stat) if is_kept(&found.state) && !unsaved.contains(path) => {
-                    known.learn(path, stat, found.state.clone().into());
+            match content_cache::lstat(path) {
+                Some(stat) if is_restorable(&found.state) && !unsaved.contains(path) => {
+                    contents.insert(path, stat, found.state.clone().into());
                 }
-                _ => known.forget(path),
+                _ => contents.remove(path),
             }
         }
     }
 
-    /// The command of a call goes on after it.
-    pub fn goes_on(&self, call: &CallId) {
-        lock(&self.0.inner).going_on = Some(call.clone());
+    /// Records that the command of a call still runs in the background.
+    pub fn note_background_command(&self, call: &CallId) {
+        lock(&self.0.inner).background_call = Some(call.clone());
     }
 
-    /// The turn ends. If a command of it has gone on, which, and what there was when somebody last
-    /// looked.
-    pub fn end_turn(&self) -> Option<(CallId, Before)> {
+    /// Ends the turn. If one of its commands still runs, returns the call and the last snapshot.
+    pub fn end_turn(&self) -> Option<(CallId, CommandBaseline)> {
         let mut inner = lock(&self.0.inner);
-        let last = inner.last.take();
-        inner.going_on.take().zip(last)
+        let last_baseline = inner.last_baseline.take();
+        inner.background_call.take().zip(last_baseline)
     }
 
-    /// The turn is over: what is known of all files costs memory and may be wrong in the next one.
-    pub fn forget_map(&self) {
-        lock(&self.0.inner).last = None;
+    /// Drops the last snapshot at the end of a turn: it takes memory, and may be outdated in the
+    /// next one.
+    pub fn drop_baseline(&self) {
+        lock(&self.0.inner).last_baseline = None;
     }
 
-    /// Work that may outlive its turn.
-    pub fn late(&self) -> &TaskTracker {
-        &self.0.late
+    /// Tasks that may outlive their turn.
+    pub fn late_tasks(&self) -> &TaskTracker {
+        &self.0.late_tasks
     }
 
-    /// Waits until all changes of earlier turns are on their way to the store.
-    pub async fn rest(&self) {
-        self.0.late.close();
-        self.0.late.wait().await;
+    /// Waits until all changes of earlier turns have been sent to the store.
+    pub async fn wait_for_late_tasks(&self) {
+        self.0.late_tasks.close();
+        self.0.late_tasks.wait().await;
     }
 
-    /// What the user is to know: which of these changes cannot be undone.
-    pub fn warning(&self, changes: &Changes, roots: &Roots) -> Option<String> {
-        if changes.is_unseen {
-            let was_said = std::mem::replace(&mut lock(&self.0.inner).said_unseen, true);
-            return (!was_said).then(|| UNSEEN.to_owned());
+    /// A warning for the user about changes that cannot be undone, if there are any.
+    pub fn warning(&self, changes: &CallChanges, roots: &Roots) -> Option<String> {
+        if changes.is_unknown {
+            let was_said = std::mem::replace(&mut lock(&self.0.inner).told_unknown, true);
+            return (!was_said).then(|| UNKNOWN_WARNING.to_owned());
         }
-        let is_lost = |it: &&Change| !is_kept(&it.before) && it.after.as_ref() != Some(&it.before);
+        let is_lost =
+            |it: &&FileChange| !is_restorable(&it.before) && it.after.as_ref() != Some(&it.before);
         let lost: Vec<_> = changes.files.iter().filter(is_lost).collect();
-        let mut names: Vec<_> = lost.iter().take(MOST_NAMES).map(|it| name(it, roots)).collect();
-        let more = lost.len() - names.len() + changes.more;
+        let mut names: Vec<_> = lost.iter().take(MAX_NAMED).map(|it| describe(it, roots)).collect();
+        let more = lost.len() - names.len() + changes.omitted;
         if more > 0 {
             names.push(format!("{more} more"));
         }
@@ -168,23 +174,23 @@ impl Checkpoint {
             return None;
         }
         let mut text = format!("Not restorable by /undo: {}.", names.join(", "));
-        if !std::mem::replace(&mut lock(&self.0.inner).said_class, true) {
+        if !std::mem::replace(&mut lock(&self.0.inner).told_not_covered, true) {
             text.push_str(&format!(" {NOT_COVERED}"));
         }
         Some(text)
     }
 }
 
-fn name(change: &Change, roots: &Roots) -> String {
+fn describe(change: &FileChange, roots: &Roots) -> String {
     let below = roots.folders().find_map(|it| change.path.strip_prefix(it).ok());
-    let path = visible_line(&below.unwrap_or(Path::new(&change.path)).to_string_lossy());
+    let path = escape_hidden_line(&below.unwrap_or(Path::new(&change.path)).to_string_lossy());
     match &change.before {
-        FileState::File { size, .. } => format!("{path} ({})", in_words(*size)),
+        FileState::File { size, .. } => format!("{path} ({})", format_bytes(*size)),
         FileState::Unknown { why } => format!("{path} ({why})"),
         _ => path,
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }

@@ -1,4 +1,4 @@
-//! What is found of files, on folders that a test makes.
+//! Tests of the tracked changes on temporary folders.
 #![expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 
 use std::fs;
@@ -7,23 +7,23 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
-use super::git::Stat;
-use super::look::{Found, MOST_KEPT, look};
-use super::map::{Cut, Differs, Ground, Map};
-use super::{Changes, Checkpoint, Edit, Foreseen};
-use crate::files::{Form, Roots, Source, Text};
-use turnwright_types::file_change::{Change, FileState};
+use super::git::FileStat;
+use super::observe::{MAX_STORED_BYTES, ObservedState, observe};
+use super::snapshot::{SnapshotError, StatChange, StatSnapshot, WatchedFolders};
+use super::{CallChanges, ChangeTracker, ExpectedChange, TrackedEdit};
+use crate::files::{FileText, Roots, TextEncoding, TextSource};
+use turnwright_types::file_change::{FileChange, FileState};
 
-struct Bed(tempfile::TempDir);
+struct TrackerFixture(tempfile::TempDir);
 
-impl Bed {
-    fn new(files: &[(&str, &str)]) -> Bed {
-        let bed = Bed(tempfile::tempdir().unwrap());
+impl TrackerFixture {
+    fn new(files: &[(&str, &str)]) -> TrackerFixture {
+        let fixture = TrackerFixture(tempfile::tempdir().unwrap());
         for (path, text) in files {
-            fs::create_dir_all(bed.path(path).parent().unwrap()).unwrap();
-            fs::write(bed.path(path), text).unwrap();
+            fs::create_dir_all(fixture.path(path).parent().unwrap()).unwrap();
+            fs::write(fixture.path(path), text).unwrap();
         }
-        bed
+        fixture
     }
 
     fn path(&self, path: &str) -> PathBuf {
@@ -34,20 +34,20 @@ impl Bed {
         Roots::new(&self.path("")).unwrap()
     }
 
-    fn checkpoint(&self) -> Checkpoint {
-        let checkpoint = Checkpoint::default();
-        checkpoint.watch(&self.roots());
-        checkpoint
+    fn tracker(&self) -> ChangeTracker {
+        let tracker = ChangeTracker::default();
+        tracker.watch(&self.roots());
+        tracker
     }
 }
 
-fn go_on() -> Arc<AtomicBool> {
+fn not_cancelled() -> Arc<AtomicBool> {
     Arc::default()
 }
 
-/// The changes by name, `!` where what was before is not known.
-fn names(changes: &Changes) -> Vec<String> {
-    let name = |it: &Change| {
+/// The changed files by name, with `!` if the old content is unknown.
+fn names(changes: &CallChanges) -> Vec<String> {
+    let name = |it: &FileChange| {
         let sign = if matches!(it.before, FileState::Unknown { .. }) { "!" } else { "" };
         format!("{}{sign}", it.path.file_name().unwrap().to_string_lossy())
     };
@@ -55,9 +55,9 @@ fn names(changes: &Changes) -> Vec<String> {
 }
 
 #[test]
-fn a_path_is_what_lies_there() {
-    let bed = Bed::new(&[("f", "text")]);
-    std::os::unix::fs::symlink("nowhere", bed.path("l")).unwrap();
+fn the_state_of_a_path_is_observed() {
+    let fixture = TrackerFixture::new(&[("f", "text")]);
+    std::os::unix::fs::symlink("nowhere", fixture.path("l")).unwrap();
     let hash = "982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1";
     let file = |is_kept| FileState::File { hash: hash.to_owned(), size: 4, mode: 0o644, is_kept };
     let link = FileState::Link { target: "nowhere".into() };
@@ -69,18 +69,18 @@ fn a_path_is_what_lies_there() {
         ("f/no", true, FileState::Absent),
     ];
     for (path, keeps, expected) in table {
-        assert_eq!(look(&bed.path(path), keeps).state, expected, "{path}");
+        assert_eq!(observe(&fixture.path(path), keeps).state, expected, "{path}");
     }
-    assert!(matches!(look(&bed.path(""), true).state, FileState::Folder { .. }));
-    assert!(matches!(look(Path::new("/dev/null"), true).state, FileState::Unknown { .. }));
-    let large = Found::file(vec![0; usize::try_from(MOST_KEPT).unwrap() + 1], 0o644);
+    assert!(matches!(observe(&fixture.path(""), true).state, FileState::Folder { .. }));
+    assert!(matches!(observe(Path::new("/dev/null"), true).state, FileState::Unknown { .. }));
+    let large = ObservedState::file(vec![0; usize::try_from(MAX_STORED_BYTES).unwrap() + 1], 0o644);
     assert!(large.bytes.is_none(), "{:?}", large.state);
 }
 
 #[test]
-fn two_maps_differ_in_what_came_went_or_is_another() {
-    let stat = |size, mode| Stat { size, mtime: (1, 0), ctime: (1, 0), ino: 1, mode };
-    let map = |all: &[(&str, Stat)]| Map {
+fn two_snapshots_differ_in_added_removed_and_changed_files() {
+    let stat = |size, mode| FileStat { size, mtime: (1, 0), ctime: (1, 0), ino: 1, mode };
+    let map = |all: &[(&str, FileStat)]| StatSnapshot {
         at: SystemTime::now(),
         took: Duration::ZERO,
         entries: all.iter().map(|it| (it.0.into(), it.1)).collect(),
@@ -94,76 +94,80 @@ fn two_maps_differ_in_what_came_went_or_is_another() {
         (None, Some(one), true),
     ];
     for (before, after, is_other) in table {
-        let map = |it: Option<Stat>| map(&it.map_or(vec![], |it| vec![("f", it)]));
-        let expected = Differs { path: "f".into(), before, after };
-        let expected: &[Differs] = if is_other { &[expected] } else { &[] };
+        let map = |it: Option<FileStat>| map(&it.map_or(vec![], |it| vec![("f", it)]));
+        let expected = StatChange { path: "f".into(), before, after };
+        let expected: &[StatChange] = if is_other { &[expected] } else { &[] };
         assert_eq!(map(before).compare(&map(after)), expected);
     }
 }
 
 #[test]
-fn a_map_has_hidden_files_and_neither_ignored_ones_nor_git() {
-    let bed = Bed::new(&[
+fn a_snapshot_has_hidden_files_and_neither_ignored_ones_nor_git() {
+    let fixture = TrackerFixture::new(&[
         (".gitignore", "no\n"),
         (".git/HEAD", ""),
         ("no", ""),
         ("d/.hidden", ""),
         ("ours/f", ""),
     ]);
-    let ground = Ground::of(&bed.roots().without(&bed.path("ours")));
-    let map = Map::draw(&ground, Duration::from_secs(9), &go_on()).unwrap();
+    let watched = WatchedFolders::new(&fixture.roots().with_private_folder(&fixture.path("ours")));
+    let map = StatSnapshot::take(&watched, Duration::from_secs(9), &not_cancelled()).unwrap();
     let mut found: Vec<_> =
-        map.entries.keys().map(|it| it.strip_prefix(bed.path("")).unwrap()).collect();
+        map.entries.keys().map(|it| it.strip_prefix(fixture.path("")).unwrap()).collect();
     found.sort();
     let expected = [".gitignore", "d", "d/.hidden"].map(Path::new);
     assert_eq!(found, expected);
-    assert_eq!(Map::draw(&ground, Duration::ZERO, &go_on()).unwrap_err(), Cut::TooLong);
+    assert_eq!(
+        StatSnapshot::take(&watched, Duration::ZERO, &not_cancelled()).unwrap_err(),
+        SnapshotError::TooLong
+    );
 }
 
 #[test]
-fn what_only_has_another_name_or_mode_needs_no_copy() {
-    let bed = Bed::new(&[("large", &"x".repeat(300_000)), ("other", &"y".repeat(300_000))]);
-    let checkpoint = bed.checkpoint();
-    let before = checkpoint.before(&go_on()).unwrap();
-    fs::rename(bed.path("large"), bed.path("moved")).unwrap();
-    fs::write(bed.path("other"), "new").unwrap();
-    let changes = checkpoint.after(&before, false);
+fn a_renamed_file_needs_no_copy() {
+    let fixture =
+        TrackerFixture::new(&[("large", &"x".repeat(300_000)), ("other", &"y".repeat(300_000))]);
+    let tracker = fixture.tracker();
+    let before = tracker.baseline(&not_cancelled()).unwrap();
+    fs::rename(fixture.path("large"), fixture.path("moved")).unwrap();
+    fs::write(fixture.path("other"), "new").unwrap();
+    let changes = tracker.changes_since(&before, false);
     assert_eq!(names(&changes), ["large", "moved", "other!"]);
-    let warning = checkpoint.warning(&changes, &bed.roots()).unwrap();
+    let warning = tracker.warning(&changes, &fixture.roots()).unwrap();
     assert!(warning.starts_with("Not restorable by /undo: other (292 KB)."), "{warning}");
-    let again = checkpoint.warning(&changes, &bed.roots()).unwrap();
+    let again = tracker.warning(&changes, &fixture.roots()).unwrap();
     assert!(!again.contains("gitignore"), "{again}");
 }
 
 #[test]
-fn what_was_only_ignored_is_not_new() {
-    let bed = Bed::new(&[(".gitignore", "old\n"), ("old", "the user's")]);
+fn a_file_that_was_ignored_is_not_new() {
+    let fixture = TrackerFixture::new(&[(".gitignore", "old\n"), ("old", "the user's")]);
     std::thread::sleep(Duration::from_millis(50));
-    let checkpoint = bed.checkpoint();
-    let before = checkpoint.before(&go_on()).unwrap();
-    fs::write(bed.path(".gitignore"), "new\n").unwrap();
-    fs::write(bed.path("made"), "").unwrap();
-    assert_eq!(names(&checkpoint.after(&before, false)), [".gitignore", "made"]);
-    // And what is ignored from now on has not gone.
-    let before = checkpoint.before(&go_on()).unwrap();
-    fs::write(bed.path(".gitignore"), "made\n").unwrap();
-    assert_eq!(names(&checkpoint.after(&before, false)), [".gitignore"]);
-    // Nobody knows what was in it.
-    fs::write(bed.path(".gitignore"), "old\n").unwrap();
-    let before = checkpoint.before(&go_on()).unwrap();
-    fs::write(bed.path(".gitignore"), "\n").unwrap();
-    fs::write(bed.path("old"), "changed").unwrap();
-    assert_eq!(names(&checkpoint.after(&before, false)), [".gitignore", "old!"]);
+    let tracker = fixture.tracker();
+    let before = tracker.baseline(&not_cancelled()).unwrap();
+    fs::write(fixture.path(".gitignore"), "new\n").unwrap();
+    fs::write(fixture.path("made"), "").unwrap();
+    assert_eq!(names(&tracker.changes_since(&before, false)), [".gitignore", "made"]);
+    // A file that becomes ignored has not been removed.
+    let before = tracker.baseline(&not_cancelled()).unwrap();
+    fs::write(fixture.path(".gitignore"), "made\n").unwrap();
+    assert_eq!(names(&tracker.changes_since(&before, false)), [".gitignore"]);
+    // The old content of a file that was ignored is unknown.
+    fs::write(fixture.path(".gitignore"), "old\n").unwrap();
+    let before = tracker.baseline(&not_cancelled()).unwrap();
+    fs::write(fixture.path(".gitignore"), "\n").unwrap();
+    fs::write(fixture.path("old"), "changed").unwrap();
+    assert_eq!(names(&tracker.changes_since(&before, false)), [".gitignore", "old!"]);
 }
 
 #[test]
-fn a_tree_that_is_too_large_is_not_known_and_never_in_part() {
-    let bed = Bed::new(&[]);
+fn a_tree_that_is_too_large_is_unknown_as_a_whole() {
+    let fixture = TrackerFixture::new(&[]);
     for number in 0..2_001 {
-        fs::create_dir_all(bed.path("d")).unwrap();
-        fs::write(bed.path("d").join(number.to_string()), "").unwrap();
+        fs::create_dir_all(fixture.path("d")).unwrap();
+        fs::write(fixture.path("d").join(number.to_string()), "").unwrap();
     }
-    let edit = Edit::look(&[], vec![bed.path("d")], &[]);
+    let edit = TrackedEdit::begin(&[], vec![fixture.path("d")], &[]);
     let intent = edit.intent();
     assert_eq!(intent.files.len(), 1);
     assert_eq!(
@@ -174,48 +178,52 @@ fn a_tree_that_is_too_large_is_not_known_and_never_in_part() {
 }
 
 #[test]
-fn of_a_file_with_unsaved_changes_the_editors_text_counts() {
-    let bed = Bed::new(&[("f", "saved")]);
-    let shown = Text::new("unsaved", Source::Editor);
-    let path = bed.path("f");
-    let foreseen =
-        Foreseen { path: &path, before: Some(&shown), after: Some(("new", Form::default())) };
-    let look = || Edit::look(std::slice::from_ref(&path), Vec::new(), &[foreseen]);
+fn the_editors_text_counts_for_a_file_with_unsaved_changes() {
+    let fixture = TrackerFixture::new(&[("f", "saved")]);
+    let shown = FileText::new("unsaved", TextSource::Editor);
+    let path = fixture.path("f");
+    let expected = ExpectedChange {
+        path: &path,
+        before: Some(&shown),
+        after: Some(("new", TextEncoding::default())),
+    };
+    let begin = || TrackedEdit::begin(std::slice::from_ref(&path), Vec::new(), &[expected]);
     let is_of = |state: &FileState, text: &str| {
-        let FileState::File { hash, .. } = Found::file(text.into(), 0).state else { return false };
+        let FileState::File { hash, .. } = ObservedState::file(text.into(), 0).state else {
+            return false;
+        };
         matches!(state, FileState::File { hash: it, .. } if *it == hash)
     };
-    let intent = look().intent();
+    let intent = begin().intent();
     assert!(is_of(&intent.files[0].before, "unsaved"));
     assert!(is_of(intent.files[0].after.as_ref().unwrap(), "new"));
-    // Nothing was written.
-    let changes = look().changes(&bed.checkpoint(), [].into());
+    let changes = begin().changes(&fixture.tracker(), [].into());
     assert_eq!(changes.files[0].after.as_ref(), Some(&changes.files[0].before));
-    // The editor has taken it and not saved it.
-    let written = Some(Text::new("new", Source::Editor));
-    let changes = look().changes(&bed.checkpoint(), [(path.clone(), written)].into());
+    // The editor has accepted the text and not saved it.
+    let written = Some(FileText::new("new", TextSource::Editor));
+    let changes = begin().changes(&fixture.tracker(), [(path.clone(), written)].into());
     assert!(is_of(changes.files[0].after.as_ref().unwrap(), "new"));
 }
 
-/// `cargo test --release --lib -- --ignored --nocapture how_long`
+/// `cargo test --release --lib -- --ignored --nocapture measure_snapshots`
 #[test]
 #[ignore = "prints times"]
-fn how_long_it_takes() {
+fn measure_snapshots() {
     for count in [500, 50_000] {
-        let bed = Bed::new(&[]);
+        let fixture = TrackerFixture::new(&[]);
         for number in 0..count {
-            let folder = bed.path(&format!("d{}/e{}", number / 1_000, number / 50));
+            let folder = fixture.path(&format!("d{}/e{}", number / 1_000, number / 50));
             fs::create_dir_all(&folder).unwrap();
             fs::write(folder.join(format!("file{number}.rs")), "x".repeat(2_000)).unwrap();
         }
-        let checkpoint = bed.checkpoint();
+        let tracker = fixture.tracker();
         for round in 0..4 {
             let begun = std::time::Instant::now();
-            let before = checkpoint.before(&go_on()).unwrap();
+            let before = tracker.baseline(&not_cancelled()).unwrap();
             let first = begun.elapsed();
-            fs::write(bed.path("d0/e0/file0.rs"), round.to_string()).unwrap();
+            fs::write(fixture.path("d0/e0/file0.rs"), round.to_string()).unwrap();
             let begun = std::time::Instant::now();
-            let changes = checkpoint.after(&before, false);
+            let changes = tracker.changes_since(&before, false);
             eprintln!(
                 "{count} files: before {first:?}, after {:?}, {:?}",
                 begun.elapsed(),

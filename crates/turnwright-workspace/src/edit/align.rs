@@ -1,6 +1,6 @@
-//! What two sequences have in common. Everything is compared as numbers, by one algorithm: the
-//! compiler writes the whole of it again for each sort of thing that is compared, and for each
-//! algorithm where one is chosen at run time, and that is megabytes.
+//! Diffs two sequences. All elements are compared as numbers and by one algorithm: the compiler
+//! would generate the whole algorithm again for each element type, and for each algorithm
+//! selectable at run time, which is megabytes of code.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -10,16 +10,16 @@ use std::time::Instant;
 use similar::DiffOp;
 use similar::algorithms::{Capture, Compact, Replace, myers};
 
-/// How the one becomes the other. After `deadline` the answer is coarser.
+/// The operations that turn `old` into `new`. After `deadline` the result is coarser.
 pub(super) fn align<T: Eq + Hash>(
     old: impl IntoIterator<Item = T>,
     new: impl IntoIterator<Item = T>,
     deadline: Option<Instant>,
 ) -> Vec<DiffOp> {
-    let mut names = HashMap::new();
+    let mut numbers = HashMap::new();
     let mut number = |it: T| {
-        let next = names.len();
-        *names.entry(it).or_insert(next)
+        let next = numbers.len();
+        *numbers.entry(it).or_insert(next)
     };
     let old: Vec<usize> = old.into_iter().map(&mut number).collect();
     let new: Vec<usize> = new.into_iter().map(&mut number).collect();

@@ -1,5 +1,5 @@
-//! What in a text is most like something that is not in it: for the model to see what it got wrong.
-//! Never for deciding what is meant.
+//! Finds the lines of a text that are most similar to a text that it does not contain, so that the
+//! model sees what it got wrong. Never used to decide what an edit means.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -7,78 +7,78 @@ use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
 use super::align::align;
-use super::spots::clipped;
+use super::line_changes::clipped;
 
-/// The most windows that are named.
-const MOST_NAMED: usize = 3;
-/// Windows that are compared in earnest.
-const MOST_COMPARED: usize = 8;
-/// Lines of a window that are shown, and compared character by character.
-const MOST_LINES: usize = 12;
-/// Bytes of a line that are compared.
-const LONGEST_LINE: usize = 200;
-/// Bytes of what is looked for that count.
-const MOST_BYTES: usize = 64 * 1024;
-/// Less similar than this, in per cent, is not worth showing.
-const LEAST: u8 = 45;
-/// Characters that are shown before and after the first difference.
-const AROUND: usize = 50;
+/// The most results.
+const MAX_RESULTS: usize = 3;
+/// How many candidate windows are compared in detail.
+const MAX_CANDIDATES: usize = 8;
+/// The most lines of a window that are shown, and compared by character.
+const MAX_LINES: usize = 12;
+/// The most bytes of a line that are compared.
+const MAX_LINE_BYTES: usize = 200;
+/// The most bytes of the searched text that are used.
+const MAX_BYTES: usize = 64 * 1024;
+/// The least similarity, in percent, that is worth showing.
+const MIN_PERCENT: u8 = 45;
+/// How many characters are shown before and after the first difference.
+const CONTEXT_CHARS: usize = 50;
 
-/// Lines that are similar.
+/// A range of similar lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Near {
-    /// Counted from 0.
+pub struct SimilarLines {
+    /// The lines, counted from 0.
     pub lines: Range<usize>,
-    /// How similar, in per cent.
+    /// The similarity in percent.
     pub percent: u8,
-    /// The lines with their numbers, as far as there is room.
+    /// The lines with their numbers, as many as are shown.
     pub excerpt: String,
-    /// The first pair of lines that differ.
-    pub difference: Option<Difference>,
+    pub difference: Option<LineDifference>,
 }
 
-/// Two lines that should have been the same, with visible white space.
+/// Two lines that should have been equal, with white space made visible.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
-    /// Which line of the file, counted from 0.
+pub struct LineDifference {
+    /// The line of the file, counted from 0.
     pub line: usize,
-    /// What stands there.
-    pub there: String,
-    /// What was looked for.
+    /// The line in the file.
+    pub in_file: String,
+    /// The line that was sent.
     pub sent: String,
 }
 
-/// The lines of `text` that are most like `old`, the best first.
-pub fn closest(text: &str, old: &str) -> Vec<Near> {
-    let old: Vec<&str> = old.get(..floor(old, MOST_BYTES)).unwrap_or(old).lines().collect();
+/// The ranges of lines of `text` that are most similar to `old`, the best first.
+pub fn closest_lines(text: &str, old: &str) -> Vec<SimilarLines> {
+    let old: Vec<&str> =
+        old.get(..floor_char_boundary(old, MAX_BYTES)).unwrap_or(old).lines().collect();
     let text: Vec<&str> = text.lines().collect();
     if old.is_empty() || text.is_empty() {
         return Vec::new();
     }
     let size = old.len().min(text.len());
-    let mut near: Vec<_> = promising(&text, &old, size)
+    let mut near: Vec<_> = candidate_windows(&text, &old, size)
         .into_iter()
-        .map(|start| (likeness(&text[start..start + size], &old), start))
-        .filter(|(percent, _)| *percent >= LEAST)
+        .map(|start| (similarity(&text[start..start + size], &old), start))
+        .filter(|(percent, _)| *percent >= MIN_PERCENT)
         .collect();
     near.sort_by_key(|(percent, start)| (u8::MAX - percent, *start));
-    near.truncate(MOST_NAMED);
+    near.truncate(MAX_RESULTS);
     near.into_iter()
         .map(|(percent, start)| show(&text, &old, start..start + size, percent))
         .collect()
 }
 
-/// Where windows begin that have most words in common with what is looked for, weighed by how rare
-/// a word is. One pass over the text.
-fn promising(text: &[&str], old: &[&str], size: usize) -> Vec<usize> {
+/// The start lines of the windows that share most words with `old`, weighted by how rare a word is.
+/// Takes one pass over the text.
+fn candidate_windows(text: &[&str], old: &[&str], size: usize) -> Vec<usize> {
     let mut counts: HashMap<u64, u32> = HashMap::new();
     for line in old {
-        words(line, |word| {
+        for_each_word(line, |word| {
             counts.insert(word, 0);
         });
     }
     for line in text {
-        words(line, |word| {
+        for_each_word(line, |word| {
             if let Some(count) = counts.get_mut(&word) {
                 *count = count.saturating_add(1);
             }
@@ -86,7 +86,7 @@ fn promising(text: &[&str], old: &[&str], size: usize) -> Vec<usize> {
     }
     let mut scores = vec![0.0; text.len()];
     for (score, line) in scores.iter_mut().zip(text) {
-        words(line, |word| {
+        for_each_word(line, |word| {
             let count = counts.get(&word).copied().unwrap_or(0);
             if count > 0 {
                 *score += 1.0 / f64::from(count).sqrt();
@@ -102,10 +102,10 @@ fn best_windows(scores: &[f64], size: usize) -> Vec<usize> {
     for start in 1..=scores.len() - size {
         sum += scores[start + size - 1] - scores[start - 1];
         let (lowest, _) = best.last().copied().unwrap_or_default();
-        if best.len() == MOST_COMPARED && sum <= lowest {
+        if best.len() == MAX_CANDIDATES && sum <= lowest {
             continue;
         }
-        // Of windows that overlap by half only the best counts.
+        // Of windows that overlap by half or more only the best is kept.
         let half = size.div_ceil(2);
         match best.iter().position(|(_, other)| start - other < half) {
             Some(at) if best[at].0 >= sum => continue,
@@ -116,22 +116,22 @@ fn best_windows(scores: &[f64], size: usize) -> Vec<usize> {
         }
         let at = best.partition_point(|(other, _)| *other >= sum);
         best.insert(at, (sum, start));
-        best.truncate(MOST_COMPARED);
+        best.truncate(MAX_CANDIDATES);
     }
     best.into_iter().filter(|(sum, _)| *sum > 1e-6).map(|(_, start)| start).collect()
 }
 
-/// Calls `hear` with the hash of each word of a line, and of the line itself without its
-/// indentation, so that lines of nothing but signs count, too.
-fn words(line: &str, mut hear: impl FnMut(u64)) {
-    let line = line[..floor(line, LONGEST_LINE)].trim();
+/// Calls `visit` with the hash of each word of a line, and of the trimmed line itself, so that
+/// lines of only punctuation count, too.
+fn for_each_word(line: &str, mut visit: impl FnMut(u64)) {
+    let line = line[..floor_char_boundary(line, MAX_LINE_BYTES)].trim();
     if line.is_empty() {
         return;
     }
-    hear(hash(line));
+    visit(hash(line));
     for word in line.split(|it: char| !it.is_alphanumeric() && it != '_') {
         if !word.is_empty() && word.len() < line.len() {
-            hear(hash(word));
+            visit(hash(word));
         }
     }
 }
@@ -142,67 +142,72 @@ fn hash(text: &str) -> u64 {
     hasher.finish()
 }
 
-/// How much of both is the same, in per cent.
-fn likeness(there: &[&str], old: &[&str]) -> u8 {
-    if old.len() > MOST_LINES {
-        let by_lines = percent(same_lines(there, old));
-        if by_lines >= LEAST {
+/// The similarity of two ranges of lines, in percent.
+fn similarity(in_file: &[&str], old: &[&str]) -> u8 {
+    if old.len() > MAX_LINES {
+        let by_lines = percent(same_lines(in_file, old));
+        if by_lines >= MIN_PERCENT {
             return by_lines;
         }
     }
-    // Where hardly a line is the same, the first few say whether all are nearly so.
-    percent(same_characters(there, old))
+    // If hardly any line is equal, the first few show whether all lines are nearly equal.
+    percent(same_characters(in_file, old))
 }
 
-fn same_characters(there: &[&str], old: &[&str]) -> f64 {
+fn same_characters(in_file: &[&str], old: &[&str]) -> f64 {
     let join = |it: &[&str]| {
-        let lines = it.iter().take(MOST_LINES).map(|it| &it[..floor(it, LONGEST_LINE)]);
+        let lines =
+            it.iter().take(MAX_LINES).map(|it| &it[..floor_char_boundary(it, MAX_LINE_BYTES)]);
         lines.collect::<Vec<_>>().join("\n")
     };
-    let (there, old) = (join(there), join(old));
-    let ops = align(there.chars(), old.chars(), None);
-    similar::diff_ratio(&ops, there.chars().count(), old.chars().count()).into()
+    let (in_file, old) = (join(in_file), join(old));
+    let ops = align(in_file.chars(), old.chars(), None);
+    similar::diff_ratio(&ops, in_file.chars().count(), old.chars().count()).into()
 }
 
-fn same_lines(there: &[&str], old: &[&str]) -> f64 {
-    let (there, old) = (&there[..there.len().min(1_000)], &old[..old.len().min(1_000)]);
-    let ops = align(there.iter().map(|it| it.trim()), old.iter().map(|it| it.trim()), None);
-    similar::diff_ratio(&ops, there.len(), old.len()).into()
+fn same_lines(in_file: &[&str], old: &[&str]) -> f64 {
+    let (in_file, old) = (&in_file[..in_file.len().min(1_000)], &old[..old.len().min(1_000)]);
+    let ops = align(in_file.iter().map(|it| it.trim()), old.iter().map(|it| it.trim()), None);
+    similar::diff_ratio(&ops, in_file.len(), old.len()).into()
 }
 
-/// What is not the same is never called that.
+/// Converts a ratio to percent. Never returns 100, because the texts are not equal.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 100")]
 fn percent(ratio: f64) -> u8 {
     (ratio * 100.0).clamp(0.0, 99.0) as u8
 }
 
-fn show(text: &[&str], old: &[&str], lines: Range<usize>, percent: u8) -> Near {
+fn show(text: &[&str], old: &[&str], lines: Range<usize>, percent: u8) -> SimilarLines {
     let mut excerpt = String::new();
-    for number in lines.clone().take(MOST_LINES) {
+    for number in lines.clone().take(MAX_LINES) {
         excerpt.push_str(&format!("{:>5}| {}\n", number + 1, clipped(text[number])));
     }
     let differs = |number: &usize| text[*number] != old[number - lines.start];
     let difference = lines.clone().find(differs).map(|line| {
-        let (there, sent) = (text[line], old[line - lines.start]);
-        let same = there.chars().zip(sent.chars()).take_while(|(a, b)| a == b).count();
-        Difference { line, there: marked(there, same), sent: marked(sent, same) }
+        let (in_file, sent) = (text[line], old[line - lines.start]);
+        let same = in_file.chars().zip(sent.chars()).take_while(|(a, b)| a == b).count();
+        LineDifference {
+            line,
+            in_file: make_visible(in_file, same),
+            sent: make_visible(sent, same),
+        }
     });
-    Near { lines, percent, excerpt, difference }
+    SimilarLines { lines, percent, excerpt, difference }
 }
 
-/// A line with its white space made visible where it matters, and only the part around a place.
-fn marked(line: &str, place: usize) -> String {
+/// The part of a line around `place`, with white space made visible where it matters.
+fn make_visible(line: &str, place: usize) -> String {
     let body = line.trim();
     let head = line.chars().count() - line.trim_start().chars().count();
     let tail = head + body.chars().count();
-    let from = place.saturating_sub(AROUND);
+    let from = place.saturating_sub(CONTEXT_CHARS);
     let from = if from < 10 { 0 } else { from };
     let mut text = String::new();
     if from > 0 {
         text.push('…');
     }
     for (at, char) in line.chars().enumerate().skip(from) {
-        if at > place + AROUND {
+        if at > place + CONTEXT_CHARS {
             text.push('…');
             break;
         }
@@ -220,7 +225,7 @@ fn marked(line: &str, place: usize) -> String {
     text
 }
 
-/// The last place up to `most` where a character begins.
-fn floor(text: &str, most: usize) -> usize {
+/// The last character boundary at or before `most`.
+fn floor_char_boundary(text: &str, most: usize) -> usize {
     (0..=most.min(text.len())).rev().find(|it| text.is_char_boundary(*it)).unwrap_or(0)
 }

@@ -1,13 +1,13 @@
-//! Changes to texts as models describe them: quoted pieces and patches. Pure: what a file says goes
-//! in, what it is to say comes out, or why not. Knows nothing of files.
+//! Applies edits to texts as models describe them: quoted old and new text, and patches. Pure:
+//! takes the text of a file and returns the new text or an error, and knows nothing of files.
 
 mod align;
 mod closest;
-mod ladder;
-mod lines;
+mod matching;
+mod buffer;
 pub mod omission;
 pub mod patch;
-pub mod spots;
+pub mod line_changes;
 
 #[cfg(test)]
 mod tests;
@@ -15,289 +15,310 @@ mod tests;
 use std::borrow::Cow;
 use std::ops::Range;
 
-pub use closest::{Difference, Near, closest};
-pub use ladder::Rung;
+pub use closest::{LineDifference, SimilarLines, closest_lines};
+pub use matching::MatchKind;
 
-use ladder::{Miss, Query};
-use lines::{Lines, breaks, normal};
-use spots::{Count, Spot};
+use buffer::{EditBuffer, count_newlines, to_lf};
+use line_changes::{LineChange, LineCounts};
+use matching::{MatchError, MatchQuery};
 
-/// The most edits of one call.
-const MOST_EDITS: usize = 200;
-/// The longest quotation.
-const LONGEST: usize = 8 * 1024 * 1024;
-/// The longest text that may come of an edit, unless it was longer before.
-const LARGEST: usize = 32 * 1024 * 1024;
+const MAX_EDITS: usize = 200;
+/// The longest old or new text of an edit, in bytes.
+const MAX_EDIT_BYTES: usize = 8 * 1024 * 1024;
+/// The largest text that an edit may produce, in bytes, unless it was larger before.
+const MAX_RESULT_BYTES: usize = 32 * 1024 * 1024;
 
-/// One change: a piece that is there, and what is to stand in its place.
+/// Replaces a piece of text with another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Edit {
-    /// What is there.
+pub struct TextEdit {
+    /// The text to replace.
     pub old: String,
-    /// What is to be there.
+    /// The replacement.
     pub new: String,
-    /// Wherever it is, and not in one place only.
-    pub all: bool,
+    /// Whether to replace all occurrences instead of exactly one.
+    pub replace_all: bool,
 }
 
-/// What one edit has come to.
+/// The result of one edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Done {
-    /// How its place was found.
-    pub rung: Rung,
-    /// In how many places.
-    pub places: usize,
+pub struct AppliedEdit {
+    /// How the old text was matched.
+    pub match_kind: MatchKind,
+    /// How many occurrences were replaced.
+    pub occurrences: usize,
 }
 
-/// What all edits have come to.
+/// The result of all edits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Applied {
-    /// The text now.
+pub struct AppliedEdits {
+    /// The new text.
     pub text: String,
-    /// Each edit.
-    pub done: Vec<Done>,
-    /// The lines that have changed.
-    pub spots: Vec<Spot>,
-    /// How many.
-    pub count: Count,
+    /// The result of each edit.
+    pub edits: Vec<AppliedEdit>,
+    /// The changed lines.
+    pub changes: Vec<LineChange>,
+    /// How many lines were added and removed.
+    pub line_counts: LineCounts,
 }
 
-/// Why nothing was changed. `edit` counts from 0.
+/// An edit that could not be applied, so that nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// Which edit.
-    pub edit: usize,
-    /// Why.
-    pub reason: Reason,
+pub struct EditError {
+    /// The index of the edit, from 0.
+    pub index: usize,
+    pub kind: EditErrorKind,
 }
 
-/// Why an edit is not made. Lines count from 0.
+/// Why an edit cannot be applied. Lines count from 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// There are none.
+pub enum EditErrorKind {
+    /// There are no edits.
     NoEdits,
-    /// There are more than can be.
-    TooMany,
-    /// It is too long.
+    /// There are more than [`MAX_EDITS`] edits.
+    TooManyEdits,
+    /// The old or new text is too long.
     TooLong,
-    /// Nothing is quoted.
-    Empty,
-    /// It would change nothing.
-    Same,
-    /// This line stands for others that were left out.
-    Omission {
-        /// What it says.
+    EmptyOldText,
+    /// The old and new text are equal.
+    NoChange,
+    /// The new text has a placeholder for omitted lines.
+    Placeholder {
+        /// The line with the placeholder.
         line: String,
     },
-    /// It is not there.
-    Nowhere {
-        /// What is most like it.
-        near: Vec<Near>,
-        /// It was there before the edits before this one.
-        was_there: bool,
+    /// The old text is not in the file.
+    NotFound {
+        /// The most similar lines.
+        similar: Vec<SimilarLines>,
+        /// Whether the old text was there before the preceding edits were applied.
+        matched_before: bool,
     },
-    /// It is there too often, or what would come of it is too large.
-    TooMuch,
-    /// It is there more than once.
-    Several {
-        /// How it was compared.
-        rung: Rung,
-        /// The first few lines where it begins.
+    /// There are too many occurrences, or the result would be too large.
+    TooLarge,
+    /// The old text occurs more than once.
+    Ambiguous {
+        /// How the old text was matched.
+        match_kind: MatchKind,
+        /// The lines where the first few occurrences begin.
         lines: Vec<usize>,
-        /// How often.
+        /// How many occurrences there are.
         count: usize,
     },
 }
 
-/// Makes these edits one after the other, each on what the one before has left: all or none.
+/// Applies edits one after the other, each to the result of the one before. If one fails, none is
+/// applied.
 ///
 /// # Errors
-/// The first edit that cannot be made.
-pub fn apply(text: &str, edits: &[Edit]) -> Result<Applied, Refusal> {
-    let refuse = |edit, reason| Err(Refusal { edit, reason });
+/// The first edit that cannot be applied.
+pub fn apply(text: &str, edits: &[TextEdit]) -> Result<AppliedEdits, EditError> {
+    let refuse = |index, kind| Err(EditError { index, kind });
     match edits.len() {
-        0 => return refuse(0, Reason::NoEdits),
-        count if count > MOST_EDITS => return refuse(MOST_EDITS, Reason::TooMany),
+        0 => return refuse(0, EditErrorKind::NoEdits),
+        count if count > MAX_EDITS => return refuse(MAX_EDITS, EditErrorKind::TooManyEdits),
         _ => {}
     }
     for (number, edit) in edits.iter().enumerate() {
-        if let Some(reason) = nonsense(text, edit) {
+        if let Some(reason) = validate(text, edit) {
             return refuse(number, reason);
         }
     }
-    let mut lines = Lines::new(text);
-    let (mut done, mut spots) = (Vec::new(), Vec::new());
+    let mut lines = EditBuffer::new(text);
+    let (mut applied, mut changes) = (Vec::new(), Vec::new());
     for (number, edit) in edits.iter().enumerate() {
-        match one(&mut lines, edit) {
+        match apply_one(&mut lines, edit) {
             Ok((step, changed)) => {
-                done.push(step);
-                spots = spots::compose(&spots, &changed);
+                applied.push(step);
+                changes = line_changes::compose(&changes, &changed);
             }
             Err(miss) => {
-                let was_there = number > 0 && normal(text).contains(&normal(&edit.old));
-                return refuse(number, explain(miss, lines.text(), &edit.old, was_there));
+                let matched_before = number > 0 && to_lf(text).contains(&to_lf(&edit.old));
+                return refuse(number, explain(miss, lines.text(), &edit.old, matched_before));
             }
         }
     }
     let now = lines.into_text();
-    let count = spots::count(text, &now, &spots);
-    Ok(Applied { text: now, done, spots, count })
+    let line_counts = line_changes::count_changed_lines(text, &now, &changes);
+    Ok(AppliedEdits { text: now, edits: applied, changes, line_counts })
 }
 
-/// What is wrong with an edit whatever the text.
-fn nonsense(text: &str, edit: &Edit) -> Option<Reason> {
-    if edit.old.len().max(edit.new.len()) > LONGEST {
-        return Some(Reason::TooLong);
+/// Finds what is wrong with an edit, apart from whether the old text can be found.
+fn validate(text: &str, edit: &TextEdit) -> Option<EditErrorKind> {
+    if edit.old.len().max(edit.new.len()) > MAX_EDIT_BYTES {
+        return Some(EditErrorKind::TooLong);
     }
     if edit.old.is_empty() {
-        return Some(Reason::Empty);
+        return Some(EditErrorKind::EmptyOldText);
     }
-    if normal(&edit.old) == normal(&edit.new) {
-        return Some(Reason::Same);
+    if to_lf(&edit.old) == to_lf(&edit.new) {
+        return Some(EditErrorKind::NoChange);
     }
-    let line = omission::find(&edit.new, text)?;
+    let line = omission::find_placeholder(&edit.new, text)?;
     let line = edit.new.lines().nth(line - 1).unwrap_or_default().trim().to_owned();
-    Some(Reason::Omission { line })
+    Some(EditErrorKind::Placeholder { line })
 }
 
-fn one(lines: &mut Lines, edit: &Edit) -> Result<(Done, Vec<Spot>), Miss> {
-    let (old, new) = (normalised(&edit.old), normalised(&edit.new));
+fn apply_one(
+    lines: &mut EditBuffer,
+    edit: &TextEdit,
+) -> Result<(AppliedEdit, Vec<LineChange>), MatchError> {
+    let (old, new) = (normalized(&edit.old), normalized(&edit.new));
     let within = 0..lines.text().len();
-    let query = Query { old: &old, new: &new, all: edit.all, within, whole_lines: false };
-    let found = ladder::find(lines.text(), &query)?;
+    let query =
+        MatchQuery { old: &old, new: &new, all: edit.replace_all, within, whole_lines: false };
+    let found = matching::find(lines.text(), &query)?;
     let before = lines.text().len();
-    let gone: usize = found.places.iter().map(Range::len).sum();
-    let after = (before - gone).saturating_add(found.places.len().saturating_mul(found.new.len()));
-    if after > LARGEST.max(before) {
-        return Err(Miss::TooMuch);
+    let removed: usize = found.ranges.iter().map(Range::len).sum();
+    let after =
+        (before - removed).saturating_add(found.ranges.len().saturating_mul(found.new.len()));
+    if after > MAX_RESULT_BYTES.max(before) {
+        return Err(MatchError::TooLarge);
     }
-    lines.learn_end(&edit.new);
-    let spots = lines.replace(&found.places, &found.new);
-    Ok((Done { rung: found.rung, places: found.places.len() }, spots))
+    lines.adopt_line_ending(&edit.new);
+    let changes = lines.replace(&found.ranges, &found.new);
+    Ok((AppliedEdit { match_kind: found.match_kind, occurrences: found.ranges.len() }, changes))
 }
 
-fn normalised(text: &str) -> Cow<'_, str> {
-    if text.contains('\r') { Cow::Owned(normal(text)) } else { Cow::Borrowed(text) }
+fn normalized(text: &str) -> Cow<'_, str> {
+    if text.contains('\r') { Cow::Owned(to_lf(text)) } else { Cow::Borrowed(text) }
 }
 
-fn explain(miss: Miss, text: &str, old: &str, was_there: bool) -> Reason {
+fn explain(miss: MatchError, text: &str, old: &str, matched_before: bool) -> EditErrorKind {
     match miss {
-        Miss::Nowhere => Reason::Nowhere { near: closest(text, old), was_there },
-        Miss::TooMuch => Reason::TooMuch,
-        Miss::Several { rung, starts, count } => {
-            let lines = starts.iter().map(|it| breaks(&text[..*it])).collect();
-            Reason::Several { rung, lines, count }
+        MatchError::NotFound => {
+            EditErrorKind::NotFound { similar: closest_lines(text, old), matched_before }
+        }
+        MatchError::TooLarge => EditErrorKind::TooLarge,
+        MatchError::Ambiguous { match_kind, starts, count } => {
+            let lines = starts.iter().map(|it| count_newlines(&text[..*it])).collect();
+            EditErrorKind::Ambiguous { match_kind, lines, count }
         }
     }
 }
 
-impl Refusal {
-    /// What the model is told about it. `name` is the file, `of` how many edits there were.
+impl EditError {
+    /// The error message for the model. `name` is the file, `of` the number of edits.
     pub fn explain(&self, name: &str, of: usize) -> String {
-        let cure = "Add surrounding lines to make it unique or set replace_all.";
-        let why = self.reason.explain(name, &Voice { quoted: "old_text", cure });
-        if of > 1 { format!("Edit {} of {of}: {why}", self.edit + 1) } else { why }
+        let hint = "Add surrounding lines to make it unique or set replace_all.";
+        let why = self.kind.explain(name, &ErrorWording { old_name: "old_text", hint });
+        if of > 1 { format!("Edit {} of {of}: {why}", self.index + 1) } else { why }
     }
 }
 
-/// How a reason is told.
+/// How an error message refers to the old text.
 #[derive(Clone, Copy, Debug)]
-struct Voice<'a> {
-    /// What the quoted piece is called.
-    quoted: &'a str,
-    /// What helps where it is there more than once.
-    cure: &'a str,
+struct ErrorWording<'a> {
+    /// The name of the old text: an argument, or a hunk.
+    old_name: &'a str,
+    /// What to do if it occurs more than once.
+    hint: &'a str,
 }
 
-impl Reason {
-    fn explain(&self, name: &str, voice: &Voice<'_>) -> String {
-        let quoted = voice.quoted;
+impl EditErrorKind {
+    fn explain(&self, name: &str, wording: &ErrorWording<'_>) -> String {
+        let old_name = wording.old_name;
         let why = match self {
-            Reason::NoEdits => {
+            EditErrorKind::NoEdits => {
                 "edits is empty: give at least one old_text and new_text.".to_owned()
             }
-            Reason::TooMany => format!(
-                "more than {MOST_EDITS} edits in one call: make several calls, or use write_file."
+            EditErrorKind::TooManyEdits => format!(
+                "more than {MAX_EDITS} edits in one call: make several calls, or use write_file."
             ),
-            Reason::TooLong => "old_text or new_text is longer than 8 MiB.".to_owned(),
-            Reason::Empty => "old_text is empty. To create, replace or append to a file use \
+            EditErrorKind::TooLong => "old_text or new_text is longer than 8 MiB.".to_owned(),
+            EditErrorKind::EmptyOldText => {
+                "old_text is empty. To create, replace or append to a file use \
                               write_file; to insert, quote a line beside and repeat it in new_text."
-                .to_owned(),
-            Reason::Same if quoted == "old_text" => {
+                    .to_owned()
+            }
+            EditErrorKind::NoChange if old_name == "old_text" => {
                 "old_text and new_text are the same; nothing would change.".to_owned()
             }
-            Reason::Same => format!("{quoted} would change nothing in {name}."),
-            Reason::Omission { line } => format!(
+            EditErrorKind::NoChange => format!("{old_name} would change nothing in {name}."),
+            EditErrorKind::Placeholder { line } => format!(
                 "`{line}` stands for lines that were left out; they would be lost. Write out all \
                  lines, or change fewer of them."
             ),
-            Reason::TooMuch => format!(
-                "{quoted} is in more than a million places, or the text would become larger than \
+            EditErrorKind::TooLarge => format!(
+                "{old_name} is in more than a million places, or the text would become larger than \
                  32 MiB. Use exec for a change of that size."
             ),
-            Reason::Nowhere { near, was_there } => nowhere(name, quoted, near, *was_there),
-            Reason::Several { rung, lines, count } => several(rung, lines, *count, voice),
+            EditErrorKind::NotFound { similar, matched_before } => {
+                not_found_message(name, old_name, similar, *matched_before)
+            }
+            EditErrorKind::Ambiguous { match_kind, lines, count } => {
+                ambiguous_message(match_kind, lines, *count, wording)
+            }
         };
         format!("{why}\nNothing was written.")
     }
 }
 
-fn nowhere(name: &str, quoted: &str, near: &[Near], was_there: bool) -> String {
-    let mut text = format!("{quoted} not found in {name}.");
-    if was_there {
+fn not_found_message(
+    name: &str,
+    old_name: &str,
+    similar: &[SimilarLines],
+    matched_before: bool,
+) -> String {
+    let mut text = format!("{old_name} not found in {name}.");
+    if matched_before {
         text.push_str(
             " It was there before the edits before this one: each edit works on what the ones \
              before have left.",
         );
     }
-    let Some(best) = near.first() else {
+    let Some(best) = similar.first() else {
         text.push_str(" Nothing there is like it. Read the file and copy exactly.");
         return text;
     };
     text.push_str(&format!(" Closest: {} ({} %)", range(best), best.percent));
-    for other in &near[1..] {
+    for other in &similar[1..] {
         text.push_str(&format!(", {} ({} %)", range(other), other.percent));
     }
     text.push('.');
-    if let Some(Difference { line, there, sent }) = &best.difference {
+    if let Some(LineDifference { line, in_file, sent }) = &best.difference {
         text.push_str(&format!(
-            " First difference, line {}: file has \"{there}\" you sent \"{sent}\".",
+            " First difference, line {}: file has \"{in_file}\" you sent \"{sent}\".",
             line + 1
         ));
     }
     let (from, to) = (best.lines.start.saturating_sub(5) + 1, best.lines.end + 5);
     text.push_str(&format!(" Re-read lines {from}–{to} or copy exactly.\n"));
-    for (number, near) in near.iter().enumerate() {
+    for (number, lines) in similar.iter().enumerate() {
         if number > 0 {
             text.push_str("…\n");
         }
-        text.push_str(&near.excerpt);
+        text.push_str(&lines.excerpt);
     }
     text.truncate(text.trim_end().len());
     text
 }
 
-fn range(near: &Near) -> String {
+fn range(near: &SimilarLines) -> String {
     match near.lines.len() {
         1 => format!("line {}", near.lines.end),
         _ => format!("lines {}–{}", near.lines.start + 1, near.lines.end),
     }
 }
 
-fn several(rung: &Rung, lines: &[usize], count: usize, voice: &Voice<'_>) -> String {
-    let Voice { quoted, cure } = voice;
+fn ambiguous_message(
+    match_kind: &MatchKind,
+    lines: &[usize],
+    count: usize,
+    wording: &ErrorWording<'_>,
+) -> String {
+    let ErrorWording { old_name, hint } = wording;
     let named: Vec<_> = lines.iter().map(|it| (it + 1).to_string()).collect();
     let more = if count > lines.len() { ", …" } else { "" };
     let named = format!("matches {count} places: lines {}{more}", named.join(", "));
-    if *rung == Rung::Exact {
-        return format!("{quoted} {named}. {cure}");
+    if *match_kind == MatchKind::Exact {
+        return format!("{old_name} {named}. {hint}");
     }
-    let but = match rung {
-        Rung::Indentation(_) => "but for indentation".to_owned(),
-        rung => rung.to_string(),
+    let but = match match_kind {
+        MatchKind::Indentation(_) => "but for indentation".to_owned(),
+        match_kind => match_kind.to_string(),
     };
     format!(
-        "{quoted} is nowhere exactly; {but} it {named}. Copy exactly, with enough lines around it \
+        "{old_name} is nowhere exactly; {but} it {named}. Copy exactly, with enough lines around it \
          to make it unique."
     )
 }

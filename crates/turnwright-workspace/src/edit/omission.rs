@@ -1,13 +1,13 @@
-//! Words that stand for lines that were left out: a model that writes them would lose those lines.
+//! Detects placeholders for omitted lines, such as `// ... existing code ...`: writing them to a
+//! file would lose those lines.
 
 use std::collections::HashSet;
 
-/// How comments begin and end.
-const MARKS: &[&str] =
+const COMMENT_MARKS: &[&str] =
     &["//", "/*", "*/", "<!--", "-->", "{/*", "*/}", "#", "--", ";", "%", "\"\"\"", "'''", "*"];
 
-/// What is left out.
-const THINGS: &[&str] = &[
+/// Words for what is omitted.
+const OMITTED_THINGS: &[&str] = &[
     "code",
     "file",
     "function",
@@ -27,19 +27,19 @@ const THINGS: &[&str] = &[
     "text",
 ];
 
-/// What it is said to be.
-const STATES: &[&str] =
+/// Words that say that something stays as it is.
+const OMISSION_WORDS: &[&str] =
     &["existing", "rest", "remaining", "unchanged", "same", "previous", "omitted", "original"];
 
-/// Words that make no difference.
-const FILLERS: &[&str] = &[
+/// Words that are ignored.
+const FILLER_WORDS: &[&str] = &[
     "of", "the", "as", "is", "are", "before", "here", "this", "your", "all", "other", "above",
     "below", "for", "brevity", "remains", "remain", "stays", "stay", "goes", "and", "from", "in",
 ];
 
-/// Which line of `new`, counted from 1, stands for others that were left out. `old` is what was
-/// there: a line that it has, too, is none.
-pub fn find<'t>(new: &'t str, old: &str) -> Option<usize> {
+/// Finds the first line of `new`, counted from 1, that is a placeholder. A line that `old`
+/// contains, too, is none.
+pub fn find_placeholder<'t>(new: &'t str, old: &str) -> Option<usize> {
     let mut known = HashSet::new();
     let mut is_new = |line: &'t str| {
         let line = line.trim();
@@ -49,39 +49,43 @@ pub fn find<'t>(new: &'t str, old: &str) -> Option<usize> {
 }
 
 fn is_placeholder(line: &str) -> bool {
-    // Prose may say the same in more words.
+    // A longer line is prose.
     if line.len() > 120 {
         return false;
     }
     let (mut words, mut is_comment) = (line.trim(), false);
-    while let Some(rest) = MARKS.iter().find_map(|it| words.strip_prefix(it)) {
+    while let Some(rest) = COMMENT_MARKS.iter().find_map(|it| words.strip_prefix(it)) {
         (words, is_comment) = (rest.trim_start(), true);
     }
-    while let Some(rest) = MARKS.iter().find_map(|it| words.strip_suffix(it)) {
+    while let Some(rest) = COMMENT_MARKS.iter().find_map(|it| words.strip_suffix(it)) {
         words = rest.trim_end();
     }
     let bare = words.trim_matches(|it: char| "….()[]{}<>: ".contains(it));
     let has_dots = words.contains('…') || words.contains("...");
     if bare.is_empty() {
-        // Three dots alone are code in some languages; in a comment they are not.
+        // Three dots alone are code in some languages, but a placeholder in a comment.
         let is_only_dots = words.chars().all(|it| it == '…' || it == '.');
         return has_dots && is_only_dots && (is_comment || words == "…");
     }
-    (is_comment || has_dots) && says_it(bare, has_dots)
+    (is_comment || has_dots) && describes_omission(bare, has_dots)
 }
 
-/// Whether the words say that something is as it was and nothing else.
-fn says_it(words: &str, has_dots: bool) -> bool {
+/// Whether the words say only that something is unchanged.
+fn describes_omission(words: &str, has_dots: bool) -> bool {
     let words = words.to_lowercase();
     let words: Vec<_> =
         words.split(|it: char| !it.is_alphanumeric()).filter(|it| !it.is_empty()).collect();
     let has = |list: &[&str]| words.iter().any(|it| list.contains(it));
-    let known = |it: &&str| [THINGS, STATES, FILLERS].iter().any(|list| list.contains(it));
+    let known = |it: &&str| {
+        [OMITTED_THINGS, OMISSION_WORDS, FILLER_WORDS].iter().any(|list| list.contains(it))
+    };
     let unknown = words.iter().filter(|it| !known(it)).count();
-    let states = words.iter().filter(|it| STATES.contains(it)).count();
-    // A name may stand among them, as in `rest of parse_args unchanged`.
+    let states = words.iter().filter(|it| OMISSION_WORDS.contains(it)).count();
+    // They may include a name, as in `rest of parse_args unchanged`.
     let most_unknown = usize::from(has_dots || states > 1) * 2;
-    has(STATES) && unknown <= most_unknown && (has_dots || has(THINGS) || states > 1)
+    has(OMISSION_WORDS)
+        && unknown <= most_unknown
+        && (has_dots || has(OMITTED_THINGS) || states > 1)
 }
 
 #[cfg(test)]
@@ -107,7 +111,11 @@ mod tests {
             "/* existing code */",
             "// (unchanged code)",
         ] {
-            assert_eq!(find(&format!("fn a() {{\n{line}\n}}"), "fn a() {}"), Some(2), "{line}");
+            assert_eq!(
+                find_placeholder(&format!("fn a() {{\n{line}\n}}"), "fn a() {}"),
+                Some(2),
+                "{line}"
+            );
         }
     }
 
@@ -129,12 +137,12 @@ mod tests {
             "## Rest",
             "The rest of the code is in lib.rs.",
         ] {
-            assert_eq!(find(line, ""), None, "{line}");
+            assert_eq!(find_placeholder(line, ""), None, "{line}");
         }
     }
 
     #[test]
     fn a_line_that_was_there_is_none() {
-        assert_eq!(find("a\n// ...\n", "b\n    // ...\n"), None);
+        assert_eq!(find_placeholder("a\n// ...\n", "b\n    // ...\n"), None);
     }
 }

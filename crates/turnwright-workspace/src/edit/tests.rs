@@ -1,80 +1,81 @@
-//! Edits as models send them: what each rung takes, what it must not take, and that nothing but the
-//! quoted piece changes.
+//! Tests of edits as models send them: what each kind of match accepts and rejects, and that only
+//! the quoted text changes.
 
 use std::ops::Range;
 
 use proptest::prelude::*;
 
-use super::patch::{self, Change};
-use super::spots::{self, Count};
-use super::{Applied, Edit, Reason, Refusal, Rung, apply, closest};
+use super::line_changes::{self, LineCounts};
+use super::patch::{self, PatchOp};
+use super::{AppliedEdits, EditError, EditErrorKind, MatchKind, TextEdit, apply, closest_lines};
 
-fn edit(old: &str, new: &str) -> Edit {
-    Edit { old: old.to_owned(), new: new.to_owned(), all: false }
+fn edit(old: &str, new: &str) -> TextEdit {
+    TextEdit { old: old.to_owned(), new: new.to_owned(), replace_all: false }
 }
 
-fn one(text: &str, old: &str, new: &str) -> Result<Applied, Refusal> {
+fn one(text: &str, old: &str, new: &str) -> Result<AppliedEdits, EditError> {
     apply(text, &[edit(old, new)])
 }
 
 #[track_caller]
-fn check(text: &str, old: &str, new: &str, expected: &str, rung: &str) {
+fn check(text: &str, old: &str, new: &str, expected: &str, kind: &str) {
     let applied = one(text, old, new).unwrap_or_else(|it| panic!("{}", it.explain("f", 1)));
     assert_eq!(
-        (applied.text.as_str(), applied.done[0].rung.to_string().as_str()),
-        (expected, rung)
+        (applied.text.as_str(), applied.edits[0].match_kind.to_string().as_str()),
+        (expected, kind)
     );
 }
 
-/// The lines, counted from 1, that an ambiguous edit is told; none if it was not found.
+/// The lines, counted from 1, that the error of an ambiguous edit names; empty if the text was not
+/// found.
 #[track_caller]
 fn refused(text: &str, old: &str, new: &str) -> Vec<usize> {
     match one(text, old, new) {
         Ok(applied) => panic!("{applied:?}"),
-        Err(Refusal { reason: Reason::Several { lines, .. }, .. }) => {
+        Err(EditError { kind: EditErrorKind::Ambiguous { lines, .. }, .. }) => {
             lines.into_iter().map(|it| it + 1).collect()
         }
-        Err(Refusal { reason: Reason::Nowhere { .. }, .. }) => Vec::new(),
+        Err(EditError { kind: EditErrorKind::NotFound { .. }, .. }) => Vec::new(),
         Err(other) => panic!("{other:?}"),
     }
 }
 
-const NOWHERE: [usize; 0] = [];
+const NOT_FOUND: [usize; 0] = [];
 
 #[test]
-fn the_exact_rung_takes_one_place_whatever_the_line_ends() {
+fn an_exact_match_takes_one_place_whatever_the_line_ends() {
     check("a\nb\nc\n", "b", "x", "a\nx\nc\n", "exact");
     check("a\r\nb\r\nc\r\n", "a\nb\n", "x\n", "x\r\nc\r\n", "exact");
     check("a\nb\nc\n", "a\r\nb", "x\r\ny", "x\ny\nc\n", "exact");
     check("let x = 1; let y = 2;", "y = 2", "y = 3", "let x = 1; let y = 3;", "exact");
     check("\u{feff}a\n", "a", "b", "\u{feff}b\n", "exact");
     assert_eq!(refused("a\nb\na\n", "a", "x"), [1, 3]);
-    // Two places that overlap are two.
+    // Two overlapping places are two matches.
     assert_eq!(refused("x\n\nababa\n", "aba", "x"), [3, 3]);
-    assert_eq!(refused("a\n", "A", "x"), NOWHERE);
+    assert_eq!(refused("a\n", "A", "x"), NOT_FOUND);
 }
 
 #[test]
 fn line_numbers_are_taken_away_if_every_line_has_one() {
-    let rung = "after taking away line numbers";
-    check("a\n  b\nc\n", "    1| a\n    2|   b\n", "a\nB\n", "a\nB\nc\n", rung);
-    check("a\n\nc\n", "1|a\n2|\n3|c", "    1| x\n    2|\n    3| c", "x\n\nc\n", rung);
-    check("a\nb\n", "     1→a\n     2→b", "x", "x\n", rung);
-    check("a\nb\n", "     2\tb", "x", "a\nx\n", rung);
-    assert_eq!(refused("a\nb\n", "    1| a\nb\n", "x"), NOWHERE);
+    let kind = "after taking away line numbers";
+    check("a\n  b\nc\n", "    1| a\n    2|   b\n", "a\nB\n", "a\nB\nc\n", kind);
+    check("a\n\nc\n", "1|a\n2|\n3|c", "    1| x\n    2|\n    3| c", "x\n\nc\n", kind);
+    check("a\nb\n", "     1→a\n     2→b", "x", "x\n", kind);
+    check("a\nb\n", "     2\tb", "x", "a\nx\n", kind);
+    assert_eq!(refused("a\nb\n", "    1| a\nb\n", "x"), NOT_FOUND);
     assert_eq!(refused("a\nb\na\n", "    1| a\n", "x"), [1, 3]);
-    // What is there with its numbers is exact.
+    // If the file contains the numbers, the match is exact.
     check("1| a\n", "1| a", "1| b", "1| b\n", "exact");
 }
 
 #[test]
 fn white_space_at_line_ends_may_differ_and_stays_where_nothing_changes() {
-    let rung = "but for white space at line ends";
-    check("a  \nb\t\nc\n", "a\nb\nc\n", "a\nb\nC\n", "a  \nb\t\nC\n", rung);
-    check("a\nb\nc", "b  \nc  \n", "b  \nC\n", "a\nb\nC", rung);
-    check("a\nb", "b\n", "", "a", rung);
+    let kind = "but for white space at line ends";
+    check("a  \nb\t\nc\n", "a\nb\nc\n", "a\nb\nC\n", "a  \nb\t\nC\n", kind);
+    check("a\nb\nc", "b  \nc  \n", "b  \nC\n", "a\nb\nC", kind);
+    check("a\nb", "b\n", "", "a", kind);
     assert_eq!(refused("a \nb\na\t\nb\n", "a\nb\n", "x\n"), [1, 3]);
-    assert_eq!(refused("  a\n  c\nb\n", "a\nb\n", "x\n"), NOWHERE);
+    assert_eq!(refused("  a\n  c\nb\n", "a\nb\n", "x\n"), NOT_FOUND);
 }
 
 #[test]
@@ -91,7 +92,7 @@ fn indentation_may_differ_in_one_way_for_all_lines() {
         "  a\n     c\n",
         "after indentation shift −1",
     );
-    // Tabs for spaces, and the other way round.
+    // Tabs instead of spaces, and the other way round.
     let (text, old) = ("\tif x {\n\t\ty();\n\t}\n", "    if x {\n        y();\n    }\n");
     let new = "    if x {\n        if z {\n            y();\n        }\n    }\n";
     let expected = "\tif x {\n\t\tif z {\n\t\t\ty();\n\t\t}\n\t}\n";
@@ -102,46 +103,46 @@ fn indentation_may_differ_in_one_way_for_all_lines() {
 
 #[test]
 fn indentation_that_differs_in_several_ways_matches_nothing() {
-    assert_eq!(refused("a:\n  b\n    c\n", "a:\n    b\n    c\n", "x\n"), NOWHERE);
-    assert_eq!(refused("\ta\n    b\n", "    a\n\tb\n", "x\n"), NOWHERE);
-    // A new line that cannot be moved along.
-    assert_eq!(refused("a\nb\n", "    a\n    b\n", "    a\n  c\n"), NOWHERE);
-    // Two twins, one deeper than the other.
+    assert_eq!(refused("a:\n  b\n    c\n", "a:\n    b\n    c\n", "x\n"), NOT_FOUND);
+    assert_eq!(refused("\ta\n    b\n", "    a\n\tb\n", "x\n"), NOT_FOUND);
+    // A new line that cannot be shifted.
+    assert_eq!(refused("a\nb\n", "    a\n    b\n", "    a\n  c\n"), NOT_FOUND);
+    // Two copies, one indented deeper than the other.
     let text = "  a\n  b\nx\n    a\n    b\n";
     assert_eq!(refused(text, "a \nb\n", "c\n"), [1, 4]);
 }
 
 #[test]
 fn typography_may_differ_and_stays_where_nothing_changes() {
-    let rung = "but for quotes, dashes or spaces";
+    let kind = "but for quotes, dashes or spaces";
     check(
         "say “a”\nand ‘b’\n",
         "say \"a\"\nand 'b'\n",
         "say \"a\"\nand c\n",
         "say “a”\nand c\n",
-        rung,
+        kind,
     );
-    check("a – b", "a - b", "a + b", "a + b", rung);
-    check("x\u{a0}= 1;", "x = 1", "x = 2", "x = 2;", rung);
-    check("wait... what", "wait… what", "what", "what", rung);
+    check("a – b", "a - b", "a + b", "a + b", kind);
+    check("x\u{a0}= 1;", "x = 1", "x = 2", "x = 2;", kind);
+    check("wait... what", "wait… what", "what", "what", kind);
     assert_eq!(refused("“a”\n„b\n“a”\n", "\"a\"", "x"), [1, 3]);
-    assert_eq!(refused("«a»\n", "\"a\"", "x"), NOWHERE);
+    assert_eq!(refused("«a»\n", "\"a\"", "x"), NOT_FOUND);
 }
 
 #[test]
 fn one_level_of_backslashes_too_many_is_taken_away() {
-    let rung = "after taking away one level of backslashes";
-    check("a(\"b\")\nc\n", r#"a(\"b\")\nc"#, r#"a(\"d\")\nc"#, "a(\"d\")\nc\n", rung);
-    check("x = '\\n'\n", r"x = \'\\n\'", r"x = \'\\t\'", "x = '\\t'\n", rung);
+    let kind = "after taking away one level of backslashes";
+    check("a(\"b\")\nc\n", r#"a(\"b\")\nc"#, r#"a(\"d\")\nc"#, "a(\"d\")\nc\n", kind);
+    check("x = '\\n'\n", r"x = \'\\n\'", r"x = \'\\t\'", "x = '\\t'\n", kind);
     assert_eq!(refused("\"b\"\n\"b\"\n", r#"\"b\""#, "x"), [1, 2]);
-    assert_eq!(refused("a\n", r"\d", "x"), NOWHERE);
+    assert_eq!(refused("a\n", r"\d", "x"), NOT_FOUND);
 }
 
 #[test]
 fn what_is_only_similar_is_shown_and_not_changed() {
     let text = "fn a() {\n    let total = count + 1;\n    total\n}\n";
-    let refusal = one(text, "    let total = count + 2;\n    total\n", "x\n").unwrap_err();
-    let told = refusal.explain("src/a.rs", 1);
+    let error = one(text, "    let total = count + 2;\n    total\n", "x\n").unwrap_err();
+    let told = error.explain("src/a.rs", 1);
     assert!(told.starts_with("old_text not found in src/a.rs. Closest: lines 2–3 (9"), "{told}");
     let pair = "First difference, line 2: file has \"····let total = count + 1;\" you sent \
                 \"····let total = count + 2;\".";
@@ -154,9 +155,9 @@ fn what_is_only_similar_is_shown_and_not_changed() {
 
 #[test]
 fn white_space_is_visible_where_it_is_the_difference() {
-    let near = closest("a\n\treturn x;\nb\n", "a\n    return y;\nb\n");
+    let near = closest_lines("a\n\treturn x;\nb\n", "a\n    return y;\nb\n");
     let difference = near[0].difference.as_ref().unwrap();
-    assert_eq!((difference.line, difference.there.as_str()), (1, "→return x;"));
+    assert_eq!((difference.line, difference.in_file.as_str()), (1, "→return x;"));
     assert_eq!(difference.sent, "····return y;");
 }
 
@@ -164,10 +165,10 @@ fn white_space_is_visible_where_it_is_the_difference() {
 fn edits_are_made_in_order_and_all_or_none() {
     let applied = apply("a\nb\nc\n", &[edit("a", "b2"), edit("b2\nb", "x")]).unwrap();
     assert_eq!(applied.text, "x\nc\n");
-    assert_eq!(applied.count, Count { added: 1, removed: 2 });
-    let refusal = apply("a\nb\n", &[edit("a", "x"), edit("a\nb", "y")]).unwrap_err();
-    assert_eq!(refusal.edit, 1);
-    let told = refusal.explain("f", 2);
+    assert_eq!(applied.line_counts, LineCounts { added: 1, removed: 2 });
+    let error = apply("a\nb\n", &[edit("a", "x"), edit("a\nb", "y")]).unwrap_err();
+    assert_eq!(error.index, 1);
+    let told = error.explain("f", 2);
     assert!(
         told.starts_with("Edit 2 of 2: old_text not found in f. It was there before"),
         "{told}"
@@ -176,16 +177,17 @@ fn edits_are_made_in_order_and_all_or_none() {
 
 #[test]
 fn replace_all_counts_and_only_what_is_exact() {
-    let all =
-        |text: &str, old: &str, new: &str| apply(text, &[Edit { all: true, ..edit(old, new) }]);
+    let all = |text: &str, old: &str, new: &str| {
+        apply(text, &[TextEdit { replace_all: true, ..edit(old, new) }])
+    };
     let applied = all("a b a\nc\na\n", "a", "xy").unwrap();
-    assert_eq!((applied.text.as_str(), applied.done[0].places), ("xy b xy\nc\nxy\n", 3));
-    assert_eq!(applied.count, Count { added: 2, removed: 2 });
+    assert_eq!((applied.text.as_str(), applied.edits[0].occurrences), ("xy b xy\nc\nxy\n", 3));
+    assert_eq!(applied.line_counts, LineCounts { added: 2, removed: 2 });
     assert!(all("  a\nb\n    a\nb\n", "a \nb\n", "x\n").is_err());
 }
 
 #[test]
-fn nonsense_is_refused_with_what_to_do() {
+fn invalid_edits_are_refused_with_what_to_do() {
     let reason = |old: &str, new: &str| one("a\nb\n", old, new).unwrap_err().explain("f", 1);
     assert!(reason("", "x").contains("write_file"));
     assert!(reason("a\r\nb", "a\nb").contains("are the same"));
@@ -209,8 +211,10 @@ fn changed_lines_are_shown_with_their_new_numbers() {
     let text: String = (1..=20).map(|it| ["line ", &it.to_string(), "\n"].concat()).collect();
     let applied = apply(&text, &[edit("line 2\n", ""), edit("line 10\n", "ten\nand a half\n")]);
     let applied = applied.unwrap();
-    assert_eq!(applied.count, Count { added: 2, removed: 2 });
-    let shown = spots::show(&applied.text, &applied.spots, &mut { spots::MOST_LINES });
+    assert_eq!(applied.line_counts, LineCounts { added: 2, removed: 2 });
+    let shown = line_changes::render_changed_lines(&applied.text, &applied.changes, &mut {
+        line_changes::MAX_SHOWN_LINES
+    });
     let expected = "    1| line 1\n    2| line 3\n    3| line 4\n    4| line 5\n…\n    6| line 7\n    \
                     7| line 8\n    8| line 9\n    9| ten\n   10| and a half\n   11| line 11\n   12| \
                     line 12\n   13| line 13\n";
@@ -218,30 +222,31 @@ fn changed_lines_are_shown_with_their_new_numbers() {
 }
 
 #[test]
-fn large_texts_and_evil_patterns_come_to_an_end() {
+fn large_texts_and_adversarial_patterns_terminate() {
     let text = "a\n".repeat(200_000);
     let evil = format!("{}b\n", "a\n".repeat(50_000));
-    assert_eq!(refused(&text, &evil, "x"), NOWHERE);
+    assert_eq!(refused(&text, &evil, "x"), NOT_FOUND);
     let shifted = format!("{}  b\n", "  a\n".repeat(50_000));
-    assert_eq!(refused(&text, &shifted, "x"), NOWHERE);
-    let all = apply(&"a;".repeat(200_000), &[Edit { all: true, ..edit("a;", "b") }]).unwrap();
-    assert_eq!((all.text.len(), all.done[0].places), (200_000, 200_000));
+    assert_eq!(refused(&text, &shifted, "x"), NOT_FOUND);
+    let all =
+        apply(&"a;".repeat(200_000), &[TextEdit { replace_all: true, ..edit("a;", "b") }]).unwrap();
+    assert_eq!((all.text.len(), all.edits[0].occurrences), (200_000, 200_000));
     assert!(one(&"x ".repeat(500_000), &"y ".repeat(100_000), "z").is_err());
     let marks = "// ...\n".repeat(100_000);
     assert!(one(&format!("{text}x\n// ...\n"), "x\n", &marks).is_ok());
 }
 
 #[test]
-fn a_text_that_would_burst_is_refused() {
-    let all = |old: &str, new: &str| Edit { all: true, ..edit(old, new) };
+fn an_edit_that_would_produce_too_much_text_is_refused() {
+    let all = |old: &str, new: &str| TextEdit { replace_all: true, ..edit(old, new) };
     let table = [
         ("a\n".repeat(100_000), all("a", &"b".repeat(1_000_000))),
         ("a".repeat(1_000_001), all("a", "b")),
     ];
     for (text, edit) in table {
-        let refusal = apply(&text, &[edit]).unwrap_err();
-        assert_eq!(refusal.reason, Reason::TooMuch);
-        let told = refusal.explain("f", 1);
+        let error = apply(&text, &[edit]).unwrap_err();
+        assert_eq!(error.kind, EditErrorKind::TooLarge);
+        let told = error.explain("f", 1);
         assert!(told.contains("larger than 32 MiB. Use exec"), "{told}");
     }
 }
@@ -257,12 +262,10 @@ fn of_long_quotations_that_differ_everywhere_the_place_is_shown_too() {
     assert!(told.contains("Closest: lines 41–60 ("), "{told}");
 }
 
-// --- patches ---
-
 fn patched(text: &str, body: &str) -> Result<String, String> {
     let patch = format!("*** Begin Patch\n*** Update File: f\n{body}*** End Patch\n");
     let files = patch::parse(&patch)?;
-    let Change::Update { hunks, .. } = &files[0].change else { panic!("{files:?}") };
+    let PatchOp::Update { hunks, .. } = &files[0].change else { panic!("{files:?}") };
     patch::apply(text, hunks).map(|it| it.text).map_err(|it| it.explain("f"))
 }
 
@@ -273,12 +276,12 @@ fn a_patch_adds_changes_moves_and_deletes() {
          to: d\n@@ fn f\n y\n-z\n+w\n\n*** End of File\n*** End Patch",
     )
     .unwrap();
-    assert_eq!(files[0].change, Change::Add { text: "x\n\n".to_owned() });
-    assert_eq!((files[1].path.as_str(), &files[1].change), ("b", &Change::Delete));
-    let Change::Update { to, hunks } = &files[2].change else { panic!("{files:?}") };
+    assert_eq!(files[0].change, PatchOp::Add { text: "x\n\n".to_owned() });
+    assert_eq!((files[1].path.as_str(), &files[1].change), ("b", &PatchOp::Delete));
+    let PatchOp::Update { to, hunks } = &files[2].change else { panic!("{files:?}") };
     assert_eq!(to.as_deref(), Some("d"));
     assert_eq!((hunks[0].old.as_str(), hunks[0].new.as_str()), ("y\nz\n", "y\nw\n"));
-    assert!(hunks[0].at_end && hunks[0].scopes == ["fn f"] && hunks[0].line == 9, "{hunks:?}");
+    assert!(hunks[0].at_end && hunks[0].anchors == ["fn f"] && hunks[0].line == 9, "{hunks:?}");
 }
 
 #[test]
@@ -321,7 +324,7 @@ fn hunks_are_put_in_their_one_place() {
     let nested = "@@ class B:\n@@ def f(self):\n-    x\n+    y\n";
     let expected = "class A:\n  def f(self):\n    x\nclass B:\n  def f(self):\n    y\n";
     assert_eq!(patched(classes, nested).unwrap(), expected);
-    // What stands behind `@@` must not be somewhere else.
+    // The hunk must not be applied outside of the block after `@@`.
     let reason =
         patched("fn a() {\n  x\n}\nfn b() {\n  y\n}\n", "@@ fn b() {\n-  x\n+  z\n").unwrap_err();
     assert!(reason.contains("not found"), "{reason}");
@@ -339,16 +342,14 @@ fn hunks_are_whole_lines_and_the_end_of_the_file_stays_as_it_is() {
     assert_eq!(patched("a\nb\nc\n", "@@ -1,3 +1,3 @@\n a\n-b\n+x\n").unwrap(), "a\nx\nc\n");
 }
 
-// --- properties ---
-
-/// A file of short lines, each with one of the ends.
+/// A file of short lines, each with one of these endings.
 fn file(ends: &'static [&'static str]) -> impl Strategy<Value = Vec<(String, &'static str)>> {
     let line = ("[ \t]{0,3}[a-d]{0,3}[ \t]?", prop::sample::select(ends));
     prop::collection::vec(line, 1..12)
 }
 
 proptest! {
-    /// Whatever stands around the quoted lines is what it was, byte for byte.
+    /// The text around the quoted lines stays the same, byte for byte.
     #[test]
     fn bytes_outside_of_an_edit_stay(
         lines in prop_oneof![file(&["\n"]), file(&["\r\n"]), file(&["\n", "\r\n"])],
@@ -364,7 +365,7 @@ proptest! {
         };
         let mark = if has_mark { "\u{feff}" } else { "" };
         let head = format!("{mark}{}", join(&lines[..from]));
-        // Unique, so that it is found.
+        // Make the quoted text unique.
         let mut quoted = lines[from..to].to_vec();
         quoted[0].0.push_str("<here>");
         let mut tail = join(&lines[to..]);
@@ -378,42 +379,42 @@ proptest! {
             prop_assert!(false, "{text:?} {old:?}: {applied:?}");
             return Ok(());
         };
-        prop_assert_eq!(&applied.done[0].rung, &Rung::Exact);
+        prop_assert_eq!(&applied.edits[0].match_kind, &MatchKind::Exact);
         prop_assert!(applied.text.starts_with(&head) && applied.text.ends_with(&tail));
         let middle = &applied.text[head.len()..applied.text.len() - tail.len()];
         prop_assert_eq!(middle.replace("\r\n", "\n"), new);
-        let again = spots::between(&text, &applied.text);
-        prop_assert!(again.is_empty() || !applied.spots.is_empty());
+        let again = line_changes::diff_texts(&text, &applied.text);
+        prop_assert!(again.is_empty() || !applied.changes.is_empty());
     }
 
-    /// What was shown as changed is all that was changed, whatever edits there were.
+    /// The reported changes cover all differences, whatever the edits were.
     #[test]
-    fn the_spots_are_where_the_texts_differ(
+    fn the_changes_are_where_the_texts_differ(
         text in "([a-c]{0,2}\n){0,12}[a-c]{0,2}",
         edits in prop::collection::vec(("[a-c\n]{1,4}", "[a-d\n]{0,4}", any::<bool>()), 1..4),
     ) {
         let edits: Vec<_> =
-            edits.into_iter().map(|(old, new, all)| Edit { old, new, all }).collect();
+            edits.into_iter().map(|(old, new, all)| TextEdit { old, new, replace_all: all }).collect();
         if let Ok(applied) = apply(&text, &edits) {
             let (old, new): (Vec<_>, Vec<_>) =
                 (text.split_inclusive('\n').collect(), applied.text.split_inclusive('\n').collect());
             let (mut old_at, mut new_at) = (0, 0);
-            for spot in &applied.spots {
-                let (old_end, new_end) = (spot.before.start.min(old.len()), spot.after.start.min(new.len()));
+            for change in &applied.changes {
+                let (old_end, new_end) = (change.before.start.min(old.len()), change.after.start.min(new.len()));
                 prop_assert_eq!(&old[old_at.min(old_end)..old_end], &new[new_at.min(new_end)..new_end]);
-                (old_at, new_at) = (spot.before.end.min(old.len()), spot.after.end.min(new.len()));
+                (old_at, new_at) = (change.before.end.min(old.len()), change.after.end.min(new.len()));
             }
             prop_assert_eq!(&old[old_at..], &new[new_at..]);
-            let grown = new.len() + applied.count.removed;
-            prop_assert_eq!(grown, old.len() + applied.count.added);
+            let grown = new.len() + applied.line_counts.removed;
+            prop_assert_eq!(grown, old.len() + applied.line_counts.added);
         }
     }
 
     #[test]
-    fn no_patch_breaks_the_reader(patch in "(\\*\\*\\* (Begin Patch|End Patch|Add File: a|Update File: b|Move to: c)\n|[ +@-]{0,2}[a-c]{0,2}\n){0,12}") {
+    fn no_patch_breaks_the_parser(patch in "(\\*\\*\\* (Begin Patch|End Patch|Add File: a|Update File: b|Move to: c)\n|[ +@-]{0,2}[a-c]{0,2}\n){0,12}") {
         if let Ok(files) = patch::parse(&format!("*** Begin Patch\n{patch}")) {
             for file in files {
-                if let Change::Update { hunks, .. } = file.change {
+                if let PatchOp::Update { hunks, .. } = file.change {
                     drop(patch::apply("a\nb\nab\nc\n", &hunks));
                 }
             }
@@ -421,10 +422,8 @@ proptest! {
     }
 }
 
-// --- real files ---
-
-/// How a file is written in bytes: the encoding and its mark.
-const FORMS: &[(&encoding_rs::Encoding, &[u8])] = &[
+/// Encodings with their byte order marks.
+const ENCODINGS: &[(&encoding_rs::Encoding, &[u8])] = &[
     (encoding_rs::UTF_8, b""),
     (encoding_rs::UTF_8, b"\xef\xbb\xbf"),
     (encoding_rs::UTF_16LE, b"\xff\xfe"),
@@ -459,7 +458,7 @@ async fn a_real_file_keeps_its_bytes_outside_of_an_edit() {
         ("\tGröße: é  \nhere\n\t Ende à\t", "\tGröße: é  \nthere\nund\n\t Ende à\t"),
         ("Größe: é\r\nhere", "Größe: é\r\nthere\r\nund"),
     ];
-    for (encoding, mark) in FORMS {
+    for (encoding, mark) in ENCODINGS {
         for (before, after) in &texts {
             std::fs::write(&path, bytes(before, encoding, mark)).unwrap();
             let target = files.resolve("f").await.unwrap();

@@ -1,21 +1,21 @@
-//! The variables that a command gets.
+//! The environment variables that a command gets.
 
 use std::ffi::{OsStr, OsString};
 
-/// Parts of names that mean a secret.
-const SECRET: &[&str] =
+/// Parts of variable names that indicate a secret.
+const SECRET_WORDS: &[&str] =
     &["KEY", "SECRET", "TOKEN", "PASS", "_PWD", "CREDENTIAL", "PRIVATE", "COOKIE", "AUTH"];
 
-/// Names that match and are no secrets: where to find an agent or a helper, not what it holds;
-/// and who writes a commit.
-const HARMLESS: &[&str] =
+/// Names that match `SECRET_WORDS` but hold no secret: where to find an agent or a helper, and who
+/// writes a commit.
+const NON_SECRET_NAMES: &[&str] =
     &["SSH_AUTH_SOCK", "XAUTHORITY", "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE"];
 
-/// What gives the words of a command another meaning than they are judged by: files and options
-/// that a shell reads even with `--norc`, where `cd` goes, what a pattern leaves out, options that
-/// programs take besides their own, programs that they start, libraries that they load.
-/// `LD_LIBRARY_PATH` is not here: whole toolchains are found by it.
-const MEANING: &[&str] = &[
+/// Variables that change what the words of a command mean, so that it would not do what it was
+/// judged by: files and options that a shell reads even with `--norc`, where `cd` goes, what a
+/// pattern leaves out, additional options of programs, programs that they start and libraries that
+/// they load. `LD_LIBRARY_PATH` is not here, because whole toolchains are found by it.
+const MEANING_CHANGING_NAMES: &[&str] = &[
     "BASH_ENV",
     "ENV",
     "SHELLOPTS",
@@ -52,12 +52,12 @@ const MEANING: &[&str] = &[
     "DYLD_INSERT_LIBRARIES",
 ];
 
-/// How names of more of them begin: functions in the place of commands, settings of git, what it
-/// calls for ssh, the files that it writes its doings to.
-const MEANING_BEGINS: &[&str] = &["BASH_FUNC_", "GIT_CONFIG", "GIT_SSH", "GIT_TRACE"];
+/// Prefixes of further such names: functions that replace commands, and git's settings, ssh
+/// commands and trace files.
+const MEANING_CHANGING_PREFIXES: &[&str] = &["BASH_FUNC_", "GIT_CONFIG", "GIT_SSH", "GIT_TRACE"];
 
-/// Ways out of the sandbox: somebody listens there who does what is asked for.
-pub(super) const WAYS_OUT: &[&str] = &[
+/// Variables that lead to services outside the sandbox which execute requests.
+pub(super) const SANDBOX_ESCAPE_VARIABLES: &[&str] = &[
     "DBUS_SESSION_BUS_ADDRESS",
     "DBUS_SYSTEM_BUS_ADDRESS",
     "DISPLAY",
@@ -73,13 +73,13 @@ pub(super) const WAYS_OUT: &[&str] = &[
     "XDG_RUNTIME_DIR",
 ];
 
-/// The way to the user's terminal, where a question for a passphrase would be seen by nobody.
-const TERMINAL: &[&str] = &["GPG_TTY", "SSH_TTY"];
+/// Variables that lead to the user's terminal, where nobody would see a question for a passphrase.
+const TERMINAL_VARIABLES: &[&str] = &["GPG_TTY", "SSH_TTY"];
 
-/// So that nothing waits for a keypress, opens an editor or a window, or paints the screen.
-/// `GIT_SSH_COMMAND` is not here: it would take the place of the user's `core.sshCommand`, and
-/// without a terminal ssh asks nothing anyway.
-const QUIET: &[(&str, &str)] = &[
+/// Variables that keep programs from waiting for a key press, opening an editor or a window, or
+/// redrawing the screen. `GIT_SSH_COMMAND` is not here: it would replace the user's
+/// `core.sshCommand`, and without a terminal ssh asks nothing anyway.
+const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     ("TERM", "dumb"),
     ("NO_COLOR", "1"),
     ("PAGER", "cat"),
@@ -99,19 +99,19 @@ const QUIET: &[(&str, &str)] = &[
     ("TURNWRIGHT", "1"),
 ];
 
-/// Whether a variable of that name holds a secret, as far as names tell.
-pub fn names_secret(name: &str) -> bool {
+/// True if a variable with this name probably holds a secret.
+pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_uppercase();
-    !HARMLESS.contains(&name.as_str()) && SECRET.iter().any(|it| name.contains(it))
+    !NON_SECRET_NAMES.contains(&name.as_str()) && SECRET_WORDS.iter().any(|it| name.contains(it))
 }
 
-/// Variables without secrets.
+/// Environment variables without secrets.
 #[derive(Clone, Debug, Default)]
 pub struct Environment(Vec<(OsString, OsString)>);
 
 impl Environment {
-    /// Takes from the process's own variables those that look harmless. A variable whose value
-    /// is one of `secrets` is left out whatever its name.
+    /// Takes the process's own variables without those that may hold a secret or change the meaning
+    /// of commands. A variable whose value contains one of `secrets` is left out whatever its name.
     pub fn scrubbed(
         variables: impl IntoIterator<Item = (OsString, OsString)>,
         secrets: &[&str],
@@ -119,21 +119,22 @@ impl Environment {
         let is_harmless = |(name, value): &(OsString, OsString)| {
             let name = name.to_string_lossy().to_uppercase();
             let value = value.to_string_lossy();
-            let named_secret = names_secret(&name);
+            let named_secret = is_secret_name(&name);
             let is_ours = name.starts_with("OPENAI_") || name.starts_with("TURNWRIGHT");
             let holds_secret = secrets.iter().any(|it| it.len() >= 8 && value.contains(it));
-            let has_meaning = MEANING.contains(&name.as_str())
-                || MEANING_BEGINS.iter().any(|it| name.starts_with(it));
-            let is_terminal = TERMINAL.contains(&name.as_str());
-            !named_secret && !is_ours && !holds_secret && !has_meaning && !is_terminal
+            let changes_meaning = MEANING_CHANGING_NAMES.contains(&name.as_str())
+                || MEANING_CHANGING_PREFIXES.iter().any(|it| name.starts_with(it));
+            let is_terminal = TERMINAL_VARIABLES.contains(&name.as_str());
+            !named_secret && !is_ours && !holds_secret && !changes_meaning && !is_terminal
         };
         let mut kept: Vec<_> = variables.into_iter().filter(is_harmless).collect();
-        kept.retain(|(name, _)| !QUIET.iter().any(|(quiet, _)| name == quiet));
-        kept.extend(QUIET.iter().map(|(name, value)| (name.into(), value.into())));
+        kept.retain(|(name, _)| !NONINTERACTIVE_VARIABLES.iter().any(|(quiet, _)| name == quiet));
+        kept.extend(
+            NONINTERACTIVE_VARIABLES.iter().map(|(name, value)| (name.into(), value.into())),
+        );
         Environment(kept)
     }
 
-    /// Sets a variable.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<OsString>) -> Environment {
         self.0.retain(|(it, _)| it != name);
@@ -141,32 +142,34 @@ impl Environment {
         self
     }
 
-    /// What a command gets on top of what it finds, where others start it.
+    /// The variables to set for a command that someone else starts with an environment of their
+    /// own.
     #[cfg(unix)]
-    pub(super) fn quiet() -> Vec<(String, String)> {
-        QUIET.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    pub(super) fn noninteractive_variables() -> Vec<(String, String)> {
+        NONINTERACTIVE_VARIABLES
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect()
     }
 
-    /// The same without some.
+    /// A copy without these variables.
     #[must_use]
     pub fn without(&self, names: &[&str]) -> Environment {
         let stays = |it: &&(OsString, OsString)| !names.iter().any(|name| it.0 == *name);
         Environment(self.0.iter().filter(stays).cloned().collect())
     }
 
-    /// What a program of somebody else is started with that is kept in the sandbox: without the ways
-    /// out of it, and without the agent that holds the keys for other machines.
+    /// A copy for a foreign program in the sandbox: without the services outside of it, and without
+    /// the ssh agent, which holds keys for other machines.
     #[must_use]
-    pub fn indoors(&self) -> Environment {
-        self.without(WAYS_OUT).without(&["SSH_AUTH_SOCK"])
+    pub fn for_sandbox(&self) -> Environment {
+        self.without(SANDBOX_ESCAPE_VARIABLES).without(&["SSH_AUTH_SOCK"])
     }
 
-    /// The value of a variable.
     pub fn get(&self, name: &str) -> Option<&OsStr> {
         self.0.iter().find(|it| it.0 == name).map(|it| it.1.as_os_str())
     }
 
-    /// The variables.
     pub fn iter(&self) -> impl Iterator<Item = &(OsString, OsString)> {
         self.0.iter()
     }
@@ -177,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_do_not_travel_by_name_or_by_value() {
+    fn secrets_are_removed_by_name_and_by_value() {
         let variables = [
             ("PATH", "/bin"),
             ("OPENAI_API_KEY", "sk-1"),
@@ -214,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_travels_that_gives_the_words_of_a_command_another_meaning() {
+    fn variables_that_change_the_meaning_of_commands_are_removed() {
         let gone = "CDPATH PWD OLDPWD POSIXLY_CORRECT GLOBIGNORE ENV BASH_ENV RIPGREP_CONFIG_PATH \
                     GREP_OPTIONS LESSOPEN LESSCLOSE TAR_OPTIONS GIT_DIR GIT_WORK_TREE \
                     GIT_CONFIG_COUNT GIT_CONFIG_KEY_0 GIT_CONFIG_VALUE_0 GIT_CONFIG_PARAMETERS \

@@ -1,4 +1,4 @@
-//! One command and all that it starts, as a group that can be ended.
+//! Runs one command in a process group of its own, which can be ended as a whole.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -12,28 +12,28 @@ use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, Command};
 
-use super::environment::WAYS_OUT;
-use super::piped::{Pipes, Program};
-use super::started::{Exit, Leftover, Signal, Sink, Started};
-use super::stray::Mark;
+use super::environment::SANDBOX_ESCAPE_VARIABLES;
+use super::piped::{PipedProgram, ProcessPipes};
+use super::process_mark::ProcessMark;
+use super::running::{CommandExit, Leftover, OutputSink, RunningCommand, Signal};
 #[cfg(unix)]
-use super::watch::{self, Watched};
-use super::{Environment, Spec, started};
-use turnwright_sandbox::{Jail, Network, Profile};
+use super::watchdog::{self, WatchdogEntry};
+use super::{CommandSpec, Environment, running};
+use turnwright_sandbox::{Network, Sandbox, SandboxProfile};
 
-/// How long output is still taken after the command itself has ended: what it left in the pipe
-/// is there at once, a background child that holds the pipe open may hold it for ever.
-const DRAIN: Duration = Duration::from_millis(100);
-/// How often a look is taken at what is left of a group.
-const LOOK: Duration = Duration::from_millis(5);
-/// Bytes that are taken at once.
-const BUFFER: usize = 32 * 1024;
-/// Control-D: the end of the input.
+/// How long output is still read after the command itself has ended. What is left in the pipe
+/// arrives at once, but a background child may keep the pipe open for ever.
+const DRAIN_TIME: Duration = Duration::from_millis(100);
+/// How often the remaining processes of a group are checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// The size of one read.
+const READ_SIZE: usize = 32 * 1024;
+/// Control-D, which ends the input.
 const END_OF_INPUT: u8 = 4;
 
-/// A running group. Dropping it kills it.
+/// A running process group. Dropping it kills it.
 #[derive(Debug)]
-pub struct Group {
+pub struct ProcessGroup {
     child: Child,
     stdin: Option<ChildStdin>,
     #[cfg(unix)]
@@ -43,26 +43,26 @@ pub struct Group {
     #[cfg(windows)]
     pipe: Option<tokio::process::ChildStdout>,
     buffer: Box<[u8]>,
-    mark: Mark,
-    /// All of it was ended. Its number may soon be somebody else's.
-    is_over: bool,
-    /// Dropped last: the group is killed by then.
+    mark: ProcessMark,
+    /// The whole group has ended, and its id may be reused by another one.
+    has_ended: bool,
+    /// Dropped last, when the group has been killed.
     #[cfg(unix)]
-    _watched: Watched,
+    _watchdog_entry: WatchdogEntry,
 }
 
-/// Whether commands are run by bash.
+/// True if commands are run by bash.
 pub(super) fn has_bash() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     *HAS.get_or_init(|| cfg!(unix) && std::path::Path::new("/bin/bash").exists())
 }
 
-/// The shell, and what makes it run the command.
+/// The command line that runs `command` in the shell.
 pub(super) fn shell(command: &str) -> Vec<String> {
     let shell: &[&str] = if cfg!(windows) {
         &["cmd", "/d", "/s", "/c"]
     } else if has_bash() {
-        // Start files are slow and a place to hide in.
+        // Startup files are slow, and a place for malicious code.
         &["/bin/bash", "--noprofile", "--norc", "-c"]
     } else {
         &["/bin/sh", "-c"]
@@ -70,9 +70,13 @@ pub(super) fn shell(command: &str) -> Vec<String> {
     shell.iter().copied().chain([command]).map(str::to_owned).collect()
 }
 
-/// The program with what every command of ours gets.
+/// A command with the environment and the mark that every command gets.
 #[expect(clippy::disallowed_methods, reason = "this is where processes are started")]
-fn prepare(program: &[impl AsRef<OsStr>], environment: &Environment, mark: &Mark) -> Command {
+fn base_command(
+    program: &[impl AsRef<OsStr>],
+    environment: &Environment,
+    mark: &ProcessMark,
+) -> Command {
     let mut words = program.iter();
     let mut command = Command::new(words.next().map_or(OsStr::new(""), AsRef::as_ref));
     command.args(words);
@@ -84,25 +88,25 @@ fn prepare(program: &[impl AsRef<OsStr>], environment: &Environment, mark: &Mark
     command
 }
 
-/// The command as the specification wants it.
-fn specified(spec: &Spec, mark: &Mark) -> io::Result<Command> {
+/// The process to start for this specification.
+fn command_for(spec: &CommandSpec, mark: &ProcessMark) -> io::Result<Command> {
     let words = shell(&spec.command).into_iter().map(OsString::from).collect();
-    let words = turnwright_sandbox::front(spec.jail.as_ref(), words)?;
-    let mut command = prepare(&words, &spec.environment, mark);
-    command.envs(spec.extra.iter().map(|(name, value)| (name, value)));
-    if let Some(profile) = &spec.jail {
-        close_doors(&mut command, profile);
+    let words = turnwright_sandbox::wrap_command(spec.sandbox.as_ref(), words)?;
+    let mut command = base_command(&words, &spec.environment, mark);
+    command.envs(spec.extra_variables.iter().map(|(name, value)| (name, value)));
+    if let Some(profile) = &spec.sandbox {
+        remove_escape_variables(&mut command, profile);
     }
     command.current_dir(&spec.workdir);
-    // Who can only be answered from a terminal asks in vain, and at once.
-    command.stdin(if spec.takes_input { Stdio::piped() } else { Stdio::null() });
+    // A program that can only be answered from a terminal fails at once instead of waiting.
+    command.stdin(if spec.accepts_input { Stdio::piped() } else { Stdio::null() });
     Ok(command)
 }
 
-/// Takes away the ways to who would do for a command what it may not do itself. With the network
-/// goes the agent that holds the keys for it.
-fn close_doors(command: &mut Command, profile: &Profile) {
-    for name in WAYS_OUT {
+/// Removes the variables that lead to services outside the sandbox, and to the ssh agent unless the
+/// network is allowed.
+fn remove_escape_variables(command: &mut Command, profile: &SandboxProfile) {
+    for name in SANDBOX_ESCAPE_VARIABLES {
         command.env_remove(name);
     }
     if profile.network != Network::On {
@@ -111,159 +115,173 @@ fn close_doors(command: &mut Command, profile: &Profile) {
 }
 
 #[cfg(unix)]
-impl Group {
+impl ProcessGroup {
     /// Starts the command.
     ///
     /// # Errors
-    /// When it does not start, or cannot be confined as it is to be.
-    pub fn start(spec: &Spec) -> io::Result<Group> {
-        let mark = Mark::new();
-        Group::spawn(specified(spec, &mark)?, mark, spec.jail.as_ref())
+    /// If it does not start or cannot be confined.
+    pub fn start(spec: &CommandSpec) -> io::Result<ProcessGroup> {
+        let mark = ProcessMark::new();
+        ProcessGroup::spawn(command_for(spec, &mark)?, mark, spec.sandbox.as_ref())
     }
 
-    /// Starts a program where we are.
-    pub(super) fn launch(
+    /// Starts a program in the current folder.
+    pub(super) fn start_program(
         program: &[OsString],
         environment: &Environment,
-        takes_input: bool,
-        jail: Option<&Profile>,
-    ) -> io::Result<Group> {
-        let mark = Mark::new();
-        let words = turnwright_sandbox::front(jail, program.to_vec())?;
-        let mut command = prepare(&words, environment, &mark);
-        if let Some(profile) = jail {
-            close_doors(&mut command, profile);
+        accepts_input: bool,
+        sandbox: Option<&SandboxProfile>,
+    ) -> io::Result<ProcessGroup> {
+        let mark = ProcessMark::new();
+        let words = turnwright_sandbox::wrap_command(sandbox, program.to_vec())?;
+        let mut command = base_command(&words, environment, &mark);
+        if let Some(profile) = sandbox {
+            remove_escape_variables(&mut command, profile);
         }
-        command.stdin(if takes_input { Stdio::piped() } else { Stdio::null() });
-        Group::spawn(command, mark, jail)
+        command.stdin(if accepts_input { Stdio::piped() } else { Stdio::null() });
+        ProcessGroup::spawn(command, mark, sandbox)
     }
 
-    /// Starts a program whose three pipes are taken by who talks to it.
-    pub(super) fn piped(program: &Program) -> io::Result<(Group, Pipes)> {
-        let mark = Mark::new();
-        let words = turnwright_sandbox::front(program.jail.as_ref(), program.words.clone())?;
-        let mut command = prepare(&words, &program.environment, &mark);
+    /// Starts a program whose three pipes are handed to the caller.
+    pub(super) fn start_piped(program: &PipedProgram) -> io::Result<(ProcessGroup, ProcessPipes)> {
+        let mark = ProcessMark::new();
+        let words = turnwright_sandbox::wrap_command(
+            program.sandbox.as_ref(),
+            program.command_line.clone(),
+        )?;
+        let mut command = base_command(&words, &program.environment, &mark);
         command.current_dir(&program.workdir);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut group = Group::born(command, mark, program.jail.as_ref(), None)?;
+        let mut group =
+            ProcessGroup::spawn_with_output(command, mark, program.sandbox.as_ref(), None)?;
         let (stdin, child) = (group.stdin.take(), &mut group.child);
         match (stdin, child.stdout.take(), child.stderr.take()) {
             (Some(stdin), Some(stdout), Some(stderr)) => {
-                Ok((group, Pipes { stdin, stdout, stderr }))
+                Ok((group, ProcessPipes { stdin, stdout, stderr }))
             }
             _ => Err(io::Error::other("it has no pipes")),
         }
     }
 
-    fn spawn(mut command: Command, mark: Mark, jail: Option<&Profile>) -> io::Result<Group> {
-        // One pipe for both, so that the order of stdout and stderr is the order of arrival.
+    fn spawn(
+        mut command: Command,
+        mark: ProcessMark,
+        sandbox: Option<&SandboxProfile>,
+    ) -> io::Result<ProcessGroup> {
+        // Both streams share one pipe, so that the order of output is the order of arrival.
         let (reader, writer) = io::pipe()?;
         command.stdout(Stdio::from(writer.try_clone()?)).stderr(Stdio::from(writer));
-        Group::born(command, mark, jail, Some(reader))
+        ProcessGroup::spawn_with_output(command, mark, sandbox, Some(reader))
     }
 
-    fn born(
+    fn spawn_with_output(
         mut command: Command,
-        mark: Mark,
-        jail: Option<&Profile>,
+        mark: ProcessMark,
+        sandbox: Option<&SandboxProfile>,
         reader: Option<io::PipeReader>,
-    ) -> io::Result<Group> {
-        let jail = jail.map(Jail::prepare).transpose()?.map(Arc::new);
-        let watched = Watched::new();
-        detach(&mut command, watched.key(), &mark, jail.clone());
-        let mut child = command.spawn().map_err(|error| match &jail {
-            Some(jail) => jail.explain(error),
+    ) -> io::Result<ProcessGroup> {
+        let sandbox = sandbox.map(Sandbox::prepare).transpose()?.map(Arc::new);
+        let watchdog_entry = WatchdogEntry::new();
+        configure_child(&mut command, watchdog_entry.key(), &mark, sandbox.clone());
+        let mut child = command.spawn().map_err(|error| match &sandbox {
+            Some(sandbox) => sandbox.explain(error),
             None => error,
         })?;
-        // The command holds our copies of the writing end: with them the pipe would never end.
+        // `command` holds our copies of the writing end, which would keep the pipe open.
         drop(command);
         let id = child
             .id()
             .and_then(|it| i32::try_from(it).ok())
             .and_then(rustix::process::Pid::from_raw);
         let pipe = |it: io::PipeReader| tokio::net::unix::pipe::Receiver::from_owned_fd(it.into());
-        Ok(Group {
+        Ok(ProcessGroup {
             stdin: child.stdin.take(),
             child,
             id,
-            buffer: vec![0; if reader.is_some() { BUFFER } else { 0 }].into(),
+            buffer: vec![0; if reader.is_some() { READ_SIZE } else { 0 }].into(),
             pipe: reader.map(pipe).transpose()?,
             mark,
-            is_over: false,
-            _watched: watched,
+            has_ended: false,
+            _watchdog_entry: watchdog_entry,
         })
     }
 
-    fn send(&self, signal: rustix::process::Signal) {
-        if let Some(id) = self.id.filter(|_| !self.is_over) {
-            // A group that is gone already is what we want.
+    fn signal_group(&self, signal: rustix::process::Signal) {
+        if let Some(id) = self.id.filter(|_| !self.has_ended) {
+            // The group may have ended already.
             rustix::process::kill_process_group(id, signal).ok();
         }
     }
 
-    /// Whether no process of the group is left, not even a dead one that nobody has asked about.
+    /// True if no process of the group is left, not even a zombie.
     fn is_empty(&self) -> bool {
         self.id.is_none_or(|id| rustix::process::test_kill_process_group(id).is_err())
     }
 
-    /// Whether nothing of the group runs any more.
-    async fn is_gone(&self) -> bool {
+    /// True if no process of the group is running.
+    async fn has_stopped_running(&self) -> bool {
         let Some(id) = self.id.filter(|_| !self.is_empty()) else { return true };
-        let looking = tokio::task::spawn_blocking(move || !super::members::any_runs(id));
+        let looking = tokio::task::spawn_blocking(move || !super::members::has_running_process(id));
         looking.await.unwrap_or(false)
     }
 
     async fn end_group(&mut self, grace: Duration) -> Leftover {
-        if self.is_gone().await {
-            return Leftover::Nothing;
+        if self.has_stopped_running().await {
+            return Leftover::None;
         }
-        self.send(rustix::process::Signal::TERM);
-        if tokio::time::timeout(grace, self.until_gone()).await.is_err() {
-            self.send(rustix::process::Signal::KILL);
-            drop(tokio::time::timeout(grace, self.until_gone()).await);
+        self.signal_group(rustix::process::Signal::TERM);
+        if tokio::time::timeout(grace, self.wait_until_gone()).await.is_err() {
+            self.signal_group(rustix::process::Signal::KILL);
+            drop(tokio::time::timeout(grace, self.wait_until_gone()).await);
         }
         Leftover::Stopped
     }
 
-    async fn until_gone(&mut self) {
-        // The shell is ours to reap; its children tell nobody when they end.
+    async fn wait_until_gone(&mut self) {
+        // Only the shell is our child; there is no notification when its children end.
         drop(self.child.wait().await);
-        while !self.is_gone().await {
-            tokio::time::sleep(LOOK).await;
+        while !self.has_stopped_running().await {
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }
 
-/// Its own session, so that no terminal can be taken from us and one signal reaches all; and
-/// the kernel's word that it ends when we do.
+/// Gives the command a session of its own, so that it cannot take over our terminal and one signal
+/// reaches all its processes, and makes the kernel kill it when the agent dies.
 #[cfg(unix)]
 #[expect(unsafe_code, reason = "pre_exec: the closure makes system calls and allocates nothing")]
-fn detach(command: &mut Command, key: u32, mark: &Mark, jail: Option<Arc<Jail>>) {
+fn configure_child(
+    command: &mut Command,
+    key: u32,
+    mark: &ProcessMark,
+    sandbox: Option<Arc<Sandbox>>,
+) {
     #[cfg(target_os = "linux")]
     let limit = mark.limit();
     #[cfg(not(target_os = "linux"))]
     let _ = mark;
     #[cfg(target_os = "linux")]
     let parent = rustix::process::getpid();
-    // SAFETY: runs between fork and exec; setsid, write and prctl are async-signal-safe, and a jail
-    // is entered with system calls only.
+    // SAFETY: The closure runs between fork and exec. setsid, write and prctl are
+    // async-signal-safe, and the sandbox is entered with system calls only.
     unsafe {
         command.pre_exec(move || {
             rustix::process::setsid()?;
-            watch::enlist(key);
-            // In the sandbox of another agent that one's mark stays.
+            watchdog::register(key);
+            // In the sandbox of another agent, that one's mark stays.
             #[cfg(target_os = "linux")]
             rustix::process::setrlimit(rustix::process::Resource::Locks, limit).ok();
-            if let Some(jail) = &jail {
-                jail.enter()?;
+            if let Some(sandbox) = &sandbox {
+                sandbox.enter()?;
             }
-            // Tied to the thread that forks. That is the runtime's one thread, which lives as
-            // long as the process. After the jail: a change of powers takes the word back.
+            // This ties the command to the thread that forks, which is the runtime's only thread
+            // and lives as long as the process. It comes after the sandbox, because a change of
+            // capabilities resets it.
             #[cfg(target_os = "linux")]
             {
                 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
                 set_parent_process_death_signal(Some(Signal::KILL))?;
-                // It may have ended before that.
+                // The agent may have died before the call.
                 if getppid() != Some(parent) {
                     return Err(io::ErrorKind::BrokenPipe.into());
                 }
@@ -274,28 +292,28 @@ fn detach(command: &mut Command, key: u32, mark: &Mark, jail: Option<Arc<Jail>>)
 }
 
 #[cfg(windows)]
-impl Group {
+impl ProcessGroup {
     /// Starts the command.
     ///
     /// # Errors
-    /// When it does not start.
-    pub fn start(spec: &Spec) -> io::Result<Group> {
-        // There is none yet, and it says so.
-        spec.jail.as_ref().map(Jail::prepare).transpose()?;
-        let mark = Mark::new();
-        let mut command = specified(spec, &mark)?;
+    /// If it does not start.
+    pub fn start(spec: &CommandSpec) -> io::Result<ProcessGroup> {
+        // There is no sandbox on Windows; this reports it.
+        spec.sandbox.as_ref().map(Sandbox::prepare).transpose()?;
+        let mark = ProcessMark::new();
+        let mut command = command_for(spec, &mark)?;
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn()?;
         let (stdin, pipe) = (child.stdin.take(), child.stdout.take());
-        let buffer = vec![0; BUFFER].into();
-        Ok(Group { child, stdin, pipe, buffer, mark, is_over: false })
+        let buffer = vec![0; READ_SIZE].into();
+        Ok(ProcessGroup { child, stdin, pipe, buffer, mark, has_ended: false })
     }
 
-    /// Starts a program whose three pipes are taken by who talks to it.
-    pub(super) fn piped(program: &Program) -> io::Result<(Group, Pipes)> {
-        program.jail.as_ref().map(Jail::prepare).transpose()?;
-        let mark = Mark::new();
-        let mut command = prepare(&program.words, &program.environment, &mark);
+    /// Starts a program whose three pipes are handed to the caller.
+    pub(super) fn start_piped(program: &PipedProgram) -> io::Result<(ProcessGroup, ProcessPipes)> {
+        program.sandbox.as_ref().map(Sandbox::prepare).transpose()?;
+        let mark = ProcessMark::new();
+        let mut command = base_command(&program.command_line, &program.environment, &mark);
         command.current_dir(&program.workdir);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
@@ -304,37 +322,40 @@ impl Group {
             return Err(io::Error::other("it has no pipes"));
         };
         let (pipe, buffer) = (None, Vec::new().into());
-        let group = Group { child, stdin: None, pipe, buffer, mark, is_over: false };
-        Ok((group, Pipes { stdin, stdout, stderr }))
+        let group = ProcessGroup { child, stdin: None, pipe, buffer, mark, has_ended: false };
+        Ok((group, ProcessPipes { stdin, stdout, stderr }))
     }
 
     async fn end_group(&mut self, grace: Duration) -> Leftover {
         drop(self.child.start_kill());
         drop(tokio::time::timeout(grace, self.child.wait()).await);
-        Leftover::Nothing
+        Leftover::None
     }
 }
 
-impl Started for Group {
-    fn next<'a>(&'a mut self, sink: Sink<'a>) -> BoxFuture<'a, io::Result<Option<Exit>>> {
+impl RunningCommand for ProcessGroup {
+    fn next_output<'a>(
+        &'a mut self,
+        sink: OutputSink<'a>,
+    ) -> BoxFuture<'a, io::Result<Option<CommandExit>>> {
         Box::pin(async move {
-            // In no fixed order: a child that never stops talking must not hide the end of the
+            // In random order: a child that never stops printing must not hide the end of the
             // command itself.
             tokio::select! {
-                () = read(&mut self.pipe, &mut self.buffer, sink) => Ok(None),
-                status = self.child.wait() => status.map(|it| Some(exit(it))),
+                () = read_once(&mut self.pipe, &mut self.buffer, sink) => Ok(None),
+                status = self.child.wait() => status.map(|it| Some(exit_of(it))),
             }
         })
     }
 
-    fn drain<'a>(&'a mut self, sink: Sink<'a>) -> BoxFuture<'a, ()> {
+    fn drain<'a>(&'a mut self, sink: OutputSink<'a>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let all = async {
                 while self.pipe.is_some() {
-                    read(&mut self.pipe, &mut self.buffer, sink).await;
+                    read_once(&mut self.pipe, &mut self.buffer, sink).await;
                 }
             };
-            drop(tokio::time::timeout(DRAIN, all).await);
+            drop(tokio::time::timeout(DRAIN_TIME, all).await);
         })
     }
 
@@ -343,16 +364,17 @@ impl Started for Group {
             self.stdin = None;
             let of_group = self.end_group(grace).await;
             let mark = self.mark.clone();
-            // A thread that cannot be had is no reason to keep the result back.
-            let strays = tokio::task::spawn_blocking(move || mark.end_all()).await.unwrap_or(false);
-            self.is_over = true;
+            // The result is not withheld if no thread can be started.
+            let strays =
+                tokio::task::spawn_blocking(move || mark.kill_all()).await.unwrap_or(false);
+            self.has_ended = true;
             if strays { Leftover::Stopped } else { of_group }
         })
     }
 
     #[cfg(unix)]
-    fn signal(&mut self, signal: Signal) {
-        self.send(match signal {
+    fn send_signal(&mut self, signal: Signal) {
+        self.signal_group(match signal {
             Signal::Int => rustix::process::Signal::INT,
             Signal::Term => rustix::process::Signal::TERM,
             Signal::Kill => rustix::process::Signal::KILL,
@@ -360,11 +382,11 @@ impl Started for Group {
     }
 
     #[cfg(windows)]
-    fn signal(&mut self, _: Signal) {
+    fn send_signal(&mut self, _: Signal) {
         drop(self.child.start_kill());
     }
 
-    fn input<'a>(&'a mut self, bytes: &'a [u8]) -> BoxFuture<'a, io::Result<()>> {
+    fn write_input<'a>(&'a mut self, bytes: &'a [u8]) -> BoxFuture<'a, io::Result<()>> {
         Box::pin(async move {
             let Some(stdin) = &mut self.stdin else {
                 return Err(io::Error::other("its input is closed"));
@@ -380,8 +402,8 @@ impl Started for Group {
     }
 }
 
-/// Waits for ever when the pipe has ended.
-async fn read<R: AsyncRead + Unpin>(
+/// Reads once. Waits for ever when the pipe has ended.
+async fn read_once<R: AsyncRead + Unpin>(
     pipe: &mut Option<R>,
     buffer: &mut [u8],
     sink: &mut (dyn FnMut(&[u8]) + Send),
@@ -393,21 +415,21 @@ async fn read<R: AsyncRead + Unpin>(
     }
 }
 
-fn exit(status: ExitStatus) -> Exit {
+fn exit_of(status: ExitStatus) -> CommandExit {
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
-        return Exit::Signal(started::name(signal));
+        return CommandExit::Signal(running::signal_name(signal));
     }
-    status.code().map_or(Exit::Unknown, Exit::Code)
+    status.code().map_or(CommandExit::Unknown, CommandExit::Code)
 }
 
 #[cfg(unix)]
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
-        // A panic or an aborted task must not leave processes behind either.
-        if !self.is_over && !self.is_empty() {
-            self.send(rustix::process::Signal::KILL);
-            self.mark.end_all();
+        // A panic or an aborted task must not leave processes behind.
+        if !self.has_ended && !self.is_empty() {
+            self.signal_group(rustix::process::Signal::KILL);
+            self.mark.kill_all();
         }
     }
 }

@@ -1,96 +1,96 @@
-//! One command that runs, or has run: what it prints, how it ended, and what can be asked of it.
+//! A command that runs or has run: its output, its end, and requests to it.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::fmt::{self, Debug};
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::output::{Look, Output};
-use super::started::{Exit, Leftover, Signal, Started};
+use super::output::{CommandOutput, OutputExcerpt};
+use super::running::{CommandExit, Leftover, RunningCommand, Signal};
 
 /// How long a command may clean up after SIGTERM before its group is killed.
-const GRACE: Duration = Duration::from_millis(200);
-/// How long a command may take to take its input.
-const INPUT: Duration = Duration::from_secs(1);
-/// How long output may wait to be written to its file.
-const LAG: Duration = Duration::from_millis(500);
-/// Orders that may wait.
-const MOST_ORDERS: usize = 8;
+const TERM_GRACE: Duration = Duration::from_millis(200);
+/// How long a command may take to accept its input.
+const INPUT_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long output may wait before it is written to its file.
+const MAX_WRITE_DELAY: Duration = Duration::from_millis(500);
+/// The most requests that may wait.
+const MAX_PENDING_REQUESTS: usize = 8;
 
-/// What came of a command.
+/// The end of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct End {
-    /// How it ended.
-    pub how: Ended,
-    /// How long it took.
-    pub took: Duration,
-    /// What it had left running.
+pub struct JobEnd {
+    /// Why it ended.
+    pub reason: EndReason,
+    /// How long it ran.
+    pub duration: Duration,
+    /// Whether it had left processes running.
     pub leftover: Leftover,
 }
 
-/// How a command ended.
+/// Why a command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// By itself, or by a signal of whoever.
-    Exited(Exit),
-    /// We have stopped it: the user cancelled, or the session ended.
+pub enum EndReason {
+    /// By itself, or by a signal from elsewhere.
+    Exited(CommandExit),
+    /// The agent has stopped it, because the user cancelled or the session ended.
     Stopped,
-    /// It has run for as long as any command may.
-    TooLong,
-    /// It was lost sight of; why.
+    /// It reached the time limit for commands.
+    TimedOut,
+    /// Its state is unknown, for this reason.
     Lost(String),
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for EndReason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Ended::Exited(exit) => write!(formatter, "{exit}"),
-            Ended::Stopped | Ended::TooLong => formatter.write_str("stopped"),
-            Ended::Lost(_) => formatter.write_str("lost"),
+            EndReason::Exited(exit) => write!(formatter, "{exit}"),
+            EndReason::Stopped | EndReason::TimedOut => formatter.write_str("stopped"),
+            EndReason::Lost(_) => formatter.write_str("lost"),
         }
     }
 }
 
-/// Why a command did not take its input.
+/// Why a command did not accept its input.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
-    /// It has ended.
     #[error("it has ended")]
     Over,
-    /// It did not take it.
+    /// Writing to it failed.
     #[error("{0}")]
     Refused(#[from] io::Error),
 }
 
-enum Order {
+enum JobRequest {
     Signal(Signal),
     Input(Vec<u8>, oneshot::Sender<io::Result<()>>),
 }
 
-/// How far a command is.
+/// How far a command has got.
 #[derive(Clone, Debug, Default)]
-struct Progress {
+struct JobProgress {
     bytes: u64,
-    end: Option<End>,
+    end: Option<JobEnd>,
 }
 
-/// A command.
+/// A command that runs or has run.
 pub struct Job {
     id: String,
     command: String,
     begun: Instant,
-    // A std mutex: held to copy a chunk in, or a few pages out.
-    output: Mutex<Output>,
-    progress: watch::Sender<Progress>,
-    orders: mpsc::Sender<Order>,
+    // it is held only to copy a chunk in or a few pages out.
+    output: Mutex<CommandOutput>,
+    progress: watch::Sender<JobProgress>,
+    requests: mpsc::Sender<JobRequest>,
     stop: CancellationToken,
-    /// Who started it knows that it has ended.
-    is_known: AtomicBool,
+    /// The model has been told that it has ended.
+    is_end_reported: AtomicBool,
 }
 
 impl Debug for Job {
@@ -99,8 +99,8 @@ impl Debug for Job {
     }
 }
 
-/// The task's end of a job.
-pub(super) struct Orders(mpsc::Receiver<Order>);
+/// The receiving end of a job's requests.
+pub(super) struct JobRequests(mpsc::Receiver<JobRequest>);
 
 impl Job {
     pub(super) fn new(
@@ -108,53 +108,55 @@ impl Job {
         command: String,
         file: &Path,
         stop: CancellationToken,
-    ) -> (Job, Orders) {
-        let (orders, inbox) = mpsc::channel(MOST_ORDERS);
-        let output = Mutex::new(Output::new(file));
-        let (progress, _) = watch::channel(Progress::default());
+    ) -> (Job, JobRequests) {
+        let (requests, inbox) = mpsc::channel(MAX_PENDING_REQUESTS);
+        let output = Mutex::new(CommandOutput::new(file));
+        let (progress, _) = watch::channel(JobProgress::default());
         let begun = Instant::now();
-        let is_known = AtomicBool::new(false);
-        (Job { id, command, begun, output, progress, orders, stop, is_known }, Orders(inbox))
+        let is_end_reported = AtomicBool::new(false);
+        (
+            Job { id, command, begun, output, progress, requests, stop, is_end_reported },
+            JobRequests(inbox),
+        )
     }
 
-    /// Its name for the model.
+    /// The id that the model uses.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The command line.
     pub fn command(&self) -> &str {
         &self.command
     }
 
-    /// How long it has been running, or has run.
+    /// How long it has been running, or ran.
     pub fn age(&self) -> Duration {
-        self.end().map_or_else(|| self.begun.elapsed(), |it| it.took)
+        self.end().map_or_else(|| self.begun.elapsed(), |it| it.duration)
     }
 
-    /// How it ended, if it has.
-    pub fn end(&self) -> Option<End> {
+    /// How it ended; `None` while it runs.
+    pub fn end(&self) -> Option<JobEnd> {
         self.progress.borrow().end.clone()
     }
 
-    /// Notes that its end is known to who started it; `false` if it was.
-    pub fn note_end(&self) -> bool {
-        !self.is_known.swap(true, Ordering::Relaxed)
+    /// Records that its end was reported. Returns false if it was reported before.
+    pub fn mark_end_reported(&self) -> bool {
+        !self.is_end_reported.swap(true, Ordering::Relaxed)
     }
 
-    /// How many bytes it has printed.
+    /// The number of bytes that it has printed.
     pub fn bytes(&self) -> u64 {
         self.progress.borrow().bytes
     }
 
-    /// What it has printed since the last look.
-    pub fn look(&self) -> Look {
-        self.output().look()
+    /// Takes the output since the last call.
+    pub fn take_output(&self) -> OutputExcerpt {
+        self.output().take_excerpt()
     }
 
-    /// Whether it has printed anything since the last look.
-    pub fn has_news(&self) -> bool {
-        self.output().has_news()
+    /// True if it has printed anything since the last [`Job::take_output`].
+    pub fn has_new_output(&self) -> bool {
+        self.output().has_new_output()
     }
 
     /// The last lines, for a card that is still changing.
@@ -162,73 +164,74 @@ impl Job {
         self.output().last_lines(limit)
     }
 
-    /// The bytes as they came, from the `from`th on, and which is the first of them: of those that
-    /// are long past only the last are kept.
+    /// The raw output from byte `from` on, and the number of its first byte. That is greater than
+    /// `from` if the bytes are no longer kept.
     pub fn raw_since(&self, from: u64) -> (u64, Vec<u8>) {
         self.output().raw_since(from)
     }
 
     /// Waits for its end.
-    pub async fn ended(&self) -> End {
+    pub async fn wait_for_end(&self) -> JobEnd {
         let mut progress = self.progress.subscribe();
         loop {
             if let Some(end) = self.end() {
                 return end;
             }
-            // The sender lives as long as we do.
+            // The sender lives as long as `self`.
             drop(progress.changed().await);
         }
     }
 
-    /// Waits for more output than so many bytes, or for the end.
-    pub async fn more_than(&self, bytes: u64) {
+    /// Waits until it has printed more than this many bytes, or has ended.
+    pub async fn wait_for_more_than(&self, bytes: u64) {
         let mut progress = self.progress.subscribe();
         drop(progress.wait_for(|it| it.bytes > bytes || it.end.is_some()).await);
     }
 
-    /// Waits for news and then for a quiet moment, or for the end.
-    pub async fn settled(&self, quiet: Duration) {
+    /// Waits for new output and then until nothing more comes for the time `quiet`, or until it has
+    /// ended.
+    pub async fn wait_until_quiet(&self, quiet: Duration) {
         let mut bytes = self.bytes();
-        if !self.has_news() {
-            self.more_than(bytes).await;
+        if !self.has_new_output() {
+            self.wait_for_more_than(bytes).await;
         }
         while self.end().is_none() {
             bytes = self.bytes();
-            if tokio::time::timeout(quiet, self.more_than(bytes)).await.is_err() {
+            if tokio::time::timeout(quiet, self.wait_for_more_than(bytes)).await.is_err() {
                 return;
             }
         }
     }
 
-    /// Has it ended. [`Job::ended`] says when it has.
+    /// Stops the command. [`Job::wait_for_end`] waits until it has ended.
     pub fn stop(&self) {
         self.stop.cancel();
     }
 
-    /// Sends it a signal. One that has ended needs none.
-    pub async fn signal(&self, signal: Signal) {
-        drop(self.orders.send(Order::Signal(signal)).await);
+    /// Sends it a signal. Does nothing if it has ended.
+    pub async fn send_signal(&self, signal: Signal) {
+        drop(self.requests.send(JobRequest::Signal(signal)).await);
     }
 
-    /// Gives it input.
+    /// Writes to its input.
     ///
     /// # Errors
-    /// When it does not take it.
-    pub async fn input(&self, bytes: Vec<u8>) -> Result<(), InputError> {
+    /// If it has ended or does not accept the input.
+    pub async fn write_input(&self, bytes: Vec<u8>) -> Result<(), InputError> {
         let (done, taken) = oneshot::channel();
-        self.orders.send(Order::Input(bytes, done)).await.map_err(|_| InputError::Over)?;
+        self.requests.send(JobRequest::Input(bytes, done)).await.map_err(|_| InputError::Over)?;
         taken.await.map_err(|_| InputError::Over)?.map_err(InputError::from)
     }
 
-    fn output(&self) -> MutexGuard<'_, Output> {
-        self.output.lock().unwrap_or_else(PoisonError::into_inner)
+    fn output(&self) -> MutexGuard<'_, CommandOutput> {
+        self.output.lock()
     }
 
-    fn take(&self, bytes: &[u8]) {
-        self.work(|output| output.push(bytes));
+    fn push_output(&self, bytes: &[u8]) {
+        self.update_output(|output| output.push(bytes));
     }
 
-    fn work(&self, work: impl FnOnce(&mut Output)) {
+    fn update_output(&self, work: impl FnOnce(&mut CommandOutput)) {
         let mut output = self.output();
         work(&mut output);
         let total = output.total();
@@ -236,81 +239,84 @@ impl Job {
         self.progress.send_modify(|it| it.bytes = total);
     }
 
-    fn close(&self, how: Ended, leftover: Leftover) {
+    fn set_end(&self, how: EndReason, leftover: Leftover) {
         let took = self.begun.elapsed();
         self.progress.send_modify(|it| {
-            it.end.get_or_insert(End { how, took, leftover });
+            it.end.get_or_insert(JobEnd { reason: how, duration: took, leftover });
         });
     }
 
-    /// Writes to the file what it needs, `all` or what is worth the while.
-    async fn write(&self, all: bool) {
-        let Some(work) = self.output().next_work(all) else { return };
+    /// Writes waiting output to its file: all of it, or only full chunks.
+    async fn write_to_file(&self, all: bool) {
+        let Some(work) = self.output().next_write(all) else { return };
         if let Ok(work) = tokio::task::spawn_blocking(move || work.run()).await {
             self.output().written(work);
         }
     }
 }
 
-/// Says that a job has ended even if its task dies.
-struct Closing(Arc<Job>);
+/// Marks a job as ended even if its task panics.
+struct CloseOnDrop(Arc<Job>);
 
-impl Drop for Closing {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
-        self.0.close(Ended::Lost("its watcher has died".to_owned()), Leftover::Nothing);
+        self.0.set_end(
+            EndReason::Lost("the task that reads its output has failed".to_owned()),
+            Leftover::None,
+        );
     }
 }
 
-/// Listens to a command until it ends, and makes it end after `longest`.
-pub(super) async fn drive(
+/// Runs a command to its end, and stops it after the time `longest`.
+pub(super) async fn supervise(
     job: Arc<Job>,
-    mut orders: Orders,
-    mut started: Box<dyn Started>,
-    longest: Duration,
+    mut requests: JobRequests,
+    mut command_run: Box<dyn RunningCommand>,
+    time_limit: Duration,
 ) {
-    let closing = Closing(Arc::clone(&job));
-    let mut sink = |bytes: &[u8]| job.take(bytes);
-    let limit = tokio::time::sleep(longest);
+    let closing = CloseOnDrop(Arc::clone(&job));
+    let mut sink = |bytes: &[u8]| job.push_output(bytes);
+    let limit = tokio::time::sleep(time_limit);
     tokio::pin!(limit);
     let how = loop {
-        let lags = job.output().lags();
+        let lags = job.output().is_behind();
         tokio::select! {
             biased;
-            () = job.stop.cancelled() => break Ended::Stopped,
-            () = &mut limit => break Ended::TooLong,
-            Some(order) = orders.0.recv() => {
-                job.stop.run_until_cancelled(obey(started.as_mut(), order)).await;
+            () = job.stop.cancelled() => break EndReason::Stopped,
+            () = &mut limit => break EndReason::TimedOut,
+            Some(request) = requests.0.recv() => {
+                job.stop.run_until_cancelled(handle_request(command_run.as_mut(), request)).await;
             }
-            next = started.next(&mut sink) => match next {
+            next = command_run.next_output(&mut sink) => match next {
                 Ok(None) => {
-                    job.write(false).await;
-                    // Who shows it has to see it before there is much more of it.
+                    job.write_to_file(false).await;
+                    // Lets the display show this output before there is much more of it.
                     tokio::task::yield_now().await;
                 }
-                Ok(Some(exit)) => break Ended::Exited(exit),
-                Err(error) => break Ended::Lost(error.to_string()),
+                Ok(Some(exit)) => break EndReason::Exited(exit),
+                Err(error) => break EndReason::Lost(error.to_string()),
             },
-            () = tokio::time::sleep(LAG), if lags => job.write(true).await,
+            () = tokio::time::sleep(MAX_WRITE_DELAY), if lags => job.write_to_file(true).await,
         }
     };
-    if matches!(how, Ended::Exited(_)) {
-        started.drain(&mut sink).await;
+    if matches!(how, EndReason::Exited(_)) {
+        command_run.drain(&mut sink).await;
     }
-    // After a normal exit too: what it has left running would hold our pipe, or just go on.
-    let leftover = started.stop(GRACE).await;
-    started.drain(&mut sink).await;
-    drop(started);
-    job.work(Output::finish);
-    job.write(true).await;
-    job.close(how, leftover);
+    // After a normal exit too, because background processes would keep the pipe open or just go on.
+    let leftover = command_run.stop(TERM_GRACE).await;
+    command_run.drain(&mut sink).await;
+    drop(command_run);
+    job.update_output(CommandOutput::finish);
+    job.write_to_file(true).await;
+    job.set_end(how, leftover);
     drop(closing);
 }
 
-async fn obey(started: &mut dyn Started, order: Order) {
-    match order {
-        Order::Signal(signal) => started.signal(signal),
-        Order::Input(bytes, done) => {
-            let taken = tokio::time::timeout(INPUT, started.input(&bytes)).await;
+async fn handle_request(command_run: &mut dyn RunningCommand, request: JobRequest) {
+    match request {
+        JobRequest::Signal(signal) => command_run.send_signal(signal),
+        JobRequest::Input(bytes, done) => {
+            let taken = tokio::time::timeout(INPUT_TIMEOUT, command_run.write_input(&bytes)).await;
             let silent = |_| Err(io::Error::other("it does not read its input"));
             drop(done.send(taken.unwrap_or_else(silent)));
         }

@@ -1,122 +1,124 @@
-//! The commands of one session. All of them are dead when it has closed.
+//! The commands of one session. All of them are ended when it closes.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Once};
 use std::time::{Duration, SystemTime};
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::job::{Job, Orders, drive};
-use super::spill;
-use super::started::Started;
-use turnwright_types::effect::visible_line;
+use super::job::{Job, JobRequests, supervise};
+use super::output_file;
+use super::running::RunningCommand;
+use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::SessionId;
 
-/// Commands that may run at the same time.
-const MOST_RUNNING: usize = 16;
-/// Commands that are remembered after their end.
-const MOST_ENDED: usize = 32;
-/// How long any command may run.
-const LONGEST: Duration = Duration::from_secs(30 * 60);
-/// Characters of a command in a list.
-const LONGEST_NAME: usize = 60;
+/// The most commands that may run at the same time.
+const MAX_RUNNING: usize = 16;
+/// The most ended commands that are remembered.
+const MAX_ENDED: usize = 32;
+/// The time limit of every command.
+const TIME_LIMIT: Duration = Duration::from_secs(30 * 60);
+/// Characters of a command line in a list.
+const MAX_NAME_CHARS: usize = 60;
 
-/// There are too many running commands; the text says which.
+/// Too many commands are running. Holds the list of them.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{MOST_RUNNING} commands are running, and there may be no more. Nothing was run. Stop one with \
+    "{MAX_RUNNING} commands are running, which is the maximum. Nothing was run. Stop one with \
      exec_output signal=\"term\", or wait for one. {0}"
 )]
-pub struct TooMany(String);
+pub struct TooManyJobs(String);
 
-/// The commands. Dropping them ends them.
+/// The commands of a session. Dropping it stops them.
 #[derive(Debug)]
 pub struct Jobs {
     folder: PathBuf,
-    longest: Duration,
-    // A std mutex: held to look at a short list.
-    table: Arc<Mutex<Table>>,
+    time_limit: Duration,
+    // it is held only to look at a short list.
+    table: Arc<Mutex<JobTable>>,
     tracker: TaskTracker,
     stop: CancellationToken,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct JobTable {
     count: u64,
     jobs: Vec<Arc<Job>>,
 }
 
 impl Jobs {
-    /// No commands yet. Long outputs go to files in this folder.
+    /// An empty list. Long outputs are written to files in this folder.
     pub fn new(folder: PathBuf) -> Jobs {
         Jobs {
             folder,
-            longest: LONGEST,
+            time_limit: TIME_LIMIT,
             table: Arc::default(),
             tracker: TaskTracker::new(),
             stop: CancellationToken::new(),
         }
     }
 
-    /// Goes on with names behind that number: earlier ones stand in the conversation, and their
-    /// outputs are kept.
-    pub fn go_on_after(&self, number: u64) {
+    /// Makes ids continue after this number, since earlier ones occur in the conversation and their
+    /// outputs still exist.
+    pub fn continue_numbering_after(&self, number: u64) {
         let mut table = lock(&self.table);
         table.count = table.count.max(number);
     }
 
-    /// Where the long outputs of a session lie.
-    pub fn folder(state: &Path, session: &SessionId) -> PathBuf {
+    /// The folder for the long outputs of a session.
+    pub fn output_folder(state: &Path, session: &SessionId) -> PathBuf {
         state.join("outputs").join(session.as_str())
     }
 
-    /// The same, but no command may run longer than that.
+    /// Sets another time limit for every command.
     #[must_use]
-    pub fn no_longer_than(mut self, longest: Duration) -> Jobs {
-        self.longest = longest;
+    pub fn with_time_limit(mut self, time_limit: Duration) -> Jobs {
+        self.time_limit = time_limit;
         self
     }
 
-    /// Makes room for a command. It has to be asked for before the command is started.
+    /// Reserves a slot for a command, before the command is started.
     ///
     /// # Errors
-    /// When too many are running.
-    pub fn admit(&self, command: &str) -> Result<Berth<'_>, TooMany> {
+    /// If too many are running.
+    pub fn admit(&self, command: &str) -> Result<JobSlot<'_>, TooManyJobs> {
         let mut table = lock(&self.table);
         table.prune();
-        if table.jobs.iter().filter(|it| it.end().is_none()).count() >= MOST_RUNNING {
+        if table.jobs.iter().filter(|it| it.end().is_none()).count() >= MAX_RUNNING {
             drop(table);
-            return Err(TooMany(self.list()));
+            return Err(TooManyJobs(self.describe()));
         }
         table.count += 1;
         let id = format!("p{}", table.count);
         let file = self.folder.join(format!("{id}.txt"));
-        let (job, orders) = Job::new(id, command.to_owned(), &file, self.stop.child_token());
+        let (job, requests) = Job::new(id, command.to_owned(), &file, self.stop.child_token());
         let job = Arc::new(job);
         table.jobs.push(Arc::clone(&job));
-        Ok(Berth { jobs: self, job, orders: Some(orders) })
+        Ok(JobSlot { jobs: self, job, requests: Some(requests) })
     }
 
-    /// The command of that name.
+    /// The job with this id.
     pub fn find(&self, id: &str) -> Option<Arc<Job>> {
         lock(&self.table).jobs.iter().find(|it| it.id() == id).cloned()
     }
 
-    /// Forgets a command that has ended and been told about.
-    pub fn forget(&self, job: &Arc<Job>) {
+    /// Removes a job that has ended and was reported.
+    pub fn remove(&self, job: &Arc<Job>) {
         lock(&self.table).jobs.retain(|it| !Arc::ptr_eq(it, job));
     }
 
-    /// What there is, in a line for the model.
-    pub fn list(&self) -> String {
+    /// Lists all jobs in one line for the model.
+    pub fn describe(&self) -> String {
         let table = lock(&self.table);
         let mut text = String::new();
         for job in &table.jobs {
-            let name: String = visible_line(job.command()).chars().take(LONGEST_NAME).collect();
+            let name: String =
+                escape_hidden_line(job.command()).chars().take(MAX_NAME_CHARS).collect();
             let how = match job.end() {
                 None => format!("running for {} s", job.age().as_secs()),
-                Some(end) => end.how.to_string(),
+                Some(end) => end.reason.to_string(),
             };
             let start = if text.is_empty() { "Jobs: " } else { "; " };
             text.push_str(&format!("{start}{} `{name}` ({how})", job.id()));
@@ -124,26 +126,27 @@ impl Jobs {
         if text.is_empty() { "There are no jobs.".to_owned() } else { text + "." }
     }
 
-    /// The names of those that run.
-    pub fn running(&self) -> Vec<String> {
+    /// The ids of the running jobs.
+    pub fn running_ids(&self) -> Vec<String> {
         let table = lock(&self.table);
         let running = table.jobs.iter().filter(|it| it.end().is_none());
         running.map(|it| it.id().to_owned()).collect()
     }
 
-    /// Which have ended since somebody asked, a line for each; `None` if there is no news.
-    pub fn news(&self) -> Option<String> {
+    /// Reports the jobs that have ended since the last call, one line each; `None` if there are
+    /// none.
+    pub fn take_end_notices(&self) -> Option<String> {
         let table = lock(&self.table);
         let line = |job: &Arc<Job>| {
-            let end = job.end().filter(|_| job.note_end())?;
+            let end = job.end().filter(|_| job.mark_end_reported())?;
             let id = job.id();
-            Some(format!("[{id} ended: {}; exec_output id={id} has its output]\n", end.how))
+            Some(format!("[{id} ended: {}; exec_output id={id} has its output]\n", end.reason))
         };
         let text: String = table.jobs.iter().filter_map(line).collect();
         (!text.is_empty()).then_some(text)
     }
 
-    /// Ends all commands and waits until they are dead.
+    /// Stops all commands and waits until they have ended.
     pub async fn close(&self) {
         self.stop.cancel();
         self.tracker.close();
@@ -157,63 +160,65 @@ impl Drop for Jobs {
     }
 }
 
-impl Table {
-    /// Forgets the oldest of those that have ended, if there are many.
+impl JobTable {
+    /// Removes the oldest ended jobs if there are too many.
     fn prune(&mut self) {
         let ended = self.jobs.iter().filter(|it| it.end().is_some()).count();
-        let mut surplus = ended.saturating_sub(MOST_ENDED);
+        let mut surplus = ended.saturating_sub(MAX_ENDED);
         self.jobs.retain(|it| {
-            let goes = surplus > 0 && it.end().is_some();
-            surplus -= usize::from(goes);
-            !goes
+            let is_removed = surplus > 0 && it.end().is_some();
+            surplus -= usize::from(is_removed);
+            !is_removed
         });
     }
 }
 
-fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
-    table.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(table: &Mutex<JobTable>) -> MutexGuard<'_, JobTable> {
+    table.lock()
 }
 
-/// A place for a command that is about to be started. Dropping it gives the place back.
-pub struct Berth<'a> {
+/// A reserved slot for a command that is about to be started. Dropping it frees the slot.
+pub struct JobSlot<'a> {
     jobs: &'a Jobs,
     job: Arc<Job>,
-    orders: Option<Orders>,
+    requests: Option<JobRequests>,
 }
 
-impl std::fmt::Debug for Berth<'_> {
+impl std::fmt::Debug for JobSlot<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_tuple("Berth").field(&self.job).finish()
     }
 }
 
-impl Berth<'_> {
-    /// The command was started: listens to it from now on.
-    pub fn run(mut self, started: Box<dyn Started>) -> Arc<Job> {
+impl JobSlot<'_> {
+    /// Runs a started command in the background.
+    pub fn run(mut self, started: Box<dyn RunningCommand>) -> Arc<Job> {
         let job = Arc::clone(&self.job);
-        if let Some(orders) = self.orders.take() {
-            let driving = drive(Arc::clone(&job), orders, started, self.jobs.longest);
-            self.jobs.tracker.spawn(driving);
-            sweep_once(&self.jobs.folder);
+        if let Some(requests) = self.requests.take() {
+            let supervision = supervise(Arc::clone(&job), requests, started, self.jobs.time_limit);
+            self.jobs.tracker.spawn(supervision);
+            delete_old_outputs_once(&self.jobs.folder);
         }
         job
     }
 }
 
-impl Drop for Berth<'_> {
+impl Drop for JobSlot<'_> {
     fn drop(&mut self) {
-        if self.orders.is_some() {
-            self.jobs.forget(&self.job);
+        if self.requests.is_some() {
+            self.jobs.remove(&self.job);
         }
     }
 }
 
-/// Removes the outputs of last week, once a process. Nobody waits for it.
-fn sweep_once(folder: &Path) {
-    static SWEPT: Once = Once::new();
-    SWEPT.call_once(|| {
+/// Deletes outputs that are older than a week, once per process and in the background.
+fn delete_old_outputs_once(folder: &Path) {
+    static DELETED: Once = Once::new();
+    DELETED.call_once(|| {
         if let Some(all) = folder.parent().map(Path::to_path_buf) {
-            drop(tokio::task::spawn_blocking(move || spill::sweep(&all, SystemTime::now())));
+            drop(tokio::task::spawn_blocking(move || {
+                output_file::delete_old_outputs(&all, SystemTime::now())
+            }));
         }
     });
 }

@@ -1,5 +1,5 @@
-//! The launcher: runs a program the way the agent runs its commands, in a terminal of the editor
-//! or of a person, and tells the agent what it prints and how it ends.
+//! The launcher (`turnwright sandbox`): runs a program like a command of the agent, but in a
+//! terminal of the editor or of a person, and reports its output and its end to the agent.
 
 use std::ffi::OsString;
 use std::io;
@@ -12,67 +12,59 @@ use tokio::sync::mpsc::Sender;
 use tokio::time::timeout;
 
 use super::Environment;
-use super::group::Group;
-use super::link::{Event, Frame, Link};
-use super::started::{Exit, Leftover, Started, number};
+use super::group::ProcessGroup;
+use super::launcher_link::{LauncherLink, LinkEvent, LinkFrame};
+use super::running::{CommandExit, Leftover, RunningCommand, signal_number};
+use turnwright_sandbox::SandboxProfile;
 use turnwright_types::redact;
-use turnwright_sandbox::Profile;
 
-/// How long the agent may take to say that the program is to run.
-const GREETING: Duration = Duration::from_secs(10);
-/// How long the program may clean up before it is killed, when nobody says.
-const GRACE: Duration = Duration::from_millis(200);
-/// How long an end may take to become known that we have made.
-const REAP: Duration = Duration::from_millis(100);
-/// How long the last words may take, to a terminal or an agent that does not read.
-const LAST_WORDS: Duration = Duration::from_millis(300);
-/// How long the program may take to take its input.
-const INPUT: Duration = Duration::from_secs(1);
-/// Bytes that may wait for the agent before the program has to.
-const MARK: usize = 256 * 1024;
+/// How long the agent may take to tell the launcher to run the program.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the program may clean up before it is killed, unless the agent sets another time.
+const DEFAULT_GRACE: Duration = Duration::from_millis(200);
+/// How long to wait for the exit status after the group was ended.
+const REAP_TIMEOUT: Duration = Duration::from_millis(100);
+/// How long the last output may take to reach a terminal or an agent that does not read.
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(300);
+/// How long the program may take to accept its input.
+const INPUT_TIMEOUT: Duration = Duration::from_secs(1);
+/// The most bytes that may wait for the agent before the program is no longer read.
+const MAX_BACKLOG: usize = 256 * 1024;
 
-/// What to run.
+/// What the launcher runs.
 #[derive(Clone, Debug)]
-pub struct Launch {
+pub struct LaunchSpec {
     /// The program and its arguments.
     pub program: Vec<OsString>,
-    /// The variables that it gets.
     pub environment: Environment,
-    /// Whether the agent may give it input. If not, its stdin is empty.
-    pub takes_input: bool,
-    /// Where the agent listens, if one does.
-    pub report: Option<PathBuf>,
-    /// What it is kept to, if nobody reports: an agent brings its own word.
-    pub jail: Option<Profile>,
+    /// True if the agent may write to its input; otherwise stdin is empty.
+    pub accepts_input: bool,
+    /// The socket on which the agent listens, if one does.
+    pub report_socket: Option<PathBuf>,
+    /// The confinement if no agent is connected; an agent sends its own.
+    pub sandbox: Option<SandboxProfile>,
 }
 
-/// Why nothing was run.
+/// Why the launcher has run nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
-    /// Without the agent nobody knows what became of it.
+    /// Without the agent nobody would learn how the program ended.
     #[error("the agent cannot be reached at {}: {error}. Nothing was run.", .at.display())]
     Unreachable {
-        /// Where it was to listen.
+        /// The path of the agent's socket.
         at: PathBuf,
-        /// What happened.
         error: io::Error,
     },
-    /// It would have run without walls.
+    /// The program could not be confined.
     #[error(transparent)]
     NoSandbox(io::Error),
-    /// The program cannot be started.
     #[error("{} cannot be started: {error}", .program.to_string_lossy())]
-    NotStarted {
-        /// Its name.
-        program: OsString,
-        /// What happened.
-        error: io::Error,
-    },
+    NotStarted { program: OsString, error: io::Error },
 }
 
 impl LaunchError {
-    /// The exit code that shells and the like use for it.
-    pub fn code(&self) -> u8 {
+    /// The exit code that shells and similar launchers use for it.
+    pub fn exit_code(&self) -> u8 {
         match self {
             LaunchError::Unreachable { .. } | LaunchError::NoSandbox(_) => 125,
             LaunchError::NotStarted { error, .. } if error.kind() == io::ErrorKind::NotFound => 127,
@@ -81,94 +73,108 @@ impl LaunchError {
     }
 }
 
-/// Who shows what is printed. Waits for those who read, so it is not a part of us.
+/// A task that displays the output. It is separate, because writing to a terminal may block.
 #[derive(Debug)]
-pub struct Screen {
-    /// Takes what is printed.
-    pub out: Sender<Vec<u8>>,
-    /// Ends when all of it is shown and no more will come.
-    pub shown: tokio::task::JoinHandle<()>,
+pub struct DisplayTask {
+    /// The output to display.
+    pub output: Sender<Vec<u8>>,
+    /// Ends when all output is displayed and the sender is dropped.
+    pub finished: tokio::task::JoinHandle<()>,
 }
 
-/// Runs the program to its end; what it prints goes to the screen as it comes. A signal, and the end
-/// of the agent, end the program with all that it has started. Returns its exit code as shells
-/// have it: 128 and the number for a signal.
+/// Runs the program to its end and displays its output. A signal, or the end of the agent, ends the
+/// program with all its descendants. Returns its exit code as shells do: 128 plus the number for a
+/// signal.
 ///
 /// # Errors
-/// When nothing was run.
-pub async fn launch(launch: &Launch, screen: Screen) -> Result<u8, LaunchError> {
-    // Before anything runs that they are to end.
-    let signals = Signals::new();
-    let (link, jail) = match &launch.report {
+/// If nothing was run.
+pub async fn launch(launch: &LaunchSpec, display_task: DisplayTask) -> Result<u8, LaunchError> {
+    // Handlers must exist before there is a program that the signals are to end.
+    let signals = TerminationSignals::new();
+    let (link, sandbox) = match &launch.report_socket {
         Some(at) => {
-            let greeted = connect(at).await;
-            let (link, jail) =
-                greeted.map_err(|error| LaunchError::Unreachable { at: at.clone(), error })?;
-            (Some(link), jail)
+            let connected = connect(at).await;
+            let (link, sandbox) =
+                connected.map_err(|error| LaunchError::Unreachable { at: at.clone(), error })?;
+            (Some(link), sandbox)
         }
-        None => (None, launch.jail.clone()),
+        None => (None, launch.sandbox.clone()),
     };
-    // The terminal of an editor is shown to more than the one who types in it.
-    let keys = link.is_some().then(redact::Stream::default);
-    let mut outlets = Outlets { out: Some(screen.out), shown: screen.shown, link, keys };
-    match Group::launch(&launch.program, &launch.environment, launch.takes_input, jail.as_ref()) {
-        Ok(group) => Ok(run(group, outlets, signals).await),
+    // What a terminal of the editor shows is seen by more than the person who types there.
+    let redactor = link.is_some().then(redact::StreamRedactor::default);
+    let mut targets = OutputTargets {
+        display: Some(display_task.output),
+        display_finished: display_task.finished,
+        link,
+        redactor,
+    };
+    match ProcessGroup::start_program(
+        &launch.program,
+        &launch.environment,
+        launch.accepts_input,
+        sandbox.as_ref(),
+    ) {
+        Ok(group) => Ok(run(group, targets, signals).await),
         Err(error) => {
             let program = launch.program.first().cloned().unwrap_or_default();
-            let error = if turnwright_sandbox::is_failure(&error) {
+            let error = if turnwright_sandbox::is_setup_error(&error) {
                 LaunchError::NoSandbox(error)
             } else {
                 LaunchError::NotStarted { program, error }
             };
-            // The terminal is told by who called us.
-            outlets.say(&Frame::Output(format!("{error}\n").into_bytes()));
-            outlets.end(Exit::Code(error.code().into()), Leftover::Nothing).await;
+            // The caller reports the error to the terminal.
+            targets.report(&LinkFrame::Output(format!("{error}\n").into_bytes()));
+            targets.end(CommandExit::Code(error.exit_code().into()), Leftover::None).await;
             Err(error)
         }
     }
 }
 
-async fn run(mut group: Group, mut outlets: Outlets, mut signals: Signals) -> u8 {
-    let mut heard = Vec::new();
-    let mut told = None;
-    let mut grace = GRACE;
+async fn run(
+    mut group: ProcessGroup,
+    mut targets: OutputTargets,
+    mut signals: TerminationSignals,
+) -> u8 {
+    let mut output = Vec::new();
+    let mut end_signal = None;
+    let mut grace = DEFAULT_GRACE;
     let exit = loop {
-        let mut sink = |bytes: &[u8]| heard.extend_from_slice(bytes);
+        let mut sink = |bytes: &[u8]| output.extend_from_slice(bytes);
         tokio::select! {
             biased;
             signal = signals.next() => {
-                told = Some(signal);
-                break Some(Exit::Closed);
+                end_signal = Some(signal);
+                break Some(CommandExit::Closed);
             }
-            order = order(&mut outlets.link) => match order {
-                Some(Frame::Signal(signal)) => group.signal(signal),
-                Some(Frame::Input(bytes)) => {
-                    // Who does not read its input must not keep us from what else there is.
-                    drop(timeout(INPUT, group.input(&bytes)).await);
+            request = next_request(&mut targets.link) => match request {
+                Some(LinkFrame::Signal(signal)) => group.send_signal(signal),
+                Some(LinkFrame::Input(bytes)) => {
+                    // A program that does not read its input must not block other events.
+                    drop(timeout(INPUT_TIMEOUT, group.write_input(&bytes)).await);
                 }
-                Some(Frame::Stop(wanted)) => {
+                Some(LinkFrame::Stop(wanted)) => {
                     grace = wanted;
                     break None;
                 }
                 Some(_) => {}
                 None => break None,
             },
-            () = screen_room(outlets.out.as_ref()), if !outlets.screen_has_room() => {}
-            end = group.next(&mut sink), if outlets.have_room() => match end {
+            () = wait_for_display(targets.display.as_ref()), if !targets.display_has_room() => {}
+            end = group.next_output(&mut sink), if targets.have_room() => match end {
                 Ok(None) => {}
                 Ok(exit) => break exit,
                 Err(_) => break None,
             },
         }
-        if !outlets.pass(&mut heard) {
+        if !targets.forward(&mut output) {
             break None;
         }
     };
-    // What it had printed is in the pipe, which is smaller than that. What it has left behind may go
-    // on talking, faster than anybody reads.
+    // What the program itself has printed is in the pipe, which holds less than this. Background
+    // processes may print more, faster than anybody reads.
     let mut sink = |bytes: &[u8]| {
-        if heard.len() < MARK {
-            heard.extend_from_slice(bytes);
+        if output.len() < MAX_BACKLOG {
+            output.extend_from_slice(bytes);
         }
     };
     if exit.is_some() {
@@ -180,131 +186,138 @@ async fn run(mut group: Group, mut outlets: Outlets, mut signals: Signals) -> u8
         Some(exit) => exit,
         None => reap(&mut group).await,
     };
-    drop(timeout(LAST_WORDS, screen_room(outlets.out.as_ref())).await);
-    outlets.pass(&mut heard);
-    heard = outlets.keys.take().map(|mut it| it.finish()).unwrap_or_default();
-    outlets.pass(&mut heard);
-    let code = match (told, &exit) {
+    drop(timeout(FLUSH_TIMEOUT, wait_for_display(targets.display.as_ref())).await);
+    targets.forward(&mut output);
+    output = targets.redactor.take().map(|mut it| it.finish()).unwrap_or_default();
+    targets.forward(&mut output);
+    let code = match (end_signal, &exit) {
         (Some(number), _) => 128 + number,
-        (None, Exit::Code(code)) => *code,
-        (None, Exit::Signal(name)) => 128 + number(name),
-        (None, Exit::Closed | Exit::Unknown) => i32::from(u8::MAX),
+        (None, CommandExit::Code(code)) => *code,
+        (None, CommandExit::Signal(name)) => 128 + signal_number(name),
+        (None, CommandExit::Closed | CommandExit::Unknown) => i32::from(u8::MAX),
     };
-    outlets.end(exit, leftover).await;
+    targets.end(exit, leftover).await;
     u8::try_from(code & 0xff).unwrap_or(u8::MAX)
 }
 
-/// How it ended, after it was made to.
-async fn reap(group: &mut Group) -> Exit {
+/// The exit status after the group was ended.
+async fn reap(group: &mut ProcessGroup) -> CommandExit {
     let mut nothing = |_: &[u8]| {};
     let end = async {
         loop {
-            match group.next(&mut nothing).await {
+            match group.next_output(&mut nothing).await {
                 Ok(None) => {}
                 Ok(Some(exit)) => break Some(exit),
                 Err(_) => break None,
             }
         }
     };
-    timeout(REAP, end).await.ok().flatten().unwrap_or(Exit::Unknown)
+    timeout(REAP_TIMEOUT, end).await.ok().flatten().unwrap_or(CommandExit::Unknown)
 }
 
-/// The line to the agent, and what it wants the program to be kept to.
-async fn connect(at: &Path) -> io::Result<(Link, Option<Profile>)> {
-    let greeted = async {
-        let mut link = Link::new(UnixStream::connect(at).await?);
+/// Connects to the agent and receives the confinement of the program.
+async fn connect(at: &Path) -> io::Result<(LauncherLink, Option<SandboxProfile>)> {
+    let connected = async {
+        let mut link = LauncherLink::new(UnixStream::connect(at).await?);
         loop {
             match link.next().await? {
-                Event::Frame(Frame::Run(jail)) => return Ok((link, jail.map(|it| *it))),
-                Event::Frame(_) | Event::Drained => {}
-                Event::End => return Err(io::ErrorKind::ConnectionAborted.into()),
+                LinkEvent::Frame(LinkFrame::Run(sandbox)) => {
+                    return Ok((link, sandbox.map(|it| *it)));
+                }
+                LinkEvent::Frame(_) | LinkEvent::Drained => {}
+                LinkEvent::End => return Err(io::ErrorKind::ConnectionAborted.into()),
             }
         }
     };
-    timeout(GREETING, greeted).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    timeout(CONNECT_TIMEOUT, connected)
+        .await
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// The next order of the agent; `None` when it has gone. Without an agent there is none, ever.
-async fn order(link: &mut Option<Link>) -> Option<Frame> {
+/// The agent's next request; `None` when it is gone. Without an agent it waits for ever.
+async fn next_request(link: &mut Option<LauncherLink>) -> Option<LinkFrame> {
     let Some(link) = link else { return std::future::pending().await };
     match link.next().await {
-        Ok(Event::Frame(frame)) => Some(frame),
-        // Only to look again whether there is room for more.
-        Ok(Event::Drained) => Some(Frame::Run(None)),
-        Ok(Event::End) | Err(_) => None,
+        Ok(LinkEvent::Frame(frame)) => Some(frame),
+        // A request that does nothing, so that the caller checks again whether there is room for
+        // more output.
+        Ok(LinkEvent::Drained) => Some(LinkFrame::Run(None)),
+        Ok(LinkEvent::End) | Err(_) => None,
     }
 }
 
-/// Waits until the screen takes more.
-async fn screen_room(out: Option<&Sender<Vec<u8>>>) {
-    if let Some(out) = out {
-        drop(out.reserve().await);
+/// Waits until the display accepts more.
+async fn wait_for_display(display: Option<&Sender<Vec<u8>>>) {
+    if let Some(display) = display {
+        drop(display.reserve().await);
     }
 }
 
-/// Who is told.
-struct Outlets {
-    /// `None` once nobody looks any more.
-    out: Option<Sender<Vec<u8>>>,
-    shown: tokio::task::JoinHandle<()>,
-    link: Option<Link>,
-    /// Hides keys, for an agent.
-    keys: Option<redact::Stream>,
+/// Where the output goes.
+struct OutputTargets {
+    /// `None` once the display has failed.
+    display: Option<Sender<Vec<u8>>>,
+    display_finished: tokio::task::JoinHandle<()>,
+    link: Option<LauncherLink>,
+    /// Redacts keys, if an agent is connected.
+    redactor: Option<redact::StreamRedactor>,
 }
 
-impl Outlets {
+impl OutputTargets {
     fn have_room(&self) -> bool {
-        self.screen_has_room() && self.link.as_ref().is_none_or(|it| it.backlog() < MARK)
+        self.display_has_room() && self.link.as_ref().is_none_or(|it| it.backlog() < MAX_BACKLOG)
     }
 
-    fn screen_has_room(&self) -> bool {
-        self.out.as_ref().is_none_or(|it| it.capacity() > 0)
+    fn display_has_room(&self) -> bool {
+        self.display.as_ref().is_none_or(|it| it.capacity() > 0)
     }
 
-    /// Passes on what was heard. `false` when nobody is left to hear it.
-    fn pass(&mut self, heard: &mut Vec<u8>) -> bool {
-        if self.out.as_ref().is_some_and(Sender::is_closed) {
-            self.out = None;
+    /// Passes output on. Returns false when nobody is left to receive it.
+    fn forward(&mut self, output: &mut Vec<u8>) -> bool {
+        if self.display.as_ref().is_some_and(Sender::is_closed) {
+            self.display = None;
         }
-        if let Some(keys) = &mut self.keys {
-            *heard = keys.push(heard).into_owned();
+        if let Some(redactor) = &mut self.redactor {
+            *output = redactor.push(output).into_owned();
         }
-        // In pieces that are frames: while the program is being ended, more may come at once.
-        for piece in heard.chunks(MARK) {
-            self.say(&Frame::Output(piece.to_vec()));
+        // In chunks that fit into a frame: while the program is being ended, more may arrive at
+        // once.
+        for piece in output.chunks(MAX_BACKLOG) {
+            self.report(&LinkFrame::Output(piece.to_vec()));
         }
-        let heard = std::mem::take(heard);
-        if let Some(out) = self.out.as_ref().filter(|_| !heard.is_empty()) {
-            drop(out.try_send(heard));
+        let output = std::mem::take(output);
+        if let Some(display) = self.display.as_ref().filter(|_| !output.is_empty()) {
+            drop(display.try_send(output));
         }
-        self.out.is_some() || self.link.is_some()
+        self.display.is_some() || self.link.is_some()
     }
 
-    fn say(&mut self, frame: &Frame) {
+    fn report(&mut self, frame: &LinkFrame) {
         if let Some(link) = &mut self.link {
-            link.say(frame);
+            link.send(frame);
         }
     }
 
-    /// The agent hears of the end when all is on the screen: it may close that at once.
-    async fn end(mut self, exit: Exit, leftover: Leftover) {
-        self.out = None;
-        drop(timeout(LAST_WORDS, &mut self.shown).await);
+    /// Reports the end to the agent after everything is displayed, because the agent may then close
+    /// the terminal at once.
+    async fn end(mut self, exit: CommandExit, leftover: Leftover) {
+        self.display = None;
+        drop(timeout(FLUSH_TIMEOUT, &mut self.display_finished).await);
         if let Some(mut link) = self.link {
-            link.say(&Frame::Exit(exit, leftover));
-            drop(timeout(LAST_WORDS, link.flush()).await);
+            link.send(&LinkFrame::Exit(exit, leftover));
+            drop(timeout(FLUSH_TIMEOUT, link.flush()).await);
         }
     }
 }
 
-/// The signals that mean the end.
-struct Signals(Vec<(i32, tokio::signal::unix::Signal)>);
+/// The signals that end the launcher.
+struct TerminationSignals(Vec<(i32, tokio::signal::unix::Signal)>);
 
-impl Signals {
-    fn new() -> Signals {
+impl TerminationSignals {
+    fn new() -> TerminationSignals {
         let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
         let listen = |it: SignalKind| Some((it.as_raw_value(), signal(it).ok()?));
-        Signals(kinds.into_iter().filter_map(listen).collect())
+        TerminationSignals(kinds.into_iter().filter_map(listen).collect())
     }
 
     async fn next(&mut self) -> i32 {

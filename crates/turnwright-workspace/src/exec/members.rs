@@ -1,32 +1,33 @@
-//! Which processes of a group still run. To the kernel one that is dead and has not been asked
-//! about by its parent is a member too, and that parent may be slow, or be stopped itself.
+//! Finds running processes of a group. To the kernel a zombie is a member as well, and its parent
+//! may be slow to reap it or be stopped itself.
 
 use rustix::process::Pid;
 
-/// Whether any process of the group runs. Takes a few milliseconds: not for the runtime's thread.
+/// True if any process of the group is running. Takes a few milliseconds, so it must not run on the
+/// runtime's thread.
 #[cfg(target_os = "linux")]
-pub(super) fn any_runs(group: Pid) -> bool {
+pub(super) fn has_running_process(group: Pid) -> bool {
     let Ok(processes) = std::fs::read_dir("/proc") else { return true };
     let number = |it: std::fs::DirEntry| it.file_name().to_str()?.parse::<u32>().ok();
     let mut numbers = processes.filter_map(Result::ok).filter_map(number);
     numbers.any(|it| {
         let stat = std::fs::read(format!("/proc/{it}/stat"));
         stat.is_ok_and(|it| {
-            state_in(&it, group).is_some_and(|it| !matches!(it, b'Z' | b'X' | b'x'))
+            member_state(&it, group).is_some_and(|it| !matches!(it, b'Z' | b'X' | b'x'))
         })
     })
 }
 
-/// Elsewhere nobody says so simply how they are.
+/// Elsewhere there is no simple way to tell running processes from zombies.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn any_runs(_: Pid) -> bool {
+pub(super) fn has_running_process(_: Pid) -> bool {
     true
 }
 
-/// The state of a process, if it is of that group: `number (name) state parent group …`, where
-/// the name may hold anything.
+/// The state of a process, if it is a member of the group. The line is `number (name) state parent
+/// group …`, and the name may contain anything.
 #[cfg(target_os = "linux")]
-fn state_in(stat: &[u8], group: Pid) -> Option<u8> {
+fn member_state(stat: &[u8], group: Pid) -> Option<u8> {
     let end = stat.iter().rposition(|it| *it == b')')?;
     let rest = std::str::from_utf8(&stat[end + 1..]).ok()?;
     let mut fields = rest.split_ascii_whitespace();
@@ -43,24 +44,24 @@ mod tests {
     #[test]
     fn the_name_of_a_process_may_hold_anything() {
         let group = Pid::from_raw(77).unwrap();
-        assert_eq!(state_in(b"5 (a) Z 1 77) S 4 77 5 0", group), Some(b'S'));
-        assert_eq!(state_in(b"5 (a) Z 4 77 5 0", group), Some(b'Z'));
-        assert_eq!(state_in(b"5 (a) S 77 78 77 0", group), None);
-        assert_eq!(state_in(b"", group), None);
+        assert_eq!(member_state(b"5 (a) Z 1 77) S 4 77 5 0", group), Some(b'S'));
+        assert_eq!(member_state(b"5 (a) Z 4 77 5 0", group), Some(b'Z'));
+        assert_eq!(member_state(b"5 (a) S 77 78 77 0", group), None);
+        assert_eq!(member_state(b"", group), None);
     }
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a test starts a process of its own")]
-    fn the_dead_do_not_count() {
+    fn zombies_do_not_count() {
         use std::os::unix::process::CommandExt;
-        // Nobody asks about it: it stays a zombie.
+        // Nobody reaps it, so it stays a zombie.
         let mut child =
             std::process::Command::new("sleep").arg("60").process_group(0).spawn().unwrap();
         let group = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-        assert!(any_runs(group));
+        assert!(has_running_process(group));
         child.kill().unwrap();
         let begun = std::time::Instant::now();
-        while any_runs(group) {
+        while has_running_process(group) {
             assert!(begun.elapsed().as_secs() < 5, "a zombie is taken for a running process");
         }
         assert!(rustix::process::test_kill_process_group(group).is_ok(), "it was no zombie");

@@ -1,8 +1,8 @@
-//! Shell commands: started in a group of their own, with nothing of ours in their hands, heard
-//! with bounded memory, and ended as a group on every path. Each is a job, with a task of its own
-//! that listens to it whether or not anybody waits.
+//! Runs shell commands, each in a process group of its own, without the agent's file descriptors
+//! and secrets, with bounded memory for output, and ended as a group on every path. Each command is
+//! a job whose task reads its output whether or not anybody waits for it.
 
-mod clean;
+mod terminal_text;
 mod environment;
 mod group;
 mod job;
@@ -10,56 +10,55 @@ mod jobs;
 #[cfg(unix)]
 mod launch;
 #[cfg(unix)]
-mod link;
+mod launcher_link;
 #[cfg(unix)]
 mod members;
 mod output;
 mod piped;
-mod spill;
-mod started;
-mod stray;
+mod output_file;
+mod running;
+mod process_mark;
 #[cfg(unix)]
 mod terminal;
 #[cfg(unix)]
-mod watch;
+mod watchdog;
 
 use std::path::PathBuf;
 
-use turnwright_sandbox::Profile;
-use turnwright_types::dialect::Dialect;
+use turnwright_sandbox::SandboxProfile;
+use turnwright_types::dialect::ShellDialect;
 
-pub use environment::{Environment, names_secret};
-pub use group::Group;
-pub use job::{End, Ended, InputError, Job};
-pub use jobs::{Berth, Jobs, TooMany};
+pub use environment::{Environment, is_secret_name};
+pub use group::ProcessGroup;
+pub use job::{EndReason, InputError, Job, JobEnd};
+pub use jobs::{JobSlot, Jobs, TooManyJobs};
 #[cfg(unix)]
-pub use launch::{Launch, LaunchError, Screen, launch};
-pub use output::{Look, Output, shortened};
-pub use piped::{Piped, Pipes, Program};
-pub use started::{Exit, Leftover, Signal, Sink, Started};
+pub use launch::{DisplayTask, LaunchError, LaunchSpec, launch};
+pub use output::{CommandOutput, OutputExcerpt, excerpt};
+pub use piped::{PipedProcess, PipedProgram, ProcessPipes};
+pub use running::{CommandExit, Leftover, OutputSink, RunningCommand, Signal};
 #[cfg(unix)]
-pub use terminal::{NoTerminal, TerminalRun, is_elsewhere, launcher};
+pub use terminal::{TerminalRun, TerminalStartError, is_editor_remote, launcher_program};
 
-/// What to run.
+/// A command to run.
 #[derive(Clone, Debug)]
-pub struct Spec {
+pub struct CommandSpec {
     /// The command line, for the shell.
     pub command: String,
-    /// Where, absolute.
+    /// The absolute path of its working folder.
     pub workdir: PathBuf,
-    /// The variables that it gets.
     pub environment: Environment,
-    /// Whether it can be given input. If not, its stdin is empty.
-    pub takes_input: bool,
-    /// Variables for this command on top of these.
-    pub extra: Vec<(&'static str, String)>,
-    /// What it is kept to; `None` for nothing.
-    pub jail: Option<Profile>,
+    /// True if it can be given input; otherwise its stdin is empty.
+    pub accepts_input: bool,
+    /// Additional variables for this command.
+    pub extra_variables: Vec<(&'static str, String)>,
+    /// Its confinement; `None` to run it unconfined.
+    pub sandbox: Option<SandboxProfile>,
 }
 
-/// The shell that runs commands.
-pub fn dialect() -> Dialect {
-    if group::has_bash() { Dialect::Bash } else { Dialect::Posix }
+/// The dialect of the shell that runs commands.
+pub fn dialect() -> ShellDialect {
+    if group::has_bash() { ShellDialect::Bash } else { ShellDialect::Posix }
 }
 
 #[cfg(unix)]

@@ -1,50 +1,50 @@
-//! What a command prints, in bounded memory: for the model the beginning, where the first error
-//! is, and the end, where the result is; for a display the last bytes as they came; and all of it
-//! on its way to a file when it is too long.
+//! Captures what a command prints, in bounded memory: for the model the beginning, where the first
+//! error is, and the end, where the result is; for a display the last raw bytes. Output that is too
+//! long is also written to a file.
 
 use std::collections::VecDeque;
 use std::path::Path;
 
-use super::clean::{Cleaner, Repeats};
-use super::spill::{Spill, Work};
+use super::output_file::{FileWrite, OutputFile};
+use super::terminal_text::{RepeatedLines, TerminalCleaner};
 use turnwright_types::redact;
 
 /// Bytes kept of the beginning.
-const HEAD: usize = 12 * 1024;
+const MAX_HEAD: usize = 12 * 1024;
 /// Bytes kept of the end.
-const TAIL: usize = 18 * 1024;
-/// Bytes of a line that are looked at in one go, of a text that is there already.
-const PIECE: usize = 4 * 1024;
-/// Bytes kept as they came.
-const RAW: usize = 64 * 1024;
+const MAX_TAIL: usize = 18 * 1024;
+/// The length at which a long line of a complete text is split.
+const MAX_PIECE: usize = 4 * 1024;
+/// Raw bytes kept for a display.
+const MAX_RAW: usize = 64 * 1024;
 
-/// Text of which the middle may be missing. It is cut where pieces meet, which is at the ends of
-/// lines unless a line is very long.
+/// A text whose middle may be missing. It is cut where pieces meet, which is at line ends unless a
+/// line is very long.
 #[derive(Debug, Default)]
-struct Ring {
+struct HeadTailBuffer {
     head: String,
     tail: VecDeque<u8>,
-    /// Bytes and ends of lines, in all and lost.
+    /// Bytes and line ends: in total, and dropped.
     bytes: (u64, u64),
     lines: (u64, u64),
 }
 
-impl Ring {
+impl HeadTailBuffer {
     fn push(&mut self, piece: &str) {
         self.bytes.0 += piece.len() as u64;
         self.lines.0 += count_lines(piece.bytes());
-        if self.tail.is_empty() && self.head.len() + piece.len() <= HEAD {
+        if self.tail.is_empty() && self.head.len() + piece.len() <= MAX_HEAD {
             self.head.push_str(piece);
             return;
         }
         self.tail.extend(piece.as_bytes());
-        if self.tail.len() > TAIL {
-            self.lose(self.tail.len() - TAIL);
+        if self.tail.len() > MAX_TAIL {
+            self.drop_middle(self.tail.len() - MAX_TAIL);
         }
     }
 
-    /// Drops so many bytes of the middle, and the rest of the line.
-    fn lose(&mut self, least: usize) {
+    /// Drops at least this many bytes of the middle, up to the end of the line.
+    fn drop_middle(&mut self, least: usize) {
         let starts_line = |at: &usize| self.tail.get(at - 1).is_some_and(|it| *it == b'\n');
         let starts_char = |at: &usize| self.tail.get(*at).is_none_or(|it| it & 0xc0 != 0x80);
         let mut ends = least.max(1)..self.tail.len();
@@ -54,7 +54,7 @@ impl Ring {
         self.lines.1 += count_lines(self.tail.drain(..end));
     }
 
-    fn is_cut(&self) -> bool {
+    fn is_truncated(&self) -> bool {
         self.bytes.1 > 0
     }
 
@@ -62,7 +62,7 @@ impl Ring {
         let (front, back) = self.tail.as_slices();
         let tail = [front, back].concat();
         let tail = String::from_utf8_lossy(&tail);
-        if !self.is_cut() {
+        if !self.is_truncated() {
             return format!("{}{tail}", self.head);
         }
         let ((total, lost), what) = match self.lines {
@@ -70,7 +70,7 @@ impl Ring {
             lines => (lines, "lines"),
         };
         let end = if self.head.is_empty() || self.head.ends_with('\n') { "" } else { "\n" };
-        let (lost, total) = (grouped(lost), grouped(total));
+        let (lost, total) = (with_thousands(lost), with_thousands(total));
         format!("{}{end}[{lost} of {total} {what} omitted{full}]\n{tail}", self.head)
     }
 }
@@ -79,8 +79,8 @@ fn count_lines(bytes: impl Iterator<Item = u8>) -> u64 {
     bytes.filter(|it| *it == b'\n').count() as u64
 }
 
-/// A number with its thousands apart.
-fn grouped(number: u64) -> String {
+/// A number with its thousands separated.
+fn with_thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
@@ -92,121 +92,123 @@ fn grouped(number: u64) -> String {
     text
 }
 
-/// What was printed since the last look.
+/// Output that was cut to a readable size.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Look {
-    /// The text, cut at the ends of lines, with a note where lines are missing.
+pub struct OutputExcerpt {
+    /// The text, cut at line ends, with a note where lines are missing.
     pub text: String,
-    /// Whether something is missing.
+    /// True if something is missing.
     pub truncated: bool,
 }
 
-/// Captured output.
+/// The captured output of a command.
 #[derive(Debug)]
-pub struct Output {
-    cleaner: Cleaner,
-    repeats: Repeats,
-    /// What nobody has looked at.
-    fresh: Ring,
-    /// The incomplete line as it was when somebody looked.
-    seen_line: String,
-    spill: Spill,
+pub struct CommandOutput {
+    cleaner: TerminalCleaner,
+    repeats: RepeatedLines,
+    /// What was not taken yet.
+    untaken: HeadTailBuffer,
+    /// The incomplete last line as it was when it was taken.
+    taken_line: String,
+    file_output: OutputFile,
     raw: VecDeque<u8>,
     total: u64,
-    keys: redact::Stream,
+    redactor: redact::StreamRedactor,
 }
 
-impl Output {
-    /// No output yet. If it is too long it goes to this file.
-    pub fn new(file: &Path) -> Output {
-        Output {
-            cleaner: Cleaner::default(),
-            repeats: Repeats::default(),
-            fresh: Ring::default(),
-            seen_line: String::new(),
-            spill: Spill::new(file.to_path_buf()),
+impl CommandOutput {
+    /// Empty output. If it gets too long it is written to this file.
+    pub fn new(file: &Path) -> CommandOutput {
+        CommandOutput {
+            cleaner: TerminalCleaner::default(),
+            repeats: RepeatedLines::default(),
+            untaken: HeadTailBuffer::default(),
+            taken_line: String::new(),
+            file_output: OutputFile::new(file.to_path_buf()),
             raw: VecDeque::new(),
             total: 0,
-            keys: redact::Stream::default(),
+            redactor: redact::StreamRedactor::default(),
         }
     }
 
-    /// Takes more. No key of ours gets any further.
+    /// Adds raw output. Loaded keys are redacted first.
     pub fn push(&mut self, bytes: &[u8]) {
-        let bytes = self.keys.push(bytes);
-        self.take(&bytes);
+        let bytes = self.redactor.push(bytes);
+        self.append(&bytes);
     }
 
-    fn take(&mut self, bytes: &[u8]) {
+    fn append(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
         self.raw.extend(bytes);
-        self.raw.drain(..self.raw.len().saturating_sub(RAW));
+        self.raw.drain(..self.raw.len().saturating_sub(MAX_RAW));
         let mut rest = bytes;
-        if self.cleaner.is_at_start() && self.seen_line.is_empty() {
-            let (same, other) = bytes.split_at(self.repeats.count(bytes));
-            self.spill.push(same);
+        if self.cleaner.is_at_start() && self.taken_line.is_empty() {
+            let (same, other) = bytes.split_at(self.repeats.count_repeats(bytes));
+            self.file_output.push(same);
             rest = other;
         }
-        self.work(|cleaner, keep| cleaner.push(rest, keep));
+        self.with_cleaner(|cleaner, keep| cleaner.push(rest, keep));
     }
 
-    /// There will be no more.
+    /// Ends the output.
     pub fn finish(&mut self) {
-        let held = self.keys.finish();
-        self.take(&held);
-        self.work(Cleaner::finish);
-        let Output { repeats, fresh, .. } = self;
-        repeats.finish(&mut |it| fresh.push(it));
+        let held = self.redactor.finish();
+        self.append(&held);
+        self.with_cleaner(TerminalCleaner::finish);
+        let CommandOutput { repeats, untaken, .. } = self;
+        repeats.finish(&mut |it| untaken.push(it));
     }
 
-    fn work(&mut self, work: impl FnOnce(&mut Cleaner, &mut dyn FnMut(&str))) {
-        let Output { cleaner, repeats, fresh, spill, seen_line, .. } = self;
+    fn with_cleaner(&mut self, work: impl FnOnce(&mut TerminalCleaner, &mut dyn FnMut(&str))) {
+        let CommandOutput { cleaner, repeats, untaken, file_output, taken_line, .. } = self;
         work(cleaner, &mut |piece| {
-            spill.push(piece.as_bytes());
-            // What has been looked at and then only got its end is nothing new.
-            let seen = std::mem::take(seen_line);
+            file_output.push(piece.as_bytes());
+            // A line that was taken before and has only got its line end is not new.
+            let seen = std::mem::take(taken_line);
             if seen.is_empty() || piece.trim_end_matches('\n') != seen {
-                repeats.push(piece, &mut |it| fresh.push(it));
+                repeats.push(piece, &mut |it| untaken.push(it));
             }
         });
-        if fresh.is_cut() {
-            spill.need();
+        if untaken.is_truncated() {
+            file_output.require_file();
         }
     }
 
-    /// How many bytes there were in all.
+    /// The number of bytes in total.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// What was printed since the last look.
-    pub fn look(&mut self) -> Look {
-        let mut fresh = std::mem::take(&mut self.fresh);
-        self.repeats.finish(&mut |it| fresh.push(it));
+    /// Takes the output since the last call.
+    pub fn take_excerpt(&mut self) -> OutputExcerpt {
+        let mut untaken = std::mem::take(&mut self.untaken);
+        self.repeats.finish(&mut |it| untaken.push(it));
         let line = self.cleaner.line();
-        if line != self.seen_line {
-            fresh.push(line);
-            line.clone_into(&mut self.seen_line);
+        if line != self.taken_line {
+            untaken.push(line);
+            line.clone_into(&mut self.taken_line);
         }
-        let truncated = fresh.is_cut();
+        let truncated = untaken.is_truncated();
         if truncated {
-            self.spill.need();
+            self.file_output.require_file();
         }
-        let full = if truncated { self.spill.told() } else { String::new() };
-        Look { text: fresh.text(&full), truncated }
+        let full = if truncated { self.file_output.omission_note() } else { String::new() };
+        OutputExcerpt { text: untaken.text(&full), truncated }
     }
 
-    /// Whether there is something that nobody has looked at.
-    pub fn has_news(&self) -> bool {
-        self.fresh.bytes.0 > 0 || !self.repeats.is_empty() || self.cleaner.line() != self.seen_line
+    /// True if there is output that was not taken.
+    pub fn has_new_output(&self) -> bool {
+        self.untaken.bytes.0 > 0
+            || !self.repeats.is_empty()
+            || self.cleaner.line() != self.taken_line
     }
 
-    /// The last lines of what nobody has looked at, for a card that is still changing.
+    /// The last lines of what was not taken, for a card that is still changing.
     pub fn last_lines(&self, limit: usize) -> String {
-        let mut text = if self.fresh.tail.is_empty() {
-            self.fresh.head.clone()
+        let mut text = if self.untaken.tail.is_empty() {
+            self.untaken.head.clone()
         } else {
-            let (front, back) = self.fresh.tail.as_slices();
+            let (front, back) = self.untaken.tail.as_slices();
             String::from_utf8_lossy(&[front, back].concat()).into_owned()
         };
         self.repeats.show(&mut |it| text.push_str(it));
@@ -219,8 +221,8 @@ impl Output {
         }
     }
 
-    /// The bytes as they came, from the `from`th on, and which is the first of them: of those that
-    /// are long past only the last are kept.
+    /// The raw bytes from byte `from` on, and the number of the first one. That is greater than
+    /// `from` if the bytes are no longer kept.
     pub fn raw_since(&self, from: u64) -> (u64, Vec<u8>) {
         let first = self.total - self.raw.len() as u64;
         let from = from.clamp(first, self.total);
@@ -228,50 +230,51 @@ impl Output {
         (from, self.raw.iter().skip(skipped).copied().collect())
     }
 
-    /// What is to be written to the file now. It has to be brought back.
-    pub(super) fn next_work(&mut self, all: bool) -> Option<Work> {
-        self.spill.work(all)
+    /// What is to be written to the file now. It has to be passed back to
+    /// [`CommandOutput::written`].
+    pub(super) fn next_write(&mut self, all: bool) -> Option<FileWrite> {
+        self.file_output.next_write(all)
     }
 
-    /// It was written, or not.
-    pub(super) fn written(&mut self, work: Work) {
-        self.spill.done(work);
+    /// Takes back a write that was run.
+    pub(super) fn written(&mut self, work: FileWrite) {
+        self.file_output.finish_write(work);
     }
 
-    /// Whether the file lags behind.
-    pub(super) fn lags(&self) -> bool {
-        self.spill.lags()
+    /// True if output waits to be written to the file.
+    pub(super) fn is_behind(&self) -> bool {
+        self.file_output.is_behind()
     }
 }
 
-/// A text that is there already, cut as the output of a command is. What is too long for that is
-/// kept in the file. May take its time: not for the runtime's thread.
-pub fn shortened(text: &str, file: &Path) -> Look {
-    let mut ring = Ring::default();
+/// Cuts a complete text like the output of a command and saves it to the file if it is too long.
+/// Blocks, so it must not run on the runtime's thread.
+pub fn excerpt(text: &str, file: &Path) -> OutputExcerpt {
+    let mut buffer = HeadTailBuffer::default();
     for line in text.split_inclusive('\n') {
-        pieces(line).for_each(|it| ring.push(it));
+        pieces(line).for_each(|it| buffer.push(it));
     }
-    if !ring.is_cut() {
-        return Look { text: text.to_owned(), truncated: false };
+    if !buffer.is_truncated() {
+        return OutputExcerpt { text: text.to_owned(), truncated: false };
     }
-    let mut spill = Spill::new(file.to_path_buf());
-    for piece in text.as_bytes().chunks(TAIL) {
-        spill.push(piece);
-        if let Some(work) = spill.work(false) {
-            spill.done(work.run());
+    let mut file_output = OutputFile::new(file.to_path_buf());
+    for piece in text.as_bytes().chunks(MAX_TAIL) {
+        file_output.push(piece);
+        if let Some(work) = file_output.next_write(false) {
+            file_output.finish_write(work.run());
         }
     }
-    spill.need();
-    if let Some(work) = spill.work(true) {
-        spill.done(work.run());
+    file_output.require_file();
+    if let Some(work) = file_output.next_write(true) {
+        file_output.finish_write(work.run());
     }
-    Look { text: ring.text(&spill.told()), truncated: true }
+    OutputExcerpt { text: buffer.text(&file_output.omission_note()), truncated: true }
 }
 
-/// The parts of a line, so that of a very long one there is a beginning and an end as well.
+/// Splits a long line, so that its beginning and its end can be kept.
 fn pieces(mut line: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
-        let end = (0..=PIECE.min(line.len())).rev().find(|it| line.is_char_boundary(*it))?;
+        let end = (0..=MAX_PIECE.min(line.len())).rev().find(|it| line.is_char_boundary(*it))?;
         let (piece, rest) = line.split_at(end);
         line = rest;
         (!piece.is_empty()).then_some(piece)
@@ -284,8 +287,8 @@ mod tests {
 
     use super::*;
 
-    fn output() -> Output {
-        Output::new(Path::new("/nowhere/p1.txt"))
+    fn output() -> CommandOutput {
+        CommandOutput::new(Path::new("/nowhere/p1.txt"))
     }
 
     #[test]
@@ -293,16 +296,19 @@ mod tests {
         let mut output = output();
         output.push(b"one\n");
         output.push(b"two");
-        assert_eq!(output.look(), Look { text: "one\ntwo".to_owned(), truncated: false });
-        assert!(!output.has_news());
+        assert_eq!(
+            output.take_excerpt(),
+            OutputExcerpt { text: "one\ntwo".to_owned(), truncated: false }
+        );
+        assert!(!output.has_new_output());
         output.push(b"\nthree\n");
-        assert_eq!(output.look().text, "three\n");
+        assert_eq!(output.take_excerpt().text, "three\n");
         output.push(b"name? ");
-        assert_eq!(output.look().text, "name? ");
+        assert_eq!(output.take_excerpt().text, "name? ");
         output.push(b"hello\n");
         output.finish();
-        assert_eq!(output.look().text, "name? hello\n");
-        assert_eq!((output.look().text.as_str(), output.total()), ("", 26));
+        assert_eq!(output.take_excerpt().text, "name? hello\n");
+        assert_eq!((output.take_excerpt().text.as_str(), output.total()), ("", 26));
     }
 
     #[test]
@@ -312,33 +318,34 @@ mod tests {
             output.push(format!("line {number}\n").as_bytes());
         }
         output.finish();
-        let look = output.look();
-        assert!(look.truncated);
-        assert!(look.text.starts_with("line 1\n") && look.text.ends_with("\nline 100000\n"));
-        assert!(look.text.len() < 32 * 1024, "{}", look.text.len());
-        let kept = look.text.lines().filter(|it| it.starts_with("line ")).count();
-        let note = look.text.lines().find(|it| !it.starts_with("line ")).unwrap();
-        let expected = format!("[{} of 100 000 lines omitted", grouped(100_000 - kept as u64));
+        let part = output.take_excerpt();
+        assert!(part.truncated);
+        assert!(part.text.starts_with("line 1\n") && part.text.ends_with("\nline 100000\n"));
+        assert!(part.text.len() < 32 * 1024, "{}", part.text.len());
+        let kept = part.text.lines().filter(|it| it.starts_with("line ")).count();
+        let note = part.text.lines().find(|it| !it.starts_with("line ")).unwrap();
+        let expected =
+            format!("[{} of 100 000 lines omitted", with_thousands(100_000 - kept as u64));
         assert!(note.starts_with(&expected), "{note} and not {expected}");
     }
 
     #[test]
-    fn a_text_that_is_there_already_is_cut_alike_and_kept_whole() {
+    fn a_complete_text_is_cut_alike_and_saved() {
         let base = tempfile::tempdir().unwrap();
         let lines: Vec<_> = (0..100_000).map(|it| format!("line {it}")).collect();
         let lines = lines.join("\n") + "\n";
         for (number, text) in [lines, "é".repeat(2_000_000)].iter().enumerate() {
             let file = base.path().join(format!("{number}.txt"));
-            let look = shortened(text, &file);
-            assert!(look.truncated && look.text.len() < 32 * 1024, "{}", look.text.len());
+            let part = excerpt(text, &file);
+            assert!(part.truncated && part.text.len() < 32 * 1024, "{}", part.text.len());
             assert!(
-                look.text.contains(" omitted; full output: ") && !look.text.contains('\u{fffd}')
+                part.text.contains(" omitted; full output: ") && !part.text.contains('\u{fffd}')
             );
             assert_eq!(std::fs::read_to_string(file).unwrap(), *text);
         }
         let file = base.path().join("none.txt");
         let short = "a\n".repeat(100);
-        assert_eq!(shortened(&short, &file), Look { text: short.clone(), truncated: false });
+        assert_eq!(excerpt(&short, &file), OutputExcerpt { text: short.clone(), truncated: false });
         assert!(!file.exists());
     }
 
@@ -347,7 +354,7 @@ mod tests {
         let mut output = output();
         output.push("ä".repeat(100_000).as_bytes());
         output.finish();
-        let text = output.look().text;
+        let text = output.take_excerpt().text;
         assert!(text.contains(" of 200 000 bytes omitted") && !text.contains('\u{fffd}'), "{text}");
     }
 
@@ -357,9 +364,9 @@ mod tests {
         output.push(b"\x1b[1mbold\r");
         assert_eq!(output.raw_since(0), (0, b"\x1b[1mbold\r".to_vec()));
         assert_eq!(output.raw_since(4), (4, b"bold\r".to_vec()));
-        output.push(&vec![b'x'; RAW]);
-        assert_eq!(output.raw_since(0), (9, vec![b'x'; RAW]));
-        assert_eq!(output.raw_since(99_999), (RAW as u64 + 9, Vec::new()));
+        output.push(&vec![b'x'; MAX_RAW]);
+        assert_eq!(output.raw_since(0), (9, vec![b'x'; MAX_RAW]));
+        assert_eq!(output.raw_since(99_999), (MAX_RAW as u64 + 9, Vec::new()));
     }
 
     #[test]
@@ -375,7 +382,7 @@ mod tests {
                 output.push(chunk);
             }
             output.finish();
-            assert_eq!(output.look().text, "first\nyes [× 10000]\nye", "{size}");
+            assert_eq!(output.take_excerpt().text, "first\nyes [× 10000]\nye", "{size}");
         }
     }
 
@@ -388,18 +395,18 @@ mod tests {
             looks in proptest::collection::vec(any::<bool>(), 20),
         ) {
             let mut output = output();
-            for (piece, look) in pieces.iter().zip(looks) {
+            for (piece, part) in pieces.iter().zip(looks) {
                 output.push(piece);
-                prop_assert!(output.fresh.head.len() <= HEAD && output.fresh.tail.len() <= TAIL);
-                prop_assert!(output.raw.len() <= RAW && output.last_lines(100).len() <= 100);
-                if look {
-                    prop_assert!(output.look().text.len() < HEAD + TAIL + 9000);
+                prop_assert!(output.untaken.head.len() <= MAX_HEAD && output.untaken.tail.len() <= MAX_TAIL);
+                prop_assert!(output.raw.len() <= MAX_RAW && output.last_lines(100).len() <= 100);
+                if part {
+                    prop_assert!(output.take_excerpt().text.len() < MAX_HEAD + MAX_TAIL + 9000);
                 }
             }
             output.finish();
-            output.look();
+            output.take_excerpt();
             prop_assert_eq!(output.total(), pieces.concat().len() as u64);
-            prop_assert!(!output.has_news());
+            prop_assert!(!output.has_new_output());
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A program that is talked to: its input and its output are pipes of ours, what it says besides
-//! is heard apart, and it ends as a group like every command.
+//! A program that the agent talks to through pipes, such as an MCP server. Like every command it
+//! ends as a process group.
 
 use std::ffi::OsString;
 use std::io;
@@ -9,65 +9,66 @@ use std::time::Duration;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
 use super::Environment;
-use super::group::Group;
-use super::started::{Exit, Started};
-use turnwright_sandbox::Profile;
+use super::group::ProcessGroup;
+use super::running::{CommandExit, RunningCommand};
+use turnwright_sandbox::SandboxProfile;
 
-/// What to run.
+/// A program to run.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub struct PipedProgram {
     /// The program and its arguments.
-    pub words: Vec<OsString>,
-    /// Where, absolute.
+    pub command_line: Vec<OsString>,
+    /// The absolute path of its working folder.
     pub workdir: PathBuf,
-    /// The variables that it gets, all of them: whoever confines it leaves out the ways out.
+    /// The complete environment. Whoever confines the program must use
+    /// [`Environment::for_sandbox`].
     pub environment: Environment,
-    /// What it is kept to; `None` for nothing.
-    pub jail: Option<Profile>,
+    /// Its confinement; `None` to run it unconfined.
+    pub sandbox: Option<SandboxProfile>,
 }
 
-/// The three ways to talk to it.
+/// The pipes to the program.
 #[derive(Debug)]
-pub struct Pipes {
-    /// What it reads.
+pub struct ProcessPipes {
+    /// Its input.
     pub stdin: ChildStdin,
-    /// What it answers.
+    /// Its answers.
     pub stdout: ChildStdout,
-    /// What it says to people.
+    /// Its messages for people.
     pub stderr: ChildStderr,
 }
 
-/// A running program. Dropping it kills it with all that it has started.
+/// A running program. Dropping it kills it with all its descendants.
 #[derive(Debug)]
-pub struct Piped(Group);
+pub struct PipedProcess(ProcessGroup);
 
-impl Piped {
-    /// Starts it. Takes milliseconds on the runtime's thread: a child is tied to the thread that
-    /// forks.
+impl PipedProcess {
+    /// Starts the program. Takes milliseconds and must run on the runtime's thread, because a child
+    /// is tied to the thread that forks.
     ///
     /// # Errors
-    /// When it does not start, or cannot be confined as it is to be.
-    pub fn start(program: &Program) -> io::Result<(Piped, Pipes)> {
-        let (group, pipes) = Group::piped(program)?;
-        Ok((Piped(group), pipes))
+    /// If it does not start or cannot be confined.
+    pub fn start(program: &PipedProgram) -> io::Result<(PipedProcess, ProcessPipes)> {
+        let (group, pipes) = ProcessGroup::start_piped(program)?;
+        Ok((PipedProcess(group), pipes))
     }
 
     /// Waits for its end.
-    pub async fn ended(&mut self) -> Exit {
+    pub async fn wait_for_end(&mut self) -> CommandExit {
         let mut nothing = |_: &[u8]| {};
         loop {
-            match self.0.next(&mut nothing).await {
+            match self.0.next_output(&mut nothing).await {
                 Ok(None) => {}
                 Ok(Some(exit)) => return exit,
-                Err(_) => return Exit::Unknown,
+                Err(_) => return CommandExit::Unknown,
             }
         }
     }
 
-    /// Ends it. Its input is closed by now, so it may be about to end by itself: it is given
-    /// `patience` for that, then TERM, then after `grace` it is killed.
+    /// Ends the program. Its input is closed by now, so it gets the time `patience` to end by
+    /// itself, then SIGTERM, and after `grace` it is killed.
     pub async fn stop(mut self, patience: Duration, grace: Duration) {
-        drop(tokio::time::timeout(patience, self.ended()).await);
+        drop(tokio::time::timeout(patience, self.wait_for_end()).await);
         self.0.stop(grace).await;
     }
 }

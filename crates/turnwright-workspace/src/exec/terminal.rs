@@ -1,5 +1,6 @@
-//! A command in a terminal of the editor. What runs there is our launcher, which tells us what
-//! the command prints and how it ends; where it cannot reach us, the terminal's word counts.
+//! Runs a command in a terminal of the editor. What runs there is the launcher, which reports the
+//! command's output and end to the agent. If the launcher cannot reach the agent, the editor's own
+//! report of the terminal counts.
 
 use std::fmt;
 use std::io;
@@ -12,102 +13,103 @@ use futures_util::future::BoxFuture;
 use tokio::net::UnixListener;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::group::{Group, shell};
-use super::link::{Event, Frame, Link};
-use super::started::{Exit, Leftover, Signal, Sink, Started};
-use super::{Environment, Spec};
-use turnwright_types::client::{TerminalCommand, TerminalError, TerminalExit, TerminalOutput, Terminals};
+use super::group::{ProcessGroup, shell};
+use super::launcher_link::{LauncherLink, LinkEvent, LinkFrame};
+use super::running::{CommandExit, Leftover, OutputSink, RunningCommand, Signal};
+use super::{CommandSpec, Environment};
+use turnwright_types::client::{
+    ClientTerminals, TerminalCommand, TerminalError, TerminalExit, TerminalOutput,
+};
 use turnwright_types::ids::TerminalId;
 
-/// Bytes that the editor is asked to keep.
-const KEPT: u64 = 1024 * 1024;
-/// After this time without a word of the launcher, the terminal is asked as well.
-const LAUNCHER: Duration = Duration::from_millis(300);
-/// How long the editor may take for each step of an end.
-const ENDING: Duration = Duration::from_millis(500);
-/// Bytes of one piece of input.
-const PIECE: usize = 64 * 1024;
+/// Bytes of output that the editor is asked to keep.
+const OUTPUT_LIMIT: u64 = 1024 * 1024;
+/// How long to wait for the launcher before the editor is asked about the terminal as well.
+const LAUNCHER_TIMEOUT: Duration = Duration::from_millis(300);
+/// How long the editor may take for each step of ending a terminal.
+const END_TIMEOUT: Duration = Duration::from_millis(500);
+/// The size of one input frame.
+const INPUT_CHUNK: usize = 64 * 1024;
 
-/// Where this program is: what the editor's terminals are to run. Looked up once; a new version
-/// may be put in its place while we run.
-pub fn launcher() -> Option<&'static Path> {
+/// The path of this program, which the editor's terminals are to run. It is determined once,
+/// because the file may be replaced by a new version later.
+pub fn launcher_program() -> Option<&'static Path> {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
     PROGRAM.get_or_init(|| std::env::current_exe().ok()).as_deref()
 }
 
-/// The editor's terminals are not where we are: the launcher does not find us there. There is one
-/// editor to a process, and this does not change.
-static ELSEWHERE: AtomicBool = AtomicBool::new(false);
+/// True if the editor's terminals are on another machine, so that the launcher cannot find the
+/// agent. A process serves one editor, so this does not change.
+static IS_EDITOR_REMOTE: AtomicBool = AtomicBool::new(false);
 
-/// Whether a launcher has run nothing because it did not find us.
-pub fn is_elsewhere() -> bool {
-    ELSEWHERE.load(Ordering::Relaxed)
+/// True if a launcher has run nothing because it did not find the agent.
+pub fn is_editor_remote() -> bool {
+    IS_EDITOR_REMOTE.load(Ordering::Relaxed)
 }
 
-/// Why a command does not run in a terminal of the editor. It does not run at all then.
+/// Why a command was not started in a terminal of the editor. It is not run at all then.
 #[derive(Debug, thiserror::Error)]
-pub enum NoTerminal {
-    /// Nothing to listen with, or nothing to run.
-    #[error("the launcher has no line to us: {0}")]
-    Line(#[from] io::Error),
-    /// The editor did not open one.
+pub enum TerminalStartError {
+    /// The socket or the launcher is missing.
+    #[error("the launcher cannot be started in the editor's terminal: {0}")]
+    NoLauncher(#[from] io::Error),
+    /// The editor did not open a terminal.
     #[error(transparent)]
     Refused(#[from] TerminalError),
 }
 
-/// How a terminal has ended, in the editor's words.
-type Word = Result<(TerminalExit, TerminalOutput), TerminalError>;
+/// How a terminal has ended according to the editor.
+type TerminalEnd = Result<(TerminalExit, TerminalOutput), TerminalError>;
 
-/// A command in a terminal of the editor. Dropping it ends the command and gives the terminal
-/// back.
+/// A command in a terminal of the editor. Dropping it ends the command and releases the terminal.
 pub struct TerminalRun {
-    terminal: Held,
-    spec: Spec,
-    state: State,
-    /// On its way to a terminal that only the editor can reach.
-    killing: Option<BoxFuture<'static, ()>>,
-    /// Output that nobody has asked for yet.
-    kept: Vec<u8>,
-    exit: Option<Exit>,
+    terminal: TerminalHandle,
+    spec: CommandSpec,
+    state: TerminalState,
+    /// A kill request that is under way to the editor.
+    pending_kill: Option<BoxFuture<'static, ()>>,
+    /// Output that was received but not passed on yet.
+    unread_output: Vec<u8>,
+    exit: Option<CommandExit>,
     leftover: Leftover,
 }
 
-enum State {
-    /// The terminal is there, the launcher is not yet.
-    Waiting { listener: UnixListener, _folder: tempfile::TempDir, ask: Ask },
-    /// The launcher is there.
-    Linked(Link),
-    /// The launcher has not found us from where it was. It has run nothing, so we do.
-    Here(Box<Group>),
-    /// It is over.
+enum TerminalState {
+    /// The terminal is open, and the launcher has not connected yet.
+    Waiting { listener: UnixListener, _folder: tempfile::TempDir, end_query: EndQuery },
+    /// The launcher is connected.
+    Connected(LauncherLink),
+    /// The launcher did not find the agent and has run nothing, so the command runs here.
+    Local(Box<ProcessGroup>),
+    /// The command has ended.
     Ended,
 }
 
-/// The question how the terminal has ended.
-enum Ask {
-    At(Instant),
-    Asked(BoxFuture<'static, Word>),
+/// The query for how the terminal has ended: its time, or the pending answer.
+enum EndQuery {
+    Due(Instant),
+    Pending(BoxFuture<'static, TerminalEnd>),
 }
 
-/// A terminal that is given back when this is dropped, and only then.
-struct Held {
-    terminals: Arc<dyn Terminals>,
+/// A terminal that is released when this is dropped, and only then.
+struct TerminalHandle {
+    terminals: Arc<dyn ClientTerminals>,
     id: TerminalId,
 }
 
-impl Drop for Held {
+impl Drop for TerminalHandle {
     fn drop(&mut self) {
         self.terminals.release(self.id.clone());
     }
 }
 
-impl Held {
-    /// Waits for the terminal's end and takes what it shows then.
-    fn word(&self) -> BoxFuture<'static, Word> {
+impl TerminalHandle {
+    /// Waits for the terminal's end and takes its output.
+    fn wait_for_end(&self) -> BoxFuture<'static, TerminalEnd> {
         let (terminals, id) = (Arc::clone(&self.terminals), self.id.clone());
         Box::pin(async move {
             let exit = terminals.wait(id.clone()).await?;
-            // How it has ended is known without it.
+            // The exit status counts even without the output.
             let output = terminals.output(id).await.unwrap_or_default();
             Ok((exit, output))
         })
@@ -115,7 +117,7 @@ impl Held {
 
     fn kill(&self) -> BoxFuture<'static, ()> {
         let (terminals, id) = (Arc::clone(&self.terminals), self.id.clone());
-        Box::pin(async move { drop(timeout(ENDING, terminals.kill(id)).await) })
+        Box::pin(async move { drop(timeout(END_TIMEOUT, terminals.kill(id)).await) })
     }
 }
 
@@ -126,122 +128,130 @@ impl fmt::Debug for TerminalRun {
 }
 
 impl TerminalRun {
-    /// Opens a terminal for the command. Dropping the future leaves none behind.
+    /// Opens a terminal for the command. If the future is dropped, no terminal stays behind.
     ///
     /// # Errors
-    /// When there is none. Nothing was run, and nothing will be.
+    /// If no terminal can be opened. Nothing was run then.
     pub async fn start(
-        terminals: Arc<dyn Terminals>,
-        spec: &Spec,
-    ) -> Result<TerminalRun, NoTerminal> {
+        terminals: Arc<dyn ClientTerminals>,
+        spec: &CommandSpec,
+    ) -> Result<TerminalRun, TerminalStartError> {
         let nothing = || io::Error::from(io::ErrorKind::NotFound);
-        if is_elsewhere() {
+        if is_editor_remote() {
             return Err(nothing().into());
         }
-        let program = launcher().ok_or_else(nothing)?.to_owned();
-        let (folder, listener) = listen().await?;
+        let program = launcher_program().ok_or_else(nothing)?.to_owned();
+        let (folder, listener) = bind_private_socket().await?;
         let mut arguments = vec!["sandbox".to_owned(), "--report".to_owned()];
-        // Text by the protocol; a folder whose name is none is not ours.
+        // The protocol needs text, and the name of our temporary folder is UTF-8.
         let at = folder.path().join(SOCKET).into_os_string().into_string();
         arguments.push(at.map_err(|_| nothing())?);
-        if spec.takes_input {
+        if spec.accepts_input {
             arguments.push("--input".to_owned());
         }
         arguments.push("--".to_owned());
         arguments.extend(shell(&spec.command));
-        let extra = spec.extra.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+        let extra =
+            spec.extra_variables.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
         let command = TerminalCommand {
             program,
             arguments,
-            variables: Environment::quiet().into_iter().chain(extra).collect(),
+            env: Environment::noninteractive_variables().into_iter().chain(extra).collect(),
             workdir: spec.workdir.clone(),
-            limit: KEPT,
+            output_byte_limit: OUTPUT_LIMIT,
         };
         let id = terminals.create(command).await?;
-        let ask = Ask::At(Instant::now() + LAUNCHER);
+        let end_query = EndQuery::Due(Instant::now() + LAUNCHER_TIMEOUT);
         Ok(TerminalRun {
-            terminal: Held { terminals, id },
+            terminal: TerminalHandle { terminals, id },
             spec: spec.clone(),
-            state: State::Waiting { listener, _folder: folder, ask },
-            killing: None,
-            kept: Vec::new(),
+            state: TerminalState::Waiting { listener, _folder: folder, end_query },
+            pending_kill: None,
+            unread_output: Vec::new(),
             exit: None,
-            leftover: Leftover::Nothing,
+            leftover: Leftover::None,
         })
     }
 
-    /// Which terminal.
     pub fn id(&self) -> &TerminalId {
         &self.terminal.id
     }
 
-    /// One event of several; `None` unless it is the end.
-    async fn step(&mut self, sink: Sink<'_>) -> io::Result<Option<Exit>> {
+    /// Handles one event. Returns the exit if that was the end.
+    async fn handle_event(&mut self, sink: OutputSink<'_>) -> io::Result<Option<CommandExit>> {
         match &mut self.state {
-            State::Waiting { listener, ask, .. } => tokio::select! {
+            TerminalState::Waiting { listener, end_query, .. } => tokio::select! {
                 biased;
                 accepted = listener.accept() => if let Ok((stream, _)) = accepted
-                    && is_ours(&stream)
+                    && is_same_user(&stream)
                 {
-                    let mut link = Link::new(stream);
-                    link.say(&Frame::Run(self.spec.jail.clone().map(Box::new)));
-                    // With the state goes the socket: there is only one launcher.
-                    self.state = State::Linked(link);
+                    let mut link = LauncherLink::new(stream);
+                    link.send(&LinkFrame::Run(self.spec.sandbox.clone().map(Box::new)));
+                    // Replacing the state removes the socket, so only one launcher can connect.
+                    self.state = TerminalState::Connected(link);
                 },
-                () = quietly(&mut self.killing) => {}
-                word = answer(ask) => match word {
-                    None => *ask = Ask::Asked(self.terminal.word()),
-                    Some(word) => return self.believe(word, sink),
+                () = complete_pending(&mut self.pending_kill) => {}
+                end = poll_end(end_query) => match end {
+                    None => *end_query = EndQuery::Pending(self.terminal.wait_for_end()),
+                    Some(end) => return self.handle_terminal_end(end, sink),
                 },
             },
-            State::Linked(link) => match link.next().await {
-                Ok(Event::Frame(Frame::Output(bytes))) => sink(&bytes),
-                Ok(Event::Frame(Frame::Exit(exit, leftover))) => {
+            TerminalState::Connected(link) => match link.next().await {
+                Ok(LinkEvent::Frame(LinkFrame::Output(bytes))) => sink(&bytes),
+                Ok(LinkEvent::Frame(LinkFrame::Exit(exit, leftover))) => {
                     self.leftover = leftover;
-                    self.state = State::Ended;
+                    self.state = TerminalState::Ended;
                     return Ok(Some(exit));
                 }
-                Ok(Event::Frame(_) | Event::Drained) => {}
-                // Who does not say how it ended has not ended by itself.
-                Ok(Event::End) | Err(_) => {
-                    self.state = State::Ended;
-                    return Ok(Some(Exit::Closed));
+                Ok(LinkEvent::Frame(_) | LinkEvent::Drained) => {}
+                // A launcher that reports no exit was ended from outside.
+                Ok(LinkEvent::End) | Err(_) => {
+                    self.state = TerminalState::Ended;
+                    return Ok(Some(CommandExit::Closed));
                 }
             },
-            State::Here(group) => return group.next(sink).await,
-            State::Ended => return Ok(self.exit.clone().or(Some(Exit::Unknown))),
+            TerminalState::Local(group) => return group.next_output(sink).await,
+            TerminalState::Ended => {
+                return Ok(self.exit.clone().or(Some(CommandExit::Unknown)));
+            }
         }
         Ok(None)
     }
 
-    /// The terminal has ended and the launcher was never heard of: it runs on another machine, or
+    /// Handles the end of a terminal whose launcher never connected: it runs on another machine, or
     /// the editor runs commands in its own way.
-    fn believe(&mut self, word: Word, sink: Sink<'_>) -> io::Result<Option<Exit>> {
-        if word.as_ref().is_ok_and(|(exit, output)| has_run_nothing(exit, output)) {
-            ELSEWHERE.store(true, Ordering::Relaxed);
-            self.state = State::Here(Box::new(Group::start(&self.spec)?));
+    fn handle_terminal_end(
+        &mut self,
+        end: TerminalEnd,
+        sink: OutputSink<'_>,
+    ) -> io::Result<Option<CommandExit>> {
+        if end.as_ref().is_ok_and(|(exit, output)| is_launcher_failure(exit, output)) {
+            IS_EDITOR_REMOTE.store(true, Ordering::Relaxed);
+            self.state = TerminalState::Local(Box::new(ProcessGroup::start(&self.spec)?));
             return Ok(None);
         }
-        self.state = State::Ended;
-        Ok(Some(told(word, sink)))
+        self.state = TerminalState::Ended;
+        Ok(Some(exit_from_terminal(end, sink)))
     }
 
-    /// Ends a launcher that listens to us. `false` when it does not.
+    /// Tells a connected launcher to end the command. Returns false if it does not.
     async fn stop_launcher(&mut self, grace: Duration) -> bool {
-        let State::Linked(link) = &mut self.state else { return false };
-        link.say(&Frame::Stop(grace));
-        let kept = &mut self.kept;
+        let TerminalState::Connected(link) = &mut self.state else { return false };
+        link.send(&LinkFrame::Stop(grace));
+        let unread_output = &mut self.unread_output;
         let end = async {
             loop {
                 match link.next().await {
-                    Ok(Event::Frame(Frame::Output(bytes))) => kept.extend_from_slice(&bytes),
-                    Ok(Event::Frame(Frame::Exit(exit, _))) => return Some(exit),
-                    Ok(Event::Frame(_) | Event::Drained) => {}
-                    Ok(Event::End) | Err(_) => return None,
+                    Ok(LinkEvent::Frame(LinkFrame::Output(bytes))) => {
+                        unread_output.extend_from_slice(&bytes)
+                    }
+                    Ok(LinkEvent::Frame(LinkFrame::Exit(exit, _))) => return Some(exit),
+                    Ok(LinkEvent::Frame(_) | LinkEvent::Drained) => {}
+                    Ok(LinkEvent::End) | Err(_) => return None,
                 }
             }
         };
-        match timeout(grace * 2 + ENDING, end).await {
+        match timeout(grace * 2 + END_TIMEOUT, end).await {
             Ok(Some(exit)) => {
                 self.exit = Some(exit);
                 true
@@ -250,30 +260,33 @@ impl TerminalRun {
         }
     }
 
-    /// Ends what runs in a terminal that only the editor can reach (R-TERM-5).
-    async fn stop_terminal(&mut self, has_told: bool) {
+    /// Ends a command in a terminal that only the editor can reach (R-TERM-5).
+    async fn stop_terminal(&mut self, has_output: bool) {
         self.terminal.kill().await;
-        if has_told {
+        if has_output {
             return;
         }
-        let Held { terminals, id } = &self.terminal;
-        if let Ok(Ok(output)) = timeout(ENDING, terminals.output(id.clone())).await {
-            take(&output, &mut |it| self.kept.extend_from_slice(it));
+        let TerminalHandle { terminals, id } = &self.terminal;
+        if let Ok(Ok(output)) = timeout(END_TIMEOUT, terminals.output(id.clone())).await {
+            forward_output(&output, &mut |it| self.unread_output.extend_from_slice(it));
         }
     }
 }
 
-impl Started for TerminalRun {
-    fn next<'a>(&'a mut self, sink: Sink<'a>) -> BoxFuture<'a, io::Result<Option<Exit>>> {
+impl RunningCommand for TerminalRun {
+    fn next_output<'a>(
+        &'a mut self,
+        sink: OutputSink<'a>,
+    ) -> BoxFuture<'a, io::Result<Option<CommandExit>>> {
         Box::pin(async {
-            let mut has_told = false;
+            let mut has_output = false;
             let exit = loop {
                 let mut noted = |bytes: &[u8]| {
-                    has_told = true;
+                    has_output = true;
                     sink(bytes);
                 };
-                let exit = self.step(&mut noted).await?;
-                if exit.is_some() || has_told {
+                let exit = self.handle_event(&mut noted).await?;
+                if exit.is_some() || has_output {
                     break exit;
                 }
             };
@@ -284,74 +297,76 @@ impl Started for TerminalRun {
         })
     }
 
-    fn drain<'a>(&'a mut self, sink: Sink<'a>) -> BoxFuture<'a, ()> {
-        if let State::Here(group) = &mut self.state {
+    fn drain<'a>(&'a mut self, sink: OutputSink<'a>) -> BoxFuture<'a, ()> {
+        if let TerminalState::Local(group) = &mut self.state {
             return group.drain(sink);
         }
-        // The launcher says how it ended after all that was printed.
-        sink(&std::mem::take(&mut self.kept));
+        // The launcher reports the exit after all output.
+        sink(&std::mem::take(&mut self.unread_output));
         Box::pin(std::future::ready(()))
     }
 
     fn stop(&mut self, grace: Duration) -> BoxFuture<'_, Leftover> {
         Box::pin(async move {
-            let is_linked = match &mut self.state {
-                State::Here(group) => return group.stop(grace).await,
-                State::Ended => return self.leftover,
-                State::Waiting { .. } => false,
-                State::Linked(_) => true,
+            let is_connected = match &mut self.state {
+                TerminalState::Local(group) => return group.stop(grace).await,
+                TerminalState::Ended => return self.leftover,
+                TerminalState::Waiting { .. } => false,
+                TerminalState::Connected(_) => true,
             };
             if !self.stop_launcher(grace).await {
-                self.stop_terminal(is_linked).await;
+                self.stop_terminal(is_connected).await;
             }
-            // A launcher that comes only now finds nobody and runs nothing.
-            self.state = State::Ended;
+            // A launcher that connects only now is rejected and runs nothing.
+            self.state = TerminalState::Ended;
             Leftover::Stopped
         })
     }
 
-    fn signal(&mut self, signal: Signal) {
+    fn send_signal(&mut self, signal: Signal) {
         match &mut self.state {
-            State::Linked(link) => link.say(&Frame::Signal(signal)),
-            State::Here(group) => group.signal(signal),
-            // The editor knows of one signal only.
-            State::Waiting { .. } if signal != Signal::Int => {
-                self.killing = Some(self.terminal.kill());
+            TerminalState::Connected(link) => link.send(&LinkFrame::Signal(signal)),
+            TerminalState::Local(group) => group.send_signal(signal),
+            // The editor can send only one signal.
+            TerminalState::Waiting { .. } if signal != Signal::Int => {
+                self.pending_kill = Some(self.terminal.kill());
             }
-            State::Waiting { .. } | State::Ended => {}
+            TerminalState::Waiting { .. } | TerminalState::Ended => {}
         }
     }
 
-    fn input<'a>(&'a mut self, bytes: &'a [u8]) -> BoxFuture<'a, io::Result<()>> {
+    fn write_input<'a>(&'a mut self, bytes: &'a [u8]) -> BoxFuture<'a, io::Result<()>> {
         Box::pin(async move {
             let link = match &mut self.state {
-                State::Linked(link) => link,
-                State::Here(group) => return group.input(bytes).await,
-                State::Waiting { .. } | State::Ended => {
-                    return Err(io::Error::other("the editor's terminal takes no input from us"));
+                TerminalState::Connected(link) => link,
+                TerminalState::Local(group) => return group.write_input(bytes).await,
+                TerminalState::Waiting { .. } | TerminalState::Ended => {
+                    return Err(io::Error::other(
+                        "the editor's terminal accepts no input from the agent",
+                    ));
                 }
             };
-            for piece in bytes.chunks(PIECE) {
-                link.say(&Frame::Input(piece.to_vec()));
+            for piece in bytes.chunks(INPUT_CHUNK) {
+                link.send(&LinkFrame::Input(piece.to_vec()));
             }
             link.flush().await
         })
     }
 }
 
-/// What the terminal says of its end; `None` when it is to be asked.
-async fn answer(ask: &mut Ask) -> Option<Word> {
-    match ask {
-        Ask::At(time) => {
+/// Waits for the end of the terminal; `None` when it is time to ask for it.
+async fn poll_end(end_query: &mut EndQuery) -> Option<TerminalEnd> {
+    match end_query {
+        EndQuery::Due(time) => {
             sleep_until(*time).await;
             None
         }
-        Ask::Asked(word) => Some(word.await),
+        EndQuery::Pending(end) => Some(end.await),
     }
 }
 
-/// Does what there is to do, once. Never ends if there is nothing.
-async fn quietly(work: &mut Option<BoxFuture<'static, ()>>) {
+/// Completes the pending request. Waits for ever if there is none.
+async fn complete_pending(work: &mut Option<BoxFuture<'static, ()>>) {
     let Some(doing) = work else { return std::future::pending().await };
     doing.await;
     *work = None;
@@ -360,8 +375,8 @@ async fn quietly(work: &mut Option<BoxFuture<'static, ()>>) {
 /// The name of the socket in its folder.
 const SOCKET: &str = "line";
 
-/// A socket in a folder that nobody else can look into, under a name that nobody can guess.
-async fn listen() -> io::Result<(tempfile::TempDir, UnixListener)> {
+/// Binds a socket in a private folder with a random name.
+async fn bind_private_socket() -> io::Result<(tempfile::TempDir, UnixListener)> {
     use std::os::unix::fs::PermissionsExt;
     let made = tokio::task::spawn_blocking(|| {
         let only_us = std::fs::Permissions::from_mode(0o700);
@@ -378,36 +393,36 @@ async fn listen() -> io::Result<(tempfile::TempDir, UnixListener)> {
     Ok((folder, UnixListener::from_std(listener)?))
 }
 
-/// Whether the other side belongs to our user. Nobody else gets into the folder either.
-fn is_ours(stream: &tokio::net::UnixStream) -> bool {
+/// True if the other side belongs to the same user. Nobody else can enter the folder either.
+fn is_same_user(stream: &tokio::net::UnixStream) -> bool {
     stream.peer_cred().is_ok_and(|it| it.uid() == rustix::process::geteuid().as_raw())
 }
 
-/// Whether this is what our launcher says that has not found us, or what a shell says that has not
-/// found our launcher.
-fn has_run_nothing(exit: &TerminalExit, output: &TerminalOutput) -> bool {
+/// True if this is the error of a launcher that did not find the agent, or of a shell that did not
+/// find the launcher.
+fn is_launcher_failure(exit: &TerminalExit, output: &TerminalOutput) -> bool {
     let says = |it: &str| output.text.contains(it);
     match exit.code {
         Some(125) => says("the agent cannot be reached") && says("Nothing was run."),
-        Some(126 | 127) => launcher().and_then(Path::to_str).is_some_and(says),
+        Some(126 | 127) => launcher_program().and_then(Path::to_str).is_some_and(says),
         _ => false,
     }
 }
 
-fn told(word: Word, sink: Sink<'_>) -> Exit {
-    let Ok((exit, output)) = word else { return Exit::Closed };
-    take(&output, sink);
+fn exit_from_terminal(end: TerminalEnd, sink: OutputSink<'_>) -> CommandExit {
+    let Ok((exit, output)) = end else { return CommandExit::Closed };
+    forward_output(&output, sink);
     let exit = output.exit.filter(|_| exit == TerminalExit::default()).unwrap_or(exit);
     match (exit.code, exit.signal) {
-        (Some(code), _) => Exit::Code(i32::try_from(code).unwrap_or(i32::MAX)),
-        (None, Some(signal)) => Exit::Signal(signal),
-        (None, None) => Exit::Unknown,
+        (Some(code), _) => CommandExit::Code(i32::try_from(code).unwrap_or(i32::MAX)),
+        (None, Some(signal)) => CommandExit::Signal(signal),
+        (None, None) => CommandExit::Unknown,
     }
 }
 
-fn take(output: &TerminalOutput, sink: Sink<'_>) {
+fn forward_output(output: &TerminalOutput, sink: OutputSink<'_>) {
     if output.truncated {
-        sink("[… the editor has not kept the beginning …]\n".as_bytes());
+        sink("[… the editor has dropped the beginning …]\n".as_bytes());
     }
     sink(output.text.as_bytes());
 }

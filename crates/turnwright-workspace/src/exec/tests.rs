@@ -1,55 +1,55 @@
-//! Real processes: that they run, and above all that they end.
+//! Runs real processes and checks above all that they end.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::*;
 
-fn spec(command: &str) -> Spec {
+fn spec(command: &str) -> CommandSpec {
     let variables = [("PATH".into(), "/usr/bin:/bin".into())];
-    Spec {
+    CommandSpec {
         command: command.to_owned(),
         workdir: "/tmp".into(),
         environment: Environment::scrubbed(variables, &[]),
-        extra: Vec::new(),
-        jail: None,
-        takes_input: false,
+        extra_variables: Vec::new(),
+        sandbox: None,
+        accepts_input: false,
     }
 }
 
-/// Commands that are stopped after a while, and the folder for their output.
+/// An empty list of jobs and the folder for their output.
 fn jobs() -> (Jobs, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     (Jobs::new(folder.path().join("outputs")), folder)
 }
 
-fn start(jobs: &Jobs, spec: &Spec) -> Arc<Job> {
-    let berth = jobs.admit(&spec.command).unwrap();
-    berth.run(Box::new(Group::start(spec).unwrap()))
+fn start(jobs: &Jobs, spec: &CommandSpec) -> Arc<Job> {
+    let slot = jobs.admit(&spec.command).unwrap();
+    slot.run(Box::new(ProcessGroup::start(spec).unwrap()))
 }
 
-/// Runs a command to its end; at most 20 seconds.
-async fn finish(command: &str) -> (String, End) {
+/// Runs a command to its end, for at most 20 seconds.
+async fn finish(command: &str) -> (String, JobEnd) {
     let (jobs, _folder) = jobs();
-    let jobs = jobs.no_longer_than(Duration::from_secs(20));
+    let jobs = jobs.with_time_limit(Duration::from_secs(20));
     let job = start(&jobs, &spec(command));
-    let end = job.ended().await;
-    (job.look().text, end)
+    let end = job.wait_for_end().await;
+    (job.take_output().text, end)
 }
 
-/// Runs a command for a moment and stops it.
-async fn interrupt(command: &str, begun: impl Fn(&str) -> bool) -> (String, End) {
+/// Runs a command until `begun` is true for its output, and stops it.
+async fn interrupt(command: &str, begun: impl Fn(&str) -> bool) -> (String, JobEnd) {
     let (jobs, _folder) = jobs();
     let job = start(&jobs, &spec(command));
     while !begun(&job.last_lines(1000)) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     job.stop();
-    let end = job.ended().await;
-    (job.look().text, end)
+    let end = job.wait_for_end().await;
+    (job.take_output().text, end)
 }
 
-/// Whether a `sleep` of this many seconds is alive. The shell that starts it does not count.
+/// True if a `sleep` of this many seconds is alive. The shell that starts it does not count.
 fn is_alive(seconds: &str) -> bool {
     let word = &format!("sleep\0{seconds}");
     if cfg!(not(target_os = "linux")) {
@@ -80,8 +80,8 @@ async fn wait_until_dead(word: &str) {
 async fn output_of_both_streams_comes_in_order_with_the_exit_code() {
     let (text, end) = finish("echo one; echo two >&2; echo three; exit 3").await;
     assert_eq!(text, "one\ntwo\nthree\n");
-    assert_eq!(end.how, Ended::Exited(Exit::Code(3)));
-    assert_eq!(end.leftover, Leftover::Nothing);
+    assert_eq!(end.reason, EndReason::Exited(CommandExit::Code(3)));
+    assert_eq!(end.leftover, Leftover::None);
 }
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn a_background_child_that_holds_the_pipe_does_not_wedge_and_is_ended() {
     for command in ["sleep 611.25 & echo started", "(yes & sleep 611.25) & echo started"] {
         let (text, end) = finish(command).await;
         assert!(text.starts_with("started\n") || command.contains("yes"), "{text}");
-        assert_eq!(end.how, Ended::Exited(Exit::Code(0)), "{command}");
+        assert_eq!(end.reason, EndReason::Exited(CommandExit::Code(0)), "{command}");
         assert_eq!(end.leftover, Leftover::Stopped, "{command}");
         wait_until_dead("611.25").await;
     }
@@ -105,7 +105,7 @@ async fn a_background_child_that_holds_the_pipe_does_not_wedge_and_is_ended() {
 async fn a_stopped_command_is_ended_with_all_its_children() {
     let command = "echo begun; sleep 612.25 & sleep 612.25";
     let (text, end) = interrupt(command, |_| is_alive("612.25")).await;
-    assert_eq!((text.as_str(), end.how), ("begun\n", Ended::Stopped));
+    assert_eq!((text.as_str(), end.reason), ("begun\n", EndReason::Stopped));
     wait_until_dead("612.25").await;
 }
 
@@ -113,7 +113,7 @@ async fn a_stopped_command_is_ended_with_all_its_children() {
 async fn a_command_that_ignores_sigterm_is_killed() {
     let command = "trap '' TERM; echo deaf; sleep 613.25; sleep 613.25";
     let (_, end) = interrupt(command, |it| it.contains("deaf")).await;
-    assert_eq!(end.how, Ended::Stopped);
+    assert_eq!(end.reason, EndReason::Stopped);
     wait_until_dead("613.25").await;
 }
 
@@ -121,16 +121,16 @@ async fn a_command_that_ignores_sigterm_is_killed() {
 async fn a_grandchild_that_ignores_sigterm_is_killed() {
     let command = "(trap '' TERM; echo deaf; sleep 618.25; sleep 618.25) & wait";
     let (_, end) = interrupt(command, |it| it.contains("deaf")).await;
-    assert_eq!(end.how, Ended::Stopped);
+    assert_eq!(end.reason, EndReason::Stopped);
     wait_until_dead("618.25").await;
 }
 
 #[tokio::test]
 async fn no_command_runs_for_ever() {
     let (jobs, _folder) = jobs();
-    let jobs = jobs.no_longer_than(Duration::from_millis(100));
-    let end = start(&jobs, &spec("sleep 619.25; true")).ended().await;
-    assert_eq!(end.how, Ended::TooLong);
+    let jobs = jobs.with_time_limit(Duration::from_millis(100));
+    let end = start(&jobs, &spec("sleep 619.25; true")).wait_for_end().await;
+    assert_eq!(end.reason, EndReason::TimedOut);
     wait_until_dead("619.25").await;
 }
 
@@ -139,10 +139,10 @@ async fn dropping_the_jobs_or_a_group_kills_them() {
     let (jobs, _folder) = jobs();
     let job = start(&jobs, &spec("sleep 614.25 & sleep 614.25"));
     drop(jobs);
-    assert_eq!(job.ended().await.how, Ended::Stopped);
+    assert_eq!(job.wait_for_end().await.reason, EndReason::Stopped);
     wait_until_dead("614.25").await;
 
-    let group = Group::start(&spec("sleep 620.25 & sleep 620.25")).unwrap();
+    let group = ProcessGroup::start(&spec("sleep 620.25 & sleep 620.25")).unwrap();
     while !is_alive("620.25") {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -171,19 +171,19 @@ async fn a_runtime_that_ends_takes_the_commands_with_it() {
 async fn closing_waits_until_all_are_dead_and_starts_no_more() {
     let (jobs, _folder) = jobs();
     let deaf = start(&jobs, &spec("trap '' TERM; echo deaf; sleep 622.25; sleep 622.25"));
-    deaf.more_than(0).await;
+    deaf.wait_for_more_than(0).await;
     let dull = start(&jobs, &spec("sleep 622.25"));
     jobs.close().await;
     assert!(deaf.end().is_some() && dull.end().is_some());
     let late = start(&jobs, &spec("sleep 622.25"));
-    assert_eq!(late.ended().await.how, Ended::Stopped);
+    assert_eq!(late.wait_for_end().await.reason, EndReason::Stopped);
     wait_until_dead("622.25").await;
 }
 
 #[tokio::test]
 async fn endless_output_is_bounded_and_can_be_stopped() {
     let (text, end) = interrupt("seq 1 100000000", |it| it.len() > 500).await;
-    assert_eq!(end.how, Ended::Stopped);
+    assert_eq!(end.reason, EndReason::Stopped);
     assert!(text.len() < 64 * 1024 && text.starts_with("1\n2\n"));
 }
 
@@ -192,10 +192,10 @@ async fn a_folder_that_does_not_exist_is_an_error_and_gives_the_place_back() {
     let mut spec = spec("true");
     spec.workdir = "/nowhere".into();
     let (jobs, _folder) = jobs();
-    let berth = jobs.admit("true").unwrap();
-    assert!(Group::start(&spec).is_err());
-    drop(berth);
-    assert_eq!(jobs.list(), "There are no jobs.");
+    let slot = jobs.admit("true").unwrap();
+    assert!(ProcessGroup::start(&spec).is_err());
+    drop(slot);
+    assert_eq!(jobs.describe(), "There are no jobs.");
 }
 
 #[cfg(target_os = "linux")]
@@ -214,7 +214,7 @@ async fn what_has_left_the_group_is_ended_too() {
 async fn a_signal_is_told_by_its_name_and_is_no_success() {
     for (command, name) in [("kill -SEGV $$", "SIGSEGV"), ("kill -9 $$", "SIGKILL")] {
         let (_, end) = finish(command).await;
-        let Ended::Exited(exit) = end.how else { panic!("{end:?}") };
+        let EndReason::Exited(exit) = end.reason else { panic!("{end:?}") };
         assert_eq!(exit.to_string(), format!("killed by {name}"));
         assert!(!exit.is_success() && exit.code().is_none());
     }
@@ -224,30 +224,33 @@ async fn a_signal_is_told_by_its_name_and_is_no_success() {
 async fn a_job_takes_input_and_signals() {
     let (jobs, _folder) = jobs();
     let mut spec = spec("read line; echo \"got $line\"; cat; echo over; sleep 623.25");
-    spec.takes_input = true;
+    spec.accepts_input = true;
     let job = start(&jobs, &spec);
-    job.input(b"one\n".to_vec()).await.unwrap();
-    job.more_than(7).await;
-    assert_eq!(job.look().text, "got one\n");
-    job.input(b"two\n\x04".to_vec()).await.unwrap();
-    job.more_than(16).await;
-    assert_eq!(job.look().text, "two\nover\n");
-    assert!(job.input(b"three\n".to_vec()).await.is_err(), "its input has ended");
-    job.signal(Signal::Int).await;
-    assert_eq!(job.ended().await.how, Ended::Exited(Exit::Signal("SIGINT".to_owned())));
-    assert!(matches!(job.input(b"x".to_vec()).await, Err(InputError::Over)));
+    job.write_input(b"one\n".to_vec()).await.unwrap();
+    job.wait_for_more_than(7).await;
+    assert_eq!(job.take_output().text, "got one\n");
+    job.write_input(b"two\n\x04".to_vec()).await.unwrap();
+    job.wait_for_more_than(16).await;
+    assert_eq!(job.take_output().text, "two\nover\n");
+    assert!(job.write_input(b"three\n".to_vec()).await.is_err(), "its input has ended");
+    job.send_signal(Signal::Int).await;
+    assert_eq!(
+        job.wait_for_end().await.reason,
+        EndReason::Exited(CommandExit::Signal("SIGINT".to_owned()))
+    );
+    assert!(matches!(job.write_input(b"x".to_vec()).await, Err(InputError::Over)));
 }
 
 #[tokio::test]
 async fn a_command_that_does_not_read_its_input_can_be_stopped_all_the_same() {
     let (jobs, _folder) = jobs();
     let mut spec = spec("sleep 624.25");
-    spec.takes_input = true;
+    spec.accepts_input = true;
     let job = start(&jobs, &spec);
-    let error = job.input(vec![b'x'; 1024 * 1024]).await.unwrap_err();
+    let error = job.write_input(vec![b'x'; 1024 * 1024]).await.unwrap_err();
     assert_eq!(error.to_string(), "it does not read its input");
     job.stop();
-    assert_eq!(job.ended().await.how, Ended::Stopped);
+    assert_eq!(job.wait_for_end().await.reason, EndReason::Stopped);
 }
 
 #[tokio::test]
@@ -257,11 +260,11 @@ async fn there_are_at_most_16_and_those_that_have_ended_are_kept_for_a_while() {
     let error = jobs.admit("one more").unwrap_err().to_string();
     assert!(error.contains("p1 `exec sleep 625.25` (running for 0 s); p2 "), "{error}");
     all[3].stop();
-    all[3].ended().await;
-    let list = jobs.list();
+    all[3].wait_for_end().await;
+    let list = jobs.describe();
     assert!(list.contains("p4 `exec sleep 625.25` (stopped)"), "{list}");
     for _ in 0..40 {
-        start(&jobs, &spec("true")).ended().await;
+        start(&jobs, &spec("true")).wait_for_end().await;
     }
     jobs.admit("one more").unwrap();
     assert!(jobs.find("p4").is_none() && jobs.find("p1").is_some() && jobs.find("p56").is_some());
@@ -269,8 +272,8 @@ async fn there_are_at_most_16_and_those_that_have_ended_are_kept_for_a_while() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_command_with_a_jail_is_kept_to_it_and_so_is_what_it_starts() {
-    use turnwright_sandbox::Profile;
+async fn a_sandboxed_command_and_its_descendants_are_confined() {
+    use turnwright_sandbox::SandboxProfile;
     if !turnwright_sandbox::can_confine() {
         eprintln!("NOT TESTED: no sandbox here");
         return;
@@ -294,20 +297,22 @@ async fn a_command_with_a_jail_is_kept_to_it_and_so_is_what_it_starts() {
     ];
     let variables = variables.map(|(name, value)| (name.into(), value.into()));
     spec.environment = Environment::scrubbed(variables, &[]);
-    spec.jail = Some(Profile { write: vec![inside.clone()], ..Profile::default() });
+    spec.sandbox =
+        Some(SandboxProfile { writable: vec![inside.clone()], ..SandboxProfile::default() });
     let job = start(&jobs, &spec);
     while !is_alive("626.25") {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     job.stop();
-    assert_eq!(job.ended().await.how, Ended::Stopped);
-    let text = job.look().text;
+    assert_eq!(job.wait_for_end().await.reason, EndReason::Stopped);
+    let text = job.take_output().text;
     assert!(text.contains("x\nagent: bus:\n"), "{text}");
     assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0, "{text}");
     wait_until_dead("626.25").await;
 
-    // Without the walls it does not run at all.
-    spec.jail = Some(Profile { write: vec!["/proc/self".into()], ..Profile::default() });
-    let error = Group::start(&spec).unwrap_err().to_string();
+    // If it cannot be confined, it does not run at all.
+    spec.sandbox =
+        Some(SandboxProfile { writable: vec!["/proc/self".into()], ..SandboxProfile::default() });
+    let error = ProcessGroup::start(&spec).unwrap_err().to_string();
     assert!(error.starts_with("the sandbox could not be set up: /proc/self: "), "{error}");
 }

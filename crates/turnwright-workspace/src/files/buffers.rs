@@ -1,77 +1,82 @@
-//! Who serves a file: the editor, whose unsaved changes count, or the disk.
+//! Decides whether a file is read and written through the editor, whose unsaved changes count, or
+//! on the disk.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio_util::sync::CancellationToken;
 
-use super::save::Before;
-use super::text::{LineEnds, with_crlf, with_lf};
-use super::{BUFFER_LIMIT, FileError, Files, Source, Text, Written, disk, save};
-use turnwright_types::client::{BufferError, Buffers};
-use turnwright_types::effect::{Place, Target};
+use super::save::WritePrecondition;
+use super::text::{LineEndings, with_crlf, with_lf};
+use super::{EDITOR_TEXT_LIMIT, FileError, FileText, Files, TextSource, WriteOutcome, disk, save};
+use turnwright_types::client::{BufferError, EditorBuffers};
+use turnwright_types::effect::{PathScope, ResolvedPath};
 
-/// How long an editor is asked in one call: until it has once failed to answer.
+/// Whether the editor still answers. One is used for each call: after one timeout the editor is not
+/// asked again.
 #[derive(Debug, Default)]
-pub struct Patience(AtomicBool);
+pub struct EditorHealth(AtomicBool);
 
-impl Patience {
-    fn is_lost(&self) -> bool {
+impl EditorHealth {
+    fn is_unresponsive(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// A text, and how the editor has it.
-pub(super) struct Found {
-    pub(super) text: Text,
-    /// The editor shows line feeds only, of a file that has carriage returns, too.
-    unified: bool,
+/// A text that was read, and how the editor shows it.
+pub(super) struct LoadedText {
+    pub(super) text: FileText,
+    /// The editor shows line feeds although the file has CRLF.
+    is_lf_normalized: bool,
 }
 
 impl Files {
-    pub(super) async fn find(
+    pub(super) async fn load(
         &self,
-        target: &Target,
-        patience: &Patience,
-    ) -> Result<Found, FileError> {
-        self.check(target).await?;
+        target: &ResolvedPath,
+        editor_health: &EditorHealth,
+    ) -> Result<LoadedText, FileError> {
+        self.ensure_not_moved(target).await?;
         let on_disk = disk::read(&target.path).await;
         let has_buffer = match &on_disk {
-            Ok(text) => text.text.len() <= BUFFER_LIMIT && !text.is_special(),
-            // What exists and is no text is no buffer either, and could block the editor.
+            Ok(text) => text.text.len() <= EDITOR_TEXT_LIMIT && !text.is_lossy_in_editor(),
+            // A file that exists and is not text is not open in the editor either, and asking for
+            // it could block the editor.
             Err(error) => *error == FileError::NotFound,
         };
-        if let Some(editor) = self.reader(target).filter(|_| has_buffer && !patience.is_lost()) {
-            match editor.read(&self.roots.shown(target)).await {
-                // Some editors answer with nothing for a file that does not exist.
+        if let Some(editor) =
+            self.readable_editor(target).filter(|_| has_buffer && !editor_health.is_unresponsive())
+        {
+            match editor.read(&self.roots.client_path(target)).await {
+                // Some editors answer with an empty text for a file that does not exist.
                 Ok(text) if text.is_empty() && on_disk.is_err() => {}
                 Ok(text) => {
                     let saved = on_disk.as_ref().ok().map(|it| it.text.as_str());
-                    self.unsaved.compare(&target.path, saved, &text);
-                    return Ok(merge(on_disk.ok(), text));
+                    self.unsaved.update(&target.path, saved, &text);
+                    return Ok(with_disk_line_endings(on_disk.ok(), text));
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "read from the disk instead");
-                    patience.0.fetch_or(error == BufferError::Silent, Ordering::Relaxed);
+                    tracing::debug!(%error, "the editor cannot serve this file; reading it from the disk");
+                    editor_health.0.fetch_or(error == BufferError::TimedOut, Ordering::Relaxed);
                 }
             }
         }
-        on_disk.map(|text| Found { text, unified: false })
+        on_disk.map(|text| LoadedText { text, is_lf_normalized: false })
     }
 
-    fn reader(&self, target: &Target) -> Option<&Arc<dyn Buffers>> {
-        self.buffers.as_ref().filter(|it| it.can_read() && target.place == Place::Inside)
+    fn readable_editor(&self, target: &ResolvedPath) -> Option<&Arc<dyn EditorBuffers>> {
+        self.buffers.as_ref().filter(|it| it.can_read() && target.scope == PathScope::Workspace)
     }
 
-    pub(super) async fn put(
+    pub(super) async fn write_if_unchanged(
         &self,
-        target: &Target,
-        before: Option<&Text>,
+        target: &ResolvedPath,
+        before: Option<&FileText>,
         after: &str,
         cancel: &CancellationToken,
-    ) -> Result<Written, FileError> {
-        let patience = Patience::default();
-        let now = match cancel.run_until_cancelled(self.find(target, &patience)).await {
+    ) -> Result<WriteOutcome, FileError> {
+        let editor_health = EditorHealth::default();
+        let now = match cancel.run_until_cancelled(self.load(target, &editor_health)).await {
             Some(Ok(found)) => Some(found),
             Some(Err(FileError::NotFound)) => None,
             Some(Err(error)) => return Err(error),
@@ -84,125 +89,131 @@ impl Files {
         let editor = self
             .buffers
             .as_ref()
-            .filter(|_| target.place == Place::Inside && longest <= BUFFER_LIMIT);
+            .filter(|_| target.scope == PathScope::Workspace && longest <= EDITOR_TEXT_LIMIT);
         if let Some(editor) = editor {
             match now.as_ref().map(|it| &it.text) {
-                Some(text) if text.source == Source::Disk && text.is_special() => {
-                    self.expect_saved(target, text, cancel).await?;
+                Some(text) if text.source == TextSource::Disk && text.is_lossy_in_editor() => {
+                    self.ensure_saved(target, text, cancel).await?;
                 }
                 _ if !editor.can_write() => {}
                 _ => {
-                    let unified = now.as_ref().is_some_and(|it| it.unified);
-                    if self.hand_over(editor, target, after, unified, cancel).await? {
+                    let is_lf_normalized = now.as_ref().is_some_and(|it| it.is_lf_normalized);
+                    if self.write_in_editor(editor, target, after, is_lf_normalized, cancel).await?
+                    {
                         return Ok(self.read_back(target, before, after, cancel).await);
                     }
                 }
             }
         }
-        let form = now.as_ref().map_or_else(Default::default, |it| it.text.form);
-        let text = Text { text: after.to_owned(), form, source: Source::Disk };
+        let encoding = now.as_ref().map_or_else(Default::default, |it| it.text.encoding);
+        let text = FileText { text: after.to_owned(), encoding, source: TextSource::Disk };
         let encode = move || {
-            let there = now.as_ref().map_or(Before::Nothing, on_disk);
-            Ok((there, text.encode()?, text))
+            let precondition = now.as_ref().map_or(WritePrecondition::Absent, expected_on_disk);
+            Ok((precondition, text.encode()?, text))
         };
-        let (there, bytes, text) = disk::blocking(encode).await?;
-        save::write(&target.path, there, bytes).await?;
-        Ok(Written { text, is_confirmed: true })
+        let (precondition, bytes, text) = disk::run_blocking(encode).await?;
+        save::write(&target.path, precondition, bytes).await?;
+        Ok(WriteOutcome { text, is_confirmed: true })
     }
 
-    /// Gives the editor a text to write; `false` if it does not know the file.
-    async fn hand_over(
+    /// Has the editor write a text; `false` if the editor does not know the file.
+    async fn write_in_editor(
         &self,
-        editor: &Arc<dyn Buffers>,
-        target: &Target,
+        editor: &Arc<dyn EditorBuffers>,
+        target: &ResolvedPath,
         after: &str,
-        unified: bool,
+        is_lf_normalized: bool,
         cancel: &CancellationToken,
     ) -> Result<bool, FileError> {
-        // In the form in which it showed the text: most know the line ends of their files.
-        let shown = if unified { &with_lf(after) } else { after };
-        match ask_to_write(editor, self, target, shown, cancel).await? {
-            Answer::Unknown => return Ok(false),
-            Answer::Done if !unified => return Ok(true),
-            Answer::Done => {}
+        // In the form in which the editor showed it: most editors restore the line endings of their
+        // files.
+        let shown = if is_lf_normalized { &with_lf(after) } else { after };
+        match request_write(editor, self, target, shown, cancel).await? {
+            EditorWrite::UnknownFile => return Ok(false),
+            EditorWrite::Done if !is_lf_normalized => return Ok(true),
+            EditorWrite::Done => {}
         }
-        // Some write what they are given. They get the line ends, too.
-        let lost = |it: &Text| it.text.contains('\n') && it.line_ends() == LineEnds::Lf;
-        if disk::read(&target.path).await.as_ref().is_ok_and(lost) {
-            ask_to_write(editor, self, target, after, cancel).await?;
+        // Some editors write exactly what they are given. Those get the line endings, too.
+        let lost_cr =
+            |it: &FileText| it.text.contains('\n') && it.line_endings() == LineEndings::Lf;
+        if disk::read(&target.path).await.as_ref().is_ok_and(lost_cr) {
+            request_write(editor, self, target, after, cancel).await?;
         }
         Ok(true)
     }
 
-    /// What is there after the editor has written.
+    /// Reads the text back after the editor has written.
     async fn read_back(
         &self,
-        target: &Target,
-        before: Option<&Text>,
+        target: &ResolvedPath,
+        before: Option<&FileText>,
         after: &str,
         cancel: &CancellationToken,
-    ) -> Written {
-        let patience = Patience::default();
-        let found = cancel.run_until_cancelled(self.find(target, &patience)).await;
+    ) -> WriteOutcome {
+        let editor_health = EditorHealth::default();
+        let found = cancel.run_until_cancelled(self.load(target, &editor_health)).await;
         match found {
-            Some(Ok(Found { text, .. }))
+            Some(Ok(LoadedText { text, .. }))
                 if text.text == after || before.is_none_or(|it| it.text != text.text) =>
             {
-                Written { text, is_confirmed: true }
+                WriteOutcome { text, is_confirmed: true }
             }
-            // It may not be saved yet, by an editor that does not show what it has.
-            _ => Written { text: Text::new(after, Source::Editor), is_confirmed: false },
+            // The editor may not have saved it yet and show the old text.
+            _ => {
+                WriteOutcome { text: FileText::new(after, TextSource::Editor), is_confirmed: false }
+            }
         }
     }
 
-    /// The editor must have nothing that the disk has not: it is the disk that is written.
-    async fn expect_saved(
+    /// Fails if the editor has unsaved changes: the disk is about to be written, and they would
+    /// conflict.
+    async fn ensure_saved(
         &self,
-        target: &Target,
-        text: &Text,
+        target: &ResolvedPath,
+        text: &FileText,
         cancel: &CancellationToken,
     ) -> Result<(), FileError> {
-        let Some(editor) = self.reader(target) else { return Ok(()) };
-        let path = self.roots.shown(target);
+        let Some(editor) = self.readable_editor(target) else { return Ok(()) };
+        let path = self.roots.client_path(target);
         let Some(shown) = cancel.run_until_cancelled(editor.read(&path)).await else {
             return Err(FileError::Cancelled);
         };
         let Ok(shown) = shown else { return Ok(()) };
         let plain = |it: &str| with_lf(it.trim_start_matches('\u{feff}'));
-        // Not every editor knows the encoding: it may show the bytes as if they were UTF-8.
-        let bytes = text.form.encode(&text.text).unwrap_or_default();
+        // Not every editor supports the encoding: it may show the bytes as if they were UTF-8.
+        let bytes = text.encoding.encode(&text.text).unwrap_or_default();
         let same = [text.text.as_str(), &String::from_utf8_lossy(&bytes)];
         let is_saved = same.iter().any(|it| plain(it) == plain(&shown));
         if is_saved { Ok(()) } else { Err(FileError::Unsaved) }
     }
 }
 
-/// What the disk has if this was read from it.
-fn on_disk(found: &Found) -> Before {
+/// What must be on the disk still, if the text was read from it.
+fn expected_on_disk(found: &LoadedText) -> WritePrecondition {
     let text = &found.text;
-    match text.form.encode(&text.text) {
-        Ok(bytes) if text.source == Source::Disk => Before::Bytes(bytes),
-        _ => Before::Anything,
+    match text.encoding.encode(&text.text) {
+        Ok(bytes) if text.source == TextSource::Disk => WritePrecondition::Bytes(bytes),
+        _ => WritePrecondition::Any,
     }
 }
 
-enum Answer {
+enum EditorWrite {
     Done,
-    Unknown,
+    UnknownFile,
 }
 
-async fn ask_to_write(
-    editor: &Arc<dyn Buffers>,
+async fn request_write(
+    editor: &Arc<dyn EditorBuffers>,
     files: &Files,
-    target: &Target,
+    target: &ResolvedPath,
     text: &str,
     cancel: &CancellationToken,
-) -> Result<Answer, FileError> {
-    let path = files.roots.shown(target);
+) -> Result<EditorWrite, FileError> {
+    let path = files.roots.client_path(target);
     match cancel.run_until_cancelled(editor.write(&path, text)).await {
-        Some(Ok(())) => Ok(Answer::Done),
-        Some(Err(BufferError::NotFound)) => Ok(Answer::Unknown),
-        // Not written behind its back: it may have refused for a reason, or may still be writing.
+        Some(Ok(())) => Ok(EditorWrite::Done),
+        Some(Err(BufferError::NotFound)) => Ok(EditorWrite::UnknownFile),
+        // Do not fall back to the disk: the editor may have had a reason, or may still be writing.
         Some(Err(error)) => Err(FileError::Editor(error.to_string())),
         None => Err(FileError::Editor(
             "cancelled by the user before it answered. Read the file to see whether it was written"
@@ -211,10 +222,10 @@ async fn ask_to_write(
     }
 }
 
-/// The editor's text, with the line ends of the disk where it shows none of its own.
-fn merge(on_disk: Option<Text>, shown: String) -> Found {
-    let has_both = on_disk.is_some_and(|it| it.line_ends() == LineEnds::Crlf);
-    let unified = has_both && shown.contains('\n') && !shown.contains('\r');
-    let text = if unified { with_crlf(&shown) } else { shown };
-    Found { text: Text::new(text, Source::Editor), unified }
+/// The editor's text, with the line endings of the file on the disk if the editor shows only LF.
+fn with_disk_line_endings(on_disk: Option<FileText>, shown: String) -> LoadedText {
+    let is_crlf = on_disk.is_some_and(|it| it.line_endings() == LineEndings::Crlf);
+    let is_lf_normalized = is_crlf && shown.contains('\n') && !shown.contains('\r');
+    let text = if is_lf_normalized { with_crlf(&shown) } else { shown };
+    LoadedText { text: FileText::new(text, TextSource::Editor), is_lf_normalized }
 }

@@ -1,4 +1,4 @@
-//! The disk. Everything here may take its time and runs off the runtime's thread.
+//! Reads files from the disk. All of it may block and runs on blocking threads.
 
 use std::fs;
 use std::io::{self, Read};
@@ -7,67 +7,66 @@ use std::path::Path;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as BASE64;
 
-use super::kind::{self, FileKind};
-use super::text::Text;
+use super::file_kind::{self, FileKind};
+use super::text::FileText;
 use super::{FileError, READ_LIMIT};
+use crate::nofollow;
 use turnwright_types::message::Media;
-use crate::pinned;
 
-/// The size of a regular file.
-pub(super) async fn inspect(path: &Path) -> Result<u64, FileError> {
+pub(super) async fn file_size(path: &Path) -> Result<u64, FileError> {
     let path = path.to_path_buf();
-    blocking(move || {
-        let metadata = fs::metadata(&path).map_err(|it| explain(&it))?;
-        regular(&metadata)?;
+    run_blocking(move || {
+        let metadata = fs::metadata(&path).map_err(|it| map_io_error(&it))?;
+        ensure_regular(&metadata)?;
         Ok(metadata.len())
     })
     .await
 }
 
-/// The text of a regular file.
-pub(super) async fn read(path: &Path) -> Result<Text, FileError> {
+/// Reads the text of a regular file.
+pub(super) async fn read(path: &Path) -> Result<FileText, FileError> {
     let path = path.to_path_buf();
-    blocking(move || {
-        let file = pinned::file(&path).map_err(|it| moved(&it))?;
-        let metadata = file.metadata().map_err(|it| explain(&it))?;
-        // Asked again of the open file: what the name means may have changed.
-        regular(&metadata)?;
+    run_blocking(move || {
+        let file = nofollow::open_file(&path).map_err(|it| map_open_error(&it))?;
+        let metadata = file.metadata().map_err(|it| map_io_error(&it))?;
+        // Checked on the open file, because the path may lead to another file by now.
+        ensure_regular(&metadata)?;
         if metadata.len() > READ_LIMIT {
             return Err(FileError::TooLarge(metadata.len()));
         }
         let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
-        file.take(READ_LIMIT + 1).read_to_end(&mut bytes).map_err(|it| explain(&it))?;
-        // It may have grown since, and what is cut off would be lost.
+        file.take(READ_LIMIT + 1).read_to_end(&mut bytes).map_err(|it| map_io_error(&it))?;
+        // The file may have grown since; a truncated text would lose data when it is written back.
         if bytes.len() as u64 > READ_LIMIT {
             return Err(FileError::TooLarge(bytes.len() as u64));
         }
-        Text::decode(bytes).ok_or(FileError::Binary(metadata.len()))
+        FileText::decode(bytes).ok_or(FileError::Binary(metadata.len()))
     })
     .await
 }
 
-pub(super) fn moved(error: &io::Error) -> FileError {
+pub(super) fn map_open_error(error: &io::Error) -> FileError {
     #[cfg(target_os = "linux")]
     if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) {
         return FileError::Moved;
     }
-    explain(error)
+    map_io_error(error)
 }
 
-/// The largest picture that is worth its tokens.
-const LARGEST_PICTURE: u64 = 5 * 1024 * 1024;
+/// The largest image that is worth its tokens.
+const MAX_IMAGE_BYTES: u64 = 5 * 1024 * 1024;
 
-/// A picture of a kind that models take, known by its first bytes.
-pub(super) async fn picture(path: &Path) -> Result<Media, FileError> {
+/// Reads an image of a format that models accept, detected by its first bytes.
+pub(super) async fn read_image(path: &Path) -> Result<Media, FileError> {
     let path = path.to_path_buf();
-    blocking(move || {
-        let file = pinned::file(&path).map_err(|it| moved(&it))?;
-        let size = file.metadata().map_err(|it| explain(&it))?.len();
+    run_blocking(move || {
+        let file = nofollow::open_file(&path).map_err(|it| map_open_error(&it))?;
+        let size = file.metadata().map_err(|it| map_io_error(&it))?.len();
         let mut bytes = Vec::new();
-        file.take(LARGEST_PICTURE + 1).read_to_end(&mut bytes).map_err(|it| explain(&it))?;
-        let kind = kind::of(&bytes).and_then(|it| it.picture);
+        file.take(MAX_IMAGE_BYTES + 1).read_to_end(&mut bytes).map_err(|it| map_io_error(&it))?;
+        let kind = file_kind::detect(&bytes).and_then(|it| it.image_mime);
         let mime = kind.ok_or(FileError::Binary(size))?;
-        if bytes.len() as u64 > LARGEST_PICTURE {
+        if bytes.len() as u64 > MAX_IMAGE_BYTES {
             return Err(FileError::LargePicture(size));
         }
         Ok(Media { mime: mime.to_owned(), data: BASE64.encode(bytes) })
@@ -75,55 +74,55 @@ pub(super) async fn picture(path: &Path) -> Result<Media, FileError> {
     .await
 }
 
-/// A file that is no text.
+/// What is known of a file that is not text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Binary {
-    /// Its bytes.
+pub struct BinaryFile {
+    /// The size in bytes.
     pub size: u64,
-    /// What it is, if that is known.
+    /// The format, if it is known.
     pub kind: Option<FileKind>,
-    /// Its first bytes.
+    /// The first bytes of the file.
     pub head: Vec<u8>,
 }
 
-/// Bytes in which the size of a picture is looked for.
-const HEAD: u64 = 64 * 1024;
-/// Bytes that are shown.
-const SHOWN: usize = 64;
+/// How many bytes are read to find the dimensions of an image.
+const HEADER_BYTES: u64 = 64 * 1024;
+/// How many of the first bytes are kept to be shown.
+const SHOWN_BYTES: usize = 64;
 
-/// What a file is that is no text.
-pub(super) async fn describe(path: &Path) -> Result<Binary, FileError> {
+/// Describes a file that is not text.
+pub(super) async fn describe_binary(path: &Path) -> Result<BinaryFile, FileError> {
     let path = path.to_path_buf();
-    blocking(move || {
-        let file = pinned::file(&path).map_err(|it| moved(&it))?;
-        let metadata = file.metadata().map_err(|it| explain(&it))?;
-        regular(&metadata)?;
+    run_blocking(move || {
+        let file = nofollow::open_file(&path).map_err(|it| map_open_error(&it))?;
+        let metadata = file.metadata().map_err(|it| map_io_error(&it))?;
+        ensure_regular(&metadata)?;
         let mut head = Vec::new();
-        file.take(HEAD).read_to_end(&mut head).map_err(|it| explain(&it))?;
-        let kind = kind::of(&head);
-        head.truncate(SHOWN);
-        Ok(Binary { size: metadata.len(), kind, head })
+        file.take(HEADER_BYTES).read_to_end(&mut head).map_err(|it| map_io_error(&it))?;
+        let kind = file_kind::detect(&head);
+        head.truncate(SHOWN_BYTES);
+        Ok(BinaryFile { size: metadata.len(), kind, head })
     })
     .await
 }
 
-pub(super) fn regular(metadata: &fs::Metadata) -> Result<(), FileError> {
+pub(super) fn ensure_regular(metadata: &fs::Metadata) -> Result<(), FileError> {
     if metadata.is_file() {
         return Ok(());
     }
     if metadata.is_dir() {
         return Err(FileError::Folder);
     }
-    Err(FileError::Special(sort(metadata)))
+    Err(FileError::Special(special_file_kind(metadata)))
 }
 
 #[cfg(unix)]
-fn sort(metadata: &fs::Metadata) -> &'static str {
+fn special_file_kind(metadata: &fs::Metadata) -> &'static str {
     use std::os::unix::fs::FileTypeExt;
-    let sort = metadata.file_type();
-    if sort.is_fifo() {
+    let kind = metadata.file_type();
+    if kind.is_fifo() {
         "a FIFO"
-    } else if sort.is_socket() {
+    } else if kind.is_socket() {
         "a socket"
     } else {
         "a device"
@@ -131,11 +130,11 @@ fn sort(metadata: &fs::Metadata) -> &'static str {
 }
 
 #[cfg(not(unix))]
-fn sort(_: &fs::Metadata) -> &'static str {
+fn special_file_kind(_: &fs::Metadata) -> &'static str {
     "a special file"
 }
 
-pub(super) fn explain(error: &io::Error) -> FileError {
+pub(super) fn map_io_error(error: &io::Error) -> FileError {
     match error.kind() {
         io::ErrorKind::NotFound => FileError::NotFound,
         io::ErrorKind::NotADirectory => FileError::NotAFolder,
@@ -143,7 +142,7 @@ pub(super) fn explain(error: &io::Error) -> FileError {
     }
 }
 
-pub(super) async fn blocking<T: Send + 'static>(
+pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
 ) -> Result<T, FileError> {
     match tokio::task::spawn_blocking(work).await {
@@ -160,22 +159,22 @@ mod tests {
     use crate::files::save;
 
     #[tokio::test]
-    async fn a_link_that_came_after_the_judgement_is_not_followed() {
+    async fn a_link_that_appeared_after_the_permission_check_is_not_followed() {
         let base = tempfile::tempdir().unwrap();
         let base = fs::canonicalize(base.path()).unwrap();
         fs::create_dir_all(base.join("out/below")).unwrap();
         fs::create_dir(base.join("ws")).unwrap();
         fs::write(base.join("out/f"), "secret").unwrap();
         std::os::unix::fs::symlink(base.join("out"), base.join("ws/d")).unwrap();
-        let any = || save::Before::Anything;
-        // As judged, `ws/d` was a folder; now it is a link.
+        let any = || save::WritePrecondition::Any;
+        // Permission was given when `ws/d` was a folder; now it is a link.
         assert_eq!(read(&base.join("ws/d/f")).await, Err(FileError::Moved));
         assert_eq!(
             save::write(&base.join("ws/d/new"), any(), b"x".to_vec()).await,
             Err(FileError::Moved)
         );
         assert_eq!(fs::read_dir(base.join("out")).unwrap().count(), 2);
-        // And what is no link works, the temporary file gone.
+        // A path without links works, and the temporary file is gone.
         save::write(&base.join("out/f"), any(), b"new".to_vec()).await.unwrap();
         assert_eq!(read(&base.join("out/f")).await.unwrap().text, "new");
         assert_eq!(fs::read_dir(base.join("out")).unwrap().count(), 2);

@@ -1,49 +1,46 @@
-//! Some lines of a text, by numbers.
+//! Excerpts of a text by line numbers.
 
-/// Which lines are wanted, and how much of them at most. Lines are counted from 1; negative
-/// numbers count from the end, the last line being -1.
+/// A range of lines and the limits for showing them. Lines are counted from 1; negative numbers
+/// count from the end, -1 being the last line.
 #[derive(Clone, Copy, Debug)]
-pub struct Window {
-    /// The first line.
+pub struct LineWindow {
+    /// The first line; the beginning of the text if `None`.
     pub start: Option<i64>,
-    /// The last line.
+    /// The last line, inclusive; the end of the text if `None`.
     pub end: Option<i64>,
-    /// The most lines.
-    pub lines: usize,
-    /// The most characters of one line.
-    pub width: usize,
-    /// Bytes after which no further line begins.
-    pub bytes: usize,
+    pub max_lines: usize,
+    /// The most characters per line.
+    pub max_width: usize,
+    /// No further line is added after this many bytes.
+    pub max_bytes: usize,
 }
 
-/// Some lines of a text.
+/// Consecutive lines of a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Excerpt {
-    /// The number of its first line. Negative, counted from the end, where nobody knows how many
-    /// lines there are.
-    pub first: i64,
-    /// The lines.
-    pub lines: Vec<Line>,
-    /// How many there are in the file, or at least are.
+    /// The number of the first line. It is negative, counted from the end, if the total number of
+    /// lines is not known.
+    pub first_line: i64,
+    pub lines: Vec<ExcerptLine>,
+    /// The number of lines in the file, or a lower bound of it.
     pub total: usize,
-    /// Whether that is all.
-    pub is_exact: bool,
-    /// Whether more lines were wanted than are here.
-    pub more: bool,
+    /// Whether `total` is exact and not just a lower bound.
+    pub is_total_exact: bool,
+    /// Whether more lines were requested than are here.
+    pub has_more: bool,
 }
 
-/// A line, or its beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
-    /// Without its end.
+pub struct ExcerptLine {
+    /// The line without its ending.
     pub text: String,
-    /// Characters that were cut off.
-    pub cut: usize,
+    /// How many characters were cut off at the end.
+    pub omitted_chars: usize,
 }
 
-impl Window {
-    /// The first and the last line, counted from 1, of a text of that many lines. The first may
-    /// lie after the end.
+impl LineWindow {
+    /// The first and the last line, counted from 1, in a text of `total` lines. The first may lie
+    /// behind the end.
     pub(super) fn range(&self, total: usize) -> (usize, usize) {
         let count = i64::try_from(total).unwrap_or(i64::MAX);
         let from_one = |it: i64| {
@@ -55,32 +52,41 @@ impl Window {
     }
 }
 
-impl Line {
-    /// A line of which some characters are missing already.
-    pub(super) fn new(text: &str, width: usize, missing: usize) -> Line {
+impl ExcerptLine {
+    /// Cuts a line to `width` characters. `missing` characters have been cut off before.
+    pub(super) fn new(text: &str, width: usize, missing: usize) -> ExcerptLine {
         let end = text.char_indices().nth(width).map_or(text.len(), |it| it.0);
-        Line { text: text[..end].to_owned(), cut: text[end..].chars().count() + missing }
+        ExcerptLine {
+            text: text[..end].to_owned(),
+            omitted_chars: text[end..].chars().count() + missing,
+        }
     }
 }
 
 impl Excerpt {
-    /// The lines of a text that the window shows.
-    pub fn of(text: &str, window: &Window) -> Excerpt {
+    /// The lines of a text that are in the window.
+    pub fn of(text: &str, window: &LineWindow) -> Excerpt {
         let breaks = memchr::memchr_iter(b'\n', text.as_bytes()).count();
         let total = breaks + usize::from(!text.is_empty() && !text.ends_with('\n'));
         let (start, end) = window.range(total);
         let wanted = (end + 1).saturating_sub(start);
         let mut lines = Vec::new();
         let mut used = 0;
-        for line in text.lines().skip(start - 1).take(wanted.min(window.lines)) {
-            if used > window.bytes {
+        for line in text.lines().skip(start - 1).take(wanted.min(window.max_lines)) {
+            if used > window.max_bytes {
                 break;
             }
-            let line = Line::new(line, window.width, 0);
+            let line = ExcerptLine::new(line, window.max_width, 0);
             used += line.text.len();
             lines.push(line);
         }
         let first = i64::try_from(start).unwrap_or(i64::MAX);
-        Excerpt { first, more: lines.len() < wanted, lines, total, is_exact: true }
+        Excerpt {
+            first_line: first,
+            has_more: lines.len() < wanted,
+            lines,
+            total,
+            is_total_exact: true,
+        }
     }
 }

@@ -1,74 +1,76 @@
-//! Text files, wherever their truth is: in the editor's unsaved buffer or on the disk. Knows
-//! which folders belong to the session; decides nothing about permission.
+//! Reads and writes the text files of a session, through the editor's unsaved buffers or on the
+//! disk. Knows the session's folders, and makes no permission decisions.
 
 mod buffers;
 mod disk;
 mod error;
 mod excerpt;
-mod form;
-mod glance;
-pub mod inside;
-mod kind;
-mod near;
-mod places;
+mod encoding;
+mod file_head;
+pub mod fuzzing;
+mod file_kind;
+mod similar_paths;
+mod entries;
 mod restore;
 mod roots;
 mod save;
-mod seen;
+mod seen_files;
 mod stream;
 mod text;
 mod unsaved;
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use turnwright_types::client::Buffers;
-use turnwright_types::effect::{Place, Target};
+use turnwright_types::client::EditorBuffers;
+use turnwright_types::effect::{PathScope, ResolvedPath};
 use turnwright_types::message::Media;
 
-pub use buffers::Patience;
-pub use disk::Binary;
+pub use buffers::EditorHealth;
+pub use disk::BinaryFile;
+pub use entries::EntryInfo;
 pub use error::FileError;
-pub use excerpt::{Excerpt, Line, Window};
-pub use glance::{Glance, glance};
-pub use kind::FileKind;
-pub use places::Survey;
-pub use restore::There;
+pub use excerpt::{Excerpt, ExcerptLine, LineWindow};
+pub use file_head::{FileHead, read_head};
+pub use file_kind::FileKind;
+pub use restore::RestorePrecondition;
 pub use roots::Roots;
-pub use seen::Freshness;
-pub use text::{Form, Hash, LineEnds, Source, Text};
+pub use seen_files::Freshness;
+pub use text::{ContentHash, FileText, LineEndings, TextEncoding, TextSource};
 
-use seen::Seen;
-use unsaved::Unsaved;
+use seen_files::SeenFiles;
+use unsaved::UnsavedFiles;
 
-/// Larger files are read from the disk even when the editor would serve them.
-const BUFFER_LIMIT: usize = 2 * 1024 * 1024;
+/// Texts of more bytes are read from and written to the disk even if the editor offers its buffers.
+const EDITOR_TEXT_LIMIT: usize = 2 * 1024 * 1024;
 
-/// The largest file that is read as a whole.
+/// The largest file, in bytes, that is read as a whole.
 pub const READ_LIMIT: u64 = 32 * 1024 * 1024;
 
-/// Of larger files only the lines are read that are to be shown.
-const LOOK_LIMIT: u64 = 8 * 1024 * 1024;
+/// Of files of more bytes, only the requested lines are read.
+const WHOLE_READ_LIMIT: u64 = 8 * 1024 * 1024;
 
-/// Texts that are remembered of those that were written, until somebody asks.
-const MOST_WRITTEN: usize = 64;
+/// How many written texts are remembered until [`Files::take_written`] is called.
+const MAX_WRITTEN: usize = 64;
 
-/// Texts of more bytes are compared and noted off the runtime's thread.
-const NOTE_LIMIT: usize = 64 * 1024;
+/// Texts of more bytes are hashed and compared on a blocking thread.
+const INLINE_HASH_LIMIT: usize = 64 * 1024;
 
 /// The files of one session.
 #[derive(Clone)]
 pub struct Files {
     roots: Arc<Roots>,
-    seen: Arc<Seen>,
-    unsaved: Arc<Unsaved>,
-    /// What was written since somebody asked: the text that went to the editor.
-    // A std mutex: held to move a text.
-    written: Arc<Mutex<HashMap<PathBuf, Option<Text>>>>,
-    buffers: Option<Arc<dyn Buffers>>,
+    seen: Arc<SeenFiles>,
+    unsaved: Arc<UnsavedFiles>,
+    /// The files written since the last [`Files::take_written`], with their text if the editor has
+    /// it.
+    // it is held only to insert or remove an entry.
+    written: Arc<Mutex<HashMap<PathBuf, Option<FileText>>>>,
+    buffers: Option<Arc<dyn EditorBuffers>>,
 }
 
 impl std::fmt::Debug for Files {
@@ -77,34 +79,35 @@ impl std::fmt::Debug for Files {
     }
 }
 
-/// What a file has become.
+/// The result of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
-    /// What is there now. An editor may have changed more than was asked for, as when it formats
-    /// what it saves.
-    pub text: Text,
-    /// Whether it has been seen there. An editor may take a text and keep showing the old one.
+pub struct WriteOutcome {
+    /// The text after the write. An editor may have changed more than was asked for, for example if
+    /// it formats on save.
+    pub text: FileText,
+    /// Whether the text was read back after the write. An editor may accept a text and keep showing
+    /// the old one.
     pub is_confirmed: bool,
 }
 
-/// What was found where text was looked for.
+/// The text of a file, or some of its lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum ReadContent {
     /// The whole text.
-    Whole(Text),
-    /// The lines that were asked for, of a file that is too large or too odd to be one text.
-    Part(Excerpt),
+    Whole(FileText),
+    /// The requested lines of a file that is too large, or not decodable as one text.
+    Excerpt(Excerpt),
 }
 
 impl Files {
-    /// The files below these roots, with the editor's buffers where it offers them.
-    pub fn new(roots: Roots, buffers: Option<Arc<dyn Buffers>>) -> Files {
+    /// The files below these roots. `buffers` is the editor's access to its buffers, if it offers
+    /// that.
+    pub fn new(roots: Roots, buffers: Option<Arc<dyn EditorBuffers>>) -> Files {
         let (seen, unsaved, written) = (Arc::default(), Arc::default(), Arc::default());
         Files { roots: Arc::new(roots), seen, unsaved, written, buffers }
     }
 
-    /// The same files as they are on the disk, for those that are ours and no concern of the
-    /// editor's.
+    /// The same files without the editor: for files of our own, which the editor need not know of.
     #[must_use]
     pub fn without_editor(&self) -> Files {
         Files { buffers: None, ..self.clone() }
@@ -115,36 +118,36 @@ impl Files {
         &self.roots
     }
 
-    /// The whole text of a file: the editor's, if it has one, because unsaved changes count.
+    /// The whole text of a file. The editor's text is preferred, because unsaved changes count.
     ///
     /// # Errors
-    /// When there is no text to be had.
-    pub async fn read(&self, target: &Target) -> Result<Text, FileError> {
-        Ok(self.find(target, &Patience::default()).await?.text)
+    /// If the file cannot be read as text.
+    pub async fn read(&self, target: &ResolvedPath) -> Result<FileText, FileError> {
+        Ok(self.load(target, &EditorHealth::default()).await?.text)
     }
 
-    /// The same for showing: of a file that is too large only the lines in question are read,
-    /// and bytes that make no sense cost no more than themselves.
+    /// Reads text to be shown. Of a file that is too large only the lines in the window are read,
+    /// and invalid bytes are shown as replacement characters.
     ///
     /// # Errors
-    /// When there is no text to be had.
-    pub async fn look(
+    /// If the file cannot be read as text.
+    pub async fn read_window(
         &self,
-        target: &Target,
-        window: Window,
-        patience: &Patience,
+        target: &ResolvedPath,
+        window: LineWindow,
+        editor_health: &EditorHealth,
         cancel: &CancellationToken,
-    ) -> Result<Look, FileError> {
-        self.check(target).await?;
-        let whole = async || Ok(Look::Whole(self.find(target, patience).await?.text));
+    ) -> Result<ReadContent, FileError> {
+        self.ensure_not_moved(target).await?;
+        let whole = async || Ok(ReadContent::Whole(self.load(target, editor_health).await?.text));
         let part = async || {
             let (path, cancel) = (target.path.clone(), cancel.clone());
-            let excerpt = disk::blocking(move || stream::excerpt(&path, &window, &cancel));
-            Ok(Look::Part(excerpt.await?))
+            let excerpt = disk::run_blocking(move || stream::read_excerpt(&path, &window, &cancel));
+            Ok(ReadContent::Excerpt(excerpt.await?))
         };
-        match disk::inspect(&target.path).await {
-            Ok(size) if size > LOOK_LIMIT => match part().await {
-                // UTF-16: its lines are not found as those of other texts.
+        match disk::file_size(&target.path).await {
+            Ok(size) if size > WHOLE_READ_LIMIT => match part().await {
+                // The text may be UTF-16, whose lines cannot be found in a stream of bytes.
                 Err(FileError::TooLarge(size)) if size <= READ_LIMIT => whole().await,
                 result => result,
             },
@@ -157,145 +160,145 @@ impl Files {
         }
     }
 
-    /// What a file is that is no text.
+    /// Describes a file that is not text.
     ///
     /// # Errors
-    /// When it cannot be read.
-    pub async fn describe(&self, target: &Target) -> Result<Binary, FileError> {
-        self.check(target).await?;
-        disk::describe(&target.path).await
+    /// If the file cannot be read.
+    pub async fn describe_binary(&self, target: &ResolvedPath) -> Result<BinaryFile, FileError> {
+        self.ensure_not_moved(target).await?;
+        disk::describe_binary(&target.path).await
     }
 
-    /// A picture of a kind that models take.
+    /// Reads an image of a format that models accept.
     ///
     /// # Errors
-    /// When the file holds none, or one that is too large.
-    pub async fn picture(&self, target: &Target) -> Result<Media, FileError> {
-        self.check(target).await?;
-        disk::picture(&target.path).await
+    /// If the file is not such an image, or is too large.
+    pub async fn read_image(&self, target: &ResolvedPath) -> Result<Media, FileError> {
+        self.ensure_not_moved(target).await?;
+        disk::read_image(&target.path).await
     }
 
-    /// Replaces the text of a file, if it still has the text that was there when the change was
-    /// made up; `None` for a file that was not there. The disk is written atomically; the editor
-    /// writes when it offers to. Only the editor is not waited for after a cancel: it may never
-    /// answer.
+    /// Replaces the text of a file if it still has the text `before`, or does not exist if `before`
+    /// is `None`. On the disk the write is atomic; an editor that can write does it itself. After a
+    /// cancel only the editor is no longer waited for, because it may never answer.
     ///
     /// # Errors
-    /// When nothing was written.
+    /// If nothing was written.
     pub async fn write(
         &self,
-        target: &Target,
-        before: Option<&Text>,
+        target: &ResolvedPath,
+        before: Option<&FileText>,
         after: &str,
         cancel: &CancellationToken,
-    ) -> Result<Written, FileError> {
-        let written = self.put(target, before, after, cancel).await?;
-        self.note_written(target, &written.text);
-        self.learn(target, &written.text).await;
+    ) -> Result<WriteOutcome, FileError> {
+        let written = self.write_if_unchanged(target, before, after, cancel).await?;
+        self.remember_written(target, &written.text);
+        self.mark_seen(target, &written.text).await;
         Ok(written)
     }
 
-    fn note_written(&self, target: &Target, text: &Text) {
-        let shown = (text.source == Source::Editor).then(|| text.clone());
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        if written.len() >= MOST_WRITTEN {
+    fn remember_written(&self, target: &ResolvedPath, text: &FileText) {
+        let shown = (text.source == TextSource::Editor).then(|| text.clone());
+        let mut written = self.written.lock();
+        if written.len() >= MAX_WRITTEN {
             written.clear();
         }
         written.insert(target.path.clone(), shown);
     }
 
-    /// What was written at these places since somebody asked: the text as the editor has it, or
-    /// nothing for one that went to the disk.
-    pub fn take_written(&self, places: &[PathBuf]) -> HashMap<PathBuf, Option<Text>> {
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Removes and returns what was written at these paths: the text as the editor has it, or
+    /// `None` for a file that was written to the disk.
+    pub fn take_written(&self, places: &[PathBuf]) -> HashMap<PathBuf, Option<FileText>> {
+        let mut written = self.written.lock();
         places.iter().filter_map(|it| written.remove_entry(it)).collect()
     }
 
-    /// The model has been shown this.
-    pub fn note(&self, target: &Target, text: &Text) {
+    /// Records that the model has been shown this text.
+    pub fn mark_seen_blocking(&self, target: &ResolvedPath, text: &FileText) {
         self.seen.note(&target.path, text);
     }
 
-    /// The same, off the runtime's thread if it would take long.
-    pub async fn learn(&self, target: &Target, text: &Text) {
-        if text.text.len() <= NOTE_LIMIT {
-            return self.note(target, text);
+    /// Like [`Files::mark_seen_blocking`], on a blocking thread if the text is long.
+    pub async fn mark_seen(&self, target: &ResolvedPath, text: &FileText) {
+        if text.text.len() <= INLINE_HASH_LIMIT {
+            return self.mark_seen_blocking(target, text);
         }
         let (seen, path, text) = (Arc::clone(&self.seen), target.path.clone(), text.clone());
-        let noted = disk::blocking(move || {
+        let noted = disk::run_blocking(move || {
             seen.note(&path, &text);
             Ok(())
         });
-        // It fails only when the process is ending.
+        // This fails only if the process is ending.
         drop(noted.await);
     }
 
-    /// Whether the model knows what is there now.
-    pub fn freshness(&self, target: &Target, now: &Text) -> Freshness {
+    /// Compares the current text with what the model has seen.
+    pub fn freshness_blocking(&self, target: &ResolvedPath, now: &FileText) -> Freshness {
         self.seen.compare(&target.path, now)
     }
 
-    /// The same, off the runtime's thread if it would take long.
-    pub async fn judge(&self, target: &Target, now: &Text) -> Freshness {
-        if now.text.len() <= NOTE_LIMIT {
-            return self.freshness(target, now);
+    /// Like [`Files::freshness_blocking`], on a blocking thread if the text is long.
+    pub async fn freshness(&self, target: &ResolvedPath, now: &FileText) -> Freshness {
+        if now.text.len() <= INLINE_HASH_LIMIT {
+            return self.freshness_blocking(target, now);
         }
         let (seen, path, text) = (Arc::clone(&self.seen), target.path.clone(), now.clone());
-        let judged = disk::blocking(move || Ok(seen.compare(&path, &text)));
+        let judged = disk::run_blocking(move || Ok(seen.compare(&path, &text)));
         judged.await.unwrap_or(Freshness::Changed(Vec::new()))
     }
 
-    /// The file is not what it was, or is no more.
-    pub fn forget(&self, target: &Target) {
+    /// Forgets what the model has seen of a file that was replaced or removed.
+    pub fn forget_seen(&self, target: &ResolvedPath) {
         self.seen.forget(&target.path);
     }
 
-    /// Paths that may be meant by one that does not exist: those beside it which resemble it,
-    /// and those of the same name elsewhere in the project.
-    pub async fn similar(&self, target: &Target) -> Vec<PathBuf> {
-        if target.place != Place::Inside {
+    /// Suggests paths for one that does not exist: similar names in the same folder, and files of
+    /// the same name elsewhere in the project.
+    pub async fn similar_paths(&self, target: &ResolvedPath) -> Vec<PathBuf> {
+        if target.scope != PathScope::Workspace {
             return Vec::new();
         }
         let (roots, path) = (Arc::clone(&self.roots), target.path.clone());
-        let near = disk::blocking(move || {
+        let near = disk::run_blocking(move || {
             let root = roots.resolve("").path;
-            let is_inside = |it: &PathBuf| roots.resolve(it).place == Place::Inside;
-            Ok(near::near(&path, &root).into_iter().filter(is_inside).collect())
+            let is_inside = |it: &PathBuf| roots.resolve(it).scope == PathScope::Workspace;
+            Ok(similar_paths::similar_paths(&path, &root).into_iter().filter(is_inside).collect())
         });
         near.await.unwrap_or_default()
     }
 
-    /// Whether a command can start there.
+    /// Checks that a path is a folder, so that a command can start in it.
     ///
     /// # Errors
-    /// When it is no folder.
-    pub async fn expect_folder(&self, target: &Target) -> Result<(), FileError> {
+    /// If it is not a folder.
+    pub async fn ensure_folder(&self, target: &ResolvedPath) -> Result<(), FileError> {
         let path = target.path.clone();
         let look = move || match std::fs::metadata(&path) {
             Ok(metadata) if metadata.is_dir() => Ok(()),
             Ok(_) => Err(FileError::NotAFolder),
-            Err(error) => Err(disk::explain(&error)),
+            Err(error) => Err(disk::map_io_error(&error)),
         };
-        disk::blocking(look).await
+        disk::run_blocking(look).await
     }
 
-    /// What a path means, off the runtime's thread: a disk may take its time.
+    /// Resolves a path on a blocking thread, because a disk may be slow.
     ///
     /// # Errors
-    /// When the process is ending.
-    pub async fn resolve(&self, path: impl Into<PathBuf>) -> Result<Target, FileError> {
+    /// If the process is ending.
+    pub async fn resolve(&self, path: impl Into<PathBuf>) -> Result<ResolvedPath, FileError> {
         let (roots, path) = (Arc::clone(&self.roots), path.into());
-        disk::blocking(move || Ok(roots.resolve(path))).await
+        disk::run_blocking(move || Ok(roots.resolve(path))).await
     }
 
-    /// The same words must still mean the same place (symbolic links may have been swapped).
-    async fn check(&self, target: &Target) -> Result<(), FileError> {
+    /// Fails if the path now resolves to something else: a symbolic link may have been swapped
+    /// since the permission was given.
+    async fn ensure_not_moved(&self, target: &ResolvedPath) -> Result<(), FileError> {
         let now = self.resolve(&target.path).await?;
         if now == *target { Ok(()) } else { Err(FileError::Moved) }
     }
 }
 
-/// The path as text for messages.
+/// The path as text, for messages.
 pub fn display(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }

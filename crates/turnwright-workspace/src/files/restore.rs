@@ -1,5 +1,5 @@
-//! A file gets back exactly the bytes and the mode that it had: through the editor where it has the
-//! file open, else on the disk in one step.
+//! Restores the exact bytes and mode of a file: through the editor if it has the file open, else on
+//! the disk by an atomic replacement.
 
 use std::fs;
 use std::io::{self, Write};
@@ -7,53 +7,55 @@ use std::path::Path;
 
 use tokio_util::sync::CancellationToken;
 
-use super::disk::{blocking, explain, moved};
-use super::places::without_replacing;
-use super::save::{self, Before};
-use super::{BUFFER_LIMIT, FileError, Files, Patience, Source, Text};
-use turnwright_types::effect::{Place, Target};
-use crate::pinned;
+use super::disk::{map_io_error, map_open_error, run_blocking};
+use super::entries::rename_no_replace;
+use super::save::{self, WritePrecondition};
+use super::{EDITOR_TEXT_LIMIT, EditorHealth, FileError, FileText, Files, TextSource};
+use crate::nofollow;
+use turnwright_types::effect::{PathScope, ResolvedPath};
 
-/// What has to be there still when a file gets its bytes back.
+/// What must be at a path for its content to be restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum There {
-    /// Nothing.
-    Nothing,
-    /// A file whose bytes have this SHA-256.
-    File([u8; 32]),
+pub enum RestorePrecondition {
+    Absent,
+    /// A file with this SHA-256.
+    Sha256([u8; 32]),
 }
 
 impl Files {
-    /// Gives a file these bytes and this mode, if there is still what is said. Missing folders are
-    /// made. `path` is a real path.
+    /// Gives a file these bytes and this mode if the precondition holds. Missing folders are
+    /// created. `path` must have no links.
     ///
     /// # Errors
-    /// When the file is not as it should be. It has then its old bytes.
+    /// If the file was not restored. It then has its old bytes.
     pub async fn restore(
         &self,
         path: &Path,
-        there: There,
+        expected: RestorePrecondition,
         (bytes, mode): (Vec<u8>, u32),
-        patience: &Patience,
+        editor_health: &EditorHealth,
         cancel: &CancellationToken,
     ) -> Result<(), FileError> {
         let target = self.resolve(path).await?;
         if target.path != path {
             return Err(FileError::Moved);
         }
-        self.forget(&target);
-        self.expect_no_unsaved(&target, patience).await?;
-        let was = match there {
-            There::Nothing => None,
-            There::File(_) => Some(make_writable(path).await?),
+        self.forget_seen(&target);
+        self.ensure_no_unsaved(&target, editor_health).await?;
+        let was = match expected {
+            RestorePrecondition::Absent => None,
+            RestorePrecondition::Sha256(_) => Some(make_writable(path).await?),
         };
-        let written = match self.restore_in_editor(&target, there, &bytes, patience, cancel).await {
-            Ok(false) => match there {
-                There::Nothing => create(path, bytes, mode).await,
-                There::File(print) => save::write(path, Before::Print(print), bytes).await,
-            },
-            result => result.map(drop),
-        };
+        let written =
+            match self.restore_in_editor(&target, expected, &bytes, editor_health, cancel).await {
+                Ok(false) => match expected {
+                    RestorePrecondition::Absent => create_file(path, bytes, mode).await,
+                    RestorePrecondition::Sha256(sha256) => {
+                        save::write(path, WritePrecondition::Sha256(sha256), bytes).await
+                    }
+                },
+                result => result.map(drop),
+            };
         match (&written, was) {
             (Ok(()), _) => set_mode(path, mode).await,
             (Err(_), Some(was)) => set_mode(path, was).await.and(written),
@@ -61,22 +63,22 @@ impl Files {
         }
     }
 
-    /// Whether nothing is lost if a file is replaced or removed: the editor shows nothing of it
-    /// that the disk has not.
+    /// Checks that nothing is lost if a file is replaced or removed: the editor has no unsaved
+    /// changes of it.
     ///
     /// # Errors
-    /// [`FileError::Unsaved`] if it does.
-    pub async fn expect_no_unsaved(
+    /// [`FileError::Unsaved`] if the editor has.
+    pub async fn ensure_no_unsaved(
         &self,
-        target: &Target,
-        patience: &Patience,
+        target: &ResolvedPath,
+        editor_health: &EditorHealth,
     ) -> Result<(), FileError> {
         let has_editor = self.buffers.as_ref().is_some_and(|it| it.can_read());
-        if !has_editor || target.place != Place::Inside {
+        if !has_editor || target.scope != PathScope::Workspace {
             return Ok(());
         }
-        let Ok(shown) = self.find(target, patience).await else { return Ok(()) };
-        if shown.text.source == Source::Disk {
+        let Ok(shown) = self.load(target, editor_health).await else { return Ok(()) };
+        if shown.text.source == TextSource::Disk {
             return Ok(());
         }
         match super::disk::read(&target.path).await {
@@ -86,95 +88,96 @@ impl Files {
         }
     }
 
-    /// `false` if it is for the disk: there is no editor for it, or the editor would not keep its
-    /// bytes as they are.
+    /// Restores through the editor. Returns `false` if the disk has to be written instead: there is
+    /// no editor for the file, or it would not preserve the bytes.
     async fn restore_in_editor(
         &self,
-        target: &Target,
-        there: There,
+        target: &ResolvedPath,
+        expected: RestorePrecondition,
         bytes: &[u8],
-        patience: &Patience,
+        editor_health: &EditorHealth,
         cancel: &CancellationToken,
     ) -> Result<bool, FileError> {
         let can_write = self.buffers.as_ref().is_some_and(|it| it.can_write());
-        if !can_write || target.place != Place::Inside || bytes.len() > BUFFER_LIMIT {
+        if !can_write || target.scope != PathScope::Workspace || bytes.len() > EDITOR_TEXT_LIMIT {
             return Ok(false);
         }
-        let Some(text) = Text::decode(bytes.to_vec()).filter(|it| !it.is_special()) else {
+        let Some(text) = FileText::decode(bytes.to_vec()).filter(|it| !it.is_lossy_in_editor())
+        else {
             return Ok(false);
         };
-        let now = match self.find(target, patience).await {
-            Ok(found) if found.text.is_special() => return Ok(false),
+        let now = match self.load(target, editor_health).await {
+            Ok(found) if found.text.is_lossy_in_editor() => return Ok(false),
             Ok(found) => Some(found.text),
             Err(FileError::NotFound) => None,
             Err(_) => return Ok(false),
         };
-        if let There::File(print) = there
-            && !save_is(&target.path, print).await?
+        if let RestorePrecondition::Sha256(sha256) = expected
+            && !has_sha256(&target.path, sha256).await?
         {
             return Err(FileError::Stale);
         }
-        self.put(target, now.as_ref(), &text.text, cancel).await?;
-        self.forget(target);
-        // It may have formatted what it was given, or not have saved it.
-        let wanted = print_of(bytes);
-        if save_is(&target.path, wanted).await.unwrap_or(false) {
+        self.write_if_unchanged(target, now.as_ref(), &text.text, cancel).await?;
+        self.forget_seen(target);
+        // The editor may have formatted the text, or not have saved it.
+        let wanted = sha256_of(bytes);
+        if has_sha256(&target.path, wanted).await.unwrap_or(false) {
             return Ok(true);
         }
         Err(FileError::Editor("it has written something else, or nothing yet".to_owned()))
     }
 }
 
-fn print_of(bytes: &[u8]) -> [u8; 32] {
-    let mut print = [0; 32];
+fn sha256_of(bytes: &[u8]) -> [u8; 32] {
+    let mut sha256 = [0; 32];
     let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
-    print.copy_from_slice(digest.as_ref());
-    print
+    sha256.copy_from_slice(digest.as_ref());
+    sha256
 }
 
-async fn save_is(path: &Path, print: [u8; 32]) -> Result<bool, FileError> {
+async fn has_sha256(path: &Path, sha256: [u8; 32]) -> Result<bool, FileError> {
     let path = path.to_path_buf();
-    blocking(move || save::has_print(&path, &print)).await
+    run_blocking(move || save::has_sha256(&path, &sha256)).await
 }
 
-/// A new file, which nobody sees before it is whole and has its mode.
-async fn create(path: &Path, bytes: Vec<u8>, mode: u32) -> Result<(), FileError> {
+/// Creates a file that becomes visible only when it is complete and has its mode.
+async fn create_file(path: &Path, bytes: Vec<u8>, mode: u32) -> Result<(), FileError> {
     let path = path.to_path_buf();
-    blocking(move || {
-        let _turn = save::take_turns(&path);
+    run_blocking(move || {
+        let _lock = save::lock_for_write(&path);
         let name = path.file_name().ok_or(FileError::Folder)?;
         let folder = path.parent().unwrap_or(Path::new("/"));
-        let (_held, folder) = pinned::made_folder(folder).map_err(|it| moved(&it))?;
-        let put = || -> io::Result<()> {
+        let (_held, folder) = nofollow::create_folder(folder).map_err(|it| map_open_error(&it))?;
+        let write = || -> io::Result<()> {
             let mut builder = tempfile::Builder::new();
             let mut file = builder.prefix(".turnwright-").suffix(".tmp").tempfile_in(&folder)?;
             file.write_all(&bytes)?;
-            permit(file.as_file(), mode)?;
+            set_file_mode(file.as_file(), mode)?;
             file.as_file().sync_data()?;
-            without_replacing(file.path(), &folder.join(name))?;
+            rename_no_replace(file.path(), &folder.join(name))?;
             drop(file.keep()?);
             Ok(())
         };
-        put().map_err(|it| match it.kind() {
+        write().map_err(|it| match it.kind() {
             io::ErrorKind::AlreadyExists => FileError::Stale,
-            _ => moved(&it),
+            _ => map_open_error(&it),
         })
     })
     .await
 }
 
-/// The mode that a file has. The user has asked for the old bytes of what its owner may not write:
-/// those come with their own mode.
+/// Makes a write-protected file writable and returns the mode it had. The user has asked for the
+/// old bytes, which come with their own mode.
 async fn make_writable(path: &Path) -> Result<u32, FileError> {
     let path = path.to_path_buf();
-    blocking(move || {
-        let (_held, path) = held(&path).map_err(|it| moved(&it))?;
-        let file = save::open(&path, false).map_err(|it| moved(&it))?;
-        let metadata = file.metadata().map_err(|it| explain(&it))?;
-        super::disk::regular(&metadata)?;
+    run_blocking(move || {
+        let (_held, path) = pinned_path(&path).map_err(|it| map_open_error(&it))?;
+        let file = save::open_nofollow(&path, false).map_err(|it| map_open_error(&it))?;
+        let metadata = file.metadata().map_err(|it| map_io_error(&it))?;
+        super::disk::ensure_regular(&metadata)?;
         let mode = mode_of(&metadata);
         if metadata.permissions().readonly() {
-            permit(&file, mode | 0o200).map_err(|it| explain(&it))?;
+            set_file_mode(&file, mode | 0o200).map_err(|it| map_io_error(&it))?;
         }
         Ok(mode)
     })
@@ -183,21 +186,21 @@ async fn make_writable(path: &Path) -> Result<u32, FileError> {
 
 async fn set_mode(path: &Path, mode: u32) -> Result<(), FileError> {
     let path = path.to_path_buf();
-    blocking(move || {
-        let (_held, path) = held(&path).map_err(|it| moved(&it))?;
-        let file = save::open(&path, false).map_err(|it| moved(&it))?;
-        let metadata = file.metadata().map_err(|it| explain(&it))?;
+    run_blocking(move || {
+        let (_held, path) = pinned_path(&path).map_err(|it| map_open_error(&it))?;
+        let file = save::open_nofollow(&path, false).map_err(|it| map_open_error(&it))?;
+        let metadata = file.metadata().map_err(|it| map_io_error(&it))?;
         if mode_of(&metadata) == mode {
             return Ok(());
         }
-        permit(&file, mode).map_err(|it| explain(&it))
+        set_file_mode(&file, mode).map_err(|it| map_io_error(&it))
     })
     .await
 }
 
-fn held(path: &Path) -> io::Result<(Option<fs::File>, std::path::PathBuf)> {
+fn pinned_path(path: &Path) -> io::Result<(Option<fs::File>, std::path::PathBuf)> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    let (held, folder) = pinned::folder(folder)?;
+    let (held, folder) = nofollow::open_folder(folder)?;
     Ok((held, folder.join(path.file_name().unwrap_or_default())))
 }
 
@@ -213,12 +216,12 @@ fn mode_of(_: &fs::Metadata) -> u32 {
 }
 
 #[cfg(unix)]
-fn permit(file: &fs::File, mode: u32) -> io::Result<()> {
+fn set_file_mode(file: &fs::File, mode: u32) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     file.set_permissions(fs::Permissions::from_mode(mode & 0o7777))
 }
 
 #[cfg(not(unix))]
-fn permit(_: &fs::File, _: u32) -> io::Result<()> {
+fn set_file_mode(_: &fs::File, _: u32) -> io::Result<()> {
     Ok(())
 }

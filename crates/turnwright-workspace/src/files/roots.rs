@@ -1,28 +1,29 @@
-//! The folders of a session, and where a path really lies.
+//! The folders of a session, and the resolution of paths against them.
 
+use parking_lot::RwLock;
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
-use turnwright_types::effect::{Place, Target, visible_line};
+use turnwright_types::effect::{PathScope, ResolvedPath, escape_hidden_line};
 
-/// More links than this in one path are a loop.
-const MOST_LINKS: usize = 40;
-/// Folders that may be read besides.
-const MOST_READABLE: usize = 128;
+/// A path with more links than this counts as a loop.
+const MAX_LINKS: usize = 40;
+/// The most folders outside that may be read.
+const MAX_READABLE: usize = 128;
 
 /// The folders that belong to a session. The first is its working folder.
 #[derive(Clone, Debug)]
 pub struct Roots {
-    /// As the client has named them, and as they really are.
+    /// Each folder as the client named it, and with its links resolved.
     folders: Vec<(PathBuf, PathBuf)>,
-    /// What belongs to us and not to the project, wherever it lies: the folders with the login
-    /// and with what was allowed.
+    /// Folders that count as outside wherever they are: our own, with credentials and granted
+    /// permissions.
     private: Vec<PathBuf>,
-    /// No part of the project, and for the session to read all the same.
-    // A std lock: held to look at a short list.
+    /// Folders outside of the project that the session may read.
+    // A std lock: it is held only to access a short list.
     readable: Arc<RwLock<Vec<PathBuf>>>,
 }
 
@@ -30,7 +31,7 @@ impl Roots {
     /// Roots with a working folder.
     ///
     /// # Errors
-    /// When it is no folder.
+    /// If it is not a folder.
     pub fn new(cwd: &Path) -> std::io::Result<Roots> {
         let real = fs::canonicalize(cwd)?;
         if !real.is_dir() {
@@ -40,13 +41,13 @@ impl Roots {
         Ok(Roots { folders, private: Vec::new(), readable: Arc::default() })
     }
 
-    /// The same, with another folder that belongs to the session.
+    /// Adds a folder to the session.
     ///
     /// # Errors
-    /// When it is no folder, or cannot be read.
-    pub fn and(mut self, folder: &Path) -> std::io::Result<Roots> {
+    /// If it is not a folder, or cannot be read.
+    pub fn with_folder(mut self, folder: &Path) -> std::io::Result<Roots> {
         let real = fs::canonicalize(folder)?;
-        // Says whether it is one, and whether it may be read.
+        // Fails if it is not a folder, or is not readable.
         drop(fs::read_dir(&real)?);
         if !self.folders.iter().any(|it| it.1 == real) {
             self.folders.push((folder.to_path_buf(), real));
@@ -54,114 +55,115 @@ impl Roots {
         Ok(self)
     }
 
-    /// The same, without a folder that counts as outside even if it lies below a root.
+    /// Makes a folder count as outside even if it lies below a root.
     #[must_use]
-    pub fn without(mut self, folder: &Path) -> Roots {
-        // It may be made later, by a login.
-        self.private.extend(std::path::absolute(folder).ok().map(|it| follow(&it)));
+    pub fn with_private_folder(mut self, folder: &Path) -> Roots {
+        // The folder may be created later, for example by a login.
+        self.private.extend(std::path::absolute(folder).ok().map(|it| resolve_missing(&it)));
         self
     }
 
-    /// The same, with a folder of ours that may be read and not changed.
+    /// Adds a folder of our own that may be read and not changed.
     #[must_use]
-    pub fn and_readable(self, folder: &Path) -> Roots {
+    pub fn with_readable_folder(self, folder: &Path) -> Roots {
         if let Ok(folder) = std::path::absolute(folder) {
-            self.let_read(follow(&folder));
+            self.allow_read(resolve_missing(&folder));
         }
         self
     }
 
-    /// Lets the session read a folder, a real path, from now on: all that have a copy of these
-    /// roots. Not one in which a folder of the session or our own lies.
-    pub fn let_read(&self, folder: PathBuf) {
-        let holds = |it: &Path| it.starts_with(&folder);
-        if self.folders.iter().any(|it| holds(&it.1)) || self.private().any(holds) {
+    /// Lets the session read a folder (a path without links) from now on; this applies to all
+    /// clones of these roots. A folder that contains a folder of the session or a private one is
+    /// not added.
+    pub fn allow_read(&self, folder: PathBuf) {
+        let contains = |it: &Path| it.starts_with(&folder);
+        if self.folders.iter().any(|it| contains(&it.1)) || self.private_folders().any(contains) {
             return;
         }
-        let mut readable = self.readable.write().unwrap_or_else(PoisonError::into_inner);
-        if readable.len() < MOST_READABLE && !readable.contains(&folder) {
+        let mut readable = self.readable.write();
+        if readable.len() < MAX_READABLE && !readable.contains(&folder) {
             readable.push(folder);
         }
     }
 
     fn is_readable(&self, path: &Path) -> bool {
-        let readable = self.readable.read().unwrap_or_else(PoisonError::into_inner);
+        let readable = self.readable.read();
         readable.iter().any(|it| path.starts_with(it))
     }
 
-    /// The folders that count as outside, real paths.
-    pub fn private(&self) -> impl Iterator<Item = &Path> {
+    /// The folders that count as outside, with links resolved.
+    pub fn private_folders(&self) -> impl Iterator<Item = &Path> {
         self.private.iter().map(PathBuf::as_path)
     }
 
-    /// The working folder as the client has named it.
+    /// The working folder as the client named it.
     pub fn cwd(&self) -> &Path {
         &self.folders[0].0
     }
 
-    /// All folders of the session as they really are, the working folder first.
+    /// All folders of the session with links resolved, the working folder first.
     pub fn folders(&self) -> impl Iterator<Item = &Path> {
         self.folders.iter().map(|it| it.1.as_path())
     }
 
-    /// The folders besides the working folder, as the client has named them.
-    pub fn others(&self) -> impl Iterator<Item = &Path> {
+    /// The folders other than the working folder, as the client named them.
+    pub fn additional_folders(&self) -> impl Iterator<Item = &Path> {
         self.folders.iter().skip(1).map(|it| it.0.as_path())
     }
 
-    /// The working folder as it really is.
+    /// The working folder with links resolved.
     pub fn real_cwd(&self) -> &Path {
         &self.folders[0].1
     }
 
-    /// What a path means: relative ones start in the working folder only (R-SESS-4), `..` and
-    /// symbolic links are followed as the kernel would follow them, also for what does not exist
-    /// yet.
-    pub fn resolve(&self, path: impl AsRef<Path>) -> Target {
+    /// Resolves a path. A relative one starts in the working folder only (R-SESS-4). `..` and
+    /// symbolic links are followed as the kernel does, also in a path that does not exist yet.
+    pub fn resolve(&self, path: impl AsRef<Path>) -> ResolvedPath {
         let absolute = self.folders[0].1.join(path);
         let path = match fs::canonicalize(&absolute) {
             Ok(real) => real,
-            Err(_) => follow(&absolute),
+            Err(_) => resolve_missing(&absolute),
         };
-        let is_private = self.private().any(|it| path.starts_with(it));
+        let is_private = self.private_folders().any(|it| path.starts_with(it));
         let place = if self.is_readable(&path) {
-            Place::Ours
+            PathScope::AgentData
         } else if !is_private && self.folders.iter().any(|it| path.starts_with(&it.1)) {
-            Place::Inside
+            PathScope::Workspace
         } else {
-            Place::Outside
+            PathScope::Outside
         };
-        Target { path, place }
+        ResolvedPath { path, scope: place }
     }
 
-    /// The path as the client knows it: below the folder it has named, even if that is a link.
-    pub fn shown(&self, target: &Target) -> PathBuf {
+    /// The path as the client knows it: below the folder as the client named it, even if that is a
+    /// link.
+    pub fn client_path(&self, target: &ResolvedPath) -> PathBuf {
         self.folders
             .iter()
             .find_map(|(named, real)| {
                 let rest = target.path.strip_prefix(real).ok()?;
-                // Joined with nothing, a path would end with a slash.
+                // Joining an empty path would append a slash.
                 let is_root = rest.as_os_str().is_empty();
                 Some(if is_root { named.clone() } else { named.join(rest) })
             })
             .unwrap_or_else(|| target.path.clone())
     }
 
-    /// The path for people: relative to the working folder where it lies below it, and with
-    /// nothing in it that could hide a part of it.
-    pub fn short(&self, target: &Target) -> String {
+    /// The path for display: relative to the working folder if it lies below it, with hidden
+    /// characters escaped.
+    pub fn display_path(&self, target: &ResolvedPath) -> String {
         let (_, real) = &self.folders[0];
         match target.path.strip_prefix(real) {
             Ok(rest) if rest.as_os_str().is_empty() => ".".to_owned(),
-            Ok(rest) => visible_line(&rest.to_string_lossy()),
-            Err(_) => visible_line(&target.path.to_string_lossy()),
+            Ok(rest) => escape_hidden_line(&rest.to_string_lossy()),
+            Err(_) => escape_hidden_line(&target.path.to_string_lossy()),
         }
     }
 }
 
-/// Resolves a path of which the last parts may not exist. A link that points to nothing is
-/// followed too: writing through it would create its target.
-fn follow(path: &Path) -> PathBuf {
+/// Resolves a path whose last components may not exist. A dangling link is followed, too, because
+/// writing through it would create its target.
+fn resolve_missing(path: &Path) -> PathBuf {
     let mut real = PathBuf::new();
     let mut rest: VecDeque<OsString> = VecDeque::new();
     push_front(&mut rest, path);
@@ -173,7 +175,7 @@ fn follow(path: &Path) -> PathBuf {
         }
         real.push(&part);
         match fs::read_link(&real) {
-            Ok(link) if links < MOST_LINKS => {
+            Ok(link) if links < MAX_LINKS => {
                 links += 1;
                 real.pop();
                 push_front(&mut rest, &link);
@@ -201,7 +203,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn links_and_dots_are_followed_before_inside_and_outside_are_told_apart() {
+    fn links_and_dots_are_resolved_before_the_scope_is_decided() {
         use std::os::unix::fs::symlink;
 
         let base = tempfile::tempdir().unwrap();
@@ -215,30 +217,30 @@ mod tests {
         let roots = Roots::new(&base.join("ws")).unwrap();
 
         let table = [
-            ("a.txt", "ws/a.txt", Place::Inside),
-            ("src/../b", "ws/b", Place::Inside),
-            ("new/dir/c", "ws/new/dir/c", Place::Inside),
-            ("in/d", "ws/src/d", Place::Inside),
-            ("../ws/e", "ws/e", Place::Inside),
-            ("../other/f", "other/f", Place::Outside),
-            ("out/g", "other/g", Place::Outside),
-            ("out/../h", "h", Place::Outside),
-            ("new/../../i", "i", Place::Outside),
-            ("dangling", "other/new.txt", Place::Outside),
-            (".", "ws", Place::Inside),
+            ("a.txt", "ws/a.txt", PathScope::Workspace),
+            ("src/../b", "ws/b", PathScope::Workspace),
+            ("new/dir/c", "ws/new/dir/c", PathScope::Workspace),
+            ("in/d", "ws/src/d", PathScope::Workspace),
+            ("../ws/e", "ws/e", PathScope::Workspace),
+            ("../other/f", "other/f", PathScope::Outside),
+            ("out/g", "other/g", PathScope::Outside),
+            ("out/../h", "h", PathScope::Outside),
+            ("new/../../i", "i", PathScope::Outside),
+            ("dangling", "other/new.txt", PathScope::Outside),
+            (".", "ws", PathScope::Workspace),
         ];
         for (path, real, place) in table {
-            let expected = Target { path: base.join(real), place };
+            let expected = ResolvedPath { path: base.join(real), scope: place };
             assert_eq!(roots.resolve(path), expected, "{path}");
         }
-        assert_eq!(roots.resolve("/etc/passwd").place, Place::Outside);
-        // A loop ends somewhere; that it ends is what counts.
+        assert_eq!(roots.resolve("/etc/passwd").scope, PathScope::Outside);
+        // Where a loop leads does not matter, but the resolution must terminate.
         roots.resolve("loop/x");
     }
 
     #[cfg(unix)]
     #[test]
-    fn with_several_folders_a_relative_path_starts_in_the_first_and_each_is_bounded() {
+    fn relative_paths_start_in_the_first_of_several_folders() {
         use std::os::unix::fs::symlink;
 
         let base = tempfile::tempdir().unwrap();
@@ -249,38 +251,44 @@ mod tests {
         symlink(base.join("more"), base.join("link")).unwrap();
         symlink(base.join("secret"), base.join("more/out")).unwrap();
         let roots = Roots::new(&base.join("ws")).unwrap();
-        assert!(roots.clone().and(&base.join("missing")).is_err());
-        let roots = roots.and(&base.join("link")).unwrap().and(&base.join("more")).unwrap();
-        assert_eq!(roots.folders().count(), 2, "the same folder by another name is no third one");
-        let place = |it: &str| roots.resolve(it).place;
+        assert!(roots.clone().with_folder(&base.join("missing")).is_err());
+        let roots =
+            roots.with_folder(&base.join("link")).unwrap().with_folder(&base.join("more")).unwrap();
+        assert_eq!(
+            roots.folders().count(),
+            2,
+            "the same folder by another name is not added again"
+        );
+        let place = |it: &str| roots.resolve(it).scope;
         assert_eq!(roots.resolve("sub/a").path, base.join("ws/sub/a"));
-        assert_eq!(place("../more/sub/a"), Place::Inside);
-        assert_eq!(place("../more/out/a"), Place::Outside);
-        assert_eq!(place("../more/../secret/a"), Place::Outside);
+        assert_eq!(place("../more/sub/a"), PathScope::Workspace);
+        assert_eq!(place("../more/out/a"), PathScope::Outside);
+        assert_eq!(place("../more/../secret/a"), PathScope::Outside);
         let target = roots.resolve(base.join("more/sub/a"));
-        assert_eq!(roots.shown(&target), base.join("link/sub/a"));
+        assert_eq!(roots.client_path(&target), base.join("link/sub/a"));
     }
 
     #[test]
-    fn a_folder_may_be_read_from_some_moment_on_unless_more_would_come_with_it() {
+    fn a_folder_can_be_made_readable_unless_it_contains_other_ones() {
         let base = tempfile::tempdir().unwrap();
         let base = fs::canonicalize(base.path()).unwrap();
         fs::create_dir_all(base.join("home/ws")).unwrap();
-        let roots = Roots::new(&base.join("home/ws")).unwrap().without(&base.join("config"));
+        let roots =
+            Roots::new(&base.join("home/ws")).unwrap().with_private_folder(&base.join("config"));
         let copy = roots.clone();
-        let place = |it: &str| copy.resolve(base.join(it)).place;
+        let place = |it: &str| copy.resolve(base.join(it)).scope;
         for folder in ["skill", "config/skills/a", "config", "home", "home/ws", ""] {
-            roots.let_read(base.join(folder));
+            roots.allow_read(base.join(folder));
         }
         for (path, expected) in [
-            ("skill/a", Place::Ours),
-            ("skill/../b", Place::Outside),
-            ("skills/a", Place::Outside),
-            ("config/skills/a/b", Place::Ours),
-            ("config/skills/b", Place::Outside),
-            ("config/login", Place::Outside),
-            ("home/a", Place::Outside),
-            ("home/ws/a", Place::Inside),
+            ("skill/a", PathScope::AgentData),
+            ("skill/../b", PathScope::Outside),
+            ("skills/a", PathScope::Outside),
+            ("config/skills/a/b", PathScope::AgentData),
+            ("config/skills/b", PathScope::Outside),
+            ("config/login", PathScope::Outside),
+            ("home/a", PathScope::Outside),
+            ("home/ws/a", PathScope::Workspace),
         ] {
             assert_eq!(place(path), expected, "{path}");
         }
@@ -293,6 +301,6 @@ mod tests {
         fs::create_dir_all(base.path().join("ws")).unwrap();
         fs::create_dir_all(base.path().join("ws2")).unwrap();
         let roots = Roots::new(&base.path().join("ws")).unwrap();
-        assert_eq!(roots.resolve("../ws2/a").place, Place::Outside);
+        assert_eq!(roots.resolve("../ws2/a").scope, PathScope::Outside);
     }
 }

@@ -1,5 +1,5 @@
-//! Some lines of a file of any size, in bounded memory and time: nothing is kept but the lines
-//! that are asked for.
+//! Reads some lines of a file of any size in bounded memory and time: only the requested lines are
+//! kept.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -9,43 +9,42 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::FileError;
-use super::disk::{explain, moved, regular};
-use super::excerpt::{Excerpt, Line, Window};
-use super::form::{PROBE, decode_lines, is_binary, wide};
-use crate::pinned;
+use super::disk::{ensure_regular, map_io_error, map_open_error};
+use super::encoding::{PROBE_BYTES, decode_lines, is_binary, utf16_from_bom};
+use super::excerpt::{Excerpt, ExcerptLine, LineWindow};
+use crate::nofollow;
 
-/// Bytes in which lines are counted, and of which one line may consist.
-const COUNTED: u64 = 64 * 1024 * 1024;
-/// Bytes that are read at once.
-const CHUNK: usize = 256 * 1024;
-/// How long a line far from the beginning is looked for.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Lines are counted in at most this many bytes, and one line is at most as long.
+const MAX_COUNTED_BYTES: u64 = 64 * 1024 * 1024;
+const CHUNK_BYTES: usize = 256 * 1024;
+/// How long a line far from the beginning is searched for.
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// The lines that the window shows. Blocks.
-pub(super) fn excerpt(
+/// Reads the lines in the window. Blocks.
+pub(super) fn read_excerpt(
     path: &Path,
-    window: &Window,
+    window: &LineWindow,
     cancel: &CancellationToken,
 ) -> Result<Excerpt, FileError> {
-    let file = pinned::file(path).map_err(|it| moved(&it))?;
-    let metadata = file.metadata().map_err(|it| explain(&it))?;
-    regular(&metadata)?;
+    let file = nofollow::open_file(path).map_err(|it| map_open_error(&it))?;
+    let metadata = file.metadata().map_err(|it| map_io_error(&it))?;
+    ensure_regular(&metadata)?;
     let size = metadata.len();
-    let mut reader = Reader { file, cancel, until: Instant::now() + PATIENCE };
-    let mut buffer = vec![0; CHUNK];
-    let count = reader.fill(&mut buffer[..PROBE])?;
-    if wide(&buffer[..count]).is_some() {
+    let mut reader = LineReader { file, cancel, deadline: Instant::now() + TIME_LIMIT };
+    let mut buffer = vec![0; CHUNK_BYTES];
+    let count = reader.fill(&mut buffer[..PROBE_BYTES])?;
+    if utf16_from_bom(&buffer[..count]).is_some() {
         return Err(FileError::TooLarge(size));
     }
     if is_binary(&buffer[..count]) {
         return Err(FileError::Binary(size));
     }
-    let (total, is_exact) = reader.count(&mut buffer, size)?;
+    let (total, is_exact) = reader.count_lines(&mut buffer, size)?;
     if !is_exact && let Some(back) = window.start.filter(|it| *it < 0) {
-        return reader.tail(&mut buffer, size, back, window);
+        return reader.read_tail(&mut buffer, size, back, window);
     }
     let (start, end) = window.range(total);
-    // Where the end is not known, the lines that may be shown are the end.
+    // If the total is not known, the window's own limits are the end.
     let end = match window.end {
         _ if is_exact => end,
         Some(end) if end > 0 => usize::try_from(end).unwrap_or(usize::MAX),
@@ -53,10 +52,10 @@ pub(super) fn excerpt(
     };
     reader.seek(SeekFrom::Start(0))?;
     let wanted = end.saturating_add(1).saturating_sub(start);
-    let Run { lines, more, total: counted } =
-        reader.lines(&mut buffer, start - 1, wanted, window)?;
+    let LineRun { lines, more, total: counted } =
+        reader.read_lines(&mut buffer, start - 1, wanted, window)?;
     if lines.is_empty() && more {
-        return Err(FileError::TooFar(start));
+        return Err(FileError::LineTooFar(start));
     }
     let least = total.max(start - 1 + lines.len());
     let (total, is_exact) = match counted {
@@ -65,26 +64,26 @@ pub(super) fn excerpt(
         None => (least, false),
     };
     let first = i64::try_from(start).unwrap_or(i64::MAX);
-    Ok(Excerpt { first, lines, total, is_exact, more })
+    Ok(Excerpt { first_line: first, lines, total, is_total_exact: is_exact, has_more: more })
 }
 
-/// Lines that follow each other.
-struct Run {
-    lines: Vec<Line>,
-    /// Whether there may be more of those that were wanted.
+/// Consecutive lines.
+struct LineRun {
+    lines: Vec<ExcerptLine>,
+    /// Whether there may be more of the requested lines.
     more: bool,
-    /// How many lines there are up to the end of the file, if that was reached.
+    /// The number of lines of the file, if its end was reached.
     total: Option<usize>,
 }
 
-struct Reader<'a> {
+struct LineReader<'a> {
     file: File,
     cancel: &'a CancellationToken,
-    until: Instant,
+    deadline: Instant,
 }
 
-impl Reader<'_> {
-    /// Reads what there is, at most as much as fits. 0 is the end.
+impl LineReader<'_> {
+    /// Reads until the buffer is full or the file ends. 0 is the end.
     fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, FileError> {
         if self.cancel.is_cancelled() {
             return Err(FileError::System("was not read: cancelled by the user".to_owned()));
@@ -95,49 +94,49 @@ impl Reader<'_> {
                 Ok(0) => break,
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(explain(&error)),
+                Err(error) => return Err(map_io_error(&error)),
             }
         }
         Ok(filled)
     }
 
     fn seek(&mut self, to: SeekFrom) -> Result<(), FileError> {
-        self.file.seek(to).map(drop).map_err(|it| explain(&it))
+        self.file.seek(to).map(drop).map_err(|it| map_io_error(&it))
     }
 
-    /// How many lines there are, or at least are.
-    fn count(&mut self, buffer: &mut [u8], size: u64) -> Result<(usize, bool), FileError> {
+    /// Counts the lines; `false` if the number is only a lower bound.
+    fn count_lines(&mut self, buffer: &mut [u8], size: u64) -> Result<(usize, bool), FileError> {
         self.seek(SeekFrom::Start(0))?;
         let (mut breaks, mut read, mut last) = (0, 0, b'\n');
-        while read < COUNTED {
+        while read < MAX_COUNTED_BYTES {
             let count = self.fill(buffer)?;
             let Some(end) = buffer[..count].last() else { break };
             breaks += memchr::memchr_iter(b'\n', &buffer[..count]).count();
             read += count as u64;
             last = *end;
         }
-        let is_exact = read < COUNTED || read >= size;
+        let is_exact = read < MAX_COUNTED_BYTES || read >= size;
         Ok((breaks + usize::from(is_exact && last != b'\n'), is_exact))
     }
 
-    /// Lines from here on: so many are skipped, so many wanted.
-    fn lines(
+    /// Skips `skip` lines from the current position and reads at most `wanted` lines.
+    fn read_lines(
         &mut self,
         buffer: &mut [u8],
         skip: usize,
         wanted: usize,
-        window: &Window,
-    ) -> Result<Run, FileError> {
-        let most = wanted.min(window.lines);
-        let mut collected = Collected::new(window);
+        window: &LineWindow,
+    ) -> Result<LineRun, FileError> {
+        let most = wanted.min(window.max_lines);
+        let mut collected = LineCollector::new(window);
         let (mut skipped, mut read, mut last) = (0, 0, b'\n');
-        while collected.done.len() < most && !collected.is_full() && read < COUNTED {
+        while collected.done.len() < most && !collected.is_full() && read < MAX_COUNTED_BYTES {
             let count = self.fill(buffer)?;
             let Some(end) = buffer[..count].last() else {
-                collected.end();
+                collected.finish();
                 let half = usize::from(skipped < skip && last != b'\n');
                 let total = Some(skipped + half + collected.done.len());
-                return Ok(Run { lines: collected.decode(), more: false, total });
+                return Ok(LineRun { lines: collected.decode(), more: false, total });
             };
             last = *end;
             let mut rest = &buffer[..count];
@@ -147,8 +146,8 @@ impl Reader<'_> {
                 skipped += 1;
             }
             if skipped < skip {
-                if Instant::now() > self.until {
-                    return Ok(Run { lines: Vec::new(), more: true, total: None });
+                if Instant::now() > self.deadline {
+                    return Ok(LineRun { lines: Vec::new(), more: true, total: None });
                 }
                 continue;
             }
@@ -158,37 +157,43 @@ impl Reader<'_> {
                 collected.push(&rest[..at.unwrap_or(rest.len())]);
                 rest = at.map_or(&[], |it| &rest[it + 1..]);
                 if at.is_some() {
-                    collected.next();
+                    collected.finish_line();
                 }
             }
         }
-        collected.end();
+        collected.finish();
         let more = collected.done.len() < wanted;
-        Ok(Run { lines: collected.decode(), more, total: None })
+        Ok(LineRun { lines: collected.decode(), more, total: None })
     }
 
-    /// Lines counted from the end, without knowing how many there are.
-    fn tail(
+    /// Reads lines counted from the end, without knowing how many lines the file has.
+    fn read_tail(
         &mut self,
         buffer: &mut [u8],
         size: u64,
         back: i64,
-        window: &Window,
+        window: &LineWindow,
     ) -> Result<Excerpt, FileError> {
         let asked = usize::try_from(back.unsigned_abs()).unwrap_or(usize::MAX);
-        let (offset, found) = self.line_from_end(buffer, size, asked)?;
+        let (offset, found) = self.find_line_from_end(buffer, size, asked)?;
         let last = window.end.filter(|it| *it < 0).map_or(1, i64::unsigned_abs);
         let last = usize::try_from(last).unwrap_or(usize::MAX);
         let wanted = (found + 1).saturating_sub(last);
         self.seek(SeekFrom::Start(offset))?;
-        let lines = self.lines(buffer, 0, wanted, window)?.lines;
+        let lines = self.read_lines(buffer, 0, wanted, window)?.lines;
         let first = -i64::try_from(found).unwrap_or(i64::MAX);
-        Ok(Excerpt { first, more: lines.len() < wanted, lines, total: found, is_exact: false })
+        Ok(Excerpt {
+            first_line: first,
+            has_more: lines.len() < wanted,
+            lines,
+            total: found,
+            is_total_exact: false,
+        })
     }
 
-    /// Where the line begins that is so many from the end, and how many it really is: of a line
-    /// that is too far away the nearest is taken.
-    fn line_from_end(
+    /// Finds the offset of the line that is the `asked`-th from the end, and its number from the
+    /// end. If it is too far away, the farthest line that was reached is returned.
+    fn find_line_from_end(
         &mut self,
         buffer: &mut [u8],
         size: u64,
@@ -197,14 +202,14 @@ impl Reader<'_> {
         let mut at = size;
         let mut found = 0;
         let mut nearest = size;
-        while at > 0 && size - at < COUNTED {
+        while at > 0 && size - at < MAX_COUNTED_BYTES {
             let length = at.min(buffer.len() as u64);
             at -= length;
             self.seek(SeekFrom::Start(at))?;
             let count = self.fill(&mut buffer[..usize::try_from(length).unwrap_or(0)])?;
             for end in memchr::memrchr_iter(b'\n', &buffer[..count]) {
                 let begin = at + end as u64 + 1;
-                // The end of the last line begins no line.
+                // No line begins after the final line ending.
                 if begin >= size {
                     continue;
                 }
@@ -215,14 +220,14 @@ impl Reader<'_> {
                 }
             }
         }
-        // One line is longer than all that is looked at.
+        // The last line is longer than what was examined.
         Ok(if found == 0 { (at, 1) } else { (nearest, found) })
     }
 }
 
-/// Lines as bytes, each cut when it is too long.
-struct Collected<'a> {
-    window: &'a Window,
+/// Collects lines as bytes, each cut to the width of the window.
+struct LineCollector<'a> {
+    window: &'a LineWindow,
     done: Vec<Vec<u8>>,
     missing: Vec<usize>,
     line: Vec<u8>,
@@ -230,26 +235,26 @@ struct Collected<'a> {
     used: usize,
 }
 
-impl<'a> Collected<'a> {
-    fn new(window: &'a Window) -> Collected<'a> {
+impl<'a> LineCollector<'a> {
+    fn new(window: &'a LineWindow) -> LineCollector<'a> {
         let (done, missing, line) = (Vec::new(), Vec::new(), Vec::new());
-        Collected { window, done, missing, line, cut: 0, used: 0 }
+        LineCollector { window, done, missing, line, cut: 0, used: 0 }
     }
 
     fn is_full(&self) -> bool {
-        self.used > self.window.bytes
+        self.used > self.window.max_bytes
     }
 
     fn push(&mut self, piece: &[u8]) {
-        // No character has more than four bytes.
-        let room = (self.window.width * 4).saturating_sub(self.line.len());
+        // A character has at most four bytes.
+        let room = (self.window.max_width * 4).saturating_sub(self.line.len());
         let (kept, cut) = piece.split_at(piece.len().min(room));
         self.line.extend_from_slice(kept);
-        // Bytes that go on with a character are no new one.
+        // Continuation bytes are not counted as characters.
         self.cut += cut.iter().filter(|it| **it & 0xc0 != 0x80).count();
     }
 
-    fn next(&mut self) {
+    fn finish_line(&mut self) {
         if self.cut == 0 && self.line.last() == Some(&b'\r') {
             self.line.pop();
         }
@@ -258,16 +263,18 @@ impl<'a> Collected<'a> {
         self.missing.push(std::mem::take(&mut self.cut));
     }
 
-    fn end(&mut self) {
+    fn finish(&mut self) {
         if !self.line.is_empty() {
-            self.next();
+            self.finish_line();
         }
     }
 
-    fn decode(&self) -> Vec<Line> {
+    fn decode(&self) -> Vec<ExcerptLine> {
         let texts = decode_lines(&self.done);
         let lines = texts.iter().zip(&self.missing);
-        lines.map(|(text, missing)| Line::new(text, self.window.width, *missing)).collect()
+        lines
+            .map(|(text, missing)| ExcerptLine::new(text, self.window.max_width, *missing))
+            .collect()
     }
 }
 
@@ -276,12 +283,12 @@ impl<'a> Collected<'a> {
 mod tests {
     use super::*;
 
-    fn window(start: Option<i64>, end: Option<i64>) -> Window {
-        Window { start, end, lines: 5, width: 10, bytes: 1_000 }
+    fn window(start: Option<i64>, end: Option<i64>) -> LineWindow {
+        LineWindow { start, end, max_lines: 5, max_width: 10, max_bytes: 1_000 }
     }
 
-    fn streamed(path: &Path, window: &Window) -> Result<Excerpt, FileError> {
-        excerpt(path, window, &CancellationToken::new())
+    fn streamed(path: &Path, window: &LineWindow) -> Result<Excerpt, FileError> {
+        read_excerpt(path, window, &CancellationToken::new())
     }
 
     #[test]
@@ -315,7 +322,7 @@ mod tests {
         std::fs::write(&path, b"text").unwrap();
         let cancel = CancellationToken::new();
         cancel.cancel();
-        assert!(excerpt(&path, &window(None, None), &cancel).is_err());
+        assert!(read_excerpt(&path, &window(None, None), &cancel).is_err());
     }
 
     #[test]
@@ -323,19 +330,19 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("f");
         std::fs::write(&path, "first\n".repeat(2_000)).unwrap();
-        // A hole: it costs no disk, and is one long line.
+        // A sparse region: it takes no disk space and is one long line.
         let mut file = File::options().append(true).open(&path).unwrap();
         file.set_len(4 << 30).unwrap();
         std::io::Write::write_all(&mut file, b"\nlast 3\nlast 2\nlast 1\n").unwrap();
         let texts = |start, end| {
             let excerpt = streamed(&path, &window(start, end)).unwrap();
             let texts: Vec<_> = excerpt.lines.iter().map(|it| it.text.clone()).collect();
-            (excerpt.first, texts.join(" "), excerpt.is_exact, excerpt.more)
+            (excerpt.first_line, texts.join(" "), excerpt.is_total_exact, excerpt.has_more)
         };
         assert_eq!(texts(Some(1), Some(2)), (1, "first first".to_owned(), false, false));
         assert_eq!(texts(Some(-2), None), (-2, "last 2 last 1".to_owned(), false, false));
         assert_eq!(texts(Some(-3), Some(-2)), (-3, "last 3 last 2".to_owned(), false, false));
         let head = streamed(&path, &window(None, None)).unwrap();
-        assert!(head.more && head.lines.len() == 5 && head.total >= 2_000, "{head:?}");
+        assert!(head.has_more && head.lines.len() == 5 && head.total >= 2_000, "{head:?}");
     }
 }

@@ -1,67 +1,62 @@
-//! A text file as it was found: what it says, and everything else that has to stay as it is when
-//! a part of it is changed.
+//! A text file with everything that must be preserved when a part of it is changed.
 
 use ring::digest::{SHA256, digest};
 
 use super::FileError;
-pub use super::form::Form;
-use super::form::decode;
+pub use super::encoding::TextEncoding;
+use super::encoding::decode;
 
-/// A text file.
+/// The text of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Text {
-    /// What it says, without a byte order mark, every line with its own end.
+pub struct FileText {
+    /// The text without a byte order mark; every line has its own line ending.
     pub text: String,
-    /// How that is written in bytes.
-    pub form: Form,
-    /// Where it came from.
-    pub source: Source,
+    /// How the text is encoded in bytes.
+    pub encoding: TextEncoding,
+    pub source: TextSource,
 }
 
-/// Where a text came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// The disk.
+pub enum TextSource {
     Disk,
     /// The editor's buffer, which may have unsaved changes.
     Editor,
 }
 
-/// How the lines of a text end.
+/// The line endings of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LineEnds {
-    /// With a line feed, or there is but one line.
+pub enum LineEndings {
+    /// All lines end with a line feed, or there is only one line.
     Lf,
-    /// With carriage return and line feed, all of them.
+    /// All lines end with carriage return and line feed.
     Crlf,
-    /// Some so, some so, or with a carriage return alone.
+    /// Both occur, or a lone carriage return does.
     Mixed,
 }
 
-/// What a text says, in 32 bytes. Line ends do not count: an editor shows every file with its
-/// own, and that is no change.
+/// The SHA-256 of a text. CRLF counts as LF: an editor shows each file with its own line endings,
+/// and that is not a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Hash([u8; 32]);
+pub struct ContentHash([u8; 32]);
 
-impl Text {
-    /// A text in UTF-8.
-    pub fn new(text: impl Into<String>, source: Source) -> Text {
-        Text { text: text.into(), form: Form::default(), source }
+impl FileText {
+    /// A text encoded in UTF-8.
+    pub fn new(text: impl Into<String>, source: TextSource) -> FileText {
+        FileText { text: text.into(), encoding: TextEncoding::default(), source }
     }
 
-    /// The text in these bytes of the disk, if it is one.
-    pub(super) fn decode(bytes: Vec<u8>) -> Option<Text> {
-        decode(bytes).map(|(text, form)| Text { text, form, source: Source::Disk })
+    /// Decodes bytes from the disk; `None` if they are not text.
+    pub(super) fn decode(bytes: Vec<u8>) -> Option<FileText> {
+        decode(bytes).map(|(text, encoding)| FileText { text, encoding, source: TextSource::Disk })
     }
 
-    /// Its bytes on the disk.
+    /// Encodes the text as it is stored on the disk.
     pub(super) fn encode(&self) -> Result<Vec<u8>, FileError> {
-        let encoding = self.form.encoding.name();
-        self.form.encode(&self.text).map_err(|char| FileError::Unmappable { char, encoding })
+        let encoding = self.encoding.charset.name();
+        self.encoding.encode(&self.text).map_err(|char| FileError::Unmappable { char, encoding })
     }
 
-    /// Its hash.
-    pub fn hash(&self) -> Hash {
+    pub fn hash(&self) -> ContentHash {
         let unified = if self.text.contains('\r') {
             digest(&SHA256, self.text.replace("\r\n", "\n").as_bytes())
         } else {
@@ -69,49 +64,47 @@ impl Text {
         };
         let mut hash = [0; 32];
         hash.copy_from_slice(unified.as_ref());
-        Hash(hash)
+        ContentHash(hash)
     }
 
-    /// How its lines end.
-    pub fn line_ends(&self) -> LineEnds {
+    pub fn line_endings(&self) -> LineEndings {
         let bytes = self.text.as_bytes();
         let mut both = 0;
         for at in memchr::memchr_iter(b'\r', bytes) {
             if bytes.get(at + 1) != Some(&b'\n') {
-                return LineEnds::Mixed;
+                return LineEndings::Mixed;
             }
             both += 1;
         }
         if both == 0 {
-            return LineEnds::Lf;
+            return LineEndings::Lf;
         }
         let all = memchr::memchr_iter(b'\n', bytes).count();
-        if both == all { LineEnds::Crlf } else { LineEnds::Mixed }
+        if both == all { LineEndings::Crlf } else { LineEndings::Mixed }
     }
 
-    /// Whether an editor would lose something of it: it shows each file in UTF-8, without a
-    /// mark, and with line ends that are all the same.
-    pub(super) fn is_special(&self) -> bool {
-        self.form != Form::default() || self.line_ends() == LineEnds::Mixed
+    /// Whether an editor could lose something of the file: it shows every text in UTF-8, without a
+    /// byte order mark and with uniform line endings.
+    pub(super) fn is_lossy_in_editor(&self) -> bool {
+        self.encoding != TextEncoding::default() || self.line_endings() == LineEndings::Mixed
     }
 
-    /// New words for the same file, from somebody who knows line feeds only: with the line ends
-    /// that the file has.
-    pub fn adapt(&self, words: &str) -> String {
-        let words = if self.form.mark { words.trim_start_matches('\u{feff}') } else { words };
-        if self.line_ends() == LineEnds::Crlf && !words.contains('\r') {
-            return with_crlf(words);
+    /// Adapts new text, written with line feeds, to the line endings of this file.
+    pub fn with_file_line_endings(&self, new: &str) -> String {
+        let new = if self.encoding.has_bom { new.trim_start_matches('\u{feff}') } else { new };
+        if self.line_endings() == LineEndings::Crlf && !new.contains('\r') {
+            return with_crlf(new);
         }
-        words.to_owned()
+        new.to_owned()
     }
 }
 
-/// Every line feed with a carriage return. For text that has none yet.
+/// Replaces LF with CRLF. The text must not have CRLF yet.
 pub(super) fn with_crlf(text: &str) -> String {
     text.replace('\n', "\r\n")
 }
 
-/// Every line end as a line feed.
+/// Replaces CRLF and CR with LF.
 pub(super) fn with_lf(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\r', "\n")
 }
@@ -120,37 +113,37 @@ pub(super) fn with_lf(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn text(text: &str) -> Text {
-        Text::new(text, Source::Disk)
+    fn text(text: &str) -> FileText {
+        FileText::new(text, TextSource::Disk)
     }
 
     #[test]
     fn line_ends_are_told_apart() {
         let table = [
-            ("", LineEnds::Lf),
-            ("a", LineEnds::Lf),
-            ("a\nb\n", LineEnds::Lf),
-            ("a\r\nb", LineEnds::Crlf),
-            ("a\r\nb\n", LineEnds::Mixed),
-            ("a\rb", LineEnds::Mixed),
-            ("a\r\nb\r", LineEnds::Mixed),
+            ("", LineEndings::Lf),
+            ("a", LineEndings::Lf),
+            ("a\nb\n", LineEndings::Lf),
+            ("a\r\nb", LineEndings::Crlf),
+            ("a\r\nb\n", LineEndings::Mixed),
+            ("a\rb", LineEndings::Mixed),
+            ("a\r\nb\r", LineEndings::Mixed),
         ];
-        for (words, ends) in table {
-            assert_eq!(text(words).line_ends(), ends, "{words:?}");
+        for (new, ends) in table {
+            assert_eq!(text(new).line_endings(), ends, "{new:?}");
         }
     }
 
     #[test]
-    fn line_ends_are_no_difference_and_all_else_is() {
+    fn line_endings_do_not_change_the_hash_and_all_else_does() {
         assert_eq!(text("a\r\nb\n").hash(), text("a\nb\r\n").hash());
         assert_ne!(text("a\nb").hash(), text("a\nb\n").hash());
     }
 
     #[test]
     fn new_words_get_the_line_ends_of_the_file() {
-        assert_eq!(text("a\r\n").adapt("b\nc"), "b\r\nc");
-        assert_eq!(text("a\r\n").adapt("b\r\nc\n"), "b\r\nc\n");
-        assert_eq!(text("a\r\nb\n").adapt("b\nc"), "b\nc");
-        assert_eq!(text("").adapt("b\n"), "b\n");
+        assert_eq!(text("a\r\n").with_file_line_endings("b\nc"), "b\r\nc");
+        assert_eq!(text("a\r\n").with_file_line_endings("b\r\nc\n"), "b\r\nc\n");
+        assert_eq!(text("a\r\nb\n").with_file_line_endings("b\nc"), "b\nc");
+        assert_eq!(text("").with_file_line_endings("b\n"), "b\n");
     }
 }

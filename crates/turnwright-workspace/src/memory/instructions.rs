@@ -1,47 +1,46 @@
-//! Project instructions: `AGENTS.md` and its kin, from each project's root down to the folder of the
-//! session, after the user's own. They are data of whoever wrote the project.
+//! Project instructions: `AGENTS.md` and similar files, from the root of each project down to the
+//! session's folder, after the user's own. They are untrusted data from the author of the project.
 
 use std::path::{Path, PathBuf};
 
-use crate::files::glance;
+use crate::files::read_head;
 
-/// Bytes of all of them.
-const LIMIT: usize = 32 * 1024;
-/// Folders from the root to the working folder.
-const MOST_FOLDERS: usize = 32;
+/// The most bytes of all instructions together.
+const MAX_TOTAL_BYTES: usize = 32 * 1024;
+/// The most folders from the root to the working folder.
+const MAX_FOLDERS: usize = 32;
 
-/// What a folder's instructions may be called; the first that is there counts.
-const NAMES: &[&str] = &["AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md"];
+/// The names of instruction files; the first that exists in a folder counts.
+const FILE_NAMES: &[&str] = &["AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md"];
 
 /// The instructions of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instructions {
-    /// The file.
     pub path: PathBuf,
-    /// What it says, or its beginning.
+    /// The text, or its beginning.
     pub text: String,
-    /// Whether that is all of it.
-    pub is_whole: bool,
-    /// Whether the user has written them, and not the project.
-    pub own: bool,
+    /// Whether `text` is the whole file.
+    pub is_complete: bool,
+    /// Whether the file is the user's own, and not the project's.
+    pub is_user: bool,
 }
 
-/// All that count for the folders of a session, each with the root of its project: those of the first
-/// folder first, for each folder the nearest last. Both are real paths, the folder at or below the
-/// root. Not for the runtime's thread.
+/// Reads the instructions for the folders of a session. Each folder comes with the root of its
+/// project; both have no links, and the folder is at or below the root. The result is ordered by
+/// folder, and for each folder from the root down. Blocks.
 pub fn read(own: Option<&Path>, projects: &[(PathBuf, PathBuf)]) -> Vec<Instructions> {
-    let mut left = LIMIT;
+    let mut left = MAX_TOTAL_BYTES;
     let mut all = Vec::new();
-    let own = own.and_then(|it| first(it, None, &["AGENTS.md"], left));
-    all.extend(own.map(|it| Instructions { own: true, ..it }));
+    let own = own.and_then(|it| read_first(it, None, &["AGENTS.md"], left));
+    all.extend(own.map(|it| Instructions { is_user: true, ..it }));
     left -= all.iter().map(|it: &Instructions| it.text.len()).sum::<usize>().min(left);
     let mut seen = Vec::new();
     for (folder, root) in projects {
-        let above = folder.ancestors().take_while(|it| it.starts_with(root)).take(MOST_FOLDERS);
+        let above = folder.ancestors().take_while(|it| it.starts_with(root)).take(MAX_FOLDERS);
         let above: Vec<_> = above.filter(|it| !seen.contains(it)).collect();
         for folder in above.into_iter().rev() {
             seen.push(folder);
-            if let Some(found) = first(folder, Some(root), NAMES, left) {
+            if let Some(found) = read_first(folder, Some(root), FILE_NAMES, left) {
                 left -= found.text.len().min(left);
                 all.push(found);
             }
@@ -50,7 +49,7 @@ pub fn read(own: Option<&Path>, projects: &[(PathBuf, PathBuf)]) -> Vec<Instruct
     all
 }
 
-fn first(
+fn read_first(
     folder: &Path,
     within: Option<&Path>,
     names: &[&str],
@@ -58,8 +57,8 @@ fn first(
 ) -> Option<Instructions> {
     names.iter().find_map(|name| {
         let path = folder.join(name);
-        let seen = glance(&path, within, limit)?;
-        Some(Instructions { path, text: seen.text, is_whole: seen.is_whole, own: false })
+        let seen = read_head(&path, within, limit)?;
+        Some(Instructions { path, text: seen.text, is_complete: seen.is_complete, is_user: false })
     })
 }
 
@@ -70,7 +69,7 @@ mod tests {
 
     use super::*;
 
-    /// What is read in `ws/a/b` of these files, as names and texts.
+    /// Checks which of these files are read for `ws/a/b`, as names and texts.
     #[track_caller]
     fn check(files: &[(&str, &str)], expected: &[&str]) {
         let base = tempfile::tempdir().unwrap();
@@ -91,7 +90,7 @@ mod tests {
         let line = |it: &Instructions| {
             let path = it.path.strip_prefix(&base).unwrap().to_string_lossy().into_owned();
             let text = if it.text.len() > 9 { it.text.len().to_string() } else { it.text.clone() };
-            format!("{path} {text}{}", if it.is_whole { "" } else { " …" })
+            format!("{path} {text}{}", if it.is_complete { "" } else { " …" })
         };
         assert_eq!(all.iter().map(line).collect::<Vec<_>>(), expected);
     }

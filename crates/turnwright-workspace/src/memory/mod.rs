@@ -1,6 +1,5 @@
-//! What a session knows before its first word: notes from earlier sessions in plain Markdown
-//! files, and the instructions that project and user have written down. Reads; writing is the
-//! tool's, because it is asked about.
+//! Persistent context of a session: notes from earlier sessions in Markdown files, and the
+//! instructions of project and user. Only reads; the tool writes, because that needs permission.
 
 pub mod instructions;
 mod secrets;
@@ -8,146 +7,140 @@ mod secrets;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use turnwright_types::effect::visible_line;
-use crate::files::{Glance, glance};
-use turnwright_types::ids::{LONGEST_SLUG, is_slug};
+use crate::files::{FileHead, read_head};
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::ids::{MAX_SLUG_LEN, is_slug};
 
-pub use secrets::secret_in;
+pub use secrets::find_secret;
 
-/// Bytes of one note.
-pub const LONGEST_NOTE: usize = 16 * 1024;
-/// Notes of one folder.
-pub const MOST_NOTES: usize = 100;
-/// Bytes that are read of a note: somebody may have written a longer one by hand.
+/// The most bytes of a note.
+pub const MAX_NOTE_BYTES: usize = 16 * 1024;
+/// The most notes of a folder.
+pub const MAX_NOTES: usize = 100;
+/// The most bytes that are read of a note, which may have been written by hand and be longer.
 const READ_LIMIT: usize = 64 * 1024;
-/// Bytes in which a note's title is looked for.
-const TITLE_LIMIT: usize = 1024;
-/// Characters of a line of the index.
-const LONGEST_LINE: usize = 120;
-/// Lines of the index.
-const MOST_LINES: usize = 200;
-/// Bytes of the index.
-const LONGEST_INDEX: usize = 8 * 1024;
-/// Entries of a folder that are looked at.
-const MOST_ENTRIES: usize = 10_000;
+/// How many bytes are searched for the title of a note.
+const TITLE_BYTES: usize = 1024;
+/// The most characters of an index line.
+const MAX_LINE_CHARS: usize = 120;
+/// The most lines of the index.
+const MAX_INDEX_LINES: usize = 200;
+/// The most bytes of the index.
+const MAX_INDEX_BYTES: usize = 8 * 1024;
+/// The most entries of a folder that are examined.
+const MAX_ENTRIES: usize = 10_000;
 
-/// Whose notes.
+/// Whom notes belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// The project's.
+pub enum NoteOwner {
     Project,
-    /// The user's, for every project.
+    /// The user, for all projects.
     User,
 }
 
-impl Scope {
-    /// The word for it.
+impl NoteOwner {
+    /// The name as used in the index.
     pub fn id(self) -> &'static str {
         match self {
-            Scope::Project => "project",
-            Scope::User => "user",
+            NoteOwner::Project => "project",
+            NoteOwner::User => "user",
         }
     }
 }
 
-/// A folder of notes.
 #[derive(Clone, Debug)]
-pub struct Notes {
-    /// Whose they are.
-    pub scope: Scope,
-    /// Where they lie.
+pub struct NoteFolder {
+    pub scope: NoteOwner,
     pub folder: PathBuf,
 }
 
-/// One note, as the index has it.
+/// A note as listed in the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// Whose it is.
-    pub scope: Scope,
-    /// Its name, which is its file's without `.md`.
+    pub scope: NoteOwner,
+    /// The file name without `.md`.
     pub name: String,
-    /// Its first heading or line.
+    /// The first heading or line.
     pub title: String,
 }
 
-impl Notes {
-    /// Those of a project; `cwd` is a real path.
-    pub fn of_project(cwd: &Path) -> Notes {
-        Notes { scope: Scope::Project, folder: cwd.join(".turnwright").join("memory") }
+impl NoteFolder {
+    /// The notes of a project; `cwd` has no links.
+    pub fn of_project(cwd: &Path) -> NoteFolder {
+        NoteFolder { scope: NoteOwner::Project, folder: cwd.join(".turnwright").join("memory") }
     }
 
-    /// Those of the user, below our folder of settings.
-    pub fn of_user(config: &Path) -> Notes {
-        Notes { scope: Scope::User, folder: config.join("memory") }
+    /// The notes of the user, in our configuration folder.
+    pub fn of_user(config: &Path) -> NoteFolder {
+        NoteFolder { scope: NoteOwner::User, folder: config.join("memory") }
     }
 
-    /// The file of a note.
+    /// The path of a note.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}.md"))
     }
 
-    /// Whether a real path lies where this folder's notes belong. A project may be anybody's: no
-    /// link in it makes another file a note. The user's own links are the user's business.
-    pub fn holds(&self, real: &Path) -> bool {
-        self.scope == Scope::User || real.starts_with(&self.folder)
+    /// Whether a resolved path may be a note of this folder. A project is not trusted: no link in
+    /// it can make another file a note. The links of the user are the user's decision.
+    pub fn allows(&self, real: &Path) -> bool {
+        self.scope == NoteOwner::User || real.starts_with(&self.folder)
     }
 
-    /// A note. Not for the runtime's thread.
-    pub fn get(&self, name: &str) -> Option<Glance> {
-        self.glance(name, READ_LIMIT)
+    /// Reads a note. Blocks.
+    pub fn read(&self, name: &str) -> Option<FileHead> {
+        self.read_limited(name, READ_LIMIT)
     }
 
-    /// All notes in the order of their names. Not for the runtime's thread.
+    /// All notes, ordered by name. Blocks.
     pub fn list(&self) -> Vec<Note> {
-        // Most projects have none.
         let Ok(entries) = fs::read_dir(&self.folder) else { return Vec::new() };
         let name =
             |it: fs::DirEntry| it.file_name().to_str()?.strip_suffix(".md").map(str::to_owned);
-        let entries = entries.take(MOST_ENTRIES).filter_map(Result::ok);
+        let entries = entries.take(MAX_ENTRIES).filter_map(Result::ok);
         let mut names: Vec<String> = entries.filter_map(name).filter(|it| is_slug(it)).collect();
         names.sort();
         let note = |name: String| {
-            let title = title(&self.glance(&name, TITLE_LIMIT)?.text);
+            let title = title(&self.read_limited(&name, TITLE_BYTES)?.text);
             Some(Note { scope: self.scope, name, title })
         };
-        names.into_iter().filter_map(note).take(MOST_NOTES).collect()
+        names.into_iter().filter_map(note).take(MAX_NOTES).collect()
     }
 
-    fn glance(&self, name: &str, limit: usize) -> Option<Glance> {
-        let within = (self.scope == Scope::Project).then_some(self.folder.as_path());
-        glance(&self.path(name), within, limit)
+    fn read_limited(&self, name: &str, limit: usize) -> Option<FileHead> {
+        let within = (self.scope == NoteOwner::Project).then_some(self.folder.as_path());
+        read_head(&self.path(name), within, limit)
     }
 }
 
-/// The nearest name to something that is none.
-pub fn name_from(text: &str) -> String {
+/// Suggests a valid name for an invalid one.
+pub fn suggest_name(text: &str) -> String {
     let text = text.trim().to_lowercase();
     let words = text.trim_end_matches(".md").split(|it: char| !it.is_ascii_alphanumeric());
     let words: Vec<_> = words.filter(|it| !it.is_empty()).collect();
-    let name: String = words.join("-").chars().take(LONGEST_SLUG).collect();
+    let name: String = words.join("-").chars().take(MAX_SLUG_LEN).collect();
     let name = name.trim_end_matches('-');
     if name.is_empty() { "build-commands".to_owned() } else { name.to_owned() }
 }
 
-/// The first heading, or else the first line.
+/// The first heading, or the first line if there is none.
 fn title(text: &str) -> String {
     let lines = || text.lines().map(str::trim).filter(|it| !it.is_empty());
     let heading = lines().find_map(|it| {
         let rest = it.trim_start_matches('#');
         (rest.len() < it.len() && rest.starts_with(' ')).then(|| rest.trim())
     });
-    visible_line(heading.or_else(|| lines().next()).unwrap_or("(empty)"))
+    escape_hidden_line(heading.or_else(|| lines().next()).unwrap_or("(empty)"))
 }
 
-/// A line for each note, as many as fit, or nothing where there are none.
+/// The index with a line for each note, as many as fit; `None` if there are none.
 pub fn index(notes: &[Note]) -> Option<String> {
     if notes.is_empty() {
         return None;
     }
     let mut text = String::new();
     for (number, note) in notes.iter().enumerate() {
-        let line = clipped(&format!("{}/{} – {}", note.scope.id(), note.name, note.title));
-        if number + 1 >= MOST_LINES || text.len() + line.len() + 100 > LONGEST_INDEX {
+        let line = clip(&format!("{}/{} – {}", note.scope.id(), note.name, note.title));
+        if number + 1 >= MAX_INDEX_LINES || text.len() + line.len() + 100 > MAX_INDEX_BYTES {
             let left = notes.len() - number;
             text.push_str(&format!(
                 "… and {left} more: `memory` with action `list` has them all\n"
@@ -159,11 +152,11 @@ pub fn index(notes: &[Note]) -> Option<String> {
     Some(text)
 }
 
-fn clipped(line: &str) -> String {
-    if line.chars().count() <= LONGEST_LINE {
+fn clip(line: &str) -> String {
+    if line.chars().count() <= MAX_LINE_CHARS {
         return line.to_owned();
     }
-    let mut text: String = line.chars().take(LONGEST_LINE - 1).collect();
+    let mut text: String = line.chars().take(MAX_LINE_CHARS - 1).collect();
     text.push('…');
     text
 }
@@ -173,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_words_with_hyphens_and_others_have_a_nearest_one() {
+    fn invalid_names_get_a_valid_suggestion() {
         for name in ["build-commands", "a", "2", "x86-64"] {
             assert!(is_slug(name), "{name}");
         }
@@ -191,10 +184,10 @@ mod tests {
         ];
         for (text, name) in table {
             assert!(!is_slug(text), "{text}");
-            assert_eq!(name_from(text), name);
+            assert_eq!(suggest_name(text), name);
         }
         assert!(!is_slug(&"a".repeat(65)));
-        assert!(is_slug(&name_from(&"a ".repeat(65))));
+        assert!(is_slug(&suggest_name(&"a ".repeat(65))));
     }
 
     #[test]
@@ -215,7 +208,7 @@ mod tests {
     #[test]
     fn the_index_has_its_limits_and_says_so() {
         let note = |number: usize, title: &str| Note {
-            scope: Scope::Project,
+            scope: NoteOwner::Project,
             name: format!("n{number}"),
             title: title.to_owned(),
         };
@@ -227,8 +220,8 @@ mod tests {
         assert!(text.ends_with("… and 2 more: `memory` with action `list` has them all\n"));
         let long: Vec<_> = (0..150).map(|it| note(it, &"é".repeat(500))).collect();
         let text = index(&long).unwrap();
-        assert!(text.len() <= LONGEST_INDEX, "{}", text.len());
-        assert!(text.lines().all(|it| it.chars().count() <= LONGEST_LINE));
+        assert!(text.len() <= MAX_INDEX_BYTES, "{}", text.len());
+        assert!(text.lines().all(|it| it.chars().count() <= MAX_LINE_CHARS));
         assert!(text.contains("more: `memory`"), "{text}");
     }
 }

@@ -1,10 +1,10 @@
-//! What looks like a key or a password, so that none is written into a note. A guess: what it
-//! does not know it lets pass.
+//! Detects what looks like a key or password, so that none is written to a note. This is a
+//! heuristic: unknown formats pass.
 
-/// How a sort of key begins, what follows, how much of that at least, and what it is called.
-type Key = (&'static str, fn(char) -> bool, usize, &'static str);
+/// A key format: prefix, which characters follow, how many at least, and what the key is called.
+type KeyFormat = (&'static str, fn(char) -> bool, usize, &'static str);
 
-const KEYS: &[Key] = &[
+const KEY_FORMATS: &[KeyFormat] = &[
     ("sk-", is_word, 20, "an API key"),
     ("sk_live_", is_word, 16, "an API key"),
     ("rk_live_", is_word, 16, "an API key"),
@@ -31,16 +31,18 @@ const KEYS: &[Key] = &[
     ("eyJ", is_dotted, 40, "a token"),
 ];
 
-/// Names of what nobody else should know, in lower case.
-const NAMES: &[&str] =
+/// Names of secret values, in lower case.
+const SECRET_NAMES: &[&str] =
     &["password", "passwd", "pwd", "secret", "token", "api_key", "api-key", "apikey"];
 
-/// Characters of a value that is no word.
-const SHORTEST_VALUE: usize = 12;
+/// A shorter value may be an ordinary word.
+const MIN_VALUE_CHARS: usize = 12;
 
-/// What in a text looks like a secret, for the model.
-pub fn secret_in(text: &str) -> Option<&'static str> {
-    let key = KEYS.iter().find(|(prefix, fits, least, _)| holds_key(text, prefix, *fits, *least));
+/// Finds something in a text that looks like a secret, and describes it for the model.
+pub fn find_secret(text: &str) -> Option<&'static str> {
+    let key = KEY_FORMATS
+        .iter()
+        .find(|(prefix, fits, least, _)| contains_key(text, prefix, *fits, *least));
     if let Some((.., what)) = key {
         return Some(what);
     }
@@ -50,10 +52,10 @@ pub fn secret_in(text: &str) -> Option<&'static str> {
     if text.lines().any(assigns_secret) {
         return Some("a password or token");
     }
-    text.split_whitespace().any(has_login).then_some("a login in a URL")
+    text.split_whitespace().any(has_password).then_some("a login in a URL")
 }
 
-fn holds_key(text: &str, prefix: &str, fits: fn(char) -> bool, least: usize) -> bool {
+fn contains_key(text: &str, prefix: &str, fits: fn(char) -> bool, least: usize) -> bool {
     text.match_indices(prefix).any(|(at, _)| {
         let begins = !text[..at].ends_with(|it: char| it.is_ascii_alphanumeric());
         let rest = &text[at + prefix.len()..];
@@ -61,10 +63,10 @@ fn holds_key(text: &str, prefix: &str, fits: fn(char) -> bool, least: usize) -> 
     })
 }
 
-/// `PASSWORD = "k3x…"`, `token: …`
+/// Whether a line assigns a secret, as in `PASSWORD = "k3x…"` or `token: …`.
 fn assigns_secret(line: &str) -> bool {
     let lower = line.to_ascii_lowercase();
-    NAMES.iter().any(|name| {
+    SECRET_NAMES.iter().any(|name| {
         lower.match_indices(name).any(|(at, _)| {
             let rest = line[at + name.len()..].trim_start_matches(['"', '\'', '`', '*', ' ']);
             let Some(value) = rest.strip_prefix([':', '=']) else { return false };
@@ -75,17 +77,17 @@ fn assigns_secret(line: &str) -> bool {
     })
 }
 
-/// Letters and digits mixed, and no place where a value is to be put.
+/// Whether a value mixes letters and digits and is not a placeholder.
 fn is_random(value: &str) -> bool {
-    value.chars().count() >= SHORTEST_VALUE
+    value.chars().count() >= MIN_VALUE_CHARS
         && !value.starts_with(['$', '<', '{', '[', '(', '%', '/', '.'])
         && !value.contains("://")
         && value.chars().any(|it| it.is_ascii_digit())
         && value.chars().any(char::is_alphabetic)
 }
 
-/// `https://user:password@host`
-fn has_login(word: &str) -> bool {
+/// Whether a URL contains a password, as in `https://user:password@host`.
+fn has_password(word: &str) -> bool {
     let Some((_, rest)) = word.split_once("://") else { return false };
     let Some((login, _)) = rest.split('/').next().and_then(|it| it.rsplit_once('@')) else {
         return false;
@@ -143,10 +145,10 @@ mod tests {
             "AKIA is a prefix",
         ];
         for text in secret {
-            assert!(secret_in(&text).is_some(), "{text}");
+            assert!(find_secret(&text).is_some(), "{text}");
         }
         for text in open {
-            assert_eq!(secret_in(text), None, "{text}");
+            assert_eq!(find_secret(text), None, "{text}");
         }
     }
 }

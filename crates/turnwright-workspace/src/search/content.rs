@@ -1,5 +1,6 @@
-//! Searching in files. Once through all of them for how many matches each has, then through the
-//! few that a page is made of: whatever there is to find, little of it is held.
+//! Searches the content of files. The first pass counts the matches of each file, the second reads
+//! only the few files of the requested page, so memory stays bounded however many matches there
+//! are.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,311 +11,325 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use grep_searcher::{Searcher, Sink, SinkFinish, SinkMatch};
 use ignore::DirEntry;
 
-use super::lines::Collector;
-use super::pattern::{Pattern, compile};
-use super::walk::{gather, walker};
-use super::{Elsewhere, Line, Scope, Stop};
-use turnwright_types::effect::is_secret;
-use crate::pinned;
+use super::match_lines::MatchCollector;
+use super::pattern::{SearchPattern, compile};
+use super::walk::{walk_builder, walk_parallel};
+use super::{HiddenMatches, MatchLine, SearchDeadline, SearchScope};
+use crate::nofollow;
+use turnwright_types::effect::is_secret_path;
 
-/// Matches of a page, or files of one.
-const PAGE: usize = 100;
-/// Bytes of a page.
-const MOST_BYTES: usize = 30 * 1024;
-/// Matches of one file that are counted.
-const MOST_IN_FILE: usize = 1_000;
-/// Files with matches.
-const MOST_FILES: usize = 100_000;
-/// Files of which is known that they were searched.
-const MOST_KNOWN: usize = 500_000;
-/// Bytes among which a NUL says that the whole file is binary.
-const PROBE: u64 = 8 * 1024;
-/// Lines around a match.
-const MOST_CONTEXT: usize = 20;
+/// Matches per page, or files if only files are listed.
+const PAGE_SIZE: usize = 100;
+const MAX_PAGE_BYTES: usize = 30 * 1024;
+/// The most matches that are counted in one file.
+const MAX_MATCHES_PER_FILE: usize = 1_000;
+/// The most files with matches.
+const MAX_FILES: usize = 100_000;
+/// The most searched files that are remembered, so that the second search can skip them.
+const MAX_REMEMBERED: usize = 500_000;
+/// A NUL byte in this many first bytes makes a file binary.
+const PROBE_BYTES: u64 = 8 * 1024;
+/// The most lines shown around a match.
+const MAX_CONTEXT: usize = 20;
 
-/// What to look for.
+/// What to search for, and what to show of it.
 #[derive(Clone, Debug, Default)]
-pub struct Query {
-    /// A regular expression.
+pub struct GrepQuery {
+    /// A regular expression, or plain text if `literal` is set.
     pub pattern: String,
-    /// The pattern means what it says.
+    /// Whether the pattern is plain text.
     pub literal: bool,
-    /// Upper and lower case are the same.
     pub ignore_case: bool,
-    /// A match may go over lines, and `.` fits their ends.
+    /// Whether a match may span lines and `.` matches line endings.
     pub multiline: bool,
-    /// Lines to show around each match.
+    /// How many lines to show around each match.
     pub context: usize,
-    /// Only which files have matches.
+    /// Whether to list only the files that match.
     pub files_only: bool,
-    /// Matches (or files) that are passed over.
+    /// How many matches (or files) to skip.
     pub offset: usize,
 }
 
-/// What was found: a page of it, and how much there is.
+/// A page of matches, and the totals.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
-    /// In the order of their paths.
-    pub files: Vec<FileLines>,
-    /// All matches.
+pub struct GrepResult {
+    /// The files of the page, ordered by path.
+    pub files: Vec<FileMatches>,
+    /// The number of all matches.
     pub matches: usize,
-    /// The files that have them.
-    pub in_files: usize,
-    /// Matches (or files) on this page.
+    /// The number of all files with matches.
+    pub files_with_matches: usize,
+    /// The number of matches (or files) on this page.
     pub shown: usize,
-    /// Where the next page begins, if there is one.
-    pub next: Option<usize>,
-    /// Files that were looked through.
-    pub searched: usize,
-    /// Files that there are, whether the glob fits or not.
-    pub seen: usize,
-    /// Files that were left out because they may hold secrets.
-    pub secrets: usize,
-    /// Files and folders that could not be read.
+    /// The offset of the next page, if there is one.
+    pub next_offset: Option<usize>,
+    /// The number of files that were searched.
+    pub files_searched: usize,
+    /// The number of files that were seen, whether the glob matches them or not.
+    pub files_seen: usize,
+    /// The number of files that were skipped because they may hold secrets.
+    pub secret_files: usize,
+    /// The number of files and folders that could not be read.
     pub unreadable: usize,
-    /// Files with more matches than are counted.
-    pub capped: usize,
-    /// Why the pattern was not taken for a regular expression.
-    pub as_literal: Option<String>,
-    /// Whether it was ended early.
-    pub is_part: bool,
-    /// What hidden and ignored files have, when nothing else has anything.
-    pub elsewhere: Elsewhere,
+    /// The number of files with more matches than are counted.
+    pub capped_files: usize,
+    /// The syntax error of the pattern, if it was searched for as plain text because of that.
+    pub regex_error: Option<String>,
+    /// Whether the search was ended early.
+    pub is_incomplete: bool,
+    /// What hidden and ignored files would match, if nothing else does.
+    pub hidden: HiddenMatches,
 }
 
-/// What one file has.
+/// The matches of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileLines {
-    /// Absolute.
+pub struct FileMatches {
+    /// The absolute path.
     pub path: PathBuf,
-    /// None if only files were asked for.
-    pub lines: Vec<Line>,
+    /// Empty if only files were requested.
+    pub lines: Vec<MatchLine>,
 }
 
-/// Searches.
+/// Searches the files of a scope.
 ///
 /// # Errors
 /// What is wrong with the pattern.
-pub fn grep(scope: &Scope, query: &Query, stop: &Stop) -> Result<Found, String> {
+pub fn grep(
+    scope: &SearchScope,
+    query: &GrepQuery,
+    stop: &SearchDeadline,
+) -> Result<GrepResult, String> {
     let pattern = compile(query)?;
-    let most = if query.files_only { 1 } else { MOST_IN_FILE };
-    let search = Search { scope, pattern: &pattern, most, stop, files: AtomicUsize::new(0) };
-    let mut tally = search.all(scope.hidden, &[]);
-    let mut found = Found {
-        matches: tally.hits.iter().map(|it| it.count).sum(),
-        in_files: tally.hits.len(),
-        searched: tally.searched,
-        seen: tally.seen,
-        secrets: tally.secrets,
-        unreadable: tally.unreadable,
-        capped: tally.hits.iter().filter(|it| it.count == MOST_IN_FILE).count(),
-        as_literal: pattern.as_literal.clone(),
-        is_part: stop.has_cut(),
-        ..Found::default()
+    let max_matches = if query.files_only { 1 } else { MAX_MATCHES_PER_FILE };
+    let search =
+        GrepWalk { scope, pattern: &pattern, max_matches, stop, files: AtomicUsize::new(0) };
+    let mut counts = search.run(scope.include_hidden, &[]);
+    let mut found = GrepResult {
+        matches: counts.hits.iter().map(|it| it.count).sum(),
+        files_with_matches: counts.hits.len(),
+        files_searched: counts.searched,
+        files_seen: counts.seen,
+        secret_files: counts.secrets,
+        unreadable: counts.unreadable,
+        capped_files: counts.hits.iter().filter(|it| it.count == MAX_MATCHES_PER_FILE).count(),
+        regex_error: pattern.regex_error.clone(),
+        is_incomplete: stop.was_cut_short(),
+        ..GrepResult::default()
     };
-    if tally.hits.is_empty() && !scope.hidden && !found.is_part {
-        let soon = &stop.soon();
-        tally.known.sort_unstable();
+    if counts.hits.is_empty() && !scope.include_hidden && !found.is_incomplete {
+        let second_stop = &stop.for_second_search();
+        counts.already_searched.sort_unstable();
         let files = AtomicUsize::new(0);
-        let second = Search { most: 1, stop: soon, files, ..search }.all(true, &tally.known);
-        found.elsewhere = Elsewhere { files: second.hits.len(), is_part: soon.has_cut() };
+        let second = GrepWalk { max_matches: 1, stop: second_stop, files, ..search }
+            .run(true, &counts.already_searched);
+        found.hidden =
+            HiddenMatches { files: second.hits.len(), is_incomplete: second_stop.was_cut_short() };
     }
-    tally.hits.sort_unstable_by(|a, b| in_order(&a.path, &b.path));
+    counts.hits.sort_unstable_by(|a, b| compare_paths(&a.path, &b.path));
     if query.files_only {
-        take_files(&mut found, tally.hits, query.offset);
+        fill_file_page(&mut found, counts.hits, query.offset);
     } else {
-        take_lines(&mut found, tally.hits, query, &pattern, stop);
-        found.is_part = stop.has_cut();
+        fill_match_page(&mut found, counts.hits, query, &pattern, stop);
+        found.is_incomplete = stop.was_cut_short();
     }
     Ok(found)
 }
 
-/// The order of paths is that of their bytes: quickly compared, and always the same.
-pub(super) fn in_order(a: &Path, b: &Path) -> std::cmp::Ordering {
+/// Compares paths by their bytes, which is fast and stable.
+pub(super) fn compare_paths(a: &Path, b: &Path) -> std::cmp::Ordering {
     a.as_os_str().as_encoded_bytes().cmp(b.as_os_str().as_encoded_bytes())
 }
 
-/// A file with matches.
 #[derive(Debug)]
-struct Hit {
+struct FileHit {
     path: PathBuf,
     count: usize,
 }
 
-/// One way through all files.
-struct Search<'a> {
-    scope: &'a Scope,
-    pattern: &'a Pattern,
-    /// Matches of a file that count.
-    most: usize,
-    stop: &'a Stop,
-    /// Files with matches so far.
+/// One pass through all files.
+struct GrepWalk<'a> {
+    scope: &'a SearchScope,
+    pattern: &'a SearchPattern,
+    /// The most matches that are counted in a file.
+    max_matches: usize,
+    stop: &'a SearchDeadline,
     files: AtomicUsize,
 }
 
-/// What a thread has seen.
+/// The counts of one thread.
 #[derive(Default)]
-struct Tally {
-    hits: Vec<Hit>,
+struct GrepTally {
+    hits: Vec<FileHit>,
     seen: usize,
     searched: usize,
     secrets: usize,
     unreadable: usize,
-    known: Vec<u64>,
+    already_searched: Vec<u64>,
 }
 
-struct Worker {
-    pattern: Pattern,
+struct GrepWorker {
+    pattern: SearchPattern,
     searcher: Searcher,
-    tally: Tally,
+    counts: GrepTally,
 }
 
-impl Search<'_> {
-    fn all(&self, everything: bool, known: &[u64]) -> Tally {
-        let start = || Worker {
-            // Each thread has its own: what an expression learns while it runs is not shared.
+impl GrepWalk<'_> {
+    fn run(&self, include_hidden: bool, already_searched: &[u64]) -> GrepTally {
+        let start = || GrepWorker {
+            // Each thread has its own clone: the caches of a regex are not shared.
             pattern: self.pattern.clone(),
             searcher: self.pattern.searcher(None),
-            tally: Tally::default(),
+            counts: GrepTally::default(),
         };
-        let (workers, errors) =
-            gather(&walker(self.scope, everything), self.stop, start, |worker, entry| {
-                self.visit(worker, entry, known);
-            });
-        let mut sum = Tally { unreadable: errors, ..Tally::default() };
-        for Worker { tally, .. } in workers {
-            sum.hits.extend(tally.hits);
-            sum.seen += tally.seen;
-            sum.searched += tally.searched;
-            sum.secrets += tally.secrets;
-            sum.unreadable += tally.unreadable;
-            sum.known.extend(tally.known);
+        let (workers, errors) = walk_parallel(
+            &walk_builder(self.scope, include_hidden),
+            self.stop,
+            start,
+            |worker, entry| {
+                self.visit(worker, entry, already_searched);
+            },
+        );
+        let mut sum = GrepTally { unreadable: errors, ..GrepTally::default() };
+        for GrepWorker { counts, .. } in workers {
+            sum.hits.extend(counts.hits);
+            sum.seen += counts.seen;
+            sum.searched += counts.searched;
+            sum.secrets += counts.secrets;
+            sum.unreadable += counts.unreadable;
+            sum.already_searched.extend(counts.already_searched);
         }
         sum
     }
 
-    fn visit(&self, worker: &mut Worker, entry: DirEntry, known: &[u64]) {
+    fn visit(&self, worker: &mut GrepWorker, entry: DirEntry, already_searched: &[u64]) {
         if !entry.file_type().is_some_and(|it| it.is_file()) {
             return;
         }
-        let Worker { pattern, searcher, tally } = worker;
+        let GrepWorker { pattern, searcher, counts } = worker;
         let path = entry.path();
-        tally.seen += 1;
-        if !self.scope.wants(path) {
+        counts.seen += 1;
+        if !self.scope.includes(path) {
             return;
         }
-        // A file that is named itself has been judged.
-        if entry.depth() > 0 && is_secret(path) {
-            tally.secrets += 1;
+        // A file that was named explicitly has been permitted.
+        if entry.depth() > 0 && is_secret_path(path) {
+            counts.secrets += 1;
             return;
         }
-        let hash = hash(path);
-        if known.binary_search(&hash).is_ok() {
+        let hash = path_hash(path);
+        if already_searched.binary_search(&hash).is_ok() {
             return;
         }
-        let mut count = Count { count: 0, most: self.most, is_binary: false };
-        let searched = pinned::file(path).and_then(|file| {
-            let text = Watched { file, stop: self.stop };
+        let mut count = MatchCounter { count: 0, max_matches: self.max_matches, is_binary: false };
+        let searched = nofollow::open_file(path).and_then(|file| {
+            let text = DeadlineReader { file, stop: self.stop };
             searcher.search_reader(&pattern.matcher, text, &mut count)
         });
         if searched.is_err() {
-            tally.unreadable += 1;
+            counts.unreadable += 1;
             return;
         }
-        tally.searched += 1;
-        if tally.known.len() < MOST_KNOWN {
-            tally.known.push(hash);
+        counts.searched += 1;
+        if counts.already_searched.len() < MAX_REMEMBERED {
+            counts.already_searched.push(hash);
         }
         if count.count > 0 && !count.is_binary {
-            if self.files.fetch_add(1, Ordering::Relaxed) >= MOST_FILES {
-                return self.stop.end();
+            if self.files.fetch_add(1, Ordering::Relaxed) >= MAX_FILES {
+                return self.stop.stop_early();
             }
-            tally.hits.push(Hit { path: entry.into_path(), count: count.count });
+            counts.hits.push(FileHit { path: entry.into_path(), count: count.count });
         }
     }
 }
 
-fn hash(path: &Path) -> u64 {
+fn path_hash(path: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
     path.as_os_str().hash(&mut hasher);
     hasher.finish()
 }
 
-/// A file that ends when nobody waits for it any more.
-struct Watched<'a> {
+/// A reader that reports the end of the file when the search has expired.
+struct DeadlineReader<'a> {
     file: File,
-    stop: &'a Stop,
+    stop: &'a SearchDeadline,
 }
 
-impl Read for Watched<'_> {
+impl Read for DeadlineReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.stop.is_over() { Ok(0) } else { self.file.read(buffer) }
+        if self.stop.is_expired() { Ok(0) } else { self.file.read(buffer) }
     }
 }
 
-struct Count {
+struct MatchCounter {
     count: usize,
-    most: usize,
+    max_matches: usize,
     is_binary: bool,
 }
 
-impl Sink for Count {
+impl Sink for MatchCounter {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, _: &SinkMatch<'_>) -> io::Result<bool> {
         self.count += 1;
-        Ok(self.count < self.most)
+        Ok(self.count < self.max_matches)
     }
 
     fn finish(&mut self, _: &Searcher, end: &SinkFinish) -> io::Result<()> {
-        // A log with a NUL somewhere is still a log up to there.
-        self.is_binary = end.binary_byte_offset().is_some_and(|it| it < PROBE);
+        // A log with a NUL byte somewhere is searched up to it.
+        self.is_binary = end.binary_byte_offset().is_some_and(|it| it < PROBE_BYTES);
         Ok(())
     }
 }
 
-fn take_files(found: &mut Found, hits: Vec<Hit>, offset: usize) {
-    let page = hits.into_iter().skip(offset).take(PAGE);
-    found.files = page.map(|it| FileLines { path: it.path, lines: Vec::new() }).collect();
+fn fill_file_page(found: &mut GrepResult, hits: Vec<FileHit>, offset: usize) {
+    let page = hits.into_iter().skip(offset).take(PAGE_SIZE);
+    found.files = page.map(|it| FileMatches { path: it.path, lines: Vec::new() }).collect();
     found.shown = found.files.len();
-    found.next = Some(offset + found.shown).filter(|it| found.shown > 0 && *it < found.in_files);
+    found.next_offset =
+        Some(offset + found.shown).filter(|it| found.shown > 0 && *it < found.files_with_matches);
 }
 
-fn take_lines(found: &mut Found, hits: Vec<Hit>, query: &Query, pattern: &Pattern, stop: &Stop) {
-    let context = query.context.min(MOST_CONTEXT);
+fn fill_match_page(
+    found: &mut GrepResult,
+    hits: Vec<FileHit>,
+    query: &GrepQuery,
+    pattern: &SearchPattern,
+    stop: &SearchDeadline,
+) {
+    let context = query.context.min(MAX_CONTEXT);
     let mut searcher = pattern.searcher(Some(context));
-    let mut room = MOST_BYTES;
-    let mut passed = 0;
-    for Hit { path, count } in hits {
-        let skip = query.offset.saturating_sub(passed);
+    let mut room = MAX_PAGE_BYTES;
+    let mut skipped = 0;
+    for FileHit { path, count } in hits {
+        let skip = query.offset.saturating_sub(skipped);
         if skip >= count {
-            passed += count;
+            skipped += count;
             continue;
         }
-        if found.shown >= PAGE || room == 0 || stop.is_over() {
-            found.next = Some(passed.max(query.offset));
+        if found.shown >= PAGE_SIZE || room == 0 || stop.is_expired() {
+            found.next_offset = Some(skipped.max(query.offset));
             return;
         }
-        let mut page = Collector::new(&pattern.matcher);
+        let mut page = MatchCollector::new(&pattern.matcher);
         page.skip = skip;
-        page.most = (PAGE - found.shown).min(count - skip);
+        page.max_matches = (PAGE_SIZE - found.shown).min(count - skip);
         page.room = room;
         page.context = context;
         page.overhead = path.as_os_str().len() / 2 + 10;
-        let read = pinned::file(&path).and_then(|file| {
-            searcher.search_reader(&pattern.matcher, Watched { file, stop }, &mut page)
+        let read = nofollow::open_file(&path).and_then(|file| {
+            searcher.search_reader(&pattern.matcher, DeadlineReader { file, stop }, &mut page)
         });
         if let Err(error) = read {
             tracing::debug!(%error, "a file with matches could not be read again");
         }
         found.shown += page.shown;
         room = room.saturating_sub(page.used);
-        let is_cut = page.is_full && skip + page.shown < count;
-        found.files.push(FileLines { path, lines: page.lines });
-        if is_cut {
-            found.next = Some(passed + skip + page.shown);
+        let is_truncated = page.is_full && skip + page.shown < count;
+        found.files.push(FileMatches { path, lines: page.lines });
+        if is_truncated {
+            found.next_offset = Some(skipped + skip + page.shown);
             return;
         }
-        passed += count;
+        skipped += count;
     }
 }

@@ -1,36 +1,36 @@
-//! Which files are meant: globs as people write them.
+//! File globs as people and models write them.
 
 use std::path::Path;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-/// One glob or several with commas between them. One with a slash is about the path, one without
-/// about the name, anywhere; one after `!` says what is not meant.
+/// One glob or several separated by commas. A glob with a slash matches the path, one without
+/// matches the name at any depth; a glob after `!` excludes.
 #[derive(Clone, Debug)]
 pub struct Glob {
     names: GlobSet,
     paths: GlobSet,
     not_names: GlobSet,
     not_paths: GlobSet,
-    /// Whether anything is asked for, and not only left out.
-    asks: bool,
-    /// The name, if there is nothing in it but a name.
+    /// Whether there is a glob that includes, and not only ones that exclude.
+    has_includes: bool,
+    /// The file name, if the glob is a single one without wildcards.
     name: Option<String>,
 }
 
 impl Glob {
-    /// Understands a glob. An absolute one is taken to start in that folder.
+    /// Parses a glob. An absolute one must be below `base` and is made relative to it.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the glob.
     pub fn parse(text: &str, base: &Path) -> Result<Glob, String> {
         let mut sets = [(); 4].map(|()| GlobSetBuilder::new());
-        let mut asks = false;
+        let mut has_includes = false;
         let mut last = String::new();
-        let parts = split(text);
+        let parts = split_at_commas(text);
         for part in &parts {
             let (is_not, part) = part.strip_prefix('!').map_or((false, *part), |it| (true, it));
-            let part = tidy(part, base);
+            let part = normalize(part, base);
             let is_path = part.contains('/');
             let glob = GlobBuilder::new(&part)
                 .literal_separator(true)
@@ -38,48 +38,49 @@ impl Glob {
                 .build()
                 .map_err(|it| format!("`{part}` is not a valid glob: {}", it.kind()))?;
             sets[usize::from(is_not) * 2 + usize::from(is_path)].add(glob);
-            asks |= !is_not;
+            has_includes |= !is_not;
             last = part;
         }
         let [names, paths, not_names, not_paths] = sets
-            .map(|it| it.build().map_err(|it| format!("`{text}` is too much for a glob: {it}")));
-        let is_name = parts.len() == 1 && asks && !last.contains(['*', '?', '[', '{', '\\']);
+            .map(|it| it.build().map_err(|it| format!("`{text}` is too large for a glob: {it}")));
+        let is_name =
+            parts.len() == 1 && has_includes && !last.contains(['*', '?', '[', '{', '\\']);
         let name = last.rsplit('/').next().filter(|_| is_name).map(str::to_owned);
         let (names, paths) = (names?, paths?);
-        Ok(Glob { names, paths, not_names: not_names?, not_paths: not_paths?, asks, name })
+        Ok(Glob { names, paths, not_names: not_names?, not_paths: not_paths?, has_includes, name })
     }
 
-    /// Whether a path relative to where one looks is meant.
-    pub(super) fn fits(&self, path: &Path) -> bool {
+    /// Whether the glob matches a path relative to the searched folder.
+    pub(super) fn matches(&self, path: &Path) -> bool {
         if self.not_paths.is_match(path) {
             return false;
         }
-        self.fits_name(path) || self.paths.is_match(path) && !self.is_barred(path)
+        self.matches_name(path) || self.paths.is_match(path) && !self.excludes_name(path)
     }
 
-    /// Whether a file of that name is meant, wherever it lies.
-    pub(super) fn fits_name(&self, path: &Path) -> bool {
+    /// Whether the glob matches the name of a file, at any depth.
+    pub(super) fn matches_name(&self, path: &Path) -> bool {
         let Some(name) = path.file_name() else { return false };
-        !self.is_barred(path) && (!self.asks || self.names.is_match(name))
+        !self.excludes_name(path) && (!self.has_includes || self.names.is_match(name))
     }
 
-    /// Whether it does not matter where a file lies.
-    pub(super) fn is_about_names(&self) -> bool {
+    /// Whether all globs match only names, so the location of a file does not matter.
+    pub(super) fn matches_only_names(&self) -> bool {
         self.paths.is_empty() && self.not_paths.is_empty()
     }
 
-    fn is_barred(&self, path: &Path) -> bool {
+    fn excludes_name(&self, path: &Path) -> bool {
         path.file_name().is_some_and(|it| self.not_names.is_match(it))
     }
 
-    /// The name that is asked for, if there are no wildcards.
-    pub(super) fn name(&self) -> Option<&str> {
+    /// The requested name, if there are no wildcards.
+    pub(super) fn literal_name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 }
 
-/// At commas that stand in no braces.
-fn split(text: &str) -> Vec<&str> {
+/// Splits at commas outside of braces.
+fn split_at_commas(text: &str) -> Vec<&str> {
     let mut depth = 0_usize;
     let at_comma = |it: char| {
         match it {
@@ -92,8 +93,8 @@ fn split(text: &str) -> Vec<&str> {
     text.split(at_comma).map(str::trim).filter(|it| !it.is_empty()).collect()
 }
 
-/// Relative, and about files: a folder means all that is in it.
-fn tidy(part: &str, base: &Path) -> String {
+/// Makes a glob relative to `base`, and a glob for a folder match all files in it.
+fn normalize(part: &str, base: &Path) -> String {
     let base = base.to_string_lossy();
     let part = part.strip_prefix(&*base).filter(|it| it.starts_with('/')).unwrap_or(part);
     let part = part.trim_start_matches("./").trim_start_matches('/');

@@ -1,13 +1,13 @@
-//! Looking for files and for what is in them: below one folder, by the project's ignore rules, in
-//! an order that does not change. Takes absolute paths and plain options; knows nothing of tools.
-//! Everything here may take its time and belongs on a blocking thread.
+//! Searches for files and in files below one folder, by the project's ignore rules and in a stable
+//! order. Takes absolute paths and plain options and does not know the tools. All of it blocks and
+//! belongs on a blocking thread.
 
 mod content;
 mod glob;
-mod lines;
-mod names;
+mod match_lines;
+mod file_names;
 mod pattern;
-mod rules;
+mod ignore_files;
 mod tree;
 mod walk;
 
@@ -20,129 +20,139 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-pub use content::{FileLines, Found, Query, grep};
+pub use content::{FileMatches, GrepQuery, GrepResult, grep};
+pub use file_names::{FileList, FileOrder, FindOptions, find};
 pub use glob::Glob;
-pub use lines::Line;
-pub use names::{Names, Order, Wanted, find};
-pub use rules::are_odd;
-pub use tree::{Branch, Sort, Tree, list};
-pub use walk::each;
+pub use ignore_files::has_unsafe_ignore_files;
+pub use match_lines::MatchLine;
+pub use tree::{FolderTree, TreeEntry, TreeEntryKind, list_tree};
+pub use walk::walk_entries;
 
-/// What a search gets before it is ended with what it has found.
-pub const LIMIT: Duration = Duration::from_secs(10);
+/// How long a search may take before it ends with what it has found.
+pub const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// What a look at files that were left out gets.
-const SECOND_LOOK: Duration = Duration::from_millis(200);
+/// How long the second search, in hidden and ignored files, may take.
+const SECOND_SEARCH_LIMIT: Duration = Duration::from_millis(200);
 
-/// Where to look.
+/// Where a search looks, and which files count.
 #[derive(Clone, Debug)]
-pub struct Scope {
-    /// A folder or a file; absolute, with no links in it.
+pub struct SearchScope {
+    /// The folder or file to search: absolute, without links.
     pub root: PathBuf,
-    /// The folder that globs may also start from; absolute, with no links in it.
-    pub base: PathBuf,
-    /// What is passed by.
-    pub except: Except,
-    /// Whether hidden and ignored files count.
-    pub hidden: bool,
-    /// Which files count.
+    /// A folder that globs may also be relative to: absolute, without links.
+    pub glob_base: PathBuf,
+    /// Files and folders that are never searched.
+    pub excluded: ExcludedPaths,
+    /// Whether hidden and ignored files are searched, too.
+    pub include_hidden: bool,
+    /// Which files are searched; all if `None`.
     pub glob: Option<Glob>,
 }
 
-impl Scope {
+impl SearchScope {
     /// Everything below a folder that is neither hidden nor ignored.
-    pub fn of(root: &Path) -> Scope {
-        let (root, base) = (root.to_path_buf(), root.to_path_buf());
-        Scope { root, base, except: Except::default(), hidden: false, glob: None }
+    pub fn below(root: &Path) -> SearchScope {
+        let (root, glob_base) = (root.to_path_buf(), root.to_path_buf());
+        SearchScope {
+            root,
+            glob_base,
+            excluded: ExcludedPaths::default(),
+            include_hidden: false,
+            glob: None,
+        }
     }
 
-    fn wants(&self, path: &Path) -> bool {
+    fn includes(&self, path: &Path) -> bool {
         let Some(glob) = &self.glob else { return true };
-        // Most globs are about names, and taking paths apart is what costs.
-        if glob.is_about_names() {
-            return glob.fits_name(path);
+        // Most globs match only names, and taking paths apart is what costs time.
+        if glob.matches_only_names() {
+            return glob.matches_name(path);
         }
-        let below = |folder: &Path| path.strip_prefix(folder).is_ok_and(|it| glob.fits(it));
-        path == self.root && glob.fits_name(path)
+        let below = |folder: &Path| path.strip_prefix(folder).is_ok_and(|it| glob.matches(it));
+        path == self.root && glob.matches_name(path)
             || below(&self.root)
-            || self.root != self.base && below(&self.base)
+            || self.root != self.glob_base && below(&self.glob_base)
     }
 }
 
-/// Says which files and folders a search passes by, whatever else counts.
+/// A predicate for the files and folders that a search skips, whatever else applies.
 #[derive(Clone)]
-pub struct Except(Arc<Closes>);
+pub struct ExcludedPaths(Arc<PathPredicate>);
 
-type Closes = dyn Fn(&Path) -> bool + Send + Sync;
+type PathPredicate = dyn Fn(&Path) -> bool + Send + Sync;
 
-impl Except {
-    /// Those of which this is true. It is asked for every entry, by several threads.
-    pub fn new(closes: impl Fn(&Path) -> bool + Send + Sync + 'static) -> Except {
-        Except(Arc::new(closes))
+impl ExcludedPaths {
+    /// Skips the paths for which `excludes` is true. It is called for every entry, by several
+    /// threads.
+    pub fn new(excludes: impl Fn(&Path) -> bool + Send + Sync + 'static) -> ExcludedPaths {
+        ExcludedPaths(Arc::new(excludes))
     }
 
-    fn holds(&self, path: &Path) -> bool {
+    fn contains(&self, path: &Path) -> bool {
         (self.0)(path)
     }
 }
 
-impl Default for Except {
-    fn default() -> Except {
-        Except::new(|_| false)
+impl Default for ExcludedPaths {
+    fn default() -> ExcludedPaths {
+        ExcludedPaths::new(|_| false)
     }
 }
 
-impl fmt::Debug for Except {
+impl fmt::Debug for ExcludedPaths {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Except")
     }
 }
 
-/// When to end before the end.
+/// Ends a search early: when it is cancelled, when its time is over, or when enough was found.
 #[derive(Debug)]
-pub struct Stop {
+pub struct SearchDeadline {
     cancelled: Arc<AtomicBool>,
     deadline: Instant,
-    has_cut: AtomicBool,
+    was_cut_short: AtomicBool,
 }
 
-impl Stop {
-    /// Ends when the flag is set, or when the time is over.
-    pub fn new(cancelled: Arc<AtomicBool>, limit: Duration) -> Stop {
-        Stop { cancelled, deadline: Instant::now() + limit, has_cut: AtomicBool::new(false) }
+impl SearchDeadline {
+    /// Ends the search when the flag is set or `limit` has passed.
+    pub fn new(cancelled: Arc<AtomicBool>, limit: Duration) -> SearchDeadline {
+        SearchDeadline {
+            cancelled,
+            deadline: Instant::now() + limit,
+            was_cut_short: AtomicBool::new(false),
+        }
     }
 
-    /// The same flag, with time for a short look.
-    fn soon(&self) -> Stop {
-        Stop::new(Arc::clone(&self.cancelled), SECOND_LOOK)
+    /// The same flag with the time limit of the second search.
+    fn for_second_search(&self) -> SearchDeadline {
+        SearchDeadline::new(Arc::clone(&self.cancelled), SECOND_SEARCH_LIMIT)
     }
 
-    fn is_over(&self) -> bool {
-        let is_over = self.has_cut.load(Ordering::Relaxed)
+    fn is_expired(&self) -> bool {
+        let is_expired = self.was_cut_short.load(Ordering::Relaxed)
             || self.cancelled.load(Ordering::Relaxed)
             || Instant::now() >= self.deadline;
-        if is_over {
-            self.has_cut.store(true, Ordering::Relaxed);
+        if is_expired {
+            self.was_cut_short.store(true, Ordering::Relaxed);
         }
-        is_over
+        is_expired
     }
 
-    /// There is more than is worth looking at.
-    pub fn end(&self) {
-        self.has_cut.store(true, Ordering::Relaxed);
+    /// Ends the search because enough was found.
+    pub fn stop_early(&self) {
+        self.was_cut_short.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it has ended before the end.
-    pub fn has_cut(&self) -> bool {
-        self.has_cut.load(Ordering::Relaxed)
+    /// Whether the search was ended early.
+    pub fn was_cut_short(&self) -> bool {
+        self.was_cut_short.load(Ordering::Relaxed)
     }
 }
 
-/// What a search for nothing would have found among hidden and ignored files.
+/// What a search without a match would have found in hidden and ignored files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Elsewhere {
-    /// How many files.
+pub struct HiddenMatches {
     pub files: usize,
-    /// Whether there was no time to look at all of them.
-    pub is_part: bool,
+    /// Whether not all of those files could be searched.
+    pub is_incomplete: bool,
 }

@@ -1,56 +1,56 @@
-//! What is looked for: a regular expression, or the words as they stand.
+//! Compiles the pattern of a search: a regular expression, or plain text.
 
 use grep_matcher::LineTerminator;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
 
-use super::Query;
+use super::GrepQuery;
 
-/// Bytes that an expression may take once it is compiled.
-const LARGEST: usize = 8 * 1024 * 1024;
-/// Bytes of states that each thread may keep of it.
-const MOST_STATES: usize = 4 * 1024 * 1024;
-/// Brackets in brackets.
-const DEEPEST: u32 = 100;
-/// Bytes of a line, or of a file that is searched across its lines.
-const MOST_HEAP: usize = 32 * 1024 * 1024;
+/// The most bytes of a compiled expression.
+const MAX_COMPILED_BYTES: usize = 8 * 1024 * 1024;
+/// The most bytes of DFA states that each thread caches.
+const MAX_DFA_BYTES: usize = 4 * 1024 * 1024;
+/// How deep groups may be nested.
+const MAX_NESTING: u32 = 100;
+/// The longest line in bytes, or the largest file in a multi-line search.
+const MAX_HEAP_BYTES: usize = 32 * 1024 * 1024;
 
-/// A pattern that was understood.
+/// A compiled pattern.
 #[derive(Clone, Debug)]
-pub(super) struct Pattern {
+pub(super) struct SearchPattern {
     pub(super) matcher: RegexMatcher,
-    /// Whether a match may be longer than a line.
-    spans: bool,
-    /// Why it was not taken for a regular expression.
-    pub(super) as_literal: Option<String>,
+    /// Whether a match may span lines.
+    multi_line: bool,
+    /// The syntax error, if the pattern is searched for as plain text because of it.
+    pub(super) regex_error: Option<String>,
 }
 
-/// Understands a pattern. What is no regular expression is looked for as it stands, because that
-/// is what models mean by `foo(`.
-pub(super) fn compile(query: &Query) -> Result<Pattern, String> {
+/// Compiles a pattern. What is not a valid regular expression is searched for as plain text,
+/// because that is what models mean by `foo(`.
+pub(super) fn compile(query: &GrepQuery) -> Result<SearchPattern, String> {
     let text = &query.pattern;
-    let names = |it: &str| !query.literal && text.contains(it);
-    let names_a_line_end = text.contains(['\n', '\r']) || names("\\n") || names("\\r");
-    let spans = query.multiline || names_a_line_end;
-    let pattern = |matcher, as_literal| Pattern { matcher, spans, as_literal };
-    match build(query, spans, query.literal) {
+    let contains = |it: &str| !query.literal && text.contains(it);
+    let contains_line_ending = text.contains(['\n', '\r']) || contains("\\n") || contains("\\r");
+    let multi_line = query.multiline || contains_line_ending;
+    let pattern = |matcher, regex_error| SearchPattern { matcher, multi_line, regex_error };
+    match build(query, multi_line, query.literal) {
         Ok(matcher) => Ok(pattern(matcher, None)),
         Err(reason) if query.literal || reason.contains("size limit") => Err(reason),
-        Err(reason) => Ok(pattern(build(query, spans, true)?, Some(reason))),
+        Err(reason) => Ok(pattern(build(query, multi_line, true)?, Some(reason))),
     }
 }
 
-fn build(query: &Query, spans: bool, is_literal: bool) -> Result<RegexMatcher, String> {
+fn build(query: &GrepQuery, multi_line: bool, is_literal: bool) -> Result<RegexMatcher, String> {
     let mut builder = RegexMatcherBuilder::new();
     builder
         .case_insensitive(query.ignore_case)
         .fixed_strings(is_literal)
         .multi_line(true)
         .dot_matches_new_line(query.multiline)
-        .size_limit(LARGEST)
-        .dfa_size_limit(MOST_STATES)
-        .nest_limit(DEEPEST);
-    if !spans {
+        .size_limit(MAX_COMPILED_BYTES)
+        .dfa_size_limit(MAX_DFA_BYTES)
+        .nest_limit(MAX_NESTING);
+    if !multi_line {
         builder.crlf(true);
     }
     builder.build(&query.pattern).map_err(|it| {
@@ -60,19 +60,20 @@ fn build(query: &Query, spans: bool, is_literal: bool) -> Result<RegexMatcher, S
     })
 }
 
-impl Pattern {
-    /// What goes through the text; it knows lines if they are to be shown.
-    pub(super) fn searcher(&self, shown: Option<usize>) -> Searcher {
-        let context = shown.unwrap_or(0);
+impl SearchPattern {
+    /// Builds a searcher. It counts lines only if they are to be shown, with `shown` lines around
+    /// each match.
+    pub(super) fn searcher(&self, context_lines: Option<usize>) -> Searcher {
+        let context = context_lines.unwrap_or(0);
         let mut builder = SearcherBuilder::new();
         builder
-            .multi_line(self.spans)
-            .line_number(shown.is_some())
+            .multi_line(self.multi_line)
+            .line_number(context_lines.is_some())
             .before_context(context)
             .after_context(context)
             .binary_detection(BinaryDetection::quit(0))
-            .heap_limit(Some(MOST_HEAP));
-        if !self.spans {
+            .heap_limit(Some(MAX_HEAP_BYTES));
+        if !self.multi_line {
             builder.line_terminator(LineTerminator::crlf());
         }
         builder.build()

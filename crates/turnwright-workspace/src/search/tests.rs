@@ -1,4 +1,4 @@
-//! Searching, on trees that a test makes.
+//! Tests of the search on temporary folders.
 #![expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 
 use std::fs;
@@ -10,48 +10,48 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::{
-    Elsewhere, Except, Found, Glob, Names, Order, Query, Scope, Sort, Stop, Wanted, find, grep,
-    list,
+    ExcludedPaths, FileList, FileOrder, FindOptions, Glob, GrepQuery, GrepResult, HiddenMatches,
+    SearchDeadline, SearchScope, TreeEntryKind, find, grep, list_tree,
 };
 
-struct Bed {
+struct SearchFixture {
     _folder: tempfile::TempDir,
     root: PathBuf,
 }
 
 /// A folder with these files.
-fn bed(files: &[(&str, &str)]) -> Bed {
+fn bed(files: &[(&str, &str)]) -> SearchFixture {
     let folder = tempfile::tempdir().unwrap();
     let root = fs::canonicalize(folder.path()).unwrap();
-    let bed = Bed { _folder: folder, root };
+    let bed = SearchFixture { _folder: folder, root };
     for (path, text) in files {
         bed.put(path, text.as_bytes());
     }
     bed
 }
 
-impl Bed {
+impl SearchFixture {
     fn put(&self, path: &str, bytes: &[u8]) {
         let path = self.root.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, bytes).unwrap();
     }
 
-    fn scope(&self, below: &str) -> Scope {
+    fn scope(&self, below: &str) -> SearchScope {
         let root = if below.is_empty() { self.root.clone() } else { self.root.join(below) };
-        Scope { root, ..Scope::of(&self.root) }
+        SearchScope { root, ..SearchScope::below(&self.root) }
     }
 
     fn short(&self, path: &Path) -> String {
         path.strip_prefix(&self.root).unwrap().to_string_lossy().into_owned()
     }
 
-    fn grep(&self, query: &Query) -> Found {
+    fn grep(&self, query: &GrepQuery) -> GrepResult {
         grep(&self.scope(""), query, &stop()).unwrap()
     }
 
-    /// `path:line: text`, and `path-line- text` around it.
-    fn lines(&self, found: &Found) -> Vec<String> {
+    /// Formats matches as `path:line: text` and context as `path-line- text`.
+    fn lines(&self, found: &GrepResult) -> Vec<String> {
         let mut lines = Vec::new();
         for file in &found.files {
             let path = self.short(&file.path);
@@ -63,44 +63,44 @@ impl Bed {
         lines
     }
 
-    fn files(&self, scope: &Scope, pattern: &str) -> Vec<String> {
-        let query = Query { files_only: true, ..query(pattern) };
+    fn files(&self, scope: &SearchScope, pattern: &str) -> Vec<String> {
+        let query = GrepQuery { files_only: true, ..query(pattern) };
         let found = grep(scope, &query, &stop()).unwrap();
         found.files.iter().map(|it| self.short(&it.path)).collect()
     }
 
-    fn find(&self, glob: &str, wanted: Wanted) -> Names {
+    fn find(&self, glob: &str, wanted: FindOptions) -> FileList {
         let glob = Some(Glob::parse(glob, &self.root).unwrap());
-        find(&Scope { glob, ..self.scope("") }, wanted, &stop())
+        find(&SearchScope { glob, ..self.scope("") }, wanted, &stop())
     }
 
     fn names(&self, glob: &str) -> Vec<String> {
-        self.find(glob, Wanted::default()).files.iter().map(|it| self.short(it)).collect()
+        self.find(glob, FindOptions::default()).files.iter().map(|it| self.short(it)).collect()
     }
 
-    fn list(&self, below: &str, depth: usize, hidden: bool) -> (Vec<String>, usize) {
-        let scope = Scope { hidden, ..self.scope(below) };
-        let tree = list(&scope, depth, &stop()).unwrap();
-        let name = |it: &super::Branch| {
+    fn list(&self, below: &str, depth: usize, include_hidden: bool) -> (Vec<String>, usize) {
+        let scope = SearchScope { include_hidden, ..self.scope(below) };
+        let tree = list_tree(&scope, depth, &stop()).unwrap();
+        let name = |it: &super::TreeEntry| {
             let path = it.path.to_string_lossy();
-            match it.sort {
-                Sort::Folder => format!("{path}/"),
-                Sort::Full(count) => format!("{path}/ {count}"),
-                Sort::Link => format!("{path}@"),
-                Sort::Special => format!("{path}|"),
-                Sort::File(_) => path.into_owned(),
+            match it.kind {
+                TreeEntryKind::Folder => format!("{path}/"),
+                TreeEntryKind::Collapsed(count) => format!("{path}/ {count}"),
+                TreeEntryKind::Link => format!("{path}@"),
+                TreeEntryKind::Special => format!("{path}|"),
+                TreeEntryKind::File(_) => path.into_owned(),
             }
         };
         (tree.entries.iter().map(name).collect(), tree.ignored)
     }
 }
 
-fn query(pattern: &str) -> Query {
-    Query { pattern: pattern.to_owned(), ..Query::default() }
+fn query(pattern: &str) -> GrepQuery {
+    GrepQuery { pattern: pattern.to_owned(), ..GrepQuery::default() }
 }
 
-fn stop() -> Stop {
-    Stop::new(Arc::default(), Duration::from_secs(600))
+fn stop() -> SearchDeadline {
+    SearchDeadline::new(Arc::default(), Duration::from_secs(600))
 }
 
 const TREE: &[(&str, &str)] = &[
@@ -132,19 +132,19 @@ fn ignore_rules_count_with_and_without_a_repository() {
             expected.push("src/main.rs");
         }
         assert_eq!(bed.files(&bed.scope(""), "word"), expected, "{in_repository}");
-        let all = bed.files(&Scope { hidden: true, ..bed.scope("") }, "word");
+        let all = bed.files(&SearchScope { include_hidden: true, ..bed.scope("") }, "word");
         assert_eq!(all.len(), 10, "`.git` is no part of it: {all:?}");
     }
 }
 
 #[test]
-fn who_names_an_ignored_or_hidden_place_means_it() {
+fn an_ignored_or_hidden_place_that_is_named_is_searched() {
     let bed = bed(TREE);
     bed.put(".git/HEAD", b"");
     assert_eq!(bed.files(&bed.scope("build"), "word"), ["build/out.rs"]);
     assert_eq!(bed.files(&bed.scope(".github"), "word"), [".github/ci.yml"]);
     assert_eq!(bed.files(&bed.scope("a.log"), "word"), ["a.log"]);
-    // Rules from above count in what is not ignored itself.
+    // Rules of parent folders apply in a folder that is not ignored itself.
     bed.put("src/x.log", b"word");
     assert!(!bed.files(&bed.scope("src"), "word").contains(&"src/x.log".to_owned()));
 }
@@ -163,8 +163,11 @@ fn matches_come_in_the_order_of_paths_and_lines_with_what_is_around_them() {
         bed.lines(&found),
         ["a/c:1: foo", "a/c:2: bar foo", "b:2: foo", "b:7: foo", "b:8: foo"]
     );
-    assert_eq!((found.matches, found.in_files, found.searched, found.next), (5, 2, 2, None));
-    let found = bed.grep(&Query { context: 1, ..query("foo$") });
+    assert_eq!(
+        (found.matches, found.files_with_matches, found.files_searched, found.next_offset),
+        (5, 2, 2, None)
+    );
+    let found = bed.grep(&GrepQuery { context: 1, ..query("foo$") });
     assert_eq!(
         bed.lines(&found)[2..],
         ["b-1- 1", "b:2: foo", "b-3- 3", "b-6- 6", "b:7: foo", "b:8: foo", "b-9- 9"]
@@ -172,23 +175,23 @@ fn matches_come_in_the_order_of_paths_and_lines_with_what_is_around_them() {
 }
 
 #[test]
-fn what_a_pattern_means() {
+fn patterns_and_options_select_the_expected_lines() {
     let text = "fn foo(a)\nFOO\na.b\naxb\nstart\nend\nx|y\ncrlf\r\n";
     let bed = bed(&[("f", text)]);
-    let lines = |query: &Query| -> Vec<u64> {
+    let lines = |query: &GrepQuery| -> Vec<u64> {
         let found = bed.grep(query);
         found.files.iter().flat_map(|it| &it.lines).map(|it| it.number).collect()
     };
-    let table: Vec<(Query, &[u64])> = vec![
+    let table: Vec<(GrepQuery, &[u64])> = vec![
         (query("foo"), &[1]),
-        (Query { ignore_case: true, ..query("foo") }, &[1, 2]),
+        (GrepQuery { ignore_case: true, ..query("foo") }, &[1, 2]),
         (query("a.b"), &[3, 4]),
-        (Query { literal: true, ..query("a.b") }, &[3]),
+        (GrepQuery { literal: true, ..query("a.b") }, &[3]),
         (query("foo("), &[1]),
         (query("crlf$"), &[8]),
         (query("^$"), &[]),
         (query("start.end"), &[]),
-        (Query { multiline: true, ..query("start.end") }, &[5, 6]),
+        (GrepQuery { multiline: true, ..query("start.end") }, &[5, 6]),
         (query("start\\nend"), &[5, 6]),
         (query("start\nend"), &[5, 6]),
         (query("lf\\r"), &[8]),
@@ -198,12 +201,14 @@ fn what_a_pattern_means() {
         assert_eq!(lines(&query), expected, "{query:?}");
     }
     let found = bed.grep(&query("foo("));
-    assert!(found.as_literal.is_some_and(|it| it.contains("unclosed group")));
-    let huge = Query { pattern: "(a{1000}){1000}".to_owned(), ..Query::default() };
+    assert!(found.regex_error.is_some_and(|it| it.contains("unclosed group")));
+    let huge = GrepQuery { pattern: "(a{1000}){1000}".to_owned(), ..GrepQuery::default() };
     assert!(grep(&bed.scope(""), &huge, &stop()).unwrap_err().contains("size limit"));
-    let deep =
-        Query { pattern: format!("{}a{}", "(".repeat(500), ")".repeat(500)), ..Query::default() };
-    assert!(bed.grep(&deep).as_literal.is_some());
+    let deep = GrepQuery {
+        pattern: format!("{}a{}", "(".repeat(500), ")".repeat(500)),
+        ..GrepQuery::default()
+    };
+    assert!(bed.grep(&deep).regex_error.is_some());
 }
 
 #[test]
@@ -260,8 +265,8 @@ fn nothing_hangs_on_a_fifo_and_links_are_not_followed() {
     assert_eq!(bed.files(&bed.scope(""), "word"), ["a/file"]);
     assert_eq!(bed.names("*"), ["a/file", "a/loop", "link", "out"]);
     assert_eq!(bed.list("", 3, false).0, ["a/", "a/file", "a/loop@", "fifo|", "link@", "out@"]);
-    // A folder that has become a link since it was judged.
-    assert!(list(&bed.scope("out"), 2, &stop()).is_err());
+    // A folder that became a link after the permission check.
+    assert!(list_tree(&bed.scope("out"), 2, &stop()).is_err());
     assert!(bed.files(&bed.scope("out"), "word").is_empty());
 }
 
@@ -269,44 +274,44 @@ fn nothing_hangs_on_a_fifo_and_links_are_not_followed() {
 fn files_that_may_hold_secrets_are_counted_and_not_searched() {
     let bed = bed(&[(".env", "word"), ("server.pem", "word"), ("a", "word")]);
     let found = bed.grep(&query("word"));
-    assert_eq!((bed.lines(&found).len(), found.secrets), (1, 1));
-    let everything = Scope { hidden: true, ..bed.scope("") };
-    // The count says nothing of what is in them.
+    assert_eq!((bed.lines(&found).len(), found.secret_files), (1, 1));
+    let everything = SearchScope { include_hidden: true, ..bed.scope("") };
+    // The count must not reveal what is in the files.
     for pattern in ["word", "none"] {
-        assert_eq!(grep(&everything, &query(pattern), &stop()).unwrap().secrets, 2);
+        assert_eq!(grep(&everything, &query(pattern), &stop()).unwrap().secret_files, 2);
     }
-    assert_eq!(bed.grep(&query("none")).elsewhere, Elsewhere::default());
+    assert_eq!(bed.grep(&query("none")).hidden, HiddenMatches::default());
     assert_eq!(bed.files(&bed.scope("server.pem"), "word"), ["server.pem"]);
     let own = bed.root.join("own");
-    let except = Scope { except: Except::new(move |it| it == own), ..everything };
+    let except = SearchScope { excluded: ExcludedPaths::new(move |it| it == own), ..everything };
     bed.put("own/login.json", b"word");
     assert_eq!(bed.files(&except, "word"), ["a"]);
 }
 
 #[test]
-fn a_search_without_a_match_knows_what_it_has_left_out() {
+fn a_search_without_a_match_reports_hidden_matches() {
     let bed = bed(&[(".gitignore", "*.log\n"), ("a.log", "word"), (".x/b", "word"), ("c", "")]);
     let found = bed.grep(&query("word"));
-    assert_eq!((found.searched, found.elsewhere.files), (1, 2));
-    assert_eq!(bed.grep(&query("nowhere")).elsewhere.files, 0);
-    let names = bed.find("a.log", Wanted::default());
-    assert_eq!((names.count, names.seen, names.elsewhere.files), (0, 1, 1));
+    assert_eq!((found.files_searched, found.hidden.files), (1, 2));
+    assert_eq!(bed.grep(&query("nowhere")).hidden.files, 0);
+    let names = bed.find("a.log", FindOptions::default());
+    assert_eq!((names.total, names.files_seen, names.hidden.files), (0, 1, 1));
 }
 
 #[test]
 fn a_search_ends_when_it_is_cancelled_or_its_time_is_over() {
     let bed = bed(&[("a", "word"), ("b", "word")]);
-    let cancelled = Stop::new(Arc::new(AtomicBool::new(true)), Duration::from_secs(600));
-    let late = Stop::new(Arc::default(), Duration::ZERO);
+    let cancelled = SearchDeadline::new(Arc::new(AtomicBool::new(true)), Duration::from_secs(600));
+    let late = SearchDeadline::new(Arc::default(), Duration::ZERO);
     for stop in [cancelled, late] {
         let found = grep(&bed.scope(""), &query("word"), &stop).unwrap();
-        assert!(found.is_part && found.files.is_empty());
-        assert!(find(&bed.scope(""), Wanted::default(), &stop).is_part);
+        assert!(found.is_incomplete && found.files.is_empty());
+        assert!(find(&bed.scope(""), FindOptions::default(), &stop).is_incomplete);
     }
 }
 
 #[test]
-fn what_globs_fit() {
+fn globs_match_the_expected_files() {
     let files = ["a.rs", "src/b.rs", "src/x/c.rs", "src/x/d.min.js", "src/x/e.js", "web/f.tsx"];
     let bed = bed(&files.map(|it| (it, "")));
     let absolute = format!("{}/src/**/*.rs", bed.root.display());
@@ -332,19 +337,20 @@ fn what_globs_fit() {
         assert_eq!(bed.names(glob), *expected, "{glob}");
     }
     assert!(Glob::parse("[", &bed.root).is_err());
-    // Below a folder, a glob may start there or in the project.
+    // In a subfolder, a glob may be relative to it or to the project.
     for glob in ["x/*.rs", "src/x/*.rs"] {
         let glob = Some(Glob::parse(glob, &bed.root).unwrap());
-        let found = find(&Scope { glob, ..bed.scope("src") }, Wanted::default(), &stop());
-        assert_eq!(found.count, 1);
+        let found =
+            find(&SearchScope { glob, ..bed.scope("src") }, FindOptions::default(), &stop());
+        assert_eq!(found.total, 1);
     }
 }
 
 #[test]
-fn a_name_that_is_not_there_brings_those_that_resemble_it() {
+fn a_missing_name_suggests_similar_ones() {
     let bed = bed(&[("src/component.rs", ""), ("src/other.rs", ""), ("components/x", "")]);
     let near = |glob: &str| -> Vec<String> {
-        bed.find(glob, Wanted::default()).near.iter().map(|it| bed.short(it)).collect()
+        bed.find(glob, FindOptions::default()).similar.iter().map(|it| bed.short(it)).collect()
     };
     assert_eq!(near("compnent.rs"), ["src/component.rs", "components"]);
     assert_eq!(near("src/components"), ["components", "src/component.rs"]);
@@ -363,13 +369,13 @@ fn the_last_changed_comes_first_if_that_is_asked_for() {
             .set_modified(time)
             .unwrap();
     }
-    let wanted = Wanted { order: Order::Recent, ..Wanted::default() };
+    let wanted = FindOptions { order: FileOrder::Recent, ..FindOptions::default() };
     let names: Vec<_> = bed.find("*", wanted).files.iter().map(|it| bed.short(it)).collect();
     assert_eq!(names, ["b", "a", "c"]);
 }
 
 #[test]
-fn a_tree_shows_every_folder_before_it_shows_all_of_one() {
+fn a_tree_shows_every_folder_before_all_of_one() {
     let bed = bed(&[(".gitignore", "*.log\n/out\n"), ("z/last", ""), ("a.log", ""), ("out/x", "")]);
     for number in 0..300 {
         bed.put(&format!("many/f{number:03}"), b"");
@@ -387,19 +393,19 @@ fn a_tree_shows_every_folder_before_it_shows_all_of_one() {
     }
     assert_eq!(ignored, 2);
     assert!(bed.list("", 1, true).0.contains(&"a.log".to_owned()));
-    // A folder that is named is shown for all that its parent says.
+    // A folder that is named explicitly is listed although its parent ignores it.
     assert_eq!(bed.list("out", 2, false).0, ["x"]);
     let scope = bed.scope("many");
-    let tree = list(&scope, 2, &stop()).unwrap();
-    assert_eq!((tree.entries.len(), tree.more), (200, 100));
+    let tree = list_tree(&scope, 2, &stop()).unwrap();
+    assert_eq!((tree.entries.len(), tree.omitted), (200, 100));
 }
 
-/// All pages one after the other.
-fn pages(bed: &Bed, query: &Query) -> Vec<String> {
+/// Collects all pages.
+fn pages(bed: &SearchFixture, query: &GrepQuery) -> Vec<String> {
     let mut all = Vec::new();
     let mut next = Some(0);
     while let Some(offset) = next {
-        let found = bed.grep(&Query { offset, ..query.clone() });
+        let found = bed.grep(&GrepQuery { offset, ..query.clone() });
         let lines = if query.files_only {
             found.files.iter().map(|it| bed.short(&it.path)).collect()
         } else {
@@ -407,9 +413,9 @@ fn pages(bed: &Bed, query: &Query) -> Vec<String> {
         };
         let bytes: usize = lines.iter().map(String::len).sum();
         assert!(found.shown <= 100 && bytes < 40 * 1024, "{} in {bytes}", found.shown);
-        assert!(found.next.is_none_or(|it| it == offset + found.shown && found.shown > 0));
+        assert!(found.next_offset.is_none_or(|it| it == offset + found.shown && found.shown > 0));
         all.extend(lines);
-        next = found.next;
+        next = found.next_offset;
     }
     all
 }
@@ -418,7 +424,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
-    fn pages_put_together_are_the_whole(
+    fn all_pages_together_are_the_whole_result(
         files in proptest::collection::vec((0_usize..250, 1_usize..700), 1..8),
     ) {
         let bed = bed(&[]);
@@ -431,30 +437,30 @@ proptest! {
             expected.extend(lines.map(|(at, it)| format!("d{}/f{number}:{}: {it}", number % 3, at * 2 + 2)));
         }
         let mut seen = pages(&bed, &query("^hit"));
-        // The order is that of paths, then of lines; nothing is missing and nothing comes twice.
+        // The order is by path and line; nothing is missing and nothing is repeated.
         let paths: Vec<_> = seen.iter().map(|it| it.split(':').next().unwrap().to_owned()).collect();
         prop_assert!(paths.is_sorted());
         seen.sort();
         expected.sort();
         prop_assert_eq!(seen, expected);
-        let files_only = Query { files_only: true, ..query("^hit") };
+        let files_only = GrepQuery { files_only: true, ..query("^hit") };
         let full = files.iter().filter(|it| it.0 > 0).count();
         prop_assert_eq!(pages(&bed, &files_only).len(), full);
     }
 }
 
 #[test]
-fn of_one_file_a_thousand_matches_count() {
+fn a_thousand_matches_are_counted_per_file() {
     let bed = bed(&[("a", &"hit\n".repeat(5_000)), ("b", "hit\n")]);
     let found = bed.grep(&query("hit"));
-    assert_eq!((found.matches, found.capped, found.next), (1_001, 1, Some(100)));
+    assert_eq!((found.matches, found.capped_files, found.next_offset), (1_001, 1, Some(100)));
     assert_eq!(pages(&bed, &query("hit")).len(), 1_001);
 }
 
 #[test]
 fn a_file_that_cannot_be_searched_is_counted() {
     let bed = bed(&[("a", "word")]);
-    // A line that is longer than what is held of one.
+    // A line that is longer than the limit of the searcher.
     bed.put("wide", &vec![b'x'; 33 << 20]);
     let found = bed.grep(&query("word"));
     assert_eq!((found.matches, found.unreadable), (1, 1));
@@ -462,12 +468,12 @@ fn a_file_that_cannot_be_searched_is_counted() {
 
 #[cfg(unix)]
 #[test]
-fn rules_that_never_end_are_not_read() {
+fn endless_ignore_files_are_not_read() {
     use std::os::unix::fs::symlink;
     for name in [".gitignore", ".ignore"] {
         for odd in ["/dev/zero", "fifo"] {
             let bed = bed(&[("a.rs", "word"), ("sub/b.rs", "word")]);
-            // Nobody ever writes into it.
+            // A FIFO that nobody writes to.
             rustix::fs::mknodat(
                 rustix::fs::CWD,
                 bed.root.join("fifo"),
@@ -480,7 +486,7 @@ fn rules_that_never_end_are_not_read() {
             symlink(&odd, bed.root.join("sub").join(name)).unwrap();
             assert_eq!(bed.files(&bed.scope(""), "word"), ["a.rs"]);
             assert_eq!(bed.list("", 2, false).0, ["a.rs", "fifo|", "sub/"]);
-            // Who names the folder gets what is in it.
+            // A folder that is named explicitly is searched.
             assert_eq!(bed.files(&bed.scope("sub"), "word"), ["sub/b.rs"]);
             symlink(&odd, bed.root.join(name)).unwrap();
             assert_eq!(bed.files(&bed.scope(""), "word"), ["a.rs"]);

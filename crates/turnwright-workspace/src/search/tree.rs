@@ -1,5 +1,5 @@
-//! What a folder holds, as a tree that fits on a page: a level at a time, and of folders that
-//! are too full only how many entries they have.
+//! Lists a folder as a tree that fits on a page: level by level, and of folders with too many
+//! entries only their number.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -9,49 +9,46 @@ use std::path::{Path, PathBuf};
 
 use ignore::IncrementalIgnore;
 
-use super::walk::rules;
-use super::{Scope, Stop, are_odd};
-use crate::pinned;
+use super::walk::ignore_rules;
+use super::{SearchDeadline, SearchScope, has_unsafe_ignore_files};
+use crate::nofollow;
 
-/// Entries of a tree.
-const MOST_ENTRIES: usize = 200;
-/// Entries of a folder below the listed one that are shown.
-const MOST_BELOW: usize = 60;
-/// Entries of a folder that are counted.
-const MOST_COUNTED: usize = 100_000;
-/// Folders that hold what a tool has made.
-const HEAVY: &[&str] = &[".git", "node_modules", "target", "__pycache__", ".venv"];
+/// The most entries of a tree.
+const MAX_ENTRIES: usize = 200;
+/// The most entries shown of a folder below the listed one.
+const MAX_NESTED_ENTRIES: usize = 60;
+/// The most entries that are counted in a folder.
+const MAX_COUNTED: usize = 100_000;
+/// Folders with generated content, which are never expanded.
+const GENERATED_FOLDERS: &[&str] = &[".git", "node_modules", "target", "__pycache__", ".venv"];
 
-/// A folder's tree.
 #[derive(Clone, Debug, Default)]
-pub struct Tree {
-    /// Folders before what they hold, in the order of their names.
-    pub entries: Vec<Branch>,
-    /// Entries of the listed folder that there is no room for.
-    pub more: usize,
-    /// Entries that are ignored.
+pub struct FolderTree {
+    /// The entries, each folder before its content, ordered by name.
+    pub entries: Vec<TreeEntry>,
+    /// How many entries of the listed folder did not fit.
+    pub omitted: usize,
+    /// How many entries were left out by ignore rules.
     pub ignored: usize,
 }
 
-/// An entry.
+/// An entry of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Branch {
-    /// Relative to the listed folder.
+pub struct TreeEntry {
+    /// The path relative to the listed folder.
     pub path: PathBuf,
-    /// What it is.
-    pub sort: Sort,
+    pub kind: TreeEntryKind,
 }
 
-/// What an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sort {
-    /// A file and its bytes.
+pub enum TreeEntryKind {
+    /// A file of this size in bytes.
     File(u64),
-    /// A folder whose entries follow, or are deeper than was asked for.
+    /// A folder whose entries follow, or that is at the maximal depth.
     Folder,
-    /// A folder with so many entries that they are not shown.
-    Full(usize),
-    /// A symbolic link; not followed.
+    /// A folder with this many entries, which are not shown.
+    Collapsed(usize),
+    /// A symbolic link, which is not followed.
     Link,
     /// A FIFO, a socket or a device.
     Special,
@@ -60,77 +57,83 @@ pub enum Sort {
 /// Lists a folder down to a depth.
 ///
 /// # Errors
-/// When it cannot be read.
-pub fn list(scope: &Scope, depth: usize, stop: &Stop) -> io::Result<Tree> {
-    let matcher = rules(&scope.root, scope.hidden).build_matchers().pop();
-    let mut lister = Lister { scope, matcher, ignored: 0 };
-    let top = lister.read(Path::new(""), MOST_COUNTED)?;
-    let more = top.len().saturating_sub(MOST_ENTRIES);
-    let mut nodes: Vec<Node> = Vec::new();
+/// If the folder cannot be read.
+pub fn list_tree(
+    scope: &SearchScope,
+    depth: usize,
+    stop: &SearchDeadline,
+) -> io::Result<FolderTree> {
+    let matcher = ignore_rules(&scope.root, scope.include_hidden).build_matchers().pop();
+    let mut lister = TreeLister { scope, matcher, ignored: 0 };
+    let top = lister.read(Path::new(""), MAX_COUNTED)?;
+    let omitted = top.len().saturating_sub(MAX_ENTRIES);
+    let mut nodes: Vec<TreeNode> = Vec::new();
     let mut roots: Vec<usize> = Vec::new();
     let mut waiting = VecDeque::new();
-    for branch in top.into_iter().take(MOST_ENTRIES) {
+    for entry in top.into_iter().take(MAX_ENTRIES) {
         roots.push(nodes.len());
         waiting.push_back((nodes.len(), 1));
-        nodes.push(Node { branch, below: Vec::new() });
+        nodes.push(TreeNode { entry, below: Vec::new() });
     }
-    // Level by level, so that one folder cannot take the room of all others.
+    // Level by level, so that one folder cannot take the space of all others.
     while let Some((at, level)) = waiting.pop_front() {
-        if level >= depth || nodes[at].branch.sort != Sort::Folder || stop.is_over() {
+        if level >= depth || nodes[at].entry.kind != TreeEntryKind::Folder || stop.is_expired() {
             continue;
         }
-        let path = nodes[at].branch.path.clone();
-        let is_heavy = path.file_name().is_some_and(|it| HEAVY.iter().any(|no| it == *no));
-        let room = if is_heavy { 0 } else { MOST_BELOW.min(MOST_ENTRIES - nodes.len()) };
-        // A folder that may not be read is listed all the same.
+        let path = nodes[at].entry.path.clone();
+        let is_generated =
+            path.file_name().is_some_and(|it| GENERATED_FOLDERS.iter().any(|no| it == *no));
+        let room = if is_generated { 0 } else { MAX_NESTED_ENTRIES.min(MAX_ENTRIES - nodes.len()) };
+        // A folder that cannot be read is listed without its content.
         let Ok(below) = lister.read(&path, room) else { continue };
         if below.len() > room {
-            nodes[at].branch.sort = Sort::Full(lister.count(&path));
+            nodes[at].entry.kind = TreeEntryKind::Collapsed(lister.count(&path));
             continue;
         }
-        for branch in below {
+        for entry in below {
             let next = nodes.len();
             nodes[at].below.push(next);
             waiting.push_back((next, level + 1));
-            nodes.push(Node { branch, below: Vec::new() });
+            nodes.push(TreeNode { entry, below: Vec::new() });
         }
     }
-    let mut tree = Tree { entries: Vec::new(), more, ignored: lister.ignored };
+    let mut tree = FolderTree { entries: Vec::new(), omitted, ignored: lister.ignored };
     roots.reverse();
     while let Some(at) = roots.pop() {
-        tree.entries.push(nodes[at].branch.clone());
+        tree.entries.push(nodes[at].entry.clone());
         roots.extend(nodes[at].below.iter().rev());
     }
     Ok(tree)
 }
 
-struct Node {
-    branch: Branch,
+struct TreeNode {
+    entry: TreeEntry,
     below: Vec<usize>,
 }
 
-struct Lister<'a> {
-    scope: &'a Scope,
+struct TreeLister<'a> {
+    scope: &'a SearchScope,
     matcher: Option<IncrementalIgnore>,
     ignored: usize,
 }
 
-impl Lister<'_> {
-    /// The entries of a folder in order; of one with more than `most`, only some.
-    fn read(&mut self, below: &Path, most: usize) -> io::Result<Vec<Branch>> {
+impl TreeLister<'_> {
+    /// The entries of a folder, ordered by name. If there are more than `most`, only some of them
+    /// are returned.
+    fn read(&mut self, below: &Path, max_entries: usize) -> io::Result<Vec<TreeEntry>> {
         let path = self.scope.root.join(below);
-        if !self.scope.hidden && below != Path::new("") && are_odd(&path) {
-            return Err(io::Error::other("its ignore rules must not be opened"));
+        if !self.scope.include_hidden && below != Path::new("") && has_unsafe_ignore_files(&path) {
+            return Err(io::Error::other("its ignore files are not safe to read"));
         }
-        let (_held, folder) = pinned::folder(&path)?;
-        let mut branches = Vec::new();
+        let (_held, folder) = nofollow::open_folder(&path)?;
+        let mut entries = Vec::new();
         let mut ignored = 0;
         for entry in fs::read_dir(folder)?.filter_map(Result::ok) {
-            if branches.len() > most || ignored > MOST_COUNTED {
+            if entries.len() > max_entries || ignored > MAX_COUNTED {
                 break;
             }
             let name = entry.file_name();
-            if !self.scope.hidden && name.as_encoded_bytes().starts_with(b".") {
+            if !self.scope.include_hidden && name.as_encoded_bytes().starts_with(b".") {
                 continue;
             }
             let Ok(metadata) = entry.metadata() else { continue };
@@ -138,30 +141,32 @@ impl Lister<'_> {
                 ignored += 1;
                 continue;
             }
-            let sort = match metadata.file_type() {
-                it if it.is_dir() => Sort::Folder,
-                it if it.is_symlink() => Sort::Link,
-                it if it.is_file() => Sort::File(metadata.len()),
-                _ => Sort::Special,
+            let kind = match metadata.file_type() {
+                it if it.is_dir() => TreeEntryKind::Folder,
+                it if it.is_symlink() => TreeEntryKind::Link,
+                it if it.is_file() => TreeEntryKind::File(metadata.len()),
+                _ => TreeEntryKind::Special,
             };
-            branches.push(Branch { path: below.join(name), sort });
+            entries.push(TreeEntry { path: below.join(name), kind });
         }
-        if branches.len() <= most {
+        if entries.len() <= max_entries {
             self.ignored += ignored;
         }
-        branches.sort_unstable_by(|a, b| a.path.cmp(&b.path));
-        Ok(branches)
+        entries.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+        Ok(entries)
     }
 
     fn is_ignored(&mut self, below: &Path, name: &OsString, is_folder: bool) -> bool {
         let path = below.join(name);
         let matcher = self.matcher.as_mut();
         matcher.is_some_and(|it| it.matched(&path, is_folder).is_ignore())
-            || self.scope.except.holds(&self.scope.root.join(&path))
+            || self.scope.excluded.contains(&self.scope.root.join(&path))
     }
 
     fn count(&self, below: &Path) -> usize {
-        let Ok((_held, folder)) = pinned::folder(&self.scope.root.join(below)) else { return 0 };
-        fs::read_dir(folder).map_or(0, |it| it.take(MOST_COUNTED).count())
+        let Ok((_held, folder)) = nofollow::open_folder(&self.scope.root.join(below)) else {
+            return 0;
+        };
+        fs::read_dir(folder).map_or(0, |it| it.take(MAX_COUNTED).count())
     }
 }

@@ -1,81 +1,83 @@
-//! The way through a folder: which ignore rules count, and several threads that go it.
+//! Walks a folder with several threads, by the ignore rules that apply to it.
 
+use parking_lot::Mutex;
 use std::ffi::OsStr;
 use std::fs::Metadata;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use ignore::{DirEntry, WalkBuilder, WalkState};
 
-use super::{Scope, Stop, are_odd};
+use super::{SearchDeadline, SearchScope, has_unsafe_ignore_files};
 
-/// More threads only wait for the disk.
-const MOST_THREADS: usize = 8;
+/// More threads would only wait for the disk.
+const MAX_THREADS: usize = 8;
 
-/// A walk by the project's rules, or past them all. Links are never followed, and `.git` is
-/// never looked into.
-pub(super) fn walker(scope: &Scope, everything: bool) -> WalkBuilder {
-    let mut walker = rules(&scope.root, everything);
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
-    walker.threads(threads).hidden(!everything);
-    let except = scope.except.clone();
-    walker.filter_entry(move |it| {
+/// Builds a walk by the project's ignore rules, or with `include_hidden` one of all files. Links
+/// are never followed, and `.git` is never entered.
+pub(super) fn walk_builder(scope: &SearchScope, include_hidden: bool) -> WalkBuilder {
+    let mut walk_builder = ignore_rules(&scope.root, include_hidden);
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+    walk_builder.threads(threads).hidden(!include_hidden);
+    let excluded = scope.excluded.clone();
+    walk_builder.filter_entry(move |it| {
         let is_folder = it.file_type().is_some_and(|it| it.is_dir());
         it.file_name() != OsStr::new(".git")
-            && !except.holds(it.path())
-            && (everything || !is_folder || !are_odd(it.path()))
+            && !excluded.contains(it.path())
+            && (include_hidden || !is_folder || !has_unsafe_ignore_files(it.path()))
     });
-    walker
+    walk_builder
 }
 
-/// The rules that count in a folder; none if some of them must not be opened.
-pub(super) fn rules(root: &Path, everything: bool) -> WalkBuilder {
-    let everything = everything || root.ancestors().any(are_odd);
-    let mut rules = bare(root, everything);
-    rules.parents(!everything && do_parents_count(root));
-    rules
+/// Builds a walk with the ignore rules that apply to a folder; without rules if an ignore file
+/// above it must not be opened.
+pub(super) fn ignore_rules(root: &Path, include_hidden: bool) -> WalkBuilder {
+    let include_hidden = include_hidden || root.ancestors().any(has_unsafe_ignore_files);
+    let mut walk = base_walk(root, include_hidden);
+    walk.parents(!include_hidden && parent_rules_apply(root));
+    walk
 }
 
-fn bare(root: &Path, everything: bool) -> WalkBuilder {
-    let mut rules = WalkBuilder::new(root);
-    rules.standard_filters(!everything).hidden(false).parents(false).follow_links(false);
-    // A folder that is no repository yet has a `.gitignore` for a reason too.
-    rules.require_git(false).current_dir(root);
-    rules
+fn base_walk(root: &Path, include_hidden: bool) -> WalkBuilder {
+    let mut walk = WalkBuilder::new(root);
+    walk.standard_filters(!include_hidden).hidden(false).parents(false).follow_links(false);
+    // A `.gitignore` counts without a repository, too.
+    walk.require_git(false).current_dir(root);
+    walk
 }
 
-/// Rules from above the folder count in a repository only: the `.gitignore` of a home folder may
-/// say `*`. And they do not count for a folder that they ignore: who names it means it.
-fn do_parents_count(root: &Path) -> bool {
+/// Whether the ignore rules of parent folders apply. They do only in a repository, because the
+/// `.gitignore` of a home folder may say `*`; and not if they ignore the folder itself, because it
+/// was named explicitly.
+fn parent_rules_apply(root: &Path) -> bool {
     let Some(top) = root.ancestors().find(|it| it.join(".git").exists()) else { return false };
     let Ok(below) = root.strip_prefix(top) else { return false };
     if below.as_os_str().is_empty() {
         return true;
     }
-    let mut matchers = bare(top, false).build_matchers();
+    let mut matchers = base_walk(top, false).build_matchers();
     !matchers.iter_mut().any(|it| it.matched(below, true).is_ignore())
 }
 
-/// Goes through a folder with several threads. Each has a worker; all of them come back, and with
-/// them the number of folders that could not be read.
-pub(super) fn gather<T: Send>(
-    walker: &WalkBuilder,
-    stop: &Stop,
+/// Walks a folder with several threads. `start` creates the state of each thread. Returns all
+/// states, and the number of folders that could not be read.
+pub(super) fn walk_parallel<T: Send>(
+    walk_builder: &WalkBuilder,
+    stop: &SearchDeadline,
     start: impl Fn() -> T,
     visit: impl Fn(&mut T, DirEntry) + Sync,
 ) -> (Vec<T>, usize) {
     let done = Mutex::new(Vec::new());
     let errors = AtomicUsize::new(0);
-    walker.build_parallel().run(|| {
-        let mut hand = Hand { worker: Some(start()), back: &done };
+    walk_builder.build_parallel().run(|| {
+        let mut guard = WorkerGuard { worker: Some(start()), finished: &done };
         let (visit, errors) = (&visit, &errors);
         Box::new(move |entry| {
-            if stop.is_over() {
+            if stop.is_expired() {
                 return WalkState::Quit;
             }
-            match (entry, &mut hand.worker) {
+            match (entry, &mut guard.worker) {
                 (Ok(entry), Some(worker)) => visit(worker, entry),
                 _ => {
                     errors.fetch_add(1, Ordering::Relaxed);
@@ -84,18 +86,18 @@ pub(super) fn gather<T: Send>(
             WalkState::Continue
         })
     });
-    (done.into_inner().unwrap_or_else(PoisonError::into_inner), errors.into_inner())
+    (done.into_inner(), errors.into_inner())
 }
 
-/// Goes through all that the rules do not name, hidden files included if the scope says so, and
-/// has each entry looked at. What is returned was found by several threads.
-pub fn each<T: Send>(
-    scope: &Scope,
-    stop: &Stop,
+/// Calls `visit` with each entry that no ignore rule excludes, hidden files included if the scope
+/// says so. Each returned list was collected by one thread.
+pub fn walk_entries<T: Send>(
+    scope: &SearchScope,
+    stop: &SearchDeadline,
     visit: &(impl Fn(&mut Vec<T>, &Path, &Metadata) + Sync),
 ) -> Vec<Vec<T>> {
-    let mut walker = walker(scope, false);
-    walker.hidden(!scope.hidden);
+    let mut walk_builder = walk_builder(scope, false);
+    walk_builder.hidden(!scope.include_hidden);
     let look = |found: &mut Vec<T>, entry: DirEntry| {
         if entry.depth() > 0
             && let Ok(metadata) = entry.metadata()
@@ -103,18 +105,18 @@ pub fn each<T: Send>(
             visit(found, entry.path(), &metadata);
         }
     };
-    gather(&walker, stop, Vec::new, look).0
+    walk_parallel(&walk_builder, stop, Vec::new, look).0
 }
 
-/// Gives its worker back when its thread is done.
-struct Hand<'a, T> {
+/// Returns the state of a thread when the thread is done.
+struct WorkerGuard<'a, T> {
     worker: Option<T>,
-    back: &'a Mutex<Vec<T>>,
+    finished: &'a Mutex<Vec<T>>,
 }
 
-impl<T> Drop for Hand<'_, T> {
+impl<T> Drop for WorkerGuard<'_, T> {
     fn drop(&mut self) {
-        let mut back = self.back.lock().unwrap_or_else(PoisonError::into_inner);
-        back.extend(self.worker.take());
+        let mut finished = self.finished.lock();
+        finished.extend(self.worker.take());
     }
 }

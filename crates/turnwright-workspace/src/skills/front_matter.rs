@@ -1,20 +1,19 @@
-//! The few lines at the head of a SKILL.md that say what it is for. No YAML, but what people
-//! write there: words with colons, quotes, and text over several lines.
+//! Parses the front matter of a SKILL.md. This is not YAML, but covers what people write there:
+//! unquoted text with colons, quotes, and values over several lines.
 
-/// What the head says, as far as it is of use.
+/// The fields that are used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct FrontMatter {
-    /// The skill's name.
     pub(super) name: Option<String>,
-    /// What it is for, in one line.
+    /// What the skill is for, in one line.
     pub(super) description: Option<String>,
-    /// What its arguments are.
+    /// A hint about the arguments.
     pub(super) argument_hint: Option<String>,
-    /// Only the user may call for it.
-    pub(super) only_user: bool,
+    /// Whether only the user can invoke the skill.
+    pub(super) is_user_only: bool,
 }
 
-/// The head and what follows it.
+/// Splits a text into the front matter and the body.
 pub(super) fn split(text: &str) -> (FrontMatter, &str) {
     let mut head = FrontMatter::default();
     let Some((lines, body)) = bounds(text) else { return (head, text) };
@@ -25,7 +24,7 @@ pub(super) fn split(text: &str) -> (FrontMatter, &str) {
             continue;
         }
         let mut below = Vec::new();
-        // Blank lines belong to the text around them.
+        // Blank lines belong to the value around them.
         while let Some(more) =
             lines.next_if(|it| it.starts_with([' ', '\t']) || it.trim().is_empty())
         {
@@ -44,15 +43,15 @@ impl FrontMatter {
             "name" => self.name = value,
             "description" => self.description = value,
             "argument-hint" => self.argument_hint = value,
-            "disable-model-invocation" => self.only_user = is("true") || is("yes"),
-            // Others are for other agents. What tools a skill would like to have is none of its
-            // business here: the user is asked as ever.
+            "disable-model-invocation" => self.is_user_only = is("true") || is("yes"),
+            // Other fields are for other agents. The tools that a skill asks for are ignored:
+            // permissions are asked for as usual.
             _ => {}
         }
     }
 }
 
-/// The text between the two lines of hyphens, and the text after them.
+/// The text between the two `---` lines, and the text after them.
 fn bounds(text: &str) -> Option<(&str, &str)> {
     let first = text.split_inclusive('\n').next().filter(|it| it.trim_end() == "---")?;
     let rest = &text[first.len()..];
@@ -66,7 +65,7 @@ fn bounds(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// A value in one line, with what is indented below it.
+/// Joins a value and the lines indented below it into one line.
 fn scalar(value: &str, below: &[&str]) -> String {
     let is_block = value.starts_with(['>', '|']) && value.len() <= 3;
     let first = if is_block { "" } else { value };
@@ -125,7 +124,7 @@ mod tests {
         let (head, body) = split(crlf);
         assert_eq!(head.name.as_deref(), Some("a"));
         assert_eq!(head.argument_hint.as_deref(), Some("[version]"));
-        assert!(head.only_user);
+        assert!(head.is_user_only);
         assert_eq!(body, "Body\r\n");
     }
 }

@@ -1,5 +1,5 @@
-//! Finds the skills below a few folders. A project may hold any number of folders, in circles:
-//! what is looked at is bounded.
+//! Finds the skills below some folders. A project may contain any number of folders, and link
+//! cycles, so the scan is bounded.
 
 use std::collections::HashSet;
 use std::fs;
@@ -8,54 +8,53 @@ use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
 use super::{Skill, front_matter};
-use turnwright_types::effect::visible_line;
-use crate::files::glance;
+use crate::files::read_head;
+use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::is_slug;
 
-/// How deep skills may lie.
-const DEEPEST: usize = 6;
-/// Folders that are looked at, in all.
-const MOST_FOLDERS: usize = 2_000;
-/// Entries of one folder that are looked at.
-const MOST_ENTRIES: usize = 2_000;
-/// Skills that are kept.
-const MOST_SKILLS: usize = 100;
-/// Bytes in which the head is looked for.
-const HEAD: usize = 16 * 1024;
-/// Characters of a description.
-const LONGEST_DESCRIPTION: usize = 1024;
+/// How deep the folders are searched.
+const MAX_DEPTH: usize = 6;
+/// The most folders that are searched in total.
+const MAX_FOLDERS: usize = 2_000;
+/// The most entries of a folder that are examined.
+const MAX_ENTRIES: usize = 2_000;
+/// The most skills.
+const MAX_SKILLS: usize = 100;
+/// How many bytes are read for the front matter.
+const FRONT_MATTER_BYTES: usize = 16 * 1024;
+/// The most characters of a description.
+const MAX_DESCRIPTION_CHARS: usize = 1024;
 
-/// A folder in which skills may lie.
+/// A folder that is searched for skills.
 #[derive(Clone, Debug)]
-pub struct Place {
-    /// The folder.
+pub struct SkillFolder {
     pub folder: PathBuf,
-    /// A real path that nothing found there may lie outside of; `None` for the user's own.
+    /// A path without links that the skills must be below; `None` for the user's own folders.
     pub within: Option<PathBuf>,
 }
 
-/// All skills of these places, in the order of their names. The first of a name counts. Not for
-/// the runtime's thread.
-pub fn scan(places: &[Place], stop: &CancellationToken) -> Vec<Skill> {
-    let mut scan = Scan { found: Vec::new(), visited: HashSet::new(), stop };
+/// Finds all skills below these folders, ordered by name. If two have the same name the first
+/// counts. Blocks.
+pub fn scan(places: &[SkillFolder], stop: &CancellationToken) -> Vec<Skill> {
+    let mut scan = SkillScan { found: Vec::new(), visited: HashSet::new(), stop };
     for place in places {
-        scan.folder(&place.folder, place.within.as_deref(), 0);
+        scan.visit(&place.folder, place.within.as_deref(), 0);
     }
     scan.found.sort_by(|a, b| a.name.cmp(&b.name));
     scan.found
 }
 
-struct Scan<'a> {
+struct SkillScan<'a> {
     found: Vec<Skill>,
-    /// The folders that were looked at, by their real paths.
+    /// The searched folders, with links resolved.
     visited: HashSet<PathBuf>,
     stop: &'a CancellationToken,
 }
 
-impl Scan<'_> {
-    fn folder(&mut self, folder: &Path, within: Option<&Path>, depth: usize) {
-        let is_over = self.visited.len() >= MOST_FOLDERS || self.found.len() >= MOST_SKILLS;
-        if depth > DEEPEST || is_over || self.stop.is_cancelled() {
+impl SkillScan<'_> {
+    fn visit(&mut self, folder: &Path, within: Option<&Path>, depth: usize) {
+        let is_over = self.visited.len() >= MAX_FOLDERS || self.found.len() >= MAX_SKILLS;
+        if depth > MAX_DEPTH || is_over || self.stop.is_cancelled() {
             return;
         }
         let Ok(real) = fs::canonicalize(folder) else { return };
@@ -63,47 +62,51 @@ impl Scan<'_> {
             return;
         }
         if depth > 0 && real.join("SKILL.md").exists() {
-            return self.skill(&real, within);
+            return self.add(&real, within);
         }
         let Ok(entries) = fs::read_dir(&real) else { return };
-        // A link has to be followed to know what it is.
+        // A link may lead to a folder.
         let is_folder = |it: &fs::DirEntry| {
             it.file_type().is_ok_and(|it| it.is_dir() || it.is_symlink())
                 && it.file_name() != ".git"
                 && it.file_name() != "node_modules"
         };
-        let entries = entries.filter_map(Result::ok).take(MOST_ENTRIES).filter(is_folder);
+        let entries = entries.filter_map(Result::ok).take(MAX_ENTRIES).filter(is_folder);
         let mut folders: Vec<_> = entries.map(|it| it.path()).collect();
         folders.sort();
         for folder in folders {
-            self.folder(&folder, within, depth + 1);
+            self.visit(&folder, within, depth + 1);
         }
     }
 
-    fn skill(&mut self, folder: &Path, within: Option<&Path>) {
-        match read(folder, within) {
+    fn add(&mut self, folder: &Path, within: Option<&Path>) {
+        match read_skill(folder, within) {
             Ok(skill) if self.found.iter().any(|it| it.name == skill.name) => {}
             Ok(skill) => self.found.push(skill),
-            Err(why) => tracing::warn!(folder = %folder.display(), "a skill was left out: {why}"),
+            Err(why) => {
+                tracing::warn!(folder = %folder.display(), "skipped an invalid skill: {why}")
+            }
         }
     }
 }
 
-fn read(folder: &Path, within: Option<&Path>) -> Result<Skill, &'static str> {
-    let seen = glance(&folder.join("SKILL.md"), within, HEAD).ok_or("SKILL.md cannot be read")?;
+fn read_skill(folder: &Path, within: Option<&Path>) -> Result<Skill, &'static str> {
+    let seen = read_head(&folder.join("SKILL.md"), within, FRONT_MATTER_BYTES)
+        .ok_or("SKILL.md cannot be read")?;
     let (head, _) = front_matter::split(&seen.text);
     let own_name = || folder.file_name().map(|it| it.to_string_lossy().into_owned());
     let name = head.name.or_else(own_name).unwrap_or_default();
     if !is_slug(&name) {
-        return Err("its name is none: it takes a-z, 0-9 and hyphens, at most 64");
+        return Err("invalid name: use a-z, 0-9 and hyphens, at most 64");
     }
-    let description = head.description.ok_or("it has no description")?;
-    let description = visible_line(&description).chars().take(LONGEST_DESCRIPTION).collect();
+    let description = head.description.ok_or("its description is missing")?;
+    let description =
+        escape_hidden_line(&description).chars().take(MAX_DESCRIPTION_CHARS).collect();
     Ok(Skill {
         name,
         description,
         argument_hint: head.argument_hint,
-        only_user: head.only_user,
+        is_user_only: head.is_user_only,
         folder: folder.to_path_buf(),
         within: within.map(Path::to_path_buf),
     })
@@ -146,9 +149,9 @@ mod tests {
         symlink(base.join("secret"), user.join("link")).unwrap();
 
         let places = [
-            Place { folder: ws.join("skills"), within: Some(ws.clone()) },
-            Place { folder: ws.join("missing"), within: Some(ws) },
-            Place { folder: user, within: None },
+            SkillFolder { folder: ws.join("skills"), within: Some(ws.clone()) },
+            SkillFolder { folder: ws.join("missing"), within: Some(ws) },
+            SkillFolder { folder: user, within: None },
         ];
         let found = scan(&places, &CancellationToken::new());
         let lines: Vec<_> =

@@ -1,10 +1,11 @@
-//! Getting one page: redirects by hand, each hop checked again, and a bound on everything that
-//! may come.
+//! Fetches one URL. Redirects are followed here so that each hop is checked, and everything that a
+//! server sends is bounded.
 
+use parking_lot::Mutex;
 use std::error::Error as _;
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, LOCATION};
@@ -12,255 +13,248 @@ use reqwest::{Client, Response, redirect};
 use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
 use url::Url;
 
-use super::guard::{self, Allowed, Way};
-use super::resolve::{self, Guarded, Lookup, LookupError};
+use super::address_guard::{self, AllowedHost, HostAccess};
+use super::resolve::{self, LookupError, LookupFn, PublicResolver};
 
-/// Hops within one host that are followed.
-const MOST_REDIRECTS: usize = 5;
-/// Many servers of documentation have their pages as Markdown, too.
-const WANTED: &str = "text/markdown, text/plain;q=0.9, text/html;q=0.8, */*;q=0.1";
+/// The most redirects within one host that are followed.
+const MAX_REDIRECTS: usize = 5;
+/// Many documentation servers offer their pages as Markdown, too.
+const ACCEPTED_TYPES: &str = "text/markdown, text/plain;q=0.9, text/html;q=0.8, */*;q=0.1";
 
-/// A server's own words stay out of errors.
-const NO_TARGET: &str =
-    "it redirects to what is no http or https URL, or has a name or a password in it";
+/// The text does not quote the server, since errors must not carry its words.
+const INVALID_REDIRECT: &str =
+    "it redirects to something that is not an http or https URL, or that contains credentials";
 
-/// What is enough.
+/// Limits of one fetch.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// For a connection, with TLS.
+pub struct FetchLimits {
+    /// The time for connecting, including TLS.
     pub connect: Duration,
-    /// From the look-up to the last byte, with all redirects.
+    /// The time from the DNS lookup to the last byte, with all redirects.
     pub total: Duration,
-    /// Bytes of a body whose server says how long it is, which it does of what is not compressed.
-    pub sent: usize,
-    /// Bytes of any body, decompressed.
-    pub held: usize,
+    /// Bytes of a body whose length the server declares. It does so for bodies that are not
+    /// compressed.
+    pub declared_bytes: usize,
+    /// Bytes of any other body, after decompression.
+    pub streamed_bytes: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for FetchLimits {
+    fn default() -> FetchLimits {
+        FetchLimits {
             connect: Duration::from_secs(10),
             total: Duration::from_secs(20),
-            sent: 5 * 1024 * 1024,
-            held: 20 * 1024 * 1024,
+            declared_bytes: 5 * 1024 * 1024,
+            streamed_bytes: 20 * 1024 * 1024,
         }
     }
 }
 
-/// The network, for all sessions.
-pub struct Web {
-    limits: Limits,
-    lookup: Lookup,
+/// The HTTP clients for all sessions, and what they may reach.
+pub struct WebFetcher {
+    limits: FetchLimits,
+    lookup: LookupFn,
     proxies: Vec<String>,
-    // A std mutex: held to copy a short list.
-    allowed: Mutex<Arc<Vec<Allowed>>>,
-    /// For everybody: connects to public addresses only.
-    public: OnceCell<Client>,
-    /// For hosts that the user has allowed by name.
-    any: OnceCell<Client>,
-    /// Pages that are unfolded at once: each may take tens of megabytes.
-    unfolding: Semaphore,
+    // it is held only to copy a short list.
+    allowed: Mutex<Arc<Vec<AllowedHost>>>,
+    /// The client for public addresses; it connects to no others.
+    public_client: OnceCell<Client>,
+    /// The client for hosts that the user has allowed by name.
+    allowed_client: OnceCell<Client>,
+    /// Limits how many pages are converted at once, since each may take tens of megabytes.
+    conversions: Semaphore,
 }
 
-impl Default for Web {
-    fn default() -> Web {
-        Web::with(Limits::default(), resolve::system())
+impl Default for WebFetcher {
+    fn default() -> WebFetcher {
+        WebFetcher::with(FetchLimits::default(), resolve::system())
     }
 }
 
-impl fmt::Debug for Web {
+impl fmt::Debug for WebFetcher {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Web").field("limits", &self.limits).finish_non_exhaustive()
     }
 }
 
-/// What a server has answered.
+/// A server's response.
 #[derive(Debug)]
-pub struct Fetched {
-    /// Where it came from, after redirects.
+pub struct FetchedBody {
+    /// The URL after redirects.
     pub url: Url,
-    /// The status.
     pub status: u16,
-    /// The type with its parameters, as the server says it.
-    pub kind: String,
-    /// The body, or its beginning.
+    /// The content type with its parameters, as the server sent it.
+    pub content_type: String,
+    /// The body or its beginning.
     pub bytes: Vec<u8>,
-    /// How long the server says the body is.
+    /// The length of the body according to the server.
     pub length: Option<u64>,
-    /// The body is longer than what is kept.
-    pub cut: bool,
-    /// Where it leads, if that was not followed.
+    /// True if the body was longer than the limit.
+    pub is_truncated: bool,
+    /// The target of a redirect that was not followed.
     pub redirect: Option<String>,
 }
 
-/// Why there is nothing.
+/// Why nothing was fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// The guard refuses it.
+    /// The address is not public and not allowed.
     #[error(
         "{host} is {what} address, which is not fetched. The user can allow it with \
          `allow = [\"{host}\"]` in `[web]` of the settings"
     )]
     Blocked {
-        /// Whose it is, with its port.
+        /// The host with its port.
         host: String,
-        /// As in "a private".
+        /// The kind of address, as in "a private".
         what: &'static str,
     },
-    /// The name is not known.
+    /// The name could not be looked up.
     #[error("{host} was not found: {reason}")]
-    Unknown {
-        /// The name.
+    UnknownHost {
         host: String,
-        /// What the system says.
+        /// The system's message.
         reason: String,
     },
-    /// Nobody listens there.
     #[error("{0} refuses connections. Does the server run?")]
-    Refused(String),
-    /// No encryption that can be trusted.
+    ConnectionRefused(String),
+    /// The TLS connection is not trustworthy.
     #[error("no safe connection to {host}: {reason}")]
     Tls {
-        /// Whose.
         host: String,
-        /// What TLS says.
+        /// The message of the TLS library.
         reason: String,
     },
-    /// It took too long.
     #[error("{host} took longer than {} s", limit.as_secs_f32())]
     Timeout {
-        /// Who did not answer.
         host: String,
-        /// How long it could have taken.
+        /// The time limit.
         limit: Duration,
     },
-    /// It sends in circles.
-    #[error("{host} redirects more than {MOST_REDIRECTS} times; the last time to {last}")]
-    Circles {
-        /// Who.
+    #[error("{host} redirects more than {MAX_REDIRECTS} times; the last time to {last}")]
+    TooManyRedirects {
         host: String,
-        /// Where to.
+        /// The target of the last redirect.
         last: String,
     },
-    /// The body is packed in a way that nobody has asked for.
-    #[error("{0} sends its answer compressed in a way that cannot be read")]
-    Packed(String),
-    /// Anything else.
+    /// The body has an encoding that was not asked for.
+    #[error("{0} sends its response in an unsupported encoding")]
+    UnsupportedEncoding(String),
+    /// Any other failure.
     #[error("the request to {host} failed: {reason}")]
-    Broken {
-        /// Who.
-        host: String,
-        /// What it is.
-        reason: String,
-    },
+    RequestFailed { host: String, reason: String },
 }
 
-impl Web {
-    pub(super) fn with(limits: Limits, lookup: Lookup) -> Web {
-        Web {
+impl WebFetcher {
+    pub(super) fn with(limits: FetchLimits, lookup: LookupFn) -> WebFetcher {
+        WebFetcher {
             limits,
             lookup,
             proxies: Vec::new(),
             allowed: Mutex::default(),
-            public: OnceCell::new(),
-            any: OnceCell::new(),
-            unfolding: Semaphore::new(2),
+            public_client: OnceCell::new(),
+            allowed_client: OnceCell::new(),
+            conversions: Semaphore::new(2),
         }
     }
 
-    /// Names the proxies' hosts, which may be anywhere. What goes through a proxy is looked up by
-    /// it, so that only names and literal addresses can be checked here.
+    /// Sets the names of proxies, which may have any address. What goes through a proxy is looked
+    /// up by the proxy, so only names and literal addresses can be checked here.
     pub fn set_proxies(&mut self, hosts: Vec<String>) {
         self.proxies = hosts;
     }
 
-    /// Sets which hosts may be fetched from wherever they are, as in `localhost:3000`.
+    /// Sets the hosts that may be fetched from at any address, such as `localhost:3000`.
     pub fn set_allowed(&self, hosts: &[String]) {
         let parsed = hosts.iter().filter_map(|it| {
-            let allowed = Allowed::parse(it);
+            let allowed = AllowedHost::parse(it);
             if allowed.is_none() {
-                tracing::warn!(entry = it, "`web.allow` has an entry that is no host");
+                tracing::warn!(entry = it, "`web.allow` has an invalid entry");
             }
             allowed
         });
         let all = Arc::new(parsed.collect());
-        *self.allowed.lock().unwrap_or_else(PoisonError::into_inner) = all;
+        *self.allowed.lock() = all;
     }
 
-    /// Checks what can be checked without asking anybody.
+    /// Checks what can be checked without a DNS lookup.
     ///
     /// # Errors
-    /// When this is not fetched.
+    /// If the URL must not be fetched.
     pub fn check(&self, url: &Url) -> Result<(), FetchError> {
-        self.way(url).map(drop)
+        self.access(url).map(drop)
     }
 
-    fn way(&self, url: &Url) -> Result<Way, FetchError> {
-        let allowed = Arc::clone(&self.allowed.lock().unwrap_or_else(PoisonError::into_inner));
-        let way = guard::check(url, &allowed).map_err(|what| blocked(url, what))?;
+    fn access(&self, url: &Url) -> Result<HostAccess, FetchError> {
+        let allowed = Arc::clone(&self.allowed.lock());
+        let access = address_guard::check(url, &allowed).map_err(|what| blocked(url, what))?;
         let is_proxy = |host: &str| self.proxies.iter().any(|it| it.eq_ignore_ascii_case(host));
-        if way == Way::Public && url.host_str().is_some_and(is_proxy) {
+        if access == HostAccess::Public && url.host_str().is_some_and(is_proxy) {
             return Err(blocked(url, "a proxy's"));
         }
-        Ok(way)
+        Ok(access)
     }
 
-    /// Gets it. Follows redirects as long as they stay with the host that the user was asked
-    /// about. Safe to cancel.
+    /// Fetches a URL. Follows redirects as long as they stay with the host that the user was asked
+    /// about. Cancel safe.
     ///
     /// # Errors
-    /// When there is no answer at all; a bad status is an answer.
-    pub async fn fetch(&self, url: Url) -> Result<Fetched, FetchError> {
+    /// If there is no response. A bad status is a response.
+    pub async fn fetch(&self, url: Url) -> Result<FetchedBody, FetchError> {
         let limit = self.limits.total;
-        let host = shown(&url);
+        let host = host_and_port(&url);
         let too_long = |_| FetchError::Timeout { host, limit };
-        tokio::time::timeout(limit, self.follow(url)).await.map_err(too_long)?
+        tokio::time::timeout(limit, self.fetch_with_redirects(url)).await.map_err(too_long)?
     }
 
-    /// Waits for a turn to make a page of what was fetched.
-    pub async fn unfolding(&self) -> Option<SemaphorePermit<'_>> {
-        // It is never closed.
-        self.unfolding.acquire().await.ok()
+    /// Waits until another page may be converted.
+    pub async fn conversion_permit(&self) -> Option<SemaphorePermit<'_>> {
+        // The semaphore is never closed.
+        self.conversions.acquire().await.ok()
     }
 
-    async fn follow(&self, mut url: Url) -> Result<Fetched, FetchError> {
-        for _ in 0..=MOST_REDIRECTS {
-            let response = self.ask(&url).await?;
-            let Some(target) = redirect(&response) else {
-                return self.read(url, response).await;
+    async fn fetch_with_redirects(&self, mut url: Url) -> Result<FetchedBody, FetchError> {
+        for _ in 0..=MAX_REDIRECTS {
+            let response = self.send_request(&url).await?;
+            let Some(target) = redirect_target(&response) else {
+                return self.read_body(url, response).await;
             };
-            let next = url.join(&target).ok().and_then(|it| guard::parse(it.as_str()).ok());
+            let next =
+                url.join(&target).ok().and_then(|it| address_guard::parse_url(it.as_str()).ok());
             let Some(next) = next else {
-                let host = shown(&url);
-                return Err(FetchError::Broken { host, reason: NO_TARGET.to_owned() });
+                let host = host_and_port(&url);
+                return Err(FetchError::RequestFailed {
+                    host,
+                    reason: INVALID_REDIRECT.to_owned(),
+                });
             };
             self.check(&next)?;
-            let stays = guard::effect_host(&next) == guard::effect_host(&url)
+            let stays = address_guard::permission_host(&next)
+                == address_guard::permission_host(&url)
                 && (next.scheme() == "https" || url.scheme() == "http");
             if !stays {
-                return Ok(Fetched {
+                return Ok(FetchedBody {
                     status: response.status().as_u16(),
-                    kind: String::new(),
+                    content_type: String::new(),
                     bytes: Vec::new(),
                     length: None,
-                    cut: false,
+                    is_truncated: false,
                     redirect: Some(next.to_string()),
                     url,
                 });
             }
             url = next;
         }
-        Err(FetchError::Circles { host: shown(&url), last: url.to_string() })
+        Err(FetchError::TooManyRedirects { host: host_and_port(&url), last: url.to_string() })
     }
 
-    async fn ask(&self, url: &Url) -> Result<Response, FetchError> {
-        let client = match self.way(url)? {
-            Way::Public => self.client(&self.public, true).await,
-            Way::Any => self.client(&self.any, false).await,
+    async fn send_request(&self, url: &Url) -> Result<Response, FetchError> {
+        let client = match self.access(url)? {
+            HostAccess::Public => self.client(&self.public_client, true).await,
+            HostAccess::Any => self.client(&self.allowed_client, false).await,
         };
-        let broken = |reason| FetchError::Broken { host: shown(url), reason };
-        let request = client.map_err(broken)?.get(url.clone()).header(ACCEPT, WANTED);
+        let broken = |reason| FetchError::RequestFailed { host: host_and_port(url), reason };
+        let request = client.map_err(broken)?.get(url.clone()).header(ACCEPT, ACCEPTED_TYPES);
         request.send().await.map_err(|error| self.explain(url, &error))
     }
 
@@ -269,30 +263,33 @@ impl Web {
         cell: &'a OnceCell<Client>,
         is_guarded: bool,
     ) -> Result<&'a Client, String> {
-        let guard = is_guarded
-            .then(|| Guarded { lookup: Arc::clone(&self.lookup), proxies: self.proxies.clone() });
+        let guard = is_guarded.then(|| PublicResolver {
+            lookup: Arc::clone(&self.lookup),
+            proxies: self.proxies.clone(),
+        });
         let connect = self.limits.connect;
         cell.get_or_try_init(|| async move {
             // Loading the system's certificates takes milliseconds.
-            let building = tokio::task::spawn_blocking(move || build(guard, connect));
+            let building = tokio::task::spawn_blocking(move || build_client(guard, connect));
             let built = building.await.map_err(|error| error.to_string())?;
             built.map_err(|error| error.to_string())
         })
         .await
     }
 
-    async fn read(&self, url: Url, mut response: Response) -> Result<Fetched, FetchError> {
+    async fn read_body(&self, url: Url, mut response: Response) -> Result<FetchedBody, FetchError> {
         let header = |name: HeaderName| {
             let value = response.headers().get(name);
             value.map(|it| String::from_utf8_lossy(it.as_bytes()).into_owned())
         };
-        // Gzip is taken away by now.
+        // The client has decoded gzip and removed its header.
         if header(CONTENT_ENCODING).is_some_and(|it| it != "identity") {
-            return Err(FetchError::Packed(shown(&url)));
+            return Err(FetchError::UnsupportedEncoding(host_and_port(&url)));
         }
         let kind = header(CONTENT_TYPE).unwrap_or_default();
         let (status, length) = (response.status().as_u16(), response.content_length());
-        let most = if length.is_some() { self.limits.sent } else { self.limits.held };
+        let most =
+            if length.is_some() { self.limits.declared_bytes } else { self.limits.streamed_bytes };
         let (mut bytes, mut cut) = (Vec::new(), false);
         while !cut && !super::page::is_opaque(&kind) {
             let next = response.chunk().await.map_err(|error| self.explain(&url, &error))?;
@@ -301,12 +298,20 @@ impl Web {
             cut = chunk.len() > room;
             bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
         }
-        Ok(Fetched { url, status, kind, bytes, length, cut, redirect: None })
+        Ok(FetchedBody {
+            url,
+            status,
+            content_type: kind,
+            bytes,
+            length,
+            is_truncated: cut,
+            redirect: None,
+        })
     }
 
-    /// Finds what is wrong at the bottom of an error.
+    /// Finds the cause at the bottom of an error.
     fn explain(&self, url: &Url, error: &reqwest::Error) -> FetchError {
-        let host = shown(url);
+        let host = host_and_port(url);
         if error.is_timeout() {
             let limit = if error.is_connect() { self.limits.connect } else { self.limits.total };
             return FetchError::Timeout { host, limit };
@@ -318,24 +323,24 @@ impl Web {
             match error.downcast_ref::<LookupError>() {
                 Some(LookupError::Blocked { what }) => return blocked(url, what),
                 Some(LookupError::Failed(error)) => {
-                    return FetchError::Unknown { host, reason: error.to_string() };
+                    return FetchError::UnknownHost { host, reason: error.to_string() };
                 }
                 None => {}
             }
             let io = error.downcast_ref::<io::Error>();
             if io.is_some_and(|it| it.kind() == io::ErrorKind::ConnectionRefused) {
-                return FetchError::Refused(host);
+                return FetchError::ConnectionRefused(host);
             }
             if io.is_some_and(is_tls) {
                 return FetchError::Tls { host, reason };
             }
             source = error.source();
         }
-        FetchError::Broken { host, reason }
+        FetchError::RequestFailed { host, reason }
     }
 }
 
-/// What an I/O error wraps is not its source; and it may wrap another.
+/// What an I/O error wraps is not its `source`, and it may wrap another I/O error.
 fn is_tls(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| {
         inner.is::<rustls::Error>() || inner.downcast_ref::<io::Error>().is_some_and(is_tls)
@@ -343,17 +348,17 @@ fn is_tls(error: &io::Error) -> bool {
 }
 
 fn blocked(url: &Url, what: &'static str) -> FetchError {
-    FetchError::Blocked { host: shown(url), what }
+    FetchError::Blocked { host: host_and_port(url), what }
 }
 
-/// Host and port for people, as `web.allow` takes them.
-fn shown(url: &Url) -> String {
+/// Host and port, in the syntax of `web.allow`.
+fn host_and_port(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
-/// Where an answer leads.
-fn redirect(response: &Response) -> Option<String> {
+/// The target of a redirect response.
+fn redirect_target(response: &Response) -> Option<String> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;
     }
@@ -361,19 +366,19 @@ fn redirect(response: &Response) -> Option<String> {
     Some(String::from_utf8_lossy(target.as_bytes()).into_owned())
 }
 
-fn build(guard: Option<Guarded>, connect: Duration) -> reqwest::Result<Client> {
-    // The second call of a process finds the provider installed, which is as good.
+fn build_client(guard: Option<PublicResolver>, connect: Duration) -> reqwest::Result<Client> {
+    // After the first call of a process this fails, because the same provider is installed already.
     drop(rustls::crypto::CryptoProvider::install_default(rustls::crypto::ring::default_provider()));
     let builder = Client::builder()
         .connect_timeout(connect)
-        // Each page is looked up and connected to anew.
+        // Each request looks the name up again, so that it is checked again.
         .pool_max_idle_per_host(0)
         .redirect(redirect::Policy::none())
         .referer(false)
         .user_agent(concat!("turnwright/", env!("CARGO_PKG_VERSION")));
     match guard {
         Some(guard) => builder.dns_resolver(guard).build(),
-        // What the user has allowed is near: no proxy has to be asked for it.
+        // Hosts that the user has allowed are nearby and need no proxy.
         None => builder.no_proxy().build(),
     }
 }

@@ -1,17 +1,18 @@
-//! Pages of the network: which may be reached (`guard`), getting one (`fetch`), and turning it
-//! into text that a model can read (`page`, `clean`). Knows nothing of tools and permissions.
+//! Fetches web pages: decides which addresses may be reached (`address_guard`), fetches a URL
+//! (`fetch`), and converts the response to text for a model (`page`, `html`). Knows nothing of
+//! tools and permissions.
 
-mod clean;
+mod html;
 mod fetch;
-mod guard;
+mod address_guard;
 mod page;
 mod resolve;
-mod tag;
+mod start_tag;
 
 #[cfg(test)]
 mod tests;
 
-pub use clean::floor;
-pub use fetch::{FetchError, Fetched, Limits, Web};
-pub use guard::{effect_host, parse};
-pub use page::{Page, Pages, unfold, wrap};
+pub use address_guard::{parse_url, permission_host};
+pub use fetch::{FetchError, FetchLimits, FetchedBody, WebFetcher};
+pub use html::floor_char_boundary;
+pub use page::{PageCache, WebPage, to_page, wrap_untrusted};

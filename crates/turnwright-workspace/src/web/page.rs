@@ -1,8 +1,9 @@
-//! What a server has sent → text that a model can read: characters out of bytes, Markdown out of
-//! HTML, nothing that hides or pretends.
+//! Converts a server's response to text for a model: decodes the characters, turns HTML into
+//! Markdown, and removes hidden or deceptive characters.
 
+use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8};
@@ -10,160 +11,161 @@ use htmd::element_handler::Handlers;
 use htmd::options::{BulletListMarker, HrStyle, Options};
 use htmd::{Element, HtmlToMarkdown};
 
-use super::Fetched;
-use super::clean::{Cleaned, clean, floor};
+use super::FetchedBody;
+use super::html::{CleanedHtml, floor_char_boundary, simplify};
 
-/// Bytes that are kept of a page's text.
-const MOST_TEXT: usize = 2 * 1024 * 1024;
-/// Bytes of text that is no HTML that are looked at.
-const MOST_PLAIN: usize = 5 * 1024 * 1024;
-/// How far a page's own word about its characters may be from its beginning.
-const META: usize = 1_024;
-/// What decides whether bytes are text when nobody says so.
-const SAMPLE: usize = 8 * 1_024;
-/// For the conversion, whose functions call each other for each level of the page.
-const STACK: usize = 32 * 1024 * 1024;
-/// Pages that a session keeps.
-const MOST_PAGES: usize = 8;
-/// Bytes of all of them.
-const MOST_KEPT: usize = 4 * 1024 * 1024;
+/// The most bytes of a page's text that are kept.
+const MAX_TEXT_BYTES: usize = 2 * 1024 * 1024;
+/// The most bytes of a text other than HTML that are decoded.
+const MAX_PLAIN_BYTES: usize = 5 * 1024 * 1024;
+/// How many bytes at the start of a page are searched for its declared encoding.
+const DECLARATION_BYTES: usize = 1_024;
+/// How many bytes are examined to tell text from binary data.
+const SAMPLE_BYTES: usize = 8 * 1_024;
+/// The stack for the conversion, which recurses for each level of nesting.
+const CONVERSION_STACK: usize = 32 * 1024 * 1024;
+/// The most pages that a session keeps.
+const MAX_PAGES: usize = 8;
+/// The most bytes of all kept pages.
+const MAX_CACHE_BYTES: usize = 4 * 1024 * 1024;
 
 /// A page as text.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Page {
-    /// Where it came from in the end.
+pub struct WebPage {
+    /// The URL after redirects.
     pub url: String,
-    /// The status.
     pub status: u16,
-    /// The type without its parameters; `unknown` if the server does not say.
-    pub kind: String,
-    /// What the page calls itself.
+    /// The media type without parameters; `unknown` if the server sends none.
+    pub media_type: String,
     pub title: Option<String>,
-    /// The text, or a sentence about what is there instead.
+    /// The text, or a note about what is there instead.
     pub text: String,
-    /// Bytes that came.
+    /// The number of bytes received.
     pub bytes: usize,
-    /// There was more than what is kept.
-    pub cut: bool,
+    /// True if there was more than what is kept.
+    pub is_truncated: bool,
 }
 
-/// The type of a body.
+/// How a body is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sort {
+enum BodyKind {
     Html,
     Text,
     Opaque,
-    /// The bytes have to say.
-    Open,
+    /// The type does not tell, so the content has to.
+    Undeclared,
 }
 
-/// Whether a body of this type is not worth reading.
+/// True if a body of this type is not worth reading.
 pub(super) fn is_opaque(kind: &str) -> bool {
-    sort(&essence(kind)) == Sort::Opaque
+    body_kind(&essence(kind)) == BodyKind::Opaque
 }
 
-/// A type without its parameters.
+/// A media type without its parameters.
 fn essence(kind: &str) -> String {
     kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-fn sort(essence: &str) -> Sort {
+fn body_kind(essence: &str) -> BodyKind {
     let (family, name) = essence.split_once('/').unwrap_or(("", ""));
     match (family, name) {
-        ("text", "html") | ("application", "xhtml+xml") => Sort::Html,
-        ("text" | "message", _) => Sort::Text,
-        ("image", "svg+xml") => Sort::Text,
-        ("image" | "audio" | "video" | "font" | "model", _) => Sort::Opaque,
-        ("application", "pdf" | "zip" | "gzip" | "x-tar" | "wasm" | "msword") => Sort::Opaque,
+        ("text", "html") | ("application", "xhtml+xml") => BodyKind::Html,
+        ("text" | "message", _) => BodyKind::Text,
+        ("image", "svg+xml") => BodyKind::Text,
+        ("image" | "audio" | "video" | "font" | "model", _) => BodyKind::Opaque,
+        ("application", "pdf" | "zip" | "gzip" | "x-tar" | "wasm" | "msword") => BodyKind::Opaque,
         _ if name.ends_with("json") || name.ends_with("xml") || name.ends_with("javascript") => {
-            Sort::Text
+            BodyKind::Text
         }
-        _ => Sort::Open,
+        _ => BodyKind::Undeclared,
     }
 }
 
-/// Makes a page of an answer; `raw` leaves HTML as it is. Takes its time: not for the runtime's
-/// thread.
-pub fn unfold(fetched: &Fetched, raw: bool) -> Page {
-    let kind = essence(&fetched.kind);
+/// Converts a response to a page; `raw` leaves HTML unchanged. Takes long, so it must not run on
+/// the runtime's thread.
+pub fn to_page(fetched: &FetchedBody, raw: bool) -> WebPage {
+    let kind = essence(&fetched.content_type);
     let bytes = &fetched.bytes;
-    let sort = match sort(&kind) {
-        Sort::Open => by_content(bytes),
+    let sort = match body_kind(&kind) {
+        BodyKind::Undeclared => kind_by_content(bytes),
         sort => sort,
     };
-    let mut page = Page {
+    let mut page = WebPage {
         url: fetched.url.to_string(),
         status: fetched.status,
-        kind: if is_word(&kind) { kind } else { "unknown".to_owned() },
+        media_type: if is_plain_media_type(&kind) { kind } else { "unknown".to_owned() },
         title: None,
         text: String::new(),
         bytes: bytes.len(),
-        cut: fetched.cut,
+        is_truncated: fetched.is_truncated,
     };
     match sort {
-        Sort::Opaque | Sort::Open => page.describe(fetched.length),
-        Sort::Text => page.fill(&decode(&bytes[..bytes.len().min(MOST_PLAIN)], &fetched.kind)),
-        Sort::Html => {
-            let html = decode(bytes, &fetched.kind);
-            let cleaned = clean(&html, &fetched.url);
-            page.title = cleaned.title.as_deref().map(title).filter(|it| !it.is_empty());
-            page.cut |= cleaned.cut && !raw;
+        BodyKind::Opaque | BodyKind::Undeclared => page.set_placeholder(fetched.length),
+        BodyKind::Text => page
+            .set_text(&decode(&bytes[..bytes.len().min(MAX_PLAIN_BYTES)], &fetched.content_type)),
+        BodyKind::Html => {
+            let html = decode(bytes, &fetched.content_type);
+            let cleaned = simplify(&html, &fetched.url);
+            page.title = cleaned.title.as_deref().map(clean_title).filter(|it| !it.is_empty());
+            page.is_truncated |= cleaned.cut && !raw;
             let converted = if raw { None } else { markdown(cleaned) };
-            page.fill(converted.as_deref().unwrap_or(&html));
+            page.set_text(converted.as_deref().unwrap_or(&html));
         }
     }
     page
 }
 
-impl Page {
-    fn fill(&mut self, text: &str) {
-        let end = floor(text, MOST_TEXT);
-        self.cut |= end < text.len();
-        self.text = harmless(&text[..end]);
+impl WebPage {
+    fn set_text(&mut self, text: &str) {
+        let end = floor_char_boundary(text, MAX_TEXT_BYTES);
+        self.is_truncated |= end < text.len();
+        self.text = remove_invisible(&text[..end]);
     }
 
-    fn describe(&mut self, length: Option<u64>) {
+    fn set_placeholder(&mut self, length: Option<u64>) {
         let size = match length {
             Some(length) => format!("{length} bytes"),
             None => "unknown size".to_owned(),
         };
-        self.text = format!("(not shown: this is no text but {}, {size})", self.kind);
+        self.text = format!("(not shown: this is not text but {}, {size})", self.media_type);
     }
 }
 
-/// Whether a server's word for a type may be repeated outside of the marks.
-fn is_word(kind: &str) -> bool {
+/// True if a server's media type is harmless enough to appear outside of the `<untrusted>` marks.
+fn is_plain_media_type(kind: &str) -> bool {
     let fits = |it: u8| it.is_ascii_alphanumeric() || b"/+.-_".contains(&it);
     (1..=100).contains(&kind.len()) && kind.bytes().all(fits)
 }
 
-fn by_content(bytes: &[u8]) -> Sort {
-    let sample = &bytes[..bytes.len().min(SAMPLE)];
+fn kind_by_content(bytes: &[u8]) -> BodyKind {
+    let sample = &bytes[..bytes.len().min(SAMPLE_BYTES)];
     let is_wide = Encoding::for_bom(sample).is_some();
     if sample.contains(&0) && !is_wide {
-        return Sort::Opaque;
+        return BodyKind::Opaque;
     }
     let begins = |word: &str| {
         let start = sample.trim_ascii_start();
         start.len() >= word.len() && start[..word.len()].eq_ignore_ascii_case(word.as_bytes())
     };
     if begins("<!doctype html") || begins("<html") {
-        return Sort::Html;
+        return BodyKind::Html;
     }
     let is_text = match std::str::from_utf8(sample) {
         Ok(_) => true,
-        // A character may be cut off by the end of the sample.
+        // The end of the sample may cut a character.
         Err(error) => error.error_len().is_none() || is_wide,
     };
-    if is_text { Sort::Text } else { Sort::Opaque }
+    if is_text { BodyKind::Text } else { BodyKind::Opaque }
 }
 
-/// The characters of a body: by its mark, its header, its own word, or by what it looks like.
+/// Decodes a body by its byte order mark, its header, its own declaration, or a guess.
 fn decode(bytes: &[u8], kind: &str) -> String {
     let mut parameters = kind.split(';').skip(1).filter_map(|it| it.split_once('='));
     let charset = parameters.find(|it| it.0.trim().eq_ignore_ascii_case("charset"));
     let label = charset.map(|it| it.1.trim().trim_matches(['"', '\'']).as_bytes());
-    let own = || meta(bytes).and_then(Encoding::for_label).filter(|it| it.is_ascii_compatible());
+    let own = || {
+        declared_charset(bytes).and_then(Encoding::for_label).filter(|it| it.is_ascii_compatible())
+    };
     let said = label.and_then(Encoding::for_label).or_else(own);
     let encoding = match said {
         Some(encoding) => encoding,
@@ -174,35 +176,35 @@ fn decode(bytes: &[u8], kind: &str) -> String {
             detector.guess(None, Utf8Detection::Allow)
         }
     };
-    // A byte order mark counts more than what is said.
+    // A byte order mark takes precedence over declarations.
     encoding.decode(bytes).0.into_owned()
 }
 
-/// `charset=…` at the beginning of an HTML page.
-fn meta(bytes: &[u8]) -> Option<&[u8]> {
-    let start = bytes[..bytes.len().min(META)].to_ascii_lowercase();
+/// The encoding that an HTML page declares at its beginning as `charset=…`.
+fn declared_charset(bytes: &[u8]) -> Option<&[u8]> {
+    let start = bytes[..bytes.len().min(DECLARATION_BYTES)].to_ascii_lowercase();
     if !start.trim_ascii_start().starts_with(b"<") {
         return None;
     }
     let word = b"charset=";
     let at = memchr::memmem::find(&start, word)? + word.len();
-    let rest = &bytes[at..bytes.len().min(META)];
+    let rest = &bytes[at..bytes.len().min(DECLARATION_BYTES)];
     let rest = rest.strip_prefix(b"\"").or(rest.strip_prefix(b"'")).unwrap_or(rest);
     let is_part = |it: &u8| it.is_ascii_alphanumeric() || matches!(it, b'-' | b'_' | b':');
     let end = rest.iter().position(|it| !is_part(it)).unwrap_or(rest.len());
     Some(&rest[..end])
 }
 
-fn title(text: &str) -> String {
+fn clean_title(text: &str) -> String {
     let plain = text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"");
     let plain = plain.replace("&#39;", "'").replace("&amp;", "&");
     let line = plain.split_whitespace().collect::<Vec<_>>().join(" ");
-    harmless(&line).chars().take(200).collect()
+    remove_invisible(&line).chars().take(200).collect()
 }
 
-/// Markdown, or nothing if the conversion fails, which would be a bug.
-fn markdown(cleaned: Cleaned) -> Option<String> {
-    let thread = std::thread::Builder::new().name("page".to_owned()).stack_size(STACK);
+/// Converts HTML to Markdown; `None` if that fails, which would be a bug.
+fn markdown(cleaned: CleanedHtml) -> Option<String> {
+    let thread = std::thread::Builder::new().name("page".to_owned()).stack_size(CONVERSION_STACK);
     let converting = thread.spawn(move || converter().convert(&cleaned.html).ok());
     converting.ok()?.join().ok()?
 }
@@ -215,8 +217,8 @@ fn converter() -> HtmlToMarkdown {
         ol_number_spacing: 1,
         ..Options::default()
     };
-    // The tables of the library are padded to their widest cell, which costs tokens and can be
-    // made to cost all memory.
+    // The library pads tables to their widest cell, which costs tokens and could exhaust the
+    // memory.
     HtmlToMarkdown::builder()
         .options(options)
         .add_handler(vec!["td", "th"], |handlers: &dyn Handlers, element: Element| {
@@ -238,7 +240,7 @@ fn cell(content: &str) -> String {
     format!(" {} |", line.replace('|', "\\|"))
 }
 
-/// The rows, with a line under the first.
+/// Writes the rows with a separator line after the first.
 fn table(content: &str) -> String {
     let (mut text, mut has_head) = (String::from("\n\n"), false);
     for line in content.lines().filter(|it| !it.trim().is_empty()) {
@@ -254,8 +256,9 @@ fn table(content: &str) -> String {
     text
 }
 
-/// The text without what is not seen: a page could say to the model what no person reads.
-fn harmless(text: &str) -> String {
+/// Removes invisible characters, with which a page could tell the model something that no person
+/// sees.
+fn remove_invisible(text: &str) -> String {
     let is_seen = |it: &char| match *it {
         '\n' | '\t' => true,
         it if it.is_control() => false,
@@ -281,16 +284,16 @@ fn harmless(text: &str) -> String {
     text.chars().filter(is_seen).collect()
 }
 
-/// Text of others, between marks that it cannot imitate.
-pub fn wrap(source: &str, text: &str) -> String {
+/// Wraps foreign text in `<untrusted>` marks that it cannot imitate.
+pub fn wrap_untrusted(source: &str, text: &str) -> String {
     let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     let source = source.replace(['"', '<', '>', '\n'], "");
-    let text = disarmed(text);
+    let text = escape_marks(text);
     format!("<untrusted source=\"{source}\">\n{text}{end}</untrusted>\n")
 }
 
-/// The text without tags like ours, however they are spaced.
-fn disarmed(text: &str) -> String {
+/// Escapes tags that look like our marks, whatever their spacing.
+fn escape_marks(text: &str) -> String {
     let mut result = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = memchr::memchr(b'<', rest.as_bytes()) {
@@ -307,26 +310,26 @@ fn disarmed(text: &str) -> String {
 
 /// The last pages of a session, so that reading on does not fetch again.
 #[derive(Debug, Default)]
-// A std mutex: held to look at a short list.
-pub struct Pages(Mutex<VecDeque<(String, bool, Arc<Page>)>>);
+// it is held only to look at a short list.
+pub struct PageCache(Mutex<VecDeque<(String, bool, Arc<WebPage>)>>);
 
-impl Pages {
-    /// Keeps a page under the address that was asked for, in place of an older one.
-    pub fn keep(&self, url: &str, raw: bool, page: &Arc<Page>) {
-        let mut pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+impl PageCache {
+    /// Keeps a page under the URL that was requested, in place of an older one.
+    pub fn insert(&self, url: &str, raw: bool, page: &Arc<WebPage>) {
+        let mut pages = self.0.lock();
         pages.retain(|it| it.0 != url || it.1 != raw);
         pages.push_back((url.to_owned(), raw, Arc::clone(page)));
-        let bytes = |all: &VecDeque<(String, bool, Arc<Page>)>| -> usize {
+        let bytes = |all: &VecDeque<(String, bool, Arc<WebPage>)>| -> usize {
             all.iter().map(|it| it.0.len() + it.2.text.len()).sum()
         };
-        while pages.len() > MOST_PAGES || pages.len() > 1 && bytes(&pages) > MOST_KEPT {
+        while pages.len() > MAX_PAGES || pages.len() > 1 && bytes(&pages) > MAX_CACHE_BYTES {
             pages.pop_front();
         }
     }
 
-    /// The page that came from there.
-    pub fn get(&self, url: &str, raw: bool) -> Option<Arc<Page>> {
-        let pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The page that was fetched from this URL.
+    pub fn get(&self, url: &str, raw: bool) -> Option<Arc<WebPage>> {
+        let pages = self.0.lock();
         pages.iter().find(|it| it.0 == url && it.1 == raw).map(|it| Arc::clone(&it.2))
     }
 }

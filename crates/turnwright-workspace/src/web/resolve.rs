@@ -1,6 +1,5 @@
-//! The look-up of names for connections: off the runtime's thread, and only addresses that may
-//! be reached are handed on. It is asked at each connect, so a name that means something else a
-//! moment later is caught.
+//! Resolves host names for connections, on blocking threads, and returns only addresses that may be
+//! reached. Each connection resolves the name again, so DNS rebinding is caught.
 
 use std::fmt;
 use std::io;
@@ -9,63 +8,63 @@ use std::sync::Arc;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-use super::guard;
+use super::address_guard;
 
-/// How a name is looked up.
-pub(super) type Lookup = Arc<dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync>;
+/// A function that resolves a name.
+pub(super) type LookupFn = Arc<dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync>;
 
-/// The system's look-up.
-pub(super) fn system() -> Lookup {
+/// The system's resolver.
+pub(super) fn system() -> LookupFn {
     Arc::new(|name| Ok((name, 0).to_socket_addrs()?.map(|it| it.ip()).collect()))
 }
 
-/// Why a name leads nowhere.
+/// Why a name was not resolved.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LookupError {
-    /// All its addresses are of this sort.
+    /// All its addresses are of a kind that is not reached.
     #[error("it is {what} address")]
     Blocked {
         /// As in "a private".
         what: &'static str,
     },
-    /// There is no such name, or nobody to ask.
+    /// The name does not exist, or the lookup failed.
     #[error("{0}")]
     Failed(io::Error),
 }
 
-/// A look-up that hands on public addresses only.
-pub(super) struct Guarded {
-    pub(super) lookup: Lookup,
-    /// The names of proxies that the environment sets: they may be anywhere.
+/// A resolver that returns only public addresses.
+pub(super) struct PublicResolver {
+    pub(super) lookup: LookupFn,
+    /// The names of proxies from the environment, which may have any address.
     pub(super) proxies: Vec<String>,
 }
 
-impl fmt::Debug for Guarded {
+impl fmt::Debug for PublicResolver {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Guarded").field("proxies", &self.proxies).finish_non_exhaustive()
     }
 }
 
-impl Resolve for Guarded {
+impl Resolve for PublicResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let lookup = Arc::clone(&self.lookup);
         let is_proxy = self.proxies.iter().any(|it| it.eq_ignore_ascii_case(name.as_str()));
         Box::pin(async move {
             let looking = tokio::task::spawn_blocking(move || lookup(name.as_str()));
             let found = looking.await.map_err(io::Error::other)?.map_err(LookupError::Failed)?;
-            let checked = if is_proxy { found } else { public(found)? };
+            let checked = if is_proxy { found } else { public_addresses(found)? };
             let addresses: Addrs = Box::new(checked.into_iter().map(|it| SocketAddr::new(it, 0)));
             Ok(addresses)
         })
     }
 }
 
-/// Those that may be reached. One that may not is never tried, not even if the others fail.
-fn public(found: Vec<IpAddr>) -> Result<Vec<IpAddr>, LookupError> {
+/// Keeps the addresses that may be reached. Others are never tried, not even if these fail.
+fn public_addresses(found: Vec<IpAddr>) -> Result<Vec<IpAddr>, LookupError> {
     let mut blocked = None;
     let mut checked = Vec::new();
     for address in found {
-        match guard::forbidden(address) {
+        match address_guard::reserved_kind(address) {
             Some(what) => blocked = Some(what),
             None => checked.push(address),
         }
@@ -82,16 +81,16 @@ mod tests {
 
     use super::*;
 
-    async fn ask(guarded: &Guarded) -> Result<Vec<String>, String> {
+    async fn ask(guarded: &PublicResolver) -> Result<Vec<String>, String> {
         match guarded.resolve("name.example".parse().unwrap()).await {
             Ok(addresses) => Ok(addresses.map(|it| it.ip().to_string()).collect()),
             Err(error) => Err(error.to_string()),
         }
     }
 
-    fn guarded(answers: &'static [&'static [&'static str]], proxies: &[&str]) -> Guarded {
+    fn guarded(answers: &'static [&'static [&'static str]], proxies: &[&str]) -> PublicResolver {
         let asked = AtomicUsize::new(0);
-        Guarded {
+        PublicResolver {
             lookup: Arc::new(move |_| {
                 let number = asked.fetch_add(1, Ordering::Relaxed);
                 Ok(answers[number].iter().map(|it| it.parse().unwrap()).collect())

@@ -1,16 +1,18 @@
-//! Pages from real servers on this machine, and pages that want to do harm.
+//! Fetches from real servers on this machine, and converts hostile pages.
 
+use parking_lot::Mutex;
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::clean::clean;
-use super::page::{Page, Pages, unfold, wrap};
-use super::resolve::{self, Lookup};
-use super::{FetchError, Fetched, Limits, Web, parse};
+use super::html::simplify;
+use super::page::{PageCache, WebPage, to_page, wrap_untrusted};
+use super::resolve::{self, LookupFn};
+use super::{FetchError, FetchLimits, FetchedBody, WebFetcher, parse_url};
 
-/// A server that answers each request with what `play` makes of its path; the requests it got.
+/// Starts a server that answers each request with `play`, which gets its path. Returns its address
+/// and the requests it receives.
 fn serve(
     play: impl Fn(&str, &mut TcpStream) + Send + 'static,
 ) -> (String, Arc<Mutex<Vec<String>>>) {
@@ -22,14 +24,14 @@ fn serve(
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
             let (mut request, mut byte) = (Vec::new(), [0]);
-            // What begins like TLS gets its answer at once.
+            // A TLS handshake gets its answer at once.
             let is_done = |it: &[u8]| it.ends_with(b"\r\n\r\n") || it == [0x16];
             while !is_done(&request) && stream.read(&mut byte).is_ok_and(|it| it > 0) {
                 request.push(byte[0]);
             }
             let request = String::from_utf8_lossy(&request).into_owned();
             let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
-            seen.lock().unwrap().push(request);
+            seen.lock().push(request);
             play(&path, &mut stream);
         }
     });
@@ -40,37 +42,41 @@ fn answer(stream: &mut TcpStream, head: &str, body: &[u8]) {
     let length = body.len();
     let head = format!("HTTP/1.1 {head}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
     stream.write_all(head.as_bytes()).unwrap();
-    // Who has read enough hangs up.
+    // A client that has read enough closes the connection.
     drop(stream.write_all(body));
 }
 
-fn allowing(host: &str, limits: Limits) -> Web {
-    let web = Web::with(limits, resolve::system());
+fn allowing(host: &str, limits: FetchLimits) -> WebFetcher {
+    let web = WebFetcher::with(limits, resolve::system());
     web.set_allowed(&[host.to_owned()]);
     web
 }
 
-async fn get(web: &Web, url: &str) -> Result<Fetched, FetchError> {
-    web.fetch(parse(url).unwrap()).await
+async fn get(web: &WebFetcher, url: &str) -> Result<FetchedBody, FetchError> {
+    web.fetch(parse_url(url).unwrap()).await
 }
 
-fn answering(address: &str) -> Lookup {
+fn answering(address: &str) -> LookupFn {
     let address: IpAddr = address.parse().unwrap();
     Arc::new(move |_| Ok(vec![address]))
 }
 
-fn small() -> Limits {
-    Limits { sent: 1_000, held: 10_000, ..Limits::default() }
+fn small() -> FetchLimits {
+    FetchLimits { declared_bytes: 1_000, streamed_bytes: 10_000, ..FetchLimits::default() }
 }
 
 #[tokio::test]
-async fn a_page_is_asked_for_politely_and_comes_with_its_type() {
+async fn a_request_has_plain_headers_and_the_page_its_type() {
     let (host, requests) =
         serve(|_, stream| answer(stream, "200 OK\r\ncontent-type: text/plain", b"hello"));
-    let fetched = get(&allowing(&host, Limits::default()), &format!("http://{host}/a?b#c")).await;
-    let page = unfold(&fetched.unwrap(), false);
-    assert_eq!((page.text.as_str(), page.kind.as_str(), page.status), ("hello", "text/plain", 200));
-    let request = requests.lock().unwrap()[0].clone();
+    let fetched =
+        get(&allowing(&host, FetchLimits::default()), &format!("http://{host}/a?b#c")).await;
+    let page = to_page(&fetched.unwrap(), false);
+    assert_eq!(
+        (page.text.as_str(), page.media_type.as_str(), page.status),
+        ("hello", "text/plain", 200)
+    );
+    let request = requests.lock()[0].clone();
     assert!(request.starts_with("GET /a?b HTTP/1.1\r\n"), "{request}");
     for part in ["accept: text/markdown, text/plain", "accept-encoding: gzip", "turnwright/"] {
         assert!(request.contains(part), "{part}: {request}");
@@ -79,23 +85,23 @@ async fn a_page_is_asked_for_politely_and_comes_with_its_type() {
 }
 
 #[tokio::test]
-async fn what_is_not_allowed_is_not_connected_to() {
+async fn refused_hosts_are_not_connected_to() {
     let (host, requests) = serve(|_, stream| answer(stream, "200 OK", b"secret"));
     let port = host.rsplit(':').next().unwrap();
-    let web = Web::with(Limits::default(), answering("127.0.0.1"));
+    let web = WebFetcher::with(FetchLimits::default(), answering("127.0.0.1"));
     for url in [
         format!("http://{host}/"),
         format!("http://localhost:{port}/"),
         format!("http://2130706433:{port}/"),
         format!("http://[::ffff:127.0.0.1]:{port}/"),
-        // Looked up, and found to be private.
+        // This name resolves to a private address.
         format!("http://rebinding.example:{port}/"),
     ] {
         let error = get(&web, &url).await.unwrap_err();
         assert!(matches!(error, FetchError::Blocked { .. }), "{url}: {error}");
         assert!(error.to_string().contains(&format!(":{port}\"]` in `[web]`")), "{error}");
     }
-    assert_eq!(requests.lock().unwrap().len(), 0);
+    assert_eq!(requests.lock().len(), 0);
 }
 
 #[tokio::test]
@@ -103,7 +109,7 @@ async fn an_allowed_name_leads_to_the_server_and_another_port_does_not() {
     let (host, _) = serve(|_, stream| answer(stream, "200 OK", b"hello"));
     let port = host.rsplit(':').next().unwrap();
     let local = format!("localhost:{port}");
-    let web = allowing(&local, Limits::default());
+    let web = allowing(&local, FetchLimits::default());
     assert_eq!(get(&web, &format!("http://{local}/")).await.unwrap().bytes, b"hello");
     assert!(get(&web, "http://localhost:1/").await.is_err());
 }
@@ -123,7 +129,7 @@ async fn redirects_are_followed_within_the_host_only_and_checked_at_each_hop() {
             _ => answer(stream, "200 OK", b"page"),
         }
     });
-    let web = allowing(&host, Limits::default());
+    let web = allowing(&host, FetchLimits::default());
     let at = |path: &str| format!("http://{host}{path}");
     let page = get(&web, &at("/once")).await.unwrap();
     assert_eq!((page.url.path(), page.bytes.as_slice()), ("/page", &b"page"[..]));
@@ -133,18 +139,21 @@ async fn redirects_are_followed_within_the_host_only_and_checked_at_each_hop() {
     }
     for path in ["/file", "/named"] {
         let error = get(&web, &at(path)).await.unwrap_err().to_string();
-        assert!(error.contains("it redirects to what is no http") && !error.contains("etc"));
+        assert!(
+            error.contains("it redirects to something that is not an http")
+                && !error.contains("etc")
+        );
     }
     let other = get(&web, &at("/other")).await.unwrap();
     assert_eq!(other.redirect.as_deref(), Some("https://other.example/x"));
-    requests.lock().unwrap().clear();
+    requests.lock().clear();
     let error = get(&web, &at("/loop")).await.unwrap_err();
-    assert!(matches!(error, FetchError::Circles { .. }), "{error}");
-    assert_eq!(requests.lock().unwrap().len(), 6);
+    assert!(matches!(error, FetchError::TooManyRedirects { .. }), "{error}");
+    assert_eq!(requests.lock().len(), 6);
 }
 
 #[tokio::test]
-async fn a_body_ends_at_the_limit_also_if_it_was_compressed_to_nothing() {
+async fn bodies_end_at_the_limit_even_if_they_were_compressed() {
     let (host, _) = serve(|path, stream| match path {
         "/long" => answer(stream, "200 OK\r\ncontent-type: text/plain", &vec![b'x'; 50_000]),
         "/endless" => {
@@ -164,64 +173,67 @@ async fn a_body_ends_at_the_limit_also_if_it_was_compressed_to_nothing() {
     let web = allowing(&host, small());
     for (path, length) in [("/long", 1_000), ("/endless", 10_000), ("/bomb", 10_000)] {
         let fetched = get(&web, &format!("http://{host}{path}")).await.unwrap();
-        assert!(fetched.cut, "{path}");
+        assert!(fetched.is_truncated, "{path}");
         assert_eq!(fetched.bytes.len(), length, "{path}");
     }
 }
 
 #[tokio::test]
-async fn what_goes_wrong_is_named() {
+async fn failures_are_named() {
     let (host, _) = serve(|path, stream| match path {
         "/slow" => {
             stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nx").unwrap();
-            // Until the other side hangs up.
+            // Waits until the other side closes the connection.
             drop(stream.read(&mut [0]));
         }
         "/packed" => answer(stream, "200 OK\r\ncontent-encoding: br", b"??"),
         _ => answer(stream, "nonsense", b""),
     });
-    let limits = Limits { total: Duration::from_millis(300), ..Limits::default() };
+    let limits = FetchLimits { total: Duration::from_millis(300), ..FetchLimits::default() };
     let web = allowing(&host, limits);
     let error = get(&web, &format!("http://{host}/slow")).await.unwrap_err();
     assert!(matches!(error, FetchError::Timeout { .. }), "{error}");
-    let web = allowing(&host, Limits::default());
+    let web = allowing(&host, FetchLimits::default());
     let error = get(&web, &format!("http://{host}/packed")).await.unwrap_err();
-    assert!(matches!(error, FetchError::Packed(_)), "{error}");
+    assert!(matches!(error, FetchError::UnsupportedEncoding(_)), "{error}");
     let error = get(&web, &format!("http://{host}/odd")).await.unwrap_err();
-    assert!(matches!(error, FetchError::Broken { .. }), "{error}");
-    // It speaks no TLS.
+    assert!(matches!(error, FetchError::RequestFailed { .. }), "{error}");
+    // The server does not speak TLS.
     let error = get(&web, &format!("https://{host}/")).await.unwrap_err();
     assert!(matches!(error, FetchError::Tls { .. }), "{error:?}");
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let error = get(&allowing(&closed, Limits::default()), &format!("http://{closed}/")).await;
-    assert!(matches!(error, Err(FetchError::Refused(_))), "{error:?}");
-    let nobody = Web::with(Limits::default(), Arc::new(|_| Err(std::io::Error::other("no such"))));
+    let error = get(&allowing(&closed, FetchLimits::default()), &format!("http://{closed}/")).await;
+    assert!(matches!(error, Err(FetchError::ConnectionRefused(_))), "{error:?}");
+    let nobody = WebFetcher::with(
+        FetchLimits::default(),
+        Arc::new(|_| Err(std::io::Error::other("no such"))),
+    );
     let error = get(&nobody, "http://nobody.example/").await.unwrap_err().to_string();
     assert_eq!(error, "nobody.example was not found: no such");
 }
 
 #[tokio::test]
 async fn a_proxy_itself_is_no_page() {
-    let mut web = Web::with(Limits::default(), answering("93.184.216.34"));
+    let mut web = WebFetcher::with(FetchLimits::default(), answering("93.184.216.34"));
     web.set_proxies(vec!["proxy.example".to_owned()]);
-    assert!(web.check(&parse("http://proxy.example/").unwrap()).is_err());
+    assert!(web.check(&parse_url("http://proxy.example/").unwrap()).is_err());
 }
 
-fn unfolded(kind: &str, bytes: &[u8], raw: bool) -> Page {
-    let fetched = Fetched {
-        url: parse("https://a.example/docs/page").unwrap(),
+fn page_from(kind: &str, bytes: &[u8], raw: bool) -> WebPage {
+    let fetched = FetchedBody {
+        url: parse_url("https://a.example/docs/page").unwrap(),
         status: 200,
-        kind: kind.to_owned(),
+        content_type: kind.to_owned(),
         bytes: bytes.to_vec(),
         length: Some(bytes.len() as u64),
-        cut: false,
+        is_truncated: false,
         redirect: None,
     };
-    unfold(&fetched, raw)
+    to_page(&fetched, raw)
 }
 
 fn markdown(html: &str) -> String {
-    unfolded("text/html", html.as_bytes(), false).text
+    page_from("text/html", html.as_bytes(), false).text
 }
 
 #[test]
@@ -239,7 +251,7 @@ fn html_becomes_markdown_without_what_is_not_for_reading() {
         <table><thead><tr><th>N<th>V</thead><tr><td>a|b<td><p>1<p>2<tr><td>c<td></table>
         <table><tr><td>left<td>right</table>
         <img src="data:x" alt="no"><img src="/i.png" alt="Alt"><a href="javascript:x">js</a> 1 < 2</body>"##;
-    let page = unfolded("text/html; charset=utf-8", html.as_bytes(), false);
+    let page = page_from("text/html; charset=utf-8", html.as_bytes(), false);
     assert_eq!(page.title.as_deref(), Some("A & B"));
     expect_test::expect![[r"
         # Head
@@ -267,12 +279,12 @@ fn html_becomes_markdown_without_what_is_not_for_reading() {
 
         ![Alt](https://a.example/i.png)js 1 < 2"]]
     .assert_eq(&page.text);
-    let raw = unfolded("text/html", html.as_bytes(), true);
+    let raw = page_from("text/html", html.as_bytes(), true);
     assert!(raw.text.contains("<script>") && raw.title.is_some());
 }
 
 #[test]
-fn sloppy_html_loses_nothing_that_is_to_be_read() {
+fn sloppy_html_keeps_its_readable_text() {
     for (html, words) in [
         ("<b><i>one</b> two</i> three", vec!["one", "two", "three"]),
         ("<div>one</span></p></table>two", vec!["one", "two"]),
@@ -333,9 +345,9 @@ fn no_page_is_too_deep_or_too_large() {
 
 #[test]
 fn what_is_cleaned_is_balanced_and_shallow() {
-    let base = parse("https://a.example/").unwrap();
+    let base = parse_url("https://a.example/").unwrap();
     for html in ["<div>".repeat(10_000), "<b><div></b>".repeat(10_000), "<ul>".repeat(10_000)] {
-        let cleaned = clean(&html, &base).html;
+        let cleaned = simplify(&html, &base).html;
         let (mut depth, mut deepest) = (0_i32, 0);
         for tag in cleaned.split('<').skip(1) {
             depth += if tag.starts_with('/') { -1 } else { 1 };
@@ -363,12 +375,12 @@ fn characters_are_read_as_the_page_says() {
         ("text/plain", b"un caf\xe9 tr\xe8s fran\xe7ais", "un café très français"),
     ];
     for (kind, bytes, expected) in table {
-        assert_eq!(unfolded(kind, bytes, false).text, *expected, "{kind}");
+        assert_eq!(page_from(kind, bytes, false).text, *expected, "{kind}");
     }
 }
 
 #[test]
-fn text_is_shown_as_it_is_and_what_is_none_is_described() {
+fn text_is_unchanged_and_binary_data_is_described() {
     for (kind, bytes) in [
         ("application/json", &b"{\"a\": 1}"[..]),
         ("application/vnd.api+json", b"{}"),
@@ -377,44 +389,47 @@ fn text_is_shown_as_it_is_and_what_is_none_is_described() {
         ("application/octet-stream", b"text after all"),
         ("", b"text"),
     ] {
-        assert_eq!(unfolded(kind, bytes, false).text.as_bytes(), bytes, "{kind}");
+        assert_eq!(page_from(kind, bytes, false).text.as_bytes(), bytes, "{kind}");
     }
     for (kind, bytes) in [
         ("image/png", &b"\x89PNG"[..]),
         ("application/octet-stream", b"\0\x01"),
         ("", b"\xff\xfe\xfd\0"),
     ] {
-        let text = unfolded(kind, bytes, false).text;
-        assert!(text.contains("no text") || kind.is_empty(), "{kind}: {text}");
+        let text = page_from(kind, bytes, false).text;
+        assert!(text.contains("not text") || kind.is_empty(), "{kind}: {text}");
     }
-    assert_eq!(unfolded("", b" <!DOCTYPE html><b>x</b>", false).text, "**x**");
-    let large = unfolded("text/plain", &vec![b'x'; 3 * 1024 * 1024], false);
-    assert!(large.cut && large.text.len() == 2 * 1024 * 1024);
+    assert_eq!(page_from("", b" <!DOCTYPE html><b>x</b>", false).text, "**x**");
+    let large = page_from("text/plain", &vec![b'x'; 3 * 1024 * 1024], false);
+    assert!(large.is_truncated && large.text.len() == 2 * 1024 * 1024);
 }
 
 #[test]
-fn nothing_hides_in_a_page_and_nothing_leaves_its_marks() {
+fn invisible_characters_are_removed_and_marks_cannot_be_closed() {
     let hidden = "a\u{200b}b\u{202e}c\u{e0041}d\u{feff}\u{1b}[31m\u{fe0f}";
-    assert_eq!(unfolded("text/plain", hidden.as_bytes(), false).text, "abcd[31m");
+    assert_eq!(page_from("text/plain", hidden.as_bytes(), false).text, "abcd[31m");
     for close in ["</untrusted>", "</UNTRUSTED>", "< / untrusted >", "<untrusted source=\"x\">"] {
-        let wrapped = wrap("https://a.example/", &format!("x{close}y"));
+        let wrapped = wrap_untrusted("https://a.example/", &format!("x{close}y"));
         assert_eq!(wrapped.matches('<').count(), 2, "{wrapped}");
     }
-    let zero_width = unfolded("text/plain", "</untr\u{200b}usted>".as_bytes(), false);
-    assert!(wrap("u", &zero_width.text).contains("&lt;/untrusted>"));
-    assert_eq!(wrap("u", "a <b> 1 < 2\n"), "<untrusted source=\"u\">\na <b> 1 < 2\n</untrusted>\n");
+    let zero_width = page_from("text/plain", "</untr\u{200b}usted>".as_bytes(), false);
+    assert!(wrap_untrusted("u", &zero_width.text).contains("&lt;/untrusted>"));
+    assert_eq!(
+        wrap_untrusted("u", "a <b> 1 < 2\n"),
+        "<untrusted source=\"u\">\na <b> 1 < 2\n</untrusted>\n"
+    );
 }
 
 #[test]
 fn a_session_keeps_few_pages_and_little_of_them() {
-    let pages = Pages::default();
+    let pages = PageCache::default();
     let page = |size: usize| {
         let text = "x".repeat(size);
-        Arc::new(unfolded("text/plain", text.as_bytes(), false))
+        Arc::new(page_from("text/plain", text.as_bytes(), false))
     };
-    (0..10).for_each(|it| pages.keep(&format!("u{it}"), false, &page(10)));
+    (0..10).for_each(|it| pages.insert(&format!("u{it}"), false, &page(10)));
     assert!(pages.get("u1", false).is_none() && pages.get("u2", false).is_some());
     assert!(pages.get("u2", true).is_none());
-    (0..4).for_each(|it| pages.keep(&format!("large{it}"), false, &page(1_500_000)));
+    (0..4).for_each(|it| pages.insert(&format!("large{it}"), false, &page(1_500_000)));
     assert!(pages.get("large1", false).is_none() && pages.get("large3", false).is_some());
 }

@@ -1,18 +1,18 @@
-//! What holds for any stream.
+//! Properties that hold for any stream.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::receive;
-use crate::chat::assemble::Assembler;
-use crate::chat::{recorded, transcribe};
-use crate::manner::Speaker;
-use crate::reader::Reader;
-use crate::{Batch, Delta, LlmError};
+use crate::chat::assembler::ChatAssembler;
+use crate::chat::{recorded_context, transcribe};
+use crate::exchange::ReplyContext;
+use crate::reply_reader::ReplyReader;
+use crate::{Delta, DeltaBatch, LlmError};
 use turnwright_types::message::Arguments;
 
-/// Pieces of which streams are made, good and bad.
-fn piece() -> impl Strategy<Value = String> {
+/// Valid and invalid fragments of streams.
+fn fragment() -> impl Strategy<Value = String> {
     let fragment = prop::sample::select(vec![
         "{",
         "}",
@@ -61,14 +61,14 @@ fn piece() -> impl Strategy<Value = String> {
 }
 
 #[derive(Clone, Debug)]
-struct CallPiece {
+struct CallDeltaSpec {
     index: Option<u8>,
     id: Option<&'static str>,
     name: Option<&'static str>,
     arguments: Option<String>,
 }
 
-impl CallPiece {
+impl CallDeltaSpec {
     fn event(&self) -> String {
         let function = json!({ "name": self.name, "arguments": self.arguments });
         let call = json!({ "index": self.index, "id": self.id, "function": function });
@@ -77,7 +77,7 @@ impl CallPiece {
     }
 }
 
-fn call_delta() -> impl Strategy<Value = CallPiece> {
+fn call_delta() -> impl Strategy<Value = CallDeltaSpec> {
     let arguments = prop_oneof![
         Just("{}".to_owned()),
         Just("{\"x\":1}".to_owned()),
@@ -91,7 +91,7 @@ fn call_delta() -> impl Strategy<Value = CallPiece> {
         prop::option::of(prop::sample::select(vec!["", "f", "fg", "g"])),
         prop::option::of(arguments),
     )
-        .prop_map(|(index, id, name, arguments)| CallPiece { index, id, name, arguments })
+        .prop_map(|(index, id, name, arguments)| CallDeltaSpec { index, id, name, arguments })
 }
 
 proptest! {
@@ -101,8 +101,8 @@ proptest! {
     }
 
     #[test]
-    fn how_an_answer_is_cut_changes_nothing(
-        pieces in prop::collection::vec(piece(), 0..20),
+    fn how_the_stream_is_cut_does_not_matter(
+        pieces in prop::collection::vec(fragment(), 0..20),
         size in 1_usize..40,
     ) {
         let body = pieces.concat();
@@ -110,11 +110,11 @@ proptest! {
         prop_assert_eq!(transcribe("qwq", &tools, body.as_bytes().chunks(size)), transcribe("qwq", &tools, [body.as_bytes()]));
     }
 
-    /// However the deltas of calls are mixed up, what comes out can be run or says why not, and
-    /// what can be run is what has been shown.
+    /// However call deltas are mixed, each resulting call is either an object or unusable with a
+    /// reason, and its arguments are what was shown.
     #[test]
     fn calls_are_objects_or_unusable(pieces in prop::collection::vec(call_delta(), 0..12)) {
-        let body: String = pieces.iter().map(CallPiece::event).collect();
+        let body: String = pieces.iter().map(CallDeltaSpec::event).collect();
         let (batch, outcome) = receive([body.as_bytes(), b"data: [DONE]\n\n"]);
         match outcome {
             Ok(reply) => {
@@ -137,13 +137,13 @@ proptest! {
                     prop_assert_eq!(name.unwrap_or_default(), &call.name);
                 }
             }
-            Err(error) => prop_assert!(matches!(error, LlmError::Empty { .. }), "{}", error),
+            Err(error) => prop_assert!(matches!(error, LlmError::EmptyReply { .. }), "{}", error),
         }
     }
 
-    /// Calls that follow the specification come through whole, however they are interleaved.
+    /// Well-formed calls are assembled correctly, however their deltas are interleaved.
     #[test]
-    fn well_formed_calls_are_put_together(
+    fn well_formed_calls_are_assembled(
         order in prop::collection::vec(0_usize..3, 0..60),
         values in prop::array::uniform3("[a-z\"\\\\{}ä\n]{0,12}"),
     ) {
@@ -175,17 +175,17 @@ proptest! {
     }
 }
 
-/// Feeds an answer that never ends and returns what stopped it.
-fn stop(event: &str) -> String {
-    stop_speaker(Speaker::default(), event)
+/// Feeds the same event over and over and returns the error that ends the reply.
+fn error_of_endless_reply(event: &str) -> String {
+    error_of_endless_reply_in(ReplyContext::default(), event)
 }
 
-fn stop_speaker(speaker: Speaker, event: &str) -> String {
-    let mut reader = Reader::new(Assembler::new(speaker));
-    let burst = event.repeat(1024 * 1024 / event.len() + 1);
+fn error_of_endless_reply_in(context: ReplyContext, event: &str) -> String {
+    let mut reader = ReplyReader::new(ChatAssembler::new(context));
+    let megabyte = event.repeat(1024 * 1024 / event.len() + 1);
     for _ in 0..100 {
-        // What is shown is taken away; what is kept must not grow for ever.
-        match reader.feed(burst.as_bytes(), &mut Batch::default()) {
+        // Deltas are consumed; what the assembler keeps must stay bounded.
+        match reader.feed(megabyte.as_bytes(), &mut DeltaBatch::default()) {
             Ok(None) => {}
             Ok(Some(_)) => return "an answer".to_owned(),
             Err(error) => return error.to_string(),
@@ -195,8 +195,8 @@ fn stop_speaker(speaker: Speaker, event: &str) -> String {
 }
 
 #[test]
-fn an_endless_answer_is_stopped() {
-    // Numbers, because what repeats itself is stopped earlier.
+fn an_endless_reply_is_stopped() {
+    // Distinct numbers, because repetition would be detected earlier.
     let long = (0..40_000).fold(String::new(), |text, it| text + &it.to_string() + " ");
     let delta = |it: &str| format!("data: {{\"choices\":[{{\"delta\":{{{it}}}}}]}}\n\n");
     let call =
@@ -207,62 +207,71 @@ fn an_endless_answer_is_stopped() {
         delta(&call),
     ];
     for event in table {
-        assert!(stop(&event).contains("more than 32 MiB"));
+        assert!(error_of_endless_reply(&event).contains("more than 32 MiB"));
     }
     let calls = delta(&format!("\"tool_calls\":[{}{{}}]", "{},".repeat(2000)));
-    assert!(stop(&calls).contains("no chunk"));
+    assert!(error_of_endless_reply(&calls).contains("invalid chunk"));
     let calls = delta("\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]");
-    assert!(stop(&calls).contains("more than 128 tool calls"));
+    assert!(error_of_endless_reply(&calls).contains("more than 128 tool calls"));
 }
 
 #[test]
-fn an_endless_answer_of_a_model_that_leaks_is_stopped() {
+fn an_endless_reply_of_a_leaking_model_is_stopped() {
     let tools = ["f".to_owned()];
     let long = (0..40_000).fold(String::new(), |text, it| text + &it.to_string() + " ");
     for (model, begin) in [("qwen3", "<tool_call>"), ("qwq", "")] {
         let delta = json!({ "choices": [{ "delta": { "content": format!("{begin}{long}") } }] });
-        let why = stop_speaker(recorded(model, &tools), &format!("data: {delta}\n\n"));
+        let why = error_of_endless_reply_in(
+            recorded_context(model, &tools),
+            &format!("data: {delta}\n\n"),
+        );
         assert!(why.contains("more than 32 MiB"), "{model} {begin}: {why}");
     }
 }
 
 #[test]
-fn what_the_provider_wants_back_is_bounded_too() {
+fn provider_state_is_bounded() {
     let delta = |it: &Value| format!("data: {}\n\n", json!({ "choices": [{ "delta": it }] }));
     let details = |pieces: Value| delta(&json!({ "reasoning_details": pieces }));
-    let secret = json!({ "type": "reasoning.encrypted", "data": "x".repeat(100_000) });
-    assert!(stop(&details(json!([secret]))).contains("more than 32 MiB"));
+    let secrets = json!({ "type": "reasoning.encrypted", "data": "x".repeat(100_000) });
+    assert!(error_of_endless_reply(&details(json!([secrets]))).contains("more than 32 MiB"));
     let text = json!({ "type": "reasoning.text", "text": "x".repeat(100_000) });
-    assert!(stop(&details(json!([text]))).contains("more than 32 MiB"));
-    // Small values take many times their text.
+    assert!(error_of_endless_reply(&details(json!([text]))).contains("more than 32 MiB"));
+    // Small JSON values take many times the memory of their text.
     let small = details(vec![json!({ "": 0 }); 500].into());
-    assert!(stop(&small).contains("more than 32 MiB"));
+    assert!(error_of_endless_reply(&small).contains("more than 32 MiB"));
     let nested = json!({ "data": vec![json!({ "": 0 }); 300_000] });
-    assert!(stop(&details(json!([nested]))).contains("endless JSON"));
+    assert!(error_of_endless_reply(&details(json!([nested]))).contains("too many values"));
     let call = json!({ "index": 0, "id": "a", "extra_content": nested });
-    assert!(stop(&delta(&json!({ "tool_calls": [call] }))).contains("endless JSON"));
+    assert!(
+        error_of_endless_reply(&delta(&json!({ "tool_calls": [call] })))
+            .contains("too many values")
+    );
     let call = json!({ "index": 0, "function": { "arguments": "1" } });
     let first = json!({ "index": 0, "extra_content": { "x": vec![json!({ "": 0 }); 80_000] } });
-    assert!(stop(&delta(&json!({ "tool_calls": [call, first] }))).contains("more than 32 MiB"));
+    assert!(
+        error_of_endless_reply(&delta(&json!({ "tool_calls": [call, first] })))
+            .contains("more than 32 MiB")
+    );
 }
 
 #[test]
 fn a_document_that_never_ends_is_stopped() {
-    let mut reader = Reader::new(Assembler::new(Speaker::default()));
-    let mut batch = Batch::default();
-    let burst = vec![b'['; 1024 * 1024];
-    let failed = (0..40).any(|_| reader.feed(&burst, &mut batch).is_err());
+    let mut reader = ReplyReader::new(ChatAssembler::new(ReplyContext::default()));
+    let mut batch = DeltaBatch::default();
+    let megabyte = vec![b'['; 1024 * 1024];
+    let failed = (0..40).any(|_| reader.feed(&megabyte, &mut batch).is_err());
     assert!(failed);
 }
 
-/// What says nothing is not kept: a server may send line feeds while it loads a model.
+/// Blank input is not kept: a server may send line feeds while it loads a model.
 #[test]
-fn white_space_may_come_for_ever() {
-    assert_eq!(stop("\n\r\n "), "nothing");
+fn endless_white_space_is_accepted() {
+    assert_eq!(error_of_endless_reply("\n\r\n "), "nothing");
 }
 
 #[test]
-fn depth_does_no_harm() {
+fn deep_nesting_is_harmless() {
     let deep = "[".repeat(100_000);
     let call = format!("{{\"function\":{{\"name\":\"f\",\"arguments\":{deep:?}}}}}");
     for body in [
@@ -281,9 +290,9 @@ fn depth_does_no_harm() {
     }
 }
 
-/// C.1 #23 behind words that were shown already.
+/// C.1 #23 after text that was already shown.
 #[test]
-fn words_before_a_call_that_the_server_could_not_read_are_shown_once() {
+fn text_before_a_failed_generation_is_shown_once() {
     let call = "<function=f>{}</function>";
     let body = format!(
         "data: {}\n\ndata: {}\n\n",

@@ -1,4 +1,4 @@
-//! What is sent: little, valid, and the same bytes each time.
+//! Rendered requests are minimal, valid and byte-stable.
 
 use std::sync::Arc;
 
@@ -7,28 +7,29 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use crate::chat::request;
-use crate::manner::Manner;
-use crate::names::Aliases;
-use crate::prefix::Prefixes;
+use crate::exchange::RequestStyle;
+use crate::prefix_cache::PrefixCache;
 use crate::quirks::Quirks;
-use crate::{Effort, Request};
+use crate::tool_aliases::ToolAliases;
+use crate::{ReasoningEffort, Request};
 use turnwright_types::message::{
-    Arguments, AssistantMessage, Echo, Message, Part, ToolCall, ToolMessage, ToolSpec, UserMessage,
+    Arguments, AssistantMessage, Message, PromptPart, ProviderState, ToolCall, ToolMessage,
+    ToolSpec, UserMessage,
 };
 
-/// The body in the manner of a server.
-fn render_with(prefixes: &Prefixes, quirks: &Quirks, request: &Request) -> Vec<u8> {
-    let aliases = Aliases::new(request.tools.iter().map(|it| it.name.as_ref()));
-    let manner = Manner {
+/// Renders the request with these quirks.
+fn render_with(prefixes: &PrefixCache, quirks: &Quirks, request: &Request) -> Vec<u8> {
+    let aliases = ToolAliases::new(request.tools.iter().map(|it| it.name.as_ref()));
+    let style = RequestStyle {
         model: "m",
         origin: "host/m",
         quirks,
         aliases: &aliases,
         tools: &request::render_tools(&request.tools, &aliases),
         max_output: None,
-        body: &Map::new(),
+        extra_body: &Map::new(),
     };
-    request::render(prefixes, &manner, request)
+    request::render(prefixes, &style, request)
 }
 
 fn render(messages: &[Message], tools: &[ToolSpec]) -> String {
@@ -36,13 +37,13 @@ fn render(messages: &[Message], tools: &[ToolSpec]) -> String {
         system: "Be brief.".into(),
         messages: messages.iter().cloned().map(Arc::new).collect(),
         tools: Arc::new(tools.iter().cloned().map(Arc::new).collect()),
-        effort: Effort::Default,
+        effort: ReasoningEffort::Default,
         has_media: true,
     };
-    String::from_utf8(render_with(&Prefixes::default(), &Quirks::default(), &request)).unwrap()
+    String::from_utf8(render_with(&PrefixCache::default(), &Quirks::default(), &request)).unwrap()
 }
 
-/// The rendered messages but for the system prompt, a line each.
+/// The rendered messages without the system prompt, one per line.
 fn messages(messages: &[Message]) -> String {
     let body: Value = serde_json::from_str(&render(messages, &[])).unwrap();
     let all = body["messages"].as_array().unwrap();
@@ -67,7 +68,7 @@ fn assistant(text: &str, calls: &[(&str, &str, Arguments)]) -> Message {
         thought: "not sent".to_owned(),
         calls: calls.iter().map(call).collect(),
         interrupted: false,
-        echo: Echo::default(),
+        provider_state: ProviderState::default(),
     })
 }
 
@@ -135,13 +136,13 @@ fn arguments_are_always_an_object() {
 }
 
 #[test]
-fn an_empty_answer_is_left_out_and_its_neighbours_are_merged() {
-    let link = Part::Link { name: "a".to_owned(), uri: "file:///a".to_owned() };
+fn an_empty_reply_is_omitted_and_its_neighbours_are_merged() {
+    let link = PromptPart::Link { name: "a".to_owned(), uri: "file:///a".to_owned() };
     let history = [
         user("One"),
         assistant("", &[]),
         assistant(" \n", &[]),
-        Message::User(UserMessage { parts: vec![Part::Text("Two ".to_owned()), link] }),
+        Message::User(UserMessage { parts: vec![PromptPart::Text("Two ".to_owned()), link] }),
         user("Three"),
     ];
     expect![[r#"
@@ -150,9 +151,9 @@ fn an_empty_answer_is_left_out_and_its_neighbours_are_merged() {
     .assert_eq(&messages(&history));
 }
 
-/// Providers cache by prefix: what has been sent must be sent again, byte for byte.
+/// Providers cache by prefix: bytes that have been sent must be sent again unchanged.
 #[test]
-fn each_request_begins_like_the_one_before() {
+fn each_request_starts_like_the_previous_one() {
     let history = [
         user("One"),
         assistant("I look.", &[("a", "f", object(json!({ "b": 1, "a": { "d": 1, "c": 2 } })))]),
@@ -161,7 +162,7 @@ fn each_request_begins_like_the_one_before() {
         result("b", "y"),
         assistant("Done.", &[]),
         user("Two"),
-        // The answer to this was empty, so the two prompts become one message that grows.
+        // The reply to this was empty, so the two prompts are merged into one message that grows.
         assistant("", &[]),
         user("Three"),
     ];
@@ -177,12 +178,12 @@ fn each_request_begins_like_the_one_before() {
 }
 
 proptest! {
-    /// Conversations that grow, are cut back and take turns, through one memory.
+    /// Conversations that grow, are truncated and alternate, through one prefix cache.
     #[test]
-    fn what_is_remembered_changes_no_byte(
+    fn the_prefix_cache_changes_no_byte(
         steps in proptest::collection::vec((0..3_usize, 0..6_u8), 0..40),
     ) {
-        let prefixes = Prefixes::default();
+        let prefixes = PrefixCache::default();
         let mut conversations: [Vec<Arc<Message>>; 3] = Default::default();
         for (number, step) in steps {
             let conversation = &mut conversations[number];
@@ -202,11 +203,11 @@ proptest! {
                 system: "Be brief.".into(),
                 messages: conversation.clone(),
                 tools: Arc::default(),
-                effort: Effort::Default,
+                effort: ReasoningEffort::Default,
 has_media: true,
             };
             let remembered = render_with(&prefixes, &Quirks::default(), &request);
-            let fresh = render_with(&Prefixes::default(), &Quirks::default(), &request);
+            let fresh = render_with(&PrefixCache::default(), &Quirks::default(), &request);
             prop_assert_eq!(String::from_utf8(remembered), String::from_utf8(fresh));
         }
     }

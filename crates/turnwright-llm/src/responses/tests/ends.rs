@@ -1,4 +1,4 @@
-//! How answers end, and what may come instead of one.
+//! How replies end, and what may come instead of one.
 
 use expect_test::expect;
 
@@ -10,7 +10,7 @@ fn document(body: &str, expected: &expect_test::Expect) {
 
 /// C.1 #35.
 #[test]
-fn a_server_may_not_stream() {
+fn a_server_without_streaming_is_supported() {
     document(
         r#" {"id":"resp_1","object":"response","status":"completed","error":null,"incomplete_details":null,"output":[{"id":"rs","type":"reasoning","summary":[],"encrypted_content":"g"},{"id":"m","type":"message","content":[{"type":"output_text","text":"I l\u00f6ok.\ud83d"}]},{"id":"f","type":"function_call","call_id":"c","name":"f","arguments":"{\"x\":1}"}],"text":{"format":{"type":"text"}},"usage":{"input_tokens":3,"output_tokens":4}}"#,
         &expect![[r#"
@@ -27,7 +27,7 @@ fn a_server_may_not_stream() {
 }
 
 #[test]
-fn a_document_may_be_cut_or_refused_or_failed() {
+fn a_document_may_be_truncated_or_an_error() {
     let table = [
         (
             r#"{"object":"response","status":"incomplete","incomplete_details":{"reason":"max_output_tokens"},"output":[]}"#,
@@ -44,7 +44,7 @@ fn a_document_may_be_cut_or_refused_or_failed() {
         (
             r#"{"error":{"message":"No such model.","code":"model_not_found"}}"#,
             expect![[r#"
-                in-stream: host reported an error while answering: No such model. Check the name of the model
+                in-stream: host reported an error while answering: No such model. Check the model name
             "#]],
         ),
         (
@@ -68,13 +68,13 @@ fn a_document_may_be_cut_or_refused_or_failed() {
         (
             r#"{"hello":1}"#,
             expect![[r#"
-                malformed: host did not answer like an OpenAI-compatible server: the JSON is no response. Check the base URL
+                malformed: host did not answer like an OpenAI-compatible server: the JSON is not a response. Check the base URL
             "#]],
         ),
         (
             r#"{"object":"response","#,
             expect![[r#"
-            truncated, may pass: The answer from host broke off before it was complete. Prompt again to go on
+            truncated, may pass: The answer from host broke off before it was complete. Send another prompt to continue
         "#]],
         ),
         (
@@ -86,7 +86,7 @@ fn a_document_may_be_cut_or_refused_or_failed() {
         (
             "<html>",
             expect![[r#"
-                malformed: host did not answer like an OpenAI-compatible server: an HTML page came. Check the base URL
+                malformed: host did not answer like an OpenAI-compatible server: it returned an HTML page. Check the base URL
             "#]],
         ),
     ];
@@ -95,7 +95,7 @@ fn a_document_may_be_cut_or_refused_or_failed() {
     }
 }
 
-/// The name of an event may stand in its line alone.
+/// The type of an event may occur in its `event` line only.
 #[test]
 fn the_type_may_stand_only_in_the_name() {
     let body = "event: response.output_text.delta\ndata: {\"delta\":\"a\"}\n\n\

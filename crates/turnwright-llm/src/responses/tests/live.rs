@@ -1,4 +1,4 @@
-//! Whole conversations with a small server on loopback, over real HTTP.
+//! Whole conversations with a small server on loopback, over HTTP.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,33 +10,35 @@ use serde_json::{Value, json};
 use super::expand;
 use crate::http::Endpoint;
 use crate::{
-    Batch, Delta, Effort, End, LlmError, Model, Protocol, Remote, Reply, Request, Settings,
+    Delta, DeltaBatch, EndReason, LlmError, Model, ModelSettings, Protocol, ReasoningEffort,
+    RemoteModel, Reply, Request,
 };
 use turnwright_types::message::{AssistantMessage, Message, ToolCall, ToolMessage, UserMessage};
 
-/// What the server does with one request.
-enum Play {
-    /// Answers with a stream, written in short.
+/// The server's behaviour for one request.
+enum ScriptedResponse {
+    /// Responds with a stream in shorthand.
     Stream(&'static str),
-    /// Answers with a status and a body.
+    /// Responds with a status and a body.
     Status(u16, &'static str),
-    /// Begins a stream and says when the client has gone away.
+    /// Starts a stream and reports when the client disconnects.
     Hang,
 }
 
-/// A server that plays one answer for each request and hands out the requests.
-fn serve(plays: Vec<Play>) -> (Remote, Receiver<(String, Value)>) {
+/// Starts a server that follows the script, one step per request, and sends the requests to the
+/// receiver.
+fn serve(script: Vec<ScriptedResponse>) -> (RemoteModel, Receiver<(String, Value)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let base = format!("http://{}/openai/v1/", listener.local_addr().unwrap());
     let (requests, received) = channel();
     std::thread::spawn(move || {
-        for play in plays {
+        for response in script {
             let (mut stream, _) = listener.accept().unwrap();
             requests.send(read_request(&stream)).unwrap();
-            match play {
-                Play::Stream(script) => answer(&mut stream, 200, &expand(script)),
-                Play::Status(status, body) => answer(&mut stream, status, body),
-                Play::Hang => {
+            match response {
+                ScriptedResponse::Stream(script) => answer(&mut stream, 200, &expand(script)),
+                ScriptedResponse::Status(status, body) => answer(&mut stream, status, body),
+                ScriptedResponse::Hang => {
                     answer(&mut stream, 200, &expand("output_text.delta {\"delta\":\"Well\"}"));
                     while stream.read(&mut [0; 64]).is_ok_and(|it| it > 0) {}
                     requests.send(("gone".to_owned(), Value::Null)).unwrap();
@@ -45,11 +47,11 @@ fn serve(plays: Vec<Play>) -> (Remote, Receiver<(String, Value)>) {
         }
     });
     let endpoint = Endpoint::new(&base, Some("sk-secret".into())).unwrap();
-    let model = Remote::new(Protocol::Responses, endpoint, Settings::named("gpt-5"));
+    let model = RemoteModel::new(Protocol::Responses, endpoint, ModelSettings::named("gpt-5"));
     (model, received)
 }
 
-/// The head of a request and its body.
+/// The head and the body of a request.
 fn read_request(stream: &TcpStream) -> (String, Value) {
     let mut reader = BufReader::new(stream);
     let mut head = String::new();
@@ -73,7 +75,7 @@ fn request(messages: &[Arc<Message>]) -> Request {
         system: "Be brief.".into(),
         messages: messages.to_vec(),
         tools: Arc::default(),
-        effort: Effort::Low,
+        effort: ReasoningEffort::Low,
         has_media: true,
     }
 }
@@ -82,10 +84,10 @@ fn prompt(text: &str) -> Arc<Message> {
     Arc::new(Message::User(UserMessage::text(text)))
 }
 
-async fn ask(model: &Remote, messages: &[Arc<Message>]) -> Result<(String, Reply), LlmError> {
+async fn ask(model: &RemoteModel, messages: &[Arc<Message>]) -> Result<(String, Reply), LlmError> {
     let request = request(messages);
-    let mut stream = model.open(&request).await?;
-    let mut batch = Batch::default();
+    let mut stream = model.open_stream(&request).await?;
+    let mut batch = DeltaBatch::default();
     let reply = loop {
         if let Some(reply) = stream.next(&mut batch).await? {
             break reply;
@@ -98,8 +100,8 @@ async fn ask(model: &Remote, messages: &[Arc<Message>]) -> Result<(String, Reply
     Ok((words.collect(), reply))
 }
 
-/// The answer and the results of its calls, as a session remembers them.
-fn remember(text: &str, reply: &Reply) -> Vec<Arc<Message>> {
+/// The reply and the results of its calls as messages of the history.
+fn to_history(text: &str, reply: &Reply) -> Vec<Arc<Message>> {
     let call = |it: &crate::ReplyCall| ToolCall {
         id: it.provider_id.as_str().into(),
         provider_id: it.provider_id.clone(),
@@ -125,15 +127,15 @@ fn remember(text: &str, reply: &Reply) -> Vec<Arc<Message>> {
         thought: String::new(),
         calls,
         interrupted: false,
-        echo: reply.echo.clone(),
+        provider_state: reply.provider_state.clone(),
     });
     std::iter::once(answer).chain(results).map(Arc::new).collect()
 }
 
 #[tokio::test]
-async fn a_turn_with_a_call_sends_the_reasoning_back_in_its_place() {
+async fn reasoning_is_sent_back_in_its_place() {
     let (model, received) = serve(vec![
-        Play::Stream(
+        ScriptedResponse::Stream(
             r#"
             whole 0 {"id":"rs_1","type":"reasoning","summary":[],"encrypted_content":"gAAA"}
             output_text.delta {"output_index":1,"delta":"I look."}
@@ -142,15 +144,15 @@ async fn a_turn_with_a_call_sends_the_reasoning_back_in_its_place() {
             completed {"status":"completed","usage":{"input_tokens":5,"output_tokens":6}}
             "#,
         ),
-        Play::Stream("output_text.delta {\"delta\":\"It says a.\"}\ncompleted {}"),
+        ScriptedResponse::Stream("output_text.delta {\"delta\":\"It says a.\"}\ncompleted {}"),
     ]);
     let mut history = vec![prompt("Read a")];
     let (text, reply) = ask(&model, &history).await.unwrap();
     assert_eq!((text.as_str(), reply.calls.len()), ("I look.", 1));
     assert_eq!(reply.usage.unwrap().input, 5);
-    history.extend(remember(&text, &reply));
+    history.extend(to_history(&text, &reply));
     let (text, reply) = ask(&model, &history).await.unwrap();
-    assert_eq!((text.as_str(), reply.end), ("It says a.", End::Complete));
+    assert_eq!((text.as_str(), reply.end), ("It says a.", EndReason::Complete));
 
     let (head, body) = received.recv().unwrap();
     assert!(head.starts_with("POST /openai/v1/responses HTTP/1.1\r\n"), "{head}");
@@ -159,9 +161,9 @@ async fn a_turn_with_a_call_sends_the_reasoning_back_in_its_place() {
     assert_eq!(body["store"], false);
     let (_, body) = received.recv().unwrap();
     let input = body["input"].as_array().unwrap();
-    let sorts: Vec<_> = input.iter().map(|it| it["type"].as_str().unwrap()).collect();
+    let kinds: Vec<_> = input.iter().map(|it| it["type"].as_str().unwrap()).collect();
     let expected = ["message", "reasoning", "message", "function_call", "function_call_output"];
-    assert_eq!(sorts, expected);
+    assert_eq!(kinds, expected);
     assert_eq!(
         input[1],
         json!({ "type": "reasoning", "summary": [], "encrypted_content": "gAAA" })
@@ -172,31 +174,31 @@ async fn a_turn_with_a_call_sends_the_reasoning_back_in_its_place() {
 
 #[tokio::test]
 async fn a_refusal_says_why() {
-    let (model, _received) = serve(vec![Play::Stream(
+    let (model, _received) = serve(vec![ScriptedResponse::Stream(
         r#"
         refusal.delta {"delta":"No."}
         completed {"status":"completed"}
         "#,
     )]);
     let (_, reply) = ask(&model, &[prompt("Bad")]).await.unwrap();
-    assert_eq!(reply.end, End::Refused("No.".to_owned()));
+    assert_eq!(reply.end, EndReason::Refused("No.".to_owned()));
 }
 
 #[tokio::test]
-async fn an_error_in_place_of_an_answer_is_told_without_the_key() {
+async fn an_error_response_is_reported_without_the_key() {
     let body = r#"{"error":{"message":"Wrong key sk-secret.","code":"invalid_api_key"}}"#;
-    let (model, _received) = serve(vec![Play::Status(401, body)]);
+    let (model, _received) = serve(vec![ScriptedResponse::Status(401, body)]);
     let error = ask(&model, &[prompt("Hi")]).await.unwrap_err();
     assert_eq!(error.status(), Some(401));
     assert!(error.to_string().contains("Wrong key [key]."), "{error}");
 }
 
 #[tokio::test]
-async fn dropping_the_stream_ends_the_request() {
-    let (model, received) = serve(vec![Play::Hang]);
+async fn dropping_the_stream_aborts_the_request() {
+    let (model, received) = serve(vec![ScriptedResponse::Hang]);
     let request = request(&[prompt("Hi")]);
-    let mut stream = model.open(&request).await.unwrap();
-    let mut batch = Batch::default();
+    let mut stream = model.open_stream(&request).await.unwrap();
+    let mut batch = DeltaBatch::default();
     while batch.deltas.is_empty() {
         assert_eq!(stream.next(&mut batch).await.unwrap(), None);
     }

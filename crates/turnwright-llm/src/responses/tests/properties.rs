@@ -1,16 +1,16 @@
-//! What holds for any stream.
+//! Properties that hold for any stream.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{assembler, receive};
-use crate::reader::Reader;
+use crate::reply_reader::ReplyReader;
 use crate::responses::transcribe;
-use crate::{Batch, Delta, LlmError};
+use crate::{Delta, DeltaBatch, LlmError};
 use turnwright_types::message::Arguments;
 
-/// Pieces of which streams are made, good and bad.
-fn piece() -> impl Strategy<Value = String> {
+/// Valid and invalid fragments of streams.
+fn fragment() -> impl Strategy<Value = String> {
     let fragment = prop::sample::select(vec![
         "{",
         "}",
@@ -51,7 +51,7 @@ fn piece() -> impl Strategy<Value = String> {
     ]
 }
 
-/// An event about an item, with its number and its name or without them.
+/// An event about an item, with or without index and identifier.
 fn item_event() -> impl Strategy<Value = String> {
     let word = prop::sample::select(vec![
         "output_text.delta",
@@ -66,12 +66,12 @@ fn item_event() -> impl Strategy<Value = String> {
         "output_item.done",
     ]);
     let id = || prop::option::of(prop::sample::select(vec!["", "a", "b"]));
-    let sort = prop::sample::select(vec!["message", "reasoning", "function_call", "other"]);
+    let kind = prop::sample::select(vec!["message", "reasoning", "function_call", "other"]);
     let text = prop::sample::select(vec!["", "{}", "{\"x\":1}", "{\"x\"", ":1}", "ä"]);
-    (word, prop::option::of(0_u8..3), id(), id(), 0_u8..3, sort, text).prop_map(
-        |(word, index, id, call_id, part, sort, text)| {
+    (word, prop::option::of(0_u8..3), id(), id(), 0_u8..3, kind, text).prop_map(
+        |(word, index, id, call_id, part, kind, text)| {
             let item = json!({
-                "type": sort, "id": id, "call_id": call_id, "name": "f", "arguments": text,
+                "type": kind, "id": id, "call_id": call_id, "name": "f", "arguments": text,
                 "content": [{ "type": "output_text", "text": text }],
                 "summary": [{ "type": "summary_text", "text": text }],
                 "encrypted_content": text,
@@ -95,16 +95,16 @@ proptest! {
     }
 
     #[test]
-    fn how_an_answer_is_cut_changes_nothing(
-        pieces in prop::collection::vec(piece(), 0..20),
+    fn how_the_stream_is_cut_does_not_matter(
+        pieces in prop::collection::vec(fragment(), 0..20),
         size in 1_usize..40,
     ) {
         let body = pieces.concat();
         prop_assert_eq!(transcribe("m", &[], body.as_bytes().chunks(size)), transcribe("m", &[], [body.as_bytes()]));
     }
 
-    /// However the events are mixed up, each call is there once, can be run or says why not, and
-    /// the record of the answer fits what was shown of it.
+    /// However the events are mixed, each call occurs once and is either an object or unusable with
+    /// a reason, and the recorded items match what was shown.
     #[test]
     fn calls_are_objects_or_unusable(pieces in prop::collection::vec(item_event(), 0..12)) {
         let body = pieces.concat();
@@ -112,7 +112,7 @@ proptest! {
         let reply = match outcome {
             Ok(reply) => reply,
             Err(error) => {
-                prop_assert!(matches!(error, LlmError::Empty { .. }), "{}", error);
+                prop_assert!(matches!(error, LlmError::EmptyReply { .. }), "{}", error);
                 return Ok(());
             }
         };
@@ -134,17 +134,17 @@ proptest! {
             Delta::Text(words) => Some(&**words),
             _ => None,
         }).collect();
-        let slots = reply.echo.blobs.iter().filter(|it| it["type"] == "function_call");
-        prop_assert!(reply.echo.blobs.is_empty() || slots.count() == reply.calls.len());
-        for mark in reply.echo.blobs.iter().filter(|it| it["type"] == "message") {
+        let slots = reply.provider_state.blobs.iter().filter(|it| it["type"] == "function_call");
+        prop_assert!(reply.provider_state.blobs.is_empty() || slots.count() == reply.calls.len());
+        for mark in reply.provider_state.blobs.iter().filter(|it| it["type"] == "message") {
             let at = |key: &str| usize::try_from(mark[key].as_u64().unwrap()).unwrap();
             prop_assert!(text.get(at("start")..at("end")).is_some());
         }
     }
 
-    /// Calls that follow the specification come through whole, however they are interleaved.
+    /// Well-formed calls are assembled correctly, however their events are interleaved.
     #[test]
-    fn well_formed_calls_are_put_together(
+    fn well_formed_calls_are_assembled(
         order in prop::collection::vec(0_usize..3, 0..60),
         values in prop::array::uniform3("[a-z\"\\\\{}ä\n]{0,12}"),
     ) {
@@ -181,12 +181,12 @@ proptest! {
     }
 }
 
-/// Feeds an answer that never ends and returns what stopped it.
-fn stop(event: impl Fn(usize) -> String) -> String {
-    let mut reader = Reader::new(assembler());
+/// Feeds events without end and returns the error that ends the reply.
+fn error_of_endless_reply(event: impl Fn(usize) -> String) -> String {
+    let mut reader = ReplyReader::new(assembler());
     for number in 0..100_000 {
-        // What is shown is taken away; what is kept must not grow for ever.
-        match reader.feed(event(number).as_bytes(), &mut Batch::default()) {
+        // Deltas are consumed; what the assembler keeps must stay bounded.
+        match reader.feed(event(number).as_bytes(), &mut DeltaBatch::default()) {
             Ok(None) => {}
             Ok(Some(_)) => return "an answer".to_owned(),
             Err(error) => return error.to_string(),
@@ -196,7 +196,7 @@ fn stop(event: impl Fn(usize) -> String) -> String {
 }
 
 #[test]
-fn an_endless_answer_is_stopped() {
+fn an_endless_reply_is_stopped() {
     let long = "x".repeat(256 * 1024);
     let event = |word: &str, fields: Value| {
         let mut event = fields;
@@ -210,35 +210,35 @@ fn an_endless_answer_is_stopped() {
         "function_call_arguments.delta",
     ] {
         let delta = event(word, json!({ "output_index": 0, "delta": long }));
-        assert!(stop(|_| delta.clone()).contains("more than 32 MiB"), "{word}");
+        assert!(error_of_endless_reply(|_| delta.clone()).contains("more than 32 MiB"), "{word}");
     }
     let reasoning = |number: usize| {
         let item = json!({ "type": "reasoning", "encrypted_content": long });
         event("output_item.done", json!({ "output_index": number, "item": item }))
     };
-    assert!(stop(reasoning).contains("more than 32 MiB"));
-    // Small values take many times their text.
+    assert!(error_of_endless_reply(reasoning).contains("more than 32 MiB"));
+    // Small JSON values take many times the memory of their text.
     let small = |number: usize| {
         let parts = vec![json!({ "text": "a" }); 1000];
         let item = json!({ "type": "reasoning", "content": parts, "encrypted_content": "x" });
         event("output_item.done", json!({ "output_index": number, "item": item }))
     };
-    assert!(stop(small).contains("more than"));
+    assert!(error_of_endless_reply(small).contains("more than"));
     let endless =
         event("completed", json!({ "response": { "output": vec![json!({ "": 0 }); 300_000] } }));
-    assert!(stop(|_| endless.clone()).contains("endless JSON"));
+    assert!(error_of_endless_reply(|_| endless.clone()).contains("too many values"));
     let call = |number: usize| {
         let item = json!({ "type": "function_call", "call_id": number.to_string(), "name": "f" });
         event("output_item.added", json!({ "output_index": number, "item": item }))
     };
-    assert!(stop(call).contains("more than 128 tool calls"));
+    assert!(error_of_endless_reply(call).contains("more than 128 tool calls"));
     let message =
         |number: usize| event("output_text.delta", json!({ "output_index": number, "delta": "a" }));
-    assert!(stop(message).contains("more than 1024 items"));
+    assert!(error_of_endless_reply(message).contains("more than 1024 items"));
 }
 
 #[test]
-fn depth_does_no_harm() {
+fn deep_nesting_is_harmless() {
     let deep = "[".repeat(100_000);
     for body in [
         deep.clone(),

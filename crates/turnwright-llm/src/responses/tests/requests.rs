@@ -1,4 +1,4 @@
-//! What is sent: little, valid, and the same bytes each time.
+//! Rendered requests are minimal, valid and byte-stable.
 
 use std::sync::Arc;
 
@@ -6,24 +6,24 @@ use expect_test::expect;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::manner::Manner;
-use crate::names::Aliases;
-use crate::prefix::Prefixes;
-use crate::quirks::{Dialect, Quirks};
+use crate::exchange::RequestStyle;
+use crate::prefix_cache::PrefixCache;
+use crate::quirks::{EffortDialect, Quirks};
 use crate::responses;
-use crate::{Effort, Request};
+use crate::tool_aliases::ToolAliases;
+use crate::{ReasoningEffort, Request};
 use turnwright_types::message::{
-    Arguments, AssistantMessage, Echo, Media, Message, Part, ToolCall, ToolMessage, ToolSpec,
-    UserMessage,
+    Arguments, AssistantMessage, Media, Message, PromptPart, ProviderState, ToolCall, ToolMessage,
+    ToolSpec, UserMessage,
 };
 
 const ORIGIN: &str = "host/m";
 
 fn thinking() -> Quirks {
-    Quirks { effort: Dialect::ReasoningEffort, images: true, ..Quirks::default() }
+    Quirks { effort: EffortDialect::ReasoningEffort, images: true, ..Quirks::default() }
 }
 
-fn request(messages: &[Message], tools: &[ToolSpec], effort: Effort) -> Request {
+fn request(messages: &[Message], tools: &[ToolSpec], effort: ReasoningEffort) -> Request {
     Request {
         system: "Be brief.".into(),
         messages: messages.iter().cloned().map(Arc::new).collect(),
@@ -33,27 +33,27 @@ fn request(messages: &[Message], tools: &[ToolSpec], effort: Effort) -> Request 
     }
 }
 
-fn render_with(prefixes: &Prefixes, request: &Request, quirks: &Quirks) -> Vec<u8> {
-    let aliases = Aliases::new(request.tools.iter().map(|it| it.name.as_ref()));
-    let manner = Manner {
+fn render_with(prefixes: &PrefixCache, request: &Request, quirks: &Quirks) -> Vec<u8> {
+    let aliases = ToolAliases::new(request.tools.iter().map(|it| it.name.as_ref()));
+    let style = RequestStyle {
         model: "m",
         origin: ORIGIN,
         quirks,
         aliases: &aliases,
         tools: &responses::render_tools(&request.tools, &aliases),
         max_output: None,
-        body: &serde_json::Map::new(),
+        extra_body: &serde_json::Map::new(),
     };
-    responses::render(prefixes, &manner, request)
+    responses::render(prefixes, &style, request)
 }
 
 fn render(request: &Request, quirks: &Quirks) -> String {
-    String::from_utf8(render_with(&Prefixes::default(), request, quirks)).unwrap()
+    String::from_utf8(render_with(&PrefixCache::default(), request, quirks)).unwrap()
 }
 
-/// The rendered items, a line each.
+/// The rendered items, one per line.
 fn items(messages: &[Message], quirks: &Quirks) -> String {
-    let body = render(&request(messages, &[], Effort::Default), quirks);
+    let body = render(&request(messages, &[], ReasoningEffort::Default), quirks);
     let body: Value = serde_json::from_str(&body).unwrap();
     body["input"].as_array().unwrap().iter().fold(String::new(), |text, it| format!("{text}{it}\n"))
 }
@@ -76,18 +76,18 @@ fn assistant(text: &str, calls: &[(&str, &str, Arguments)]) -> AssistantMessage 
         thought: "not sent".to_owned(),
         calls: calls.iter().map(call).collect(),
         interrupted: false,
-        echo: Echo::default(),
+        provider_state: ProviderState::default(),
     }
 }
 
-fn says(text: &str) -> Message {
+fn assistant_text(text: &str) -> Message {
     Message::Assistant(assistant(text, &[]))
 }
 
-fn echoing(message: AssistantMessage, origin: &str, blobs: Value) -> Message {
+fn with_provider_state(message: AssistantMessage, origin: &str, blobs: Value) -> Message {
     let Value::Array(blobs) = blobs else { panic!("{blobs}") };
-    let echo = Echo { origin: origin.into(), field: None, blobs };
-    Message::Assistant(AssistantMessage { echo, ..message })
+    let echo = ProviderState { origin: origin.into(), field: None, blobs };
+    Message::Assistant(AssistantMessage { provider_state: echo, ..message })
 }
 
 fn result(id: &str, text: &str, images: &[Media]) -> Message {
@@ -116,18 +116,18 @@ fn spec(name: &'static str) -> ToolSpec {
 
 #[test]
 fn without_tools_and_reasoning_the_body_is_minimal() {
-    let request = request(&[user("Hi")], &[], Effort::High);
+    let request = request(&[user("Hi")], &[], ReasoningEffort::High);
     expect![[r#"{"model":"m","instructions":"Be brief.","input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"Hi"}]}],"stream":true,"store":false}"#]].assert_eq(&render(&request, &Quirks::default()));
 }
 
 #[test]
 fn tools_are_flat_and_not_strict() {
-    let request = request(&[user("Hi")], &[spec("f"), spec("my.tool")], Effort::Default);
+    let request = request(&[user("Hi")], &[spec("f"), spec("my.tool")], ReasoningEffort::Default);
     expect![[r#"{"model":"m","instructions":"Be brief.","input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"Hi"}]}],"tools":[{"type":"function","name":"f","description":"It does.","parameters":{"type":"object","properties":{"a":{"anyOf":[{"type":"string"},{"type":"number"},{"type":"boolean"},{"type":"object"},{"type":"array","items":{"type":"string"}}]}}},"strict":false},{"type":"function","name":"my_tool","description":"It does.","parameters":{"type":"object","properties":{"a":{"anyOf":[{"type":"string"},{"type":"number"},{"type":"boolean"},{"type":"object"},{"type":"array","items":{"type":"string"}}]}}},"strict":false}],"stream":true,"store":false}"#]].assert_eq(&render(&request, &Quirks::default()));
 }
 
 #[test]
-fn models_with_reasoning_are_asked_for_it_in_a_form_that_can_be_sent_back() {
+fn reasoning_models_are_asked_for_encrypted_reasoning() {
     let body = |effort| {
         let body: Value =
             serde_json::from_str(&render(&request(&[user("Hi")], &[], effort), &thinking()))
@@ -141,7 +141,7 @@ fn models_with_reasoning_are_asked_for_it_in_a_form_that_can_be_sent_back() {
         ["reasoning.encrypted_content"] {"effort":"medium","summary":"auto"}
         ["reasoning.encrypted_content"] {"effort":"high","summary":"auto"}
     "#]]
-    .assert_eq(&Effort::ALL.map(body).concat());
+    .assert_eq(&ReasoningEffort::ALL.map(body).concat());
 }
 
 #[test]
@@ -156,8 +156,8 @@ fn each_role_has_its_shape() {
         )),
         result("b", "one\ntwo", &[]),
         result("c", "three", &[]),
-        says(" \n"),
-        says("Done."),
+        assistant_text(" \n"),
+        assistant_text("Done."),
         user("Thanks"),
         user("Bye"),
     ];
@@ -178,13 +178,13 @@ fn each_role_has_its_shape() {
 }
 
 #[test]
-fn pictures_go_where_they_belong_or_are_named() {
+fn images_are_placed_where_allowed_or_named() {
     let parts = vec![
-        Part::Text("Compare ".to_owned()),
-        Part::Image(media("image/png")),
-        Part::Image(media("image/jpeg")),
-        Part::Text(" with this".to_owned()),
-        Part::Audio(media("audio/wav")),
+        PromptPart::Text("Compare ".to_owned()),
+        PromptPart::Image(media("image/png")),
+        PromptPart::Image(media("image/jpeg")),
+        PromptPart::Text(" with this".to_owned()),
+        PromptPart::Audio(media("audio/wav")),
     ];
     let call = [("a", "f", object(json!({}))), ("b", "f", object(json!({})))];
     let history = [
@@ -210,7 +210,7 @@ fn pictures_go_where_they_belong_or_are_named() {
 }
 
 #[test]
-fn reasoning_stands_before_what_it_led_to() {
+fn reasoning_precedes_what_it_led_to() {
     let message = assistant(
         "I look.\n\nAnd run.",
         &[("a", "f", object(json!({}))), ("b", "g", object(json!({})))],
@@ -231,19 +231,22 @@ fn reasoning_stands_before_what_it_led_to() {
         {"type":"function_call","call_id":"b","name":"g","arguments":"{}"}
         {"type":"message","role":"assistant","content":[{"type":"output_text","text":"And run."}]}
         {"type":"function_call","call_id":"a","name":"f","arguments":"{}"}
-    "#]].assert_eq(&items(&[echoing(message, ORIGIN, blobs)], &thinking()));
+    "#]].assert_eq(&items(&[with_provider_state(message, ORIGIN, blobs)], &thinking()));
 }
 
-/// C.3 #15, and what an earlier version or another protocol may have left behind.
+/// C.3 #15, and what an earlier version or the other protocol may have stored.
 #[test]
-fn reasoning_of_others_and_records_that_do_not_fit_are_left_out() {
+fn foreign_reasoning_and_mismatched_records_are_omitted() {
     let one = || assistant("Ä.", &[("a", "f", object(json!({})))]);
     let reasoning = json!({ "type": "reasoning", "summary": [], "encrypted_content": "x" });
     let message = json!({ "type": "message", "start": 0, "end": 3 });
     let call = json!({ "type": "function_call", "slot": 0 });
     let whole = json!([reasoning, message, call]);
     let plain = items(&[Message::Assistant(one())], &thinking());
-    assert!(items(&[echoing(one(), ORIGIN, whole.clone())], &thinking()).contains("encrypted"));
+    assert!(
+        items(&[with_provider_state(one(), ORIGIN, whole.clone())], &thinking())
+            .contains("encrypted")
+    );
     let table = [
         ("host/other", whole),
         (ORIGIN, json!([])),
@@ -260,12 +263,16 @@ fn reasoning_of_others_and_records_that_do_not_fit_are_left_out() {
     ];
     for (origin, blobs) in table {
         let text = format!("{origin} {blobs}");
-        assert_eq!(items(&[echoing(one(), origin, blobs)], &thinking()), plain, "{text}");
+        assert_eq!(
+            items(&[with_provider_state(one(), origin, blobs)], &thinking()),
+            plain,
+            "{text}"
+        );
     }
 }
 
 #[test]
-fn names_arguments_and_identifiers_are_acceptable() {
+fn names_arguments_and_identifiers_are_valid() {
     let unusable = Arguments::Unusable { text: "{\"x".to_owned(), reason: "cut".to_owned() };
     let long = format!("functions.f:{}", "0".repeat(80));
     let other = format!("{long}1");
@@ -287,9 +294,9 @@ fn names_arguments_and_identifiers_are_acceptable() {
     .assert_eq(&items(&history, &Quirks::default()));
 }
 
-/// Providers cache by prefix: what has been sent must be sent again, byte for byte.
+/// Providers cache by prefix: bytes that have been sent must be sent again unchanged.
 #[test]
-fn each_request_begins_like_the_one_before() {
+fn each_request_starts_like_the_previous_one() {
     let reasoning = json!([
         { "type": "reasoning", "summary": [], "encrypted_content": "x" },
         { "type": "function_call", "slot": 0 },
@@ -302,16 +309,17 @@ fn each_request_begins_like_the_one_before() {
             &[("a", "f", object(json!({ "b": 1, "a": { "d": 1, "c": 2 } })))],
         )),
         result("a", "x", &[]),
-        echoing(thought, ORIGIN, reasoning),
+        with_provider_state(thought, ORIGIN, reasoning),
         result("b", "y", &[media("image/png")]),
-        says("Done."),
+        assistant_text("Done."),
         user("Two"),
-        says(""),
+        assistant_text(""),
         user("Three"),
     ];
     let mut before = String::new();
     for length in 1..=history.len() {
-        let body = render(&request(&history[..length], &[spec("f")], Effort::Low), &thinking());
+        let body =
+            render(&request(&history[..length], &[spec("f")], ReasoningEffort::Low), &thinking());
         let (start, _) = body.rsplit_once("],\"tools\":").unwrap();
         assert!(start.starts_with(&before), "{before}\n{body}");
         start.clone_into(&mut before);
@@ -319,20 +327,20 @@ fn each_request_begins_like_the_one_before() {
 }
 
 proptest! {
-    /// Conversations that grow, are cut back and take turns, through one memory.
+    /// Conversations that grow, are truncated and alternate, through one prefix cache.
     #[test]
-    fn what_is_remembered_changes_no_byte(
+    fn the_prefix_cache_changes_no_byte(
         steps in proptest::collection::vec((0..3_usize, 0..6_u8), 0..40),
     ) {
-        let prefixes = Prefixes::default();
+        let prefixes = PrefixCache::default();
         let quirks = thinking();
         let mut conversations: [Vec<Arc<Message>>; 3] = Default::default();
         for (number, step) in steps {
             let conversation = &mut conversations[number];
             match step {
                 0 => conversation.push(Arc::new(user(&format!("User {number}")))),
-                1 => conversation.push(Arc::new(says(""))),
-                2 => conversation.push(Arc::new(says("Answer."))),
+                1 => conversation.push(Arc::new(assistant_text(""))),
+                2 => conversation.push(Arc::new(assistant_text("Answer."))),
                 3 => {
                     let call = ("a", "f", object(json!({})));
                     conversation.push(Arc::new(Message::Assistant(assistant("", &[call]))));
@@ -345,21 +353,21 @@ proptest! {
                 system: "Be brief.".into(),
                 messages: conversation.clone(),
                 tools: Arc::default(),
-                effort: Effort::Default,
+                effort: ReasoningEffort::Default,
                 has_media: true,
             };
             let remembered = render_with(&prefixes, &request, &quirks);
-            let fresh = render_with(&Prefixes::default(), &request, &quirks);
+            let fresh = render_with(&PrefixCache::default(), &request, &quirks);
             prop_assert_eq!(String::from_utf8(remembered), String::from_utf8(fresh));
         }
     }
 }
 
-/// `The encrypted content … could not be verified`: another key, another organisation.
+/// `The encrypted content … could not be verified`: it belongs to another key or organisation.
 #[test]
-fn encrypted_reasoning_that_was_refused_is_not_sent_again() {
+fn rejected_encrypted_reasoning_is_not_sent_again() {
     let mut answer = assistant("It is.", &[]);
-    answer.echo = Echo {
+    answer.provider_state = ProviderState {
         origin: ORIGIN.into(),
         field: None,
         blobs: vec![

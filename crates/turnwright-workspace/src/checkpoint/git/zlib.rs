@@ -1,28 +1,28 @@
-//! Packed bytes → bytes, with a bound. Pure.
+//! Inflates compressed objects, with a size limit. Pure.
 
 use std::io::Read;
 
 use flate2::read::ZlibDecoder;
 
-use super::MOST;
+use super::MAX_OBJECT_BYTES;
 
-/// Bytes of a loose object: what cannot be packed grows a little.
-pub(super) const MOST_PACKED: u64 = (MOST + MOST / 64 + 1024) as u64;
-/// Bytes before the content of a loose object.
-const MOST_HEAD: usize = 32;
+/// The most bytes of a loose object: incompressible data grows a little.
+pub(super) const MAX_LOOSE_BYTES: u64 = (MAX_OBJECT_BYTES + MAX_OBJECT_BYTES / 64 + 1024) as u64;
+/// The most bytes of the header of a loose object.
+const MAX_HEADER_BYTES: usize = 32;
 
-/// The content of a loose object that is one of a file.
-pub(crate) fn loose(packed: &[u8]) -> Option<Vec<u8>> {
-    let mut bytes = unpack(packed, MOST + MOST_HEAD)?;
-    let end = memchr::memchr(0, bytes.get(..bytes.len().min(MOST_HEAD))?)?;
+/// Parses a loose object that is a blob.
+pub(crate) fn parse_loose_blob(compressed: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = inflate(compressed, MAX_OBJECT_BYTES + MAX_HEADER_BYTES)?;
+    let end = memchr::memchr(0, bytes.get(..bytes.len().min(MAX_HEADER_BYTES))?)?;
     let size = std::str::from_utf8(bytes.get(..end)?).ok()?.strip_prefix("blob ")?.parse();
     let content = bytes.split_off(end + 1);
-    (size == Ok(content.len()) && content.len() <= MOST).then_some(content)
+    (size == Ok(content.len()) && content.len() <= MAX_OBJECT_BYTES).then_some(content)
 }
 
-/// What was packed, if it is at most so long.
-pub(super) fn unpack(packed: impl Read, most: usize) -> Option<Vec<u8>> {
+/// Inflates data of at most `most` bytes.
+pub(super) fn inflate(compressed: impl Read, limit: usize) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    ZlibDecoder::new(packed).take(most as u64 + 1).read_to_end(&mut bytes).ok()?;
-    (bytes.len() <= most).then_some(bytes)
+    ZlibDecoder::new(compressed).take(limit as u64 + 1).read_to_end(&mut bytes).ok()?;
+    (bytes.len() <= limit).then_some(bytes)
 }

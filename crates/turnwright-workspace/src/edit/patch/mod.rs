@@ -1,9 +1,9 @@
-//! Patches in the envelope that some models are trained on: `*** Begin Patch`, files, hunks. This
-//! file reads them; `place` finds where a hunk belongs.
+//! Parses patches in the format that some models are trained on: `*** Begin Patch`, files, hunks.
+//! The module `locate` finds where a hunk belongs.
 
-mod place;
+mod locate;
 
-pub use place::{HunkRefusal, apply};
+pub use locate::{HunkError, apply};
 
 const BEGIN: &str = "*** Begin Patch";
 const END: &str = "*** End Patch";
@@ -13,75 +13,72 @@ const UPDATE: &str = "*** Update File:";
 const MOVE: &str = "*** Move to:";
 const END_OF_FILE: &str = "*** End of File";
 
-/// The longest patch in bytes.
-const LONGEST: usize = 8 * 1024 * 1024;
-/// The most files, and the most hunks of all.
-const MOST_FILES: usize = 100;
-const MOST_HUNKS: usize = 200;
+const MAX_PATCH_BYTES: usize = 8 * 1024 * 1024;
+/// The most files, and the most hunks of all files together.
+const MAX_FILES: usize = 100;
+const MAX_HUNKS: usize = 200;
 
-/// What a patch does to one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilePatch {
-    /// The file.
+    /// The path as written in the patch.
     pub path: String,
-    /// What becomes of it.
-    pub change: Change,
+    pub change: PatchOp,
 }
 
-/// What becomes of a file.
+/// What a patch does to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// It is new.
+pub enum PatchOp {
+    /// The file is created.
     Add {
-        /// What it says.
+        /// The content.
         text: String,
     },
-    /// It goes.
+    /// The file is deleted.
     Delete,
-    /// Parts of it change, or its name.
+    /// The file is changed, moved, or both.
     Update {
-        /// Its new name.
+        /// The new path, if the file is moved.
         to: Option<String>,
-        /// The parts.
+        /// The changes.
         hunks: Vec<Hunk>,
     },
 }
 
-/// A change to some lines.
+/// A change of consecutive lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hunk {
-    /// Where it begins in the patch, counted from 1.
+    /// The line of the patch where the hunk begins, counted from 1.
     pub line: usize,
-    /// Lines that stand somewhere before it, the outermost first.
-    pub scopes: Vec<String>,
-    /// The lines that are there, each with its end.
+    /// The `@@` lines: lines of the file that come before the hunk, the outermost first.
+    pub anchors: Vec<String>,
+    /// The old lines, each terminated.
     pub old: String,
-    /// The lines that are to be there.
+    /// The new lines, each terminated.
     pub new: String,
-    /// Whether it is the end of the file.
+    /// Whether the hunk is at the end of the file.
     pub at_end: bool,
 }
 
-/// Reads a patch.
+/// Parses a patch.
 ///
 /// # Errors
 /// What is wrong with it, and in which line.
 pub fn parse(text: &str) -> Result<Vec<FilePatch>, String> {
-    if text.len() > LONGEST {
+    if text.len() > MAX_PATCH_BYTES {
         return Err("the patch is longer than 8 MiB".to_owned());
     }
-    let mut reader = Reader { lines: text.lines().collect(), at: 0 };
-    while reader.peek().is_some_and(|it| it.trim() != BEGIN) {
-        reader.at += 1;
+    let mut parser = PatchParser { lines: text.lines().collect(), at: 0 };
+    while parser.peek().is_some_and(|it| it.trim() != BEGIN) {
+        parser.at += 1;
     }
-    if reader.next().is_none() {
+    if parser.next().is_none() {
         return Err(format!("line 1: a patch begins with `{BEGIN}`"));
     }
     let mut files: Vec<FilePatch> = Vec::new();
     loop {
-        let Some(line) = reader.next() else {
+        let Some(line) = parser.next() else {
             return Err(
-                reader.wrong(&format!("the patch does not end with `{END}`: was it cut off?"))
+                parser.error(&format!("the patch does not end with `{END}`: was it cut off?"))
             );
         };
         if line.trim() == END {
@@ -90,33 +87,33 @@ pub fn parse(text: &str) -> Result<Vec<FilePatch>, String> {
         if line.trim().is_empty() {
             continue;
         }
-        let file = reader.file(line)?;
+        let file = parser.parse_file(line)?;
         if files.iter().any(|it| it.path == file.path) {
             return Err(
-                reader.wrong(&format!("{} comes twice: put all its hunks together", file.path))
+                parser.error(&format!("{} comes twice: put all its hunks together", file.path))
             );
         }
         files.push(file);
     }
     let hunks = files.iter().map(|it| match &it.change {
-        Change::Update { hunks, .. } => hunks.len(),
-        Change::Add { .. } | Change::Delete => 0,
+        PatchOp::Update { hunks, .. } => hunks.len(),
+        PatchOp::Add { .. } | PatchOp::Delete => 0,
     });
     match (files.len(), hunks.sum::<usize>()) {
-        (0, _) => Err(reader.wrong("the patch names no file")),
-        (MOST_FILES.., _) => Err(format!("more than {MOST_FILES} files: make several patches")),
-        (_, MOST_HUNKS..) => Err(format!("more than {MOST_HUNKS} hunks: make several patches")),
+        (0, _) => Err(parser.error("the patch names no file")),
+        (MAX_FILES.., _) => Err(format!("more than {MAX_FILES} files: make several patches")),
+        (_, MAX_HUNKS..) => Err(format!("more than {MAX_HUNKS} hunks: make several patches")),
         _ => Ok(files),
     }
 }
 
-/// Goes through the lines of a patch.
-struct Reader<'t> {
+/// A parser over the lines of a patch.
+struct PatchParser<'t> {
     lines: Vec<&'t str>,
     at: usize,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> PatchParser<'t> {
     fn peek(&self) -> Option<&'t str> {
         self.lines.get(self.at).copied()
     }
@@ -127,105 +124,105 @@ impl<'t> Reader<'t> {
         Some(line)
     }
 
-    /// An error about the line that was read last.
-    fn wrong(&self, what: &str) -> String {
+    /// Formats an error about the line that was read last.
+    fn error(&self, what: &str) -> String {
         format!("line {}: {what}", self.at)
     }
 
-    /// The next line of the same file.
-    fn line_of_file(&mut self) -> Option<&'t str> {
+    /// The next line, unless another file begins.
+    fn next_file_line(&mut self) -> Option<&'t str> {
         let is_next = |it: &&str| it.starts_with("*** ") && it.trim() != END_OF_FILE;
         self.peek().filter(|it| !is_next(it))?;
         self.next()
     }
 
-    fn file(&mut self, header: &str) -> Result<FilePatch, String> {
+    fn parse_file(&mut self, header: &str) -> Result<FilePatch, String> {
         let name = |rest: &str| {
             let path = rest.trim().to_owned();
-            if path.is_empty() { Err(self.wrong("a path is missing")) } else { Ok(path) }
+            if path.is_empty() { Err(self.error("a path is missing")) } else { Ok(path) }
         };
         if let Some(rest) = header.strip_prefix(ADD) {
             let path = name(rest)?;
-            return Ok(FilePatch { path, change: self.addition()? });
+            return Ok(FilePatch { path, change: self.parse_added_file()? });
         }
         if let Some(rest) = header.strip_prefix(DELETE) {
-            return Ok(FilePatch { path: name(rest)?, change: Change::Delete });
+            return Ok(FilePatch { path: name(rest)?, change: PatchOp::Delete });
         }
         if let Some(rest) = header.strip_prefix(UPDATE) {
             let path = name(rest)?;
-            return Ok(FilePatch { path, change: self.update()? });
+            return Ok(FilePatch { path, change: self.parse_updated_file()? });
         }
-        Err(self.wrong(&format!(
+        Err(self.error(&format!(
             "`{}` is none of `{ADD}`, `{UPDATE}`, `{DELETE}`, `{END}`",
             header.chars().take(80).collect::<String>()
         )))
     }
 
-    fn addition(&mut self) -> Result<Change, String> {
+    fn parse_added_file(&mut self) -> Result<PatchOp, String> {
         let mut text = String::new();
-        while let Some(line) = self.line_of_file() {
+        while let Some(line) = self.next_file_line() {
             match line.strip_prefix('+') {
                 Some(line) => {
                     text.push_str(line);
                     text.push('\n');
                 }
-                None if line.is_empty() && self.ends_here() => {}
-                None => return Err(self.wrong("each line of a new file begins with `+`")),
+                None if line.is_empty() && self.is_at_file_end() => {}
+                None => return Err(self.error("each line of a new file begins with `+`")),
             }
         }
-        Ok(Change::Add { text })
+        Ok(PatchOp::Add { text })
     }
 
     /// Whether only empty lines follow before the next file.
-    fn ends_here(&self) -> bool {
+    fn is_at_file_end(&self) -> bool {
         let next = self.lines[self.at..].iter().find(|it| !it.is_empty());
         next.is_none_or(|it| it.starts_with("*** "))
     }
 
-    fn update(&mut self) -> Result<Change, String> {
+    fn parse_updated_file(&mut self) -> Result<PatchOp, String> {
         let mut to = None;
         if let Some(rest) = self.peek().and_then(|it| it.strip_prefix(MOVE)) {
             self.at += 1;
             let path = rest.trim();
             if path.is_empty() {
-                return Err(self.wrong("a path is missing"));
+                return Err(self.error("a path is missing"));
             }
             to = Some(path.to_owned());
         }
         let mut hunks: Vec<Hunk> = Vec::new();
         let mut hunk = Hunk { line: self.at + 1, ..Hunk::default() };
-        while let Some(line) = self.line_of_file() {
-            if let Some(scope) = line.strip_prefix("@@") {
+        while let Some(line) = self.next_file_line() {
+            if let Some(anchor) = line.strip_prefix("@@") {
                 if !hunk.is_empty() {
                     hunks.push(std::mem::take(&mut hunk));
                 }
                 hunk.line = self.at;
-                hunk.scopes.extend(scope_of(scope));
+                hunk.anchors.extend(parse_anchor(anchor));
             } else if line.trim() == END_OF_FILE {
                 hunk.at_end = true;
-            } else if line.is_empty() && self.ends_hunk() {
-                // Between hunks it is no line of the file.
+            } else if line.is_empty() && self.is_at_hunk_end() {
+                // An empty line between hunks is not a line of the file.
             } else {
-                self.line_of_hunk(&mut hunk, line)?;
+                self.parse_hunk_line(&mut hunk, line)?;
             }
         }
         if !hunk.is_empty() {
             hunks.push(hunk);
-        } else if !hunk.scopes.is_empty() {
-            return Err(self.wrong("after `@@` no lines to change follow"));
+        } else if !hunk.anchors.is_empty() {
+            return Err(self.error("after `@@` no lines to change follow"));
         }
         if hunks.is_empty() && to.is_none() {
-            return Err(self.wrong("nothing is to be changed in this file"));
+            return Err(self.error("nothing is to be changed in this file"));
         }
-        Ok(Change::Update { to, hunks })
+        Ok(PatchOp::Update { to, hunks })
     }
 
-    fn ends_hunk(&self) -> bool {
+    fn is_at_hunk_end(&self) -> bool {
         let next = self.lines[self.at..].iter().find(|it| !it.is_empty());
         next.is_none_or(|it| it.starts_with("*** ") || it.starts_with("@@"))
     }
 
-    fn line_of_hunk(&self, hunk: &mut Hunk, line: &str) -> Result<(), String> {
+    fn parse_hunk_line(&self, hunk: &mut Hunk, line: &str) -> Result<(), String> {
         let mut chars = line.chars();
         let sign = chars.next();
         let body = chars.as_str();
@@ -233,10 +230,10 @@ impl<'t> Reader<'t> {
             Some(' ') | None => (true, true),
             Some('-') => (true, false),
             Some('+') => (false, true),
-            // `\ No newline at end of file`: it stays as it is.
+            // `\ No newline at end of file`: the end of the file is left as it is.
             Some('\\') => return Ok(()),
             Some(_) => {
-                return Err(self.wrong(
+                return Err(self.error(
                     "each line of a hunk begins with a space, `-` or `+`; unchanged lines with a \
                      space",
                 ));
@@ -258,15 +255,16 @@ impl Hunk {
     }
 }
 
-/// What stands behind `@@`. Line numbers, as in a unified diff, are never right.
-fn scope_of(rest: &str) -> Option<String> {
+/// The anchor after `@@`. Line numbers, as in a unified diff, are ignored, because models never get
+/// them right.
+fn parse_anchor(rest: &str) -> Option<String> {
     let rest = rest.trim();
     let is_numbers = rest.starts_with('-') && rest[1..].starts_with(|it: char| it.is_ascii_digit());
-    let scope = match rest.split_once("@@") {
-        Some((_, scope)) if is_numbers => scope,
+    let anchor = match rest.split_once("@@") {
+        Some((_, anchor)) if is_numbers => anchor,
         _ if is_numbers => "",
         _ => rest.strip_suffix("@@").unwrap_or(rest),
     };
-    let scope = scope.trim();
-    (!scope.is_empty()).then(|| scope.to_owned())
+    let anchor = anchor.trim();
+    (!anchor.is_empty()).then(|| anchor.to_owned())
 }

@@ -1,0 +1,578 @@
+//! Assembles chat completion events into deltas and a final reply. Does no I/O: each server quirk
+//! is covered by a file in `tests/data/sse`.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::arguments::{StreamedArguments, parse_arguments, truncated_arguments};
+use super::reasoning_details;
+use super::text_pipeline::TextPipeline;
+use super::wire::{self, CallDelta, ChatChunk, Choice, ChoiceDelta, FunctionDelta};
+use crate::error_body;
+use crate::exchange::ReplyContext;
+use crate::json_limits;
+use crate::leaked_calls::LeakedCall;
+use crate::reply_reader::ReplyAssembler;
+use crate::sse;
+use crate::{Delta, DeltaBatch, EndReason, ErrorKind, LlmError, Reply, ReplyCall};
+use turnwright_types::message::{ProviderState, TokenUsage};
+
+/// A reply with more calls than this is a malfunction of the model.
+const MAX_CALLS: usize = 128;
+/// The limit on everything that is kept of one reply.
+const MAX_REPLY_BYTES: usize = 32 * 1024 * 1024;
+/// Larger than any context window. Sums of counts up to this limit cannot overflow.
+const MAX_TOKENS: u64 = 1 << 40;
+
+/// Assembles one reply.
+#[derive(Debug)]
+pub(crate) struct ChatAssembler {
+    context: ReplyContext,
+    text_pipeline: TextPipeline,
+    slots: Vec<CallSlot>,
+    finish_reason: String,
+    refusal: String,
+    usage: Option<TokenUsage>,
+    done: bool,
+    /// Bytes kept so far, here and by the consumer of the deltas.
+    size: usize,
+    provider_state: ProviderState,
+}
+
+/// A tool call that is being assembled.
+#[derive(Debug, Default)]
+struct CallSlot {
+    index: Option<u64>,
+    id: String,
+    name: String,
+    arguments: StreamedArguments,
+    extra: Option<Value>,
+}
+
+impl ReplyAssembler for ChatAssembler {
+    fn push_event(
+        &mut self,
+        event: &sse::Event<'_>,
+        batch: &mut DeltaBatch,
+    ) -> Result<(), LlmError> {
+        let data = event.data.trim();
+        if data == "[DONE]" {
+            self.done = true;
+        }
+        if self.done {
+            return Ok(());
+        }
+        if event.name == "error" {
+            // llama.cpp may end the stream within the same event.
+            return self.handle_failure(data.trim_end_matches("[DONE]"), batch);
+        }
+        with_chunk(data, |chunk, json| match chunk {
+            Ok(chunk) if chunk.is_failure() => self.handle_failure(json, batch),
+            Ok(chunk) => self.push_chunk(&chunk, batch),
+            Err(error) if self.is_complete() => {
+                tracing::info!(%error, "not JSON after the end of the answer");
+                Ok(())
+            }
+            Err(error) if error.is_eof() => Err(self.truncated_error()),
+            Err(_) => {
+                let line = error_body::shorten(&self.context.secrets.redact(data));
+                let start: String = line.chars().take(80).collect();
+                Err(self.malformed_error(&format!("the stream contains an invalid chunk: {start}")))
+            }
+        })
+    }
+
+    fn push_document(&mut self, bytes: &[u8], batch: &mut DeltaBatch) -> Result<(), LlmError> {
+        let text = String::from_utf8_lossy(bytes);
+        with_chunk(text.trim(), |chunk, json| match chunk {
+            Ok(chunk) if chunk.is_failure() => Err(self.stream_error(json)),
+            Ok(chunk) if chunk.choice.is_none() => {
+                let value = serde_json::from_str::<Value>(json).unwrap_or_default();
+                match error_body::find_message(&value) {
+                    Some(_) => Err(self.stream_error(json)),
+                    None => Err(self.malformed_error("the JSON is not a chat completion")),
+                }
+            }
+            Ok(chunk) => {
+                self.push_chunk(&chunk, batch)?;
+                self.done = true;
+                Ok(())
+            }
+            Err(error) if error.is_eof() => Err(self.truncated_error()),
+            Err(_) => {
+                Err(self.malformed_error("the body is neither a stream nor a chat completion"))
+            }
+        })
+    }
+
+    fn is_done(&self) -> bool {
+        self.done
+    }
+
+    fn is_complete(&self) -> bool {
+        self.done || !self.finish_reason.is_empty()
+    }
+
+    fn finish(&mut self, batch: &mut DeltaBatch) -> Result<Reply, LlmError> {
+        let leaked = self.text_pipeline.finish(batch);
+        if !self.is_complete() {
+            return Err(self.truncated_error());
+        }
+        if self.slots.is_empty() {
+            self.add_leaked_calls(leaked, batch);
+        }
+        if self.text_pipeline.is_inline() && self.provider_state.field.is_none() {
+            self.provider_state.field = Some("think".to_owned());
+        }
+        if self.slots.is_empty() && !self.text_pipeline.has_text() {
+            self.text_pipeline.answer_with_thought(batch);
+        }
+        let end = self.end_reason()?;
+        if !self.text_pipeline.has_text() && self.slots.is_empty() && end == EndReason::Complete {
+            return Err(self.empty_error());
+        }
+        let cut = end == EndReason::Length;
+        let calls = std::mem::take(&mut self.slots)
+            .into_iter()
+            .enumerate()
+            .map(|(position, slot)| ReplyCall {
+                slot: position,
+                provider_id: slot.id,
+                name: slot.name,
+                arguments: if cut { truncated_arguments } else { parse_arguments }(
+                    slot.arguments.into_text(),
+                ),
+                extra: slot.extra,
+            })
+            .collect();
+        Ok(Reply {
+            end,
+            calls,
+            usage: self.usage,
+            provider_state: std::mem::take(&mut self.provider_state),
+        })
+    }
+
+    fn flush(&mut self, batch: &mut DeltaBatch) {
+        self.text_pipeline.release(batch);
+    }
+
+    fn malformed_error(&self, what: &str) -> LlmError {
+        LlmError::Malformed { host: self.context.host.clone(), what: what.to_owned() }
+    }
+}
+
+impl ChatAssembler {
+    pub(crate) fn new(context: ReplyContext) -> ChatAssembler {
+        let text_pipeline = TextPipeline::new(&context.quirks, context.tools.clone());
+        ChatAssembler {
+            provider_state: ProviderState {
+                origin: Arc::clone(&context.origin),
+                ..ProviderState::default()
+            },
+            context,
+            text_pipeline,
+            slots: Vec::new(),
+            finish_reason: String::new(),
+            refusal: String::new(),
+            usage: None,
+            done: false,
+            size: 0,
+        }
+    }
+
+    /// Returns the error that the server reported, unless it contains the model's output and that
+    /// output can be parsed (quirk C.1 #23).
+    fn handle_failure(&mut self, json: &str, batch: &mut DeltaBatch) -> Result<(), LlmError> {
+        let value = serde_json::from_str::<Value>(json).unwrap_or_default();
+        match value.pointer("/error/failed_generation").and_then(Value::as_str) {
+            Some(text) if self.slots.is_empty() => {
+                let text = self.context.secrets.redact(text);
+                if self.recover_failed_generation(&text, batch) {
+                    Ok(())
+                } else {
+                    Err(self.stream_error(json))
+                }
+            }
+            _ => Err(self.stream_error(json)),
+        }
+    }
+
+    /// Parses model output that the server itself failed to parse. Returns true if it contains tool
+    /// calls.
+    pub(crate) fn recover_failed_generation(&mut self, text: &str, batch: &mut DeltaBatch) -> bool {
+        let Some(tools) = &self.context.tools else { return false };
+        let Some((start, calls)) = tools.find_leaked(text) else { return false };
+        // The output repeats text that has been shown already.
+        if !self.text_pipeline.has_text() {
+            self.text_pipeline.push_text(text[..start].trim_end(), batch);
+        }
+        self.text_pipeline.release(batch);
+        self.add_leaked_calls(calls, batch);
+        "tool_calls".clone_into(&mut self.finish_reason);
+        self.done = true;
+        true
+    }
+
+    fn stream_error(&self, body: &str) -> LlmError {
+        let mut error =
+            error_body::stream_error(&self.context.host, &self.context.secrets.redact(body));
+        // In JSON the key may have been escaped, as in `\/`, so it is redacted again.
+        if let LlmError::InStream { message, .. } = &mut error {
+            *message = self.context.secrets.redact(message);
+        }
+        error
+    }
+
+    fn truncated_error(&self) -> LlmError {
+        LlmError::Truncated { host: self.context.host.clone() }
+    }
+
+    fn push_chunk(
+        &mut self,
+        chunk: &ChatChunk<'_>,
+        batch: &mut DeltaBatch,
+    ) -> Result<(), LlmError> {
+        let choice = chunk.choice.as_ref();
+        let usage = chunk.usage.as_ref().and_then(parse_usage);
+        let usage = usage.or_else(|| choice?.usage.as_ref().and_then(parse_usage));
+        // Repeated counts are running totals, so the last one is used.
+        self.usage = usage.or(self.usage);
+        choice.map_or(Ok(()), |choice| self.push_choice(choice, batch))
+    }
+
+    fn push_choice(&mut self, choice: &Choice<'_>, batch: &mut DeltaBatch) -> Result<(), LlmError> {
+        // Some servers add the whole text so far as `message` to each `delta`.
+        if let Some(delta) = choice.delta.as_ref().or(choice.message.as_ref()) {
+            self.push_delta(delta, batch)?;
+        }
+        let finish = choice.finish();
+        if finish == "content_filter"
+            && let Some(why) = choice.filter.as_ref().and_then(error_body::filter_categories)
+        {
+            self.refusal = why;
+        }
+        // Some servers send a finish reason twice; the second must not hide that the reply was
+        // truncated.
+        let is_plain = matches!(finish, "stop" | "tool_calls" | "function_call");
+        if !finish.is_empty() && (self.finish_reason.is_empty() || !is_plain) {
+            finish.clone_into(&mut self.finish_reason);
+        }
+        Ok(())
+    }
+
+    fn push_delta(
+        &mut self,
+        delta: &ChoiceDelta<'_>,
+        batch: &mut DeltaBatch,
+    ) -> Result<(), LlmError> {
+        let (field, thought) = delta.thought();
+        let text = delta.content.text.as_ref();
+        self.account_for(thought.len() + text.len() + delta.refusal.text.len())?;
+        if !field.is_empty() && self.provider_state.field.is_none() {
+            self.provider_state.field = Some(field.to_owned());
+        }
+        self.push_details(delta, thought.is_empty(), batch)?;
+        self.text_pipeline.push_thought(thought, batch);
+        self.text_pipeline.push_text(text, batch);
+        if self.text_pipeline.is_stuck() {
+            return Err(LlmError::EndlessRepetition { host: self.context.host.clone() });
+        }
+        self.refusal.push_str(&delta.refusal.text);
+        for call in &delta.tool_calls {
+            self.push_call(call, batch)?;
+        }
+        // Some servers send a call both as `function_call` and in `tool_calls`.
+        if self.slots.iter().all(|it| it.index.is_none() && it.id.is_empty()) {
+            self.push_function(None, "", &delta.function_call, batch)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps signed reasoning pieces. Their text is shown only if the reasoning arrives in no other
+    /// field.
+    fn push_details(
+        &mut self,
+        delta: &ChoiceDelta<'_>,
+        show_text: bool,
+        batch: &mut DeltaBatch,
+    ) -> Result<(), LlmError> {
+        let pieces = delta.detail_pieces();
+        if pieces.is_empty() {
+            return Ok(());
+        }
+        if show_text {
+            let detail_text = reasoning_details::detail_text(&pieces);
+            self.text_pipeline.push_thought(&detail_text, batch);
+        }
+        let kept = reasoning_details::merge(&mut self.provider_state.blobs, pieces);
+        self.account_for(kept)
+    }
+
+    /// Counts bytes that are kept of the reply and enforces the limit.
+    fn account_for(&mut self, bytes: usize) -> Result<(), LlmError> {
+        self.size += bytes;
+        if self.size > MAX_REPLY_BYTES {
+            return Err(self.malformed_error("the answer has more than 32 MiB"));
+        }
+        Ok(())
+    }
+
+    fn push_call(&mut self, call: &CallDelta<'_>, batch: &mut DeltaBatch) -> Result<(), LlmError> {
+        let slot = self.push_function(call.index(), &call.id.text, &call.function, batch)?;
+        let Some(extra) = call.extra_content.as_ref().filter(|it| !it.is_null()) else {
+            return Ok(());
+        };
+        // Extra content may arrive in a delta of its own.
+        let by_index = || self.slots.iter().position(|it| it.index == call.index());
+        let slot = slot.or_else(by_index).or(self.slots.len().checked_sub(1));
+        if let Some(slot) = slot.filter(|it| self.slots[*it].extra.is_none()) {
+            self.account_for(json_limits::memory_size(extra))?;
+            self.slots[slot].extra = Some(extra.clone());
+        }
+        Ok(())
+    }
+
+    /// Adds to a call and returns its slot.
+    fn push_function(
+        &mut self,
+        index: Option<u64>,
+        id: &str,
+        function: &FunctionDelta<'_>,
+        batch: &mut DeltaBatch,
+    ) -> Result<Option<usize>, LlmError> {
+        let name = self.context.tool_name(function.name()).to_owned();
+        let name = name.as_str();
+        let arguments = function.arguments();
+        if id.is_empty() && name.is_empty() && arguments.is_empty() {
+            return Ok(None);
+        }
+        let position = self.resolve_slot(index, id, name, &arguments);
+        if position >= MAX_CALLS {
+            return Err(self.malformed_error("the answer has more than 128 tool calls"));
+        }
+        if position == self.slots.len() {
+            if position == 0 {
+                self.text_pipeline.release(batch);
+            }
+            self.slots.push(CallSlot::default());
+        }
+        let slot = &mut self.slots[position];
+        let mut kept = 0;
+        slot.index = slot.index.or(index);
+        if slot.id.is_empty() {
+            id.clone_into(&mut slot.id);
+            kept += id.len();
+        }
+        // A name may be repeated or may grow: a longer name with the same beginning replaces it.
+        let grows = slot.arguments.is_empty() && name.starts_with(slot.name.as_str());
+        if name.len() > slot.name.len() && (slot.name.is_empty() || grows) {
+            kept += name.len();
+            name.clone_into(&mut slot.name);
+            batch.deltas.push(Delta::CallNamed { slot: position, name: name.to_owned() });
+        }
+        let new = match arguments.strip_prefix(slot.arguments.as_str()) {
+            // The server repeats the complete arguments.
+            Some("") if slot.arguments.is_json_object() => "",
+            // The server repeats what it has sent and appends to it.
+            Some(new) if !new.is_empty() => new,
+            _ => &arguments,
+        };
+        slot.arguments.push(new);
+        batch.push_arguments(position, new);
+        kept += new.len();
+        self.account_for(kept)?;
+        Ok(Some(position))
+    }
+
+    /// Finds the slot for arguments whose index points to a call that is already complete. Some
+    /// servers number the names from 1 and the arguments from 0 (quirk C.2 #3).
+    fn shifted_slot(&self, at: usize, id: &str, name: &str, arguments: &str) -> Option<usize> {
+        if !id.is_empty() || !name.is_empty() || arguments.is_empty() {
+            return None;
+        }
+        let is_open = |it: &usize| !self.slots[*it].arguments.is_json_object();
+        let mut open = (at + 1..self.slots.len()).filter(is_open);
+        let only = open.next().filter(|_| open.next().is_none())?;
+        let complete = &self.slots[at].arguments;
+        (complete.is_json_object() && !arguments.starts_with(complete.as_str())).then_some(only)
+    }
+
+    /// Finds the slot that a delta belongs to. The index alone is not reliable: some servers omit
+    /// it, some send 0 for every call, some change it between the name and the arguments (quirks
+    /// C.2). If the assignment remains ambiguous, the arguments of two calls end up in one slot and
+    /// are then invalid JSON, so nothing runs that the model has not asked for.
+    fn resolve_slot(&self, index: Option<u64>, id: &str, name: &str, arguments: &str) -> usize {
+        let new = self.slots.len();
+        let Some(last) = new.checked_sub(1) else { return 0 };
+        let by_index = index.and_then(|it| self.slots.iter().rposition(|s| s.index == Some(it)));
+        if let Some(position) = by_index {
+            let slot = &self.slots[position];
+            let is_other = !id.is_empty() && !slot.id.is_empty() && id != slot.id;
+            let is_next =
+                slot.is_followed_by_new_call(name, arguments) && slot.arguments.is_json_object();
+            if let Some(waiting) = self.shifted_slot(position, id, name, arguments) {
+                return waiting;
+            }
+            if !is_other && !is_next {
+                return position;
+            }
+        }
+        if !id.is_empty() {
+            let Some(known) = self.slots.iter().rposition(|it| it.id == id) else {
+                // The identifier of a call may follow its name.
+                let is_late = name.is_empty() && self.slots[last].id.is_empty();
+                return if is_late && index.is_none() { last } else { new };
+            };
+            // A name under a new index, after complete arguments, starts another call: some servers
+            // give all calls the same identifier.
+            let slot = &self.slots[known];
+            let is_new_index = index.is_some() && index != slot.index;
+            let is_next = !name.is_empty() && is_new_index && slot.arguments.is_json_object();
+            return if is_next { new } else { known };
+        }
+        if !name.is_empty() {
+            let is_next =
+                index.is_some() || self.slots[last].is_followed_by_new_call(name, arguments);
+            return if is_next { new } else { last };
+        }
+        // Arguments under an unknown index belong to the only call that has none yet, if there is
+        // exactly one.
+        let mut waiting = (0..new).filter(|it| self.slots[*it].arguments.is_empty());
+        match (waiting.next(), waiting.next()) {
+            (Some(only), None) if index.is_some() => only,
+            _ => last,
+        }
+    }
+
+    /// Adds calls that were found in the text as if they had been regular tool calls.
+    fn add_leaked_calls(&mut self, calls: Vec<LeakedCall>, batch: &mut DeltaBatch) {
+        for call in calls {
+            let name = self.context.tool_name(&call.name).to_owned();
+            let text = call.arguments.to_string();
+            let slot = self.slots.len();
+            batch.deltas.push(Delta::CallNamed { slot, name: name.clone() });
+            batch.push_arguments(slot, &text);
+            let mut arguments = StreamedArguments::default();
+            arguments.push(&text);
+            self.slots.push(CallSlot { name, arguments, ..CallSlot::default() });
+        }
+    }
+
+    fn end_reason(&self) -> Result<EndReason, LlmError> {
+        let refused = || Ok(EndReason::Refused(self.context.secrets.redact(&self.refusal)));
+        match self.finish_reason.to_ascii_lowercase().as_str() {
+            "length" | "max_tokens" | "max_output_tokens" | "model_length" => Ok(EndReason::Length),
+            "model_context_window_exceeded" => {
+                Err(self.ended_with_error(ErrorKind::ContextOverflow { limit: None, used: None }))
+            }
+            "content_filter" | "refusal" | "safety" | "recitation" | "sensitive" | "blocklist"
+            | "prohibited_content" | "spii" => refused(),
+            "error" | "network_error" | "insufficient_system_resource" => {
+                Err(self.ended_with_error(ErrorKind::Unavailable))
+            }
+            // The server has dropped the call; without it the reply is not what the model meant.
+            "malformed_function_call" | "unexpected_tool_call" if self.slots.is_empty() => {
+                Err(self.ended_with_error(ErrorKind::Unavailable))
+            }
+            _ if !self.refusal.is_empty() && self.slots.is_empty() => refused(),
+            _ => Ok(EndReason::Complete),
+        }
+    }
+
+    /// The error for a finish reason that reports a failure.
+    fn ended_with_error(&self, kind: ErrorKind) -> LlmError {
+        LlmError::InStream {
+            host: self.context.host.clone(),
+            message: format!(
+                "it ended with `{}`",
+                error_body::shorten(&self.context.secrets.redact(&self.finish_reason))
+            ),
+            status: (kind == ErrorKind::Unavailable).then_some(503),
+            retry_after: None,
+            kind,
+        }
+    }
+
+    fn empty_error(&self) -> LlmError {
+        let what = if self.text_pipeline.has_thought() {
+            "reasoning but no answer"
+        } else {
+            "an empty answer"
+        };
+        let what = match self.finish_reason.as_str() {
+            "" => what.to_owned(),
+            finish => {
+                format!(
+                    "{what} (finish_reason: {})",
+                    error_body::shorten(&self.context.secrets.redact(finish))
+                )
+            }
+        };
+        LlmError::EmptyReply { host: self.context.host.clone(), what }
+    }
+}
+
+impl CallSlot {
+    /// True if a delta with this name and these arguments starts another call. A name alone may be
+    /// a repetition.
+    fn is_followed_by_new_call(&self, name: &str, arguments: &str) -> bool {
+        if name.is_empty() {
+            false
+        } else if self.arguments.is_empty() {
+            !name.starts_with(self.name.as_str())
+        } else {
+            let is_other = !self.name.is_empty() && name != self.name;
+            is_other || !arguments.is_empty() && self.arguments.is_json_object()
+        }
+    }
+}
+
+/// Parses a chunk and passes it on with its JSON.
+fn with_chunk<T>(json: &str, then: impl FnOnce(serde_json::Result<ChatChunk<'_>>, &str) -> T) -> T {
+    // Gemini wraps its errors in a list. Nothing else starts with `[`, and this is the hot path.
+    let list = json.starts_with('[').then(|| serde_json::from_str::<[&RawValue; 1]>(json));
+    let json = match list {
+        Some(Ok([only])) => only.get(),
+        _ => json,
+    };
+    match serde_json::from_str(json) {
+        Ok(chunk) => then(Ok(chunk), json),
+        Err(error) => {
+            let mended = wire::repair_surrogates(json);
+            let chunk = serde_json::from_str(&mended);
+            then(chunk.map_err(|_| error), &mended)
+        }
+    }
+}
+
+/// Tokens served from the provider's cache, under each of the field names in use (C.4 #25).
+fn cached_tokens(usage: &Value) -> u64 {
+    let pointers = [
+        "/prompt_tokens_details/cached_tokens",
+        "/input_tokens_details/cached_tokens",
+        "/prompt_cache_hit_tokens",
+        "/cached_tokens",
+        "/cache_read_input_tokens",
+    ];
+    // A server may send a field that it does not fill as 0.
+    let counts = pointers.iter().filter_map(|it| usage.pointer(it)?.as_u64());
+    counts.max().unwrap_or(0).min(MAX_TOKENS)
+}
+
+pub(crate) fn parse_usage(value: &Value) -> Option<TokenUsage> {
+    let count = |key: &str| value.get(key).and_then(Value::as_u64).map(|it| it.min(MAX_TOKENS));
+    let input = count("prompt_tokens").or_else(|| count("input_tokens"))?;
+    let output = count("completion_tokens").or_else(|| count("output_tokens")).unwrap_or(0);
+    let cached = cached_tokens(value);
+    // Anthropic reports tokens read from and written to its cache separately from `input_tokens`.
+    // Gateways may or may not rename these fields. A cached count larger than the input cannot be
+    // part of it.
+    let written = count("cache_creation_input_tokens").unwrap_or(0);
+    let is_apart = value.get("cache_read_input_tokens").is_some()
+        && value.get("prompt_tokens").is_none_or(Value::is_null);
+    let input = if is_apart || cached > input { input + cached + written } else { input };
+    Some(TokenUsage { input, output, cached })
+}

@@ -1,0 +1,340 @@
+//! Renders conversation messages as chat completion messages, in the style that a server expects.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::call_ids::wire_call_id;
+use crate::exchange::RequestStyle;
+use crate::quirks::{CacheHint, EmptyContent, ReasoningEcho, SystemRole};
+use turnwright_types::message::{
+    Arguments, AssistantMessage, Media, Message, PromptPart, ToolCall, ToolMessage, UserMessage,
+    omitted_media, render_part,
+};
+
+// Own types instead of async-openai's: they borrow from the history instead of copying it for each
+// request, and they have the extra fields that some providers require.
+#[derive(Debug, Serialize)]
+#[serde(tag = "role", rename_all = "lowercase")]
+pub(super) enum ChatMessage<'a> {
+    System { content: ChatContent<'a> },
+    Developer { content: ChatContent<'a> },
+    User { content: ChatContent<'a> },
+    Assistant(AssistantEntry<'a>),
+    Tool { tool_call_id: Cow<'a, str>, content: ChatContent<'a> },
+}
+
+/// Plain text wherever it suffices: content parts make some models imitate them (C.4 #13).
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum ChatContent<'a> {
+    Text(Cow<'a, str>),
+    Parts(Vec<Value>),
+}
+
+#[derive(Debug, Default, Serialize)]
+pub(super) struct AssistantEntry<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_text: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_details: Option<&'a [Value]>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<ChatToolCall<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct ChatToolCall<'a> {
+    id: Cow<'a, str>,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    function: ChatFunction<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extra_content: Option<Cow<'a, Value>>,
+}
+
+#[derive(Debug, Serialize)]
+struct ChatFunction<'a> {
+    name: Cow<'a, str>,
+    /// A JSON object, encoded as a string. Some chat templates fail on anything but an object.
+    arguments: String,
+}
+
+/// Accepted by Gemini instead of a signature for a call that it has not made itself (C.3 #11).
+const SIGNATURE_PLACEHOLDER: &str = "skip_thought_signature_validator";
+/// The assistant message inserted between a tool result and a prompt where these must not be
+/// adjacent.
+const BRIDGE_TEXT: &str = "Understood.";
+/// Introduces images of tool results that cannot be part of the results themselves.
+const IMAGES_INTRO: &str = "The pictures of the results above:";
+
+pub(super) fn system_message<'a>(prompt: &'a str, style: &RequestStyle<'_>) -> ChatMessage<'a> {
+    let mut content = ChatContent::Text(prompt.into());
+    if style.quirks.cache == CacheHint::Marks {
+        mark_cacheable(&mut content);
+    }
+    match style.quirks.role {
+        SystemRole::System => ChatMessage::System { content },
+        SystemRole::Developer => ChatMessage::Developer { content },
+    }
+}
+
+/// Sets an Anthropic cache marker: everything up to this content is sent again with the next
+/// request.
+pub(super) fn mark_cacheable(content: &mut ChatContent<'_>) {
+    if let ChatContent::Text(text) = content {
+        if text.trim().is_empty() {
+            return;
+        }
+        *content = ChatContent::Parts(vec![text_part(text)]);
+    }
+    if let ChatContent::Parts(parts) = content
+        && let Some(last) = parts.last_mut()
+    {
+        last["cache_control"] = json!({ "type": "ephemeral" });
+    }
+}
+
+/// Renders `messages`; `before` is the message that precedes them.
+pub(super) fn render_messages<'a>(
+    before: Option<&Message>,
+    messages: &'a [Arc<Message>],
+    style: &RequestStyle<'a>,
+) -> Vec<ChatMessage<'a>> {
+    let mut entries = Vec::with_capacity(messages.len() + 1);
+    let mut follows_tool = matches!(before, Some(Message::Tool(_)));
+    let mut pictures: Vec<&Media> = Vec::new();
+    for message in messages {
+        if !matches!(message.as_ref(), Message::Tool(_)) && !pictures.is_empty() {
+            let shown = tool_images_content(std::mem::take(&mut pictures));
+            push_user(&mut entries, shown, follows_tool, style);
+            follows_tool = false;
+        }
+        match message.as_ref() {
+            Message::User(user) => {
+                push_user(&mut entries, user_content(user, style), follows_tool, style);
+                follows_tool = false;
+            }
+            Message::Assistant(assistant) => {
+                let answer = assistant_message(assistant, style);
+                follows_tool &= answer.is_none();
+                entries.extend(answer);
+            }
+            Message::Tool(tool) => {
+                if style.quirks.images && !style.quirks.tool_images {
+                    pictures.extend(&tool.images);
+                }
+                entries.push(tool_message(tool, style));
+                follows_tool = true;
+            }
+        }
+    }
+    if !pictures.is_empty() {
+        push_user(&mut entries, tool_images_content(pictures), true, style);
+    }
+    entries
+}
+
+/// Appends a user message, merging adjacent ones and adding a bridge after a tool result where
+/// required: many chat templates reject two user messages in a row, some reject one that follows a
+/// tool result.
+fn push_user<'a>(
+    entries: &mut Vec<ChatMessage<'a>>,
+    content: ChatContent<'a>,
+    follows_tool: bool,
+    style: &RequestStyle<'_>,
+) {
+    if let Some(ChatMessage::User { content: last }) = entries.last_mut() {
+        return append_content(last, content);
+    }
+    if follows_tool && style.quirks.bridge {
+        let thought = (style.quirks.echo == ReasoningEcho::Always).then_some("");
+        entries.push(ChatMessage::Assistant(AssistantEntry {
+            content: Some(BRIDGE_TEXT.into()),
+            reasoning_content: thought,
+            ..AssistantEntry::default()
+        }));
+    }
+    entries.push(ChatMessage::User { content });
+}
+
+fn append_content<'a>(last: &mut ChatContent<'a>, content: ChatContent<'a>) {
+    match (&mut *last, content) {
+        (ChatContent::Text(last), ChatContent::Text(more)) => {
+            let last = last.to_mut();
+            last.push_str("\n\n");
+            last.push_str(&more);
+        }
+        (ChatContent::Text(text), ChatContent::Parts(more)) => {
+            let mut parts = vec![text_part(text)];
+            parts.extend(more);
+            *last = ChatContent::Parts(parts);
+        }
+        (ChatContent::Parts(parts), ChatContent::Text(more)) => parts.push(text_part(&more)),
+        (ChatContent::Parts(parts), ChatContent::Parts(more)) => parts.extend(more),
+    }
+}
+
+fn text_part(text: &str) -> Value {
+    json!({ "type": "text", "text": text })
+}
+
+fn image_part(media: &Media) -> Value {
+    json!({
+        "type": "image_url",
+        "image_url": { "url": format!("data:{};base64,{}", media.mime, media.data) },
+    })
+}
+
+fn audio_part(media: &Media) -> Value {
+    let format = match media.mime.as_str() {
+        "audio/mpeg" | "audio/mp3" => "mp3",
+        "audio/wav" | "audio/x-wav" | "audio/wave" | "audio/vnd.wave" => "wav",
+        other => other.rsplit('/').next().unwrap_or(other),
+    };
+    json!({ "type": "input_audio", "input_audio": { "data": media.data, "format": format } })
+}
+
+fn user_content<'a>(user: &'a UserMessage, style: &RequestStyle<'_>) -> ChatContent<'a> {
+    let is_media = |part: &PromptPart| match part {
+        PromptPart::Image(_) => style.quirks.images,
+        PromptPart::Audio(_) => style.quirks.audio,
+        _ => false,
+    };
+    if !user.parts.iter().any(is_media) {
+        return ChatContent::Text(user.render());
+    }
+    let mut parts = Vec::new();
+    let mut text = String::new();
+    for part in &user.parts {
+        let media = match part {
+            PromptPart::Image(media) if is_media(part) => image_part(media),
+            PromptPart::Audio(media) if is_media(part) => audio_part(media),
+            other => {
+                render_part(other, &mut text);
+                continue;
+            }
+        };
+        if !text.trim().is_empty() {
+            parts.push(text_part(&text));
+        }
+        text.clear();
+        parts.push(media);
+    }
+    if !text.trim().is_empty() {
+        parts.push(text_part(&text));
+    }
+    ChatContent::Parts(parts)
+}
+
+fn tool_images_content<'a>(pictures: Vec<&Media>) -> ChatContent<'a> {
+    let mut parts = vec![text_part(IMAGES_INTRO)];
+    parts.extend(pictures.into_iter().map(image_part));
+    ChatContent::Parts(parts)
+}
+
+fn tool_message<'a>(tool: &'a ToolMessage, style: &RequestStyle<'_>) -> ChatMessage<'a> {
+    let quirks = style.quirks;
+    let name = style.aliases.to_wire(&tool.name);
+    let tool_call_id = wire_call_id(quirks.ids, &tool.provider_id, &tool.call, &name);
+    let content = if tool.images.is_empty() {
+        ChatContent::Text(tool.text.as_str().into())
+    } else if quirks.images && quirks.tool_images {
+        let mut parts = vec![text_part(&tool.text)];
+        parts.extend(tool.images.iter().map(image_part));
+        ChatContent::Parts(parts)
+    } else if quirks.images {
+        ChatContent::Text(tool.text.as_str().into())
+    } else {
+        let notes: Vec<_> = tool.images.iter().map(|it| omitted_media("image", &it.mime)).collect();
+        ChatContent::Text(format!("{}\n{}", tool.text, notes.join("\n")).into())
+    };
+    ChatMessage::Tool { tool_call_id, content }
+}
+
+/// Renders a reply of the model. A reply without text and calls is omitted, because servers reject
+/// it.
+pub(super) fn assistant_message<'a>(
+    message: &'a AssistantMessage,
+    style: &RequestStyle<'a>,
+) -> Option<ChatMessage<'a>> {
+    if is_blank(message) {
+        return None;
+    }
+    let quirks = style.quirks;
+    let is_own = !message.provider_state.origin.is_empty()
+        && *message.provider_state.origin == *style.origin;
+    let field = message.provider_state.field.as_deref().filter(|_| is_own);
+    let thought = message.thought.as_str();
+    let has_thought = !thought.is_empty();
+    let details = Some(message.provider_state.blobs.as_slice())
+        .filter(|it| quirks.details && is_own && !it.is_empty());
+    let mut entry = AssistantEntry { reasoning_details: details, ..AssistantEntry::default() };
+    match quirks.echo {
+        ReasoningEcho::Never | ReasoningEcho::Inline => {}
+        ReasoningEcho::Same if !has_thought || details.is_some() => {}
+        ReasoningEcho::Same => match field {
+            Some("reasoning_content") => entry.reasoning_content = Some(thought),
+            Some("reasoning") => entry.reasoning = Some(thought),
+            Some("reasoning_text") => entry.reasoning_text = Some(thought),
+            _ => {}
+        },
+        ReasoningEcho::Always => match field {
+            Some("reasoning") => entry.reasoning = Some(thought),
+            _ => entry.reasoning_content = Some(thought),
+        },
+    }
+    let text = message.text.as_str();
+    let is_inline = quirks.echo == ReasoningEcho::Inline && field == Some("think") && has_thought;
+    entry.content = if is_inline {
+        Some(format!("<think>\n{}\n</think>\n\n{text}", thought.trim()).into())
+    } else if !text.trim().is_empty() {
+        Some(text.into())
+    } else {
+        match quirks.wordless {
+            EmptyContent::Omit => None,
+            EmptyContent::Empty => Some("".into()),
+            EmptyContent::Null => Some(Value::Null),
+        }
+    };
+    // With several calls, the first carries the signature for all of them.
+    let is_signed = is_own && message.calls.iter().any(|it| it.extra.is_some());
+    let substitute = quirks.signature && !is_signed;
+    entry.tool_calls =
+        message.calls.iter().map(|it| tool_call(it, style, is_own, substitute)).collect();
+    Some(ChatMessage::Assistant(entry))
+}
+
+/// True if a reply has neither text nor calls.
+pub(super) fn is_blank(message: &AssistantMessage) -> bool {
+    message.calls.is_empty() && message.text.trim().is_empty()
+}
+
+fn tool_call<'a>(
+    call: &'a ToolCall,
+    style: &RequestStyle<'a>,
+    is_own: bool,
+    substitute: bool,
+) -> ChatToolCall<'a> {
+    let arguments = match &call.arguments {
+        Arguments::Object(value) if value.is_object() => value.to_string(),
+        Arguments::Object(_) | Arguments::Unusable { .. } => "{}".to_owned(),
+    };
+    let name = style.aliases.to_wire(&call.name);
+    let id = wire_call_id(style.quirks.ids, &call.provider_id, &call.id, &name);
+    let extra_content = match &call.extra {
+        Some(extra) if is_own => Some(Cow::Borrowed(extra)),
+        _ if substitute => {
+            Some(Cow::Owned(json!({ "google": { "thought_signature": SIGNATURE_PLACEHOLDER } })))
+        }
+        _ => None,
+    };
+    ChatToolCall { id, kind: "function", function: ChatFunction { name, arguments }, extra_content }
+}

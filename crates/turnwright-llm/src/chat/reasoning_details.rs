@@ -1,0 +1,93 @@
+//! `reasoning_details`: signed or encrypted reasoning that OpenRouter and MiniMax stream in
+//! fragments and require back unchanged (quirk C.3 #4).
+
+use serde_json::Value;
+
+use crate::json_limits;
+
+/// The fields that are streamed in fragments.
+const STREAMED_FIELDS: [&str; 2] = ["text", "summary"];
+
+/// Appends fragments: continued text is joined to the last piece, anything else becomes a piece of
+/// its own. Returns the approximate number of bytes added.
+pub(super) fn merge(all: &mut Vec<Value>, fragments: Vec<Value>) -> usize {
+    let mut new = 0;
+    for fragment in fragments {
+        match all.last_mut() {
+            Some(last) if continues(last, &fragment) => new += join(last, fragment),
+            _ => {
+                new += json_limits::memory_size(&fragment);
+                all.push(fragment);
+            }
+        }
+    }
+    new
+}
+
+/// The readable text of the fragments.
+pub(super) fn detail_text(fragments: &[Value]) -> String {
+    let word = |it: &Value| {
+        STREAMED_FIELDS.iter().find_map(|field| it.get(*field)?.as_str().map(str::to_owned))
+    };
+    fragments.iter().filter_map(word).collect()
+}
+
+fn continues(last: &Value, next: &Value) -> bool {
+    let same = |field: &str| {
+        let (one, other) = (last.get(field), next.get(field));
+        one == other || other.is_none_or(Value::is_null)
+    };
+    let is_set = |field: &str| next.get(field).is_some_and(Value::is_string);
+    let grows = STREAMED_FIELDS.into_iter().chain(["signature"]).any(is_set);
+    grows && next.is_object() && same("type") && same("index") && same("format")
+        // A signature ends its piece.
+        && last.get("signature").is_none_or(Value::is_null)
+}
+
+fn join(last: &mut Value, next: Value) -> usize {
+    let (Value::Object(last), Value::Object(next)) = (last, next) else { return 0 };
+    let mut new = 0;
+    for (field, value) in next {
+        match (last.get_mut(&field), value) {
+            (Some(Value::String(text)), Value::String(more))
+                if STREAMED_FIELDS.contains(&&*field) =>
+            {
+                new += more.len();
+                text.push_str(&more);
+            }
+            (Some(Value::Null) | None, value) => {
+                new += json_limits::memory_size(&value) + field.len();
+                last.insert(field, value);
+            }
+            (Some(_), _) => {}
+        }
+    }
+    new
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn text_is_joined_and_encrypted_pieces_are_kept_apart() {
+        let mut all = Vec::new();
+        let text = |text: &str| json!({ "type": "reasoning.text", "text": text, "index": 0 });
+        merge(&mut all, vec![text("a")]);
+        merge(&mut all, vec![text("b")]);
+        merge(
+            &mut all,
+            vec![json!({ "type": "reasoning.text", "text": "", "signature": "s", "index": 0 })],
+        );
+        merge(&mut all, vec![text("c")]);
+        let secrets = json!({ "type": "reasoning.encrypted", "data": "x", "id": "1" });
+        merge(&mut all, vec![secrets.clone()]);
+        merge(&mut all, vec![secrets.clone()]);
+        let signed =
+            json!({ "type": "reasoning.text", "text": "ab", "index": 0, "signature": "s" });
+        assert_eq!(all, [signed, text("c"), secrets.clone(), secrets]);
+        assert_eq!(detail_text(&all), "abc");
+    }
+}

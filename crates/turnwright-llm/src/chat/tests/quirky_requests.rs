@@ -1,0 +1,399 @@
+//! Requests in the style that each kind of server expects (quirks C.2 #8–#10, C.3 #4–#15, C.4).
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+use crate::chat::request;
+use crate::exchange::RequestStyle;
+use crate::prefix_cache::PrefixCache;
+use crate::quirks::{
+    CacheHint, CallIdFormat, EffortDialect, EmptyContent, OutputLimitField, Quirks, ReasoningEcho,
+    SystemRole,
+};
+use crate::tool_aliases::ToolAliases;
+use crate::{ReasoningEffort, Request};
+use turnwright_types::message::{
+    Arguments, AssistantMessage, Media, Message, PromptPart, ProviderState, ToolCall, ToolMessage,
+    UserMessage,
+};
+use turnwright_types::repair::repair;
+
+const ORIGIN: &str = "host/m";
+
+fn media(mime: &str) -> Media {
+    Media { mime: mime.to_owned(), data: "AAAA".to_owned() }
+}
+
+fn call(number: u64, id: &str, extra: Option<Value>) -> ToolCall {
+    ToolCall {
+        id: format!("call-{number}").into(),
+        provider_id: id.to_owned(),
+        name: "read_file".to_owned(),
+        arguments: Arguments::Object(json!({ "path": "x" })),
+        extra,
+    }
+}
+
+fn answer(origin: &str, text: &str, thought: &str, calls: Vec<ToolCall>) -> Message {
+    Message::Assistant(AssistantMessage {
+        id: "msg".into(),
+        text: text.to_owned(),
+        thought: thought.to_owned(),
+        calls,
+        interrupted: false,
+        provider_state: ProviderState {
+            origin: origin.into(),
+            field: Some("reasoning".to_owned()),
+            blobs: vec![json!({ "type": "reasoning.text", "text": thought })],
+        },
+    })
+}
+
+fn tool_result(number: u64, id: &str, images: Vec<Media>) -> Message {
+    Message::Tool(ToolMessage {
+        call: format!("call-{number}").into(),
+        provider_id: id.to_owned(),
+        name: "read_file".to_owned(),
+        text: "result".to_owned(),
+        ok: true,
+        images,
+    })
+}
+
+fn body_with(
+    prefixes: &PrefixCache,
+    quirks: &Quirks,
+    effort: ReasoningEffort,
+    messages: &[Arc<Message>],
+) -> Value {
+    let request = Request {
+        system: "Be brief.".into(),
+        messages: messages.to_vec(),
+        tools: Arc::default(),
+        effort,
+        has_media: true,
+    };
+    let style = RequestStyle {
+        model: "m",
+        origin: ORIGIN,
+        quirks,
+        aliases: &ToolAliases::new(["read_file"]),
+        tools: b"[{}]",
+        max_output: Some(100),
+        extra_body: &Map::new(),
+    };
+    serde_json::from_slice(&request::render(prefixes, &style, &request)).unwrap()
+}
+
+fn body(quirks: &Quirks, effort: ReasoningEffort, messages: &[Message]) -> Value {
+    let messages: Vec<_> = messages.iter().cloned().map(Arc::new).collect();
+    body_with(&PrefixCache::default(), quirks, effort, &messages)
+}
+
+/// Renders `message` after a prompt and returns its rendered form.
+fn rendered_reply(quirks: &Quirks, message: Message) -> Value {
+    let user = Message::User(UserMessage::text("Hi"));
+    body(quirks, ReasoningEffort::Default, &[user, message])["messages"][2].clone()
+}
+
+#[test]
+fn reasoning_is_sent_back_only_where_required() {
+    let quirks = |echo| Quirks { echo, ..Quirks::default() };
+    let own = || answer(ORIGIN, "a", "t", vec![]);
+    let foreign = || answer("other/m", "a", "t", vec![]);
+    let without_reasoning = || answer(ORIGIN, "a", "", vec![]);
+    let plain = json!({ "role": "assistant", "content": "a" });
+    let with = |field: &str, text: &str| {
+        let mut message = plain.clone();
+        message[field] = text.into();
+        message
+    };
+    let table = [
+        (ReasoningEcho::Never, own(), plain.clone()),
+        (ReasoningEcho::Same, own(), with("reasoning", "t")),
+        (ReasoningEcho::Same, without_reasoning(), plain.clone()),
+        // C.3 #15.
+        (ReasoningEcho::Same, foreign(), plain.clone()),
+        // C.3 #8: with each reply, whatever model it came from.
+        (ReasoningEcho::Always, own(), with("reasoning", "t")),
+        (ReasoningEcho::Always, foreign(), with("reasoning_content", "t")),
+        (ReasoningEcho::Always, without_reasoning(), with("reasoning", "")),
+    ];
+    for (rule, message, expected) in table {
+        assert_eq!(rendered_reply(&quirks(rule), message), expected, "{rule:?}");
+    }
+    let details = Quirks { details: true, ..Quirks::default() };
+    let blobs = json!([{ "type": "reasoning.text", "text": "t" }]);
+    assert_eq!(rendered_reply(&details, own())["reasoning_details"], blobs);
+    assert_eq!(rendered_reply(&details, foreign()), plain);
+}
+
+/// C.3 #6: reasoning that arrived inside the text is sent back inside the text.
+#[test]
+fn inline_reasoning_goes_back_inline() {
+    let quirks = Quirks { echo: ReasoningEcho::Inline, ..Quirks::default() };
+    let Message::Assistant(mut message) = answer(ORIGIN, "a", "t", vec![]) else { unreachable!() };
+    message.provider_state.field = Some("think".to_owned());
+    let rendered_reply = rendered_reply(&quirks, Message::Assistant(message));
+    assert_eq!(rendered_reply["content"], "<think>\nt\n</think>\n\na");
+}
+
+/// C.3 #11.
+#[test]
+fn a_call_without_a_signature_gets_the_placeholder() {
+    let quirks = Quirks { signature: true, ..Quirks::default() };
+    let signature = json!({ "google": { "thought_signature": "s" } });
+    let calls = || vec![call(1, "a", Some(signature.clone())), call(2, "b", None)];
+    let extras = |message: Value| {
+        let calls = message["tool_calls"].as_array().unwrap().clone();
+        calls.iter().map(|it| it["extra_content"].clone()).collect::<Vec<_>>()
+    };
+    let substitute =
+        json!({ "google": { "thought_signature": "skip_thought_signature_validator" } });
+    let own = rendered_reply(&quirks, answer(ORIGIN, "", "", calls()));
+    assert_eq!(extras(own), [signature.clone(), Value::Null]);
+    let foreign = rendered_reply(&quirks, answer("other/m", "", "", calls()));
+    assert_eq!(extras(foreign), [substitute.clone(), substitute]);
+    let unsigned = rendered_reply(&Quirks::default(), answer("other/m", "", "", calls()));
+    assert_eq!(extras(unsigned), [Value::Null, Value::Null]);
+}
+
+#[test]
+fn fields_are_named_as_the_server_expects() {
+    let user = [Message::User(UserMessage::text("Hi"))];
+    let table = [
+        (EffortDialect::None, ReasoningEffort::High, json!(null), "reasoning"),
+        (EffortDialect::ReasoningEffort, ReasoningEffort::Low, json!("low"), "reasoning_effort"),
+        (EffortDialect::ReasoningEffort, ReasoningEffort::None, json!("none"), "reasoning_effort"),
+        (EffortDialect::Reasoning, ReasoningEffort::High, json!({ "effort": "high" }), "reasoning"),
+        (EffortDialect::Reasoning, ReasoningEffort::None, json!({ "enabled": false }), "reasoning"),
+        (
+            EffortDialect::ReasoningEnabled,
+            ReasoningEffort::Low,
+            json!({ "enabled": true }),
+            "reasoning",
+        ),
+        (EffortDialect::Thinking, ReasoningEffort::None, json!({ "type": "disabled" }), "thinking"),
+        (EffortDialect::Thinking, ReasoningEffort::Default, json!(null), "thinking"),
+        (
+            EffortDialect::ThinkingKept,
+            ReasoningEffort::Default,
+            json!({ "type": "enabled", "clear_thinking": false }),
+            "thinking",
+        ),
+        (
+            EffortDialect::ThinkingAdaptive,
+            ReasoningEffort::High,
+            json!({ "type": "adaptive" }),
+            "thinking",
+        ),
+        (EffortDialect::EnableThinking, ReasoningEffort::None, json!(false), "enable_thinking"),
+        (
+            EffortDialect::TemplateThinking,
+            ReasoningEffort::High,
+            json!({ "enable_thinking": true }),
+            "chat_template_kwargs",
+        ),
+    ];
+    for (dialect, effort, expected, field) in table {
+        let quirks = Quirks { effort: dialect, ..Quirks::default() };
+        assert_eq!(body(&quirks, effort, &user)[field], expected, "{dialect:?} {effort:?}");
+    }
+    let quirks = Quirks {
+        limit: OutputLimitField::MaxCompletionTokens,
+        role: SystemRole::Developer,
+        stream_options: false,
+        tool_stream: true,
+        reasoning_split: true,
+        cache: CacheHint::Key,
+        ..Quirks::default()
+    };
+    let body = body(&quirks, ReasoningEffort::Default, &user);
+    assert_eq!(body["max_completion_tokens"], 100);
+    assert_eq!(body["messages"][0]["role"], "developer");
+    assert_eq!(body["tool_stream"], true);
+    assert_eq!(body["reasoning_split"], true);
+    assert!(body["prompt_cache_key"].is_string());
+    assert!(body["stream_options"].is_null() && body["max_tokens"].is_null());
+}
+
+#[test]
+fn cache_markers_are_set_for_anthropic_models() {
+    let quirks = Quirks { cache: CacheHint::Marks, ..Quirks::default() };
+    let history = [
+        Message::User(UserMessage::text("Hi")),
+        answer(ORIGIN, "", "", vec![call(1, "a", None)]),
+        tool_result(1, "a", vec![]),
+    ];
+    for length in [1, 3] {
+        let body = body(&quirks, ReasoningEffort::Default, &history[..length]);
+        let messages = body["messages"].as_array().unwrap();
+        let marked = |it: &Value| !it["content"][0]["cache_control"].is_null();
+        let marks: Vec<_> = messages.iter().map(marked).collect();
+        assert!(marks[0] && *marks.last().unwrap(), "{marks:?}");
+        assert_eq!(marks.iter().filter(|it| **it).count(), 2);
+    }
+}
+
+#[test]
+fn images_are_placed_where_allowed_and_named_elsewhere() {
+    let prompt = Message::User(UserMessage {
+        parts: vec![
+            PromptPart::Text("Look: ".to_owned()),
+            PromptPart::Image(media("image/png")),
+            PromptPart::Audio(media("audio/mpeg")),
+        ],
+    });
+    let history = [
+        prompt,
+        answer(ORIGIN, "", "", vec![call(1, "a", None), call(2, "b", None)]),
+        tool_result(1, "a", vec![media("image/png")]),
+        tool_result(2, "b", vec![]),
+    ];
+    let without_media = body(&Quirks::default(), ReasoningEffort::Default, &history);
+    let text = without_media["messages"][1]["content"].as_str().unwrap();
+    assert!(text.contains("image omitted") && text.contains("recording omitted"), "{text}");
+    assert!(without_media["messages"][3]["content"].as_str().unwrap().contains("image omitted"));
+
+    let accepting_media = Quirks { images: true, audio: true, ..Quirks::default() };
+    let body = body(&accepting_media, ReasoningEffort::Default, &history);
+    let parts = &body["messages"][1]["content"];
+    assert_eq!(parts[1]["image_url"]["url"], "data:image/png;base64,AAAA");
+    assert_eq!(parts[2]["input_audio"], json!({ "data": "AAAA", "format": "mp3" }));
+    // C.4 #17: after all results, never between them.
+    let roles: Vec<_> = body["messages"].as_array().unwrap().iter().map(|it| &it["role"]).collect();
+    assert_eq!(roles, ["system", "user", "assistant", "tool", "tool", "user"]);
+    assert_eq!(body["messages"][5]["content"][1]["type"], "image_url");
+}
+
+/// The first violation of what strict servers check, apart from unknown fields.
+fn first_violation(body: &Value, quirks: &Quirks) -> Option<String> {
+    let mut seen = HashSet::new();
+    let mut open_calls: Vec<String> = Vec::new();
+    let mut last = String::new();
+    for (number, message) in body["messages"].as_array()?.iter().enumerate() {
+        let role = message["role"].as_str()?.to_owned();
+        let blank = match &message["content"] {
+            Value::String(text) => text.trim().is_empty(),
+            Value::Array(parts) => parts.is_empty(),
+            _ => true,
+        };
+        if role != "tool" && !open_calls.is_empty() {
+            return Some(format!("{number}: calls without results"));
+        }
+        if role == "user" && last == "user" {
+            return Some(format!("{number}: two of the user"));
+        }
+        if role == "user" && last == "tool" && quirks.bridge {
+            return Some(format!("{number}: user after tool"));
+        }
+        if role == "tool" {
+            let id = message["tool_call_id"].as_str()?;
+            if open_calls.first().is_none_or(|it| it != id) {
+                return Some(format!("{number}: a result without a call"));
+            }
+            open_calls.remove(0);
+        }
+        if role == "assistant" {
+            let calls = message["tool_calls"].as_array().cloned().unwrap_or_default();
+            if blank && calls.is_empty() {
+                return Some(format!("{number}: an empty answer"));
+            }
+            if quirks.echo == ReasoningEcho::Always
+                && message["reasoning_content"].is_null()
+                && message["reasoning"].is_null()
+            {
+                return Some(format!("{number}: reasoning is missing"));
+            }
+            if quirks.echo == ReasoningEcho::Never && !message["reasoning_content"].is_null() {
+                return Some(format!("{number}: extra fields"));
+            }
+            for call in calls {
+                let id = call["id"].as_str()?.to_owned();
+                let fits = match quirks.ids {
+                    CallIdFormat::Nine => {
+                        id.len() == 9 && id.chars().all(|it| it.is_ascii_alphanumeric())
+                    }
+                    CallIdFormat::Safe => id.len() <= 40 && !id.contains(['.', ':']),
+                    CallIdFormat::Functions => id.starts_with("functions."),
+                    CallIdFormat::Verbatim => true,
+                };
+                if !fits || !seen.insert(id.clone()) {
+                    return Some(format!("{number}: the identifier {id}"));
+                }
+                if quirks.signature && call["extra_content"].is_null() {
+                    return Some(format!("{number}: no signature"));
+                }
+                let arguments = call["function"]["arguments"].as_str()?;
+                if !serde_json::from_str::<Value>(arguments).ok()?.is_object() {
+                    return Some(format!("{number}: the arguments {arguments}"));
+                }
+                open_calls.push(id);
+            }
+        }
+        last = role;
+    }
+    let valid_end = open_calls.is_empty() && (last == "user" || last == "tool" || last == "system");
+    (!valid_end && last != "assistant").then(|| format!("ends with {last}"))
+}
+
+proptest! {
+    /// Any prefix of any history, with any quirks, renders to a request that a strict server
+    /// accepts, and to the same bytes with and without the prefix cache.
+    #[test]
+    fn strict_servers_accept_every_prefix_of_every_history(
+        script in proptest::collection::vec((0..5_u8, 0..3_usize, 0..3_u8, any::<bool>()), 1..16),
+        ids in prop::sample::select(vec![CallIdFormat::Verbatim, CallIdFormat::Safe, CallIdFormat::Nine, CallIdFormat::Functions]),
+        echo in prop::sample::select(vec![ReasoningEcho::Never, ReasoningEcho::Same, ReasoningEcho::Always]),
+        wordless in prop::sample::select(vec![EmptyContent::Omit, EmptyContent::Empty, EmptyContent::Null]),
+        (bridge, signature, images, tool_images, marks) in any::<(bool, bool, bool, bool, bool)>(),
+    ) {
+        let cache = if marks { CacheHint::Marks } else { CacheHint::Auto };
+        let quirks = Quirks {
+            echo, ids, wordless, bridge, signature, images, tool_images, cache,
+            ..Quirks::default()
+        };
+        let mut next = 0;
+        let mut messages = vec![Message::User(UserMessage::text("Hi"))];
+        for (sort, calls, origin, pictures) in script {
+            let origin = [ORIGIN, "other/m", ""][usize::from(origin)];
+            match sort {
+                0 => messages.push(Message::User(UserMessage::text("more"))),
+                1 => messages.push(Message::User(UserMessage {
+                    parts: vec![PromptPart::Image(media("image/png"))],
+                })),
+                2 => messages.push(answer(origin, "words", "thought", vec![])),
+                3 => messages.push(answer(origin, " ", "", vec![])),
+                _ => {
+                    let numbers: Vec<u64> = (0..=calls as u64).map(|it| next + it).collect();
+                    next += 3;
+                    let id = |it: &u64| match it % 4 {
+                        0 => format!("functions.read_file:{it}"),
+                        1 => format!("D{it:08}"),
+                        2 => format!("call_{it}"),
+                        _ => format!("call-{it}"),
+                    };
+                    let made = numbers.iter().map(|it| call(*it, &id(it), None)).collect();
+                    messages.push(answer(origin, "", "", made));
+                    for number in &numbers {
+                        let images = if pictures { vec![media("image/png")] } else { vec![] };
+                        messages.push(tool_result(*number, &id(number), images));
+                    }
+                }
+            }
+        }
+        let messages: Vec<_> = messages.into_iter().map(Arc::new).collect();
+        let prefixes = PrefixCache::default();
+        for end in 0..=messages.len() {
+            // The process may die, and the user may cancel, at any point.
+            let messages = repair(&messages[..end]);
+            let fresh = body_with(&PrefixCache::default(), &quirks, ReasoningEffort::Default, &messages);
+            prop_assert_eq!(first_violation(&fresh, &quirks), None, "{}", fresh);
+            let remembered = body_with(&prefixes, &quirks, ReasoningEffort::Default, &messages);
+            prop_assert_eq!(&remembered, &fresh);
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Parses the error bodies of servers in all known shapes. Does no I/O.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::error_kind::{ErrorDetails, classify};
+use super::{ErrorKind, LlmError, retry_after};
+
+/// Fields that may hold the message, most specific first. `error` occurs twice: an object holds the
+/// message, a string may be nothing but the name of the status.
+const MESSAGE_FIELDS: [&str; 8] =
+    ["error", "message", "error", "errors", "detail", "msg", "status_msg", "base_resp"];
+
+/// Fields that may hold an error code.
+const CODE_FIELDS: [&str; 7] =
+    ["code", "type", "status", "reason", "error_type", "status_code", "quotaId"];
+
+/// Fields whose values may hold further codes.
+const CODE_CONTAINERS: [&str; 8] =
+    ["error", "errors", "details", "detail", "violations", "metadata", "innererror", "choices"];
+
+/// A parsed error.
+#[derive(Debug)]
+pub(super) struct ErrorReport {
+    /// One line, for people.
+    pub(super) message: String,
+    /// The HTTP status; inside a stream, the status that the error would have had.
+    pub(super) status: Option<u16>,
+    pub(super) kind: ErrorKind,
+    /// The delay that the server asks for.
+    pub(super) retry_after: Option<Duration>,
+    /// The model's output that the server failed to parse (C.1 #23).
+    pub(super) failed_generation: Option<String>,
+}
+
+/// Parses an error body. The HTTP status and the delay from the headers take precedence over the
+/// body's.
+pub(super) fn parse(
+    body: &str,
+    status: Option<u16>,
+    header_delay: Option<Duration>,
+) -> ErrorReport {
+    let value = serde_json::from_str::<Value>(body.trim()).unwrap_or_default();
+    let choice_error = value.pointer("/choices/0/error");
+    let message = find_message(&value).or_else(|| find_message(choice_error?));
+    let message = message.unwrap_or_else(|| plain_text(body));
+    let status = status.or_else(|| find_status(&value));
+    let wait = header_delay.or_else(|| retry_after::from_body(&value, &message));
+    let mut codes = Vec::new();
+    collect_codes(&value, &mut codes);
+    let has_retry_delay = wait.is_some();
+    let details =
+        ErrorDetails { status, body: &value, codes: &codes, message: &message, has_retry_delay };
+    let kind = classify(details);
+    let may_ask_to_wait = matches!(status, Some(429 | 503 | 529)) || kind == ErrorKind::RateLimit;
+    let mut message = shorten(&message);
+    if let Some(categories) = azure_filter_categories(&value) {
+        message = format!("{message} ({categories})");
+    }
+    let failed_generation = value.pointer("/error/failed_generation").and_then(Value::as_str);
+    let failed_generation = failed_generation.map(str::to_owned);
+    ErrorReport {
+        message,
+        status,
+        kind,
+        retry_after: wait.filter(|_| may_ask_to_wait),
+        failed_generation,
+    }
+}
+
+/// The error for a JSON or plain text body inside a stream.
+pub(super) fn stream_error(host: &str, body: &str) -> LlmError {
+    let ErrorReport { message, status, kind, retry_after, .. } = parse(body, None, None);
+    LlmError::InStream { host: host.to_owned(), message, status, kind, retry_after }
+}
+
+/// The message of a body without a message field: the text itself, or the title of an HTML page.
+fn plain_text(body: &str) -> String {
+    let body = body.trim();
+    if body.starts_with('<') {
+        return format!("an HTML page instead of JSON ({})", html_title(body));
+    }
+    body.to_owned()
+}
+
+/// The text as one line of at most 500 characters.
+pub(super) fn shorten(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(500) {
+        _ if line.is_empty() => "no explanation".to_owned(),
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+fn html_title(page: &str) -> &str {
+    let start = page.find("<title>").map(|it| it + "<title>".len());
+    let title = start.map(|it| page[it..].split('<').next().unwrap_or_default().trim());
+    title.filter(|it| !it.is_empty()).unwrap_or("no title")
+}
+
+/// The message of an error document.
+pub(super) fn find_message(value: &Value) -> Option<String> {
+    match value {
+        // Gateways embed the provider's whole document in their own message.
+        Value::String(text) if text.trim_start().starts_with(['{', '[']) => {
+            let inner = serde_json::from_str::<Value>(text).ok();
+            inner.and_then(|it| find_message(&it)).or_else(|| Some(text.clone()))
+        }
+        Value::String(text) => Some(text.clone()).filter(|it| !it.trim().is_empty()),
+        Value::Array(items) => items.iter().find_map(find_message),
+        Value::Object(fields) => {
+            let found = MESSAGE_FIELDS.iter().enumerate().find_map(|(position, place)| {
+                let inner = fields.get(*place)?;
+                if position == 0 && inner.is_string() { None } else { find_message(inner) }
+            });
+            // OpenRouter's own message only says that a provider failed; the raw message says why.
+            let metadata = fields.get("metadata");
+            let raw = metadata.and_then(|it| it.get("raw")).and_then(find_message);
+            let provider = metadata.and_then(|it| it.get("provider_name")).and_then(Value::as_str);
+            let found = match provider {
+                Some(provider) => found.map(|it| format!("{it} ({provider})")),
+                None => found,
+            };
+            match (found, raw) {
+                (Some(message), Some(raw)) => Some(format!("{message}: {raw}")),
+                (Some(message), None) => Some(match field_location(fields) {
+                    Some(place) => format!("{message} ({place})"),
+                    None => message,
+                }),
+                (None, raw) => raw,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// The request field that Mistral and others complain about (C.1 #22).
+fn field_location(fields: &Map<String, Value>) -> Option<String> {
+    let steps = fields.get("loc")?.as_array()?.iter().filter(|it| **it != "body");
+    let step = |it: &Value| it.as_str().map_or_else(|| it.to_string(), str::to_owned);
+    let place = steps.map(step).collect::<Vec<_>>().join(".");
+    if place.is_empty() { None } else { Some(place) }
+}
+
+/// Only reads known fields, because some servers echo the whole request.
+fn collect_codes(value: &Value, codes: &mut Vec<String>) {
+    match value {
+        Value::Array(items) => items.iter().take(16).for_each(|it| collect_codes(it, codes)),
+        Value::Object(fields) => {
+            for code in CODE_FIELDS.iter().filter_map(|it| fields.get(*it)) {
+                match code {
+                    Value::String(text) => codes.push(text.to_lowercase()),
+                    Value::Number(number) => codes.push(number.to_string()),
+                    _ => {}
+                }
+            }
+            CODE_CONTAINERS
+                .iter()
+                .filter_map(|it| fields.get(*it))
+                .for_each(|it| collect_codes(it, codes));
+        }
+        _ => {}
+    }
+}
+
+/// The categories for which Azure refused the request (C.1 #14).
+fn azure_filter_categories(value: &Value) -> Option<String> {
+    filter_categories(value.get("error")?.pointer("/innererror/content_filter_result")?)
+}
+
+/// The categories that a content filter flagged, with their severity.
+pub(super) fn filter_categories(result: &Value) -> Option<String> {
+    let hit = |(name, found): (&String, &Value)| {
+        let severity = found.get("severity").and_then(Value::as_str);
+        let text = severity.map_or_else(|| name.clone(), |it| format!("{name}: {it}"));
+        (found.get("filtered") == Some(&Value::Bool(true))).then_some(text)
+    };
+    let hits: Vec<_> = result.as_object()?.iter().filter_map(hit).collect();
+    if hits.is_empty() { None } else { Some(hits.join(", ")) }
+}
+
+/// A number, or a string that contains one.
+pub(super) fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::String(text) => text.trim().parse().ok(),
+        other => other.as_u64(),
+    }
+}
+
+/// The HTTP status that the error would have had outside of a stream.
+fn find_status(value: &Value) -> Option<u16> {
+    match value {
+        Value::Array(items) => items.iter().find_map(find_status),
+        Value::Object(fields) => {
+            let inner = ["error", "base_resp", "choices"].iter().filter_map(|it| fields.get(*it));
+            let own = ["code", "status_code", "status", "type"].iter();
+            let own = own.filter_map(|it| fields.get(*it)).find_map(status_of_code);
+            inner.clone().find_map(find_status).or(own)
+        }
+        _ => None,
+    }
+}
+
+fn status_of_code(code: &Value) -> Option<u16> {
+    if let Some(number) = number(code) {
+        return u16::try_from(number).ok().filter(|it| (400..600).contains(it));
+    }
+    let code = code.as_str()?.to_ascii_lowercase();
+    let table = [
+        ("rate_limit", 429),
+        ("resource_exhausted", 429),
+        ("overloaded", 529),
+        ("server_error", 500),
+        ("internal", 500),
+        ("unavailable", 503),
+        ("timeout", 504),
+    ];
+    table.iter().find(|(word, _)| code.contains(word)).map(|(_, status)| *status)
+}

@@ -1,0 +1,300 @@
+//! Classifies the errors that servers report, by status, codes and message. Does no I/O. Each rule
+//! is a row in the tests, with its number in the list of provider quirks.
+
+use serde_json::Value;
+
+/// The kind of an error, which determines how to react to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The key is rejected.
+    Auth,
+    /// The account is out of credit or its plan is used up. Retrying won't help.
+    Quota,
+    /// Too many requests or tokens at a time. Waiting helps.
+    RateLimit,
+    /// The conversation exceeds the model's context window.
+    ContextOverflow {
+        /// The size of the window in tokens, if the server reports it.
+        limit: Option<u64>,
+        /// The size of the request in tokens, if the server reports it.
+        used: Option<u64>,
+    },
+    /// The server rejects the request as invalid.
+    BadRequest,
+    /// The server failed or is overloaded.
+    Unavailable,
+    /// The connection failed or broke.
+    Network,
+    /// The provider refuses to answer this request.
+    Refused,
+    /// The response is not one of an OpenAI-compatible server.
+    Malformed,
+    /// The reply is complete and contains neither text nor calls.
+    EmptyReply,
+    /// The server does not have this model.
+    ModelNotFound,
+    /// There is no such API at this URL.
+    UrlNotFound,
+    /// The configuration is unusable.
+    Config,
+}
+
+impl ErrorKind {
+    /// A stable identifier for programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            ErrorKind::Auth => "auth",
+            ErrorKind::Quota => "quota",
+            ErrorKind::RateLimit => "rate_limit",
+            ErrorKind::ContextOverflow { .. } => "overflow",
+            ErrorKind::BadRequest => "bad_request",
+            ErrorKind::Unavailable => "unavailable",
+            ErrorKind::Network => "network",
+            ErrorKind::Refused => "refused",
+            ErrorKind::Malformed => "malformed",
+            ErrorKind::EmptyReply => "empty",
+            ErrorKind::ModelNotFound => "model_not_found",
+            ErrorKind::UrlNotFound => "url_not_found",
+            ErrorKind::Config => "sign_in",
+        }
+    }
+
+    /// True if the same request may succeed a little later.
+    pub fn is_transient(self) -> bool {
+        matches!(
+            self,
+            ErrorKind::RateLimit
+                | ErrorKind::Unavailable
+                | ErrorKind::Network
+                | ErrorKind::EmptyReply
+        )
+    }
+}
+
+/// What an error is classified by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ErrorDetails<'a> {
+    /// The HTTP status, or its equivalent in the body.
+    pub(super) status: Option<u16>,
+    pub(super) body: &'a Value,
+    /// All codes and types in the body, in lower case.
+    pub(super) codes: &'a [String],
+    /// The complete message.
+    pub(super) message: &'a str,
+    /// True if the server said when to try again.
+    pub(super) has_retry_delay: bool,
+}
+
+pub(super) fn classify(details: ErrorDetails<'_>) -> ErrorKind {
+    let text = format!("{}\n{}", details.message, details.codes.join("\n")).to_lowercase();
+    let has = |phrases: &[&str]| phrases.iter().any(|it| text.contains(it));
+    let is = |statuses: &[u16]| details.status.is_none_or(|it| statuses.contains(&it));
+    if details.status == Some(413) || has(OVERFLOW) {
+        return super::overflow::parse_overflow(details.body, &text);
+    }
+    if let Some(kind) =
+        minimax_kind(details.body).or_else(|| details.codes.iter().find_map(|it| zai_kind(it)))
+    {
+        return kind;
+    }
+    // Google and Alibaba call every limit a quota.
+    let is_lasting = !details.has_retry_delay || has(&["insufficient_quota", "limit: 0", "perday"]);
+    if details.status == Some(402) || has(QUOTA) && is_lasting && !has(&["throttling"]) {
+        return ErrorKind::Quota;
+    }
+    if details.status == Some(429) {
+        return ErrorKind::RateLimit;
+    }
+    if is(&[400, 403, 422, 451]) && has(REFUSED) {
+        return ErrorKind::Refused;
+    }
+    // The server failed to parse the model's call; another attempt may succeed.
+    if has(&["tool_use_failed"]) {
+        return ErrorKind::Unavailable;
+    }
+    if has(NO_TOOLS) {
+        return ErrorKind::BadRequest;
+    }
+    if is(&[400, 403, 404, 422, 503]) && (has(NO_MODEL) || mentions_missing_model(&text)) {
+        return ErrorKind::ModelNotFound;
+    }
+    if is(&[400, 403]) && has(&["unsupported_country"]) {
+        return ErrorKind::BadRequest;
+    }
+    if is(&[400, 422]) && has(AUTH) {
+        return ErrorKind::Auth;
+    }
+    if is(&[400, 403]) && has(RATE_LIMIT) {
+        return ErrorKind::RateLimit;
+    }
+    by_status(details.status)
+}
+
+fn by_status(status: Option<u16>) -> ErrorKind {
+    match status {
+        Some(401 | 403) => ErrorKind::Auth,
+        // Redirects are not followed: the key must not be sent to another host.
+        Some(300..=399 | 404 | 405) => ErrorKind::UrlNotFound,
+        Some(429) => ErrorKind::RateLimit,
+        Some(501 | 505) => ErrorKind::BadRequest,
+        // Cloudflare's errors in front of a provider (520–527) are transient, too.
+        Some(408 | 409 | 425 | 500..=599) => ErrorKind::Unavailable,
+        _ => ErrorKind::BadRequest,
+    }
+}
+
+/// C.4 #27, C.1 #5, #6, #10.
+const OVERFLOW: &[&str] = &[
+    "context_length_exceeded",
+    "exceed_context_size",
+    "context_window_exceeded",
+    "contextwindowexceeded",
+    "maximum context length",
+    "max context length",
+    "maximum prompt length",
+    "maximum model length",
+    "model's context length",
+    "prompt is too long",
+    "prompt too long",
+    "prompt exceeds max length",
+    "input is too long",
+    "input length exceeds",
+    "range of input length should be",
+    "exceed context limit",
+    "exceeds the available context size",
+    "context size has been exceeded",
+    "exceeds the context window",
+    "context window exceeds limit",
+    "exceeds the maximum number of tokens",
+    "greater than the context length",
+    "loaded with context length",
+    "exceeded model token limit",
+    "prompt token count of",
+    "`inputs` tokens + `max_new_tokens`",
+    "request too large",
+    "request_too_large",
+];
+
+const QUOTA: &[&str] = &[
+    "insufficient_quota",
+    "insufficient quota",
+    "insufficient_user_quota",
+    "exceeded_current_quota",
+    "exceeded your current quota",
+    "quota exceeded",
+    "quota_exceeded",
+    "insufficient balance",
+    "insufficient_balance",
+    "balance is too low",
+    "balance is not enough",
+    "余额不足",
+    "arrearage",
+    "in arrears",
+    "account is in good standing",
+    "insufficient credit",
+    "more credits",
+    "credit balance",
+    "all available credits",
+    "out of credit",
+    "spending limit",
+    "billing details",
+    "billing_not_active",
+    "billing_hard_limit",
+    "payment required",
+    "usage limit",
+    "freetieronly",
+    "free tier of the model has been exhausted",
+];
+
+/// C.1 #14, C.4 #26.
+const REFUSED: &[&str] = &[
+    "content_filter",
+    "content management policy",
+    "responsibleaipolicyviolation",
+    "data_inspection_failed",
+    "datainspectionfailed",
+    "inappropriate content",
+    "high risk",
+    "content exists risk",
+    "content_policy",
+    "usage policy",
+    "usage guidelines",
+    "input was flagged",
+    "sensitive content",
+    "unsafe content",
+    "prohibited_content",
+    "moderation_blocked",
+];
+
+/// C.5: Ollama, OpenRouter, vLLM, llama.cpp.
+const NO_TOOLS: &[&str] =
+    &["does not support tools", "support tool use", "--enable-auto-tool-choice", "--jinja"];
+
+const NO_MODEL: &[&str] = &[
+    "model_not_found",
+    "model not found",
+    "modelnotfound",
+    "model not exist",
+    "not a valid model",
+    "unknown model",
+    "invalid model",
+    "no such model",
+    "try pulling it",
+    "no models loaded",
+    "deploymentnotfound",
+    "invalidendpointormodel",
+    "is not found for api version",
+    "no endpoints found",
+];
+
+const AUTH: &[&str] = &[
+    "invalid_api_key",
+    "invalid api key",
+    "invalid api-key",
+    "invalidapikey",
+    "incorrect api key",
+    "api key not valid",
+    "api_key_invalid",
+    "invalid x-api-key",
+    "authentication_error",
+    "invalid authentication",
+    "unauthorized",
+];
+
+const RATE_LIMIT: &[&str] =
+    &["rate_limit", "rate limit", "ratelimit", "too many requests", "throttling"];
+
+/// True for `The model … does not exist` and similar messages.
+fn mentions_missing_model(text: &str) -> bool {
+    let Some(at) = text.find("model") else { return false };
+    let after: String = text[at..].chars().take(160).collect();
+    ["does not exist", "not found", "is not available"].iter().any(|it| after.contains(it))
+}
+
+/// C.1 #19: MiniMax reports errors in the body, with HTTP status 200.
+fn minimax_kind(body: &Value) -> Option<ErrorKind> {
+    let code = body.pointer("/base_resp/status_code").and_then(super::error_body::number)?;
+    Some(match code {
+        0 => return None,
+        1000 | 1001 | 1013 | 1024 | 1033 => ErrorKind::Unavailable,
+        1002 | 1039 | 1041 => ErrorKind::RateLimit,
+        1004 | 2049 => ErrorKind::Auth,
+        1008 | 2056 => ErrorKind::Quota,
+        1026 | 1027 => ErrorKind::Refused,
+        _ => ErrorKind::BadRequest,
+    })
+}
+
+/// The error numbers of z.ai and Zhipu. 1300 is left out: Mistral uses it for something else.
+fn zai_kind(code: &str) -> Option<ErrorKind> {
+    Some(match code {
+        "1000" | "1001" | "1002" | "1003" | "1004" | "1110" | "1111" | "1112" => ErrorKind::Auth,
+        "1113" | "1304" | "1308" | "1309" | "1310" | "1316" => ErrorKind::Quota,
+        "1211" => ErrorKind::ModelNotFound,
+        "1261" => ErrorKind::ContextOverflow { limit: None, used: None },
+        "1301" => ErrorKind::Refused,
+        "1302" | "1303" | "1305" => ErrorKind::RateLimit,
+        "1230" | "1234" | "1312" => ErrorKind::Unavailable,
+        _ => return None,
+    })
+}

@@ -1,0 +1,119 @@
+//! Private functions for benchmarks and fuzz targets. The program itself does not use them.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value;
+
+use super::leaked_calls::LeakFilter;
+use super::reply_reader::{ReplyAssembler, ReplyReader};
+use super::think_tags::{ReplyPiece, ThinkMode, ThinkSplitter};
+use super::{
+    Delta, DeltaBatch, LlmError, Protocol, RemoteModel, Request, chat, leaked_calls, responses,
+    retry_after, schema,
+};
+
+/// Assembles a reply of a model that was offered these tools, feeding each piece separately.
+/// Returns the number of bytes in its deltas.
+///
+/// # Errors
+/// Returns the error of the reply.
+pub fn assemble_reply<'a>(
+    protocol: Protocol,
+    model: &str,
+    tools: &[String],
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<usize, LlmError> {
+    let context = chat::recorded_context(model, tools);
+    match protocol {
+        Protocol::Chat => read(chat::ChatAssembler::new(context), pieces),
+        Protocol::Responses => read(responses::ResponsesAssembler::new(context), pieces),
+    }
+}
+
+fn read<'a, A: ReplyAssembler>(
+    assembler: A,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<usize, LlmError> {
+    let mut reader = ReplyReader::new(assembler);
+    let mut shown = 0;
+    for piece in pieces {
+        let mut batch = DeltaBatch::default();
+        let reply = reader.feed(piece, &mut batch)?;
+        shown += size(&batch);
+        if reply.is_some() {
+            return Ok(shown);
+        }
+    }
+    let mut batch = DeltaBatch::default();
+    reader.finish(&mut batch)?;
+    Ok(shown + size(&batch))
+}
+
+fn size(batch: &DeltaBatch) -> usize {
+    let bytes = |it: &Delta| match it {
+        Delta::Text(text) | Delta::Thought(text) | Delta::CallArguments { text, .. } => text.len(),
+        Delta::CallNamed { name, .. } => name.len(),
+    };
+    batch.deltas.iter().map(bytes).sum()
+}
+
+pub fn render_body(model: &RemoteModel, request: &Request) -> Vec<u8> {
+    model.render_body(request)
+}
+
+pub fn portable(schema: &Value) -> Value {
+    schema::portable(schema)
+}
+
+/// Finds leaked calls at the end of a text: their position, and the name and arguments of each.
+pub fn find_leaked(text: &str, tools: &[(&str, &Value)]) -> Option<(usize, Vec<(String, Value)>)> {
+    let (start, calls) = leaked_calls::find_leaked_calls(text, tools)?;
+    Some((start, calls.into_iter().map(|it| (it.name, it.arguments)).collect()))
+}
+
+/// The text that is shown of a reply that may contain leaked calls, and the number of calls.
+pub fn filter_leaked_calls<'a>(
+    tools: &[(&str, &Value)],
+    pieces: impl IntoIterator<Item = &'a str>,
+) -> (String, usize) {
+    let mut filter = LeakFilter::new(tools.iter().map(|(name, _)| (*name).to_owned()).collect());
+    let mut shown = String::new();
+    for piece in pieces {
+        shown.push_str(filter.push(piece));
+    }
+    let (rest, calls) = filter.finish(tools);
+    shown.push_str(rest);
+    (shown, calls.len())
+}
+
+/// The reasoning and the text of a reply that contains both in one.
+pub fn split_thinking<'a>(
+    begins_in_thought: bool,
+    pieces: impl IntoIterator<Item = &'a str>,
+) -> (String, String) {
+    let mut splitter =
+        ThinkSplitter::new(if begins_in_thought { ThinkMode::Implicit } else { ThinkMode::Plain });
+    let (mut reasoning, mut plain_text) = (String::new(), String::new());
+    let mut out = |piece: ReplyPiece<'_>| match piece {
+        ReplyPiece::Thought(text) => reasoning.push_str(text),
+        ReplyPiece::Text(text) => plain_text.push_str(text),
+    };
+    for piece in pieces {
+        splitter.push(piece, &mut out);
+    }
+    splitter.finish(&mut out);
+    (reasoning, plain_text)
+}
+
+/// The delay that a server asks for, by its headers or by the body of its error, at the start of
+/// 2026.
+pub fn retry_delay(headers: &[(&str, &str)], body: &str) -> Option<Duration> {
+    let now = UNIX_EPOCH + Duration::from_secs(1_767_225_600);
+    let pair = |it: &(&str, &str)| {
+        Some((HeaderName::try_from(it.0).ok()?, HeaderValue::from_str(it.1).ok()?))
+    };
+    let headers: HeaderMap = headers.iter().filter_map(pair).collect();
+    let value = serde_json::from_str(body).unwrap_or_default();
+    retry_after::from_headers(&headers, now).or_else(|| retry_after::from_body(&value, body))
+}

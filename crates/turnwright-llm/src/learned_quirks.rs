@@ -1,0 +1,231 @@
+//! Quirks that were learned from a server, layered over the built-in table and below the user's
+//! overrides. They are kept for the process and saved for the next one.
+
+use parking_lot::Mutex;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde::{Deserialize, Serialize};
+
+use super::quirks::{QuirkPatch, Quirks, patches_for_refusal};
+use super::{ErrorKind, LlmError, Modalities};
+
+/// What was learned about a model. It is stored on disk as its profile.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ModelProfile {
+    pub quirks: QuirkPatch,
+    /// The size of the context window in tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<u64>,
+}
+
+/// Saves profiles. Must not block: it is called between two requests.
+pub trait ProfileStore: Send + Sync + 'static {
+    /// Saves everything that is known now.
+    fn save(&self, profile: &ModelProfile);
+}
+
+/// The number of patches accepted from errors within streams, per process.
+const MAX_STREAM_PATCHES: u32 = 3;
+
+/// The quirks of one model at one server as they are currently known.
+pub(super) struct LearnedQuirks {
+    table: Quirks,
+    overrides: QuirkPatch,
+    // it is held to copy a few bytes and never across an await.
+    profile: Mutex<ModelProfile>,
+    profile_store: Option<Arc<dyn ProfileStore>>,
+    /// The number of patches that may still be accepted from errors within streams. These are not
+    /// verified by a successful request, so they are limited.
+    stream_patches_left: AtomicU32,
+}
+
+impl fmt::Debug for LearnedQuirks {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("LearnedQuirks")
+            .field("quirks", &self.quirks())
+            .finish_non_exhaustive()
+    }
+}
+
+impl LearnedQuirks {
+    pub(super) fn new(
+        table: Quirks,
+        profile: ModelProfile,
+        overrides: QuirkPatch,
+        profile_store: Option<Arc<dyn ProfileStore>>,
+    ) -> LearnedQuirks {
+        let stream_patches_left = AtomicU32::new(MAX_STREAM_PATCHES);
+        LearnedQuirks {
+            table,
+            overrides,
+            profile: Mutex::new(profile),
+            profile_store,
+            stream_patches_left,
+        }
+    }
+
+    /// The current quirks.
+    pub(super) fn quirks(&self) -> Quirks {
+        self.quirks_with(QuirkPatch::NONE)
+    }
+
+    /// The quirks with one more patch applied, below the overrides.
+    pub(super) fn quirks_with(&self, patch: QuirkPatch) -> Quirks {
+        let profile = self.profile.lock();
+        self.table.with(profile.quirks).with(patch).with(self.overrides)
+    }
+
+    pub(super) fn profile(&self) -> ModelProfile {
+        self.profile.lock().clone()
+    }
+
+    /// Records quirks that were found out by a probe.
+    pub(super) fn record_quirks(&self, patch: QuirkPatch) {
+        self.change(|it| it.quirks = it.quirks.merge(patch));
+    }
+
+    /// The context window that the server has reported.
+    pub(super) fn window(&self) -> Option<u64> {
+        self.profile.lock().window
+    }
+
+    /// The quirks that could avoid the refusal of a request that was rendered with `refused` and
+    /// contained `media`. They are not recorded: a retry has to show whether they help.
+    pub(super) fn candidate_patches(
+        &self,
+        error: &LlmError,
+        refused: &Quirks,
+        media: Modalities,
+    ) -> Vec<QuirkPatch> {
+        let Some(message) = error.message() else { return Vec::new() };
+        // Errors within a stream may have no status.
+        let status = error.status().unwrap_or(400);
+        // These messages may name parameters but are about something else: the size of the request,
+        // the account, or the model's own output.
+        let is_unrelated = match error.kind() {
+            ErrorKind::ContextOverflow { .. }
+            | ErrorKind::Quota
+            | ErrorKind::Refused
+            | ErrorKind::Auth
+            | ErrorKind::UrlNotFound => true,
+            ErrorKind::ModelNotFound => !message.contains("image input"),
+            _ => error.is_reply_specific() || error.is_effort_rejection(),
+        };
+        if is_unrelated || error.is_about_one_image() {
+            return Vec::new();
+        }
+        let mut patches = patches_for_refusal(status, message, refused, media);
+        // Patches that the user's overrides would undo are useless.
+        patches.retain(|it| refused.with(*it).with(self.overrides) != *refused);
+        patches
+    }
+
+    /// Uses up one of the patches that may come from errors within streams; false if none is left.
+    pub(super) fn may_learn_from_stream(&self) -> bool {
+        let take = |left: u32| left.checked_sub(1);
+        self.stream_patches_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    }
+
+    /// Records a patch if it changes anything.
+    pub(super) fn record_if_new(&self, patch: QuirkPatch) {
+        if self.quirks_with(patch) != self.quirks() {
+            tracing::info!(?patch, "learned a quirk from the server");
+            self.change(|it| it.quirks = it.quirks.merge(patch));
+        }
+    }
+
+    /// Records the size of the context window in tokens.
+    pub(super) fn record_window(&self, tokens: u64) {
+        if self.window() != Some(tokens) {
+            self.change(|it| it.window = Some(tokens));
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut ModelProfile)) {
+        let mut profile = self.profile.lock();
+        change(&mut profile);
+        let now = profile.clone();
+        drop(profile);
+        if let Some(profile_store) = &self.profile_store {
+            profile_store.save(&now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_named_in_an_unrelated_error_teaches_nothing() {
+        let learned_quirks =
+            LearnedQuirks::new(Quirks::default(), ModelProfile::default(), QuirkPatch::NONE, None);
+        let refusal = |kind| LlmError::Status {
+            host: "h".to_owned(),
+            status: 400,
+            message: "input length and `max_tokens` exceed context limit".to_owned(),
+            retry_after: None,
+            kind,
+            failed_generation: None,
+        };
+        let (quirks, none) = (Quirks::default(), Modalities::default());
+        let candidates = |kind| learned_quirks.candidate_patches(&refusal(kind), &quirks, none);
+        assert!(candidates(ErrorKind::ContextOverflow { limit: None, used: None }).is_empty());
+        assert!(!candidates(ErrorKind::BadRequest).is_empty());
+        let overrides = QuirkPatch { limit: Some(quirks.limit), ..QuirkPatch::NONE };
+        let learned_quirks = LearnedQuirks::new(quirks, ModelProfile::default(), overrides, None);
+        let candidates =
+            learned_quirks.candidate_patches(&refusal(ErrorKind::BadRequest), &quirks, none);
+        assert!(candidates.is_empty(), "what the user wishes is not unlearned");
+    }
+
+    fn refused(kind: ErrorKind, message: &str) -> LlmError {
+        let (host, message) = ("h".to_owned(), message.to_owned());
+        LlmError::Status {
+            host,
+            status: 400,
+            message,
+            retry_after: None,
+            kind,
+            failed_generation: None,
+        }
+    }
+
+    /// C.2 #17: an error about the model's output is not about the request.
+    #[test]
+    fn a_failed_generation_teaches_nothing() {
+        let table = Quirks::lookup("api.groq.com", "llama-3.3-70b-versatile");
+        let learned_quirks =
+            LearnedQuirks::new(table, ModelProfile::default(), QuirkPatch::NONE, None);
+        let message = "tool call validation failed: parameters for tool write_file did not match \
+                       schema: errors: [`/content`: expected string, but got object]";
+        let patches = learned_quirks.candidate_patches(
+            &refused(ErrorKind::Unavailable, message),
+            &learned_quirks.quirks(),
+            Modalities::default(),
+        );
+        assert_eq!(patches, []);
+    }
+
+    /// The default model supports low, medium and high.
+    #[test]
+    fn a_rejected_effort_does_not_disable_all_efforts() {
+        let table = Quirks::lookup("api.openai.com", "gpt-5-mini");
+        let learned_quirks =
+            LearnedQuirks::new(table, ModelProfile::default(), QuirkPatch::NONE, None);
+        let message = "Unsupported value: 'reasoning_effort' does not support 'none' with this \
+                       model. Supported values are: 'minimal', 'low', 'medium', and 'high'.";
+        for patch in learned_quirks.candidate_patches(
+            &refused(ErrorKind::BadRequest, message),
+            &learned_quirks.quirks(),
+            Modalities::default(),
+        ) {
+            learned_quirks.record_if_new(patch);
+        }
+        assert!(learned_quirks.quirks().supports_effort());
+    }
+}

@@ -1,0 +1,124 @@
+//! Parses the list of models that a server offers, and suggests names for a misspelled one.
+
+use serde_json::Value;
+
+/// More models than anybody can choose from.
+const MAX_MODELS: usize = 1000;
+/// The longest name that is accepted. Comparing names takes quadratic time.
+const MAX_NAME_BYTES: usize = 200;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ListedModel {
+    pub(super) name: String,
+    /// The size of the context window in tokens, if the server reports it.
+    pub(super) window: Option<u64>,
+}
+
+/// Where servers report the context window: llama.cpp, vLLM, OpenRouter and Together, Groq,
+/// Mistral, LM Studio.
+const WINDOW_POINTERS: [&str; 6] = [
+    "/meta/n_ctx",
+    "/max_model_len",
+    "/context_length",
+    "/context_window",
+    "/max_context_length",
+    "/loaded_context_length",
+];
+
+/// Parses the response to `GET /models` in all known shapes: a list under `data` or `models`, or a
+/// bare list, of objects with an `id`, `name` or `model`, or of names.
+pub(super) fn parse_model_list(body: &[u8]) -> Vec<ListedModel> {
+    let value: Value = serde_json::from_slice(body).unwrap_or_default();
+    let list = ["data", "models"].iter().find_map(|it| value.get(*it)?.as_array());
+    let Some(list) = list.or(value.as_array()) else { return Vec::new() };
+    let read = |it: &Value| {
+        let named = ["id", "name", "model"].iter().find_map(|field| it.get(*field)?.as_str());
+        // Gemini prefixes the collection, which may be omitted in requests.
+        let name = named.or(it.as_str())?.trim();
+        let name = name.strip_prefix("models/").unwrap_or(name).to_owned();
+        let window = WINDOW_POINTERS.iter().find_map(|pointer| it.pointer(pointer)?.as_u64());
+        Some(ListedModel { name, window: window.filter(|it| *it > 0) })
+    };
+    let mut models: Vec<_> =
+        list.iter().filter_map(read).filter(|it| is_displayable(&it.name)).collect();
+    models.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    models.dedup_by(|one, other| one.name == other.name);
+    models.truncate(MAX_MODELS);
+    models
+}
+
+/// True if the name is neither empty, nor too long, nor contains hidden characters.
+fn is_displayable(name: &str) -> bool {
+    !name.is_empty() && name.len() <= MAX_NAME_BYTES && !name.contains(is_hidden)
+}
+
+/// Control characters, and characters that change the direction of writing.
+fn is_hidden(char: char) -> bool {
+    char.is_control()
+        || matches!(char, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Up to five of `names` that `wanted` may have meant, the closest first.
+pub fn closest_names<'a>(wanted: &str, names: &'a [String]) -> Vec<&'a str> {
+    if wanted.len() > MAX_NAME_BYTES {
+        return Vec::new();
+    }
+    let plain = |name: &str| name.to_ascii_lowercase().replace(['-', '_', '.', ':', ' '], "");
+    let base = plain(wanted.rsplit('/').next().unwrap_or(wanted));
+    let score = |name: &str| {
+        let other = plain(name.rsplit('/').next().unwrap_or(name));
+        let within = other.contains(&base) || base.contains(&other);
+        // A part of the name counts as much as a typing error.
+        strsim::jaro_winkler(&base, &other) + if within && !base.is_empty() { 0.3 } else { 0.0 }
+    };
+    let mut scored: Vec<_> = names.iter().map(|it| (score(it), it.as_str())).collect();
+    scored.retain(|(score, _)| *score > 0.75);
+    scored.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(other.1)));
+    scored.into_iter().take(5).map(|(_, name)| name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn model_names_are_found_in_each_shape() {
+        for body in [
+            r#"{"object":"list","data":[{"id":"b"},{"id":"a","object":"model"}]}"#,
+            r#"{"models":[{"name":"models/a"},{"name":"b","model":"x"}]}"#,
+            r#"[{"id":"a"},{"id":"b"},{"id":"b"},{}]"#,
+            r#"{"data":["a","b"," ",null]}"#,
+        ] {
+            let names: Vec<_> =
+                parse_model_list(body.as_bytes()).into_iter().map(|it| it.name).collect();
+            assert_eq!(names, ["a", "b"], "{body}");
+        }
+        assert!(parse_model_list(b"<html>").is_empty());
+        assert!(parse_model_list(b"{}").is_empty());
+    }
+
+    #[test]
+    fn context_windows_are_parsed() {
+        for (model, expected) in [
+            (r#"{"id":"a","meta":{"n_ctx":2048,"n_ctx_train":32768}}"#, Some(2048)),
+            (r#"{"id":"a","max_model_len":32768}"#, Some(32768)),
+            (r#"{"id":"a","context_length":131072}"#, Some(131_072)),
+            (r#"{"id":"a","context_window":0}"#, None),
+            (r#"{"id":"a"}"#, None),
+        ] {
+            let body = format!("{{\"data\":[{model}]}}");
+            assert_eq!(parse_model_list(body.as_bytes())[0].window, expected, "{model}");
+        }
+    }
+
+    #[test]
+    fn the_closest_name_comes_first() {
+        let names: Vec<_> = ["gpt-4o", "gpt-4o-mini", "gpt-5-mini", "o3", "text-embedding-3"]
+            .map(str::to_owned)
+            .into();
+        assert_eq!(closest_names("gpt5mini", &names)[0], "gpt-5-mini");
+        assert_eq!(closest_names("openai/gpt-4-o", &names)[0], "gpt-4o");
+        assert!(closest_names("zzz", &names).is_empty());
+        assert!(closest_names("x", &[]).is_empty());
+    }
+}

@@ -1,0 +1,72 @@
+//! Caches the rendered beginnings of conversations. A conversation only grows, so its next request
+//! starts with the same bytes. Reusing them makes a turn late in a session as cheap as an early
+//! one.
+
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+use crate::quirks::Quirks;
+use turnwright_types::message::Message;
+
+/// The number of cached conversations. The least recently used ones are evicted.
+const MAX_CONVERSATIONS: usize = 16;
+/// Longer prefixes are not cached.
+const MAX_PREFIX_BYTES: usize = 8 * 1024 * 1024;
+
+#[derive(Debug, Default)]
+pub(super) struct PrefixCache {
+    // it is held to search a short list and never across an await.
+    prefixes: Mutex<Vec<RenderedPrefix>>,
+}
+
+/// The rendered beginning of one conversation.
+#[derive(Debug, Default)]
+pub(super) struct RenderedPrefix {
+    /// The number of messages that it contains.
+    pub(super) count: usize,
+    /// The rendered messages in JSON, each preceded by a comma.
+    pub(super) json: Vec<u8>,
+    /// The last of the messages. Messages are immutable and never shared between conversations, so
+    /// a match at this position implies that everything before it matches too.
+    last: Option<Arc<Message>>,
+    /// The quirks that it was rendered with, which may change when something is learned.
+    quirks: Quirks,
+}
+
+impl PrefixCache {
+    /// Removes and returns the prefix of this conversation, or an empty one.
+    pub(super) fn take(&self, messages: &[Arc<Message>], quirks: Quirks) -> RenderedPrefix {
+        let mut prefixes = self.prefixes.lock();
+        let matches_start =
+            |prefix: &RenderedPrefix| match (prefix.count.checked_sub(1), &prefix.last) {
+                (Some(end), Some(last)) if prefix.quirks == quirks => {
+                    messages.get(end).is_some_and(|it| Arc::ptr_eq(it, last))
+                }
+                _ => false,
+            };
+        let found = prefixes.iter().position(matches_start);
+        found.map(|it| prefixes.remove(it)).unwrap_or_default()
+    }
+
+    pub(super) fn clear(&self) {
+        self.prefixes.lock().clear();
+    }
+
+    /// Puts a prefix back that now contains all of `messages`.
+    pub(super) fn store(
+        &self,
+        mut prefix: RenderedPrefix,
+        messages: &[Arc<Message>],
+        quirks: Quirks,
+    ) {
+        if messages.is_empty() || prefix.json.len() > MAX_PREFIX_BYTES {
+            return;
+        }
+        prefix.count = messages.len();
+        prefix.last = messages.last().cloned();
+        prefix.quirks = quirks;
+        let mut prefixes = self.prefixes.lock();
+        prefixes.insert(0, prefix);
+        prefixes.truncate(MAX_CONVERSATIONS);
+    }
+}

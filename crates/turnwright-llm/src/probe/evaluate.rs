@@ -1,0 +1,344 @@
+//! Evaluates observed replies. Does no I/O. Each rule is a row in the tests.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::ask::{ObservedReply, ProbeError};
+use super::questions::{EXPECTED_COLOUR, EXPECTED_FACT, TOOL_NAME};
+use super::{Check, CheckState};
+use crate::{EndReason, ErrorKind, LlmError, ReplyCall, leaked_calls};
+use turnwright_types::message::{Arguments, ToolSpec};
+
+const PARSER_ADVICE: &str = "Start the server with a parser for this model's calls (vLLM and \
+                             SGLang: \
+                      --tool-call-parser, llama.cpp: --jinja)";
+const OTHER_MODEL_ADVICE: &str = "The agent needs tools: choose another model, or start the \
+                                  server with \
+                           tools (vLLM: --enable-auto-tool-choice, llama.cpp: --jinja)";
+
+/// Whether the model wrote a call into its text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CallLeak {
+    None,
+    Readable,
+    Unreadable,
+}
+
+/// What was observed of the model's reasoning.
+#[derive(Debug, Default)]
+pub(super) struct ReasoningSeen {
+    pub(super) was_seen: bool,
+    /// The field of the reasoning; `think` for tags in the text.
+    pub(super) field: Option<String>,
+}
+
+impl ReasoningSeen {
+    pub(super) fn record(&mut self, observed: &ObservedReply) {
+        let provider_state = observed.reply.as_ref().map(|it| &it.provider_state);
+        let hidden = provider_state.is_some_and(|it| !it.blobs.is_empty());
+        if observed.thought.is_empty() && !hidden {
+            return;
+        }
+        self.was_seen = true;
+        self.field = self.field.take().or_else(|| provider_state?.field.clone());
+    }
+}
+
+pub(super) fn answer(observed: &Result<ObservedReply, ProbeError>) -> Check {
+    let check = |state, text: String| Check::new("answer", state, text);
+    let observed = match observed {
+        Ok(observed) => observed,
+        // Whatever the error was, there is no answer.
+        Err(problem) => return Check { state: CheckState::No, ..failed_check("answer", problem) },
+    };
+    if let Some(why) = refusal(observed) {
+        return check(CheckState::No, format!("the provider refuses to answer: {why}"));
+    }
+    if observed.text.trim().is_empty() {
+        return check(CheckState::No, "it sends reasoning but no answer".to_owned())
+            .advise("Choose another model, or one that reasons less");
+    }
+    let first_delta = observed.first_delta.unwrap_or(observed.first_byte);
+    let text = format!(
+        "first byte after {}, first word after {}",
+        seconds(observed.first_byte),
+        seconds(first_delta)
+    );
+    check(CheckState::Ok, text)
+        .fact("first_byte_ms", milliseconds(observed.first_byte))
+        .fact("first_word_ms", milliseconds(first_delta))
+}
+
+pub(super) fn streaming(observed: &ObservedReply) -> Check {
+    let (state, text) = match observed.pieces {
+        0 | 1 => (CheckState::Unknown, "the answer came in one piece".to_owned()),
+        count => (CheckState::Ok, format!("in {count} pieces")),
+    };
+    let check = Check::new("streaming", state, text).fact("pieces", observed.pieces);
+    match state {
+        CheckState::Ok => check,
+        _ => check.advise("If this is always so, text appears only when the reply is complete"),
+    }
+}
+
+pub(super) fn usage(observed: &ObservedReply) -> Check {
+    let Some(usage) = observed.reply.as_ref().and_then(|it| it.usage) else {
+        return Check::new("usage", CheckState::No, "no token counts: usage can't be shown");
+    };
+    let (input, output, cached) = (usage.input, usage.output, usage.cached);
+    let text = format!("{input} tokens in, {cached} of them cached, {output} out");
+    Check::new("usage", CheckState::Ok, text)
+        .fact("input", input)
+        .fact("cached", cached)
+        .fact("output", output)
+}
+
+pub(super) fn leak(observed: &ObservedReply, tools: &[Arc<ToolSpec>]) -> CallLeak {
+    if observed.reply.as_ref().is_none_or(|it| !it.calls.is_empty()) {
+        return CallLeak::None;
+    }
+    let declared: Vec<_> = tools.iter().map(|it| (it.name.as_ref(), &it.parameters)).collect();
+    if leaked_calls::find_leaked_calls(&observed.text, &declared).is_some() {
+        CallLeak::Readable
+    } else if leaked_calls::looks_like_leaked_call(&observed.text) {
+        CallLeak::Unreadable
+    } else {
+        CallLeak::None
+    }
+}
+
+/// `leak` is what was found in the text of the first attempt.
+pub(super) fn tools(observed: &Result<ObservedReply, ProbeError>, leak: CallLeak) -> Check {
+    let check = |state, text: &str| Check::new("tools", state, text);
+    let observed = match observed {
+        Ok(observed) => observed,
+        Err(problem) => return failed_check("tools", problem),
+    };
+    if let Some(why) = refusal(observed) {
+        return check(CheckState::No, &format!("the provider refuses to answer: {why}"));
+    }
+    let Some(call) = calls(observed).first() else {
+        return match leak {
+            CallLeak::None => {
+                check(CheckState::No, "it answers with text instead of calling the tool")
+                    .advise(OTHER_MODEL_ADVICE)
+            }
+            CallLeak::Readable => {
+                check(CheckState::Unknown, "it writes calls into its text, and not every time")
+                    .advise(PARSER_ADVICE)
+            }
+            CallLeak::Unreadable => {
+                check(CheckState::No, "it writes calls into its text that can't be parsed")
+                    .advise(PARSER_ADVICE)
+            }
+        };
+    };
+    let invalid = |text: String| check(CheckState::No, &text).advise("Choose another model");
+    match &call.arguments {
+        _ if call.name != TOOL_NAME => {
+            invalid(format!("it calls `{}`, which doesn't exist", call.name))
+        }
+        Arguments::Unusable { reason, .. } => {
+            invalid(format!("its arguments are invalid: {reason}"))
+        }
+        Arguments::Object(_) if city(call).is_none() => {
+            invalid("its arguments don't match the schema".to_owned())
+        }
+        Arguments::Object(_) if leak == CallLeak::Readable => {
+            check(CheckState::Ok, "it writes calls into its text, which the agent parses")
+                .advise(PARSER_ADVICE)
+                .fact("leaked", true)
+        }
+        Arguments::Object(_) => {
+            let is_streamed = observed.argument_pieces > 1;
+            let how = if is_streamed { "streamed" } else { "not streamed" };
+            check(CheckState::Ok, &format!("it calls tools with valid arguments, {how}"))
+                .fact("leaked", false)
+                .fact("streamed_arguments", is_streamed)
+        }
+    }
+}
+
+pub(super) fn result(observed: &Result<ObservedReply, ProbeError>) -> Check {
+    let check = |state, text: &str| Check::new("result", state, text);
+    match observed {
+        Err(problem) => failed_check("result", problem),
+        Ok(observed) if observed.text.contains(EXPECTED_FACT) => {
+            check(CheckState::Ok, "it uses the tool's result")
+        }
+        Ok(observed) if !calls(observed).is_empty() => {
+            check(CheckState::Unknown, "it calls the tool again instead of answering")
+        }
+        Ok(observed) => match refusal(observed) {
+            Some(why) => check(CheckState::No, &format!("the provider refuses to answer: {why}")),
+            None => check(CheckState::Unknown, "it doesn't use the tool's result"),
+        },
+    }
+}
+
+pub(super) fn parallel(observed: &Result<ObservedReply, ProbeError>) -> Check {
+    let check = |state, text: &str| Check::new("parallel", state, text);
+    let observed = match observed {
+        Ok(observed) => observed,
+        Err(problem) => return failed_check("parallel", problem),
+    };
+    let cities: Vec<_> = calls(observed).iter().map(city).collect();
+    match cities.as_slice() {
+        [] => check(CheckState::Unknown, "it didn't call the tool"),
+        [_] => check(CheckState::No, "one call at a time, which is slower"),
+        [first, second, ..] if first.is_some() && second.is_some() && first != second => {
+            check(CheckState::Ok, "several calls in one reply")
+        }
+        _ => check(CheckState::Unknown, "several calls, but not the requested ones"),
+    }
+}
+
+/// `taken` is true if the final request still contained the image.
+pub(super) fn images(observed: &Result<ObservedReply, ProbeError>, taken: bool) -> Check {
+    let check = |state, text: &str| Check::new("images", state, text);
+    let refused = || check(CheckState::No, "rejected; images are left out of prompts");
+    match observed {
+        Ok(_) if !taken => refused(),
+        Ok(observed) if observed.text.to_lowercase().contains(EXPECTED_COLOUR) => {
+            check(CheckState::Ok, "it recognises what is in an image")
+        }
+        Ok(_) => {
+            check(CheckState::Unknown, "accepted, but it doesn't recognise what is in the image")
+                .advise(
+                    "If the model supports images, set `quirks = { images = true }` for it in the \
+                 settings",
+                )
+        }
+        Err(ProbeError::Model(error)) if is_about_images(error) => refused(),
+        Err(problem) => Check { state: CheckState::Unknown, ..failed_check("images", problem) },
+    }
+}
+
+/// True if images are rejected in general. An error about one that is too small or cannot be
+/// decoded shows that others are accepted.
+fn is_about_images(error: &LlmError) -> bool {
+    let text = error.message().unwrap_or_default().to_lowercase();
+    let has = |phrases: &[&str]| phrases.iter().any(|it| text.contains(it));
+    matches!(error.status(), Some(400 | 404 | 415 | 422 | 500 | 501))
+        && has(&["image", "vision", "multimodal"])
+        && has(&["support", "unknown", "unexpected", "no vision", "only text", "text only"])
+}
+
+pub(super) fn reasoning(reasoning: &ReasoningSeen) -> Check {
+    let check = |state, text: &str| Check::new("reasoning", state, text);
+    match reasoning.field.as_deref() {
+        _ if !reasoning.was_seen => check(CheckState::No, "not shown"),
+        Some("think") => check(CheckState::Ok, "in tags within the text").fact("field", "think"),
+        Some(field) => {
+            check(CheckState::Ok, &format!("in the field `{field}`")).fact("field", field)
+        }
+        None => check(CheckState::Ok, "sent with the replies"),
+    }
+}
+
+pub(super) fn effort(low: Option<bool>, none: Option<bool>) -> Check {
+    let check = |state, text: &str| Check::new("effort", state, text);
+    let check = match (low, none) {
+        (Some(true), Some(true)) => check(CheckState::Ok, "`low` and `none` are accepted"),
+        (Some(true), Some(false)) => check(CheckState::Ok, "`low` is accepted, `none` is not"),
+        (Some(true), None) => check(CheckState::Ok, "`low` is accepted"),
+        (Some(false), _) => check(CheckState::No, "rejected; it is no longer sent"),
+        (None, _) => check(CheckState::Unknown, "no reply"),
+    };
+    let value = |taken: Option<bool>| taken.map_or(Value::Null, Value::Bool);
+    check.fact("low", value(low)).fact("none", value(none))
+}
+
+pub(super) fn models(names: &Result<Vec<String>, ProbeError>, model: &str) -> Check {
+    match names {
+        Err(problem) => {
+            let text = failed_check("models", problem).text;
+            Check::new("models", CheckState::No, format!("not listed (this is optional): {text}"))
+        }
+        Ok(names) if names.is_empty() => Check::new("models", CheckState::No, "the list is empty"),
+        Ok(names) => {
+            let is_listed = names.iter().any(|it| it == model);
+            let including = if is_listed { "including" } else { "not including" };
+            let text = format!("{} listed, {including} this one", names.len());
+            Check::new("models", CheckState::Ok, text)
+                .fact("count", names.len())
+                .fact("listed", is_listed)
+        }
+    }
+}
+
+pub(super) fn window(window: Option<u64>) -> Check {
+    match window {
+        Some(tokens) => {
+            Check::new("window", CheckState::Ok, format!("{tokens} tokens")).fact("tokens", tokens)
+        }
+        None => Check::new("window", CheckState::Unknown, "unknown: usage can't be shown")
+            .advise("Set `window` for the model in the settings, or TURNWRIGHT_CONTEXT_WINDOW"),
+    }
+}
+
+fn failed_check(name: &'static str, problem: &ProbeError) -> Check {
+    let error = match problem {
+        ProbeError::Model(error) => error,
+        ProbeError::TimedOut(limit) => {
+            let text = format!("no complete reply within {} s", limit.as_secs());
+            return Check::new(name, CheckState::Unknown, text)
+                .advise("A server may have to load the model first: try again");
+        }
+    };
+    let kind = error.kind();
+    // A transient or account problem says nothing about the model.
+    let is_passing = kind.is_transient() || matches!(kind, ErrorKind::Auth | ErrorKind::Quota);
+    let state = if is_passing { CheckState::Unknown } else { CheckState::No };
+    let advice = match kind {
+        ErrorKind::Network => Some("Check that the server is running and listens at this address"),
+        ErrorKind::UrlNotFound | ErrorKind::Malformed => Some("Most base URLs end in /v1"),
+        ErrorKind::RateLimit | ErrorKind::Unavailable | ErrorKind::EmptyReply => {
+            Some("Try again later")
+        }
+        _ => None,
+    };
+    let advice = advice.map(str::to_owned);
+    Check { kind: Some(kind), advice, ..Check::new(name, state, error_chain(error)) }
+}
+
+/// The error, followed by its deepest cause.
+fn error_chain(error: &LlmError) -> String {
+    let mut deepest = error.source();
+    while let Some(cause) = deepest.and_then(Error::source) {
+        deepest = Some(cause);
+    }
+    deepest.map_or_else(|| error.to_string(), |cause| format!("{error} ({cause})"))
+}
+
+fn refusal(observed: &ObservedReply) -> Option<String> {
+    match observed.reply.as_ref().map(|it| &it.end) {
+        Some(EndReason::Refused(why)) if why.trim().is_empty() => {
+            Some("no reason given".to_owned())
+        }
+        Some(EndReason::Refused(why)) => Some(why.clone()),
+        _ => None,
+    }
+}
+
+fn calls(observed: &ObservedReply) -> &[ReplyCall] {
+    observed.reply.as_ref().map_or(&[], |it| it.calls.as_slice())
+}
+
+fn city(call: &ReplyCall) -> Option<&str> {
+    match &call.arguments {
+        Arguments::Object(arguments) => arguments["city"].as_str(),
+        Arguments::Unusable { .. } => None,
+    }
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{:.2} s", duration.as_secs_f64())
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

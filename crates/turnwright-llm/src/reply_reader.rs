@@ -1,0 +1,153 @@
+//! Turns the bytes of a response into a reply, however the server frames it and the network cuts
+//! it. Does no I/O.
+
+use std::fmt::Debug;
+
+use super::{DeltaBatch, LlmError, Reply, json_limits};
+use crate::sse;
+
+/// The limit for a response that is not streamed.
+const MAX_DOCUMENT_BYTES: usize = 32 * 1024 * 1024;
+
+const TOO_MANY_VALUES: &str = "it returned JSON with too many values";
+
+/// Assembles a reply from what one protocol sends.
+pub(super) trait ReplyAssembler: Debug + Send {
+    /// Processes one event of the stream.
+    fn push_event(
+        &mut self,
+        event: &sse::Event<'_>,
+        batch: &mut DeltaBatch,
+    ) -> Result<(), LlmError>;
+    /// Processes a complete response that is not streamed.
+    fn push_document(&mut self, bytes: &[u8], batch: &mut DeltaBatch) -> Result<(), LlmError>;
+    /// True if the server has marked the end of the stream.
+    fn is_done(&self) -> bool;
+    /// True if the reply is complete even if the connection breaks now.
+    fn is_complete(&self) -> bool;
+    /// Ends the reply and emits what was held back.
+    fn finish(&mut self, batch: &mut DeltaBatch) -> Result<Reply, LlmError>;
+    /// Emits what was held back of a failed reply.
+    fn flush(&mut self, _: &mut DeltaBatch) {}
+    /// The error for a response that is not a reply.
+    fn malformed_error(&self, what: &str) -> LlmError;
+}
+
+/// Reads one reply.
+#[derive(Debug)]
+pub(super) struct ReplyReader<A> {
+    framing: Framing,
+    assembler: A,
+    /// The number of events and pieces of a document received.
+    received: u64,
+}
+
+/// How the response is framed. Its first byte is a more reliable sign than its headers.
+#[derive(Debug)]
+enum Framing {
+    /// Only white space so far.
+    Unknown,
+    /// Server-sent events.
+    Events(sse::Decoder),
+    /// One JSON document: the server ignored `stream: true`.
+    Document(Vec<u8>),
+}
+
+impl<A: ReplyAssembler> ReplyReader<A> {
+    pub(super) fn new(assembler: A) -> ReplyReader<A> {
+        ReplyReader { framing: Framing::Unknown, assembler, received: 0 }
+    }
+
+    /// True if the reply is complete even if the connection breaks now.
+    pub(super) fn is_complete(&self) -> bool {
+        self.assembler.is_complete()
+    }
+
+    /// Processes bytes; returns the reply if they complete it.
+    pub(super) fn feed(
+        &mut self,
+        mut bytes: &[u8],
+        batch: &mut DeltaBatch,
+    ) -> Result<Option<Reply>, LlmError> {
+        if matches!(self.framing, Framing::Unknown) {
+            // A byte order mark is as insignificant as white space.
+            let is_blank = |it: &u8| it.is_ascii_whitespace() || b"\xef\xbb\xbf".contains(it);
+            let Some(start) = bytes.iter().position(|it| !is_blank(it)) else { return Ok(None) };
+            bytes = &bytes[start..];
+            self.framing = match bytes[0] {
+                b'{' | b'[' => Framing::Document(Vec::new()),
+                b'<' => return Err(self.assembler.malformed_error("it returned an HTML page")),
+                _ => Framing::Events(sse::Decoder::default()),
+            };
+        }
+        match &mut self.framing {
+            Framing::Unknown => {}
+            Framing::Document(document) if document.len() + bytes.len() <= MAX_DOCUMENT_BYTES => {
+                document.extend_from_slice(bytes);
+                self.received += 1;
+            }
+            Framing::Document(_) => {
+                return Err(self.assembler.malformed_error("it returned more than 32 MiB of JSON"));
+            }
+            Framing::Events(decoder) => {
+                let mut result = Ok(());
+                let pushed = decoder.push(bytes, |event| {
+                    self.received += 1;
+                    if result.is_ok() {
+                        result = push_event(&mut self.assembler, &event, batch);
+                    }
+                });
+                result?;
+                if !self.assembler.is_done() {
+                    pushed.map_err(|error| self.assembler.malformed_error(&error.to_string()))?;
+                }
+            }
+        }
+        if self.assembler.is_done() { self.assembler.finish(batch).map(Some) } else { Ok(None) }
+    }
+
+    /// The number of events and pieces received, without keep-alive comments.
+    pub(super) fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Emits what was held back of a failed reply.
+    pub(super) fn flush(&mut self, batch: &mut DeltaBatch) {
+        self.assembler.flush(batch);
+    }
+
+    /// Ends the reply, because the body has ended or the connection broke.
+    pub(super) fn finish(&mut self, batch: &mut DeltaBatch) -> Result<Reply, LlmError> {
+        match &mut self.framing {
+            Framing::Unknown => {}
+            Framing::Document(document) => {
+                let document = std::mem::take(document);
+                if json_limits::has_too_many_values(&String::from_utf8_lossy(&document)) {
+                    return Err(self.assembler.malformed_error(TOO_MANY_VALUES));
+                }
+                self.assembler.push_document(&document, batch)?;
+            }
+            Framing::Events(decoder) => {
+                let mut result = Ok(());
+                decoder.finish(|event| {
+                    if result.is_ok() {
+                        result = push_event(&mut self.assembler, &event, batch);
+                    }
+                });
+                result?;
+            }
+        }
+        self.assembler.finish(batch)
+    }
+}
+
+fn push_event<A: ReplyAssembler>(
+    assembler: &mut A,
+    event: &sse::Event<'_>,
+    batch: &mut DeltaBatch,
+) -> Result<(), LlmError> {
+    if !assembler.is_done() && json_limits::has_too_many_values(event.data) {
+        return Err(assembler.malformed_error(TOO_MANY_VALUES));
+    }
+    assembler.push_event(event, batch)
+}

@@ -1,0 +1,582 @@
+//! Assembles events of the Responses API into deltas and a final reply. Does no I/O. Each quirk of
+//! a server is a row in `tests`.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::streamed_calls::StreamedCall;
+use super::streamed_items::{self, StreamedItem};
+use super::wire::{self, ItemKind, ItemLocation, OutputItem, ResponseObject, ResponsesEvent};
+use crate::chat::parse_usage;
+use crate::chat::wire::repair_surrogates;
+use crate::error_body;
+use crate::exchange::ReplyContext;
+use crate::json_limits;
+use crate::reply_reader::ReplyAssembler;
+use crate::sse;
+use crate::{DeltaBatch, EndReason, LlmError, Reply};
+use turnwright_types::message::{ProviderState, TokenUsage};
+
+/// A reply with more calls than this is a malfunction of the model.
+const MAX_CALLS: usize = 128;
+/// The same limit for output items of any kind.
+const MAX_ITEMS: usize = 1024;
+/// The limit on everything that is kept of one reply.
+const MAX_REPLY_BYTES: usize = 32 * 1024 * 1024;
+
+/// Assembles one reply.
+#[derive(Debug)]
+pub(crate) struct ResponsesAssembler {
+    context: ReplyContext,
+    items: Vec<StreamedItem>,
+    calls: Vec<StreamedCall>,
+    /// The length of the text so far, in bytes.
+    text_len: usize,
+    /// The message that the last text belonged to.
+    text_item: Option<usize>,
+    /// The item and part that the last reasoning belonged to.
+    thought_part: Option<(usize, u64)>,
+    refusal: String,
+    usage: Option<TokenUsage>,
+    /// Why the reply ended, once the server has said so.
+    end: Option<EndReason>,
+    done: bool,
+    /// Bytes kept so far, here and by the consumer of the deltas.
+    size: usize,
+}
+
+/// A piece of text: a delta, or a whole part that repeats its deltas.
+#[derive(Clone, Copy)]
+struct TextPiece<'a> {
+    part: u64,
+    text: &'a str,
+    is_whole: bool,
+}
+
+impl ReplyAssembler for ResponsesAssembler {
+    fn push_event(
+        &mut self,
+        event: &sse::Event<'_>,
+        batch: &mut DeltaBatch,
+    ) -> Result<(), LlmError> {
+        let data = event.data.trim();
+        if data == "[DONE]" {
+            self.done = true;
+        }
+        if self.done || data.is_empty() {
+            return Ok(());
+        }
+        if event.name == "error" {
+            return Err(self.stream_error(data));
+        }
+        wire::with_event(data, |parsed, json| match parsed {
+            Ok(typed) if typed.is_failure() => Err(self.stream_error(json)),
+            Ok(typed) if typed.kind.text.is_empty() && event.name.is_empty() => {
+                self.push_untyped_event(json)
+            }
+            Ok(typed) => {
+                let kind = if typed.kind.text.is_empty() { event.name } else { &typed.kind.text };
+                self.push_typed_event(kind, &typed, batch)
+            }
+            Err(error) if error.is_eof() => Err(self.truncated_error()),
+            Err(_) => {
+                let line = error_body::shorten(&self.context.secrets.redact(data));
+                let start: String = line.chars().take(80).collect();
+                Err(self.malformed_error(&format!("the stream contains an invalid event: {start}")))
+            }
+        })
+    }
+
+    fn push_document(&mut self, bytes: &[u8], batch: &mut DeltaBatch) -> Result<(), LlmError> {
+        let text = repair_surrogates(&String::from_utf8_lossy(bytes));
+        wire::with_event(text.trim(), |parsed, json| match parsed {
+            Ok(typed) if typed.is_failure() && !wire::is_response(json) => {
+                Err(self.stream_error(json))
+            }
+            Ok(_) if wire::is_response(json) => match serde_json::from_str::<&RawValue>(json) {
+                Ok(raw) => self.push_response("", Some(raw), batch),
+                Err(_) => Err(self.malformed_error("the JSON is not a response")),
+            },
+            Ok(_) => match error_body::find_message(&parse_or_null(json)) {
+                Some(_) => Err(self.stream_error(json)),
+                None => Err(self.malformed_error("the JSON is not a response")),
+            },
+            Err(error) if error.is_eof() => Err(self.truncated_error()),
+            Err(_) => Err(self.malformed_error("the body is neither a stream nor a response")),
+        })
+    }
+
+    fn is_done(&self) -> bool {
+        self.done
+    }
+
+    fn is_complete(&self) -> bool {
+        self.done
+    }
+
+    fn finish(&mut self, batch: &mut DeltaBatch) -> Result<Reply, LlmError> {
+        if !self.done {
+            return Err(self.truncated_error());
+        }
+        let end = match self.end.take().unwrap_or(EndReason::Complete) {
+            EndReason::Complete if !self.refusal.is_empty() && self.calls.is_empty() => {
+                self.refused()
+            }
+            end => end,
+        };
+        if self.text_len == 0 && self.calls.is_empty() && end == EndReason::Complete {
+            return Err(self.empty_error());
+        }
+        let cut = end == EndReason::Length;
+        let calls = std::mem::take(&mut self.calls);
+        let calls = calls.into_iter().enumerate();
+        let calls = calls.map(|(slot, call)| call.finish(slot, cut, batch)).collect();
+        let provider_state = ProviderState {
+            origin: Arc::clone(&self.context.origin),
+            field: None,
+            blobs: streamed_items::provider_state(&self.items),
+        };
+        Ok(Reply { end, calls, usage: self.usage, provider_state })
+    }
+
+    fn malformed_error(&self, what: &str) -> LlmError {
+        LlmError::Malformed { host: self.context.host.clone(), what: what.to_owned() }
+    }
+}
+
+impl ResponsesAssembler {
+    pub(crate) fn new(context: ReplyContext) -> ResponsesAssembler {
+        ResponsesAssembler {
+            context,
+            items: Vec::new(),
+            calls: Vec::new(),
+            text_len: 0,
+            text_item: None,
+            thought_part: None,
+            refusal: String::new(),
+            usage: None,
+            end: None,
+            done: false,
+            size: 0,
+        }
+    }
+
+    fn push_typed_event(
+        &mut self,
+        kind: &str,
+        event: &ResponsesEvent<'_>,
+        batch: &mut DeltaBatch,
+    ) -> Result<(), LlmError> {
+        let location = event.location();
+        let delta = TextPiece { part: event.part(), text: &event.delta.text, is_whole: false };
+        let whole = TextPiece { part: event.part(), text: &event.text.text, is_whole: true };
+        match kind {
+            "response.output_text.delta" => self.push_text(location, delta, batch),
+            "response.output_text.done" => self.push_text(location, whole, batch),
+            "response.function_call_arguments.delta" => {
+                self.push_arguments(location, &event.delta.text, batch)
+            }
+            "response.function_call_arguments.done" => {
+                self.set_arguments(location, &event.arguments(), batch)
+            }
+            "response.reasoning_summary_text.delta" | "response.reasoning_summary.delta" => {
+                self.push_thought(location, true, delta, batch)
+            }
+            "response.reasoning_summary_text.done" => {
+                self.push_thought(location, true, whole, batch)
+            }
+            "response.reasoning_text.delta" | "response.reasoning.delta" => {
+                self.push_thought(location, false, delta, batch)
+            }
+            "response.reasoning_text.done" => self.push_thought(location, false, whole, batch),
+            "response.refusal.delta" => self.push_refusal(location, delta),
+            "response.refusal.done" => {
+                self.push_refusal(location, TextPiece { text: &event.refusal.text, ..whole })
+            }
+            "response.output_item.added" => self.push_item_event(location, event.item, true, batch),
+            "response.output_item.done" => self.push_item_event(location, event.item, false, batch),
+            "response.completed"
+            | "response.done"
+            | "response.incomplete"
+            | "response.failed"
+            | "response.cancelled" => {
+                self.push_response(kind.trim_start_matches("response."), event.response, batch)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Processes JSON without a type. Only errors count, because they say more than a stream that
+    /// breaks off.
+    fn push_untyped_event(&self, json: &str) -> Result<(), LlmError> {
+        let is_error = error_body::find_message(&parse_or_null(json)).is_some();
+        if is_error { Err(self.stream_error(json)) } else { Ok(()) }
+    }
+
+    /// The item that a delta belongs to; a new one if the server has not announced it.
+    fn find_or_open_item(
+        &mut self,
+        kind: ItemKind,
+        location: ItemLocation<'_>,
+    ) -> Result<usize, LlmError> {
+        match streamed_items::find_for_delta(&self.items, kind, location) {
+            Some(at) => Ok(at),
+            None => self.open_item(kind, location),
+        }
+    }
+
+    fn open_item(&mut self, kind: ItemKind, location: ItemLocation<'_>) -> Result<usize, LlmError> {
+        let slot = self.calls.len();
+        if kind == ItemKind::Call {
+            if slot == MAX_CALLS {
+                return Err(self.malformed_error("the answer has more than 128 tool calls"));
+            }
+            self.calls.push(StreamedCall::default());
+        }
+        if self.items.len() == MAX_ITEMS {
+            return Err(self.malformed_error("the answer has more than 1024 items"));
+        }
+        self.items.push(StreamedItem::new(kind, location, slot));
+        self.account_for(location.id.len())?;
+        Ok(self.items.len() - 1)
+    }
+
+    fn push_text(
+        &mut self,
+        location: ItemLocation<'_>,
+        piece: TextPiece<'_>,
+        batch: &mut DeltaBatch,
+    ) -> Result<(), LlmError> {
+        if piece.text.is_empty()
+            || piece.is_whole
+                && streamed_items::is_finished(&self.items, ItemKind::Message, location)
+        {
+            return Ok(());
+        }
+        let at = self.find_or_open_item(ItemKind::Message, location)?;
+        self.push_item_text(at, piece, batch)
+    }
+
+    fn push_item_text(
+        &mut self,
+        at: usize,
+        piece: TextPiece<'_>,
+        batch: &mut DeltaBatch,
+    ) -> Result<(), LlmError> {
+        if piece.text.is_empty() || !self.items[at].is_new(piece) {
+            return Ok(());
+        }
+        self.account_for(piece.text.len())?;
+        // Separates two messages.
+        if self.text_len > 0 && self.text_item != Some(at) {
+            self.text_len += 2;
+            batch.push_text("\n\n");
+        }
+        self.text_item = Some(at);
+        let span = &mut self.items[at].span;
+        if span.start == span.end {
+            span.start = self.text_len;
+        }
+        self.text_len += piece.text.len();
+        span.end = self.text_len;
+        batch.push_text(piece.text);
+        Ok(())
+    }
+
+    fn push_thought(
+        &mut self,
+        location: ItemLocation<'_>,
+        is_summary: bool,
+        piece: TextPiece<'_>,
+        batch: &mut DeltaBatch,
+    ) -> Result<(), LlmError> {
+        if piece.text.is_empty()
+            || piece.is_whole
+                && streamed_items::is_finished(&self.items, ItemKind::Reasoning, location)
+        {
+            return Ok(());
+        }
+        let at = self.find_or_open_item(ItemKind::Reasoning, location)?;
+        self.push_item_thought(at, is_summary, piece, batch)
+    }
+
+    fn push_item_thought(
+        &mut self,
+        at: usize,
+        is_summary: bool,
+        piece: TextPiece<'_>,
+        batch: &mut DeltaBatch,
+    ) -> Result<(), LlmError> {
+        let item = &mut self.items[at];
+        // Some servers send the same text as summary and as reasoning.
+        if piece.text.is_empty() || *item.is_summary.get_or_insert(is_summary) != is_summary {
+            return Ok(());
+        }
+        if !item.is_new(piece) {
+            return Ok(());
+        }
+        self.account_for(piece.text.len())?;
+        let paragraph = Some((at, piece.part));
+        if self.thought_part.is_some() && self.thought_part != paragraph {
+            batch.push_thought("\n\n");
+        }
+        self.thought_part = paragraph;
+        batch.push_thought(piece.text);
+        Ok(())
+    }
+
+    fn push_refusal(
+        &mut self,
+        location: ItemLocation<'_>,
+        piece: TextPiece<'_>,
+    ) -> Result<(), LlmError> {
+        if piece.text.is_empty()
+            || piece.is_whole
+                && streamed_items::is_finished(&self.items, ItemKind::Message, location)
+        {
+            return Ok(());
+        }
+        let at = self.find_or_open_item(ItemKind::Message, location)?;
+        self.push_item_refusal(at, piece)
+    }
+
+    fn push_item_refusal(&mut self, at: usize, piece: TextPiece<'_>) -> Result<(), LlmError> {
+        if !piece.text.is_empty() && self.items[at].is_new(piece) {
+            self.account_for(piece.text.len())?;
+            self.refusal.push_str(piece.text);
+        }
+        Ok(())
+    }
+
+    fn push_arguments(
+        &mut self,
+        location: ItemLocation<'_>,
+        text: &str,
+        batch: &mut DeltaBatch,
+    ) -> Result<(), LlmError> {
+        if text.is_empty() || streamed_items::is_finished(&self.items, ItemKind::Call, location) {
+            return Ok(());
+        }
+        let at = self.find_or_open_item(ItemKind::Call, location)?;
+        let slot = self.items[at].slot;
+        let new = self.calls[slot].push_arguments(slot, text, batch);
+        self.account_for(new)
+    }
+
+    fn set_arguments(
+        &mut self,
+        location: ItemLocation<'_>,
+        text: &str,
+        batch: &mut DeltaBatch,
+    ) -> Result<(), LlmError> {
+        if text.is_empty() || streamed_items::is_finished(&self.items, ItemKind::Call, location) {
+            return Ok(());
+        }
+        let at = self.find_or_open_item(ItemKind::Call, location)?;
+        let slot = self.items[at].slot;
+        let new = self.calls[slot].set_arguments(slot, text, batch);
+        self.account_for(new)
+    }
+
+    /// Processes the start or the end of an item.
+    fn push_item_event(
+        &mut self,
+        location: ItemLocation<'_>,
+        raw: Option<&RawValue>,
+        is_start: bool,
+        batch: &mut DeltaBatch,
+    ) -> Result<(), LlmError> {
+        let Some((kind, item)) = raw.and_then(OutputItem::read) else { return Ok(()) };
+        let id = if item.id.text.is_empty() { location.id } else { &item.id.text };
+        let location = ItemLocation { id, ..location };
+        let call_id = item.call_id.text.as_ref();
+        let known =
+            streamed_items::find_for_description(&self.items, kind, location, call_id, is_start);
+        let at = match known {
+            Some(at) if self.items[at].done => return Ok(()),
+            Some(at) => at,
+            None => self.open_item(kind, location)?,
+        };
+        let new = self.items[at].announce(location, call_id);
+        self.account_for(new)?;
+        if !is_start {
+            return self.complete_item(at, &item, batch);
+        }
+        if kind != ItemKind::Call {
+            return Ok(());
+        }
+        let slot = self.items[at].slot;
+        let call = &mut self.calls[slot];
+        let new =
+            call.set_name(slot, &item, &self.context, batch) + call.set_early_arguments(&item);
+        self.account_for(new)
+    }
+
+    /// Adds what a complete item contains beyond its deltas.
+    fn complete_item(
+        &mut self,
+        at: usize,
+        item: &OutputItem<'_>,
+        batch: &mut DeltaBatch,
+    ) -> Result<(), LlmError> {
+        match self.items[at].kind {
+            ItemKind::Message => {
+                for (part, content) in (0..).zip(item.content()) {
+                    let piece = TextPiece { part, text: &content.text.text, is_whole: true };
+                    if content.refusal.text.is_empty() {
+                        self.push_item_text(at, piece, batch)?;
+                    } else {
+                        self.push_item_refusal(
+                            at,
+                            TextPiece { text: &content.refusal.text, ..piece },
+                        )?;
+                    }
+                }
+                self.account_for(item.phase.text.len())?;
+                self.items[at].phase = item.phase.text.to_string();
+            }
+            ItemKind::Reasoning => {
+                for (is_summary, parts) in [(true, item.summary()), (false, item.content())] {
+                    for (part, content) in (0..).zip(parts) {
+                        let piece = TextPiece { part, text: &content.text.text, is_whole: true };
+                        self.push_item_thought(at, is_summary, piece, batch)?;
+                    }
+                }
+                let blob = item.blob();
+                self.account_for(blob.as_ref().map_or(0, json_limits::memory_size))?;
+                self.items[at].blob = blob;
+            }
+            ItemKind::Call => {
+                let slot = self.items[at].slot;
+                let call = &mut self.calls[slot];
+                let named = call.set_name(slot, item, &self.context, batch);
+                let completed = call.set_arguments(slot, &item.arguments(), batch);
+                self.account_for(named + completed)?;
+            }
+        }
+        self.items[at].done = true;
+        Ok(())
+    }
+
+    /// Processes the end of the reply, which repeats all of it.
+    fn push_response(
+        &mut self,
+        event_status: &str,
+        raw: Option<&RawValue>,
+        batch: &mut DeltaBatch,
+    ) -> Result<(), LlmError> {
+        let response = raw.and_then(|it| serde_json::from_str::<ResponseObject<'_>>(it.get()).ok());
+        let response = response.unwrap_or_default();
+        let status = match response.status.text.as_ref() {
+            status @ ("incomplete" | "failed" | "cancelled") => status,
+            _ => event_status,
+        };
+        match response.error() {
+            Some(error) => return Err(self.stream_error(error)),
+            None if matches!(status, "failed" | "cancelled") => {
+                return Err(self.ended_with_error(status));
+            }
+            None => {}
+        }
+        self.usage = response.usage.as_ref().and_then(parse_usage);
+        self.push_output(&response, batch)?;
+        self.end = Some(match (status, response.reason()) {
+            ("incomplete", "content_filter" | "safety") => self.refused(),
+            ("incomplete", _) => EndReason::Length,
+            _ => EndReason::Complete,
+        });
+        self.done = true;
+        Ok(())
+    }
+
+    /// Adds what a complete response contains beyond its events. Items of a kind without any events
+    /// are taken from here; known items are only completed, because a call that is mistaken for
+    /// another one would run twice.
+    fn push_output(
+        &mut self,
+        response: &ResponseObject<'_>,
+        batch: &mut DeltaBatch,
+    ) -> Result<(), LlmError> {
+        let kinds = [ItemKind::Message, ItemKind::Reasoning, ItemKind::Call];
+        let known = kinds.map(|it| streamed_items::of_kind(&self.items, it));
+        let has_words = self.text_len > 0 || !self.refusal.is_empty();
+        let mut seen = [0_usize; 3];
+        for (index, raw) in (0..).zip(response.output()) {
+            let Some((kind, item)) = OutputItem::read(raw) else { continue };
+            let known = &known[kind as usize];
+            let number = seen[kind as usize];
+            seen[kind as usize] += 1;
+            let at = match known.get(number) {
+                Some(at)
+                    if kind == ItemKind::Call
+                        && self.items[*at].is_other_call(&item.call_id.text) =>
+                {
+                    continue;
+                }
+                Some(at) => *at,
+                None if known.is_empty() => {
+                    self.open_item(kind, ItemLocation { index: Some(index), id: &item.id.text })?
+                }
+                None => continue,
+            };
+            if !(self.items[at].done || kind == ItemKind::Message && has_words) {
+                self.complete_item(at, &item, batch)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts bytes that are kept of the reply and enforces the limit.
+    fn account_for(&mut self, bytes: usize) -> Result<(), LlmError> {
+        self.size += bytes;
+        if self.size > MAX_REPLY_BYTES {
+            return Err(self.malformed_error("the answer has more than 32 MiB"));
+        }
+        Ok(())
+    }
+
+    fn refused(&self) -> EndReason {
+        EndReason::Refused(self.context.secrets.redact(&self.refusal))
+    }
+
+    fn stream_error(&self, body: &str) -> LlmError {
+        let mut error =
+            error_body::stream_error(&self.context.host, &self.context.secrets.redact(body));
+        // In JSON the key may have been escaped, as in `\/`, so it is redacted again.
+        if let LlmError::InStream { message, .. } = &mut error {
+            *message = self.context.secrets.redact(message);
+        }
+        error
+    }
+
+    /// The error for a failed response that gives no reason.
+    fn ended_with_error(&self, status: &str) -> LlmError {
+        let message = format!("it ended with `{status}`");
+        self.stream_error(&json!({ "code": 503, "message": message }).to_string())
+    }
+
+    fn truncated_error(&self) -> LlmError {
+        LlmError::Truncated { host: self.context.host.clone() }
+    }
+
+    fn empty_error(&self) -> LlmError {
+        let has_thought = self.thought_part.is_some();
+        let what = if has_thought { "reasoning but no answer" } else { "an empty answer" };
+        LlmError::EmptyReply { host: self.context.host.clone(), what: what.to_owned() }
+    }
+}
+
+impl StreamedItem {
+    /// True if a piece has not been seen yet; marks it as seen.
+    fn is_new(&mut self, piece: TextPiece<'_>) -> bool {
+        let is_new = !piece.is_whole || piece.part >= self.seen_parts;
+        self.seen_parts = self.seen_parts.max(piece.part.saturating_add(1));
+        is_new
+    }
+}
+
+fn parse_or_null(json: &str) -> Value {
+    serde_json::from_str(json).unwrap_or_default()
+}

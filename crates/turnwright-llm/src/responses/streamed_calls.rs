@@ -1,0 +1,95 @@
+//! Tool calls of a reply that are being received.
+
+use super::wire::OutputItem;
+use crate::chat::arguments::{is_json_object, parse_arguments, truncated_arguments};
+use crate::exchange::ReplyContext;
+use crate::{Delta, DeltaBatch, ReplyCall};
+
+/// A tool call. Each method returns the number of bytes that it added to what is kept.
+#[derive(Debug, Default)]
+pub(super) struct StreamedCall {
+    id: String,
+    name: String,
+    arguments: String,
+    /// Arguments that came with the name, used if no others arrive.
+    early: String,
+}
+
+impl StreamedCall {
+    /// Sets the name and the identifier unless they are known.
+    pub(super) fn set_name(
+        &mut self,
+        slot: usize,
+        item: &OutputItem<'_>,
+        context: &ReplyContext,
+        batch: &mut DeltaBatch,
+    ) -> usize {
+        let mut new = 0;
+        if self.id.is_empty() {
+            item.result_id().clone_into(&mut self.id);
+            new += self.id.len();
+        }
+        if self.name.is_empty() && !item.name().is_empty() {
+            context.tool_name(item.name()).clone_into(&mut self.name);
+            new += self.name.len();
+            batch.deltas.push(Delta::CallNamed { slot, name: self.name.clone() });
+        }
+        new
+    }
+
+    /// Keeps arguments that came with the name. Some servers send them there and again as deltas.
+    pub(super) fn set_early_arguments(&mut self, item: &OutputItem<'_>) -> usize {
+        self.early = item.arguments().into_owned();
+        self.early.len()
+    }
+
+    /// Adds arguments.
+    pub(super) fn push_arguments(
+        &mut self,
+        slot: usize,
+        text: &str,
+        batch: &mut DeltaBatch,
+    ) -> usize {
+        let new = match text.strip_prefix(self.arguments.as_str()) {
+            // The server repeats the complete arguments.
+            Some("") if is_json_object(&self.arguments) => "",
+            // The server repeats what it has sent and appends to it.
+            Some(new) if !new.is_empty() => new,
+            _ => text,
+        };
+        self.arguments.push_str(new);
+        batch.push_arguments(slot, new);
+        new.len()
+    }
+
+    /// Sets the complete arguments, which have usually been received as deltas.
+    pub(super) fn set_arguments(
+        &mut self,
+        slot: usize,
+        text: &str,
+        batch: &mut DeltaBatch,
+    ) -> usize {
+        if let Some(rest) = text.strip_prefix(self.arguments.as_str()) {
+            self.arguments.push_str(rest);
+            batch.push_arguments(slot, rest);
+            rest.len()
+        } else if text.is_empty() || is_json_object(&self.arguments) {
+            0
+        } else {
+            // Deltas were lost or repeated: the final arguments count.
+            text.clone_into(&mut self.arguments);
+            text.len()
+        }
+    }
+
+    /// The complete call.
+    pub(super) fn finish(mut self, slot: usize, cut: bool, batch: &mut DeltaBatch) -> ReplyCall {
+        if self.arguments.is_empty() {
+            self.arguments = self.early;
+            batch.push_arguments(slot, &self.arguments);
+        }
+        let arguments =
+            if cut { truncated_arguments(self.arguments) } else { parse_arguments(self.arguments) };
+        ReplyCall { slot, provider_id: self.id, name: self.name, arguments, extra: None }
+    }
+}

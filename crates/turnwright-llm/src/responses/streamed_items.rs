@@ -1,0 +1,174 @@
+//! Output items of a reply that are being received, and the matching of events to them. Servers
+//! identify items by index, by name, by both or by neither; some give all items the same index,
+//! some change the names.
+
+use std::ops::Range;
+
+use serde_json::{Value, json};
+
+use super::wire::{ItemKind, ItemLocation};
+
+/// What has been received of an item.
+#[derive(Debug)]
+pub(super) struct StreamedItem {
+    pub(super) kind: ItemKind,
+    index: Option<u64>,
+    id: String,
+    /// True if the server has announced the item. Some servers only send deltas.
+    announced: bool,
+    /// True if the item is complete.
+    pub(super) done: bool,
+    /// The number of parts received.
+    pub(super) seen_parts: u64,
+    /// The byte range of a message's text within the text of the reply.
+    pub(super) span: Range<usize>,
+    /// The phase of a message, as the server names it.
+    pub(super) phase: String,
+    /// Reasoning that must be sent back.
+    pub(super) blob: Option<Value>,
+    /// True if reasoning comes as a summary, in which case its full text is ignored.
+    pub(super) is_summary: Option<bool>,
+    /// The index of the call among the calls.
+    pub(super) slot: usize,
+    call_id: String,
+}
+
+impl StreamedItem {
+    pub(super) fn new(kind: ItemKind, location: ItemLocation<'_>, slot: usize) -> StreamedItem {
+        StreamedItem {
+            kind,
+            index: location.index,
+            id: location.id.to_owned(),
+            announced: false,
+            done: false,
+            seen_parts: 0,
+            span: 0..0,
+            phase: String::new(),
+            blob: None,
+            is_summary: None,
+            slot,
+            call_id: String::new(),
+        }
+    }
+
+    /// Records the server's description; what was known before stays. Returns the number of bytes
+    /// added.
+    pub(super) fn announce(&mut self, location: ItemLocation<'_>, call_id: &str) -> usize {
+        self.announced = true;
+        self.index = self.index.or(location.index);
+        let mut new = 0;
+        for (known, new_value) in [(&mut self.id, location.id), (&mut self.call_id, call_id)] {
+            if known.is_empty() {
+                new_value.clone_into(known);
+                new += new_value.len();
+            }
+        }
+        new
+    }
+
+    /// True if the item is only known from deltas without index and identifier.
+    fn is_unspecified(&self) -> bool {
+        self.index.is_none() && self.id.is_empty()
+    }
+
+    fn has_id(&self, id: &str) -> bool {
+        !id.is_empty() && self.id == id
+    }
+
+    fn has_index(&self, index: Option<u64>) -> bool {
+        index.is_some() && self.index == index
+    }
+
+    /// True if both have call identifiers and these differ, which makes them different calls.
+    pub(super) fn is_other_call(&self, call_id: &str) -> bool {
+        !call_id.is_empty() && !self.call_id.is_empty() && self.call_id != call_id
+    }
+}
+
+/// The incomplete item that a delta belongs to.
+pub(super) fn find_for_delta(
+    items: &[StreamedItem],
+    kind: ItemKind,
+    location: ItemLocation<'_>,
+) -> Option<usize> {
+    let last = |test: &dyn Fn(&StreamedItem) -> bool| {
+        items.iter().rposition(|it| it.kind == kind && !it.done && test(it))
+    };
+    last(&|it| it.has_index(location.index) && it.has_id(location.id))
+        .or_else(|| last(&|it| it.has_id(location.id)))
+        .or_else(|| last(&|it| it.has_index(location.index)))
+        .or_else(|| last(&|_| location.is_unspecified()))
+}
+
+/// True if an event about this location repeats a completed item.
+pub(super) fn is_finished(
+    items: &[StreamedItem],
+    kind: ItemKind,
+    location: ItemLocation<'_>,
+) -> bool {
+    let is_here = |it: &StreamedItem| {
+        it.has_id(location.id) || it.has_index(location.index) || location.is_unspecified()
+    };
+    let mut whole = items.iter().filter(|it| it.kind == kind && it.done);
+    whole.any(is_here) && find_for_delta(items, kind, location).is_none()
+}
+
+/// The item that an announcement or a completion refers to.
+pub(super) fn find_for_description(
+    items: &[StreamedItem],
+    kind: ItemKind,
+    location: ItemLocation<'_>,
+    call_id: &str,
+    is_start: bool,
+) -> Option<usize> {
+    let last = |test: &dyn Fn(&StreamedItem) -> bool| {
+        items.iter().rposition(|it| it.kind == kind && !it.is_other_call(call_id) && test(it))
+    };
+    let is_free = |it: &StreamedItem| !(it.done || is_start && it.announced);
+    let is_same = |it: &StreamedItem| {
+        let fits = it.index.is_none() || location.index.is_none() || it.index == location.index;
+        fits && (it.has_id(location.id) || !call_id.is_empty() && it.call_id == call_id)
+    };
+    last(&is_same)
+        .or_else(|| last(&|it| is_free(it) && it.has_index(location.index)))
+        .or_else(|| last(&|it| is_free(it) && (location.is_unspecified() || it.is_unspecified())))
+}
+
+/// The items of one kind, in the order of the reply.
+pub(super) fn of_kind(items: &[StreamedItem], kind: ItemKind) -> Vec<usize> {
+    in_order(items).into_iter().filter(|it| items[*it].kind == kind).collect()
+}
+
+/// The items in the order of the reply.
+fn in_order(items: &[StreamedItem]) -> Vec<usize> {
+    let mut order: Vec<_> = (0..items.len()).collect();
+    if items.iter().all(|it| it.index.is_some()) {
+        order.sort_by_key(|it| items[*it].index);
+    }
+    order
+}
+
+/// What must be kept to send the reply back item by item: verbatim reasoning, and markers for the
+/// messages and calls around it. Empty if there is no reasoning and no phase.
+pub(super) fn provider_state(items: &[StreamedItem]) -> Vec<Value> {
+    if items.iter().all(|it| it.blob.is_none() && it.phase.is_empty()) {
+        return Vec::new();
+    }
+    in_order(items).into_iter().filter_map(|it| item_record(&items[it])).collect()
+}
+
+fn item_record(item: &StreamedItem) -> Option<Value> {
+    match item.kind {
+        ItemKind::Reasoning => item.blob.clone(),
+        ItemKind::Call => Some(json!({ "type": "function_call", "slot": item.slot })),
+        ItemKind::Message if item.span.is_empty() => None,
+        ItemKind::Message => {
+            let Range { start, end } = item.span;
+            let mut mark = json!({ "type": "message", "start": start, "end": end });
+            if !item.phase.is_empty() {
+                mark["phase"] = json!(item.phase);
+            }
+            Some(mark)
+        }
+    }
+}

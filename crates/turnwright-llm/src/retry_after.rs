@@ -1,0 +1,317 @@
+//! Parses how long a server asks clients to wait, in all known forms. Does no I/O.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use reqwest::header::HeaderMap;
+use serde_json::Value;
+
+/// The longest delay that a server can impose; for longer ones the turn ends with the error.
+pub const MAX_RETRY_WAIT: Duration = Duration::from_secs(60);
+
+/// Larger numbers are Unix timestamps: in milliseconds above this one, in seconds above the next.
+const MIN_EPOCH_MILLISECONDS: f64 = 1e11;
+const MIN_EPOCH_SECONDS: f64 = 1e9;
+
+/// Phrases that precede a delay in an error message.
+const PHRASES: [&str; 6] =
+    ["try again in ", "try again after ", "retry in ", "retry after ", "wait for ", "wait "];
+
+/// The delay in the headers: `Retry-After` takes precedence over vendor headers.
+pub(super) fn from_headers(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = |name: &str| headers.get(name).and_then(|it| it.to_str().ok()).map(str::trim);
+    let milliseconds = text("retry-after-ms").and_then(|it| it.parse::<f64>().ok());
+    milliseconds
+        .and_then(|it| checked_seconds(it / 1000.0))
+        .or_else(|| text("retry-after").and_then(|it| parse_delay_or_date(it, now)))
+        .or_else(|| from_rate_limit_headers(headers, now))
+}
+
+/// The delay of rate limit headers, which exist for several limits, such as requests and tokens. If
+/// the server reports what remains of the limits, only exhausted ones count.
+fn from_rate_limit_headers(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let mut spent = None;
+    let mut unknown: Option<Duration> = None;
+    let mut has_remaining = false;
+    for (name, value) in headers {
+        let name = name.as_str();
+        if !name.contains("ratelimit") || !name.contains("reset") {
+            continue;
+        }
+        let wait = value.to_str().ok().and_then(|it| parse_delay_or_date(it.trim(), now));
+        let left = headers.get(name.replace("reset", "remaining"));
+        match left.and_then(|it| it.to_str().ok()?.trim().parse::<f64>().ok()) {
+            Some(left) => {
+                has_remaining = true;
+                if left <= 0.0 {
+                    spent = spent.max(wait);
+                }
+            }
+            // It is unknown which limit was hit: take the shortest delay, since the wait can be
+            // repeated.
+            None => unknown = unknown.into_iter().chain(wait).min(),
+        }
+    }
+    if has_remaining { spent } else { unknown }
+}
+
+/// The delay in an error's body, in a field or in its message.
+pub(super) fn from_body(body: &Value, message: &str) -> Option<Duration> {
+    from_fields(body).or_else(|| from_message(message))
+}
+
+/// Google's `retryDelay` and similar fields.
+fn from_fields(value: &Value) -> Option<Duration> {
+    match value {
+        Value::Array(items) => items.iter().find_map(from_fields),
+        Value::Object(fields) => {
+            let own = ["retryDelay", "retry_after", "retry_after_seconds"];
+            let own = own.iter().filter_map(|it| fields.get(*it)).find_map(|it| match it {
+                Value::String(text) => parse_duration(text),
+                other => checked_seconds(other.as_f64()?),
+            });
+            own.or_else(|| {
+                ["error", "details", "metadata"]
+                    .iter()
+                    .filter_map(|it| fields.get(*it))
+                    .find_map(from_fields)
+            })
+        }
+        _ => None,
+    }
+}
+
+fn from_message(message: &str) -> Option<Duration> {
+    let text = message.to_ascii_lowercase();
+    PHRASES.iter().find_map(|phrase| {
+        let after = &text[text.find(phrase)? + phrase.len()..];
+        parse_duration(after)
+    })
+}
+
+/// Parses a header with a duration, a timestamp or a date.
+fn parse_delay_or_date(value: &str, now: SystemTime) -> Option<Duration> {
+    if let Ok(number) = value.parse::<f64>() {
+        let since = match number {
+            number if number > MIN_EPOCH_MILLISECONDS => number / 1000.0,
+            number if number > MIN_EPOCH_SECONDS => number,
+            number => return checked_seconds(number),
+        };
+        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        return Some(checked_seconds(since)?.saturating_sub(now));
+    }
+    let date = httpdate::parse_http_date(value).ok().or_else(|| parse_rfc_3339(value));
+    match date {
+        Some(date) => Some(date.duration_since(now).unwrap_or_default()),
+        None => parse_duration(value),
+    }
+}
+
+/// Parses `1.57s`, `6m0s`, `120ms` or `5 seconds` at the start of a text; a bare number is seconds.
+fn parse_duration(text: &str) -> Option<Duration> {
+    let mut rest = text.trim_start();
+    let mut total = None;
+    loop {
+        let digits = rest.find(|it: char| !it.is_ascii_digit() && it != '.').unwrap_or(rest.len());
+        let Ok(number) = rest[..digits].trim_end_matches('.').parse::<f64>() else { break };
+        rest = rest[digits..].trim_start();
+        let letters = rest.find(|it: char| !it.is_ascii_alphabetic()).unwrap_or(rest.len());
+        let factor = seconds_per_unit(&rest[..letters]);
+        if factor.is_none() && total.is_some() {
+            break;
+        }
+        let part = checked_seconds(number * factor.unwrap_or(1.0))?;
+        total = Some(total.unwrap_or(Duration::ZERO).saturating_add(part));
+        if factor.is_none() {
+            break;
+        }
+        rest = rest[letters..].trim_start();
+    }
+    total
+}
+
+fn seconds_per_unit(word: &str) -> Option<f64> {
+    match word {
+        "ms" | "millisecond" | "milliseconds" => Some(0.001),
+        "s" | "sec" | "secs" | "second" | "seconds" => Some(1.0),
+        "m" | "min" | "mins" | "minute" | "minutes" => Some(60.0),
+        "h" | "hour" | "hours" => Some(3600.0),
+        "d" | "day" | "days" => Some(86_400.0),
+        _ => None,
+    }
+}
+
+/// `None` for what is not a duration, such as a negative number.
+fn checked_seconds(number: f64) -> Option<Duration> {
+    Duration::try_from_secs_f64(number).ok()
+}
+
+/// Parses `2026-01-02T03:04:05.678Z`, also with an offset.
+fn parse_rfc_3339(text: &str) -> Option<SystemTime> {
+    let number = |from: usize, to: usize| text.get(from..to)?.parse::<u32>().ok();
+    let marks = [(4, "-"), (7, "-"), (10, "T"), (13, ":"), (16, ":")];
+    if !marks.iter().all(|(at, mark)| text.get(*at..=*at) == Some(*mark)) {
+        return None;
+    }
+    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
+    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
+    let fraction = |it: char| it == '.' || it.is_ascii_digit();
+    let zone = text.get(19..)?.trim_start_matches(fraction);
+    let offset = match zone.split_at_checked(1)? {
+        ("Z" | "z", "") => 0,
+        (sign @ ("+" | "-"), rest) => {
+            let (hours, minutes) = rest.split_once(':')?;
+            let offset = hours.parse::<u16>().ok()? * 60 + minutes.parse::<u16>().ok()?.min(59);
+            i64::from(offset.min(1440)) * if sign == "+" { 60 } else { -60 }
+        }
+        _ => return None,
+    };
+    let days = i64::from(days_since_1970(year, month, day)?);
+    let clock = i64::from(hour.min(23) * 3600 + minute.min(59) * 60 + second.min(60));
+    let since = u64::try_from(days * 86_400 + clock - offset).ok()?;
+    UNIX_EPOCH.checked_add(Duration::from_secs(since))
+}
+
+fn days_since_1970(year: u32, month: u32, day: u32) -> Option<u32> {
+    const BEFORE: [u32; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
+    let before = BEFORE.get(usize::try_from(month.checked_sub(1)?).ok()?)?;
+    let leap_days = |year: u32| year / 4 - year / 100 + year / 400;
+    let is_leap = leap_days(year) > leap_days(year.checked_sub(1)?);
+    let today = u32::from(is_leap && month > 2) + before + day.min(31).checked_sub(1)?;
+    Some(year.checked_sub(1970)? * 365 + leap_days(year - 1) - leap_days(1969) + today)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use reqwest::header::{HeaderName, HeaderValue};
+    use serde_json::json;
+
+    use super::*;
+
+    /// Sun, 06 Nov 1994 08:49:37 GMT.
+    fn now() -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(784_111_777)
+    }
+
+    fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
+        let pair = |it: &(&str, &str)| {
+            (HeaderName::try_from(it.0).unwrap(), HeaderValue::from_str(it.1).unwrap())
+        };
+        pairs.iter().map(pair).collect()
+    }
+
+    /// C.1 #39.
+    #[test]
+    fn delays_are_parsed_in_each_form() {
+        let table = [
+            ("retry-after", "7", Some(7_000)),
+            ("retry-after", "0.5", Some(500)),
+            ("retry-after", "Sun, 06 Nov 1994 08:49:47 GMT", Some(10_000)),
+            ("retry-after", "Sun, 06 Nov 1994 08:00:00 GMT", Some(0)),
+            ("retry-after", "2073600", Some(2_073_600_000)),
+            ("retry-after", "soon", None),
+            ("retry-after", "-1", None),
+            ("retry-after-ms", "250", Some(250)),
+            ("x-ratelimit-reset-requests", "1.57s", Some(1_570)),
+            ("x-ratelimit-reset-tokens", "6m0s", Some(360_000)),
+            ("x-ratelimit-reset-tokens", "120ms", Some(120)),
+            ("x-ratelimit-reset-requests", "1h2m3.5s", Some(3_723_500)),
+            ("ratelimit-reset", "30", Some(30_000)),
+            ("anthropic-ratelimit-tokens-reset", "1994-11-06T08:49:47Z", Some(10_000)),
+            ("anthropic-ratelimit-tokens-reset", "1994-11-06T09:49:47.25+01:00", Some(10_000)),
+            ("anthropic-ratelimit-tokens-reset", "1994-11-06T00:00:00Z", Some(0)),
+            ("x-ratelimit-limit-requests", "30", None),
+        ];
+        for (name, value, expected) in table {
+            let got = from_headers(&headers(&[(name, value)]), now());
+            assert_eq!(got, expected.map(Duration::from_millis), "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn a_timestamp_may_be_in_seconds_or_milliseconds() {
+        let now = UNIX_EPOCH + Duration::from_secs(1_760_000_000);
+        for value in ["1760000009", "1760000009000", "2025-10-09T08:53:29Z"] {
+            let got = from_headers(&headers(&[("x-ratelimit-reset", value)]), now);
+            assert_eq!(got, Some(Duration::from_secs(9)), "{value}");
+        }
+    }
+
+    #[test]
+    fn only_exhausted_limits_count() {
+        let with = |requests: &str, tokens: &str| {
+            let headers = headers(&[
+                ("x-ratelimit-reset-requests", "1.5s"),
+                ("x-ratelimit-reset-tokens", "40s"),
+                ("x-ratelimit-remaining-requests", requests),
+                ("x-ratelimit-remaining-tokens", tokens),
+            ]);
+            from_headers(&headers, now())
+        };
+        assert_eq!(with("0", "17"), Some(Duration::from_millis(1_500)));
+        assert_eq!(with("3", "0"), Some(Duration::from_secs(40)));
+        assert_eq!(with("0", "0"), Some(Duration::from_secs(40)));
+        assert_eq!(with("3", "17"), None);
+        let explicit = headers(&[("retry-after", "2"), ("x-ratelimit-reset-tokens", "40s")]);
+        assert_eq!(from_headers(&explicit, now()), Some(Duration::from_secs(2)));
+    }
+
+    #[test]
+    fn an_error_message_may_contain_the_delay() {
+        let table = [
+            ("Rate limit reached. Please try again in 20s.", Some(20_000)),
+            ("Please try again in 7m12.5s. Need more tokens?", Some(432_500)),
+            ("Quota exceeded for metric x, limit: 15\nPlease retry in 34.07s.", Some(34_070)),
+            ("Please retry after 5 seconds.", Some(5_000)),
+            ("max RPM: 3, please try again after 1 seconds", Some(1_000)),
+            ("Try again in 120ms", Some(120)),
+            ("Please wait 2 minutes", Some(120_000)),
+            ("please retry after 3.", Some(3_000)),
+            ("Try again in a while", None),
+            ("Try again later", None),
+        ];
+        for (text, expected) in table {
+            let got = from_body(&Value::Null, text);
+            assert_eq!(got, expected.map(Duration::from_millis), "{text}");
+        }
+        let google = json!([{ "error": { "details": [
+            { "@type": "type.googleapis.com/google.rpc.Help" },
+            { "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34s" },
+        ] } }]);
+        assert_eq!(from_body(&google, ""), Some(Duration::from_secs(34)));
+    }
+
+    proptest! {
+        /// A `Duration` cannot be negative, so this only checks that nothing panics.
+        #[test]
+        fn no_text_makes_it_panic(
+            text in "(try again in )?[-+0-9a-zA-ZäTZ:. ]{0,30}", free in any::<String>(),
+            number in any::<f64>(),
+        ) {
+            for value in [text, free, number.to_string()] {
+                let _ = (parse_delay_or_date(&value, now()), parse_duration(&value), parse_rfc_3339(&value));
+                from_body(&json!({ "retryDelay": value, "retry_after": number }), &value);
+                if let Ok(value) = HeaderValue::from_str(&value) {
+                    for name in ["retry-after", "retry-after-ms", "x-ratelimit-reset"] {
+                        let mut headers = HeaderMap::new();
+                        headers.insert(name, value.clone());
+                        from_headers(&headers, now());
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn dates_round_trip(since in 0_u64..7_000_000_000) {
+            let date = UNIX_EPOCH + Duration::from_secs(since);
+            // `Sun, 06 Nov 1994 08:49:37 GMT`
+            let http = httpdate::fmt_http_date(date);
+            let months = "JanFebMarAprMayJunJulAugSepOctNovDec";
+            let month = months.find(&http[8..11]).unwrap() / 3 + 1;
+            let text = format!(
+                "{}-{month:02}-{}T{}Z", &http[12..16], &http[5..7], &http[17..25],
+            );
+            prop_assert_eq!(parse_rfc_3339(&text), Some(date), "{}", text);
+        }
+    }
+}

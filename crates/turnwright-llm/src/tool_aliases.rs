@@ -1,0 +1,180 @@
+//! Maps tool names to names that every server accepts, `[A-Za-z0-9_-]{1,64}` (quirks C.4 #10b), and
+//! back. The mapping is one-to-one; most names map to themselves.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+const MAX_NAME_BYTES: usize = 64;
+/// An underscore and eight hexadecimal digits.
+const HASH_SUFFIX_BYTES: usize = 9;
+
+/// The aliases of names that are not valid as they are. Empty, without allocation, if all names are
+/// valid.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ToolAliases {
+    to_wire: HashMap<String, String>,
+    from_wire: HashMap<String, String>,
+}
+
+impl ToolAliases {
+    /// Chooses an alias for each declared name that needs one, independently of the order of the
+    /// names.
+    pub(super) fn new<'a, I>(declared: I) -> ToolAliases
+    where
+        I: IntoIterator<Item = &'a str, IntoIter: Clone>,
+    {
+        let declared = declared.into_iter();
+        let mut changed: Vec<&str> = declared.clone().filter(|it| !is_valid(it)).collect();
+        if changed.is_empty() {
+            return ToolAliases::default();
+        }
+        changed.sort_unstable();
+        changed.dedup();
+        let mut taken: HashSet<String> =
+            declared.filter(|it| is_valid(it)).map(str::to_owned).collect();
+        let mut candidates: HashMap<String, usize> = HashMap::new();
+        for name in &changed {
+            *candidates.entry(sanitised(name)).or_default() += 1;
+        }
+        let mut aliases = ToolAliases::default();
+        for name in changed {
+            let plain = sanitised(name);
+            let is_unambiguous =
+                candidates[&plain] == 1 && has_alphanumeric(name) && name.len() <= MAX_NAME_BYTES;
+            let mut alias = plain;
+            let mut attempt = 0;
+            while !is_unambiguous && attempt == 0 || taken.contains(&alias) {
+                alias = hashed(name, attempt);
+                attempt += 1;
+            }
+            taken.insert(alias.clone());
+            aliases.from_wire.insert(alias.clone(), name.to_owned());
+            aliases.to_wire.insert(name.to_owned(), alias);
+        }
+        aliases
+    }
+
+    /// The name as it is sent. An undeclared name, which a model made up in an earlier reply,
+    /// becomes a valid one.
+    pub(super) fn to_wire<'a>(&'a self, name: &'a str) -> Cow<'a, str> {
+        if is_valid(name) {
+            return Cow::Borrowed(name);
+        }
+        match self.to_wire.get(name) {
+            Some(alias) => Cow::Borrowed(alias),
+            None if name.len() > MAX_NAME_BYTES => Cow::Owned(hashed(name, 0)),
+            None => Cow::Owned(sanitised(name)),
+        }
+    }
+
+    /// The declared name for a name used by the model.
+    #[expect(clippy::wrong_self_convention, reason = "the other way of `to_wire`")]
+    pub(super) fn from_wire<'a>(&'a self, name: &'a str) -> &'a str {
+        self.from_wire.get(name).map_or(name, String::as_str)
+    }
+}
+
+fn is_allowed(char: char) -> bool {
+    char.is_ascii_alphanumeric() || matches!(char, '_' | '-')
+}
+
+fn is_valid(name: &str) -> bool {
+    (1..=MAX_NAME_BYTES).contains(&name.len()) && name.chars().all(is_allowed)
+}
+
+/// True if sanitising the name leaves anything that identifies it.
+fn has_alphanumeric(name: &str) -> bool {
+    name.contains(|it: char| it.is_ascii_alphanumeric())
+}
+
+fn sanitised(name: &str) -> String {
+    if name.is_empty() {
+        return "unknown".to_owned();
+    }
+    let allowed = name.chars().map(|it| if is_allowed(it) { it } else { '_' });
+    allowed.take(MAX_NAME_BYTES).collect()
+}
+
+fn hashed(name: &str, attempt: u32) -> String {
+    let mut alias = sanitised(name);
+    alias.truncate(MAX_NAME_BYTES - HASH_SUFFIX_BYTES);
+    alias.push_str(&format!("_{:08x}", hash(name, attempt)));
+    alias
+}
+
+/// FNV-1a, which is stable across builds and runs.
+fn hash(name: &str, attempt: u32) -> u32 {
+    let bytes = name.bytes().chain(attempt.to_le_bytes());
+    bytes.fold(0x811c_9dc5, |hash, it| (hash ^ u32::from(it)).wrapping_mul(0x0100_0193))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn aliases(names: &[&str]) -> ToolAliases {
+        ToolAliases::new(names.iter().copied())
+    }
+
+    #[test]
+    fn valid_names_map_to_themselves_without_allocation() {
+        let aliases = aliases(&["read_file", "a-B-9", &"x".repeat(64)]);
+        assert!(matches!(aliases.to_wire("read_file"), Cow::Borrowed("read_file")));
+        assert_eq!(aliases.from_wire("read_file"), "read_file");
+        assert_eq!(aliases.to_wire.capacity() + aliases.from_wire.capacity(), 0);
+    }
+
+    #[test]
+    fn names_change_no_more_than_necessary() {
+        let long = "x".repeat(70);
+        for (declared, name, alias) in [
+            (vec!["mcp.fs/read"], "mcp.fs/read", "mcp_fs_read"),
+            (vec!["a:b", "a_c"], "a:b", "a_b"),
+            (vec!["a:b", "a_b"], "a:b", "a_b_1f609940"),
+            (vec!["a:b", "a_b"], "a_b", "a_b"),
+            (vec!["a:b", "a.b"], "a:b", "a_b_1f609940"),
+            (vec!["a.b", "a:b"], "a.b", "a_b_68a939cc"),
+            (vec!["読む"], "読む", "___ac0392dd"),
+            (vec![""], "", "unknown_4b95f515"),
+            (vec![&long], &long, &format!("{}_a742244d", "x".repeat(55))),
+        ] {
+            let aliases = aliases(&declared);
+            assert_eq!(aliases.to_wire(name), alias, "{declared:?}");
+            assert_eq!(aliases.from_wire(alias), name, "{declared:?}");
+        }
+    }
+
+    #[test]
+    fn undeclared_names_become_valid() {
+        let aliases = aliases(&["a.b"]);
+        for (name, wire) in [("", "unknown"), ("x y", "x_y"), ("fine", "fine"), ("é", "_")] {
+            assert_eq!(aliases.to_wire(name), wire);
+        }
+        let long = "y".repeat(500);
+        assert!(is_valid(&aliases.to_wire(&long)));
+        assert_eq!(aliases.from_wire("other"), "other");
+    }
+
+    proptest! {
+        #[test]
+        fn aliases_are_unique_and_reversible(
+            names in prop::collection::vec("[ab._:é]{0,3}|[ab.]{60,70}|a_b(_[0-9a-f]{8})?", 0..12),
+            other in "\\PC{0,80}",
+        ) {
+            let aliases = ToolAliases::new(names.iter().map(String::as_str));
+            let distinct: HashSet<&String> = names.iter().collect();
+            let wire: HashSet<Cow<'_, str>> = distinct.iter().map(|it| aliases.to_wire(it)).collect();
+            prop_assert_eq!(wire.len(), distinct.len());
+            for name in &names {
+                let alias = aliases.to_wire(name);
+                prop_assert!(is_valid(&alias), "{}", alias);
+                prop_assert_eq!(aliases.from_wire(&alias), name);
+            }
+            prop_assert!(is_valid(&aliases.to_wire(&other)));
+            let backwards = ToolAliases::new(names.iter().rev().map(String::as_str));
+            prop_assert_eq!(backwards.to_wire, aliases.to_wire);
+        }
+    }
+}

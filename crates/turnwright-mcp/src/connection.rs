@@ -1,0 +1,339 @@
+//! One connection to a server: a process with pipes or an HTTP client, and `rmcp`'s service on top.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use rmcp::Peer;
+use rmcp::model::ProtocolVersion;
+use rmcp::service::{
+    ClientInitializeError, ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService,
+};
+use rmcp::transport::async_rw::AsyncRwTransport;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::elicitation::WaitingCalls;
+use super::handler::ServerMessageHandler;
+use super::http::{self, HttpConnection};
+use super::message_io;
+use super::pool::ServerEnv;
+use super::process::ServerProcess;
+use super::program_setup::ProgramRequest;
+use super::progress::ProgressRouter;
+use super::spec::{ServerSpec, ServerTransport};
+use turnwright_types::effect::{escape_hidden_line, shorten_title};
+use turnwright_types::redact;
+use turnwright_workspace::exec::Environment;
+
+/// How long `rmcp` may take to close a connection.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// What is needed to connect, and until when.
+#[derive(Debug)]
+pub(super) struct ConnectRequest<'a> {
+    pub(super) spec: &'a ServerSpec,
+    pub(super) env: &'a ServerEnv,
+    pub(super) environment: &'a Environment,
+    /// Notified when the server's tools or prompts have changed.
+    pub(super) changed: Arc<Notify>,
+    pub(super) callers: WaitingCalls,
+    /// Set once the server turns out to know only the protocol without a handshake.
+    pub(super) is_modern: &'a AtomicBool,
+    pub(super) stop: &'a CancellationToken,
+    pub(super) deadline: Instant,
+}
+
+impl ConnectRequest<'_> {
+    /// Runs a future until the server is stopped or the deadline passes.
+    ///
+    /// # Errors
+    /// If the future did not complete.
+    pub(super) async fn until_deadline<T>(
+        &self,
+        future: impl Future<Output = T>,
+    ) -> Result<T, String> {
+        tokio::select! {
+            output = future => Ok(output),
+            () = self.stop.cancelled() => Err("it was stopped".to_owned()),
+            () = sleep_until(self.deadline) => {
+                let limit = self.spec.timeouts.start.as_secs_f32();
+                Err(format!("it was not ready within {limit} s"))
+            }
+        }
+    }
+}
+
+/// Why a connection could not be opened, or has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ConnectFailure {
+    /// For the user.
+    pub(super) why: String,
+    /// Retrying would not help.
+    pub(super) is_final: bool,
+    /// A login would help.
+    pub(super) needs_login: bool,
+}
+
+/// Why an HTTP server cannot be used.
+#[derive(Clone, Debug)]
+pub(super) enum HttpFailure {
+    /// With the reason, for the user.
+    Failed(String),
+    NeedsLogin,
+}
+
+impl From<String> for HttpFailure {
+    fn from(why: String) -> HttpFailure {
+        HttpFailure::Failed(why)
+    }
+}
+
+impl From<HttpFailure> for ConnectFailure {
+    fn from(unusable: HttpFailure) -> ConnectFailure {
+        match unusable {
+            HttpFailure::Failed(why) => why.into(),
+            HttpFailure::NeedsLogin => ConnectFailure {
+                why: "it requires a login".to_owned(),
+                is_final: true,
+                needs_login: true,
+            },
+        }
+    }
+}
+
+impl From<String> for ConnectFailure {
+    fn from(why: String) -> ConnectFailure {
+        ConnectFailure { why, is_final: false, needs_login: false }
+    }
+}
+
+/// An open connection to a server.
+#[derive(Debug)]
+pub(super) struct Connection {
+    service: RunningService<RoleClient, ServerMessageHandler>,
+    process: Option<ServerProcess>,
+    http: Option<HttpConnection>,
+}
+
+impl Connection {
+    /// # Errors
+    /// If the server cannot be used.
+    pub(super) async fn open(request: &ConnectRequest<'_>) -> Result<Connection, ConnectFailure> {
+        let handler = ServerMessageHandler {
+            roots: Arc::new(request.env.roots_of(request.spec)),
+            changed: Arc::clone(&request.changed),
+            server: request.spec.name.clone(),
+            forms: request.env.supports_forms,
+            callers: request.callers.clone(),
+            progress: ProgressRouter::default(),
+        };
+        match &request.spec.transport {
+            ServerTransport::Stdio { .. } => Connection::to_process(request, handler).await,
+            ServerTransport::Http { url, headers } => {
+                let opening = http::open(url, headers, &request.env.logins, handler);
+                let (service, http) = request.until_deadline(opening).await??;
+                Ok(Connection { service, process: None, http: Some(http) })
+            }
+        }
+    }
+
+    /// Connects to a process, first with the handshake: most servers know it, and one that knows only
+    /// the handshake may never answer `server/discover`. If the server refuses it, a new process is
+    /// started and connected without a handshake.
+    async fn to_process(
+        request: &ConnectRequest<'_>,
+        handler: ServerMessageHandler,
+    ) -> Result<Connection, ConnectFailure> {
+        let mut first = None;
+        if !request.is_modern.load(Ordering::Relaxed) {
+            match connect(request, handler.clone(), ClientLifecycleMode::Initialize).await {
+                Ok(connection) => return Ok(connection),
+                Err(LifecycleError::Refused(why)) => first = Some(why),
+                Err(LifecycleError::Other(failure)) => return Err(failure),
+            }
+        }
+        let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
+        let modern = ClientLifecycleMode::Discover { preferred_versions };
+        let failure = match connect(request, handler, modern).await {
+            Ok(connection) => {
+                request.is_modern.store(true, Ordering::Relaxed);
+                return Ok(connection);
+            }
+            Err(LifecycleError::Refused(why)) => {
+                ConnectFailure { why, is_final: true, needs_login: false }
+            }
+            Err(LifecycleError::Other(failure)) => failure,
+        };
+        let why = match first {
+            Some(first) => format!("{first}; without a handshake: {}", failure.why),
+            None => failure.why,
+        };
+        Err(ConnectFailure { why, ..failure })
+    }
+
+    pub(super) fn progress(&self) -> ProgressRouter {
+        self.service.service().progress.clone()
+    }
+
+    pub(super) fn peer(&self) -> &Peer<RoleClient> {
+        self.service.peer()
+    }
+
+    /// The server's name and version, and the protocol version.
+    pub(super) fn server_info(&self) -> (String, String) {
+        let Some(info) = self.peer().peer_info() else { return Default::default() };
+        let title = info.server_info.as_ref().map(|it| format!("{} {}", it.name, it.version));
+        let title = shorten_title(escape_hidden_line(&title.unwrap_or_default()));
+        (title, info.protocol_version.to_string())
+    }
+
+    /// True if the server sends change notifications only to subscribers.
+    pub(super) fn needs_subscription(&self) -> bool {
+        self.peer().peer_info().is_some_and(|it| {
+            let list_changed = it.capabilities.tools.as_ref().and_then(|it| it.list_changed);
+            !it.protocol_version.has_initialize() && list_changed == Some(true)
+        })
+    }
+
+    /// The number of lines on a process's stdout that were not messages.
+    pub(super) fn stray(&self) -> Arc<AtomicU64> {
+        self.process.as_ref().map(ServerProcess::stray).unwrap_or_default()
+    }
+
+    /// Waits for the connection to end, and describes how it ended.
+    pub(super) async fn ended(&mut self) -> String {
+        match &mut self.process {
+            Some(process) => process.ended().await,
+            None => match &self.http {
+                Some(http) => http.lost().await,
+                None => std::future::pending().await,
+            },
+        }
+    }
+
+    /// Adds the end of a process's stderr to a message.
+    pub(super) fn with_stderr(&self, message: String) -> String {
+        match &self.process {
+            Some(process) => process.with_stderr(message),
+            None => message,
+        }
+    }
+
+    /// Ends the connection. The stdin of a process is closed first, as the protocol requires.
+    pub(super) async fn close(self) {
+        // Dropping the service closes the pipes.
+        let limit = if self.http.is_some() { http::DELETE_TIMEOUT } else { CLOSE_TIMEOUT };
+        drop(timeout(limit, self.service.cancel()).await);
+        if let Some(process) = self.process {
+            process.stop().await;
+        }
+    }
+}
+
+/// Why a lifecycle mode did not work.
+enum LifecycleError {
+    /// The server refuses this mode, but may accept another.
+    Refused(String),
+    Other(ConnectFailure),
+}
+
+/// Starts the process and connects to it in the given mode.
+async fn connect(
+    request: &ConnectRequest<'_>,
+    handler: ServerMessageHandler,
+    mode: ClientLifecycleMode,
+) -> Result<Connection, LifecycleError> {
+    let Some(program_request) = ProgramRequest::new(request.spec, request.env, request.environment)
+    else {
+        return Err(LifecycleError::Other("it is not a local program".to_owned().into()));
+    };
+    let started = ServerProcess::start(program_request).await;
+    let (mut process, output, input) = started.map_err(|why| {
+        LifecycleError::Other(ConnectFailure { why, is_final: true, needs_login: false })
+    })?;
+    let transport = AsyncRwTransport::new_client(output, input);
+    let transport =
+        transport.with_max_line_length(message_io::MAX_MESSAGE_BYTES + message_io::RETAINED_BYTES);
+    let error = match request.until_deadline(handler.serve_with_lifecycle(transport, mode)).await {
+        Ok(Ok(service)) => match check_version(&service) {
+            None => return Ok(Connection { service, process: Some(process), http: None }),
+            Some(why) => {
+                drop(timeout(CLOSE_TIMEOUT, service.cancel()).await);
+                LifecycleError::Refused(why)
+            }
+        },
+        Ok(Err(error)) => match refusal(&error) {
+            Some(why) => LifecycleError::Refused(why),
+            None if matches!(
+                error,
+                ClientInitializeError::ConnectionClosed(_)
+                    | ClientInitializeError::TransportError { .. }
+            ) =>
+            {
+                LifecycleError::Other(process.ended().await.into())
+            }
+            None => {
+                let why = format!("it does not answer like an MCP server: {}", brief(&error));
+                LifecycleError::Other(process.with_stderr(why).into())
+            }
+        },
+        Err(why) => LifecycleError::Other(process.with_stderr(why).into()),
+    };
+    process.stop().await;
+    Err(error)
+}
+
+fn check_version(service: &RunningService<RoleClient, ServerMessageHandler>) -> Option<String> {
+    let revision = service.peer().peer_info()?.protocol_version.clone();
+    let is_known = ProtocolVersion::KNOWN_VERSIONS.contains(&revision);
+    (!is_known).then(|| unsupported_version(&[revision]))
+}
+
+fn unsupported_version(theirs: &[ProtocolVersion]) -> String {
+    let names: Vec<_> = theirs.iter().take(5).map(ToString::to_string).collect();
+    let theirs = if names.is_empty() { "another one".to_owned() } else { names.join(", ") };
+    let theirs = shorten_title(escape_hidden_line(&theirs));
+    format!("it uses protocol version {theirs}; supported are 2024-11-05 to 2026-07-28")
+}
+
+/// The reason, if the server answered and refused the lifecycle mode.
+fn refusal(error: &ClientInitializeError) -> Option<String> {
+    match error {
+        ClientInitializeError::JsonRpcError(error) => {
+            Some(format!("it refused the connection: {}", brief(&error.message)))
+        }
+        ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => {
+            Some(unsupported_version(server_supported))
+        }
+        _ => None,
+    }
+}
+
+/// Makes one short line without API keys of a server's text.
+fn brief(said: &impl std::fmt::Display) -> String {
+    shorten_title(escape_hidden_line(&redact::text(&said.to_string())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_lifecycle_is_told_apart_from_a_broken_server() {
+        let error = rmcp::ErrorData::method_not_found::<rmcp::model::PingRequestMethod>();
+        let refused = refusal(&ClientInitializeError::JsonRpcError(error));
+        assert!(refused.unwrap().starts_with("it refused the connection: "));
+        let versions = serde_json::from_value(serde_json::json!(["2031-01-01"])).unwrap();
+        let strange = ClientInitializeError::NoCompatibleProtocolVersion {
+            client_supported: Vec::new(),
+            server_supported: versions,
+        };
+        assert_eq!(
+            refusal(&strange).unwrap(),
+            "it uses protocol version 2031-01-01; supported are 2024-11-05 to 2026-07-28"
+        );
+        assert_eq!(refusal(&ClientInitializeError::Cancelled), None);
+    }
+}

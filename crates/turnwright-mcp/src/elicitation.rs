@@ -1,0 +1,162 @@
+//! Elicitation: questions of a server to the user during a call. The question names the server, and is
+//! only shown if it is certain whose call it belongs to.
+
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use turnwright_types::client::{Client, FormOutcome, ServerForm};
+use turnwright_types::effect::{escape_hidden_line, terminal_safe};
+use turnwright_types::ids::CallId;
+
+const MAX_QUESTION_CHARS: usize = 4_000;
+/// Questions during one call. Further ones are declined.
+const MAX_QUESTIONS: usize = 20;
+
+/// The calls that wait for a server.
+#[derive(Clone, Default)]
+// held to look at a short list.
+pub struct WaitingCalls(Arc<Mutex<CallList>>);
+
+#[derive(Default)]
+struct CallList {
+    /// The number of the last call, because call ids are unique only within a session.
+    last_number: u64,
+    calls: Vec<(u64, WaitingCall)>,
+}
+
+/// A call that waits for a server, with the client whose user can be asked.
+#[derive(Clone)]
+pub struct WaitingCall {
+    pub call: CallId,
+    pub client: Arc<dyn Client>,
+    /// Cancelled with the turn and at the end of the call; cancels a pending question.
+    pub cancel: CancellationToken,
+    question_count: Arc<AtomicUsize>,
+}
+
+impl WaitingCall {
+    /// Creates a call that waits until `cancel` is cancelled.
+    pub fn new(call: CallId, client: Arc<dyn Client>, cancel: &CancellationToken) -> WaitingCall {
+        WaitingCall { call, client, cancel: cancel.child_token(), question_count: Arc::default() }
+    }
+}
+
+impl std::fmt::Debug for WaitingCalls {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("WaitingCalls")
+    }
+}
+
+/// Keeps a call in [`WaitingCalls`] until it is dropped.
+pub struct WaitingCallGuard<'a> {
+    calls: &'a WaitingCalls,
+    number: u64,
+    cancel: CancellationToken,
+}
+
+impl Drop for WaitingCallGuard<'_> {
+    fn drop(&mut self) {
+        // A question of a finished call would block the next question.
+        self.cancel.cancel();
+        let mut list = self.calls.0.lock();
+        list.calls.retain(|it| it.0 != self.number);
+    }
+}
+
+impl WaitingCalls {
+    /// Adds a call until the returned guard is dropped.
+    pub fn add(&self, call: WaitingCall) -> WaitingCallGuard<'_> {
+        let mut list = self.0.lock();
+        list.last_number += 1;
+        let (number, cancel) = (list.last_number, call.cancel.clone());
+        list.calls.push((number, call));
+        WaitingCallGuard { calls: self, number, cancel }
+    }
+
+    /// Returns one of the calls if all belong to the same client.
+    fn of_only_client(&self) -> Option<WaitingCall> {
+        let list = self.0.lock();
+        let (_, first) = list.calls.first()?;
+        let is_same = |it: &(u64, WaitingCall)| Arc::ptr_eq(&it.1.client, &first.client);
+        list.calls.iter().all(is_same).then(|| first.clone())
+    }
+}
+
+/// Asks the user whose call is waiting. Declines if calls of several clients are waiting.
+pub(crate) async fn ask_user(
+    server: &str,
+    calls: &WaitingCalls,
+    params: ElicitRequestParams,
+) -> ElicitResult {
+    match calls.of_only_client() {
+        Some(call) => ask_user_of(server, &call, params).await,
+        None => ElicitResult::new(ElicitationAction::Decline),
+    }
+}
+
+/// Asks the user of one call.
+pub(crate) async fn ask_user_of(
+    server: &str,
+    call: &WaitingCall,
+    params: ElicitRequestParams,
+) -> ElicitResult {
+    let declined = ElicitResult::new(ElicitationAction::Decline);
+    // Requests to open a page are declined: the user must not be sent to a server's URL.
+    let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = params
+    else {
+        return declined;
+    };
+    if call.question_count.fetch_add(1, Ordering::Relaxed) >= MAX_QUESTIONS {
+        return declined;
+    }
+    let Ok(schema) = serde_json::to_value(&requested_schema) else { return declined };
+    let message: String = terminal_safe(message).chars().take(MAX_QUESTION_CHARS).collect();
+    let message = format!("The MCP server {} asks: {message}", escape_hidden_line(server));
+    let mut shown = schema.clone();
+    escape_texts(&mut shown);
+    let form = ServerForm { call: call.call.clone(), message, schema: shown };
+    let outcome = tokio::select! {
+        biased;
+        // First, so that a question that waited behind another is not shown after the call's end.
+        () = call.cancel.cancelled() => FormOutcome::Cancelled,
+        outcome = call.client.show_form(form) => outcome,
+    };
+    match outcome {
+        FormOutcome::Accepted(content) if is_valid(&schema, &content) => {
+            ElicitResult::new(ElicitationAction::Accept).with_content(content)
+        }
+        FormOutcome::Accepted(_) | FormOutcome::Declined => declined,
+        FormOutcome::Cancelled => ElicitResult::new(ElicitationAction::Cancel),
+    }
+}
+
+/// Escapes hidden characters in titles and descriptions. Names and values stay as they are, because the
+/// answer contains them.
+fn escape_texts(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match value {
+                    Value::String(text) if name == "title" || name == "description" => {
+                        *text = escape_hidden_line(text);
+                    }
+                    value => escape_texts(value),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(escape_texts),
+        _ => {}
+    }
+}
+
+/// True if the answer matches the schema. An invalid schema matches nothing, and references are never
+/// fetched.
+fn is_valid(schema: &Value, content: &Value) -> bool {
+    let validator = jsonschema::options().offline().build(schema);
+    content.is_object() && validator.is_ok_and(|it| it.is_valid(content))
+}

@@ -1,0 +1,69 @@
+//! Connections to servers of the Model Context Protocol (MCP). `rmcp` speaks the protocol; this crate decides
+//! when a server runs, in which sandbox, what happens when it fails, and how large its messages may be.
+//!
+//!   spec              a server as the user or the editor has configured it
+//!   pool              all servers of the process; sessions that use an equal server share it
+//!   server            one server: a task that connects, lists, reconnects, and ends it
+//!   connection        one connection, through a child process or HTTP
+//!   http              the HTTP client below the protocol; `event_pacer` reads its events
+//!   login_store       stored OAuth logins; `login` obtains one
+//!   program_setup     the command line, environment and sandbox of a child process; `process` runs it
+//!   message_io        stdout of a child process → messages; `line` classifies one line
+//!   stderr_tail       the last lines of a server's stderr, for error messages
+//!   tool_list         the tools of a server, page by page; `listed_tool` is one of them
+//!   model_schema      the schema of a tool's arguments as the model is shown it
+//!   schema_validator  validates arguments and results against a server's schema
+//!   tool_names        the names of the tools of a session
+//!   call              one call in flight; `progress` routes progress notifications to it
+//!   handler           what a server may request or notify
+//!   tool_result       the result of a call
+//!   resources         a tool that lists and reads the resources of a server
+//!   prompts           the prompts of servers, as slash commands
+//!   elicitation       questions of a server to the user
+
+mod call;
+mod connection;
+mod elicitation;
+mod event_pacer;
+mod handler;
+mod http;
+mod line;
+mod listed_tool;
+mod login;
+mod login_store;
+mod message_io;
+mod model_schema;
+mod pool;
+mod process;
+mod program_setup;
+mod progress;
+pub mod prompts;
+pub mod resources;
+mod schema_validator;
+mod server;
+mod spec;
+mod stderr_tail;
+mod tool_list;
+mod tool_names;
+mod tool_result;
+
+#[cfg(test)]
+mod tests;
+
+pub use call::{CallContext, CallError, InputRequestContext, call};
+pub use elicitation::{WaitingCall, WaitingCalls};
+pub use listed_tool::ListedTool;
+pub use login::{LoginOptions, log_in};
+pub use login_store::{LoginStore, ServerLogin};
+pub use model_schema::bounded_text;
+pub use pool::{ServerEnv, ServerPool};
+pub use progress::ProgressRouter;
+pub use prompts::{PromptCommand, PromptRequest};
+pub use schema_validator::SchemaValidator;
+pub use server::{Server, ServerPhase, ServerState};
+pub use spec::{
+    SecretValue, ServerSandbox, ServerSource, ServerSpec, ServerTimeouts, ServerTransport,
+    ToolFilter,
+};
+pub use tool_names::ToolNames;
+pub use tool_result::{ResultBlock, ToolResult};

@@ -1,0 +1,222 @@
+//! Classifies one line of a server before `rmcp` parses it. A response that `rmcp` could not read is
+//! replaced with an error response, so that its request does not wait for ever.
+
+use memchr::memmem;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::model_schema::bounded_text;
+
+/// The deepest nesting of a response. `serde_json` allows 128.
+const MAX_DEPTH: usize = 100;
+/// JSON values in one response. A value of two bytes may take many times that in memory.
+const MAX_VALUES: usize = 1_000_000;
+/// Bytes at the beginning and end of a broken line that are searched for its id.
+pub(super) const SCAN_BYTES: usize = 256;
+/// Characters of a malformed error object that are kept as its message.
+const MAX_ERROR_CHARS: usize = 500;
+
+/// What a line is.
+#[derive(Debug, PartialEq)]
+pub(super) enum LineKind {
+    /// A response that can be parsed.
+    Response,
+    /// A request, a notification, or something else that is not a response.
+    Other,
+    /// A malformed response, with the line to use in its place.
+    Replacement(Vec<u8>),
+}
+
+/// The outermost fields of a message.
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    method: Option<IgnoredAny>,
+    #[serde(borrow, default, deserialize_with = "some_even_if_null")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "some_even_if_null")]
+    error: Option<&'a RawValue>,
+}
+
+/// Tells `null` apart from an absent field.
+fn some_even_if_null<'de, D: serde::Deserializer<'de>>(
+    from: D,
+) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(from).map(Some)
+}
+
+/// A well-formed error object.
+#[derive(Deserialize)]
+struct ErrorObject {
+    #[serde(rename = "code")]
+    _code: i32,
+    #[serde(rename = "message")]
+    _message: String,
+}
+
+pub(super) fn classify(line: &[u8]) -> LineKind {
+    let Ok(head) = serde_json::from_slice::<Envelope<'_>>(line) else {
+        let error = error_in_place_of(line, "The response is not valid JSON and was dropped");
+        return error.map_or(LineKind::Other, LineKind::Replacement);
+    };
+    let (None, Some(id)) = (&head.method, head.id) else { return LineKind::Other };
+    if !is_within_limits(line) {
+        return error(id, "The response has too many values or nests too deeply, and was dropped");
+    }
+    match (head.error.map(RawValue::get), head.result.map(RawValue::get)) {
+        (None, Some(_)) => LineKind::Response,
+        // Some servers send both fields, one of them null.
+        (Some("null"), Some(result)) if result != "null" => {
+            let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
+            LineKind::Replacement((answer + "\n").into_bytes())
+        }
+        (None | Some("null"), _) => error(id, "The response has neither a result nor an error"),
+        (Some(it), _) if serde_json::from_str::<ErrorObject>(it).is_ok() => LineKind::Response,
+        (Some(it), _) => error(id, &bounded_text(it, MAX_ERROR_CHARS)),
+    }
+}
+
+fn error(id: &RawValue, message: &str) -> LineKind {
+    LineKind::Replacement(error_response(&json!(id), message))
+}
+
+fn error_response(id: &Value, message: &str) -> Vec<u8> {
+    let error = json!({ "code": -32603, "message": message });
+    format!("{}\n", json!({ "jsonrpc": "2.0", "id": id, "error": error })).into_bytes()
+}
+
+/// True if the line can be parsed without much memory. Counts separators instead of parsing.
+fn is_within_limits(line: &[u8]) -> bool {
+    let (mut depth, mut values, mut place) = (0_usize, 0_usize, 0);
+    while let Some(byte) = line.get(place) {
+        match byte {
+            b'"' => place = end_of_string(line, place),
+            b'[' | b'{' => (depth, values) = (depth + 1, values + 1),
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            b',' => values += 1,
+            _ => {}
+        }
+        if depth > MAX_DEPTH || values > MAX_VALUES {
+            return false;
+        }
+        place += 1;
+    }
+    true
+}
+
+/// The index of the quote that ends a string.
+fn end_of_string(line: &[u8], begin: usize) -> usize {
+    let mut place = begin + 1;
+    while let Some(next) = line.get(place..).and_then(|it| memchr::memchr2(b'"', b'\\', it)) {
+        place += next;
+        if line[place] == b'"' {
+            return place;
+        }
+        place += 2;
+    }
+    line.len()
+}
+
+/// Makes the error response for a response that cannot be parsed. `None` if the line is not a response.
+pub(super) fn error_in_place_of(line: &[u8], why: &str) -> Option<Vec<u8>> {
+    // The ids of the server's own requests are unrelated to ours.
+    let is_request = memmem::find(&line[..SCAN_BYTES.min(line.len())], b"\"method\"").is_some();
+    let id = response_id(line).filter(|it| !is_request && (it.is_number() || it.is_string()))?;
+    Some(error_response(&id, why))
+}
+
+/// Finds the id of a response of which only the beginning and the end are known. The id precedes the
+/// result, or is among the last fields.
+fn response_id(line: &[u8]) -> Option<Value> {
+    let head = String::from_utf8_lossy(&line[..SCAN_BYTES.min(line.len())]);
+    let tail = String::from_utf8_lossy(&line[line.len().saturating_sub(SCAN_BYTES)..]);
+    let begin: String = head.split_whitespace().collect();
+    let first = begin.strip_prefix("{\"jsonrpc\":\"2.0\",").or(begin.strip_prefix('{'));
+    if let Some(rest) = first.and_then(|it| it.strip_prefix("\"id\":")) {
+        return serde_json::from_str(rest.split([',', '}']).next()?).ok();
+    }
+    let tail = tail.trim_end();
+    let last = &tail[tail.rfind("\"id\"")?..];
+    let last: Value = serde_json::from_str(&format!("{{{last}")).ok()?;
+    let is_outer = last.as_object()?.keys().all(|it| it == "id" || it == "jsonrpc");
+    is_outer.then(|| last["id"].clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_malformed_response_becomes_an_error_response() {
+        let deep = |depth| {
+            format!(
+                r#"{{"jsonrpc":"2.0","id":7,"result":{}{}}}"#,
+                "[".repeat(depth),
+                "]".repeat(depth)
+            )
+        };
+        let many = format!(r#"{{"jsonrpc":"2.0","id":7,"result":[{}0]}}"#, "0,".repeat(MAX_VALUES));
+        let table = [
+            (r#"{"jsonrpc":"2.0","id":7,"result":{"a":"[\"{,"}}"#.to_owned(), None),
+            (r#"{"jsonrpc":"2.0","id":7,"result":null}"#.to_owned(), None),
+            (
+                r#"{"jsonrpc":"2.0","id":7,"error":{"code":-1,"message":"m","data":[]}}"#
+                    .to_owned(),
+                None,
+            ),
+            (deep(90), None),
+            (
+                deep(10_000)
+                    .replace("\"result\":", "\"error\":{\"code\":1,\"message\":\"m\",\"data\":")
+                    + "}",
+                Some("nests too deeply"),
+            ),
+            (deep(10_000), Some("nests too deeply")),
+            (many, Some("too many values")),
+            (r#"{"jsonrpc":"2.0","id":7,"result":{"a":"\x"}}"#.to_owned(), Some("not valid JSON")),
+            (r#"{"jsonrpc":"2.0","result":{,"id":7}"#.to_owned(), Some("not valid JSON")),
+            (r#"{"jsonrpc":"2.0","id":7}"#.to_owned(), Some("neither a result nor an error")),
+            (
+                r#"{"jsonrpc":"2.0","id":7,"error":null}"#.to_owned(),
+                Some("neither a result nor an error"),
+            ),
+            (r#"{"jsonrpc":"2.0","id":7,"error":"no paper"}"#.to_owned(), Some("no paper")),
+            (
+                r#"{"jsonrpc":"2.0","id":7,"error":{"code":"E7","message":"ink"}}"#.to_owned(),
+                Some("ink"),
+            ),
+        ];
+        for (line, expected) in table {
+            let short = &line[..line.len().min(80)];
+            match (classify(line.as_bytes()), expected) {
+                (LineKind::Response, None) => {}
+                (LineKind::Replacement(it), Some(words)) => {
+                    let it: Value = serde_json::from_slice(&it).unwrap();
+                    let message = it["error"]["message"].as_str().unwrap();
+                    assert!(it["id"] == 7 && message.contains(words), "{short}: {it}");
+                }
+                (other, _) => panic!("{short}: {other:?}"),
+            }
+        }
+        let both = br#"{"jsonrpc":"2.0","id":7,"result":{"a":1},"error":null}"#;
+        let one = b"{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{\"a\":1}}\n";
+        assert_eq!(classify(both), LineKind::Replacement(one.to_vec()));
+    }
+
+    #[test]
+    fn requests_and_notifications_are_never_taken_for_responses() {
+        for line in [
+            r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":{"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{}}"#,
+            r#"[{"jsonrpc":"2.0","id":7,"result":{}}]"#,
+            r#"{"jsonrpc":"2.0"}"#,
+            r#""jsonrpc""#,
+        ] {
+            assert_eq!(classify(line.as_bytes()), LineKind::Other, "{line}");
+        }
+    }
+}

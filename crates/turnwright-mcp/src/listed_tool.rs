@@ -1,0 +1,235 @@
+//! A tool as a server lists it, prepared once for all sessions that use the server.
+
+use std::sync::Arc;
+
+use rmcp::model::{JsonObject, Tool};
+use serde_json::{Map, Value, json};
+
+use super::model_schema::{IsFit, bounded_text, model_schema};
+use super::schema_validator::SchemaValidator;
+use turnwright_types::effect::{ToolKind, escape_hidden_line};
+
+const MAX_DESCRIPTION_CHARS: usize = 2_000;
+const MAX_TITLE_CHARS: usize = 80;
+/// Bytes of the longest name. The protocol allows 128 characters.
+const MAX_NAME_BYTES: usize = 256;
+/// Bytes of the largest schema that is kept.
+const MAX_SCHEMA_BYTES: usize = 256 * 1024;
+
+/// A tool of a server.
+#[derive(Debug)]
+pub struct ListedTool {
+    /// The definition as the server sent it. Its texts are untrusted and must not be shown as they
+    /// are.
+    pub tool: Tool,
+    /// The description, safe to show to the model and the user.
+    pub description: String,
+    /// The schema of its arguments, as the model is shown it.
+    pub parameters: Value,
+    /// Problems of the definition, for the user.
+    pub remarks: Vec<String>,
+    /// The tool is ours, not the server's: it reads the server's resources.
+    pub reads_resources: bool,
+    pub arguments: SchemaValidator,
+    pub results: Option<SchemaValidator>,
+    /// The approximate size in bytes.
+    pub size: usize,
+}
+
+impl ListedTool {
+    /// Prepares a tool. May take long, so it must run on a blocking thread.
+    pub fn new(mut tool: Tool) -> ListedTool {
+        let mut remarks = Vec::new();
+        let mut size = object_size(&tool.input_schema);
+        if size > MAX_SCHEMA_BYTES {
+            tool.input_schema = open_object();
+            remarks.push("its schema is too large and was left out".to_owned());
+            size = 0;
+        }
+        if let Some(schema) = tool.output_schema.take_if(|it| object_size(it) > MAX_SCHEMA_BYTES) {
+            remarks.push("the schema of its results is too large and was left out".to_owned());
+            drop(schema);
+        }
+        let original = tool.description.as_deref().unwrap_or_default();
+        let description = bounded_text(original, MAX_DESCRIPTION_CHARS);
+        if original.chars().count() > MAX_DESCRIPTION_CHARS {
+            remarks.push("its description is too long and was cut".to_owned());
+        }
+        if original.chars().any(turnwright_types::effect::is_hidden_char) {
+            remarks
+                .push("its description has hidden characters, which are shown escaped".to_owned());
+        }
+        let parameters = model_schema(&tool.input_schema);
+        remarks.extend(parameters.omission.map(str::to_owned));
+        // These are never shown.
+        (tool.icons, tool.meta) = (None, None);
+        let hint = tool.annotations.as_ref().and_then(|it| it.title.as_ref());
+        size += tool.title.iter().chain(hint).map(String::len).sum::<usize>();
+        size += original.len() + tool.output_schema.as_ref().map_or(0, |it| object_size(it));
+        ListedTool {
+            reads_resources: false,
+            arguments: SchemaValidator::new(Arc::clone(&tool.input_schema)),
+            results: tool.output_schema.clone().map(SchemaValidator::new),
+            parameters: parameters.schema,
+            description,
+            remarks,
+            size,
+            tool,
+        }
+    }
+
+    /// The name, safe to show.
+    pub fn shown_name(&self) -> String {
+        escape_hidden_line(&self.tool.name)
+    }
+
+    /// The title, safe to show, if it differs from the name.
+    pub fn title(&self) -> Option<String> {
+        let hint = || self.tool.annotations.as_ref()?.title.as_ref();
+        let title = self.tool.title.as_ref().or_else(hint)?;
+        let title = bounded_text(&escape_hidden_line(title), MAX_TITLE_CHARS);
+        (!title.is_empty() && title != self.tool.name).then_some(title)
+    }
+
+    /// True if the tool is annotated as read-only. The claim is not verified.
+    pub fn claims_read_only(&self) -> bool {
+        self.tool.annotations.as_ref().and_then(|it| it.read_only_hint).unwrap_or(false)
+    }
+
+    /// The icon that fits the tool's annotations.
+    pub fn kind(&self) -> ToolKind {
+        let hints = self.tool.annotations.as_ref();
+        match hints.and_then(|it| it.destructive_hint) {
+            _ if self.claims_read_only() => ToolKind::Read,
+            Some(true) => ToolKind::Edit,
+            _ => ToolKind::Other,
+        }
+    }
+}
+
+fn open_object() -> Arc<JsonObject> {
+    Arc::new(Map::from_iter([("type".to_owned(), json!("object"))]))
+}
+
+/// The approximate size of an object as JSON text.
+fn object_size(fields: &Map<String, Value>) -> usize {
+    fields.iter().map(|(key, it)| key.len() + 4 + value_size(it)).sum::<usize>() + 2
+}
+
+fn value_size(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len() + 3,
+        Value::Object(fields) => object_size(fields),
+        Value::Array(items) => items.iter().map(value_size).sum::<usize>() + 2,
+        _ => 5,
+    }
+}
+
+/// Reads a malformed page of a list, so that one invalid tool does not hide the others. Returns its
+/// tools and the next cursor.
+pub(crate) fn parse_page(mut page: Value) -> Option<(Vec<Tool>, Option<String>)> {
+    let Value::Array(tools) = page.get_mut("tools")?.take() else { return None };
+    let cursor = page.get("nextCursor").and_then(Value::as_str).map(str::to_owned);
+    Some((tools.into_iter().filter_map(parse_tool).collect(), cursor))
+}
+
+/// Reads a tool of which only the name must be valid.
+fn parse_tool(mut value: Value) -> Option<Tool> {
+    if !value.get("inputSchema").is_some_and(Value::is_object) {
+        value.as_object_mut()?.insert("inputSchema".to_owned(), json!({ "type": "object" }));
+    }
+    if let Ok(tool) = serde_json::from_value(value.clone()) {
+        return Some(tool);
+    }
+    let mut kept = Map::new();
+    let kinds: [(&str, IsFit); 5] = [
+        ("name", Value::is_string),
+        ("title", Value::is_string),
+        ("description", Value::is_string),
+        ("inputSchema", Value::is_object),
+        ("outputSchema", Value::is_object),
+    ];
+    for (key, is_fit) in kinds {
+        if let Some(field) = value.get_mut(key).map(Value::take).filter(is_fit) {
+            kept.insert(key.to_owned(), field);
+        }
+    }
+    serde_json::from_value(Value::Object(kept)).ok()
+}
+
+pub(crate) fn has_valid_name(tool: &Tool) -> bool {
+    (1..=MAX_NAME_BYTES).contains(&tool.name.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(tool: Value) -> ListedTool {
+        ListedTool::new(parse_tool(tool).unwrap())
+    }
+
+    #[test]
+    fn one_invalid_tool_does_not_hide_the_others() {
+        let (tools, cursor) = parse_page(json!({
+            "tools": [
+                { "name": "a", "inputSchema": { "type": "object" } },
+                { "name": "b" },
+                { "name": "c", "inputSchema": "none", "description": 5 },
+                { "name": "d", "inputSchema": null, "annotations": "odd", "title": "D" },
+                { "name": 7, "inputSchema": {} },
+                "e",
+            ],
+            "nextCursor": 9,
+        }))
+        .unwrap();
+        let names: Vec<_> = tools.iter().map(|it| it.name.as_ref()).collect();
+        assert_eq!((names.as_slice(), cursor), (&["a", "b", "c", "d"][..], None));
+        assert_eq!(tools[3].title.as_deref(), Some("D"));
+        assert!(parse_page(json!({ "tools": {} })).is_none() && parse_page(json!([])).is_none());
+    }
+
+    #[test]
+    fn a_description_is_escaped_and_bounded() {
+        let description = format!("Reads.\u{200b}\u{e0001} {}", "long ".repeat(1_000));
+        let listed = listed(json!({ "name": "a\u{202e}b", "description": description }));
+        assert!(listed.description.starts_with("Reads.\\u{200b}\\u{e0001} long"));
+        assert!(listed.description.chars().count() < MAX_DESCRIPTION_CHARS + 40);
+        assert_eq!(listed.remarks.len(), 2, "{:?}", listed.remarks);
+        assert_eq!(listed.shown_name(), "a\\u{202e}b");
+    }
+
+    #[test]
+    fn annotations_decide_the_kind() {
+        let table = [
+            (json!({}), ToolKind::Other),
+            (json!({ "readOnlyHint": true }), ToolKind::Read),
+            (json!({ "readOnlyHint": true, "destructiveHint": true }), ToolKind::Read),
+            (json!({ "destructiveHint": true }), ToolKind::Edit),
+            (json!({ "destructiveHint": false }), ToolKind::Other),
+        ];
+        for (hints, kind) in table {
+            let listed = listed(json!({ "name": "a", "annotations": hints }));
+            assert_eq!(listed.kind(), kind, "{hints}");
+        }
+    }
+
+    #[test]
+    fn the_size_covers_everything_that_is_kept() {
+        let (long, hint) = ("x".repeat(500_000), json!({ "title": "x".repeat(500_000) }));
+        let icons = json!([{ "src": long }]);
+        let tool = json!({ "name": "a", "title": long, "annotations": hint, "icons": icons,
+            "_meta": { "a": long }, "inputSchema": {} });
+        let listed = listed(tool);
+        assert!(listed.size > 1_000_000 && listed.tool.icons.is_none());
+        assert!(listed.tool.meta.is_none());
+    }
+
+    #[test]
+    fn a_huge_schema_is_not_kept() {
+        let schema = json!({ "type": "object", "$comment": "x".repeat(300_000) });
+        let listed = listed(json!({ "name": "a", "inputSchema": schema }));
+        assert_eq!(listed.parameters, json!({ "type": "object", "properties": {} }));
+        assert!(listed.size < 1_000 && !listed.remarks.is_empty());
+    }
+}

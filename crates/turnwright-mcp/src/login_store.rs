@@ -1,0 +1,250 @@
+//! The stored OAuth logins of HTTP servers: one file for each exact address, readable only by its owner.
+//! A login is locked while it is renewed, so that two processes never use the same refresh token.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures_util::FutureExt;
+use ring::digest::{SHA256, digest};
+use rmcp::transport::auth::{AuthError, AuthorizationManager, CredentialStore, StoredCredentials};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use url::{Host, Url};
+
+use turnwright_types::ids::hex;
+use turnwright_types::redact;
+use turnwright_workspace::private_file;
+
+/// How long a renewal may take, including the wait for another process's.
+const RENEWAL_TIMEOUT: Duration = Duration::from_secs(20);
+/// Seconds before its expiry at which a token is renewed.
+const RENEWAL_MARGIN: u64 = 60;
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The folder with all logins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoginStore(PathBuf);
+
+/// The place of one server's login, which may be empty.
+#[derive(Clone, Debug)]
+pub struct ServerLogin {
+    url: Url,
+    file: PathBuf,
+}
+
+/// The content of a login file.
+#[derive(Serialize, Deserialize)]
+struct LoginFile {
+    url: Url,
+    credentials: StoredCredentials,
+}
+
+impl LoginStore {
+    /// The store below the user's configuration folder.
+    pub fn new(config: &Path) -> LoginStore {
+        LoginStore(config.join("mcp-logins"))
+    }
+
+    /// Returns the login for an address; `None` if a token must not be sent there, because the
+    /// connection is neither encrypted nor local.
+    pub fn login_for(&self, url: &Url) -> Option<ServerLogin> {
+        let is_local = match url.host()? {
+            Host::Domain(name) => name == "localhost",
+            Host::Ipv4(address) => address.is_loopback(),
+            Host::Ipv6(address) => address.is_loopback(),
+        };
+        let mut url = url.clone();
+        url.set_fragment(None);
+        let name = hex(digest(&SHA256, url.as_str().as_bytes()).as_ref());
+        let file = self.0.join(format!("{name}.json"));
+        (url.scheme() == "https" || is_local).then_some(ServerLogin { url, file })
+    }
+}
+
+impl ServerLogin {
+    /// Removes the login. Returns false if there was none.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub fn remove(&self) -> io::Result<bool> {
+        private_file::remove(&self.file)
+    }
+
+    /// When the login was last changed, if there is one.
+    pub(super) async fn changed_at(&self) -> Option<SystemTime> {
+        let file = self.file.clone();
+        let modified = move || fs::metadata(file).and_then(|it| it.modified()).ok();
+        tokio::task::spawn_blocking(modified).await.ok().flatten()
+    }
+
+    /// Returns the access token, renewed if it is about to expire; `None` without a login.
+    ///
+    /// # Errors
+    /// If it could not be renewed.
+    pub(super) async fn token(&self) -> Result<Option<String>, AuthError> {
+        match self.read().await? {
+            Some(stored) if is_expiring(&stored) => self.renew(None).await,
+            stored => Ok(stored.as_ref().and_then(access_token)),
+        }
+    }
+
+    /// Returns a new token in place of one that was refused or has expired.
+    ///
+    /// # Errors
+    /// If no new token could be obtained.
+    pub(super) async fn renew(&self, refused: Option<&str>) -> Result<Option<String>, AuthError> {
+        let timed_out = || AuthError::TokenRefreshFailed("it took too long".to_owned());
+        let renewal = async {
+            let _lock = self.lock().await?;
+            // Another process may have renewed it meanwhile.
+            let Some(stored) = self.read().await? else { return Ok(None) };
+            let token = access_token(&stored);
+            let is_new = refused.is_none_or(|it| token.as_deref() != Some(it));
+            if is_new && !is_expiring(&stored) {
+                return Ok(token);
+            }
+            let mut manager = self.manager().await?;
+            if !manager.initialize_from_store().await? {
+                return Err(AuthError::AuthorizationRequired);
+            }
+            manager.refresh_token().await?;
+            Ok(self.read().await?.as_ref().and_then(access_token))
+        };
+        tokio::time::timeout(RENEWAL_TIMEOUT, renewal).await.unwrap_or_else(|_| Err(timed_out()))
+    }
+
+    /// Creates the OAuth client for this server, which stores its credentials here.
+    pub(super) async fn manager(&self) -> Result<AuthorizationManager, AuthError> {
+        let url = self.url.clone();
+        // Blocking, because the system's certificates are read.
+        let build = move || {
+            super::http::prepare_tls();
+            AuthorizationManager::new_allowing_private_addresses(url).now_or_never()
+        };
+        let manager = tokio::task::spawn_blocking(build).await.ok().flatten();
+        let mut manager =
+            manager.unwrap_or_else(|| Err(AuthError::InternalError("no client".to_owned())))?;
+        manager.set_credential_store(self.clone());
+        Ok(manager)
+    }
+
+    async fn read(&self) -> Result<Option<StoredCredentials>, AuthError> {
+        let login = self.clone();
+        let read = move || match fs::read(&login.file) {
+            Ok(bytes) => Ok(serde_json::from_slice::<LoginFile>(&bytes)
+                .ok()
+                .filter(|it| it.url == login.url)
+                .map(|it| it.credentials)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        };
+        let stored = on_disk(read).await?;
+        if let Some(stored) = &stored {
+            register_tokens(stored);
+        }
+        Ok(stored)
+    }
+
+    async fn lock(&self) -> Result<Option<File>, AuthError> {
+        let path = self.file.with_extension("lock");
+        loop {
+            let path = path.clone();
+            match on_disk(move || try_lock(&path)).await {
+                Err(AuthError::TokenRefreshFailed(_)) => {
+                    tokio::time::sleep(LOCK_POLL_INTERVAL).await
+                }
+                result => return result,
+            }
+        }
+    }
+}
+
+#[cfg(unix)]
+fn try_lock(path: &Path) -> io::Result<Option<File>> {
+    use rustix::fs::{FlockOperation, flock};
+    use std::os::unix::fs::OpenOptionsExt;
+    let file = File::options().create(true).append(true).mode(0o600).open(path)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(Some(file))
+}
+
+/// Without `flock`, the last process to renew wins.
+#[cfg(not(unix))]
+fn try_lock(_: &Path) -> io::Result<Option<File>> {
+    Ok(None)
+}
+
+/// Runs blocking file I/O. A lock that is held by another process is a `TokenRefreshFailed`.
+async fn on_disk<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, AuthError> {
+    let result = tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(error.into()));
+    result.map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {
+            AuthError::TokenRefreshFailed("the login is locked by another process".to_owned())
+        }
+        _ => AuthError::CredentialStoreError(error.to_string()),
+    })
+}
+
+fn field<'a>(token: &'a Value, name: &str) -> Option<&'a str> {
+    token.get(name)?.as_str()
+}
+
+fn token(stored: &StoredCredentials) -> Value {
+    serde_json::to_value(&stored.token_response).unwrap_or_default()
+}
+
+fn access_token(stored: &StoredCredentials) -> Option<String> {
+    field(&token(stored), "access_token").map(str::to_owned)
+}
+
+fn is_expiring(stored: &StoredCredentials) -> bool {
+    let lifetime = token(stored).get("expires_in").and_then(Value::as_u64);
+    let (Some(lifetime), Some(since)) = (lifetime, stored.token_received_at) else { return false };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    // A token of a minute is not renewed before each request.
+    now.saturating_sub(since) >= lifetime.saturating_sub(RENEWAL_MARGIN.min(lifetime / 2))
+}
+
+/// Registers the tokens for redaction.
+fn register_tokens(stored: &StoredCredentials) {
+    let token = token(stored);
+    let names = ["access_token", "refresh_token", "id_token"];
+    redact::register_keys(names.iter().filter_map(|it| Some(field(&token, it)?.to_owned())));
+}
+
+type CredentialFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, AuthError>> + Send + 'a>>;
+
+impl CredentialStore for ServerLogin {
+    fn load<'a, 'b>(&'a self) -> CredentialFuture<'b, Option<StoredCredentials>>
+    where
+        'a: 'b,
+        Self: 'b,
+    {
+        Box::pin(self.read())
+    }
+
+    fn save<'a, 'b>(&'a self, credentials: StoredCredentials) -> CredentialFuture<'b, ()>
+    where
+        'a: 'b,
+        Self: 'b,
+    {
+        register_tokens(&credentials);
+        let kept = LoginFile { url: self.url.clone(), credentials };
+        let file = self.file.clone();
+        Box::pin(on_disk(move || private_file::write(&file, &serde_json::to_vec_pretty(&kept)?)))
+    }
+
+    fn clear<'a, 'b>(&'a self) -> CredentialFuture<'b, ()>
+    where
+        'a: 'b,
+        Self: 'b,
+    {
+        let login = self.clone();
+        Box::pin(on_disk(move || login.remove().map(drop)))
+    }
+}

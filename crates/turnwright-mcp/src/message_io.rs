@@ -1,0 +1,258 @@
+//! Reads messages from the stdout of a server's process and writes to its stdin. Lines that are not
+//! messages, such as greetings and logs, are skipped and counted.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use memchr::{memchr, memmem};
+use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, BufReader, ReadBuf};
+use tokio::time::{Sleep, sleep};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::line::{self, LineKind, SCAN_BYTES};
+
+/// Bytes of the longest message that is accepted.
+pub(super) const MAX_MESSAGE_BYTES: usize = 32 * 1024 * 1024;
+/// Bytes of buffer that are kept for the next line.
+pub(super) const RETAINED_BYTES: usize = 64 * 1024;
+/// After this many lines that are not responses, reading pauses, because each such line costs work and
+/// may need a response. The pause lasts until the process reads its input again.
+const MAX_BURST: usize = 4096;
+const BURST_PAUSE: Duration = Duration::from_millis(100);
+
+/// Reads the messages that a process prints, one per line.
+pub(super) struct MessageReader<R> {
+    input: BufReader<R>,
+    line: Vec<u8>,
+    /// The line exceeds [`MAX_MESSAGE_BYTES`]; only its beginning and end are kept.
+    is_long: bool,
+    /// How much of the complete line has been handed out; `None` while the line is incomplete.
+    position: Option<usize>,
+    /// Lines since the last pause that are not responses.
+    other_lines: usize,
+    pause: Option<Pin<Box<Sleep>>>,
+    stray: Arc<AtomicU64>,
+    is_blocked: Arc<AtomicBool>,
+    _gone: DropGuard,
+}
+
+impl<R: AsyncRead + Unpin> MessageReader<R> {
+    /// Creates a reader that counts skipped lines in `stray`. `gone` is cancelled when the reader is
+    /// dropped.
+    pub(super) fn new(
+        input: R,
+        stray: Arc<AtomicU64>,
+        gone: CancellationToken,
+    ) -> MessageReader<R> {
+        MessageReader {
+            input: BufReader::new(input),
+            line: Vec::new(),
+            is_long: false,
+            position: None,
+            other_lines: 0,
+            pause: None,
+            stray,
+            is_blocked: Arc::default(),
+            _gone: gone.drop_guard(),
+        }
+    }
+
+    /// The flag that the [`MessageWriter`] sets while the process does not read its input.
+    pub(super) fn is_blocked(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_blocked)
+    }
+
+    fn append(&mut self, bytes: &[u8]) {
+        self.line.extend_from_slice(bytes);
+        if self.line.len() > MAX_MESSAGE_BYTES || self.is_long && self.line.len() > 4 * SCAN_BYTES {
+            self.is_long = true;
+            // Its beginning and end suffice to find the id.
+            let end = self.line.len() - SCAN_BYTES;
+            self.line.drain(SCAN_BYTES.min(end)..end);
+        }
+    }
+
+    /// Handles a complete line.
+    fn finish_line(&mut self) {
+        if std::mem::take(&mut self.is_long) {
+            let why = format!(
+                "The response is longer than {} MiB and was dropped",
+                MAX_MESSAGE_BYTES / 1024 / 1024
+            );
+            self.line = line::error_in_place_of(&self.line, &why).unwrap_or_default();
+        } else if memmem::find(&self.line, b"\"jsonrpc\"").is_none() {
+            let is_blank = self.line.iter().all(u8::is_ascii_whitespace);
+            self.stray.fetch_add(u64::from(!is_blank), Ordering::Relaxed);
+            self.line.clear();
+            self.count_other();
+        } else {
+            match line::classify(&self.line) {
+                LineKind::Response => {}
+                LineKind::Other => self.count_other(),
+                LineKind::Replacement(line) => self.line = line,
+            }
+        }
+        self.position = (!self.line.is_empty()).then_some(0);
+    }
+
+    fn count_other(&mut self) {
+        self.other_lines += 1;
+        if self.other_lines == MAX_BURST {
+            self.other_lines = 0;
+            self.pause = Some(Box::pin(sleep(BURST_PAUSE)));
+        }
+    }
+
+    fn copy_to(&mut self, position: usize, buffer: &mut ReadBuf<'_>) {
+        let rest = &self.line[position..];
+        let count = rest.len().min(buffer.remaining());
+        buffer.put_slice(&rest[..count]);
+        self.position = Some(position + count);
+        if position + count == self.line.len() {
+            self.position = None;
+            self.line.clear();
+            self.line.shrink_to(RETAINED_BYTES);
+        }
+    }
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for MessageReader<R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            if let Some(position) = self.position {
+                self.copy_to(position, buffer);
+                return Poll::Ready(Ok(()));
+            }
+            let this = &mut *self;
+            if let Some(pause) = &mut this.pause {
+                ready!(pause.as_mut().poll(context));
+                let is_blocked = this.is_blocked.load(Ordering::Relaxed);
+                this.pause = is_blocked.then(|| Box::pin(sleep(BURST_PAUSE)));
+                continue;
+            }
+            let bytes = ready!(Pin::new(&mut this.input).poll_fill_buf(context))?;
+            if bytes.is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            let end = memchr(b'\n', bytes).map(|it| it + 1);
+            let count = end.unwrap_or(bytes.len());
+            let bytes = bytes[..count].to_vec();
+            Pin::new(&mut this.input).consume(count);
+            this.append(&bytes);
+            if end.is_some() {
+                this.finish_line();
+            }
+        }
+    }
+}
+
+/// Writes to the stdin of a process and records whether the process reads it.
+pub(super) struct MessageWriter<W> {
+    output: W,
+    is_blocked: Arc<AtomicBool>,
+}
+
+impl<W: AsyncWrite + Unpin> MessageWriter<W> {
+    /// Creates a writer that keeps `is_blocked` true while the process does not read.
+    pub(super) fn new(output: W, is_blocked: Arc<AtomicBool>) -> MessageWriter<W> {
+        MessageWriter { output, is_blocked }
+    }
+}
+
+impl<W: AsyncWrite + Unpin> AsyncWrite for MessageWriter<W> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.output).poll_write(context, bytes);
+        self.is_blocked.store(written.is_pending(), Ordering::Relaxed);
+        written
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.output).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.output).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use tokio::io::AsyncReadExt;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    async fn read_all(printed: &[u8]) -> (String, u64) {
+        let stray = Arc::new(AtomicU64::new(0));
+        let mut reader = MessageReader::new(printed, Arc::clone(&stray), CancellationToken::new());
+        let mut read = String::new();
+        reader.read_to_string(&mut read).await.unwrap();
+        (read, stray.load(Ordering::Relaxed))
+    }
+
+    #[tokio::test]
+    async fn lines_that_are_not_messages_are_skipped_and_counted() {
+        let table = [
+            ("", "", 0),
+            ("{\"jsonrpc\":\"2.0\"}\n", "{\"jsonrpc\":\"2.0\"}\n", 0),
+            ("hello\n\n{\"jsonrpc\":1}\n{\"level\":\"info\"}\n", "{\"jsonrpc\":1}\n", 2),
+            (
+                "{\"id\":1,\"result\":0,\"jsonrpc\":\"2.0\"}\r\n \n",
+                "{\"id\":1,\"result\":0,\"jsonrpc\":\"2.0\"}\r\n",
+                0,
+            ),
+            ("\u{fffd}\u{1b}[1mready\n", "", 1),
+            ("no end of a line {\"jsonrpc\"", "", 0),
+        ];
+        for (printed, expected, stray) in table {
+            assert_eq!(
+                read_all(printed.as_bytes()).await,
+                (expected.to_owned(), stray),
+                "{printed}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_response_that_is_too_long_becomes_an_error_and_the_next_one_is_read() {
+        let long = "x".repeat(MAX_MESSAGE_BYTES);
+        let next = "{\"jsonrpc\":\"2.0\",\"id\":8,\"result\":{}}\n";
+        for line in [
+            format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":\"{long}\"}}\n"),
+            format!("{{\"result\":{{\"id\":3,\"x\":\"{long}\"}},\"jsonrpc\":\"2.0\",\"id\":7}}\n"),
+        ] {
+            let (read, stray) = read_all(format!("{line}{next}").as_bytes()).await;
+            let (first, rest) = read.split_once('\n').unwrap();
+            let first: Value = serde_json::from_str(first).unwrap();
+            assert_eq!((&first["id"], first["error"]["code"].as_i64()), (&json!(7), Some(-32603)));
+            assert_eq!((rest, stray), (next, 0));
+        }
+    }
+
+    #[tokio::test]
+    async fn reading_pauses_while_a_process_sends_requests_without_reading() {
+        let printed = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n".repeat(3 * MAX_BURST);
+        let mut reader =
+            MessageReader::new(printed.as_bytes(), Arc::default(), CancellationToken::new());
+        reader.is_blocked().store(true, Ordering::Relaxed);
+        let mut read = Vec::new();
+        let reading = timeout(3 * BURST_PAUSE, reader.read_to_end(&mut read)).await;
+        assert!(reading.is_err() && read.len() == printed.len() / 3, "{}", read.len());
+        reader.is_blocked().store(false, Ordering::Relaxed);
+        reader.read_to_end(&mut read).await.unwrap();
+        assert_eq!(read, printed.as_bytes());
+    }
+}

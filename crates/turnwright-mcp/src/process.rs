@@ -1,0 +1,101 @@
+//! The running process of a server: its pipes, its exit, and the end of its stderr.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::message_io::{MessageReader, MessageWriter};
+use super::program_setup::{PreparedProgram, ProgramRequest};
+use super::stderr_tail::StderrTail;
+use turnwright_workspace::exec::{CommandExit, PipedProcess};
+
+/// How long a server may take to exit after its stdin is closed, and then after SIGTERM. Together they
+/// must be less than the agent's own shutdown timeout.
+const EXIT_TIMEOUT: Duration = Duration::from_millis(400);
+const KILL_TIMEOUT: Duration = Duration::from_millis(400);
+
+/// The process of a server. Dropping it kills the process and everything that it has started.
+#[derive(Debug)]
+pub(super) struct ServerProcess {
+    program: PipedProcess,
+    stderr: StderrTail,
+    /// Cancelled when its stdout is no longer read, because the process closed it or `rmcp` gave up.
+    gone: CancellationToken,
+    stray: Arc<AtomicU64>,
+    temp: Option<TempDir>,
+}
+
+impl ServerProcess {
+    /// Starts the process, and returns it with the pipes for `rmcp`.
+    ///
+    /// # Errors
+    /// If it cannot be started; the text is for the user.
+    pub(super) async fn start(
+        request: ProgramRequest,
+    ) -> Result<(ServerProcess, MessageReader<ChildStdout>, MessageWriter<ChildStdin>), String>
+    {
+        let prepared = tokio::task::spawn_blocking(move || {
+            // Probed here because the first call blocks.
+            turnwright_sandbox::namespace_support();
+            request.prepare()
+        });
+        let prepared = prepared.await.map_err(|_| "it could not be prepared".to_owned())?;
+        let PreparedProgram { program, temp } = prepared?;
+        let (program, pipes) = PipedProcess::start(&program)
+            .map_err(|error| format!("it could not be started: {error}"))?;
+        let running = ServerProcess {
+            program,
+            stderr: StderrTail::default(),
+            gone: CancellationToken::new(),
+            stray: Arc::default(),
+            temp,
+        };
+        running.stderr.listen(pipes.stderr);
+        let reader =
+            MessageReader::new(pipes.stdout, Arc::clone(&running.stray), running.gone.clone());
+        let writer = MessageWriter::new(pipes.stdin, reader.is_blocked());
+        Ok((running, reader, writer))
+    }
+
+    /// Waits for the process to end, and describes how it ended.
+    pub(super) async fn ended(&mut self) -> String {
+        let exit = tokio::select! {
+            exit = self.program.wait_for_end() => Some(exit),
+            () = self.gone.cancelled() => timeout(EXIT_TIMEOUT, self.program.wait_for_end()).await.ok(),
+        };
+        self.stderr.append_final_to(describe_exit(exit.as_ref())).await
+    }
+
+    /// Adds the end of its stderr to a message.
+    pub(super) fn with_stderr(&self, what: String) -> String {
+        self.stderr.append_to(what)
+    }
+
+    /// The number of lines on its stdout that were not messages.
+    pub(super) fn stray(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.stray)
+    }
+
+    /// Ends the process. Its stdin must be closed already.
+    pub(super) async fn stop(self) {
+        self.program.stop(EXIT_TIMEOUT, KILL_TIMEOUT).await;
+        if let Some(temp) = self.temp {
+            drop(tokio::task::spawn_blocking(move || drop(temp)).await);
+        }
+    }
+}
+
+/// Describes an exit; `None` if the process has only closed its stdout.
+fn describe_exit(exit: Option<&CommandExit>) -> String {
+    match exit {
+        Some(exit @ CommandExit::Code(_)) => format!("it ended ({exit})"),
+        Some(CommandExit::Signal(name)) => format!("it was killed by {name}"),
+        Some(CommandExit::Closed | CommandExit::Unknown) => "it ended".to_owned(),
+        None => "it closed its output".to_owned(),
+    }
+}

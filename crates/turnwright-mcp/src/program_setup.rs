@@ -1,0 +1,306 @@
+//! Prepares the process of a server: finds its program, and sets up its sandbox and environment.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use super::pool::ServerEnv;
+use super::spec::{SecretValue, ServerSandbox, ServerSpec};
+use turnwright_sandbox::{Network, SandboxProfile};
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_workspace::exec::{Environment, PipedProgram};
+use turnwright_workspace::private_file::private_temp_folder;
+
+/// Programs that download what they run, each with its cache below the home folder.
+const PACKAGE_RUNNERS: &[(&str, &str)] =
+    &[("npx", ".npm"), ("npm", ".npm"), ("uvx", ".cache/uv"), ("uv", ".cache/uv")];
+
+/// Programs that need a folder for installed tools, each with the variable that sets it. A server gets a
+/// folder of its own: the tools in the user's folder run outside the sandbox, so a server must not be
+/// able to write there.
+const TOOL_FOLDER_VARIABLES: &[(&str, &str)] = &[("uvx", "UV_TOOL_DIR"), ("uv", "UV_TOOL_DIR")];
+
+/// A program that is ready to be started.
+#[derive(Debug)]
+pub(super) struct PreparedProgram {
+    pub(super) program: PipedProgram,
+    /// Its temporary folder, removed on drop.
+    pub(super) temp: Option<TempDir>,
+}
+
+/// What is needed to prepare a program.
+#[derive(Debug)]
+pub(super) struct ProgramRequest {
+    pub(super) command: PathBuf,
+    pub(super) arguments: Vec<String>,
+    pub(super) variables: Vec<(String, SecretValue)>,
+    pub(super) sandbox: ServerSandbox,
+    pub(super) env: ServerEnv,
+    pub(super) environment: Environment,
+}
+
+impl ProgramRequest {
+    /// Returns `None` for a server that is reached over HTTP.
+    pub(super) fn new(
+        spec: &ServerSpec,
+        env: &ServerEnv,
+        environment: &Environment,
+    ) -> Option<ProgramRequest> {
+        let super::spec::ServerTransport::Stdio { command, arguments, environment: variables } =
+            &spec.transport
+        else {
+            return None;
+        };
+        Some(ProgramRequest {
+            command: command.clone(),
+            arguments: arguments.clone(),
+            variables: variables.clone(),
+            sandbox: spec.sandbox.clone(),
+            env: env.clone(),
+            environment: environment.clone(),
+        })
+    }
+
+    /// Finds the program and creates the folders that it needs. Blocks on file I/O.
+    ///
+    /// # Errors
+    /// If the program cannot be started; the text is for the user.
+    pub(super) fn prepare(self) -> Result<PreparedProgram, String> {
+        let cwd = self.env.cwd.clone();
+        let profile = self.env.profile.clone().filter(|_| self.sandbox.is_enabled);
+        let mut environment = self.environment.clone();
+        let mut temp = None;
+        let profile = match profile {
+            None => None,
+            Some(profile) => {
+                let mut profile = self.confine(profile);
+                let folder = private_temp_folder().map_err(|error| {
+                    format!("its temporary folder could not be created: {error}")
+                })?;
+                let real = fs::canonicalize(folder.path()).map_err(|it| it.to_string())?;
+                environment = environment.for_sandbox();
+                for name in ["TMPDIR", "TMP", "TEMP"] {
+                    environment = environment.with(name, real.clone());
+                }
+                for (_, name) in TOOL_FOLDER_VARIABLES.iter().filter(|it| self.is_named(it.0)) {
+                    environment = environment.with(name, real.join("tools"));
+                }
+                profile.writable.push(real);
+                temp = Some(folder);
+                Some(profile)
+            }
+        };
+        for (name, value) in &self.variables {
+            environment = environment.with(name, value.expose());
+        }
+        let command = find_program(&self.command, &cwd, environment.get("PATH"))?;
+        let words = std::iter::once(command.into_os_string())
+            .chain(self.arguments.iter().map(OsString::from))
+            .collect();
+        Ok(PreparedProgram {
+            program: PipedProgram {
+                command_line: words,
+                workdir: cwd,
+                environment,
+                sandbox: profile,
+            },
+            temp,
+        })
+    }
+
+    /// Adds to the session's profile what this server's settings allow.
+    fn confine(&self, mut profile: SandboxProfile) -> SandboxProfile {
+        let real = |it: &PathBuf| fs::canonicalize(it).ok();
+        if self.sandbox.network {
+            profile.network = Network::On;
+        }
+        profile.writable.extend(self.sandbox.write.iter().filter_map(real));
+        profile.writable.extend(self.package_cache());
+        let open: Vec<_> = self.sandbox.read.iter().filter_map(real).collect();
+        profile.hidden.retain(|it| !open.iter().any(|open| it.starts_with(open)));
+        if let Some(read) = &mut profile.readable {
+            read.extend(open);
+        }
+        profile
+    }
+
+    fn is_named(&self, name: &str) -> bool {
+        self.command.file_name().is_some_and(|it| it == name)
+    }
+
+    /// The cache of a package runner. It is created if it does not exist, because otherwise nothing
+    /// could be downloaded in the sandbox.
+    fn package_cache(&self) -> Option<PathBuf> {
+        let (_, place) = PACKAGE_RUNNERS.iter().find(|it| self.is_named(it.0))?;
+        let cache = self.env.package_caches.iter().find(|it| it.ends_with(place))?;
+        fs::create_dir_all(cache).ok()?;
+        fs::canonicalize(cache).ok()
+    }
+}
+
+/// Finds a program as a shell does, but skips relative folders in `PATH`: a bare name must not mean a
+/// file of the project.
+fn find_program(command: &Path, cwd: &Path, path: Option<&OsStr>) -> Result<PathBuf, String> {
+    let shown = escape_hidden_line(&command.to_string_lossy());
+    let is_bare =
+        command.components().count() == 1 && command.file_name() == Some(command.as_os_str());
+    if command.as_os_str().is_empty() {
+        return Err("its command is empty".to_owned());
+    }
+    if !is_bare {
+        let file = cwd.join(command);
+        return match is_program(&file) {
+            Ok(true) => Ok(file),
+            Ok(false) => Err(format!("{shown} is not an executable file")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(format!(
+                "{shown} does not exist. Install it, or correct the path of its command"
+            )),
+            Err(error) => Err(format!("{shown} cannot be run: {error}")),
+        };
+    }
+    let folders = path.map(std::env::split_paths).into_iter().flatten();
+    let mut files = folders.filter(|it| it.is_absolute()).map(|it| it.join(command));
+    files.find(|it| is_program(it).unwrap_or(false)).ok_or_else(|| {
+        format!("{shown} was not found in PATH. Install it, or give the full path of its command")
+    })
+}
+
+fn is_program(file: &Path) -> io::Result<bool> {
+    let found = fs::metadata(file)?;
+    #[cfg(unix)]
+    let may_run = std::os::unix::fs::PermissionsExt::mode(&found.permissions()) & 0o111 != 0;
+    #[cfg(not(unix))]
+    let may_run = true;
+    Ok(found.is_file() && may_run)
+}
+
+#[cfg(unix)]
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::{ServerSource, ServerTransport};
+
+    fn program(path: &Path, mode: u32) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "#!/bin/sh\n").unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn a_program_is_found_as_by_a_shell_and_errors_say_what_is_missing() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path();
+        program(&base.join("bin/runner"), 0o755);
+        program(&base.join("bin/text"), 0o644);
+        program(&base.join("ws/runner"), 0o755);
+        let path = std::env::join_paths([Path::new("."), &base.join("no"), &base.join("bin")]);
+        let path = path.unwrap();
+        let absolute = base.join("bin/runner");
+        let table = [
+            ("runner", Ok(base.join("bin/runner"))),
+            ("./runner", Ok(base.join("ws/./runner"))),
+            (absolute.to_str().unwrap(), Ok(absolute.clone())),
+            ("text", Err("text was not found in PATH")),
+            ("../bin/text", Err("../bin/text is not an executable file")),
+            ("./gone", Err("./gone does not exist")),
+            ("a\u{1b}b", Err("a\\u{1b}b was not found in PATH")),
+            ("", Err("its command is empty")),
+        ];
+        for (command, expected) in table {
+            let found = find_program(Path::new(command), &base.join("ws"), Some(&path));
+            match expected {
+                Ok(file) => assert_eq!(found, Ok(file), "{command}"),
+                Err(why) => assert!(found.unwrap_err().starts_with(why), "{command}"),
+            }
+        }
+        assert!(find_program(Path::new("sh"), base, None).is_err());
+    }
+
+    fn wanted(command: PathBuf, base: &Path, sandbox: ServerSandbox) -> ProgramRequest {
+        let reach = ServerTransport::Stdio {
+            command,
+            arguments: Vec::new(),
+            environment: vec![("DOCKER_HOST".to_owned(), "tcp://x".to_owned().into())],
+        };
+        let mut spec = ServerSpec::new("s", ServerSource::User, reach);
+        spec.sandbox = sandbox;
+        let profile = SandboxProfile {
+            writable: vec![base.join("ws")],
+            hidden: vec![base.join("keys"), base.join("own")],
+            ..SandboxProfile::default()
+        };
+        let env = ServerEnv {
+            cwd: base.join("ws"),
+            roots: Vec::new(),
+            profile: Some(profile),
+            package_caches: vec![base.join("home/.npm")],
+            logins: crate::LoginStore::new(Path::new("/none")),
+            supports_forms: false,
+        };
+        let environment = [("SSH_AUTH_SOCK", "/tmp/a"), ("DISPLAY", ":0"), ("LANG", "C")];
+        let environment = environment
+            .iter()
+            .fold(Environment::default(), |all, (name, value)| all.with(name, *value));
+        ProgramRequest::new(&spec, &env, &environment).unwrap()
+    }
+
+    #[test]
+    fn a_server_may_write_the_roots_its_temporary_folder_and_what_its_settings_add() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = fs::canonicalize(dir.path()).unwrap();
+        for folder in ["ws", "keys", "own", "data"] {
+            fs::create_dir(base.join(folder)).unwrap();
+        }
+        program(&base.join("bin/npx"), 0o755);
+        let sandbox = ServerSandbox {
+            write: vec![base.join("data"), base.join("gone")],
+            read: vec![base.join("keys")],
+            ..ServerSandbox::default()
+        };
+        let prepared = wanted(base.join("bin/npx"), &base, sandbox).prepare().unwrap();
+        let profile = prepared.program.sandbox.unwrap();
+        let temp = fs::canonicalize(prepared.temp.as_ref().unwrap().path()).unwrap();
+        let write = [base.join("ws"), base.join("data"), base.join("home/.npm"), temp.clone()];
+        assert_eq!((profile.writable, profile.hidden), (write.to_vec(), vec![base.join("own")]));
+        assert_eq!(profile.network, Network::On);
+        let environment = prepared.program.environment;
+        assert_eq!(environment.get("TMPDIR"), Some(temp.as_os_str()));
+        assert_eq!(environment.get("LANG"), Some(OsStr::new("C")));
+        // A declared variable is passed; inherited ones that lead out of the sandbox are not.
+        assert_eq!(environment.get("DOCKER_HOST"), Some(OsStr::new("tcp://x")));
+        assert_eq!((environment.get("SSH_AUTH_SOCK"), environment.get("DISPLAY")), (None, None));
+    }
+
+    #[test]
+    fn a_package_runner_gets_its_own_folder_for_tools() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = fs::canonicalize(dir.path()).unwrap();
+        fs::create_dir(base.join("ws")).unwrap();
+        for (name, has_one) in [("uvx", true), ("uv", true), ("npx", false)] {
+            let command = base.join("bin").join(name);
+            program(&command, 0o755);
+            let prepared = wanted(command, &base, ServerSandbox::default()).prepare().unwrap();
+            let temp = fs::canonicalize(prepared.temp.as_ref().unwrap().path()).unwrap();
+            let folder = prepared.program.environment.get("UV_TOOL_DIR");
+            assert_eq!(folder.is_some_and(|it| Path::new(it).starts_with(temp)), has_one, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_server_with_its_sandbox_disabled_is_not_confined() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = fs::canonicalize(dir.path()).unwrap();
+        program(&base.join("bin/npx"), 0o755);
+        let sandbox = ServerSandbox { is_enabled: false, ..ServerSandbox::default() };
+        let prepared = wanted(base.join("bin/npx"), &base, sandbox).prepare().unwrap();
+        assert_eq!(prepared.program.sandbox, None);
+        assert!(prepared.temp.is_none() && !base.join("home").exists());
+        assert!(prepared.program.environment.get("SSH_AUTH_SOCK").is_some());
+    }
+}

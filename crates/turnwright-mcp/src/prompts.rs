@@ -1,0 +1,404 @@
+//! The prompts of servers as slash commands: `/server:prompt ARGUMENTS`. The messages that the server
+//! returns become the user's prompt.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::model::{
+    ContentBlock, GetPromptRequestParams, JsonObject, PaginatedRequestParams, Prompt,
+    PromptArgument, PromptMessage, ResourceContents, Role,
+};
+use rmcp::{Peer, RoleClient};
+use tokio::time::timeout;
+
+use super::server::{Server, ServerPhase};
+use turnwright_types::effect::{escape_hidden, escape_hidden_line};
+use turnwright_types::message::{Media, PromptPart};
+
+/// How long listing prompts may take.
+const LIST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pages of one list. An endless list is cut.
+const MAX_PAGES: usize = 20;
+/// Prompts of one server.
+const MAX_PROMPTS: usize = 200;
+/// Bytes of one prompt's definition. A larger prompt is ignored.
+const MAX_DEFINITION_BYTES: usize = 16 * 1024;
+/// Characters of a description, a hint or a name.
+const MAX_LINE_CHARS: usize = 200;
+/// Bytes of text in the messages of one prompt.
+const MAX_TEXT_BYTES: usize = 128 * 1024;
+/// Bytes of base64 media in the messages of one prompt.
+const MAX_MEDIA_BYTES: usize = 8 * 1024 * 1024;
+/// Messages of one prompt.
+const MAX_MESSAGES: usize = 100;
+
+/// A prompt as a slash command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PromptCommand {
+    /// Without the slash.
+    pub name: String,
+    /// One line.
+    pub description: String,
+    /// Describes the arguments.
+    pub hint: Option<String>,
+}
+
+/// Lists all prompts. Returns none if the server has none or takes too long, because its tools must not
+/// wait for its prompts.
+pub(crate) async fn list(peer: &Peer<RoleClient>, limit: Duration) -> Vec<Prompt> {
+    if peer.peer_info().is_none_or(|it| it.capabilities.prompts.is_none()) {
+        return Vec::new();
+    }
+    let listed = timeout(limit.min(LIST_TIMEOUT * 2) / 2, list_pages(peer)).await;
+    listed.unwrap_or_default()
+}
+
+async fn list_pages(peer: &Peer<RoleClient>) -> Vec<Prompt> {
+    let (mut prompts, mut cursor) = (Vec::new(), None);
+    for _ in 0..MAX_PAGES {
+        let params = PaginatedRequestParams::default().with_cursor(cursor.take());
+        match peer.list_prompts(Some(params)).await {
+            Ok(page) => {
+                prompts.extend(page.prompts.into_iter().filter_map(compacted));
+                cursor = page.next_cursor;
+            }
+            Err(error) => tracing::warn!(%error, "prompts could not be listed"),
+        }
+        if cursor.is_none() || prompts.len() >= MAX_PROMPTS {
+            break;
+        }
+    }
+    prompts.truncate(MAX_PROMPTS);
+    prompts
+}
+
+/// Removes what is never shown. Returns `None` if the prompt is still too large.
+fn compacted(mut prompt: Prompt) -> Option<Prompt> {
+    (prompt.icons, prompt.meta) = (None, None);
+    for text in [&mut prompt.title, &mut prompt.description].into_iter().flatten() {
+        *text = line(text);
+    }
+    let arguments = arguments(&prompt).iter().map(|it| {
+        let texts = [&it.title, &it.description].into_iter().flatten().map(String::len);
+        it.name.len() + texts.sum::<usize>() + 8
+    });
+    (prompt.name.len() + arguments.sum::<usize>() <= MAX_DEFINITION_BYTES).then_some(prompt)
+}
+
+/// Returns the current prompts of these servers as commands.
+pub fn commands(servers: &[Arc<Server>]) -> Vec<PromptCommand> {
+    let mut commands = Vec::new();
+    for (label, server) in labels(servers).into_iter().zip(servers) {
+        let state = server.state();
+        for (name, prompt) in names(&state.prompts).into_iter().zip(state.prompts.iter()) {
+            let name = format!("{label}:{name}");
+            let description = prompt.description.as_ref().or(prompt.title.as_ref());
+            let description = description.map(|it| line(it)).filter(|it| !it.is_empty());
+            let arguments = arguments(prompt);
+            commands.push(PromptCommand {
+                description: description
+                    .unwrap_or_else(|| format!("A prompt of {}", line(&server.spec.name))),
+                hint: (!arguments.is_empty()).then(|| line(&usage(arguments))),
+                name,
+            });
+        }
+    }
+    commands
+}
+
+/// A prompt that the user has requested with a command.
+#[derive(Debug)]
+pub struct PromptRequest {
+    server: Arc<Server>,
+    /// The part of the command after the colon.
+    name: String,
+    /// The text after the command.
+    arguments: String,
+}
+
+impl PromptRequest {
+    /// Finds the prompt of a command. A prompt of a server that is still starting is assumed to exist.
+    pub fn find(servers: &[Arc<Server>], command: &str, arguments: &str) -> Option<PromptRequest> {
+        let (label, name) = command.split_once(':')?;
+        let index = labels(servers).iter().position(|it| it == label)?;
+        let server = servers.get(index)?;
+        let state = server.state();
+        let is_there = names(&state.prompts).iter().any(|it| it == name);
+        (is_there || state.phase == ServerPhase::Starting).then(|| PromptRequest {
+            server: Arc::clone(server),
+            name: name.to_owned(),
+            arguments: arguments.to_owned(),
+        })
+    }
+
+    /// Gets the prompt's messages from the server.
+    ///
+    /// # Errors
+    /// If there are none; the text is for the user.
+    pub async fn get(self) -> Result<Vec<PromptPart>, String> {
+        let server = escape_hidden_line(&self.server.spec.name);
+        let mut watch = self.server.watch();
+        drop(watch.wait_for(|it| it.phase != ServerPhase::Starting).await);
+        let state = self.server.state();
+        let Some(peer) = state.peer.clone() else {
+            let why = match &state.phase {
+                ServerPhase::Failed(why) => format!(": {}", escape_hidden(why)),
+                _ => String::new(),
+            };
+            return Err(format!("The MCP server {server} is not connected{why}."));
+        };
+        let index = names(&state.prompts).iter().position(|it| *it == self.name);
+        let Some(prompt) = index.and_then(|it| state.prompts.get(it)) else {
+            return Err(format!("The MCP server {server} has no prompt of that name."));
+        };
+        let mut params = GetPromptRequestParams::new(prompt.name.clone());
+        params.arguments = Some(parse_arguments(arguments(prompt), &self.arguments)?);
+        let limit = self.server.spec.timeouts.call;
+        match timeout(limit, peer.get_prompt(params)).await {
+            Ok(Ok(result)) => match prompt_parts(result.messages) {
+                parts if parts.is_empty() => {
+                    Err(format!("The MCP server {server} returned an empty prompt."))
+                }
+                parts => Ok(parts),
+            },
+            Ok(Err(error)) => Err(format!(
+                "The MCP server {server} returned an error: {}",
+                line(&error.to_string())
+            )),
+            Err(_) => {
+                Err(format!("The MCP server {server} did not answer within {} s.", limit.as_secs()))
+            }
+        }
+    }
+}
+
+fn arguments(prompt: &Prompt) -> &[PromptArgument] {
+    prompt.arguments.as_deref().unwrap_or_default()
+}
+
+/// Describes the arguments of a prompt, as in `FILE [STYLE]`.
+fn usage(arguments: &[PromptArgument]) -> String {
+    let shown = |it: &PromptArgument| match it.required {
+        Some(true) => it.name.clone(),
+        _ => format!("[{}]", it.name),
+    };
+    arguments.iter().map(shown).collect::<Vec<_>>().join(" ")
+}
+
+/// The unique names of the servers in commands.
+fn labels(servers: &[Arc<Server>]) -> Vec<String> {
+    command_words(servers.iter().map(|it| it.spec.name.as_str()))
+}
+
+fn names(prompts: &[Prompt]) -> Vec<String> {
+    command_words(prompts.iter().map(|it| it.name.as_str()))
+}
+
+/// Replaces characters that editors do not accept in a command, and makes the names unique.
+fn command_words<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let is_valid = |it: char| it.is_alphanumeric() || ['_', '-', '.'].contains(&it);
+    let mut taken = HashSet::new();
+    let mut word = |name: &str| {
+        let name = name.chars().take(MAX_LINE_CHARS);
+        let plain: String = name.map(|it| if is_valid(it) { it } else { '_' }).collect();
+        let mut unique = plain.clone();
+        let mut number = 2;
+        while !taken.insert(unique.clone()) {
+            unique = format!("{plain}-{number}");
+            number += 1;
+        }
+        unique
+    };
+    names.map(&mut word).collect()
+}
+
+/// Makes one short line of a server's text that is safe to show.
+fn line(text: &str) -> String {
+    let first = text.trim().lines().next().unwrap_or_default();
+    let short: String = first.chars().take(MAX_LINE_CHARS).collect();
+    let ellipsis = if short.len() < first.len() { "…" } else { "" };
+    escape_hidden_line(&short) + ellipsis
+}
+
+/// Assigns the words after a command to the prompt's arguments: `name=value` anywhere, all others in
+/// order. The last argument takes the rest of the line verbatim. Quotes group words.
+fn parse_arguments(arguments: &[PromptArgument], text: &str) -> Result<JsonObject, String> {
+    let mut given = JsonObject::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let open: Vec<_> = arguments.iter().filter(|it| !given.contains_key(&it.name)).collect();
+        let named = open.iter().find_map(|it| {
+            let value = rest.strip_prefix(it.name.as_str())?.strip_prefix('=')?;
+            Some((it.name.clone(), value))
+        });
+        let (name, value, after) = match (named, open.as_slice()) {
+            (Some((name, value)), _) => {
+                let (value, after) = split_word(value);
+                (name, value, after)
+            }
+            (None, []) => {
+                return Err(match arguments {
+                    [] => "This prompt takes no arguments.".to_owned(),
+                    _ => format!("Too many arguments. Usage: {}", usage(arguments)),
+                });
+            }
+            (None, [last]) => {
+                let (value, after) = split_word(rest);
+                let whole = if after.is_empty() { value } else { rest };
+                (last.name.clone(), whole, "")
+            }
+            (None, [next, ..]) => {
+                let (value, after) = split_word(rest);
+                (next.name.clone(), value, after)
+            }
+        };
+        given.insert(name, value.into());
+        rest = after;
+    }
+    let is_missing =
+        |it: &&PromptArgument| it.required == Some(true) && !given.contains_key(&it.name);
+    let missing: Vec<_> = arguments.iter().filter(is_missing).map(|it| it.name.as_str()).collect();
+    if missing.is_empty() {
+        return Ok(given);
+    }
+    let (missing, all) =
+        (escape_hidden_line(&missing.join(", ")), escape_hidden_line(&usage(arguments)));
+    Err(format!("Missing arguments: {missing}. Usage: {all}"))
+}
+
+/// Splits off the first word or quoted text. An unterminated quote is an ordinary character.
+fn split_word(text: &str) -> (&str, &str) {
+    for quote in ['"', '\''] {
+        if let Some(inner) = text.strip_prefix(quote)
+            && let Some((word, after)) = inner.split_once(quote)
+            && (after.is_empty() || after.starts_with(char::is_whitespace))
+        {
+            return (word, after.trim_start());
+        }
+    }
+    let (word, after) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    (word, after.trim_start())
+}
+
+/// Converts the server's messages to parts of the user's prompt.
+fn prompt_parts(messages: Vec<PromptMessage>) -> Vec<PromptPart> {
+    let (mut parts, mut text_left, mut media_left) = (Vec::new(), MAX_TEXT_BYTES, MAX_MEDIA_BYTES);
+    let is_cut = messages.len() > MAX_MESSAGES;
+    for message in messages.into_iter().take(MAX_MESSAGES) {
+        let is_quoted = message.role == Role::Assistant;
+        parts.push(match message.content {
+            ContentBlock::Text(text) if is_quoted => {
+                PromptPart::Text(quoted(&bounded(&text.text, &mut text_left)))
+            }
+            ContentBlock::Text(text) => PromptPart::Text(bounded(&text.text, &mut text_left)),
+            ContentBlock::Image(it) => match media(&it.mime_type, it.data, &mut media_left) {
+                Some(media) => PromptPart::Image(media),
+                None => PromptPart::Text("[an image was left out: it is too large]".to_owned()),
+            },
+            ContentBlock::Audio(it) => match media(&it.mime_type, it.data, &mut media_left) {
+                Some(media) => PromptPart::Audio(media),
+                None => PromptPart::Text("[a recording was left out: it is too large]".to_owned()),
+            },
+            ContentBlock::Resource(it) => match it.resource {
+                ResourceContents::TextResourceContents { uri, text, .. } => {
+                    PromptPart::Resource { uri: line(&uri), text: bounded(&text, &mut text_left) }
+                }
+                ResourceContents::BlobResourceContents { uri, .. } => {
+                    PromptPart::Text(format!("[{} is not text and was left out]", line(&uri)))
+                }
+                _ => PromptPart::Text("[a resource of an unknown kind was left out]".to_owned()),
+            },
+            ContentBlock::ResourceLink(it) => {
+                PromptPart::Link { name: line(&it.name), uri: line(&it.uri) }
+            }
+            _ => PromptPart::Text("[content of an unknown kind was left out]".to_owned()),
+        });
+    }
+    if is_cut {
+        parts.push(PromptPart::Text(format!("[only the first {MAX_MESSAGES} messages]")));
+    }
+    parts
+}
+
+fn media(mime: &str, data: String, left: &mut usize) -> Option<Media> {
+    *left = left.checked_sub(data.len())?;
+    Some(Media { mime: line(mime), data })
+}
+
+/// Escapes a text and cuts it to the bytes that are `left`.
+fn bounded(text: &str, left: &mut usize) -> String {
+    let limit = text.len().min(*left);
+    let end = (0..=limit).rev().find(|it| text.is_char_boundary(*it)).unwrap_or(0);
+    *left -= end;
+    let mark = if end < text.len() { "\n[the rest was left out: it is too long]" } else { "" };
+    escape_hidden(&text[..end]) + mark
+}
+
+fn quoted(text: &str) -> String {
+    let lines: Vec<_> = text.lines().map(|it| format!("> {it}")).collect();
+    format!("An example answer, which you did not give:\n{}", lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taking(all: &[(&str, bool)]) -> Vec<PromptArgument> {
+        let one = |(name, required): &(&str, bool)| {
+            serde_json::from_value(serde_json::json!({ "name": name, "required": required }))
+        };
+        all.iter().map(|it| one(it).unwrap()).collect()
+    }
+
+    #[test]
+    fn arguments_are_assigned_by_name_and_in_order_and_the_last_takes_the_rest() {
+        let two = taking(&[("who", true), ("how", false)]);
+        for (words, expected) in [
+            ("Ada", r#"{"who":"Ada"}"#),
+            ("Ada kindly", r#"{"how":"kindly","who":"Ada"}"#),
+            ("Ada very \"kindly\"  indeed", r#"{"how":"very \"kindly\"  indeed","who":"Ada"}"#),
+            ("'Ada L.' \"very kindly\"", r#"{"how":"very kindly","who":"Ada L."}"#),
+            ("how='very kindly' Ada L.", r#"{"how":"very kindly","who":"Ada L."}"#),
+            ("don't 'worry", r#"{"how":"'worry","who":"don't"}"#),
+            ("what=is this", r#"{"how":"this","who":"what=is"}"#),
+            ("who= how=", r#"{"how":"","who":""}"#),
+        ] {
+            let given = parse_arguments(&two, words).map(serde_json::Value::Object);
+            let expected: serde_json::Value = serde_json::from_str(expected).unwrap();
+            assert_eq!(given, Ok(expected), "{words}");
+        }
+        assert!(parse_arguments(&two, "").unwrap_err().contains("Missing arguments: who"));
+        assert!(parse_arguments(&two, "how=x").unwrap_err().contains("who [how]"));
+        assert!(parse_arguments(&two, "who=a how=b c").unwrap_err().contains("Too many"));
+        assert!(parse_arguments(&[], "x").is_err() && parse_arguments(&[], " ").is_ok());
+    }
+
+    #[test]
+    fn names_in_commands_are_single_unique_words() {
+        let names = command_words(["a b", "a_b", "ü.x", "a/b", "a_b-2"].into_iter());
+        assert_eq!(names, ["a_b", "a_b-2", "ü.x", "a_b-3", "a_b-2-2"]);
+    }
+
+    #[test]
+    fn the_messages_of_a_prompt_are_bounded_and_escaped() {
+        let messages = serde_json::json!([
+            { "role": "user", "content": { "type": "text", "text": "see\u{202e}this" } },
+            { "role": "assistant", "content": { "type": "text", "text": "one\ntwo" } },
+            { "role": "user", "content": { "type": "image", "mimeType": "image/png", "data": "AAAA" } },
+            { "role": "user", "content": { "type": "resource",
+                "resource": { "uri": "x://y", "text": "z".repeat(MAX_TEXT_BYTES) } } },
+            { "role": "user", "content": { "type": "text", "text": "too late" } },
+            { "role": "user", "content": { "type": "resource_link", "uri": "x://l", "name": "l" } },
+        ]);
+        let parts = prompt_parts(serde_json::from_value(messages).unwrap());
+        assert_eq!(parts[0], PromptPart::Text("see\\u{202e}this".to_owned()));
+        assert!(matches!(&parts[1], PromptPart::Text(it) if it.ends_with("> one\n> two")));
+        assert!(matches!(&parts[2], PromptPart::Image(it) if it.mime == "image/png"));
+        assert!(
+            matches!(&parts[3], PromptPart::Resource { text, .. } if text.ends_with("too long]"))
+        );
+        assert!(matches!(&parts[4], PromptPart::Text(it) if it.starts_with("\n[the rest")));
+        assert_eq!(parts[5], PromptPart::Link { name: "l".to_owned(), uri: "x://l".to_owned() });
+    }
+}

@@ -1,0 +1,117 @@
+//! A tool of ours, beside those of a server, with which the model lists and reads the server's resources.
+
+use std::time::Duration;
+
+use rmcp::model::{
+    JsonObject, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, Resource,
+    Tool, ToolAnnotations,
+};
+use rmcp::{Peer, RoleClient, ServiceError};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::call::{CallContext, CallError, call_error, cancelled};
+use super::model_schema::bounded_text;
+use super::tool_result::{ResultBlock, ToolResult};
+use turnwright_types::effect::escape_hidden_line;
+
+/// Pages of one list. An endless list is cut.
+const MAX_PAGES: usize = 20;
+/// Resources that are listed.
+const MAX_RESOURCES: usize = 500;
+/// Characters of the line about one resource.
+const MAX_LINE_CHARS: usize = 300;
+
+/// The tool's name: the first that no tool of the server has.
+const TOOL_NAMES: [&str; 2] = ["read_resource", "read_mcp_resource"];
+
+/// Makes the definition of the tool, if the server has resources.
+pub fn tool(peer: &Peer<RoleClient>, is_taken: impl Fn(&str) -> bool) -> Option<Tool> {
+    peer.peer_info()?.capabilities.resources.as_ref()?;
+    let name = TOOL_NAMES.into_iter().find(|it| !is_taken(it))?;
+    let description = "Reads a resource of this server. Without a uri, lists what there is.";
+    let uri = json!({ "type": "string", "description": "As listed, linked or mentioned" });
+    let schema = json!({ "type": "object", "properties": { "uri": uri } });
+    let Value::Object(schema) = schema else { return None };
+    let hints = ToolAnnotations::default().read_only(true);
+    Some(Tool::new(name, description, schema).with_annotations(hints))
+}
+
+/// Runs the tool.
+pub async fn call(
+    peer: &Peer<RoleClient>,
+    arguments: &JsonObject,
+    limit: Duration,
+    ctx: &CallContext<'_>,
+) -> Result<ToolResult, CallError> {
+    let uri = arguments.get("uri").and_then(Value::as_str).filter(|it| !it.is_empty());
+    let running = async {
+        match uri {
+            Some(uri) => read(peer, uri).await,
+            None => Ok(vec![ResultBlock::Text(list(peer).await?)]),
+        }
+    };
+    match timeout(limit, ctx.cancel.run_until_cancelled(running)).await {
+        Ok(Some(Ok(blocks))) => Ok(ToolResult { blocks, ..ToolResult::default() }),
+        Ok(Some(Err(error))) => Err(error),
+        Ok(None) => Err(cancelled().into()),
+        Err(_) => Err(format!("The server did not answer within {} s.", limit.as_secs()).into()),
+    }
+}
+
+async fn read(peer: &Peer<RoleClient>, uri: &str) -> Result<Vec<ResultBlock>, CallError> {
+    let params = ReadResourceRequestParams::new(uri);
+    let response = peer.read_resource_once(params).await.map_err(|error| call_error(&error))?;
+    let ReadResourceResponse::Complete(result) = response else {
+        let why =
+            "The server asks for input before it shows this, which is not supported for resources.";
+        return Err(why.to_owned().into());
+    };
+    Ok(result.contents.into_iter().map(ResultBlock::from).collect())
+}
+
+async fn list(peer: &Peer<RoleClient>) -> Result<String, CallError> {
+    let (mut lines, mut cursor) = (Vec::new(), None);
+    for number in 0..MAX_PAGES {
+        let params = PaginatedRequestParams::default().with_cursor(cursor.take());
+        match peer.list_resources(Some(params)).await {
+            Ok(page) => {
+                lines.extend(page.resources.iter().take(MAX_RESOURCES + 1).map(resource_line));
+                cursor = page.next_cursor;
+            }
+            Err(error) if number == 0 => return Err(call_error(&error)),
+            Err(error) => tracing::warn!(%error, "the list of a server's resources is incomplete"),
+        }
+        if cursor.is_none() || lines.len() >= MAX_RESOURCES {
+            break;
+        }
+    }
+    let is_cut = cursor.is_some() || lines.len() > MAX_RESOURCES;
+    lines.truncate(MAX_RESOURCES);
+    lines.extend(list_templates(peer).await);
+    if is_cut {
+        lines.push("[there are more]".to_owned());
+    }
+    Ok(if lines.is_empty() { "There are none.".to_owned() } else { lines.join("\n") })
+}
+
+/// Lists the URI templates. A server that does not support the request has none.
+async fn list_templates(peer: &Peer<RoleClient>) -> Vec<String> {
+    let page: Result<_, ServiceError> = peer.list_resource_templates(None).await;
+    let templates = page.map(|it| it.resource_templates).unwrap_or_default();
+    let line = |uri: &str, name: &str| {
+        bounded_text(&escape_hidden_line(&format!("{uri} – {name}")), MAX_LINE_CHARS)
+    };
+    templates.iter().take(MAX_RESOURCES).map(|it| line(&it.uri_template, &it.name)).collect()
+}
+
+fn resource_line(resource: &Resource) -> String {
+    let name = resource.title.as_deref().unwrap_or(&resource.name);
+    let mut line = format!("{} – {name}", resource.uri);
+    let details = [&resource.mime_type, &resource.description];
+    let details: Vec<_> = details.into_iter().flatten().map(String::as_str).collect();
+    if !details.is_empty() {
+        line.push_str(&format!(" ({})", details.join(": ")));
+    }
+    bounded_text(&escape_hidden_line(&line), MAX_LINE_CHARS)
+}

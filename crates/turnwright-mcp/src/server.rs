@@ -1,0 +1,497 @@
+//! One server: a task that connects, lists tools and prompts, reconnects after a failure, and ends the
+//! connection. Everything else sees its [`ServerState`].
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use rmcp::model::{Prompt, SubscriptionFilter};
+use rmcp::{Peer, RoleClient, ServiceError};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use super::connection::{ConnectFailure, ConnectRequest, Connection};
+use super::elicitation::WaitingCalls;
+use super::listed_tool::ListedTool;
+use super::pool::ServerEnv;
+use super::progress::ProgressRouter;
+use super::prompts;
+use super::spec::{ServerSpec, ServerTransport};
+use super::tool_list::list_tools;
+use turnwright_workspace::exec::Environment;
+
+/// Consecutive failures after which a server is not restarted any more.
+const MAX_RESTARTS: u32 = 3;
+/// The delay before the first restart; it doubles each time.
+const RESTART_DELAY: Duration = Duration::from_millis(250);
+/// A server that has run this long counts as working: its failures are forgotten.
+const STABLE_AFTER: Duration = Duration::from_secs(60);
+/// How often to check whether the user has logged in.
+const LOGIN_POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// How long a call waits for a server that is being restarted.
+const RESTART_WAIT: Duration = Duration::from_secs(2);
+/// How long to wait for the exit of a server that did not become ready.
+const EXIT_WAIT: Duration = Duration::from_millis(200);
+
+/// The delay between two lists: at least, as a multiple of how long the last list took, and at most.
+const LIST_INTERVAL: (Duration, u32, Duration) =
+    (Duration::from_millis(250), 10, Duration::from_secs(5));
+
+/// A running or starting server. It ends when the last handle is dropped.
+#[derive(Debug)]
+pub struct Server {
+    pub spec: ServerSpec,
+    env: ServerEnv,
+    state: watch::Receiver<Arc<ServerState>>,
+    restart_requested: Arc<Notify>,
+    ended: CancellationToken,
+    pub callers: WaitingCalls,
+    _stop: DropGuard,
+}
+
+/// The current state of a server.
+#[derive(Clone, Debug, Default)]
+pub struct ServerState {
+    pub phase: ServerPhase,
+    /// It has failed and will be restarted automatically.
+    pub is_restarting: bool,
+    pub tools: Arc<Vec<Arc<ListedTool>>>,
+    pub prompts: Arc<Vec<Prompt>>,
+    /// Incremented with each list of tools and prompts.
+    pub tools_version: u64,
+    /// Incremented with each connection.
+    pub connection: u64,
+    /// The name and version that the server states.
+    pub title: String,
+    /// The protocol version.
+    pub revision: String,
+    /// How the previous connection ended.
+    pub last_end: Option<String>,
+    stray: Arc<AtomicU64>,
+    /// `None` unless connected.
+    pub peer: Option<Peer<RoleClient>>,
+    /// Routes progress notifications to calls.
+    pub progress: ProgressRouter,
+}
+
+impl ServerState {
+    /// The number of lines on its stdout that were not messages.
+    pub fn stray_lines(&self) -> u64 {
+        self.stray.load(Ordering::Relaxed)
+    }
+
+    fn is_about_to_connect(&self) -> bool {
+        self.phase == ServerPhase::Starting || self.is_restarting
+    }
+}
+
+/// The phase of a server's life.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ServerPhase {
+    #[default]
+    Starting,
+    Ready,
+    /// With the reason, for the user.
+    Failed(String),
+    /// The user must log in first.
+    NeedsLogin,
+    Stopped,
+}
+
+impl Server {
+    /// Starts the task of a server.
+    pub fn start(
+        spec: ServerSpec,
+        env: ServerEnv,
+        environment: Environment,
+        stop: CancellationToken,
+        tracker: &TaskTracker,
+    ) -> Arc<Server> {
+        let (publisher, state) = watch::channel(Arc::default());
+        let callers = WaitingCalls::default();
+        let (restart_requested, ended) = (Arc::new(Notify::new()), CancellationToken::new());
+        let task = ServerTask {
+            spec: spec.clone(),
+            env: env.clone(),
+            environment,
+            publisher,
+            changed: Arc::new(Notify::new()),
+            restart_requested: Arc::clone(&restart_requested),
+            is_modern: AtomicBool::new(false),
+            callers: callers.clone(),
+        };
+        let (ended_guard, task_stop) = (ended.clone().drop_guard(), stop.clone());
+        tracker.spawn(async move {
+            Box::pin(task.run(task_stop)).await;
+            drop(ended_guard);
+        });
+        let _stop = stop.drop_guard();
+        Arc::new(Server { spec, env, state, restart_requested, ended, callers, _stop })
+    }
+
+    /// True if the server has not ended and was started with an equal configuration and environment.
+    pub fn is_reusable_for(&self, spec: &ServerSpec, env: &ServerEnv) -> bool {
+        self.spec == *spec && self.env == *env && !self.ended.is_cancelled()
+    }
+
+    pub fn state(&self) -> Arc<ServerState> {
+        Arc::clone(&self.state.borrow())
+    }
+
+    /// Returns a receiver of state changes.
+    pub fn watch(&self) -> watch::Receiver<Arc<ServerState>> {
+        self.state.clone()
+    }
+
+    /// Returns the peer to call and the number of its connection. Waits briefly if the server is
+    /// starting or restarting.
+    ///
+    /// # Errors
+    /// If there is no connection; the text is for the model.
+    pub async fn peer(&self) -> Result<(Peer<RoleClient>, u64), String> {
+        let mut watch = self.watch();
+        drop(timeout(RESTART_WAIT, watch.wait_for(|it| !it.is_about_to_connect())).await);
+        let state = self.state();
+        let name = &self.spec.name;
+        match (&state.peer, &state.phase) {
+            (Some(peer), _) => Ok((peer.clone(), state.connection)),
+            (None, ServerPhase::Failed(why)) if state.is_restarting => {
+                Err(format!("The server {name} is being restarted and is not ready yet: {why}"))
+            }
+            (None, ServerPhase::Failed(why)) => {
+                Err(format!("The server {name} is not available: {why}"))
+            }
+            (None, ServerPhase::NeedsLogin) => Err(format!("The server {name} requires a login.")),
+            (None, ServerPhase::Stopped) => Err(format!("The server {name} was stopped.")),
+            (None, ServerPhase::Starting | ServerPhase::Ready) => {
+                Err(format!("The server {name} is not ready yet."))
+            }
+        }
+    }
+
+    /// Explains to the model why the connection of a running call was lost.
+    pub async fn lost_call_message(&self, connection: u64) -> String {
+        let mut watch = self.watch();
+        let is_over =
+            |it: &Arc<ServerState>| it.connection != connection || it.phase != ServerPhase::Ready;
+        drop(timeout(RESTART_WAIT, watch.wait_for(is_over)).await);
+        let state = self.state();
+        let why = state.last_end.as_deref().unwrap_or("the connection was closed");
+        let name = &self.spec.name;
+        format!(
+            "The connection to the server {name} was lost during the call: {why}\nThe call may have \
+             been partly executed."
+        )
+    }
+
+    /// Reconnects the server, whether it is in use or has failed for good.
+    pub fn restart(&self) {
+        self.restart_requested.notify_one();
+    }
+
+    /// True if the server is a process in a sandbox.
+    pub fn is_confined(&self) -> bool {
+        let is_program = matches!(self.spec.transport, ServerTransport::Stdio { .. });
+        is_program && self.spec.sandbox.is_enabled && self.env.profile.is_some()
+    }
+
+    /// The roots that the server is told.
+    pub fn roots(&self) -> Vec<PathBuf> {
+        self.env.roots_of(&self.spec)
+    }
+
+    /// A token that is cancelled when the server has ended. Wait for it after dropping the last handle.
+    pub fn ended(&self) -> CancellationToken {
+        self.ended.clone()
+    }
+}
+
+/// The task of a server.
+struct ServerTask {
+    spec: ServerSpec,
+    env: ServerEnv,
+    environment: Environment,
+    publisher: watch::Sender<Arc<ServerState>>,
+    changed: Arc<Notify>,
+    restart_requested: Arc<Notify>,
+    is_modern: AtomicBool,
+    callers: WaitingCalls,
+}
+
+/// The tools and prompts of a server.
+type Lists = (Vec<Arc<ListedTool>>, Vec<Prompt>);
+
+/// Why a connection has ended or could not be opened.
+enum ConnectionEnd {
+    /// The server is no longer used.
+    Stopped,
+    /// The user requested a restart.
+    Restart,
+    Failed(ConnectFailure),
+}
+
+impl ServerTask {
+    async fn run(self, stop: CancellationToken) {
+        let mut failures = 0;
+        loop {
+            let (end, connection) = Box::pin(self.run_connection(&stop, &mut failures)).await;
+            let is_down = match &end {
+                ConnectionEnd::Failed(failure) => {
+                    failures += 1;
+                    failure.is_final || failures > MAX_RESTARTS
+                }
+                ConnectionEnd::Restart | ConnectionEnd::Stopped => false,
+            };
+            self.publish_end(&end, is_down);
+            // Closed only now, so that calls in flight find the reason in the state.
+            if let Some(connection) = connection {
+                connection.close().await;
+            }
+            let continues = match end {
+                ConnectionEnd::Failed(ConnectFailure { needs_login: true, .. }) => {
+                    failures = 0;
+                    stop.run_until_cancelled(self.wait_for_login()).await.is_some()
+                }
+                ConnectionEnd::Stopped => false,
+                ConnectionEnd::Restart => {
+                    failures = 0;
+                    true
+                }
+                ConnectionEnd::Failed(_) => {
+                    self.wait_before_restart(is_down, &mut failures, &stop).await
+                }
+            };
+            if !continues {
+                break;
+            }
+        }
+        self.publish(|it| {
+            *it = ServerState { phase: ServerPhase::Stopped, ..ServerState::default() }
+        });
+    }
+
+    fn publish(&self, change: impl FnOnce(&mut ServerState)) {
+        self.publisher.send_modify(|it| change(Arc::make_mut(it)));
+    }
+
+    fn publish_end(&self, end: &ConnectionEnd, is_down: bool) {
+        self.publish(|it| {
+            it.peer = None;
+            match end {
+                ConnectionEnd::Stopped => {}
+                ConnectionEnd::Restart => it.phase = ServerPhase::Starting,
+                ConnectionEnd::Failed(ConnectFailure { needs_login: true, .. }) => {
+                    *it = ServerState { phase: ServerPhase::NeedsLogin, ..ServerState::default() };
+                }
+                ConnectionEnd::Failed(failure) => {
+                    it.phase = ServerPhase::Failed(failure.why.clone());
+                    it.is_restarting = !is_down;
+                    it.last_end = Some(failure.why.clone());
+                }
+            }
+        });
+    }
+
+    /// Waits before the next attempt; if `is_down`, until the user requests a restart. Returns false if
+    /// the server is stopped meanwhile.
+    async fn wait_before_restart(
+        &self,
+        is_down: bool,
+        failures: &mut u32,
+        stop: &CancellationToken,
+    ) -> bool {
+        let pause = async {
+            if is_down {
+                std::future::pending::<()>().await;
+            }
+            tokio::time::sleep(RESTART_DELAY * (1 << failures.saturating_sub(1))).await;
+        };
+        tokio::select! {
+            () = stop.cancelled() => return false,
+            () = pause => {}
+            () = self.restart_requested.notified() => {
+                *failures = 0;
+                self.publish_end(&ConnectionEnd::Restart, false);
+            }
+        }
+        true
+    }
+
+    /// Opens one connection and serves it until it ends.
+    async fn run_connection(
+        &self,
+        stop: &CancellationToken,
+        failures: &mut u32,
+    ) -> (ConnectionEnd, Option<Connection>) {
+        let opened = tokio::select! {
+            opened = self.open(stop) => opened,
+            () = self.restart_requested.notified() => return (ConnectionEnd::Restart, None),
+        };
+        let mut connection = match opened {
+            Ok(connection) => connection,
+            Err(_) if stop.is_cancelled() => return (ConnectionEnd::Stopped, None),
+            Err(failure) => return (ConnectionEnd::Failed(failure), None),
+        };
+        let started = Instant::now();
+        let end = tokio::select! {
+            why = self.serve(&mut connection) => ConnectionEnd::Failed(why.into()),
+            () = self.restart_requested.notified() => ConnectionEnd::Restart,
+            () = stop.cancelled() => ConnectionEnd::Stopped,
+        };
+        if started.elapsed() > STABLE_AFTER {
+            *failures = 0;
+        }
+        (end, Some(connection))
+    }
+
+    async fn open(&self, stop: &CancellationToken) -> Result<Connection, ConnectFailure> {
+        let request = ConnectRequest {
+            spec: &self.spec,
+            env: &self.env,
+            environment: &self.environment,
+            changed: Arc::clone(&self.changed),
+            callers: self.callers.clone(),
+            is_modern: &self.is_modern,
+            stop,
+            deadline: Instant::now() + self.spec.timeouts.start,
+        };
+        let mut connection = Connection::open(&request).await?;
+        let peer = connection.peer().clone();
+        let listing = async {
+            tokio::select! {
+                why = connection.ended() => Err(why),
+                listed = self.list(&peer) => listed,
+            }
+        };
+        let why = match request.until_deadline(listing).await {
+            Ok(Ok(lists)) => {
+                self.publish_ready(&connection, lists);
+                return Ok(connection);
+            }
+            Ok(Err(why)) | Err(why) => why,
+        };
+        // If the server has ended, that explains more than that it did not answer.
+        let why = match timeout(EXIT_WAIT, connection.ended()).await {
+            Ok(end) => end,
+            Err(_) => connection.with_stderr(why),
+        };
+        connection.close().await;
+        Err(why.into())
+    }
+
+    async fn list(&self, peer: &Peer<RoleClient>) -> Result<Lists, String> {
+        let prompts = Box::pin(prompts::list(peer, self.spec.timeouts.start)).await;
+        Ok((list_tools(peer).await?, prompts))
+    }
+
+    fn publish_ready(&self, connection: &Connection, (tools, prompts): Lists) {
+        let (peer, (title, revision)) = (connection.peer().clone(), connection.server_info());
+        self.publish(|it| {
+            *it = ServerState {
+                phase: ServerPhase::Ready,
+                is_restarting: false,
+                tools: Arc::new(tools),
+                tools_version: it.tools_version + 1,
+                connection: it.connection + 1,
+                prompts: Arc::new(prompts),
+                title,
+                revision,
+                last_end: it.last_end.take(),
+                stray: connection.stray(),
+                peer: Some(peer),
+                progress: connection.progress(),
+            };
+        });
+    }
+
+    /// Waits until the user logs in or requests a restart.
+    async fn wait_for_login(&self) {
+        let login = match &self.spec.transport {
+            ServerTransport::Http { url, .. } => self.env.logins.login_for(url),
+            ServerTransport::Stdio { .. } => None,
+        };
+        let Some(login) = login else { return self.restart_requested.notified().await };
+        let before = login.changed_at().await;
+        let changed = async {
+            while login.changed_at().await == before {
+                tokio::time::sleep(LOGIN_POLL_INTERVAL).await;
+            }
+        };
+        tokio::select! {
+            () = changed => {}
+            () = self.restart_requested.notified() => {}
+        }
+    }
+
+    /// Lists tools and prompts again whenever they change. Returns how the connection ended.
+    async fn serve(&self, connection: &mut Connection) -> String {
+        let peer = connection.peer().clone();
+        let subscription = subscribe_to_changes(peer.clone(), Arc::clone(&self.changed));
+        let mut next = Instant::now();
+        let needs_subscription = connection.needs_subscription();
+        let mut subscription = std::pin::pin!(async {
+            if !needs_subscription {
+                std::future::pending::<()>().await;
+            }
+            subscription.await;
+        });
+        loop {
+            tokio::select! {
+                why = connection.ended() => return why,
+                () = self.changed.notified() => {}
+                () = &mut subscription => {}
+            }
+            tokio::select! {
+                why = connection.ended() => return why,
+                () = sleep_until(next) => {}
+            }
+            let started = Instant::now();
+            let listed = tokio::select! {
+                why = connection.ended() => return why,
+                listed = timeout(self.spec.timeouts.start, self.list(&peer)) => listed,
+            };
+            // A server that announces changes all the time is not listed all the time.
+            let (min, factor, max) = LIST_INTERVAL;
+            next = Instant::now() + (started.elapsed() * factor).clamp(min, max);
+            match listed {
+                Ok(Ok((tools, prompts))) => self.publish(|it| {
+                    it.tools = Arc::new(tools);
+                    it.prompts = Arc::new(prompts);
+                    it.tools_version += 1;
+                }),
+                Ok(Err(why)) => tracing::warn!(
+                    server = self.spec.name,
+                    why,
+                    "the tools could not be listed again"
+                ),
+                Err(_) => tracing::warn!(
+                    server = self.spec.name,
+                    "the tools were not listed again in time"
+                ),
+            }
+        }
+    }
+}
+
+/// Subscribes to change notifications and forwards them to `changed`. Never returns: if the server
+/// refuses or ends the subscription, its lists are used as they are.
+async fn subscribe_to_changes(peer: Peer<RoleClient>, changed: Arc<Notify>) {
+    let filter = SubscriptionFilter::builder().tools_list_changed().prompts_list_changed().build();
+    while let Ok(mut subscription) = peer.listen(filter.clone()).await {
+        loop {
+            match subscription.next().await {
+                Ok(Some(_)) => changed.notify_one(),
+                // Notifications were lost, but a new list contains what they announced.
+                Err(ServiceError::SubscriptionLagged { .. }) => {
+                    changed.notify_one();
+                    break;
+                }
+                Ok(None) | Err(_) => return std::future::pending().await,
+            }
+        }
+    }
+    std::future::pending::<()>().await;
+}

@@ -1,0 +1,135 @@
+//! Tests the timeouts of a call with an in-memory server and a paused clock.
+
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use rmcp::model::CallToolRequestParams;
+use rmcp::service::ServiceExt;
+use rmcp::transport::async_rw::AsyncRwTransport;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::call::{CallContext, CallError, InputRequestContext, call};
+use super::elicitation::WaitingCalls;
+use super::handler::ServerMessageHandler;
+use super::progress::ProgressRouter;
+use super::spec::ServerTimeouts;
+use super::tool_result::ToolResult;
+use turnwright_types::client::{
+    Client, PermissionAnswer as Permission, PermissionRequest, UserQuestion, UserReply,
+};
+use turnwright_types::ids::CallId;
+use turnwright_types::update::Update;
+
+/// A client that ignores every update and answers no question.
+struct SilentClient;
+
+impl Client for SilentClient {
+    fn update(&self, _: Update) {}
+
+    fn wait_for_capacity(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn request_permission(&self, _: PermissionRequest) -> BoxFuture<'_, Permission> {
+        Box::pin(std::future::pending())
+    }
+
+    fn ask_user(&self, _: UserQuestion) -> BoxFuture<'_, UserReply> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// Plays a server that reports progress every three seconds for `steps` times, and then answers if
+/// `answers`.
+async fn play_server(pipe: DuplexStream, steps: u64, answers: bool, heard: Arc<Mutex<Vec<Value>>>) {
+    let (reader, mut writer) = tokio::io::split(pipe);
+    let mut lines = BufReader::new(reader).lines();
+    let mut call = Value::Null;
+    let mut progress_sent = 0;
+    loop {
+        let is_working = !call.is_null();
+        let message = tokio::select! {
+            line = lines.next_line() => match line {
+                Ok(Some(line)) => {
+                    let message: Value = serde_json::from_str(&line).unwrap();
+                    heard.lock().push(message.clone());
+                    let id = &message["id"];
+                    match message["method"].as_str().unwrap_or_default() {
+                        "initialize" => json!({ "jsonrpc": "2.0", "id": id, "result": {
+                            "protocolVersion": message["params"]["protocolVersion"],
+                            "capabilities": {}, "serverInfo": { "name": "s", "version": "1" },
+                        }}),
+                        "tools/call" => { call = message; continue }
+                        _ => continue,
+                    }
+                }
+                _ => return,
+            },
+            () = tokio::time::sleep(Duration::from_secs(3)), if is_working && progress_sent <= steps => {
+                progress_sent += 1;
+                if progress_sent <= steps {
+                    let token = &call["params"]["_meta"]["progressToken"];
+                    let params = json!({ "progressToken": token, "progress": progress_sent });
+                    json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params })
+                } else if answers {
+                    json!({ "jsonrpc": "2.0", "id": call["id"], "result": { "content": [] } })
+                } else {
+                    continue;
+                }
+            }
+        };
+        writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+    }
+}
+
+/// Calls such a server. Returns the result, and whether the call was cancelled.
+async fn outcome(steps: u64, answers: bool) -> (Result<ToolResult, String>, bool) {
+    let (ours, its) = tokio::io::duplex(64 * 1024);
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = JoinSet::new();
+    tasks.spawn(play_server(its, steps, answers, Arc::clone(&heard)));
+    let progress = ProgressRouter::default();
+    let changed = Arc::new(Notify::new());
+    let handler = ServerMessageHandler {
+        roots: Arc::default(),
+        changed,
+        server: "s".to_owned(),
+        forms: false,
+        callers: WaitingCalls::default(),
+        progress: progress.clone(),
+    };
+    let (reader, writer) = tokio::io::split(ours);
+    let service = handler.serve(AsyncRwTransport::new_client(reader, writer)).await.unwrap();
+    let (call_id, cancel) = (CallId::from("c1"), CancellationToken::new());
+    let context = CallContext { client: &SilentClient, call: &call_id, cancel: &cancel };
+    let (call_limit, most) = (Duration::from_secs(5), Duration::from_secs(20));
+    let timeouts =
+        ServerTimeouts { call: call_limit, call_total: most, ..ServerTimeouts::default() };
+    let params = CallToolRequestParams::new("t");
+    let result =
+        call(service.peer(), &progress, params, timeouts, InputRequestContext::default(), &context)
+            .await;
+    let result = result.map_err(|it| match it {
+        CallError::Failed(message) => message,
+        CallError::ConnectionLost => "lost".to_owned(),
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let is_cancelled = heard.lock().iter().any(|it| it["method"] == "notifications/cancelled");
+    (result, is_cancelled)
+}
+
+#[tokio::test(start_paused = true)]
+async fn m_9_progress_gives_a_call_more_time_but_not_for_ever() {
+    let (result, is_cancelled) = outcome(0, false).await;
+    assert!(result.unwrap_err().contains("there was no progress for 5 s") && is_cancelled);
+    let (result, is_cancelled) = outcome(1000, false).await;
+    assert!(result.unwrap_err().contains("it ran for 20 s") && is_cancelled);
+    let (result, is_cancelled) = outcome(4, true).await;
+    assert_eq!((result, is_cancelled), (Ok(ToolResult::default()), false));
+}

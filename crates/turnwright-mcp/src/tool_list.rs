@@ -1,0 +1,90 @@
+//! Lists the tools of a server, page by page, and tolerates malformed lists.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use rmcp::model::{
+    ClientRequest, ErrorCode, ListToolsRequest, PaginatedRequestParams, ServerResult, Tool,
+};
+use rmcp::{Peer, RoleClient, ServiceError};
+
+use super::listed_tool::{self, ListedTool};
+use super::model_schema::bounded_text;
+use super::resources;
+use turnwright_types::effect::escape_hidden_line;
+
+/// Pages of one list. An endless list is cut.
+const MAX_PAGES: usize = 100;
+/// Tools of one server.
+const MAX_TOOLS: usize = 1000;
+/// Bytes of all tool definitions of one server.
+const MAX_BYTES: usize = 8 * 1024 * 1024;
+/// Characters of a tool name in the log.
+const MAX_NAME_CHARS: usize = 100;
+/// A longer cursor ends the list.
+const MAX_CURSOR_BYTES: usize = 64 * 1024;
+
+const METHOD_NOT_FOUND: ErrorCode = ErrorCode::METHOD_NOT_FOUND;
+
+/// Lists and prepares all tools of a server.
+pub(super) async fn list_tools(peer: &Peer<RoleClient>) -> Result<Vec<Arc<ListedTool>>, String> {
+    let (mut tools, mut names, mut size) = (Vec::new(), HashSet::new(), 0);
+    let (mut cursor, mut cursors) = (None, HashSet::new());
+    for number in 0..MAX_PAGES {
+        let (page, next) = match page(peer, cursor.take()).await {
+            Ok(page) => page,
+            Err(ServiceError::McpError(it)) if number == 0 && it.code == METHOD_NOT_FOUND => break,
+            Err(error) if number == 0 => {
+                return Err(format!("its tools could not be listed: {error}"));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the list of a server's tools is incomplete");
+                break;
+            }
+        };
+        // Of several tools of one name the first counts, also in a list that repeats itself.
+        let is_new = |it: &Tool| listed_tool::has_valid_name(it) && names.insert(it.name.clone());
+        let (new, old): (Vec<_>, Vec<_>) = page.into_iter().partition(is_new);
+        for tool in old {
+            let name = bounded_text(&escape_hidden_line(&tool.name), MAX_NAME_CHARS);
+            tracing::warn!(name, "a tool with an invalid or duplicate name is ignored");
+        }
+        let prepared =
+            tokio::task::spawn_blocking(|| new.into_iter().map(ListedTool::new).collect());
+        let prepared: Vec<_> = prepared.await.map_err(|error| error.to_string())?;
+        for tool in prepared {
+            size += tool.size;
+            if tools.len() < MAX_TOOLS && size <= MAX_BYTES {
+                tools.push(Arc::new(tool));
+            }
+        }
+        let is_full = tools.len() >= MAX_TOOLS || size > MAX_BYTES;
+        let next = next.filter(|it| !is_full && it.len() <= MAX_CURSOR_BYTES);
+        cursor = next.filter(|it| cursors.insert(it.clone()));
+        if cursor.is_none() {
+            break;
+        }
+    }
+    let is_taken = |name: &str| names.contains(name);
+    if let Some(tool) = resources::tool(peer, is_taken) {
+        tools.push(Arc::new(ListedTool { reads_resources: true, ..ListedTool::new(tool) }));
+    }
+    Ok(tools)
+}
+
+/// Requests one page of the list. Returns its tools and the next cursor.
+async fn page(
+    peer: &Peer<RoleClient>,
+    cursor: Option<String>,
+) -> Result<(Vec<Tool>, Option<String>), ServiceError> {
+    let params = PaginatedRequestParams::default().with_cursor(cursor);
+    let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params));
+    match peer.send_request(request).await? {
+        ServerResult::ListToolsResult(page) => Ok((page.tools, page.next_cursor)),
+        // The page does not match the protocol's schema.
+        ServerResult::CustomResult(page) => {
+            listed_tool::parse_page(page.0).ok_or(ServiceError::UnexpectedResponse)
+        }
+        _ => Err(ServiceError::UnexpectedResponse),
+    }
+}

@@ -1,0 +1,425 @@
+//! Asking the user for approval: the choices that are offered, and what follows from the answer.
+
+use super::decide::decide;
+use super::decision::{Decision, Finding, Verdict};
+use super::describe::{self, QuestionText, truncate};
+use super::lasting_grant::{LastingGrant, find_lasting_grant};
+use super::{Grants, Mode, Pass, PolicyRules, Rule, refusal};
+use turnwright_types::client::{ChoiceKind, PermissionAnswer, PermissionChoice};
+use turnwright_types::effect::Effect;
+use turnwright_types::refusal::ToolRefusal;
+
+/// The maximum length of the text on a button in characters.
+const MAX_BUTTON_CHARS: usize = 80;
+
+/// A call that needs the user's approval.
+#[derive(Debug)]
+pub struct ApprovalRequest {
+    effects: Vec<Effect>,
+    decision: Decision,
+    /// What a lasting approval would cover. It is determined once, so that exactly what was offered
+    /// is granted.
+    lasting: Option<LastingGrant>,
+}
+
+/// An approved call.
+#[derive(Debug)]
+pub struct Approval {
+    /// The permission to run it.
+    pub pass: Pass,
+    /// The rules to store for the project, if the user chose that.
+    pub project_rules: Vec<Rule>,
+}
+
+impl ApprovalRequest {
+    pub(super) fn new(
+        policy: &PolicyRules,
+        mode: Mode,
+        grants: &Grants,
+        effects: Vec<Effect>,
+        decision: Decision,
+    ) -> ApprovalRequest {
+        let lasting = find_lasting_grant(policy, mode, grants, &effects, &decision);
+        ApprovalRequest { effects, decision, lasting }
+    }
+
+    /// The effects of the call, all of which an approval would allow.
+    pub fn effects(&self) -> &[Effect] {
+        &self.effects
+    }
+
+    /// The decision about them.
+    pub fn decision(&self) -> &Decision {
+        &self.decision
+    }
+
+    /// The findings that need approval.
+    pub fn open_findings(&self) -> impl Iterator<Item = &Finding> {
+        self.decision.findings.iter().filter(|it| it.verdict == Verdict::Ask)
+    }
+
+    /// The effects that need approval. Rejecting the call for the session must not reject the
+    /// others, which are allowed anyway.
+    fn asked_effects(&self) -> Vec<Effect> {
+        let is_asked = |index: usize| self.open_findings().any(|it| it.effect_index == index);
+        let all = self.effects.iter().enumerate();
+        all.filter(|(index, _)| is_asked(*index)).map(|(_, it)| it.clone()).collect()
+    }
+
+    /// The choices to offer. "Allow once" comes first, because some clients use the first option as
+    /// the default. A lasting approval names what it covers, and is not offered where it cannot.
+    pub fn choices(&self) -> Vec<PermissionChoice> {
+        let choice = |kind, name: String| PermissionChoice { kind, name };
+        let button = |before: &str, names: &[String], after: &str| {
+            let space =
+                MAX_BUTTON_CHARS.saturating_sub(before.chars().count() + after.chars().count());
+            let labels: Vec<_> = names.iter().map(|it| button_label(it)).collect();
+            format!("{before}{}{after}", truncate(&labels.join(" and "), space))
+        };
+        let mut choices = vec![choice(ChoiceKind::AllowOnce, "Allow once".to_owned())];
+        if let Some(LastingGrant { names, for_project, .. }) = &self.lasting {
+            let session = button("Allow ", names, " in this session");
+            choices.push(choice(ChoiceKind::AllowSession, session));
+            if *for_project {
+                let project = button("Always allow ", names, " in this project");
+                choices.push(choice(ChoiceKind::AllowProject, project));
+            }
+        }
+        choices.push(choice(ChoiceKind::RejectOnce, "Reject".to_owned()));
+        let never = format!("Reject {} in this session", self.rejection_subject());
+        choices.push(choice(ChoiceKind::RejectSession, never));
+        choices
+    }
+
+    /// What "Reject … in this session" is about.
+    fn rejection_subject(&self) -> &'static str {
+        match self.asked_effects().as_slice() {
+            [Effect::Exec(_), ..] => "this exact command",
+            [Effect::Write(_)] => "changes to this file",
+            [Effect::Delete(_)] => "deleting this",
+            [Effect::Input { .. }, ..] => "input to this command",
+            [Effect::Fetch { .. }, ..] => "requests to this host",
+            [Effect::Remote(_), ..] => "calls of this tool",
+            [_, _, ..] => "exactly this",
+            _ => "reading this",
+        }
+    }
+
+    /// Why approval is needed, effect by effect, and how the call would be confined, as Markdown.
+    /// Empty if the call's title and content say it all.
+    pub fn description(&self, policy: &PolicyRules, mode: Mode) -> String {
+        let (effects, decision) = (&self.effects, &self.decision);
+        // What a button has no space for is listed here.
+        let names = self.lasting.as_ref().map(|it| it.names.as_slice());
+        let is_truncated = self.choices().iter().any(|it| it.name.replace("…`", "").contains('…'));
+        QuestionText { policy, mode, effects, decision, names: names.filter(|_| is_truncated) }
+            .render()
+    }
+
+    /// The title of the call, preceded by the access that it asks for beyond the sandbox.
+    pub fn title(&self, policy: &PolicyRules, title: String) -> String {
+        let access = self.effects.iter().find_map(|it| match it {
+            Effect::Exec(command) => describe::extra_access(command, &policy.bases),
+            _ => None,
+        });
+        match access {
+            Some(access) => format!("[{access}] {title}"),
+            None => title,
+        }
+    }
+
+    /// The rules that a lasting approval would add, as they are written in the settings; `None` if a
+    /// lasting approval is not offered.
+    pub fn lasting_rules(&self) -> Option<String> {
+        self.lasting.as_ref().map(|lasting| lasting.names.join(" and "))
+    }
+
+    /// Applies the user's answer. An answer for the session is added to `grants`; rules for the project
+    /// are returned.
+    ///
+    /// # Errors
+    /// When the answer is anything but a clear yes.
+    pub fn resolve(
+        self,
+        answer: PermissionAnswer,
+        policy: &PolicyRules,
+        mode: Mode,
+        grants: &mut Grants,
+    ) -> Result<Approval, ToolRefusal> {
+        tracing::trace!(target: "turnwright::judge", effects = self.effects.len());
+        // The mode and the rules may have become stricter while the user was asked.
+        let now = decide(policy, mode, grants, &self.effects);
+        if now.verdict() == Verdict::Deny {
+            return Err(refusal::refusal(&now, mode));
+        }
+        let mut project_rules = Vec::new();
+        match answer {
+            PermissionAnswer::Chosen(ChoiceKind::AllowOnce) => {}
+            PermissionAnswer::Chosen(
+                kind @ (ChoiceKind::AllowSession | ChoiceKind::AllowProject),
+            ) => {
+                let is_project = kind == ChoiceKind::AllowProject;
+                match &self.lasting {
+                    Some(it) if is_project && it.for_project => project_rules.extend(it.rules()),
+                    Some(it) if !is_project => it.grant(grants),
+                    _ => return Err(refusal::unclear("that answer was not offered")),
+                }
+            }
+            PermissionAnswer::Chosen(ChoiceKind::RejectOnce) => return Err(refusal::rejected()),
+            PermissionAnswer::Chosen(ChoiceKind::RejectSession) => {
+                grants.reject(&self.asked_effects());
+                return Err(refusal::rejected());
+            }
+            PermissionAnswer::Cancelled => return Err(refusal::withdrawn()),
+            PermissionAnswer::Unclear(what) => return Err(refusal::unclear(&what)),
+        }
+        let pass = Pass::new(policy, mode, self.decision, self.effects);
+        Ok(Approval { pass, project_rules })
+    }
+}
+
+/// A rule as it is shown on a button: a command as it is typed, anything else as it is.
+fn button_label(rule: &str) -> String {
+    match rule.strip_prefix("exec(").and_then(|it| it.strip_suffix(')')) {
+        Some(words) => format!("`{words} …`"),
+        None => rule.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::permission::{Judgement, Pattern, RuleAction, Scope, judge};
+    use turnwright_types::effect::{ExtraAccess, PathScope, ResolvedPath, ShellCommand};
+
+    fn read(path: &str, place: PathScope) -> Effect {
+        Effect::Read(ResolvedPath { path: path.into(), scope: place })
+    }
+
+    fn ask(policy: &PolicyRules, grants: &Grants, effects: Vec<Effect>) -> ApprovalRequest {
+        match judge(policy, Mode::Ask, grants, effects) {
+            Judgement::NeedsApproval(asked) => asked,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn rejecting_for_the_session_rejects_only_what_was_asked_about() {
+        let inside = read("/ws/a", PathScope::Workspace);
+        let outside = read("/etc/passwd", PathScope::Outside);
+        let (policy, mut grants) = (PolicyRules::default(), Grants::default());
+        let asked = ask(&policy, &grants, vec![inside.clone(), outside.clone()]);
+        let never = PermissionAnswer::Chosen(ChoiceKind::RejectSession);
+        asked.resolve(never, &policy, Mode::Ask, &mut grants).unwrap_err();
+        assert!(matches!(judge(&policy, Mode::Ask, &grants, vec![inside]), Judgement::Allowed(_)));
+        assert!(matches!(judge(&policy, Mode::Ask, &grants, vec![outside]), Judgement::Denied(_)));
+    }
+
+    #[test]
+    fn a_question_is_judged_by_what_holds_when_it_is_answered() {
+        let (policy, mut grants) = (PolicyRules::default(), Grants::default());
+        let yes = PermissionAnswer::Chosen(ChoiceKind::AllowOnce);
+        let write =
+            Effect::Write(ResolvedPath { path: "/ws/a".into(), scope: PathScope::Workspace });
+        let asked = ask(&policy, &grants, vec![write]);
+        assert!(asked.resolve(yes, &policy, Mode::Plan, &mut grants).is_err());
+        let outside = || vec![read("/etc/a", PathScope::Outside)];
+        let (first, second) = (ask(&policy, &grants, outside()), ask(&policy, &grants, outside()));
+        let always = PermissionAnswer::Chosen(ChoiceKind::AllowSession);
+        first.resolve(always, &policy, Mode::Ask, &mut grants).unwrap();
+        assert!(matches!(
+            judge(&policy, Mode::Ask, &grants, second.effects),
+            Judgement::Allowed(_)
+        ));
+    }
+
+    fn policy() -> PolicyRules {
+        let bases = crate::permission::PathBases { roots: vec!["/ws".into()], home: None };
+        PolicyRules { bases, ..PolicyRules::default() }
+    }
+
+    fn inside(path: &str) -> ResolvedPath {
+        ResolvedPath { path: path.into(), scope: PathScope::Workspace }
+    }
+
+    fn outside(path: &str) -> ResolvedPath {
+        ResolvedPath { path: path.into(), scope: PathScope::Outside }
+    }
+
+    fn exec(line: &str, reach: ExtraAccess) -> Effect {
+        Effect::Exec(Box::new(ShellCommand {
+            extra_access: reach,
+            ..ShellCommand::new(line, "/ws")
+        }))
+    }
+
+    fn remote(server: &str, tool: &str, change: Option<&str>) -> Effect {
+        Effect::Remote(Box::new(turnwright_types::effect::RemoteCall {
+            server: server.to_owned(),
+            tool: tool.to_owned(),
+            server_digest: "id".to_owned(),
+            tool_digest: change.unwrap_or("content").to_owned(),
+            claims_read_only: true,
+            change_since_approval: change.map(str::to_owned),
+        }))
+    }
+
+    #[test]
+    fn a_rejected_tool_stays_rejected_when_its_description_changes() {
+        let (policy, mut grants) = (PolicyRules::default(), Grants::default());
+        let asked = ask(&policy, &grants, vec![remote("notes", "read", None)]);
+        let never = PermissionAnswer::Chosen(ChoiceKind::RejectSession);
+        asked.resolve(never, &policy, Mode::Ask, &mut grants).unwrap_err();
+        let changed = vec![remote("notes", "read", Some("other"))];
+        assert!(matches!(judge(&policy, Mode::Ask, &grants, changed), Judgement::Denied(_)));
+        let other = vec![remote("notes", "write", None)];
+        assert!(matches!(judge(&policy, Mode::Ask, &grants, other), Judgement::NeedsApproval(_)));
+    }
+
+    #[test]
+    fn a_tool_that_changed_needs_a_new_approval() {
+        let (policy, mut grants) = (PolicyRules::default(), Grants::default());
+        for tool in ["read", "*"] {
+            let call = || vec![remote("notes", tool, None)];
+            let always = PermissionAnswer::Chosen(ChoiceKind::AllowSession);
+            ask(&policy, &grants, call()).resolve(always, &policy, Mode::Ask, &mut grants).unwrap();
+            assert!(matches!(judge(&policy, Mode::Ask, &grants, call()), Judgement::Allowed(_)));
+            let changed = vec![remote("notes", tool, Some("other"))];
+            assert!(matches!(
+                judge(&policy, Mode::Ask, &grants, changed),
+                Judgement::NeedsApproval(_)
+            ));
+        }
+        let other = vec![remote("notes", "write", None)];
+        assert!(matches!(judge(&policy, Mode::Ask, &grants, other), Judgement::NeedsApproval(_)));
+    }
+
+    fn choices(policy: &PolicyRules, effects: Vec<Effect>) -> String {
+        let asked = ask(policy, &Grants::default(), effects);
+        let names: Vec<_> = asked.choices().into_iter().map(|it| it.name).collect();
+        assert_eq!(names.first().map(String::as_str), Some("Allow once"));
+        assert!(names.iter().all(|it| it.chars().count() <= MAX_BUTTON_CHARS), "{names:?}");
+        names[1..].join(" | ")
+    }
+
+    #[test]
+    fn each_answer_says_what_it_covers_and_none_covers_more_than_was_asked() {
+        let table = [
+            (
+                vec![Effect::Write(inside("/ws/src/[a].rs"))],
+                "Allow edit(/src/\\[a\\].rs) in this session | Always allow edit(/src/\\[a\\].rs) \
+                 in this project | Reject | Reject changes to this file in this session",
+            ),
+            (
+                vec![Effect::Write(outside("/etc/hosts"))],
+                "Allow edit(//etc/hosts) in this session | Reject | Reject changes to this file \
+                 in this session",
+            ),
+            (
+                vec![Effect::Read(inside("/ws/a")), Effect::Read(outside("/etc/hosts"))],
+                "Allow read(//etc/hosts) in this session | Reject | Reject reading this in this \
+                 session",
+            ),
+            (
+                vec![Effect::Read(inside("/ws/.env"))],
+                "Allow read(/.env) in this session | Reject | Reject reading this in this session",
+            ),
+            (
+                vec![Effect::Delete(inside("/ws/a")), Effect::Write(inside("/ws/b"))],
+                "Allow deleting /a and edit(/b) in this session | Reject | Reject exactly this in \
+                 this session",
+            ),
+            (
+                vec![Effect::Fetch { host: "docs.rs".to_owned() }],
+                "Allow fetch(domain:docs.rs) in this session | Always allow fetch(domain:docs.rs) \
+                 in this project | Reject | Reject requests to this host in this session",
+            ),
+            (
+                vec![remote("notes", "read", None)],
+                "Allow mcp(notes/read) in this session | Always allow mcp(notes/read) in this \
+                 project | Reject | Reject calls of this tool in this session",
+            ),
+            // A name that no rule can express is granted exactly, and only for the session.
+            (
+                vec![remote("notes", "*", None)],
+                "Allow * of notes in this session | Reject | Reject calls of this tool in this \
+                 session",
+            ),
+            // A changed tool must be approved once before it can be approved for longer.
+            (
+                vec![remote("notes", "read", Some("other"))],
+                "Reject | Reject calls of this tool in this session",
+            ),
+            // A button cannot grant what it cannot show.
+            (
+                vec![Effect::Write(inside("/ws/a\u{202e}b"))],
+                "Reject | Reject changes to this file in this session",
+            ),
+            (
+                vec![exec("make", ExtraAccess::Unsandboxed)],
+                "Reject | Reject this exact command in this session",
+            ),
+            (
+                vec![exec("make \"$X\"", ExtraAccess::None)],
+                "Reject | Reject this exact command in this session",
+            ),
+        ];
+        for (effects, expected) in table {
+            assert_eq!(choices(&policy(), effects.clone()), expected, "{effects:?}");
+        }
+    }
+
+    #[test]
+    fn what_asks_each_time_offers_no_always() {
+        let pattern = Pattern::parse("edit(/a)", RuleAction::Ask).unwrap();
+        let rule = Rule { action: RuleAction::Ask, pattern, scope: Scope::User, why: None };
+        let policy = PolicyRules { rules: vec![rule], ..policy() };
+        let write = |path| Effect::Write(inside(path));
+        assert!(!choices(&policy, vec![write("/ws/a")]).contains("Allow"));
+        assert!(!choices(&policy, vec![write("/ws/b"), write("/ws/a")]).contains("Allow"));
+        assert!(choices(&policy, vec![write("/ws/b")]).contains("Always allow edit(/b)"));
+    }
+
+    #[test]
+    fn a_long_pattern_is_cut_in_the_button_and_whole_in_the_description() {
+        let path = format!("/ws/{}a.rs", "deep/".repeat(20));
+        let asked = ask(&policy(), &Grants::default(), vec![Effect::Write(inside(&path))]);
+        let names: Vec<_> = asked.choices().into_iter().map(|it| it.name).collect();
+        assert_eq!(names[1].chars().count(), MAX_BUTTON_CHARS);
+        assert!(names[1].ends_with("… in this session"), "{}", names[1]);
+        let text = asked.description(&policy(), Mode::Ask);
+        assert!(text.contains(&format!("`edit({})`", &path[3..])), "{text}");
+    }
+
+    #[test]
+    fn for_the_project_means_the_rules_that_were_named_and_an_answer_that_was_not_offered_is_a_no()
+    {
+        let (policy, mut grants) = (policy(), Grants::default());
+        let write = vec![Effect::Write(inside("/ws/a"))];
+        let project = PermissionAnswer::Chosen(ChoiceKind::AllowProject);
+        let asked = ask(&policy, &grants, write.clone());
+        let settled = asked.resolve(project.clone(), &policy, Mode::Ask, &mut grants).unwrap();
+        let rules: Vec<_> = settled.project_rules.iter().map(|it| it.pattern.to_string()).collect();
+        assert_eq!(rules, ["edit(/a)"]);
+        assert_eq!(settled.pass.effects(), write);
+        let tomorrow = PolicyRules { rules: settled.project_rules, ..policy.clone() };
+        let again = judge(&tomorrow, Mode::Ask, &Grants::default(), write);
+        assert!(matches!(again, Judgement::Allowed(_)), "{again:?}");
+        for answer in [project, PermissionAnswer::Chosen(ChoiceKind::AllowSession)] {
+            let asked = ask(&policy, &grants, vec![exec("make \"$X\"", ExtraAccess::None)]);
+            asked.resolve(answer, &policy, Mode::Ask, &mut grants).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn a_title_begins_with_the_access_beyond_the_sandbox() {
+        let title = |reach| {
+            let asked = ask(&policy(), &Grants::default(), vec![exec("make", reach)]);
+            asked.title(&policy(), "make".to_owned())
+        };
+        assert_eq!(title(ExtraAccess::None), "make");
+        assert_eq!(title(ExtraAccess::Network), "[with network] make");
+        assert_eq!(title(ExtraAccess::Unsandboxed), "[without the sandbox] make");
+        assert_eq!(title(ExtraAccess::Write(outside("/x"))), "[may write /x] make");
+    }
+}

@@ -1,0 +1,278 @@
+//! The audit log: a line of JSON for each question, each refusal, each command that ran and each
+//! call of an MCP tool. A separate thread writes it. Callers never wait: when the queue is full,
+//! entries are dropped. Known secrets are redacted.
+
+use parking_lot::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use super::decision::Decision;
+use super::describe::{describe_effect, describe_reason, truncate, verdict_name};
+use super::lasting_grant::remote_pattern;
+use super::private_files::{self, FileLock};
+use super::{Mode, PolicyRules};
+use turnwright_types::effect::Effect;
+use turnwright_types::redact;
+use turnwright_types::timestamp;
+
+/// The name of the file, in the state folder.
+const FILE: &str = "permissions.jsonl";
+/// The name that the file is renamed to when it is full.
+const OLD_FILE: &str = "permissions.old.jsonl";
+/// The size in bytes at which the file is full.
+const MAX_FILE_BYTES: u64 = 2 * 1024 * 1024;
+/// The maximum number of entries that wait to be written.
+const QUEUE_LENGTH: usize = 256;
+/// The maximum length of one text in characters.
+const MAX_CHARS: usize = 2_000;
+/// The maximum number of effects in one entry.
+const MAX_EFFECTS: usize = 20;
+/// How long dropping the log waits for entries that are not written yet.
+const DROP_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// The [`AuditEntry::answer`] of a user who allowed a call once.
+pub const ALLOW_ONCE_ANSWER: &str = "allow once";
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AuditEvent {
+    /// The user was asked and answered.
+    Asked,
+    /// The call was denied without a question.
+    Denied,
+    /// A command was started or an MCP tool was called; in `turnwright mcp-server`, any tool call
+    /// of the client.
+    Ran,
+}
+
+/// One line of the log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditEntry {
+    /// When it happened, as an RFC 3339 timestamp.
+    pub at: String,
+    /// What happened.
+    pub event: AuditEvent,
+    /// The identifier of the session.
+    pub session: String,
+    /// The folder of the project.
+    pub project: PathBuf,
+    /// The identifier of the permission mode.
+    pub mode: String,
+    /// The effects of the call, in words.
+    pub effects: Vec<String>,
+    /// The command line, if the call has one that fits in whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// The rule that would allow the MCP tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// The verdict on the call.
+    pub verdict: String,
+    /// The reason for the verdict.
+    #[serde(rename = "by")]
+    pub reason: String,
+    /// The user's answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
+    /// Whether the command ran in the sandbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<bool>,
+}
+
+impl AuditEntry {
+    /// An entry about the effects of a call and the decision about them.
+    pub fn new(
+        event: AuditEvent,
+        session: &str,
+        (policy, mode): (&PolicyRules, Mode),
+        effects: &[Effect],
+        decision: &Decision,
+    ) -> AuditEntry {
+        let command = effects.iter().find_map(|it| match it {
+            Effect::Exec(it) if it.line.chars().count() <= MAX_CHARS => Some(it.line.clone()),
+            _ => None,
+        });
+        let rule = effects.iter().find_map(|it| match it {
+            Effect::Remote(call) => Some(remote_pattern(call)?.to_string()),
+            _ => None,
+        });
+        let words = effects.iter().take(MAX_EFFECTS);
+        AuditEntry {
+            at: timestamp::rfc3339(SystemTime::now()),
+            event,
+            session: session.to_owned(),
+            project: policy.bases.roots.first().cloned().unwrap_or_default(),
+            mode: mode.id().to_owned(),
+            effects: words
+                .map(|it| truncate(&describe_effect(it, &policy.bases), MAX_CHARS))
+                .collect(),
+            command,
+            rule,
+            verdict: verdict_name(decision.verdict()).to_owned(),
+            reason: decision.strictest().map(|it| describe_reason(it, mode)).unwrap_or_default(),
+            answer: None,
+            sandbox: None,
+        }
+    }
+
+    /// The entry as redacted JSON, to be kept elsewhere, too.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(&self.clone().redacted()).unwrap_or_default()
+    }
+
+    fn redacted(mut self) -> AuditEntry {
+        let texts =
+            [&mut self.reason].into_iter().chain(&mut self.effects).chain(&mut self.command);
+        texts.for_each(redact::redact_in_place);
+        self
+    }
+}
+
+/// Writes entries to the log file. The default value discards them.
+#[derive(Default)]
+pub struct AuditLog {
+    folder: Option<PathBuf>,
+    // Locked only briefly, to start the thread once and to queue an entry.
+    sender: Mutex<Option<SyncSender<AuditEntry>>>,
+    pending: Arc<AtomicUsize>,
+}
+
+impl std::fmt::Debug for AuditLog {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("AuditLog").field("folder", &self.folder).finish_non_exhaustive()
+    }
+}
+
+impl AuditLog {
+    /// A log in the folder `state`.
+    pub fn new(state: &Path) -> AuditLog {
+        let folder = Some(state.to_path_buf());
+        AuditLog { folder, sender: Mutex::default(), pending: Arc::default() }
+    }
+
+    /// Queues an entry to be written. Never blocks; when the queue is full the entry is dropped.
+    pub fn record(&self, entry: AuditEntry) {
+        let Some(folder) = &self.folder else { return };
+        let entry = entry.redacted();
+        let mut sender = self.sender.lock();
+        let sender =
+            sender.get_or_insert_with(|| start_writer(folder.clone(), Arc::clone(&self.pending)));
+        self.pending.fetch_add(1, Ordering::Acquire);
+        if sender.try_send(entry).is_err() {
+            self.pending.fetch_sub(1, Ordering::Release);
+        }
+    }
+
+    /// Reads the entries of the log in the folder `state`, the oldest first. Lines that are not
+    /// valid are skipped. Blocks.
+    pub fn read_entries(state: &Path) -> Vec<AuditEntry> {
+        let text =
+            |it: &str| private_files::read(&state.join(it), 2 * MAX_FILE_BYTES).ok().flatten();
+        let texts = [OLD_FILE, FILE].into_iter().filter_map(text);
+        let parse = |it: &str| serde_json::from_str(it).ok();
+        texts.flat_map(|it| it.lines().filter_map(parse).collect::<Vec<AuditEntry>>()).collect()
+    }
+}
+
+impl Drop for AuditLog {
+    fn drop(&mut self) {
+        let deadline = Instant::now() + DROP_TIMEOUT;
+        while self.pending.load(Ordering::Acquire) > 0 && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Starts the thread that writes. If it cannot be started, entries are lost and the agent works on.
+fn start_writer(folder: PathBuf, pending: Arc<AtomicUsize>) -> SyncSender<AuditEntry> {
+    let (sender, entries) = sync_channel(QUEUE_LENGTH);
+    let write = move || write_all(&folder, &entries, &pending);
+    thread::Builder::new().name("audit".into()).stack_size(128 * 1024).spawn(write).ok();
+    sender
+}
+
+fn write_all(folder: &Path, entries: &Receiver<AuditEntry>, pending: &AtomicUsize) {
+    for entry in entries {
+        if let Err(error) = write(folder, &entry) {
+            tracing::debug!(%error, "could not write to the audit log");
+        }
+        pending.fetch_sub(1, Ordering::Release);
+    }
+}
+
+fn write(folder: &Path, entry: &AuditEntry) -> std::io::Result<()> {
+    let path = folder.join(FILE);
+    private_files::create_folder(folder)?;
+    if is_full(&path) {
+        let _lock = FileLock::acquire(&folder.join("permissions.lock"))?;
+        // Another process may have renamed it in the meantime.
+        if is_full(&path) {
+            std::fs::rename(&path, folder.join(OLD_FILE))?;
+        }
+    }
+    private_files::append(&path, &format!("{}\n", serde_json::to_string(entry)?))
+}
+
+fn is_full(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|it| it.len() > MAX_FILE_BYTES)
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+mod tests {
+    use super::*;
+    use crate::permission::{Grants, decide};
+    use turnwright_types::effect::ShellCommand;
+
+    fn entry(line: &str) -> AuditEntry {
+        let policy = PolicyRules::default();
+        let effects = [Effect::Exec(Box::new(ShellCommand::new(line, "/ws")))];
+        let decision = decide(&policy, Mode::Ask, &Grants::default(), &effects);
+        AuditEntry::new(AuditEvent::Asked, "s", (&policy, Mode::Ask), &effects, &decision)
+    }
+
+    #[test]
+    fn entries_can_be_read_back_and_contain_no_secret() {
+        let state = tempfile::tempdir().unwrap();
+        redact::register_keys(["sk-canary-1".to_owned()]);
+        let audit = AuditLog::new(state.path());
+        for line in ["make all", "curl -H 'Bearer sk-canary-1' x"] {
+            audit.record(AuditEntry { answer: Some("allow once".to_owned()), ..entry(line) });
+        }
+        drop(audit);
+        let lines = AuditLog::read_entries(state.path());
+        let commands: Vec<_> = lines.iter().filter_map(|it| it.command.as_deref()).collect();
+        assert_eq!(commands, ["make all", "curl -H 'Bearer [key]' x"]);
+        assert_eq!((lines[0].verdict.as_str(), lines[0].mode.as_str()), ("ask", "ask"));
+        assert_eq!(lines[0].effects, ["run make all"]);
+        let text = std::fs::read_to_string(state.path().join(FILE)).unwrap();
+        assert!(!text.contains("canary"), "{text}");
+    }
+
+    #[test]
+    fn a_full_file_is_put_aside_once() {
+        let state = tempfile::tempdir().unwrap();
+        let full = vec![b' '; usize::try_from(MAX_FILE_BYTES).unwrap() + 1];
+        std::fs::write(state.path().join(FILE), full).unwrap();
+        for line in ["one", "two"] {
+            write(state.path(), &entry(line)).unwrap();
+        }
+        assert!(std::fs::metadata(state.path().join(OLD_FILE)).unwrap().len() > MAX_FILE_BYTES);
+        assert_eq!(AuditLog::read_entries(state.path()).len(), 2);
+    }
+
+    #[test]
+    fn without_a_folder_entries_are_discarded() {
+        AuditLog::default().record(entry("make"));
+        let state = tempfile::tempdir().unwrap();
+        std::fs::write(state.path().join("file"), "").unwrap();
+        AuditLog::new(&state.path().join("file")).record(entry("make"));
+    }
+}

@@ -1,0 +1,232 @@
+//! The words of `exec` rules: their syntax and how they match commands. Pure.
+
+use crate::shell::{SimpleCommand, Word};
+
+/// The maximum number of words in one rule. `may_match` needs a bit for each.
+pub(super) const MAX_WORDS: usize = 32;
+
+/// True if a command begins with these words or, if `exact`, consists of them. A command with
+/// unknown further arguments matches no exact rule.
+pub(super) fn starts_with(words: &[String], exact: bool, command: &SimpleCommand) -> bool {
+    let mut argv = command.argv();
+    let has_prefix = words.iter().all(|word| argv.next() == Some(word.as_str()));
+    has_prefix && !(exact && (argv.next().is_some() || command.has_unknown_args))
+}
+
+/// True if a command may match these words when it runs. It is meant for rules that deny or ask, so
+/// it errs on the side of matching: options with a value may precede each word, globs may expand to
+/// a word, and unknown arguments may be any words.
+pub(super) fn may_match(words: &[String], exact: bool, command: &SimpleCommand) -> bool {
+    let Some((program, words)) = words.split_first() else { return true };
+    let Some((first, arguments)) = command.words.split_first() else { return false };
+    if !is_same_program(program, &first.text) {
+        return false;
+    }
+    if exact {
+        let fits = arguments.iter().zip(words).all(|(it, word)| may_be_word(word, it));
+        let (many, wanted) = (arguments.len(), words.len());
+        return fits && (many == wanted || many < wanted && command.has_unknown_args);
+    }
+    if words.is_empty() {
+        return true;
+    }
+    // The states of an automaton: bit n means that n words have been matched. In `after_option`,
+    // the next argument may be the value of an option.
+    let (mut plain, mut after_option) = (1_u64, 0_u64);
+    for argument in arguments {
+        let all = plain | after_option;
+        let matching = words.iter().enumerate().filter(|(_, word)| may_be_word(word, argument));
+        let found = matching.fold(0, |bits, (index, _)| bits | (all & 1 << index) << 1);
+        if found & 1 << words.len() != 0 {
+            return true;
+        }
+        let is_option = argument.text.starts_with('-');
+        (plain, after_option) =
+            if is_option { (0, all | found) } else { (after_option | found, 0) };
+    }
+    command.has_unknown_args && (plain | after_option) != 0
+}
+
+/// Compares names without folders and case.
+fn is_same_program(wanted: &str, given: &str) -> bool {
+    fn name(path: &str) -> &str {
+        path.rsplit('/').next().unwrap_or_default()
+    }
+    wanted == given || name(wanted).eq_ignore_ascii_case(name(given))
+}
+
+/// True if a word is the wanted one, or a glob that could expand to it.
+fn may_be_word(wanted: &str, word: &Word) -> bool {
+    if wanted == word.text || !word.is_glob {
+        return wanted == word.text;
+    }
+    let wildcards = ['*', '?', '['];
+    let start = word.text.split(wildcards).next().unwrap_or_default();
+    let end = word.text.rsplit(['*', '?', ']']).next().unwrap_or_default();
+    wanted.starts_with(start) && wanted.ends_with(end)
+}
+
+/// Parses the words of a rule. Also returns whether they end with a separate `*`, which only says
+/// that more words may follow.
+///
+/// # Errors
+/// What is wrong with the text.
+pub(super) fn parse(text: &str) -> Result<(Vec<String>, bool), String> {
+    let mut words: Vec<(String, bool)> = Vec::new();
+    let mut word: Option<(String, bool)> = None;
+    let mut chars = text.chars();
+    while let Some(char) = chars.next() {
+        if char.is_whitespace() {
+            words.extend(word.take());
+            continue;
+        }
+        let (text, has_star) = word.get_or_insert_default();
+        match char {
+            '\'' | '"' => quoted_part(char, &mut chars, text)?,
+            '\\' => text.push(chars.next().ok_or("it ends with a backslash")?),
+            char => {
+                *has_star |= char == '*';
+                text.push(char);
+            }
+        }
+    }
+    words.extend(word);
+    let has_more = words.pop_if(|it| it.1 && it.0 == "*").is_some();
+    if let Some((word, _)) = words.iter().find(|it| it.1) {
+        return Err(format!(
+            "`{word}`: `*` must be a separate word at the end; quote it to match it literally"
+        ));
+    }
+    if words.len() > MAX_WORDS || words.iter().any(|it| it.0.chars().any(char::is_control)) {
+        return Err(format!("it has more than {MAX_WORDS} words, or a control character"));
+    }
+    Ok((words.into_iter().map(|it| it.0).collect(), has_more))
+}
+
+fn quoted_part(
+    quote: char,
+    chars: &mut std::str::Chars<'_>,
+    word: &mut String,
+) -> Result<(), String> {
+    loop {
+        match chars.next().ok_or("a quote is not closed")? {
+            char if char == quote => return Ok(()),
+            '\\' if quote == '"' => word.push(chars.next().ok_or("a quote is not closed")?),
+            char => word.push(char),
+        }
+    }
+}
+
+/// A word in the syntax of rules, quoted if necessary.
+pub(super) fn quoted(word: &str) -> String {
+    let is_plain = |it: char| !it.is_whitespace() && !['\'', '"', '\\', '*'].contains(&it);
+    if !word.is_empty() && word.chars().all(is_plain) && !word.starts_with('=') {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A command of words separated by blanks. A word that ends with `~` is a glob without it, and
+    /// `…` at the end stands for unknown arguments.
+    fn command(text: &str) -> SimpleCommand {
+        let (text, has_unknown_args) =
+            text.strip_suffix(" …").map_or((text, false), |it| (it, true));
+        let word = |it: &str| match it.strip_suffix('~') {
+            Some(glob) => Word { text: glob.to_owned(), is_glob: true },
+            None => Word { text: it.to_owned(), is_glob: false },
+        };
+        let words = text.split_whitespace().map(word).collect();
+        SimpleCommand { words, has_unknown_args, ..SimpleCommand::default() }
+    }
+
+    #[test]
+    fn an_allow_rule_means_its_words_and_what_follows() {
+        let table = [
+            (
+                "git status",
+                "git status; git status -s; git status …",
+                "git; git statusx; git -C x status; /bin/git status; Git status",
+            ),
+            ("git status *", "git status; git status -s", "git statusx"),
+            ("=git status", "git status", "git status -s; git status …"),
+            ("npm run 'a b'", "", "npm run a b"),
+        ];
+        for (rule, meant, other) in table {
+            let (exact, text) = rule.strip_prefix('=').map_or((false, rule), |it| (true, it));
+            let (words, _) = parse(text).unwrap();
+            let matches = |it: &str| starts_with(&words, exact, &command(it));
+            assert!(meant.split("; ").filter(|it| !it.is_empty()).all(matches), "{rule}");
+            assert!(!other.split("; ").any(matches), "{rule}");
+        }
+    }
+
+    #[test]
+    fn a_deny_rule_also_means_what_may_turn_out_to_be_its_words() {
+        let table = [
+            ("rm", "rm x; /bin/rm x; ./rm; RM x; rm; rm …", "rmdir x; git rm"),
+            ("/bin/rm", "rm x; /usr/bin/rm", "rmdir"),
+            (
+                "git push",
+                "git push; git push -f; git -C dir push; git --no-pager push; git -c a=b -C d push; \
+                 git p*~; git *~; git …; git -C …; /usr/bin/git push",
+                "git; git commit -m push; git status push; git -C dir log push; git a*~; git add …",
+            ),
+            (
+                "git remote add",
+                "git -C remote remote add; git remote -v add",
+                "git remote; git add",
+            ),
+            ("rm -rf", "rm -rf x; rm -v -rf x; rm -v x -rf", "rm x -rf; rm -r x"),
+            (
+                "=git push",
+                "git push; git …; git push …",
+                "git push -f; git -C d push; git; git log …",
+            ),
+            ("*", "anything at all; a", ""),
+        ];
+        for (rule, meant, other) in table {
+            let (exact, text) = rule.strip_prefix('=').map_or((false, rule), |it| (true, it));
+            let (words, _) = parse(text).unwrap();
+            let matches = |it: &&str| may_match(&words, exact, &command(it));
+            for it in meant.split("; ") {
+                assert!(matches(&it), "{rule}: {it}");
+            }
+            for it in other.split("; ").filter(|it| !it.is_empty()) {
+                assert!(!matches(&it), "{rule}: {it}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_command_takes_no_time_to_compare() {
+        let words: Vec<_> = vec!["-a".to_owned(); MAX_WORDS - 1];
+        let words = [vec!["x".to_owned()], words, vec!["end".to_owned()]].concat();
+        let line = format!("x {}", "-a ".repeat(10_000));
+        assert!(!may_match(&words[..MAX_WORDS], false, &command(&line.replace("-a", "-b"))));
+        assert!(may_match(&words[..MAX_WORDS], false, &command(&line)));
+    }
+
+    #[test]
+    fn words_are_parsed_as_in_a_shell_and_round_trip() {
+        let table: &[(&str, &[&str])] = &[
+            ("cargo test", &["cargo", "test"]),
+            ("  cargo\ttest  * ", &["cargo", "test"]),
+            ("npm run 'a b' \"c \\\" d\" e\\ f ''", &["npm", "run", "a b", "c \" d", "e f", ""]),
+            ("grep '*' a\"*\"b", &["grep", "*", "a*b"]),
+            ("echo it\\'s", &["echo", "it's"]),
+        ];
+        for (text, expected) in table {
+            let (words, _) = parse(text).unwrap();
+            assert_eq!(words, *expected, "{text}");
+            let written: Vec<_> = words.iter().map(|it| quoted(it)).collect();
+            assert_eq!(parse(&written.join(" ")).unwrap().0, words, "{written:?}");
+        }
+        for wrong in ["npm run test:*", "a * b", "'open", "\"open", "end\\"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

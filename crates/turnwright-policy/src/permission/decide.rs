@@ -1,0 +1,523 @@
+//! The decision: a pure function of the rules, the mode, the session's grants and the effects of a
+//! call. Its tests are the specification.
+//!
+//! In order of precedence: catastrophic commands are denied; then `deny` rules; `ask` rules; what
+//! is always asked about; the user's answers in this session; `allow` rules; the mode. The order of
+//! rules never matters.
+
+use super::Grants;
+use super::decision::{Decision, Finding, Reason, Verdict};
+use super::mode::Mode;
+use super::policy_rules::PolicyRules;
+use super::rule::{Rule, RuleAction};
+use crate::shell::{self, Classification, Script, SimpleCommand};
+use turnwright_types::effect::{
+    Effect, ExtraAccess, PathScope, RemoteCall, ResolvedPath, ShellCommand, is_secret_path,
+};
+
+/// Decides about the effects of a call. Each effect, and each simple command of a command line,
+/// gets its own finding.
+pub fn decide(policy: &PolicyRules, mode: Mode, grants: &Grants, effects: &[Effect]) -> Decision {
+    let mut decider = Decider { policy, mode, grants, findings: Vec::new(), effect_index: 0 };
+    for (index, effect) in effects.iter().enumerate() {
+        decider.effect_index = index;
+        decider.decide_effect(effect);
+    }
+    Decision { findings: decider.findings }
+}
+
+struct Decider<'a> {
+    policy: &'a PolicyRules,
+    mode: Mode,
+    grants: &'a Grants,
+    findings: Vec<Finding>,
+    /// The index of the effect that is being decided about.
+    effect_index: usize,
+}
+
+type Ruling = (Verdict, Reason);
+
+impl Decider<'_> {
+    fn add(&mut self, command_index: Option<usize>, (verdict, reason): Ruling) {
+        self.findings.push(Finding {
+            effect_index: self.effect_index,
+            command_index,
+            verdict,
+            reason,
+        });
+    }
+
+    fn decide_effect(&mut self, effect: &Effect) {
+        if self.grants.is_rejected(effect) {
+            return self.add(None, (Verdict::Deny, Reason::Rejected));
+        }
+        let ruling = match effect {
+            Effect::SessionState => (Verdict::Allow, Reason::SessionOnly),
+            Effect::Read(target) => self.read(target, Some(effect)),
+            Effect::Write(target) | Effect::Delete(target) => self.change(target, effect),
+            Effect::Exec(command) => return self.command(command, effect),
+            Effect::Input { is_unsandboxed, .. } => {
+                let default = match self.default_for_command() {
+                    // No sandbox limits what the input may do.
+                    (Verdict::Allow, _) if *is_unsandboxed && self.mode != Mode::Full => {
+                        (Verdict::Ask, Reason::Escalation)
+                    }
+                    default => default,
+                };
+                let is_restriction =
+                    |it: &Rule| it.action != RuleAction::Allow && it.pattern.is_every_command();
+                self.apply_rules(is_restriction, Some(effect), None, default)
+            }
+            Effect::Signal { .. } if self.mode == Mode::Plan => (Verdict::Deny, Reason::Mode),
+            Effect::Signal { .. } => (Verdict::Allow, Reason::SessionOnly),
+            Effect::Fetch { host } => {
+                let verdict = if self.mode == Mode::Full { Verdict::Allow } else { Verdict::Ask };
+                let matches = |it: &Rule| it.matches_host(host);
+                self.apply_rules(matches, Some(effect), None, (verdict, Reason::Mode))
+            }
+            Effect::Remote(call) => self.remote(call, effect),
+        };
+        self.add(None, ruling);
+    }
+
+    /// Applies the rules and grants. `exact` is the effect that the user may have allowed exactly.
+    /// With `always_ask`, no grant and no `allow` rule spares the question. `default` is what the
+    /// mode says.
+    fn apply_rules(
+        &self,
+        matches: impl Fn(&Rule) -> bool,
+        exact: Option<&Effect>,
+        always_ask: Option<Reason>,
+        default: Ruling,
+    ) -> Ruling {
+        let matching = self.policy.rules.iter().filter(|it| matches(it));
+        let rule = matching.min_by_key(|it| it.action);
+        match rule {
+            Some(rule) if rule.action == RuleAction::Deny => {
+                (Verdict::Deny, Reason::Rule(rule.clone()))
+            }
+            _ if default.0 == Verdict::Deny => default,
+            Some(rule) if rule.action == RuleAction::Ask => {
+                (Verdict::Ask, Reason::Rule(rule.clone()))
+            }
+            _ if always_ask.is_some() => (Verdict::Ask, always_ask.unwrap_or(Reason::Mode)),
+            _ if default.0 == Verdict::Allow => default,
+            rule => {
+                let granted = self.grants.rules().iter().find(|it| matches(it));
+                if let Some(granted) = granted {
+                    (Verdict::Allow, Reason::Granted(granted.pattern.to_string()))
+                } else if exact.is_some_and(|it| self.grants.allows_exactly(it)) {
+                    (Verdict::Allow, Reason::Granted("exactly this".to_owned()))
+                } else if let Some(rule) = rule {
+                    (Verdict::Allow, Reason::Rule(rule.clone()))
+                } else {
+                    default
+                }
+            }
+        }
+    }
+
+    /// Only the server knows what its tool does, so every mode but `full` asks. A tool that claims
+    /// to be read-only is asked about in plan mode instead of being denied; the claim has no other
+    /// effect.
+    fn remote(&self, call: &RemoteCall, effect: &Effect) -> Ruling {
+        let verdict = match self.mode {
+            Mode::Plan if !call.claims_read_only => Verdict::Deny,
+            Mode::Full => Verdict::Allow,
+            Mode::Plan | Mode::Ask | Mode::AutoEdit | Mode::Auto => Verdict::Ask,
+        };
+        // In full mode nothing is asked; the user is notified of the change instead.
+        let is_changed = call.change_since_approval.is_some() && self.mode != Mode::Full;
+        let always_ask = is_changed.then_some(Reason::ToolChanged);
+        let matches = |it: &Rule| it.matches_remote(&call.server, &call.tool);
+        self.apply_rules(matches, Some(effect), always_ask, (verdict, Reason::Mode))
+    }
+
+    fn read(&self, target: &ResolvedPath, exact: Option<&Effect>) -> Ruling {
+        let default = if self.mode == Mode::Full && !is_secret_path(&target.path) {
+            (Verdict::Allow, Reason::Mode)
+        } else if is_secret_path(&target.path) {
+            (Verdict::Ask, Reason::SecretPath)
+        } else if target.scope == PathScope::Outside {
+            (Verdict::Ask, Reason::OutsideWorkspace)
+        } else {
+            (Verdict::Allow, Reason::ReadOnly)
+        };
+        let bases = &self.policy.bases;
+        // A rule that allows reading a whole home was not written with the keys in it in mind.
+        let covers_secret = |it: &Rule| {
+            it.action != RuleAction::Allow
+                || default.1 != Reason::SecretPath
+                || it.names_secret(&target.path, bases)
+        };
+        let matches = |it: &Rule| it.matches_path(&target.path, false, bases) && covers_secret(it);
+        self.apply_rules(matches, exact, None, default.clone())
+    }
+
+    fn change(&self, target: &ResolvedPath, effect: &Effect) -> Ruling {
+        let is_inside = target.scope == PathScope::Workspace;
+        let is_deletion = matches!(effect, Effect::Delete(_));
+        let default = match self.mode {
+            Mode::Plan => (Verdict::Deny, Reason::Mode),
+            Mode::Full => (Verdict::Allow, Reason::Mode),
+            _ if !is_inside => (Verdict::Ask, Reason::OutsideWorkspace),
+            Mode::Auto => (Verdict::Allow, Reason::Mode),
+            // A deletion cannot be undone by editing, so auto-edit mode asks.
+            Mode::AutoEdit if !is_deletion => (Verdict::Allow, Reason::Mode),
+            Mode::AutoEdit | Mode::Ask => (Verdict::Ask, Reason::Mode),
+        };
+        let always_ask = self.policy.protected.reason(&target.path).map(Reason::ProtectedPath);
+        let matches = |it: &Rule| it.matches_path(&target.path, true, &self.policy.bases);
+        self.apply_rules(matches, Some(effect), always_ask, default)
+    }
+
+    /// What the mode says about a command that nothing else is known about.
+    fn default_for_command(&self) -> Ruling {
+        match self.mode {
+            Mode::Plan => (Verdict::Deny, Reason::Mode),
+            Mode::Ask | Mode::AutoEdit => (Verdict::Ask, Reason::Mode),
+            Mode::Auto if !self.policy.can_confine || (self.policy.policy_files_exposed)() => {
+                (Verdict::Ask, Reason::NoSandbox)
+            }
+            Mode::Auto | Mode::Full => (Verdict::Allow, Reason::Mode),
+        }
+    }
+
+    fn command(&mut self, command: &ShellCommand, effect: &Effect) {
+        if command.line.len() > shell::MAX_LINE_BYTES {
+            // A denied command could be anywhere in it, and searching so long a line would block
+            // everything else.
+            return self.add(None, (Verdict::Deny, Reason::TooLong));
+        }
+        let script = shell::parse(&command.line, self.policy.dialect);
+        let is_granted = self.grants.allows_exactly(effect);
+        if command.extra_access != ExtraAccess::None && self.mode != Mode::Full {
+            let verdict = if self.mode == Mode::Plan { Verdict::Deny } else { Verdict::Ask };
+            self.add(None, (verdict, Reason::Escalation));
+            if let ExtraAccess::Write(target) = &command.extra_access
+                && let Some(what) = self.policy.protected.reason(&target.path)
+            {
+                self.add(None, (verdict, Reason::ProtectedPath(what)));
+            }
+        }
+        // A rule against every command also applies to lines that are not understood.
+        let every_command_rules =
+            self.policy.rules.iter().filter(|it| it.pattern.is_every_command());
+        if let Some(rule) = every_command_rules
+            .filter(|it| it.action != RuleAction::Allow)
+            .min_by_key(|it| it.action)
+        {
+            let verdict =
+                if rule.action == RuleAction::Deny { Verdict::Deny } else { Verdict::Ask };
+            self.add(None, (verdict, Reason::Rule(rule.clone())));
+        }
+        if let Some(ambiguity) = ambiguity(&script) {
+            let ruling = match self.default_for_command() {
+                (Verdict::Ask, _) if is_granted => {
+                    (Verdict::Allow, Reason::Granted("exactly this".into()))
+                }
+                (Verdict::Ask, Reason::Mode) => (Verdict::Ask, Reason::Ambiguous(ambiguity)),
+                (Verdict::Deny, _) => (Verdict::Deny, Reason::Ambiguous(ambiguity)),
+                default => default,
+            };
+            self.add(None, ruling);
+        }
+        for (index, simple) in script.commands.iter().enumerate() {
+            let class = shell::classify(simple);
+            let ruling = self.simple_command(simple, &class, command, is_granted);
+            // In a line that is not understood, the commands that were found can only make it
+            // worse.
+            if script.ambiguity.is_none() || ruling.0 != Verdict::Allow {
+                self.add(Some(index), ruling);
+            }
+        }
+        for target in &command.reads {
+            let ruling = match self.read(target, None) {
+                (Verdict::Ask, _) if is_granted => continue,
+                // In auto mode a command may read whatever the sandbox lets it read.
+                (Verdict::Ask, Reason::OutsideWorkspace) if self.mode == Mode::Auto => continue,
+                // An allowed read needs no finding: it must not hide that the command does more
+                // than read.
+                (Verdict::Allow, _) => continue,
+                ruling => ruling,
+            };
+            self.add(None, ruling);
+        }
+    }
+
+    fn simple_command(
+        &self,
+        simple: &SimpleCommand,
+        class: &Classification,
+        command: &ShellCommand,
+        is_granted: bool,
+    ) -> Ruling {
+        if let Some(what) = class.catastrophe {
+            return (Verdict::Deny, Reason::Catastrophic(what));
+        }
+        let default = self.default_for_command();
+        // The settings of the repository, or a toolchain file, may make it run another program.
+        let uncertain = command.doubt.as_ref().filter(|_| class.is_git || class.uses_rustup);
+        let always_ask = uncertain
+            .filter(|_| self.mode != Mode::Full && !is_granted)
+            .cloned()
+            .map(Reason::Ambiguous);
+        let default = match class.danger {
+            _ if class.is_read_only => (Verdict::Allow, Reason::ReadOnly),
+            Some(danger) if self.mode == Mode::Auto => (Verdict::Ask, Reason::Destructive(danger)),
+            _ => default,
+        };
+        let default = match default {
+            (Verdict::Ask, _) if is_granted => {
+                (Verdict::Allow, Reason::Granted("exactly this".into()))
+            }
+            default => default,
+        };
+        self.apply_rules(|it| it.matches_command(simple), None, always_ask, default)
+    }
+}
+
+/// Why a line may do more than the list of its commands says.
+fn ambiguity(script: &Script) -> Option<String> {
+    match &script.ambiguity {
+        Some(ambiguity) => Some(ambiguity.clone()),
+        None if script.commands.is_empty() => Some("it contains no command".to_owned()),
+        None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::permission::ProtectedPaths;
+
+    fn effect(text: &str) -> Effect {
+        let (verb, object) = text.split_once(' ').unwrap_or((text, ""));
+        let place =
+            if object.starts_with("/ws/") { PathScope::Workspace } else { PathScope::Outside };
+        let target = ResolvedPath { path: object.into(), scope: place };
+        match verb {
+            "read" => Effect::Read(target),
+            "write" => Effect::Write(target),
+            "delete" => Effect::Delete(target),
+            "exec" => Effect::Exec(Box::new(ShellCommand::new(object, "/ws"))),
+            "fetch" => Effect::Fetch { host: object.to_owned() },
+            "input" => Effect::Input { job: object.to_owned(), is_unsandboxed: object == "open" },
+            "signal" => Effect::Signal { job: object.to_owned() },
+            // `server/tool`, then `?` for one that claims to be read-only and `!` for a changed
+            // one.
+            "call" => {
+                let (server, tool) = object.trim_end_matches(['?', '!']).split_once('/').unwrap();
+                Effect::Remote(Box::new(RemoteCall {
+                    server: server.to_owned(),
+                    tool: tool.to_owned(),
+                    server_digest: String::new(),
+                    tool_digest: String::new(),
+                    claims_read_only: object.contains('?'),
+                    change_since_approval: object.contains('!').then(|| "new words".to_owned()),
+                }))
+            }
+            _ => Effect::SessionState,
+        }
+    }
+
+    fn effects(text: &str) -> Vec<Effect> {
+        text.split("; ").filter(|it| !it.is_empty()).map(effect).collect()
+    }
+
+    #[track_caller]
+    fn check(mode: Mode, allowed: &str, rejected: &str, tried: &str, expected: &str) {
+        let mut grants = Grants::default();
+        for effect in effects(allowed) {
+            grants.allow_exactly(effect);
+        }
+        grants.reject(&effects(rejected));
+        let protected = ProtectedPaths { roots: vec!["/ws".into()], extra: Vec::new() };
+        let policy = PolicyRules { can_confine: true, protected, ..PolicyRules::default() };
+        let got = decide(&policy, mode, &grants, &effects(tried)).verdict();
+        let got = format!("{got:?}").to_lowercase();
+        assert_eq!(got, expected, "{mode:?}, allowed {allowed}, rejected {rejected}: {tried}");
+    }
+
+    #[test]
+    fn each_mode_does_what_its_name_says() {
+        let table = [
+            // what, then plan, ask, auto-edit, auto, full
+            ("read /ws/a", "allow allow allow allow allow"),
+            ("read /etc/a", "ask ask ask ask allow"),
+            ("read /ws/.env", "ask ask ask ask ask"),
+            ("write /ws/a", "deny ask allow allow allow"),
+            ("write /etc/a", "deny ask ask ask allow"),
+            ("delete /ws/a", "deny ask ask allow allow"),
+            ("exec make all", "deny ask ask allow allow"),
+            ("input p1", "deny ask ask allow allow"),
+            ("input open", "deny ask ask ask allow"),
+            ("signal p1", "deny allow allow allow allow"),
+            // Even full mode asks about these, and a yes is for once.
+            ("write /ws/.git/hooks/pre-commit", "deny ask ask ask ask"),
+            ("write /ws/.vscode/tasks.json", "deny ask ask ask ask"),
+            ("write /home/u/.bashrc", "deny ask ask ask ask"),
+            ("delete /ws/.git", "deny ask ask ask ask"),
+            ("delete /ws", "deny ask ask ask ask"),
+            ("exec make all > x; write /ws/.envrc", "deny ask ask ask ask"),
+            ("fetch docs.rs", "ask ask ask ask allow"),
+            ("call notes/add", "deny ask ask ask allow"),
+            ("call notes/add!", "deny ask ask ask allow"),
+            // The claim of a server to be read-only is not believed.
+            ("call notes/get?", "ask ask ask ask allow"),
+            ("call notes/get?!", "ask ask ask ask allow"),
+            ("read /ws/a; call notes/add", "deny ask ask ask allow"),
+            ("session", "allow allow allow allow allow"),
+        ];
+        let modes = [Mode::Plan, Mode::Ask, Mode::AutoEdit, Mode::Auto, Mode::Full];
+        for (tried, expected) in table {
+            for (mode, expected) in modes.into_iter().zip(expected.split(' ')) {
+                check(mode, "", "", tried, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_remembered_yes_spares_exactly_that_question() {
+        check(Mode::Ask, "exec make", "", "exec make", "allow");
+        check(Mode::Ask, "exec make", "", "exec make all", "ask");
+        check(Mode::Ask, "write /ws/a", "", "write /ws/a", "allow");
+        check(Mode::Ask, "write /ws/a", "", "write /ws/b", "ask");
+        check(Mode::Ask, "read /etc/a", "", "write /etc/a", "ask");
+    }
+
+    #[test]
+    fn no_remembered_yes_spares_the_question_about_a_protected_place() {
+        for mode in [Mode::Ask, Mode::AutoEdit, Mode::Auto, Mode::Full] {
+            check(mode, "write /ws/.git/config", "", "write /ws/.git/config", "ask");
+        }
+    }
+
+    #[test]
+    fn a_remembered_yes_does_not_lift_plan_mode_and_a_no_beats_it() {
+        check(Mode::Plan, "exec make", "", "exec make", "deny");
+        check(Mode::Ask, "exec make", "exec make", "exec make", "deny");
+    }
+
+    #[test]
+    fn the_strictest_effect_decides() {
+        check(Mode::Ask, "", "", "read /ws/a; exec make", "ask");
+        check(Mode::Plan, "", "", "read /etc/a; write /ws/a", "deny");
+    }
+
+    #[test]
+    fn the_strictest_rule_counts_in_every_mode_and_no_permission_lifts_plan_mode() {
+        use crate::permission::{PathBases, Scope};
+        let table = [
+            // rules, mode, effects, verdict
+            ("allow edit(/a)", Mode::Ask, "write /ws/a", "allow"),
+            ("allow edit(/a)", Mode::Plan, "write /ws/a", "deny"),
+            ("allow edit; ask edit(a)", Mode::Full, "write /ws/a", "ask"),
+            ("allow edit; ask edit(a); deny edit(/A)", Mode::Full, "write /ws/a", "deny"),
+            ("allow read(//etc)", Mode::Ask, "read /etc/a", "allow"),
+            ("allow read(//etc)", Mode::Ask, "write /etc/a", "ask"),
+            ("allow read(//home/me)", Mode::Ask, "read /home/me/a", "allow"),
+            ("allow read(//home/me)", Mode::Ask, "read /home/me/.ssh/id_rsa", "ask"),
+            ("allow read(//home/me/**)", Mode::Ask, "read /home/me/.ssh/config", "ask"),
+            ("allow read(//home/me/.ssh)", Mode::Ask, "read /home/me/.ssh/id_rsa", "allow"),
+            ("allow read(//home/*/.ssh/*)", Mode::Ask, "read /home/me/.ssh/id_rsa", "allow"),
+            ("allow read(//home/me/.ssh/config)", Mode::Ask, "read /home/me/.ssh/config", "allow"),
+            ("allow read(//home/me/.ssh/config)", Mode::Ask, "read /home/me/.ssh/id_rsa", "ask"),
+            ("allow read", Mode::Ask, "read /ws/.env", "ask"),
+            ("allow read(/)", Mode::Full, "read /ws/.env", "ask"),
+            ("allow read(*)", Mode::Ask, "read /ws/.env", "ask"),
+            ("allow read(certs)", Mode::Ask, "read /ws/certs/a.pem", "ask"),
+            ("allow read(.env)", Mode::Ask, "read /ws/app/.env", "allow"),
+            ("deny read(x)", Mode::Full, "write /ws/x", "deny"),
+            ("ask exec", Mode::Full, "exec anything", "ask"),
+            ("deny exec", Mode::Full, "exec anything", "deny"),
+            ("deny exec", Mode::Full, "input p1", "deny"),
+            ("allow exec", Mode::Ask, "exec what $is not understood", "ask"),
+            ("allow exec", Mode::Ask, "input p1", "ask"),
+            ("allow fetch(domain:docs.rs)", Mode::Ask, "fetch docs.rs", "allow"),
+            ("allow fetch; deny fetch(domain:docs.rs)", Mode::Full, "fetch docs.rs", "deny"),
+            ("allow mcp(notes/get)", Mode::Ask, "call notes/get", "allow"),
+            ("allow mcp(notes/get)", Mode::Ask, "call notes/get!", "ask"),
+            ("allow mcp(notes/get)", Mode::Ask, "call notes/GET", "ask"),
+            ("allow mcp(notes/get)", Mode::Ask, "call notes/add", "ask"),
+            ("allow mcp(notes/get)", Mode::Plan, "call notes/get", "deny"),
+            ("allow mcp(notes/get)", Mode::Plan, "call notes/get?", "allow"),
+            ("allow mcp(notes/get)", Mode::Plan, "call notes/get?!", "ask"),
+            ("allow mcp(notes)", Mode::Auto, "call notes/add", "allow"),
+            ("allow mcp", Mode::AutoEdit, "call any/thing", "allow"),
+            ("allow mcp(notes/g*)", Mode::Ask, "call notes/get", "allow"),
+            ("allow mcp; ask mcp(notes)", Mode::Full, "call notes/add", "ask"),
+            ("allow mcp; deny mcp(*/ADD)", Mode::Full, "call notes/add", "deny"),
+            ("allow mcp; deny mcp(notes)", Mode::Full, "call Notes/add!", "deny"),
+            ("allow exec; allow fetch; allow edit", Mode::Ask, "call notes/add", "ask"),
+        ];
+        for (rules, mode, tried, expected) in table {
+            let rule = |it: &str| {
+                let (action, text) = it.split_once(' ').unwrap();
+                let tiers = [
+                    ("deny", RuleAction::Deny),
+                    ("ask", RuleAction::Ask),
+                    ("allow", RuleAction::Allow),
+                ];
+                let (_, action) = tiers.into_iter().find(|it| it.0 == action).unwrap();
+                Rule::parse(text, action, Scope::User).unwrap()
+            };
+            let policy = PolicyRules {
+                rules: rules.split("; ").map(rule).collect(),
+                bases: PathBases { roots: vec!["/ws".into()], home: None },
+                can_confine: true,
+                ..PolicyRules::default()
+            };
+            let got = decide(&policy, mode, &Grants::default(), &effects(tried)).verdict();
+            assert_eq!(format!("{got:?}").to_lowercase(), expected, "{rules}, {mode:?}: {tried}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_to_be_judged_does_not_run_in_any_mode() {
+        let line = format!("true {}", "a ".repeat(shell::MAX_LINE_BYTES / 2));
+        for mode in Mode::ALL {
+            check(mode, &format!("exec {line}"), "", &format!("exec {line}"), "deny");
+        }
+    }
+
+    #[test]
+    fn an_escalation_to_a_protected_place_is_asked_about_with_that_word() {
+        let protected = ProtectedPaths { roots: vec!["/ws".into()], extra: Vec::new() };
+        let policy = PolicyRules { can_confine: true, protected, ..PolicyRules::default() };
+        for (path, expected) in [("/ws/.git/hooks", true), ("/ws", true), ("/ws/a", false)] {
+            let mut command = ShellCommand::new("make", "/ws");
+            command.extra_access =
+                ExtraAccess::Write(ResolvedPath { path: path.into(), scope: PathScope::Workspace });
+            let effects = [Effect::Exec(Box::new(command))];
+            let decision = decide(&policy, Mode::Auto, &Grants::default(), &effects);
+            assert_eq!(decision.verdict(), Verdict::Ask, "{path}");
+            let is_protected = |it: &Finding| matches!(it.reason, Reason::ProtectedPath(_));
+            assert_eq!(decision.findings.iter().any(is_protected), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_read_that_is_fine_is_no_reason_and_does_not_make_a_reader_a_writer() {
+        let policy = PolicyRules { can_confine: true, ..PolicyRules::default() };
+        let mut command = ShellCommand::new("cat a", "/ws");
+        command.reads.push(ResolvedPath { path: "/ws/a".into(), scope: PathScope::Workspace });
+        let effects = [Effect::Exec(Box::new(command))];
+        let decision = decide(&policy, Mode::Ask, &Grants::default(), &effects);
+        assert_eq!(decision.findings.len(), 1, "{decision:?}");
+        assert!(decision.is_read_only());
+    }
+
+    #[test]
+    fn without_a_sandbox_that_holds_no_command_runs_because_of_it() {
+        let exposed = PolicyRules {
+            can_confine: true,
+            policy_files_exposed: || true,
+            ..PolicyRules::default()
+        };
+        for policy in [PolicyRules::default(), exposed] {
+            let decision = decide(&policy, Mode::Auto, &Grants::default(), &effects("exec make"));
+            assert_eq!(decision.verdict(), Verdict::Ask);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The paths that stay closed below an allowed folder: those that rules deny, or that rules ask
+//! about without the user having been asked.
+
+use std::path::{Path, PathBuf};
+
+use super::glob::Glob;
+use super::policy_rules::PolicyRules;
+use super::rule::{PathBases, Pattern, Rule, RuleAction};
+use turnwright_types::effect::Effect;
+
+/// Paths that a call must not touch although they lie below an allowed folder. It only compares
+/// paths and reads no files.
+#[derive(Clone, Debug, Default)]
+pub struct DeniedPaths {
+    rules: Vec<Rule>,
+    bases: PathBases,
+}
+
+impl DeniedPaths {
+    /// What stays closed when these effects are allowed: what rules deny, and what rules ask about
+    /// unless the effects name it.
+    pub(super) fn for_effects(policy: &PolicyRules, effects: &[Effect]) -> DeniedPaths {
+        let read = |it: &Effect| match it {
+            Effect::Read(target) => Some(target.path.clone()),
+            _ => None,
+        };
+        let read: Vec<_> = effects.iter().filter_map(read).collect();
+        if read.is_empty() && !effects.iter().any(|it| matches!(it, Effect::Exec(_))) {
+            return DeniedPaths::default();
+        }
+        let names_it =
+            |rule: &Rule| read.iter().any(|it| rule.matches_path(it, false, &policy.bases));
+        let closes = |it: &&Rule| match it.action {
+            _ if !matches!(it.pattern, Pattern::Read(_) | Pattern::Edit(_)) => false,
+            RuleAction::Deny => true,
+            RuleAction::Ask => !names_it(it),
+            RuleAction::Allow => false,
+        };
+        let rules = policy.rules.iter().filter(closes).cloned().collect();
+        DeniedPaths { rules, bases: policy.bases.clone() }
+    }
+
+    /// What the rules deny regardless of any call, for a program that is started outside of calls.
+    pub fn from_rules(policy: &PolicyRules) -> DeniedPaths {
+        let denied = policy.rules.iter().filter(|it| it.action == RuleAction::Deny);
+        DeniedPaths { rules: denied.cloned().collect(), bases: policy.bases.clone() }
+    }
+
+    /// The paths that must not be read, of rules without wildcards. A sandbox can hide them from a
+    /// command.
+    pub fn unreadable_paths(&self) -> Vec<PathBuf> {
+        self.denied(|it| if let Pattern::Read(glob) = it { Some(glob) } else { None })
+    }
+
+    /// The paths that must not be changed, of rules without wildcards.
+    pub fn unwritable_paths(&self) -> Vec<PathBuf> {
+        self.denied(|it| if let Pattern::Edit(glob) = it { Some(glob) } else { None })
+    }
+
+    fn denied(&self, glob: impl Fn(&Pattern) -> Option<&Glob>) -> Vec<PathBuf> {
+        let denied = self.rules.iter().filter(|it| it.action == RuleAction::Deny);
+        let globs = denied.filter_map(|it| glob(&it.pattern));
+        globs.flat_map(|it| it.literal_paths(&self.bases)).collect()
+    }
+
+    /// True if this path, with symlinks resolved, is closed.
+    pub fn contains(&self, path: &Path) -> bool {
+        self.rules.iter().any(|it| it.matches_path(path, false, &self.bases))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::permission::Scope;
+    use turnwright_types::effect::{PathScope, ResolvedPath};
+
+    #[test]
+    fn an_allowed_folder_opens_neither_what_is_denied_nor_what_was_not_asked_about() {
+        let bases = PathBases { roots: vec!["/ws".into()], home: None };
+        let table = [
+            // rule, the path that is read, a path below it, whether that is closed
+            ("deny read(/secret)", "/ws", "/ws/secret/key", true),
+            ("deny read(*.key)", "/ws", "/ws/a/b.key", true),
+            ("deny read(*.key)", "/ws", "/ws/a/b", false),
+            ("deny edit(/secret)", "/ws", "/ws/secret/key", false),
+            ("allow read(/secret)", "/ws", "/ws/secret/key", false),
+            ("ask read(/notes)", "/ws", "/ws/notes/a", true),
+            ("ask read(/notes)", "/ws/notes", "/ws/notes/a", false),
+            ("ask read", "/ws", "/ws/notes/a", false),
+        ];
+        for (rule, read, below, expected) in table {
+            let (action, text) = rule.split_once(' ').unwrap();
+            let action = match action {
+                "deny" => RuleAction::Deny,
+                "ask" => RuleAction::Ask,
+                _ => RuleAction::Allow,
+            };
+            let rules = vec![Rule::parse(text, action, Scope::User).unwrap()];
+            let policy = PolicyRules { rules, bases: bases.clone(), ..PolicyRules::default() };
+            let target = ResolvedPath { path: read.into(), scope: PathScope::Workspace };
+            let denied = DeniedPaths::for_effects(&policy, &[Effect::Read(target)]);
+            assert_eq!(denied.contains(Path::new(below)), expected, "{rule}: {read}: {below}");
+        }
+    }
+
+    #[test]
+    fn paths_are_known_of_rules_without_wildcards() {
+        let bases = PathBases { roots: vec!["/ws".into()], home: Some("/home/u".into()) };
+        let table = [
+            ("read(/secret)", "/ws/secret"),
+            ("read(/secret/**)", "/ws/secret"),
+            ("read(.env)", "/ws/.env"),
+            ("read(~/notes)", "/home/u/notes"),
+            ("read(//srv/keys/)", "/srv/keys"),
+            ("read(*.key)", ""),
+            ("read(/a/*/b)", ""),
+            ("read", ""),
+        ];
+        for (text, expected) in table {
+            let rules = vec![Rule::parse(text, RuleAction::Deny, Scope::User).unwrap()];
+            let policy = PolicyRules { rules, bases: bases.clone(), ..PolicyRules::default() };
+            let run =
+                Effect::Exec(Box::new(turnwright_types::effect::ShellCommand::new("make", "/ws")));
+            let places = DeniedPaths::for_effects(&policy, &[run]).unreadable_paths();
+            let places: Vec<_> = places.iter().map(|it| it.to_string_lossy()).collect();
+            assert_eq!(places.join(" "), expected, "{text}");
+        }
+    }
+}

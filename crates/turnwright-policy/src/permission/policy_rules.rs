@@ -1,0 +1,40 @@
+//! Everything a decision depends on besides the mode and the user's answers.
+
+use super::protected_paths::ProtectedPaths;
+use super::rule::{PathBases, Rule};
+use turnwright_types::dialect::ShellDialect;
+
+/// The rules of a session, and the facts about the machine that decisions depend on. The default
+/// has no rules and assumes that there is no sandbox.
+#[derive(Clone, Debug)]
+pub struct PolicyRules {
+    /// The rules of every scope. Their order does not matter: the strictest that matches wins.
+    pub rules: Vec<Rule>,
+    /// The folders that paths in rules are relative to.
+    pub bases: PathBases,
+    /// Files of the project that have effects outside of it.
+    pub protected: ProtectedPaths,
+    /// The dialect of the shell that runs commands.
+    pub dialect: ShellDialect,
+    /// Whether this system can confine a command. If not, no mode runs a command unasked because it
+    /// would be sandboxed.
+    pub can_confine: bool,
+    /// Whether a sandboxed command could write the files that hold the user's rules and trust
+    /// decisions, because they lie in a folder of the session and the system cannot exclude them.
+    /// If so, no command runs unasked because it would be sandboxed. This is a function because
+    /// finding out takes some milliseconds; it is called only when it matters.
+    pub policy_files_exposed: fn() -> bool,
+}
+
+impl Default for PolicyRules {
+    fn default() -> PolicyRules {
+        PolicyRules {
+            rules: Vec::new(),
+            bases: PathBases::default(),
+            protected: ProtectedPaths::default(),
+            dialect: ShellDialect::Bash,
+            can_confine: false,
+            policy_files_exposed: || false,
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Files of a project that other programs run or obey outside of any sandbox: hooks, editor tasks,
+//! shell startup files. Changing one changes what the user's own programs do.
+
+use std::path::{Path, PathBuf};
+
+/// The protected paths of a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProtectedPaths {
+    /// The session's folders, and the folders of the repository they lie in.
+    pub roots: Vec<PathBuf>,
+    /// Paths that the user has added, relative to each root.
+    pub extra: Vec<String>,
+}
+
+const GIT: &str = "git's own files: its hooks and settings say what git runs";
+const OWN: &str = "settings of this agent";
+const AGENTS: &str = "settings of an agent, which say what it may run";
+const EDITORS: &str = "editors run what it says";
+const SHELLS: &str = "programs read or run it at startup";
+const CI: &str = "CI servers run what it says, with their secrets";
+const HOOKS: &str = "git runs it as a hook";
+const USER: &str = "the settings name it as protected";
+
+/// Protected paths by their last parts, at any depth, because a folder below may be cloned or
+/// opened by itself. Everything below them is protected, too. In lower case.
+const PROTECTED: &[(&str, &str)] = &[
+    (".turnwright", OWN),
+    (".agents", AGENTS),
+    (".claude", AGENTS),
+    (".codex", AGENTS),
+    (".cursor", AGENTS),
+    (".gemini", AGENTS),
+    (".mcp.json", AGENTS),
+    (".opencode", AGENTS),
+    (".windsurf", AGENTS),
+    (".vscode/launch.json", EDITORS),
+    (".vscode/mcp.json", EDITORS),
+    (".vscode/settings.json", EDITORS),
+    (".vscode/tasks.json", EDITORS),
+    (".devcontainer", EDITORS),
+    (".devcontainer.json", EDITORS),
+    (".fleet", EDITORS),
+    (".idea/runconfigurations", EDITORS),
+    (".run", EDITORS),
+    (".zed", EDITORS),
+    (".dir-locals.el", EDITORS),
+    (".exrc", EDITORS),
+    (".gvimrc", EDITORS),
+    (".lvimrc", EDITORS),
+    (".nvim.lua", EDITORS),
+    (".nvimrc", EDITORS),
+    (".vimrc", EDITORS),
+    (".envrc", "direnv runs it when somebody enters the folder"),
+    (".husky", HOOKS),
+    (".githooks", HOOKS),
+    (".pre-commit-config.yaml", HOOKS),
+    ("lefthook.yml", HOOKS),
+    (".github/actions", CI),
+    (".github/workflows", CI),
+    (".gitea/workflows", CI),
+    (".forgejo/workflows", CI),
+    (".buildkite", CI),
+    (".circleci", CI),
+    (".drone.yml", CI),
+    (".gitlab-ci.yml", CI),
+    (".travis.yml", CI),
+    (".woodpecker.yml", CI),
+    ("azure-pipelines.yml", CI),
+    ("bitbucket-pipelines.yml", CI),
+    ("jenkinsfile", CI),
+    (".bash_login", SHELLS),
+    (".bash_logout", SHELLS),
+    (".bash_profile", SHELLS),
+    (".bashrc", SHELLS),
+    (".config/autostart", SHELLS),
+    (".config/fish", SHELLS),
+    (".config/git", SHELLS),
+    (".config/systemd", SHELLS),
+    (".cshrc", SHELLS),
+    (".gdbinit", SHELLS),
+    (".gitconfig", SHELLS),
+    (".kshrc", SHELLS),
+    (".lldbinit", SHELLS),
+    (".profile", SHELLS),
+    (".ssh", SHELLS),
+    (".tcshrc", SHELLS),
+    (".xinitrc", SHELLS),
+    (".xprofile", SHELLS),
+    (".zlogin", SHELLS),
+    (".zprofile", SHELLS),
+    (".zshenv", SHELLS),
+    (".zshrc", SHELLS),
+];
+
+/// The parts of a `.git` folder that say what git runs, or where its settings are.
+const GIT_PARTS: &[&str] = &["hooks", "config", "config.worktree", "commondir"];
+
+/// The parts of a `.git` folder that may be changed like any other file.
+const UNPROTECTED_GIT_PARTS: &[&str] = &["info/exclude", "commit_editmsg"];
+
+impl ProtectedPaths {
+    /// Why this path is protected, if it is: because it is a protected path, lies below one, or is
+    /// a folder that contains one. The path must have symlinks resolved.
+    pub fn reason(&self, path: &Path) -> Option<&'static str> {
+        if self.roots.iter().any(|it| it.starts_with(path)) {
+            return Some("the whole project, with its hooks and settings");
+        }
+        let root = self.roots.iter().filter(|it| path.starts_with(it));
+        // The nearest root: names above a folder that the user has opened do not count.
+        let root = root.max_by_key(|it| it.components().count());
+        let parts = parts(root.and_then(|it| path.strip_prefix(it).ok()).unwrap_or(path));
+        let is_git = root.and_then(|it| it.file_name()).is_some_and(|it| it == ".git");
+        if let Some(why) = git_reason(&parts, is_git) {
+            return Some(why);
+        }
+        if self.extra.iter().any(|it| root.is_some() && overlaps(&parts, &self::parts(it.as_ref())))
+        {
+            return Some(USER);
+        }
+        PROTECTED.iter().find(|(path, _)| contains_or_is_in(&parts, path)).map(|(_, why)| *why)
+    }
+
+    /// The protected paths in the session's folders, whether they exist or not.
+    pub fn leaf_paths(&self) -> Vec<PathBuf> {
+        let paths = self.paths();
+        let is_parent =
+            |index: usize| paths.get(index + 1).is_some_and(|it| it.starts_with(&paths[index]));
+        (0..paths.len()).filter(|it| !is_parent(*it)).map(|it| paths[it].clone()).collect()
+    }
+
+    /// The same, with the folders that lead to them, sorted so that a folder comes before what it
+    /// contains.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        let mut paths = Vec::new();
+        for root in &self.roots {
+            let git = if root.file_name().is_some_and(|it| it == ".git") {
+                root.clone()
+            } else {
+                paths.push(root.join(".git"));
+                root.join(".git")
+            };
+            paths.extend(GIT_PARTS.iter().map(|it| git.join(it)));
+            let built_in = PROTECTED.iter().map(|(path, _)| usual_spelling(path));
+            for path in built_in.chain(self.extra.iter().map(|it| it.trim_matches('/'))) {
+                let mut folder = root.clone();
+                for part in Path::new(path) {
+                    folder.push(part);
+                    paths.push(folder.clone());
+                }
+            }
+        }
+        paths.sort();
+        paths.dedup();
+        paths
+    }
+}
+
+/// The usual spelling of a path that the table has in lower case.
+fn usual_spelling(path: &'static str) -> &'static str {
+    match path {
+        "jenkinsfile" => "Jenkinsfile",
+        ".idea/runconfigurations" => ".idea/runConfigurations",
+        path => path,
+    }
+}
+
+/// The parts of a path as the most lenient file systems compare them: without case, invisible
+/// characters, and dots and blanks at the end.
+fn parts(path: &Path) -> Vec<String> {
+    let is_visible = |it: &char| !matches!(it, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    let part = |it: &std::ffi::OsStr| {
+        let text: String = it.to_string_lossy().chars().filter(is_visible).collect();
+        let text = text.to_lowercase();
+        match text.trim_end_matches(['.', ' ']) {
+            // The short name on Windows.
+            "git~1" => ".git".to_owned(),
+            "" => text,
+            plain => plain.to_owned(),
+        }
+    };
+    path.iter().map(part).collect()
+}
+
+fn git_reason(parts: &[String], is_git: bool) -> Option<&'static str> {
+    let inside = match parts.iter().position(|it| it == ".git") {
+        Some(index) => &parts[index + 1..],
+        None if is_git => parts,
+        None => return None,
+    };
+    (!UNPROTECTED_GIT_PARTS.contains(&inside.join("/").as_str())).then_some(GIT)
+}
+
+fn contains_or_is_in(parts: &[String], path: &str) -> bool {
+    let path: Vec<_> = path.split('/').collect();
+    (0..parts.len()).any(|start| overlaps(&parts[start..], &path))
+}
+
+/// True if one of the paths is the other or lies below it.
+fn overlaps(path: &[String], other: &[impl AsRef<str>]) -> bool {
+    !path.is_empty() && path.iter().zip(other).all(|(one, other)| one == other.as_ref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn protected() -> ProtectedPaths {
+        let roots = vec!["/home/u/.claude/ws".into(), "/repo/.git".into(), "/repo/sub".into()];
+        ProtectedPaths { roots, extra: vec!["deploy/keys/".to_owned()] }
+    }
+
+    #[test]
+    fn protected_paths_are_recognised_however_they_are_spelt() {
+        let protected = protected();
+        for path in [
+            ".git",
+            ".git/hooks",
+            ".git/hooks/pre-commit",
+            ".git/config",
+            ".GIT/Config",
+            ".git/HEAD",
+            ".git./hooks/x",
+            "git~1/config",
+            ".g\u{200c}it/hooks/x",
+            "vendor/lib/.git/hooks/x",
+            ".git/modules/a/config",
+            ".vscode",
+            ".vscode/tasks.json",
+            "sub/.vscode/Settings.json",
+            ".github",
+            ".github/workflows/ci.yml",
+            "Jenkinsfile",
+            ".envrc",
+            "a/b/.envrc",
+            ".mcp.json",
+            ".turnwright/rules.toml",
+            ".husky/pre-commit",
+            ".idea/runConfigurations/a.xml",
+            ".zshrc",
+            ".claude/settings.json",
+            ".cursor",
+            "deploy",
+            "deploy/keys",
+            "deploy/keys/a",
+        ] {
+            let path = Path::new("/home/u/.claude/ws").join(path);
+            assert!(protected.reason(&path).is_some(), "{}", path.display());
+        }
+        for path in
+            ["/home/u/.bashrc", "/home/u", "/", "/repo", "/repo/.git/config", "/repo/.git/hooks/x"]
+        {
+            assert!(protected.reason(Path::new(path)).is_some(), "{path}");
+        }
+    }
+
+    #[test]
+    fn similar_paths_are_not_protected() {
+        let protected = protected();
+        for path in [
+            "a.txt",
+            ".gitignore",
+            ".gitattributes",
+            "git/config",
+            "hooks/x",
+            "package.json",
+            ".vscode/extensions.json",
+            ".github/ISSUE_TEMPLATE.md",
+            ".idea/misc.xml",
+            "AGENTS.md",
+            "docs/deploy/keys",
+            "x.envrc",
+            ".git/info/exclude",
+            ".npmrc",
+            ".venv/pyvenv.cfg",
+            "src/workflows/ci.yml",
+            "tasks.json",
+        ] {
+            let path = Path::new("/home/u/.claude/ws").join(path);
+            assert_eq!(protected.reason(&path), None, "{}", path.display());
+        }
+        assert_eq!(protected.reason(Path::new("/repo/sub/a")), None);
+        assert_eq!(protected.reason(Path::new("/etc/passwd")), None);
+    }
+
+    #[test]
+    fn listed_paths_are_protected_themselves() {
+        let protected = protected();
+        let paths = protected.paths();
+        for path in &paths {
+            assert!(protected.reason(path).is_some(), "{}", path.display());
+        }
+        assert!(paths.contains(&"/repo/.git/hooks".into()));
+        assert!(paths.contains(&"/repo/sub/.github/workflows".into()));
+    }
+}

@@ -1,0 +1,71 @@
+//! The texts about calls that must not run: instructions for the model, a short statement for the user.
+
+use super::Mode;
+use super::decision::{Decision, Reason};
+use turnwright_types::refusal::ToolRefusal;
+
+/// Why a denied call must not run.
+pub(super) fn refusal(decision: &Decision, mode: Mode) -> ToolRefusal {
+    match decision.strictest().map(|finding| &finding.reason) {
+        Some(Reason::Rejected) => ToolRefusal::new(
+            "The user has rejected this for the whole session. Do not try it again.",
+            "Rejected for this session",
+        ),
+        Some(Reason::Rule(rule)) => {
+            let why = rule.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+            let pattern = &rule.pattern;
+            ToolRefusal::new(
+                format!(
+                    "A rule denies this: {pattern}{why}. It was not executed. Do not work around it."
+                ),
+                format!("Denied by the rule {pattern}{why}"),
+            )
+        }
+        Some(Reason::Catastrophic(what)) => ToolRefusal::new(
+            format!("This is never run: it {what}. It was not executed."),
+            format!("Never run: it {what}"),
+        ),
+        Some(Reason::TooLong) => ToolRefusal::new(
+            "The command is longer than 64 KiB, too long to be judged. Nothing was run. Write a \
+             script with write_file and run that.",
+            "The command is longer than 64 KiB, too long to be judged",
+        ),
+        Some(Reason::Ambiguous(why)) if mode == Mode::Plan => ToolRefusal::new(
+            format!(
+                "Plan mode: only commands that are known to only read are run, one by one or in a \
+                 plain pipe. This one is not ({why}). It was not executed."
+            ),
+            format!("Not run in plan mode: it may do more than read ({why})"),
+        ),
+        _ => ToolRefusal::new(
+            "Plan mode: nothing is changed and only commands that read are run. Say what you would \
+             do; the user can switch the mode.",
+            "Not run in plan mode",
+        ),
+    }
+}
+
+/// The user has answered no.
+pub(super) fn rejected() -> ToolRefusal {
+    ToolRefusal::new(
+        "The user rejected this call. Do not repeat it or work around it: ask, or choose another \
+         way.",
+        "Rejected",
+    )
+}
+
+/// The question was taken back before it was answered.
+pub(super) fn withdrawn() -> ToolRefusal {
+    ToolRefusal::new(
+        "The question about this call was withdrawn; it was not executed.",
+        "The question was withdrawn",
+    )
+}
+
+/// The answer was neither yes nor no.
+pub(super) fn unclear(what: &str) -> ToolRefusal {
+    ToolRefusal::new(
+        format!("There was no clear permission for this call ({what}); it was not executed."),
+        format!("No clear permission ({what})"),
+    )
+}

@@ -1,0 +1,359 @@
+//! Commands that would ruin the whole system. They are never run, whatever the mode and the rules
+//! say. The list is short, because a wrong entry cannot be overridden.
+
+use std::path::Path;
+
+use super::args::{Args, is_option, name, operands};
+
+const FILES: &str = "deletes the system or all of a user's files";
+const DISK: &str = "destroys the content of a disk";
+const PERMISSIONS: &str = "changes the file permissions of the whole system";
+const SHUTDOWN: &str = "shuts down the machine";
+
+/// Top-level folders that belong to the system, or to all its users.
+const SYSTEM_FOLDERS: &[&str] = &[
+    "bin",
+    "boot",
+    "dev",
+    "etc",
+    "home",
+    "lib",
+    "lib32",
+    "lib64",
+    "mnt",
+    "media",
+    "opt",
+    "proc",
+    "root",
+    "run",
+    "sbin",
+    "srv",
+    "sys",
+    "usr",
+    "var",
+    "Applications",
+    "Library",
+    "System",
+    "Users",
+    "Volumes",
+    "private",
+];
+
+/// What a program with these arguments would do in that folder, if it is a catastrophe.
+pub(super) fn program_catastrophe(
+    program: &str,
+    words: Args<'_>,
+    folder: Option<&Path>,
+) -> Option<&'static str> {
+    match program {
+        "rm" => removes_system(words, folder),
+        "find" => finds_and_deletes_system(words, folder),
+        "mv" => moves_system(words, folder),
+        "chmod" | "chown" | "chgrp" => {
+            let is_recursive = words.iter().any(|it| is_option(&it.text, 'R', "--recursive"));
+            let is_system = operands(words).any(|it| is_system(&it.text, folder));
+            (is_recursive && is_system).then_some(PERMISSIONS)
+        }
+        "dd" => writes_disk(words.iter().filter_map(|it| it.text.strip_prefix("of="))),
+        "cp" | "tee" | "shred" | "truncate" | "wipefs" | "blkdiscard" | "fdisk" | "sfdisk"
+        | "sgdisk" | "parted" | "mkswap" | "mke2fs" => {
+            // Only the last operand of `cp` is written.
+            let skipped =
+                if program == "cp" { operands(words).count().saturating_sub(1) } else { 0 };
+            writes_disk(operands(words).skip(skipped).map(|it| it.text.as_str()))
+        }
+        _ if program == "mkfs" || program.starts_with("mkfs.") => {
+            writes_disk(operands(words).map(|it| it.text.as_str()))
+        }
+        "shutdown" | "reboot" | "halt" | "poweroff" => (!asks_help(words)).then_some(SHUTDOWN),
+        "init" | "telinit" => {
+            let is_level = |it: &str| ["0", "6"].contains(&it);
+            (operands(words).count() == 1 && operands(words).any(|it| is_level(&it.text)))
+                .then_some(SHUTDOWN)
+        }
+        "systemctl" | "loginctl" => {
+            let stops =
+                ["poweroff", "reboot", "halt", "kexec", "soft-reboot", "suspend", "hibernate"];
+            operands(words).next().filter(|it| stops.contains(&it.text.as_str())).map(|_| SHUTDOWN)
+        }
+        "kill" => kills_all_processes(words).then_some("kills every process"),
+        _ => None,
+    }
+}
+
+fn asks_help(words: Args<'_>) -> bool {
+    words.iter().any(|it| ["--help", "--version", "-c"].contains(&it.text.as_str()))
+}
+
+fn removes_system(words: Args<'_>, folder: Option<&Path>) -> Option<&'static str> {
+    let is_recursive = words
+        .iter()
+        .take_while(|it| it.text != "--")
+        .any(|it| is_option(&it.text, 'r', "--recursive") || is_option(&it.text, 'R', ""));
+    let is_all = |it: &str| is_system(it, folder) || is_home(it, folder);
+    (is_recursive && operands(words).any(|it| is_all(&it.text))).then_some(FILES)
+}
+
+fn moves_system(words: Args<'_>, folder: Option<&Path>) -> Option<&'static str> {
+    let has_target = words.iter().any(|it| is_option(&it.text, 't', "--target-directory"));
+    let count = operands(words).count().saturating_sub(1);
+    let is_moved = operands(words).take(count).any(|it| is_system(&it.text, folder));
+    (is_moved && !has_target).then_some(FILES)
+}
+
+/// `find / -delete` without a test that selects files.
+fn finds_and_deletes_system(words: Args<'_>, folder: Option<&Path>) -> Option<&'static str> {
+    let is_start = |it: &&str| !it.starts_with(['-', '(', '!']);
+    let mut starts = words.iter().map(|it| it.text.as_str()).take_while(is_start);
+    let selects = |it: &str| {
+        it.starts_with('-')
+            && !["-delete", "-depth", "-type", "-xdev", "-mount", "-mindepth"].contains(&it)
+    };
+    let is_all = |it: &str| is_system(it, folder) || is_home(it, folder);
+    let deletes = words.iter().any(|it| it.text == "-delete");
+    (deletes && starts.any(is_all) && !words.iter().any(|it| selects(&it.text))).then_some(FILES)
+}
+
+/// The first parts of a normalised absolute path, and the number of all of them. A final `*` is
+/// dropped: it stands for everything in the folder.
+struct PathParts<'a> {
+    parts: [&'a str; 3],
+    count: usize,
+}
+
+/// Normalises a path. `None` if it is relative and the folder is unknown.
+fn path_parts<'a>(text: &'a str, folder: Option<&'a Path>) -> Option<PathParts<'a>> {
+    let mut path = PathParts { parts: [""; 3], count: 0 };
+    if !text.starts_with('/') {
+        let folder = folder.filter(|it| it.is_absolute())?;
+        path.push(folder.to_str()?);
+    }
+    let text =
+        text.strip_suffix('*').filter(|it| it.ends_with('/') || it.is_empty()).unwrap_or(text);
+    path.push(text);
+    Some(path)
+}
+
+impl<'a> PathParts<'a> {
+    fn push(&mut self, path: &'a str) {
+        for part in path.split('/') {
+            match part {
+                "" | "." => {}
+                ".." => self.count = self.count.saturating_sub(1),
+                part => {
+                    if let Some(slot) = self.parts.get_mut(self.count) {
+                        *slot = part;
+                    }
+                    self.count += 1;
+                }
+            }
+        }
+    }
+}
+
+/// True for `/` and the folders of the system, and for everything in one of them.
+fn is_system(text: &str, folder: Option<&Path>) -> bool {
+    let Some(path) = path_parts(text, folder) else { return false };
+    match path.count {
+        0 => true,
+        1 => SYSTEM_FOLDERS.contains(&path.parts[0]),
+        2 => {
+            path.parts[0] == "usr"
+                && ["bin", "sbin", "lib", "lib64", "share"].contains(&path.parts[1])
+        }
+        _ => false,
+    }
+}
+
+/// True for a home folder, and for everything in one.
+fn is_home(text: &str, folder: Option<&Path>) -> bool {
+    let rest = ["~", "$HOME", "${HOME}"].iter().find_map(|it| text.strip_prefix(it));
+    if let Some(rest) = rest {
+        return rest.split('/').all(|it| ["", ".", "*"].contains(&it));
+    }
+    path_parts(text, folder)
+        .is_some_and(|it| it.count == 2 && ["home", "Users"].contains(&it.parts[0]))
+}
+
+fn writes_disk<'a>(mut paths: impl Iterator<Item = &'a str>) -> Option<&'static str> {
+    paths.any(is_disk).then_some(DISK)
+}
+
+fn is_disk(text: &str) -> bool {
+    let Some(path) = path_parts(text, None) else { return false };
+    let name = name(text);
+    let prefixes = ["sd", "hd", "vd", "xvd", "nvme", "mmcblk", "disk", "rdisk", "md", "dm-"];
+    let is_disk_name = prefixes.iter().any(|it| {
+        name.strip_prefix(it)
+            .is_some_and(|it| it.starts_with(|it: char| it.is_ascii_alphanumeric()))
+    });
+    match path.count {
+        2 => path.parts[0] == "dev" && is_disk_name,
+        3 => path.parts[0] == "dev" && ["mapper", "disk"].contains(&path.parts[1]),
+        4.. => path.parts[..2] == ["dev", "disk"],
+        _ => false,
+    }
+}
+
+/// True for `kill -9 -1`, `kill -s KILL -1` and `kill -- -1`. In `kill -1 7`, `-1` is a signal
+/// number.
+fn kills_all_processes(words: Args<'_>) -> bool {
+    let mut rest = words.iter().map(|it| it.text.as_str()).peekable();
+    let takes_value = rest.next_if(|it| it.starts_with('-') && *it != "--").is_some_and(|it| {
+        // These take the signal as the next word.
+        ["-s", "-n", "--signal"].contains(&it)
+    });
+    if takes_value {
+        rest.next();
+    }
+    rest.any(|it| it == "-1")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::super::read_only::tests::simple;
+    use super::super::{SimpleCommand, classify};
+
+    fn is_catastrophic(line: &str, folder: &str) -> bool {
+        let folder = Some(PathBuf::from(folder));
+        classify(&SimpleCommand { folder, ..simple(line) }).catastrophe.is_some()
+    }
+
+    #[test]
+    fn catastrophes_are_recognised_however_they_are_written() {
+        for line in [
+            "rm -rf /",
+            "rm -fr /",
+            "rm -r -f /",
+            "rm -f -R /",
+            "rm --recursive --force /",
+            "rm --rec /",
+            "rm -rf --no-preserve-root /",
+            "rm / -rf",
+            "rm -rf -- /",
+            "rm -rf //",
+            "rm -rf /.",
+            "rm -rf /./",
+            "rm -rf /tmp/..",
+            "rm -rf /a/b/../..",
+            "rm -rf /*",
+            "rm -rf '/*'",
+            "rm -rf ~",
+            "rm -rf ~/",
+            "rm -rf ~/*",
+            "rm -rf $HOME",
+            "rm -rf ${HOME}/",
+            "rm -rf x /home",
+            "rm -rf /home/",
+            "rm -rf /home/u",
+            "rm -rf /home/u/*",
+            "rm -rf /Users/u",
+            "rm -rf /etc",
+            "rm -rf /usr/*",
+            "rm -rf /usr/lib",
+            "rm -rvf /var",
+            "/bin/rm -rf /",
+            "sudo rm -rf /",
+            "sudo -n rm -rf /",
+            "sudo -u root rm -rf /",
+            "doas rm -rf /etc",
+            "sudo env A=b rm -rf /",
+            "busybox rm -rf /",
+            "timeout 9 rm -rf /",
+            "find / -delete",
+            "find / -type f -delete",
+            "find ~ -delete",
+            "mv / x",
+            "mv /* x",
+            "mv /etc /x",
+            "chmod -R 777 /",
+            "chmod 777 -R /",
+            "chmod --recursive a+w /etc",
+            "chown -R u /",
+            "chown -hR u:u /usr",
+            "chgrp -R u /*",
+            "dd if=/dev/zero of=/dev/sda",
+            "dd of=/dev/nvme0n1 if=a",
+            "dd of=//dev/sda1",
+            "mkfs /dev/sda1",
+            "mkfs.ext4 -F /dev/sda1",
+            "mkfs -t ext4 /dev/vda",
+            "wipefs -a /dev/sdb",
+            "shred /dev/sda",
+            "tee /dev/sda",
+            "cp a.iso /dev/sdb",
+            "fdisk /dev/mapper/x",
+            "blkdiscard /dev/disk/by-id/x",
+            "shutdown now",
+            "shutdown -h now",
+            "sudo reboot",
+            "halt",
+            "poweroff",
+            "init 0",
+            "telinit 6",
+            "systemctl poweroff",
+            "systemctl reboot",
+            "kill -9 -1",
+            "kill -KILL -1",
+            "kill -s KILL -1",
+            "kill -- -1",
+            "kill -1 -1",
+        ] {
+            assert!(is_catastrophic(line, "."), "{line}");
+        }
+        for (line, folder) in [("rm -rf *", "/"), ("rm -rf .", "/etc"), ("rm -rf ..", "/home/u")] {
+            assert!(is_catastrophic(line, folder), "{line} in {folder}");
+        }
+    }
+
+    #[test]
+    fn harmless_and_merely_dangerous_commands_are_not_catastrophic() {
+        for line in [
+            "rm /",
+            "rm -rf x",
+            "rm -rf *",
+            "rm -rf .",
+            "rm -rf /tmp/x",
+            "rm -rf /tmp",
+            "rm -rf /home/u/project/target",
+            "rm -rf /usr/local/x",
+            "rm -rf ~/x",
+            "rm -rf ./etc",
+            "rm -f /etc/x",
+            "rm -rf -- -r",
+            "echo rm -rf /",
+            "grep -r shutdown /etc",
+            "time grep shutdown x",
+            "ls -R /",
+            "find / -name x",
+            "find / -name x -delete",
+            "find . -delete",
+            "mv a /etc",
+            "mv -t /opt a",
+            "mv /tmp/a b",
+            "chmod -R 755 .",
+            "chmod 755 /",
+            "chmod -R 755 /srv/app",
+            "chown -R u /home/u",
+            "dd if=/dev/sda of=a",
+            "dd if=a of=/dev/null",
+            "cp /dev/sda a",
+            "cp a /dev/null",
+            "tee /dev/stderr",
+            "mkfs.ext4 disk.img",
+            "shutdown --help",
+            "npm init 0",
+            "git init",
+            "systemctl status x",
+            "kill -9 123",
+            "kill -1 123",
+            "kill 123",
+            "kill -9 -123",
+            "reboot-helper",
+        ] {
+            assert!(!is_catastrophic(line, "."), "{line}");
+        }
+    }
+}

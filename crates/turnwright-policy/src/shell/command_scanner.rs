@@ -1,0 +1,450 @@
+//! Finds everything that could be a command in an ambiguous line, at any depth. The result is used
+//! for denying, so it rather contains too much than too little.
+
+use std::path::PathBuf;
+
+use super::lexer::Ambiguity;
+use super::parser::redirect;
+use super::{Redirect, SimpleCommand, Word, known_words};
+
+/// The maximum size of the result in bytes, counting each word as often as it is part of a command.
+const MAX_RESULT_BYTES: usize = 8 * 1024 * 1024;
+/// The maximum depth of lines within lines. Brackets may be nested eight times as deep.
+const MAX_DEPTH: usize = 8;
+
+/// All commands that can be found in a line.
+pub(super) fn scan(line: &str) -> Vec<SimpleCommand> {
+    let mut scan =
+        CommandScanner { texts: Vec::new(), found: Vec::new(), budget: MAX_RESULT_BYTES };
+    scan.texts.push((line.to_owned(), 0));
+    while let Some((text, depth)) = scan.texts.pop() {
+        let mut text = TextReader::new(&text, depth);
+        text.read(&mut scan);
+    }
+    let moves = |it: &SimpleCommand| matches!(it.program(), "cd" | "chdir" | "pushd" | "popd");
+    if !scan.found.iter().any(moves) {
+        for simple in &mut scan.found {
+            simple.folder = Some(PathBuf::new());
+        }
+    }
+    scan.found
+}
+
+struct CommandScanner {
+    /// The texts that are still to be read, with their depths.
+    texts: Vec<(String, usize)>,
+    found: Vec<SimpleCommand>,
+    /// The number of bytes that the result may still grow by.
+    budget: usize,
+}
+
+impl CommandScanner {
+    fn spend(&mut self, bytes: usize) -> bool {
+        let is_affordable = bytes <= self.budget;
+        self.budget = self.budget.saturating_sub(bytes);
+        is_affordable
+    }
+
+    fn scan_later(&mut self, text: String, depth: usize) {
+        if depth < MAX_DEPTH && !text.is_empty() && self.spend(text.len()) {
+            self.texts.push((text, depth + 1));
+        }
+    }
+
+    /// Adds words that could be a command, and every command that it could start.
+    fn add(&mut self, mut words: Vec<Word>, redirects: Vec<Redirect>, depth: usize) {
+        let is_prefix = |it: &Word| known_words::is_reserved(&it.text) || is_assignment(&it.text);
+        let start = words.iter().position(|it| !is_prefix(it)).unwrap_or(words.len());
+        words.drain(..start);
+        if let [list] = words.as_slice()
+            && let Some(list) = list.text.strip_prefix('{').and_then(|it| it.strip_suffix('}'))
+        {
+            words =
+                list.split(',').map(|it| Word { text: it.to_owned(), is_glob: false }).collect();
+        }
+        let mut simples = vec![SimpleCommand { words, redirects, ..SimpleCommand::default() }];
+        while let Some(simple) = simples.pop() {
+            let bytes: usize = simple.words.iter().map(|it| it.text.len() + 32).sum();
+            if simple.words.is_empty() && simple.redirects.is_empty() || !self.spend(bytes) {
+                continue;
+            }
+            self.scan_line_arguments(&simple, depth);
+            add_started_commands(&simple, &mut simples);
+            self.found.push(simple);
+        }
+    }
+
+    /// Schedules arguments that are lines for a shell.
+    fn scan_line_arguments(&mut self, simple: &SimpleCommand, depth: usize) {
+        let program = known_words::name(simple.program());
+        let arguments = simple.argv().skip(1);
+        if program == "eval" {
+            let words: Vec<&str> = arguments.collect();
+            return self.scan_later(words.join(" "), depth);
+        }
+        let takes_lines = known_words::is_shell(program)
+            || known_words::is_starter(program)
+            || matches!(program, "trap" | "ssh" | "complete" | "bind" | "source" | ".");
+        if takes_lines {
+            for line in arguments.filter(|it| it.contains([' ', '\t', '\n', ';', '|', '&'])) {
+                self.scan_later(line.to_owned(), depth);
+            }
+        }
+    }
+}
+
+fn is_assignment(word: &str) -> bool {
+    known_words::assignment(word).is_some()
+}
+
+/// Adds the commands that a command could start: those after its options, their values, numbers and
+/// assignments.
+fn add_started_commands(simple: &SimpleCommand, found: &mut Vec<SimpleCommand>) {
+    let program = simple.program();
+    let inner = |words: &[Word]| SimpleCommand {
+        words: words.to_vec(),
+        wrappers: simple.wrappers.iter().cloned().chain([program.to_owned()]).collect(),
+        has_unknown_args: simple.has_unknown_args || known_words::name(program) == "xargs",
+        ..SimpleCommand::default()
+    };
+    if matches!(known_words::name(program), "find" | "fd" | "fdfind") {
+        let is_start =
+            |it: &str| known_words::is_find_exec(it) || matches!(it, "-x" | "-X" | "--exec");
+        for (index, word) in simple.words.iter().enumerate() {
+            if is_start(&word.text) {
+                let rest = &simple.words[index + 1..];
+                let is_end = |it: &str| matches!(it, ";" | "+") || is_start(it);
+                let end = rest.iter().position(|it| is_end(&it.text));
+                found.push(inner(&rest[..end.unwrap_or(rest.len())]));
+            }
+        }
+    }
+    if !known_words::is_starter(program) && program != "builtin" {
+        return;
+    }
+    let mut is_value = false;
+    for (index, word) in simple.words.iter().enumerate().skip(1) {
+        if word.text.starts_with('-') {
+            is_value = true;
+            continue;
+        }
+        let is_number = word.text.starts_with(|it: char| it.is_ascii_digit());
+        if is_number || is_assignment(&word.text) {
+            is_value = false;
+            continue;
+        }
+        found.push(inner(&simple.words[index..]));
+        if !std::mem::take(&mut is_value) {
+            return;
+        }
+    }
+}
+
+/// What ends the command that is being read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Closer {
+    EndOfText,
+    /// The `)` of a command or process substitution.
+    Substitution,
+    /// The `)` of a group.
+    Group,
+    Backtick,
+}
+
+/// A command while it is read.
+struct Frame {
+    closer: Closer,
+    /// Whether it began within double quotes.
+    is_quoted: bool,
+    words: Vec<Word>,
+    redirects: Vec<Redirect>,
+    word: Option<Word>,
+    /// Set if the next word is the file of a redirect: whether it is written.
+    redirect_is_write: Option<bool>,
+    /// Whether the word contains an expansion, so that its text is not what the program gets.
+    has_expansion: bool,
+}
+
+impl Frame {
+    fn new(closer: Closer, is_quoted: bool) -> Frame {
+        Frame {
+            closer,
+            is_quoted,
+            words: Vec::new(),
+            redirects: Vec::new(),
+            word: None,
+            redirect_is_write: None,
+            has_expansion: false,
+        }
+    }
+
+    fn push(&mut self, character: char) {
+        self.word.get_or_insert_default().text.push(character);
+    }
+
+    fn end_word(&mut self) {
+        let has_expansion = std::mem::take(&mut self.has_expansion);
+        let Some(word) = self.word.take() else { return };
+        match self.redirect_is_write.take() {
+            None => self.words.push(word),
+            Some(is_write) if !has_expansion && !word.is_glob && !word.text.is_empty() => {
+                let found: Result<_, Ambiguity> = redirect(&word.text, is_write);
+                self.redirects.extend(found.ok().flatten());
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// Reads one text with its quotes and brackets.
+struct TextReader<'a> {
+    rest: std::str::Chars<'a>,
+    depth: usize,
+    frames: Vec<Frame>,
+    /// The delimiters of the here-documents that begin on the next line.
+    here_delimiters: Vec<String>,
+}
+
+impl<'a> TextReader<'a> {
+    fn new(text: &'a str, depth: usize) -> TextReader<'a> {
+        let frames = vec![Frame::new(Closer::EndOfText, false)];
+        TextReader { rest: text.chars(), depth, frames, here_delimiters: Vec::new() }
+    }
+
+    fn top(&mut self) -> &mut Frame {
+        if self.frames.is_empty() {
+            self.frames.push(Frame::new(Closer::EndOfText, false));
+        }
+        let last = self.frames.len() - 1;
+        &mut self.frames[last]
+    }
+
+    fn looks_at(&self, what: &str) -> bool {
+        self.rest.as_str().starts_with(what)
+    }
+
+    fn eat(&mut self, what: &str) -> bool {
+        let rest = self.rest.as_str().strip_prefix(what);
+        if let Some(rest) = rest {
+            self.rest = rest.chars();
+        }
+        rest.is_some()
+    }
+
+    fn read(&mut self, scan: &mut CommandScanner) {
+        let mut is_quoted = false;
+        while let Some(character) = self.rest.next() {
+            match character {
+                '\\' => self.escaped(is_quoted),
+                '$' | '<' | '>' if self.looks_at("(") && (character == '$' || !is_quoted) => {
+                    self.rest.next();
+                    self.open(Closer::Substitution, &mut is_quoted);
+                }
+                '`' if self.top().closer == Closer::Backtick => self.close(scan, &mut is_quoted),
+                '`' => self.open(Closer::Backtick, &mut is_quoted),
+                '"' => {
+                    is_quoted = !is_quoted;
+                    self.top().word.get_or_insert_default();
+                    let begin = self.rest.as_str();
+                    if is_quoted && !begin.contains('"') {
+                        scan.scan_later(begin.to_owned(), self.depth);
+                    }
+                }
+                _ if is_quoted => self.top().push(character),
+                '\'' => self.single_quoted(scan),
+                '$' if self.eat("'") => self.ansi_quoted(),
+                '$' => {
+                    self.top().has_expansion = true;
+                    self.top().push('$');
+                }
+                '(' => {
+                    self.flush(scan);
+                    self.open(Closer::Group, &mut is_quoted);
+                }
+                ')' if matches!(self.top().closer, Closer::Substitution | Closer::Group) => {
+                    self.close(scan, &mut is_quoted);
+                }
+                '#' if self.top().word.is_none() => {
+                    let end = self.rest.as_str().find('\n').unwrap_or(self.rest.as_str().len());
+                    self.rest = self.rest.as_str()[end..].chars();
+                }
+                '<' | '>' => self.redirect(character),
+                '&' if self.eat(">") => self.redirect('>'),
+                '\n' => {
+                    self.blank(scan);
+                    self.flush(scan);
+                    self.here_documents(scan);
+                }
+                ';' | '&' | '|' | ')' => self.flush(scan),
+                _ if character.is_whitespace() || character == '\0' => self.blank(scan),
+                _ => {
+                    let top = self.top();
+                    top.has_expansion |= matches!(character, '~' | '{');
+                    top.push(character);
+                    let word = top.word.get_or_insert_default();
+                    word.is_glob |= matches!(character, '*' | '?' | '[');
+                }
+            }
+        }
+        while !self.frames.is_empty() {
+            self.flush(scan);
+            self.frames.pop();
+        }
+    }
+
+    fn blank(&mut self, scan: &mut CommandScanner) {
+        let top = self.top();
+        // The body of a function begins.
+        if top.word.as_ref().is_some_and(|it| it.text == "{") {
+            top.word = None;
+            return self.flush(scan);
+        }
+        top.end_word();
+    }
+
+    fn escaped(&mut self, is_quoted: bool) {
+        match self.rest.next() {
+            None | Some('\n') => {}
+            Some(next) => {
+                if is_quoted && !matches!(next, '"' | '\\' | '$' | '`') {
+                    self.top().push('\\');
+                }
+                self.top().push(next);
+            }
+        }
+    }
+
+    fn single_quoted(&mut self, scan: &mut CommandScanner) {
+        self.top().word.get_or_insert_default();
+        let rest = self.rest.as_str();
+        match rest.split_once('\'') {
+            Some((inner, after)) => {
+                self.top().word.get_or_insert_default().text.push_str(inner);
+                self.rest = after.chars();
+            }
+            // It may not be a quote at all.
+            None => scan.scan_later(rest.to_owned(), self.depth),
+        }
+    }
+
+    /// `$'…'`, whose escapes can spell anything.
+    fn ansi_quoted(&mut self) {
+        self.top().word.get_or_insert_default();
+        while let Some(character) = self.rest.next() {
+            let character = match character {
+                '\'' => return,
+                '\\' => match self.rest.next() {
+                    Some('n') => '\n',
+                    Some('t') => '\t',
+                    Some('x') => self.number(16, 2, 0),
+                    Some('u') => self.number(16, 4, 0),
+                    Some('U') => self.number(16, 8, 0),
+                    Some(it @ '0'..='7') => self.number(8, 2, it.to_digit(8).unwrap_or(0)),
+                    Some(it) => it,
+                    None => return,
+                },
+                it => it,
+            };
+            self.top().push(character);
+        }
+    }
+
+    fn number(&mut self, radix: u32, digits: usize, begin: u32) -> char {
+        let mut number = begin;
+        for _ in 0..digits {
+            let Some(digit) = self.rest.clone().next().and_then(|it| it.to_digit(radix)) else {
+                break;
+            };
+            self.rest.next();
+            number = number.saturating_mul(radix).saturating_add(digit);
+        }
+        char::from_u32(number).unwrap_or('?')
+    }
+
+    /// Begins a command within the current one. Beyond the maximum depth, its words are added to
+    /// the current one.
+    fn open(&mut self, closer: Closer, is_quoted: &mut bool) {
+        self.top().has_expansion = true;
+        if self.frames.len() < MAX_DEPTH * 8 {
+            self.frames.push(Frame::new(closer, *is_quoted));
+        }
+        *is_quoted = false;
+    }
+
+    fn close(&mut self, scan: &mut CommandScanner, is_quoted: &mut bool) {
+        self.flush(scan);
+        let Some(inner) = self.frames.pop() else { return };
+        *is_quoted = inner.is_quoted;
+        if inner.closer != Closer::Group {
+            self.top().word.get_or_insert_default();
+        }
+    }
+
+    fn flush(&mut self, scan: &mut CommandScanner) {
+        let depth = self.depth;
+        let top = self.top();
+        top.end_word();
+        top.redirect_is_write = None;
+        let (words, redirects) =
+            (std::mem::take(&mut top.words), std::mem::take(&mut top.redirects));
+        scan.add(words, redirects, depth);
+    }
+
+    fn redirect(&mut self, character: char) {
+        let is_number = |it: &Word| it.text.bytes().all(|it| it.is_ascii_digit());
+        let top = self.top();
+        if top.word.as_ref().is_some_and(is_number) {
+            top.word = None;
+        }
+        top.end_word();
+        if character == '<' && self.eat("<") {
+            if !self.eat("<") {
+                self.here_delimiter();
+            }
+            return;
+        }
+        let is_write = character == '>' || self.looks_at(">");
+        while self.eat(">") || self.eat("|") {}
+        if self.eat("&") && self.skip_descriptor() {
+            return;
+        }
+        self.top().redirect_is_write = Some(is_write);
+    }
+
+    /// Skips a file descriptor number or `-`. True if there was one.
+    fn skip_descriptor(&mut self) -> bool {
+        let rest = self.rest.as_str().trim_start_matches(|it: char| it.is_ascii_digit());
+        let found = rest.len() < self.rest.as_str().len() || rest.starts_with('-');
+        self.rest = rest.strip_prefix('-').unwrap_or(rest).chars();
+        found
+    }
+
+    /// Reads the delimiter of a here-document.
+    fn here_delimiter(&mut self) {
+        let rest = self.rest.as_str().trim_start_matches('-').trim_start_matches([' ', '\t']);
+        let is_end = |it: char| it.is_whitespace() || ";&|<>()".contains(it);
+        let end = rest.find(is_end).unwrap_or(rest.len());
+        let (word, after) = rest.split_at(end);
+        self.here_delimiters.push(word.replace(['\'', '"', '\\'], ""));
+        self.rest = after.chars();
+    }
+
+    /// Skips the here-documents that begin here, and schedules them: a shell may read them as
+    /// commands.
+    fn here_documents(&mut self, scan: &mut CommandScanner) {
+        for end in std::mem::take(&mut self.here_delimiters) {
+            let rest = self.rest.as_str();
+            let mut length = 0;
+            let mut after = rest.len();
+            for line in rest.split_inclusive('\n') {
+                if line.trim_start_matches('\t').trim_end_matches('\n') == end {
+                    after = length + line.len();
+                    break;
+                }
+                length += line.len();
+            }
+            scan.scan_later(rest[..length].to_owned(), self.depth);
+            self.rest = rest[after..].chars();
+        }
+    }
+}

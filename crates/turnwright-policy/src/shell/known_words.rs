@@ -1,0 +1,195 @@
+//! Tables of known words: reserved words, builtins that change the shell, programs that run other
+//! programs, and harmless variables.
+
+/// Reserved words, which are not commands.
+const RESERVED: &[&str] = &[
+    "!", "[[", "]]", "{", "}", "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for",
+    "function", "if", "in", "select", "then", "until", "while",
+];
+
+/// Builtins that evaluate text or change the meaning of later commands.
+const STATEFUL_BUILTINS: &[&str] = &[
+    ".",
+    "alias",
+    "bg",
+    "bind",
+    "break",
+    "builtin",
+    "caller",
+    "chdir",
+    "compgen",
+    "complete",
+    "compopt",
+    "continue",
+    "declare",
+    "dirs",
+    "disown",
+    "enable",
+    "eval",
+    "exec",
+    "export",
+    "fc",
+    "fg",
+    "getopts",
+    "hash",
+    "history",
+    "jobs",
+    "let",
+    "local",
+    "logout",
+    "mapfile",
+    "popd",
+    "pushd",
+    "read",
+    "readarray",
+    "readonly",
+    "return",
+    "set",
+    "setvar",
+    "shift",
+    "shopt",
+    "source",
+    "suspend",
+    "times",
+    "trap",
+    "typeset",
+    "ulimit",
+    "umask",
+    "unalias",
+    "unset",
+    "wait",
+];
+
+/// Programs that run the program named after their options.
+const STARTERS: &[&str] = &[
+    "busybox",
+    "chroot",
+    "chrt",
+    "command",
+    "doas",
+    "env",
+    "exec",
+    "flock",
+    "ionice",
+    "ltrace",
+    "nice",
+    "nohup",
+    "nsenter",
+    "parallel",
+    "pkexec",
+    "prlimit",
+    "runuser",
+    "setarch",
+    "setsid",
+    "stdbuf",
+    "strace",
+    "sudo",
+    "systemd-run",
+    "taskset",
+    "time",
+    "timeout",
+    "toybox",
+    "unbuffer",
+    "unshare",
+    "watch",
+    "xargs",
+];
+
+/// Programs that take a shell line as an argument.
+const SHELLS: &[&str] = &[
+    "ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "rbash", "script", "sh", "su", "tcsh",
+    "yash", "zsh",
+];
+
+/// Variables that only influence output.
+const HARMLESS_VARIABLES: &[&str] = &[
+    "CARGO_TERM_COLOR",
+    "CI",
+    "CLICOLOR",
+    "CLICOLOR_FORCE",
+    "COLUMNS",
+    "DEBUG",
+    "FORCE_COLOR",
+    "LINES",
+    "NODE_ENV",
+    "NO_COLOR",
+    "PYTHONDONTWRITEBYTECODE",
+    "PYTHONUNBUFFERED",
+    "RUST_BACKTRACE",
+    "RUST_LIB_BACKTRACE",
+    "RUST_LOG",
+    "RUST_TEST_THREADS",
+];
+
+pub(super) fn is_reserved(word: &str) -> bool {
+    RESERVED.contains(&word)
+}
+
+pub(super) fn changes_shell(program: &str) -> bool {
+    STATEFUL_BUILTINS.binary_search(&program).is_ok()
+}
+
+pub(super) fn is_starter(program: &str) -> bool {
+    STARTERS.binary_search(&name(program)).is_ok()
+}
+
+pub(super) fn is_shell(program: &str) -> bool {
+    SHELLS.binary_search(&name(program)).is_ok()
+}
+
+/// True for the actions of `find` that run a command for each file.
+pub(super) fn is_find_exec(word: &str) -> bool {
+    matches!(word, "-exec" | "-execdir" | "-ok" | "-okdir")
+}
+
+/// The name of a program without its folder. A program in the current folder (`./x`) keeps it,
+/// because it may be anything.
+pub(super) fn name(program: &str) -> &str {
+    match program.strip_prefix("./") {
+        Some(rest) if !rest.contains('/') => program,
+        _ => program.rsplit('/').next().unwrap_or_default(),
+    }
+}
+
+/// True if this assignment does not change what is run.
+pub(super) fn is_harmless_variable(variable: &str, value: &str) -> bool {
+    match variable {
+        "TERM" => matches!(value, "dumb" | "xterm" | "xterm-256color"),
+        "LANG" | "LANGUAGE" | "LC_ALL" | "LC_COLLATE" | "LC_CTYPE" | "LC_MESSAGES" => {
+            is_locale(value)
+        }
+        // Anything else may name a file.
+        "TZ" => {
+            let is_odd = |it: char| !it.is_ascii_alphanumeric() && !"_+-/,.".contains(it);
+            !value.starts_with('/') && !value.contains("..") && !value.contains(is_odd)
+        }
+        _ => HARMLESS_VARIABLES.binary_search(&variable).is_ok(),
+    }
+}
+
+fn is_locale(value: &str) -> bool {
+    let language = value.strip_suffix(".UTF-8").or_else(|| value.strip_suffix(".utf8"));
+    let is_name = |it: &str| it.bytes().all(|it| it.is_ascii_alphabetic() || it == b'_');
+    matches!(value, "C" | "POSIX") || language.is_some_and(is_name)
+}
+
+/// The name and the value of an assignment.
+pub(super) fn assignment(word: &str) -> Option<(&str, &str)> {
+    let (variable, value) = word.split_once('=')?;
+    let is_name = !variable.starts_with(|it: char| it.is_ascii_digit())
+        && !variable.is_empty()
+        && variable.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_');
+    is_name.then_some((variable, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tables_are_sorted() {
+        for table in [STATEFUL_BUILTINS, STARTERS, SHELLS, HARMLESS_VARIABLES] {
+            assert!(table.is_sorted(), "{table:?}");
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Parses and writes single JSON-RPC 2.0 messages, and decides which error a malformed line gets
+//! (R-TR-6…R-TR-10). No I/O.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use serde::de::{Deserializer, IgnoredAny};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// A request id. The original JSON text is kept, so that the id is echoed byte for byte (R-TR-9).
+#[derive(Clone, Debug)]
+pub struct RequestId(Box<RawValue>);
+
+impl RequestId {
+    /// The id to answer with when the message's own id is missing or unreadable.
+    pub fn null() -> RequestId {
+        RequestId(RawValue::NULL.to_owned())
+    }
+
+    /// Accepts a string, an integer or null. Also used for the id inside `$/cancel_request`.
+    pub fn parse(raw: &RawValue) -> Option<RequestId> {
+        let text = raw.get();
+        let is_valid = text == "null"
+            || text.starts_with('"')
+            || text.parse::<i64>().is_ok()
+            || text.parse::<u64>().is_ok();
+        is_valid.then(|| RequestId(raw.to_owned()))
+    }
+
+    /// The id as an integer: the form that the requests of [`super::Peer`] use.
+    pub(super) fn as_u64(&self) -> Option<u64> {
+        self.0.get().parse().ok()
+    }
+}
+
+impl PartialEq for RequestId {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.get() == other.0.get()
+    }
+}
+
+impl Eq for RequestId {}
+
+impl Hash for RequestId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.get().hash(state);
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.0.get())
+    }
+}
+
+impl Serialize for RequestId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+/// A JSON-RPC error object.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RpcError {
+    /// JSON-RPC defines −32700…−32600; all other codes are the application's.
+    pub code: i32,
+    pub message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Value>,
+}
+
+impl RpcError {
+    pub fn parse_error(why: impl fmt::Display) -> RpcError {
+        RpcError { code: -32700, message: format!("The line is not JSON: {why}"), data: None }
+    }
+
+    /// The line is JSON, but not a JSON-RPC message.
+    pub fn invalid_request(why: &str) -> RpcError {
+        RpcError { code: -32600, message: format!("Invalid request: {why}"), data: None }
+    }
+
+    pub fn method_not_found(method: &str) -> RpcError {
+        // The peer chose the name: it may be long or contain line breaks, but an error message
+        // must be one short line (R-ERR-8).
+        let name: String = method.chars().take(100).collect::<String>().escape_debug().collect();
+        RpcError { code: -32601, message: format!("Method not found: {name}"), data: None }
+    }
+}
+
+/// The parameters of a message, not yet deserialised.
+#[derive(Debug)]
+pub struct Params(Option<Box<RawValue>>);
+
+impl Params {
+    /// Deserialises the parameters. Absent parameters are read as an empty object.
+    ///
+    /// # Errors
+    /// If the parameters do not fit `T`; to be answered with −32602.
+    pub fn read<T: for<'de> Deserialize<'de>>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(self.0.as_deref().map_or("{}", RawValue::get))
+    }
+}
+
+/// A well-formed incoming message.
+#[derive(Debug)]
+pub enum RpcMessage {
+    /// Must be answered, exactly once.
+    Request { id: RequestId, method: Box<str>, params: Params },
+    /// Must not be answered.
+    Notification { method: Box<str>, params: Params },
+    /// The peer's answer to a request that we sent.
+    Response { id: RequestId, result: Result<Box<RawValue>, RpcError> },
+}
+
+/// The result of parsing one line of input.
+#[derive(Debug)]
+pub enum ParsedLine {
+    Message(RpcMessage),
+    /// Malformed; must be answered with this error.
+    Rejected {
+        /// [`RequestId::null`] if the line's own id could not be read.
+        id: RequestId,
+        error: RpcError,
+    },
+    /// Malformed, but must not be answered: a blank line, or a broken response or notification.
+    Ignored,
+}
+
+#[derive(Deserialize)]
+struct RawMessage<'a> {
+    #[serde(borrow, default, deserialize_with = "some_even_if_null")]
+    jsonrpc: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "some_even_if_null")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "some_even_if_null")]
+    method: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "some_even_if_null")]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "some_even_if_null")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "some_even_if_null")]
+    error: Option<&'a RawValue>,
+}
+
+/// Tells `"id": null` apart from an absent id, which `Option`'s own implementation does not.
+fn some_even_if_null<'de: 'a, 'a, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// Parses one line.
+pub fn parse_line(line: &[u8]) -> ParsedLine {
+    let Ok(text) = std::str::from_utf8(line) else {
+        return rejected_line(None, RpcError::parse_error("it is not UTF-8"));
+    };
+    let text = text.trim_matches([' ', '\t', '\r', '\n']);
+    match text.as_bytes().first() {
+        None => ParsedLine::Ignored,
+        Some(b'{') => match serde_json::from_str::<RawMessage<'_>>(text) {
+            Ok(raw) => classify(&raw),
+            Err(error) if is_json(text) => {
+                rejected_line(None, RpcError::invalid_request(&error.to_string()))
+            }
+            Err(error) => rejected_line(None, RpcError::parse_error(error)),
+        },
+        // ACP has no batches. The whole array gets one error, and none of it is executed (R-TR-6).
+        Some(b'[') if is_json(text) => {
+            rejected_line(None, RpcError::invalid_request("batches are not supported"))
+        }
+        Some(_) => match serde_json::from_str::<IgnoredAny>(text) {
+            Ok(_) => rejected_line(None, RpcError::invalid_request("a message is a JSON object")),
+            Err(error) => rejected_line(None, RpcError::parse_error(error)),
+        },
+    }
+}
+
+fn is_json(text: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(text).is_ok()
+}
+
+fn rejected_line(id: Option<RequestId>, error: RpcError) -> ParsedLine {
+    ParsedLine::Rejected { id: id.unwrap_or_else(RequestId::null), error }
+}
+
+fn classify(raw: &RawMessage<'_>) -> ParsedLine {
+    let has_valid_version = raw.jsonrpc.is_some_and(|it| it.get() == "\"2.0\"");
+    match raw.method {
+        Some(method) => classify_call(raw, method, has_valid_version),
+        None => classify_response(raw, has_valid_version),
+    }
+}
+
+fn classify_call(raw: &RawMessage<'_>, method: &RawValue, has_valid_version: bool) -> ParsedLine {
+    let id = raw.id.map(RequestId::parse);
+    let problem = if !has_valid_version {
+        Some("`jsonrpc` must be \"2.0\"")
+    } else if !method.get().starts_with('"') {
+        Some("`method` must be a string")
+    } else if !params_are_structured(raw.params) {
+        Some("`params` must be an object or an array")
+    } else if matches!(id, Some(None)) {
+        Some("`id` must be a string, an integer or null")
+    } else {
+        None
+    };
+    if let Some(why) = problem {
+        return match id {
+            // A notification is never answered, not even a broken one (R-ERR-2).
+            None => ParsedLine::Ignored,
+            Some(id) => rejected_line(id, RpcError::invalid_request(why)),
+        };
+    }
+    let Ok(method) = serde_json::from_str::<String>(method.get()) else {
+        return rejected_line(id.flatten(), RpcError::invalid_request("`method` must be a string"));
+    };
+    let method = method.into_boxed_str();
+    let params = Params(raw.params.filter(|it| it.get() != "null").map(ToOwned::to_owned));
+    match id.flatten() {
+        Some(id) => ParsedLine::Message(RpcMessage::Request { id, method, params }),
+        None => ParsedLine::Message(RpcMessage::Notification { method, params }),
+    }
+}
+
+fn params_are_structured(params: Option<&RawValue>) -> bool {
+    params.is_none_or(|it| {
+        it.get() == "null" || it.get().starts_with('{') || it.get().starts_with('[')
+    })
+}
+
+fn classify_response(raw: &RawMessage<'_>, has_valid_version: bool) -> ParsedLine {
+    let Some(id) = raw.id else { return ParsedLine::Ignored };
+    let id = RequestId::parse(id);
+    match (raw.result, raw.error) {
+        (Some(result), None) => match id {
+            Some(id) => {
+                ParsedLine::Message(RpcMessage::Response { id, result: Ok(result.to_owned()) })
+            }
+            None => ParsedLine::Ignored,
+        },
+        (None, Some(error)) => match id {
+            Some(id) => {
+                ParsedLine::Message(RpcMessage::Response { id, result: Err(read_error(error)) })
+            }
+            None => ParsedLine::Ignored,
+        },
+        // A message with nothing but an id is a request that lacks its method (R-TR-8).
+        (None, None) if has_valid_version => {
+            rejected_line(id, RpcError::invalid_request("`method` is missing"))
+        }
+        _ => ParsedLine::Ignored,
+    }
+}
+
+/// Reads the peer's error object. A malformed one still fails the request: waiting for a better
+/// one would be waiting for ever.
+fn read_error(raw: &RawValue) -> RpcError {
+    serde_json::from_str(raw.get()).unwrap_or_else(|_| RpcError {
+        code: -32603,
+        message: raw.get().chars().take(200).collect(),
+        data: None,
+    })
+}
+
+#[derive(Serialize)]
+struct OutgoingNotification<'a, P> {
+    jsonrpc: &'static str,
+    method: &'a str,
+    params: &'a P,
+}
+
+#[derive(Serialize)]
+struct OutgoingRequest<'a, P> {
+    jsonrpc: &'static str,
+    id: u64,
+    method: &'a str,
+    params: &'a P,
+}
+
+#[derive(Serialize)]
+struct SuccessResponse<'a, R> {
+    jsonrpc: &'static str,
+    id: &'a RequestId,
+    result: &'a R,
+}
+
+#[derive(Serialize)]
+struct ErrorResponse<'a> {
+    jsonrpc: &'static str,
+    id: &'a RequestId,
+    error: &'a RpcError,
+}
+
+const JSONRPC_VERSION: &str = "2.0";
+
+/// Appends a notification, without the line feed.
+pub(super) fn write_notification(
+    buffer: &mut Vec<u8>,
+    method: &str,
+    params: &impl Serialize,
+) -> serde_json::Result<()> {
+    serde_json::to_writer(
+        buffer,
+        &OutgoingNotification { jsonrpc: JSONRPC_VERSION, method, params },
+    )
+}
+
+/// Appends a request, without the line feed.
+pub(super) fn write_request(
+    buffer: &mut Vec<u8>,
+    id: u64,
+    method: &str,
+    params: &impl Serialize,
+) -> serde_json::Result<()> {
+    serde_json::to_writer(buffer, &OutgoingRequest { jsonrpc: JSONRPC_VERSION, id, method, params })
+}
+
+/// Appends a successful response, without the line feed.
+pub(super) fn write_success(
+    buffer: &mut Vec<u8>,
+    id: &RequestId,
+    result: &impl Serialize,
+) -> serde_json::Result<()> {
+    serde_json::to_writer(buffer, &SuccessResponse { jsonrpc: JSONRPC_VERSION, id, result })
+}
+
+/// Appends an error response, without the line feed.
+pub(super) fn write_failure(
+    buffer: &mut Vec<u8>,
+    id: &RequestId,
+    error: &RpcError,
+) -> serde_json::Result<()> {
+    serde_json::to_writer(buffer, &ErrorResponse { jsonrpc: JSONRPC_VERSION, id, error })
+}

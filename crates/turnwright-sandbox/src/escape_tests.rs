@@ -1,0 +1,362 @@
+//! Escape tests: commands that try to break out of a sandbox, and what their output and side
+//! effects say about its strength. The caller runs them; this module runs nothing.
+
+use std::path::{Path, PathBuf};
+
+/// The files and processes that the attempts are made on. All of it must exist before the first
+/// attempt.
+#[derive(Clone, Debug)]
+pub struct TestScene {
+    /// A writable folder in which the commands start. It contains `.git/hooks`, which must be
+    /// read-only, and nothing else.
+    pub inside: PathBuf,
+    /// A folder beside it that is readable but not writable, with a non-empty file `file`.
+    pub outside: PathBuf,
+    /// A folder that is not readable, with a file `secret` whose content is [`SECRET`].
+    pub hidden: PathBuf,
+    /// The process that runs the attempts. Its environment must not be empty.
+    pub parent_pid: u32,
+    /// A process that has nothing to do with the attempts.
+    pub unrelated_pid: u32,
+    /// The program for what a shell cannot try. It must implement `sandbox-probe CHECK [ARGUMENT]`,
+    /// as `turnwright` does.
+    pub program: PathBuf,
+    /// The port of a TCP and a UDP listener on the loopback interface.
+    pub port: u16,
+    /// The name of an abstract Unix socket on which a process listens.
+    pub abstract_name: String,
+}
+
+/// The content of the hidden file.
+pub const SECRET: &str = "the text of the hidden file";
+
+/// The mechanisms that the sandbox under test is made of, which say what it can be expected to
+/// prevent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExpectedProtection {
+    /// The Landlock ABI version, on systems where the sandbox uses Landlock.
+    pub landlock: Option<i32>,
+    /// Whether commands get a private mount namespace.
+    pub mounts: bool,
+}
+
+/// The mechanism without which an attempt is expected to succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Requirement {
+    /// Any sandbox prevents it.
+    AnySandbox,
+    /// At least this Landlock ABI version.
+    Landlock(i32),
+    /// A private mount namespace.
+    Mounts,
+}
+
+/// One attempt to break out, or the one attempt that must succeed.
+#[derive(Clone, Debug)]
+pub struct EscapeAttempt {
+    /// A stable identifier, such as `write-outside`.
+    pub name: &'static str,
+    /// What is tried, to be shown to the user.
+    pub what: &'static str,
+    /// The shell command to run in the sandbox.
+    pub command: String,
+    /// Whether the sandbox must allow it.
+    pub is_allowed: bool,
+    requires: Requirement,
+}
+
+/// What was observed of an attempt.
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    /// The output of the command.
+    pub text: String,
+    /// Side effects that must not be there: a changed file outside, a terminated process, a
+    /// connection to a listener.
+    pub changes: Vec<String>,
+}
+
+/// The result of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AttemptResult {
+    /// The sandbox behaved as it must.
+    Held,
+    /// The sandbox did not behave as it must.
+    NotHeld(String),
+    /// The attempt succeeded, which is expected because this system lacks a mechanism; the text
+    /// names it.
+    KnownGap(String),
+    /// The attempt could not be made.
+    NotTested(String),
+}
+
+impl AttemptResult {
+    /// A stable name of the variant.
+    pub fn name(&self) -> &'static str {
+        match self {
+            AttemptResult::Held => "held",
+            AttemptResult::NotHeld(_) => "not held",
+            AttemptResult::KnownGap(_) => "open",
+            AttemptResult::NotTested(_) => "not tested",
+        }
+    }
+
+    /// The explanation, if there is anything to explain.
+    pub fn why(&self) -> Option<&str> {
+        match self {
+            AttemptResult::Held => None,
+            AttemptResult::NotHeld(why)
+            | AttemptResult::KnownGap(why)
+            | AttemptResult::NotTested(why) => Some(why),
+        }
+    }
+}
+
+/// Printed before the attempt, to show that the command ran at all.
+const STARTED: &str = "attempt begun";
+/// Printed by an attempt that succeeded.
+const SUCCEEDED: &str = "attempt came through";
+
+/// All attempts, with the commands to run for them.
+#[expect(clippy::too_many_lines, reason = "a table of attempts")]
+pub fn attempts(scene: &TestScene) -> Vec<EscapeAttempt> {
+    let (inside, outside) = (quoted(&scene.inside), quoted(&scene.outside));
+    let (hidden, program) = (quoted(&scene.hidden), quoted(&scene.program));
+    let TestScene { parent_pid, unrelated_pid, port, abstract_name, .. } = scene;
+    let probe = |what: &str, argument: &str| format!("{program} sandbox-probe {what} {argument}");
+    let mut all = Vec::new();
+    let mut add = |name, what, requires, attempt: String| {
+        // A probe that cannot start must not count as prevented.
+        let ready = if attempt.starts_with(&program) {
+            format!("{program} sandbox-probe ready && echo {STARTED}")
+        } else {
+            format!("echo {STARTED}")
+        };
+        let command = format!("{ready}; {attempt} && echo {SUCCEEDED}; true");
+        let is_allowed = name == "write-inside";
+        all.push(EscapeAttempt { name, what, command, is_allowed, requires });
+    };
+    add(
+        "write-inside",
+        "write a file in the project",
+        Requirement::AnySandbox,
+        format!("echo x > {inside}/new && mkdir {inside}/d && mv {inside}/new {inside}/d/new"),
+    );
+    add(
+        "write-outside",
+        "write a file outside",
+        Requirement::AnySandbox,
+        format!("{{ echo x > {outside}/new; }} 2>/dev/null"),
+    );
+    add(
+        "change-outside",
+        "change a file outside",
+        Requirement::AnySandbox,
+        format!("{{ echo x >> {outside}/file; }} 2>/dev/null"),
+    );
+    add(
+        "truncate-outside",
+        "truncate a file outside without opening it",
+        Requirement::Landlock(3),
+        probe("truncate", &format!("{outside}/file")),
+    );
+    add(
+        "remove-outside",
+        "remove a file outside",
+        Requirement::AnySandbox,
+        format!("rm -f {outside}/file 2>/dev/null"),
+    );
+    add(
+        "symlink-race",
+        "write outside through a folder that is swapped for a symlink",
+        Requirement::AnySandbox,
+        // Only a file outside counts: half of the writes go inside and are allowed.
+        format!(
+            "{{ cd {inside} && ln -s {outside} race; for i in 1 2 3 4 5 6 7 8 9 10; do \
+             rm -rf race; mkdir race; (echo x > race/$i) ; rm -rf race; ln -s {outside} race; \
+             (echo x > race/$i); done; rm -rf race; false; }} 2>/dev/null"
+        ),
+    );
+    add(
+        "read-hidden",
+        "read a hidden file",
+        Requirement::AnySandbox,
+        format!("grep -q '{SECRET}' {hidden}/secret 2>/dev/null"),
+    );
+    add(
+        "protected",
+        "write a protected file in the project, .git/hooks/pre-commit",
+        Requirement::Mounts,
+        format!("{{ echo x > {inside}/.git/hooks/pre-commit; }} 2>/dev/null"),
+    );
+    add(
+        "internet",
+        "open an internet socket",
+        Requirement::AnySandbox,
+        probe("internet", &port.to_string()),
+    );
+    add(
+        "datagram",
+        "open a datagram socket",
+        Requirement::AnySandbox,
+        probe("datagram", &port.to_string()),
+    );
+    add("netlink", "open a netlink socket", Requirement::AnySandbox, probe("netlink", ""));
+    add(
+        "abstract-socket",
+        "connect to an abstract socket",
+        Requirement::Landlock(6),
+        probe("abstract", abstract_name),
+    );
+    add(
+        "parent-environment",
+        "read the environment of its parent",
+        Requirement::AnySandbox,
+        format!("{{ tr -d '\\0' < /proc/{parent_pid}/environ | grep -q .; }} 2>/dev/null"),
+    );
+    add(
+        "parent-memory",
+        "read the memory of its parent",
+        Requirement::AnySandbox,
+        format!("{{ : < /proc/{parent_pid}/mem; }} 2>/dev/null"),
+    );
+    add(
+        "signal",
+        "kill an unrelated process",
+        Requirement::Landlock(6),
+        format!("kill -KILL {unrelated_pid} 2>/dev/null"),
+    );
+    add(
+        "privileges",
+        "gain privileges by running a setuid program",
+        Requirement::AnySandbox,
+        privileges(),
+    );
+    add(
+        "namespace",
+        "gain root in a user namespace",
+        Requirement::AnySandbox,
+        probe("namespace", ""),
+    );
+    all
+}
+
+/// A command that succeeds if running a program can raise privileges.
+fn privileges() -> String {
+    "grep -q '^NoNewPrivs:[[:space:]]*0' /proc/self/status 2>/dev/null".to_owned()
+}
+
+/// Evaluates what was observed of an attempt, given the mechanisms that the sandbox is made of.
+pub fn evaluate(
+    attempt: &EscapeAttempt,
+    evidence: &Evidence,
+    expected: ExpectedProtection,
+) -> AttemptResult {
+    if !evidence.text.contains(STARTED) {
+        let output: String = evidence.text.trim().chars().take(200).collect();
+        return AttemptResult::NotTested(format!("the command did not run: {output}"));
+    }
+    let succeeded = evidence.text.contains(SUCCEEDED);
+    match (attempt.is_allowed, succeeded) {
+        (true, true) if evidence.changes.is_empty() => AttemptResult::Held,
+        (true, false) => AttemptResult::NotHeld("an allowed write failed".to_owned()),
+        (false, false) if evidence.changes.is_empty() => AttemptResult::Held,
+        _ => {
+            let what = if evidence.changes.is_empty() {
+                "the attempt succeeded".to_owned()
+            } else {
+                evidence.changes.join(", ")
+            };
+            match attempt.requires.missing(expected) {
+                Some(missing) => AttemptResult::KnownGap(format!("{what}; {missing}")),
+                None => AttemptResult::NotHeld(what),
+            }
+        }
+    }
+}
+
+impl Requirement {
+    /// What this system would need to prevent the attempt; `None` if it has it.
+    fn missing(self, expected: ExpectedProtection) -> Option<String> {
+        match self {
+            Requirement::AnySandbox => None,
+            Requirement::Landlock(version) => {
+                let lacks = expected.landlock.is_some_and(|it| it < version);
+                lacks.then(|| format!("Landlock {version} is required"))
+            }
+            Requirement::Mounts => {
+                let lacks = expected.landlock.is_some() && !expected.mounts;
+                lacks.then(|| "user namespaces are required".to_owned())
+            }
+        }
+    }
+}
+
+/// A path as one shell word.
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.to_string_lossy().replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scene() -> TestScene {
+        TestScene {
+            inside: "/b/in".into(),
+            outside: "/b/it's".into(),
+            hidden: "/b/hidden".into(),
+            parent_pid: 2,
+            unrelated_pid: 3,
+            program: "/bin/turnwright".into(),
+            port: 4,
+            abstract_name: "name".to_owned(),
+        }
+    }
+
+    fn attempt(name: &str) -> EscapeAttempt {
+        attempts(&scene()).into_iter().find(|it| it.name == name).unwrap()
+    }
+
+    #[test]
+    fn names_are_stable_words_and_one_attempt_is_allowed() {
+        let all = attempts(&scene());
+        assert_eq!(all.iter().filter(|it| it.is_allowed).count(), 1);
+        for attempt in &all {
+            let same = all.iter().filter(|it| it.name == attempt.name).count();
+            assert_eq!(same, 1, "{}", attempt.name);
+        }
+        assert!(attempt("write-outside").command.contains(r"'/b/it'\''s'/new"));
+    }
+
+    #[test]
+    fn evidence_tells_what_held() {
+        let full = ExpectedProtection { landlock: Some(7), mounts: true };
+        let old = ExpectedProtection { landlock: Some(2), mounts: false };
+        let change = ["a file outside".to_owned()];
+        let success = format!("{STARTED}\n{SUCCEEDED}\n");
+        let table: &[(&str, &str, &[String], ExpectedProtection, &str)] = &[
+            ("write-inside", &success, &[], full, "held"),
+            ("write-inside", STARTED, &[], full, "not held"),
+            ("write-inside", &success, &change, full, "not held"),
+            ("write-outside", STARTED, &[], full, "held"),
+            ("write-outside", &success, &[], full, "not held"),
+            // Side effects count, whatever the output says.
+            ("write-outside", STARTED, &change, full, "not held"),
+            ("write-outside", "", &[], full, "not tested"),
+            ("truncate-outside", &success, &change, full, "not held"),
+            ("truncate-outside", &success, &change, old, "open"),
+            ("truncate-outside", STARTED, &[], old, "held"),
+            ("signal", STARTED, &change, old, "open"),
+            ("protected", &success, &change, old, "open"),
+            ("protected", &success, &change, full, "not held"),
+            ("internet", &success, &[], old, "not held"),
+            // A sandbox without Landlock (macOS) has no known gaps.
+            ("signal", &success, &[], ExpectedProtection::default(), "not held"),
+        ];
+        for (name, text, changes, protection, expected) in table {
+            let evidence = Evidence { text: (*text).to_owned(), changes: changes.to_vec() };
+            let result = evaluate(&attempt(name), &evidence, *protection);
+            assert_eq!(result.name(), *expected, "{name} {text:?} {changes:?}");
+        }
+    }
+}

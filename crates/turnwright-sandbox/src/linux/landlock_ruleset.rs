@@ -1,0 +1,190 @@
+//! Translates a profile into a Landlock ruleset. Landlock rules can only grant access, so to hide a
+//! path, everything beside it is granted by name.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, Scope,
+};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+
+use super::super::{Network, SandboxProfile};
+
+/// The newest ABI that this module handles. Rights that an older kernel does not know are left out.
+const NEWEST_ABI: ABI = ABI::V9;
+/// At most this many rules are made to grant everything beside the hidden paths.
+const MAX_RULES: usize = 4096;
+
+/// Devices that every program may write to: they store nothing.
+const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+
+/// What every program may read: programs, libraries and the configuration of the system.
+const SYSTEM: &[&str] = &[
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc",
+    "/opt",
+    "/nix",
+    "/gnu",
+    "/proc",
+    "/sys",
+    "/dev",
+    "/run/current-system",
+    "/run/systemd/resolve",
+    "/var/lib/ca-certificates",
+];
+
+/// The rights on a writable folder: everything but creating and controlling devices.
+fn write_rights() -> BitFlags<AccessFs> {
+    AccessFs::from_all(NEWEST_ABI)
+        & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev)
+}
+
+/// The rights on a writable folder, as the bits of this kernel's ABI.
+pub(super) fn write_rights_of(abi: i32) -> u64 {
+    (write_rights() & AccessFs::from_all(ABI::from(abi))).bits()
+}
+
+/// Builds the ruleset. `hidden` are real paths.
+pub(super) fn build(profile: &SandboxProfile, hidden: &[PathBuf]) -> io::Result<OwnedFd> {
+    let mut builder = RulesetBuilder::new().map_err(io::Error::other)?;
+    for path in &profile.writable {
+        let opened = open_without_symlinks(path).map_err(|error| with_path(path, &error));
+        if let Some(place) = if_accessible(opened)? {
+            builder.allow(place, write_rights())?;
+        }
+    }
+    for device in DEVICES {
+        builder.allow_if_accessible(Path::new(device), AccessFs::WriteFile.into())?;
+    }
+    if profile.network == Network::On {
+        // Unix sockets in the file system, such as that of an SSH agent.
+        builder.allow_if_accessible(Path::new("/"), AccessFs::ResolveUnix.into())?;
+    }
+    builder.allow_reading(profile, hidden)?;
+    let ruleset: Option<OwnedFd> = builder.ruleset.into();
+    ruleset.ok_or_else(|| io::Error::other("this system has no Landlock"))
+}
+
+struct RulesetBuilder {
+    ruleset: RulesetCreated,
+    rules: usize,
+}
+
+impl RulesetBuilder {
+    fn new() -> Result<RulesetBuilder, landlock::RulesetError> {
+        let ruleset = Ruleset::default()
+            .set_compatibility(CompatLevel::BestEffort)
+            .handle_access(AccessFs::from_all(NEWEST_ABI))?
+            .scope(Scope::from_all(NEWEST_ABI))?
+            .create()?;
+        Ok(RulesetBuilder { ruleset, rules: 0 })
+    }
+
+    /// Grants those of the rights that apply to this kind of file.
+    fn allow(&mut self, place: OwnedFd, rights: BitFlags<AccessFs>) -> io::Result<()> {
+        let is_folder = rustix::fs::fstat(&place)
+            .is_ok_and(|it| rustix::fs::FileType::from_raw_mode(it.st_mode).is_dir());
+        let possible = if is_folder { rights } else { rights & AccessFs::from_file(NEWEST_ABI) };
+        if possible.is_empty() {
+            return Ok(());
+        }
+        self.rules += 1;
+        let rule = PathBeneath::new(place, possible);
+        (&mut self.ruleset).add_rule(rule).map(|_| ()).map_err(io::Error::other)
+    }
+
+    fn allow_if_accessible(&mut self, path: &Path, rights: BitFlags<AccessFs>) -> io::Result<()> {
+        match if_accessible(open(path))? {
+            Some(place) => self.allow(place, rights),
+            None => Ok(()),
+        }
+    }
+
+    fn allow_reading(&mut self, profile: &SandboxProfile, hidden: &[PathBuf]) -> io::Result<()> {
+        let traversal = AccessFs::ReadDir | AccessFs::Execute;
+        let all = traversal | AccessFs::ReadFile;
+        let Some(list) = &profile.readable else {
+            if hidden.is_empty() {
+                return self.allow_if_accessible(Path::new("/"), all);
+            }
+            // Names are not secret, and a program that cannot be read cannot be started.
+            self.allow_if_accessible(Path::new("/"), traversal)?;
+            return self.allow_all_but(Path::new("/"), hidden, AccessFs::ReadFile.into());
+        };
+        for place in SYSTEM.iter().map(Path::new).chain(list.iter().map(PathBuf::as_path)) {
+            // Resolve symlinks, because `hidden` are real paths.
+            if let Ok(place) = fs::canonicalize(place) {
+                self.allow_all_but(&place, hidden, all)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Grants rights on everything at and below a real path, except for what is hidden.
+    fn allow_all_but(
+        &mut self,
+        top: &Path,
+        hidden: &[PathBuf],
+        rights: BitFlags<AccessFs>,
+    ) -> io::Result<()> {
+        let mut pending = vec![top.to_owned()];
+        while let Some(place) = pending.pop() {
+            if hidden.iter().any(|it| place.starts_with(it)) {
+                continue;
+            }
+            if !hidden.iter().any(|it| it.starts_with(&place)) {
+                self.allow_if_accessible(&place, rights)?;
+            } else if let Ok(entries) = fs::read_dir(&place) {
+                // The target of a symlink has its own rule, or none.
+                let is_real = |it: &fs::DirEntry| it.file_type().is_ok_and(|it| !it.is_symlink());
+                pending.extend(entries.flatten().filter(is_real).map(|it| it.path()));
+            }
+            if self.rules + pending.len() > MAX_RULES {
+                return Err(io::Error::other(format!(
+                    "too many files beside the hidden ones in {}",
+                    place.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Opens a path as a reference for a rule, following symlinks.
+fn open(path: &Path) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Opens a path as a reference for a rule, and fails if it leads through a symlink: one may have
+/// been put there since the profile was made.
+fn open_without_symlinks(path: &Path) -> io::Result<OwnedFd> {
+    let how = OFlags::PATH | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat2(CWD, path, how, Mode::empty(), ResolveFlags::NO_SYMLINKS)?)
+}
+
+/// `None` if the path does not exist or is not accessible: then it is not accessible to the command
+/// either.
+fn if_accessible(opened: io::Result<OwnedFd>) -> io::Result<Option<OwnedFd>> {
+    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    match opened {
+        Ok(place) => Ok(Some(place)),
+        Err(error) if matches!(error.kind(), NotFound | PermissionDenied | NotADirectory) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn with_path(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,341 @@
+//! The private mount namespace, for what Landlock cannot express: it keeps the modes and times of
+//! files outside unchanged, makes places inside writable folders read-only or hidden, and hides the
+//! sockets of daemons that could act for the command. Once it is planned, entering it makes system
+//! calls only.
+
+use std::collections::BTreeSet;
+use std::ffi::{CStr, CString};
+use std::fs;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags};
+
+use super::super::{NamespaceSupport, Network, SandboxProfile};
+use super::syscalls;
+
+/// POSIX shared memory, where all programs see the same names. The command gets a private one.
+const SHARED_MEMORY: &CStr = c"/dev/shm";
+/// An unreadable file and folder that are mounted over what is hidden. They exist in there only
+/// during the setup.
+const EMPTY_FILE: &CStr = c"/dev/shm/file";
+const EMPTY_FOLDER: &CStr = c"/dev/shm/folder";
+
+/// The sockets of daemons that would do for a command what it may not do itself, or type into the
+/// user's windows and terminals. `UID` stands for the user's number.
+const DAEMONS: &[&str] = &[
+    "/run/docker.sock",
+    "/run/podman/podman.sock",
+    "/run/containerd/containerd.sock",
+    "/run/dbus/system_bus_socket",
+    "/run/systemd/private",
+    "/run/screen",
+    "/tmp/.X11-unix",
+    "/tmp/tmux-UID",
+];
+/// The folder where the user's own programs listen: buses, editors, containers.
+const USER_RUNTIME_FOLDER: &str = "/run/user/UID";
+/// The beginnings of names in there that a command with network access needs: agents that hold
+/// keys.
+const KEY_AGENTS: &[&str] = &["gcr", "gnupg", "keyring", "openssh_agent", "ssh-agent"];
+
+/// Daemons that only look up the names of users and groups.
+const NAME_SERVICES: &[&str] = &["/run/systemd/userdb", "/var/lib/sss/pipes"];
+/// At most this many sockets are hidden.
+const MAX_SOCKETS: usize = 512;
+
+/// With more writable paths than this the rest is not made read-only.
+const MAX_WRITABLE: usize = 64;
+
+/// How this process gets a mount namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NamespaceMethod {
+    /// As root, directly.
+    Root,
+    /// Inside a new user namespace, which maps only this user.
+    User { user: u32, group: u32 },
+}
+
+impl NamespaceMethod {
+    pub(super) fn of_this_process() -> NamespaceMethod {
+        if is_root() {
+            return NamespaceMethod::Root;
+        }
+        NamespaceMethod::User {
+            user: rustix::process::geteuid().as_raw(),
+            group: rustix::process::getegid().as_raw(),
+        }
+    }
+}
+
+pub(super) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The planned namespace.
+#[derive(Debug)]
+pub(super) struct MountNamespace {
+    clone_flags: libc::c_int,
+    /// The lines for `/proc/self/uid_map` and `gid_map`.
+    id_maps: Option<(String, String)>,
+    /// What stays writable when everything else is made read-only.
+    writable: Vec<CString>,
+    /// The mounts, in order.
+    steps: Vec<MountStep>,
+    /// The Landlock rights on the private shared memory.
+    shared_memory_rights: u64,
+    has_loopback: bool,
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum MountStep {
+    /// Cannot be renamed: a mount point cannot be moved away to put another folder in its place.
+    Pin(CString),
+    /// Cannot be changed.
+    ReadOnly(CString),
+    /// A file that cannot be read.
+    HideFile(CString),
+    /// A folder that cannot be read.
+    HideFolder(CString),
+}
+
+impl MountNamespace {
+    /// Plans the namespace for the profile. `hidden` are real paths; `rights` are the Landlock
+    /// rights on a writable folder.
+    pub(super) fn plan(
+        profile: &SandboxProfile,
+        hidden: &[PathBuf],
+        rights: u64,
+        namespaces: NamespaceSupport,
+    ) -> MountNamespace {
+        let has_loopback = profile.network == Network::Loopback && namespaces.network;
+        // System V shared memory, message queues and semaphores are private, too.
+        let mut clone_flags = libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
+        if has_loopback {
+            clone_flags |= libc::CLONE_NEWNET;
+        }
+        let id_maps = match NamespaceMethod::of_this_process() {
+            NamespaceMethod::Root => None,
+            NamespaceMethod::User { user, group } => {
+                clone_flags |= libc::CLONE_NEWUSER;
+                Some((format!("{user} {user} 1"), format!("{group} {group} 1")))
+            }
+        };
+        let mut steps = read_only_steps(profile);
+        let daemons = daemon_sockets(profile).into_iter().chain(listening_sockets(profile));
+        let daemons = daemons.filter_map(|it| fs::canonicalize(it).ok());
+        let hidden: BTreeSet<PathBuf> = hidden.iter().cloned().chain(daemons).collect();
+        let is_outermost =
+            |it: &&PathBuf| !it.ancestors().skip(1).any(|above| hidden.contains(above));
+        steps.extend(hidden.iter().filter(is_outermost).filter_map(|it| {
+            let path = c_string(it)?;
+            Some(if it.is_dir() { MountStep::HideFolder(path) } else { MountStep::HideFile(path) })
+        }));
+        MountNamespace {
+            clone_flags,
+            id_maps,
+            writable: writable(profile),
+            steps,
+            shared_memory_rights: rights,
+            has_loopback,
+        }
+    }
+
+    /// Moves this process into the namespace. Adds a rule for the private shared memory to
+    /// `ruleset`.
+    pub(super) fn enter(&self, ruleset: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        syscalls::unshare(self.clone_flags)?;
+        if let Some((users, groups)) = &self.id_maps {
+            map_ids(users, groups)?;
+        }
+        if self.has_loopback {
+            syscalls::bring_up_loopback()?;
+        }
+        // Mounts made here are not seen outside; mounts made outside later are seen here.
+        let propagation = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+        rustix::mount::mount_change(c"/", propagation)?;
+        self.make_rest_read_only()?;
+        self.mount_all()?;
+        if let Some(ruleset) = ruleset {
+            let how = OFlags::PATH | OFlags::CLOEXEC;
+            let memory = rustix::fs::open(SHARED_MEMORY, how, Mode::empty())?;
+            syscalls::add_rule(
+                ruleset,
+                std::os::fd::AsFd::as_fd(&memory),
+                self.shared_memory_rights,
+            )?;
+        }
+        // The working directory still refers to what is below the new mounts.
+        syscalls::reenter_working_directory()
+    }
+
+    /// Makes everything read-only except for the writable paths. Their mounts are cloned before and
+    /// put back afterwards, so that nothing becomes more writable than it was.
+    fn make_rest_read_only(&self) -> io::Result<()> {
+        let is_all = self.writable.iter().any(|it| it.as_c_str() == c"/");
+        if is_all || self.writable.len() > MAX_WRITABLE {
+            return Ok(());
+        }
+        let mut clones = [const { None }; MAX_WRITABLE];
+        for (path, clone) in self.writable.iter().zip(&mut clones) {
+            let how = OpenTreeFlags::OPEN_TREE_CLONE
+                | OpenTreeFlags::OPEN_TREE_CLOEXEC
+                | OpenTreeFlags::AT_RECURSIVE;
+            *clone = match rustix::mount::open_tree(CWD, path.as_c_str(), how) {
+                Err(rustix::io::Errno::NOENT) => None,
+                opened => Some(opened?),
+            };
+        }
+        syscalls::make_read_only(c"/")?;
+        for (path, clone) in self.writable.iter().zip(&clones) {
+            if let Some(clone) = clone {
+                let how = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+                rustix::mount::move_mount(clone, c"", CWD, path.as_c_str(), how)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Mounts the private shared memory, and everything that is pinned, read-only or hidden.
+    fn mount_all(&self) -> io::Result<()> {
+        let flags = MountFlags::NOSUID | MountFlags::NODEV;
+        rustix::mount::mount(c"tmpfs", SHARED_MEMORY, c"tmpfs", flags, c"mode=1777")?;
+        let create = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+        drop(rustix::fs::open(EMPTY_FILE, create, Mode::empty())?);
+        rustix::fs::mkdir(EMPTY_FOLDER, Mode::empty())?;
+        for step in &self.steps {
+            match step.mount() {
+                // It was deleted in the meantime, with everything that it should protect.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                result => result?,
+            }
+        }
+        rustix::fs::unlink(EMPTY_FILE)?;
+        Ok(rustix::fs::rmdir(EMPTY_FOLDER)?)
+    }
+}
+
+impl MountStep {
+    fn mount(&self) -> io::Result<()> {
+        use rustix::mount::{mount_bind, mount_bind_recursive};
+        match self {
+            MountStep::Pin(path) => mount_bind_recursive(path.as_c_str(), path.as_c_str())?,
+            MountStep::ReadOnly(path) => {
+                mount_bind_recursive(path.as_c_str(), path.as_c_str())?;
+                syscalls::make_read_only(path)?;
+            }
+            MountStep::HideFile(path) => mount_bind(EMPTY_FILE, path.as_c_str())?,
+            MountStep::HideFolder(path) => mount_bind(EMPTY_FOLDER, path.as_c_str())?,
+        }
+        Ok(())
+    }
+}
+
+/// Maps the user and group to themselves in the user namespace, and no others. A process that is
+/// not dumpable does not own its files in `/proc`, so it is made dumpable for these three writes.
+/// Until then another process could read its memory, but only one that runs as the user outside of
+/// any sandbox. `exec` resets the flag.
+fn map_ids(users: &str, groups: &str) -> io::Result<()> {
+    use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+    set_dumpable_behavior(DumpableBehavior::Dumpable)?;
+    write_file(c"/proc/self/setgroups", b"deny")?;
+    write_file(c"/proc/self/gid_map", groups.as_bytes())?;
+    write_file(c"/proc/self/uid_map", users.as_bytes())?;
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
+fn write_file(path: &CStr, bytes: &[u8]) -> io::Result<()> {
+    let file = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::io::write(file, bytes)?;
+    Ok(())
+}
+
+/// The mounts that keep `read_only` paths unchanged, outer ones first.
+fn read_only_steps(profile: &SandboxProfile) -> Vec<MountStep> {
+    let (mut pinned, mut read_only) = (BTreeSet::new(), BTreeSet::new());
+    for path in profile.read_only.iter().filter(|it| fs::symlink_metadata(it).is_ok()) {
+        let roots = profile.writable.iter().filter(|it| path.starts_with(it));
+        // Outside of the writable folders nothing can be changed anyway.
+        let Some(root) = roots.min_by_key(|it| it.as_os_str().len()) else { continue };
+        let above = path.ancestors().skip(1).take_while(|it| *it != root);
+        pinned.extend(above.map(Path::to_owned));
+        read_only.insert(path.clone());
+    }
+    let is_outer = |it: &&PathBuf| !it.ancestors().skip(1).any(|above| read_only.contains(above));
+    let outer = read_only.iter().filter(is_outer);
+    let pins = pinned.iter().filter(|it| !it.ancestors().any(|above| read_only.contains(above)));
+    // A path sorts before what is below it.
+    let steps: std::collections::BTreeMap<&Path, fn(CString) -> MountStep> = pins
+        .map(|it| (it.as_path(), MountStep::Pin as fn(CString) -> MountStep))
+        .chain(outer.map(|it| (it.as_path(), MountStep::ReadOnly as fn(CString) -> MountStep)))
+        .collect();
+    steps.into_iter().filter_map(|(path, step)| Some(step(c_string(path)?))).collect()
+}
+
+fn daemon_sockets(profile: &SandboxProfile) -> Vec<PathBuf> {
+    let user = rustix::process::geteuid().as_raw().to_string();
+    let path = |it: &str| PathBuf::from(it.replace("UID", &user));
+    let mut found: Vec<_> = DAEMONS.iter().map(|it| path(it)).collect();
+    let runtime_folder = path(USER_RUNTIME_FOLDER);
+    let has_writable = |it: &Path| profile.writable.iter().any(|path| path.starts_with(it));
+    if profile.network != Network::On && !has_writable(&runtime_folder) {
+        found.push(runtime_folder);
+        return found;
+    }
+    let is_key_agent = |it: &fs::DirEntry| {
+        let name = it.file_name();
+        KEY_AGENTS.iter().any(|agent| name.as_bytes().starts_with(agent.as_bytes()))
+    };
+    let entries = fs::read_dir(runtime_folder).into_iter().flatten().flatten();
+    let others = entries.filter(|it| profile.network != Network::On || !is_key_agent(it));
+    found.extend(others.map(|it| it.path()).filter(|it| !has_writable(it)));
+    found
+}
+
+/// All other sockets in the file system on which a process listens: only newer versions of Landlock
+/// can deny connecting to them. None with network access, which may need the agents of SSH and GPG
+/// among them.
+fn listening_sockets(profile: &SandboxProfile) -> Vec<PathBuf> {
+    if profile.network == Network::On {
+        return Vec::new();
+    }
+    let is_writable = |it: &Path| profile.writable.iter().any(|path| it.starts_with(path));
+    let all = fs::read("/proc/self/net/unix").unwrap_or_default();
+    let found = all.split(|it| *it == b'\n').filter_map(socket_path);
+    let found = found.filter(|it| !NAME_SERVICES.iter().any(|service| it.starts_with(service)));
+    found
+        .filter(|it| !fs::canonicalize(it).is_ok_and(|it| is_writable(&it)))
+        .take(MAX_SOCKETS)
+        .collect()
+}
+
+/// The path in a line of `/proc/net/unix`, if others can connect to it: `number: count protocol
+/// flags type state inode path`.
+fn socket_path(line: &[u8]) -> Option<PathBuf> {
+    const LISTENS: &str = "00010000";
+    const DATAGRAMS: &str = "0002";
+    let line = str::from_utf8(line).ok()?;
+    let path = &line[line.find(" /")? + 1..];
+    let mut fields = line.split_ascii_whitespace().skip(3);
+    let (flags, socket_type) = (fields.next()?, fields.next()?);
+    (flags == LISTENS || socket_type == DATAGRAMS).then(|| path.into())
+}
+
+/// The writable paths that exist, without those inside another one.
+fn writable(profile: &SandboxProfile) -> Vec<CString> {
+    let is_inner = |path: &Path| {
+        profile.writable.iter().any(|it| path.starts_with(it) && path != it.as_path())
+    };
+    let mut paths: Vec<_> =
+        profile.writable.iter().filter(|it| it.exists() && !is_inner(it)).collect();
+    paths.sort();
+    paths.dedup();
+    paths.into_iter().filter_map(|it| c_string(it)).collect()
+}
+
+fn c_string(path: &Path) -> Option<CString> {
+    CString::new(path.as_os_str().as_bytes()).ok()
+}

@@ -1,0 +1,137 @@
+//! Wrappers for system calls that no dependency wraps. All may be called between `fork` and `exec`:
+//! they do not allocate and take no lock.
+#![expect(unsafe_code, reason = "system calls")]
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use libc::{c_int, c_long, c_uint};
+
+/// `LANDLOCK_CREATE_RULESET_VERSION`: returns the ABI version instead of a ruleset.
+const LANDLOCK_VERSION: c_uint = 1;
+const LANDLOCK_PATH_BENEATH: c_int = 1;
+/// `IFF_UP`, with the type of the field.
+const INTERFACE_UP: libc::c_short = 1;
+/// A longer path is no working directory.
+const MAX_PATH: usize = libc::PATH_MAX as usize;
+
+fn check(result: c_long) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The Landlock ABI version, if Landlock is enabled.
+pub(super) fn landlock_abi() -> Option<i32> {
+    let none = std::ptr::null::<u8>();
+    // SAFETY: with this flag no memory is read.
+    let version = unsafe {
+        libc::syscall(libc::SYS_landlock_create_ruleset, none, 0_usize, LANDLOCK_VERSION)
+    };
+    i32::try_from(version).ok().filter(|it| *it > 0)
+}
+
+/// Whether a seccomp filter can return an error number.
+pub(super) fn has_seccomp() -> bool {
+    let action: u32 = libc::SECCOMP_RET_ERRNO;
+    let operation = libc::SECCOMP_GET_ACTION_AVAIL;
+    // SAFETY: reads the four bytes of `action`.
+    let answer = unsafe { libc::syscall(libc::SYS_seccomp, operation, 0, &raw const action) };
+    answer == 0
+}
+
+/// Restricts the process to the ruleset, for good.
+pub(super) fn restrict_self(ruleset: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: takes numbers.
+    check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) })
+}
+
+/// Grants rights on everything at and below a folder.
+pub(super) fn add_rule(
+    ruleset: BorrowedFd<'_>,
+    folder: BorrowedFd<'_>,
+    rights: u64,
+) -> io::Result<()> {
+    #[repr(C, packed)]
+    struct PathBeneath {
+        rights: u64,
+        folder: c_int,
+    }
+    let rule = PathBeneath { rights, folder: folder.as_raw_fd() };
+    let (ruleset, rule_type) = (ruleset.as_raw_fd(), LANDLOCK_PATH_BENEATH);
+    // SAFETY: reads `rule`, which has the kernel's layout.
+    check(unsafe {
+        libc::syscall(libc::SYS_landlock_add_rule, ruleset, rule_type, &raw const rule, 0)
+    })
+}
+
+/// Makes a mount and all mounts below it read-only.
+pub(super) fn make_read_only(path: &CStr) -> io::Result<()> {
+    let change = libc::mount_attr {
+        attr_set: libc::MOUNT_ATTR_RDONLY,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: 0,
+    };
+    // SAFETY: reads the path and `change`, which has the kernel's layout.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            libc::AT_RECURSIVE,
+            &raw const change,
+            size_of::<libc::mount_attr>(),
+        )
+    })
+}
+
+/// Moves the process into new namespaces.
+pub(super) fn unshare(flags: c_int) -> io::Result<()> {
+    // SAFETY: takes a number; no flag is used that unshares the descriptor table.
+    check(unsafe { libc::unshare(flags) }.into())
+}
+
+/// Marks every descriptor but the first three to be closed by `exec`.
+pub(super) fn close_on_exec() -> io::Result<()> {
+    let (first, last) = (3 as c_uint, c_uint::MAX);
+    // SAFETY: takes numbers; nothing is closed yet.
+    check(unsafe { libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC) })
+}
+
+/// Changes to the working directory by its name, so that it refers to what is mounted there now.
+pub(super) fn reenter_working_directory() -> io::Result<()> {
+    let mut path = [0_u8; MAX_PATH];
+    // SAFETY: writes at most `path.len()` bytes.
+    check(unsafe { libc::syscall(libc::SYS_getcwd, path.as_mut_ptr(), path.len()) })?;
+    // SAFETY: the kernel has terminated the path with a zero byte.
+    check(unsafe { libc::chdir(path.as_ptr().cast()) }.into())
+}
+
+/// Drops a capability from the bounding set, so that no executed program can have it. `None` if the
+/// kernel has no capability of that number.
+pub(super) fn drop_from_bounding_set(number: c_int) -> Option<io::Result<()>> {
+    // SAFETY: takes numbers.
+    let result = check(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, number, 0, 0, 0) }.into());
+    let is_unknown = result.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL));
+    (!is_unknown).then_some(result)
+}
+
+/// Brings up the loopback interface of this network namespace.
+pub(super) fn bring_up_loopback() -> io::Result<()> {
+    // SAFETY: takes numbers.
+    let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    check(socket.into())?;
+    // SAFETY: all zeros is a valid `ifreq`.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (place, byte) in request.ifr_name.iter_mut().zip(b"lo") {
+        *place = byte.cast_signed();
+    }
+    request.ifr_ifru.ifru_flags = INTERFACE_UP;
+    // SAFETY: reads `request`; the descriptor was opened above and is closed once.
+    unsafe {
+        let result = libc::ioctl(socket, libc::SIOCSIFFLAGS as _, &raw const request);
+        let result = check(result.into());
+        libc::close(socket);
+        result
+    }
+}

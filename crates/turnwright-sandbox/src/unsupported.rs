@@ -1,0 +1,41 @@
+//! Systems without a sandbox that this crate knows: preparing one always fails.
+
+use std::io;
+
+use super::{NamespaceSupport, SandboxProfile, SandboxSupport, SetupError};
+
+/// A sandbox, which this system does not have: there are no values of this type.
+#[derive(Debug)]
+pub struct UnsupportedSandbox(std::convert::Infallible);
+
+impl UnsupportedSandbox {
+    /// Fails.
+    ///
+    /// # Errors
+    /// Always: this system has no sandbox.
+    pub fn prepare(_: &SandboxProfile) -> io::Result<Self> {
+        Err(io::Error::other(SetupError("this system has none".to_owned())))
+    }
+
+    /// Cannot be called on this system.
+    ///
+    /// # Errors
+    /// None.
+    pub fn enter(&self) -> io::Result<()> {
+        match self.0 {}
+    }
+
+    /// Cannot be called on this system.
+    pub fn explain(&self, _: io::Error) -> io::Error {
+        match self.0 {}
+    }
+}
+
+pub(super) fn probe() -> SandboxSupport {
+    let missing = vec!["Commands cannot be confined on this system.".to_owned()];
+    SandboxSupport { missing, ..SandboxSupport::default() }
+}
+
+pub(super) fn probe_namespaces() -> NamespaceSupport {
+    NamespaceSupport::default()
+}

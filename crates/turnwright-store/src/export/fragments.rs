@@ -1,0 +1,71 @@
+//! Texts about calls and media that all document formats share. They still have to be escaped.
+
+use serde_json::Value;
+
+use super::timing::short_duration;
+use crate::{CallRow, CallStatus, SessionRow, TurnRow};
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::message::{Arguments, Media};
+
+/// The title of a call's card, in one line.
+pub(super) fn call_title(call: &CallRow) -> String {
+    escape_hidden_line(call.outcome.view.as_ref().map_or("", |it| &it.title))
+}
+
+/// How a call ended and how long it took.
+pub(super) fn outcome(call: &CallRow) -> String {
+    let took =
+        call.outcome.duration.map(|it| format!(", {}", short_duration(it))).unwrap_or_default();
+    let word = match call.status {
+        CallStatus::Pending => "never run",
+        CallStatus::Running => "end unknown",
+        CallStatus::Success => "done",
+        CallStatus::Error => "failed",
+    };
+    format!("{word}{took}")
+}
+
+/// The arguments of a call, formatted for people.
+pub(super) fn arguments(call: &CallRow) -> String {
+    match &call.arguments {
+        Arguments::Object(Value::Object(fields)) if fields.is_empty() => String::new(),
+        Arguments::Object(value) => serde_json::to_string_pretty(value).unwrap_or_default(),
+        Arguments::Unusable { text, .. } => text.clone(),
+    }
+}
+
+/// The title of a session, or a substitute.
+pub(super) fn session_title(session: &SessionRow) -> String {
+    let title = session.title.as_deref().filter(|it| !it.trim().is_empty());
+    title.map_or_else(|| format!("Session {}", session.id.as_str()), escape_hidden_line)
+}
+
+/// How a turn ended.
+pub(super) fn stop_reason(turn: &TurnRow) -> &str {
+    match turn.stop.as_deref() {
+        Some("end_turn") => "done",
+        Some("max_tokens") => "stopped: the answer was too long",
+        Some("max_turn_requests") => "stopped: too many requests",
+        Some("refusal") => "refused",
+        Some("cancelled") => "cancelled",
+        Some(other) => other,
+        None => "end unknown",
+    }
+}
+
+/// An image as a `data:` URI. Only for formats that cannot contain scripts, so not for SVG.
+pub(super) fn image_data_uri(media: &Media) -> Option<String> {
+    let known = ["image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp"];
+    let mime = known.into_iter().find(|it| media.mime.eq_ignore_ascii_case(it))?;
+    let is_base64 = |it: u8| it.is_ascii_alphanumeric() || b"+/=".contains(&it);
+    let data = media.data.as_str();
+    data.bytes().all(is_base64).then(|| format!("data:{mime};base64,{data}"))
+}
+
+/// A unified diff with three lines of context.
+pub(super) fn unified_diff(old: Option<&str>, new: &str) -> String {
+    let mut config = similar::TextDiff::configure();
+    config.timeout(std::time::Duration::from_millis(200));
+    let diff = config.diff_lines(old.unwrap_or_default(), new);
+    diff.unified_diff().context_radius(3).to_string()
+}

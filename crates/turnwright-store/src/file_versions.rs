@@ -1,0 +1,181 @@
+//! Which turns have changed which files, which turns an undo or redo was about, and the prompts
+//! that a conversation can be rewound to.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::read::path_from_value;
+use super::{Durability, PendingWrite, RewoundEntries, SessionLog, StoreError, TurnKind};
+use turnwright_types::file_change::{FileChange, FileState};
+use turnwright_types::ids::CallId;
+
+/// A turn with what undo and redo have to know about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UndoableTurn {
+    pub number: u64,
+    pub kind: TurnKind,
+    /// The beginning of what the user has typed.
+    pub prompt_excerpt: String,
+    /// The turns that an undo or redo was about.
+    pub target_turns: Vec<u64>,
+    /// False if the process ended before the turn did.
+    pub has_ended: bool,
+    /// True if the turn has changed files or was about to.
+    pub has_file_changes: bool,
+}
+
+/// What a call has done to one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileVersion {
+    pub turn: u64,
+    pub call: CallId,
+    pub change: FileChange,
+}
+
+/// A prompt that the conversation can be rewound to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PromptRow {
+    /// The sequence number of its first entry.
+    pub seq: u64,
+    pub turn: u64,
+    /// The beginning of the prompt.
+    pub prompt_excerpt: String,
+}
+
+impl SessionLog {
+    /// Records which turns the current undo or redo is about.
+    pub fn set_target_turns(&self, turns: &[u64]) -> PendingWrite {
+        let (turn, about) = (self.turn(), serde_json::json!(turns).to_string());
+        self.submit(Durability::ProcessCrash, move |connection, session| {
+            connection
+                .prepare_cached("UPDATE turns SET about = ? WHERE session = ? AND number = ?")?
+                .execute(params![about, session, turn])?;
+            Ok(())
+        })
+    }
+}
+
+/// All turns of a session, in order.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn undoable_turns(
+    connection: &Connection,
+    session: i64,
+) -> Result<Vec<UndoableTurn>, StoreError> {
+    let mut find = connection.prepare_cached(
+        "SELECT number, kind, words, about, ended_at IS NOT NULL, EXISTS (SELECT 1 FROM \
+         file_versions AS it WHERE it.session = turns.session AND it.turn = turns.number AND \
+         (it.after IS NULL OR it.after <> it.before)) FROM turns WHERE session = ? ORDER BY number",
+    )?;
+    let rows = find.query_map([session], |row| {
+        let about: Option<String> = row.get(3)?;
+        Ok(UndoableTurn {
+            number: row.get(0)?,
+            kind: TurnKind::parse(&row.get::<_, String>(1)?),
+            prompt_excerpt: row.get(2)?,
+            target_turns: about.and_then(|it| serde_json::from_str(&it).ok()).unwrap_or_default(),
+            has_ended: row.get(4)?,
+            has_file_changes: row.get(5)?,
+        })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// The file changes of these turns, in order.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn file_versions(
+    connection: &Connection,
+    session: i64,
+    turns: &[u64],
+) -> Result<Vec<FileVersion>, StoreError> {
+    let mut find = connection.prepare_cached(
+        "SELECT turn, call, path, before, after FROM file_versions WHERE session = ? AND turn = ? \
+         ORDER BY id",
+    )?;
+    let mut all = Vec::new();
+    for turn in turns {
+        let mut rows = find.query(params![session, turn])?;
+        while let Some(row) = rows.next()? {
+            all.push(version(row)?);
+        }
+    }
+    Ok(all)
+}
+
+fn version(row: &Row<'_>) -> Result<FileVersion, StoreError> {
+    let after: Option<String> = row.get(4)?;
+    Ok(FileVersion {
+        turn: row.get(0)?,
+        call: CallId::from(row.get::<_, String>(1)?),
+        change: FileChange {
+            path: path_from_value(row.get_ref(2)?),
+            before: parse_state(&row.get::<_, String>(3)?),
+            after: after.as_deref().map(parse_state),
+        },
+    })
+}
+
+/// A state that only a newer version understands cannot be restored.
+fn parse_state(text: &str) -> FileState {
+    serde_json::from_str(text).unwrap_or_else(|error| FileState::Unknown { why: error.to_string() })
+}
+
+/// True if the bytes with this SHA-256, in hexadecimal, are stored.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn has_blob(connection: &Connection, hash: &str) -> Result<bool, StoreError> {
+    let Some(digits) = hash_bytes(hash) else { return Ok(false) };
+    let mut find = connection.prepare_cached("SELECT 1 FROM blobs WHERE hash = ?")?;
+    Ok(find.query_row([digits], |_| Ok(())).optional()?.is_some())
+}
+
+fn hash_bytes(hash: &str) -> Option<Vec<u8>> {
+    let digit = |it: usize| u8::from_str_radix(hash.get(it * 2..it * 2 + 2)?, 16).ok();
+    (0..hash.len() / 2).map(digit).collect()
+}
+
+/// The prompts that were not rewound, in order.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn prompt_rows(
+    connection: &Connection,
+    session: i64,
+    rewound: &RewoundEntries,
+) -> Result<Vec<PromptRow>, StoreError> {
+    let mut find = connection.prepare_cached(
+        "SELECT min(entries.seq), turns.number, turns.words FROM turns JOIN entries ON \
+         entries.session = turns.session AND entries.turn = turns.number WHERE turns.session = ? \
+         AND turns.kind = 'prompt' GROUP BY turns.number ORDER BY turns.number",
+    )?;
+    let rows = find.query_map([session], |row| {
+        Ok(PromptRow { seq: row.get(0)?, turn: row.get(1)?, prompt_excerpt: row.get(2)? })
+    })?;
+    let mut all = rows.collect::<Result<Vec<_>, _>>()?;
+    all.retain(|it| !rewound.contains(it.seq));
+    Ok(all)
+}
+
+/// The most recently used session in one of these folders.
+///
+/// # Errors
+/// If there is none.
+pub fn newest_session_of(
+    connection: &Connection,
+    folders: &[std::path::PathBuf],
+) -> Result<turnwright_types::ids::SessionId, StoreError> {
+    let mut find = connection.prepare_cached(
+        "SELECT id, updated_at FROM sessions WHERE cwd = ? ORDER BY updated_at DESC, key DESC \
+         LIMIT 1",
+    )?;
+    let mut newest: Option<(i64, String)> = None;
+    for folder in folders {
+        let row = |it: &Row<'_>| Ok((it.get::<_, i64>(1)?, it.get::<_, String>(0)?));
+        let found = find.query_row([super::read::path_to_value(folder)], row).optional()?;
+        newest = newest.max(found);
+    }
+    newest.map(|it| it.1.into()).ok_or(StoreError::NoSuchSession)
+}

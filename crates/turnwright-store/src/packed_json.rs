@@ -1,0 +1,155 @@
+//! JSON whose long strings are stored as blobs, once each: the text of a file occurs in the
+//! arguments of the call that wrote it, in the diff on its card and in the file's versions.
+
+use rusqlite::Connection;
+use serde_json::{Map, Value};
+
+use super::StoreError;
+use super::blobs::{self, BlobFormat};
+use turnwright_types::redact;
+
+/// Strings of more bytes than this are stored as blobs.
+const MAX_INLINE_STRING: usize = 1024;
+
+/// A JSON text and the references to the strings that are stored as blobs.
+pub(super) struct PackedJson {
+    pub(super) body: String,
+    pub(super) refs: Option<String>,
+}
+
+/// Serializes a value. Its long strings become blobs of this format.
+pub(super) fn pack(
+    connection: &Connection,
+    session: i64,
+    mut value: Value,
+    format: BlobFormat,
+) -> Result<PackedJson, StoreError> {
+    let mut long = Vec::new();
+    extract_long_strings(&mut value, &mut "$".to_owned(), &mut long);
+    let refs = long
+        .into_iter()
+        .map(|(path, text)| {
+            let mut text = text;
+            redact::redact_in_place(&mut text);
+            let id = blobs::put(connection, session, text.as_bytes(), format)?;
+            Ok(Value::Array(vec![path.into(), id.into()]))
+        })
+        .collect::<Result<Vec<_>, StoreError>>()?;
+    let refs = (!refs.is_empty()).then(|| Value::Array(refs).to_string());
+    let mut body = value.to_string();
+    redact::redact_in_place(&mut body);
+    Ok(PackedJson { body, refs })
+}
+
+/// Restores the value of a packed JSON text.
+pub(super) fn unpack(
+    connection: &Connection,
+    body: &str,
+    refs: Option<&str>,
+) -> Result<Value, StoreError> {
+    let mut value: Value = serde_json::from_str(body)?;
+    let refs: Vec<(String, i64)> = refs.map_or(Ok(Vec::new()), serde_json::from_str)?;
+    for (path, id) in refs {
+        let text = String::from_utf8_lossy(&blobs::get(connection, id)?).into_owned();
+        let place = resolve_path(&mut value, &path);
+        *place.ok_or_else(|| StoreError::Damaged(path.clone()))? = Value::String(text);
+    }
+    Ok(value)
+}
+
+/// Takes long strings out of a value, each with its path in SQLite's JSON path syntax.
+fn extract_long_strings(value: &mut Value, path: &mut String, long: &mut Vec<(String, String)>) {
+    let length = path.len();
+    match value {
+        Value::String(text) if text.len() > MAX_INLINE_STRING => {
+            long.push((path.clone(), std::mem::take(text)));
+        }
+        Value::Array(items) => {
+            for (number, item) in items.iter_mut().enumerate() {
+                path.push_str(&format!("[{number}]"));
+                extract_long_strings(item, path, long);
+                path.truncate(length);
+            }
+        }
+        Value::Object(fields) => {
+            // Such a key cannot be written in a path.
+            for (key, field) in fields.iter_mut().filter(|(it, _)| !it.contains(['"', '\\'])) {
+                path.push_str(&format!(".\"{key}\""));
+                extract_long_strings(field, path, long);
+                path.truncate(length);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The value at a path that [`extract_long_strings`] has made.
+fn resolve_path<'a>(value: &'a mut Value, path: &str) -> Option<&'a mut Value> {
+    let mut place = value;
+    let mut rest = path.strip_prefix('$')?;
+    while !rest.is_empty() {
+        if let Some(more) = rest.strip_prefix(".\"") {
+            let (key, more) = more.split_once('"')?;
+            place = place.as_object_mut().and_then(|it: &mut Map<_, _>| it.get_mut(key))?;
+            rest = more;
+        } else {
+            let (number, more) = rest.strip_prefix('[')?.split_once(']')?;
+            place = place.get_mut(number.parse::<usize>().ok()?)?;
+            rest = more;
+        }
+    }
+    Some(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::schema;
+
+    fn connection() -> Connection {
+        let connection = schema::open_writer(None).unwrap();
+        let insert = "INSERT INTO sessions (key, id, cwd, created_at, updated_at) VALUES (1, 's', '/', 0, 0)";
+        connection.execute(insert, []).unwrap();
+        connection
+    }
+
+    #[test]
+    fn a_long_string_is_kept_once_wherever_it_stands() {
+        let connection = connection();
+        let long = "x".repeat(5_000);
+        let value = json!({ "a": [1, { "b c": long }], "d": long, "e": "short" });
+        let packed = pack(&connection, 1, value.clone(), BlobFormat::Compressed).unwrap();
+        assert!(packed.body.len() < 100, "{}", packed.body);
+        let back = unpack(&connection, &packed.body, packed.refs.as_deref()).unwrap();
+        assert_eq!(back, value);
+        let count: i64 =
+            connection.query_row("SELECT count(*) FROM blobs", [], |it| it.get(0)).unwrap();
+        assert_eq!(count, 1);
+    }
+
+    fn values() -> impl Strategy<Value = Value> {
+        let text = prop_oneof!["\\PC{0,8}", ".{1000,1100}", Just("é\"\\[0]\0".repeat(300))];
+        let leaf = prop_oneof![Just(Value::Null), text.prop_map(Value::from)];
+        leaf.prop_recursive(3, 12, 4, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                proptest::collection::hash_map("[\\[\\]$.\"\\\\a ]{0,4}", inner, 0..4)
+                    .prop_map(|it| Value::Object(it.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn what_is_packed_comes_back(value in values()) {
+            let connection = connection();
+            let packed = pack(&connection, 1, value.clone(), BlobFormat::Compressed).unwrap();
+            let back = unpack(&connection, &packed.body, packed.refs.as_deref()).unwrap();
+            prop_assert_eq!(back, value);
+        }
+    }
+}

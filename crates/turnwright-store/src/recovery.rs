@@ -1,0 +1,233 @@
+//! Drafts of answers that are still streaming, and the repair of what a killed process left
+//! unfinished. The repair happens once, in one commit.
+
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use rusqlite::{Connection, params};
+
+use super::read::{self, path_from_value, time_from_millis, to_millis};
+use super::rows::{finish_call, insert_entry};
+use super::{CallOutcome, CallRow, Durability, Entry, PendingWrite, SessionLog, StoreError};
+use turnwright_types::file_change::FileChange;
+use turnwright_types::ids::{CallId, MessageId};
+use turnwright_types::redact;
+
+/// What a process that ended abnormally has left unfinished in a session.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UnfinishedWork {
+    /// Calls without a result, with the file changes that they were about to make.
+    pub calls: Vec<(CallRow, Vec<FileChange>)>,
+    /// Drafts of answers that were still streaming.
+    pub drafts: Vec<AnswerDraft>,
+    /// Turns without an end, and whether each has any entries.
+    pub turns: Vec<(u64, bool)>,
+    /// The greatest number that was used in an id of this session.
+    pub last_id_number: u64,
+    /// The numbers of the last entry and the last turn.
+    pub last_numbers: (u64, u64),
+}
+
+/// The stored part of an answer that was still streaming.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnswerDraft {
+    /// The sequence number that was reserved for its entry.
+    pub seq: u64,
+    pub turn: u64,
+    /// When its first piece was stored.
+    pub at: SystemTime,
+    /// The id that the client knows the message by.
+    pub id: MessageId,
+    /// The reasoning so far.
+    pub reasoning: String,
+    /// The text so far.
+    pub text: String,
+}
+
+/// What is written to repair a session.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Repairs {
+    /// The outcome of each unfinished call, with its turn.
+    pub calls: Vec<(CallId, u64, CallOutcome)>,
+    /// New entries with their sequence number, turn and time.
+    pub entries: Vec<(u64, u64, SystemTime, Entry)>,
+    /// The turns to mark as interrupted.
+    pub turns: Vec<u64>,
+    /// The greatest number that was used in an id of this session.
+    pub last_id_number: u64,
+}
+
+impl UnfinishedWork {
+    /// True if nothing has to be repaired.
+    pub fn is_empty(&self) -> bool {
+        self.calls.is_empty() && self.drafts.is_empty() && self.turns.is_empty()
+    }
+}
+
+/// Finds what a process left unfinished.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn find_unfinished(
+    connection: &Connection,
+    session: i64,
+) -> Result<UnfinishedWork, StoreError> {
+    let mut unfinished = UnfinishedWork {
+        last_numbers: read::last_numbers(connection, session)?,
+        ..UnfinishedWork::default()
+    };
+    for call in read::unfinished_calls(connection, session)? {
+        let files = intended_changes(connection, session, &call)?;
+        unfinished.calls.push((call, files));
+    }
+    unfinished.drafts = load_drafts(connection, session)?;
+    let last_draft = unfinished.drafts.iter().map(|it| it.seq).max().unwrap_or_default();
+    unfinished.last_numbers.0 = unfinished.last_numbers.0.max(last_draft);
+    let mut find = connection.prepare_cached(
+        "SELECT number, EXISTS (SELECT 1 FROM entries WHERE entries.session = turns.session AND \
+         entries.turn = turns.number) FROM turns WHERE session = ? AND stop IS NULL ORDER BY number",
+    )?;
+    let rows = find.query_map([session], |it| Ok((it.get(0)?, it.get(1)?)))?;
+    unfinished.turns = rows.collect::<Result<_, _>>()?;
+    unfinished.last_id_number = connection.query_row(LAST_ID_NUMBER, [session], |it| it.get(0))?;
+    Ok(unfinished)
+}
+
+/// Selects the greatest number in any id: the one stored at the end of the last turn, or a greater
+/// one among the rows.
+const LAST_ID_NUMBER: &str = "SELECT max(minted, \
+    (SELECT coalesce(max(CAST(substr(message_id, 5) AS INTEGER)), 0) FROM entries \
+     WHERE session = key AND message_id IS NOT NULL), \
+    (SELECT coalesce(max(CAST(substr(message_id, 5) AS INTEGER)), 0) FROM drafts \
+     WHERE session = key), \
+    (SELECT coalesce(max(CAST(substr(call, 6) AS INTEGER)), 0) FROM calls WHERE session = key), \
+    (SELECT coalesce(max(CAST(substr(json_extract(body, '$.call'), 6) AS INTEGER)), 0) \
+     FROM entries WHERE session = key AND kind = 'lost')) \
+    FROM sessions WHERE key = ?";
+
+fn intended_changes(
+    connection: &Connection,
+    session: i64,
+    call: &CallRow,
+) -> Result<Vec<FileChange>, StoreError> {
+    let mut find = connection.prepare_cached(
+        "SELECT path, before, after FROM file_versions WHERE session = ? AND turn = ? AND call = ? \
+         ORDER BY id",
+    )?;
+    let row = |it: &rusqlite::Row<'_>| {
+        Ok((
+            path_from_value(it.get_ref(0)?),
+            it.get::<_, String>(1)?,
+            it.get::<_, Option<String>>(2)?,
+        ))
+    };
+    let rows = find.query_map(params![session, call.turn, call.call.as_str()], row)?;
+    let mut files = Vec::new();
+    for row in rows {
+        let (path, before, after): (PathBuf, _, _) = row?;
+        let before = serde_json::from_str(&before)?;
+        let after = after.map(|it| serde_json::from_str(&it)).transpose()?;
+        files.push(FileChange { path, before, after });
+    }
+    Ok(files)
+}
+
+fn load_drafts(connection: &Connection, session: i64) -> Result<Vec<AnswerDraft>, StoreError> {
+    let mut find = connection.prepare_cached(
+        "SELECT seq, turn, at, message_id, is_thought, words FROM drafts WHERE session = ? \
+         ORDER BY seq, id",
+    )?;
+    let mut rows = find.query([session])?;
+    let mut drafts: Vec<AnswerDraft> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (seq, is_thought, words): (u64, bool, String) = (row.get(0)?, row.get(4)?, row.get(5)?);
+        if drafts.last().is_none_or(|it| it.seq != seq) {
+            let (turn, at) = (row.get(1)?, time_from_millis(row.get(2)?));
+            let id = MessageId::from(row.get::<_, String>(3)?);
+            let (thought, text) = (String::new(), String::new());
+            drafts.push(AnswerDraft { seq, turn, at, id, reasoning: thought, text });
+        }
+        if let Some(last) = drafts.last_mut() {
+            if is_thought { &mut last.reasoning } else { &mut last.text }.push_str(&words);
+        }
+    }
+    Ok(drafts)
+}
+
+/// True if the last prompt turn was interrupted by the end of its process.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn was_interrupted(connection: &Connection, session: i64) -> Result<bool, StoreError> {
+    Ok(connection.query_row(
+        "SELECT coalesce((SELECT stop = 'interrupted' FROM turns WHERE session = ? AND \
+         kind = 'prompt' ORDER BY number DESC LIMIT 1), 0)",
+        [session],
+        |it| it.get(0),
+    )?)
+}
+
+impl SessionLog {
+    /// Appends a piece to the draft of the answer with this sequence number.
+    pub fn append_draft(
+        &self,
+        seq: u64,
+        id: &MessageId,
+        is_thought: bool,
+        mut words: String,
+    ) -> PendingWrite {
+        let (turn, now, id) = (self.turn(), to_millis(SystemTime::now()), id.clone());
+        redact::redact_in_place(&mut words);
+        self.submit(Durability::ProcessCrash, move |connection, session| {
+            connection
+                .prepare_cached(
+                    "INSERT INTO drafts (session, seq, turn, at, message_id, is_thought, words) \
+                     VALUES (?, ?, ?, ?, ?, ?, ?)",
+                )?
+                .execute(params![session, seq, turn, now, id.as_str(), is_thought, words])?;
+            Ok(())
+        })
+    }
+
+    /// Writes the repairs: all of them or none.
+    pub fn apply_repairs(&self, repairs: Repairs) -> PendingWrite {
+        let now = to_millis(SystemTime::now());
+        self.submit(Durability::ProcessCrash, move |connection, session| {
+            for (call, turn, outcome) in &repairs.calls {
+                finish_call(connection, session, (call, *turn, now), outcome)?;
+            }
+            for (seq, turn, at, entry) in &repairs.entries {
+                insert_entry(connection, session, (*seq, *turn, to_millis(*at)), entry)?;
+            }
+            for turn in &repairs.turns {
+                connection
+                    .prepare_cached(
+                        "UPDATE turns SET stop = 'interrupted' WHERE session = ? AND number = ?",
+                    )?
+                    .execute(params![session, turn])?;
+            }
+            connection
+                .prepare_cached("UPDATE sessions SET minted = ? WHERE key = ?")?
+                .execute(params![repairs.last_id_number, session])?;
+            Ok(())
+        })
+    }
+
+    /// Ends a call whose turn has failed while its card was open. A call whose arguments were still
+    /// streaming is stored as [`Entry::IncompleteCall`].
+    pub fn abort_call(&self, call: &CallId, name: String, outcome: CallOutcome) {
+        let (call, turn, now) = (call.clone(), self.turn(), to_millis(SystemTime::now()));
+        let seq = self.reserve_seq();
+        drop(self.submit(Durability::ProcessCrash, move |connection, session| {
+            let mut find = connection
+                .prepare_cached("SELECT status FROM calls WHERE session = ? AND call = ?")?;
+            if find.exists(params![session, call.as_str()])? {
+                return finish_call(connection, session, (&call, turn, now), &outcome);
+            }
+            let Some(view) = outcome.view.clone() else { return Ok(()) };
+            let (name, why) = (name.clone(), outcome.text.clone());
+            let lost = Entry::IncompleteCall { call: call.clone(), name, view, reason: why };
+            insert_entry(connection, session, (seq, turn, now), &lost)
+        }));
+    }
+}

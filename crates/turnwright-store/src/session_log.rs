@@ -1,0 +1,392 @@
+//! Writes one session, in order. No method waits for the disk: the write is submitted, and a
+//! [`PendingWrite`] tells when it is committed.
+
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use rusqlite::{Connection, params};
+use tokio::sync::oneshot;
+
+use super::backlog;
+use super::health::DeliveredNotices;
+use super::read::{session_key, to_millis};
+use super::rows::{
+    finish_call, insert_entry, insert_session, put_file_contents, record_changes, set_updated_at,
+    store_result,
+};
+use super::{CallOutcome, CallStatus, Durability, Entry, SessionRow, Store, StoreError, TurnKind};
+use turnwright_types::file_change::{ChangeIntent, FileChange};
+use turnwright_types::ids::{CallId, SessionId};
+use turnwright_types::message::TokenUsage;
+use turnwright_types::redact;
+
+/// How long to wait for a commit: longer than for a lock of another process. After a timeout each
+/// further wait is short until a commit succeeds, so that a hanging disk blocks nobody.
+const COMMIT_WAIT: Duration = Duration::from_secs(3);
+const SHORT_WAIT: Duration = Duration::from_millis(20);
+
+/// A handle for writing one session. Clones share their state. The default handle writes nothing.
+#[derive(Clone, Debug, Default)]
+pub struct SessionLog(Option<Arc<SessionLogInner>>);
+
+#[derive(Debug)]
+struct SessionLogInner {
+    store: Store,
+    session: SessionId,
+    /// The sequence number of the next entry.
+    next: AtomicU64,
+    /// The number of the current or last turn.
+    turn: AtomicU64,
+    /// The session's row, if it is known. It is inserted again if a new database has replaced a
+    /// damaged one.
+    // it is held only to move a few strings, like the others here.
+    row: Mutex<Option<SessionRow>>,
+    /// Why a write failed, until it was reported.
+    unreported_error: Arc<Mutex<Option<StoreError>>>,
+    /// The last commit that was waited for has timed out.
+    is_hung: Arc<AtomicBool>,
+    delivered: Mutex<DeliveredNotices>,
+}
+
+/// A write that was submitted.
+#[derive(Debug, Default)]
+#[must_use = "what must not be lost has to be waited for"]
+pub struct PendingWrite {
+    waiting: Option<oneshot::Receiver<Result<(), StoreError>>>,
+    unreported_error: Arc<Mutex<Option<StoreError>>>,
+    is_hung: Arc<AtomicBool>,
+}
+
+impl PendingWrite {
+    /// True if it is committed or has failed.
+    pub fn is_done(&self) -> bool {
+        self.waiting.as_ref().is_none_or(|it| !it.is_empty() || it.is_terminated())
+    }
+
+    /// Waits for the commit, up to a timeout. If it fails the session goes on, and
+    /// [`SessionLog::take_notices`] reports why.
+    pub async fn written(mut self) {
+        let Some(waiting) = self.waiting.take() else { return };
+        let is_hung = self.is_hung.load(Ordering::Relaxed);
+        let waiting = tokio::time::timeout(if is_hung { SHORT_WAIT } else { COMMIT_WAIT }, waiting);
+        let Ok(result) = waiting.await else {
+            if !self.is_hung.swap(true, Ordering::Relaxed) {
+                let why = "the disk does not respond; new messages are written when it does";
+                self.note(StoreError::Unusable(why.to_owned()));
+            }
+            return;
+        };
+        self.is_hung.store(false, Ordering::Relaxed);
+        let result = result.unwrap_or(Err(StoreError::Closed));
+        // Storage faults are reported by the store itself, which also retries the write.
+        if let Err(error) = result
+            && error.fault().is_none()
+        {
+            self.note(error);
+        }
+    }
+
+    fn note(&self, error: StoreError) {
+        tracing::error!(%error, "a write of the session failed");
+        *self.unreported_error.lock() = Some(error);
+    }
+}
+
+impl SessionLog {
+    /// The log of a session without entries.
+    pub fn new(store: Store, session: SessionId) -> SessionLog {
+        SessionLog(Some(Arc::new(SessionLogInner {
+            store,
+            session,
+            next: AtomicU64::new(1),
+            turn: AtomicU64::new(0),
+            row: Mutex::default(),
+            unreported_error: Arc::default(),
+            is_hung: Arc::default(),
+            delivered: Mutex::default(),
+        })))
+    }
+
+    /// Continues after these numbers of the last entry and the last turn.
+    pub fn resume_after(&self, (entry, turn): (u64, u64)) {
+        if let Some(inner) = &self.0 {
+            inner.next.store(entry + 1, Ordering::Relaxed);
+            inner.turn.store(turn, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns new notices about the store for the user of this session.
+    pub fn take_notices(&self) -> Vec<String> {
+        let Some(inner) = &self.0 else { return Vec::new() };
+        let mut delivered = inner.delivered.lock();
+        let mut notices = inner.store.health().undelivered_notices(&mut delivered);
+        let unreported_error = inner.unreported_error.lock().take();
+        notices.extend(
+            unreported_error.map(|it| format!("Part of this session was not saved: {it}.")),
+        );
+        notices
+    }
+
+    /// Sets the row to insert if the session is not in the database.
+    pub fn set_session_row(&self, row: SessionRow) {
+        if let Some(inner) = &self.0 {
+            *inner.row.lock() = Some(row);
+        }
+    }
+
+    /// The store that it writes to; `None` if it writes nothing.
+    pub fn store(&self) -> Option<&Store> {
+        self.0.as_ref().map(|it| &it.store)
+    }
+
+    /// The number of the current or last turn.
+    pub fn turn(&self) -> u64 {
+        self.0.as_ref().map_or(0, |it| it.turn.load(Ordering::Relaxed))
+    }
+
+    /// Creates the session.
+    pub fn create_session(&self, row: SessionRow) -> PendingWrite {
+        self.set_session_row(row);
+        // Every job of a session inserts its row first if it is missing.
+        self.flush()
+    }
+
+    /// Begins a turn. What is written from now on belongs to it. Returns its number.
+    pub fn begin_turn(&self, kind: TurnKind, words: String) -> u64 {
+        let Some(inner) = &self.0 else { return 0 };
+        let turn = inner.turn.fetch_add(1, Ordering::Relaxed) + 1;
+        let now = to_millis(SystemTime::now());
+        drop(self.submit(Durability::ProcessCrash, move |connection, session| {
+            connection
+                .prepare_cached(
+                    "INSERT OR REPLACE INTO turns (session, number, kind, words, begun_at) \
+                     VALUES (?, ?, ?, ?, ?)",
+                )?
+                .execute(params![session, turn, kind.as_str(), redact::text(&words), now])?;
+            set_updated_at(connection, session, now)
+        }));
+        turn
+    }
+
+    /// Ends the turn. `stop` is the stop reason as it is stored.
+    pub fn end_turn(&self, stop: &'static str, minted: u64, cost: Option<f64>) -> PendingWrite {
+        let (turn, now) = (self.turn(), to_millis(SystemTime::now()));
+        self.submit(Durability::ProcessCrash, move |connection, session| {
+            connection
+                .prepare_cached(
+                    "UPDATE turns SET ended_at = ?, stop = ? WHERE session = ? AND number = ?",
+                )?
+                .execute(params![now, stop, session, turn])?;
+            connection
+                .prepare_cached("UPDATE sessions SET minted = ?, cost = ? WHERE key = ?")?
+                .execute(params![minted, cost, session])?;
+            set_updated_at(connection, session, now)
+        })
+    }
+
+    /// Adds an entry, together with the calls of its message. Returns its sequence number.
+    pub fn add_entry(&self, entry: Entry) -> u64 {
+        let seq = self.reserve_seq();
+        self.write_entry(seq, entry);
+        seq
+    }
+
+    /// Reserves the sequence number of an entry that is written later.
+    pub fn reserve_seq(&self) -> u64 {
+        self.0.as_ref().map_or(0, |it| it.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Writes the entry for a reserved sequence number and deletes its draft.
+    pub fn write_entry(&self, seq: u64, entry: Entry) {
+        let (turn, now) = (self.turn(), to_millis(SystemTime::now()));
+        let retained_bytes = backlog::entry_size(&entry);
+        drop(self.submit_sized(
+            Durability::ProcessCrash,
+            retained_bytes,
+            move |connection, session| insert_entry(connection, session, (seq, turn, now), &entry),
+        ));
+    }
+
+    /// Removes an entry.
+    pub fn remove_entry(&self, seq: u64) {
+        drop(self.submit(Durability::ProcessCrash, move |connection, session| {
+            connection
+                .prepare_cached("DELETE FROM entries WHERE session = ? AND seq = ?")?
+                .execute(params![session, seq])?;
+            Ok(())
+        }));
+    }
+
+    /// Records what a call is about to do, before it does it.
+    pub fn record_intent(
+        &self,
+        call: &CallId,
+        intent: ChangeIntent,
+        durability: Durability,
+    ) -> PendingWrite {
+        let (call, turn, now) = (call.clone(), self.turn(), to_millis(SystemTime::now()));
+        let retained_bytes = intent.bytes.iter().map(|it| it.len()).sum();
+        self.submit_sized(durability, retained_bytes, move |connection, session| {
+            connection
+                .prepare_cached(
+                    "UPDATE calls SET status = ?, begun_at = ? WHERE session = ? AND call = ?",
+                )?
+                .execute(params![CallStatus::Running.as_str(), now, session, call.as_str()])?;
+            put_file_contents(connection, session, &intent.bytes)?;
+            record_changes(connection, session, (turn, &call), &intent.files)
+        })
+    }
+
+    /// Records the outcome of a call.
+    pub fn finish_call(&self, call: &CallId, outcome: CallOutcome) -> PendingWrite {
+        let (call, turn, now) = (call.clone(), self.turn(), to_millis(SystemTime::now()));
+        let retained_bytes = backlog::outcome_size(&outcome);
+        self.submit_sized(Durability::ProcessCrash, retained_bytes, move |connection, session| {
+            finish_call(connection, session, (&call, turn, now), &outcome)
+        })
+    }
+
+    /// Records further file changes of a call in an earlier or the current turn. The first recorded
+    /// state before the call is kept.
+    pub fn record_changes(
+        &self,
+        turn: u64,
+        call: &CallId,
+        files: Vec<FileChange>,
+        bytes: Vec<Arc<[u8]>>,
+    ) -> PendingWrite {
+        let call = call.clone();
+        self.submit(Durability::ProcessCrash, move |connection, session| {
+            put_file_contents(connection, session, &bytes)?;
+            record_changes(connection, session, (turn, &call), &files)
+        })
+    }
+
+    /// False if nothing is stored.
+    pub fn is_enabled(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Replaces the result text that the model reads.
+    pub fn replace_result(&self, call: &CallId, text: String) {
+        let (call, retained_bytes) = (call.clone(), text.len());
+        drop(self.submit_sized(
+            Durability::ProcessCrash,
+            retained_bytes,
+            move |connection, session| {
+                let (text, blob) = store_result(connection, session, &text)?;
+                connection
+                .prepare_cached(
+                    "UPDATE calls SET result = ?, result_blob = ? WHERE session = ? AND call = ?",
+                )?
+                .execute(params![text, blob, session, call.as_str()])?;
+                Ok(())
+            },
+        ));
+    }
+
+    /// Records the token usage of a request.
+    pub fn record_usage(
+        &self,
+        model: &str,
+        usage: TokenUsage,
+        window: Option<u64>,
+        cost: Option<f64>,
+    ) {
+        let (turn, now, model) = (self.turn(), to_millis(SystemTime::now()), model.to_owned());
+        drop(self.submit(Durability::ProcessCrash, move |connection, session| {
+            connection
+                .prepare_cached(
+                    "INSERT INTO usage (session, turn, at, model, input, output, cached, window, \
+                     cost) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                )?
+                .execute(params![
+                    session,
+                    turn,
+                    now,
+                    model,
+                    usage.input,
+                    usage.output,
+                    usage.cached,
+                    window,
+                    cost
+                ])?;
+            Ok(())
+        }));
+    }
+
+    /// Records a permission decision; `entry` is a line of the audit log.
+    pub fn record_permission(&self, entry: String) {
+        let (turn, now) = (self.turn(), to_millis(SystemTime::now()));
+        drop(self.submit(Durability::ProcessCrash, move |connection, session| {
+            connection
+                .prepare_cached(
+                    "INSERT INTO permissions (session, turn, at, entry) VALUES (?, ?, ?, ?)",
+                )?
+                .execute(params![session, turn, now, redact::text(&entry)])?;
+            Ok(())
+        }));
+    }
+
+    /// Saves the settings with which the session is opened next time.
+    pub fn save_settings(
+        &self,
+        mode: &'static str,
+        model: String,
+        effort: &'static str,
+    ) -> PendingWrite {
+        self.submit(Durability::ProcessCrash, move |connection, session| {
+            connection
+                .prepare_cached(
+                    "UPDATE sessions SET mode = ?, model = ?, effort = ? WHERE key = ?",
+                )?
+                .execute(params![mode, model, effort, session])?;
+            Ok(())
+        })
+    }
+
+    /// Waits for everything that was submitted so far.
+    pub fn flush(&self) -> PendingWrite {
+        self.submit(Durability::ProcessCrash, |_, _| Ok(()))
+    }
+
+    /// Submits a write about this session. `work` gets the session's key.
+    pub fn submit(
+        &self,
+        durability: Durability,
+        work: impl FnMut(&Connection, i64) -> Result<(), StoreError> + Send + 'static,
+    ) -> PendingWrite {
+        self.submit_sized(durability, 0, work)
+    }
+
+    /// Like [`SessionLog::submit`], for a write that retains about `retained_bytes` of memory.
+    fn submit_sized(
+        &self,
+        durability: Durability,
+        retained_bytes: usize,
+        mut work: impl FnMut(&Connection, i64) -> Result<(), StoreError> + Send + 'static,
+    ) -> PendingWrite {
+        let Some(inner) = &self.0 else { return PendingWrite::default() };
+        let session = Arc::clone(inner);
+        let waiting = inner.store.submit_retained(durability, retained_bytes, move |connection| {
+            work(connection, session.session_key(connection)?)
+        });
+        let (unreported_error, is_hung) =
+            (Arc::clone(&inner.unreported_error), Arc::clone(&inner.is_hung));
+        PendingWrite { waiting: Some(waiting), unreported_error, is_hung }
+    }
+}
+
+impl SessionLogInner {
+    /// The session's key. Inserts the session if it is missing.
+    fn session_key(&self, connection: &Connection) -> Result<i64, StoreError> {
+        match session_key(connection, &self.session) {
+            Err(StoreError::NoSuchSession) => {}
+            found => return found,
+        }
+        let row = self.row.lock();
+        insert_session(connection, row.as_ref().ok_or(StoreError::NoSuchSession)?)
+    }
+}

@@ -1,0 +1,33 @@
+//! Summaries of all sessions, for the command line.
+
+use rusqlite::Connection;
+
+use super::read::{SESSION_COLUMNS, session_row};
+use super::{SessionRow, StoreError};
+
+/// A session in a list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionSummary {
+    pub row: SessionRow,
+    /// The number of turns.
+    pub turns: u64,
+    /// The beginning of the first prompt.
+    pub words: String,
+}
+
+/// All sessions, the most recently used first.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn session_summaries(connection: &Connection) -> Result<Vec<SessionSummary>, StoreError> {
+    let query = format!(
+        "SELECT {SESSION_COLUMNS}, (SELECT count(*) FROM turns WHERE session = sessions.key), \
+         coalesce((SELECT words FROM turns WHERE session = sessions.key ORDER BY number LIMIT 1), \
+         '') FROM sessions ORDER BY updated_at DESC, key DESC"
+    );
+    let mut find = connection.prepare_cached(&query)?;
+    let rows = find.query_map([], |row| {
+        Ok(SessionSummary { row: session_row(row)?, turns: row.get(15)?, words: row.get(16)? })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}

@@ -1,0 +1,142 @@
+//! Searches the texts of a row for words, regardless of case. Long texts are in `blobs`: each is
+//! searched once, and only as many as can be read in a moment.
+
+use std::collections::HashMap;
+
+use memchr::memmem::Finder;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Row};
+
+use super::{StoreError, blobs};
+
+/// The limit for the blobs that one search reads.
+const MAX_BLOB_BYTES: usize = 128 * 1024 * 1024;
+/// The maximum number of words; further ones are ignored.
+const MAX_WORDS: usize = 32;
+
+/// A search for words.
+pub(super) struct TextSearch<'a> {
+    connection: &'a Connection,
+    words: Vec<SearchWord>,
+    /// All words are ASCII.
+    is_ascii: bool,
+    lowercase: Vec<u8>,
+    /// The words that occur in each searched blob, as a bit set.
+    blob_matches: HashMap<i64, u32>,
+    remaining_bytes: usize,
+    /// True if a blob was skipped because there are too many.
+    pub(super) is_truncated: bool,
+}
+
+/// A word as it occurs in plain text and in JSON.
+struct SearchWord {
+    plain: Finder<'static>,
+    escaped: Finder<'static>,
+}
+
+impl<'a> TextSearch<'a> {
+    pub(super) fn new(connection: &'a Connection, words: &str) -> TextSearch<'a> {
+        let lower = words.to_lowercase();
+        let words = lower.split_whitespace().take(MAX_WORDS).map(|it| {
+            let escaped = serde_json::Value::from(it).to_string();
+            let escaped = escaped.get(1..escaped.len() - 1).unwrap_or(it);
+            SearchWord {
+                plain: Finder::new(it.as_bytes()).into_owned(),
+                escaped: Finder::new(escaped.as_bytes()).into_owned(),
+            }
+        });
+        TextSearch {
+            connection,
+            words: words.collect(),
+            is_ascii: lower.is_ascii(),
+            lowercase: Vec::new(),
+            blob_matches: HashMap::new(),
+            remaining_bytes: MAX_BLOB_BYTES,
+            is_truncated: false,
+        }
+    }
+
+    /// True if each word occurs in one of the columns `plain`, in the JSON of column `json.0`, in
+    /// the blobs that column `json.1` refers to, or in the blob whose id is in column `long`.
+    pub(super) fn matches_row(
+        &mut self,
+        row: &Row<'_>,
+        plain: &[usize],
+        json: (usize, usize),
+        long: Option<usize>,
+    ) -> Result<bool, StoreError> {
+        let all = self.all_words();
+        let mut found = 0;
+        for column in plain.iter().chain([&json.0]) {
+            if let ValueRef::Text(text) = row.get_ref(*column)? {
+                found |= self.words_in(text, *column == json.0);
+            }
+            if found == all {
+                return Ok(true);
+            }
+        }
+        let refs: Option<String> = row.get(json.1)?;
+        let refs: Vec<(String, i64)> =
+            refs.map_or(Ok(Vec::new()), |it| serde_json::from_str(&it))?;
+        let long = match long {
+            Some(column) => row.get::<_, Option<i64>>(column)?,
+            None => None,
+        };
+        for id in refs.into_iter().map(|(_, id)| id).chain(long) {
+            found |= self.words_in_blob(id)?;
+        }
+        Ok(found == all)
+    }
+
+    /// True if each word occurs in the text.
+    pub(super) fn matches_text(&mut self, text: &str) -> bool {
+        self.words_in(text.as_bytes(), false) == self.all_words()
+    }
+
+    /// The bit set of all words.
+    fn all_words(&self) -> u32 {
+        self.words.iter().fold(0, |all, _| all << 1 | 1)
+    }
+
+    fn words_in_blob(&mut self, id: i64) -> Result<u32, StoreError> {
+        if let Some(blob_matches) = self.blob_matches.get(&id) {
+            return Ok(*blob_matches);
+        }
+        let bytes = match blobs::get(self.connection, id) {
+            Ok(bytes) => bytes,
+            Err(StoreError::NoSuchSession) => return Ok(0),
+            Err(error) => return Err(error),
+        };
+        let Some(remaining_bytes) = self.remaining_bytes.checked_sub(bytes.len()) else {
+            self.is_truncated = true;
+            return Ok(0);
+        };
+        self.remaining_bytes = remaining_bytes;
+        let found_words = self.words_in(&bytes, false);
+        self.blob_matches.insert(id, found_words);
+        Ok(found_words)
+    }
+
+    /// The bit set of the words that occur in a text.
+    fn words_in(&mut self, text: &[u8], is_json: bool) -> u32 {
+        if self.words.is_empty() {
+            return 0;
+        }
+        self.lowercase.clear();
+        if self.is_ascii || text.is_ascii() {
+            self.lowercase.extend_from_slice(text);
+            self.lowercase.make_ascii_lowercase();
+        } else {
+            let lower = String::from_utf8_lossy(text).to_lowercase();
+            self.lowercase.extend_from_slice(lower.as_bytes());
+        }
+        let mut found_words = 0;
+        for (number, word) in self.words.iter().enumerate() {
+            let finder = if is_json { &word.escaped } else { &word.plain };
+            if finder.find(&self.lowercase).is_some() {
+                found_words |= 1 << number;
+            }
+        }
+        found_words
+    }
+}

@@ -1,0 +1,312 @@
+//! The writer thread. Jobs that arrive during a commit share the next one; jobs that fail because
+//! of a storage fault wait in the backlog.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::backlog::Backlog;
+use super::cleanup::Cleanup;
+use super::corruption::{self, OpenDatabase};
+use super::health::StorageFault;
+use super::{Durability, SharedState, StoreError, schema};
+
+/// The most jobs in one commit.
+const MAX_BATCH: usize = 64;
+/// How often the backlog is retried while no new job arrives.
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
+/// How long to wait for a lock of another process while writing fails already.
+const SHORT_BUSY_TIMEOUT: Duration = Duration::from_millis(20);
+
+/// Something to be written.
+pub(super) trait WriteJob: Send {
+    /// What its commit must survive.
+    fn durability(&self) -> Durability;
+    /// Writes within an open transaction. Is called again if the transaction fails.
+    fn run(&mut self, connection: &Connection) -> Result<(), StoreError>;
+    /// Sends the result to the caller, once.
+    fn complete(&mut self, result: Result<(), StoreError>);
+    /// The approximate bytes that it retains while it waits in the backlog; `None` if it does not
+    /// wait there but just fails.
+    fn retained_bytes(&self) -> Option<usize>;
+}
+
+/// A closure to run, and the channel for its result.
+pub(super) struct SubmittedJob<T, F> {
+    durability: Durability,
+    retained_bytes: Option<usize>,
+    job: F,
+    value: Option<T>,
+    done: Option<oneshot::Sender<Result<T, StoreError>>>,
+}
+
+impl<T, F> SubmittedJob<T, F> {
+    pub(super) fn new(
+        durability: Durability,
+        retained_bytes: Option<usize>,
+        job: F,
+        done: oneshot::Sender<Result<T, StoreError>>,
+    ) -> SubmittedJob<T, F> {
+        SubmittedJob { durability, retained_bytes, job, value: None, done: Some(done) }
+    }
+}
+
+impl<T, F> WriteJob for SubmittedJob<T, F>
+where
+    T: Send,
+    F: FnMut(&Connection) -> Result<T, StoreError> + Send,
+{
+    fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    fn run(&mut self, connection: &Connection) -> Result<(), StoreError> {
+        self.value = Some((self.job)(connection)?);
+        Ok(())
+    }
+
+    fn complete(&mut self, result: Result<(), StoreError>) {
+        let result = result.and_then(|()| self.value.take().ok_or(StoreError::Closed));
+        if let Some(done) = self.done.take() {
+            // The caller may have stopped waiting.
+            drop(done.send(result));
+        }
+    }
+
+    fn retained_bytes(&self) -> Option<usize> {
+        self.retained_bytes
+    }
+}
+
+/// Starts the thread. It ends when all senders are dropped.
+pub(super) fn spawn(shared: Arc<SharedState>) -> Sender<Box<dyn WriteJob>> {
+    let (sender, inbox) = channel();
+    let writer = WriterThread {
+        shared,
+        database: None,
+        backlog: Backlog::default(),
+        last_attempt: Instant::now(),
+        was_locked: false,
+        cleanup: Cleanup::new(),
+    };
+    let started =
+        std::thread::Builder::new().name("store".to_owned()).spawn(move || writer.serve(&inbox));
+    if let Err(error) = started {
+        tracing::error!(%error, "the store's thread could not be started");
+    }
+    sender
+}
+
+struct WriterThread {
+    shared: Arc<SharedState>,
+    database: Option<OpenDatabase>,
+    backlog: Backlog,
+    /// When the backlog was last retried.
+    last_attempt: Instant,
+    /// The last attempt failed because another process held a lock.
+    was_locked: bool,
+    cleanup: Cleanup,
+}
+
+impl WriterThread {
+    fn serve(mut self, inbox: &Receiver<Box<dyn WriteJob>>) {
+        loop {
+            let first = match inbox.recv_timeout(self.idle_timeout()) {
+                Ok(first) => first,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.run_idle_work();
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
+            let mut batch = vec![first];
+            while batch.len() < MAX_BATCH
+                && let Ok(next) = inbox.try_recv()
+            {
+                batch.push(next);
+            }
+            self.accept(batch);
+            self.cleanup.postpone();
+        }
+        self.drain_backlog()
+            .unwrap_or_else(|error| tracing::error!(%error, "not everything was written"));
+    }
+
+    /// How long to wait for a job before there is something else to do.
+    fn idle_timeout(&self) -> Duration {
+        if self.backlog.is_empty() {
+            return self.cleanup.time_until_next();
+        }
+        RETRY_INTERVAL.saturating_sub(self.last_attempt.elapsed())
+    }
+
+    fn run_idle_work(&mut self) {
+        if self.backlog.is_empty() {
+            return self.continue_cleanup();
+        }
+        // The error is reported through `health`.
+        drop(self.drain_backlog());
+    }
+
+    fn continue_cleanup(&mut self) {
+        match &self.database {
+            Some(OpenDatabase { connection, files: Some(files) }) => {
+                self.cleanup.run_slice(connection, &files.path, self.shared.limits());
+            }
+            _ => self.cleanup.rest(),
+        }
+    }
+
+    /// Writes new jobs, after those that wait already.
+    fn accept(&mut self, batch: Vec<Box<dyn WriteJob>>) {
+        match self.drain_backlog() {
+            Ok(()) => self.commit(batch),
+            Err(error) => batch.into_iter().for_each(|it| self.defer(it, &error)),
+        }
+    }
+
+    /// Writes the backlog.
+    fn drain_backlog(&mut self) -> Result<(), StoreError> {
+        if self.backlog.is_empty() {
+            return Ok(());
+        }
+        self.last_attempt = Instant::now();
+        while !self.backlog.is_empty() {
+            let mut jobs = self.backlog.take(MAX_BATCH);
+            if self.commit_batch(&mut jobs).is_ok() {
+                continue;
+            }
+            // One failing job must not hold up the others.
+            while !jobs.is_empty() {
+                match self.commit_batch(&mut jobs[..1]) {
+                    Err(error) if error.fault().is_some() => {
+                        self.backlog.put_back(jobs);
+                        self.shared.health.set_failing(&error);
+                        return Err(error);
+                    }
+                    Err(error) => tracing::error!(%error, "a write job failed"),
+                    Ok(()) => {}
+                }
+                jobs.remove(0);
+            }
+        }
+        self.shared.health.set_working();
+        Ok(())
+    }
+
+    fn commit(&mut self, mut batch: Vec<Box<dyn WriteJob>>) {
+        let together = self.commit_batch(&mut batch);
+        let is_storage_fault = together.as_ref().is_err_and(|it| it.fault().is_some());
+        if batch.len() == 1 || together.is_ok() || is_storage_fault {
+            for job in batch {
+                self.finish(job, together.clone());
+            }
+            return;
+        }
+        // One failing job must not fail the others.
+        for mut job in batch {
+            let result =
+                match self.shared.health.current_error().filter(|_| !self.backlog.is_empty()) {
+                    Some(error) => Err(error),
+                    None => self.commit_batch(std::slice::from_mut(&mut job)),
+                };
+            self.finish(job, result);
+        }
+    }
+
+    fn finish(&mut self, mut job: Box<dyn WriteJob>, result: Result<(), StoreError>) {
+        match result {
+            Err(error) if error.fault().is_some() => self.defer(job, &error),
+            result => {
+                if let Err(error) = &result {
+                    tracing::debug!(%error, "a write job failed");
+                }
+                job.complete(result);
+            }
+        }
+    }
+
+    /// Reports the error to the caller, and puts the job into the backlog if it is to be retried.
+    fn defer(&mut self, mut job: Box<dyn WriteJob>, error: &StoreError) {
+        job.complete(Err(error.clone()));
+        if let Some(retained_bytes) = job.retained_bytes() {
+            if self.backlog.is_empty() {
+                tracing::error!(%error, "the store cannot be written for now");
+                self.last_attempt = Instant::now();
+            }
+            self.shared.health.set_failing(error);
+            let dropped = self.backlog.push(retained_bytes, job);
+            self.shared.health.add_dropped(dropped);
+        }
+    }
+
+    /// Runs the jobs in one transaction. If the database turns out to be damaged, it is replaced
+    /// and they run again in the new one.
+    fn commit_batch(&mut self, batch: &mut [Box<dyn WriteJob>]) -> Result<(), StoreError> {
+        match self.try_commit(batch) {
+            Err(error) if error.fault() == Some(StorageFault::Corrupt) => {
+                let Some(files) = self.database.take().and_then(|it| it.files) else {
+                    return Err(error);
+                };
+                corruption::set_aside(&self.shared, &files)?;
+                self.try_commit(batch)
+            }
+            result => {
+                let fault = result.as_ref().err().and_then(StoreError::fault);
+                self.was_locked = fault == Some(StorageFault::Locked);
+                result
+            }
+        }
+    }
+
+    fn try_commit(&mut self, batch: &mut [Box<dyn WriteJob>]) -> Result<(), StoreError> {
+        let is_already_failing = self.was_locked
+            || !self.backlog.is_empty()
+            || self.shared.health.current_error().is_some();
+        let is_final_flush = self.shared.is_final_flush.load(Ordering::Relaxed);
+        let timeout = if is_already_failing && !is_final_flush {
+            SHORT_BUSY_TIMEOUT
+        } else {
+            schema::BUSY_TIMEOUT
+        };
+        // The file may have been removed or replaced.
+        self.database.take_if(|it| it.files.as_ref().is_some_and(|it| !it.is_unchanged()));
+        // Reopen the database: pages in this connection's cache may hide damage in the file.
+        if self.shared.suspects_corruption.swap(false, Ordering::Relaxed) {
+            self.database = None;
+        }
+        let connection = match &self.database {
+            Some(database) => &database.connection,
+            None => &self.database.insert(corruption::open(&self.shared, timeout)?).connection,
+        };
+        connection.busy_timeout(timeout)?;
+        #[cfg(test)]
+        self.shared.limit_pages(connection)?;
+        let needs_full_sync = batch.iter().any(|it| it.durability() == Durability::PowerLoss);
+        if needs_full_sync {
+            connection.pragma_update(None, "synchronous", "FULL")?;
+        }
+        let result = run_transaction(connection, batch);
+        if needs_full_sync {
+            connection.pragma_update(None, "synchronous", "NORMAL")?;
+        }
+        result
+    }
+}
+
+fn run_transaction(
+    connection: &Connection,
+    batch: &mut [Box<dyn WriteJob>],
+) -> Result<(), StoreError> {
+    connection.execute_batch("BEGIN IMMEDIATE")?;
+    let done = batch.iter_mut().try_for_each(|it| it.run(connection));
+    let done = done.and_then(|()| Ok(connection.execute_batch("COMMIT")?));
+    if done.is_err() && !connection.is_autocommit() {
+        connection.execute_batch("ROLLBACK")?;
+    }
+    done
+}

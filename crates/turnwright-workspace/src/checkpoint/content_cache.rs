@@ -1,0 +1,89 @@
+//! A cache of file contents: copies made before a command, and contents that calls have left.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::git::{FileStat, Repository};
+use super::observe::{ObservedState, observe};
+use super::snapshot::{StatKind, StatSnapshot, file_stat, stat_kind};
+use turnwright_types::effect::is_secret_path;
+
+/// The largest file that is copied before a command.
+pub(super) const MAX_CACHED_FILE: u64 = 256 * 1024;
+/// The most bytes of all cached contents.
+const MAX_BYTES: usize = 20 * 1024 * 1024;
+/// How long files are copied before one command.
+const COPY_LIMIT: Duration = Duration::from_millis(200);
+/// The most cached files.
+const MAX_FILES: usize = 50_000;
+
+/// The cached states, each with the stat data that it belongs to.
+#[derive(Debug, Default)]
+pub(super) struct ContentCache {
+    files: HashMap<PathBuf, (FileStat, ObservedState)>,
+    bytes: usize,
+}
+
+impl ContentCache {
+    /// The state of a path for these stat data.
+    pub(super) fn get(&self, path: &Path, stat: &FileStat) -> Option<&ObservedState> {
+        self.files.get(path).filter(|it| it.0 == *stat).map(|it| &it.1)
+    }
+
+    /// Caches the state of a path. Contents that the store has need not be included.
+    pub(super) fn insert(&mut self, path: &Path, stat: FileStat, found: ObservedState) {
+        self.remove(path);
+        let bytes = found.bytes.as_ref().map_or(0, |it| it.len());
+        if self.files.len() < MAX_FILES && self.bytes + bytes <= MAX_BYTES {
+            self.bytes += bytes;
+            self.files.insert(path.to_path_buf(), (stat, found));
+        }
+    }
+
+    pub(super) fn remove(&mut self, path: &Path) {
+        if let Some((_, found)) = self.files.remove(path) {
+            self.bytes -= found.bytes.map_or(0, |it| it.len());
+        }
+    }
+
+    /// Copies files that a command could change and that are stored nowhere else. Blocks.
+    pub(super) fn preload(&mut self, snapshot: &StatSnapshot, repositories: &[Repository]) {
+        let start = Instant::now();
+        let is_stale = |path: &PathBuf, stat: &FileStat| snapshot.entries.get(path) != Some(stat);
+        let stale: Vec<_> =
+            self.files.iter().filter(|it| is_stale(it.0, &it.1.0)).map(|it| it.0.clone()).collect();
+        for path in stale {
+            self.remove(&path);
+        }
+        let is_wanted = |path: &Path, stat: &FileStat| match stat_kind(stat) {
+            StatKind::Folder => false,
+            StatKind::Link => self.get(path, stat).is_none(),
+            StatKind::File => {
+                stat.size <= MAX_CACHED_FILE
+                    && self.get(path, stat).is_none()
+                    && !repositories.iter().any(|it| it.clean_blob(path, stat).is_some())
+                    && !is_secret_path(path)
+            }
+        };
+        let mut wanted: Vec<_> =
+            snapshot.entries.iter().filter(|it| is_wanted(it.0, it.1)).collect();
+        // Files that were changed last are most likely to be changed again.
+        wanted.sort_unstable_by_key(|it| std::cmp::Reverse(it.1.mtime));
+        for (path, before) in wanted {
+            if start.elapsed() > COPY_LIMIT || self.bytes >= MAX_BYTES {
+                break;
+            }
+            let found = observe(path, true);
+            // The file must not have changed since the snapshot.
+            if lstat(path) == Some(*before) {
+                self.insert(path, *before, found);
+            }
+        }
+    }
+}
+
+/// The current stat data.
+pub(super) fn lstat(path: &Path) -> Option<FileStat> {
+    file_stat(&std::fs::symlink_metadata(path).ok()?)
+}

@@ -1,0 +1,36 @@
+//! Private functions of this module for the fuzz targets. The program does not use them.
+
+use std::path::Path;
+
+use super::git::{FileStat, Repository, index, pack, zlib};
+
+/// The paths in a git index.
+pub fn index_paths(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
+    Some(index::parse(bytes)?.into_iter().map(|it| it.name.into()).collect())
+}
+
+pub fn loose_blob(bytes: &[u8]) -> Option<Vec<u8>> {
+    zlib::parse_loose_blob(bytes)
+}
+
+/// The offset of an object according to a pack index.
+pub fn pack_offset(index: &[u8], hash: &[u8; 20]) -> Option<u64> {
+    pack::find_offset(&index, hash)
+}
+
+/// The data of a pack entry.
+pub fn pack_entry(pack: &[u8], offset: u64) -> Option<Vec<u8>> {
+    pack::read_entry(&pack, offset).map(|it| it.1)
+}
+
+pub fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
+    pack::apply_delta(base, delta)
+}
+
+/// The committed content of an unmodified file.
+#[cfg(unix)]
+pub fn clean_content(root: &Path, path: &Path) -> Option<Vec<u8>> {
+    let repository = Repository::open(root)?;
+    let stat = FileStat::new(&std::fs::symlink_metadata(path).ok()?);
+    repository.read(&repository.clean_blob(path, &stat)?)
+}

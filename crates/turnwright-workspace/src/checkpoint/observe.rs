@@ -1,0 +1,127 @@
+//! Observes the state of one path, with its content if it is to be stored.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+use ring::digest::{Context, SHA256, digest};
+
+use crate::nofollow;
+use turnwright_types::file_change::FileState;
+use turnwright_types::ids::hex;
+
+/// Contents of more bytes are not stored.
+pub const MAX_STORED_BYTES: u64 = 10 * 1024 * 1024;
+/// Files of more bytes are not even hashed.
+const MAX_HASHED_BYTES: u64 = 256 * 1024 * 1024;
+
+/// The state of a path, with its content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ObservedState {
+    pub(super) state: FileState,
+    /// The content, if the state says that it is stored.
+    pub(super) bytes: Option<Arc<[u8]>>,
+}
+
+impl From<FileState> for ObservedState {
+    fn from(state: FileState) -> ObservedState {
+        ObservedState { state, bytes: None }
+    }
+}
+
+impl ObservedState {
+    pub(super) fn file(bytes: Vec<u8>, mode: u32) -> ObservedState {
+        let is_kept = bytes.len() as u64 <= MAX_STORED_BYTES;
+        let hash = hex(digest(&SHA256, &bytes).as_ref());
+        let state = FileState::File { hash, size: bytes.len() as u64, mode, is_kept };
+        ObservedState { state, bytes: is_kept.then(|| bytes.into()) }
+    }
+
+    pub(super) fn unknown(why: impl Into<String>) -> ObservedState {
+        FileState::Unknown { why: why.into() }.into()
+    }
+}
+
+/// Observes a path that has no links except for its last component. `keeps` says whether the
+/// content is wanted. Blocks.
+pub(super) fn observe(path: &Path, keeps: bool) -> ObservedState {
+    let metadata = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if is_not_found(&error) => return FileState::Absent.into(),
+        Err(error) => return ObservedState::unknown(error.to_string()),
+    };
+    if metadata.is_symlink() {
+        return match fs::read_link(path) {
+            Ok(target) => FileState::Link { target }.into(),
+            Err(error) => ObservedState::unknown(error.to_string()),
+        };
+    }
+    if metadata.is_dir() {
+        return FileState::Folder { mode: permission_bits(&metadata) }.into();
+    }
+    if !metadata.is_file() {
+        return ObservedState::unknown("is not a regular file");
+    }
+    observe_file(path, keeps).unwrap_or_else(|error| ObservedState::unknown(error.to_string()))
+}
+
+fn observe_file(path: &Path, keeps: bool) -> io::Result<ObservedState> {
+    let mut file = nofollow::open_file(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Ok(ObservedState::unknown("is not a regular file"));
+    }
+    if metadata.len() > MAX_HASHED_BYTES {
+        return Ok(ObservedState::unknown(format_bytes(metadata.len())));
+    }
+    if keeps && metadata.len() <= MAX_STORED_BYTES {
+        let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
+        (&file).take(MAX_STORED_BYTES + 1).read_to_end(&mut bytes)?;
+        return Ok(ObservedState::file(bytes, permission_bits(&metadata)));
+    }
+    let (hash, size) = hash_file(&mut file)?;
+    Ok(FileState::File { hash, size, mode: permission_bits(&metadata), is_kept: false }.into())
+}
+
+fn hash_file(file: &mut File) -> io::Result<(String, u64)> {
+    let mut hash = Context::new(&SHA256);
+    let mut piece = vec![0; 256 * 1024];
+    let mut size = 0;
+    // The file may grow while it is read.
+    let mut rest = file.take(MAX_HASHED_BYTES);
+    loop {
+        let count = rest.read(&mut piece)?;
+        if count == 0 {
+            return Ok((hex(hash.finish().as_ref()), size));
+        }
+        hash.update(&piece[..count]);
+        size += count as u64;
+    }
+}
+
+/// Whether this error means that nothing is at the path.
+pub(super) fn is_not_found(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// The permission bits, as for `chmod`.
+#[cfg(unix)]
+pub(super) fn permission_bits(metadata: &Metadata) -> u32 {
+    use std::os::unix::fs::MetadataExt;
+    metadata.mode() & 0o7777
+}
+
+#[cfg(not(unix))]
+pub(super) fn permission_bits(_: &Metadata) -> u32 {
+    0o644
+}
+
+/// Formats a number of bytes for people.
+pub(super) fn format_bytes(bytes: u64) -> String {
+    match bytes {
+        0..1_024 => format!("{bytes} bytes"),
+        1_024..1_048_576 => format!("{} KB", bytes / 1_024),
+        _ => format!("{} MB", bytes / 1_048_576),
+    }
+}

@@ -1,0 +1,272 @@
+//! The connection between the agent and the launcher in the editor's terminal: frames over a Unix
+//! socket, each with one byte for its type, four for its length, and its content.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+
+use super::running::{CommandExit, Leftover, Signal};
+use turnwright_sandbox::SandboxProfile;
+
+/// The longest valid frame. Whoever announces a longer one is not our launcher.
+const MAX_FRAME_BYTES: usize = 1024 * 1024;
+/// The size of one read.
+const READ_SIZE: usize = 64 * 1024;
+
+/// A message between the agent and the launcher.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum LinkFrame {
+    /// To the launcher: run the command with this confinement.
+    Run(Option<Box<SandboxProfile>>),
+    /// To the launcher: pass this signal on.
+    Signal(Signal),
+    /// To the launcher: end the command, which has this long to clean up.
+    Stop(Duration),
+    /// To the launcher: write this to the command's input.
+    Input(Vec<u8>),
+    /// From the launcher: the command has printed this.
+    Output(Vec<u8>),
+    /// From the launcher: the command has ended, and there is no more output.
+    Exit(CommandExit, Leftover),
+}
+
+/// An event on the connection.
+#[derive(Debug, PartialEq)]
+pub(super) enum LinkEvent {
+    /// A frame has arrived.
+    Frame(LinkFrame),
+    /// Everything that was to be sent has been sent.
+    Drained,
+    /// The other side has closed the connection.
+    End,
+}
+
+/// One end of the connection.
+#[derive(Debug)]
+pub(super) struct LauncherLink {
+    stream: UnixStream,
+    incoming: Vec<u8>,
+    outgoing: Vec<u8>,
+}
+
+impl LauncherLink {
+    pub(super) fn new(stream: UnixStream) -> LauncherLink {
+        LauncherLink { stream, incoming: Vec::new(), outgoing: Vec::new() }
+    }
+
+    /// Sends a frame: now if the socket is writable, otherwise during the next wait.
+    pub(super) fn send(&mut self, frame: &LinkFrame) {
+        encode(frame, &mut self.outgoing);
+        // The next wait reports errors of the connection.
+        drop(self.write());
+    }
+
+    /// The number of bytes that have not been sent yet.
+    pub(super) fn backlog(&self) -> usize {
+        self.outgoing.len()
+    }
+
+    /// Waits for the next event. Cancel safe.
+    pub(super) async fn next(&mut self) -> io::Result<LinkEvent> {
+        loop {
+            if let Some(frame) = decode(&mut self.incoming)? {
+                return Ok(LinkEvent::Frame(frame));
+            }
+            let interest = if self.outgoing.is_empty() {
+                Interest::READABLE
+            } else {
+                Interest::READABLE | Interest::WRITABLE
+            };
+            let ready = self.stream.ready(interest).await?;
+            if ready.is_readable() && !self.read()? {
+                return Ok(LinkEvent::End);
+            }
+            if ready.is_writable() && !self.outgoing.is_empty() {
+                self.write()?;
+                if self.outgoing.is_empty() {
+                    return Ok(LinkEvent::Drained);
+                }
+            }
+        }
+    }
+
+    /// Waits until everything has been sent. Cancel safe.
+    pub(super) async fn flush(&mut self) -> io::Result<()> {
+        while !self.outgoing.is_empty() {
+            self.stream.writable().await?;
+            self.write()?;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self) -> io::Result<bool> {
+        let begun = self.incoming.len();
+        self.incoming.resize(begun + READ_SIZE, 0);
+        let read = self.stream.try_read(&mut self.incoming[begun..]);
+        self.incoming.truncate(begun + read.as_ref().map_or(0, |it| *it));
+        match read {
+            Ok(count) => Ok(count > 0),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        while !self.outgoing.is_empty() {
+            match self.stream.try_write(&self.outgoing) {
+                Ok(count) => drop(self.outgoing.drain(..count)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn encode(frame: &LinkFrame, bytes: &mut Vec<u8>) {
+    let (number, words, profile);
+    let (kind, content): (u8, &[u8]) = match frame {
+        LinkFrame::Run(None) => (b'r', &[]),
+        LinkFrame::Run(Some(sandbox)) => {
+            // A profile is plain data, so this cannot fail. If it did, the launcher would reject
+            // the frame.
+            profile = serde_json::to_vec(sandbox).unwrap_or_else(|_| b"?".to_vec());
+            (b'r', &profile)
+        }
+        LinkFrame::Signal(Signal::Int) => (b's', b"i"),
+        LinkFrame::Signal(Signal::Term) => (b's', b"t"),
+        LinkFrame::Signal(Signal::Kill) => (b's', b"k"),
+        LinkFrame::Stop(grace) => {
+            number = u32::try_from(grace.as_millis()).unwrap_or(u32::MAX).to_le_bytes();
+            (b'e', &number)
+        }
+        LinkFrame::Input(bytes) => (b'i', bytes),
+        LinkFrame::Output(bytes) => (b'o', bytes),
+        LinkFrame::Exit(exit, leftover) => {
+            words = encode_exit(exit, *leftover);
+            (b'x', &words)
+        }
+    };
+    bytes.push(kind);
+    bytes.extend(u32::try_from(content.len()).unwrap_or(u32::MAX).to_le_bytes());
+    bytes.extend_from_slice(content);
+}
+
+/// Takes the first frame, if it is complete.
+fn decode(bytes: &mut Vec<u8>) -> io::Result<Option<LinkFrame>> {
+    let Some((head, rest)) = bytes.split_first_chunk::<5>() else { return Ok(None) };
+    let [kind, length @ ..] = *head;
+    let length = usize::try_from(u32::from_le_bytes(length)).unwrap_or(usize::MAX);
+    if length > MAX_FRAME_BYTES {
+        return Err(invalid_frame());
+    }
+    let Some(content) = rest.get(..length) else { return Ok(None) };
+    let frame = match (kind, content) {
+        (b'r', []) => LinkFrame::Run(None),
+        (b'r', profile) => LinkFrame::Run(Some(serde_json::from_slice(profile)?)),
+        (b's', b"i") => LinkFrame::Signal(Signal::Int),
+        (b's', b"t") => LinkFrame::Signal(Signal::Term),
+        (b's', b"k") => LinkFrame::Signal(Signal::Kill),
+        (b'e', _) => {
+            let number = content.try_into().map(u32::from_le_bytes).map_err(|_| invalid_frame())?;
+            LinkFrame::Stop(Duration::from_millis(u64::from(number)))
+        }
+        (b'i', bytes) => LinkFrame::Input(bytes.to_vec()),
+        (b'o', bytes) => LinkFrame::Output(bytes.to_vec()),
+        (b'x', words) => {
+            let (exit, leftover) = decode_exit(words).ok_or_else(invalid_frame)?;
+            LinkFrame::Exit(exit, leftover)
+        }
+        _ => return Err(invalid_frame()),
+    };
+    bytes.drain(..5 + length);
+    Ok(Some(frame))
+}
+
+/// Encodes how a command ended and whether processes were left: a letter each, then the details.
+fn encode_exit(exit: &CommandExit, leftover: Leftover) -> Vec<u8> {
+    let kind = match exit {
+        CommandExit::Code(_) => 'c',
+        CommandExit::Signal(_) => 'k',
+        CommandExit::Closed => 'h',
+        CommandExit::Unknown => 'u',
+    };
+    let left = if leftover == Leftover::None { '-' } else { '+' };
+    let rest = match exit {
+        CommandExit::Code(code) => code.to_string(),
+        CommandExit::Signal(name) => name.clone(),
+        CommandExit::Closed | CommandExit::Unknown => String::new(),
+    };
+    format!("{kind}{left}{rest}").into_bytes()
+}
+
+fn decode_exit(words: &[u8]) -> Option<(CommandExit, Leftover)> {
+    let [kind, left, rest @ ..] = words else { return None };
+    let rest = std::str::from_utf8(rest).ok()?;
+    let exit = match kind {
+        b'c' => CommandExit::Code(rest.parse().ok()?),
+        b'k' => CommandExit::Signal(rest.to_owned()),
+        b'h' => CommandExit::Closed,
+        b'u' => CommandExit::Unknown,
+        _ => return None,
+    };
+    let leftover = if *left == b'-' { Leftover::None } else { Leftover::Stopped };
+    Some((exit, leftover))
+}
+
+fn invalid_frame() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "invalid frame from the launcher")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use turnwright_sandbox::Network;
+
+    #[test]
+    fn frames_are_decoded_however_they_are_split() {
+        let frames = [
+            LinkFrame::Run(None),
+            LinkFrame::Run(Some(Box::new(SandboxProfile {
+                network: Network::On,
+                ..SandboxProfile::default()
+            }))),
+            LinkFrame::Signal(Signal::Term),
+            LinkFrame::Stop(Duration::from_millis(200)),
+            LinkFrame::Input(b"yes\n".to_vec()),
+            LinkFrame::Output(vec![0, 255, 10]),
+            LinkFrame::Output(Vec::new()),
+            LinkFrame::Exit(CommandExit::Code(-3), Leftover::None),
+            LinkFrame::Exit(CommandExit::Signal("SIGKILL".to_owned()), Leftover::Stopped),
+            LinkFrame::Exit(CommandExit::Closed, Leftover::Stopped),
+            LinkFrame::Exit(CommandExit::Unknown, Leftover::None),
+        ];
+        let mut bytes = Vec::new();
+        for frame in &frames {
+            encode(frame, &mut bytes);
+        }
+        let (mut incoming, mut found) = (Vec::new(), Vec::new());
+        for byte in bytes {
+            incoming.push(byte);
+            found.extend(decode(&mut incoming).unwrap());
+        }
+        assert_eq!(found, frames);
+        assert!(incoming.is_empty());
+    }
+
+    #[test]
+    fn invalid_frames_are_errors_and_take_no_memory() {
+        for bytes in [
+            &b"x\0\0\0\0"[..],
+            b"o\xff\xff\xff\xff",
+            b"x\x03\0\0\0c-a",
+            b"s\x01\0\0\0z",
+            b"r\x01\0\0\0?",
+        ] {
+            assert!(decode(&mut bytes.to_vec()).is_err(), "{bytes:?}");
+        }
+        assert_eq!(decode(&mut b"o\x05\0\0\0abc".to_vec()).unwrap(), None);
+    }
+}

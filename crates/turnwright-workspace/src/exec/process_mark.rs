@@ -1,0 +1,130 @@
+//! Finds processes that have left a command's group by `setsid`, job control or a double fork, by a
+//! mark that every descendant inherits. The mark is an environment variable and, on Linux, a
+//! resource limit that the kernel no longer enforces and that no command in the sandbox can change.
+
+#[cfg(target_os = "linux")]
+use std::fs;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The variable that carries the mark.
+const MARK_VARIABLE: &str = "TURNWRIGHT_COMMAND";
+/// How many commands of one process can be told apart by their limit.
+#[cfg(target_os = "linux")]
+const MARKS_PER_PROCESS: u64 = 100_000_000;
+/// Rounds of searching and killing, since a process may fork during the search.
+#[cfg(target_os = "linux")]
+const MAX_ROUNDS: usize = 5;
+
+/// The prefix of all marks of this process. It is unique even among containers that count processes
+/// anew.
+fn process_prefix() -> &'static str {
+    static PREFIX: OnceLock<String> = OnceLock::new();
+    PREFIX.get_or_init(|| format!("{}-", uuid::Uuid::new_v4().simple()))
+}
+
+/// The leading digits of the limits of all commands of this process.
+#[cfg(target_os = "linux")]
+fn limit_prefix() -> u64 {
+    static PREFIX: OnceLock<u64> = OnceLock::new();
+    *PREFIX.get_or_init(|| 1_000_000_000 + uuid::Uuid::new_v4().as_u64_pair().1 % 8_000_000_000)
+}
+
+/// The common part of the variable in the environments of all commands of this process.
+pub(super) fn environment_pattern() -> String {
+    format!("{MARK_VARIABLE}={}", process_prefix())
+}
+
+/// The common part of their limits, as `/proc` shows it.
+#[cfg(target_os = "linux")]
+pub(super) fn limit_pattern() -> String {
+    limits_line(limit_prefix())
+}
+
+/// Limits are not searched on other systems.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn limit_pattern() -> String {
+    environment_pattern()
+}
+
+#[cfg(target_os = "linux")]
+fn limits_line(limit: u64) -> String {
+    format!("{:<25} {limit}", "Max file locks")
+}
+
+/// The mark of one command: the prefix of this process and a counter.
+#[derive(Clone, Debug)]
+pub(super) struct ProcessMark {
+    name: String,
+    #[cfg(target_os = "linux")]
+    limit: u64,
+}
+
+impl ProcessMark {
+    pub(super) fn new() -> ProcessMark {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        ProcessMark {
+            name: format!("{}{number}", process_prefix()),
+            #[cfg(target_os = "linux")]
+            limit: limit_prefix() * MARKS_PER_PROCESS + number % MARKS_PER_PROCESS,
+        }
+    }
+
+    /// The name and value to set in the command's environment.
+    pub(super) fn variable(&self) -> (&'static str, &str) {
+        (MARK_VARIABLE, &self.name)
+    }
+
+    /// The limit on file locks to set for the command. It is so high that it limits nothing.
+    #[cfg(target_os = "linux")]
+    pub(super) fn limit(&self) -> rustix::process::Rlimit {
+        rustix::process::Rlimit { current: Some(self.limit), maximum: Some(self.limit) }
+    }
+
+    /// Kills every process with the mark and returns whether there was one. Takes a few
+    /// milliseconds, so it must not run on the runtime's thread.
+    #[cfg(target_os = "linux")]
+    pub(super) fn kill_all(&self) -> bool {
+        let entry = format!("{MARK_VARIABLE}={}", self.name);
+        let limit = format!("{} ", limits_line(self.limit));
+        for round in 0..MAX_ROUNDS {
+            let found = find_marked(entry.as_bytes(), &limit);
+            if found.is_empty() {
+                return round > 0;
+            }
+            for process in found {
+                rustix::process::kill_process(process, rustix::process::Signal::KILL).ok();
+            }
+        }
+        true
+    }
+
+    /// On other systems the environment of other processes is not easily readable.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn kill_all(&self) -> bool {
+        false
+    }
+}
+
+/// A zombie keeps its limits until it is reaped.
+#[cfg(target_os = "linux")]
+fn is_zombie(number: i32) -> bool {
+    let stat = fs::read(format!("/proc/{number}/stat")).unwrap_or_default();
+    let name_end = stat.iter().rposition(|it| *it == b')').unwrap_or_default();
+    matches!(stat.get(name_end + 2), None | Some(b'Z' | b'X' | b'x'))
+}
+
+#[cfg(target_os = "linux")]
+fn find_marked(entry: &[u8], limit: &str) -> Vec<rustix::process::Pid> {
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let number = |it: fs::DirEntry| it.file_name().to_str()?.parse::<i32>().ok();
+    let has_mark = |number: &i32| {
+        fs::read(format!("/proc/{number}/environ"))
+            .is_ok_and(|it| it.split(|byte| *byte == 0).any(|it| it == entry))
+            || fs::read_to_string(format!("/proc/{number}/limits"))
+                .is_ok_and(|it| it.contains(limit) && !is_zombie(*number))
+    };
+    let numbers = processes.filter_map(Result::ok).filter_map(number).filter(has_mark);
+    numbers.filter_map(rustix::process::Pid::from_raw).collect()
+}

@@ -1,0 +1,350 @@
+//! Converts what a command prints to readable text: UTF-8 without colours and cursor movements, and
+//! only the last state of a line that was redrawn. The result does not depend on how the bytes are
+//! split.
+
+/// The most bytes of a line that are held; a longer one is passed on in pieces.
+const MAX_PIECE: usize = 4 * 1024;
+/// The most characters of a string for the terminal, such as its title.
+const MAX_STRING_CHARS: usize = 4 * 1024;
+
+/// The position within an escape sequence.
+#[derive(Clone, Copy, Debug, Default)]
+enum EscapeState {
+    #[default]
+    Plain,
+    /// After ESC.
+    Escape,
+    /// In a control sequence, such as a colour.
+    Control,
+    /// In a string for the terminal, such as its title, after this many characters.
+    Text(usize),
+    /// After ESC in such a string.
+    TextEscape,
+}
+
+/// Cleans output as it arrives.
+#[derive(Debug, Default)]
+pub(super) struct TerminalCleaner {
+    /// The beginning of an incomplete character.
+    incomplete: Vec<u8>,
+    state: EscapeState,
+    line: String,
+    /// After a carriage return: the next text replaces the line.
+    after_return: bool,
+}
+
+impl TerminalCleaner {
+    /// Adds output and passes on what is complete: lines with their line ends, and pieces of very
+    /// long lines without.
+    pub(super) fn push(&mut self, bytes: &[u8], sink: &mut dyn FnMut(&str)) {
+        let joined;
+        let mut bytes = bytes;
+        if !self.incomplete.is_empty() {
+            self.incomplete.extend_from_slice(bytes);
+            joined = std::mem::take(&mut self.incomplete);
+            bytes = &joined;
+        }
+        loop {
+            let error = match std::str::from_utf8(bytes) {
+                Ok(text) => return self.text(text, sink),
+                Err(error) => error,
+            };
+            let (valid, after) = bytes.split_at(error.valid_up_to());
+            self.text(&String::from_utf8_lossy(valid), sink);
+            let Some(wrong) = error.error_len() else {
+                self.incomplete = after.to_vec();
+                return;
+            };
+            self.text("\u{fffd}", sink);
+            bytes = &after[wrong..];
+        }
+    }
+
+    /// Ends the output.
+    pub(super) fn finish(&mut self, sink: &mut dyn FnMut(&str)) {
+        if !std::mem::take(&mut self.incomplete).is_empty() {
+            self.text("\u{fffd}", sink);
+        }
+        if !self.line.is_empty() {
+            sink(&self.line);
+            self.line.clear();
+        }
+        *self = TerminalCleaner::default();
+    }
+
+    /// True if the next byte begins a line.
+    pub(super) fn is_at_start(&self) -> bool {
+        let is_plain = matches!(self.state, EscapeState::Plain) && !self.after_return;
+        is_plain && self.line.is_empty() && self.incomplete.is_empty()
+    }
+
+    /// The incomplete last line.
+    pub(super) fn line(&self) -> &str {
+        &self.line
+    }
+
+    fn text(&mut self, text: &str, sink: &mut dyn FnMut(&str)) {
+        let mut rest = text;
+        while let Some(first) = rest.chars().next() {
+            if !matches!(self.state, EscapeState::Plain) && self.is_escape_char(first) {
+                rest = &rest[first.len_utf8()..];
+                continue;
+            }
+            let end = rest.find(char::is_control).unwrap_or(rest.len());
+            self.append(&rest[..end], sink);
+            rest = &rest[end..];
+            if let Some(control) = rest.chars().next() {
+                self.control(control, sink);
+                rest = &rest[control.len_utf8()..];
+            }
+        }
+    }
+
+    fn append(&mut self, text: &str, sink: &mut dyn FnMut(&str)) {
+        if text.is_empty() {
+            return;
+        }
+        if std::mem::take(&mut self.after_return) {
+            self.line.clear();
+        }
+        self.line.push_str(text);
+        let mut start = 0;
+        while self.line.len() - start > MAX_PIECE {
+            let most = start + MAX_PIECE;
+            let end = (start..=most).rev().find(|it| self.line.is_char_boundary(*it));
+            let end = end.unwrap_or(most);
+            sink(&self.line[start..end]);
+            start = end;
+        }
+        self.line.drain(..start);
+    }
+
+    fn control(&mut self, control: char, sink: &mut dyn FnMut(&str)) {
+        match control {
+            '\n' => {
+                self.after_return = false;
+                self.line.push('\n');
+                sink(&self.line);
+                self.line.clear();
+            }
+            '\t' => self.append("\t", sink),
+            '\r' => self.after_return = true,
+            '\u{8}' if !self.after_return => drop(self.line.pop()),
+            '\u{1b}' => self.state = EscapeState::Escape,
+            '\u{9b}' => self.state = EscapeState::Control,
+            '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}' => self.state = EscapeState::Text(0),
+            _ => {}
+        }
+    }
+
+    /// True if the character belongs to an escape sequence. One that cannot ends the sequence and
+    /// is handled again.
+    fn is_escape_char(&mut self, char: char) -> bool {
+        let (state, is_escape) = match (self.state, char) {
+            (EscapeState::Plain, _) => (EscapeState::Plain, false),
+            (EscapeState::Escape, '[') => (EscapeState::Control, true),
+            (EscapeState::Escape, ']' | 'P' | 'X' | '^' | '_') => (EscapeState::Text(0), true),
+            (EscapeState::Escape, ' '..='/') => (EscapeState::Escape, true),
+            (EscapeState::Escape, '0'..='~') => (EscapeState::Plain, true),
+            (EscapeState::Escape, _) => (EscapeState::Plain, false),
+            (EscapeState::Control, ' '..='?') => (EscapeState::Control, true),
+            (EscapeState::Control, '@'..='~') => (EscapeState::Plain, true),
+            (EscapeState::Control, _) => (EscapeState::Plain, false),
+            (EscapeState::Text(_), '\u{7}' | '\u{9c}') => (EscapeState::Plain, true),
+            (EscapeState::Text(_), '\u{1b}') => (EscapeState::TextEscape, true),
+            // No title has several lines, so the end of this one got lost.
+            (EscapeState::Text(_), '\n') => (EscapeState::Plain, false),
+            (EscapeState::Text(count), _) if count >= MAX_STRING_CHARS => {
+                (EscapeState::Plain, false)
+            }
+            (EscapeState::Text(count), _) => (EscapeState::Text(count + 1), true),
+            (EscapeState::TextEscape, '\\') => (EscapeState::Plain, true),
+            (EscapeState::TextEscape, _) => {
+                self.state = EscapeState::Escape;
+                return self.is_escape_char(char);
+            }
+        };
+        self.state = state;
+        is_escape
+    }
+}
+
+/// Replaces repeated lines by one line and a count.
+#[derive(Debug, Default)]
+pub(super) struct RepeatedLines {
+    line: String,
+    count: u64,
+    /// In the middle of a line that is too long to be compared.
+    in_long_line: bool,
+}
+
+/// Up to this many repetitions are shown as they are.
+const MAX_SHOWN_REPEATS: u64 = 3;
+
+impl RepeatedLines {
+    /// Adds a piece as [`TerminalCleaner`] passes it on.
+    pub(super) fn push(&mut self, piece: &str, sink: &mut dyn FnMut(&str)) {
+        let is_line = piece.ends_with('\n') && !self.in_long_line;
+        self.in_long_line = !piece.ends_with('\n');
+        if is_line && self.count > 0 && self.line == piece {
+            self.count += 1;
+            return;
+        }
+        self.finish(sink);
+        if is_line {
+            self.line.push_str(piece);
+            self.count = 1;
+        } else {
+            sink(piece);
+        }
+    }
+
+    /// Counts repetitions of the held line at the start of `bytes` without splitting them into
+    /// lines: a command may print "y" a hundred million times. Returns how many bytes were counted.
+    pub(super) fn count_repeats(&mut self, bytes: &[u8]) -> usize {
+        let line = self.line.as_bytes();
+        if self.count == 0 || bytes.len() < line.len() {
+            return 0;
+        }
+        let times = bytes.len() / line.len();
+        let (same, _) = bytes.split_at(times * line.len());
+        // Each line equals the one before it.
+        if !same.starts_with(line) || same[line.len()..] != same[..same.len() - line.len()] {
+            return 0;
+        }
+        self.count += times as u64;
+        same.len()
+    }
+
+    /// Passes on what is held.
+    pub(super) fn finish(&mut self, sink: &mut dyn FnMut(&str)) {
+        self.show(sink);
+        self.line.clear();
+        self.count = 0;
+    }
+
+    /// True if nothing is held.
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Passes on what is held, and keeps it.
+    pub(super) fn show(&self, sink: &mut dyn FnMut(&str)) {
+        if self.count > MAX_SHOWN_REPEATS {
+            sink(format!("{} [× {}]", self.line.trim_end(), self.count).trim_start_matches(' '));
+            sink("\n");
+        } else {
+            (0..self.count).for_each(|_| sink(&self.line));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Cleans chunks completely.
+    fn clean<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> String {
+        let (mut cleaner, mut repeats, mut text) =
+            (TerminalCleaner::default(), RepeatedLines::default(), String::new());
+        for chunk in chunks {
+            cleaner.push(chunk, &mut |it| repeats.push(it, &mut |it| text.push_str(it)));
+            assert!(cleaner.line.len() <= MAX_PIECE && cleaner.incomplete.len() < 4);
+        }
+        cleaner.finish(&mut |it| repeats.push(it, &mut |it| text.push_str(it)));
+        repeats.finish(&mut |it| text.push_str(it));
+        text
+    }
+
+    #[test]
+    fn escape_sequences_are_removed() {
+        for (raw, text) in [
+            ("plain\n\ttext", "plain\n\ttext"),
+            ("\u{1b}[1;31mred\u{1b}[0m", "red"),
+            ("\u{1b}]0;a title\u{7}a\u{1b}]8;;http://x\u{1b}\\link\u{1b}]8;;\u{1b}\\", "alink"),
+            ("\u{1b}(Ba\u{1b}=b\u{1b}Mc\u{1b}7", "abc"),
+            ("\u{1b}]lost title\nnext", "\nnext"),
+            ("\u{1b}[12\nnext", "\nnext"),
+            ("\u{9b}1mred\u{9d}title\u{9c}.", "red."),
+            ("a\0b\u{7}c", "abc"),
+            ("b\u{8}bo\u{8}ol\u{8}ld\u{8}d", "bold"),
+            ("|\u{8}/\u{8}-\u{8}done", "done"),
+            ("\u{1b}", ""),
+        ] {
+            assert_eq!(clean([raw.as_bytes()]), text, "{raw:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_last_state_of_a_redrawn_line_is_left() {
+        for (raw, text) in [
+            ("10%\r50%\r100%\ndone", "100%\ndone"),
+            ("10%\r100%", "100%"),
+            ("dos\r\nline\r\n", "dos\nline\n"),
+            ("dos\r\r\n", "dos\n"),
+            ("last\r", "last"),
+            ("10%\r\u{1b}[K100%\r\u{1b}[K\n", "100%\n"),
+            ("a long state\rok\n", "ok\n"),
+        ] {
+            assert_eq!(clean([raw.as_bytes()]), text, "{raw:?}");
+        }
+    }
+
+    #[test]
+    fn lines_that_come_more_than_three_times_are_counted() {
+        for (raw, text) in [
+            ("a\na\na\nb\n", "a\na\na\nb\n"),
+            ("a\na\na\na\nb\n", "a [× 4]\nb\n"),
+            ("\n\n\n\n\nb", "[× 5]\nb"),
+            ("a\na\na\na\na", "a [× 4]\na"),
+        ] {
+            assert_eq!(clean([raw.as_bytes()]), text, "{raw:?}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_replaced_wherever_they_are_cut() {
+        let bytes = b"a\xffb\xe2\x82c\xf0\x9f\xa6\x80d\xc3";
+        let whole = clean([bytes.as_slice()]);
+        assert_eq!(whole, String::from_utf8_lossy(bytes));
+        assert_eq!(clean(bytes.chunks(1)), whole);
+    }
+
+    /// Typical and adversarial parts of output.
+    fn parts() -> impl Strategy<Value = Vec<u8>> {
+        let texts = prop_oneof![
+            "[ -~]{0,20}",
+            "(ab\n){0,9}",
+            "[\r\n\u{8}\t]{1,3}",
+            "\u{1b}[\\[\\]()P\\\\a-z0-9;]{0,4}",
+            "[\u{7}\u{1b}\u{9b}\u{9c}ä€🦀]{0,4}",
+            "x{4000,9000}",
+        ];
+        prop_oneof![
+            4 => texts.prop_map(String::into_bytes),
+            1 => proptest::collection::vec(any::<u8>(), 0..6),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn how_the_bytes_are_cut_changes_nothing(
+            parts in proptest::collection::vec(parts(), 0..12),
+            sizes in proptest::collection::vec(1_usize..40, 1..8),
+        ) {
+            let bytes = parts.concat();
+            let mut chunks = Vec::new();
+            let (mut rest, mut sizes) = (bytes.as_slice(), sizes.iter().cycle());
+            while !rest.is_empty() {
+                let (chunk, after) = rest.split_at(rest.len().min(*sizes.next().unwrap()));
+                chunks.push(chunk);
+                rest = after;
+            }
+            let whole = clean([bytes.as_slice()]);
+            prop_assert_eq!(&whole, &clean(chunks));
+            prop_assert!(!whole.contains(|it: char| it.is_control() && it != '\n' && it != '\t'));
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Moves and removes entries of folders: files, folders and links, whatever they contain.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tokio_util::sync::CancellationToken;
+
+use super::disk::{map_io_error, map_open_error, run_blocking};
+use super::{FileError, Files, Roots, save};
+use crate::nofollow;
+use turnwright_types::effect::ResolvedPath;
+
+/// The most entries that are counted below a folder.
+const MAX_COUNTED: usize = 100_000;
+/// The deepest nesting of folders that is removed: each level is held open meanwhile.
+const MAX_DEPTH: usize = 200;
+/// The most entries that are listed.
+const MAX_LISTED: usize = 20;
+
+/// What is at a path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EntryInfo {
+    pub is_folder: bool,
+    /// Whether it is a symbolic link, which is not followed.
+    pub is_link: bool,
+    /// The number of entries below the folder that are not folders, as far as they were counted.
+    pub files: usize,
+    /// The number of folders below it.
+    pub folders: usize,
+    /// How deep the folders are nested.
+    pub depth: usize,
+    /// The first few entries, relative to the folder.
+    pub names: Vec<PathBuf>,
+}
+
+impl EntryInfo {
+    /// The number of entries below it.
+    pub fn entries(&self) -> usize {
+        self.files + self.folders
+    }
+
+    /// Whether its folders are nested too deep to be removed.
+    pub fn is_too_deep(&self) -> bool {
+        self.depth > MAX_DEPTH
+    }
+
+    /// Whether there may be more entries than were counted.
+    pub fn is_truncated(&self) -> bool {
+        self.entries() >= MAX_COUNTED
+    }
+}
+
+impl Roots {
+    /// Like [`Roots::resolve`], but a link at the end of the path is not followed.
+    pub fn resolve_entry(&self, path: &Path) -> ResolvedPath {
+        let all = self.resolve(path);
+        let Some(name) = path.file_name() else { return all };
+        let folder = self.resolve(path.parent().unwrap_or(Path::new("")));
+        let own = folder.path.join(name);
+        if own == all.path { all } else { ResolvedPath { path: own, scope: folder.scope } }
+    }
+}
+
+impl Files {
+    /// Inspects what is at a path.
+    ///
+    /// # Errors
+    /// If there is nothing, or it cannot be read.
+    pub async fn inspect_entry(&self, target: &ResolvedPath) -> Result<EntryInfo, FileError> {
+        self.ensure_entry_not_moved(target).await?;
+        let path = target.path.clone();
+        run_blocking(move || inspect(&path).map_err(|it| map_open_error(&it))).await
+    }
+
+    /// Moves an entry to a path where nothing exists yet. Missing folders are created.
+    ///
+    /// # Errors
+    /// If nothing was moved.
+    pub async fn rename(&self, from: &ResolvedPath, to: &ResolvedPath) -> Result<(), FileError> {
+        self.ensure_entry_not_moved(from).await?;
+        self.ensure_entry_not_moved(to).await?;
+        let (old, new) = (from.path.clone(), to.path.clone());
+        run_blocking(move || rename(&old, &new)).await?;
+        self.forget_seen(from);
+        self.forget_seen(to);
+        Ok(())
+    }
+
+    /// Renames a file to a temporary name in its folder, from where it can be restored.
+    ///
+    /// # Errors
+    /// If the file was not renamed.
+    pub async fn set_aside(&self, target: &ResolvedPath) -> Result<ResolvedPath, FileError> {
+        self.ensure_entry_not_moved(target).await?;
+        let path = target.path.clone();
+        let path = run_blocking(move || set_aside(&path).map_err(|it| map_open_error(&it))).await?;
+        self.forget_seen(target);
+        Ok(ResolvedPath { path, scope: target.scope })
+    }
+
+    /// Removes an entry, with everything below it if `recursive` is set. Returns the number of
+    /// removed files.
+    ///
+    /// # Errors
+    /// If not everything was removed.
+    pub async fn remove(
+        &self,
+        target: &ResolvedPath,
+        recursive: bool,
+        cancel: &CancellationToken,
+    ) -> Result<usize, FileError> {
+        self.ensure_entry_not_moved(target).await?;
+        let (path, cancel) = (target.path.clone(), cancel.clone());
+        let removed = run_blocking(move || remove(&path, recursive, &cancel)).await;
+        self.forget_seen(target);
+        removed
+    }
+
+    /// Whether the working folder of the session is at this path or below it.
+    ///
+    /// # Errors
+    /// If the process is ending.
+    pub async fn contains_cwd(&self, target: &ResolvedPath) -> Result<bool, FileError> {
+        Ok(self.resolve(".").await?.path.starts_with(&target.path))
+    }
+
+    /// Fails if the path now resolves to something else.
+    async fn ensure_entry_not_moved(&self, target: &ResolvedPath) -> Result<(), FileError> {
+        let (roots, path) = (self.roots.clone(), target.path.clone());
+        let now = run_blocking(move || Ok(roots.resolve_entry(&path))).await?;
+        if now == *target { Ok(()) } else { Err(FileError::Moved) }
+    }
+}
+
+/// The path relative to its held folder. It keeps meaning the same folder as long as the first part
+/// lives.
+fn pinned_entry(path: &Path) -> io::Result<(Option<fs::File>, PathBuf)> {
+    let (folder, name) = split_name(path)?;
+    let (held, folder) = nofollow::open_folder(folder)?;
+    Ok((held, folder.join(name)))
+}
+
+/// The same, but missing folders are created.
+fn pinned_create(path: &Path) -> io::Result<(Option<fs::File>, PathBuf)> {
+    let (folder, name) = split_name(path)?;
+    let (held, folder) = nofollow::create_folder(folder)?;
+    Ok((held, folder.join(name)))
+}
+
+fn split_name(path: &Path) -> io::Result<(&Path, &OsStr)> {
+    path.parent().zip(path.file_name()).ok_or_else(|| io::ErrorKind::InvalidInput.into())
+}
+
+fn inspect(path: &Path) -> io::Result<EntryInfo> {
+    let (_held, path) = pinned_entry(path)?;
+    let metadata = fs::symlink_metadata(&path)?;
+    let (is_folder, is_link) = (metadata.is_dir(), metadata.is_symlink());
+    let mut info = EntryInfo { is_folder, is_link, ..EntryInfo::default() };
+    let mut open = if is_folder { vec![PathBuf::new()] } else { Vec::new() };
+    let (_held, path) = if is_folder { nofollow::open_child_folder(&path)? } else { (None, path) };
+    while let Some(below) = open.pop() {
+        let Some((_held, folder)) = folder_below(&path, &below)? else { continue };
+        let mut entries: Vec<_> =
+            fs::read_dir(folder)?.take(MAX_COUNTED).filter_map(Result::ok).collect();
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            if info.is_truncated() {
+                return Ok(info);
+            }
+            let name = below.join(entry.file_name());
+            if info.names.len() < MAX_LISTED {
+                info.names.push(name.clone());
+            }
+            if entry.file_type()?.is_dir() {
+                info.folders += 1;
+                info.depth = info.depth.max(name.components().count());
+                open.push(name);
+            } else {
+                info.files += 1;
+            }
+        }
+    }
+    Ok(info)
+}
+
+/// Opens a folder some levels below a held one; `None` if it is not a folder any more.
+fn folder_below(path: &Path, below: &Path) -> io::Result<Option<(Option<fs::File>, PathBuf)>> {
+    let mut at = (None, path.to_path_buf());
+    for name in below {
+        at = match nofollow::open_child_folder(&at.1.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(None),
+            result => result?,
+        };
+    }
+    Ok(Some(at))
+}
+
+fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
+    let (_source_folder, source) = pinned_entry(from).map_err(|it| map_open_error(&it))?;
+    let metadata = fs::symlink_metadata(&source).map_err(|it| map_io_error(&it))?;
+    if metadata.is_dir() && to.starts_with(from) {
+        return Err(FileError::System("cannot be moved into itself".to_owned()));
+    }
+    let (_target_folder, target) = pinned_create(to).map_err(|it| map_open_error(&it))?;
+    match rename_no_replace(&source, &target) {
+        Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+            move_across_devices(&source, &target, &metadata)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(FileError::Exists),
+        result => result.map_err(|it| map_io_error(&it)),
+    }
+}
+
+fn set_aside(path: &Path) -> io::Result<PathBuf> {
+    let (_held, source) = pinned_entry(path)?;
+    let folder = source.parent().unwrap_or(Path::new("/"));
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".turnwright-").suffix(".tmp");
+    let ((), aside) = builder.make_in(folder, |it| rename_no_replace(&source, it))?.keep()?;
+    Ok(path.with_file_name(aside.file_name().unwrap_or_default()))
+}
+
+/// Renames atomically; fails if the target exists.
+pub(super) fn rename_no_replace(from: &Path, to: &Path) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        use rustix::io::Errno;
+        match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+            // Not supported by this file system or kernel.
+            Err(Errno::INVAL | Errno::NOSYS) => {}
+            result => return result.map_err(Into::into),
+        }
+    }
+    if fs::symlink_metadata(to).is_ok() {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    fs::rename(from, to)
+}
+
+/// Moves a file to another file system: writes a copy next to the target path and renames it when
+/// it is complete.
+fn move_across_devices(from: &Path, to: &Path, metadata: &fs::Metadata) -> Result<(), FileError> {
+    if !metadata.is_file() {
+        return Err(FileError::System(
+            "lies on another disk than its new place; use exec with mv".to_owned(),
+        ));
+    }
+    let copy = || -> io::Result<()> {
+        let folder = to.parent().unwrap_or(Path::new("/"));
+        let mut file =
+            tempfile::Builder::new().prefix(".turnwright-").suffix(".tmp").tempfile_in(folder)?;
+        io::copy(&mut save::open_nofollow(from, false)?, &mut file)?;
+        file.as_file().set_permissions(metadata.permissions())?;
+        file.as_file().sync_data()?;
+        rename_no_replace(file.path(), to)?;
+        drop(file.keep()?);
+        // The file must not stay in both places.
+        fs::remove_file(from).inspect_err(|_| drop(fs::remove_file(to)))
+    };
+    copy().map_err(|it| match it.kind() {
+        io::ErrorKind::AlreadyExists => FileError::Exists,
+        _ => map_io_error(&it),
+    })
+}
+
+fn remove(path: &Path, recursive: bool, cancel: &CancellationToken) -> Result<usize, FileError> {
+    let (_held, path) = pinned_entry(path).map_err(|it| map_open_error(&it))?;
+    let metadata = fs::symlink_metadata(&path).map_err(|it| map_io_error(&it))?;
+    if !metadata.is_dir() {
+        fs::remove_file(&path).map_err(|it| map_io_error(&it))?;
+        return Ok(1);
+    }
+    if !recursive {
+        fs::remove_dir(&path).map_err(|it| map_io_error(&it))?;
+        return Ok(0);
+    }
+    let mut removed = 0;
+    let result = remove_tree(&path, cancel, &mut removed);
+    match result {
+        Ok(()) => Ok(removed),
+        Err(error) if removed == 0 => Err(map_io_error(&error)),
+        Err(error) => Err(FileError::System(format!(
+            "was only removed in part: {removed} files are gone, then: {error}"
+        ))),
+    }
+}
+
+/// Removes a folder with its content. Each folder is held open while it is emptied, so that none
+/// can be swapped for a link that leads elsewhere.
+fn remove_tree(path: &Path, cancel: &CancellationToken, removed: &mut usize) -> io::Result<()> {
+    let (held, inside) = nofollow::open_child_folder(path)?;
+    for entry in fs::read_dir(&inside)? {
+        if cancel.is_cancelled() {
+            return Err(io::Error::other("cancelled by the user"));
+        }
+        let entry = entry?;
+        let below = inside.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            remove_tree(&below, cancel, removed)?;
+        } else {
+            fs::remove_file(&below)?;
+            *removed += 1;
+        }
+    }
+    drop(held);
+    fs::remove_dir(path)
+}

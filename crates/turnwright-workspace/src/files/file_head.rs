@@ -1,0 +1,93 @@
+//! Reads the beginning of small text files that the agent reads on its own account and not for a
+//! call: instructions, notes, skills. The reads are bounded, and links in a project cannot lead
+//! them outside of it.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use crate::nofollow;
+use turnwright_types::effect::is_secret_path;
+
+/// The beginning of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileHead {
+    /// The path with all links resolved.
+    pub real_path: PathBuf,
+    /// The text, at most as long as the limit.
+    pub text: String,
+    /// Whether `text` is the whole file.
+    pub is_complete: bool,
+    pub modified: Option<SystemTime>,
+}
+
+/// Reads the first `limit` bytes of a regular file. With `within`, a resolved path, the file must
+/// lie below it and must not be one that may hold secrets. Blocks.
+pub fn read_head(path: &Path, within: Option<&Path>, limit: usize) -> Option<FileHead> {
+    let real = fs::canonicalize(path).ok()?;
+    if within.is_some_and(|it| !real.starts_with(it) || is_secret_path(&real)) {
+        tracing::info!(path = %path.display(), "not read: a link leads out of the folder, or it may hold secrets");
+        return None;
+    }
+    let file = nofollow::open_file(&real).ok()?;
+    let metadata = file.metadata().ok().filter(fs::Metadata::is_file)?;
+    let mut bytes = Vec::new();
+    file.take(limit as u64 + 1).read_to_end(&mut bytes).ok()?;
+    let is_whole = bytes.len() <= limit;
+    if !is_whole {
+        bytes.truncate(limit);
+        // Do not cut a character in half.
+        let broken = std::str::from_utf8(&bytes).err().filter(|it| it.error_len().is_none());
+        bytes.truncate(broken.map_or(limit, |it| it.valid_up_to()));
+    }
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    Some(FileHead {
+        real_path: real,
+        text,
+        is_complete: is_whole,
+        modified: metadata.modified().ok(),
+    })
+}
+
+#[cfg(target_os = "linux")]
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn only_the_beginning_of_regular_files_of_the_project_is_seen() {
+        let base = tempfile::tempdir().unwrap();
+        let base = fs::canonicalize(base.path()).unwrap();
+        let ws = base.join("ws");
+        fs::create_dir_all(ws.join("folder")).unwrap();
+        fs::write(base.join("outside"), "x").unwrap();
+        fs::write(ws.join(".env"), "x").unwrap();
+        fs::write(ws.join("a"), "\u{feff}aé").unwrap();
+        symlink("../outside", ws.join("out")).unwrap();
+        symlink(".env", ws.join("keys")).unwrap();
+        symlink("a", ws.join("in")).unwrap();
+        symlink("loop", ws.join("loop")).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            ws.join("fifo"),
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::from_raw_mode(0o600),
+            0,
+        )
+        .unwrap();
+        let seen = |name: &str, limit| {
+            read_head(&ws.join(name), Some(&ws), limit).map(|it| (it.text, it.is_complete))
+        };
+        for name in ["out", "keys", "loop", "fifo", "folder", "missing"] {
+            assert_eq!(seen(name, 9), None, "{name}");
+        }
+        assert_eq!(seen("in", 9), Some(("aé".to_owned(), true)));
+        assert_eq!(seen("a", 5), Some(("a".to_owned(), false)));
+        assert_eq!(read_head(&ws.join("out"), None, 9).unwrap().text, "x");
+    }
+}

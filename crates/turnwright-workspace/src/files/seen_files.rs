@@ -1,0 +1,186 @@
+//! Remembers what the model has seen of each file, so that changes from elsewhere are noticed.
+//! Contents are compared and not timestamps: a timestamp can change without a change, and a change
+//! can leave it as it was.
+
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher};
+use std::path::{Path, PathBuf};
+
+use super::text::{ContentHash, FileText};
+
+const MAX_FILES: usize = 4_096;
+/// Line hashes are kept for files of at most this many lines.
+const MAX_HASHED_LINES: usize = 20_000;
+/// The most line hashes of all files together, about 4 MB.
+const MAX_HASHED_LINES_TOTAL: usize = 1_000_000;
+/// The most changed regions that are reported.
+const MAX_REGIONS: usize = 5;
+
+/// What the model has seen of the files of one session.
+#[derive(Debug, Default)]
+// it is held only to access the map.
+pub(super) struct SeenFiles(Mutex<SeenState>);
+
+#[derive(Debug, Default)]
+struct SeenState {
+    files: HashMap<PathBuf, SeenFile>,
+    /// The number of line hashes in all files.
+    lines: usize,
+}
+
+#[derive(Debug)]
+struct SeenFile {
+    hash: ContentHash,
+    /// A hash of each line; empty if there are too many lines.
+    lines: Box<[u32]>,
+}
+
+/// How the current text of a file compares with what the model has seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Freshness {
+    /// The model has not read the file in this session.
+    Unseen,
+    Same,
+    /// The file was changed from elsewhere: the first and the last line of each changed region in
+    /// the current text, counted from 1. Empty if the regions are not known. Where lines were only
+    /// removed, it is the line after them.
+    Changed(Vec<(usize, usize)>),
+}
+
+impl SeenFiles {
+    pub(super) fn note(&self, path: &Path, text: &FileText) {
+        let file =
+            SeenFile { hash: text.hash(), lines: line_hashes(&text.text).unwrap_or_default() };
+        let mut known = self.0.lock();
+        known.remove(path);
+        if known.files.len() >= MAX_FILES {
+            // Forgetting only means that a file has to be read again before it is changed.
+            *known = SeenState::default();
+        }
+        if known.lines + file.lines.len() > MAX_HASHED_LINES_TOTAL {
+            known.files.values_mut().for_each(|it| it.lines = Box::default());
+            known.lines = 0;
+        }
+        known.lines += file.lines.len();
+        known.files.insert(path.to_path_buf(), file);
+    }
+
+    pub(super) fn compare(&self, path: &Path, text: &FileText) -> Freshness {
+        let hash = text.hash();
+        let known = self.0.lock();
+        match known.files.get(path) {
+            None => Freshness::Unseen,
+            Some(file) if file.hash == hash => Freshness::Same,
+            Some(file) if file.lines.is_empty() => Freshness::Changed(Vec::new()),
+            Some(file) => {
+                let now = line_hashes(&text.text);
+                Freshness::Changed(
+                    now.map_or_else(Vec::new, |now| changed_regions(&file.lines, &now)),
+                )
+            }
+        }
+    }
+
+    pub(super) fn forget(&self, path: &Path) {
+        self.0.lock().remove(path);
+    }
+}
+
+impl SeenState {
+    fn remove(&mut self, path: &Path) {
+        if let Some(file) = self.files.remove(path) {
+            self.lines -= file.lines.len();
+        }
+    }
+}
+
+fn line_hashes(text: &str) -> Option<Box<[u32]>> {
+    let hash = |line: &str| {
+        let mut hasher = DefaultHasher::new();
+        line.hash(&mut hasher);
+        // 32 bits are enough: at worst a changed line is not reported.
+        (hasher.finish() >> 32) as u32
+    };
+    let mut all = Vec::new();
+    for line in text.lines() {
+        if all.len() == MAX_HASHED_LINES {
+            return None;
+        }
+        all.push(hash(line));
+    }
+    Some(all.into_boxed_slice())
+}
+
+/// The regions of `new` that differ. The common beginning and end are left out. If the rest has as
+/// many lines on both sides, they are compared one by one; else the whole rest is one region.
+fn changed_regions(old: &[u32], new: &[u32]) -> Vec<(usize, usize)> {
+    let same = |(a, b): &(&u32, &u32)| a == b;
+    let head = old.iter().zip(new).take_while(same).count();
+    let (old, new) = (&old[head..], &new[head..]);
+    let tail = old.iter().rev().zip(new.iter().rev()).take_while(same).count();
+    let (old, new) = (&old[..old.len() - tail], &new[..new.len() - tail]);
+    let whole = (head + 1, head + new.len().max(1));
+    if old.len() != new.len() {
+        return vec![whole];
+    }
+    let mut regions: Vec<(usize, usize)> = Vec::new();
+    for (number, _) in (head + 1..).zip(old.iter().zip(new)).filter(|(_, pair)| !same(pair)) {
+        match regions.last_mut() {
+            Some(last) if last.1 + 1 == number => last.1 = number,
+            _ => regions.push((number, number)),
+        }
+    }
+    if regions.len() > MAX_REGIONS { vec![whole] } else { regions }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::TextSource;
+
+    fn text(text: &str) -> FileText {
+        FileText::new(text, TextSource::Disk)
+    }
+
+    #[test]
+    fn changes_are_reported_by_line() {
+        type RegionRow<'a> = (&'a str, &'a str, &'a [(usize, usize)]);
+        let table: &[RegionRow<'_>] = &[
+            ("a\nb\nc\n", "a\nX\nc\n", &[(2, 2)]),
+            ("a\nb\nc\nd\n", "X\nb\nc\nX\n", &[(1, 1), (4, 4)]),
+            ("a\nb\n", "a\nX\nY\nb\n", &[(2, 3)]),
+            ("a\nb\nc\n", "a\nc\n", &[(2, 2)]),
+            ("a\n", "a\nb\nc\n", &[(2, 3)]),
+            ("a\na\na\n", "a\na\n", &[(3, 3)]),
+            (
+                "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n",
+                "X\n2\nX\n4\nX\n6\nX\n8\nX\n10\nX\n",
+                &[(1, 11)],
+            ),
+        ];
+        for (old, new, regions) in table {
+            let seen = SeenFiles::default();
+            let path = Path::new("/a");
+            assert_eq!(seen.compare(path, &text(old)), Freshness::Unseen);
+            seen.note(path, &text(old));
+            assert_eq!(seen.compare(path, &text(old)), Freshness::Same);
+            let changed = Freshness::Changed(regions.to_vec());
+            assert_eq!(seen.compare(path, &text(new)), changed, "{old:?} {new:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let seen = SeenFiles::default();
+        let long = text(&"x\n".repeat(MAX_HASHED_LINES));
+        (0..60).for_each(|it| seen.note(Path::new(&format!("/{it}")), &long));
+        seen.note(Path::new("/longer"), &text(&"x\n".repeat(MAX_HASHED_LINES + 1)));
+        let longer = seen.compare(Path::new("/longer"), &long);
+        assert_eq!(longer, Freshness::Changed(Vec::new()));
+        let known = seen.0.lock();
+        let lines: usize = known.files.values().map(|it| it.lines.len()).sum();
+        assert!(lines == known.lines && lines <= MAX_HASHED_LINES_TOTAL, "{lines}");
+        assert_eq!(known.files.len(), 61);
+    }
+}

@@ -1,0 +1,421 @@
+//! Decides which network addresses may be reached. Pure. Everything that is not clearly public is
+//! refused, so that a page cannot lead into this machine, its network or its cloud.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use url::{Host, Url};
+
+/// Ports that a permission question does not mention.
+const USUAL_PORTS: [u16; 4] = [80, 443, 8080, 8443];
+/// The longest URL that is accepted, in bytes.
+const MAX_URL_BYTES: usize = 8 * 1024;
+
+/// Networks that are not public: address, prefix length and description.
+const RESERVED_V4: &[(Ipv4Addr, u32, &str)] = &[
+    (Ipv4Addr::UNSPECIFIED, 8, "an unspecified"),
+    (Ipv4Addr::new(10, 0, 0, 0), 8, "a private"),
+    (Ipv4Addr::new(100, 64, 0, 0), 10, "a carrier's internal"),
+    (Ipv4Addr::new(127, 0, 0, 0), 8, "a loopback"),
+    // Azure's internal services, reachable from each of its machines.
+    (Ipv4Addr::new(168, 63, 129, 16), 32, "a cloud's internal"),
+    (Ipv4Addr::new(169, 254, 0, 0), 16, "a link-local"),
+    (Ipv4Addr::new(172, 16, 0, 0), 12, "a private"),
+    (Ipv4Addr::new(192, 0, 0, 0), 24, "a reserved"),
+    (Ipv4Addr::new(192, 0, 2, 0), 24, "a documentation"),
+    (Ipv4Addr::new(192, 88, 99, 0), 24, "a reserved"),
+    (Ipv4Addr::new(192, 168, 0, 0), 16, "a private"),
+    (Ipv4Addr::new(198, 18, 0, 0), 15, "a benchmarking"),
+    (Ipv4Addr::new(198, 51, 100, 0), 24, "a documentation"),
+    (Ipv4Addr::new(203, 0, 113, 0), 24, "a documentation"),
+    (Ipv4Addr::new(224, 0, 0, 0), 4, "a multicast"),
+    (Ipv4Addr::new(240, 0, 0, 0), 4, "a reserved"),
+];
+
+/// The same for IPv6, inside and outside of the public `2000::/3`.
+const RESERVED_V6: &[(Ipv6Addr, u32, &str)] = &[
+    (Ipv6Addr::UNSPECIFIED, 128, "an unspecified"),
+    (Ipv6Addr::LOCALHOST, 128, "a loopback"),
+    // Teredo, benchmarking, ORCHID and others.
+    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23, "a reserved"),
+    (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32, "a documentation"),
+    (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20, "a documentation"),
+    (Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7, "a private"),
+    (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10, "a link-local"),
+    (Ipv6Addr::new(0xfec0, 0, 0, 0, 0, 0, 0, 0), 10, "a private"),
+    (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, "a multicast"),
+];
+
+/// Names and domains that never belong to a public host.
+const LOCAL_NAMES: &[&str] = &[
+    "localhost",
+    "localdomain",
+    "local",
+    "internal",
+    "intranet",
+    "private",
+    "corp",
+    "home",
+    "lan",
+    "home.arpa",
+];
+
+/// Describes why an address is not reached, as in "a private"; `None` if it is public.
+pub(super) fn reserved_kind(address: IpAddr) -> Option<&'static str> {
+    match address {
+        IpAddr::V4(address) => reserved_kind_v4(address),
+        IpAddr::V6(address) => reserved_kind_v6(address),
+    }
+}
+
+fn reserved_kind_v4(address: Ipv4Addr) -> Option<&'static str> {
+    let is_in = |net: Ipv4Addr, length: u32| (address.to_bits() ^ net.to_bits()) >> (32 - length);
+    RESERVED_V4.iter().find(|it| is_in(it.0, it.1) == 0).map(|it| it.2)
+}
+
+fn reserved_kind_v6(address: Ipv6Addr) -> Option<&'static str> {
+    let is_in = |net: Ipv6Addr, length: u32| (address.to_bits() ^ net.to_bits()) >> (128 - length);
+    if let Some(found) = RESERVED_V6.iter().find(|it| is_in(it.0, it.1) == 0) {
+        return Some(found.2);
+    }
+    let inner = |high: u16, low: u16| {
+        reserved_kind_v4(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)))
+    };
+    // IPv6 forms of IPv4 addresses: compatible, mapped, translated and NAT64.
+    if let [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
+    | [0, 0, 0, 0, 0xffff, 0, high, low]
+    | [0x64, 0xff9b, 0, 0, 0, 0, high, low] = address.segments()
+    {
+        return inner(high, low);
+    }
+    if address.segments()[0] >> 13 != 1 {
+        return Some("a reserved");
+    }
+    let six_to_four = match address.segments() {
+        [0x2002, high, low, ..] => inner(high, low),
+        _ => None,
+    };
+    let isatap = match address.segments() {
+        [_, _, _, _, 0 | 0x200, 0x5efe, high, low] => inner(high, low),
+        _ => None,
+    };
+    six_to_four.or(isatap)
+}
+
+/// Describes why a name is not even looked up.
+fn local_name_kind(name: &str) -> Option<&'static str> {
+    let name = name.trim_end_matches('.');
+    // A name without a dot is looked up in the local network.
+    let is_local = |it: &&str| name.strip_suffix(*it).is_some_and(|rest: &str| rest.ends_with('.'));
+    (!name.contains('.') || LOCAL_NAMES.iter().any(is_local)).then_some("a private")
+}
+
+/// Parses a URL as models write it; the scheme may be missing.
+///
+/// # Errors
+/// What is wrong with it, as a message for the model.
+pub fn parse_url(text: &str) -> Result<Url, String> {
+    let text = text.trim();
+    let whole = if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
+    if whole.len() > MAX_URL_BYTES {
+        return Err(format!("The URL is longer than {MAX_URL_BYTES} bytes. Nothing was fetched."));
+    }
+    let refusal = |what: &str| {
+        let shown: String = text.chars().take(200).collect();
+        format!("\"{shown}\" {what}. Nothing was fetched.")
+    };
+    let mut url = Url::parse(&whole).map_err(|error| refusal(&format!("is not a URL: {error}")))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(refusal("is not an http or https URL"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("A URL with a name or a password in it is not fetched.".to_owned());
+    }
+    if url.host_str().is_none_or(str::is_empty) {
+        return Err(refusal("names no host"));
+    }
+    if url.port() == Some(0) {
+        return Err(refusal("names port 0"));
+    }
+    url.set_fragment(None);
+    Ok(url)
+}
+
+/// The host that the user is asked about, with the port unless that is a usual one.
+pub fn permission_host(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();
+    match url.port().filter(|it| !USUAL_PORTS.contains(it)) {
+        Some(port) => format!("{host}:{port}"),
+        None => host,
+    }
+}
+
+/// A host that the user has allowed wherever it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct AllowedHost {
+    host: Host,
+    /// Any port if it is `None`.
+    port: Option<u16>,
+}
+
+impl AllowedHost {
+    /// Parses an entry such as `localhost:3000`, `10.0.0.7` or `[::1]:80`.
+    pub(super) fn parse(entry: &str) -> Option<AllowedHost> {
+        let entry = entry.trim();
+        let (host, port) = match entry.rsplit_once(':') {
+            Some((host, port)) if !entry.ends_with(']') => (host, Some(port.parse().ok()?)),
+            _ => (entry, None),
+        };
+        Some(AllowedHost { host: Host::parse(host.trim_end_matches('.')).ok()?, port })
+    }
+
+    fn matches(&self, url: &Url) -> bool {
+        let host = url.host_str().and_then(|it| Host::parse(it.trim_end_matches('.')).ok());
+        host.as_ref() == Some(&self.host)
+            && self.port.is_none_or(|it| url.port_or_known_default() == Some(it))
+    }
+}
+
+/// How a host may be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HostAccess {
+    /// Only at public addresses.
+    Public,
+    /// At any address, because the user has allowed it by name.
+    Any,
+}
+
+/// Checks what can be checked without a DNS lookup.
+///
+/// # Errors
+/// Why the URL is not fetched, as in "a private".
+pub(super) fn check(url: &Url, allowed: &[AllowedHost]) -> Result<HostAccess, &'static str> {
+    if allowed.iter().any(|it| it.matches(url)) {
+        return Ok(HostAccess::Any);
+    }
+    let reason = match url.host() {
+        Some(Host::Ipv4(address)) => reserved_kind_v4(address),
+        Some(Host::Ipv6(address)) => reserved_kind_v6(address),
+        Some(Host::Domain(name)) => local_name_kind(name),
+        None => Some("no"),
+    };
+    reason.map_or(Ok(HostAccess::Public), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(url: &str, allowed: &[&str]) -> String {
+        let allowed: Vec<_> = allowed.iter().map(|it| AllowedHost::parse(it).unwrap()).collect();
+        match parse_url(url).map(|url| check(&url, &allowed)) {
+            Ok(Ok(access)) => format!("{access:?}"),
+            Ok(Err(what)) => what.to_owned(),
+            Err(_) => "bad".to_owned(),
+        }
+    }
+
+    #[test]
+    fn only_public_addresses_are_reached_however_they_are_written() {
+        for (host, expected) in [
+            // Public addresses, among them the neighbours of reserved networks.
+            ("93.184.216.34", "Public"),
+            ("1.1.1.1", "Public"),
+            ("9.255.255.255", "Public"),
+            ("11.0.0.0", "Public"),
+            ("100.63.255.255", "Public"),
+            ("100.128.0.0", "Public"),
+            ("126.255.255.255", "Public"),
+            ("128.0.0.0", "Public"),
+            ("168.63.129.17", "Public"),
+            ("169.253.255.255", "Public"),
+            ("169.255.0.0", "Public"),
+            ("172.15.255.255", "Public"),
+            ("172.32.0.0", "Public"),
+            ("192.0.1.0", "Public"),
+            ("192.167.255.255", "Public"),
+            ("192.169.0.0", "Public"),
+            ("198.17.255.255", "Public"),
+            ("198.20.0.0", "Public"),
+            ("223.255.255.255", "Public"),
+            ("[2606:4700:4700::1111]", "Public"),
+            ("[2a00:1450:4001:80e::200e]", "Public"),
+            ("[64:ff9b::5db8:d822]", "Public"),
+            ("[::ffff:93.184.216.34]", "Public"),
+            ("[2002:5db8:d822::1]", "Public"),
+            // Plain private addresses.
+            ("0.0.0.0", "an unspecified"),
+            ("0.1.2.3", "an unspecified"),
+            ("10.0.0.1", "a private"),
+            ("10.255.255.255", "a private"),
+            ("100.64.0.1", "a carrier's internal"),
+            ("100.100.100.200", "a carrier's internal"),
+            ("127.0.0.1", "a loopback"),
+            ("127.255.255.254", "a loopback"),
+            ("168.63.129.16", "a cloud's internal"),
+            ("169.254.169.254", "a link-local"),
+            ("172.16.0.1", "a private"),
+            ("172.31.255.255", "a private"),
+            ("192.0.0.192", "a reserved"),
+            ("192.0.2.1", "a documentation"),
+            ("192.88.99.1", "a reserved"),
+            ("192.168.1.1", "a private"),
+            ("198.18.0.1", "a benchmarking"),
+            ("198.19.255.255", "a benchmarking"),
+            ("198.51.100.7", "a documentation"),
+            ("203.0.113.7", "a documentation"),
+            ("224.0.0.1", "a multicast"),
+            ("239.255.255.255", "a multicast"),
+            ("240.0.0.1", "a reserved"),
+            ("255.255.255.255", "a reserved"),
+            // The same addresses in other notations.
+            ("2130706433", "a loopback"),
+            ("0x7f000001", "a loopback"),
+            ("0x7f.1", "a loopback"),
+            ("017700000001", "a loopback"),
+            ("0177.0.0.1", "a loopback"),
+            ("127.1", "a loopback"),
+            ("127.0.0.1.", "a loopback"),
+            ("0", "an unspecified"),
+            ("0xa9fea9fe", "a link-local"),
+            ("2852039166", "a link-local"),
+            ("169.254.43518", "a link-local"),
+            ("%31%32%37.0.0.1", "a loopback"),
+            ("１２７.０.０.１", "a loopback"),
+            ("127。0。0。1", "a loopback"),
+            // IPv6.
+            ("[::]", "an unspecified"),
+            ("[::1]", "a loopback"),
+            ("[0:0:0:0:0:0:0:1]", "a loopback"),
+            ("[fc00::1]", "a private"),
+            ("[fd00:ec2::254]", "a private"),
+            ("[fe80::1]", "a link-local"),
+            ("[febf::1]", "a link-local"),
+            ("[fec0::1]", "a private"),
+            ("[ff02::1]", "a multicast"),
+            ("[2001:db8::1]", "a documentation"),
+            ("[3fff:123::1]", "a documentation"),
+            ("[100::1]", "a reserved"),
+            ("[64:ff9b:1::7f00:1]", "a reserved"),
+            ("[5f00::1]", "a reserved"),
+            ("[4000::1]", "a reserved"),
+            // IPv4 within IPv6: mapped, compatible, translated, NAT64, 6to4, Teredo, ISATAP.
+            ("[::ffff:127.0.0.1]", "a loopback"),
+            ("[::ffff:a9fe:a9fe]", "a link-local"),
+            ("[::ffff:0:127.0.0.1]", "a loopback"),
+            ("[::127.0.0.1]", "a loopback"),
+            ("[::10.0.0.1]", "a private"),
+            ("[::2]", "an unspecified"),
+            ("[64:ff9b::7f00:1]", "a loopback"),
+            ("[64:ff9b::10.0.0.1]", "a private"),
+            ("[64:ff9b::a9fe:a9fe]", "a link-local"),
+            ("[2002:7f00:1::]", "a loopback"),
+            ("[2002:a00:1::1]", "a private"),
+            ("[2001:0:4136:e378:8000:63bf:80ff:fffe]", "a reserved"),
+            ("[2a00:1450::5efe:10.0.0.1]", "a private"),
+            ("[2a00:1450::200:5efe:10.0.0.1]", "a private"),
+            ("[2002:7f00:1::5efe:8.8.8.8]", "a loopback"),
+            ("[5f00::5efe:8.8.8.8]", "a reserved"),
+        ] {
+            assert_eq!(verdict(&format!("http://{host}/"), &[]), expected, "{host}");
+        }
+    }
+
+    #[test]
+    fn names_of_this_machine_and_its_network_are_not_looked_up() {
+        for name in [
+            "localhost",
+            "LOCALHOST",
+            "localhost.",
+            "a.localhost",
+            "printer.local",
+            "localhost.localdomain",
+            "metadata.google.internal",
+            "Metadata.Google.Internal.",
+            "host.docker.internal",
+            "kubernetes",
+            "metadata",
+            "wiki.corp",
+            "router.lan",
+            "nas.home.arpa",
+        ] {
+            assert_eq!(verdict(&format!("https://{name}/"), &[]), "a private", "{name}");
+        }
+        for name in
+            ["docs.rs", "example.com.", "localhost.example.com", "mylocal.dev", "a.zlan.org"]
+        {
+            assert_eq!(verdict(&format!("https://{name}/"), &[]), "Public", "{name}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_http_without_a_name_and_a_password() {
+        for (given, expected) in [
+            ("https://docs.rs/tokio#top", Ok("https://docs.rs/tokio")),
+            (" docs.rs/tokio ", Ok("https://docs.rs/tokio")),
+            ("HTTP://DOCS.RS:80/A", Ok("http://docs.rs/A")),
+            ("localhost:3000/x", Ok("https://localhost:3000/x")),
+            ("http://0x7f.1/", Ok("http://127.0.0.1/")),
+            ("https://bücher.example/", Ok("https://xn--bcher-kva.example/")),
+            ("file:///etc/passwd", Err("not an http")),
+            ("ftp://a.example/", Err("not an http")),
+            ("gopher://a.example/", Err("not an http")),
+            ("javascript:alert(1)", Err("not a URL")),
+            ("data:text/html,x", Err("not a URL")),
+            ("https://me@a.example/", Err("name or a password")),
+            ("https://me:word@a.example/", Err("name or a password")),
+            ("http://a.example\\@10.0.0.1/", Ok("http://a.example/@10.0.0.1/")),
+            ("http://[fe80::1%25eth0]/", Err("not a URL")),
+            ("http://1.2.3.4.5.6/", Err("not a URL")),
+            ("http://256.256.256.256/", Err("not a URL")),
+            ("http://a.example:99999/", Err("not a URL")),
+            ("http://a.example:0/", Err("port 0")),
+            ("https://", Err("not a URL")),
+            ("", Err("not a URL")),
+        ] {
+            match (parse_url(given), expected) {
+                (Ok(url), Ok(expected)) => assert_eq!(url.as_str(), expected, "{given}"),
+                (Err(error), Err(part)) => assert!(error.contains(part), "{given}: {error}"),
+                (got, _) => panic!("{given}: {got:?}"),
+            }
+        }
+        assert!(parse_url(&format!("https://a.example/{}", "x".repeat(9_000))).is_err());
+    }
+
+    #[test]
+    fn the_question_names_an_unusual_port() {
+        for (url, expected) in [
+            ("https://Docs.RS./tokio", "docs.rs"),
+            ("http://a.example:8080/", "a.example"),
+            ("https://a.example:8443/", "a.example"),
+            ("https://a.example:80/", "a.example"),
+            ("https://a.example:22/", "a.example:22"),
+            ("http://[2606:4700::1]:9000/", "[2606:4700::1]:9000"),
+            ("http://localhost:3000/", "localhost:3000"),
+        ] {
+            assert_eq!(permission_host(&parse_url(url).unwrap()), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn what_the_user_allows_is_exactly_that_host_and_port() {
+        for (url, allowed, expected) in [
+            ("http://localhost:3000/", "localhost:3000", "Any"),
+            ("http://LOCALHOST.:3000/", "localhost:3000", "Any"),
+            ("http://localhost:3001/", "localhost:3000", "a private"),
+            ("http://localhost/", "localhost:80", "Any"),
+            ("https://localhost/", "localhost:80", "a private"),
+            ("http://localhost:9/", "localhost", "Any"),
+            ("http://a.localhost/", "localhost", "a private"),
+            ("http://127.0.0.1:3000/", "localhost:3000", "a loopback"),
+            ("http://2130706433:3000/", "127.0.0.1:3000", "Any"),
+            ("http://[::1]:80/", "[::1]:80", "Any"),
+            ("http://[::1]/", "[::1]", "Any"),
+            ("http://10.0.0.8/", "10.0.0.7", "a private"),
+        ] {
+            assert_eq!(verdict(url, &[allowed]), expected, "{url} with {allowed}");
+        }
+        for bad in ["", "http://x/", "a b", "x:port", "x:99999"] {
+            assert_eq!(AllowedHost::parse(bad), None, "{bad}");
+        }
+    }
+}

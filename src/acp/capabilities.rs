@@ -1,0 +1,159 @@
+//! The capabilities of both sides, as exchanged by `initialize`. A capability that is not stated is
+//! not offered (R-INIT-7).
+
+use serde_json::{Map, Value, json};
+
+use super::extensions;
+use super::wire::schema::{
+    AgentCapabilities, AuthMethod, AuthMethodAgent, AuthMethodTerminal, ClientCapabilities,
+    ElicitationCapabilities, Implementation, InitializeRequest, InitializeResponse,
+    McpCapabilities, PromptCapabilities, SessionAdditionalDirectoriesCapabilities,
+    SessionArchiveCapabilities, SessionCapabilities, SessionCloseCapabilities,
+    SessionDeleteCapabilities, SessionForkCapabilities, SessionListCapabilities,
+    SessionResumeCapabilities, SessionStatusCapabilities, SessionTitleCapabilities,
+};
+use crate::session::Modalities;
+use agent_client_protocol_schema::ProtocolVersion;
+
+/// The client's capabilities that we use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ClientCaps {
+    /// `fs/read_text_file`.
+    pub(super) read: bool,
+    /// `fs/write_text_file`.
+    pub(super) write: bool,
+    pub(super) login: LoginSupport,
+    /// The client shows `notice` updates.
+    pub(super) notices: bool,
+    /// The client shows elicitation forms (R-EL-1).
+    pub(super) forms: bool,
+    /// The client runs programs in its own terminals.
+    pub(super) terminal: bool,
+    /// The client draws terminals from the output that we send in `_meta`.
+    pub(super) terminal_output: bool,
+}
+
+/// How a client can run `turnwright login` in a terminal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum LoginSupport {
+    #[default]
+    Unsupported,
+    /// As an auth method of type `terminal`.
+    Terminal,
+    /// As an agent auth method with the command in its `_meta`, which some clients supported before
+    /// the type `terminal` existed.
+    Meta,
+}
+
+/// Reads the client's capabilities from the parameters of `initialize`.
+///
+/// # Errors
+/// If the parameters are malformed, for example without a usable version (R-INIT-5).
+pub(super) fn read_client_caps(params: Value) -> Result<ClientCaps, serde_json::Error> {
+    let is_newer = params.get("protocolVersion").and_then(Value::as_u64).is_some_and(|it| it >= 2);
+    let terminal = params.pointer("/capabilities/auth/terminal").is_some_and(Value::is_object);
+    let forms = params.pointer("/capabilities/elicitation/form").is_some_and(Value::is_object);
+    let request: InitializeRequest = serde_json::from_value(params)?;
+    if is_newer {
+        // The v1 fields of a newer client mean nothing: it offers neither files nor terminals,
+        // whatever they say (R-INIT-14).
+        let login = if terminal { LoginSupport::Terminal } else { LoginSupport::Unsupported };
+        return Ok(ClientCaps { login, forms, ..ClientCaps::default() });
+    }
+    Ok(v1_caps(&request.client_capabilities))
+}
+
+fn v1_caps(caps: &ClientCapabilities) -> ClientCaps {
+    let in_meta =
+        |key: &str| caps.meta.as_ref().is_some_and(|it| it.get(key) == Some(&json!(true)));
+    let login = match (caps.auth.terminal, in_meta("terminal-auth")) {
+        (true, _) => LoginSupport::Terminal,
+        (false, true) => LoginSupport::Meta,
+        (false, false) => LoginSupport::Unsupported,
+    };
+    ClientCaps {
+        read: caps.fs.read_text_file,
+        write: caps.fs.write_text_file,
+        login,
+        notices: caps.session.as_ref().is_some_and(|it| it.notices.is_some()),
+        forms: caps.elicitation.as_ref().is_some_and(ElicitationCapabilities::supports_form),
+        // The launcher that runs in the terminal talks to the agent over a Unix socket.
+        terminal: caps.terminal && cfg!(unix),
+        terminal_output: in_meta("terminal_output"),
+    }
+}
+
+/// The auth methods to offer, depending on whether a model is configured.
+fn auth_methods(is_configured: bool, caps: ClientCaps) -> Vec<AuthMethod> {
+    if is_configured {
+        // Several clients call the first method on every start, so it must exist and be quick.
+        let method = AuthMethodAgent::new("configured", "Configured")
+            .description("A model is already configured".to_owned());
+        return vec![AuthMethod::Agent(method)];
+    }
+    let offline = AuthMethodAgent::new("offline", "Try it offline").description(
+        "Use the built-in offline model: it needs no account and no network, but it is not a \
+         language model"
+            .to_owned(),
+    );
+    let mut methods = vec![AuthMethod::Agent(offline)];
+    let description = "Store an API key for OpenAI or a compatible provider".to_owned();
+    match caps.login {
+        LoginSupport::Unsupported => {}
+        LoginSupport::Terminal => {
+            let args = vec!["login".to_owned()];
+            let login =
+                AuthMethodTerminal::new("login", "Log in").args(args).description(description);
+            methods.push(AuthMethod::Terminal(login));
+        }
+        LoginSupport::Meta => {
+            let command = json!({
+                "label": "Log in", "command": own_executable(), "args": ["login"], "env": {},
+            });
+            let meta = [("terminal-auth".to_owned(), command)].into_iter().collect::<Map<_, _>>();
+            let login = AuthMethodAgent::new("login", "Log in").description(description).meta(meta);
+            methods.push(AuthMethod::Agent(login));
+        }
+    }
+    methods
+}
+
+/// The path of this program, for a client that must start it again.
+fn own_executable() -> String {
+    std::env::current_exe().map_or("turnwright".to_owned(), |it| it.to_string_lossy().into_owned())
+}
+
+/// The response to `initialize`. It always states version 1, the only one that we implement
+/// (R-INIT-3, R-INIT-4).
+pub(super) fn initialize_response(
+    is_configured: bool,
+    senses: Modalities,
+    caps: ClientCaps,
+) -> InitializeResponse {
+    let prompts =
+        PromptCapabilities::new().embedded_context(true).image(senses.images).audio(senses.audio);
+    let sessions = SessionCapabilities::new()
+        .resume(SessionResumeCapabilities::new())
+        .close(SessionCloseCapabilities::new())
+        .list(SessionListCapabilities::new())
+        .delete(SessionDeleteCapabilities::new())
+        .additional_directories(SessionAdditionalDirectoriesCapabilities::new())
+        .fork(SessionForkCapabilities::new())
+        .archive(SessionArchiveCapabilities::new())
+        .status(SessionStatusCapabilities::new())
+        .title(SessionTitleCapabilities::new());
+    let capabilities = AgentCapabilities::new()
+        .prompt_capabilities(prompts)
+        .load_session(true)
+        .session_capabilities(sessions)
+        // The deprecated SSE transport is not supported (R-MCP-3).
+        .mcp_capabilities(McpCapabilities::new().http(true))
+        .meta(extensions::advertised_methods());
+    InitializeResponse::new(ProtocolVersion::V1)
+        .agent_capabilities(capabilities)
+        .auth_methods(auth_methods(is_configured, caps))
+        .agent_info(
+            Implementation::new("turnwright", env!("CARGO_PKG_VERSION"))
+                .title("turnwright".to_owned()),
+        )
+}

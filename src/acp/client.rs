@@ -1,0 +1,200 @@
+//! Implements the client traits of a session over ACP: updates, questions and unsaved files.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::sync::Semaphore;
+
+use super::capabilities::ClientCaps;
+use super::terminals::TerminalCards;
+use super::to_wire;
+use super::user_question;
+use super::wire::schema::{
+    ReadTextFileRequest, SessionId, SessionNotification, WriteTextFileRequest,
+};
+use turnwright_rpc::{Peer, RequestError};
+use turnwright_types::client::{
+    BufferError, ChoiceKind, Client, EditorBuffers, FormOutcome, PermissionAnswer,
+    PermissionRequest, ServerForm, UserQuestion, UserReply,
+};
+use turnwright_types::ids;
+use turnwright_types::update::Update;
+
+/// The user may be away for a long time; a day is as good as no limit.
+const QUESTION_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+/// Editors read files at once.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
+/// An editor may show the change to the user first.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The error codes of a client for a file that does not exist, and for a method that it advertised but
+/// does not have. In both cases the file is read from disk instead.
+const RESOURCE_NOT_FOUND: i32 = -32002;
+const METHOD_NOT_FOUND: i32 = -32601;
+
+/// The client of one session.
+#[derive(Debug)]
+pub(super) struct AcpClient {
+    pub(super) peer: Peer,
+    pub(super) session: SessionId,
+    pub(super) caps: ClientCaps,
+    cwd: PathBuf,
+    pub(super) terminal_cards: TerminalCards,
+    /// One permit: the user is shown one question at a time, of whatever kind.
+    question_slot: Semaphore,
+}
+
+impl AcpClient {
+    pub(super) fn new(
+        peer: Peer,
+        session: &ids::SessionId,
+        caps: ClientCaps,
+        cwd: PathBuf,
+    ) -> AcpClient {
+        let session = SessionId::new(session.to_arc());
+        AcpClient {
+            peer,
+            session,
+            caps,
+            cwd,
+            terminal_cards: TerminalCards::default(),
+            question_slot: Semaphore::new(1),
+        }
+    }
+}
+
+impl Client for AcpClient {
+    fn update(&self, update: Update) {
+        let released = self.terminal_cards.observe(&update);
+        let update = to_wire::update(update, self.caps, &self.cwd);
+        let params = SessionNotification::new(self.session.clone(), update);
+        self.peer.outbox().notify("session/update", &params);
+        for terminal in released {
+            self.release_terminal(&terminal);
+        }
+    }
+
+    fn wait_for_capacity(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.peer.outbox().wait_for_capacity())
+    }
+
+    fn request_permission(&self, request: PermissionRequest) -> BoxFuture<'_, PermissionAnswer> {
+        Box::pin(async {
+            let Ok(_slot) = self.question_slot.acquire().await else {
+                return PermissionAnswer::Cancelled;
+            };
+            let offered: Vec<_> = request.choices.iter().map(|it| it.kind).collect();
+            let params = to_wire::permission_request(self.session.clone(), request);
+            match self.peer.request("session/request_permission", &params, QUESTION_TIMEOUT).await {
+                Ok(result) => permission_answer(&result, &offered),
+                Err(error) => PermissionAnswer::Unclear(error.to_string()),
+            }
+        })
+    }
+
+    fn ask_user(&self, question: UserQuestion) -> BoxFuture<'_, UserReply> {
+        Box::pin(async {
+            let Ok(_slot) = self.question_slot.acquire().await else { return UserReply::Cancelled };
+            let (session, supports_forms) = (self.session.clone(), self.caps.forms);
+            user_question::ask_user(&self.peer, session, supports_forms, question, QUESTION_TIMEOUT)
+                .await
+        })
+    }
+
+    fn supports_forms(&self) -> bool {
+        self.caps.forms
+    }
+
+    fn show_form(&self, form: ServerForm) -> BoxFuture<'_, FormOutcome> {
+        Box::pin(async {
+            if !self.caps.forms {
+                return FormOutcome::Declined;
+            }
+            let Ok(_slot) = self.question_slot.acquire().await else {
+                return FormOutcome::Cancelled;
+            };
+            user_question::show_form(&self.peer, self.session.clone(), form, QUESTION_TIMEOUT).await
+        })
+    }
+}
+
+/// Reads the user's decision. Only the exact form of an offered choice counts (R-PERM-6).
+pub(super) fn permission_answer(result: &RawValue, offered: &[ChoiceKind]) -> PermissionAnswer {
+    let value: Value = serde_json::from_str(result.get()).unwrap_or_default();
+    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str);
+    match text("/outcome/outcome") {
+        Some("cancelled") => PermissionAnswer::Cancelled,
+        Some("selected") => {
+            let id = text("/outcome/optionId").unwrap_or_default();
+            let chosen = offered.iter().find(|it| to_wire::option_id(**it) == id);
+            chosen.map_or_else(
+                || {
+                    PermissionAnswer::Unclear(
+                        "the client chose an option that was not offered".to_owned(),
+                    )
+                },
+                |it| PermissionAnswer::Chosen(*it),
+            )
+        }
+        _ => PermissionAnswer::Unclear("the client's answer is malformed".to_owned()),
+    }
+}
+
+impl EditorBuffers for AcpClient {
+    fn can_read(&self) -> bool {
+        self.caps.read
+    }
+
+    fn can_write(&self) -> bool {
+        self.caps.write
+    }
+
+    fn read<'a>(&'a self, path: &'a Path) -> BoxFuture<'a, Result<String, BufferError>> {
+        Box::pin(async move {
+            // Always the whole file, because some clients get `line` and `limit` wrong.
+            let params = ReadTextFileRequest::new(self.session.clone(), path);
+            let result = self.peer.request("fs/read_text_file", &params, READ_TIMEOUT).await;
+            let value: Value =
+                serde_json::from_str(result.map_err(|it| to_buffer_error(&it))?.get())
+                    .unwrap_or_default();
+            match value {
+                Value::String(text) => Ok(text),
+                other => other
+                    .get("content")
+                    .and_then(Value::as_str)
+                    .map(str::to_owned)
+                    .ok_or_else(|| BufferError::Refused("it sent no content".to_owned())),
+            }
+        })
+    }
+
+    fn write<'a>(
+        &'a self,
+        path: &'a Path,
+        text: &'a str,
+    ) -> BoxFuture<'a, Result<(), BufferError>> {
+        Box::pin(async move {
+            let params = WriteTextFileRequest::new(self.session.clone(), path, text);
+            let result = self.peer.request("fs/write_text_file", &params, WRITE_TIMEOUT).await;
+            match serde_json::from_str(result.map_err(|it| to_buffer_error(&it))?.get()) {
+                // One client reports a failed write as a string result.
+                Ok(Value::String(text)) if !text.is_empty() => Err(BufferError::Refused(text)),
+                _ => Ok(()),
+            }
+        })
+    }
+}
+
+fn to_buffer_error(error: &RequestError) -> BufferError {
+    let RequestError::ErrorResponse(error) = error else { return BufferError::TimedOut };
+    if matches!(error.code, RESOURCE_NOT_FOUND | METHOD_NOT_FOUND) {
+        return BufferError::NotFound;
+    }
+    // Some clients say in `data` what to do instead.
+    let details = error.data.as_ref().filter(|it| !it.is_null()).map(ToString::to_string);
+    let text = [Some(error.message.clone()), details].into_iter().flatten().collect::<Vec<_>>();
+    BufferError::Refused(text.join(" "))
+}

@@ -1,0 +1,60 @@
+//! Answers one request exactly once.
+
+use std::marker::PhantomData;
+
+use super::error::to_rpc;
+use super::wire::RequestMethod;
+use crate::completion::Completion;
+use crate::error::Error;
+use turnwright_rpc::{Outbox, RequestId};
+
+/// Answers one request. Answering consumes it. If it is dropped unanswered (by a panic, a forgotten
+/// branch, a full mailbox), it answers with an error, so that no client waits for ever (R-ERR-1).
+#[must_use = "every request must be answered"]
+pub(super) struct Responder<M: RequestMethod> {
+    id: Option<RequestId>,
+    outbox: Outbox,
+    method: PhantomData<fn(M)>,
+}
+
+impl<M: RequestMethod> Responder<M> {
+    pub(super) fn new(id: RequestId, outbox: Outbox) -> Responder<M> {
+        Responder { id: Some(id), outbox, method: PhantomData }
+    }
+
+    pub(super) fn ok(mut self, result: &M::Result) {
+        if let Some(id) = self.id.take() {
+            self.outbox.respond(&id, Ok(result));
+        }
+    }
+
+    pub(super) fn fail(mut self, error: &Error) {
+        if let Some(id) = self.id.take() {
+            self.outbox.respond::<()>(&id, Err(&to_rpc(error)));
+        }
+    }
+
+    /// Turns this into a completion for code that produces domain types and must not know the wire
+    /// types. `convert` makes the response.
+    pub(super) fn done<T>(
+        self,
+        convert: impl FnOnce(T) -> M::Result + Send + 'static,
+    ) -> Completion<T>
+    where
+        M: 'static,
+    {
+        Completion::new(move |result| match result {
+            Ok(value) => self.ok(&convert(value)),
+            Err(error) => self.fail(&error),
+        })
+    }
+}
+
+impl<M: RequestMethod> Drop for Responder<M> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id.take() {
+            tracing::error!(method = M::NAME, %id, "a request was dropped without an answer");
+            self.outbox.respond::<()>(&id, Err(&to_rpc(&Error::Internal { place: M::NAME })));
+        }
+    }
+}

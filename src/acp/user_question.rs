@@ -1,0 +1,232 @@
+//! Questions of the model, and forms of MCP servers, to the user. A question is shown as an elicitation
+//! form if the client supports those, else as the buttons of a permission request.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::wire::schema::{
+    Content, ContentBlock, CreateElicitationRequest, ElicitationFormMode, ElicitationSchema,
+    ElicitationSessionScope, MultiSelectPropertySchema, PermissionOption, PermissionOptionKind,
+    RequestPermissionRequest, SessionId, StringPropertySchema, TextContent, ToolCallContent,
+    ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
+};
+use turnwright_rpc::{Peer, RequestError};
+use turnwright_types::client::{FormOutcome, ServerForm, UserQuestion, UserReply};
+use turnwright_types::effect::{escape_hidden, shorten_title, terminal_safe};
+
+/// The name of the form's only field.
+const ANSWER_FIELD: &str = "answer";
+/// The option id of the button that chooses none of the options.
+const NONE_OPTION: &str = "none";
+
+/// Asks the user in the best way that the client supports.
+pub(super) async fn ask_user(
+    peer: &Peer,
+    session: SessionId,
+    supports_forms: bool,
+    question: UserQuestion,
+    timeout: Duration,
+) -> UserReply {
+    if supports_forms {
+        let params = form_request(session.clone(), &question);
+        match peer.request("elicitation/create", &params, timeout).await {
+            Ok(result) => return form_reply(&result, &question),
+            Err(RequestError::ErrorResponse(error)) => {
+                tracing::warn!(%error.message, "the client refused a form");
+            }
+            Err(_) => return UserReply::Cancelled,
+        }
+    }
+    if question.options.is_empty() {
+        return UserReply::Unsupported;
+    }
+    let params = button_request(session, &question);
+    match peer.request("session/request_permission", &params, timeout).await {
+        Ok(result) => button_reply(&result, &question),
+        Err(RequestError::ErrorResponse(_)) => UserReply::Unsupported,
+        Err(_) => UserReply::Cancelled,
+    }
+}
+
+/// Shows the form of an MCP server (R-EL-1). A form that the client cannot show counts as declined.
+pub(super) async fn show_form(
+    peer: &Peer,
+    session: SessionId,
+    form: ServerForm,
+    timeout: Duration,
+) -> FormOutcome {
+    let Ok(schema) = serde_json::from_value::<ElicitationSchema>(form.schema) else {
+        return FormOutcome::Declined;
+    };
+    let scope = ElicitationSessionScope::new(session).tool_call_id(Some(form.call.to_arc().into()));
+    let mode = ElicitationFormMode::new(scope, schema);
+    let params = CreateElicitationRequest::new(mode, terminal_safe(form.message));
+    match peer.request("elicitation/create", &params, timeout).await {
+        Ok(result) => form_outcome(&result),
+        Err(RequestError::ErrorResponse(_)) => FormOutcome::Declined,
+        Err(_) => FormOutcome::Cancelled,
+    }
+}
+
+/// Reads the user's decision. Only exactly `accept` counts as acceptance.
+fn form_outcome(result: &RawValue) -> FormOutcome {
+    let value: Value = serde_json::from_str(result.get()).unwrap_or_default();
+    match value.get("action").and_then(Value::as_str) {
+        Some("accept") => FormOutcome::Accepted(value.get("content").cloned().unwrap_or_default()),
+        Some("cancel") => FormOutcome::Cancelled,
+        _ => FormOutcome::Declined,
+    }
+}
+
+fn form_request(session: SessionId, question: &UserQuestion) -> CreateElicitationRequest {
+    let scope =
+        ElicitationSessionScope::new(session).tool_call_id(Some(question.call.to_arc().into()));
+    let schema = ElicitationSchema::new();
+    let options = question.options.clone();
+    let schema = if options.is_empty() {
+        schema.property(ANSWER_FIELD, StringPropertySchema::new().title("Answer".to_owned()), true)
+    } else if question.allows_multiple {
+        let field = MultiSelectPropertySchema::new(options).title("Answer".to_owned()).min_items(1);
+        schema.property(ANSWER_FIELD, field, true)
+    } else {
+        let field = StringPropertySchema::new().title("Answer".to_owned()).enum_values(options);
+        schema.property(ANSWER_FIELD, field, true)
+    };
+    CreateElicitationRequest::new(
+        ElicitationFormMode::new(scope, schema),
+        terminal_safe(question.question.clone()),
+    )
+}
+
+/// Reads the answer from a submitted form.
+pub(super) fn form_reply(result: &RawValue, question: &UserQuestion) -> UserReply {
+    let value: Value = serde_json::from_str(result.get()).unwrap_or_default();
+    match value.get("action").and_then(Value::as_str) {
+        Some("accept") => {}
+        Some("decline") => return UserReply::Declined,
+        Some("cancel") => return UserReply::Cancelled,
+        _ => return UserReply::Unsupported,
+    }
+    let words: Vec<String> = match value.pointer(&format!("/content/{ANSWER_FIELD}")) {
+        Some(Value::String(text)) => vec![text.trim().to_owned()],
+        Some(Value::Array(all)) if question.allows_multiple => {
+            all.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+        }
+        // The form was submitted without an answer.
+        None | Some(Value::Null) => Vec::new(),
+        Some(_) => return UserReply::Unsupported,
+    };
+    let words: Vec<_> = words.into_iter().filter(|it| !it.is_empty()).collect();
+    if words.is_empty() {
+        return UserReply::Declined;
+    }
+    let is_offered = |it: &String| question.options.is_empty() || question.options.contains(it);
+    if words.iter().all(is_offered) { UserReply::Answered(words) } else { UserReply::Unsupported }
+}
+
+fn button_request(session: SessionId, question: &UserQuestion) -> RequestPermissionRequest {
+    let title: String = question.question.split_whitespace().collect::<Vec<_>>().join(" ");
+    let title = shorten_title(escape_hidden(&title));
+    let text = ContentBlock::Text(TextContent::new(terminal_safe(question.question.clone())));
+    let fields = ToolCallUpdateFields::new()
+        .title(title)
+        .kind(ToolKind::Think)
+        .status(ToolCallStatus::InProgress)
+        .content(vec![ToolCallContent::Content(Content::new(text))])
+        .raw_input(
+            serde_json::json!({ "question": question.question, "options": question.options }),
+        );
+    let option = |(index, name): (usize, &String)| {
+        PermissionOption::new(option_id(index), name.clone(), PermissionOptionKind::AllowOnce)
+    };
+    let none =
+        PermissionOption::new(NONE_OPTION, "None of these", PermissionOptionKind::RejectOnce);
+    let options = question.options.iter().enumerate().map(option).chain([none]).collect();
+    let call = ToolCallUpdate::new(question.call.to_arc(), fields);
+    RequestPermissionRequest::new(session, call, options)
+}
+
+fn option_id(index: usize) -> String {
+    format!("option_{}", index + 1)
+}
+
+/// Reads the answer from a pressed button.
+pub(super) fn button_reply(result: &RawValue, question: &UserQuestion) -> UserReply {
+    let value: Value = serde_json::from_str(result.get()).unwrap_or_default();
+    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str);
+    match (text("/outcome/outcome"), text("/outcome/optionId")) {
+        (Some("cancelled"), _) => UserReply::Cancelled,
+        (Some("selected"), Some(NONE_OPTION)) => UserReply::Declined,
+        (Some("selected"), Some(chosen)) => {
+            let found =
+                question.options.iter().enumerate().find(|(index, _)| option_id(*index) == chosen);
+            found.map_or(UserReply::Unsupported, |(_, it)| UserReply::Answered(vec![it.clone()]))
+        }
+        _ => UserReply::Unsupported,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use serde_json::value::to_raw_value;
+
+    use super::*;
+    use turnwright_types::ids::CallId;
+
+    fn answered(words: &[&str]) -> UserReply {
+        UserReply::Answered(words.iter().map(|it| (*it).to_owned()).collect())
+    }
+
+    fn question(options: &[&str], multiple: bool) -> UserQuestion {
+        let options = options.iter().map(|it| (*it).to_owned()).collect();
+        UserQuestion {
+            call: CallId::from("call-1"),
+            question: "Which?".to_owned(),
+            options,
+            allows_multiple: multiple,
+        }
+    }
+
+    #[test]
+    fn only_offered_options_and_free_text_count_as_answers() {
+        let accept = |it: Value| json!({ "action": "accept", "content": { "answer": it } });
+        let (free, one, multiple) =
+            (question(&[], false), question(&["a", "b"], false), question(&["a", "b"], true));
+        let table = [
+            (&free, accept(json!(" yes ")), answered(&["yes"])),
+            (&free, accept(json!("")), UserReply::Declined),
+            (&free, accept(json!(null)), UserReply::Declined),
+            (&free, accept(json!(3)), UserReply::Unsupported),
+            (&free, accept(json!(["a"])), UserReply::Unsupported),
+            (&free, json!({ "action": "accept" }), UserReply::Declined),
+            (&free, json!({ "action": "decline" }), UserReply::Declined),
+            (&free, json!({ "action": "cancel" }), UserReply::Cancelled),
+            (&free, json!({ "action": "shrug" }), UserReply::Unsupported),
+            (&free, json!("yes"), UserReply::Unsupported),
+            (&one, accept(json!("a")), answered(&["a"])),
+            (&one, accept(json!("c")), UserReply::Unsupported),
+            (&multiple, accept(json!(["a", "b"])), answered(&["a", "b"])),
+            (&multiple, accept(json!("b")), answered(&["b"])),
+            (&multiple, accept(json!([])), UserReply::Declined),
+            (&multiple, accept(json!(["a", "c"])), UserReply::Unsupported),
+        ];
+        for (question, result, expected) in table {
+            assert_eq!(form_reply(&to_raw_value(&result).unwrap(), question), expected, "{result}");
+        }
+        let pressed = |id: &str| json!({ "outcome": { "outcome": "selected", "optionId": id } });
+        let table = [
+            (pressed("option_2"), answered(&["b"])),
+            (pressed("option_3"), UserReply::Unsupported),
+            (pressed("allow_once"), UserReply::Unsupported),
+            (pressed("none"), UserReply::Declined),
+            (json!({ "outcome": { "outcome": "cancelled" } }), UserReply::Cancelled),
+            (json!({}), UserReply::Unsupported),
+        ];
+        for (result, expected) in table {
+            assert_eq!(button_reply(&to_raw_value(&result).unwrap(), &one), expected, "{result}");
+        }
+    }
+}

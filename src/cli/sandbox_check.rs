@@ -1,0 +1,312 @@
+//! The sandbox check of `turnwright doctor`: runs escape attempts inside the sandbox and verifies
+//! that they failed.
+
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::config::Config;
+use turnwright_sandbox::escape_tests::{
+    self, AttemptResult, EscapeAttempt, Evidence, ExpectedProtection, SECRET, TestScene,
+};
+use turnwright_sandbox::{Network, SandboxProfile};
+use turnwright_workspace::exec::{self, CommandSpec, Environment, ProcessGroup, RunningCommand};
+
+/// How long one attempt may take.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the processes of an attempt have to end before they are killed.
+const GRACE: Duration = Duration::from_millis(100);
+/// The most bytes of an attempt's output that are kept.
+const MAX_OUTPUT: usize = 4 * 1024;
+/// The content of the file outside the sandbox, which no attempt may change.
+const UNTOUCHED: &str = "a file outside the sandbox\n";
+
+/// The outcome of the check.
+#[derive(Debug)]
+pub(super) struct SandboxReport {
+    /// What the system offers: name and value, for people.
+    pub(super) facts: Vec<(&'static str, String)>,
+    pub(super) attempts: Vec<TestedAttempt>,
+    /// Whether there was a sandbox to test, or the attempts were made without one on purpose.
+    was_tested: bool,
+    /// What the system lacks for full protection.
+    missing: Vec<String>,
+}
+
+#[derive(Debug)]
+pub(super) struct TestedAttempt {
+    pub(super) attempt: EscapeAttempt,
+    pub(super) result: AttemptResult,
+}
+
+impl SandboxReport {
+    /// Whether every attempt failed that must fail; `None` if there is no sandbox.
+    pub(super) fn holds(&self) -> Option<bool> {
+        let is_fine = |tested: &TestedAttempt| {
+            !matches!(tested.result, AttemptResult::NotHeld(_) | AttemptResult::NotTested(_))
+        };
+        // An empty list proves nothing.
+        self.was_tested.then(|| !self.attempts.is_empty() && self.attempts.iter().all(is_fine))
+    }
+
+    pub(super) fn as_json(&self) -> Value {
+        let facts: serde_json::Map<_, _> =
+            self.facts.iter().map(|(name, it)| ((*name).to_owned(), it.as_str().into())).collect();
+        let attempt_json = |tested: &TestedAttempt| {
+            let TestedAttempt { attempt, result } = tested;
+            json!({ "name": attempt.name, "what": attempt.what, "verdict": result.name(),
+                "why": result.why() })
+        };
+        let attempts: Vec<_> = self.attempts.iter().map(attempt_json).collect();
+        json!({
+            "holds": self.holds(),
+            "system": facts,
+            "missing": self.missing,
+            "attempts": attempts,
+        })
+    }
+}
+
+/// Makes every escape attempt in the sandbox that commands get. With `without_sandbox` they run
+/// unconfined, to show that the check notices a leak.
+pub(super) fn check_sandbox(config: &Config, without_sandbox: bool) -> SandboxReport {
+    let was_tested = turnwright_sandbox::can_confine() || without_sandbox;
+    let missing = turnwright_sandbox::limitations();
+    let mut facts = facts(&missing);
+    let attempts = if was_tested { run_all(config, without_sandbox) } else { Ok(Vec::new()) };
+    let attempts = attempts.unwrap_or_else(|error| {
+        facts.push(("", format!("! the sandbox could not be tested: {error}")));
+        Vec::new()
+    });
+    SandboxReport { facts, attempts, was_tested, missing }
+}
+
+fn run_all(config: &Config, without_sandbox: bool) -> io::Result<Vec<TestedAttempt>> {
+    let secrets = config.secrets();
+    let secrets: Vec<_> = secrets.iter().map(String::as_str).collect();
+    let environment = Environment::scrubbed(config.inherited.iter().cloned(), &secrets);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut all = Vec::new();
+    // Each attempt gets a fixture of its own, so that one that succeeds does not affect the next.
+    loop {
+        let mut fixture = AttemptFixture::new()?;
+        let Some(attempt) = escape_tests::attempts(&fixture.scene).into_iter().nth(all.len())
+        else {
+            return Ok(all);
+        };
+        let spec = CommandSpec {
+            command: attempt.command.clone(),
+            workdir: fixture.scene.inside.clone(),
+            environment: environment.clone(),
+            accepts_input: false,
+            extra_variables: Vec::new(),
+            sandbox: (!without_sandbox).then(|| profile(&fixture.scene)),
+        };
+        let result = match runtime.block_on(run(&spec)) {
+            Ok(text) => {
+                let evidence = Evidence { text, changes: fixture.changes() };
+                escape_tests::evaluate(&attempt, &evidence, expected_protection())
+            }
+            Err(error) => AttemptResult::NotTested(error.to_string()),
+        };
+        all.push(TestedAttempt { attempt, result });
+    }
+}
+
+fn expected_protection() -> ExpectedProtection {
+    let landlock = turnwright_sandbox::sandbox_support().landlock_abi;
+    ExpectedProtection { landlock, mounts: turnwright_sandbox::namespace_support().mounts }
+}
+
+/// The profile of an ordinary command.
+fn profile(scene: &TestScene) -> SandboxProfile {
+    SandboxProfile {
+        writable: vec![scene.inside.clone()],
+        read_only: vec![scene.inside.join(".git/hooks")],
+        hidden: vec![scene.hidden.clone()],
+        readable: None,
+        network: Network::Off,
+    }
+}
+
+/// Runs a command to its end and returns its output.
+async fn run(spec: &CommandSpec) -> io::Result<String> {
+    let mut group = ProcessGroup::start(spec)?;
+    let mut output = Vec::new();
+    let mut sink = |bytes: &[u8]| {
+        if output.len() < MAX_OUTPUT {
+            output.extend_from_slice(bytes);
+        }
+    };
+    let end = async {
+        while group.next_output(&mut sink).await?.is_none() {}
+        io::Result::Ok(())
+    };
+    let ended = tokio::time::timeout(ATTEMPT_TIMEOUT, end).await;
+    group.drain(&mut sink).await;
+    group.stop(GRACE).await;
+    ended.map_err(|_| io::Error::other("timed out"))??;
+    Ok(String::from_utf8_lossy(&output).into_owned())
+}
+
+/// The files, listeners and processes of one attempt, among them those that it must not touch.
+struct AttemptFixture {
+    scene: TestScene,
+    bystander: BystanderProcess,
+    tcp_listener: TcpListener,
+    udp_socket: UdpSocket,
+    #[cfg(target_os = "linux")]
+    abstract_listener: std::os::unix::net::UnixListener,
+    /// Removed on drop.
+    _folder: tempfile::TempDir,
+}
+
+impl AttemptFixture {
+    #[expect(clippy::disallowed_methods, reason = "temporary test files need no atomic writes")]
+    fn new() -> io::Result<AttemptFixture> {
+        let folder = tempfile::Builder::new().prefix("turnwright-proof-").tempdir()?;
+        let base = folder.path().canonicalize()?;
+        let [inside, outside, hidden] = ["inside", "outside", "hidden"].map(|it| base.join(it));
+        fs::create_dir_all(inside.join(".git/hooks"))?;
+        for (folder, name, text) in [(&outside, "file", UNTOUCHED), (&hidden, "secret", SECRET)] {
+            fs::create_dir(folder)?;
+            fs::write(folder.join(name), text)?;
+        }
+        let tcp_listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        tcp_listener.set_nonblocking(true)?;
+        let port = tcp_listener.local_addr()?.port();
+        let udp_socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, port))?;
+        udp_socket.set_nonblocking(true)?;
+        let program = exec::launcher_program().ok_or(io::ErrorKind::NotFound)?;
+        let bystander = BystanderProcess::start(program)?;
+        let abstract_name = format!("turnwright-proof-{}-{port}", std::process::id());
+        Ok(AttemptFixture {
+            #[cfg(target_os = "linux")]
+            abstract_listener: listen(&abstract_name)?,
+            scene: TestScene {
+                inside,
+                outside,
+                hidden,
+                parent_pid: std::process::id(),
+                unrelated_pid: bystander.0.id(),
+                program: program.to_path_buf(),
+                port,
+                abstract_name,
+            },
+            bystander,
+            tcp_listener,
+            udp_socket,
+            _folder: folder,
+        })
+    }
+
+    /// What the attempt has changed although it must not, one phrase each.
+    fn changes(&mut self) -> Vec<String> {
+        let TestScene { inside, outside, .. } = &self.scene;
+        let mut changes = Vec::new();
+        let mut note = |is_changed: bool, what: &str| {
+            if is_changed {
+                changes.push(what.to_owned());
+            }
+        };
+        let text = fs::read_to_string(outside.join("file")).unwrap_or_default();
+        note(text != UNTOUCHED, "the outside file was changed");
+        let count = fs::read_dir(outside).map(Iterator::count).unwrap_or_default();
+        note(count > 1, "there is a new file outside");
+        note(inside.join(".git/hooks/pre-commit").exists(), "the protected file was written");
+        note(!self.bystander.is_alive(), "the other process was killed");
+        note(self.tcp_listener.accept().is_ok(), "the TCP listener got a connection");
+        note(self.udp_socket.recv(&mut [0; 8]).is_ok(), "a datagram arrived");
+        #[cfg(target_os = "linux")]
+        note(self.abstract_listener.accept().is_ok(), "the abstract socket got a connection");
+        changes
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn listen(name: &str) -> io::Result<std::os::unix::net::UnixListener> {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener};
+    let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// An idle process, killed on drop, that an attempt must not be able to kill.
+struct BystanderProcess(Child);
+
+impl BystanderProcess {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this runs our own program, not a command of the model"
+    )]
+    fn start(program: &Path) -> io::Result<BystanderProcess> {
+        let mut command = std::process::Command::new(program);
+        command.args(["sandbox-probe", "wait"]).env_clear();
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().map(BystanderProcess)
+    }
+
+    fn is_alive(&mut self) -> bool {
+        matches!(self.0.try_wait(), Ok(None))
+    }
+}
+
+impl Drop for BystanderProcess {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// The sandbox features of this system: name and value.
+fn facts(missing: &[String]) -> Vec<(&'static str, String)> {
+    let text = |path: &str| fs::read_to_string(path).ok().map(|it| it.trim().to_owned());
+    let support = turnwright_sandbox::sandbox_support();
+    let yes_or_no = |it: bool| if it { "yes" } else { "no" }.to_owned();
+    let mut facts = vec![("sandbox", yes_or_no(turnwright_sandbox::can_confine()))];
+    let kernel = text("/proc/sys/kernel/osrelease");
+    facts.extend(kernel.map(|it| ("kernel", it)));
+    if cfg!(target_os = "linux") {
+        let abi = support.landlock_abi.map_or("none".to_owned(), |it| format!("version {it}"));
+        facts.push(("landlock", abi));
+        facts.extend(text("/sys/kernel/security/lsm").map(|it| ("LSM", it)));
+        facts.push(("seccomp", yes_or_no(support.seccomp)));
+        facts.push(("userns", user_namespaces(text)));
+    }
+    facts.extend(container().map(|it| ("container", it.to_owned())));
+    facts.extend(missing.iter().map(|it| ("", format!("! {it}"))));
+    facts
+}
+
+/// Whether commands can have a mount namespace of their own, and which kernel setting may forbid it.
+fn user_namespaces(read: impl Fn(&str) -> Option<String>) -> String {
+    let mut text =
+        if turnwright_sandbox::namespace_support().mounts { "usable" } else { "not usable" }
+            .to_owned();
+    for (path, wrong) in [
+        ("/proc/sys/user/max_user_namespaces", "0"),
+        ("/proc/sys/kernel/unprivileged_userns_clone", "0"),
+        ("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1"),
+    ] {
+        if read(path).as_deref() == Some(wrong) {
+            text.push_str(&format!(" ({path} is {wrong})"));
+        }
+    }
+    text
+}
+
+/// The kind of container that the process runs in, if any.
+fn container() -> Option<&'static str> {
+    let markers = [
+        ("/.dockerenv", "docker"),
+        ("/run/.containerenv", "podman"),
+        ("/.flatpak-info", "flatpak"),
+    ];
+    markers.iter().find(|it| Path::new(it.0).exists()).map(|it| it.1)
+}

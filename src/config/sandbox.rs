@@ -1,0 +1,290 @@
+//! `[sandbox]`: the requested confinement of commands. What the system can enforce is decided elsewhere.
+
+use std::path::{Component, Path, PathBuf};
+
+use serde::Deserialize;
+
+/// `[sandbox]`, as in a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(super) struct SandboxSection {
+    pub(super) network: Option<String>,
+    pub(super) read: Option<String>,
+    pub(super) write: Vec<String>,
+    pub(super) caches: Option<Vec<String>>,
+    pub(super) hide: Vec<String>,
+    pub(super) protect: Vec<String>,
+}
+
+pub(super) const SANDBOX_KEYS: &[&str] = &["network", "read", "write", "caches", "hide", "protect"];
+
+/// The network access of commands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NetworkSetting {
+    #[default]
+    Off,
+    /// A private loopback interface.
+    Loopback,
+    On,
+}
+
+impl NetworkSetting {
+    const ALL: [NetworkSetting; 3] =
+        [NetworkSetting::Off, NetworkSetting::Loopback, NetworkSetting::On];
+
+    /// The value in a settings file.
+    pub fn id(self) -> &'static str {
+        match self {
+            NetworkSetting::Off => "off",
+            NetworkSetting::Loopback => "loopback",
+            NetworkSetting::On => "on",
+        }
+    }
+
+    fn parse(word: &str) -> Option<NetworkSetting> {
+        NetworkSetting::ALL.into_iter().find(|it| it.id() == word)
+    }
+}
+
+/// The confinement of commands. All paths are absolute, except for `protect`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SandboxSettings {
+    pub network: NetworkSetting,
+    /// Whether commands may read only what they are known to need.
+    pub strict_reads: bool,
+    /// Writable paths besides the session's folders.
+    pub write: Vec<PathBuf>,
+    /// Caches of package managers, which are writable too.
+    pub caches: Vec<PathBuf>,
+    /// Caches of `npx` and `uvx`, which MCP servers that they start need. They need not exist yet.
+    pub package_runner_caches: Vec<PathBuf>,
+    /// Unreadable paths.
+    pub hide: Vec<PathBuf>,
+    /// Read-only paths in the session's folders, relative to these.
+    pub protect: Vec<String>,
+}
+
+/// Caches of package managers, relative to the home folder.
+const DEFAULT_CACHES: &[&str] = &[
+    ".cargo/registry",
+    ".cargo/git",
+    ".npm",
+    ".cache",
+    "go/pkg/mod",
+    ".gradle",
+    ".m2",
+    ".local/share/pnpm",
+];
+
+/// The caches of `npx` and `uvx`, relative to the home folder.
+const PACKAGE_RUNNER_CACHES: &[&str] = &[".npm", ".cache/uv"];
+
+impl SandboxSection {
+    /// The settings of the user's own file.
+    pub(super) fn settings(&self, home: Option<&Path>) -> SandboxSettings {
+        let paths =
+            |all: &[String]| all.iter().filter_map(|it| resolve_path(it, home, None)).collect();
+        let caches = match &self.caches {
+            Some(caches) => paths(caches),
+            None => existing_default_caches(home),
+        };
+        SandboxSettings {
+            network: self.network().unwrap_or_default(),
+            strict_reads: self.read.as_deref() == Some("strict"),
+            write: paths(&self.write),
+            caches,
+            package_runner_caches: match (&self.caches, home) {
+                (None, Some(home)) => {
+                    PACKAGE_RUNNER_CACHES.iter().map(|it| home.join(it)).collect()
+                }
+                _ => Vec::new(),
+            },
+            hide: paths(&self.hide),
+            protect: self.protect.iter().filter(|it| is_relative_path(it)).cloned().collect(),
+        }
+    }
+
+    fn network(&self) -> Option<NetworkSetting> {
+        NetworkSetting::parse(self.network.as_deref()?)
+    }
+
+    /// Warnings about values that have no effect. Only a project may have relative paths, which start in it.
+    pub(super) fn warnings(&self, is_project: bool) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let Some(word) = self.network.as_ref().filter(|_| self.network().is_none()) {
+            let word = word.escape_debug();
+            notes.push(format!("`sandbox.network` is `{word}`, expected off, loopback or on"));
+        }
+        let read = self.read.as_ref().filter(|it| !["all", "strict"].contains(&it.as_str()));
+        if let Some(word) = read {
+            let word = word.escape_debug();
+            notes.push(format!("`sandbox.read` is `{word}`, expected all or strict"));
+        }
+        let caches = self.caches.as_deref().unwrap_or_default();
+        for (key, all) in
+            [("write", self.write.as_slice()), ("caches", caches), ("hide", &self.hide)]
+        {
+            let is_good = |it: &str| {
+                is_project || it == "~" || it.starts_with("~/") || Path::new(it).is_absolute()
+            };
+            for path in all.iter().filter(|it| !is_good(it)) {
+                let path = path.escape_debug();
+                notes.push(format!(
+                    "`sandbox.{key}` contains `{path}`, which must start with / or ~/"
+                ));
+            }
+        }
+        for path in self.protect.iter().filter(|it| !is_relative_path(it)) {
+            let path = path.escape_debug();
+            notes.push(format!(
+                "`sandbox.protect` contains `{path}`, which must be a path inside the project"
+            ));
+        }
+        notes
+    }
+}
+
+impl SandboxSettings {
+    /// Adds the settings of a project: all of them if it is trusted, otherwise only those that tighten the
+    /// confinement. Returns the names of the ignored settings.
+    pub(super) fn with_project(
+        mut self,
+        section: &SandboxSection,
+        folder: &Path,
+        home: Option<&Path>,
+        is_trusted: bool,
+    ) -> (SandboxSettings, Vec<String>) {
+        let paths = |all: &[String]| -> Vec<PathBuf> {
+            all.iter().filter_map(|it| resolve_path(it, home, Some(folder))).collect()
+        };
+        let mut ignored = Vec::new();
+        self.protect.extend(section.protect.iter().filter(|it| is_relative_path(it)).cloned());
+        self.hide.extend(paths(&section.hide));
+        if let Some(network) = section.network() {
+            if network <= self.network || is_trusted {
+                self.network = network;
+            } else {
+                ignored.push(format!("sandbox.network = \"{}\"", network.id()));
+            }
+        }
+        if is_trusted {
+            self.write.extend(paths(&section.write));
+        } else if !section.write.is_empty() {
+            ignored.push("sandbox.write".to_owned());
+        }
+        if let Some(caches) = &section.caches {
+            self.package_runner_caches.clear();
+            let caches = paths(caches);
+            if is_trusted {
+                self.caches = caches;
+            } else {
+                if caches.iter().any(|it| !self.caches.contains(it)) {
+                    ignored.push("sandbox.caches".to_owned());
+                }
+                self.caches.retain(|it| caches.contains(it));
+            }
+        }
+        (self, ignored)
+    }
+}
+
+fn existing_default_caches(home: Option<&Path>) -> Vec<PathBuf> {
+    let all = DEFAULT_CACHES.iter().filter_map(|it| Some(home?.join(it)));
+    all.filter(|it| it.is_dir()).collect()
+}
+
+pub(super) fn resolve_path(
+    text: &str,
+    home: Option<&Path>,
+    folder: Option<&Path>,
+) -> Option<PathBuf> {
+    match text.strip_prefix("~/") {
+        Some(rest) => Some(home?.join(rest)),
+        None if text == "~" => Some(home?.to_path_buf()),
+        None if Path::new(text).is_absolute() => Some(text.into()),
+        None => Some(folder?.join(text)),
+    }
+}
+
+/// Whether the text is a relative path without `..`.
+fn is_relative_path(text: &str) -> bool {
+    let mut parts = Path::new(text).components();
+    !text.is_empty() && parts.all(|it| matches!(it, Component::Normal(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn section(text: &str) -> SandboxSection {
+        toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn the_users_paths_are_absolute_or_below_the_home_folder() {
+        let text = "network = 'loopback'\nread = 'strict'\nwrite = ['/data', '~/x', 'rel', '~you']\n\
+                    caches = ['~/.cache']\nhide = ['~/.ssh']\nprotect = ['ci/x.yml', '../y', '/z', '']";
+        let written = section(text);
+        let settings = written.settings(Some(Path::new("/home/me")));
+        assert_eq!(
+            settings,
+            SandboxSettings {
+                network: NetworkSetting::Loopback,
+                strict_reads: true,
+                write: vec!["/data".into(), "/home/me/x".into()],
+                caches: vec!["/home/me/.cache".into()],
+                package_runner_caches: Vec::new(),
+                hide: vec!["/home/me/.ssh".into()],
+                protect: vec!["ci/x.yml".to_owned()],
+            }
+        );
+        assert_eq!(written.warnings(false).len(), 5, "{:?}", written.warnings(false));
+        let wrong = section("network = 'maybe'\nread = 'some'");
+        assert_eq!(wrong.warnings(false).len(), 2);
+        assert_eq!(
+            wrong.settings(None),
+            SandboxSettings::default(),
+            "an unknown value means the strictest setting"
+        );
+    }
+
+    #[test]
+    fn without_a_list_the_caches_are_the_existing_default_ones() {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(home.path().join(".cargo/registry")).unwrap();
+        let settings = SandboxSection::default().settings(Some(home.path()));
+        assert_eq!(settings.caches, [home.path().join(".cargo/registry")]);
+        assert_eq!(
+            settings.package_runner_caches,
+            [home.path().join(".npm"), home.path().join(".cache/uv")]
+        );
+        let none = section("caches = []").settings(Some(home.path()));
+        assert!(none.caches.is_empty() && none.package_runner_caches.is_empty());
+    }
+
+    #[test]
+    fn a_project_tightens_the_sandbox_and_loosens_it_only_if_trusted() {
+        let user =
+            section("network = 'loopback'\nwrite = ['/a']\ncaches = ['/c', '/d']\nhide = ['/h']");
+        let user = user.settings(None);
+        let with = |text: &str, is_trusted| {
+            user.clone().with_project(&section(text), Path::new("/ws"), None, is_trusted)
+        };
+        let (narrow, ignored) =
+            with("network = 'off'\ncaches = ['/d']\nhide = ['secrets']\nprotect = ['ci']", false);
+        assert_eq!(ignored, Vec::<String>::new());
+        assert_eq!(narrow.network, NetworkSetting::Off);
+        assert_eq!((narrow.caches, narrow.write), (vec!["/d".into()], vec![PathBuf::from("/a")]));
+        assert_eq!(narrow.hide, [PathBuf::from("/h"), PathBuf::from("/ws/secrets")]);
+        assert_eq!(narrow.protect, ["ci"]);
+        let wide = "network = 'on'\nwrite = ['/', '../up']\ncaches = ['/d', '/e']";
+        let (same, ignored) = with(wide, false);
+        assert_eq!(ignored, ["sandbox.network = \"on\"", "sandbox.write", "sandbox.caches"]);
+        assert_eq!((same.network, same.write), (NetworkSetting::Loopback, vec!["/a".into()]));
+        assert_eq!(same.caches, [PathBuf::from("/d")]);
+        let (wide, ignored) = with(wide, true);
+        assert_eq!(ignored, Vec::<String>::new());
+        assert_eq!((wide.network, wide.write.len()), (NetworkSetting::On, 3));
+        assert_eq!(wide.caches, [PathBuf::from("/d"), PathBuf::from("/e")]);
+    }
+}

@@ -1,0 +1,145 @@
+//! Locates and loads the user's `config.toml`.
+
+use parking_lot::Mutex;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::environment::read_variable;
+use super::file::ConfigFile;
+use super::{ConfigError, Paths};
+use turnwright_workspace::private_file;
+
+/// The most bytes that are read. A settings file has a few hundred lines.
+const MAX_FILE_SIZE: u64 = 1024 * 1024;
+
+/// The user's settings file, which is re-read whenever it has changed.
+pub struct UserFile {
+    path: PathBuf,
+    /// True if a flag or a variable names the file.
+    must_exist: bool,
+    /// The result of the last read.
+    cached: Mutex<Option<Arc<LoadedFile>>>,
+}
+
+impl fmt::Debug for UserFile {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The text may contain a credential, for example in a header.
+        formatter.debug_struct("UserFile").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// The text of the file and the result of parsing it.
+struct LoadedFile {
+    /// `Ok(None)` if there is no file.
+    text: Result<Option<String>, ConfigError>,
+    parsed: Result<Arc<ConfigFile>, ConfigError>,
+    warnings: Vec<String>,
+    is_logged: AtomicBool,
+}
+
+impl UserFile {
+    /// The file that the flag names, else `TURNWRIGHT_CONFIG`, else `config.toml` in the configuration
+    /// folder.
+    pub fn find(flag: Option<PathBuf>, paths: &Paths) -> UserFile {
+        match flag.or_else(|| read_variable("TURNWRIGHT_CONFIG").map(PathBuf::from)) {
+            Some(path) => UserFile { path, must_exist: true, cached: Mutex::default() },
+            None => UserFile::at_default_path(paths),
+        }
+    }
+
+    /// The file in the configuration folder, which need not exist.
+    pub fn at_default_path(paths: &Paths) -> UserFile {
+        let path = paths.config.join("config.toml");
+        UserFile { path, must_exist: false, cached: Mutex::default() }
+    }
+
+    /// The path of the file, which need not exist.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The variables that hold the keys that the file refers to. Logs nothing: logging may not have started.
+    pub fn key_variables(&self) -> Vec<String> {
+        let named = self.read().parsed.as_ref().map(|file| file.variables()).ok();
+        named.unwrap_or_default()
+    }
+
+    /// Returns the current settings. Logs warnings and errors once per content.
+    pub(super) fn load(&self) -> Result<Arc<ConfigFile>, ConfigError> {
+        let loaded = self.read();
+        if !loaded.is_logged.swap(true, Ordering::Relaxed) {
+            loaded.warnings.iter().for_each(|it| tracing::warn!("{it}"));
+            if let Err(error) = &loaded.parsed {
+                tracing::warn!("{error}");
+            }
+        }
+        loaded.parsed.clone()
+    }
+
+    /// Warnings about entries that have no effect, one sentence each.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        self.read().warnings.clone()
+    }
+
+    /// Reads the file. Compares its text to detect a change, because its timestamp may be unchanged.
+    fn read(&self) -> Arc<LoadedFile> {
+        let text = match private_file::read(&self.path, MAX_FILE_SIZE) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !self.must_exist => Ok(None),
+            Err(error) => Err(ConfigError::new(format!(
+                "The settings cannot be read: {}: {error}. Check --config and TURNWRIGHT_CONFIG",
+                self.path.display()
+            ))),
+        };
+        let mut last = self.cached.lock();
+        if let Some(last) = last.as_ref().filter(|it| it.text == text) {
+            return Arc::clone(last);
+        }
+        let loaded = Arc::new(self.parse_text(text));
+        *last = Some(Arc::clone(&loaded));
+        loaded
+    }
+
+    fn parse_text(&self, text: Result<Option<String>, ConfigError>) -> LoadedFile {
+        let parsed = match &text {
+            Ok(Some(text)) => ConfigFile::parse(text, &self.path),
+            Ok(None) => Ok((ConfigFile::default(), Vec::new())),
+            Err(error) => Err(error.clone()),
+        };
+        let (outcome, warnings) = match parsed {
+            Ok((file, warnings)) => (Ok(Arc::new(file)), warnings),
+            Err(error) => (Err(error), Vec::new()),
+        };
+        LoadedFile { text, parsed: outcome, warnings, is_logged: AtomicBool::new(false) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_detected_and_only_a_named_file_must_exist() {
+        let home = tempfile::tempdir().unwrap();
+        let paths = Paths::below(home.path());
+        let file = UserFile::at_default_path(&paths);
+        assert!(file.load().unwrap().model.is_none());
+        for model in ["a", "b", "a"] {
+            private_file::write(file.path(), format!("model = '{model}'").as_bytes()).unwrap();
+            assert_eq!(file.load().unwrap().model.as_deref(), Some(model));
+        }
+        private_file::write(file.path(), b"model = ").unwrap();
+        assert!(file.load().is_err());
+        private_file::remove(file.path()).unwrap();
+        assert!(file.load().unwrap().model.is_none());
+
+        let named = UserFile::find(Some(file.path().to_owned()), &paths);
+        let error = named.load().unwrap_err().to_string();
+        assert!(error.contains("config.toml") && error.contains("--config"), "{error}");
+        private_file::write(file.path(), b"model = 'c'").unwrap();
+        assert_eq!(named.load().unwrap().model.as_deref(), Some("c"));
+    }
+}

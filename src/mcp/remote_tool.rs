@@ -1,0 +1,360 @@
+//! One tool of an MCP server as a turn sees it: judged like a built-in tool, and run by the server.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use rmcp::model::{CallToolRequestParams, JsonObject};
+use serde_json::Value;
+
+use super::tool_pins::{PinCheck, PinnedTool};
+use super::{question, tool_outcome};
+use crate::tools::{
+    AnyTool, OfferContext, PreparedCall, ToolCtx, ToolEnv, ToolOutcome, repair_arguments,
+};
+use turnwright_mcp::ListedTool;
+use turnwright_mcp::Server;
+use turnwright_mcp::WaitingCall;
+use turnwright_mcp::{CallContext, call, resources};
+use turnwright_mcp::{CallError, InputRequestContext};
+use turnwright_policy::permission::{Mode, Pass, markdown_code};
+use turnwright_types::effect::{
+    CallContent, CallView, Effect, RemoteCall, escape_hidden_line, fenced, shorten_title,
+};
+use turnwright_types::message::ToolSpec;
+use turnwright_types::update::Update;
+use turnwright_workspace::checkpoint::ExpectedChange;
+use turnwright_workspace::exec::Jobs;
+use turnwright_workspace::files::Roots;
+
+/// Characters of an argument in a title.
+const MAX_HINT_CHARS: usize = 40;
+/// Argument names in an error message.
+const MAX_NAMED_ARGUMENTS: usize = 12;
+
+/// A tool of an MCP server.
+#[derive(Debug)]
+pub(super) struct RemoteTool {
+    /// The name by which the model knows the tool.
+    pub(super) name: String,
+    pub(super) server: Arc<Server>,
+    pub(super) listed: Arc<ListedTool>,
+    /// The user has been told that the tool has changed.
+    has_told_change: AtomicBool,
+}
+
+impl RemoteTool {
+    /// Creates a tool under the name by which the model is to know it.
+    pub(super) fn new(name: String, server: Arc<Server>, listed: Arc<ListedTool>) -> RemoteTool {
+        RemoteTool { name, server, listed, has_told_change: AtomicBool::new(false) }
+    }
+
+    fn view(&self, hint: Option<&str>) -> CallView {
+        let mut title = format!("{}: {}", self.server.spec.name, self.listed.tool.name);
+        if let Some(hint) = hint {
+            title.push_str(&format!(" ({hint})"));
+        }
+        let title = shorten_title(escape_hidden_line(&title));
+        CallView { title, kind: self.listed.kind(), locations: Vec::new() }
+    }
+
+    /// Validates the arguments, after repairing unambiguous mistakes.
+    ///
+    /// # Errors
+    /// If they are invalid; the text is for the model.
+    fn validate(&self, arguments: &mut JsonObject) -> Result<(), String> {
+        let validator = &self.listed.arguments;
+        let given = Value::Object(arguments.clone());
+        if validator.first_error(&given).is_none() {
+            return Ok(());
+        }
+        let given = repair_arguments(given, &self.listed.parameters);
+        let error = validator.first_error(&given);
+        if let (None, Value::Object(repaired)) = (&error, given) {
+            *arguments = repaired;
+            return Ok(());
+        }
+        let error = error.unwrap_or_default();
+        Err(format!(
+            "Invalid arguments for {}: {error}. The server was not called. {}",
+            self.name,
+            self.argument_names()
+        ))
+    }
+
+    /// Names the tool's arguments, for an error message.
+    fn argument_names(&self) -> String {
+        let parameters = &self.listed.parameters;
+        let Some(properties) = parameters["properties"].as_object() else { return String::new() };
+        let required = parameters["required"].as_array();
+        let is_required =
+            |name: &String| required.is_some_and(|it| it.iter().any(|it| it == name.as_str()));
+        let name =
+            |it: &String| format!("{it}{}", if is_required(it) { " (required)" } else { "" });
+        let mut names: Vec<_> = properties.keys().take(MAX_NAMED_ARGUMENTS).map(name).collect();
+        if properties.len() > MAX_NAMED_ARGUMENTS {
+            names.push("…".to_owned());
+        }
+        if names.is_empty() {
+            "It takes none.".to_owned()
+        } else {
+            format!("It takes: {}.", names.join(", "))
+        }
+    }
+
+    /// Returns the tool as the server lists it now, and the version of the list. A tool that is no
+    /// longer listed is returned as it was.
+    fn current(&self) -> (Arc<ListedTool>, u64) {
+        let state = self.server.state();
+        let current = state.tools.iter().find(|it| it.tool.name == self.listed.tool.name);
+        (Arc::clone(current.unwrap_or(&self.listed)), state.tools_version)
+    }
+}
+
+impl AnyTool for RemoteTool {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn is_read_only(&self) -> bool {
+        // A server's own annotations are not trusted.
+        false
+    }
+
+    fn spec(&self, _: &OfferContext) -> Option<Arc<ToolSpec>> {
+        // Made on demand, because most of many tools are never sent to the model.
+        Some(Arc::new(ToolSpec {
+            name: self.name.clone().into(),
+            description: self.listed.description.clone(),
+            parameters: self.listed.parameters.clone(),
+        }))
+    }
+
+    fn server(&self) -> Option<&str> {
+        Some(&self.server.spec.name)
+    }
+
+    fn title(&self) -> Option<&str> {
+        let annotated = || self.listed.tool.annotations.as_ref()?.title.as_deref();
+        let tool = &self.listed.tool;
+        tool.title.as_deref().or_else(annotated).or(Some(&tool.name))
+    }
+
+    fn pending_view(&self) -> Option<CallView> {
+        Some(self.view(None))
+    }
+
+    fn prepare(self: Arc<Self>, args: Value) -> Result<Box<dyn PreparedCall>, String> {
+        let arguments = match args {
+            Value::Object(arguments) => arguments,
+            Value::Null => JsonObject::new(),
+            // Some models send the arguments as a string of JSON.
+            Value::String(text) => match serde_json::from_str(&text) {
+                Ok(Value::Object(arguments)) => arguments,
+                _ => return Err("The arguments must be an object.".to_owned()),
+            },
+            _ => return Err("The arguments must be an object.".to_owned()),
+        };
+        Ok(Box::new(RemoteToolCall {
+            tool: self,
+            arguments,
+            validation: None,
+            pin_check: PinCheck::default(),
+        }))
+    }
+}
+
+/// A call of a tool of an MCP server.
+struct RemoteToolCall {
+    tool: Arc<RemoteTool>,
+    arguments: JsonObject,
+    /// The result of validating the arguments, once that was done.
+    validation: Option<Result<(), String>>,
+    /// The tool compared with what the user has allowed.
+    pin_check: PinCheck,
+}
+
+impl PreparedCall for RemoteToolCall {
+    fn locate(&mut self, env: &ToolEnv) {
+        if self.validation.is_none() {
+            self.validation = Some(self.tool.validate(&mut self.arguments));
+        }
+        // The current definition is compared: if it has changed while the user was asked, it is not
+        // what was shown, and the call does not run.
+        let (current, tools_version) = self.tool.current();
+        let pin_check = PinnedTool::of(&self.tool.server.spec, &current.tool, env).check();
+        self.pin_check = PinCheck { tools_version, ..pin_check };
+    }
+
+    fn view(&self, _: &Roots) -> CallView {
+        self.tool.view(hint(&self.arguments).as_deref())
+    }
+
+    fn effects(&self) -> Vec<Effect> {
+        vec![Effect::Remote(Box::new(RemoteCall {
+            server: self.tool.server.spec.name.clone(),
+            tool: self.tool.listed.tool.name.clone().into_owned(),
+            server_digest: self.pin_check.server_digest.clone(),
+            tool_digest: self.pin_check.tool_digest.clone(),
+            claims_read_only: self.pin_check.claims_read_only,
+            change_since_approval: self.pin_check.change.clone(),
+        }))]
+    }
+
+    fn preview<'a>(
+        &'a mut self,
+        _: &'a ToolCtx,
+    ) -> BoxFuture<'a, Result<Vec<CallContent>, String>> {
+        let (spec, (current, _)) = (&self.tool.server.spec, self.tool.current());
+        let change = self.pin_check.change.as_deref();
+        let content = question::question_content(
+            spec,
+            &current.tool,
+            &self.arguments,
+            change,
+            current.reads_resources,
+        );
+        std::future::ready(self.validation.clone().unwrap_or(Ok(())).map(|()| content)).boxed()
+    }
+
+    fn expected_changes(&self) -> Vec<ExpectedChange<'_>> {
+        Vec::new()
+    }
+
+    fn run<'a>(self: Box<Self>, _: Pass, ctx: &'a ToolCtx) -> BoxFuture<'a, ToolOutcome> {
+        async move {
+            if let Err(outcome) = self.update_pin(ctx).await {
+                return outcome;
+            }
+            if !self.tool.server.is_confined() {
+                return self.call(ctx).await;
+            }
+            // The sandbox protects the files that existed when the server was started. Files that were
+            // created or replaced since are checked after the call.
+            let (env, name) = (Arc::clone(&ctx.env), ctx.call.clone());
+            let before = tokio::task::spawn_blocking(move || {
+                env.guard.snapshot_before_call(name.as_str(), &env.confinement.protected)
+            });
+            let Ok(before) = before.await else { return self.call(ctx).await };
+            let mut outcome = self.call(ctx).await;
+            let env = Arc::clone(&ctx.env);
+            let after = tokio::task::spawn_blocking(move || {
+                env.guard.check_after_call(&before, &env.quarantine_folder())
+            });
+            if let Ok(Some(report)) = after.await {
+                ctx.env.client.update(Update::Notice(report.clone()));
+                outcome.text.push_str(&format!("\n{report}"));
+            }
+            outcome
+        }
+        .boxed()
+    }
+}
+
+impl RemoteToolCall {
+    /// Records before the call that the user has allowed the tool as it is now. In `full` mode the user
+    /// was not asked, so a change is only reported and not recorded.
+    ///
+    /// # Errors
+    /// If the tool has changed since it was shown to the user.
+    async fn update_pin(&self, ctx: &ToolCtx) -> Result<(), ToolOutcome> {
+        let is_current = self.tool.server.state().tools_version == self.pin_check.tools_version;
+        if self.pin_check.is_pinned && is_current {
+            return Ok(());
+        }
+        let name = markdown_code(&self.tool.view(None).title);
+        let notify = |text| ctx.env.client.update(Update::Notice(text));
+        let (tool, env, pin_check) =
+            (Arc::clone(&self.tool), Arc::clone(&ctx.env), self.pin_check.clone());
+        let was_not_asked = pin_check.change.is_some() && env.mode.get() == Mode::Full;
+        let pinning = tokio::task::spawn_blocking(move || {
+            let (current, _) = tool.current();
+            let pinned = PinnedTool::of(&tool.server.spec, &current.tool, &env);
+            if pinned.check().tool_digest != pin_check.tool_digest {
+                return None;
+            }
+            Some(if was_not_asked { Ok(()) } else { pinned.pin() })
+        });
+        match (pinning.await, &self.pin_check.change) {
+            (Ok(None), _) => {
+                return Err(ToolOutcome::failed(
+                    "The server has changed this tool while the call was on its way, so it was \
+                     not called. Call it again if it is still right.",
+                ));
+            }
+            (Ok(Some(Err(error))), _) => notify(format!(
+                "The definition of {name} could not be recorded ({error}). You will not be told if it \
+                 changes."
+            )),
+            (Ok(_), Some(change))
+                if was_not_asked && !self.tool.has_told_change.swap(true, Ordering::Relaxed) =>
+            {
+                notify(format!(
+                    "{name} has changed since you allowed it. In this mode it is called all the \
+                     same.\n\n{}",
+                    fenced(change)
+                ));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    async fn call(self: Box<Self>, ctx: &ToolCtx) -> ToolOutcome {
+        let (server, listed) = (&self.tool.server, Arc::clone(&self.tool.listed));
+        let client = Arc::clone(&ctx.env.client);
+        let caller = WaitingCall::new(ctx.call.clone(), client, &ctx.cancel);
+        let _waiting = server.callers.add(caller.clone());
+        let (peer, connection) = match server.peer().await {
+            Ok(found) => found,
+            Err(why) => return ToolOutcome::failed(why),
+        };
+        let roots = server.roots();
+        let input_context =
+            InputRequestContext { server: &server.spec.name, roots: &roots, caller: Some(&caller) };
+        let progress = &server.state().progress;
+        let timeouts = server.spec.timeouts;
+        let context =
+            CallContext { client: &*ctx.env.client, call: &ctx.call, cancel: &ctx.cancel };
+        let result = if listed.reads_resources {
+            resources::call(&peer, &self.arguments, timeouts.call, &context).await
+        } else {
+            let name = listed.tool.name.clone();
+            let params = CallToolRequestParams::new(name).with_arguments(self.arguments);
+            call(&peer, progress, params, timeouts, input_context, &context).await
+        };
+        let result = match result {
+            Ok(result) => result,
+            Err(CallError::Failed(why)) => return ToolOutcome::failed(why),
+            Err(CallError::ConnectionLost) => {
+                return ToolOutcome::failed(server.lost_call_message(connection).await);
+            }
+        };
+        let folder = Jobs::output_folder(&ctx.env.shared.folders.state, &ctx.env.session);
+        let file = folder.join(format!("{}.txt", file_name(ctx.call.as_str())));
+        let converting = tokio::task::spawn_blocking(move || {
+            tool_outcome::outcome(result, listed.results.as_ref(), &file)
+        });
+        converting.await.unwrap_or_else(|error| ToolOutcome::failed(error.to_string()))
+    }
+}
+
+/// The first text argument, shortened, to tell calls apart in their titles.
+fn hint(arguments: &JsonObject) -> Option<String> {
+    let texts = arguments.values().filter_map(Value::as_str).map(str::trim);
+    let first = texts.into_iter().find(|it| !it.is_empty())?;
+    let mut hint = escape_hidden_line(first);
+    if let Some((end, _)) = hint.char_indices().nth(MAX_HINT_CHARS) {
+        hint.truncate(end);
+        hint.push('…');
+    }
+    Some(hint)
+}
+
+/// The file name for the output of a call.
+fn file_name(call: &str) -> String {
+    let is_valid = |it: &char| it.is_ascii_alphanumeric() || *it == '-' || *it == '_';
+    let name: String = call.chars().filter(is_valid).take(80).collect();
+    format!("mcp-{name}")
+}

@@ -1,0 +1,207 @@
+//! The MCP servers of one session. Adds their tools to the session's [`RemoteTools`] as they become
+//! available, and reports servers that fail.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use super::remote_tool::RemoteTool;
+use crate::tools::{AnyTool, RemoteTools, ServerStatus};
+use turnwright_mcp::ListedTool;
+use turnwright_mcp::ServerSpec;
+use turnwright_mcp::ToolNames;
+use turnwright_mcp::{PromptCommand, PromptRequest, prompts};
+use turnwright_mcp::{Server, ServerPhase, ServerState};
+use turnwright_mcp::{ServerEnv, ServerPool};
+
+/// The servers of a session. Dropping it releases them.
+#[derive(Debug)]
+pub struct SessionServers {
+    servers: Vec<Arc<Server>>,
+    remote_tools: RemoteTools,
+    changed: Arc<Notify>,
+    stop: DropGuard,
+    tracker: TaskTracker,
+}
+
+impl SessionServers {
+    /// Starts or joins the servers and begins to collect their tools. Never waits.
+    pub fn launch(
+        hub: &ServerPool,
+        specs: &[ServerSpec],
+        ground: &ServerEnv,
+        remote_tools: RemoteTools,
+        patience: Duration,
+    ) -> SessionServers {
+        let (stop, tracker) = (CancellationToken::new(), TaskTracker::new());
+        let servers: Vec<_> = specs.iter().map(|it| hub.get(it, ground)).collect();
+        remote_tools
+            .expect_servers(servers.iter().map(|it| it.spec.name.clone()).collect(), patience);
+        let changed = Arc::new(Notify::new());
+        let collector = ToolCollector {
+            servers: servers.clone(),
+            remote_tools: remote_tools.clone(),
+            names: ToolNames::default(),
+            changed: Arc::clone(&changed),
+        };
+        let token = stop.clone();
+        tracker.spawn(async move {
+            token.run_until_cancelled(collector.run()).await;
+        });
+        SessionServers { servers, remote_tools, changed, stop: stop.drop_guard(), tracker }
+    }
+
+    /// Returns each server with its current state.
+    pub fn states(&self) -> Vec<(&ServerSpec, Arc<ServerState>)> {
+        self.servers.iter().map(|it| (&it.spec, it.state())).collect()
+    }
+
+    /// Notified when the state of a server has changed.
+    pub fn changes(&self) -> Arc<Notify> {
+        Arc::clone(&self.changed)
+    }
+
+    /// Waits until each server is ready or has failed. Returns how long each took.
+    pub async fn settled(&self) -> Vec<Duration> {
+        let started = Instant::now();
+        let waits = self.servers.iter().map(|server| async move {
+            // An error means that the task has ended, which its last state says already.
+            drop(server.watch().wait_for(|it| it.phase != ServerPhase::Starting).await);
+            started.elapsed()
+        });
+        futures_util::future::join_all(waits).await
+    }
+
+    /// Restarts the server of that name. Returns false if there is none.
+    pub fn restart(&self, name: &str) -> bool {
+        let server = self.servers.iter().find(|it| it.spec.name == name);
+        server.inspect(|it| it.restart()).is_some()
+    }
+
+    /// Returns the current prompts of the servers as commands.
+    pub fn commands(&self) -> Vec<PromptCommand> {
+        prompts::commands(&self.servers)
+    }
+
+    /// Finds the prompt of a command `server:prompt`, if the command names one.
+    pub fn find_prompt(&self, command: &str, arguments: &str) -> Option<PromptRequest> {
+        PromptRequest::find(&self.servers, command, arguments)
+    }
+
+    /// Releases the servers, and waits for the end of those that no other session uses.
+    pub async fn close(self) {
+        let SessionServers { servers, remote_tools, stop, tracker, .. } = self;
+        drop(stop);
+        tracker.close();
+        tracker.wait().await;
+        // The tools hold handles of their servers.
+        remote_tools.set_tools(Vec::new());
+        // All are released before the first is waited for, so that they end concurrently.
+        let last = |it: Arc<Server>| {
+            let ended = it.ended();
+            Arc::into_inner(it).map(|_| ended)
+        };
+        let ends: Vec<_> = servers.into_iter().filter_map(last).collect();
+        for end in ends {
+            end.cancelled().await;
+        }
+    }
+}
+
+/// Collects the tools of the servers.
+struct ToolCollector {
+    servers: Vec<Arc<Server>>,
+    remote_tools: RemoteTools,
+    names: ToolNames,
+    changed: Arc<Notify>,
+}
+
+impl ToolCollector {
+    async fn run(mut self) {
+        let mut watches: Vec<_> = self.servers.iter().map(|it| it.watch()).collect();
+        let mut lists: Vec<_> = self.servers.iter().map(|_| ServerTools::default()).collect();
+        loop {
+            self.collect(&mut watches, &mut lists);
+            self.changed.notify_one();
+            let mut changes: FuturesUnordered<_> =
+                watches.iter_mut().map(watch::Receiver::changed).collect();
+            // An error means that a task has ended, which its last state says already.
+            match changes.next().await {
+                Some(Ok(())) => {}
+                Some(Err(_)) | None => return,
+            }
+        }
+    }
+
+    fn collect(
+        &mut self,
+        watches: &mut [watch::Receiver<Arc<ServerState>>],
+        lists: &mut [ServerTools],
+    ) {
+        let mut tools: Vec<Arc<dyn AnyTool>> = Vec::new();
+        let mut statuses = Vec::new();
+        for ((server, watch), list) in self.servers.iter().zip(watches).zip(lists) {
+            let state = Arc::clone(&watch.borrow_and_update());
+            list.update(server, &state.tools, &mut self.names);
+            tools.extend(list.tools.iter().map(|it| Arc::clone(it) as Arc<dyn AnyTool>));
+            statuses.extend(server_status(server, &state).map(|it| (&server.spec.name, it)));
+        }
+        // Set before the statuses, so that the tools of a ready server can be found.
+        self.remote_tools.set_tools(tools);
+        for (name, status) in statuses {
+            self.remote_tools.set_server_status(name, &status);
+        }
+    }
+}
+
+fn server_status(server: &Server, state: &ServerState) -> Option<ServerStatus> {
+    match &state.phase {
+        ServerPhase::Starting => None,
+        ServerPhase::Ready => {
+            let filter = &server.spec.tool_filter;
+            let tools = state.tools.iter().filter(|it| filter.matches(&it.tool.name));
+            Some(ServerStatus::Ready(tools.count()))
+        }
+        ServerPhase::Failed(why) if !state.is_restarting => Some(ServerStatus::Failed(why.clone())),
+        ServerPhase::Failed(why) => Some(ServerStatus::Down(why.clone())),
+        ServerPhase::NeedsLogin => Some(ServerStatus::Failed(server.spec.login_instructions())),
+        ServerPhase::Stopped => Some(ServerStatus::Down("it was stopped".to_owned())),
+    }
+}
+
+/// The tools of one server. An unchanged tool stays the same object.
+#[derive(Default)]
+struct ServerTools {
+    list: Arc<Vec<Arc<ListedTool>>>,
+    tools: Vec<Arc<RemoteTool>>,
+}
+
+impl ServerTools {
+    fn update(
+        &mut self,
+        server: &Arc<Server>,
+        list: &Arc<Vec<Arc<ListedTool>>>,
+        names: &mut ToolNames,
+    ) {
+        if Arc::ptr_eq(&self.list, list) {
+            return;
+        }
+        let known: HashMap<_, _> = self.tools.drain(..).map(|it| (it.name.clone(), it)).collect();
+        let tool = |listed: &Arc<ListedTool>| {
+            let name = names.name_of(&server.spec.name, &listed.tool.name);
+            match known.get(&name).filter(|it| it.listed.tool == listed.tool) {
+                Some(known) => Arc::clone(known),
+                None => Arc::new(RemoteTool::new(name, Arc::clone(server), Arc::clone(listed))),
+            }
+        };
+        let filter = &server.spec.tool_filter;
+        self.tools = list.iter().filter(|it| filter.matches(&it.tool.name)).map(tool).collect();
+        self.list = Arc::clone(list);
+    }
+}

@@ -1,0 +1,370 @@
+//! Remembers what a tool was when the user allowed it: its definition, and the server behind the name. The
+//! permission is for exactly that; later differences are shown. Blocks on reading small files.
+
+use std::io;
+use std::path::Path;
+
+use ring::digest::{SHA256, digest};
+use rmcp::model::Tool;
+use serde_json::{Map, Value, json};
+use similar::TextDiff;
+
+use crate::tools::ToolEnv;
+use crate::trust::{Pin, PinLookup, PinStore};
+use turnwright_mcp::{ServerSource, ServerSpec, ServerTransport};
+use turnwright_types::effect::{escape_hidden, escape_hidden_line};
+use turnwright_types::ids::hex;
+
+/// Bytes of a tool's definition that are kept for comparison.
+const MAX_SUMMARY_BYTES: usize = 12 * 1024;
+/// Lines of a diff.
+const MAX_DIFF_LINES: usize = 60;
+/// Characters of one line of a diff.
+const MAX_LINE_CHARS: usize = 300;
+
+/// What a tool is now, and how it differs from what the user allowed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct PinCheck {
+    /// The digest of the server's program or address.
+    pub(super) server_digest: String,
+    /// The digest of the tool's definition.
+    pub(super) tool_digest: String,
+    /// The differences, for the user: several lines, safe to show.
+    pub(super) change: Option<String>,
+    /// The user has allowed exactly this.
+    pub(super) is_pinned: bool,
+    /// The tool is annotated as read-only.
+    pub(super) claims_read_only: bool,
+    /// The version of the tool list that the definition is from.
+    pub(super) tools_version: u64,
+}
+
+/// The result of comparing a tool with its pin.
+enum PinComparison {
+    NotPinned,
+    Same,
+    Changed(String),
+}
+
+/// A tool of a server in a project, with its pins.
+pub(super) struct PinnedTool<'a> {
+    spec: &'a ServerSpec,
+    tool: &'a Tool,
+    project: String,
+    pins: Option<PinStore>,
+    server_digest: String,
+}
+
+impl PinnedTool<'_> {
+    /// The tool as called in a session.
+    pub(super) fn of<'a>(spec: &'a ServerSpec, tool: &'a Tool, env: &ToolEnv) -> PinnedTool<'a> {
+        let state = &env.shared.folders.state;
+        let pins = state.is_absolute().then(|| PinStore::new(state));
+        PinnedTool::new(spec, tool, env.files.roots().real_cwd(), pins)
+    }
+
+    fn new<'a>(
+        spec: &'a ServerSpec,
+        tool: &'a Tool,
+        project: &Path,
+        pins: Option<PinStore>,
+    ) -> PinnedTool<'a> {
+        let server_digest = server_digest(spec, project);
+        PinnedTool {
+            spec,
+            tool,
+            project: project.to_string_lossy().into_owned(),
+            pins,
+            server_digest,
+        }
+    }
+
+    /// Compares the tool with what the user allowed.
+    pub(super) fn check(&self) -> PinCheck {
+        let definition = definition(self.tool);
+        let (server_digest, tool_digest) =
+            (self.server_digest.clone(), sha256_hex(&definition.to_string()));
+        let (change, is_pinned) = match self.compare(&definition, &tool_digest) {
+            PinComparison::Changed(change) => (Some(change), false),
+            PinComparison::Same => (None, true),
+            PinComparison::NotPinned => (None, false),
+        };
+        let claims = self.tool.annotations.as_ref().and_then(|it| it.read_only_hint);
+        let claims_read_only = claims.unwrap_or(false);
+        PinCheck {
+            server_digest,
+            tool_digest,
+            change,
+            is_pinned,
+            claims_read_only,
+            tools_version: 0,
+        }
+    }
+
+    fn compare(&self, definition: &Value, tool_digest: &str) -> PinComparison {
+        let Some(pins) = &self.pins else { return PinComparison::NotPinned };
+        let (by_name, by_server) = (pins.get(&self.name_key()), pins.get(&self.server_key()));
+        match (by_name, by_server) {
+            (PinLookup::Damaged, _) | (_, PinLookup::Damaged) => {
+                PinComparison::Changed(DAMAGED.to_owned())
+            }
+            (PinLookup::Pinned(pin), _) if pin.fingerprint != self.server_digest => {
+                PinComparison::Changed(format!(
+                    "{} was another server when this was allowed:\n-{}\n+{}",
+                    escape_hidden_line(&self.spec.name),
+                    pin.summary,
+                    server_location(self.spec),
+                ))
+            }
+            (_, PinLookup::Pinned(pin)) if pin.fingerprint != tool_digest => {
+                PinComparison::Changed(diff(&pin.summary, &summary(definition)))
+            }
+            (PinLookup::Pinned(_), PinLookup::Pinned(_)) => PinComparison::Same,
+            _ => PinComparison::NotPinned,
+        }
+    }
+
+    /// Records that the user has allowed the tool as it is now.
+    ///
+    /// # Errors
+    /// If the pin cannot be written.
+    pub(super) fn pin(&self) -> io::Result<()> {
+        let Some(pins) = &self.pins else { return Ok(()) };
+        let definition = definition(self.tool);
+        let put = |key: &[&str], pin: Pin| match pins.get(key) {
+            PinLookup::Pinned(known) if known.fingerprint == pin.fingerprint => Ok(()),
+            _ => pins.put(key, pin),
+        };
+        let tool_pin =
+            Pin { fingerprint: sha256_hex(&definition.to_string()), summary: summary(&definition) };
+        put(&self.server_key(), tool_pin)?;
+        let server_pin =
+            Pin { fingerprint: self.server_digest.clone(), summary: server_location(self.spec) };
+        put(&self.name_key(), server_pin)
+    }
+
+    /// The key of the tool's definition: the same in every project.
+    fn server_key(&self) -> [&str; 3] {
+        ["tool", &self.server_digest, &self.tool.name]
+    }
+
+    /// The key of the server behind the names that the project's rules use.
+    fn name_key(&self) -> [&str; 4] {
+        ["name", &self.project, &self.spec.name, &self.tool.name]
+    }
+}
+
+const DAMAGED: &str = "The record of what was allowed cannot be read any more.";
+
+/// The digest of a server's program or address. Values that may be keys are not included.
+fn server_digest(spec: &ServerSpec, project: &Path) -> String {
+    let names = |them: &[(String, turnwright_mcp::SecretValue)]| {
+        let mut names: Vec<_> = them.iter().map(|it| it.0.clone()).collect();
+        names.sort();
+        names
+    };
+    // A relative program of a project is another program in another folder.
+    let place = (spec.source == ServerSource::Project).then(|| project.to_string_lossy());
+    let about = match &spec.transport {
+        ServerTransport::Stdio { command, arguments, environment } => {
+            json!([place, command.to_string_lossy(), arguments, names(environment)])
+        }
+        ServerTransport::Http { url, headers } => json!([place, url.as_str(), names(headers)]),
+    };
+    sha256_hex(&about.to_string())
+}
+
+/// The program or the host of a server, safe to show.
+pub(super) fn server_location(spec: &ServerSpec) -> String {
+    match &spec.transport {
+        ServerTransport::Stdio { command, .. } => escape_hidden_line(&command.to_string_lossy()),
+        ServerTransport::Http { url, .. } => url.host_str().unwrap_or_default().to_owned(),
+    }
+}
+
+fn sha256_hex(text: &str) -> String {
+    hex(digest(&SHA256, text.as_bytes()).as_ref())
+}
+
+/// Everything of a tool that the model or the user may see, with sorted keys.
+fn definition(tool: &Tool) -> Value {
+    let annotations = serde_json::to_value(&tool.annotations).unwrap_or_default();
+    sorted(json!({
+        "name": tool.name,
+        "title": tool.title,
+        "description": tool.description,
+        "annotations": annotations,
+        "input": tool.input_schema.as_ref(),
+        "output": tool.output_schema.as_deref(),
+    }))
+}
+
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let mut fields: Vec<_> = fields.into_iter().collect();
+            fields.sort_by(|one, other| one.0.cmp(&other.0));
+            let fields = fields.into_iter().map(|(name, value)| (name, sorted(value)));
+            Value::Object(fields.collect::<Map<_, _>>())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),
+        plain => plain,
+    }
+}
+
+/// The same in lines, as far as it is kept.
+fn summary(definition: &Value) -> String {
+    let mut text = String::new();
+    for part in ["title", "description"] {
+        if let Some(words) = definition[part].as_str() {
+            text.push_str(&format!("{part}: {}\n", escape_hidden(words)));
+        }
+    }
+    for part in ["annotations", "input", "output"] {
+        if !definition[part].is_null() {
+            let json = serde_json::to_string_pretty(&definition[part]).unwrap_or_default();
+            text.push_str(&format!("{part}: {}\n", escape_hidden(&json)));
+        }
+    }
+    let mut end = text.len().min(MAX_SUMMARY_BYTES);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+    text
+}
+
+/// A bounded line-by-line diff.
+fn diff(old: &str, new: &str) -> String {
+    let diff = TextDiff::from_lines(old, new);
+    let diff = diff.unified_diff().context_radius(1).to_string();
+    let short = |it: &str| match it.char_indices().nth(MAX_LINE_CHARS) {
+        Some((end, _)) => format!("{}…", &it[..end]),
+        None => it.to_owned(),
+    };
+    let lines: Vec<_> = diff.lines().filter(|it| !it.starts_with("@@")).collect();
+    if lines.is_empty() {
+        return "It differs in a part that is too long to show.".to_owned();
+    }
+    let mut text: Vec<_> = lines.iter().take(MAX_DIFF_LINES).map(|it| short(it)).collect();
+    if lines.len() > MAX_DIFF_LINES {
+        text.push(format!("… and {} more lines", lines.len() - MAX_DIFF_LINES));
+    }
+    text.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use turnwright_mcp::SecretValue;
+
+    use super::*;
+
+    fn program(command: &str, argument: &str, variable: (&str, &str)) -> ServerSpec {
+        let reach = ServerTransport::Stdio {
+            command: PathBuf::from(command),
+            arguments: vec![argument.to_owned()],
+            environment: vec![(variable.0.to_owned(), SecretValue::from(variable.1.to_owned()))],
+        };
+        ServerSpec::new("notes", ServerSource::User, reach)
+    }
+
+    fn usual() -> ServerSpec {
+        program("/bin/notes", "-x", ("KEY", "1"))
+    }
+
+    fn tool(text: &str) -> Tool {
+        serde_json::from_str(text).unwrap()
+    }
+
+    const READ: &str = r#"{"name":"read","description":"Reads.","inputSchema":{"type":"object",
+        "properties":{"b":{"type":"string"},"a":{}}}}"#;
+
+    #[test]
+    fn the_server_digest_covers_the_program_or_address_but_no_name_or_keys() {
+        let project = Path::new("/ws");
+        let first = server_digest(&usual(), project);
+        let renamed = ServerSpec { name: "other".to_owned(), ..usual() };
+        assert_eq!(server_digest(&renamed, Path::new("/else")), first);
+        assert_eq!(server_digest(&program("/bin/notes", "-x", ("KEY", "2")), project), first);
+        for other in [
+            program("/bin/note", "-x", ("KEY", "1")),
+            program("/bin/notes", "-y", ("KEY", "1")),
+            program("/bin/notes", "-x", ("KEY2", "1")),
+            ServerSpec { source: ServerSource::Project, ..usual() },
+        ] {
+            assert_ne!(server_digest(&other, project), first, "{other:?}");
+        }
+        let local = ServerSpec { source: ServerSource::Project, ..usual() };
+        assert_ne!(server_digest(&local, project), server_digest(&local, Path::new("/else")));
+    }
+
+    #[test]
+    fn a_pin_is_for_the_definition_and_later_differences_are_shown() {
+        let state = tempfile::tempdir().unwrap();
+        let pins = || Some(PinStore::new(state.path()));
+        let (spec, here) = (usual(), Path::new("/ws"));
+        let change = |tool: &Tool| PinnedTool::new(&spec, tool, here, pins()).check().change;
+        let first = tool(READ);
+        assert_eq!(change(&first), None);
+        PinnedTool::new(&spec, &first, here, pins()).pin().unwrap();
+        assert_eq!(change(&first), None);
+        let turned =
+            READ.replace(r#""b":{"type":"string"},"a":{}"#, r#""a":{},"b":{"type":"string"}"#);
+        assert_eq!(change(&tool(&turned)), None);
+        let table = [
+            (
+                r#""Reads.""#,
+                r#""Reads. Send\u200b all.""#,
+                "+description: Reads. Send\\u{200b} all.",
+            ),
+            (r#""a":{}"#, r#""a":{"type":"null"}"#, "+      \"type\": \"null\""),
+            (
+                r#""name":"read","#,
+                r#""name":"read","annotations":{"readOnlyHint":true},"#,
+                "+  \"readOnlyHint\": true",
+            ),
+        ];
+        for (old, new, expected) in table {
+            let change = change(&tool(&READ.replace(old, new))).unwrap();
+            assert!(change.lines().any(|it| it == expected), "{change}");
+        }
+        assert_eq!(change(&tool(&READ.replace(r#""name":"read""#, r#""name":"Read""#))), None);
+    }
+
+    #[test]
+    fn another_server_of_the_same_name_is_a_change_of_each_tool() {
+        let state = tempfile::tempdir().unwrap();
+        let pins = || Some(PinStore::new(state.path()));
+        let (old, new) = (usual(), program("/tmp/evil", "-x", ("KEY", "1")));
+        let (read, write) = (tool(READ), tool(&READ.replace("\"read\"", "\"write\"")));
+        let (here, there) = (Path::new("/ws"), Path::new("/else"));
+        for it in [&read, &write] {
+            PinnedTool::new(&old, it, here, pins()).pin().unwrap();
+        }
+        let change = |it, project| PinnedTool::new(&new, it, project, pins()).check().change;
+        let said = change(&read, here).unwrap();
+        assert!(said.ends_with("\n-/bin/notes\n+/tmp/evil"), "{said}");
+        assert_eq!(change(&read, there), None);
+        PinnedTool::new(&new, &read, here, pins()).pin().unwrap();
+        assert_eq!(change(&read, here), None);
+        assert!(change(&write, here).is_some());
+    }
+
+    #[test]
+    fn a_diff_is_bounded_and_never_empty() {
+        let state = tempfile::tempdir().unwrap();
+        let pins = || Some(PinStore::new(state.path()));
+        let (spec, here) = (usual(), Path::new("/ws"));
+        let long = |end: &str| {
+            tool(&READ.replace("Reads.", &format!("{}{end}", "words\\n".repeat(20_000))))
+        };
+        PinnedTool::new(&spec, &long("a"), here, pins()).pin().unwrap();
+        let change = |it: &Tool| PinnedTool::new(&spec, it, here, pins()).check().change.unwrap();
+        assert!(change(&long("b")).contains("too long to show"));
+        let all = change(&tool(READ));
+        assert!(all.lines().count() <= MAX_DIFF_LINES + 1 && all.ends_with("more lines"), "{all}");
+        let line = tool(&READ.replace("Reads.", &"x".repeat(9_000)));
+        assert!(change(&line).len() < MAX_DIFF_LINES * MAX_LINE_CHARS);
+    }
+}

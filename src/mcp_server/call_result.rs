@@ -1,0 +1,46 @@
+//! Converts the outcome of a call to an MCP result: bounded, and without control characters that a
+//! terminal would interpret.
+
+use rmcp::model::{CallToolResult, ContentBlock};
+
+use crate::tools::ToolOutcome;
+use turnwright_types::effect;
+
+/// Bytes of text in one result. Tools bound their own output and put the rest into a file; this is the
+/// limit for anything that is not bounded otherwise.
+const MAX_TEXT_BYTES: usize = 512 * 1024;
+
+pub(super) fn call_result(outcome: ToolOutcome) -> CallToolResult {
+    let mut content = vec![ContentBlock::text(to_safe_text(&outcome.text))];
+    let images = outcome.images.into_iter();
+    content.extend(images.map(|it| ContentBlock::image(it.data, it.mime)));
+    if outcome.ok { CallToolResult::success(content) } else { CallToolResult::error(content) }
+}
+
+/// The result of a call that was not made.
+pub(super) fn error_result(why: &str) -> CallToolResult {
+    CallToolResult::error(vec![ContentBlock::text(to_safe_text(why))])
+}
+
+/// Truncates a text and replaces its control characters with control pictures.
+pub(super) fn to_safe_text(text: &str) -> String {
+    let mut text = effect::terminal_safe(text.to_owned());
+    if text.len() > MAX_TEXT_BYTES {
+        let end =
+            (0..=MAX_TEXT_BYTES).rev().find(|it| text.is_char_boundary(*it)).unwrap_or_default();
+        text.truncate(end);
+        text.push_str("\n[truncated]");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_is_truncated_and_its_control_characters_become_pictures() {
+        assert_eq!(to_safe_text("a\tb\n\u{1b}[2Jé"), "a\tb\n␛[2Jé");
+        assert!(to_safe_text(&"é".repeat(MAX_TEXT_BYTES)).len() < MAX_TEXT_BYTES + 100);
+    }
+}

@@ -1,0 +1,352 @@
+//! The calls that a client is making. Sends progress to the right call, and asks the client's user for
+//! permission in the way that the client's protocol version has.
+
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use rmcp::RoleServer;
+use rmcp::model::{ElicitRequest, ElicitRequestParams, ProgressToken, ServerRequest};
+use rmcp::service::{Peer, PeerRequestOptions};
+use serde_json::{Value, json};
+
+use super::call_result::to_safe_text;
+use crate::undo::{DiffLimits, DiffSide, unified_diff};
+use turnwright_rpc::Outbox;
+use turnwright_types::client::{
+    ChoiceKind, Client, PermissionAnswer, PermissionChoice, PermissionRequest, UserQuestion,
+    UserReply,
+};
+use turnwright_types::effect::CallContent;
+use turnwright_types::ids::CallId;
+use turnwright_types::update::{CallUpdate, Update};
+
+/// How long the user may take to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
+/// Characters of the longest question.
+const MAX_QUESTION_CHARS: usize = 8_000;
+/// How much of a change is compared and shown in a question.
+const DIFF_BOUNDS: DiffLimits = DiffLimits { file: 1024 * 1024, all: MAX_QUESTION_CHARS };
+/// Characters of the longest progress message.
+const MAX_PROGRESS_CHARS: usize = 2_000;
+/// The field of the form that holds the decision.
+const DECISION_FIELD: &str = "decision";
+/// The reason given to the model if the client does not support elicitation.
+const CANNOT_ASK: &str = "it needs the user's permission, and this client cannot ask for it";
+
+/// All calls that a client is making.
+#[derive(Debug)]
+pub(super) struct ClientCalls {
+    outbox: Outbox,
+    // held to look up one call.
+    by_id: Mutex<HashMap<CallId, Arc<ClientCall>>>,
+    last: AtomicU64,
+}
+
+/// What is needed to reach the client about one call.
+#[derive(Debug)]
+pub(super) struct ClientCall {
+    /// The client's progress token, if it wants progress notifications.
+    pub(super) token: Option<ProgressToken>,
+    pub(super) ask_method: AskMethod,
+    /// The number of progress notifications sent.
+    pub(super) progress_count: AtomicU64,
+}
+
+/// How the user of a client can be asked.
+#[derive(Debug)]
+pub(super) enum AskMethod {
+    Unsupported,
+    /// With an elicitation request to the client.
+    Request(Peer<RoleServer>),
+    /// By returning the question as the result of the call; the client calls again with the answer.
+    // held to replace one field.
+    MultiRoundTrip(Box<Mutex<QuestionRound>>),
+}
+
+impl ClientCall {
+    /// Takes the question that the client must answer in another round before the call can run.
+    pub(super) fn take_pending_question(&self) -> Option<PermissionRequest> {
+        let AskMethod::MultiRoundTrip(round) = &self.ask_method else { return None };
+        round.lock().pending.take()
+    }
+}
+
+/// The state of a question that is asked over several rounds of the same call.
+#[derive(Debug, Default)]
+pub(super) struct QuestionRound {
+    /// The question of the previous round, and its answer.
+    pub(super) previous: Option<(PermissionRequest, PermissionAnswer)>,
+    /// The question to ask in the next round.
+    pub(super) pending: Option<PermissionRequest>,
+}
+
+impl ClientCalls {
+    pub(super) fn new(outbox: Outbox) -> ClientCalls {
+        ClientCalls { outbox, by_id: Mutex::default(), last: AtomicU64::new(0) }
+    }
+
+    /// Registers a call until the returned guard is dropped.
+    pub(super) fn register(self: &Arc<ClientCalls>, call: ClientCall) -> CallGuard {
+        let number = self.last.fetch_add(1, Ordering::Relaxed);
+        let id = CallId::from(format!("mcp-{number}"));
+        let call = Arc::new(call);
+        self.lock().insert(id.clone(), Arc::clone(&call));
+        CallGuard { calls: Arc::clone(self), id, call }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<CallId, Arc<ClientCall>>> {
+        self.by_id.lock()
+    }
+
+    fn find(&self, id: &CallId) -> Option<Arc<ClientCall>> {
+        self.lock().get(id).cloned()
+    }
+
+    /// Sends the progress of a call. A client that does not read misses progress, but not the result.
+    fn send_progress(&self, update: &CallUpdate) {
+        let Some(call) = self.find(&update.id) else { return };
+        let Some(token) = &call.token else { return };
+        let Some([CallContent::Text(text), ..]) = update.content.as_deref() else { return };
+        if self.outbox.wait_for_capacity().now_or_never().is_none() {
+            return;
+        }
+        let progress = call.progress_count.fetch_add(1, Ordering::Relaxed) + 1;
+        let lines = text.lines().filter(|it| !it.starts_with("```"));
+        let lines: Vec<_> = lines.collect();
+        let message = tail(&to_safe_text(&lines.join("\n")), MAX_PROGRESS_CHARS).to_owned();
+        let params = json!({ "progressToken": token, "progress": progress, "message": message });
+        self.outbox.notify("notifications/progress", &params);
+    }
+}
+
+/// The last `max_chars` characters of a text.
+fn tail(text: &str, max_chars: usize) -> &str {
+    let skipped = text.chars().count().saturating_sub(max_chars);
+    text.char_indices().nth(skipped).map_or("", |(start, _)| &text[start..])
+}
+
+/// Removes a call from [`ClientCalls`] when it is dropped.
+pub(super) struct CallGuard {
+    calls: Arc<ClientCalls>,
+    pub(super) id: CallId,
+    pub(super) call: Arc<ClientCall>,
+}
+
+impl Drop for CallGuard {
+    fn drop(&mut self) {
+        self.calls.lock().remove(&self.id);
+    }
+}
+
+impl Client for ClientCalls {
+    fn update(&self, update: Update) {
+        match update {
+            Update::CallUpdate(update) => self.send_progress(&update),
+            Update::Notice(text) => tracing::warn!("{text}"),
+            _ => {}
+        }
+    }
+
+    fn wait_for_capacity(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.outbox.wait_for_capacity())
+    }
+
+    fn request_permission(&self, question: PermissionRequest) -> BoxFuture<'_, PermissionAnswer> {
+        let call = self.find(&question.call);
+        async move {
+            let Some(call) = call else { return PermissionAnswer::Cancelled };
+            let question = normalized(question);
+            match &call.ask_method {
+                AskMethod::Unsupported => PermissionAnswer::Unclear(CANNOT_ASK.to_owned()),
+                AskMethod::Request(peer) => elicit(peer, &question).await,
+                AskMethod::MultiRoundTrip(round) => {
+                    let mut round = round.lock();
+                    match round.previous.take() {
+                        Some((previous, answer)) if previous == question => answer,
+                        _ => {
+                            round.pending = Some(question);
+                            PermissionAnswer::Cancelled
+                        }
+                    }
+                }
+            }
+        }
+        .boxed()
+    }
+
+    fn ask_user(&self, _: UserQuestion) -> BoxFuture<'_, UserReply> {
+        std::future::ready(UserReply::Unsupported).boxed()
+    }
+}
+
+/// Makes questions of different rounds comparable: the same call has another id in the next round.
+/// Project-wide permission is not offered here; it is given in the project's settings.
+fn normalized(mut question: PermissionRequest) -> PermissionRequest {
+    question.call = CallId::from("");
+    question.choices.retain(|it| it.kind != ChoiceKind::AllowProject);
+    question
+}
+
+async fn elicit(peer: &Peer<RoleServer>, question: &PermissionRequest) -> PermissionAnswer {
+    let unclear = |why: String| PermissionAnswer::Unclear(why);
+    let Some(request) = elicitation(question).await else {
+        return unclear("the question could not be shown".to_owned());
+    };
+    let request = ServerRequest::ElicitRequest(request);
+    let options = PeerRequestOptions::with_timeout(ANSWER_TIMEOUT);
+    let handle = match peer.send_request_with_option(request, options).await {
+        Ok(handle) => handle,
+        Err(error) => return unclear(format!("the client could not be asked: {error}")),
+    };
+    match handle.await_response().await {
+        Ok(result) => parse_answer(&serde_json::to_value(&result).unwrap_or_default(), question),
+        Err(error) => unclear(format!("the client did not answer: {error}")),
+    }
+}
+
+/// Makes the elicitation request, on a blocking thread because the diff may be long.
+pub(super) async fn elicitation(question: &PermissionRequest) -> Option<ElicitRequest> {
+    let question = question.clone();
+    tokio::task::spawn_blocking(move || form(&question)).await.ok()?
+}
+
+fn form(question: &PermissionRequest) -> Option<ElicitRequest> {
+    let names: Vec<_> = question.choices.iter().map(|it| it.name.as_str()).collect();
+    let params = json!({
+        "mode": "form",
+        "message": question_text(question),
+        "requestedSchema": {
+            "type": "object",
+            "properties": {
+                DECISION_FIELD: { "type": "string", "title": "Your decision", "enum": names },
+            },
+            "required": [DECISION_FIELD],
+        },
+    });
+    let params: ElicitRequestParams = serde_json::from_value(params).ok()?;
+    Some(ElicitRequest::new(params))
+}
+
+/// Reads the user's decision. Only an offered choice with the action "accept" can be a permission.
+pub(super) fn parse_answer(result: &Value, question: &PermissionRequest) -> PermissionAnswer {
+    let is_chosen = |it: &&PermissionChoice| {
+        result["content"][DECISION_FIELD].as_str() == Some(it.name.as_str())
+    };
+    match result["action"].as_str() {
+        Some("accept") => match question.choices.iter().find(is_chosen) {
+            Some(choice) => PermissionAnswer::Chosen(choice.kind),
+            None => PermissionAnswer::Unclear("the answer is not one of the choices".to_owned()),
+        },
+        Some("decline") => PermissionAnswer::Chosen(ChoiceKind::RejectOnce),
+        Some("cancel") => PermissionAnswer::Cancelled,
+        _ => PermissionAnswer::Unclear("the answer is malformed".to_owned()),
+    }
+}
+
+/// The question as text: what the call would do, and why it is asked about.
+fn question_text(question: &PermissionRequest) -> String {
+    let mut text = format!("Allow this call of {}?\n\n{}", question.name, question.view.title);
+    let mut budget = DIFF_BOUNDS.all;
+    for content in &question.content {
+        text.push_str("\n\n");
+        text.push_str(&content_text(content, &mut budget));
+    }
+    let text = to_safe_text(&text);
+    match text.char_indices().nth(MAX_QUESTION_CHARS) {
+        Some((end, _)) => {
+            format!("{}\n[… the rest of the question is too long to show]", &text[..end])
+        }
+        None => text,
+    }
+}
+
+fn content_text(content: &CallContent, budget: &mut usize) -> String {
+    match content {
+        CallContent::Text(text) => text.clone(),
+        CallContent::Diff { path, old, new } => {
+            let side = |it: &String| DiffSide::Bytes(it.clone().into_bytes());
+            let old = old.as_ref().map_or(DiffSide::Absent, side);
+            unified_diff(
+                path.display().to_string().trim_start_matches('/'),
+                &old,
+                &side(new),
+                DIFF_BOUNDS,
+                budget,
+            )
+        }
+        CallContent::Image(media) => format!("[an image, {}]", media.mime),
+        CallContent::Terminal(_) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use turnwright_types::effect::{CallView, ToolKind};
+
+    fn question() -> PermissionRequest {
+        let choice = |kind, name: &str| PermissionChoice { kind, name: name.to_owned() };
+        PermissionRequest {
+            call: CallId::from("1"),
+            name: "write_file".to_owned(),
+            view: CallView {
+                title: "Write a".to_owned(),
+                kind: ToolKind::Edit,
+                locations: Vec::new(),
+            },
+            content: vec![CallContent::Text("why".to_owned())],
+            raw_input: Value::Null,
+            choices: vec![
+                choice(ChoiceKind::AllowOnce, "Allow once"),
+                choice(ChoiceKind::RejectOnce, "Reject"),
+            ],
+        }
+    }
+
+    #[test]
+    fn only_an_offered_choice_with_accept_is_a_permission() {
+        let yes = PermissionAnswer::Chosen(ChoiceKind::AllowOnce);
+        for (result, expected) in [
+            (json!({ "action": "accept", "content": { "decision": "Allow once" } }), Some(yes)),
+            (
+                json!({ "action": "decline" }),
+                Some(PermissionAnswer::Chosen(ChoiceKind::RejectOnce)),
+            ),
+            (json!({ "action": "cancel" }), Some(PermissionAnswer::Cancelled)),
+            (json!({ "action": "accept" }), None),
+            (json!({ "action": "accept", "content": {} }), None),
+            (json!({ "action": "accept", "content": { "decision": "allow once" } }), None),
+            (json!({ "action": "accept", "content": { "decision": true } }), None),
+            (json!({ "action": "yes", "content": { "decision": "Allow once" } }), None),
+            (json!({ "content": { "decision": "Allow once" } }), None),
+            (json!(null), None),
+        ] {
+            let answer = parse_answer(&result, &question());
+            match expected {
+                Some(expected) => assert_eq!(answer, expected, "{result}"),
+                None => {
+                    assert!(matches!(answer, PermissionAnswer::Unclear(_)), "{result}: {answer:?}")
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_form_describes_the_call_and_offers_the_choices() {
+        let form = serde_json::to_value(form(&question()).unwrap()).unwrap();
+        let params = &form["params"];
+        assert_eq!(params["message"], "Allow this call of write_file?\n\nWrite a\n\nwhy");
+        let field = &params["requestedSchema"]["properties"]["decision"];
+        assert_eq!(field["enum"], json!(["Allow once", "Reject"]));
+    }
+
+    #[test]
+    fn the_tail_of_a_text_starts_at_a_character() {
+        assert_eq!((tail("añb", 2), tail("añb", 9), tail("", 3)), ("ñb", "añb", ""));
+    }
+}

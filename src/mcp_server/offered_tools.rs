@@ -1,0 +1,179 @@
+//! The built-in tools that are offered to MCP clients: those that make sense without an editor and a
+//! conversation.
+
+use std::sync::Arc;
+
+use rmcp::ErrorData;
+use rmcp::model::{ListToolsResult, Tool, ToolAnnotations};
+use serde_json::Value;
+
+use crate::tools::{AnyTool, OfferContext, built_in};
+
+/// Tools of one page. Many clients request only the first page, so all of ours fit on it.
+pub(super) const PAGE_SIZE: usize = 50;
+/// The prefix of a cursor, before the name of the last tool of the page.
+const CURSOR_PREFIX: &str = "after:";
+
+/// The offered tools and their annotations. All other tools are about a session: its plan, history,
+/// questions, notes and skills.
+const OFFERED_TOOLS: &[(&str, ToolBehavior)] = &[
+    (
+        "read_file",
+        ToolBehavior { is_destructive: false, is_idempotent: true, is_open_world: false },
+    ),
+    ("list_dir", ToolBehavior { is_destructive: false, is_idempotent: true, is_open_world: false }),
+    (
+        "find_files",
+        ToolBehavior { is_destructive: false, is_idempotent: true, is_open_world: false },
+    ),
+    ("grep", ToolBehavior { is_destructive: false, is_idempotent: true, is_open_world: false }),
+    (
+        "write_file",
+        ToolBehavior { is_destructive: true, is_idempotent: true, is_open_world: false },
+    ),
+    (
+        "edit_file",
+        ToolBehavior { is_destructive: true, is_idempotent: false, is_open_world: false },
+    ),
+    (
+        "apply_patch",
+        ToolBehavior { is_destructive: true, is_idempotent: false, is_open_world: false },
+    ),
+    (
+        "move_path",
+        ToolBehavior { is_destructive: true, is_idempotent: false, is_open_world: false },
+    ),
+    (
+        "delete_path",
+        ToolBehavior { is_destructive: true, is_idempotent: true, is_open_world: false },
+    ),
+    ("exec", ToolBehavior { is_destructive: true, is_idempotent: false, is_open_world: true }),
+    (
+        "exec_output",
+        ToolBehavior { is_destructive: true, is_idempotent: false, is_open_world: true },
+    ),
+    ("web_fetch", ToolBehavior { is_destructive: false, is_idempotent: true, is_open_world: true }),
+];
+
+/// What a tool may do, for the annotations that some clients base their own questions on.
+#[derive(Clone, Copy, Debug)]
+struct ToolBehavior {
+    /// It may destroy data.
+    is_destructive: bool,
+    /// Repeating the same call has no further effect.
+    is_idempotent: bool,
+    /// It may reach beyond the files of this machine.
+    is_open_world: bool,
+}
+
+/// The offered tools with their MCP definitions, in the order in which they are listed.
+#[derive(Debug)]
+pub(super) struct OfferedTools(Vec<(Arc<dyn AnyTool>, Tool)>);
+
+impl OfferedTools {
+    pub(super) fn new() -> OfferedTools {
+        let all = built_in();
+        let context = OfferContext { prefers_patches: true, ..OfferContext::default() };
+        let offered = OFFERED_TOOLS.iter().filter_map(|(name, behavior)| {
+            let tool = all.iter().find(|it| it.name() == *name)?;
+            let definition = definition(tool.as_ref(), *behavior, &context)?;
+            Some((Arc::clone(tool), definition))
+        });
+        OfferedTools(offered.collect())
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<Arc<dyn AnyTool>> {
+        self.0.iter().find(|(it, _)| it.name() == name).map(|(it, _)| Arc::clone(it))
+    }
+
+    pub(super) fn definition(&self, name: &str) -> Option<&Tool> {
+        self.0.iter().find(|(it, _)| it.name() == name).map(|(_, it)| it)
+    }
+
+    /// All names, for the error about an unknown tool.
+    pub(super) fn names(&self) -> String {
+        let names: Vec<_> = self.0.iter().map(|(it, _)| it.name()).collect();
+        names.join(", ")
+    }
+
+    /// Returns the page of `size` tools after `cursor`.
+    pub(super) fn page(
+        &self,
+        cursor: Option<&str>,
+        size: usize,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let start = match cursor {
+            None => 0,
+            Some(cursor) => self.index_after(cursor).ok_or_else(|| {
+                ErrorData::invalid_params("Unknown cursor: start again without one", None)
+            })?,
+        };
+        let page: Vec<_> = self.0.iter().skip(start).take(size).map(|(_, it)| it.clone()).collect();
+        let last = page.last().filter(|_| start + page.len() < self.0.len());
+        let next_cursor = last.map(|it| format!("{CURSOR_PREFIX}{}", it.name));
+        Ok(ListToolsResult { next_cursor, ..ListToolsResult::with_all_items(page) })
+    }
+
+    fn index_after(&self, cursor: &str) -> Option<usize> {
+        let name = cursor.strip_prefix(CURSOR_PREFIX)?;
+        let index = self.0.iter().position(|(it, _)| it.name() == name)? + 1;
+        (index < self.0.len()).then_some(index)
+    }
+}
+
+fn definition(tool: &dyn AnyTool, behavior: ToolBehavior, context: &OfferContext) -> Option<Tool> {
+    let spec = tool.spec(context)?;
+    let Value::Object(schema) = spec.parameters.clone() else { return None };
+    let title = tool.pending_view().map_or_else(|| tool.name().to_owned(), |it| it.title);
+    let is_read_only = tool.is_read_only();
+    let annotations = ToolAnnotations::with_title(title.clone())
+        .read_only(is_read_only)
+        .destructive(behavior.is_destructive && !is_read_only)
+        .idempotent(behavior.is_idempotent)
+        .open_world(behavior.is_open_world);
+    let definition = Tool::new(spec.name.clone(), spec.description.clone(), Arc::new(schema));
+    Some(definition.with_title(title).with_annotations(annotations))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_tool_is_on_exactly_one_page() {
+        let (tools, mut names, mut cursor) = (OfferedTools::new(), Vec::new(), None);
+        loop {
+            let page = tools.page(cursor.as_deref(), 5).unwrap();
+            assert!(page.tools.len() <= 5 && !page.tools.is_empty());
+            names.extend(page.tools.into_iter().map(|it| it.name));
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        let offered: Vec<_> = OFFERED_TOOLS.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, offered);
+        let first = tools.page(None, PAGE_SIZE).unwrap();
+        assert_eq!((first.tools.len(), first.next_cursor), (offered.len(), None));
+        for bad in ["", "after:", "after:plan", "after:web_fetch", "5"] {
+            assert!(tools.page(Some(bad), 5).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn read_only_tools_are_annotated_as_such_and_not_as_destructive() {
+        for (tool, definition) in &OfferedTools::new().0 {
+            let hints = definition.annotations.clone().unwrap();
+            assert_eq!(hints.read_only_hint, Some(tool.is_read_only()), "{}", tool.name());
+            assert!(
+                !(tool.is_read_only() && hints.destructive_hint == Some(true)),
+                "{}",
+                tool.name()
+            );
+            assert!(tool.is_read_only() || hints.destructive_hint == Some(true), "{}", tool.name());
+            assert!(
+                definition.title.is_some() && definition.input_schema.contains_key("properties")
+            );
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The slash commands about earlier states: `/undo`, `/redo`, `/diff` and `/rewind`.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::SessionHost;
+use super::replay::{self, HistoryBuilder};
+use super::turn_changes::{ChangeScope, turn_changes};
+use super::undo::{UndoContext, UndoNews, UndoRequest, one_line_excerpt, undo_news};
+use super::undo_report;
+use crate::turn::TurnServices;
+use crate::undo::DiffLimits;
+use turnwright_store::file_versions::{self, PromptRow};
+use turnwright_store::{Entry, RewoundEntries, StoreError, read};
+use turnwright_types::effect::fenced;
+use turnwright_types::ids::MessageId;
+use turnwright_types::message::{History, StopReason};
+use turnwright_workspace::checkpoint::NOT_COVERED;
+
+/// The most prompts that `/rewind` lists.
+const MAX_LISTED: usize = 10;
+/// The number of entries that are read at a time.
+const PAGE_SIZE: usize = 64;
+/// How much of a diff is shown in a conversation.
+const DIFF_BOUNDS: DiffLimits = DiffLimits { file: 256 * 1024, all: 32 * 1024 };
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CheckpointCommand {
+    Undo,
+    Redo,
+    Diff,
+    Rewind,
+}
+
+/// A command with what it works on.
+pub(super) struct CheckpointTask {
+    pub(super) host: Arc<SessionHost>,
+    pub(super) services: TurnServices,
+    pub(super) news: UndoNews,
+    pub(super) arguments: String,
+    pub(super) message: MessageId,
+    pub(super) cancel: CancellationToken,
+}
+
+/// Runs the command. Returns the history after it.
+pub(super) async fn run_checkpoint_command(
+    which: CheckpointCommand,
+    task: CheckpointTask,
+    history: History,
+) -> (History, StopReason) {
+    let mut history = history;
+    // File changes of the last turn may still be on their way into the store.
+    task.services.env.checkpoint.wait_for_late_tasks().await;
+    let answer = match which {
+        CheckpointCommand::Undo => task.undo().await,
+        CheckpointCommand::Redo => task.revert(UndoRequest::Redo).await,
+        CheckpointCommand::Diff => task.diff().await,
+        CheckpointCommand::Rewind => task.rewind(&mut history).await,
+    };
+    let text = answer.unwrap_or_else(|error| format!("This failed: {error}."));
+    task.services.say(task.message.clone(), text);
+    let stop = if task.cancel.is_cancelled() { StopReason::Cancelled } else { StopReason::EndTurn };
+    (history, stop)
+}
+
+impl CheckpointTask {
+    fn context(&self) -> UndoContext {
+        let env = &self.services.env;
+        UndoContext {
+            store: self.host.store().clone(),
+            log: self.services.log().clone(),
+            files: env.files.clone(),
+            session: env.session.clone(),
+            cancel: self.cancel.clone(),
+        }
+    }
+
+    async fn undo(&self) -> Result<String, StoreError> {
+        let count = match self.arguments.as_str() {
+            "" => Some(1),
+            words => words.parse().ok().filter(|it| *it > 0),
+        };
+        match count {
+            Some(count) => self.revert(UndoRequest::Undo(count)).await,
+            None => Ok("Nothing was undone. Usage: `/undo` or `/undo N` with the number of turns."
+                .to_owned()),
+        }
+    }
+
+    async fn revert(&self, request: UndoRequest) -> Result<String, StoreError> {
+        let context = self.context();
+        let Some(planned) = context.plan(request).await? else {
+            return Ok(match request {
+                UndoRequest::Redo => "Nothing to redo.".to_owned(),
+                _ => "Nothing to undo: no turn of this session has file changes that are not \
+                      undone already."
+                    .to_owned(),
+            });
+        };
+        let client = Arc::clone(self.services.client());
+        let report = context.execute(planned, move |it| client.update(it)).await;
+        self.news.set(undo_news(&context.store, &context.session).await);
+        Ok(report.text(context.files.roots()))
+    }
+
+    async fn diff(&self) -> Result<String, StoreError> {
+        let what = match self.arguments.as_str() {
+            "" => ChangeScope::Last,
+            "all" | "session" => ChangeScope::All,
+            _ => {
+                return Ok("Usage: `/diff` for the last turn, `/diff all` for the whole session."
+                    .to_owned());
+            }
+        };
+        let context = self.context();
+        context.log.flush().written().await;
+        let (roots, session) = (context.files.roots().clone(), context.session.clone());
+        let read =
+            move |connection: &_| turn_changes(connection, &session, what, &roots, DIFF_BOUNDS);
+        let found = context.store.read(read).await?;
+        if found.files.is_empty() {
+            return Ok("No files were changed.".to_owned());
+        }
+        let all: String = found.files.iter().map(|it| it.diff.as_str()).collect();
+        let turns = undo_report::turn_list(&found.turns);
+        let diff = fenced(&all).replacen('\n', "diff\n", 1);
+        Ok(format!("{turns}:\n\n{diff}\n\n{NOT_COVERED}"))
+    }
+
+    async fn rewind(&self, history: &mut History) -> Result<String, StoreError> {
+        let context = self.context();
+        context.log.flush().written().await;
+        let session = context.session.clone();
+        let found = context.store.read(move |connection| {
+            let key = read::session_key(connection, &session)?;
+            file_versions::prompt_rows(connection, key, &RewoundEntries::load(connection, key)?)
+        });
+        let prompts = found.await?;
+        let mut words = self.arguments.split_whitespace();
+        let (count, rest) = (words.next(), words.next());
+        let Some(count) = count else { return Ok(prompt_list(&prompts)) };
+        let count = count.parse::<usize>().ok().filter(|it| *it > 0);
+        let has_files = rest == Some("files");
+        let index = count.and_then(|it| prompts.len().checked_sub(it));
+        let prompt = index.and_then(|it| prompts.get(it));
+        let Some(prompt) = prompt.filter(|_| rest.is_none() || has_files) else {
+            return Ok(format!("There is no such prompt. {}", prompt_list(&prompts)));
+        };
+        context.log.add_entry(Entry::Rewound { to: prompt.seq });
+        let files = if has_files {
+            self.revert(UndoRequest::Since(prompt.turn)).await?
+        } else {
+            "Files were not changed.".to_owned()
+        };
+        *history = rebuild_history(&context, history).await?;
+        self.services.announced_mode.forget();
+        self.services.env.skills.forget_loaded();
+        let words = one_line_excerpt(&prompt.prompt_excerpt);
+        Ok(format!(
+            "The conversation is back before “{words}”. Everything after it is removed from the \
+             context. {files}"
+        ))
+    }
+}
+
+/// The last prompts with the numbers that lead to them.
+fn prompt_list(prompts: &[PromptRow]) -> String {
+    if prompts.is_empty() {
+        return "There are no prompts to go back to.".to_owned();
+    }
+    let line = |(number, it): (usize, &PromptRow)| {
+        format!("{number}. {}\n", one_line_excerpt(&it.prompt_excerpt))
+    };
+    let lines: String = (1..).zip(prompts.iter().rev().take(MAX_LISTED)).map(line).collect();
+    format!(
+        "`/rewind N` takes the conversation back to before one of these prompts, `/rewind N files` \
+         the files, too:\n\n{lines}"
+    )
+}
+
+/// Rebuilds the model's history from the store, as after a restart.
+async fn rebuild_history(context: &UndoContext, history: &History) -> Result<History, StoreError> {
+    context.log.flush().written().await;
+    let session = context.session.clone();
+    let read = move |connection: &_| {
+        let key = read::session_key(connection, &session)?;
+        let rewound = RewoundEntries::load(connection, key)?;
+        let (mut after, mut builder) = (0, HistoryBuilder::default());
+        loop {
+            let (page, last) = read::entries_page(connection, key, (after, PAGE_SIZE), &rewound)?;
+            for stored in page {
+                replay::add_entry(&mut builder, stored);
+            }
+            let Some(last) = last else { return Ok(builder) };
+            after = last;
+        }
+    };
+    let builder = context.store.read(read).await?;
+    Ok(builder.build(history.minted, history.cost))
+}

@@ -1,0 +1,388 @@
+//! Merges managed, user and project settings into the policy of one session. A project can only
+//! tighten it until the user trusts exactly the content of its file.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::project_servers;
+use crate::config::{
+    Config, ManagedSettings, NetworkSetting, PermissionSection, ProjectSettings, RuleEntry,
+    SandboxSettings,
+};
+use crate::tools::{ConfinementSettings, git_folders};
+use crate::trust::{self, TrustStore};
+use turnwright_mcp::ServerSpec;
+use turnwright_policy::permission::{
+    Mode, PathBases, PolicyRules, ProjectRuleStore, ProtectedPaths, Rule, RuleAction, RuleContext,
+    RuleSpec, Scope, fallback_rules, load_rules,
+};
+use turnwright_sandbox::Network;
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_workspace::files::Roots;
+
+/// The project's settings file.
+pub const PROJECT_FILE: &str = ".turnwright/config.toml";
+
+/// The most settings of a file that a notice names.
+const MAX_NAMED: usize = 10;
+/// The most problems that are reported for one session.
+const MAX_PROBLEMS: usize = 20;
+/// The most characters of one problem.
+const MAX_PROBLEM_CHARS: usize = 400;
+
+/// The policy of one session.
+#[derive(Debug)]
+pub struct EffectivePolicy {
+    /// The permission rules.
+    pub rules: PolicyRules,
+    /// The mode that the session starts in.
+    pub mode: Mode,
+    /// The highest mode that the session may be set to.
+    pub max_mode: Mode,
+    /// The sandbox settings of commands.
+    pub sandbox: SandboxSettings,
+    /// One sentence for each problem in the settings.
+    pub problems: Vec<String>,
+    /// The project's files that exist and are valid.
+    pub project_files: Vec<ProjectFile>,
+    /// The project's MCP servers if they are trusted, otherwise none.
+    pub servers: Vec<ServerSpec>,
+}
+
+/// A settings file of the project.
+#[derive(Debug)]
+pub struct ProjectFile {
+    /// Its path below the project folder.
+    pub name: &'static str,
+    /// Its content.
+    pub text: String,
+    pub is_trusted: bool,
+    /// Short descriptions of the settings that apply only if the user trusts the file.
+    pub requests: Vec<String>,
+    /// The same in full, a line each, where the file's text could disguise them.
+    pub full_requests: Vec<String>,
+}
+
+impl EffectivePolicy {
+    /// The notice about problems and untrusted settings, if there are any.
+    pub fn notice(&self) -> Option<String> {
+        let mut sentences = self.problems.clone();
+        for file in self.project_files.iter().filter(|it| it.needs_trust()) {
+            let (named, more) = file.requests.split_at(file.requests.len().min(MAX_NAMED));
+            let more = match more.len() {
+                0 => String::new(),
+                count => format!(" and {count} more"),
+            };
+            sentences.push(format!(
+                "Untrusted settings of {} ignored: {}{more}. Run `/trust` to review them.",
+                file.name,
+                named.join(", ")
+            ));
+        }
+        (!sentences.is_empty()).then(|| sentences.join("\n"))
+    }
+}
+
+impl ProjectFile {
+    /// Whether the file has settings that wait for the user's trust.
+    pub fn needs_trust(&self) -> bool {
+        !self.is_trusted && !self.requests.is_empty()
+    }
+}
+
+/// Resolves the policy for a session with these folders. Reads a few small files.
+pub fn resolve_policy(config: &Config, trust: &TrustStore, roots: &Roots) -> EffectivePolicy {
+    let folders: Vec<_> = roots.folders().map(Path::to_path_buf).collect();
+    let home = config.home().map(|it| fs::canonicalize(&it).unwrap_or(it));
+    let bases = PathBases { roots: folders.clone(), home };
+    let dialect = turnwright_workspace::exec::dialect();
+    let real = |path: &Path| {
+        if has_link(path, &bases) { roots.resolve(path).path } else { path.to_path_buf() }
+    };
+    let mut layers = PolicyLayers {
+        site: RuleContext { bases: &bases, dialect, resolve_links: &real },
+        rules: Vec::new(),
+        problems: Vec::new(),
+    };
+    let max_mode = layers.managed(config);
+    layers.user(config);
+    layers.saved(config, roots.real_cwd());
+    let default_mode = user_mode(config);
+    let found = layers.project_file(roots.real_cwd());
+    let project = found.as_ref().map(|(text, project)| {
+        let is_trusted = trust.is_trusted(roots.real_cwd(), PROJECT_FILE, text.as_bytes());
+        (text, project, is_trusted)
+    });
+    let (mut mode, mut requests) = (default_mode, Vec::new());
+    if let Some((_, project, is_trusted)) = project {
+        requests.extend(layers.project(project, is_trusted));
+        let may_loosen = is_trusted && !config.has_process_mode();
+        match project.mode.as_deref().map(|it| (it, Mode::parse(it))) {
+            Some((_, Some(wanted))) if wanted <= default_mode || may_loosen => mode = wanted,
+            Some((_, Some(wanted))) if !is_trusted => {
+                requests.push(format!("mode = \"{}\"", wanted.id()));
+            }
+            Some((word, None)) => layers.note_mode(PROJECT_FILE, "mode", word),
+            _ => {}
+        }
+    }
+    let project_bounds = project.map(|(_, it, is_trusted)| (it, roots.real_cwd(), is_trusted));
+    let (bounds, wider) = config.sandbox_settings(project_bounds);
+    requests.extend(wider);
+    let project = project.map(|(text, _, is_trusted)| ProjectFile {
+        name: PROJECT_FILE,
+        text: text.clone(),
+        is_trusted,
+        requests,
+        full_requests: Vec::new(),
+    });
+    let found = project_servers::find(config, trust, roots.real_cwd());
+    layers.problems.extend(found.problems);
+    let PolicyLayers { rules, problems, .. } = layers;
+    let git: Vec<_> = folders.iter().flat_map(|it| git_folders(it)).collect();
+    let added = bounds.protect.clone();
+    let contains_state =
+        roots.private_folders().any(|own| folders.iter().any(|it| own.starts_with(it)));
+    let is_exposed: fn() -> bool = if contains_state {
+        || turnwright_sandbox::can_confine() && !turnwright_sandbox::namespace_support().mounts
+    } else {
+        || false
+    };
+    let policy = PolicyRules {
+        rules,
+        protected: ProtectedPaths { roots: folders.into_iter().chain(git).collect(), extra: added },
+        dialect,
+        can_confine: turnwright_sandbox::can_confine(),
+        policy_files_exposed: is_exposed,
+        bases,
+    };
+    EffectivePolicy {
+        rules: policy,
+        mode: mode.min(max_mode),
+        max_mode,
+        sandbox: bounds,
+        problems: bounded(problems),
+        project_files: project.into_iter().chain(found.file).collect(),
+        servers: found.servers,
+    }
+}
+
+/// Whether a path may contain a symlink below a folder whose path is real. A project's file may
+/// have hundreds of paths, most of which do not exist; this takes one lookup for each of those.
+fn has_link(path: &Path, bases: &PathBases) -> bool {
+    let bases = bases.roots.iter().chain(&bases.home).filter(|it| path.starts_with(it));
+    let known = bases.map(|it| it.components().count()).max().unwrap_or_default();
+    let mut at: PathBuf = path.components().take(known).collect();
+    for part in path.components().skip(known) {
+        at.push(part);
+        match fs::symlink_metadata(&at) {
+            Ok(found) if !found.is_symlink() => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return false,
+            _ => return true,
+        }
+    }
+    false
+}
+
+/// The confinement of a session's commands.
+pub(super) fn command_confinement(
+    config: &Config,
+    settings: SandboxSettings,
+    policy: &PolicyRules,
+) -> ConfinementSettings {
+    let mut hide = settings.hide;
+    if let Some(home) = config.home() {
+        hide.extend(turnwright_sandbox::credential_paths(&home));
+    }
+    // Commands have no access to the login, the permission rules and the trusted files,
+    hide.push(config.paths.config.clone());
+    // nor to other sessions, which the model can only read through its tool.
+    hide.extend(turnwright_store::database_files(&config.paths.state));
+    ConfinementSettings {
+        network: match settings.network {
+            NetworkSetting::Off => Network::Off,
+            NetworkSetting::Loopback => Network::Loopback,
+            NetworkSetting::On => Network::On,
+        },
+        writable: settings.write,
+        caches: settings.caches,
+        download_caches: settings.package_runner_caches,
+        hidden: hide,
+        read_only: vec![config.paths.config.clone(), config.paths.state.clone()],
+        readable: settings.strict_reads.then(Vec::new),
+        protected: policy.protected.clone(),
+    }
+}
+
+/// The problems of the rules that apply in a folder.
+pub fn rule_problems(config: &Config, folder: &Path) -> Vec<String> {
+    let roots = Roots::new(folder);
+    roots
+        .map(|it| resolve_policy(config, &TrustStore::new(&config.paths.state), &it).problems)
+        .unwrap_or_default()
+}
+
+/// The mode that the user has set for new sessions.
+fn user_mode(config: &Config) -> Mode {
+    let Some(set) = config.mode() else { return Mode::default() };
+    Mode::parse(&set).unwrap_or_else(|| {
+        // An invalid value must not give more than was asked for; the default mode asks before it
+        // does anything.
+        let known = Mode::ALL.map(Mode::id).join(", ");
+        tracing::warn!(unknown = set, "unknown mode; it must be one of {known}; using ask");
+        Mode::default()
+    })
+}
+
+/// The rules and problems that were collected so far.
+struct PolicyLayers<'a> {
+    site: RuleContext<'a>,
+    rules: Vec<Rule>,
+    problems: Vec<String>,
+}
+
+impl PolicyLayers<'_> {
+    /// Adds the managed rules. Returns the highest mode that they allow.
+    fn managed(&mut self, config: &Config) -> Mode {
+        let place = config.paths.managed.display().to_string();
+        match config.managed_settings() {
+            Ok(ManagedSettings { permissions, max_mode, warnings }) => {
+                self.note(&place, warnings);
+                self.load(&drafts(&permissions), Scope::Managed, &place);
+                match max_mode {
+                    None => Mode::Full,
+                    Some(word) => Mode::parse(&word).unwrap_or_else(|| {
+                        self.note_mode(&place, "max_mode", &word);
+                        Mode::Ask
+                    }),
+                }
+            }
+            Err(error) => {
+                self.problems.push(format!(
+                    "{error}. Until this is fixed, everything that changes, runs or sends something is denied"
+                ));
+                let why = "the managed settings cannot be read";
+                self.rules.extend(fallback_rules(RuleAction::Deny, Scope::Managed, why));
+                Mode::Ask
+            }
+        }
+    }
+
+    fn user(&mut self, config: &Config) {
+        match config.user_permissions() {
+            Ok(texts) => {
+                self.load(
+                    &drafts(&texts),
+                    Scope::User,
+                    &config.user_file_path().display().to_string(),
+                );
+            }
+            Err(error) => {
+                self.problems
+                    .push(format!("{error}. Until this is fixed, you are asked about everything"));
+                let why = "the user's settings cannot be read";
+                self.rules.extend(fallback_rules(RuleAction::Ask, Scope::User, why));
+            }
+        }
+    }
+
+    /// Adds the rules that the user has saved for this project.
+    fn saved(&mut self, config: &Config, folder: &Path) {
+        let page = ProjectRuleStore::new(&config.paths.state, folder).load();
+        self.problems.extend(page.problem.iter().map(ToString::to_string));
+        self.rules.extend(page.rules());
+    }
+
+    /// The text of the project's file and its parsed content.
+    fn project_file(&mut self, folder: &Path) -> Option<(String, ProjectSettings)> {
+        let text = match trust::read_project_file(folder, PROJECT_FILE) {
+            Ok(text) => text?,
+            Err(why) => {
+                self.problems.push(format!("{PROJECT_FILE} {why} and is ignored"));
+                return None;
+            }
+        };
+        match ProjectSettings::parse(&text, Path::new(PROJECT_FILE)) {
+            Ok(project) => Some((text, project)),
+            Err(error) => {
+                self.problems.push(format!("{error}. The file is ignored"));
+                None
+            }
+        }
+    }
+
+    /// Adds the project's rules. Returns a description of its allow rules, which apply only if it
+    /// is trusted.
+    fn project(&mut self, project: &ProjectSettings, is_trusted: bool) -> Option<String> {
+        self.note(PROJECT_FILE, project.warnings.clone());
+        let mut drafts = drafts(&project.permissions);
+        if !is_trusted {
+            drafts.retain(|it| it.action != Some(RuleAction::Allow));
+        }
+        self.load(&drafts, Scope::Project, PROJECT_FILE);
+        let count = project.permissions.allow_rule_count();
+        let rules = if count == 1 { "rule" } else { "rules" };
+        (count > 0).then(|| format!("{count} allow {rules}"))
+    }
+
+    fn load(&mut self, drafts: &[RuleSpec<'_>], scope: Scope, place: &str) {
+        let loaded = load_rules(drafts, scope, self.site);
+        self.rules.extend(loaded.rules);
+        self.note(place, loaded.problems);
+        self.note(place, loaded.notes);
+    }
+
+    fn note(&mut self, place: &str, notes: Vec<String>) {
+        let begins = |it: &str| it.starts_with(place);
+        let sentence = |it: String| if begins(&it) { it } else { format!("{place}: {it}") };
+        self.problems.extend(notes.into_iter().map(sentence));
+    }
+
+    fn note_mode(&mut self, place: &str, key: &str, word: &str) {
+        let known = Mode::ALL.map(Mode::id).join(", ");
+        let word = escape_hidden_line(word);
+        self.problems.push(format!("{place}: `{key}` is `{word}`; it must be one of {known}"));
+    }
+}
+
+fn drafts(texts: &PermissionSection) -> Vec<RuleSpec<'_>> {
+    let lists = [
+        (RuleAction::Allow, &texts.allow),
+        (RuleAction::Ask, &texts.ask),
+        (RuleAction::Deny, &texts.deny),
+    ];
+    let plain = lists.into_iter().flat_map(|(tier, list)| list.iter().map(move |it| (tier, it)));
+    let plain = plain.map(|(tier, when)| RuleSpec {
+        action: Some(tier),
+        when,
+        matches: &[],
+        not: &[],
+        why: None,
+    });
+    plain.chain(texts.rule.iter().map(draft)).collect()
+}
+
+fn draft(RuleEntry { effect, when, matches, not, why }: &RuleEntry) -> RuleSpec<'_> {
+    let tier = match effect.as_str() {
+        "allow" => Some(RuleAction::Allow),
+        "ask" => Some(RuleAction::Ask),
+        "deny" => Some(RuleAction::Deny),
+        _ => None,
+    };
+    RuleSpec { action: tier, when, matches, not, why: why.as_deref() }
+}
+
+fn bounded(mut problems: Vec<String>) -> Vec<String> {
+    let more = problems.len().saturating_sub(MAX_PROBLEMS);
+    problems.truncate(MAX_PROBLEMS);
+    for problem in &mut problems {
+        if let Some((end, _)) = problem.char_indices().nth(MAX_PROBLEM_CHARS) {
+            problem.truncate(end);
+            problem.push('…');
+        }
+    }
+    if more > 0 {
+        problems.push(format!("…and {more} more"));
+    }
+    problems
+}

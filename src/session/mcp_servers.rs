@@ -1,0 +1,424 @@
+//! The MCP servers of a session: those of the settings, the `/mcp` command, and the servers'
+//! prompts as slash commands.
+
+use parking_lot::Mutex;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, join};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::actor::SessionActor;
+use super::prompts::{finish_command, log_command, report_omissions};
+use super::server_sandbox::ServerSite;
+use super::{SessionHost, commands, effective_policy, title};
+use crate::config::{Config, McpServerSettings, McpSettings, McpTransport, Secret};
+use crate::tools::RemoteTools;
+use crate::turn::{FinishedTurn, Turn};
+use turnwright_mcp::{
+    ListedTool, PromptRequest, SecretValue, ServerPhase, ServerSandbox, ServerSource, ServerSpec,
+    ServerState, ServerTimeouts, ServerTransport, ToolFilter,
+};
+use turnwright_store::TurnKind;
+use turnwright_types::effect::{escape_hidden, escape_hidden_line};
+use turnwright_types::ids::MessageId;
+use turnwright_types::message::{PromptPart, StopReason, UserMessage};
+use turnwright_types::redact;
+use turnwright_types::update::{SlashCommand, Update};
+use turnwright_workspace::files::Roots;
+
+/// The most tools, prompts or servers that are listed.
+const MAX_LISTED: usize = 200;
+/// The most characters of a server's text about one thing.
+const MAX_LINE_CHARS: usize = 160;
+/// The most characters of a failure's text.
+const MAX_FAILURE_CHARS: usize = 1000;
+
+/// The servers of the settings, and notices about invalid ones.
+pub(super) fn settings(config: &Config) -> (McpSettings, Vec<String>) {
+    let settings = config.mcp_settings();
+    redact::register_keys(settings.secrets.iter().map(|it| it.expose().to_owned()));
+    let notice = |(name, why): &(String, String)| {
+        format!("The MCP server {} of the settings is not used: {why}.", escape_hidden_line(name))
+    };
+    let notices = settings.broken.iter().map(notice).collect();
+    (settings, notices)
+}
+
+/// The client's servers, and those of the settings with other names.
+pub(super) fn with_configured(
+    servers: &[ServerSpec],
+    settings: &McpSettings,
+    folder: &Path,
+) -> Vec<ServerSpec> {
+    let configured = settings.servers.iter().map(|it| configured(it, folder));
+    servers.iter().cloned().chain(configured).collect()
+}
+
+fn configured(server: &McpServerSettings, folder: &Path) -> ServerSpec {
+    let hidden = |all: &[(String, Secret)]| {
+        let all =
+            all.iter().map(|(name, it)| (name.clone(), SecretValue::from(it.expose().to_owned())));
+        all.collect::<Vec<_>>()
+    };
+    let reach = match &server.transport {
+        McpTransport::Stdio { command, arguments, environment } => ServerTransport::Stdio {
+            command: command.clone(),
+            arguments: arguments.clone(),
+            environment: hidden(environment),
+        },
+        McpTransport::Http { url, headers } => {
+            ServerTransport::Http { url: url.clone(), headers: hidden(headers) }
+        }
+    };
+    let usual = ServerTimeouts::default();
+    let call = server.idle_call_timeout.unwrap_or(usual.call);
+    ServerSpec {
+        timeouts: ServerTimeouts {
+            start: server.start_timeout.unwrap_or(usual.start),
+            call,
+            call_total: server.max_call_time.unwrap_or(usual.call_total).max(call),
+        },
+        sandbox: ServerSandbox {
+            is_enabled: server.sandbox,
+            network: server.network,
+            write: server.write.iter().map(|it| folder.join(it)).collect(),
+            read: server.read.iter().map(|it| folder.join(it)).collect(),
+        },
+        is_shared: server.is_shared,
+        tool_filter: ToolFilter {
+            only: server.tools.clone(),
+            without: server.without_tools.clone(),
+        },
+        ..ServerSpec::new(server.name.clone(), ServerSource::User, reach)
+    }
+}
+
+/// Context for the model from a prompt that led to no turn. The next prompt takes it.
+#[derive(Clone, Debug, Default)]
+// held to move a short text.
+pub(super) struct UnsentContext(Arc<Mutex<String>>);
+
+impl UnsentContext {
+    pub(super) fn take(&self) -> String {
+        std::mem::take(&mut self.0.lock())
+    }
+
+    fn keep(&self, message: UserMessage) {
+        let context = message.parts.into_iter().filter_map(|it| match it {
+            PromptPart::Context(text) => Some(text),
+            _ => None,
+        });
+        self.0.lock().extend(context);
+    }
+}
+
+impl SessionActor {
+    /// Starts the servers. The returned notifier fires when their state changes.
+    pub(super) fn start_servers(&mut self, servers: &[ServerSpec]) -> Arc<Notify> {
+        let (fleet, notices) = self.host.start_servers(servers, &self.services);
+        let changes = fleet.changes();
+        self.servers = Some(fleet);
+        self.client_state.notices.extend(notices);
+        changes
+    }
+
+    /// The built-in commands, and the prompts that the servers offer now.
+    pub(super) fn commands(&self) -> Vec<SlashCommand> {
+        let theirs = self.servers.iter().flat_map(crate::mcp::SessionServers::commands);
+        let command = |it: turnwright_mcp::PromptCommand| SlashCommand {
+            name: it.name,
+            description: it.description,
+            hint: it.hint,
+        };
+        commands::all().into_iter().chain(theirs.map(command)).collect()
+    }
+
+    /// Sends the commands to the client if they have changed.
+    pub(super) fn update_commands(&mut self) {
+        let commands = self.commands();
+        if self.announce_at.is_none() && commands != self.announced_commands {
+            self.announced_commands.clone_from(&commands);
+            self.services.client().update(Update::Commands(commands));
+        }
+    }
+
+    /// Returns the server prompt that the user has typed, if it is one.
+    pub(super) fn find_server_prompt(&self, typed: &str) -> Option<PromptRequest> {
+        let line = typed.trim().strip_prefix('/')?;
+        let (word, words) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        self.servers.as_ref()?.find_prompt(word, words)
+    }
+
+    /// Starts a turn with the text that a server makes of its prompt, or answers why there is none.
+    pub(super) fn server_prompt(
+        &mut self,
+        asked: PromptRequest,
+        mut prompt: UserMessage,
+        typed: String,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'static, FinishedTurn> {
+        let mut context = UserMessage::default();
+        self.add_session_context(&mut context);
+        let titled = self.suggest_title(title::from_prompt(&prompt));
+        let (services, unsent_context) = (self.services.clone(), self.unsent_context.clone());
+        let (mut history, grants) = (self.history.clone(), self.grants.clone());
+        Box::pin(async move {
+            let log = services.log().clone();
+            let mut parts = match cancel.run_until_cancelled(asked.get()).await {
+                Some(Ok(parts)) => parts,
+                refused => {
+                    unsent_context.keep(context);
+                    log_command(&log, &mut history, TurnKind::Command, &typed, &prompt);
+                    let stop = match refused {
+                        Some(Err(why)) => {
+                            let message = MessageId::from(format!("msg-{}", history.mint()));
+                            services.say(message, why);
+                            StopReason::EndTurn
+                        }
+                        _ => StopReason::Cancelled,
+                    };
+                    titled.await;
+                    return finish_command(&log, history, grants, stop).await;
+                }
+            };
+            // The server's text replaces the typed command and precedes the attachments.
+            parts.extend(prompt.parts.drain(..).skip(1));
+            parts.extend(context.parts);
+            let prompt = UserMessage { parts };
+            report_omissions(&services, &prompt);
+            let turn = Turn::new(services, history, grants, prompt, cancel);
+            join(turn.run(), titled).await.0
+        })
+    }
+
+    /// Answers `/mcp`, `/mcp NAME` and `/mcp restart NAME`.
+    pub(super) fn mcp_command(
+        &self,
+        words: String,
+        message: MessageId,
+        cancel: CancellationToken,
+    ) -> impl Future<Output = StopReason> + Send + 'static {
+        let restarted = words.strip_prefix("restart ").map(str::trim).map(|name| {
+            let is_there = self.servers.as_ref().is_some_and(|it| it.restart(name));
+            (name.to_owned(), is_there)
+        });
+        let states = self.servers.iter().flat_map(|it| it.states());
+        let states: Vec<_> = states.map(|(spec, state)| (spec.clone(), state)).collect();
+        let prompts =
+            self.servers.as_ref().map(crate::mcp::SessionServers::commands).unwrap_or_default();
+        let (host, services) = (Arc::clone(&self.host), self.services.clone());
+        async move {
+            let answering = tokio::task::spawn_blocking(move || match restarted {
+                Some((name, true)) => format!("Restarting {}.", escape_hidden_line(&name)),
+                Some((name, false)) => unknown_server(&name),
+                None if words.is_empty() => overview(&states, &host.config().mcp_settings()),
+                None => match states.iter().find(|it| it.0.name == words) {
+                    Some((spec, state)) => {
+                        let begin = format!("/{words}:");
+                        let prompts = prompts.iter().map(|it| format!("/{}", it.name));
+                        let ours: Vec<_> = prompts.filter(|it| it.starts_with(&begin)).collect();
+                        details(spec, state, &ours)
+                    }
+                    None => unknown_server(&words),
+                },
+            });
+            let Some(answered) = cancel.run_until_cancelled(answering).await else {
+                return StopReason::Cancelled;
+            };
+            let text = answered
+                .unwrap_or_else(|error| format!("The settings could not be read: {error}."));
+            services.say(message, text);
+            StopReason::EndTurn
+        }
+    }
+}
+
+fn unknown_server(name: &str) -> String {
+    format!("This session has no MCP server `{}`. Run `/mcp` to list them.", short_line(name))
+}
+
+fn overview(states: &[(ServerSpec, Arc<ServerState>)], settings: &McpSettings) -> String {
+    let mut lines: Vec<_> = states.iter().map(|(spec, state)| summary(spec, state)).collect();
+    let of_settings = |name: &String, what: &str| {
+        format!("* `{}` (settings) – {what}\n", escape_hidden_line(name))
+    };
+    lines.extend(settings.disabled.iter().map(|it| of_settings(it, "turned off")));
+    let broken = settings.broken.iter();
+    lines.extend(broken.map(|(name, why)| of_settings(name, &format!("not used: {why}"))));
+    // Servers that were added to the settings since are available in the next session.
+    let is_later = |it: &&McpServerSettings| states.iter().all(|(spec, _)| spec.name != it.name);
+    let later = settings.servers.iter().filter(is_later);
+    lines.extend(later.map(|it| of_settings(&it.name, "available in the next session")));
+    if lines.is_empty() {
+        return "This session has no MCP servers: neither the editor nor the settings name any."
+            .to_owned();
+    }
+    let more = lines.len().saturating_sub(MAX_LISTED);
+    lines.truncate(MAX_LISTED);
+    if more > 0 {
+        lines.push(format!("* and {more} more\n"));
+    }
+    lines.concat()
+}
+
+fn summary(spec: &ServerSpec, state: &ServerState) -> String {
+    let from = match spec.source {
+        ServerSource::Client => "editor",
+        ServerSource::User => "settings",
+        ServerSource::Project => "project",
+    };
+    let phase = match &state.phase {
+        ServerPhase::Starting => "starting".to_owned(),
+        ServerPhase::Ready => ready(spec, state),
+        ServerPhase::Failed(why) => format!("failed: {}", failure_text(why)),
+        ServerPhase::NeedsLogin => "needs a login".to_owned(),
+        ServerPhase::Stopped => "ended".to_owned(),
+    };
+    let trouble = state.last_end.as_ref().filter(|_| state.phase == ServerPhase::Ready);
+    let trouble = trouble.map(|it| format!("; before that it failed: {}", failure_text(it)));
+    format!("* `{}` ({from}) – {phase}{}\n", short_line(&spec.name), trouble.unwrap_or_default())
+}
+
+fn ready(spec: &ServerSpec, state: &ServerState) -> String {
+    let mut text = "ready".to_owned();
+    if !state.title.is_empty() {
+        text.push_str(&format!(": {}", short_line(&state.title)));
+    }
+    let count = |number: usize, one: &str| match number {
+        1 => format!(", 1 {one}"),
+        number => format!(", {number} {one}s"),
+    };
+    text.push_str(&format!(", revision {}", short_line(&state.revision)));
+    let wanted = state.tools.iter().filter(|it| spec.tool_filter.matches(&it.tool.name)).count();
+    text.push_str(&count(wanted, "tool"));
+    if wanted < state.tools.len() {
+        text.push_str(&format!(" of {}", state.tools.len()));
+    }
+    if !state.prompts.is_empty() {
+        text.push_str(&count(state.prompts.len(), "prompt"));
+    }
+    text
+}
+
+fn details(spec: &ServerSpec, state: &ServerState, prompts: &[String]) -> String {
+    let mut text = summary(spec, state);
+    let tools: Vec<_> =
+        state.tools.iter().filter(|it| spec.tool_filter.matches(&it.tool.name)).collect();
+    if !tools.is_empty() {
+        text.push_str("\nTools, as permission rules name them:\n\n");
+    }
+    for tool in tools.iter().take(MAX_LISTED) {
+        text.push_str(&client_state(&spec.name, tool));
+    }
+    if let Some(more) = tools.len().checked_sub(MAX_LISTED).filter(|it| *it > 0) {
+        text.push_str(&format!("* and {more} more\n"));
+    }
+    if !prompts.is_empty() {
+        let shown: Vec<_> = prompts.iter().take(MAX_LISTED).map(|it| format!("`{it}`")).collect();
+        text.push_str(&format!("\nPrompts: {}.\n", shown.join(", ")));
+    }
+    text
+}
+
+fn client_state(server: &str, listed: &ListedTool) -> String {
+    let (said, tool) = (&listed.description, &listed.tool);
+    let said = short_line(said.trim().lines().next().unwrap_or_default());
+    let claims = tool.annotations.as_ref();
+    let claim = match claims.and_then(|it| it.read_only_hint) {
+        Some(true) => " (says that it only reads)",
+        _ if claims.and_then(|it| it.destructive_hint) == Some(true) => {
+            " (says that it may destroy something)"
+        }
+        _ => "",
+    };
+    let dash = if said.is_empty() { "" } else { " – " };
+    format!("* `mcp({}/{})`{dash}{said}{claim}\n", short_line(server), short_line(&tool.name))
+}
+
+/// A bounded, visible line of text from a server.
+fn short_line(text: &str) -> String {
+    let short: String = text.chars().take(MAX_LINE_CHARS).collect();
+    escape_hidden_line(&short) + if short.len() < text.len() { "…" } else { "" }
+}
+
+fn failure_text(why: &str) -> String {
+    let short: String = why.chars().take(MAX_FAILURE_CHARS).collect();
+    escape_hidden(&short)
+}
+
+/// The result of connecting to a server.
+#[derive(Clone, Debug)]
+pub struct ServerCheck {
+    pub name: String,
+    /// What the server is, or why it cannot be used.
+    pub outcome: Result<ServerInfo, String>,
+    pub took: Duration,
+}
+
+/// The facts about a connected server.
+#[derive(Clone, Debug, Default)]
+pub struct ServerInfo {
+    /// Its title, as it states it.
+    pub title: String,
+    /// The protocol revision in use.
+    pub revision: String,
+    /// The number of its tools that are used.
+    pub tools: usize,
+    pub prompts: usize,
+}
+
+impl SessionHost {
+    /// Connects to each server of the settings as a session in this folder would.
+    pub async fn check_servers(&self, folder: &Path) -> Vec<ServerCheck> {
+        let broken = |(name, why): (String, String)| ServerCheck {
+            name,
+            outcome: Err(why),
+            took: Duration::ZERO,
+        };
+        let mut checks: Vec<_> =
+            self.config().mcp_settings().broken.into_iter().map(broken).collect();
+        let roots = match Roots::new(folder) {
+            Ok(roots) => roots,
+            Err(error) => {
+                checks.push(broken((folder.display().to_string(), error.to_string())));
+                return checks;
+            }
+        };
+        let effective = effective_policy::resolve_policy(self.config(), &self.trust, &roots);
+        let confinement = effective_policy::command_confinement(
+            self.config(),
+            effective.sandbox,
+            &effective.rules,
+        );
+        let site = ServerSite {
+            confinement: &confinement,
+            roots: &roots,
+            policy: &effective.rules,
+            forms: false,
+        };
+        let (fleet, _) = self.start_servers_at(&[], &site, RemoteTools::default());
+        let times = fleet.settled().await;
+        checks.extend(fleet.states().into_iter().zip(times).map(|((spec, state), took)| {
+            ServerCheck { name: spec.name.clone(), outcome: server_info(spec, &state), took }
+        }));
+        fleet.close().await;
+        checks
+    }
+}
+
+fn server_info(spec: &ServerSpec, state: &ServerState) -> Result<ServerInfo, String> {
+    match &state.phase {
+        ServerPhase::Ready => Ok(ServerInfo {
+            title: state.title.clone(),
+            revision: state.revision.clone(),
+            tools: state.tools.iter().filter(|it| spec.tool_filter.matches(&it.tool.name)).count(),
+            prompts: state.prompts.len(),
+        }),
+        ServerPhase::Failed(why) => Err(why.clone()),
+        ServerPhase::NeedsLogin => Err(spec.login_instructions()),
+        ServerPhase::Starting | ServerPhase::Stopped => Err("it has ended".to_owned()),
+    }
+}

@@ -1,0 +1,238 @@
+//! The models of one process: created from the settings when first used, kept while the settings
+//! stay the same, listed on request.
+
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use tokio_util::task::TaskTracker;
+
+use crate::config::{Api, EndpointSettings, ModelProfiles, Provider, Secret};
+use crate::error::Error;
+use turnwright_llm::offline::OfflineModel;
+use turnwright_llm::quirks::QuirkPatch;
+use turnwright_llm::{
+    Endpoint, LlmError, Model, ModelProfile, ModelSettings, Price, ProfileStore, Protocol,
+    RemoteModel, known_context_window,
+};
+
+/// The most models that are kept; another one has to connect anew.
+const MAX_CACHED: usize = 16;
+/// How long a model list is used before it is fetched again.
+const LIST_AGE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The models in use and the providers' model lists.
+#[derive(Debug)]
+pub(super) struct ModelCache {
+    // Both are std mutexes: held to look through a few entries, never across an await.
+    cached: Mutex<Vec<(Provider, Arc<dyn Model>)>>,
+    /// The models that each provider has listed, by the provider's own names: several of the user's
+    /// names may refer to one.
+    lists: Mutex<BTreeMap<String, Vec<String>>>,
+    profiles: ModelProfiles,
+    tracker: TaskTracker,
+}
+
+impl ModelCache {
+    pub(super) fn new(profiles: ModelProfiles, tracker: TaskTracker) -> ModelCache {
+        ModelCache { cached: Mutex::default(), lists: Mutex::default(), profiles, tracker }
+    }
+
+    /// Returns the model for these settings. A login or a changed configuration creates another
+    /// one.
+    pub(super) fn get(&self, provider: Provider, may_list: bool) -> Result<Arc<dyn Model>, Error> {
+        let find = |cached: &[(Provider, Arc<dyn Model>)]| {
+            cached.iter().find(|(from, _)| *from == provider).map(|(_, model)| Arc::clone(model))
+        };
+        let lock = || self.cached.lock();
+        if let Some(model) = find(&lock()) {
+            return Ok(model);
+        }
+        let made = self.make(provider.clone(), may_list)?;
+        let mut cached = lock();
+        if let Some(model) = find(&cached) {
+            // Another session has created it meanwhile.
+            return Ok(model);
+        }
+        // In the background: `session/new` is answered before the client is built, and the first
+        // prompt finds it ready.
+        let warm = Arc::clone(&made);
+        self.tracker.spawn(async move { warm.warm_up().await });
+        cached.insert(0, (provider, Arc::clone(&made)));
+        cached.truncate(MAX_CACHED);
+        Ok(made)
+    }
+
+    fn make(&self, provider: Provider, may_list: bool) -> Result<Arc<dyn Model>, Error> {
+        let endpoint = match provider {
+            Provider::Unconfigured => return Err(Error::NoModelConfigured),
+            Provider::Offline => return Ok(Arc::new(OfflineModel)),
+            Provider::Endpoint(endpoint) => *endpoint,
+        };
+        let (api, base_url) = (endpoint.api, endpoint.base_url.clone());
+        let headers =
+            endpoint.headers.iter().map(|(name, value)| (name.clone(), value.clone().into_inner()));
+        let server = Endpoint::new(&base_url, endpoint.key.clone().map(Secret::into_inner))?
+            .with_headers(headers)?;
+        let settings = ModelSettings { listing_disabled: !may_list, ..self.settings(endpoint)? };
+        let protocol = match api {
+            Api::Chat => Protocol::Chat,
+            Api::Responses => Protocol::Responses,
+        };
+        let model = RemoteModel::new(protocol, server, settings);
+        if let Some((names, asked_at)) = self.profiles.load_model_list(&base_url)
+            && asked_at.elapsed().is_ok_and(|it| it < LIST_AGE)
+        {
+            self.remember(&model, names);
+        }
+        Ok(Arc::new(model))
+    }
+
+    fn settings(&self, endpoint: EndpointSettings) -> Result<ModelSettings, Error> {
+        let (name, shown) = (endpoint.full_name(), endpoint.redacted_url());
+        let EndpointSettings { name: provider, base_url, model, window, mut quirks, .. } = endpoint;
+        let (Some(name), Some(model)) = (name, model) else {
+            return Err(Error::Llm(LlmError::Config(format!(
+                "No model is named for {shown}. Set TURNWRIGHT_MODEL to one that it serves"
+            ))));
+        };
+        let body = match quirks.remove("body") {
+            Some(Value::Object(body)) => body,
+            _ => Map::new(),
+        };
+        let (wishes, wrong) = QuirkPatch::parse(&quirks);
+        for wrong in wrong {
+            tracing::warn!(model = name, wrong, "a quirk in the configuration has no effect");
+        }
+        let price = endpoint.price.map(|it| Price {
+            input: it.input,
+            cached: it.cached.unwrap_or(it.input),
+            output: it.output,
+        });
+        let is_price = |it: &Price| {
+            [it.input, it.cached, it.output]
+                .iter()
+                .all(|it| it.is_finite() && (0.0..1e6).contains(it))
+        };
+        let price = price.filter(is_price);
+        let window = window.filter(|it| *it > 0);
+        let learned = self.profiles.load(&base_url, &model);
+        let mut learned = learned.map(|it| read_learned(&it)).unwrap_or_default();
+        if window.is_some() {
+            // The user may have enlarged the window since it was learned. If not, the server will
+            // report it again.
+            learned.window = None;
+        }
+        let notebook = ProfileWriter {
+            profiles: self.profiles.clone(),
+            tracker: self.tracker.clone(),
+            base_url,
+            model: model.clone(),
+            pending: Arc::default(),
+        };
+        Ok(ModelSettings {
+            provider,
+            window: window.or_else(|| known_context_window(&model)),
+            max_output: endpoint.max_output,
+            price,
+            profile: learned,
+            overrides: wishes,
+            extra_body: body,
+            listing_disabled: false,
+            profile_store: Some(Arc::new(notebook)),
+            name,
+            model,
+        })
+    }
+
+    /// All models of this model's provider, by the names under which they can be chosen.
+    pub(super) async fn list(&self, model: &dyn Model) -> Result<Vec<String>, LlmError> {
+        match self.listed(model) {
+            Some(names) => Ok(names),
+            None => self.refresh(model).await,
+        }
+    }
+
+    /// Like [`ModelCache::list`], but always asks the provider.
+    pub(super) async fn refresh(&self, model: &dyn Model) -> Result<Vec<String>, LlmError> {
+        let names = model.list_models().await?;
+        let full = names.iter().map(|it| model.qualified_name(it)).collect();
+        // An empty list may be a mistake of the provider.
+        if !names.is_empty() {
+            self.remember(model, names.clone());
+            let (profiles, provider) = (self.profiles.clone(), model.server_id());
+            self.tracker.spawn_blocking(move || {
+                if let Err(error) = profiles.store_model_list(&provider, &names) {
+                    tracing::warn!(%error, "the list of models could not be stored");
+                }
+            });
+        }
+        Ok(full)
+    }
+
+    /// The models that this model's provider has listed, if it was asked.
+    pub(super) fn listed(&self, model: &dyn Model) -> Option<Vec<String>> {
+        let lists = self.lists.lock();
+        let names = lists.get(&model.server_id())?;
+        Some(names.iter().map(|it| model.qualified_name(it)).collect())
+    }
+
+    fn remember(&self, model: &dyn Model, names: Vec<String>) {
+        let mut lists = self.lists.lock();
+        lists.insert(model.server_id(), names);
+    }
+
+    /// All models that the providers in use have listed.
+    pub(super) fn all_listed(&self) -> Vec<String> {
+        let cached = self.cached.lock();
+        // One model of each provider, in an order that does not depend on the current model.
+        let providers: BTreeMap<_, _> =
+            cached.iter().map(|(_, model)| (model.qualified_name(""), model)).collect();
+        providers.values().filter_map(|it| self.listed(it.as_ref())).flatten().collect()
+    }
+}
+
+/// Reads a stored profile as far as it is valid: a newer version may have written it.
+fn read_learned(profile: &Value) -> ModelProfile {
+    let quirks = profile.get("quirks").and_then(Value::as_object);
+    let window = profile.get("window").and_then(Value::as_u64).filter(|it| *it > 0);
+    ModelProfile { quirks: quirks.map(|it| QuirkPatch::parse(it).0).unwrap_or_default(), window }
+}
+
+/// Stores what was learned about a model.
+#[derive(Debug)]
+struct ProfileWriter {
+    profiles: ModelProfiles,
+    tracker: TaskTracker,
+    base_url: String,
+    model: String,
+    pending: Arc<PendingNote>,
+}
+
+/// The note to write. The last note wins, whichever thread is the fastest.
+#[derive(Debug, Default)]
+struct PendingNote {
+    // held to move a value.
+    note: Mutex<Option<Value>>,
+    /// Held while writing, on a blocking thread.
+    writing: Mutex<()>,
+}
+
+impl ProfileStore for ProfileWriter {
+    fn save(&self, learned: &ModelProfile) {
+        let Ok(value) = serde_json::to_value(learned) else { return };
+        *self.pending.note.lock() = Some(value);
+        let (profiles, base_url) = (self.profiles.clone(), self.base_url.clone());
+        let (model, pending) = (self.model.clone(), Arc::clone(&self.pending));
+        self.tracker.spawn_blocking(move || {
+            let _writing = pending.writing.lock();
+            let note = pending.note.lock().take();
+            let Some(value) = note else { return };
+            if let Err(error) = profiles.store(&base_url, &model, &value) {
+                tracing::warn!(%error, "what was learned could not be stored");
+            }
+        });
+    }
+}

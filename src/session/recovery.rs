@@ -1,0 +1,350 @@
+//! Recovers the work that was in progress when the process ended: checks its files once, reports
+//! truthfully and stores the result. Nothing is run again.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::panic::AssertUnwindSafe;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use ring::digest::{Context, SHA256};
+
+use crate::turn::{self, TurnServices};
+use turnwright_store::recovery::{AnswerDraft, Repairs, UnfinishedWork, find_unfinished};
+use turnwright_store::{
+    Audience, CallOutcome, CallRow, CallStatus, Entry, Store, StoreError, read,
+};
+use turnwright_types::effect::{CallContent, CallView, Effect, ToolKind, escape_hidden_line};
+use turnwright_types::file_change::{FileChange, FileState};
+use turnwright_types::ids::{MessageId, hex};
+use turnwright_types::message::{Arguments, AssistantMessage, Message, ProviderState};
+
+/// The identifiers that an interrupted turn may have used without a trace.
+const SKIPPED_IDS: u64 = 10_000;
+/// The size of the largest file that is hashed, in bytes.
+const MAX_HASHED_BYTES: u64 = 256 << 20;
+
+const NEVER_RAN: &str = "The agent ended before this was run. Nothing was done.";
+const UNKNOWN: &str = "The agent ended while this was running, so what has come of it is unknown: it \
+                       may have run partly or whole. Look before you repeat it.";
+const FILES_CHECKED: &str = "The agent ended while this was running, and the turn did not go on. Its \
+                         files were looked at afterwards.";
+const INTERRUPTED: &str = "This turn was interrupted: the agent ended in the middle of it.";
+
+/// Settles what an earlier process has left unfinished. Returns the highest number used in an
+/// identifier.
+pub(super) async fn recover(store: &Store, services: &TurnServices) -> Result<u64, StoreError> {
+    let id = services.env.session.clone();
+    let find =
+        move |connection: &_| find_unfinished(connection, read::session_key(connection, &id)?);
+    let unfinished = store.read(find).await?;
+    let log = services.log();
+    log.resume_after(unfinished.last_numbers);
+    if unfinished.is_empty() {
+        return Ok(unfinished.last_id_number);
+    }
+    let own_services = services.clone();
+    let repairing = tokio::task::spawn_blocking(move || plan_repairs(unfinished, &own_services));
+    let repairs = repairing.await.map_err(|_| StoreError::Closed)?;
+    let minted = repairs.last_id_number;
+    log.apply_repairs(repairs).written().await;
+    Ok(minted)
+}
+
+/// The entries and outcomes to write.
+fn plan_repairs(unfinished: UnfinishedWork, services: &TurnServices) -> Repairs {
+    let UnfinishedWork { calls, drafts, turns, last_id_number: minted, .. } = unfinished;
+    let mut repairs = Repairs { last_id_number: minted, ..Repairs::default() };
+    if !turns.is_empty() {
+        repairs.last_id_number += SKIPPED_IDS;
+    }
+    for (row, files) in calls {
+        let (view, is_edit) = card_view(&row, services);
+        let is_checkable = is_edit && row.status == CallStatus::Running;
+        let checked = files.iter().filter(|_| is_checkable);
+        let now = checked.map(|it| state(&it.path)).collect();
+        repairs.calls.push((
+            row.call.clone(),
+            row.turn,
+            interrupted_call(&row, files, now, is_edit, view),
+        ));
+    }
+    let drafted: Vec<_> = drafts.iter().map(|it| it.turn).collect();
+    repairs.entries.extend(drafts.into_iter().map(answer));
+    for (turn, has_entries) in turns {
+        repairs.turns.push(turn);
+        if has_entries || drafted.contains(&turn) {
+            repairs.last_id_number += 1;
+            let id = MessageId::from(format!("msg-{}", repairs.last_id_number));
+            let note = Entry::Note { id, text: INTERRUPTED.to_owned() };
+            let seq = services.log().reserve_seq();
+            repairs.entries.push((seq, turn, SystemTime::now(), note));
+        }
+    }
+    repairs
+}
+
+/// The entry of an answer that was being received.
+fn answer(draft: AnswerDraft) -> (u64, u64, SystemTime, Entry) {
+    let AnswerDraft { seq, turn, at, id, reasoning: thought, text } = draft;
+    let audience = if text.is_empty() { Audience::User } else { Audience::Both };
+    let message = Arc::new(Message::Assistant(AssistantMessage {
+        id: id.clone(),
+        text,
+        thought,
+        calls: Vec::new(),
+        interrupted: true,
+        provider_state: ProviderState::default(),
+    }));
+    (seq, turn, at, Entry::Message { id, message, audience })
+}
+
+/// The view of a call's card, if it had one, and whether the call could only touch files.
+fn card_view(row: &CallRow, services: &TurnServices) -> (Option<CallView>, bool) {
+    let Ok(tool) = services.tools.find(&row.tool) else {
+        let title = escape_hidden_line(&row.tool);
+        return (Some(CallView { title, kind: ToolKind::Other, locations: Vec::new() }), false);
+    };
+    let first = tool.pending_view();
+    let Arguments::Object(arguments) = row.arguments.clone() else { return (first, false) };
+    // A panic in a tool must not lose the conversation.
+    let looking = AssertUnwindSafe(|| {
+        let mut prepared = tool.prepare(arguments).ok()?;
+        prepared.locate(&services.env);
+        let is_edit = prepared.effects().iter().all(|it| {
+            matches!(
+                it,
+                Effect::Read(_) | Effect::Write(_) | Effect::Delete(_) | Effect::SessionState
+            )
+        });
+        Some((prepared.view(services.env.files.roots()), is_edit))
+    });
+    match std::panic::catch_unwind(looking).ok().flatten() {
+        Some((view, is_edit)) => (first.map(|_| view), is_edit),
+        None => (first, false),
+    }
+}
+
+/// The outcome of a call without a result. `now` is the current state of each of its files.
+fn interrupted_call(
+    row: &CallRow,
+    files: Vec<FileChange>,
+    now: Vec<FileState>,
+    is_edit: bool,
+    view: Option<CallView>,
+) -> CallOutcome {
+    if row.status != CallStatus::Running {
+        return turn::not_run(row.tool.clone(), view, NEVER_RAN);
+    }
+    if !is_edit || files.is_empty() {
+        return CallOutcome {
+            file_changes: files,
+            ..turn::not_run(row.tool.clone(), view, UNKNOWN)
+        };
+    }
+    let mut text = FILES_CHECKED.to_owned();
+    let (mut known, mut ok) = (Vec::new(), true);
+    for (mut change, now) in files.into_iter().zip(now) {
+        let found = file_outcome(&change, &now);
+        text.push_str(&format!("\n{}: {}", change.path.display(), found.description()));
+        ok &= found == FileOutcome::Applied;
+        if found == FileOutcome::NotApplied {
+            change.after = Some(change.before.clone());
+        }
+        known.push(change);
+    }
+    if !ok {
+        return CallOutcome { file_changes: known, ..turn::not_run(row.tool.clone(), view, &text) };
+    }
+    let content = vec![CallContent::Text(text.clone())];
+    let raw = serde_json::json!({ "applied": known.len() });
+    let tool = row.tool.clone();
+    CallOutcome {
+        is_success: ok,
+        tool,
+        text,
+        view,
+        content,
+        raw_output: raw,
+        file_changes: known,
+        ..CallOutcome::default()
+    }
+}
+
+/// What has become of the change to one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FileOutcome {
+    Applied,
+    NotApplied,
+    Changed,
+    Unreadable,
+}
+
+impl FileOutcome {
+    fn description(self) -> &'static str {
+        match self {
+            FileOutcome::Applied => "applied. It is what this call was going to make of it.",
+            FileOutcome::NotApplied => "not applied. It is as it was before this call.",
+            FileOutcome::Changed => {
+                "changed. It is neither what it was before nor what it was going to be: look at it."
+            }
+            FileOutcome::Unreadable => {
+                "unknown. It cannot be read now: look at it before you go on."
+            }
+        }
+    }
+}
+
+fn file_outcome(change: &FileChange, now: &FileState) -> FileOutcome {
+    let FileChange { before, after, .. } = change;
+    // If only the file mode was to change, the mode decides.
+    let by_mode = after.as_ref().is_some_and(|it| is_same(it, before, false));
+    if matches!(now, FileState::Unknown { .. }) {
+        FileOutcome::Unreadable
+    } else if after.as_ref().is_some_and(|it| is_same(it, now, by_mode)) {
+        FileOutcome::Applied
+    } else if is_same(before, now, by_mode) {
+        FileOutcome::NotApplied
+    } else {
+        FileOutcome::Changed
+    }
+}
+
+/// Whether both states are the same, compared with their mode if `by_mode` is set.
+fn is_same(one: &FileState, other: &FileState, by_mode: bool) -> bool {
+    match (one, other) {
+        (
+            FileState::File { hash, mode, .. },
+            FileState::File { hash: other_hash, mode: other_mode, .. },
+        ) => hash == other_hash && (!by_mode || mode == other_mode),
+        (FileState::Folder { mode }, FileState::Folder { mode: other }) => {
+            !by_mode || mode == other
+        }
+        (FileState::Unknown { .. }, _) => false,
+        (one, other) => one == other,
+    }
+}
+
+/// The state of a path. Must not run on the runtime's thread.
+fn state(path: &Path) -> FileState {
+    match read_state(path) {
+        Ok(state) => state,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => FileState::Absent,
+        Err(error) => FileState::Unknown { why: error.to_string() },
+    }
+}
+
+fn read_state(path: &Path) -> io::Result<FileState> {
+    let metadata = std::fs::symlink_metadata(path)?;
+    if metadata.is_symlink() {
+        return Ok(FileState::Link { target: std::fs::read_link(path)? });
+    }
+    if metadata.is_dir() {
+        return Ok(FileState::Folder { mode: mode(&metadata) });
+    }
+    if !metadata.is_file() || metadata.len() > MAX_HASHED_BYTES {
+        let why = "not a regular file, or too large".to_owned();
+        return Ok(FileState::Unknown { why });
+    }
+    let (hash, size) = hash(path)?;
+    Ok(FileState::File { hash, size, mode: mode(&metadata), is_kept: false })
+}
+
+fn hash(path: &Path) -> io::Result<(String, u64)> {
+    let mut options = File::options();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        // A path that is now a pipe must not block.
+        options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
+    }
+    let mut file = options.open(path)?.take(MAX_HASHED_BYTES);
+    let (mut sum, mut buffer, mut size) = (Context::new(&SHA256), vec![0; 64 * 1024], 0);
+    loop {
+        let count = file.read(&mut buffer)?;
+        if count == 0 {
+            break;
+        }
+        sum.update(&buffer[..count]);
+        size += count as u64;
+    }
+    Ok((hex(sum.finish().as_ref()), size))
+}
+
+#[cfg(unix)]
+fn mode(metadata: &std::fs::Metadata) -> u32 {
+    use std::os::unix::fs::PermissionsExt;
+    metadata.permissions().mode() & 0o7777
+}
+
+#[cfg(not(unix))]
+fn mode(_: &std::fs::Metadata) -> u32 {
+    0o644
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test sets its files up")]
+mod tests {
+    use super::*;
+
+    fn row(status: CallStatus) -> CallRow {
+        let asked = SystemTime::now();
+        CallRow {
+            call: "call-1".into(),
+            turn: 1,
+            tool: "write_file".to_owned(),
+            arguments: Arguments::default(),
+            status,
+            outcome: CallOutcome::default(),
+            started_at: None,
+            requested_at: asked,
+            ended_at: None,
+        }
+    }
+
+    #[test]
+    fn the_outcome_of_a_call_is_derived_from_its_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str, content: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, content).unwrap();
+            state(&path)
+        };
+        let (old, new, gone) = (at("old", "1"), at("new", "2"), FileState::Absent);
+        let pipe = FileState::Unknown { why: "a pipe".to_owned() };
+        let table = [
+            (&old, Some(&new), &new, "applied", true),
+            (&old, Some(&new), &old, "not applied", false),
+            (&old, Some(&new), &gone, "changed", false),
+            (&old, Some(&gone), &gone, "applied", true),
+            (&gone, Some(&new), &gone, "not applied", false),
+            (&old, None, &old, "not applied", false),
+            (&old, None, &new, "changed", false),
+            (&old, Some(&new), &pipe, "unknown", false),
+        ];
+        for (before, after, now, word, ok) in table {
+            let (before, after) = (before.clone(), after.cloned());
+            let change = FileChange { path: "/w/a".into(), before, after };
+            let row = row(CallStatus::Running);
+            let settled = interrupted_call(&row, vec![change], vec![now.clone()], true, None);
+            let line = settled.text.lines().last().unwrap().to_owned();
+            assert!(line.starts_with(&format!("/w/a: {word}.")), "{line} {word}");
+            assert_eq!(settled.is_success, ok, "{word}");
+        }
+        let text =
+            |status, is_edit| interrupted_call(&row(status), vec![], vec![], is_edit, None).text;
+        assert_eq!(text(CallStatus::Pending, true), NEVER_RAN);
+        assert_eq!(text(CallStatus::Running, true), UNKNOWN);
+        assert_eq!(text(CallStatus::Running, false), UNKNOWN);
+    }
+
+    #[test]
+    fn a_change_of_the_mode_alone_is_detected() {
+        let file = |mode| FileState::File { hash: "h".to_owned(), size: 1, mode, is_kept: false };
+        let change = FileChange { path: "a".into(), before: file(0o644), after: Some(file(0o755)) };
+        assert_eq!(file_outcome(&change, &file(0o755)), FileOutcome::Applied);
+        assert_eq!(file_outcome(&change, &file(0o644)), FileOutcome::NotApplied);
+    }
+}

@@ -1,0 +1,91 @@
+//! Restores a stored session: replays it to the client and rebuilds the model's history. Runs
+//! nothing.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::recovery::recover;
+use super::replay::{self, HistoryBuilder};
+use crate::error::Error;
+use crate::turn::TurnServices;
+use turnwright_store::recovery::was_interrupted;
+use turnwright_store::{RewoundEntries, SessionRow, Store, StoreError, read};
+use turnwright_types::ids::SessionId;
+use turnwright_types::message::History;
+use turnwright_types::update::Update;
+
+/// The number of entries that are read at a time.
+const PAGE_SIZE: usize = 64;
+
+/// A session that was read from the store.
+pub(super) struct RestoredSession {
+    pub(super) row: SessionRow,
+    pub(super) history: History,
+    /// Whether the last turn that the model knows of was interrupted.
+    pub(super) was_interrupted: bool,
+}
+
+/// Restores a session. With `replay`, the client is sent the whole conversation.
+pub(super) async fn restore_session(
+    store: &Store,
+    services: &TurnServices,
+    id: &SessionId,
+    replay: bool,
+    cancel: &CancellationToken,
+) -> Result<RestoredSession, Error> {
+    let work = read_session(store, services, id, replay);
+    match cancel.run_until_cancelled(work).await {
+        Some(Ok(restored)) => Ok(restored),
+        Some(Err(StoreError::NoSuchSession)) => Err(Error::SessionNotFound(id.to_string())),
+        Some(Err(error)) => Err(Error::Store(error)),
+        None => Err(Error::Cancelled),
+    }
+}
+
+async fn read_session(
+    store: &Store,
+    services: &TurnServices,
+    id: &SessionId,
+    replay: bool,
+) -> Result<RestoredSession, StoreError> {
+    // The session may have been open a moment ago.
+    store.flush().await?;
+    let minted = recover(store, services).await?;
+    let name = id.clone();
+    let (row, key, rewound, usage, was_interrupted) = store
+        .read(move |connection| {
+            let row = read::session(connection, &name)?;
+            let key = read::session_key(connection, &name)?;
+            let (rewound, usage) =
+                (RewoundEntries::load(connection, key)?, read::last_usage(connection, key)?);
+            Ok((row, key, rewound, usage, was_interrupted(connection, key)?))
+        })
+        .await?;
+    let rewound = Arc::new(rewound);
+    let (mut after, mut builder) = (0, HistoryBuilder::default());
+    loop {
+        let rewound_here = Arc::clone(&rewound);
+        let read = move |connection: &_| {
+            read::entries_page(connection, key, (after, PAGE_SIZE), &rewound_here)
+        };
+        let (page, last) = store.read(read).await?;
+        for stored in page {
+            if replay {
+                for update in replay::updates(&stored, rewound.last_plan) {
+                    services.client().wait_for_capacity().await;
+                    services.client().update(update);
+                }
+            }
+            replay::add_entry(&mut builder, stored);
+        }
+        let Some(last) = last else { break };
+        after = last;
+    }
+    if let Some((used, size, cached)) = usage.filter(|_| replay) {
+        let (used, cost) = (used.min(size), row.cost_usd);
+        services.client().update(Update::ContextUsage { used, size, cached, cost });
+    }
+    let history = builder.build(minted.max(row.last_id_number), row.cost_usd);
+    Ok(RestoredSession { row, history, was_interrupted })
+}

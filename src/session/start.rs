@@ -1,0 +1,140 @@
+//! Starts a session: creates its row in the store, or loads the stored conversation.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::SessionOrigin;
+use super::actor::SessionActor;
+use super::restore::{RestoredSession, restore_session};
+use crate::error::{Error, error_chain};
+use turnwright_llm::ReasoningEffort;
+use turnwright_policy::permission::Mode;
+use turnwright_store::{Durability, SessionRow, StoreError, sessions};
+use turnwright_types::update::Update;
+
+impl SessionActor {
+    /// Creates or loads the session. All updates that this sends precede the answer to the opening
+    /// request.
+    pub(super) async fn start(&mut self, origin: SessionOrigin) -> Result<(), Error> {
+        let (host, stop) = (Arc::clone(&self.host), self.stop.clone());
+        let taking = host.store().lock_session_when_released(&self.services.env.session);
+        self.lock = Some(stop.run_until_cancelled(taking).await.ok_or(Error::Cancelled)??);
+        match origin {
+            SessionOrigin::New => {
+                let row = self.row();
+                let stop = self.stop.clone();
+                let written = self.services.log().create_session(row).written();
+                stop.run_until_cancelled(written).await.ok_or(Error::Cancelled)
+            }
+            SessionOrigin::Stored { replay } => {
+                self.restore(replay).await?;
+                self.announce_commands();
+                Ok(())
+            }
+            SessionOrigin::Fork { source } => {
+                let (host, to) = (Arc::clone(&self.host), self.services.env.session.clone());
+                let from = source.clone();
+                let copy = move |connection: &_| sessions::fork(connection, &from, &to);
+                match host.store().write(Durability::ProcessCrash, copy).await {
+                    Ok(()) => self.restore(false).await,
+                    Err(StoreError::NoSuchSession) => {
+                        Err(Error::SessionNotFound(source.to_string()))
+                    }
+                    Err(error) => Err(Error::Store(error)),
+                }
+            }
+        }
+    }
+
+    fn row(&self) -> SessionRow {
+        let env = &self.services.env;
+        let selection = self.services.selection.get();
+        let id = env.session.clone();
+        let cwd = env.files.roots().cwd().to_path_buf();
+        SessionRow {
+            real_cwd: env.files.roots().real_cwd().to_path_buf(),
+            additional_folders: env
+                .files
+                .roots()
+                .additional_folders()
+                .map(Path::to_path_buf)
+                .collect(),
+            mode: Some(self.services.mode.get().id().to_owned()),
+            model: Some(selection.model.name().to_owned()),
+            effort: Some(selection.effort.id().to_owned()),
+            ..SessionRow::new(id, cwd)
+        }
+    }
+
+    /// Deletes the copy that was made for a session that could not be opened.
+    pub(super) async fn delete_copy(&mut self) {
+        let id = self.services.env.session.clone();
+        let delete = move |connection: &_| sessions::delete(connection, &id);
+        drop(self.host.store().write(Durability::ProcessCrash, delete).await);
+    }
+
+    async fn restore(&mut self, replay: bool) -> Result<(), Error> {
+        let (host, services) = (Arc::clone(&self.host), self.services.clone());
+        let (id, stop) = (services.env.session.clone(), self.stop.clone());
+        let restored = restore_session(host.store(), &services, &id, replay, &stop).await?;
+        let RestoredSession { row, history, was_interrupted } = restored;
+        self.was_interrupted = was_interrupted && !history.messages.is_empty();
+        // Job numbers continue after the last identifier, so that no number is used twice.
+        self.services.env.jobs.continue_numbering_after(history.minted);
+        self.history = history;
+        self.services.log().set_session_row(row.clone());
+        self.has_title = row.title.is_some();
+        self.save_new_folders(&row).await;
+        self.undo_news.set(super::undo::undo_news(host.store(), &id).await);
+        self.restore_settings(&row).await;
+        self.services.restore_announced_mode(&self.history);
+        if replay {
+            let (title, updated) = (row.title.clone(), row.updated_at);
+            self.services.client().update(Update::SessionInfo { title, updated });
+            self.services.client().update(Update::Mode(self.services.mode.get().id()));
+        }
+        self.refresh_settings();
+        Ok(())
+    }
+
+    /// Stores the session's folders if it was opened elsewhere than it was left (R-LOAD-5).
+    async fn save_new_folders(&mut self, row: &SessionRow) {
+        let now = self.row();
+        if (&now.cwd, &now.real_cwd, &now.additional_folders)
+            == (&row.cwd, &row.real_cwd, &row.additional_folders)
+        {
+            return;
+        }
+        self.folders_changed = true;
+        let SessionRow { id, cwd, real_cwd, additional_folders: folders, .. } = now;
+        let moving = move |connection: &_| {
+            sessions::set_folders(connection, &id, (&cwd, &real_cwd), &folders)
+        };
+        // Stored before the client is told that the session is open, so that a list shows the new
+        // folders.
+        drop(self.host.store().write(Durability::ProcessCrash, moving).await);
+    }
+
+    /// Restores mode, effort and model of the stored session, as far as they are available.
+    async fn restore_settings(&mut self, row: &SessionRow) {
+        let most = self.services.mode.max_mode();
+        if let Some(mode) = row.mode.as_deref().and_then(Mode::parse).filter(|it| *it <= most) {
+            self.services.mode.set(mode);
+        }
+        if let Some(effort) = row.effort.as_deref().and_then(ReasoningEffort::parse) {
+            self.services.selection.set_effort(effort);
+        }
+        let now = self.services.selection.get().model.name().to_owned();
+        let Some(name) = row.model.clone().filter(|it| *it != now) else { return };
+        let (host, wanted) = (Arc::clone(&self.host), name.clone());
+        match tokio::task::spawn_blocking(move || host.model_named(&wanted)).await {
+            Ok(Ok(model)) => self.services.selection.set_model(model),
+            Ok(Err(error)) => self.client_state.notices.push(format!(
+                "This session used {name}, which is not available now: {}. It continues with \
+                 {now}.",
+                error_chain(&error)
+            )),
+            Err(error) => tracing::error!(%error, "the model was not found"),
+        }
+    }
+}

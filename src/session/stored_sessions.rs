@@ -1,0 +1,223 @@
+//! Lists, finds, archives, renames and deletes sessions, open or not. Nothing here waits for a
+//! session, except for the end of one that was told to close.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tokio_util::sync::CancellationToken;
+
+use super::{SessionHost, title};
+use crate::completion::Completion;
+use crate::error::Error;
+use turnwright_store::sessions::{self, SessionCursor, SessionFilter};
+use turnwright_store::{Durability, SessionRow, StoreError};
+use turnwright_types::ids::SessionId;
+use turnwright_workspace::exec::Jobs;
+
+/// The number of sessions on one page.
+const PAGE_SIZE: usize = 50;
+
+/// The filter and cursor of a list request.
+#[derive(Clone, Debug, Default)]
+pub struct ListRequest {
+    /// Only sessions of this folder.
+    pub cwd: Option<PathBuf>,
+    /// Only archived sessions, or only others.
+    pub archived: Option<bool>,
+    /// The cursor of the next page.
+    pub cursor: Option<String>,
+    /// The sessions that are open in this process.
+    pub open: Vec<SessionId>,
+}
+
+/// One page of sessions.
+#[derive(Debug)]
+pub struct SessionPage {
+    pub sessions: Vec<SessionSummary>,
+    /// The cursor of the next page, if there is one.
+    pub next: Option<String>,
+}
+
+/// A session as a list shows it.
+#[derive(Debug)]
+pub struct SessionSummary {
+    pub id: SessionId,
+    pub cwd: PathBuf,
+    /// The additional folders.
+    pub folders: Vec<PathBuf>,
+    pub title: Option<String>,
+    /// When something last happened in the session.
+    pub updated: SystemTime,
+    pub archived: bool,
+}
+
+fn summary(row: SessionRow) -> SessionSummary {
+    let SessionRow {
+        id,
+        cwd,
+        additional_folders: folders,
+        title,
+        updated_at: updated,
+        is_archived: archived,
+        ..
+    } = row;
+    SessionSummary { id, cwd, folders, title, updated, archived }
+}
+
+/// Lists sessions, the newest first.
+pub fn list(
+    host: &Arc<SessionHost>,
+    request: ListRequest,
+    cancel: CancellationToken,
+    done: Completion<SessionPage>,
+) {
+    let (store, stop) = (host.store().clone(), host.stop_token());
+    host.spawn(async move {
+        let listing = async {
+            let found = find_page(&store, request.clone()).await;
+            if !matches!(found, Err(Error::Store(StoreError::Unusable(_)))) {
+                return found;
+            }
+            // The store may not exist yet; a flush creates it.
+            store.flush().await.ok();
+            find_page(&store, request).await
+        };
+        let listing = stop.run_until_cancelled(cancel.run_until_cancelled(listing));
+        done.complete(listing.await.flatten().unwrap_or(Err(Error::Cancelled)));
+    });
+}
+
+async fn find_page(
+    store: &turnwright_store::Store,
+    request: ListRequest,
+) -> Result<SessionPage, Error> {
+    let after = match &request.cursor {
+        Some(word) => Some(SessionCursor::parse(word).ok_or_else(|| {
+            Error::InvalidParams("`cursor` is none that `session/list` has given out".to_owned())
+        })?),
+        None => None,
+    };
+    if let Some(cwd) = request.cwd.as_ref().filter(|it| !it.is_absolute()) {
+        let text = format!("`cwd` must be an absolute path, not `{}`", cwd.display());
+        return Err(Error::InvalidParams(text));
+    }
+    let read = move |connection: &_| {
+        let cwd = request.cwd.clone().map(|cwd| {
+            let real = fs::canonicalize(&cwd).unwrap_or_else(|_| cwd.clone());
+            (cwd, real)
+        });
+        let filter = SessionFilter { cwd, archived: request.archived, open: request.open.clone() };
+        sessions::list(connection, &filter, after, PAGE_SIZE)
+    };
+    let (rows, next) = store.read(read).await?;
+    let sessions = rows.into_iter().map(summary).collect();
+    Ok(SessionPage { sessions, next: next.map(SessionCursor::encode) })
+}
+
+/// Reports when the session has ended.
+pub fn report_closed(host: &Arc<SessionHost>, closed: CancellationToken, done: Completion<()>) {
+    host.spawn(async move {
+        closed.cancelled().await;
+        done.complete(Ok(()));
+    });
+}
+
+/// Reports whether a session is stored.
+pub fn find(host: &Arc<SessionHost>, id: SessionId, done: Completion<()>) {
+    let store = host.store().clone();
+    host.spawn(async move {
+        // The session may have been open a moment ago.
+        store.flush().await.ok();
+        let name = id.clone();
+        let found = store.read(move |connection| sessions::exists(connection, &name)).await;
+        done.complete(match found {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Error::SessionNotFound(id.to_string())),
+            Err(error) => Err(Error::Store(error)),
+        });
+    });
+}
+
+/// Deletes a session once `closed` is cancelled. The session need not exist.
+pub fn delete(
+    host: &Arc<SessionHost>,
+    id: SessionId,
+    closed: CancellationToken,
+    done: Completion<()>,
+) {
+    let (store, state) = (host.store().clone(), host.config().paths.state.clone());
+    host.spawn(async move {
+        closed.cancelled().await;
+        // Not while another process has it open.
+        let _hold = match store.lock_session_when_released(&id).await {
+            Ok(hold) => hold,
+            Err(StoreError::NoSuchSession) => return done.complete(Ok(())),
+            Err(error) => return done.complete(Err(Error::Store(error))),
+        };
+        let name = id.clone();
+        let delete = move |connection: &_| sessions::delete(connection, &name);
+        let deleted = store.write(Durability::PowerLoss, delete).await;
+        if deleted.is_ok() {
+            let removing = tokio::task::spawn_blocking(move || remove_outputs(&state, &id));
+            drop(removing.await);
+        }
+        done.complete(deleted.map(drop).map_err(Error::Store));
+    });
+}
+
+fn remove_outputs(state: &Path, id: &SessionId) {
+    // The identifier comes from a client: it must be one folder name and not a path.
+    let is_name = id.as_str().bytes().all(|it| it.is_ascii_alphanumeric() || it == b'-');
+    if !is_name || id.as_str().is_empty() {
+        return;
+    }
+    match fs::remove_dir_all(Jobs::output_folder(state, id)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            tracing::warn!(%error, %id, "the outputs of a session were not removed");
+        }
+        _ => {}
+    }
+}
+
+/// Archives a session once `closed` is cancelled; without `closed`, unarchives it.
+pub fn archive(
+    host: &Arc<SessionHost>,
+    id: SessionId,
+    closed: Option<CancellationToken>,
+    done: Completion<()>,
+) {
+    let store = host.store().clone();
+    host.spawn(async move {
+        let archived = closed.is_some();
+        if let Some(closed) = closed {
+            closed.cancelled().await;
+        }
+        let name = id.clone();
+        let archive = move |connection: &_| sessions::set_archived(connection, &name, archived);
+        done.complete(map_missing(store.write(Durability::ProcessCrash, archive).await, &id));
+    });
+}
+
+/// Sets the title that the user has chosen. Reports the title as it is stored.
+pub fn set_title(host: &Arc<SessionHost>, id: SessionId, wanted: &str, done: Completion<String>) {
+    let Some(title) = title::normalize(wanted) else {
+        let text = "`title` has nothing in it that could be seen".to_owned();
+        return done.complete(Err(Error::InvalidParams(text)));
+    };
+    let store = host.store().clone();
+    host.spawn(async move {
+        let (name, words) = (id.clone(), title.clone());
+        let set = move |connection: &_| sessions::set_title(connection, &name, &words);
+        let set = map_missing(store.write(Durability::ProcessCrash, set).await, &id);
+        done.complete(set.map(|()| title));
+    });
+}
+
+fn map_missing<T>(result: Result<T, StoreError>, id: &SessionId) -> Result<T, Error> {
+    result.map_err(|error| match error {
+        StoreError::NoSuchSession => Error::SessionNotFound(id.to_string()),
+        error => Error::Store(error),
+    })
+}

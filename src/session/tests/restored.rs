@@ -1,0 +1,338 @@
+//! Tests that a stored session is restored as it was shown, wherever its log was cut off.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::session;
+use crate::session::restore::{RestoredSession, restore_session};
+use crate::turn::Turn;
+use crate::turn::fixture::store_with_session;
+use crate::turn::fixture::{ScriptedReply, TurnFixture, turn_fixture};
+use turnwright_policy::permission::{Grants, Mode};
+use turnwright_store::{Audience, CallOutcome, Durability, Entry, SessionLog, Store, TurnKind};
+use turnwright_types::effect::{CallContent, CallView, ToolKind};
+use turnwright_types::file_change::{ChangeIntent, FileChange, FileState};
+use turnwright_types::ids::CallId;
+use turnwright_types::message::{
+    Arguments, AssistantMessage, History, Message, ProviderState, StopReason, ToolCall, UserMessage,
+};
+use turnwright_types::repair::{every_call_has_its_result, repair};
+use turnwright_types::update::{PlanEntry, PlanPriority, PlanStatus, Update};
+
+/// A fixture whose session is stored.
+async fn stored_fixture(plays: Vec<ScriptedReply>) -> (TurnFixture, Store) {
+    let (store, log) = store_with_session().await;
+    let mut fixture = turn_fixture(plays, false, None);
+    Arc::get_mut(&mut fixture.services.env).unwrap().log = log;
+    (fixture, store)
+}
+
+/// The updates since the last call.
+fn take_updates(fixture: &TurnFixture) -> Vec<Update> {
+    std::mem::take(&mut *fixture.client.updates.lock())
+}
+
+async fn restored(fixture: &TurnFixture, store: &Store) -> (RestoredSession, Vec<Update>) {
+    take_updates(fixture);
+    let id = fixture.services.env.session.clone();
+    let restored_session =
+        restore_session(store, &fixture.services, &id, true, &fixture.cancel).await.unwrap();
+    (restored_session, take_updates(fixture))
+}
+
+/// What the user sees in the end, in the order of arrival.
+fn fold(updates: &[Update]) -> Vec<(String, Value)> {
+    let (mut order, mut shown) = (Vec::new(), BTreeMap::<String, Value>::new());
+    for update in updates {
+        let (key, fields) = match update {
+            Update::Text { message, text } => (format!("text {message}"), json!({ "+": text })),
+            Update::Thought { message, text } => {
+                (format!("thought {message}"), json!({ "+": text }))
+            }
+            Update::Call { id, view, name } => {
+                (format!("card {id}"), json!({ "name": name, "view": format!("{view:?}") }))
+            }
+            Update::CallUpdate(it) => {
+                let mut fields = json!({ "status": format!("{:?}", it.status) });
+                let parts = [
+                    ("view", it.view.as_ref().map(|it| format!("{it:?}").into())),
+                    ("content", it.content.as_ref().map(|it| format!("{it:?}").into())),
+                    ("raw", it.raw_output.clone()),
+                ];
+                for (name, part) in parts {
+                    if let Some(part) = part {
+                        fields[name] = part;
+                    }
+                }
+                (format!("card {}", it.id), fields)
+            }
+            Update::Plan(entries) => ("plan".to_owned(), json!(entries)),
+            _ => continue,
+        };
+        if !shown.contains_key(&key) || key == "plan" {
+            order.retain(|it| *it != key);
+            order.push(key.clone());
+            shown.insert(key, fields);
+            continue;
+        }
+        let so_far = shown.get_mut(&key).unwrap();
+        for (name, field) in fields.as_object().unwrap() {
+            so_far[name] = match (name.as_str(), so_far[name].as_str()) {
+                ("+", Some(words)) => format!("{words}{}", field.as_str().unwrap()).into(),
+                _ => field.clone(),
+            };
+        }
+    }
+    order.into_iter().map(|it| (it.clone(), shown.remove(&it).unwrap())).collect()
+}
+
+#[tokio::test]
+async fn a_restored_session_looks_as_it_was_shown() {
+    let first = vec![
+        ("plan", json!({ "entries": [{ "content": "a", "status": "in_progress" }] })),
+        ("write_file", json!({ "path": "a", "content": "one\ntwo\n" })),
+        ("read_file", json!({ "path": "a" })),
+        ("read_file", json!({ "path": "missing" })),
+        ("no_such_tool", json!({})),
+        ("edit_file", json!({ "path": 7 })),
+    ];
+    let second = vec![
+        ("edit_file", json!({ "path": "a", "edits": [{ "old_text": "one", "new_text": "1" }] })),
+        ("plan", json!({ "entries": [{ "content": "a", "status": "completed" }] })),
+    ];
+    let plays = vec![
+        ScriptedReply::Calls(first),
+        ScriptedReply::Calls(second),
+        ScriptedReply::Text("Done."),
+    ];
+    let (fixture, store) = stored_fixture(plays).await;
+    fixture.services.mode.set(Mode::AutoEdit);
+    let prompt = UserMessage::text("Do it.");
+    let (history, grants) = (History::default(), Grants::default());
+    let turn = Turn::new(fixture.services.clone(), history, grants, prompt, fixture.cancel.clone());
+    let finished = turn.run().await;
+    let live = fold(&take_updates(&fixture));
+    let (restored_session, updates) = restored(&fixture, &store).await;
+    assert_eq!(fold(&updates), live);
+    assert_eq!(restored_session.history.messages, finished.history.messages);
+    assert_eq!(restored_session.history.minted, finished.history.minted);
+    assert!(!restored_session.was_interrupted);
+}
+
+#[tokio::test]
+async fn a_turn_that_dies_is_forgotten_by_the_model_and_not_by_the_user() {
+    let write = ("write_file", json!({ "path": "a", "content": "x" }));
+    let plays = vec![
+        ScriptedReply::Calls(vec![write]),
+        ScriptedReply::HalfCall("read_file"),
+        ScriptedReply::Text("Fine."),
+    ];
+    let (fixture, store) = stored_fixture(plays).await;
+    fixture.services.mode.set(Mode::AutoEdit);
+    let mut session = session(&fixture);
+    session.prompt("1").await.unwrap().unwrap_err();
+    let live = fold(&take_updates(&fixture));
+    assert_eq!(live.len(), 2, "{live:?}");
+    assert_eq!(fold(&restored(&fixture, &store).await.1), live);
+    assert_eq!(session.prompt("2").await.unwrap().unwrap(), StopReason::EndTurn);
+    let (restored_session, _) = restored(&fixture, &store).await;
+    let said =
+        restored_session.history.messages.iter().filter(|it| matches!(***it, Message::User(_)));
+    assert_eq!((said.count(), restored_session.history.messages.len()), (1, 2));
+}
+
+/// One write to the log.
+#[derive(Clone, Debug)]
+enum LogOp {
+    Prompt,
+    Answer(u8),
+    Intend(u8),
+    Settle(u8),
+    Draft,
+    Note,
+    Plan,
+    Cleared,
+    Refused,
+    Rewound(u8),
+    End,
+}
+
+fn op() -> impl Strategy<Value = LogOp> {
+    prop_oneof![
+        3 => Just(LogOp::Prompt),
+        5 => (0..4_u8).prop_map(LogOp::Answer),
+        3 => (0..3_u8).prop_map(LogOp::Intend),
+        5 => (0..3_u8).prop_map(LogOp::Settle),
+        2 => Just(LogOp::Draft),
+        2 => Just(LogOp::Note),
+        1 => Just(LogOp::Plan),
+        1 => Just(LogOp::Cleared),
+        1 => Just(LogOp::Refused),
+        1 => (1..9_u8).prop_map(LogOp::Rewound),
+        2 => Just(LogOp::End),
+    ]
+}
+
+/// Writes to the log like a session.
+#[derive(Default)]
+struct LogWriter {
+    minted: u64,
+    open: Vec<CallId>,
+}
+
+impl LogWriter {
+    fn mint(&mut self, word: &str) -> String {
+        self.minted += 1;
+        format!("{word}-{}", self.minted)
+    }
+
+    fn write(&mut self, log: &SessionLog, op: &LogOp) {
+        match op {
+            LogOp::Prompt => {
+                log.begin_turn(TurnKind::Prompt, "words".to_owned());
+                let message = Arc::new(Message::User(UserMessage::text("hello")));
+                let id = self.mint("msg").into();
+                log.add_entry(Entry::Message { id, message, audience: Audience::Both });
+            }
+            LogOp::Answer(count) => self.answer(log, *count),
+            LogOp::Intend(number) => {
+                if let Some(call) = self.open.get(usize::from(*number)) {
+                    let (path, before) = ("/w/a".into(), FileState::Absent);
+                    let files = vec![FileChange { path, before, after: None }];
+                    let intent = ChangeIntent { files, bytes: Vec::new() };
+                    drop(log.record_intent(call, intent, Durability::ProcessCrash));
+                }
+            }
+            LogOp::Settle(number) => {
+                if usize::from(*number) < self.open.len() {
+                    let call = self.open.remove(usize::from(*number));
+                    let (text, tool) = ("result".to_owned(), "write_file".to_owned());
+                    let view = Some(view());
+                    let content = vec![CallContent::Text(text.clone())];
+                    let ok = true;
+                    let settled = CallOutcome {
+                        is_success: ok,
+                        tool,
+                        text,
+                        view,
+                        content,
+                        ..CallOutcome::default()
+                    };
+                    drop(log.finish_call(&call, settled));
+                }
+            }
+            LogOp::Draft => {
+                let (seq, id) = (log.reserve_seq(), self.mint("msg").into());
+                drop(log.append_draft(seq, &id, true, "thinking".to_owned()));
+                drop(log.append_draft(seq, &id, false, "some ".to_owned()));
+                drop(log.append_draft(seq, &id, false, "words".to_owned()));
+            }
+            LogOp::Note => {
+                let id = self.mint("msg").into();
+                log.add_entry(Entry::Note { id, text: "a note".to_owned() });
+            }
+            LogOp::Plan => {
+                let (priority, status) = (PlanPriority::Medium, PlanStatus::Pending);
+                let entry = PlanEntry { content: "a".to_owned(), priority, status };
+                log.add_entry(Entry::Plan { entries: vec![entry] });
+            }
+            LogOp::Cleared => drop(log.add_entry(Entry::Cleared)),
+            LogOp::Refused => drop(log.add_entry(Entry::Refused)),
+            LogOp::Rewound(to) => drop(log.add_entry(Entry::Rewound { to: u64::from(*to) })),
+            LogOp::End => drop(log.end_turn("end_turn", self.minted, None)),
+        }
+    }
+
+    fn answer(&mut self, log: &SessionLog, count: u8) {
+        let calls: Vec<ToolCall> = (0..count)
+            .map(|number| ToolCall {
+                id: self.mint("call").into(),
+                provider_id: format!("p{}", self.minted),
+                name: if number == 2 { "exec" } else { "write_file" }.to_owned(),
+                arguments: Arguments::Object(json!({ "path": "a", "content": "x" })),
+                extra: None,
+            })
+            .collect();
+        self.open.extend(calls.iter().map(|it| it.id.clone()));
+        let id = self.mint("msg");
+        let message = Arc::new(Message::Assistant(AssistantMessage {
+            id: id.as_str().into(),
+            text: "words".to_owned(),
+            thought: "thoughts".to_owned(),
+            calls,
+            interrupted: false,
+            provider_state: ProviderState::default(),
+        }));
+        log.add_entry(Entry::Message { id: id.into(), message, audience: Audience::Both });
+    }
+}
+
+fn view() -> CallView {
+    CallView { title: "Write a".to_owned(), kind: ToolKind::Edit, locations: Vec::new() }
+}
+
+/// Checks what is restored after these writes and no others.
+async fn check(ops: &[LogOp]) {
+    let (fixture, store) = stored_fixture(Vec::new()).await;
+    let mut writer = LogWriter::default();
+    for op in ops {
+        writer.write(fixture.services.log(), op);
+    }
+    let (restored_session, updates) = restored(&fixture, &store).await;
+    let messages = &restored_session.history.messages;
+    assert!(every_call_has_its_result(messages), "{messages:?}");
+    assert_eq!(&repair(messages), messages);
+    assert!(restored_session.history.minted >= writer.minted);
+    let first = |it: &Update| match it {
+        Update::Call { id, .. } => Some(id.to_string()),
+        Update::Text { message, .. } => Some(format!("text {message}")),
+        Update::Thought { message, .. } => Some(format!("thought {message}")),
+        Update::User { message, .. } => Some(format!("user {message}")),
+        _ => None,
+    };
+    let mut keys: Vec<_> = updates.iter().filter_map(first).collect();
+    let all = keys.len();
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len(), all, "{updates:?}");
+    // The recovery is stored, so it must be the same the next time.
+    let (again, same) = restored(&fixture, &store).await;
+    assert_eq!((again.history.messages, same), (restored_session.history.messages, updates));
+    assert_eq!(again.history.minted, restored_session.history.minted);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #[test]
+    fn every_prefix_of_a_log_is_restored_as_a_valid_conversation(
+        ops in proptest::collection::vec(op(), 0..14),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        for end in 0..=ops.len() {
+            runtime.block_on(check(&ops[..end]));
+        }
+    }
+}
+
+#[tokio::test]
+async fn identifiers_are_skipped_only_after_an_interrupted_turn() {
+    let (fixture, store) = stored_fixture(Vec::new()).await;
+    let (mut writer, log) = (LogWriter::default(), fixture.services.log().clone());
+    for op in [LogOp::Prompt, LogOp::Answer(2), LogOp::Settle(0), LogOp::Settle(0), LogOp::End] {
+        writer.write(&log, &op);
+    }
+    assert_eq!(restored(&fixture, &store).await.0.history.minted, writer.minted);
+    for op in [LogOp::Prompt, LogOp::Answer(1)] {
+        writer.write(&log, &op);
+    }
+    let (restored_session, _) = restored(&fixture, &store).await;
+    assert!(
+        restored_session.was_interrupted && restored_session.history.minted > writer.minted + 1_000
+    );
+    assert_eq!(restored(&fixture, &store).await.0.history.minted, restored_session.history.minted);
+    assert!(SystemTime::now() >= restored_session.row.created_at);
+}

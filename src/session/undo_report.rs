@@ -1,0 +1,108 @@
+//! The result of an undo for people: which files were restored, which were left alone, and why.
+
+use std::path::PathBuf;
+
+use super::undo::{UndoPlan, one_line_excerpt, short_path};
+use crate::undo::{RestoreResult, UndoAction, UndoStep};
+use turnwright_types::effect::escape_hidden;
+use turnwright_workspace::files::Roots;
+
+/// The most files of each kind that are listed.
+const MAX_NAMED_FILES: usize = 50;
+
+/// The result for each file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UndoReport {
+    /// The turns, each with the beginning of its prompt.
+    pub turns: Vec<(u64, String)>,
+    /// Whether the turns were redone.
+    pub is_redo: bool,
+    /// Files that were restored.
+    pub restored: Vec<PathBuf>,
+    /// Files that were already as they should be.
+    pub already: Vec<PathBuf>,
+    /// Files that were changed since the turn, and how that is known.
+    pub conflicts: Vec<(PathBuf, String)>,
+    /// Files whose content is no longer available, and why.
+    pub lost: Vec<(PathBuf, String)>,
+    /// Files that could not be restored, and why.
+    pub failed: Vec<(PathBuf, String)>,
+}
+
+impl UndoReport {
+    /// Makes the report of a plan and its outcomes.
+    pub fn new(planned: UndoPlan, outcomes: Vec<RestoreResult>) -> UndoReport {
+        let UndoPlan { turns, is_redo, steps } = planned;
+        let mut report = UndoReport { turns, is_redo, ..UndoReport::default() };
+        for step in steps {
+            match step.action {
+                UndoAction::AlreadyRestored => report.already.push(step.path),
+                UndoAction::Conflict { why } => report.conflicts.push((step.path, why)),
+                UndoAction::Impossible { why } => report.lost.push((step.path, why)),
+                UndoAction::Restore { .. } => {}
+            }
+        }
+        for one in outcomes {
+            match one.result {
+                Ok(()) => report.restored.push(one.path),
+                Err(why) => report.failed.push((one.path, why)),
+            }
+        }
+        report
+    }
+
+    /// Makes the report of a plan as if it had succeeded.
+    pub fn dry_run(planned: UndoPlan) -> UndoReport {
+        let is_wanted = |it: &&UndoStep| matches!(it.action, UndoAction::Restore { .. });
+        let wanted = planned.steps.iter().filter(is_wanted).map(|it| it.path.clone()).collect();
+        UndoReport { restored: wanted, ..UndoReport::new(planned, Vec::new()) }
+    }
+
+    /// Whether every file is as it should be.
+    pub fn is_complete(&self) -> bool {
+        self.conflicts.is_empty() && self.lost.is_empty() && self.failed.is_empty()
+    }
+
+    /// The report as Markdown.
+    pub fn text(&self, roots: &Roots) -> String {
+        let verb = if self.is_redo { "Redone" } else { "Undone" };
+        let is_nothing = self.restored.is_empty() && !self.is_complete();
+        let head = if is_nothing { "Nothing could be restored of" } else { verb };
+        let mut text = format!("{head}: {}.\n", turn_list(&self.turns));
+        let plain = |all: &[PathBuf]| -> Vec<(PathBuf, String)> {
+            all.iter().map(|it| (it.clone(), String::new())).collect()
+        };
+        for (title, files) in [
+            ("Restored", &plain(&self.restored)),
+            ("Already as it was", &plain(&self.already)),
+            ("Conflicts, left untouched", &self.conflicts),
+            ("Cannot be restored", &self.lost),
+            ("Not restored", &self.failed),
+        ] {
+            append_files(&mut text, title, files, roots);
+        }
+        text
+    }
+}
+
+/// The turns by number and prompt.
+pub(super) fn turn_list(turns: &[(u64, String)]) -> String {
+    let one =
+        |(number, words): &(u64, String)| format!("turn {number} ({})", one_line_excerpt(words));
+    turns.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+fn append_files(text: &mut String, title: &str, files: &[(PathBuf, String)], roots: &Roots) {
+    if files.is_empty() {
+        return;
+    }
+    text.push_str(&format!("\n{title} ({}):\n\n", files.len()));
+    for (path, why) in files.iter().take(MAX_NAMED_FILES) {
+        let why =
+            if why.is_empty() { String::new() } else { format!(" – {}", escape_hidden(why)) };
+        text.push_str(&format!("* `{}`{why}\n", short_path(roots, path)));
+    }
+    if files.len() > MAX_NAMED_FILES {
+        text.push_str(&format!("* and {} more\n", files.len() - MAX_NAMED_FILES));
+    }
+}

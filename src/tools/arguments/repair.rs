@@ -1,0 +1,172 @@
+//! Repairs harmless mistakes in arguments with the help of the schema: only what can be meant in
+//! one way.
+
+use serde_json::{Map, Value};
+
+/// Argument names of our tools, with other names that models use for them. Another name is accepted
+/// only if the tool has ours, it is missing, and no second argument stands for it.
+const ALIASES: &[(&str, &[&str])] = &[
+    (
+        "path",
+        &["file_path", "filepath", "file", "filename", "target_file", "dir", "directory", "folder"],
+    ),
+    ("command", &["cmd", "script", "shell_command"]),
+    ("old_text", &["old_string", "old_str", "search"]),
+    ("new_text", &["new_string", "new_str", "replace"]),
+    ("content", &["contents", "text", "data"]),
+    ("pattern", &["regex", "query"]),
+    ("glob", &["pattern"]),
+    ("entries", &["todos", "plan"]),
+];
+
+/// Our name for an argument that a model calls `name`.
+pub(crate) fn canonical_name(name: &str) -> Option<&'static str> {
+    let name = snake_case(name);
+    ALIASES.iter().find(|(usual, others)| *usual == name || others.contains(&&*name)).map(|it| it.0)
+}
+
+/// Converts a value to what the schema expects, as far as the meaning is clear.
+pub(crate) fn repair_arguments(value: Value, schema: &Value) -> Value {
+    let wanted = schema["type"].as_str().unwrap_or_default();
+    match (wanted, value) {
+        ("object", Value::Object(fields)) => object(fields, schema),
+        ("object" | "array", Value::String(text)) => match serde_json::from_str(&text) {
+            Ok(inner @ (Value::Object(_) | Value::Array(_))) => repair_arguments(inner, schema),
+            _ if wanted == "array" && schema["items"]["type"] == "string" => vec![text].into(),
+            _ => Value::String(text),
+        },
+        ("array", Value::Array(items)) => {
+            items.into_iter().map(|it| repair_arguments(it, &schema["items"])).collect()
+        }
+        ("array", Value::Object(fields)) if schema["items"]["type"] == "object" => {
+            Value::Array(vec![object(fields, &schema["items"])])
+        }
+        ("integer" | "number", Value::String(text)) => match serde_json::from_str(text.trim()) {
+            Ok(number @ Value::Number(_)) => repair_arguments(number, schema),
+            _ => Value::String(text),
+        },
+        ("integer", Value::Number(number)) => match number.as_f64() {
+            #[expect(clippy::cast_possible_truncation, reason = "it has no fraction")]
+            Some(float) if float.fract() == 0.0 && float.abs() < 1e15 => (float as i64).into(),
+            _ => Value::Number(number),
+        },
+        ("boolean", Value::String(text)) => match text.trim() {
+            "true" | "True" => Value::Bool(true),
+            "false" | "False" => Value::Bool(false),
+            _ => Value::String(text),
+        },
+        ("string", number @ Value::Number(_)) => Value::String(number.to_string()),
+        ("string", Value::String(text)) => Value::String(matching_enum_value(text, schema)),
+        (_, value) => value,
+    }
+}
+
+/// The value of the enum that matches, regardless of case and punctuation.
+fn matching_enum_value(text: String, schema: &Value) -> String {
+    let known = schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let alike = known.into_iter().find(|it| letters_and_digits(it) == letters_and_digits(&text));
+    alike.map_or(text, str::to_owned)
+}
+
+fn object(fields: Map<String, Value>, schema: &Value) -> Value {
+    let mut repaired = fields;
+    if let Some(known) = schema["properties"].as_object() {
+        repaired = rename_aliases(repaired, known);
+        repaired = gather_list_item(repaired, schema, known);
+    }
+    let field = |(key, value): (String, Value)| {
+        let wanted = &schema["properties"][&key];
+        let is_left_out = match &value {
+            Value::Null => true,
+            // An empty string for an optional argument that is not a string.
+            Value::String(text) => {
+                text.is_empty() && wanted.is_object() && wanted["type"] != "string"
+            }
+            _ => false,
+        };
+        let value = repair_arguments(value, wanted);
+        (!is_left_out || is_required(schema, &key)).then_some((key, value))
+    };
+    Value::Object(repaired.into_iter().filter_map(field).collect())
+}
+
+fn is_required(schema: &Value, key: &str) -> bool {
+    schema["required"].as_array().is_some_and(|it| it.iter().any(|it| it == key))
+}
+
+/// Renames unknown arguments to the names that they must have been meant for.
+fn rename_aliases(fields: Map<String, Value>, known: &Map<String, Value>) -> Map<String, Value> {
+    let target = |key: &str| intended_name(key, known, &fields);
+    let mut targets: Vec<_> = fields.keys().map(|it| target(it)).collect();
+    let all = targets.clone();
+    for target in &mut targets {
+        if all.iter().filter(|it| *it == target).count() > 1 {
+            *target = None;
+        }
+    }
+    let rename = |((key, value), target): (_, Option<String>)| (target.unwrap_or(key), value);
+    fields.into_iter().zip(targets).map(rename).collect()
+}
+
+/// The missing known argument that an unknown one stands for.
+fn intended_name(
+    key: &str,
+    known: &Map<String, Value>,
+    fields: &Map<String, Value>,
+) -> Option<String> {
+    if known.contains_key(key) {
+        return None;
+    }
+    let is_missing = |it: &str| known.contains_key(it) && !fields.contains_key(it);
+    let name = snake_case(key);
+    if is_missing(&name) {
+        return Some(name);
+    }
+    let stands_for = |others: &[&str]| others.contains(&name.as_str());
+    let mut usual = ALIASES.iter().filter(|(it, others)| is_missing(it) && stands_for(others));
+    usual.next().map(|(it, _)| (*it).to_owned())
+}
+
+/// Puts the fields of a single edit at the top level into the list where they belong.
+fn gather_list_item(
+    mut fields: Map<String, Value>,
+    schema: &Value,
+    known: &Map<String, Value>,
+) -> Map<String, Value> {
+    let is_list = |(key, it): &(&String, &Value)| {
+        !fields.contains_key(*key) && is_required(schema, key) && it["items"]["type"] == "object"
+    };
+    let Some((list, property)) = known.iter().find(is_list) else { return fields };
+    let Some(inner) = property["items"]["properties"].as_object() else { return fields };
+    let (mut one, mut rest) = (Map::new(), Map::new());
+    for (key, value) in std::mem::take(&mut fields) {
+        let is_inner = !known.contains_key(&key)
+            && (inner.contains_key(&key) || intended_name(&key, inner, &Map::new()).is_some());
+        if is_inner { &mut one } else { &mut rest }.insert(key, value);
+    }
+    if one.is_empty() {
+        return rest;
+    }
+    rest.insert(list.clone(), Value::Array(vec![Value::Object(one)]));
+    rest
+}
+
+/// Converts `filePath` and `file-path` to `file_path`.
+fn snake_case(name: &str) -> String {
+    let mut snake = String::with_capacity(name.len() + 4);
+    let mut was_lower = false;
+    for char in name.chars() {
+        if char.is_ascii_uppercase() && was_lower {
+            snake.push('_');
+        }
+        was_lower = char.is_ascii_lowercase() || char.is_ascii_digit();
+        snake.push(if char == '-' { '_' } else { char.to_ascii_lowercase() });
+    }
+    snake
+}
+
+/// The letters and digits of a name, in lower case.
+pub(in crate::tools) fn letters_and_digits(name: &str) -> String {
+    let letters = name.chars().filter(|it| it.is_alphanumeric());
+    letters.map(|it| it.to_ascii_lowercase()).collect()
+}

@@ -1,0 +1,219 @@
+//! What the tools that change files share: how a change is shown and reported.
+
+use std::path::PathBuf;
+
+use turnwright_types::effect::{
+    CallContent, PathScope, ResolvedPath, escape_hidden_line, fenced, is_secret_path,
+};
+use turnwright_workspace::edit::line_changes::{self, LineChange};
+use turnwright_workspace::edit::{AppliedEdits, MatchKind};
+use turnwright_workspace::files::{
+    FileError, FileText, Freshness, TextSource, WriteOutcome, display,
+};
+
+use super::{ToolCtx, ToolOutcome};
+
+/// A card carries the whole texts only up to this many bytes.
+pub(super) const MAX_CARD_BYTES: usize = 1024 * 1024;
+
+/// A change for the card: both texts if they fit into `room`, else the changed lines. For long
+/// texts, call it off the runtime's thread.
+pub(super) fn diff(
+    path: PathBuf,
+    before: Option<&str>,
+    after: &str,
+    spots: &[LineChange],
+    room: &mut usize,
+) -> CallContent {
+    let old = before.unwrap_or_default();
+    if let Some(rest) = room.checked_sub(old.len() + after.len()) {
+        *room = rest;
+        return CallContent::Diff { path, old: before.map(str::to_owned), new: after.to_owned() };
+    }
+    let changes = fenced(&line_changes::render_diff(old, after, spots));
+    let (name, from, to) = (escape_hidden_line(&display(&path)), old.len(), after.len());
+    CallContent::Text(format!(
+        "{name}: {from} → {to} bytes, too much to show all of it.\n{changes}"
+    ))
+}
+
+/// The same for a text that was replaced as a whole.
+pub(super) fn whole_file_diff(path: PathBuf, before: Option<&str>, after: &str) -> CallContent {
+    let is_large = before.map_or(0, str::len) + after.len() > MAX_CARD_BYTES;
+    let spots = if is_large {
+        line_changes::diff_texts(before.unwrap_or_default(), after)
+    } else {
+        Vec::new()
+    };
+    diff(path, before, after, &spots, &mut { MAX_CARD_BYTES })
+}
+
+/// Whether a path still resolves to the target that the user has seen. A link may have been
+/// changed.
+pub(super) async fn still_resolves_to(name: &str, target: &ResolvedPath, ctx: &ToolCtx) -> bool {
+    ctx.env.files.resolve(name).await.as_ref() == Ok(target)
+}
+
+/// The failure of a write.
+pub(super) fn write_failure(name: &str, error: &FileError) -> ToolOutcome {
+    let says_so = !matches!(
+        error,
+        FileError::NotFound
+            | FileError::Folder
+            | FileError::NotAFolder
+            | FileError::Special(_)
+            | FileError::TooLarge(_)
+            | FileError::Binary(_)
+            | FileError::System(_)
+    );
+    let end = if says_so { "" } else { ". Nothing was written." };
+    ToolOutcome::failed(format!("{name} {error}{end}"))
+}
+
+/// The change that was really made if the editor changed the text when it saved it; `None` if the
+/// text is as it was sent.
+pub(super) fn editor_changes(
+    before: &str,
+    sent: &AppliedEdits,
+    written: &WriteOutcome,
+) -> Option<AppliedEdits> {
+    if written.text.text == sent.text {
+        return None;
+    }
+    let text = written.text.text.clone();
+    let spots = line_changes::diff_texts(before, &text);
+    let count = line_changes::count_changed_lines(before, &text, &spots);
+    Some(AppliedEdits { text, changes: spots, line_counts: count, edits: sent.edits.clone() })
+}
+
+/// How the edits were matched, in a few words.
+pub(super) fn match_summary(applied: &AppliedEdits) -> String {
+    let one = |it: &turnwright_workspace::edit::AppliedEdit| match it.occurrences {
+        1 => it.match_kind.to_string(),
+        places => format!("{}, in {places} places", it.match_kind),
+    };
+    let all: Vec<_> = applied.edits.iter().map(one).collect();
+    match all.first() {
+        Some(first) if all.iter().all(|it| it == first) => format!("Match: {first}."),
+        Some(_) => {
+            let each: Vec<_> =
+                (1..).zip(&all).map(|(number, it)| format!("{number}: {it}")).collect();
+            format!("Match: {}.", each.join("; "))
+        }
+        None => String::new(),
+    }
+}
+
+/// Whether all edits matched exactly.
+pub(super) fn is_exact(applied: &AppliedEdits) -> bool {
+    applied.edits.iter().all(|it| it.match_kind == MatchKind::Exact)
+}
+
+/// The lines that were changed since the model read the file, as far as they are known; `None` if
+/// the file is unchanged or was never read.
+pub(super) async fn changed_since_read(
+    ctx: &ToolCtx,
+    target: &ResolvedPath,
+    now: &FileText,
+) -> Option<Vec<(usize, usize)>> {
+    match ctx.env.files.freshness(target, now).await {
+        Freshness::Unseen | Freshness::Same => None,
+        Freshness::Changed(lines) => Some(lines),
+    }
+}
+
+/// Whether an error may quote the file before the user was asked about the change: the model may
+/// read it without a question, or has read its current content.
+pub(super) async fn may_quote(ctx: &ToolCtx, target: &ResolvedPath, now: &FileText) -> bool {
+    let is_free = target.scope != PathScope::Outside && !is_secret_path(&target.path);
+    is_free || ctx.env.files.freshness(target, now).await == Freshness::Same
+}
+
+/// The error for the model if the file must not be quoted.
+pub(super) fn not_quotable(name: &str) -> String {
+    format!(
+        "What was quoted is not in {name}, or not only once. More is said only of a file that \
+         you have read: use read_file, which asks the user. Nothing was written."
+    )
+}
+
+/// The error for the model if a file has changed since it was read.
+pub(super) fn stale_message(name: &str, now: &FileText, lines: &[(usize, usize)]) -> String {
+    let place = if now.source == TextSource::Editor { "in the editor" } else { "on disk" };
+    let lines = match line_ranges(lines) {
+        lines if lines.is_empty() => lines,
+        lines => format!(" (changed lines: {lines})"),
+    };
+    format!("{name} changed {place} since you read it{lines}. Nothing was written. Read it again.")
+}
+
+pub(super) fn line_ranges(lines: &[(usize, usize)]) -> String {
+    let span = |(from, to): &(usize, usize)| {
+        if from == to { from.to_string() } else { format!("{from}–{to}") }
+    };
+    lines.iter().map(span).collect::<Vec<_>>().join(", ")
+}
+
+/// The error for the model if a file to be edited cannot be read.
+pub(super) async fn read_failure(
+    name: &str,
+    target: &ResolvedPath,
+    error: FileError,
+    ctx: &ToolCtx,
+) -> String {
+    let mut text = format!("{name} {error}. Nothing was written.");
+    if error == FileError::NotFound {
+        let near = ctx.env.files.similar_paths(target).await;
+        if !near.is_empty() {
+            let names: Vec<_> = near.iter().map(|it| display(it)).collect();
+            text.push_str(&format!(" Similar names: {}.", names.join(", ")));
+        }
+        text.push_str(" To create a file use write_file.");
+    }
+    text
+}
+
+/// The first changed line, counted from 1.
+pub(super) fn first_changed_line(applied: &AppliedEdits) -> u32 {
+    let first = applied.changes.first().map_or(0, |it| it.after.start);
+    u32::try_from(first).unwrap_or(u32::MAX - 1) + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_change_is_shown_by_its_changed_lines() {
+        let old = "a line of text\n".repeat(50_000);
+        let new = old.replacen("a line", "another line", 1) + "the end\n";
+        let path = PathBuf::from("/f");
+        let CallContent::Text(text) = whole_file_diff(path.clone(), Some(&old), &new) else {
+            panic!("the card carries all of it")
+        };
+        assert!(text.len() < 1_000, "{text}");
+        assert!(text.contains("-a line of text\n+another line of text\n"), "{text}");
+        assert!(text.contains("+the end\n"), "{text}");
+        let CallContent::Text(text) = whole_file_diff(path.clone(), None, &"x\n".repeat(600_000))
+        else {
+            panic!("the card carries all of it")
+        };
+        assert!(text.len() < 40_000 && text.contains("more changes are not"), "{}", text.len());
+        let wide = "語".repeat(2_000) + "\n";
+        let CallContent::Text(text) = whole_file_diff(path.clone(), None, &wide.repeat(400)) else {
+            panic!("the card carries all of it")
+        };
+        assert!(text.len() < 40_000, "{}", text.len());
+        let small = whole_file_diff(path.clone(), None, "new");
+        assert_eq!(small, CallContent::Diff { path, old: None, new: "new".to_owned() });
+    }
+
+    #[test]
+    fn several_changes_share_the_room_of_a_card() {
+        let text = "x\n".repeat(MAX_CARD_BYTES / 3);
+        let mut room = MAX_CARD_BYTES;
+        let mut show = || diff(PathBuf::from("/f"), None, &text, &[], &mut room);
+        assert!(matches!(show(), CallContent::Diff { .. }));
+        assert!(matches!(show(), CallContent::Text(_)));
+    }
+}

@@ -1,0 +1,477 @@
+//! A snapshot of the protected paths before a command runs, and the repair afterwards: what the
+//! command changed is restored, and what it wrote is kept in a quarantine folder where no program
+//! picks it up.
+
+mod scan;
+mod restore;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::repository::{self, only_changes_tracking};
+use turnwright_policy::permission::ProtectedPaths;
+
+use scan::{ProtectedScan, SnapshotEntry, read};
+
+/// A report names at most this many paths.
+const MAX_NAMED: usize = 10;
+
+/// The protected paths as they were at one moment.
+#[derive(Debug)]
+pub(super) struct ProtectedSnapshot {
+    protected: ProtectedPaths,
+    entries: BTreeMap<PathBuf, SnapshotEntry>,
+    /// Folders with more entries than the scan visits.
+    overfull: Vec<PathBuf>,
+}
+
+/// The changes that were made to protected paths.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ProtectedChanges {
+    /// `VERB PATH` of each change that was undone, or that was only reported.
+    pub(super) restored: Vec<String>,
+    /// `VERB PATH (reason)` of each change that could not be undone.
+    pub(super) not_restored: Vec<String>,
+    /// The folder with what was written, if anything was quarantined.
+    pub(super) quarantine: Option<PathBuf>,
+}
+
+impl ProtectedSnapshot {
+    /// Scans the protected paths. Files that have not changed since `previous` are not read again.
+    /// Blocks: not for the runtime's thread.
+    pub(super) fn take(
+        protected: &ProtectedPaths,
+        previous: Option<&ProtectedSnapshot>,
+    ) -> ProtectedSnapshot {
+        let mut scan =
+            ProtectedScan { copies_contents: true, previous, ..ProtectedScan::default() };
+        scan.scan_all(protected);
+        ProtectedSnapshot {
+            protected: protected.clone(),
+            entries: scan.entries,
+            overfull: scan.overfull,
+        }
+    }
+
+    /// Finds what has changed, except under `allowed`. If `restores` is set, moves what was written
+    /// below `quarantine` and puts back what was there; otherwise only reports it. Returns `None`
+    /// if nothing has changed. Blocks: not for the runtime's thread.
+    pub(super) fn check(
+        &self,
+        allowed: &[PathBuf],
+        quarantine: &Path,
+        restores: bool,
+    ) -> Option<ProtectedChanges> {
+        let mut scan = ProtectedScan::default();
+        // These paths may not be among the protected ones any more, for example if a folder became
+        // a link.
+        for path in self.entries.keys() {
+            scan.scan_path(path);
+        }
+        scan.scan_all(&self.protected);
+        let ProtectedScan { entries: now, overfull, .. } = scan;
+        let is_allowed = |path: &Path| {
+            allowed
+                .iter()
+                .any(|it| path.starts_with(it) || it.starts_with(path) && is_folder(&now, path))
+        };
+        let mut changes = ProtectedChanges::default();
+        // A folder above an allowed path may have been created on the way to it.
+        let changed = |path: &&PathBuf| {
+            !is_allowed(path) && !self.is_unknown(path) && self.is_changed(path, now.get(*path))
+        };
+        let mut paths: Vec<_> = self.entries.keys().chain(now.keys()).collect();
+        paths.sort();
+        paths.dedup();
+        let paths: Vec<_> = paths.into_iter().filter(changed).collect();
+        let overfull =
+            overfull.into_iter().filter(|it| !is_allowed(it) && !self.overfull.contains(it));
+        for place in overfull {
+            let why = std::io::Error::other("too many entries to check");
+            changes.record(&place, "filled", Err(why));
+        }
+        if paths.is_empty() {
+            return (!changes.not_restored.is_empty()).then_some(changes);
+        }
+        let mut quarantined = restore::Quarantine::new(quarantine);
+        // First everything new or changed is moved away, the deepest paths first, to make room for
+        // what was there.
+        for path in paths.iter().rev().filter(|it| now.contains_key(**it)) {
+            let before = self.entries.get(*path);
+            if matches!((before, &now[*path]), (Some(SnapshotEntry::Folder), SnapshotEntry::Folder))
+            {
+                continue;
+            }
+            let verb = if before.is_some() { "changed" } else { "created" };
+            let done = if !restores {
+                Ok(())
+            } else if before.is_some_and(|it| it.has_no_copy() && !is_hook(path)) {
+                // git does not work without its config, so a config that cannot be restored stays.
+                // A missing hook does no harm.
+                Err(std::io::Error::other("there is no copy of what it was"))
+            } else {
+                quarantined.quarantine_path(path)
+            };
+            changes.record(path, verb, done);
+        }
+        for path in paths {
+            let Some(before) = self.entries.get(path) else { continue };
+            if now.contains_key(path) && before.has_no_copy() && !is_hook(path) {
+                continue;
+            }
+            let done = if restores { restore::put_back(path, before) } else { Ok(()) };
+            if !now.contains_key(path) || done.is_err() {
+                changes.record(path, "removed", done);
+            }
+        }
+        changes.quarantine = quarantined.into_folder();
+        Some(changes)
+    }
+
+    /// The paths of the snapshot that are no folders.
+    pub(super) fn files(&self) -> impl Iterator<Item = PathBuf> {
+        let files = self.entries.iter().filter(|it| !matches!(it.1, SnapshotEntry::Folder));
+        files.map(|it| it.0.clone())
+    }
+
+    /// Whether the path may have existed before, because the scan did not visit all of its folder.
+    fn is_unknown(&self, path: &Path) -> bool {
+        !self.entries.contains_key(path)
+            && self.overfull.iter().any(|it| path.starts_with(it) && path != it)
+    }
+
+    /// Whether the entry at a path has changed in a way that matters.
+    fn is_changed(&self, path: &Path, now: Option<&SnapshotEntry>) -> bool {
+        let name = path.file_name().and_then(|it| it.to_str()).unwrap_or_default();
+        let before = self.entries.get(path);
+        match (before, now) {
+            (None, None) | (Some(SnapshotEntry::Folder), Some(SnapshotEntry::Folder)) => false,
+            // git does not run `.sample` hooks, and a new repository contains them.
+            (None, Some(SnapshotEntry::File(..))) if name.ends_with(".sample") && is_hook(path) => {
+                false
+            }
+            // An empty folder has no effect; its contents are compared on their own.
+            (None, Some(SnapshotEntry::Folder)) => false,
+            (None, Some(SnapshotEntry::File(..)))
+                if name == "config" && self.is_new_repository(path) =>
+            {
+                path.parent()
+                    .and_then(Path::parent)
+                    .is_some_and(|it| repository::untrusted_config(it).is_some())
+            }
+            (Some(SnapshotEntry::File(old, _)), Some(SnapshotEntry::File(new, _)))
+                if old == new =>
+            {
+                false
+            }
+            (Some(SnapshotEntry::File(old, Some(before))), Some(SnapshotEntry::File(new, _))) => {
+                let Some(after) = read(path, new.length) else { return true };
+                let tracks = || {
+                    let (before, after) = (str::from_utf8(before), str::from_utf8(&after));
+                    name == "config"
+                        && matches!((before, after), (Ok(one), Ok(other)) if only_changes_tracking(one, other))
+                };
+                old.mode != new.mode || before[..] != after[..] && !tracks()
+            }
+            (Some(SnapshotEntry::Link(one)), Some(SnapshotEntry::Link(other))) => one != other,
+            _ => true,
+        }
+    }
+
+    fn is_new_repository(&self, config: &Path) -> bool {
+        config.parent().is_some_and(|it| it.ends_with(".git") && !self.entries.contains_key(it))
+    }
+}
+
+impl ProtectedChanges {
+    fn record(&mut self, path: &Path, verb: &str, done: std::io::Result<()>) {
+        let path = turnwright_types::effect::escape_hidden_line(&path.to_string_lossy());
+        match done {
+            Ok(()) => self.restored.push(format!("{verb} {path}")),
+            Err(error) => self.not_restored.push(format!("{verb} {path} ({error})")),
+        }
+    }
+
+    /// The report for the model and for the user.
+    pub(super) fn message(&self, restores: bool) -> String {
+        let hint = "Other programs run what is there. If the change is wanted, make it with the file tools, \
+                    or call again with the path as \"escalate\"; the user is asked.";
+        self.message_about("the command", hint, restores)
+    }
+
+    /// The same report about something other than a command.
+    pub(super) fn message_about(&self, who: &str, hint: &str, restores: bool) -> String {
+        let list = |all: &[String]| {
+            let more = all.len().saturating_sub(MAX_NAMED);
+            let named: Vec<_> = all.iter().take(MAX_NAMED).map(String::as_str).collect();
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("{}{more}", named.join(", "))
+        };
+        let mut text = format!("[protected: {who} {}", list(&self.restored));
+        if !self.restored.is_empty() {
+            text.push_str(if restores {
+                ". This was undone"
+            } else {
+                ". It was not undone, because an allowed action may have caused it"
+            });
+        }
+        if let Some(quarantine) = &self.quarantine {
+            text.push_str(&format!("; what it wrote is kept in {}", quarantine.display()));
+        }
+        if !self.not_restored.is_empty() {
+            let gap = if self.restored.is_empty() { "" } else { ". " };
+            text.push_str(&format!("{gap}{}: NOT undone", list(&self.not_restored)));
+        }
+        text.push_str(&format!(". {hint}]"));
+        text
+    }
+}
+
+fn is_folder(entries: &BTreeMap<PathBuf, SnapshotEntry>, path: &Path) -> bool {
+    matches!(entries.get(path), Some(SnapshotEntry::Folder))
+}
+
+fn is_hooks(folder: &Path) -> bool {
+    folder.ends_with("hooks") && folder.parent().is_some_and(|it| it.ends_with(".git"))
+}
+
+fn is_hook(path: &Path) -> bool {
+    path.parent().is_some_and(is_hooks)
+}
+
+#[cfg(unix)]
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use std::fs;
+
+    use super::scan::{MAX_COPIES, MAX_COPY_BYTES, MAX_ENTRIES};
+    use super::*;
+
+    struct TestProject {
+        _folder: tempfile::TempDir,
+        ws: PathBuf,
+        quarantine: PathBuf,
+    }
+
+    impl TestProject {
+        fn new() -> TestProject {
+            let folder = tempfile::tempdir().unwrap();
+            let base = fs::canonicalize(folder.path()).unwrap();
+            let disk = TestProject {
+                _folder: folder,
+                ws: base.join("ws"),
+                quarantine: base.join("quarantine"),
+            };
+            fs::create_dir(&disk.ws).unwrap();
+            disk
+        }
+
+        fn protected(&self) -> ProtectedPaths {
+            ProtectedPaths { roots: vec![self.ws.clone()], extra: Vec::new() }
+        }
+
+        fn file(&self, path: &str, text: &str) -> PathBuf {
+            let path = self.ws.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, text).unwrap();
+            path
+        }
+
+        fn repository(&self) {
+            self.file(".git/HEAD", "ref: refs/heads/main\n");
+            self.file(".git/config", "[core]\n\tbare = false\n");
+            self.file(".git/hooks/pre-commit.sample", "#!/bin/sh\n");
+            fs::create_dir_all(self.ws.join(".git/objects")).unwrap();
+            fs::create_dir_all(self.ws.join(".git/refs")).unwrap();
+        }
+
+        /// All paths with their contents.
+        fn all(&self) -> Vec<(PathBuf, Vec<u8>)> {
+            let mut all = Vec::new();
+            let mut folders = vec![self.ws.clone()];
+            while let Some(folder) = folders.pop() {
+                for entry in fs::read_dir(folder).unwrap().flatten() {
+                    let path = entry.path();
+                    let kind = entry.file_type().unwrap();
+                    if kind.is_dir() {
+                        all.push((path.clone(), Vec::new()));
+                        folders.push(path);
+                    } else if kind.is_symlink() {
+                        let link = fs::read_link(&path).unwrap();
+                        all.push((path, link.into_os_string().into_encoded_bytes()));
+                    } else {
+                        let bytes = fs::read(&path).unwrap_or_default();
+                        all.push((path, bytes));
+                    }
+                }
+            }
+            all.sort();
+            all
+        }
+    }
+
+    #[test]
+    fn changes_to_protected_paths_are_undone_and_quarantined() {
+        type Attack = fn(&TestProject);
+        let attacks: &[(&str, Attack)] = &[
+            ("created .git/hooks/pre-commit", |it| drop(it.file(".git/hooks/pre-commit", "x"))),
+            ("changed .git/config", |it| drop(it.file(".git/config", "[core]\npager = x\n"))),
+            ("removed .git/config", |it| fs::remove_file(it.ws.join(".git/config")).unwrap()),
+            ("removed .git/config", |it| {
+                fs::rename(it.ws.join(".git"), it.ws.join("away")).unwrap();
+                fs::create_dir(it.ws.join(".git")).unwrap();
+            }),
+            ("created .vscode/tasks.json", |it| drop(it.file(".vscode/tasks.json", "{}"))),
+            ("created .husky/a/b", |it| drop(it.file(".husky/a/b", "x"))),
+            ("changed .envrc", |it| drop(it.file(".envrc", "echo new"))),
+            ("changed .envrc", |it| {
+                let mode = fs::Permissions::from_mode(0o755);
+                fs::set_permissions(it.ws.join(".envrc"), mode).unwrap();
+            }),
+            ("changed .envrc", |it| {
+                fs::remove_file(it.ws.join(".envrc")).unwrap();
+                symlink("/etc/passwd", it.ws.join(".envrc")).unwrap();
+            }),
+            ("changed .envrc", |it| {
+                fs::remove_file(it.ws.join(".envrc")).unwrap();
+                it.file(".envrc/deep", "x");
+            }),
+            ("changed .github", |it| {
+                fs::remove_dir_all(it.ws.join(".github")).unwrap();
+                symlink("/tmp", it.ws.join(".github")).unwrap();
+            }),
+            ("removed .github/workflows/ci.yml", |it| {
+                fs::remove_dir_all(it.ws.join(".github")).unwrap();
+            }),
+        ];
+        for (expected, attack) in attacks {
+            let disk = TestProject::new();
+            disk.repository();
+            disk.file(".envrc", "echo old");
+            disk.file(".github/workflows/ci.yml", "on: push");
+            let snapshot = ProtectedSnapshot::take(&disk.protected(), None);
+            let before = disk.all();
+            attack(&disk);
+            let changes = snapshot.check(&[], &disk.quarantine, true).expect(expected);
+            let text = changes.message(true);
+            let (verb, path) = expected.split_once(' ').unwrap();
+            let expected = format!("{verb} {}", disk.ws.join(path).display());
+            assert!(text.contains(&expected), "{expected}: {text}");
+            assert!(changes.not_restored.is_empty(), "{text}");
+            let known = |it: &(PathBuf, Vec<u8>)| {
+                // What lies in `away` was moved there by the command; and an empty folder has no
+                // effect.
+                !(it.0.starts_with(disk.ws.join("away")) || it.1.is_empty() && it.0.is_dir())
+            };
+            let after: Vec<_> = disk.all().into_iter().filter(known).collect();
+            for entry in &after {
+                assert!(before.contains(entry), "{expected}: {}", entry.0.display());
+            }
+            for entry in before.iter().filter(|it| !it.1.is_empty() && !it.0.ends_with("HEAD")) {
+                assert!(after.contains(entry), "{expected}: {} is gone", entry.0.display());
+            }
+            let mode = fs::metadata(disk.ws.join(".envrc")).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o644);
+            assert_eq!(
+                snapshot.check(&[], &disk.quarantine, true),
+                None,
+                "{expected}: not all was undone"
+            );
+        }
+    }
+
+    #[test]
+    fn usual_work_is_not_reported() {
+        let disk = TestProject::new();
+        disk.repository();
+        disk.file(".envrc", "echo old");
+        let snapshot = ProtectedSnapshot::take(&disk.protected(), None);
+        disk.file(".envrc", "echo old");
+        disk.file("src/a.rs", "x");
+        disk.file(".git/index", "x");
+        disk.file(".git/hooks/update.sample", "x");
+        disk.file(".vscode/extensions.json", "x");
+        let config =
+            "[core]\n\tbare = false\n[branch \"x\"]\n\tremote = .\n\tmerge = refs/heads/y\n";
+        disk.file(".git/config", config);
+        assert_eq!(snapshot.check(&[], &disk.quarantine, true), None);
+
+        let empty = TestProject::new();
+        let snapshot = ProtectedSnapshot::take(&empty.protected(), None);
+        empty.repository();
+        assert_eq!(snapshot.check(&[], &empty.quarantine, true), None, "a new repository");
+        empty.file(".git/config", "[core]\nfsmonitor = x\n");
+        assert!(snapshot.check(&[], &empty.quarantine, true).is_some(), "a new trap");
+    }
+
+    #[test]
+    fn allowed_changes_stay_and_others_are_undone() {
+        let disk = TestProject::new();
+        disk.repository();
+        let snapshot = ProtectedSnapshot::take(&disk.protected(), None);
+        let allowed = disk.file(".git/hooks/pre-commit", "x");
+        let other = disk.file(".git/hooks/pre-push", "x");
+        let changes =
+            snapshot.check(std::slice::from_ref(&allowed), &disk.quarantine, true).unwrap();
+        assert_eq!(changes.restored, [format!("created {}", other.display())]);
+        assert!(allowed.exists() && !other.exists());
+        let kept = fs::read_dir(changes.quarantine.unwrap()).unwrap().count();
+        assert_eq!(kept, 1);
+    }
+
+    #[test]
+    fn changes_beyond_the_copy_limits_are_still_reported() {
+        let disk = TestProject::new();
+        for number in 0..MAX_COPIES + 10 {
+            disk.file(&format!(".claude/{number:03}"), "x");
+        }
+        let long = "x".repeat(usize::try_from(MAX_COPY_BYTES).unwrap() + 1);
+        disk.file(".envrc", &long);
+        let snapshot = ProtectedSnapshot::take(&disk.protected(), None);
+        assert_eq!(snapshot.check(&[], &disk.quarantine, true), None);
+        disk.file(".envrc", "short");
+        let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
+        assert_eq!(changes.not_restored.len(), 1, "{changes:?}");
+        assert!(disk.ws.join(".envrc").exists(), "what cannot be put back stays");
+    }
+
+    #[test]
+    fn git_is_restored_even_if_other_folders_exhaust_the_limits() {
+        let disk = TestProject::new();
+        disk.repository();
+        for number in 0..MAX_COPIES + 10 {
+            disk.file(&format!(".claude/{number:03}"), "x");
+        }
+        let snapshot = ProtectedSnapshot::take(&disk.protected(), None);
+        let before = disk.all();
+        disk.file(".git/config", "[core]\npager = x\n");
+        let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
+        assert_eq!((changes.not_restored.as_slice(), disk.all()), ([].as_slice(), before));
+        // Too many files in one folder do not hide changes elsewhere.
+        for number in 0..MAX_ENTRIES + 10 {
+            disk.file(&format!(".agents/{number}"), "");
+        }
+        let hook = disk.file(".git/hooks/pre-commit", "x");
+        let start = disk.file(".zshrc", "x");
+        let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
+        assert!(!hook.exists() && !start.exists());
+        let left =
+            [format!("filled {} (too many entries to check)", disk.ws.join(".agents").display())];
+        assert_eq!(changes.not_restored, left);
+        // A file that the scan visits only because others were removed is not reported as created.
+        for number in 0..500 {
+            disk.file(&format!(".agents/more-{number}"), "");
+        }
+        let snapshot = ProtectedSnapshot::take(&disk.protected(), None);
+        for entry in
+            snapshot.entries.keys().filter(|it| it.parent().unwrap().ends_with(".agents")).take(5)
+        {
+            fs::remove_file(entry).unwrap();
+        }
+        let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
+        assert!(!changes.message(true).contains("created"), "{changes:?}");
+    }
+}

@@ -1,0 +1,141 @@
+//! Restores protected paths: what a command has written moves to quarantine, what was there before
+//! is put back. Works through pinned parent folders, so that no link redirects it.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::SnapshotEntry;
+use turnwright_workspace::nofollow;
+
+/// At most this many bytes of each quarantined file are kept.
+const MAX_QUARANTINED_BYTES: u64 = 16 * 1024 * 1024;
+
+/// The folder that keeps what a command has written.
+pub(super) struct Quarantine {
+    folder: PathBuf,
+    count: usize,
+}
+
+impl Quarantine {
+    pub(super) fn new(quarantine: &Path) -> Quarantine {
+        Quarantine { folder: quarantine.to_path_buf(), count: 0 }
+    }
+
+    /// The folder, if anything was put into it.
+    pub(super) fn into_folder(self) -> Option<PathBuf> {
+        (self.count > 0).then_some(self.folder)
+    }
+
+    /// Removes the entry at a path, after copying a file into the quarantine. A folder is removed
+    /// only if it is empty, so its entries must be handled first.
+    pub(super) fn quarantine_path(&mut self, path: &Path) -> io::Result<()> {
+        let (_held, path) = pin_parent(path)?;
+        let kind = match fs::symlink_metadata(&path) {
+            Ok(it) => it.file_type(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if kind.is_dir() {
+            // A folder with unprotected entries stays.
+            return match fs::remove_dir(&path) {
+                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+                done => done,
+            };
+        }
+        if kind.is_file() {
+            self.keep(&path)?;
+        }
+        fs::remove_file(&path)
+    }
+
+    fn keep(&mut self, path: &Path) -> io::Result<()> {
+        let mut from = pinned_file(path)?;
+        make_private(&self.folder)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        loop {
+            self.count += 1;
+            let target = self.folder.join(format!("{}-{name}", self.count));
+            match File::create_new(target) {
+                Ok(mut to) => {
+                    let mut part = io::Read::take(&mut from, MAX_QUARANTINED_BYTES);
+                    return io::copy(&mut part, &mut to).map(drop);
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Restores what was at a path. Nothing else must be there, except for a folder that was there
+/// before.
+pub(super) fn put_back(path: &Path, before: &SnapshotEntry) -> io::Result<()> {
+    let (_held, path) = pin_parent(path)?;
+    let is_there = fs::symlink_metadata(&path).is_ok();
+    match before {
+        SnapshotEntry::Folder if is_there => Ok(()),
+        SnapshotEntry::Folder => fs::create_dir(&path),
+        _ if is_there => Err(io::ErrorKind::AlreadyExists.into()),
+        SnapshotEntry::Link(target) => create_link(target, &path),
+        SnapshotEntry::File(stamp, Some(content)) => {
+            let mut file = File::create_new(&path)?;
+            file.write_all(content)?;
+            set_mode(&file, stamp.mode)
+        }
+        SnapshotEntry::File(_, None) => Err(io::Error::other("it was too long to be copied")),
+        SnapshotEntry::Other => Err(io::Error::other("it was no file")),
+    }
+}
+
+/// The path through its pinned folder, and the handle that pins it.
+fn pin_parent(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
+    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    let (pin_parent, folder) = nofollow::open_folder(folder)?;
+    Ok((pin_parent, folder.join(path.file_name().unwrap_or_default())))
+}
+
+/// Opens a file, but not through a link. `path` must be in a pinned folder.
+#[cfg(unix)]
+fn pinned_file(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let flags = (rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW).bits();
+    File::options().read(true).custom_flags(flags.cast_signed()).open(path)
+}
+
+#[cfg(not(unix))]
+fn pinned_file(path: &Path) -> io::Result<File> {
+    File::open(path)
+}
+
+#[cfg(unix)]
+fn make_private(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+#[cfg(not(unix))]
+fn make_private(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)
+}
+
+#[cfg(unix)]
+fn set_mode(file: &File, mode: u32) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    file.set_permissions(fs::Permissions::from_mode(mode & 0o7777))
+}
+
+#[cfg(not(unix))]
+fn set_mode(_: &File, _: u32) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(unix)]
+fn create_link(target: &Path, path: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(target, path)
+}
+
+#[cfg(not(unix))]
+fn create_link(_: &Path, _: &Path) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}

@@ -1,0 +1,170 @@
+//! Scans the protected paths: what is at each of them, with copies of short files.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Metadata};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::ProtectedSnapshot;
+use turnwright_policy::permission::ProtectedPaths;
+use turnwright_workspace::nofollow;
+
+/// Limits on the copies: how many files, bytes of each, and bytes of all.
+pub(super) const MAX_COPIES: usize = 64;
+pub(super) const MAX_COPY_BYTES: u64 = 256 * 1024;
+const MAX_TOTAL_BYTES: u64 = 2 * 1024 * 1024;
+/// At most this many entries below each protected path are visited.
+pub(super) const MAX_ENTRIES: usize = 2_000;
+/// Metadata that shows that a file has changed, without reading it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FileStamp {
+    pub(super) length: u64,
+    pub(super) mode: u32,
+    inode: u64,
+    changed: (i64, i64),
+}
+
+/// What was at a path.
+#[derive(Clone, Debug)]
+pub(super) enum SnapshotEntry {
+    Folder,
+    Link(PathBuf),
+    /// With the content, if it was short enough to keep.
+    File(FileStamp, Option<Arc<[u8]>>),
+    /// A socket, a device, a FIFO.
+    Other,
+}
+
+impl SnapshotEntry {
+    /// Whether the entry cannot be restored.
+    pub(super) fn has_no_copy(&self) -> bool {
+        matches!(self, SnapshotEntry::File(_, None))
+    }
+}
+
+/// One scan of all protected paths.
+#[derive(Default)]
+pub(super) struct ProtectedScan<'a> {
+    pub(super) entries: BTreeMap<PathBuf, SnapshotEntry>,
+    /// Whether the contents of files are kept.
+    pub(super) copies_contents: bool,
+    /// An earlier snapshot, whose copies of unchanged files are reused.
+    pub(super) previous: Option<&'a ProtectedSnapshot>,
+    pub(super) copies: usize,
+    pub(super) bytes: u64,
+    pub(super) overfull: Vec<PathBuf>,
+}
+
+impl ProtectedScan<'_> {
+    pub(super) fn scan_all(&mut self, protected: &ProtectedPaths) {
+        // git's own paths come first, because the number of copies is limited.
+        let git_first = |mut places: Vec<PathBuf>| {
+            places.sort_by_key(|it| !it.iter().any(|part| part == ".git"));
+            places
+        };
+        for place in git_first(protected.paths()) {
+            self.scan_path(&place);
+        }
+        for place in git_first(protected.leaf_paths()) {
+            let mut left = MAX_ENTRIES;
+            self.below(&place, &mut left);
+            if left == 0 {
+                tracing::warn!(?place, "too many protected files to watch all of them");
+                self.overfull.push(place);
+            }
+        }
+    }
+
+    /// Records the entry at one path. Returns whether it is a folder.
+    pub(super) fn scan_path(&mut self, path: &Path) -> bool {
+        let Ok(metadata) = fs::symlink_metadata(path) else { return false };
+        let kind = metadata.file_type();
+        if self.entries.contains_key(path) {
+            return kind.is_dir();
+        }
+        let entry = if kind.is_dir() {
+            SnapshotEntry::Folder
+        } else if kind.is_symlink() {
+            SnapshotEntry::Link(fs::read_link(path).unwrap_or_default())
+        } else if kind.is_file() {
+            let stamp = stamp(&metadata);
+            let content = self.content(path, &stamp);
+            SnapshotEntry::File(stamp, content)
+        } else {
+            SnapshotEntry::Other
+        };
+        self.entries.insert(path.to_path_buf(), entry);
+        kind.is_dir()
+    }
+
+    fn below(&mut self, folder: &Path, left: &mut usize) {
+        if !fs::symlink_metadata(folder).is_ok_and(|it| it.is_dir()) {
+            return;
+        }
+        let Ok(entries) = fs::read_dir(folder) else { return };
+        // The folder is closed before the next one is opened, because folders may be nested very
+        // deep.
+        let paths: Vec<_> = entries.flatten().take(*left).map(|it| it.path()).collect();
+        *left -= paths.len();
+        for path in paths {
+            if self.scan_path(&path) {
+                self.below(&path, left);
+            }
+        }
+    }
+
+    fn content(&mut self, path: &Path, stamp: &FileStamp) -> Option<Arc<[u8]>> {
+        let has_room = self.copies < MAX_COPIES && self.bytes + stamp.length <= MAX_TOTAL_BYTES;
+        if !self.copies_contents || !has_room || stamp.length > MAX_COPY_BYTES {
+            return None;
+        }
+        self.copies += 1;
+        self.bytes += stamp.length;
+        match self.previous.and_then(|it| it.entries.get(path)) {
+            Some(SnapshotEntry::File(known, Some(content))) if known == stamp => {
+                Some(Arc::clone(content))
+            }
+            _ => read(path, stamp.length),
+        }
+    }
+}
+
+/// The whole content of a file; `None` if its length is not `length` any more.
+pub(super) fn read(path: &Path, length: u64) -> Option<Arc<[u8]>> {
+    if length > MAX_COPY_BYTES {
+        return None;
+    }
+    // A parent folder may be a link of the user's. Following it is harmless: the content is only
+    // compared and put back.
+    let file = nofollow::open_file(&fs::canonicalize(path).ok()?).ok()?;
+    let mut bytes = Vec::new();
+    file.take(length + 1).read_to_end(&mut bytes).ok()?;
+    (bytes.len() as u64 == length).then(|| bytes.into())
+}
+
+#[cfg(unix)]
+fn stamp(metadata: &Metadata) -> FileStamp {
+    use std::os::unix::fs::MetadataExt;
+    FileStamp {
+        length: metadata.len(),
+        mode: metadata.mode(),
+        inode: metadata.ino(),
+        changed: (metadata.ctime(), metadata.ctime_nsec()),
+    }
+}
+
+#[cfg(not(unix))]
+fn stamp(metadata: &Metadata) -> FileStamp {
+    let changed =
+        metadata.modified().ok().and_then(|it| it.duration_since(std::time::UNIX_EPOCH).ok());
+    let changed = changed.unwrap_or_default();
+    let seconds = i64::try_from(changed.as_secs()).unwrap_or_default();
+    let mode = u32::from(metadata.permissions().readonly());
+    FileStamp {
+        length: metadata.len(),
+        mode,
+        inode: 0,
+        changed: (seconds, changed.subsec_nanos().into()),
+    }
+}

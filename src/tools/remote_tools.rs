@@ -1,0 +1,218 @@
+//! The MCP tools of one session, which become available while the session runs. The task that
+//! connects to the servers puts them in; the session's toolbox looks here after the built-in tools.
+
+#[cfg(test)]
+mod tests;
+
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+
+use super::advertised_tools::AdvertisedTools;
+use super::{AnyTool, ToolIndex};
+
+/// At most this many names of removed tools are remembered.
+const MAX_REMOVED: usize = 400;
+/// At most this many notices wait for the user's next turn.
+const MAX_NOTICES: usize = 100;
+
+/// The MCP tools of one session.
+#[derive(Clone, Debug, Default)]
+pub struct RemoteTools(Arc<RemoteToolsInner>);
+
+#[derive(Debug, Default)]
+struct RemoteToolsInner {
+    // Held only to copy pointers and names.
+    state: Mutex<RemoteToolsState>,
+    /// Servers that are neither ready nor known to have failed.
+    pending_servers: watch::Sender<Vec<String>>,
+    notice_added: Notify,
+}
+
+#[derive(Debug, Default)]
+struct RemoteToolsState {
+    /// Counts the changes of what is advertised to the model.
+    revision: u64,
+    index: Arc<ToolIndex>,
+    advertised: AdvertisedTools,
+    removed: VecDeque<String>,
+    /// What the user knows of each server.
+    known_status: HashMap<String, KnownStatus>,
+    /// Notices for the user.
+    notices: VecDeque<String>,
+    /// How long the first turn waits for servers; taken by the first turn that waits.
+    wait_limit: Option<Duration>,
+}
+
+/// The status of an MCP server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerStatus {
+    /// Connected, with this number of tools.
+    Ready(usize),
+    /// Unavailable for this reason. Connecting is retried.
+    Down(String),
+    /// Unavailable for this reason until the user does something about it.
+    Failed(String),
+}
+
+/// What the user knows of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum KnownStatus {
+    /// The user was told nothing about it.
+    #[default]
+    Unknown,
+    /// As far as the user knows, it works.
+    Works,
+    /// The user was told that it is not connected yet.
+    Late,
+    /// The user was told that it is unavailable.
+    Failed,
+}
+
+impl RemoteTools {
+    /// Announces servers that are being started. The next turn waits for them, at most for
+    /// `wait_limit`.
+    pub fn expect_servers(&self, servers: Vec<String>, wait_limit: Duration) {
+        self.state().wait_limit = (!servers.is_empty()).then_some(wait_limit);
+        self.0.pending_servers.send_replace(servers);
+    }
+
+    /// Sets the status of a server. The user gets a notice when it becomes unavailable, once, and
+    /// when it recovers.
+    pub fn set_server_status(&self, server: &str, status: &ServerStatus) {
+        let mut state = self.state();
+        let known = state.known_status.entry(server.to_owned()).or_default();
+        let (now, notice) = match (status, *known) {
+            (ServerStatus::Ready(count), KnownStatus::Late | KnownStatus::Failed) => {
+                (KnownStatus::Works, Some(format!("{server} is connected now: {count} tools.")))
+            }
+            (ServerStatus::Ready(_), KnownStatus::Unknown) => (KnownStatus::Works, None),
+            (
+                ServerStatus::Down(why) | ServerStatus::Failed(why),
+                KnownStatus::Unknown | KnownStatus::Late,
+            )
+            | (ServerStatus::Failed(why), KnownStatus::Works) => {
+                let notice = format!("The MCP server {server} is unavailable: {why}");
+                (KnownStatus::Failed, Some(notice))
+            }
+            (_, known) => (known, None),
+        };
+        *known = now;
+        if let Some(notice) = notice {
+            state.notices.push_back(notice);
+            let surplus = state.notices.len().saturating_sub(MAX_NOTICES);
+            state.notices.drain(..surplus);
+            self.0.notice_added.notify_one();
+        }
+        // Still under the lock, so that `take_late_servers` never reports a server whose status is
+        // already known.
+        self.0.pending_servers.send_if_modified(|it| {
+            let before = it.len();
+            it.retain(|it| it != server);
+            it.len() < before
+        });
+    }
+
+    /// Replaces the tools of all servers.
+    pub fn set_tools(&self, tools: Vec<Arc<dyn AnyTool>>) {
+        let mut state = self.state();
+        let before = state.index.tools();
+        let same = |(one, other): (&Arc<_>, &Arc<_>)| Arc::ptr_eq(one, other);
+        if before.len() == tools.len() && before.iter().zip(&tools).all(same) {
+            return;
+        }
+        let index = Arc::new(ToolIndex::new(tools));
+        let before = std::mem::replace(&mut state.index, Arc::clone(&index));
+        state.removed.retain(|it| index.get(it).is_none());
+        let lost = before.tools().iter().map(|it| it.name());
+        state.removed.extend(lost.filter(|it| index.get(it).is_none()).map(str::to_owned));
+        let surplus = state.removed.len().saturating_sub(MAX_REMOVED);
+        state.removed.drain(..surplus);
+        state.revision += 1;
+    }
+
+    /// The current tools.
+    pub fn index(&self) -> Arc<ToolIndex> {
+        Arc::clone(&self.state().index)
+    }
+
+    /// Whether a tool of that name was available and is not any more.
+    pub fn was_removed(&self, name: &str) -> bool {
+        self.state().removed.iter().any(|it| it == name)
+    }
+
+    /// Changes whenever the advertised tools may have changed.
+    pub(super) fn revision(&self) -> u64 {
+        self.state().revision
+    }
+
+    /// The tools to advertise now, with the search tool at its position; and the revision that they
+    /// belong to.
+    pub(super) fn advertised(
+        &self,
+        budget: usize,
+        search: &Arc<dyn AnyTool>,
+    ) -> (u64, Vec<Arc<dyn AnyTool>>) {
+        let mut state = self.state();
+        let index = Arc::clone(&state.index);
+        let names = state.advertised.update(&index, budget, search.name()).iter();
+        let tool = |it: &String| if it == search.name() { Some(search) } else { index.get(it) };
+        let tools = names.filter_map(tool).cloned().collect();
+        (state.revision, tools)
+    }
+
+    /// Whether the model has to search for tools.
+    pub(super) fn uses_search(&self) -> bool {
+        self.state().advertised.uses_search()
+    }
+
+    /// Marks tools as used by the model: they are advertised from the next request on.
+    pub(super) fn load<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
+        let mut state = self.state();
+        let mut is_new = false;
+        for name in names {
+            is_new |= state.advertised.load(name);
+        }
+        state.revision += u64::from(is_new);
+    }
+
+    /// How long to wait for servers that are being started. Returns it only once: the caller does
+    /// wait.
+    pub fn take_wait_limit(&self) -> Option<Duration> {
+        self.state().wait_limit.take()
+    }
+
+    /// Waits until every server is ready or known to have failed.
+    pub async fn servers_settled(&self) {
+        // This cannot fail: `self` keeps the sender alive.
+        drop(self.0.pending_servers.subscribe().wait_for(Vec::is_empty).await);
+    }
+
+    /// The servers that are still starting. The caller tells the user, who gets a notice when they
+    /// connect.
+    pub fn take_late_servers(&self) -> Vec<String> {
+        let mut state = self.state();
+        let late = self.0.pending_servers.borrow().clone();
+        for server in &late {
+            state.known_status.insert(server.clone(), KnownStatus::Late);
+        }
+        late
+    }
+
+    /// The notices for the user since the last call.
+    pub fn take_notices(&self) -> Vec<String> {
+        self.state().notices.drain(..).collect()
+    }
+
+    /// Waits until there may be notices.
+    pub async fn notice_arrived(&self) {
+        self.0.notice_added.notified().await;
+    }
+
+    fn state(&self) -> MutexGuard<'_, RemoteToolsState> {
+        self.0.state.lock()
+    }
+}

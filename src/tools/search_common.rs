@@ -1,0 +1,260 @@
+//! What `find_files`, `grep` and `list_dir` share: where they may search, what is too broad, and
+//! the notes in their results.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::ToolCtx;
+use turnwright_policy::permission::Pass;
+use turnwright_types::effect::{
+    CallContent, CallView, Location, ResolvedPath, ToolKind, escape_hidden_line, fenced,
+};
+use turnwright_workspace::files::{FileError, Roots};
+use turnwright_workspace::search::{
+    ExcludedPaths, Glob, HiddenMatches, SearchDeadline, SearchScope, TIME_LIMIT,
+};
+
+const MAX_CARD_BYTES: usize = 4 * 1024;
+const MAX_TITLE_CHARS: usize = 60;
+pub(super) const MAX_LOCATIONS: usize = 10;
+
+/// The path argument, or `.` for the working folder.
+pub(super) fn path_or_cwd(path: Option<&String>) -> &str {
+    path.map(String::as_str).filter(|it| !it.trim().is_empty()).unwrap_or(".")
+}
+
+/// Refuses to search a whole disk or a whole home folder, unless that is the session's folder.
+pub(super) async fn check_breadth(targets: &[ResolvedPath], ctx: &ToolCtx) -> Result<(), String> {
+    let Some(target) = targets.first() else { return Ok(()) };
+    let files = &ctx.env.files;
+    let own = files.resolve(".").await.map_err(|it| it.to_string())?.path;
+    let home = match &ctx.env.shared.folders.home {
+        Some(home) => files.resolve(home).await.ok().map(|it| it.path),
+        None => None,
+    };
+    if is_broad(&target.path, &own, home.as_deref()) {
+        let name = escape_hidden_line(&target.path.to_string_lossy());
+        return Err(format!(
+            "{name} is too much to look through. Nothing was searched. Name a folder below it in \
+             `path`; `.` is the project."
+        ));
+    }
+    Ok(())
+}
+
+/// Whether a folder contains the home folder or the session's folder and is not the latter.
+fn is_broad(folder: &Path, own: &Path, home: Option<&Path>) -> bool {
+    folder != own && (own.starts_with(folder) || home.is_some_and(|it| it.starts_with(folder)))
+}
+
+/// The scope of a search, if the path still leads to the place that was judged.
+pub(super) async fn scope(
+    (pass, target): (&Pass, &ResolvedPath),
+    glob: Option<&str>,
+    hidden: bool,
+    ctx: &ToolCtx,
+) -> Result<SearchScope, String> {
+    let roots = ctx.env.files.roots();
+    let resolve = |path: PathBuf| ctx.env.files.resolve(path);
+    let glob_base = resolve(PathBuf::from(".")).await.map_err(|it| it.to_string())?.path;
+    if resolve(target.path.clone()).await.as_ref() != Ok(target) {
+        return Err(FileError::Moved.to_string());
+    }
+    let glob = glob.map(str::trim).filter(|it| !it.is_empty());
+    let glob = glob.map(|it| Glob::parse(it, &glob_base)).transpose()?;
+    let private: Vec<_> = roots.private_folders().map(Path::to_path_buf).collect();
+    let closed = pass.denied_paths().clone();
+    let excluded =
+        ExcludedPaths::new(move |it| private.iter().any(|own| it == own) || closed.contains(it));
+    Ok(SearchScope { root: target.path.clone(), glob_base, excluded, include_hidden: hidden, glob })
+}
+
+/// Runs a search on a blocking thread. It stops when the call ends or is dropped.
+pub(super) async fn run_search<T: Send + 'static>(
+    ctx: &ToolCtx,
+    work: impl FnOnce(&SearchDeadline) -> T + Send + 'static,
+) -> Result<T, String> {
+    let flag = StopFlag(Arc::default());
+    let stop = SearchDeadline::new(Arc::clone(&flag.0), TIME_LIMIT);
+    let work = tokio::task::spawn_blocking(move || work(&stop));
+    match ctx.cancel.run_until_cancelled(work).await {
+        Some(Ok(result)) => Ok(result),
+        Some(Err(error)) => Err(format!("The search failed: {error}.")),
+        None => Err("Cancelled by the user.".to_owned()),
+    }
+}
+
+/// A flag that is set when it is dropped.
+struct StopFlag(Arc<AtomicBool>);
+
+impl Drop for StopFlag {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Why a path cannot be searched, as a phrase that follows its name; `None` if it can.
+pub(super) fn obstacle(path: &Path, needs_folder: bool) -> Option<&'static str> {
+    match fs::symlink_metadata(path) {
+        Ok(it) if it.is_dir() || it.is_file() && !needs_folder => None,
+        Ok(it) if it.is_file() => Some("is not a folder"),
+        Ok(_) => Some("is neither a file nor a folder"),
+        Err(error) => match error.kind() {
+            std::io::ErrorKind::NotFound => Some("does not exist"),
+            std::io::ErrorKind::NotADirectory => Some("is below a file"),
+            _ => Some("cannot be read"),
+        },
+    }
+}
+
+/// The obstacle as an error for the model, with similar names.
+pub(super) async fn obstacle_message(
+    name: &str,
+    why: &str,
+    target: &ResolvedPath,
+    ctx: &ToolCtx,
+) -> String {
+    let mut text = format!("{name} {why}.");
+    let near = ctx.env.files.similar_paths(target).await;
+    if why == "does not exist" && !near.is_empty() {
+        let roots = ctx.env.files.roots();
+        let names: Vec<_> = near.into_iter().map(|it| short_path(roots, target, it)).collect();
+        text.push_str(&format!(" Similar names: {}", names.join(", ")));
+    }
+    text
+}
+
+/// A path below the target, for people.
+pub(super) fn short_path(roots: &Roots, target: &ResolvedPath, path: PathBuf) -> String {
+    roots.display_path(&ResolvedPath { path, scope: target.scope })
+}
+
+/// A path below the target, for the client.
+pub(super) fn location(
+    roots: &Roots,
+    target: &ResolvedPath,
+    path: PathBuf,
+    line: Option<u32>,
+) -> Location {
+    Location { path: roots.client_path(&ResolvedPath { path, scope: target.scope }), line }
+}
+
+/// A pattern, shortened for a title.
+pub(super) fn title_pattern(pattern: &str) -> String {
+    let text = escape_hidden_line(pattern);
+    match text.char_indices().nth(MAX_TITLE_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+/// The beginning of a result, for a card.
+pub(super) fn card_content(text: &str) -> Vec<CallContent> {
+    let mut end = text.len().min(MAX_CARD_BYTES);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let end = if end < text.len() { text[..end].rfind('\n').map_or(end, |it| it + 1) } else { end };
+    vec![CallContent::Text(fenced(&text[..end]))]
+}
+
+/// A number with its noun in the singular or plural.
+pub(super) fn count(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+/// The note about matches in hidden and ignored files.
+pub(super) fn hidden_matches_note(found: &HiddenMatches) -> String {
+    if found.files == 0 {
+        return String::new();
+    }
+    let at_least = if found.is_incomplete { "At least " } else { "" };
+    let files =
+        count(found.files, "hidden or ignored file matches", "hidden or ignored files match");
+    format!("{at_least}{files}: set hidden=true to include them.\n")
+}
+
+/// A list of similar names.
+pub(super) fn similar_names(near: Vec<PathBuf>, roots: &Roots, target: &ResolvedPath) -> String {
+    let name = |it: PathBuf| {
+        let end = if it.is_dir() { "/" } else { "" };
+        format!("{}{end}", short_path(roots, target, it))
+    };
+    near.into_iter().map(name).collect::<Vec<_>>().join(", ")
+}
+
+/// The note about which part of the results is shown and how to see the rest.
+pub(super) fn page_note(all: &str, first: usize, shown: usize, next: Option<usize>) -> String {
+    let last = first + shown;
+    match next {
+        _ if shown == 0 => format!("[offset={first} is after the end: {all}]\n"),
+        None if first == 0 => format!("[{all}]\n"),
+        None => format!("[{all}; these are {}–{last}, the last]\n", first + 1),
+        Some(next) => {
+            format!("[{all}; these are {}–{last}; continue with offset={next}]\n", first + 1)
+        }
+    }
+}
+
+/// The note that the results may be incomplete.
+pub(super) fn incomplete_note(is_part: bool, unreadable: usize) -> String {
+    let mut text = String::new();
+    if is_part {
+        text.push_str(&format!(
+            "[not complete: stopped after {} s; narrow it with `path` or a glob]\n",
+            TIME_LIMIT.as_secs()
+        ));
+    }
+    if unreadable > 0 {
+        let what = count(unreadable, "file or folder", "files or folders");
+        text.push_str(&format!("[{what} could not be read]\n"));
+    }
+    text
+}
+
+/// The view of a search before it runs.
+pub(super) fn search_view(what: &str, targets: &[ResolvedPath], roots: &Roots) -> CallView {
+    let elsewhere = targets.iter().filter(|it| roots.display_path(it) != ".");
+    let location = |it| Location { path: roots.client_path(it), line: None };
+    CallView {
+        title: format!("{what}{}", folder_suffix(roots, targets)),
+        kind: ToolKind::Search,
+        locations: elsewhere.map(location).collect(),
+    }
+}
+
+/// ` in FOLDER`, unless the search is about the whole project.
+fn folder_suffix(roots: &Roots, targets: &[ResolvedPath]) -> String {
+    match targets.first().map(|it| roots.display_path(it)) {
+        Some(name) if name != "." => format!(" in {name}"),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_above_the_home_or_the_project_are_too_broad() {
+        let table = [
+            ("/", "/home/u/ws", true),
+            ("/home", "/home/u/ws", true),
+            ("/home/u", "/home/u/ws", true),
+            ("/home/u", "/srv/ws", true),
+            ("/srv", "/srv/ws", true),
+            ("/home/u/ws", "/home/u/ws", false),
+            ("/home/u/ws/src", "/home/u/ws", false),
+            ("/home/u/other", "/home/u/ws", false),
+            ("/etc", "/home/u/ws", false),
+            ("/home/u", "/home/u", false),
+            ("/", "/", false),
+        ];
+        for (folder, own, expected) in table {
+            let home = Some(Path::new("/home/u"));
+            assert_eq!(is_broad(Path::new(folder), Path::new(own), home), expected, "{folder}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What all tools of a session share; each call gets it in its context.
+
+use std::fmt::{self, Debug};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::confinement::ConfinementSettings;
+use super::confinement_guard::ConfinementGuard;
+use turnwright_policy::permission::{AuditLog, SharedMode};
+use turnwright_store::SessionLog;
+use turnwright_types::client::{Client, CommandDisplay};
+use turnwright_types::ids::SessionId;
+use turnwright_types::update::Update;
+use turnwright_workspace::checkpoint::ChangeTracker;
+use turnwright_workspace::exec::{Environment, Jobs};
+use turnwright_workspace::files::Files;
+use turnwright_workspace::skills::SkillSet;
+use turnwright_workspace::web::{PageCache, WebFetcher};
+
+/// The user's own folders, as opposed to a project's.
+#[derive(Clone, Debug, Default)]
+pub struct UserFolders {
+    /// Settings, notes and skills of turnwright.
+    pub config: PathBuf,
+    /// Data that is kept for a while, such as long outputs.
+    pub state: PathBuf,
+    /// The home folder, if there is one.
+    pub home: Option<PathBuf>,
+}
+
+/// What the tools of all sessions of a process share.
+#[derive(Debug, Default)]
+pub struct SharedToolEnv {
+    pub folders: UserFolders,
+    /// The log of permission decisions.
+    pub audit: AuditLog,
+    /// Access to the web.
+    pub web: WebFetcher,
+}
+
+impl SharedToolEnv {
+    pub fn new(folders: UserFolders) -> SharedToolEnv {
+        let audit = AuditLog::new(&folders.state);
+        SharedToolEnv { folders, audit, ..SharedToolEnv::default() }
+    }
+}
+
+/// The environment in which the tools of one session run.
+pub struct ToolEnv {
+    pub session: SessionId,
+    pub files: Files,
+    /// The environment variables of commands.
+    pub command_environment: Environment,
+    /// The commands of the session that were started and not forgotten.
+    pub jobs: Jobs,
+    /// The client of the session.
+    pub client: Arc<dyn Client>,
+    /// How the client shows the output of running commands.
+    pub display: CommandDisplay,
+    pub shared: Arc<SharedToolEnv>,
+    pub skills: SkillSet,
+    /// The web pages that were fetched last.
+    pub pages: PageCache,
+    /// The permission mode: how much may be done without asking.
+    pub mode: SharedMode,
+    pub confinement: ConfinementSettings,
+    /// Watches the protected paths while commands run.
+    pub guard: ConfinementGuard,
+    /// The stored log of the session.
+    pub log: SessionLog,
+    /// Records the file changes of calls, so that they can be undone.
+    pub checkpoint: ChangeTracker,
+}
+
+impl Debug for ToolEnv {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Bench").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
+impl ToolEnv {
+    pub fn new(
+        session: SessionId,
+        files: Files,
+        command_environment: Environment,
+        client: Arc<dyn Client>,
+        display: CommandDisplay,
+        shared: Arc<SharedToolEnv>,
+    ) -> ToolEnv {
+        let jobs = Jobs::new(Jobs::output_folder(&shared.folders.state, &session));
+        ToolEnv {
+            session,
+            files,
+            command_environment,
+            jobs,
+            client,
+            display,
+            shared,
+            skills: SkillSet::default(),
+            pages: PageCache::default(),
+            mode: SharedMode::default(),
+            confinement: ConfinementSettings::default(),
+            guard: ConfinementGuard::default(),
+            log: SessionLog::default(),
+            checkpoint: ChangeTracker::default(),
+        }
+    }
+
+    /// News of commands that no call waits for, each returned once: their output and end, and what
+    /// they changed in protected places. The user is notified of the latter, so call this only for
+    /// a turn that runs or begins.
+    pub fn command_news(&self) -> Option<String> {
+        let protected = self.guard.take_reports();
+        if let Some(protected) = &protected {
+            self.client.update(Update::Notice(protected.trim_end().to_owned()));
+        }
+        let text: String = self.jobs.take_end_notices().into_iter().chain(protected).collect();
+        (!text.is_empty()).then_some(text)
+    }
+
+    /// The folder that keeps a copy of what commands wrote into protected places.
+    pub fn quarantine_folder(&self) -> PathBuf {
+        Jobs::output_folder(&self.shared.folders.state, &self.session).join("protected")
+    }
+}

@@ -1,0 +1,178 @@
+//! Stores what items (such as MCP servers and tools) were like when the user approved them: one
+//! small file each, which only the user can read and no project or command can write. Does not
+//! interpret the items. Blocks.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ring::digest::{SHA256, digest};
+use serde::{Deserialize, Serialize};
+
+use super::hex;
+use turnwright_workspace::private_file;
+
+/// At most this many files are kept; then the oldest quarter is removed.
+const MAX_PINS: usize = 8_192;
+/// The largest file that is read or written.
+const MAX_PIN_BYTES: u64 = 64 * 1024;
+
+/// The store.
+#[derive(Clone, Debug)]
+pub struct PinStore {
+    folder: PathBuf,
+}
+
+/// The result of a lookup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PinLookup {
+    /// The item was never approved.
+    Absent,
+    /// The file cannot be understood.
+    Damaged,
+    /// What was approved.
+    Pinned(Pin),
+}
+
+/// What an item was like when it was approved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pin {
+    /// A digest of the item.
+    #[serde(rename = "print")]
+    pub fingerprint: String,
+    /// A text about the item to show in a later question.
+    #[serde(rename = "shown")]
+    pub summary: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PinFile {
+    key: Vec<String>,
+    #[serde(flatten)]
+    pin: Pin,
+}
+
+impl PinStore {
+    /// The store below a state folder.
+    pub fn new(state: &Path) -> PinStore {
+        PinStore { folder: state.join("mcp-pins") }
+    }
+
+    /// Looks up an item.
+    pub fn get(&self, key: &[&str]) -> PinLookup {
+        let path = self.path(key);
+        let about = match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return PinLookup::Absent,
+            Err(_) => return PinLookup::Damaged,
+            Ok(about) => about,
+        };
+        if !about.is_file() || about.len() > MAX_PIN_BYTES {
+            return PinLookup::Damaged;
+        }
+        let pin_file =
+            fs::read(&path).ok().and_then(|it| serde_json::from_slice::<PinFile>(&it).ok());
+        match pin_file {
+            Some(pin_file) if pin_file.key == key => PinLookup::Pinned(pin_file.pin),
+            _ => PinLookup::Damaged,
+        }
+    }
+
+    /// Pins an item. The write is atomic: if several processes pin the same item, the last one
+    /// wins.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn put(&self, key: &[&str], pin: Pin) -> io::Result<()> {
+        let path = self.path(key);
+        if matches!(self.get(key), PinLookup::Damaged) {
+            // Kept for someone who investigates the damage.
+            drop(fs::rename(&path, path.with_extension("broken")));
+        }
+        let key = key.iter().map(|it| (*it).to_owned()).collect();
+        let bytes = serde_json::to_vec_pretty(&PinFile { key, pin })?;
+        if bytes.len() as u64 > MAX_PIN_BYTES {
+            return Err(io::Error::other("it is too large to be stored"));
+        }
+        self.make_room();
+        private_file::write(&path, &bytes)
+    }
+
+    fn path(&self, key: &[&str]) -> PathBuf {
+        let parts: Vec<u8> =
+            key.iter().flat_map(|it| digest(&SHA256, it.as_bytes()).as_ref().to_vec()).collect();
+        let name = hex(digest(&SHA256, &parts).as_ref());
+        self.folder.join(format!("{name}.json"))
+    }
+
+    fn make_room(&self) {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let mut files: Vec<_> = entries.map(|it| it.path()).collect();
+        if files.len() < MAX_PINS {
+            return;
+        }
+        files.sort_by_cached_key(|it| fs::symlink_metadata(it).and_then(|it| it.modified()).ok());
+        for old in &files[..files.len() / 4] {
+            drop(fs::remove_file(old));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pin(fingerprint: &str) -> Pin {
+        Pin { fingerprint: fingerprint.to_owned(), summary: "words".to_owned() }
+    }
+
+    #[test]
+    fn an_item_stays_pinned_until_it_is_pinned_again() {
+        let state = tempfile::tempdir().unwrap();
+        let pins = PinStore::new(state.path());
+        assert_eq!(pins.get(&["a", "b"]), PinLookup::Absent);
+        pins.put(&["a", "b"], pin("1")).unwrap();
+        pins.put(&["ab", ""], pin("2")).unwrap();
+        assert_eq!(PinStore::new(state.path()).get(&["a", "b"]), PinLookup::Pinned(pin("1")));
+        pins.put(&["a", "b"], pin("3")).unwrap();
+        assert_eq!(pins.get(&["a", "b"]), PinLookup::Pinned(pin("3")));
+        assert_eq!(pins.get(&["ab", ""]), PinLookup::Pinned(pin("2")));
+        assert_eq!(pins.get(&["", "ab"]), PinLookup::Absent);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_is_private_and_a_damaged_one_is_set_aside() {
+        use std::os::unix::fs::PermissionsExt;
+        let state = tempfile::tempdir().unwrap();
+        let pins = PinStore::new(state.path());
+        pins.put(&["a"], pin("1")).unwrap();
+        let path = pins.path(&["a"]);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        for junk in ["", "{}", r#"{"key":["b"],"print":"1","shown":""}"#] {
+            private_file::write(&path, junk.as_bytes()).unwrap();
+            assert_eq!(pins.get(&["a"]), PinLookup::Damaged, "{junk}");
+            pins.put(&["a"], pin("2")).unwrap();
+            assert_eq!(pins.get(&["a"]), PinLookup::Pinned(pin("2")));
+            assert_eq!(fs::read(path.with_extension("broken")).unwrap(), junk.as_bytes());
+        }
+    }
+
+    #[test]
+    fn concurrent_writers_lose_no_pin() {
+        let state = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let pins = PinStore::new(state.path());
+                scope.spawn(move || {
+                    for number in 0..10 {
+                        pins.put(&[&format!("{thread} {number}")], pin("1")).unwrap();
+                        pins.put(&["shared"], pin("1")).unwrap();
+                    }
+                });
+            }
+        });
+        let pins = PinStore::new(state.path());
+        let names = (0..4).flat_map(|it| (0..10).map(move |number| format!("{it} {number}")));
+        assert!(names.into_iter().all(|it| pins.get(&[&it]) == PinLookup::Pinned(pin("1"))));
+    }
+}

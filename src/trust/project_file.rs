@@ -1,0 +1,99 @@
+//! Reads files of a project, which are untrusted: without following a link, without blocking on a
+//! FIFO, and at most a bounded number of bytes.
+
+use std::io::{self, Read};
+use std::path::Path;
+
+use turnwright_workspace::nofollow;
+
+/// The largest file that is read.
+pub const MAX_PROJECT_FILE_BYTES: u64 = 256 * 1024;
+
+/// Reads a text file of a project, whose folder is a real path; `None` if it does not exist.
+/// Blocks: not for the runtime's thread.
+///
+/// # Errors
+/// Why the file is not read, as a phrase that follows its name.
+pub fn read_project_file(project: &Path, name: &str) -> Result<Option<String>, String> {
+    let file = match nofollow::open_file(&project.join(name)) {
+        Ok(file) => file,
+        Err(error) if is_not_found(&error) => return Ok(None),
+        Err(error) if is_link(&error) => return Err("is behind a link".to_owned()),
+        Err(error) => return Err(format!("cannot be opened ({error})")),
+    };
+    let about = file.metadata().map_err(|it| format!("cannot be read ({it})"))?;
+    if !about.is_file() {
+        return Err("is not a regular file".to_owned());
+    }
+    let mut bytes = Vec::new();
+    let count = file.take(MAX_PROJECT_FILE_BYTES + 1).read_to_end(&mut bytes);
+    let count = count.map_err(|it| format!("cannot be read ({it})"))?;
+    if count as u64 > MAX_PROJECT_FILE_BYTES {
+        return Err(format!("is larger than {MAX_PROJECT_FILE_BYTES} bytes"));
+    }
+    String::from_utf8(bytes).map(Some).map_err(|_| "is not UTF-8".to_owned())
+}
+
+fn is_not_found(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+#[cfg(unix)]
+fn is_link(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
+}
+
+#[cfg(not(unix))]
+fn is_link(_: &io::Error) -> bool {
+    false
+}
+
+#[cfg(all(test, unix))]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn only_a_small_regular_file_that_is_no_link_is_read() {
+        let base = tempfile::tempdir().unwrap();
+        let base = fs::canonicalize(base.path()).unwrap();
+        fs::create_dir(base.join("folder")).unwrap();
+        fs::write(base.join("good"), "text").unwrap();
+        fs::write(base.join("folder/good"), "text").unwrap();
+        fs::write(base.join("binary"), b"\xff").unwrap();
+        fs::write(base.join("large"), " ".repeat(300 * 1024)).unwrap();
+        symlink("good", base.join("link")).unwrap();
+        symlink("folder", base.join("linked")).unwrap();
+        let fifo = base.join("fifo");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &fifo,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR,
+            0,
+        )
+        .unwrap();
+        let table = [
+            ("good", Ok(Some("text"))),
+            ("folder/good", Ok(Some("text"))),
+            ("missing", Ok(None)),
+            ("good/below", Ok(None)),
+            ("link", Err("link")),
+            ("linked/good", Err("link")),
+            ("fifo", Err("regular")),
+            ("folder", Err("regular")),
+            ("large", Err("larger")),
+            ("binary", Err("UTF-8")),
+        ];
+        for (name, expected) in table {
+            match (read_project_file(&base, name), expected) {
+                (Ok(text), Ok(expected)) => assert_eq!(text.as_deref(), expected, "{name}"),
+                (Err(why), Err(expected)) => assert!(why.contains(expected), "{name}: {why}"),
+                other => panic!("{name}: {other:?}"),
+            }
+        }
+    }
+}

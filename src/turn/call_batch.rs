@@ -1,0 +1,166 @@
+//! Runs the tool calls of one answer and gives each its result and its final card. Calls that cannot
+//! affect each other run concurrently; the results keep the order of the calls.
+
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use super::admission_queue::AdmissionTicket;
+use super::call_results::{CallResult, CallResults};
+use super::call_runner::{CANCELLED, CallEnd, PendingCall, catch_panic_sync};
+use super::cards::{final_update, settled_call};
+use super::{Turn, TurnStep};
+use crate::tools::ToolOutcome;
+use turnwright_store::CallOutcome;
+use turnwright_types::message::{Arguments, Message, StopReason, ToolCall};
+use turnwright_types::redact;
+use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
+
+/// The calls that are queued or running, by their index in the answer.
+type RunningCalls = FuturesUnordered<BoxFuture<'static, (usize, CallEnd)>>;
+
+impl Turn {
+    pub(super) async fn run_calls(&mut self, calls: Vec<ToolCall>) -> TurnStep {
+        let mut results = CallResults::open(calls.clone());
+        let mut running = RunningCalls::new();
+        // All calls are queued before the first one starts: each waits for earlier ones only.
+        for (index, call) in calls.into_iter().enumerate() {
+            match self.queue_call(call).await {
+                Ok((call, ticket)) => {
+                    let run = self.runner.clone().run(call, ticket);
+                    running.push(run.map(move |end| (index, end)).boxed());
+                }
+                // The turn goes on and the model can correct the call (R-TOOL-14).
+                Err(refusal) => self.refuse(&mut results, index, refusal).await,
+            }
+        }
+        while let Some((index, end)) = running.next().await {
+            match end {
+                CallEnd::Ran(outcome, took) => {
+                    let update = self.settle(&mut results, index, &outcome, Some(took));
+                    update.into_iter().for_each(|(update, _)| self.cards.finish(update));
+                }
+                CallEnd::Refused(refusal) => self.refuse(&mut results, index, refusal).await,
+                CallEnd::Cancelled => {}
+            }
+        }
+        self.settle_unsettled(&results, "cancelled").await;
+        self.push_results(results);
+        if self.cancel.is_cancelled() {
+            TurnStep::End(Ok(StopReason::Cancelled))
+        } else {
+            TurnStep::Sample
+        }
+    }
+
+    fn push_results(&mut self, results: CallResults) {
+        let mut results: Vec<_> = results.close(CANCELLED).collect();
+        if let Some(last) = results.last_mut()
+            && let Some(news) = self.services.env.command_news()
+        {
+            last.text.push_str(if last.text.ends_with('\n') { "" } else { "\n" });
+            last.text.push_str(&news);
+            self.services.log().replace_result(&last.call, last.text.clone());
+        }
+        for mut result in results {
+            // The result goes to the model's server, which must not see keys of other providers.
+            redact::redact_in_place(&mut result.text);
+            self.history.push(Message::Tool(result));
+        }
+    }
+
+    /// Settles calls that will not run with this reason as their result.
+    pub(super) async fn abandon_calls(&mut self, calls: Vec<ToolCall>, why: &str) {
+        let results = CallResults::open(calls);
+        self.settle_unsettled(&results, why).await;
+        for result in results.close(why) {
+            self.history.push(Message::Tool(result));
+        }
+    }
+
+    async fn settle_unsettled(&mut self, results: &CallResults, why: &str) {
+        if results.unsettled().next().is_none() {
+            return;
+        }
+        for call in results.unsettled() {
+            let outcome = ToolOutcome::failed(why);
+            let settled = self.settled(call, &outcome, None);
+            drop(self.services.log().finish_call(&call.id, settled));
+        }
+        self.services.log().flush().written().await;
+        for call in results.unsettled() {
+            self.cards.fail(&call.id, why);
+        }
+    }
+
+    /// Parses a call, resolves its paths, shows them on its card and queues it.
+    async fn queue_call(
+        &mut self,
+        call: ToolCall,
+    ) -> Result<(PendingCall, AdmissionTicket), ToolRefusal> {
+        let tool = self.services.tools.find_for_call(&call.name)?;
+        let arguments = match call.arguments {
+            Arguments::Object(value) => value,
+            Arguments::Unusable { reason, .. } => return Err(reason.into()),
+        };
+        let pending = self.runner.prepare(call.id, tool, arguments, self.cancel.child_token())?;
+        let (mut pending, ticket) = self.runner.enqueue(pending).await?;
+        let env = &self.services.env;
+        let view = catch_panic_sync(|| pending.prepared.view(env.files.roots()))?;
+        if pending.view.is_some() {
+            self.cards.set_view(&pending.id, &view);
+            pending.view = Some(view.clone());
+            let mut update = CallUpdate::new(pending.id.clone(), ToolCallStatus::Pending);
+            update.view = Some(view);
+            update.raw_input = Some(pending.raw_input.clone());
+            env.client.update(Update::CallUpdate(Box::new(update)));
+        }
+        Ok((pending, ticket))
+    }
+
+    /// Gives a call that has not run its result. Its card ends once that is stored.
+    async fn refuse(&mut self, results: &mut CallResults, index: usize, refusal: ToolRefusal) {
+        let outcome = ToolOutcome::refused(refusal);
+        if let Some((update, settled)) = self.settle(results, index, &outcome, None) {
+            drop(self.services.log().finish_call(&update.id, settled));
+            self.services.log().flush().written().await;
+            self.cards.finish(update);
+        }
+    }
+
+    /// Gives a call its result. Returns its last update and what is stored of it, unless it has a
+    /// result already.
+    fn settle(
+        &self,
+        results: &mut CallResults,
+        index: usize,
+        outcome: &ToolOutcome,
+        took: Option<Duration>,
+    ) -> Option<(CallUpdate, CallOutcome)> {
+        let result = CallResult {
+            ok: outcome.ok,
+            text: outcome.text.clone(),
+            images: outcome.images.clone(),
+        };
+        let call = results.settle(index, result)?;
+        let settled = self.settled(call, outcome, took);
+        let mut update = final_update(&call.id, &settled);
+        update.view.clone_from(&outcome.view);
+        update.content = Some(outcome.content.clone());
+        Some((update, settled))
+    }
+
+    /// The outcome of a call as it is stored.
+    fn settled(
+        &self,
+        call: &ToolCall,
+        outcome: &ToolOutcome,
+        took: Option<Duration>,
+    ) -> CallOutcome {
+        let known = self.services.tools.find(&call.name);
+        let name = known.as_ref().map_or(call.name.as_str(), |it| it.name());
+        settled_call(outcome, (name, self.cards.view(&call.id)), took)
+    }
+}

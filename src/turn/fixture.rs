@@ -1,0 +1,235 @@
+//! The fixture that tests of turns and sessions share: a model that plays a script in memory, and a
+//! client that records its updates. Everything else is real.
+
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::{AnnouncedMode, SharedMode, SharedModelSelection, SharedRules, TurnServices};
+use crate::tools::{AnyTool, Registry, RemoteTools, SharedToolEnv, ToolEnv, Toolbox, built_in};
+use turnwright_llm::{
+    Delta, DeltaBatch, EndReason, ErrorKind, LlmError, Model, ReasoningEffort, Reply, ReplyCall,
+    ReplyStream, Request,
+};
+use turnwright_store::{SessionLog, SessionRow, Store};
+use turnwright_types::client::{
+    ChoiceKind, Client, CommandDisplay, PermissionAnswer, PermissionRequest, UserQuestion,
+    UserReply,
+};
+use turnwright_types::ids::SessionId;
+use turnwright_types::message::{Arguments, ProviderState};
+use turnwright_types::update::{ToolCallStatus, Update};
+use turnwright_workspace::exec::Environment;
+use turnwright_workspace::files::{Files, Roots};
+
+#[derive(Clone)]
+pub(crate) enum ScriptedReply {
+    Text(&'static str),
+    Calls(Vec<(&'static str, serde_json::Value)>),
+    Fail(u16),
+    Panic,
+    /// Sends the name of a tool, then panics.
+    HalfCall(&'static str),
+    /// Starts and never sends anything.
+    Hang,
+}
+
+#[derive(Debug, Default)]
+struct ScriptedModel(Mutex<VecDeque<ScriptedReply>>);
+
+impl std::fmt::Debug for ScriptedReply {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("ScriptedReply")
+    }
+}
+
+impl Model for ScriptedModel {
+    fn name(&self) -> &'static str {
+        "script"
+    }
+
+    fn window(&self) -> Option<u64> {
+        None
+    }
+
+    fn open_stream<'a>(
+        &'a self,
+        _: &'a Request,
+    ) -> BoxFuture<'a, Result<Box<dyn ReplyStream>, LlmError>> {
+        let reply = self.0.lock().pop_front().unwrap_or(ScriptedReply::Text("Nothing more."));
+        async move {
+            match reply {
+                ScriptedReply::Fail(status) => Err(LlmError::Status {
+                    host: "script".to_owned(),
+                    status,
+                    message: "no".to_owned(),
+                    retry_after: None,
+                    kind: ErrorKind::Unavailable,
+                    failed_generation: None,
+                }),
+                ScriptedReply::Panic => panic!("the script says so"),
+                reply => Ok(Box::new(ScriptedStream(reply)) as Box<dyn ReplyStream>),
+            }
+        }
+        .boxed()
+    }
+}
+
+struct ScriptedStream(ScriptedReply);
+
+impl ReplyStream for ScriptedStream {
+    fn next<'a>(
+        &'a mut self,
+        batch: &'a mut DeltaBatch,
+    ) -> BoxFuture<'a, Result<Option<Reply>, LlmError>> {
+        async move {
+            let calls = match std::mem::replace(&mut self.0, ScriptedReply::Calls(Vec::new())) {
+                ScriptedReply::Text(text) => {
+                    batch.push_text(text);
+                    Vec::new()
+                }
+                ScriptedReply::Hang => return std::future::pending().await,
+                ScriptedReply::Calls(calls) => calls,
+                ScriptedReply::HalfCall(name) => {
+                    batch.deltas.push(Delta::CallNamed { slot: 0, name: name.to_owned() });
+                    self.0 = ScriptedReply::Panic;
+                    return Ok(None);
+                }
+                ScriptedReply::Panic => panic!("the script says so"),
+                ScriptedReply::Fail(_) => Vec::new(),
+            };
+            let call = |(slot, (name, arguments)): (usize, (&str, serde_json::Value))| {
+                batch.deltas.push(Delta::CallNamed { slot, name: name.to_owned() });
+                let arguments = Arguments::Object(arguments);
+                ReplyCall {
+                    extra: None,
+                    slot,
+                    provider_id: format!("p{slot}"),
+                    name: name.to_owned(),
+                    arguments,
+                }
+            };
+            let calls = calls.into_iter().enumerate().map(call).collect();
+            Ok(Some(Reply {
+                end: EndReason::Complete,
+                calls,
+                usage: None,
+                provider_state: ProviderState::default(),
+            }))
+        }
+        .boxed()
+    }
+}
+
+/// Records all updates. Answers each question with yes, or never if it is silent.
+#[derive(Default)]
+pub(crate) struct RecordingClient {
+    pub(crate) updates: Mutex<Vec<Update>>,
+    silent: bool,
+    /// Notified when a caller waits for it in vain.
+    pub(crate) stuck: Notify,
+    /// How often `room` still returns at once; `None` for always.
+    pub(crate) room_left: Mutex<Option<u32>>,
+}
+
+impl Client for RecordingClient {
+    fn update(&self, update: Update) {
+        self.updates.lock().push(update);
+    }
+
+    fn wait_for_capacity(&self) -> BoxFuture<'_, ()> {
+        if let Some(left) = self.room_left.lock().as_mut() {
+            if *left == 0 {
+                self.stuck.notify_one();
+                return std::future::pending().boxed();
+            }
+            *left -= 1;
+        }
+        std::future::ready(()).boxed()
+    }
+
+    fn ask_user(&self, _: UserQuestion) -> BoxFuture<'_, UserReply> {
+        std::future::ready(UserReply::Unsupported).boxed()
+    }
+
+    fn request_permission(&self, _: PermissionRequest) -> BoxFuture<'_, PermissionAnswer> {
+        if self.silent {
+            self.stuck.notify_one();
+            return std::future::pending().boxed();
+        }
+        std::future::ready(PermissionAnswer::Chosen(ChoiceKind::AllowOnce)).boxed()
+    }
+}
+
+impl RecordingClient {
+    /// The final status of each card, in the order of their arrival.
+    pub(crate) fn finals(&self) -> Vec<String> {
+        let updates = self.updates.lock();
+        let last = |update: &Update| match update {
+            Update::CallUpdate(it)
+                if matches!(it.status, ToolCallStatus::Completed | ToolCallStatus::Failed) =>
+            {
+                Some(format!("{} {:?}", it.id, it.status))
+            }
+            _ => None,
+        };
+        updates.iter().filter_map(last).collect()
+    }
+}
+
+/// The services of a turn and the client that it talks to.
+pub(crate) struct TurnFixture {
+    pub(crate) client: Arc<RecordingClient>,
+    pub(crate) services: TurnServices,
+    pub(crate) cancel: CancellationToken,
+    _workspace: tempfile::TempDir,
+}
+
+/// A fixture whose model sends these replies. `extra` is one more tool.
+pub(crate) fn turn_fixture(
+    replies: Vec<ScriptedReply>,
+    silent: bool,
+    extra: Option<Arc<dyn AnyTool>>,
+) -> TurnFixture {
+    let workspace = tempfile::tempdir().unwrap();
+    let client = Arc::new(RecordingClient { silent, ..RecordingClient::default() });
+    let mut tools = built_in();
+    tools.extend(extra);
+    let mode = SharedMode::default();
+    let mut env = ToolEnv::new(
+        SessionId::from("fixture"),
+        Files::new(Roots::new(workspace.path()).unwrap(), None),
+        Environment::default(),
+        Arc::clone(&client) as Arc<dyn Client>,
+        CommandDisplay::Text,
+        Arc::new(SharedToolEnv::default()),
+    );
+    env.mode = mode.clone();
+    let services = TurnServices {
+        selection: SharedModelSelection::new(
+            Arc::new(ScriptedModel(Mutex::new(replies.into()))),
+            ReasoningEffort::Default,
+        ),
+        tools: Arc::new(Toolbox::new(Arc::new(Registry::new(tools)), RemoteTools::default())),
+        env: Arc::new(env),
+        mode,
+        announced_mode: AnnouncedMode::default(),
+        policy: SharedRules::default(),
+        max_requests: 10,
+        truncation_reported: Arc::default(),
+    };
+    TurnFixture { client, services, cancel: CancellationToken::new(), _workspace: workspace }
+}
+
+/// A store in memory with one session, and the log of that session.
+pub(crate) async fn store_with_session() -> (Store, SessionLog) {
+    let (store, id) = (Store::in_memory(), SessionId::from("fixture"));
+    let log = SessionLog::new(store.clone(), id.clone());
+    log.create_session(SessionRow::new(id, "/w".into())).written().await;
+    (store, log)
+}

@@ -1,0 +1,229 @@
+//! Tells the user and the model about answers that failed, were cut off or lack something.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{ModelSelection, Turn};
+use turnwright_llm::{ErrorKind, LlmError, Modalities, Model, ReasoningEffort, Request};
+use turnwright_types::message::{Message, PromptPart, TokenUsage, UserMessage};
+use turnwright_types::update::Update;
+
+/// The message to the model after its answer was cut off.
+const CUT: &str = "Your last answer was cut off by the network. Go on exactly where it stopped; \
+                   do not repeat what is there.";
+/// The message to the model after it has written a tool call as text (C.2 #21).
+const LEAKED: &str = "Your last answer has a tool call in its text, where it does nothing. Make \
+                      the call as a real tool call.";
+
+/// The reason why the model is told to continue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Nudge {
+    /// Its answer was cut off.
+    Cut,
+    /// It has written a tool call as text.
+    Leaked,
+}
+
+/// If a server counts less than a third of the estimated tokens, it has not read everything. Below
+/// this many tokens the estimate is too coarse.
+const MIN_COMPARABLE_TOKENS: u64 = 4_000;
+
+/// The message that makes the model continue.
+pub(super) fn nudge_message(why: Nudge) -> UserMessage {
+    let text = match why {
+        Nudge::Cut => CUT,
+        Nudge::Leaked => LEAKED,
+    };
+    UserMessage { parts: vec![PromptPart::Context(text.to_owned())] }
+}
+
+impl Turn {
+    /// Removes a trailing nudge: without an answer after it, it would make the model misread the
+    /// next prompt as a request to continue.
+    pub(super) fn remove_trailing_nudge(&mut self) {
+        let nudges = [Nudge::Cut, Nudge::Leaked].map(|it| Message::User(nudge_message(it)));
+        let taken = self.history.messages.pop_if(|last| nudges.contains(last));
+        if let (Some(_), Some(seq)) = (taken, self.last_hidden) {
+            self.services.log().remove_entry(seq);
+        }
+    }
+
+    /// Tells the user about a failure that ends the turn without being an error, and remembers the
+    /// model's window if the failure states it.
+    pub(super) fn report_failure(&mut self, model: &dyn Model, error: &LlmError) {
+        match error.kind() {
+            ErrorKind::Refused => self.report_refusal(error.message().unwrap_or_default()),
+            ErrorKind::ContextOverflow { .. } => self.report_overflow(model, error),
+            _ => {}
+        }
+    }
+
+    /// Replaces all images in the history by a note if the error is about images, and returns the
+    /// text for the user. Otherwise an image that the server cannot use would fail every request
+    /// from now on.
+    pub(super) fn drop_images(&mut self, error: &LlmError) -> Option<String> {
+        let messages = &mut self.history.messages;
+        let first = messages.iter().position(|it| it.has_images())?;
+        if !error.is_about_images() {
+            return None;
+        }
+        // All later messages are replaced too: a message caches what was rendered up to it.
+        for message in &mut messages[first..] {
+            *message = Arc::new(without_images(message));
+        }
+        let (host, message) = (error.host().unwrap_or_default(), error.message());
+        let why = message.unwrap_or("no explanation");
+        Some(format!("{host} could not use an image, so all images so far were left out. ({why})"))
+    }
+
+    fn report_overflow(&mut self, model: &dyn Model, error: &LlmError) {
+        if let Some(limit) = error.window() {
+            model.record_window(limit);
+        }
+        let mut size = String::new();
+        if let Some(window) = model.window() {
+            // The request did not fit, so the gauge shows a full window.
+            let (cached, cost) = (0, self.history.cost);
+            let usage = Update::ContextUsage { used: window, size: window, cached, cost };
+            self.services.client().update(usage);
+            size = format!(" of {window} tokens");
+        }
+        let (host, message) = (error.host().unwrap_or_default(), error.message());
+        self.say(format!(
+            "This conversation no longer fits into the model's window{size}. Use `/clear` to start \
+             a new one, or choose a model with a larger window. ({host}: {})",
+            message.unwrap_or("no explanation"),
+        ));
+    }
+
+    /// If the answer stopped at a length limit that nobody has set, the window is full (C.1 #7).
+    /// Tells the user.
+    pub(super) fn report_full_window(&mut self, model: &dyn Model, usage: Option<TokenUsage>) {
+        let Some((usage, window)) = usage.zip(model.window()) else { return };
+        if (usage.input + usage.output) / 98 >= window / 100 {
+            self.say(format!(
+                "The model's window of {window} tokens is full. Use `/clear` to start a new \
+                 conversation, or choose a model with a larger window."
+            ));
+        }
+    }
+
+    /// If the server does not support the chosen effort, falls back to the default and tells the
+    /// user.
+    pub(super) fn report_missing_effort(&self, selection: &ModelSelection) {
+        let ModelSelection { model, effort } = selection;
+        if *effort != ReasoningEffort::Default && model.rejects_effort(*effort) {
+            self.services.selection.set_effort(ReasoningEffort::Default);
+            self.services.client().update(Update::Notice(format!(
+                "{} does not have the reasoning effort `{}`; its default is used.",
+                model.name(),
+                effort.id()
+            )));
+        }
+    }
+
+    /// Warns the user, once per session, if the server seems to have truncated the prompt silently
+    /// (C.1 #12).
+    pub(super) fn report_truncated_prompt(&self, usage: Option<TokenUsage>, request: &Request) {
+        let Some(usage) = usage else { return };
+        if self.services.truncation_reported.load(Ordering::Relaxed) {
+            return;
+        }
+        let estimate = estimate_tokens(request);
+        if estimate <= MIN_COMPARABLE_TOKENS || usage.input == 0 || usage.input >= estimate / 3 {
+            return;
+        }
+        if !self.services.truncation_reported.swap(true, Ordering::Relaxed) {
+            self.services.client().update(Update::Notice(format!(
+                "The server seems to have cut the prompt: it counts {} tokens where about \
+                 {estimate} were sent. With Ollama, set num_ctx or OLLAMA_CONTEXT_LENGTH.",
+                usage.input
+            )));
+        }
+    }
+}
+
+/// Returns the notice for a request that was sent without its images or recordings, because the
+/// server turned out not to accept them.
+pub(super) fn omission_notice(
+    name: &str,
+    request: &Request,
+    before: Modalities,
+    now: Modalities,
+) -> Option<String> {
+    if before == now {
+        return None;
+    }
+    let media = request.media();
+    let what = if media.images && before.images && !now.images {
+        "images"
+    } else if media.audio && before.audio && !now.audio {
+        "recordings"
+    } else {
+        return None;
+    };
+    Some(format!("{name} does not accept {what}; they were left out."))
+}
+
+fn without_images(message: &Message) -> Message {
+    const NOTE: &str = "[image left out: the server could not use it]";
+    let mut message = message.clone();
+    match &mut message {
+        Message::User(user) => {
+            for part in user.parts.iter_mut().filter(|it| matches!(it, PromptPart::Image(_))) {
+                *part = PromptPart::Text(NOTE.to_owned());
+            }
+        }
+        Message::Tool(tool) if !tool.images.is_empty() => {
+            tool.images.clear();
+            tool.text.push_str(NOTE);
+        }
+        Message::Tool(_) | Message::Assistant(_) => {}
+    }
+    message
+}
+
+/// Turns an empty answer into an overflow error if the conversation about fills the window: some
+/// servers answer nothing at all then (C.1 #10).
+pub(super) fn empty_reply_as_overflow(
+    error: LlmError,
+    request: &Request,
+    window: Option<u64>,
+) -> LlmError {
+    let LlmError::EmptyReply { host, what } = &error else { return error };
+    let used = estimate_tokens(request);
+    if window.is_none_or(|it| used < it / 5 * 4) {
+        return error;
+    }
+    LlmError::InStream {
+        host: host.clone(),
+        message: format!("it sent {what}, and the conversation is about as long as the window"),
+        status: None,
+        retry_after: None,
+        kind: ErrorKind::ContextOverflow { limit: None, used: Some(used) },
+    }
+}
+
+/// Estimates the tokens of the conversation, without the tools, at four bytes each.
+fn estimate_tokens(request: &Request) -> u64 {
+    let bytes =
+        request.messages.iter().map(|it| message_bytes(it)).sum::<usize>() + request.system.len();
+    u64::try_from(bytes / 4).unwrap_or(u64::MAX)
+}
+
+fn message_bytes(message: &Message) -> usize {
+    match message {
+        Message::User(user) => user.parts.iter().map(part_bytes).sum(),
+        Message::Assistant(assistant) => assistant.text.len(),
+        Message::Tool(tool) => tool.text.len(),
+    }
+}
+
+fn part_bytes(part: &PromptPart) -> usize {
+    if let PromptPart::Text(text) | PromptPart::Context(text) | PromptPart::Resource { text, .. } =
+        part
+    {
+        return text.len();
+    }
+    0
+}

@@ -1,0 +1,496 @@
+//! Decides what a turn does after each answer of the model. Pure: no I/O and no clock. Each
+//! situation that matters is a row in the tests.
+
+use std::time::Duration;
+
+use super::TurnStep;
+use super::model_failures::Nudge;
+use crate::error::{Error, error_chain};
+use turnwright_llm::{EndReason, ErrorKind, LlmError, MAX_RETRY_WAIT};
+use turnwright_types::message::{Arguments, StopReason, ToolCall};
+
+/// Retries of one request after a transient failure.
+const MAX_RETRIES: u32 = 4;
+/// Retries when the answer was cut off or empty: an answer that is so twice will be so a third
+/// time.
+const MAX_FRAGILE_RETRIES: u32 = 1;
+/// How often per turn a model that reaches its output limit within a call is told to send less.
+const MAX_CUT_CALLS: u32 = 2;
+/// How often per turn the model is asked to continue an answer that the user has seen a part of. It
+/// is at most once for each answer.
+const MAX_RESUMPTIONS: u32 = 2;
+/// How often in a row the same calls may be made by a model that is known to loop (quirk C.1 #28b)
+/// if they only read: the result would be the same again.
+const MAX_SAME_READS: u32 = 2;
+/// The same limit for calls that do not only read: a command may be waiting for something.
+const MAX_SAME_CALLS: u32 = 10;
+
+/// How often in a row the same calls may be made.
+pub(super) fn max_repeats(is_watched: bool, reads: bool) -> u32 {
+    match (is_watched, reads) {
+        (false, _) => u32::MAX,
+        (true, true) => MAX_SAME_READS,
+        (true, false) => MAX_SAME_CALLS,
+    }
+}
+
+/// How often repeated calls are skipped before the turn ends.
+const MAX_SKIPS: u32 = 2;
+/// The result of a skipped call.
+pub(super) const REPEATED_CALL: &str = "Not executed: you have just made exactly this call, and its \
+                                     result stands above. Use it, do something else, or say what \
+                                     is missing.";
+/// The interval at which the user is told how much of a wait is left.
+const COUNTDOWN_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How many requests, retries and continuations a turn has left.
+#[derive(Clone, Debug)]
+pub(super) struct TurnBudget {
+    requests: u32,
+    retries: u32,
+    fragile_retries: u32,
+    cuts: u32,
+    resumptions: u32,
+    nudges: u32,
+    /// The calls of the last answer.
+    last_calls: Vec<(String, Arguments)>,
+    times_in_row: u32,
+    /// Whether the model was already asked to continue the current answer.
+    is_resumed: bool,
+}
+
+impl TurnBudget {
+    pub(super) fn new(requests: u32) -> TurnBudget {
+        // The first request is made without asking the budget.
+        TurnBudget {
+            requests: requests.saturating_sub(1),
+            retries: MAX_RETRIES,
+            fragile_retries: MAX_FRAGILE_RETRIES,
+            cuts: MAX_CUT_CALLS,
+            resumptions: MAX_RESUMPTIONS,
+            nudges: 1,
+            last_calls: Vec::new(),
+            times_in_row: 0,
+            is_resumed: false,
+        }
+    }
+
+    /// Counts consecutive answers with the same calls, and checks whether they may run.
+    fn check_repeats(&mut self, calls: &[ToolCall], most: u32) -> RepeatCheck {
+        let same = |it: &ToolCall, (name, arguments): &(String, Arguments)| {
+            it.name == *name && it.arguments == *arguments
+        };
+        let is_same = calls.len() == self.last_calls.len()
+            && calls.iter().zip(&self.last_calls).all(|(it, last)| same(it, last));
+        if !is_same {
+            let pair = |it: &ToolCall| (it.name.clone(), it.arguments.clone());
+            self.last_calls = calls.iter().map(pair).collect();
+            self.times_in_row = 0;
+        }
+        self.times_in_row += 1;
+        match self.times_in_row {
+            times if times <= most => RepeatCheck::Allowed,
+            times if times <= most.saturating_add(MAX_SKIPS) => RepeatCheck::TooOften,
+            _ => RepeatCheck::GiveUp,
+        }
+    }
+
+    fn take(count: &mut u32) -> bool {
+        let left = *count > 0;
+        *count = count.saturating_sub(1);
+        left
+    }
+}
+
+/// Whether calls that repeat the last answer's may run.
+enum RepeatCheck {
+    Allowed,
+    TooOften,
+    GiveUp,
+}
+
+/// The outcome of one request to the model.
+#[derive(Debug)]
+pub(super) enum SampleOutcome {
+    /// A complete answer.
+    Reply {
+        end: EndReason,
+        calls: Vec<ToolCall>,
+        /// How often in a row the same calls may be made.
+        max_repeats: u32,
+        /// Whether the text contains a tool call and the model is one that is told so.
+        has_leaked_call: bool,
+    },
+    /// The request failed, or the answer is incomplete.
+    Failed {
+        error: LlmError,
+        /// What the user has seen of the answer: a plain retry would show that twice.
+        shown: ShownSoFar,
+    },
+}
+
+/// What the user has seen of an answer that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ShownSoFar {
+    Nothing,
+    /// Reasoning, or cards of calls that have failed by now. The model gets none of it with the
+    /// next request.
+    ReasoningOrCards,
+    /// Text of the answer, which is in the history.
+    AnswerText,
+}
+
+/// Decides what to do after an answer or a failure. Calls that come back with [`TurnStep::End`] are
+/// not run. `jitter` is between 0 and 1.
+pub(super) fn after_sample(
+    sampled: SampleOutcome,
+    budget: &mut TurnBudget,
+    jitter: f64,
+) -> TurnStep {
+    match sampled {
+        SampleOutcome::Failed { error, shown } => after_failure(error, shown, budget, jitter),
+        SampleOutcome::Reply { end, calls, max_repeats, has_leaked_call } => {
+            budget.retries = MAX_RETRIES;
+            budget.fragile_retries = MAX_FRAGILE_RETRIES;
+            budget.is_resumed = false;
+            match end {
+                EndReason::Refused(_) => TurnStep::End(Ok(StopReason::Refusal)),
+                // The last call may be incomplete: none runs, but the model is told so.
+                EndReason::Length if calls.is_empty() || !TurnBudget::take(&mut budget.cuts) => {
+                    TurnStep::End(Ok(StopReason::MaxTokens))
+                }
+                EndReason::Complete
+                    if has_leaked_call
+                        && calls.is_empty()
+                        && TurnBudget::take(&mut budget.nudges)
+                        && TurnBudget::take(&mut budget.requests) =>
+                {
+                    let why = "The model wrote a tool call as text. Asking for a real one.";
+                    TurnStep::Continue(Duration::ZERO, why.to_owned(), Nudge::Leaked)
+                }
+                EndReason::Complete if calls.is_empty() => TurnStep::End(Ok(StopReason::EndTurn)),
+                EndReason::Complete | EndReason::Length
+                    if !TurnBudget::take(&mut budget.requests) =>
+                {
+                    TurnStep::End(Ok(StopReason::MaxTurnRequests))
+                }
+                EndReason::Complete | EndReason::Length => {
+                    match budget.check_repeats(&calls, max_repeats) {
+                        RepeatCheck::Allowed => TurnStep::RunCalls(calls),
+                        RepeatCheck::TooOften => TurnStep::SkipCalls(calls),
+                        RepeatCheck::GiveUp => TurnStep::End(Err(Error::ModelLoop)),
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn after_failure(
+    error: LlmError,
+    shown: ShownSoFar,
+    budget: &mut TurnBudget,
+    jitter: f64,
+) -> TurnStep {
+    match error.kind() {
+        ErrorKind::Refused => return TurnStep::End(Ok(StopReason::Refusal)),
+        ErrorKind::ContextOverflow { .. } => return TurnStep::End(Ok(StopReason::MaxTokens)),
+        _ => {}
+    }
+    let fragile = error.is_reply_specific();
+    let attempt = MAX_RETRIES - budget.retries;
+    let wanted = error.retry_after();
+    let is_too_long = wanted.is_some_and(|it| it > MAX_RETRY_WAIT);
+    if is_too_long || !error.is_transient() || !may_ask_again(shown, fragile, budget) {
+        return TurnStep::End(Err(Error::Llm(error)));
+    }
+    let usual = Duration::from_millis(500 * (1 << attempt)).mul_f64(0.8 + 0.4 * jitter);
+    let delay = match wanted {
+        // A server that asks for a wait of zero is in trouble all the same.
+        Some(wanted) => wanted.max(usual),
+        None if fragile => Duration::ZERO,
+        None => usual,
+    };
+    let what = match &error {
+        LlmError::Truncated { host } => format!("The answer from {host} broke off"),
+        error => error_chain(error).trim_end_matches('.').to_owned(),
+    };
+    match shown {
+        ShownSoFar::AnswerText => {
+            TurnStep::Continue(delay, format!("{what}. Continuing from there."), Nudge::Cut)
+        }
+        ShownSoFar::ReasoningOrCards => {
+            TurnStep::Wait(delay, Some(format!("{what}. Trying again.")))
+        }
+        // A retry after an answer that was cut off or empty is not announced.
+        ShownSoFar::Nothing if fragile => TurnStep::Wait(delay, None),
+        ShownSoFar::Nothing => {
+            let seconds = delay.as_secs_f32().ceil();
+            TurnStep::Wait(delay, Some(format!("{what}. Trying again in {seconds:.0} s.")))
+        }
+    }
+}
+
+fn may_ask_again(shown: ShownSoFar, fragile: bool, budget: &mut TurnBudget) -> bool {
+    match shown {
+        ShownSoFar::Nothing if fragile => TurnBudget::take(&mut budget.fragile_retries),
+        ShownSoFar::Nothing => TurnBudget::take(&mut budget.retries),
+        ShownSoFar::ReasoningOrCards | ShownSoFar::AnswerText => {
+            let is_first = !std::mem::replace(&mut budget.is_resumed, true);
+            is_first && TurnBudget::take(&mut budget.resumptions)
+        }
+    }
+}
+
+/// Returns how much of the wait will be left when the user is told the next time.
+pub(super) fn next_countdown(left: Duration) -> Option<Duration> {
+    // Not shortly before the end of the wait.
+    let rounds =
+        left.saturating_sub(COUNTDOWN_INTERVAL / 2).as_secs() / COUNTDOWN_INTERVAL.as_secs();
+    (rounds > 0).then(|| Duration::from_secs(rounds * COUNTDOWN_INTERVAL.as_secs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(end: EndReason, calls: usize) -> SampleOutcome {
+        let call = |number: usize| ToolCall {
+            id: format!("call-{number}").into(),
+            provider_id: String::new(),
+            name: "read_file".to_owned(),
+            arguments: Arguments::Object(serde_json::Value::Null),
+            extra: None,
+        };
+        let calls = (0..calls).map(call).collect();
+        SampleOutcome::Reply { end, calls, max_repeats: u32::MAX, has_leaked_call: false }
+    }
+
+    fn status(status: u16, retry_after: Option<u64>) -> SampleOutcome {
+        let error = LlmError::Status {
+            host: "h".to_owned(),
+            status,
+            message: "m".to_owned(),
+            retry_after: retry_after.map(Duration::from_secs),
+            kind: match status {
+                400 => ErrorKind::BadRequest,
+                401 => ErrorKind::Auth,
+                402 => ErrorKind::Quota,
+                429 => ErrorKind::RateLimit,
+                _ => ErrorKind::Unavailable,
+            },
+            failed_generation: None,
+        };
+        SampleOutcome::Failed { error, shown: ShownSoFar::Nothing }
+    }
+
+    fn reported(kind: ErrorKind, shown: ShownSoFar) -> SampleOutcome {
+        let (host, message) = ("h".to_owned(), "m".to_owned());
+        let error = LlmError::InStream { host, message, status: None, retry_after: None, kind };
+        SampleOutcome::Failed { error, shown }
+    }
+
+    fn cut(shown: ShownSoFar) -> SampleOutcome {
+        SampleOutcome::Failed { error: LlmError::Truncated { host: "h".to_owned() }, shown }
+    }
+
+    fn name(step: &TurnStep) -> String {
+        match step {
+            TurnStep::Sample => "sample".to_owned(),
+            TurnStep::RunCalls(calls) => format!("act {}", calls.len()),
+            TurnStep::SkipCalls(calls) => format!("spare {}", calls.len()),
+            TurnStep::Wait(delay, _) => format!("pause {delay:?}"),
+            TurnStep::Continue(delay, ..) => format!("continue {delay:?}"),
+            TurnStep::End(Ok(reason)) => format!("{reason:?}"),
+            TurnStep::End(Err(error)) => format!("error {error}"),
+        }
+    }
+
+    fn next(sampled: SampleOutcome, budget: &mut TurnBudget) -> String {
+        name(&after_sample(sampled, budget, 0.5))
+    }
+
+    #[test]
+    fn calls_are_run_until_the_request_limit() {
+        let mut budget = TurnBudget::new(3);
+        assert_eq!(next(reply(EndReason::Complete, 0), &mut budget), "EndTurn");
+        assert_eq!(next(reply(EndReason::Complete, 2), &mut budget), "act 2");
+        assert_eq!(next(reply(EndReason::Complete, 1), &mut budget), "act 1");
+        assert_eq!(next(reply(EndReason::Complete, 1), &mut budget), "MaxTurnRequests");
+        assert_eq!(next(reply(EndReason::Refused(String::new()), 1), &mut budget), "Refusal");
+        assert_eq!(next(reply(EndReason::Length, 0), &mut budget), "MaxTokens");
+    }
+
+    #[test]
+    fn a_call_written_as_text_is_asked_for_once_more() {
+        let mut budget = TurnBudget::new(10);
+        let leaked_reply = || SampleOutcome::Reply {
+            end: EndReason::Complete,
+            calls: vec![],
+            max_repeats: 2,
+            has_leaked_call: true,
+        };
+        assert!(next(leaked_reply(), &mut budget).starts_with("continue"));
+        assert_eq!(next(leaked_reply(), &mut budget), "EndTurn");
+    }
+
+    /// C.1 #28b.
+    #[test]
+    fn the_same_calls_are_not_made_for_ever() {
+        let steps = |max_repeats: u32| {
+            let mut budget = TurnBudget::new(100);
+            let mut steps = String::new();
+            while steps.len() < 14 && !steps.ends_with('e') {
+                let SampleOutcome::Reply { end, calls, .. } = reply(EndReason::Complete, 1) else {
+                    break;
+                };
+                let sampled =
+                    SampleOutcome::Reply { end, calls, max_repeats, has_leaked_call: false };
+                steps.push(match after_sample(sampled, &mut budget, 0.5) {
+                    TurnStep::RunCalls(_) => 'a',
+                    TurnStep::SkipCalls(_) => 's',
+                    _ => 'e',
+                });
+            }
+            steps
+        };
+        assert_eq!(steps(max_repeats(true, true)), "aasse");
+        assert_eq!(steps(max_repeats(true, false)), "aaaaaaaaaasse");
+        assert_eq!(steps(max_repeats(false, true)), "aaaaaaaaaaaaaa");
+    }
+
+    #[test]
+    fn a_model_that_cuts_its_calls_is_told_twice() {
+        let mut budget = TurnBudget::new(100);
+        assert_eq!(next(reply(EndReason::Length, 1), &mut budget), "act 1");
+        assert_eq!(next(reply(EndReason::Length, 1), &mut budget), "act 1");
+        assert_eq!(next(reply(EndReason::Length, 1), &mut budget), "MaxTokens");
+    }
+
+    #[test]
+    fn waiting_grows_and_ends() {
+        let mut budget = TurnBudget::new(100);
+        for expected in ["pause 500ms", "pause 1s", "pause 2s", "pause 4s"] {
+            assert_eq!(next(status(503, None), &mut budget), expected);
+        }
+        assert_eq!(next(status(503, None), &mut budget), "error h answered 503: m");
+    }
+
+    #[test]
+    fn every_failure_of_the_server_is_tried_again() {
+        for code in [500, 502, 503, 504, 520, 522, 524, 529] {
+            let step = next(status(code, None), &mut TurnBudget::new(100));
+            assert_eq!(step, "pause 500ms", "{code}");
+        }
+    }
+
+    #[test]
+    fn a_good_answer_gives_the_attempts_back() {
+        let mut budget = TurnBudget::new(100);
+        next(status(503, None), &mut budget);
+        next(reply(EndReason::Complete, 1), &mut budget);
+        assert_eq!(next(status(503, None), &mut budget), "pause 500ms");
+    }
+
+    #[test]
+    fn the_provider_may_say_how_long_but_not_for_ever() {
+        let mut budget = TurnBudget::new(100);
+        assert_eq!(next(status(429, Some(7)), &mut budget), "pause 7s");
+        let too_long = next(status(429, Some(61)), &mut budget);
+        assert_eq!(too_long, "error h answered 429: m. Prompt again in 2 min");
+    }
+
+    #[test]
+    fn a_server_that_says_zero_is_not_hammered() {
+        let mut budget = TurnBudget::new(100);
+        for expected in ["pause 500ms", "pause 1s", "pause 2s", "pause 4s"] {
+            assert_eq!(next(status(429, Some(0)), &mut budget), expected);
+        }
+    }
+
+    #[test]
+    fn permanent_errors_are_not_retried() {
+        let mut budget = TurnBudget::new(100);
+        assert!(next(status(400, None), &mut budget).starts_with("error"));
+        assert!(next(status(401, None), &mut budget).starts_with("error"));
+        assert!(next(status(402, Some(1)), &mut budget).starts_with("error"));
+    }
+
+    #[test]
+    fn a_cut_answer_does_not_use_up_the_attempts_of_a_busy_server() {
+        let mut budget = TurnBudget::new(100);
+        next(cut(ShownSoFar::Nothing), &mut budget);
+        for expected in ["pause 500ms", "pause 1s", "pause 2s", "pause 4s"] {
+            assert_eq!(next(status(503, None), &mut budget), expected);
+        }
+    }
+
+    #[test]
+    fn an_unseen_cut_answer_is_retried_once_without_a_notice() {
+        let mut budget = TurnBudget::new(100);
+        let step = after_sample(cut(ShownSoFar::Nothing), &mut budget, 0.5);
+        assert!(matches!(step, TurnStep::Wait(Duration::ZERO, None)));
+        assert!(next(cut(ShownSoFar::Nothing), &mut budget).starts_with("error"));
+    }
+
+    #[test]
+    fn a_seen_answer_is_continued_once_per_answer_and_twice_per_turn() {
+        let mut budget = TurnBudget::new(100);
+        for _ in 0..2 {
+            assert_eq!(next(cut(ShownSoFar::AnswerText), &mut budget), "continue 0ns");
+            assert!(next(cut(ShownSoFar::AnswerText), &mut budget).starts_with("error"));
+            assert!(next(cut(ShownSoFar::ReasoningOrCards), &mut budget).starts_with("error"));
+            next(reply(EndReason::Complete, 1), &mut budget);
+        }
+        assert!(next(cut(ShownSoFar::AnswerText), &mut budget).starts_with("error"));
+    }
+
+    #[test]
+    fn reasoning_without_an_answer_is_asked_for_once_more_and_the_user_is_told() {
+        let mut budget = TurnBudget::new(100);
+        let empty = || SampleOutcome::Failed {
+            error: LlmError::EmptyReply { host: "h".to_owned(), what: "reasoning".to_owned() },
+            shown: ShownSoFar::ReasoningOrCards,
+        };
+        let TurnStep::Wait(Duration::ZERO, Some(why)) = after_sample(empty(), &mut budget, 0.5)
+        else {
+            panic!("not asked again");
+        };
+        assert_eq!(why, "h sent reasoning. Trying again.");
+        assert!(next(empty(), &mut budget).starts_with("error"));
+    }
+
+    #[test]
+    fn an_answer_is_continued_after_a_transient_error() {
+        for (kind, expected) in [
+            (ErrorKind::Unavailable, "continue 500ms"),
+            (ErrorKind::RateLimit, "continue 500ms"),
+            (ErrorKind::Quota, "error"),
+            (ErrorKind::BadRequest, "error"),
+            (ErrorKind::Auth, "error"),
+        ] {
+            let step = next(reported(kind, ShownSoFar::AnswerText), &mut TurnBudget::new(100));
+            assert!(step.starts_with(expected), "{kind:?}: {step}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_and_a_full_window_are_no_errors() {
+        for shown in [ShownSoFar::Nothing, ShownSoFar::ReasoningOrCards, ShownSoFar::AnswerText] {
+            let mut budget = TurnBudget::new(100);
+            assert_eq!(next(reported(ErrorKind::Refused, shown), &mut budget), "Refusal");
+            let overflow = ErrorKind::ContextOverflow { limit: None, used: None };
+            assert_eq!(next(reported(overflow, shown), &mut budget), "MaxTokens");
+        }
+    }
+
+    #[test]
+    fn a_long_wait_is_counted_down_in_tens() {
+        let table = [(1, None), (10, None), (14, None), (15, Some(10)), (20, Some(10))];
+        let table = table.into_iter().chain([(34, Some(20)), (60, Some(50))]);
+        for (left, expected) in table {
+            let next = next_countdown(Duration::from_secs(left));
+            assert_eq!(next, expected.map(Duration::from_secs), "{left}");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Runs calls that do not belong to a conversation: the model of an MCP client has made them. They take
+//! the same way as the calls of a turn, and their results go back to the caller.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::SharedRules;
+use super::call_runner::{CANCELLED, CallEnd, CallOrigin, CallRunner};
+use crate::tools::{AnyTool, ToolEnv, ToolOutcome};
+use turnwright_policy::permission::{Grants, Mode, SharedMode};
+use turnwright_types::ids::CallId;
+use turnwright_types::refusal::ToolRefusal;
+
+/// Runs standalone calls under one policy and one set of grants.
+#[derive(Debug)]
+pub struct StandaloneCalls(CallRunner);
+
+impl StandaloneCalls {
+    pub fn new(env: ToolEnv, mode: SharedMode, policy: SharedRules) -> StandaloneCalls {
+        let origin = CallOrigin::McpClient;
+        StandaloneCalls(CallRunner::new(Arc::new(env), mode, policy, Grants::default(), origin))
+    }
+
+    pub fn env(&self) -> &Arc<ToolEnv> {
+        &self.0.env
+    }
+
+    pub fn mode(&self) -> Mode {
+        self.0.mode.get()
+    }
+
+    /// Runs a call to its outcome. Failures are outcomes too, with an explanation for the caller.
+    pub async fn run(
+        &self,
+        id: CallId,
+        tool: Arc<dyn AnyTool>,
+        arguments: Value,
+        cancel: CancellationToken,
+    ) -> ToolOutcome {
+        let mut outcome = match self.attempt(id, tool, arguments, cancel).await {
+            Ok(CallEnd::Ran(outcome, _)) => outcome,
+            Ok(CallEnd::Refused(refusal)) | Err(refusal) => ToolOutcome::refused(refusal),
+            Ok(CallEnd::Cancelled) => ToolOutcome::failed(CANCELLED),
+        };
+        if let Some(news) = self.env().command_news() {
+            outcome.text.push_str(if outcome.text.ends_with('\n') { "" } else { "\n" });
+            outcome.text.push_str(&news);
+        }
+        outcome
+    }
+
+    async fn attempt(
+        &self,
+        id: CallId,
+        tool: Arc<dyn AnyTool>,
+        arguments: Value,
+        cancel: CancellationToken,
+    ) -> Result<CallEnd, ToolRefusal> {
+        let call = self.0.prepare(id, tool, arguments, cancel)?;
+        let (call, ticket) = self.0.enqueue(call).await?;
+        Ok(self.0.clone().run(call, ticket).await)
+    }
+}

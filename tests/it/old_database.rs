@@ -1,0 +1,84 @@
+//! The store's format: a database written at commit 937d324, with an edit, a command, a cancelled and a killed
+//! turn, an undo, a rewind, a fork, a picture and an archived session, is read by this build
+//! without a loss.
+
+use std::io::Read;
+use std::process::{Command, Stdio};
+
+use flate2::read::GzDecoder;
+use serde_json::Value;
+
+use crate::agent::{TestAgent, says};
+use crate::ended;
+
+const DATABASE: &[u8] = include_bytes!("../data/database-937d324/sessions.db.gz");
+/// What `sessions list --all --archived --json` printed at that commit.
+const SESSIONS: &str = include_str!("../data/database-937d324/sessions.jsonl");
+/// What `sessions export --json` printed at that commit, by session.
+const EXPORTS: &str = include_str!("../data/database-937d324/exports.json");
+/// The session with the edit, the command, the cancelled turn and the undo.
+const EDITED: &str = "93d93d45-1752-40bd-8820-0c2232feee82";
+
+fn agent() -> TestAgent {
+    let mut database = Vec::new();
+    GzDecoder::new(DATABASE).read_to_end(&mut database).unwrap();
+    TestAgent::builder()
+        .own_bytes("state/sessions.db", database)
+        // The sessions are older every day, and must not be swept.
+        .own_file("config/config.toml", "[sessions]\nkeep_days = 0\n")
+        .start()
+}
+
+fn printed(agent: &TestAgent, arguments: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
+    command
+        .args(arguments)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("TURNWRIGHT_HOME", agent.home())
+        .stdin(Stdio::null())
+        .current_dir(agent.workspace());
+    let output = ended::output(&mut command).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn every_session_of_an_old_database_is_listed_and_exported_as_it_was() {
+    let agent = agent();
+    let expected = lines(SESSIONS);
+    let listed = lines(&printed(&agent, &["sessions", "list", "--all", "--archived", "--json"]));
+    for session in &expected {
+        assert!(listed.contains(session), "{session} is not in {listed:?}");
+    }
+    let exports: Value = serde_json::from_str(EXPORTS).unwrap();
+    let exports = exports.as_object().unwrap();
+    assert_eq!(exports.len(), expected.len());
+    for (session, expected) in exports {
+        let text = printed(&agent, &["sessions", "export", "--json", session]);
+        let exported: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(&exported, expected, "session {session}");
+    }
+}
+
+#[test]
+fn a_session_of_an_old_database_is_loaded_and_goes_on() {
+    let mut agent = agent();
+    agent.load(EDITED);
+    assert!(agent.text().contains("Done. The sum is right now."), "{}", agent.text());
+    assert!(agent.text().contains("ünïcödé 你好"), "{}", agent.text());
+    let cards = agent.updates();
+    let cards = cards.iter().filter(|update| update["sessionUpdate"] == "tool_call");
+    assert!(cards.count() >= 8);
+    agent.session = EDITED.to_owned();
+    agent.model().push(says("Still here.")).unwrap();
+    assert_eq!(agent.turn("and now?"), "end_turn");
+    let transcript = agent.model_transcript(0).join("\n");
+    for kept in ["Mend the sum in main.py", "It was put back.", "and now?"] {
+        assert!(transcript.contains(kept), "{kept:?} is not in {transcript}");
+    }
+}

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use turnwright_policy::permission::{
     Grants, Mode, PathBases, PolicyRules, ProtectedPaths, Rule, RuleAction, Scope, decide,
 };
+use turnwright_types::dialect::ShellDialect;
 use turnwright_types::effect::{Effect, PathScope, ResolvedPath, ShellCommand};
 
 use crate::table::Table;
@@ -99,7 +100,7 @@ fn decide_once(
 
 fn exec(line: &str, reads: &[&str]) -> Effect {
     let reads = reads.iter().map(|it| target(it)).collect();
-    Effect::Exec(Box::new(ShellCommand { reads, ..ShellCommand::new(line, "/ws") }))
+    Effect::Exec(Box::new(ShellCommand { reads, ..turnwright_policy::shell::command(line, "/ws", ShellDialect::Bash) }))
 }
 
 fn target(path: &str) -> ResolvedPath {

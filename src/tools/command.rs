@@ -30,8 +30,8 @@ enum PathAccess {
 
 /// The paths that a line names when it runs in `workdir`. Deterministic: the same words give the
 /// same list.
-pub(super) fn paths_in_line(
-    line: &str,
+pub(super) fn paths_in_script(
+    script: &shell::Script,
     workdir: &Path,
     escalate: Option<&str>,
 ) -> Vec<CommandPath> {
@@ -42,7 +42,6 @@ pub(super) fn paths_in_line(
             access: PathAccess::WriteOutsideSandbox,
         });
     }
-    let script = shell::parse(line, dialect());
     for simple in &script.commands {
         let Some(folder) = simple.folder.as_ref().map(|it| workdir.join(it)) else { continue };
         for redirect in &simple.redirects {
@@ -62,8 +61,7 @@ pub(super) fn paths_in_line(
 
 /// Why a line may run more than its words tell: git obeys the config of the repository that it runs
 /// in, and rustup the toolchain file of a folder. Reads the disk.
-pub(super) fn uncertainty_of(line: &str, workdir: &Path) -> Option<String> {
-    let script = shell::parse(line, dialect());
+pub(super) fn uncertainty_of(script: &shell::Script, workdir: &Path) -> Option<String> {
     let mut known: Vec<(PathBuf, bool)> = Vec::new();
     for simple in &script.commands {
         let nature = shell::classify(simple);
@@ -95,10 +93,11 @@ pub(super) fn uncertainty_of(line: &str, workdir: &Path) -> Option<String> {
 /// The effects of a line that runs in the project, to show how it would be judged. Reads the disk.
 pub fn command_line_effects(line: &str, roots: &Roots) -> Vec<Effect> {
     let workdir = roots.resolve(".");
-    let named = paths_in_line(line, Path::new("."), None);
+    let command = shell::command(line, &workdir.path, dialect());
+    let named = paths_in_script(&command.script, Path::new("."), None);
     let targets: Vec<_> = named.iter().map(|it| roots.resolve(&it.path)).collect();
-    let uncertainty = uncertainty_of(line, &workdir.path);
-    effects(line, &workdir, None, uncertainty.as_deref(), named.into_iter().zip(targets))
+    let uncertainty = uncertainty_of(&command.script, &workdir.path);
+    effects(command, &workdir, None, uncertainty, named.into_iter().zip(targets))
 }
 
 impl CommandPath {
@@ -109,19 +108,18 @@ impl CommandPath {
 
 /// The effects of a line whose paths are resolved.
 pub(super) fn effects(
-    line: &str,
+    mut command: ShellCommand,
     workdir: &ResolvedPath,
     escalate: Option<&str>,
-    uncertainty: Option<&str>,
+    uncertainty: Option<String>,
     touched: impl Iterator<Item = (CommandPath, ResolvedPath)>,
 ) -> Vec<Effect> {
-    let mut command = ShellCommand::new(line, &workdir.path);
     if workdir.scope != PathScope::Workspace {
         // An allow rule for the project does not apply elsewhere; and whether a folder exists there
         // is information that needs a permission, too.
         command.reads.push(workdir.clone());
     }
-    command.doubt = uncertainty.map(str::to_owned);
+    command.uncertainty = uncertainty;
     command.extra_access = match escalate {
         Some(NETWORK) => ExtraAccess::Network,
         Some(FULL) => ExtraAccess::Unsandboxed,

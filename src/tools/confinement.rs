@@ -12,7 +12,7 @@ use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPat
 use turnwright_policy::shell;
 use turnwright_sandbox::{Network, SandboxProfile};
 use turnwright_types::effect::{Effect, ExtraAccess, ShellCommand};
-use turnwright_workspace::exec::{Environment, dialect};
+use turnwright_workspace::exec::Environment;
 use turnwright_workspace::nofollow;
 
 /// The sandbox settings of a session, from its configuration and the machine.
@@ -168,8 +168,8 @@ impl ConfinementBuilder<'_> {
             })?;
         }
         // The user has approved git, not the programs that a repository's settings make it start.
-        let is_certain = self.command.doubt.is_none();
-        let uses_ssh = self.network && is_certain && only_runs(&self.command.line, SSH_PROGRAMS);
+        let is_certain = self.command.uncertainty.is_none();
+        let uses_ssh = self.network && is_certain && only_runs(&self.command.script, SSH_PROGRAMS);
         let profile = SandboxProfile {
             read_only: self.read_only_paths(),
             hidden: self.hidden_paths(uses_ssh),
@@ -218,7 +218,7 @@ impl ConfinementBuilder<'_> {
         let is_inside = |it: &Path| roots.folders().any(|root| it.starts_with(root));
         // git itself legitimately writes its config, for example to set a branch's upstream. The
         // snapshot is checked after the command has ended.
-        let is_git = only_runs(&self.command.line, &["git"]);
+        let is_git = only_runs(&self.command.script, &["git"]);
         let is_left_writable = |it: &Path| is_git && it.ends_with(".git/config");
         let confinement = &self.env.confinement;
         let unwritable = self.denied_paths.unwritable_paths();
@@ -259,7 +259,7 @@ impl ConfinementBuilder<'_> {
         let mut hide: Vec<_> = hide.filter(|it| !is_opened(it)).collect();
         // The user was not asked about files that the command does not name, so secrets among them
         // are hidden.
-        if !self.may_write && hidden_paths::reads_unnamed_files(&self.command.line) {
+        if !self.may_write && hidden_paths::reads_unnamed_files(&self.command.script) {
             let named: Vec<_> = self.command.reads.iter().map(|it| it.path.clone()).collect();
             hide.extend(hidden_paths::hidden_below(roots.folders(), &self.denied_paths, &named));
         }
@@ -301,8 +301,7 @@ fn create_redirect_target(path: &Path) -> io::Result<()> {
 }
 
 /// Whether a command line runs only these programs.
-fn only_runs(line: &str, programs: &[&str]) -> bool {
-    let script = shell::parse(line, dialect());
+fn only_runs(script: &shell::Script, programs: &[&str]) -> bool {
     script.ambiguity.is_none()
         && !script.commands.is_empty()
         && script

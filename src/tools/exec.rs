@@ -1,7 +1,7 @@
 //! `exec`: runs a shell command.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -12,11 +12,12 @@ use tokio::time::{Instant, sleep_until};
 use super::command::{self, CommandPath};
 use super::{Tool, ToolCtx, ToolEnv, ToolOutcome, confinement, live_output};
 use turnwright_policy::permission::Pass;
-use turnwright_types::effect::{
-    CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ToolKind, escape_hidden,
-    escape_hidden_line, fenced,
+use turnwright_policy::shell::{self, Script};
+use turnwright_types::effect::{    CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ToolKind, escape_hidden,
+    escape_hidden_line, fenced, ShellCommand};
+use turnwright_workspace::exec::{
+    CommandSpec, EndReason, Job, JobEnd, Leftover, OutputExcerpt, dialect,
 };
-use turnwright_workspace::exec::{CommandSpec, EndReason, Job, JobEnd, Leftover, OutputExcerpt};
 use turnwright_workspace::files::Roots;
 
 /// The default timeout, in seconds.
@@ -60,6 +61,9 @@ pub(super) struct ExecArgs {
     /// Why the command may run more than its words tell; set by [`Tool::inspect`].
     #[serde(skip)]
     uncertainty: Option<String>,
+    /// The command line, parsed once for each call.
+    #[serde(skip)]
+    script: OnceLock<Arc<Script>>,
 }
 
 impl ExecArgs {
@@ -67,8 +71,12 @@ impl ExecArgs {
         self.escalate.as_deref().map(str::trim).filter(|it| !it.is_empty() && *it != "none")
     }
 
+    fn script(&self) -> &Arc<Script> {
+        self.script.get_or_init(|| Arc::new(shell::parse(&self.command, dialect())))
+    }
+
     fn named_paths(&self) -> Vec<CommandPath> {
-        command::paths_in_line(&self.command, Path::new(self.workdir()), self.escalate())
+        command::paths_in_script(self.script(), Path::new(self.workdir()), self.escalate())
     }
 
     fn workdir(&self) -> &str {
@@ -99,9 +107,13 @@ impl Tool for Exec {
         std::iter::once(workdir).chain(args.named_paths().iter().map(CommandPath::path)).collect()
     }
 
+    fn analyse(&self, args: &ExecArgs) {
+        args.script();
+    }
+
     fn inspect(&self, args: &mut ExecArgs, targets: &[ResolvedPath], _: &ToolEnv) {
         args.uncertainty =
-            targets.first().and_then(|it| command::uncertainty_of(&args.command, &it.path));
+            targets.first().and_then(|it| command::uncertainty_of(args.script(), &it.path));
     }
 
     fn view(&self, args: &ExecArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
@@ -121,13 +133,8 @@ impl Tool for Exec {
     fn effects(&self, args: &ExecArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
         let Some((workdir, targets)) = targets.split_first() else { return Vec::new() };
         let touched = args.named_paths().into_iter().zip(targets.iter().cloned());
-        command::effects(
-            &args.command,
-            workdir,
-            args.escalate(),
-            args.uncertainty.as_deref(),
-            touched,
-        )
+        let command = ShellCommand::new(&args.command, &workdir.path, Arc::clone(args.script()));
+        command::effects(command, workdir, args.escalate(), args.uncertainty.clone(), touched)
     }
 
     async fn preview(

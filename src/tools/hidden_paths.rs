@@ -20,8 +20,7 @@ const SKIPPED_FOLDERS: &[&str] =
 const RECURSIVE_PROGRAMS: &[&str] = &["grep", "egrep", "fgrep", "rg", "git", "diff"];
 
 /// Whether a command line may read files that it does not name.
-pub(super) fn reads_unnamed_files(line: &str) -> bool {
-    let script = shell::parse(line, turnwright_workspace::exec::dialect());
+pub(super) fn reads_unnamed_files(script: &shell::Script) -> bool {
     let is_wide = |it: &shell::SimpleCommand| {
         RECURSIVE_PROGRAMS.contains(&it.program())
             || it.has_unknown_args
@@ -93,7 +92,8 @@ mod tests {
             ("ls | rg x", true),
             ("git log -p", true),
         ] {
-            assert_eq!(reads_unnamed_files(line), expected, "{line}");
+            let script = shell::parse(line, turnwright_workspace::exec::dialect());
+            assert_eq!(reads_unnamed_files(&script), expected, "{line}");
         }
     }
 }

@@ -132,6 +132,9 @@ pub trait Tool: Debug + Send + Sync + 'static {
         roots.resolve(path)
     }
 
+    /// Derives what follows from the arguments alone, once for each call.
+    fn analyse(&self, _args: &Self::Args) {}
+
     /// Fills in what else the arguments depend on and only the disk tells. Runs off the runtime's
     /// thread, right after the paths are resolved.
     fn inspect(&self, _args: &mut Self::Args, _targets: &[ResolvedPath], _env: &ToolEnv) {}
@@ -308,6 +311,7 @@ impl<T: Tool> AnyTool for T {
 
     fn prepare(self: Arc<Self>, args: Value) -> Result<Box<dyn PreparedCall>, String> {
         let (args, ignored) = arguments::parse_arguments::<T>(args)?;
+        self.analyse(&args);
         let (targets, preview) = (Vec::new(), T::Preview::default());
         Ok(Box::new(TypedCall { tool: self, args, ignored, targets, preview }))
     }

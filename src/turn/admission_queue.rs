@@ -208,7 +208,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use turnwright_types::effect::{PathScope, ResolvedPath, ShellCommand};
+    use turnwright_policy::shell;
+    use turnwright_types::dialect::ShellDialect;
+    use turnwright_types::effect::{PathScope, ResolvedPath};
 
     fn effect(text: &str) -> Effect {
         let (verb, object) = text.split_once(' ').unwrap_or((text, ""));
@@ -217,7 +219,7 @@ mod tests {
             "read" => Effect::Read(target),
             "write" => Effect::Write(target),
             "delete" => Effect::Delete(target),
-            "exec" => Effect::Exec(Box::new(ShellCommand::new(object, "/w"))),
+            "exec" => Effect::Exec(Box::new(shell::command(object, "/w", ShellDialect::Bash))),
             "input" => Effect::Input { job: object.to_owned(), is_unsandboxed: false },
             "fetch" => Effect::Fetch { host: object.to_owned() },
             _ => Effect::SessionState,

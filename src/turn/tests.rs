@@ -8,6 +8,7 @@ use futures_util::FutureExt;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
+use tokio::sync::Notify;
 
 use super::fixture::{ScriptedReply, TurnFixture, turn_fixture};
 use std::sync::atomic::Ordering;
@@ -208,6 +209,8 @@ async fn a_client_that_does_not_read_gets_no_next_call() {
 #[derive(Debug, Default)]
 struct HangingTool {
     alive: Arc<AtomicBool>,
+    /// Notified when the disk begins to hang.
+    hangs: Arc<Notify>,
 }
 
 impl Tool for HangingTool {
@@ -218,6 +221,7 @@ impl Tool for HangingTool {
     type Preview = ();
 
     fn paths(&self, _: &NoArgs, _: &ToolEnv) -> Vec<PathBuf> {
+        self.hangs.notify_one();
         while !self.alive.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -240,7 +244,7 @@ impl Tool for HangingTool {
 #[tokio::test]
 async fn a_cancel_does_not_wait_for_a_disk_that_has_died() {
     let tool = HangingTool::default();
-    let alive = Arc::clone(&tool.alive);
+    let (alive, hangs) = (Arc::clone(&tool.alive), Arc::clone(&tool.hangs));
     let fixture = turn_fixture(
         vec![ScriptedReply::Calls(vec![("stuck", json!({}))])],
         false,
@@ -248,7 +252,7 @@ async fn a_cancel_does_not_wait_for_a_disk_that_has_died() {
     );
     let cancel = fixture.cancel.clone();
     let later = async {
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        hangs.notified().await;
         cancel.cancel();
     };
     let turn = tokio::time::timeout(Duration::from_secs(5), fixture.turn(History::default()).run());
@@ -258,4 +262,33 @@ async fn a_cancel_does_not_wait_for_a_disk_that_has_died() {
     assert!(matches!(done.result, Ok(StopReason::Cancelled)));
     assert_eq!(shape(&done.history), ["assistant", "failed"]);
     assert_eq!(fixture.client.finals().len(), 1);
+}
+
+/// Counts the events of one kind that the code under test emits with `tracing`.
+#[derive(Clone, Default)]
+struct StageCounts(Arc<parking_lot::Mutex<std::collections::BTreeMap<String, usize>>>);
+
+impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for StageCounts {
+    fn on_event(
+        &self,
+        event: &tracing::Event<'_>,
+        _: tracing_subscriber::layer::Context<'_, S>,
+    ) {
+        *self.0.lock().entry(event.metadata().target().to_owned()).or_default() += 1;
+    }
+}
+
+#[tokio::test]
+async fn an_asked_command_is_parsed_once_located_twice_and_judged_three_times() {
+    use tracing_subscriber::layer::SubscriberExt;
+    let counts = StageCounts::default();
+    let subscriber = tracing_subscriber::registry().with(counts.clone());
+    let _subscribed = tracing::subscriber::set_default(subscriber);
+    let call = ("exec", json!({ "command": "touch made && cat made" }));
+    let fixture = turn_fixture(vec![ScriptedReply::Calls(vec![call])], false, None);
+    let done = fixture.turn(History::default()).run().await;
+    assert_eq!(shape(&done.history), ["assistant", "ok", "assistant"]);
+    let counts = counts.0.lock();
+    let count = |stage: &str| counts.get(&format!("turnwright::{stage}")).copied().unwrap_or(0);
+    assert_eq!((count("parse"), count("locate"), count("judge")), (1, 2, 3), "{counts:?}");
 }

@@ -282,7 +282,7 @@ fn policy(home: &Path, project: &Path, arguments: &[&str]) -> Value {
 fn a_pattern_for_the_session_covers_the_command_with_other_arguments_and_no_other_command() {
     let mut agent = TestAgent::builder().start();
     let question = answered(&mut agent, exec("npm run build"), "allow_always");
-    assert!(names(&question)[1].contains("exec(npm run build)"), "{question}");
+    assert!(names(&question)[1].contains("`npm run build …`"), "{question}");
     free(&mut agent, exec("npm run build --flag"));
     for other in ["npm run deploy", "npm run build && npm run deploy", "npm run build > \"$X\""] {
         answered(&mut agent, exec(other), "reject_once");

@@ -212,7 +212,7 @@ fn where_nobody_listens_that_is_said() {
     let patient = Patient::at(format!("http://127.0.0.1:{port}/v1"));
     let findings = patient.doctor(&[]);
     assert_eq!(findings.status, 1, "{}", findings.text);
-    assert!(findings.text.contains("Is the server running"), "{}", findings.text);
+    assert!(findings.text.contains("Check that the server is running"), "{}", findings.text);
     assert_eq!(patient.profiles(), 0);
 }
 

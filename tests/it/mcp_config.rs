@@ -144,7 +144,7 @@ fn the_doctor_tries_each_server_and_a_bad_one_does_not_keep_the_agent_from_worki
         |mark: &str, words: &str| text.lines().any(|it| it.starts_with(mark) && it.contains(words));
     assert!(has("ok   mcp", "good: good one 1, revision 2025-11-25, 2 tools"), "{text}");
     assert!(has("FAIL mcp", "gone: "), "{text}");
-    assert!(has("FAIL mcp", "dead: it ended (exit 3). It said: xxx / cannot go on"), "{text}");
+    assert!(has("FAIL mcp", "dead: it ended (exit 3). It printed: xxx / cannot go on"), "{text}");
     assert!(has("FAIL mcp", "unset: the variable NOT_THERE"), "{text}");
     let found: Value = serde_json::from_str(&doctor(&["--json"])).unwrap();
     let state = |name: &str| {

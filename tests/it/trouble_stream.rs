@@ -101,7 +101,7 @@ fn r_turn_12_reasoning_without_an_answer_is_asked_for_once_more_and_the_user_is_
     assert_eq!(agent.turn("one"), "end_turn");
     assert_eq!(agent.text(), "Now.");
     let told = agent.thoughts();
-    assert!(told.contains("reasoning but no answer") && told.contains("once more"), "{told}");
+    assert!(told.contains("reasoning but no answer") && told.contains("Trying again"), "{told}");
     go_on(&mut agent);
     let mut agent = start(json!([thinks, thinks, next_reply()]));
     failure(&mut agent, "empty", None);
@@ -185,7 +185,7 @@ fn r_turn_12_a_passing_error_behind_words_is_gone_on_from() {
     let mut agent = start(json!([[{ "text": "As I was say" }, error], says("ing."), next_reply()]));
     assert_eq!(agent.turn("one"), "end_turn");
     assert_eq!(agent.text(), "As I was saying.");
-    assert!(agent.thoughts().contains("Upstream is busy. Going on"), "{}", agent.thoughts());
+    assert!(agent.thoughts().contains("Upstream is busy. Continuing"), "{}", agent.thoughts());
     assert_eq!(count(&agent), 2);
     go_on(&mut agent);
 }

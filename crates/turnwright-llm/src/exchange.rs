@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::error_body;
 use super::http::Secrets;
 use super::leaked_calls::{self, LeakedCall};
 use super::quirks::Quirks;
 use super::tool_aliases::ToolAliases;
+use super::LlmError;
 use turnwright_types::message::{ToolSpec, ToolSpecs};
 
 /// How a request is rendered for one model at one server.
@@ -72,6 +74,20 @@ pub(super) struct ReplyContext {
 }
 
 impl ReplyContext {
+    /// The error that the server reports in the stream.
+    pub(super) fn stream_error(&self, body: &str) -> LlmError {
+        let mut error = error_body::stream_error(&self.host, &self.secrets.redact(body));
+        // In JSON the key may have been escaped, as in `\/`, so it is redacted again.
+        if let LlmError::InStream { message, .. } = &mut error {
+            *message = self.secrets.redact(message);
+        }
+        error
+    }
+
+    pub(super) fn truncated_error(&self) -> LlmError {
+        LlmError::Truncated { host: self.host.clone() }
+    }
+
     /// The declared name of the tool that the model calls by `name`.
     pub(super) fn tool_name<'a>(&'a self, name: &'a str) -> &'a str {
         self.tools.as_ref().map_or(name, |it| it.aliases.from_wire(name))

@@ -5,13 +5,14 @@
 //! ```
 
 use std::path::Path;
+use std::sync::Arc;
 
 use turnwright_policy::permission::{
     Grants, Mode, PathBases, PolicyRules, Rule, RuleAction, Scope, decide, explain, verdict_name,
 };
-use turnwright_policy::shell::{classify, parse};
+use turnwright_policy::shell::{self, classify};
 use turnwright_types::dialect::ShellDialect;
-use turnwright_types::effect::{Effect, PathScope, ResolvedPath, ShellCommand};
+use turnwright_types::effect::{Effect, PathScope, ResolvedPath};
 
 /// The project folder of this example. It need not exist, because deciding reads no files.
 const PROJECT: &str = "/project";
@@ -41,9 +42,9 @@ fn main() -> Result<(), String> {
 /// What a command line does, as far as its words say: it runs, it reads files that are its
 /// operands, and the shell opens files for its redirects.
 fn effects(line: &str, policy: &PolicyRules) -> Vec<Effect> {
-    let mut command = ShellCommand::new(line, PROJECT);
+    let mut command = shell::command(line, PROJECT, ShellDialect::Bash);
     let mut redirects = Vec::new();
-    let script = parse(line, ShellDialect::Bash);
+    let script = Arc::clone(&command.script);
     for simple in &script.commands {
         let Some(folder) = &simple.folder else { continue };
         let resolve = |path: &Path| resolve(&Path::new(PROJECT).join(folder).join(path), policy);

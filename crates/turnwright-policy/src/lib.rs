@@ -27,7 +27,7 @@
 //!     ..PolicyRules::default()
 //! };
 //! let verdict = |line: &str| {
-//!     let effects = [Effect::Exec(Box::new(ShellCommand::new(line, "/project")))];
+//!     let effects = [Effect::Exec(Box::new(shell::command(line, "/project", ShellDialect::Bash)))];
 //!     decide(&policy, Mode::Ask, &Grants::default(), &effects).verdict()
 //! };
 //! assert_eq!(verdict("cargo test --all"), Verdict::Allow);

@@ -4,12 +4,14 @@
 mod secrets;
 
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 pub use secrets::is_secret_path;
 
+use crate::shell_script::Script;
 use crate::ids::TerminalId;
 use crate::message::Media;
 
@@ -89,6 +91,8 @@ impl Hash for RemoteCall {
 pub struct ShellCommand {
     /// The whole command line.
     pub line: String,
+    /// The same line, parsed.
+    pub script: Arc<Script>,
     /// Absolute.
     pub workdir: PathBuf,
     /// The access that it requests beyond the sandbox's.
@@ -97,18 +101,24 @@ pub struct ShellCommand {
     pub reads: Vec<ResolvedPath>,
     /// Why the command line does not tell everything that the command may do, for example because
     /// a repository's configuration starts programs.
-    pub doubt: Option<String>,
+    pub uncertainty: Option<String>,
 }
 
 impl ShellCommand {
-    /// Creates a command about which only its line and folder are known.
-    pub fn new(line: impl Into<String>, workdir: impl Into<PathBuf>) -> ShellCommand {
+    /// Creates a command about which only its line and folder are known. `script` is what the line
+    /// was parsed to.
+    pub fn new(
+        line: impl Into<String>,
+        workdir: impl Into<PathBuf>,
+        script: Arc<Script>,
+    ) -> ShellCommand {
         ShellCommand {
             line: line.into(),
+            script,
             workdir: workdir.into(),
             extra_access: ExtraAccess::None,
             reads: Vec::new(),
-            doubt: None,
+            uncertainty: None,
         }
     }
 }

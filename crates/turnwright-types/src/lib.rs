@@ -12,6 +12,7 @@ pub mod effect;
 pub mod update;
 pub mod client;
 pub mod dialect;
+pub mod shell_script;
 pub mod file_change;
 pub mod timestamp;
 pub mod redact;

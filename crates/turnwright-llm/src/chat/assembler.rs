@@ -75,7 +75,7 @@ impl ReplyAssembler for ChatAssembler {
                 tracing::info!(%error, "not JSON after the end of the answer");
                 Ok(())
             }
-            Err(error) if error.is_eof() => Err(self.truncated_error()),
+            Err(error) if error.is_eof() => Err(self.context.truncated_error()),
             Err(_) => {
                 let line = error_body::shorten(&self.context.secrets.redact(data));
                 let start: String = line.chars().take(80).collect();
@@ -87,11 +87,11 @@ impl ReplyAssembler for ChatAssembler {
     fn push_document(&mut self, bytes: &[u8], batch: &mut DeltaBatch) -> Result<(), LlmError> {
         let text = String::from_utf8_lossy(bytes);
         with_chunk(text.trim(), |chunk, json| match chunk {
-            Ok(chunk) if chunk.is_failure() => Err(self.stream_error(json)),
+            Ok(chunk) if chunk.is_failure() => Err(self.context.stream_error(json)),
             Ok(chunk) if chunk.choice.is_none() => {
                 let value = serde_json::from_str::<Value>(json).unwrap_or_default();
                 match error_body::find_message(&value) {
-                    Some(_) => Err(self.stream_error(json)),
+                    Some(_) => Err(self.context.stream_error(json)),
                     None => Err(self.malformed_error("the JSON is not a chat completion")),
                 }
             }
@@ -100,7 +100,7 @@ impl ReplyAssembler for ChatAssembler {
                 self.done = true;
                 Ok(())
             }
-            Err(error) if error.is_eof() => Err(self.truncated_error()),
+            Err(error) if error.is_eof() => Err(self.context.truncated_error()),
             Err(_) => {
                 Err(self.malformed_error("the body is neither a stream nor a chat completion"))
             }
@@ -118,7 +118,7 @@ impl ReplyAssembler for ChatAssembler {
     fn finish(&mut self, batch: &mut DeltaBatch) -> Result<Reply, LlmError> {
         let leaked = self.text_pipeline.finish(batch);
         if !self.is_complete() {
-            return Err(self.truncated_error());
+            return Err(self.context.truncated_error());
         }
         if self.slots.is_empty() {
             self.add_leaked_calls(leaked, batch);
@@ -193,10 +193,10 @@ impl ChatAssembler {
                 if self.recover_failed_generation(&text, batch) {
                     Ok(())
                 } else {
-                    Err(self.stream_error(json))
+                    Err(self.context.stream_error(json))
                 }
             }
-            _ => Err(self.stream_error(json)),
+            _ => Err(self.context.stream_error(json)),
         }
     }
 
@@ -214,20 +214,6 @@ impl ChatAssembler {
         "tool_calls".clone_into(&mut self.finish_reason);
         self.done = true;
         true
-    }
-
-    fn stream_error(&self, body: &str) -> LlmError {
-        let mut error =
-            error_body::stream_error(&self.context.host, &self.context.secrets.redact(body));
-        // In JSON the key may have been escaped, as in `\/`, so it is redacted again.
-        if let LlmError::InStream { message, .. } = &mut error {
-            *message = self.context.secrets.redact(message);
-        }
-        error
-    }
-
-    fn truncated_error(&self) -> LlmError {
-        LlmError::Truncated { host: self.context.host.clone() }
     }
 
     fn push_chunk(

@@ -69,10 +69,10 @@ impl ReplyAssembler for ResponsesAssembler {
             return Ok(());
         }
         if event.name == "error" {
-            return Err(self.stream_error(data));
+            return Err(self.context.stream_error(data));
         }
         wire::with_event(data, |parsed, json| match parsed {
-            Ok(typed) if typed.is_failure() => Err(self.stream_error(json)),
+            Ok(typed) if typed.is_failure() => Err(self.context.stream_error(json)),
             Ok(typed) if typed.kind.text.is_empty() && event.name.is_empty() => {
                 self.push_untyped_event(json)
             }
@@ -80,7 +80,7 @@ impl ReplyAssembler for ResponsesAssembler {
                 let kind = if typed.kind.text.is_empty() { event.name } else { &typed.kind.text };
                 self.push_typed_event(kind, &typed, batch)
             }
-            Err(error) if error.is_eof() => Err(self.truncated_error()),
+            Err(error) if error.is_eof() => Err(self.context.truncated_error()),
             Err(_) => {
                 let line = error_body::shorten(&self.context.secrets.redact(data));
                 let start: String = line.chars().take(80).collect();
@@ -93,17 +93,17 @@ impl ReplyAssembler for ResponsesAssembler {
         let text = repair_surrogates(&String::from_utf8_lossy(bytes));
         wire::with_event(text.trim(), |parsed, json| match parsed {
             Ok(typed) if typed.is_failure() && !wire::is_response(json) => {
-                Err(self.stream_error(json))
+                Err(self.context.stream_error(json))
             }
             Ok(_) if wire::is_response(json) => match serde_json::from_str::<&RawValue>(json) {
                 Ok(raw) => self.push_response("", Some(raw), batch),
                 Err(_) => Err(self.malformed_error("the JSON is not a response")),
             },
             Ok(_) => match error_body::find_message(&parse_or_null(json)) {
-                Some(_) => Err(self.stream_error(json)),
+                Some(_) => Err(self.context.stream_error(json)),
                 None => Err(self.malformed_error("the JSON is not a response")),
             },
-            Err(error) if error.is_eof() => Err(self.truncated_error()),
+            Err(error) if error.is_eof() => Err(self.context.truncated_error()),
             Err(_) => Err(self.malformed_error("the body is neither a stream nor a response")),
         })
     }
@@ -118,7 +118,7 @@ impl ReplyAssembler for ResponsesAssembler {
 
     fn finish(&mut self, batch: &mut DeltaBatch) -> Result<Reply, LlmError> {
         if !self.done {
-            return Err(self.truncated_error());
+            return Err(self.context.truncated_error());
         }
         let end = match self.end.take().unwrap_or(EndReason::Complete) {
             EndReason::Complete if !self.refusal.is_empty() && self.calls.is_empty() => {
@@ -212,7 +212,7 @@ impl ResponsesAssembler {
     /// breaks off.
     fn push_untyped_event(&self, json: &str) -> Result<(), LlmError> {
         let is_error = error_body::find_message(&parse_or_null(json)).is_some();
-        if is_error { Err(self.stream_error(json)) } else { Ok(()) }
+        if is_error { Err(self.context.stream_error(json)) } else { Ok(()) }
     }
 
     /// The item that a delta belongs to; a new one if the server has not announced it.
@@ -474,7 +474,7 @@ impl ResponsesAssembler {
             _ => event_status,
         };
         match response.error() {
-            Some(error) => return Err(self.stream_error(error)),
+            Some(error) => return Err(self.context.stream_error(error)),
             None if matches!(status, "failed" | "cancelled") => {
                 return Err(self.ended_with_error(status));
             }
@@ -541,24 +541,10 @@ impl ResponsesAssembler {
         EndReason::Refused(self.context.secrets.redact(&self.refusal))
     }
 
-    fn stream_error(&self, body: &str) -> LlmError {
-        let mut error =
-            error_body::stream_error(&self.context.host, &self.context.secrets.redact(body));
-        // In JSON the key may have been escaped, as in `\/`, so it is redacted again.
-        if let LlmError::InStream { message, .. } = &mut error {
-            *message = self.context.secrets.redact(message);
-        }
-        error
-    }
-
     /// The error for a failed response that gives no reason.
     fn ended_with_error(&self, status: &str) -> LlmError {
         let message = format!("it ended with `{status}`");
-        self.stream_error(&json!({ "code": 503, "message": message }).to_string())
-    }
-
-    fn truncated_error(&self) -> LlmError {
-        LlmError::Truncated { host: self.context.host.clone() }
+        self.context.stream_error(&json!({ "code": 503, "message": message }).to_string())
     }
 
     fn empty_error(&self) -> LlmError {

@@ -189,6 +189,7 @@ fn button_label(rule: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use turnwright_types::dialect::ShellDialect;
     use crate::permission::{Judgement, Pattern, RuleAction, Scope, judge};
     use turnwright_types::effect::{ExtraAccess, PathScope, ResolvedPath, ShellCommand};
 
@@ -249,7 +250,7 @@ mod tests {
     fn exec(line: &str, reach: ExtraAccess) -> Effect {
         Effect::Exec(Box::new(ShellCommand {
             extra_access: reach,
-            ..ShellCommand::new(line, "/ws")
+            ..crate::shell::command(line, "/ws", ShellDialect::Bash)
         }))
     }
 

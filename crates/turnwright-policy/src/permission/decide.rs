@@ -5,6 +5,8 @@
 //! is always asked about; the user's answers in this session; `allow` rules; the mode. The order of
 //! rules never matters.
 
+use std::sync::Arc;
+
 use super::Grants;
 use super::decision::{Decision, Finding, Reason, Verdict};
 use super::mode::Mode;
@@ -189,7 +191,7 @@ impl Decider<'_> {
             // everything else.
             return self.add(None, (Verdict::Deny, Reason::TooLong));
         }
-        let script = shell::parse(&command.line, self.policy.dialect);
+        let script = Arc::clone(&command.script);
         let is_granted = self.grants.allows_exactly(effect);
         if command.extra_access != ExtraAccess::None && self.mode != Mode::Full {
             let verdict = if self.mode == Mode::Plan { Verdict::Deny } else { Verdict::Ask };
@@ -257,7 +259,7 @@ impl Decider<'_> {
         }
         let default = self.default_for_command();
         // The settings of the repository, or a toolchain file, may make it run another program.
-        let uncertain = command.doubt.as_ref().filter(|_| class.is_git || class.uses_rustup);
+        let uncertain = command.uncertainty.as_ref().filter(|_| class.is_git || class.uses_rustup);
         let always_ask = uncertain
             .filter(|_| self.mode != Mode::Full && !is_granted)
             .cloned()
@@ -289,6 +291,7 @@ fn ambiguity(script: &Script) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use turnwright_types::dialect::ShellDialect;
     use crate::permission::ProtectedPaths;
 
     fn effect(text: &str) -> Effect {
@@ -300,7 +303,7 @@ mod tests {
             "read" => Effect::Read(target),
             "write" => Effect::Write(target),
             "delete" => Effect::Delete(target),
-            "exec" => Effect::Exec(Box::new(ShellCommand::new(object, "/ws"))),
+            "exec" => Effect::Exec(Box::new(shell::command(object, "/ws", ShellDialect::Bash))),
             "fetch" => Effect::Fetch { host: object.to_owned() },
             "input" => Effect::Input { job: object.to_owned(), is_unsandboxed: object == "open" },
             "signal" => Effect::Signal { job: object.to_owned() },
@@ -486,7 +489,7 @@ mod tests {
         let protected = ProtectedPaths { roots: vec!["/ws".into()], extra: Vec::new() };
         let policy = PolicyRules { can_confine: true, protected, ..PolicyRules::default() };
         for (path, expected) in [("/ws/.git/hooks", true), ("/ws", true), ("/ws/a", false)] {
-            let mut command = ShellCommand::new("make", "/ws");
+            let mut command = shell::command("make", "/ws", ShellDialect::Bash);
             command.extra_access =
                 ExtraAccess::Write(ResolvedPath { path: path.into(), scope: PathScope::Workspace });
             let effects = [Effect::Exec(Box::new(command))];
@@ -500,7 +503,7 @@ mod tests {
     #[test]
     fn a_read_that_is_fine_is_no_reason_and_does_not_make_a_reader_a_writer() {
         let policy = PolicyRules { can_confine: true, ..PolicyRules::default() };
-        let mut command = ShellCommand::new("cat a", "/ws");
+        let mut command = shell::command("cat a", "/ws", ShellDialect::Bash);
         command.reads.push(ResolvedPath { path: "/ws/a".into(), scope: PathScope::Workspace });
         let effects = [Effect::Exec(Box::new(command))];
         let decision = decide(&policy, Mode::Ask, &Grants::default(), &effects);

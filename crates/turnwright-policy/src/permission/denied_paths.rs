@@ -72,6 +72,7 @@ impl DeniedPaths {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use turnwright_types::dialect::ShellDialect;
     use crate::permission::Scope;
     use turnwright_types::effect::{PathScope, ResolvedPath};
 
@@ -121,7 +122,7 @@ mod tests {
             let rules = vec![Rule::parse(text, RuleAction::Deny, Scope::User).unwrap()];
             let policy = PolicyRules { rules, bases: bases.clone(), ..PolicyRules::default() };
             let run =
-                Effect::Exec(Box::new(turnwright_types::effect::ShellCommand::new("make", "/ws")));
+                Effect::Exec(Box::new(crate::shell::command("make", "/ws", ShellDialect::Bash)));
             let places = DeniedPaths::for_effects(&policy, &[run]).unreadable_paths();
             let places: Vec<_> = places.iter().map(|it| it.to_string_lossy()).collect();
             assert_eq!(places.join(" "), expected, "{text}");

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::decision::{Decision, Finding, Reason, Verdict};
 use super::rule::PathBases;
 use super::{Confinement, Mode, PolicyRules};
-use crate::shell::{self, SimpleCommand};
+use crate::shell::{SimpleCommand};
 use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ShellCommand, escape_hidden_line};
 
 /// The maximum number of simple commands that are listed. The whole line is shown in the title.
@@ -104,11 +104,12 @@ pub fn explain(
 ) -> Vec<Explanation> {
     let row = |finding: &Finding| {
         let effect = effects.get(finding.effect_index)?;
-        let script = match effect {
-            Effect::Exec(it) => shell::parse(&it.line, policy.dialect),
-            _ => shell::Script::default(),
+        let simple = match effect {
+            Effect::Exec(command) => {
+                finding.command_index.and_then(|index| command.script.commands.get(index))
+            }
+            _ => None,
         };
-        let simple = finding.command_index.and_then(|it| script.commands.get(it));
         let subject = simple.map_or_else(|| describe_effect(effect, &policy.bases), command_text);
         Some(Explanation {
             subject: truncate(&escape_hidden_line(&subject), MAX_CHARS),
@@ -173,7 +174,7 @@ impl QuestionText<'_> {
 
     /// Adds each simple command with its verdict, then the findings about the whole line.
     fn add_command(&self, index: usize, command: &ShellCommand, lines: &mut Vec<String>) {
-        let script = shell::parse(&command.line, self.policy.dialect);
+        let script = &command.script;
         // In a line that is not understood, parts with the mode's default verdict say nothing.
         let is_shown = |it: &&Finding| {
             script.ambiguity.is_none() || !matches!(it.reason, Reason::Mode | Reason::NoSandbox)
@@ -430,6 +431,8 @@ pub(super) fn truncate(text: &str, max: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shell;
+    use turnwright_types::dialect::ShellDialect;
     use expect_test::expect;
     use turnwright_types::effect::ResolvedPath;
 
@@ -495,7 +498,7 @@ mod tests {
         let command = |reach| {
             [Effect::Exec(Box::new(ShellCommand {
                 extra_access: reach,
-                ..ShellCommand::new("x \"$Y\"", "/ws")
+                ..shell::command("x \"$Y\"", "/ws", ShellDialect::Bash)
             }))]
         };
         let ambiguous = || {

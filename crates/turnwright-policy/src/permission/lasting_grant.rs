@@ -91,7 +91,7 @@ impl LastingGrant {
         match effect {
             Effect::Exec(command) => match finding.command_index {
                 Some(index) => {
-                    let script = shell::parse(&command.line, policy.dialect);
+                    let script = &command.script;
                     let simple =
                         script.commands.get(index).filter(|_| script.ambiguity.is_none())?;
                     self.add_pattern(suggest_pattern(simple)?);

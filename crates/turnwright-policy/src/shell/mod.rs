@@ -25,68 +25,13 @@ mod wrappers;
 mod tests;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use turnwright_types::dialect::ShellDialect;
+use turnwright_types::effect::ShellCommand;
+pub use turnwright_types::shell_script::{Redirect, Script, SimpleCommand, Word};
 
 pub(crate) use exceeding_args::{exceeds_prefix, names_more_tasks};
-
-/// A parsed command line.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Script {
-    /// The simple commands, in order. If the line is ambiguous, everything that could be found at
-    /// any depth.
-    pub commands: Vec<SimpleCommand>,
-    /// Why the line does more than `commands`, or may do so; `None` if `commands` is all that it
-    /// does.
-    pub ambiguity: Option<String>,
-}
-
-/// One program with its arguments. Wrappers in front of it, such as `nohup` or `timeout 9`, are
-/// taken off.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SimpleCommand {
-    /// The program and its arguments, without quotes.
-    pub words: Vec<Word>,
-    /// The folder in which it runs: absolute, or relative to the folder of the line. `None` if that
-    /// is unknown.
-    pub folder: Option<PathBuf>,
-    /// The files that the shell opens for it.
-    pub redirects: Vec<Redirect>,
-    /// The wrappers that were taken off, outermost first.
-    pub wrappers: Vec<String>,
-    /// Whether it gets further arguments that are unknown, because `xargs` runs it.
-    pub has_unknown_args: bool,
-}
-
-/// A word as the program gets it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Word {
-    /// The text without quotes and escapes.
-    pub text: String,
-    /// Whether it is a glob, which the shell replaces by file names. These may begin with a dash.
-    pub is_glob: bool,
-}
-
-/// A file that the shell opens for a command.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Redirect {
-    /// The path: absolute, or relative to the folder of the command.
-    pub path: PathBuf,
-    /// Whether the file is written; otherwise it is read.
-    pub is_write: bool,
-}
-
-impl SimpleCommand {
-    /// The name of the program; empty if there are no words.
-    pub fn program(&self) -> &str {
-        self.words.first().map_or("", |it| &it.text)
-    }
-
-    /// The program and its arguments.
-    pub fn argv(&self) -> impl Iterator<Item = &str> {
-        self.words.iter().map(|it| it.text.as_str())
-    }
-}
 
 /// What the words of a simple command say about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -116,6 +61,7 @@ pub const MAX_LINE_BYTES: usize = 64 * 1024;
 
 /// Parses a command line. A line that is too long is ambiguous and has no commands.
 pub fn parse(line: &str, dialect: ShellDialect) -> Script {
+    tracing::trace!(target: "turnwright::parse", bytes = line.len());
     if line.len() > MAX_LINE_BYTES {
         return Script {
             commands: Vec::new(),
@@ -128,6 +74,18 @@ pub fn parse(line: &str, dialect: ShellDialect) -> Script {
             Script { commands: command_scanner::scan(line), ambiguity: Some(ambiguity.to_owned()) }
         }
     }
+}
+
+/// A command of which only its line and its folder are known. The line is parsed here, once: judging
+/// the command and asking about it use [`ShellCommand::script`].
+pub fn command(
+    line: impl Into<String>,
+    workdir: impl Into<PathBuf>,
+    dialect: ShellDialect,
+) -> ShellCommand {
+    let line = line.into();
+    let script = Arc::new(parse(&line, dialect));
+    ShellCommand::new(line, workdir, script)
 }
 
 /// Classifies a simple command by its words.

@@ -1,0 +1,61 @@
+//! A parsed command line. `turnwright-policy` parses and classifies it.
+
+use std::path::PathBuf;
+
+/// A parsed command line.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Script {
+    /// The simple commands, in order. If the line is ambiguous, everything that could be found at
+    /// any depth.
+    pub commands: Vec<SimpleCommand>,
+    /// Why the line does more than `commands`, or may do so; `None` if `commands` is all that it
+    /// does.
+    pub ambiguity: Option<String>,
+}
+
+/// One program with its arguments. Wrappers in front of it, such as `nohup` or `timeout 9`, are
+/// taken off.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SimpleCommand {
+    /// The program and its arguments, without quotes.
+    pub words: Vec<Word>,
+    /// The folder in which it runs: absolute, or relative to the folder of the line. `None` if that
+    /// is unknown.
+    pub folder: Option<PathBuf>,
+    /// The files that the shell opens for it.
+    pub redirects: Vec<Redirect>,
+    /// The wrappers that were taken off, outermost first.
+    pub wrappers: Vec<String>,
+    /// Whether it gets further arguments that are unknown, because `xargs` runs it.
+    pub has_unknown_args: bool,
+}
+
+/// A word as the program gets it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Word {
+    /// The text without quotes and escapes.
+    pub text: String,
+    /// Whether it is a glob, which the shell replaces by file names. These may begin with a dash.
+    pub is_glob: bool,
+}
+
+/// A file that the shell opens for a command.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Redirect {
+    /// The path: absolute, or relative to the folder of the command.
+    pub path: PathBuf,
+    /// Whether the file is written; otherwise it is read.
+    pub is_write: bool,
+}
+
+impl SimpleCommand {
+    /// The name of the program; empty if there are no words.
+    pub fn program(&self) -> &str {
+        self.words.first().map_or("", |it| &it.text)
+    }
+
+    /// The program and its arguments.
+    pub fn argv(&self) -> impl Iterator<Item = &str> {
+        self.words.iter().map(|it| it.text.as_str())
+    }
+}

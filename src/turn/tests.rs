@@ -1,5 +1,7 @@
 //! Tests of whole turns.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,6 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::Notify;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 use super::fixture::{ScriptedReply, TurnFixture, turn_fixture};
 use std::sync::atomic::Ordering;
@@ -264,31 +267,31 @@ async fn a_cancel_does_not_wait_for_a_disk_that_has_died() {
     assert_eq!(fixture.client.finals().len(), 1);
 }
 
-/// Counts the events of one kind that the code under test emits with `tracing`.
-#[derive(Clone, Default)]
-struct StageCounts(Arc<parking_lot::Mutex<std::collections::BTreeMap<String, usize>>>);
+thread_local! {
+    /// How often each stage of a call has run on this thread.
+    static STAGES: RefCell<BTreeMap<String, usize>> = RefCell::default();
+}
 
-impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for StageCounts {
-    fn on_event(
-        &self,
-        event: &tracing::Event<'_>,
-        _: tracing_subscriber::layer::Context<'_, S>,
-    ) {
-        *self.0.lock().entry(event.metadata().target().to_owned()).or_default() += 1;
+/// Counts the events that the stages of a call emit.
+struct StageCounter;
+
+impl<S: tracing::Subscriber> Layer<S> for StageCounter {
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+        let stage = event.metadata().target().to_owned();
+        STAGES.with_borrow_mut(|stages| *stages.entry(stage).or_default() += 1);
     }
 }
 
 #[tokio::test]
 async fn an_asked_command_is_parsed_once_located_twice_and_judged_three_times() {
-    use tracing_subscriber::layer::SubscriberExt;
-    let counts = StageCounts::default();
-    let subscriber = tracing_subscriber::registry().with(counts.clone());
-    let _subscribed = tracing::subscriber::set_default(subscriber);
+    // The subscriber of a single thread can miss events while other tests run.
+    let subscriber = tracing_subscriber::registry().with(StageCounter);
+    tracing::subscriber::set_global_default(subscriber).unwrap();
     let call = ("exec", json!({ "command": "touch made && cat made" }));
     let fixture = turn_fixture(vec![ScriptedReply::Calls(vec![call])], false, None);
     let done = fixture.turn(History::default()).run().await;
     assert_eq!(shape(&done.history), ["assistant", "ok", "assistant"]);
-    let counts = counts.0.lock();
-    let count = |stage: &str| counts.get(&format!("turnwright::{stage}")).copied().unwrap_or(0);
-    assert_eq!((count("parse"), count("locate"), count("judge")), (1, 2, 3), "{counts:?}");
+    let stages = STAGES.take();
+    let count = |stage: &str| stages.get(&format!("turnwright::{stage}")).copied().unwrap_or(0);
+    assert_eq!((count("parse"), count("locate"), count("judge")), (1, 2, 3), "{stages:?}");
 }

@@ -136,7 +136,7 @@ fn a_book_that_is_broken_or_from_tomorrow_stops_nobody() {
         let file = folder.unwrap().unwrap().path().join("permissions.json");
         std::fs::write(&file, text).unwrap();
         agent.session = agent.new_session();
-        assert!(said(&mut agent, "/permissions").contains("do not hold"));
+        assert!(said(&mut agent, "/permissions").contains("its rules are ignored"));
         answered(&mut agent, write("a.txt"), "allow_project");
         free(&mut agent, write("a.txt"));
         assert_eq!(std::fs::read_to_string(&file).unwrap() != text, is_kept, "{text}");

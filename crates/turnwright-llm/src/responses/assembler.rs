@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::streamed_calls::StreamedCall;
-use super::streamed_items::{self, StreamedItem};
+use super::streamed_items::{self, StreamedItem, TextPiece};
 use super::wire::{self, ItemKind, ItemLocation, OutputItem, ResponseObject, ResponsesEvent};
 use crate::chat::parse_usage;
 use crate::chat::wire::repair_surrogates;
@@ -45,14 +45,6 @@ pub(crate) struct ResponsesAssembler {
     done: bool,
     /// Bytes kept so far, here and by the consumer of the deltas.
     size: usize,
-}
-
-/// A piece of text: a delta, or a whole part that repeats its deltas.
-#[derive(Clone, Copy)]
-struct TextPiece<'a> {
-    part: u64,
-    text: &'a str,
-    is_whole: bool,
 }
 
 impl ReplyAssembler for ResponsesAssembler {
@@ -551,15 +543,6 @@ impl ResponsesAssembler {
         let has_thought = self.thought_part.is_some();
         let what = if has_thought { "reasoning but no answer" } else { "an empty answer" };
         LlmError::EmptyReply { host: self.context.host.clone(), what: what.to_owned() }
-    }
-}
-
-impl StreamedItem {
-    /// True if a piece has not been seen yet; marks it as seen.
-    fn is_new(&mut self, piece: TextPiece<'_>) -> bool {
-        let is_new = !piece.is_whole || piece.part >= self.seen_parts;
-        self.seen_parts = self.seen_parts.max(piece.part.saturating_add(1));
-        is_new
     }
 }
 

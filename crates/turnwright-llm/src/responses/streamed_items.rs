@@ -172,3 +172,20 @@ fn item_record(item: &StreamedItem) -> Option<Value> {
         }
     }
 }
+
+/// A piece of text: a delta, or a whole part that repeats its deltas.
+#[derive(Clone, Copy)]
+pub(super) struct TextPiece<'a> {
+    pub(super) part: u64,
+    pub(super) text: &'a str,
+    pub(super) is_whole: bool,
+}
+
+impl StreamedItem {
+    /// True if a piece has not been seen yet; marks it as seen.
+    pub(super) fn is_new(&mut self, piece: TextPiece<'_>) -> bool {
+        let is_new = !piece.is_whole || piece.part >= self.seen_parts;
+        self.seen_parts = self.seen_parts.max(piece.part.saturating_add(1));
+        is_new
+    }
+}

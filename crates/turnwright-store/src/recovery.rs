@@ -8,7 +8,7 @@ use rusqlite::{Connection, params};
 
 use super::read::{self, path_from_value, time_from_millis, to_millis};
 use super::retained_size::{entry_size, outcome_size};
-use super::rows::{finish_call, insert_entry};
+use super::rows::{self, finish_call, insert_entry};
 use super::{CallOutcome, CallRow, Durability, Entry, PendingWrite, SessionLog, StoreError};
 use turnwright_types::file_change::FileChange;
 use turnwright_types::ids::{CallId, MessageId};
@@ -126,8 +126,8 @@ fn intended_changes(
     let mut files = Vec::new();
     for row in rows {
         let (path, before, after): (PathBuf, _, _) = row?;
-        let before = serde_json::from_str(&before)?;
-        let after = after.map(|it| serde_json::from_str(&it)).transpose()?;
+        let before = rows::from_str(&before)?;
+        let after = after.as_deref().map(rows::from_str).transpose()?;
         files.push(FileChange { path, before, after });
     }
     Ok(files)

@@ -61,12 +61,12 @@ fn message(said: &MessageRecord) -> Value {
         .iter()
         .map(|it| {
             let arguments: Value = serde_json::from_str(&it.arguments).unwrap_or_default();
-            json!({ "id": it.call, "name": it.tool, "arguments": arguments,
+            json!({ "id": it.call.as_str(), "name": it.tool, "arguments": arguments,
                 "result": it.result, "error": it.error, "status": it.status.as_str(),
                 "duration": it.duration_ms, "spawn_task": null })
         })
         .collect();
-    json!({ "id": said.message, "session_id": said.session,
+    json!({ "id": said.message.as_str(), "session_id": said.session.as_str(),
         "role": if said.is_from_user { "user" } else { "assistant" }, "content": said.text,
         "created_at": rfc3339_millis(said.at), "tool_calls": calls })
 }

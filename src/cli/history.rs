@@ -144,10 +144,10 @@ fn print_pages<T>(
 
 fn call_json(row: &CallRecord) -> String {
     let arguments: Value = row.arguments.as_str().into();
-    let row = json!({ "id": row.id, "session_id": row.session, "tool_name": row.tool,
+    let row = json!({ "id": row.id, "session_id": row.session.as_str(), "tool_name": row.tool,
         "arguments": arguments, "result": row.result, "error": row.error,
         "duration_ms": row.duration_ms, "timestamp": rfc3339_millis(row.at),
-        "user_message": row.user_message, "message_id": row.message });
+        "user_message": row.user_message, "message_id": row.message.as_str() });
     format!("{row}\n")
 }
 
@@ -164,7 +164,7 @@ fn call_line(row: &CallRecord) -> String {
 
 fn message_json(row: &MessageRecord) -> String {
     let role = if row.is_from_user { "user" } else { "assistant" };
-    let row = json!({ "id": row.message, "session_id": row.session, "role": role,
+    let row = json!({ "id": row.message.as_str(), "session_id": row.session.as_str(), "role": role,
         "content": row.text, "created_at": rfc3339_millis(row.at) });
     format!("{row}\n")
 }

@@ -134,7 +134,7 @@ fn text_line(session: &SessionSummary, with_folder: bool) -> String {
 
 fn json_line(session: &SessionSummary, _: bool) -> String {
     let row = &session.row;
-    let line = json!({ "session_id": row.id, "cwd": row.cwd.to_string_lossy(),
+    let line = json!({ "session_id": row.id.as_str(), "cwd": row.cwd.to_string_lossy(),
         "title": row.title, "created_at": rfc3339(row.created_at),
         "updated_at": rfc3339(row.updated_at), "archived": row.is_archived, "turns": session.turns,
         "model": row.model, "cost": row.cost_usd });

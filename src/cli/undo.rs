@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use rusqlite::Connection;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::sessions;
@@ -19,6 +19,7 @@ use crate::undo::DiffLimits;
 use turnwright_store::{
     Entry, SessionLock, SessionLog, SessionRow, Store, StoreError, TurnKind, file_versions, read,
 };
+use turnwright_types::file_change::FileState;
 use turnwright_types::ids::{MessageId, SessionId};
 use turnwright_workspace::files::{Files, Roots};
 
@@ -223,8 +224,8 @@ fn show_diff(args: DiffCliArgs, config: &Config) -> Result<ExitCode, String> {
     }
     if args.json {
         let file = |it: &ChangedFile| {
-            json!({ "path": it.path.to_string_lossy(), "before": it.before, "after": it.after,
-                "diff": it.diff })
+            json!({ "path": it.path.to_string_lossy(), "before": state_json(&it.before),
+                "after": state_json(&it.after), "diff": it.diff })
         };
         let turns: Vec<_> = changes.turns.iter().map(|it| it.0).collect();
         let files: Vec<_> = changes.files.iter().map(file).collect();
@@ -237,7 +238,39 @@ fn show_diff(args: DiffCliArgs, config: &Config) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The state of a file, as `diff --json` prints it.
+fn state_json(state: &FileState) -> Value {
+    match state {
+        FileState::Absent => "absent".into(),
+        FileState::File { hash, size, mode, is_kept } => {
+            json!({ "file": { "hash": hash, "size": size, "mode": mode, "is_kept": is_kept } })
+        }
+        FileState::Link { target } => json!({ "link": { "target": target.to_string_lossy() } }),
+        FileState::Folder { mode } => json!({ "folder": { "mode": mode } }),
+        FileState::Unknown { why } => json!({ "unknown": { "why": why } }),
+    }
+}
+
 #[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
 fn write_stdout(text: &str) -> Result<(), String> {
     stdout().write_all(text.as_bytes()).map_err(|it| it.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_states_of_files_are_printed_in_these_words() {
+        let file = FileState::File { hash: "h".to_owned(), size: 1, mode: 420, is_kept: true };
+        for (state, text) in [
+            (FileState::Absent, r#""absent""#),
+            (file, r#"{"file":{"hash":"h","size":1,"mode":420,"is_kept":true}}"#),
+            (FileState::Link { target: "/a".into() }, r#"{"link":{"target":"/a"}}"#),
+            (FileState::Folder { mode: 493 }, r#"{"folder":{"mode":493}}"#),
+            (FileState::Unknown { why: "w".to_owned() }, r#"{"unknown":{"why":"w"}}"#),
+        ] {
+            assert_eq!(state_json(&state).to_string(), text);
+        }
+    }
 }

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use turnwright_types::effect::{CallContent, CallView};
@@ -14,8 +13,7 @@ use turnwright_types::message::{Media, Message};
 use turnwright_types::update::PlanEntry;
 
 /// Who a message is for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Audience {
     /// The user and the model.
     #[default]
@@ -26,9 +24,8 @@ pub enum Audience {
     Model,
 }
 
-/// One entry of a conversation. The serialized names are part of the database format.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
+/// One entry of a conversation.
+#[derive(Clone, Debug, PartialEq)]
 pub enum Entry {
     /// A message of the user or the model. Tool results are stored with their calls.
     Message {
@@ -36,7 +33,6 @@ pub enum Entry {
         id: MessageId,
         /// Without the arguments of calls, which are stored with the calls.
         message: Arc<Message>,
-        #[serde(default)]
         audience: Audience,
     },
     /// A text for the user that is not an answer of the model.
@@ -46,7 +42,6 @@ pub enum Entry {
         text: String,
     },
     /// A call whose card the user has seen, but whose arguments never arrived completely.
-    #[serde(rename = "lost")]
     IncompleteCall {
         call: CallId,
         /// The tool's name as the model gave it.
@@ -54,7 +49,6 @@ pub enum Entry {
         /// How the client displays it.
         view: CallView,
         /// Why the call was never made.
-        #[serde(rename = "why")]
         reason: String,
     },
     /// A new plan, which replaces the one before.
@@ -69,7 +63,6 @@ pub enum Entry {
         to: u64,
     },
     /// An entry of a newer version.
-    #[serde(skip)]
     Unknown,
 }
 
@@ -130,20 +123,6 @@ pub struct CallOutcome {
     pub file_changes: Vec<FileChange>,
     /// Contents of these files, to be stored as blobs.
     pub file_contents: Vec<Arc<[u8]>>,
-}
-
-/// The part of [`CallOutcome`] that is stored as JSON in the column `card`.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
-#[serde(default)]
-pub(super) struct CardJson {
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) images: Vec<Media>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) view: Option<CallView>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) content: Vec<CallContent>,
-    #[serde(skip_serializing_if = "Value::is_null")]
-    pub(super) raw: Value,
 }
 
 /// The last known state of a call.

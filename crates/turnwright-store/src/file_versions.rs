@@ -4,6 +4,7 @@
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::read::path_from_value;
+use super::rows;
 use super::{Durability, PendingWrite, RewoundEntries, SessionLog, StoreError, TurnKind};
 use turnwright_types::file_change::{FileChange, FileState};
 use turnwright_types::ids::CallId;
@@ -119,7 +120,7 @@ fn version(row: &Row<'_>) -> Result<FileVersion, StoreError> {
 
 /// A state that only a newer version understands cannot be restored.
 fn parse_state(text: &str) -> FileState {
-    serde_json::from_str(text).unwrap_or_else(|error| FileState::Unknown { why: error.to_string() })
+    rows::from_str(text).unwrap_or_else(|error| FileState::Unknown { why: error.to_string() })
 }
 
 /// True if the bytes with this SHA-256, in hexadecimal, are stored.

@@ -61,6 +61,12 @@ impl StoreError {
             _ => None,
         }
     }
+
+    /// The error of a write for which there is no room in the queue.
+    pub(super) fn queue_full() -> StoreError {
+        let reason = "the disk does not keep up".to_owned();
+        StoreError::Unavailable { fault: StorageFault::Disk, reason }
+    }
 }
 
 impl From<rusqlite::Error> for StoreError {
@@ -100,8 +106,8 @@ pub(super) struct StoreHealth(Mutex<HealthState>);
 struct HealthState {
     /// Why writing fails at the moment.
     current_error: Option<StoreError>,
-    /// How many jobs were dropped from the backlog so far.
-    dropped: u64,
+    /// How many jobs were dropped from the queue and the backlog so far.
+    dropped: usize,
     /// Notices for every session, each to be delivered once.
     announcements: Vec<String>,
 }
@@ -111,7 +117,7 @@ struct HealthState {
 pub(super) struct DeliveredNotices {
     faults: Vec<StorageFault>,
     is_waiting: bool,
-    dropped: u64,
+    dropped: usize,
     announcements: usize,
 }
 
@@ -135,8 +141,8 @@ impl StoreHealth {
         self.state().current_error.clone()
     }
 
-    /// Records that jobs were dropped from the backlog.
-    pub(super) fn add_dropped(&self, count: u64) {
+    /// Records that jobs were dropped because too many were waiting.
+    pub(super) fn add_dropped(&self, count: usize) {
         self.state().dropped += count;
     }
 
@@ -178,8 +184,8 @@ impl StoreHealth {
         if state.dropped > delivered.dropped {
             delivered.dropped = state.dropped;
             notices.push(
-                "Too much was waiting to be saved, so the oldest part was dropped. Sessions that \
-                 were open meanwhile will have gaps when they are loaded."
+                "Too much was waiting to be saved, so a part of it was dropped. Sessions that were \
+                 open meanwhile will have gaps when they are loaded."
                     .to_owned(),
             );
         }

@@ -14,6 +14,7 @@ use rusqlite::{Connection, Row, params_from_iter};
 use super::blobs;
 use super::packed_json::unpack;
 use super::read::{path_to_value, session_key, time_from_millis, to_millis};
+use super::rows;
 use super::text_search::TextSearch;
 use super::{Audience, CallStatus, Entry, RewoundEntries, StoreError};
 use turnwright_types::ids::{CallId, MessageId, SessionId};
@@ -243,7 +244,7 @@ fn message_text(
     let kind: String = row.get(6)?;
     let refs: Option<String> = row.get(8)?;
     let body = unpack(connection, &row.get::<_, String>(7)?, refs.as_deref())?;
-    let entry = serde_json::from_value(serde_json::json!({ kind: body })).unwrap_or(Entry::Unknown);
+    let entry = rows::from_value(serde_json::json!({ kind: body })).unwrap_or(Entry::Unknown);
     Ok(match entry {
         Entry::Note { text, .. } => Some((false, text)),
         Entry::Message { message, audience, .. } if audience != Audience::Model => {

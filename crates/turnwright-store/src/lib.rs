@@ -3,11 +3,13 @@
 //!
 //! [`SessionLog`] writes one session; [`read`] loads it again.
 
-mod backlog;
 mod blobs;
 mod entry;
 pub mod history;
 mod health;
+mod job_list;
+mod queue;
+mod retained_size;
 mod session_lock;
 mod session_log;
 pub mod recovery;
@@ -31,10 +33,10 @@ mod tests;
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, OnceLock};
 
 use rusqlite::Connection;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 use turnwright_types::ids::SessionId;
 
@@ -50,7 +52,8 @@ pub use summaries::{SessionSummary, session_summaries};
 pub use turns::{TurnRow, turn_rows};
 
 use health::StoreHealth;
-use writer::{SubmittedJob, WriteJob};
+use queue::JobSender;
+use writer::SubmittedJob;
 
 /// Why something could not be stored or found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -105,8 +108,13 @@ pub struct Store(Arc<Inner>);
 
 struct Inner {
     shared: Arc<SharedState>,
-    writer: OnceLock<mpsc::Sender<Box<dyn WriteJob>>>,
+    writer: OnceLock<JobSender>,
+    /// Admits callers of [`Store::write`] to the queue.
+    admission: Semaphore,
 }
+
+/// How many callers of [`Store::write`] may be in the queue at once; the others wait in front of it.
+const MAX_ADMITTED_WRITES: usize = 256;
 
 /// State shared between the writer thread and the handles.
 #[derive(Debug, Default)]
@@ -180,7 +188,8 @@ impl Store {
 
     fn at(path: Option<PathBuf>) -> Store {
         let shared = Arc::new(SharedState { path, ..SharedState::default() });
-        Store(Arc::new(Inner { shared, writer: OnceLock::new() }))
+        let admission = Semaphore::new(MAX_ADMITTED_WRITES);
+        Store(Arc::new(Inner { shared, writer: OnceLock::new(), admission }))
     }
 
     /// Sets the retention limits for the next cleanup.
@@ -230,9 +239,10 @@ impl Store {
         drop(self.submit(Durability::ProcessCrash, |_| Ok(())));
     }
 
-    /// Submits a write job. Jobs run in the order of submission; those that are submitted during a
+    /// Submits a write job without waiting for anything. Jobs run in the order of submission; those that are submitted during a
     /// commit share the next one. If a shared commit fails, each of its jobs is run again alone, so
-    /// `work` may be called more than once.
+    /// `work` may be called more than once. If too many are waiting, the oldest for which nobody
+    /// waits are dropped.
     pub fn submit<T: Send + 'static>(
         &self,
         durability: Durability,
@@ -262,7 +272,11 @@ impl Store {
         let (done, waiting) = oneshot::channel();
         let sender = self.0.writer.get_or_init(|| writer::spawn(Arc::clone(&self.0.shared)));
         // If the thread has ended, the job is dropped and with it `done`, so the receiver fails.
-        drop(sender.send(Box::new(SubmittedJob::new(durability, retained_bytes, work, done))));
+        let job = Box::new(SubmittedJob::new(durability, retained_bytes, work, done));
+        for mut dropped in sender.send(job) {
+            dropped.complete(Err(StoreError::queue_full()));
+            self.health().add_dropped(usize::from(dropped.retained_bytes().is_some()));
+        }
         waiting
     }
 
@@ -275,6 +289,7 @@ impl Store {
         durability: Durability,
         work: impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
+        let _admitted = self.0.admission.acquire().await.map_err(|_| StoreError::Closed)?;
         self.submit(durability, work).await.unwrap_or(Err(StoreError::Closed))
     }
 

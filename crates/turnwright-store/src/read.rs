@@ -9,8 +9,8 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::{Value, json};
 
 use super::blobs;
-use super::entry::CardJson;
 use super::packed_json::unpack;
+use super::rows::{self, CardJson};
 use super::{CallOutcome, CallRow, CallStatus, Entry, SessionRow, StoreError, StoredEntry};
 use turnwright_types::ids::{CallId, SessionId};
 use turnwright_types::message::Arguments;
@@ -204,7 +204,7 @@ fn parse_entry(kind: &str, body: Value, seq: u64) -> Entry {
         Value::Null => kind.into(),
         body => json!({ kind: body }),
     };
-    serde_json::from_value(value).unwrap_or_else(|error| {
+    rows::from_value(value).unwrap_or_else(|error| {
         tracing::warn!(%error, kind, seq, "an entry could not be interpreted");
         Entry::Unknown
     })
@@ -251,7 +251,7 @@ fn call_row(connection: &Connection, row: &Row<'_>) -> Result<CallRow, StoreErro
     let text = |it: usize| row.get::<_, Option<String>>(it);
     let refs = text(4)?;
     let arguments = unpack(connection, &row.get::<_, String>(3)?, refs.as_deref())?;
-    let arguments = match serde_json::from_value(arguments.clone()) {
+    let arguments = match rows::from_value(arguments.clone()) {
         Ok(unusable @ Arguments::Unusable { .. }) => unusable,
         _ => Arguments::Object(arguments),
     };

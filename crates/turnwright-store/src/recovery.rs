@@ -7,7 +7,8 @@ use std::time::SystemTime;
 use rusqlite::{Connection, params};
 
 use super::read::{self, path_from_value, time_from_millis, to_millis};
-use super::rows::{finish_call, insert_entry};
+use super::retained_size::{entry_size, outcome_size};
+use super::rows::{self, finish_call, insert_entry};
 use super::{CallOutcome, CallRow, Durability, Entry, PendingWrite, SessionLog, StoreError};
 use turnwright_types::file_change::FileChange;
 use turnwright_types::ids::{CallId, MessageId};
@@ -125,8 +126,8 @@ fn intended_changes(
     let mut files = Vec::new();
     for row in rows {
         let (path, before, after): (PathBuf, _, _) = row?;
-        let before = serde_json::from_str(&before)?;
-        let after = after.map(|it| serde_json::from_str(&it)).transpose()?;
+        let before = rows::from_str(&before)?;
+        let after = after.as_deref().map(rows::from_str).transpose()?;
         files.push(FileChange { path, before, after });
     }
     Ok(files)
@@ -178,7 +179,7 @@ impl SessionLog {
     ) -> PendingWrite {
         let (turn, now, id) = (self.turn(), to_millis(SystemTime::now()), id.clone());
         redact::redact_in_place(&mut words);
-        self.submit(Durability::ProcessCrash, move |connection, session| {
+        self.submit_sized(Durability::ProcessCrash, words.len(), move |connection, session| {
             connection
                 .prepare_cached(
                     "INSERT INTO drafts (session, seq, turn, at, message_id, is_thought, words) \
@@ -192,7 +193,10 @@ impl SessionLog {
     /// Writes the repairs: all of them or none.
     pub fn apply_repairs(&self, repairs: Repairs) -> PendingWrite {
         let now = to_millis(SystemTime::now());
-        self.submit(Durability::ProcessCrash, move |connection, session| {
+        let outcomes: usize = repairs.calls.iter().map(|it| outcome_size(&it.2)).sum();
+        let entries: usize = repairs.entries.iter().map(|it| entry_size(&it.3)).sum();
+        let retained_bytes = outcomes + entries;
+        self.submit_sized(Durability::ProcessCrash, retained_bytes, move |connection, session| {
             for (call, turn, outcome) in &repairs.calls {
                 finish_call(connection, session, (call, *turn, now), outcome)?;
             }
@@ -217,8 +221,8 @@ impl SessionLog {
     /// streaming is stored as [`Entry::IncompleteCall`].
     pub fn abort_call(&self, call: &CallId, name: String, outcome: CallOutcome) {
         let (call, turn, now) = (call.clone(), self.turn(), to_millis(SystemTime::now()));
-        let seq = self.reserve_seq();
-        drop(self.submit(Durability::ProcessCrash, move |connection, session| {
+        let (seq, size) = (self.reserve_seq(), outcome_size(&outcome));
+        drop(self.submit_sized(Durability::ProcessCrash, size, move |connection, session| {
             let mut find = connection
                 .prepare_cached("SELECT status FROM calls WHERE session = ? AND call = ?")?;
             if find.exists(params![session, call.as_str()])? {

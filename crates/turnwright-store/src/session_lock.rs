@@ -81,7 +81,7 @@ impl SessionLock {
             freed.as_mut().enable();
             match SessionLock::acquire(state, session) {
                 Err(StoreError::SessionLocked(Some(pid))) if pid == std::process::id() => {
-                    freed.await
+                    freed.await;
                 }
                 result => return result,
             }

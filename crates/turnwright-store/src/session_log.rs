@@ -9,9 +9,9 @@ use std::time::{Duration, SystemTime};
 use rusqlite::{Connection, params};
 use tokio::sync::oneshot;
 
-use super::backlog;
 use super::health::DeliveredNotices;
 use super::read::{session_key, to_millis};
+use super::retained_size::{entry_size, outcome_size};
 use super::rows::{
     finish_call, insert_entry, insert_session, put_file_contents, record_changes, set_updated_at,
     store_result,
@@ -157,8 +157,8 @@ impl SessionLog {
     pub fn begin_turn(&self, kind: TurnKind, words: String) -> u64 {
         let Some(inner) = &self.0 else { return 0 };
         let turn = inner.turn.fetch_add(1, Ordering::Relaxed) + 1;
-        let now = to_millis(SystemTime::now());
-        drop(self.submit(Durability::ProcessCrash, move |connection, session| {
+        let (now, size) = (to_millis(SystemTime::now()), words.len());
+        drop(self.submit_sized(Durability::ProcessCrash, size, move |connection, session| {
             connection
                 .prepare_cached(
                     "INSERT OR REPLACE INTO turns (session, number, kind, words, begun_at) \
@@ -201,7 +201,7 @@ impl SessionLog {
     /// Writes the entry for a reserved sequence number and deletes its draft.
     pub fn write_entry(&self, seq: u64, entry: Entry) {
         let (turn, now) = (self.turn(), to_millis(SystemTime::now()));
-        let retained_bytes = backlog::entry_size(&entry);
+        let retained_bytes = entry_size(&entry);
         drop(self.submit_sized(
             Durability::ProcessCrash,
             retained_bytes,
@@ -242,7 +242,7 @@ impl SessionLog {
     /// Records the outcome of a call.
     pub fn finish_call(&self, call: &CallId, outcome: CallOutcome) -> PendingWrite {
         let (call, turn, now) = (call.clone(), self.turn(), to_millis(SystemTime::now()));
-        let retained_bytes = backlog::outcome_size(&outcome);
+        let retained_bytes = outcome_size(&outcome);
         self.submit_sized(Durability::ProcessCrash, retained_bytes, move |connection, session| {
             finish_call(connection, session, (&call, turn, now), &outcome)
         })
@@ -258,7 +258,8 @@ impl SessionLog {
         bytes: Vec<Arc<[u8]>>,
     ) -> PendingWrite {
         let call = call.clone();
-        self.submit(Durability::ProcessCrash, move |connection, session| {
+        let retained_bytes = bytes.iter().map(|it| it.len()).sum();
+        self.submit_sized(Durability::ProcessCrash, retained_bytes, move |connection, session| {
             put_file_contents(connection, session, &bytes)?;
             record_changes(connection, session, (turn, &call), &files)
         })
@@ -320,7 +321,8 @@ impl SessionLog {
     /// Records a permission decision; `entry` is a line of the audit log.
     pub fn record_permission(&self, entry: String) {
         let (turn, now) = (self.turn(), to_millis(SystemTime::now()));
-        drop(self.submit(Durability::ProcessCrash, move |connection, session| {
+        let size = entry.len();
+        drop(self.submit_sized(Durability::ProcessCrash, size, move |connection, session| {
             connection
                 .prepare_cached(
                     "INSERT INTO permissions (session, turn, at, entry) VALUES (?, ?, ?, ?)",
@@ -362,7 +364,7 @@ impl SessionLog {
     }
 
     /// Like [`SessionLog::submit`], for a write that retains about `retained_bytes` of memory.
-    fn submit_sized(
+    pub(super) fn submit_sized(
         &self,
         durability: Durability,
         retained_bytes: usize,
@@ -386,7 +388,8 @@ impl SessionLogInner {
             Err(StoreError::NoSuchSession) => {}
             found => return found,
         }
-        let row = self.row.lock();
+        // The lock is not held while the disk is waited for.
+        let row = self.row.lock().clone();
         insert_session(connection, row.as_ref().ok_or(StoreError::NoSuchSession)?)
     }
 }

@@ -4,9 +4,12 @@
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
-use std::time::Duration;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use super::cleanup::run_cleanup;
+use super::job_list::MAX_JOBS;
+use super::queue::MAX_QUEUED_BYTES;
 use super::*;
 use turnwright_types::ids::MessageId;
 
@@ -53,6 +56,92 @@ fn noise(first: &str, length: usize) -> String {
 fn count(connection: &Connection, table: &str) -> i64 {
     let query = format!("SELECT count(*) FROM {table}");
     connection.query_row(&query, [], |it| it.get(0)).unwrap()
+}
+
+/// Makes the writer thread hang, as a disk can, until the returned sender is dropped.
+fn hang(store: &Store) -> mpsc::Sender<()> {
+    let (release, hanging) = mpsc::channel::<()>();
+    let (begun, has_begun) = mpsc::channel();
+    drop(store.submit(Durability::ProcessCrash, move |_| {
+        begun.send(()).unwrap();
+        hanging.recv().unwrap_err();
+        Ok(())
+    }));
+    has_begun.recv().unwrap();
+    release
+}
+
+/// Adds a note in a write that is said to retain this many bytes.
+fn sized_note(log: &SessionLog, text: &'static str, bytes: usize) -> PendingWrite {
+    let (seq, at) = (log.reserve_seq(), 0);
+    log.submit_sized(Durability::PowerLoss, bytes, move |connection, session| {
+        let note = Entry::Note { id: MessageId::from("m"), text: text.to_owned() };
+        rows::insert_entry(connection, session, (seq, 1, at), &note)
+    })
+}
+
+#[tokio::test]
+async fn while_the_disk_hangs_what_is_waited_for_stays_and_the_oldest_of_the_rest_goes() {
+    let store = Store::in_memory();
+    let log = session(&store, "s").await;
+    note(&log, "a");
+    log.flush().written().await;
+    let release = hang(&store);
+    let durable = sized_note(&log, "b", MAX_QUEUED_BYTES / 2);
+    for text in ["c", "d", "e", "f"] {
+        drop(sized_note(&log, text, MAX_QUEUED_BYTES / 5));
+    }
+    let too_large = sized_note(&log, "g", MAX_QUEUED_BYTES / 3 * 2);
+    let last = sized_note(&log, "h", MAX_QUEUED_BYTES / 3);
+    assert!(too_large.is_done() && !durable.is_done() && !last.is_done());
+    let notices = log.take_notices();
+    assert!(notices.iter().any(|it| it.contains("gaps")), "{notices:?}");
+    drop(release);
+    durable.written().await;
+    last.written().await;
+    store.flush().await.unwrap();
+    assert_eq!(notes(&store, "s").await.unwrap(), "abh");
+}
+
+#[tokio::test]
+async fn the_queue_is_bounded_by_count_and_keeps_the_order() {
+    let store = Store::in_memory();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let release = hang(&store);
+    let add = |number: usize| {
+        let order = Arc::clone(&order);
+        store.submit(Durability::ProcessCrash, move |_| {
+            order.lock().push(number);
+            Ok(())
+        })
+    };
+    for number in 0..MAX_JOBS + 10 {
+        drop(add(number));
+    }
+    let mut awaited: Vec<_> = (0..MAX_JOBS).map(add).collect();
+    let refused = add(0).await.unwrap().unwrap_err();
+    assert_eq!(refused.fault(), Some(StorageFault::Disk), "{refused}");
+    drop(awaited.drain(..10));
+    let last = add(MAX_JOBS);
+    drop(release);
+    last.await.unwrap().unwrap();
+    assert!(order.lock().iter().copied().eq(1..=MAX_JOBS));
+}
+
+#[tokio::test]
+async fn writes_that_find_no_room_wait_for_it() {
+    let store = Store::in_memory();
+    let release = hang(&store);
+    let mut writes = tokio::task::JoinSet::new();
+    for _ in 0..MAX_ADMITTED_WRITES * 2 {
+        let store = store.clone();
+        writes.spawn(async move { store.write(Durability::ProcessCrash, |_| Ok(())).await });
+    }
+    while store.0.admission.available_permits() > 0 {
+        tokio::task::yield_now().await;
+    }
+    drop(release);
+    assert!(writes.join_all().await.iter().all(Result::is_ok));
 }
 
 #[tokio::test]
@@ -321,7 +410,7 @@ fn what_opening_costs() {
     let time = |what: &str, work: &dyn Fn()| {
         let mut all: Vec<Duration> = (0..100)
             .map(|_| {
-                let begun = std::time::Instant::now();
+                let begun = Instant::now();
                 work();
                 begun.elapsed()
             })

@@ -3,20 +3,23 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::backlog::Backlog;
 use super::cleanup::Cleanup;
 use super::corruption::{self, OpenDatabase};
 use super::health::StorageFault;
+use super::job_list::JobList;
+use super::queue::{JobReceiver, JobSender, job_queue};
 use super::{Durability, SharedState, StoreError, schema};
 
 /// The most jobs in one commit.
 const MAX_BATCH: usize = 64;
+/// The most memory that jobs in the backlog may retain.
+const MAX_BACKLOG_BYTES: usize = 8 * 1024 * 1024;
 /// How often the backlog is retried while no new job arrives.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 /// How long to wait for a lock of another process while writing fails already.
@@ -33,6 +36,8 @@ pub(super) trait WriteJob: Send {
     /// The approximate bytes that it retains while it waits in the backlog; `None` if it does not
     /// wait there but just fails.
     fn retained_bytes(&self) -> Option<usize>;
+    /// True if the caller may still be waiting for the result.
+    fn is_awaited(&self) -> bool;
 }
 
 /// A closure to run, and the channel for its result.
@@ -80,15 +85,19 @@ where
     fn retained_bytes(&self) -> Option<usize> {
         self.retained_bytes
     }
+
+    fn is_awaited(&self) -> bool {
+        self.done.as_ref().is_some_and(|it| !it.is_closed())
+    }
 }
 
-/// Starts the thread. It ends when all senders are dropped.
-pub(super) fn spawn(shared: Arc<SharedState>) -> Sender<Box<dyn WriteJob>> {
-    let (sender, inbox) = channel();
+/// Starts the thread. It ends when the sender is dropped and everything is written.
+pub(super) fn spawn(shared: Arc<SharedState>) -> JobSender {
+    let (sender, inbox) = job_queue();
     let writer = WriterThread {
         shared,
         database: None,
-        backlog: Backlog::default(),
+        backlog: JobList::new(MAX_BACKLOG_BYTES),
         last_attempt: Instant::now(),
         was_locked: false,
         cleanup: Cleanup::new(),
@@ -104,7 +113,8 @@ pub(super) fn spawn(shared: Arc<SharedState>) -> Sender<Box<dyn WriteJob>> {
 struct WriterThread {
     shared: Arc<SharedState>,
     database: Option<OpenDatabase>,
-    backlog: Backlog,
+    /// Jobs that failed because of the storage, in their order.
+    backlog: JobList,
     /// When the backlog was last retried.
     last_attempt: Instant,
     /// The last attempt failed because another process held a lock.
@@ -113,24 +123,16 @@ struct WriterThread {
 }
 
 impl WriterThread {
-    fn serve(mut self, inbox: &Receiver<Box<dyn WriteJob>>) {
+    fn serve(mut self, inbox: &JobReceiver) {
         loop {
-            let first = match inbox.recv_timeout(self.idle_timeout()) {
-                Ok(first) => first,
-                Err(RecvTimeoutError::Timeout) => {
-                    self.run_idle_work();
-                    continue;
+            match inbox.receive(MAX_BATCH, self.idle_timeout()) {
+                Ok(batch) => {
+                    self.accept(batch);
+                    self.cleanup.postpone();
                 }
+                Err(RecvTimeoutError::Timeout) => self.run_idle_work(),
                 Err(RecvTimeoutError::Disconnected) => break,
-            };
-            let mut batch = vec![first];
-            while batch.len() < MAX_BATCH
-                && let Ok(next) = inbox.try_recv()
-            {
-                batch.push(next);
             }
-            self.accept(batch);
-            self.cleanup.postpone();
         }
         self.drain_backlog()
             .unwrap_or_else(|error| tracing::error!(%error, "not everything was written"));
@@ -233,14 +235,14 @@ impl WriterThread {
     /// Reports the error to the caller, and puts the job into the backlog if it is to be retried.
     fn defer(&mut self, mut job: Box<dyn WriteJob>, error: &StoreError) {
         job.complete(Err(error.clone()));
-        if let Some(retained_bytes) = job.retained_bytes() {
+        if job.retained_bytes().is_some() {
             if self.backlog.is_empty() {
                 tracing::error!(%error, "the store cannot be written for now");
                 self.last_attempt = Instant::now();
             }
             self.shared.health.set_failing(error);
-            let dropped = self.backlog.push(retained_bytes, job);
-            self.shared.health.add_dropped(dropped);
+            let dropped = self.backlog.push(job);
+            self.shared.health.add_dropped(dropped.len());
         }
     }
 

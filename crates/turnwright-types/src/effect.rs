@@ -7,8 +7,6 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
-
 pub use secrets::is_secret_path;
 
 use crate::shell_script::Script;
@@ -157,8 +155,7 @@ pub enum PathScope {
 }
 
 /// The kind of a tool, which clients show as an icon. The variants are ACP's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolKind {
     Read,
     Edit,
@@ -177,7 +174,7 @@ pub enum ToolKind {
 }
 
 /// The head of a call's card in the client: its title, icon and files.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallView {
     /// A verb and an object in one line, or a whole command.
     pub title: String,
@@ -186,24 +183,21 @@ pub struct CallView {
 }
 
 /// A file, or a line in it, that the client can open.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
     /// Absolute.
-    #[serde(with = "lossy_path")]
     pub path: PathBuf,
     /// 1-based.
     pub line: Option<u32>,
 }
 
 /// What a call's card shows below its title.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallContent {
     Text(String),
     /// A change to one file.
     Diff {
         /// Absolute.
-        #[serde(with = "lossy_path")]
         path: PathBuf,
         /// The old content; `None` for a new file.
         old: Option<String>,
@@ -212,21 +206,6 @@ pub enum CallContent {
     Image(Media),
     /// The live output of a command, in a terminal that the client shows.
     Terminal(TerminalId),
-}
-
-/// Serialises a path that is only displayed: bytes that are not UTF-8 become U+FFFD.
-mod lossy_path {
-    use std::path::{Path, PathBuf};
-
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&path.to_string_lossy())
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
-        String::deserialize(from).map(PathBuf::from)
-    }
 }
 
 /// True for characters that are invisible or that hide their neighbours, such as control characters

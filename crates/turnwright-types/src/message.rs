@@ -5,16 +5,12 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::ids::{CallId, MessageId};
 
 /// One entry of a conversation.
-///
-/// The store keeps these types as JSON, so a new field needs a serde default.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Message {
     User(UserMessage),
     Assistant(AssistantMessage),
@@ -23,14 +19,13 @@ pub enum Message {
 }
 
 /// A prompt of the user.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserMessage {
     pub parts: Vec<PromptPart>,
 }
 
 /// One block of a prompt.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PromptPart {
     Text(String),
     Image(Media),
@@ -51,7 +46,7 @@ pub enum PromptPart {
 }
 
 /// An image or an audio recording.
-#[derive(Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Media {
     /// The MIME type, such as `image/png`.
     pub mime: String,
@@ -66,8 +61,7 @@ impl fmt::Debug for Media {
 }
 
 /// Opaque data that came with an answer and that its provider expects back with the next request.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProviderState {
     /// The provider and model that the answer came from. No other one may be sent this data: it
     /// would refuse the request (quirk C.3 #15). Empty if unknown.
@@ -79,28 +73,23 @@ pub struct ProviderState {
 }
 
 /// One answer of the model.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct AssistantMessage {
     /// The id under which the client was sent the message.
     pub id: MessageId,
     /// May be empty.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
     /// The reasoning; may be empty.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub thought: String,
     /// The tool calls, in the model's order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ToolCall>,
     /// True if the user or an error ended the stream early.
-    #[serde(default)]
     pub interrupted: bool,
-    #[serde(default, rename = "echo")]
     pub provider_state: ProviderState,
 }
 
 /// A tool call as the model requested it.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ToolCall {
     /// Our id, unique in the session.
     pub id: CallId,
@@ -108,17 +97,13 @@ pub struct ToolCall {
     pub provider_id: String,
     /// The tool name as the model wrote it.
     pub name: String,
-    /// The store keeps the arguments beside the message, not in it.
-    #[serde(skip)]
     pub arguments: Arguments,
     /// Data that the provider attached and expects back, such as a signature.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra: Option<Value>,
 }
 
 /// The arguments of a tool call.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Arguments {
     /// A complete JSON object.
     Object(Value),
@@ -138,7 +123,7 @@ impl Default for Arguments {
 }
 
 /// The result of a tool call.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ToolMessage {
     pub call: CallId,
     /// The provider's id of the call.
@@ -149,7 +134,6 @@ pub struct ToolMessage {
     pub text: String,
     /// False if the tool failed.
     pub ok: bool,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Media>,
 }
 

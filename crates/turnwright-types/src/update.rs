@@ -2,7 +2,6 @@
 
 use std::time::SystemTime;
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::client::TerminalExit;
@@ -170,23 +169,21 @@ pub enum ToolCallStatus {
 }
 
 /// One step of the model's plan.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanEntry {
     pub content: String,
     pub priority: PlanPriority,
     pub status: PlanStatus,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanPriority {
     High,
     Medium,
     Low,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanStatus {
     Pending,
     InProgress,

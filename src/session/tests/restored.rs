@@ -70,7 +70,7 @@ fn fold(updates: &[Update]) -> Vec<(String, Value)> {
                 }
                 (format!("card {}", it.id), fields)
             }
-            Update::Plan(entries) => ("plan".to_owned(), json!(entries)),
+            Update::Plan(entries) => ("plan".to_owned(), format!("{entries:?}").into()),
             _ => continue,
         };
         if !shown.contains_key(&key) || key == "plan" {

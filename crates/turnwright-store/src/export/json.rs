@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::{Document, TimeSpent};
+use crate::rows::AsStored;
 use crate::{CallRow, SessionRow, StoredEntry, TurnRow};
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::Arguments;
@@ -60,7 +61,7 @@ impl Document for JsonDocument<'_> {
             "turn": entry_row.turn,
             "seq": entry_row.seq,
             "at": rfc3339(entry_row.at),
-            "entry": serde_json::to_value(&entry_row.entry)?,
+            "entry": AsStored(&entry_row.entry),
             "tool_calls": entry_row.calls.iter().map(call).collect::<Vec<_>>(),
         }))
     }
@@ -97,7 +98,7 @@ fn call(call: &CallRow) -> Value {
         "arguments": arguments,
         "status": call.status.as_str(),
         "result": call.outcome.text,
-        "content": call.outcome.content,
+        "content": AsStored(&call.outcome.content),
         "asked": rfc3339(call.requested_at),
         "ended": call.ended_at.map(rfc3339),
         "durationMs": call.outcome.duration.map(millis),

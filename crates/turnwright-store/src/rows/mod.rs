@@ -1,5 +1,13 @@
 //! Writes sessions, entries and calls as rows, on the writer thread.
 
+mod card;
+mod entry;
+mod file_state;
+mod json;
+mod message;
+#[cfg(test)]
+mod tests;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -7,7 +15,6 @@ use rusqlite::{Connection, params};
 use serde_json::Value;
 
 use super::blobs::{self, BlobFormat};
-use super::entry::CardJson;
 use super::packed_json::pack;
 use super::read::{path_to_value, to_millis};
 use super::sessions::folders_json;
@@ -16,6 +23,9 @@ use turnwright_types::file_change::FileChange;
 use turnwright_types::ids::{CallId, SessionId};
 use turnwright_types::message::{Arguments, Message};
 use turnwright_types::redact;
+
+pub(super) use card::CardJson;
+pub(super) use json::{AsStored, from_str, from_value};
 
 /// Longer result texts are stored as blobs.
 const MAX_INLINE_RESULT: usize = 1024;
@@ -59,7 +69,7 @@ pub(super) fn insert_entry(
     (seq, turn, now): (u64, u64, i64),
     entry: &Entry,
 ) -> Result<(), StoreError> {
-    let value = serde_json::to_value(entry)?;
+    let value = serde_json::to_value(AsStored(entry))?;
     let (kind, body) = match value {
         Value::Object(fields) => fields.into_iter().next().unwrap_or_default(),
         Value::String(kind) => (kind, Value::Null),
@@ -84,7 +94,7 @@ pub(super) fn insert_entry(
     for (position, call) in answer.calls.iter().enumerate() {
         let arguments = match &call.arguments {
             Arguments::Object(value) => value.clone(),
-            unusable @ Arguments::Unusable { .. } => serde_json::to_value(unusable)?,
+            unusable @ Arguments::Unusable { .. } => serde_json::to_value(AsStored(unusable))?,
         };
         let status = CallStatus::Pending.as_str();
         let packed = pack(connection, session, arguments, BlobFormat::Plain)?;
@@ -194,8 +204,8 @@ pub(super) fn record_changes(
                 .execute(params![session, turn, call.as_str(), path_to_value(path)])?;
             continue;
         }
-        let before = serde_json::to_string(before)?;
-        let after = after.as_ref().map(serde_json::to_string).transpose()?;
+        let before = serde_json::to_string(&AsStored(before))?;
+        let after = after.as_ref().map(|it| serde_json::to_string(&AsStored(it))).transpose()?;
         connection
             .prepare_cached(
                 "INSERT INTO file_versions (session, turn, call, path, before, after) \

@@ -1,0 +1,74 @@
+//! Write jobs in their order and in bounded memory: those in the queue of the writer thread, and
+//! those that failed because of the storage and are to be retried.
+
+use std::collections::VecDeque;
+
+use super::writer::WriteJob;
+
+/// The most jobs in a list.
+pub(super) const MAX_JOBS: usize = 16 * 1024;
+/// The estimated size of a job besides the bytes that it retains.
+const JOB_OVERHEAD: usize = 512;
+
+/// A list of jobs. When it gets too large, the oldest are dropped for which nobody waits.
+pub(super) struct JobList {
+    jobs: VecDeque<Box<dyn WriteJob>>,
+    bytes: usize,
+    max_bytes: usize,
+}
+
+impl JobList {
+    /// An empty list for jobs that retain about `max_bytes`; one job may be larger.
+    pub(super) fn new(max_bytes: usize) -> JobList {
+        JobList { jobs: VecDeque::new(), bytes: 0, max_bytes }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// Adds a job. Returns the jobs that found no room: older ones for which nobody waits, or the
+    /// new one if the others are too many without them.
+    pub(super) fn push(&mut self, job: Box<dyn WriteJob>) -> Vec<Box<dyn WriteJob>> {
+        let mut dropped = Vec::new();
+        self.bytes += size(job.as_ref());
+        while self.is_too_large()
+            && let Some(oldest) = self.jobs.iter().position(|it| !it.is_awaited())
+            && let Some(oldest) = self.jobs.remove(oldest)
+        {
+            self.bytes -= size(oldest.as_ref());
+            dropped.push(oldest);
+        }
+        if self.is_too_large() && !self.jobs.is_empty() {
+            self.bytes -= size(job.as_ref());
+            dropped.push(job);
+        } else {
+            self.jobs.push_back(job);
+        }
+        dropped
+    }
+
+    /// True if there is no room for one more job, whose bytes are counted already.
+    fn is_too_large(&self) -> bool {
+        self.bytes > self.max_bytes || self.jobs.len() >= MAX_JOBS
+    }
+
+    /// Takes the oldest jobs, at most `most`.
+    pub(super) fn take(&mut self, most: usize) -> Vec<Box<dyn WriteJob>> {
+        let taken: Vec<_> = self.jobs.drain(..most.min(self.jobs.len())).collect();
+        self.bytes -= taken.iter().map(|it| size(it.as_ref())).sum::<usize>();
+        taken
+    }
+
+    /// Puts jobs back at the front, in their order.
+    pub(super) fn put_back(&mut self, jobs: Vec<Box<dyn WriteJob>>) {
+        for job in jobs.into_iter().rev() {
+            self.bytes += size(job.as_ref());
+            self.jobs.push_front(job);
+        }
+    }
+}
+
+fn size(job: &dyn WriteJob) -> usize {
+    job.retained_bytes().unwrap_or_default().saturating_add(JOB_OVERHEAD)
+}

@@ -1,0 +1,80 @@
+//! Estimates how much memory a write retains until it is done.
+
+use serde_json::Value;
+
+use super::{CallOutcome, Entry};
+use turnwright_types::effect::{CallContent, CallView};
+use turnwright_types::message::{Arguments, Media, Message, PromptPart, ToolCall};
+
+/// The approximate number of bytes that an entry holds in memory.
+pub(super) fn entry_size(entry: &Entry) -> usize {
+    match entry {
+        Entry::Message { message, .. } => match message.as_ref() {
+            Message::User(user) => user.parts.iter().map(part_size).sum(),
+            Message::Assistant(it) => {
+                let calls: usize = it.calls.iter().map(call_size).sum();
+                let state: usize = it.provider_state.blobs.iter().map(value_size).sum();
+                it.text.len() + it.thought.len() + calls + state
+            }
+            Message::Tool(tool) => tool.text.len() + media_size(&tool.images),
+        },
+        Entry::Note { text, .. } => text.len(),
+        Entry::IncompleteCall { name, view, reason, .. } => {
+            name.len() + view_size(view) + reason.len()
+        }
+        Entry::Plan { entries } => entries.iter().map(|it| it.content.len()).sum(),
+        Entry::Cleared | Entry::Refused | Entry::Rewound { .. } | Entry::Unknown => 0,
+    }
+}
+
+/// The approximate number of bytes that a call's outcome holds in memory.
+pub(super) fn outcome_size(outcome: &CallOutcome) -> usize {
+    let content = outcome.content.iter().map(|it| match it {
+        CallContent::Text(text) => text.len(),
+        CallContent::Diff { old, new, .. } => old.as_ref().map_or(0, String::len) + new.len(),
+        CallContent::Image(media) => media.data.len(),
+        CallContent::Terminal(_) => 0,
+    });
+    outcome.text.len()
+        + media_size(&outcome.images)
+        + outcome.view.as_ref().map_or(0, view_size)
+        + content.sum::<usize>()
+        + value_size(&outcome.raw_output)
+        + outcome.file_contents.iter().map(|it| it.len()).sum::<usize>()
+}
+
+fn call_size(call: &ToolCall) -> usize {
+    let arguments = match &call.arguments {
+        Arguments::Object(value) => value_size(value),
+        Arguments::Unusable { text, .. } => text.len(),
+    };
+    call.name.len() + arguments + call.extra.as_ref().map_or(0, value_size)
+}
+
+fn part_size(part: &PromptPart) -> usize {
+    match part {
+        PromptPart::Text(text) | PromptPart::Context(text) => text.len(),
+        PromptPart::Image(media) | PromptPart::Audio(media) => media.data.len(),
+        PromptPart::Link { name: text, uri } | PromptPart::Resource { uri, text } => {
+            uri.len() + text.len()
+        }
+    }
+}
+
+fn view_size(view: &CallView) -> usize {
+    let locations = view.locations.iter().map(|it| it.path.as_os_str().len());
+    view.title.len() + locations.sum::<usize>()
+}
+
+fn media_size(all: &[Media]) -> usize {
+    all.iter().map(|it| it.data.len()).sum()
+}
+
+fn value_size(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(value_size).sum(),
+        Value::Object(fields) => fields.iter().map(|it| it.0.len() + value_size(it.1)).sum(),
+        _ => 8,
+    }
+}

@@ -1,0 +1,139 @@
+//! The stored format: what an older build has written is read and written again byte by byte.
+
+use std::sync::Arc;
+
+use flate2::read::GzDecoder;
+use rusqlite::Connection;
+
+use crate::rows::json::Stored;
+use crate::rows::{AsStored, CardJson};
+use crate::{
+    Entry, RewoundEntries, file_versions, read, rows, schema, session_summaries, turn_rows,
+};
+use turnwright_types::file_change::FileState;
+use turnwright_types::message::{Arguments, Message};
+
+const OLD_DATABASE: &[u8] =
+    include_bytes!("../../../../tests/data/database-937d324/sessions.db.gz");
+
+/// The columns that hold JSON. References to blobs are compared without the blobs' ids.
+const JSON_COLUMNS: [&str; 4] = [
+    "SELECT folders FROM sessions ORDER BY id",
+    "SELECT kind || body || (SELECT coalesce(group_concat(json_extract(value, '$[0]')), '') \
+     FROM json_each(refs)) FROM entries JOIN sessions ON key = session ORDER BY id, seq",
+    "SELECT arguments || coalesce(card, '') || (SELECT coalesce(group_concat(json_extract(value, \
+     '$[0]')), '') FROM json_each(card_refs)) FROM calls JOIN sessions ON key = session \
+     ORDER BY sessions.id, seq, position",
+    "SELECT before || coalesce(after, '') FROM file_versions JOIN sessions ON key = session \
+     ORDER BY sessions.id, file_versions.id",
+];
+
+#[test]
+fn every_row_of_an_old_database_is_read_and_written_again_byte_by_byte() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sessions.db");
+    let mut file = std::fs::File::create(&path).unwrap();
+    std::io::copy(&mut GzDecoder::new(OLD_DATABASE), &mut file).unwrap();
+    let old = schema::open_writer(Some(&path)).unwrap();
+    let new = schema::open_writer(None).unwrap();
+    for summary in session_summaries(&old).unwrap() {
+        let from = read::session_key(&old, &summary.row.id).unwrap();
+        let to = rows::insert_session(&new, &summary.row).unwrap();
+        copy_entries((&old, from), (&new, to));
+        let turns: Vec<_> = turn_rows(&old, from).unwrap().iter().map(|it| it.number).collect();
+        for version in file_versions::file_versions(&old, from, &turns).unwrap() {
+            let about = (version.turn, &version.call);
+            rows::record_changes(&new, to, about, &[version.change]).unwrap();
+        }
+    }
+    for query in JSON_COLUMNS {
+        let (old, new) = (texts(&old, query), texts(&new, query));
+        assert!(old.len() > 4, "{query}");
+        assert_eq!(new, old, "{query}");
+    }
+}
+
+fn copy_entries((old, from): (&Connection, i64), (new, to): (&Connection, i64)) {
+    let all = (0, usize::try_from(i64::MAX).unwrap());
+    let (entries, _) = read::entries_page(old, from, all, &RewoundEntries::default()).unwrap();
+    for mut stored in entries {
+        if let Entry::Message { message, .. } = &mut stored.entry
+            && let Message::Assistant(answer) = Arc::make_mut(message)
+        {
+            for (call, row) in answer.calls.iter_mut().zip(&stored.calls) {
+                call.arguments = row.arguments.clone();
+            }
+        }
+        rows::insert_entry(new, to, (stored.seq, stored.turn, 0), &stored.entry).unwrap();
+        for row in stored.calls.into_iter().filter(|it| it.ended_at.is_some()) {
+            rows::finish_call(new, to, (&row.call, row.turn, 0), &row.outcome).unwrap();
+        }
+    }
+}
+
+fn texts(connection: &Connection, query: &str) -> Vec<String> {
+    let mut find = connection.prepare(query).unwrap();
+    let rows = find.query_map([], |it| it.get(0)).unwrap();
+    rows.map(Result::unwrap).collect()
+}
+
+/// Every variant and field that is stored, with its name.
+#[test]
+fn the_stored_names_are_these() {
+    let plan = r#"{"content":"c","priority":"high","status":"in_progress"}"#;
+    let plan = plan.to_owned()
+        + r#",{"content":"c","priority":"medium","status":"pending"}"#
+        + r#",{"content":"c","priority":"low","status":"completed"}"#;
+    for entry in [
+        r#"{"message":{"id":"m","message":{"user":{"parts":[{"text":"a"},{"image":{"mime":"image/png","data":"AA=="}},{"audio":{"mime":"audio/wav","data":""}},{"link":{"name":"n","uri":"u"}},{"resource":{"uri":"u","text":"t"}},{"context":"c"}]}},"audience":"both"}}"#,
+        r#"{"message":{"id":"m","message":{"assistant":{"id":"m","text":"t","thought":"h","calls":[{"id":"c","provider_id":"p","name":"n","extra":{"a":1}},{"id":"d","provider_id":"q","name":"o"}],"interrupted":true,"echo":{"origin":"o","field":"f","blobs":[1]}}},"audience":"user"}}"#,
+        r#"{"message":{"id":"m","message":{"assistant":{"id":"m","interrupted":false,"echo":{"origin":"","field":null,"blobs":[]}}},"audience":"model"}}"#,
+        r#"{"message":{"id":"m","message":{"tool":{"call":"c","provider_id":"p","name":"n","text":"t","ok":true,"images":[{"mime":"m","data":"d"}]}},"audience":"both"}}"#,
+        r#"{"message":{"id":"m","message":{"tool":{"call":"c","provider_id":"p","name":"n","text":"t","ok":false}},"audience":"both"}}"#,
+        r#"{"note":{"id":"m","text":"t"}}"#,
+        r#"{"lost":{"call":"c","name":"n","view":{"title":"t","kind":"edit","locations":[{"path":"/a","line":1},{"path":"/b","line":null}]},"why":"w"}}"#,
+        &format!(r#"{{"plan":{{"entries":[{plan}]}}}}"#),
+        r#""cleared""#,
+        r#""refused""#,
+        r#"{"rewound":{"to":7}}"#,
+    ] {
+        assert_eq!(again::<Entry>(entry), entry);
+    }
+    for kind in ["read", "edit", "delete", "move", "search", "fetch", "execute", "think", "other"] {
+        let view = format!(r#"{{"view":{{"title":"t","kind":"{kind}","locations":[]}}}}"#);
+        assert_eq!(card_again(&view), view);
+    }
+    for card in [
+        r#"{"images":[{"mime":"m","data":"d"}],"content":[{"text":"t"},{"diff":{"path":"/a","old":null,"new":"n"}},{"diff":{"path":"/a","old":"o","new":"n"}},{"image":{"mime":"m","data":"d"}},{"terminal":"t"}],"raw":{"a":1}}"#,
+        "{}",
+    ] {
+        assert_eq!(card_again(card), card);
+    }
+    let arguments = r#"{"unusable":{"text":"t","reason":"r"}}"#;
+    assert_eq!(again::<Arguments>(arguments), arguments);
+    for state in [
+        r#""absent""#,
+        r#"{"file":{"hash":"h","size":1,"mode":420,"is_kept":true}}"#,
+        r#"{"link":{"target":"/a"}}"#,
+        r#"{"folder":{"mode":493}}"#,
+        r#"{"unknown":{"why":"w"}}"#,
+    ] {
+        assert_eq!(again::<FileState>(state), state);
+    }
+}
+
+#[test]
+fn fields_that_older_builds_did_not_write_have_defaults() {
+    let answer = r#"{"message":{"id":"m","message":{"assistant":{"id":"m"}}}}"#;
+    assert!(again::<Entry>(answer).ends_with(
+        r#"{"id":"m","interrupted":false,"echo":{"origin":"","field":null,"blobs":[]}}},"audience":"both"}}"#
+    ));
+}
+
+fn again<T: Stored>(text: &str) -> String {
+    serde_json::to_string(&AsStored(&rows::from_str::<T>(text).unwrap())).unwrap()
+}
+
+fn card_again(text: &str) -> String {
+    serde_json::to_string(&serde_json::from_str::<CardJson>(text).unwrap()).unwrap()
+}

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::capabilities::ClientCaps;
@@ -28,16 +30,24 @@ enum ConnectionEvent {
     Signal,
 }
 
+/// What `initialize` has offered to the client.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Offer {
+    /// The content besides text that is accepted in prompts.
+    pub(super) modalities: Modalities,
+    /// The ids that `authenticate` accepts.
+    pub(super) auth_methods: Vec<String>,
+}
+
 /// The connection's state.
 pub(super) struct Connection {
     pub(super) host: Arc<SessionHost>,
     pub(super) peer: Peer,
     /// `None` until `initialize` (R-INIT-13).
     pub(super) client: Option<ClientCaps>,
-    /// The content besides text that `initialize` has offered to accept in prompts.
-    pub(super) offered: Modalities,
-    /// The ids that `authenticate` accepts.
-    pub(super) auth_methods: Vec<String>,
+    /// What `initialize` has offered, once it and every `authenticate` since are answered. Requests that
+    /// depend on it wait for it in their tasks.
+    pub(super) offer: Shared<BoxFuture<'static, Offer>>,
     pub(super) sessions: HashMap<SessionId, SessionHandle>,
     /// Sessions that are closing or otherwise busy, each with a token that is cancelled when that is
     /// over. Whatever comes next for such a session waits for its token.
@@ -57,8 +67,7 @@ pub async fn serve(config: Config, stdio: Stdio) -> std::io::Result<()> {
         host: Arc::new(SessionHost::new(config, stop.clone())),
         peer: Peer::new(outbox.clone()),
         client: None,
-        offered: Modalities::default(),
-        auth_methods: Vec::new(),
+        offer: std::future::ready(Offer::default()).boxed().shared(),
         sessions: HashMap::new(),
         busy: HashMap::new(),
         in_flight: InFlightRequests::default(),
@@ -122,7 +131,7 @@ impl Connection {
     /// whatever comes next for a session of this id must wait for it.
     pub(super) fn close_session(&mut self, id: &SessionId) -> CancellationToken {
         let previous = self.busy.remove(id);
-        let Some(open) = self.sessions.remove(id) else {
+        let Some(open) = self.sessions.remove(id).filter(SessionHandle::is_open) else {
             return previous.unwrap_or_else(cancelled_token);
         };
         let (ended, guard) = token_with_guard();

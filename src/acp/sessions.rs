@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use serde_json::{Value, json};
 
 use super::client::AcpClient;
@@ -146,7 +147,7 @@ fn open<M: RequestMethod + 'static>(
     let caps = connection.client.unwrap_or_default();
     let client = Arc::new(AcpClient::new(connection.peer.clone(), &id, caps, cwd.clone()));
     let buffers = (caps.read || caps.write).then(|| Arc::clone(&client) as Arc<dyn EditorBuffers>);
-    let offered = connection.offered;
+    let offer = connection.offer.clone();
     let display = client.display();
     let open_request = OpenRequest {
         id: id.clone(),
@@ -156,18 +157,16 @@ fn open<M: RequestMethod + 'static>(
         buffers,
         display,
         servers,
-        advertised_modalities: offered,
+        advertised_modalities: offer.map(|it| it.modalities).boxed(),
         origin,
         start_after: after.clone(),
         cancel,
         opened,
     };
     connection.sessions.retain(|_, it| it.is_open());
-    match session::open(&connection.host, open_request) {
-        Some(handle) => drop(connection.sessions.insert(id, handle)),
-        // Opening failed, but the old session of this id is closing all the same.
-        None => connection.block_session_until(id, after),
-    }
+    // If it cannot be opened, the old session of this id is closing all the same.
+    connection.block_session_until(id.clone(), after);
+    connection.sessions.insert(id, session::open(&connection.host, open_request));
 }
 
 pub(super) fn close(

@@ -136,7 +136,7 @@ fn profile(scene: &TestScene) -> SandboxProfile {
 
 /// Runs a command to its end and returns its output.
 async fn run(spec: &CommandSpec) -> io::Result<String> {
-    let mut group = ProcessGroup::start(spec)?;
+    let mut group = ProcessGroup::start(spec).await?;
     let mut output = Vec::new();
     let mut sink = |bytes: &[u8]| {
         if output.len() < MAX_OUTPUT {

@@ -1,11 +1,10 @@
 //! The task of one session, the only owner of its state. While a turn runs, the turn has the
 //! history; since only the owner changes it, there is no lock.
 
-use std::collections::VecDeque;
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -14,49 +13,33 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::mcp_servers::UnsentContext;
+use super::announcements::Announcements;
+use super::early_messages::EarlyMessages;
+use super::lifecycle::Lifecycle;
+use super::load::ServerLaunch;
+use super::model_choice::ModelChoice;
+use super::pending_context::PendingContext;
+use super::prompt_queue::{self, PromptQueue, QueuedPrompt};
 use super::trust::ShownPrints;
-use super::undo::UndoNews;
-use super::{PromptKey, SessionHost, SessionMessage, SessionOrigin, StartParams, settings};
+use super::{PromptKey, SessionHost, SessionMessage, settings};
 use crate::completion::Completion;
 use crate::error::Error;
 use crate::mcp::SessionServers;
 use crate::turn::{FinishedTurn, TurnServices};
-use turnwright_llm::{Modalities, Model, ReasoningEffort};
+use turnwright_llm::{Model, ReasoningEffort};
 use turnwright_policy::permission::{Grants, Mode};
-use turnwright_store::{Entry, SessionLock};
-use turnwright_types::message::{History, PromptPart, StopReason, UserMessage};
-use turnwright_types::update::{Setting, SettingId, SlashCommand, Update};
-
-/// The most prompts that may wait behind a running turn.
-const MAX_QUEUED_PROMPTS: usize = 32;
-
-/// The delay between the answer to the session's opening and the list of commands. Some editors
-/// drop updates for a session that they have not registered yet.
-const ANNOUNCE_AFTER: Duration = Duration::from_millis(150);
-
-/// The most model changes that may wait for a provider's list.
-const MAX_MODEL_CHANGES: usize = 8;
+use turnwright_store::Entry;
+use turnwright_types::message::{History, StopReason};
+use turnwright_types::update::{Setting, SettingId, Update};
 
 /// The stop reason that is stored for a turn that has died.
 const DIED: &str = "died";
-
-/// What the client knows or has yet to be told.
-pub(super) struct ClientState {
-    /// Notices for the user, which are sent with the first prompt at the earliest.
-    pub(super) notices: Vec<String>,
-    /// Whether the user was told about the sandbox's gaps.
-    pub(super) sandbox_gaps_reported: bool,
-    /// The kinds of content that were advertised for prompts.
-    pub(super) advertised_modalities: Modalities,
-}
 
 /// A pending model change; it ends with `None` if it only listed the provider's models.
 type PendingModelChange = BoxFuture<'static, Option<ModelChange>>;
 
 /// The result of a model change, and the request that waits for it.
 struct ModelChange {
-    /// The number of the change: a slow one must not undo a later one.
     number: u64,
     model: Result<Arc<dyn Model>, Error>,
     done: Completion<Vec<Setting>>,
@@ -68,45 +51,19 @@ pub(super) struct SessionActor {
     /// The history without the running turn. It stays if the turn dies.
     pub(super) history: History,
     pub(super) grants: Grants,
-    pub(super) queue: VecDeque<QueuedPrompt>,
+    pub(super) queue: PromptQueue,
     pub(super) running: Option<RunningTurn>,
-    /// When the commands will be announced; `None` once they are.
-    pub(super) announce_at: Option<Instant>,
-    pub(super) client_state: ClientState,
-    /// The last turn was interrupted by the end of the process, and the model does not know yet.
-    pub(super) was_interrupted: bool,
+    pub(super) announcements: Announcements,
+    pub(super) context: PendingContext,
+    pub(super) lifecycle: Lifecycle,
+    model_choice: ModelChoice,
     pending_model_changes: FuturesUnordered<PendingModelChange>,
-    /// The number of the last model change that was requested, and of the last that was applied.
-    model_changes: (u64, u64),
-    known_settings: Vec<Setting>,
-    /// The settings that were stored last.
-    saved_settings: Option<(Mode, String, ReasoningEffort)>,
-    model_list_requested: bool,
     pub(super) shown_prints: ShownPrints,
     /// Whether the session has a title, or will have one in a moment.
     pub(super) has_title: bool,
-    /// Whether the session's folders differ from those that the model was told.
-    pub(super) folders_changed: bool,
-    /// What the user has undone and the model does not know yet.
-    pub(super) undo_news: UndoNews,
     /// Whether the user has chosen a title, which a generated one must not replace.
     pub(super) has_chosen_title: Arc<AtomicBool>,
-    cancelling: Arc<AtomicBool>,
-    pub(super) stop: CancellationToken,
-    /// The request that waits for the session to close.
-    close_done: Option<Completion<()>>,
-    /// The lock that keeps other processes from writing to the session.
-    pub(super) lock: Option<SessionLock>,
     pub(super) servers: Option<SessionServers>,
-    pub(super) announced_commands: Vec<SlashCommand>,
-    /// Context for the model from a prompt that led to no turn.
-    pub(super) unsent_context: UnsentContext,
-}
-
-pub(super) struct QueuedPrompt {
-    pub(super) key: PromptKey,
-    pub(super) prompt: UserMessage,
-    pub(super) done: Completion<StopReason>,
 }
 
 pub(super) struct RunningTurn {
@@ -120,72 +77,46 @@ impl SessionActor {
     pub(super) fn new(
         host: Arc<SessionHost>,
         services: TurnServices,
-        known_settings: Vec<Setting>,
-        client_state: ClientState,
-        cancelling: Arc<AtomicBool>,
-        stop: CancellationToken,
+        announcements: Announcements,
+        lifecycle: Lifecycle,
     ) -> SessionActor {
         SessionActor {
-            known_settings,
-            saved_settings: None,
-            pending_model_changes: FuturesUnordered::new(),
-            model_changes: (0, 0),
-            model_list_requested: false,
-            shown_prints: ShownPrints::default(),
-            has_title: false,
-            folders_changed: false,
-            undo_news: UndoNews::default(),
             host,
             services,
             history: History::default(),
             grants: Grants::default(),
-            queue: VecDeque::new(),
+            queue: PromptQueue::default(),
             running: None,
-            announce_at: Some(Instant::now() + ANNOUNCE_AFTER),
-            client_state,
-            was_interrupted: false,
+            announcements,
+            context: PendingContext::default(),
+            lifecycle,
+            model_choice: ModelChoice::default(),
+            pending_model_changes: FuturesUnordered::new(),
+            shown_prints: ShownPrints::default(),
+            has_title: false,
             has_chosen_title: Arc::default(),
-            cancelling,
-            stop,
-            close_done: None,
-            lock: None,
             servers: None,
-            announced_commands: Vec::new(),
-            unsent_context: UnsentContext::default(),
         }
     }
 
-    /// Runs until the last handle is dropped or the host stops.
+    /// Runs the open session until the last handle is dropped or the host stops. `early` are the
+    /// messages that have arrived while it was opening.
     pub(super) async fn run(
         mut self,
         mut inbox: mpsc::Receiver<SessionMessage>,
-        StartParams { origin, servers, start_after, cancel }: StartParams,
-        opened: Completion<Vec<Setting>>,
+        servers: ServerLaunch,
+        mut early: EarlyMessages,
     ) {
-        let (stop, is_copy) = (self.stop.clone(), matches!(origin, SessionOrigin::Fork { .. }));
-        let begun = stop.run_until_cancelled(cancel.run_until_cancelled(async {
-            start_after.cancelled().await;
-            self.start(origin).await
-        }));
-        match begun.await.flatten().unwrap_or(Err(Error::Cancelled)) {
-            Ok(()) => opened.complete(Ok(self.known_settings.clone())),
-            Err(error) => {
-                if is_copy {
-                    self.delete_copy().await;
-                }
-                opened.complete(Err(error));
-                // Whoever waits for this session's end also waits for the end of the previous task.
-                start_after.cancelled().await;
-                return self.close(inbox).await;
-            }
-        }
         // The servers start after the answer, so that none delays it.
-        let offers = self.start_servers(&servers);
-        self.announce_at = self.announce_at.map(|_| Instant::now() + ANNOUNCE_AFTER);
-        let (stop, mode) = (self.stop.clone(), self.services.mode.clone());
+        let offers = self.start_servers(servers);
+        self.announcements.delay_commands();
+        for message in early.take() {
+            self.on_message(message);
+        }
+        let (stop, mode) = (self.lifecycle.stop.clone(), self.services.mode.clone());
         let remote_tools = self.services.tools.remote_tools().clone();
         loop {
-            let announce_at = self.announce_at;
+            let announce_at = self.announcements.commands_due();
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
@@ -201,7 +132,10 @@ impl SessionActor {
                 Some(change) = self.pending_model_changes.next(), if !self.pending_model_changes.is_empty() => {
                     match change {
                         Some(change) => self.on_model_change(change),
-                        None => self.send_settings(),
+                        None => {
+                            self.model_choice.end_list();
+                            self.send_settings();
+                        }
                     }
                 }
                 () = offers.notified() => self.update_commands(),
@@ -212,27 +146,25 @@ impl SessionActor {
                 }
             }
         }
-        self.close(inbox).await;
+        self.close(inbox, EarlyMessages::default()).await;
     }
 
     fn on_message(&mut self, msg: SessionMessage) {
         match msg {
             SessionMessage::Prompt { key, prompt, done } => {
-                if self.queue.len() >= MAX_QUEUED_PROMPTS {
-                    done.complete(Err(Error::InvalidState(format!(
-                        "{MAX_QUEUED_PROMPTS} prompts are already waiting. Wait or cancel"
-                    ))));
-                    return;
+                if self.queue.is_full() {
+                    return done.complete(Err(prompt_queue::too_many()));
                 }
-                if let Err(error) = self.check_media(&prompt) {
+                let supported = self.services.selection.get().model.modalities();
+                if let Err(error) = self.announcements.check_media(&prompt, supported) {
                     return done.complete(Err(error));
                 }
                 self.announce_commands();
-                self.queue.push_back(QueuedPrompt { key, prompt, done });
+                self.queue.push(QueuedPrompt { key, prompt, done });
                 self.start_next();
             }
             SessionMessage::Cancel => {
-                self.cancelling.store(false, Ordering::Relaxed);
+                self.lifecycle.cancelling.clear();
                 self.cancel();
             }
             SessionMessage::CancelPrompt(key) => self.cancel_prompt(key),
@@ -247,39 +179,12 @@ impl SessionActor {
                 let updated = SystemTime::now();
                 self.services.client().update(Update::SessionInfo { title: Some(title), updated });
             }
-            SessionMessage::Close { done } => {
-                self.close_done = Some(done);
-                self.stop.cancel();
-            }
-        }
-    }
-
-    /// Accepts images and recordings if they were advertised or if the current model takes them
-    /// (R-TURN-11).
-    fn check_media(&self, prompt: &UserMessage) -> Result<(), Error> {
-        let (advertised, supported) = (
-            self.client_state.advertised_modalities,
-            self.services.selection.get().model.modalities(),
-        );
-        let refused = prompt.parts.iter().find_map(|it| match it {
-            PromptPart::Image(_) if !advertised.images && !supported.images => Some("images"),
-            PromptPart::Audio(_) if !advertised.audio && !supported.audio => Some("audio"),
-            _ => None,
-        });
-        match refused {
-            Some(what) => {
-                Err(Error::InvalidParams(format!("This agent does not take {what} in prompts")))
-            }
-            None => Ok(()),
+            SessionMessage::Close { done } => self.lifecycle.close(done),
         }
     }
 
     fn set(&mut self, setting: SettingId, value: String, done: Completion<Vec<Setting>>) {
         match setting {
-            SettingId::Model if self.pending_model_changes.len() >= MAX_MODEL_CHANGES => {
-                let busy = "Earlier changes of the model are still waiting for the provider";
-                return done.complete(Err(Error::InvalidState(busy.to_owned())));
-            }
             SettingId::Model => return self.choose_model(value, done),
             SettingId::Effort if !self.services.selection.get().model.supports_effort() => {
                 let no_effort = "This model has no reasoning effort to choose";
@@ -305,7 +210,7 @@ impl SessionActor {
             },
         }
         self.send_settings();
-        self.report_when_saved(done, Ok(self.known_settings.clone()));
+        self.report_when_saved(done, Ok(self.announcements.settings()));
     }
 
     /// Reports the result once everything that was logged so far is stored.
@@ -318,8 +223,11 @@ impl SessionActor {
     }
 
     fn choose_model(&mut self, name: String, done: Completion<Vec<Setting>>) {
-        self.model_changes.0 += 1;
-        let (number, stop) = (self.model_changes.0, self.stop.clone());
+        let number = match self.model_choice.begin_change() {
+            Ok(number) => number,
+            Err(busy) => return done.complete(Err(busy)),
+        };
+        let stop = self.lifecycle.stop.clone();
         let looking = settings::choose(Arc::clone(&self.host), name);
         // In a separate task: if it dies, the session does not.
         let looking =
@@ -334,14 +242,14 @@ impl SessionActor {
     }
 
     fn on_model_change(&mut self, ModelChange { number, model, done }: ModelChange) {
+        let is_applied = self.model_choice.end_change(number, model.is_ok());
         match model {
             Ok(model) => {
-                if number > self.model_changes.1 {
-                    self.model_changes.1 = number;
+                if is_applied {
                     self.services.selection.set_model(model);
                     self.send_settings();
                 }
-                self.report_when_saved(done, Ok(self.known_settings.clone()));
+                self.report_when_saved(done, Ok(self.announcements.settings()));
             }
             Err(error) => done.complete(Err(error)),
         }
@@ -371,23 +279,26 @@ impl SessionActor {
     /// Refreshes the known settings without an update: the client gets them with the answer that it
     /// waits for.
     pub(super) fn refresh_settings(&mut self) {
-        self.known_settings = settings::all(&self.host, &self.services);
+        self.announcements.set_settings(settings::all(&self.host, &self.services));
     }
 
     /// Stores the settings if they have changed, and sends them to the client if it does not know
     /// them.
     pub(super) fn send_settings(&mut self) {
-        let settings = settings::all(&self.host, &self.services);
         let (mode, selection) = (self.services.mode.get(), self.services.selection.get());
         let current = (mode, selection.model.name().to_owned(), selection.effort);
-        if self.saved_settings.as_ref() != Some(&current) {
-            let (mode, model, effort) = current.clone();
+        if self.announcements.must_save(&current) {
+            let (mode, model, effort) = current;
             drop(self.services.log().save_settings(mode.id(), model, effort.id()));
-            self.saved_settings = Some(current);
         }
-        if settings != self.known_settings {
-            self.known_settings.clone_from(&settings);
-            self.services.client().update(Update::Settings(settings));
+        let settings = settings::all(&self.host, &self.services);
+        self.send(|it| it.update_settings(settings));
+    }
+
+    /// Sends the client what it has to be told, if anything.
+    pub(super) fn send(&mut self, announce: impl FnOnce(&mut Announcements) -> Option<Update>) {
+        if let Some(update) = announce(&mut self.announcements) {
+            self.services.client().update(update);
         }
     }
 
@@ -397,18 +308,14 @@ impl SessionActor {
         if let Some(turn) = &self.running {
             turn.cancel.cancel();
         }
-        for queued in self.queue.drain(..) {
-            queued.done.complete(Ok(StopReason::Cancelled));
-        }
+        self.queue.cancel_all();
     }
 
     fn cancel_prompt(&mut self, key: PromptKey) {
         if let Some(turn) = self.running.as_ref().filter(|it| it.key == key) {
             turn.cancel.cancel();
-        } else if let Some(position) = self.queue.iter().position(|it| it.key == key)
-            && let Some(queued) = self.queue.remove(position)
-        {
-            queued.done.complete(Ok(StopReason::Cancelled));
+        } else {
+            self.queue.cancel(key);
         }
     }
 
@@ -444,7 +351,7 @@ impl SessionActor {
         turn.done.complete(result);
         // The model list or the model's capabilities may have changed.
         self.send_settings();
-        if has_answered && !self.model_list_requested {
+        if has_answered && self.model_choice.needs_list() {
             self.prefetch_model_list();
         }
         self.start_next();
@@ -452,10 +359,10 @@ impl SessionActor {
 
     /// Fetches the provider's model list for the client, once the provider has answered a prompt.
     fn prefetch_model_list(&mut self) {
-        self.model_list_requested = true;
         let model = self.services.selection.get().model;
         if self.host.should_prefetch_list(&model) {
-            let (host, stop) = (Arc::clone(&self.host), self.stop.clone());
+            let (host, stop) = (Arc::clone(&self.host), self.lifecycle.stop.clone());
+            self.model_choice.begin_list();
             self.pending_model_changes.push(Box::pin(async move {
                 if let Some(Err(error)) = stop.run_until_cancelled(host.list_models(&model)).await {
                     tracing::debug!(%error, "the models could not be listed");
@@ -466,29 +373,24 @@ impl SessionActor {
     }
 
     pub(super) fn announce_commands(&mut self) {
-        if self.announce_at.take().is_some() {
-            self.announced_commands = self.commands();
-            self.services.client().update(Update::Commands(self.announced_commands.clone()));
+        if self.announcements.commands_due().is_some() {
+            let commands = self.commands();
+            self.send(|it| it.announce_commands(commands));
         }
     }
 
     /// Stops the running work and waits for it: child processes must not outlive the session.
     /// Messages left in the mailbox are answered like queued prompts.
-    async fn close(mut self, mut inbox: mpsc::Receiver<SessionMessage>) {
-        inbox.close();
-        while let Ok(msg) = inbox.try_recv() {
-            match msg {
-                SessionMessage::Prompt { done, .. } => done.complete(Ok(StopReason::Cancelled)),
-                SessionMessage::SetMode { done, .. } => done.complete(Err(Error::Cancelled)),
-                SessionMessage::Set { done, .. } => done.complete(Err(Error::Cancelled)),
-                SessionMessage::Close { done } => drop(self.close_done.replace(done)),
-                SessionMessage::Cancel
-                | SessionMessage::CancelPrompt(_)
-                | SessionMessage::TitleChosen(_) => {}
-            }
+    pub(super) async fn close(
+        mut self,
+        mut inbox: mpsc::Receiver<SessionMessage>,
+        early: EarlyMessages,
+    ) {
+        for done in early.end(&mut inbox) {
+            self.lifecycle.close(done);
         }
         // Pending model changes end now.
-        self.stop.cancel();
+        self.lifecycle.stop.cancel();
         while let Some(change) = self.pending_model_changes.next().await {
             if let Some(change) = change {
                 self.on_model_change(change);
@@ -505,10 +407,7 @@ impl SessionActor {
         self.services.env.jobs.close().await;
         self.services.env.guard.close().await;
         self.services.log().flush().written().await;
-        drop(self.lock.take());
-        if let Some(done) = self.close_done {
-            done.complete(Ok(()));
-        }
+        self.lifecycle.end().await;
     }
 }
 

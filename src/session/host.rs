@@ -2,16 +2,16 @@
 //! store.
 
 use parking_lot::Mutex;
+use std::mem::take;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
 
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::load::{LoadedProject, ServerLaunch};
 use super::model_cache::ModelCache;
-use super::project_servers::unique_by_name;
-use super::server_sandbox::ServerSite;
-use super::{effective_policy, mcp_servers};
 use crate::config::{Config, ModelProfiles, Provider, is_well_known};
 use crate::error::Error;
 use crate::mcp::SessionServers;
@@ -21,13 +21,13 @@ use crate::turn::{
     AnnouncedMode, SharedModelSelection, SharedRules, StandaloneCalls, TurnServices,
 };
 use turnwright_llm::{LlmError, Modalities, Model};
-use turnwright_mcp::{LoginStore, ServerPool, ServerSpec};
+use turnwright_mcp::ServerPool;
 use turnwright_policy::permission::{Mode, PolicyRules, SharedMode};
-use turnwright_store::{RetentionLimits, SessionLog, Store};
+use turnwright_store::{RetentionLimits, Store};
 use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
 use turnwright_types::ids::SessionId;
 use turnwright_types::redact;
-use turnwright_workspace::exec::{Environment, Jobs};
+use turnwright_workspace::exec::Environment;
 use turnwright_workspace::files::{Files, Roots};
 
 /// The most models that a client is offered.
@@ -62,16 +62,6 @@ struct OfferedModels {
     names: Vec<String>,
     /// Whether providers may be asked for their models.
     may_list: bool,
-}
-
-/// The environment of a workspace, as its settings make it.
-struct FolderEnv {
-    env: ToolEnv,
-    policy: PolicyRules,
-    /// Notices for the user.
-    notices: Vec<String>,
-    /// The project's MCP servers that the user trusts.
-    servers: Vec<ServerSpec>,
 }
 
 impl SessionHost {
@@ -117,7 +107,7 @@ impl SessionHost {
         &self.config
     }
 
-    /// Whether a model is configured, so that sessions can be opened.
+    /// Whether a model is configured, so that sessions can be opened. Reads files.
     pub fn is_configured(&self) -> bool {
         // Invalid settings are reported by `session/new`, where the user sees them.
         !matches!(self.config.provider(), Ok(Provider::Unconfigured))
@@ -126,15 +116,6 @@ impl SessionHost {
     /// Uses the built-in offline model until another one is configured.
     pub fn use_offline(&self) {
         self.offline.store(true, Ordering::Relaxed);
-    }
-
-    /// The notice for a session that starts in this mode without a sandbox.
-    fn sandbox_notice(mode: Mode) -> Option<String> {
-        let is_worth_it = !turnwright_sandbox::can_confine() && mode != Mode::Full;
-        is_worth_it.then(|| {
-            let why = turnwright_sandbox::sandbox_support().missing.join("; ");
-            format!("The sandbox is not available here ({why}): you are asked about each command.")
-        })
     }
 
     /// Probes the sandbox in the background: that takes some milliseconds, which the first command
@@ -154,8 +135,12 @@ impl SessionHost {
         drop(self.store.final_flush().await);
     }
 
-    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.tracker.spawn(task);
+    /// Runs a task that is waited for when the process ends.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.tracker.spawn(task)
     }
 
     pub(super) fn tracker(&self) -> TaskTracker {
@@ -166,36 +151,29 @@ impl SessionHost {
         self.stop.child_token()
     }
 
-    /// Creates the services of a session. Also returns the notices for its user and the project's
-    /// MCP servers that are trusted.
+    /// Creates the services of a session from what was loaded.
     pub(super) fn turn_services(
         &self,
-        id: SessionId,
-        roots: Roots,
-        client: Arc<dyn Client>,
-        buffers: Option<Arc<dyn EditorBuffers>>,
-        display: CommandDisplay,
-    ) -> Result<(TurnServices, Vec<String>, Vec<ServerSpec>), Error> {
-        let log = SessionLog::new(self.store.clone(), id.clone());
-        let folder_env = self.folder_env(id, roots, client, buffers, display);
-        let FolderEnv { mut env, policy, notices, servers } = folder_env;
-        env.log = log;
-        let services = TurnServices {
-            selection: SharedModelSelection::new(self.model()?, self.config.effort()),
+        env: ToolEnv,
+        policy: PolicyRules,
+        selection: SharedModelSelection,
+        max_requests: u32,
+    ) -> TurnServices {
+        TurnServices {
+            selection,
             tools: Arc::new(Toolbox::new(Arc::clone(&self.tools), RemoteTools::default())),
             mode: env.mode.clone(),
             env: Arc::new(env),
             announced_mode: AnnouncedMode::default(),
             policy: SharedRules::new(policy),
-            max_requests: self.config.max_turn_requests(),
+            max_requests,
             truncation_reported: Arc::default(),
-        };
-        Ok((services, notices, servers))
+        }
     }
 
     /// Creates a runner for calls without a conversation, for clients of our own MCP server. It
     /// follows the policy of these folders and stores nothing. Also returns the notices for the
-    /// user.
+    /// user. Blocks.
     pub fn standalone_calls(
         &self,
         roots: Roots,
@@ -204,8 +182,9 @@ impl SessionHost {
     ) -> (StandaloneCalls, Vec<String>) {
         self.probe_sandbox();
         let id = SessionId::random();
-        let folder_env = self.folder_env(id, roots, client, None, CommandDisplay::Text);
-        let FolderEnv { env, policy, notices, .. } = folder_env;
+        let mut project = self.load_project(&id, roots);
+        let (notices, policy) = (take(&mut project.notices), take(&mut project.policy));
+        let env = self.tool_env(id, project, client, None, CommandDisplay::Text);
         let shared = env.mode.clone();
         if let Some(mode) = mode {
             shared.set(mode);
@@ -213,83 +192,34 @@ impl SessionHost {
         (StandaloneCalls::new(env, shared, SharedRules::new(policy)), notices)
     }
 
-    /// Loads the settings for these folders and builds their environment.
-    fn folder_env(
+    /// Creates the environment of the tools in a project.
+    pub(super) fn tool_env(
         &self,
         id: SessionId,
-        roots: Roots,
+        project: LoadedProject,
         client: Arc<dyn Client>,
         buffers: Option<Arc<dyn EditorBuffers>>,
         display: CommandDisplay,
-    ) -> FolderEnv {
-        self.reload_settings();
-        // Opening a session in the home folder must not give the model access to the keys or the
-        // permission rules.
-        let paths = &self.config.paths;
-        let roots = roots.with_private_folder(&paths.config).with_private_folder(&paths.state);
-        let roots = roots.with_readable_folder(&Jobs::output_folder(&paths.state, &id));
-        let effective = effective_policy::resolve_policy(&self.config, &self.trust, &roots);
-        let notices =
-            effective.notice().into_iter().chain(SessionHost::sandbox_notice(effective.mode));
-        let notices: Vec<_> = notices.collect();
-        let mut env = ToolEnv::new(
-            id,
-            Files::new(roots, buffers),
-            self.environment.clone(),
-            client,
-            display,
-            Arc::clone(&self.shared_env),
-        );
-        env.mode = SharedMode::new(effective.mode, effective.max_mode);
-        env.confinement = effective_policy::command_confinement(
-            &self.config,
-            effective.sandbox,
-            &effective.rules,
-        );
-        FolderEnv { env, policy: effective.rules, notices, servers: effective.servers }
+    ) -> ToolEnv {
+        let files = Files::new(project.roots, buffers);
+        let (environment, shared) = (self.environment.clone(), Arc::clone(&self.shared_env));
+        let mut env = ToolEnv::new(id, files, environment, client, display, shared);
+        env.mode = SharedMode::new(project.mode, project.max_mode);
+        env.confinement = project.confinement;
+        env
     }
 
-    /// Starts the session's MCP servers: those that the client requests, and those of the settings
-    /// with other names. Also returns notices for the user.
-    pub(super) fn start_servers(
+    /// Starts the MCP servers of a session.
+    pub(super) fn launch_servers(
         &self,
-        servers: &[ServerSpec],
-        services: &TurnServices,
-    ) -> (SessionServers, Vec<String>) {
-        let (env, policy) = (&services.env, services.policy.get());
-        let site = ServerSite {
-            confinement: &env.confinement,
-            roots: env.files.roots(),
-            policy: &policy,
-            forms: env.client.supports_forms(),
-        };
-        self.start_servers_at(servers, &site, services.tools.remote_tools().clone())
-    }
-
-    /// Like [`SessionHost::start_servers`], without a session.
-    pub(super) fn start_servers_at(
-        &self,
-        servers: &[ServerSpec],
-        site: &ServerSite<'_>,
+        launch: &ServerLaunch,
         remote_tools: RemoteTools,
-    ) -> (SessionServers, Vec<String>) {
-        let server_env = site.server_env(LoginStore::new(&self.config.paths.config));
-        let (settings, notices) = mcp_servers::settings(&self.config);
-        let servers = mcp_servers::with_configured(servers, &settings, site.roots.real_cwd());
-        let servers = unique_by_name(servers);
-        (
-            SessionServers::launch(
-                &self.servers,
-                &servers,
-                &server_env,
-                remote_tools,
-                settings.wait,
-            ),
-            notices,
-        )
+    ) -> SessionServers {
+        let ServerLaunch { specs, env, wait, .. } = launch;
+        SessionServers::launch(&self.servers, specs, env, remote_tools, *wait)
     }
 
-    /// The kinds of prompt content that the default model accepts besides text.
+    /// The kinds of prompt content that the default model accepts besides text. Reads files.
     pub fn default_modalities(&self) -> Modalities {
         self.model().map(|it| it.modalities()).unwrap_or_default()
     }
@@ -326,8 +256,8 @@ impl SessionHost {
         self.offered().may_list
     }
 
-    /// Reloads the settings that may change while the process runs.
-    fn reload_settings(&self) {
+    /// Reloads the settings that may change while the process runs. Reads files.
+    pub(super) fn reload_settings(&self) {
         redact::register_keys(self.config.secrets());
         self.shared_env.web.set_allowed(&self.config.web_allow());
         let retention = self.config.session_retention();
@@ -359,7 +289,7 @@ impl SessionHost {
         self.models.get(provider, self.config.list_models())
     }
 
-    /// The default model, with which sessions start.
+    /// The default model, with which sessions start. Reads files.
     ///
     /// # Errors
     /// If none is configured, or if its settings are invalid.

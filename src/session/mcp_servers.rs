@@ -1,7 +1,6 @@
 //! The MCP servers of a session: those of the settings, the `/mcp` command, and the servers'
 //! prompts as slash commands.
 
-use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::actor::SessionActor;
 use super::prompts::{finish_command, log_command, report_omissions};
+use super::load::ServerLaunch;
 use super::server_sandbox::ServerSite;
 use super::{SessionHost, commands, effective_policy, title};
 use crate::config::{Config, McpServerSettings, McpSettings, McpTransport, Secret};
@@ -24,9 +24,9 @@ use turnwright_mcp::{
 use turnwright_store::TurnKind;
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::ids::MessageId;
-use turnwright_types::message::{PromptPart, StopReason, UserMessage};
+use turnwright_types::message::{StopReason, UserMessage};
 use turnwright_types::redact;
-use turnwright_types::update::{SlashCommand, Update};
+use turnwright_types::update::SlashCommand;
 use turnwright_workspace::files::Roots;
 
 /// The most tools, prompts or servers that are listed.
@@ -49,12 +49,12 @@ pub(super) fn settings(config: &Config) -> (McpSettings, Vec<String>) {
 
 /// The client's servers, and those of the settings with other names.
 pub(super) fn with_configured(
-    servers: &[ServerSpec],
+    servers: Vec<ServerSpec>,
     settings: &McpSettings,
     folder: &Path,
 ) -> Vec<ServerSpec> {
     let configured = settings.servers.iter().map(|it| configured(it, folder));
-    servers.iter().cloned().chain(configured).collect()
+    servers.into_iter().chain(configured).collect()
 }
 
 fn configured(server: &McpServerSettings, folder: &Path) -> ServerSpec {
@@ -96,32 +96,14 @@ fn configured(server: &McpServerSettings, folder: &Path) -> ServerSpec {
     }
 }
 
-/// Context for the model from a prompt that led to no turn. The next prompt takes it.
-#[derive(Clone, Debug, Default)]
-// held to move a short text.
-pub(super) struct UnsentContext(Arc<Mutex<String>>);
-
-impl UnsentContext {
-    pub(super) fn take(&self) -> String {
-        std::mem::take(&mut self.0.lock())
-    }
-
-    fn keep(&self, message: UserMessage) {
-        let context = message.parts.into_iter().filter_map(|it| match it {
-            PromptPart::Context(text) => Some(text),
-            _ => None,
-        });
-        self.0.lock().extend(context);
-    }
-}
-
 impl SessionActor {
     /// Starts the servers. The returned notifier fires when their state changes.
-    pub(super) fn start_servers(&mut self, servers: &[ServerSpec]) -> Arc<Notify> {
-        let (fleet, notices) = self.host.start_servers(servers, &self.services);
-        let changes = fleet.changes();
-        self.servers = Some(fleet);
-        self.client_state.notices.extend(notices);
+    pub(super) fn start_servers(&mut self, mut launch: ServerLaunch) -> Arc<Notify> {
+        self.announcements.add_notices(std::mem::take(&mut launch.notices));
+        let remote_tools = self.services.tools.remote_tools().clone();
+        let servers = self.host.launch_servers(&launch, remote_tools);
+        let changes = servers.changes();
+        self.servers = Some(servers);
         changes
     }
 
@@ -139,10 +121,7 @@ impl SessionActor {
     /// Sends the commands to the client if they have changed.
     pub(super) fn update_commands(&mut self) {
         let commands = self.commands();
-        if self.announce_at.is_none() && commands != self.announced_commands {
-            self.announced_commands.clone_from(&commands);
-            self.services.client().update(Update::Commands(commands));
-        }
+        self.send(|it| it.update_commands(commands));
     }
 
     /// Returns the server prompt that the user has typed, if it is one.
@@ -163,7 +142,7 @@ impl SessionActor {
         let mut context = UserMessage::default();
         self.add_session_context(&mut context);
         let titled = self.suggest_title(title::from_prompt(&prompt));
-        let (services, unsent_context) = (self.services.clone(), self.unsent_context.clone());
+        let (services, unsent_context) = (self.services.clone(), self.context.unsent.clone());
         let (mut history, grants) = (self.history.clone(), self.grants.clone());
         Box::pin(async move {
             let log = services.log().clone();
@@ -397,9 +376,10 @@ impl SessionHost {
             confinement: &confinement,
             roots: &roots,
             policy: &effective.rules,
-            forms: false,
+            supports_forms: false,
         };
-        let (fleet, _) = self.start_servers_at(&[], &site, RemoteTools::default());
+        let launch = self.load_servers(Vec::new(), &site);
+        let fleet = self.launch_servers(&launch, RemoteTools::default());
         let times = fleet.settled().await;
         checks.extend(fleet.states().into_iter().zip(times).map(|((spec, state), took)| {
             ServerCheck { name: spec.name.clone(), outcome: server_info(spec, &state), took }

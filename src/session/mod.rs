@@ -2,16 +2,24 @@
 //! after the other. Everything else holds a handle and sends messages.
 
 mod actor;
+mod announcements;
 mod commands;
+mod early_messages;
 mod history;
 mod host;
+mod lifecycle;
+mod load;
 mod start;
 pub mod stored_sessions;
 mod turn_changes;
 mod mcp_servers;
 mod model_cache;
+mod model_choice;
+mod opening;
+mod pending_context;
 mod permissions;
 mod project_servers;
+mod prompt_queue;
 mod prompts;
 mod recovery;
 mod replay;
@@ -28,10 +36,10 @@ mod undo;
 #[cfg(test)]
 mod tests;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -42,7 +50,7 @@ use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::{StopReason, UserMessage};
 use turnwright_types::update::{Setting, SettingId};
-use turnwright_workspace::files::Roots;
+use lifecycle::CancelFlag;
 
 pub use effective_policy::{
     EffectivePolicy, PROJECT_FILE, ProjectFile, resolve_policy, rule_problems,
@@ -58,12 +66,11 @@ pub use turnwright_store::history::{HistoryPage, MessageRecord};
 pub use undo::{UndoContext, UndoPlan, UndoRequest};
 pub use undo_report::UndoReport;
 
-/// The most folders that a session may have besides its working folder.
-const MAX_FOLDERS: usize = 64;
 /// The most messages that may wait for a busy session.
 const MAILBOX_CAPACITY: usize = 256;
 /// The part of the mailbox that is reserved for cancels.
 const RESERVED_FOR_CANCELS: usize = 32;
+const TOO_MANY_REQUESTS: &str = "Too many requests are waiting for this session. Wait or cancel";
 
 /// Identifies a prompt among those of one connection.
 pub type PromptKey = u64;
@@ -83,8 +90,9 @@ pub struct OpenRequest {
     pub display: CommandDisplay,
     /// The MCP servers that the client requests.
     pub servers: Vec<ServerSpec>,
-    /// The kinds of prompt content that were advertised to the client.
-    pub advertised_modalities: Modalities,
+    /// The kinds of prompt content that were advertised to the client, once that is known. The session
+    /// is loaded then.
+    pub advertised_modalities: BoxFuture<'static, Modalities>,
     /// Whether the session is new, stored or a copy.
     pub origin: SessionOrigin,
     /// Cancelled when the previous task of the same session has ended; the session starts only
@@ -147,85 +155,20 @@ enum SessionMessage {
 #[derive(Debug)]
 pub struct SessionHandle {
     mailbox: mpsc::Sender<SessionMessage>,
-    /// Set while a cancel is in the mailbox with no message after it: another one would change
-    /// nothing. So a client that sends nothing but cancels cannot fill the mailbox.
-    cancelling: Arc<AtomicBool>,
+    cancelling: CancelFlag,
     /// Cancels the opening.
     opening: CancellationToken,
 }
 
 /// Opens a session. Its task runs on the host's tracker until the handle is dropped or the host is
-/// stopped. `done` of the request is told when the session is open, or why it cannot be opened: the
+/// stopped. `opened` of the request is told when the session is open, or why it cannot be opened: the
 /// working folder is unusable, no model is configured.
-pub fn open(host: &Arc<SessionHost>, request: OpenRequest) -> Option<SessionHandle> {
-    let OpenRequest {
-        id,
-        cwd,
-        folders,
-        client,
-        buffers,
-        display,
-        servers,
-        advertised_modalities,
-        ..
-    } = request;
-    let OpenRequest { origin, start_after, cancel, opened, .. } = request;
-    let roots = roots(&cwd, &folders);
-    let prepared = roots.and_then(|it| host.turn_services(id, it, client, buffers, display));
-    let (services, notices, own) = match prepared {
-        Ok(prepared) => prepared,
-        Err(error) => {
-            opened.complete(Err(error));
-            return None;
-        }
-    };
+pub fn open(host: &Arc<SessionHost>, request: OpenRequest) -> SessionHandle {
     let (mailbox, inbox) = mpsc::channel(MAILBOX_CAPACITY);
-    let cancelling = Arc::new(AtomicBool::new(false));
-    let stop: CancellationToken = host.stop_token();
-    let shared = Arc::clone(&cancelling);
-    let settings = settings::all(host, &services);
-    let client_state =
-        actor::ClientState { notices, sandbox_gaps_reported: false, advertised_modalities };
-    let actor =
-        actor::SessionActor::new(Arc::clone(host), services, settings, client_state, shared, stop);
-    let opening = cancel.clone();
-    let servers = servers.into_iter().chain(own).collect();
-    host.spawn(actor.run(inbox, StartParams { origin, servers, start_after, cancel }, opened));
-    Some(SessionHandle { mailbox, cancelling, opening })
-}
-
-/// What a session's task needs only at its start.
-struct StartParams {
-    origin: SessionOrigin,
-    servers: Vec<ServerSpec>,
-    start_after: CancellationToken,
-    cancel: CancellationToken,
-}
-
-fn roots(cwd: &Path, folders: &[PathBuf]) -> Result<Roots, Error> {
-    if !cwd.is_absolute() {
-        let text = format!("`cwd` must be an absolute path, not `{}`", cwd.display());
-        return Err(Error::InvalidParams(text));
-    }
-    let mut roots = Roots::new(cwd).map_err(|error| Error::InvalidFolder {
-        path: cwd.to_path_buf(),
-        why: error.to_string(),
-    })?;
-    let refused = |folder: &Path, why: &str| {
-        let text = format!("`additionalDirectories`: `{}` cannot be used: {why}", folder.display());
-        Error::InvalidParams(text)
-    };
-    if folders.len() > MAX_FOLDERS {
-        let text = format!("`additionalDirectories` has more than {MAX_FOLDERS} entries");
-        return Err(Error::InvalidParams(text));
-    }
-    for folder in folders {
-        if !folder.is_absolute() {
-            return Err(refused(folder, "it is not an absolute path"));
-        }
-        roots = roots.with_folder(folder).map_err(|error| refused(folder, &error.to_string()))?;
-    }
-    Ok(roots)
+    let (cancelling, opening) = (CancelFlag::default(), request.cancel.clone());
+    let task = opening::open_and_run(Arc::clone(host), request, inbox, cancelling.clone());
+    host.spawn(task);
+    SessionHandle { mailbox, cancelling, opening }
 }
 
 /// Tells a session's client about a title that the user has chosen, once it is stored.
@@ -246,9 +189,7 @@ impl SessionHandle {
     /// Starts a turn, or queues the prompt behind the running one.
     pub fn prompt(&self, key: PromptKey, prompt: UserMessage, done: Completion<StopReason>) {
         if self.mailbox.capacity() <= RESERVED_FOR_CANCELS {
-            return done.complete(Err(Error::InvalidState(
-                "Too many requests are waiting for this session. Wait or cancel".to_owned(),
-            )));
+            return done.complete(Err(Error::InvalidState(TOO_MANY_REQUESTS.to_owned())));
         }
         self.send(SessionMessage::Prompt { key, prompt, done });
     }
@@ -256,10 +197,10 @@ impl SessionHandle {
     /// Cancels the running turn and all queued prompts. A cancel with nothing to cancel is not
     /// remembered, because it would abort a prompt that the user has not sent yet.
     pub fn cancel(&self) {
-        if !self.cancelling.swap(true, Ordering::Relaxed)
+        if self.cancelling.raise()
             && self.mailbox.try_send(SessionMessage::Cancel).is_err()
         {
-            self.cancelling.store(false, Ordering::Relaxed);
+            self.cancelling.clear();
             tracing::error!("a session does not read its mailbox");
         }
     }
@@ -299,7 +240,7 @@ impl SessionHandle {
     /// Sends a message. If the mailbox is full, the message is dropped, and its `Completion` answers on
     /// drop.
     fn send(&self, msg: SessionMessage) {
-        self.cancelling.store(false, Ordering::Relaxed);
+        self.cancelling.clear();
         let has_room = self.mailbox.capacity() > RESERVED_FOR_CANCELS;
         if !has_room || self.mailbox.try_send(msg).is_err() {
             tracing::error!("a session does not read its mailbox");

@@ -1,6 +1,5 @@
 //! Handles prompts: starts a turn, or answers a slash command.
 
-use std::mem::take;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
@@ -8,9 +7,10 @@ use std::time::SystemTime;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use super::actor::{QueuedPrompt, RunningTurn, SessionActor};
+use super::actor::{RunningTurn, SessionActor};
 use super::checkpoint_commands::{CheckpointCommand, CheckpointTask, run_checkpoint_command};
 use super::commands::{self, CommandAction};
+use super::prompt_queue::QueuedPrompt;
 use super::trust::run_trust_command;
 use super::{permissions, title};
 use crate::turn::{FinishedTurn, Turn, TurnServices};
@@ -21,9 +21,6 @@ use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptPart, StopReason, UserMessage};
 use turnwright_types::update::Update;
 
-/// What the model is told after an interrupted turn.
-const INTERRUPTED: &str = "The last turn was interrupted: the agent ended in the middle of it. What \
-                           was under way then may be done in part.\n";
 /// The most characters of a command that the turn's record keeps.
 const MAX_COMMAND_CHARS: usize = 500;
 
@@ -31,8 +28,8 @@ impl SessionActor {
     /// Starts the next turn unless one is running.
     pub(super) fn start_next(&mut self) {
         while self.running.is_none() {
-            let Some(QueuedPrompt { key, prompt, done }) = self.queue.pop_front() else { return };
-            let cancel = self.stop.child_token();
+            let Some(QueuedPrompt { key, prompt, done }) = self.queue.next() else { return };
+            let cancel = self.lifecycle.stop.child_token();
             self.send_notices();
             let typed = first_text(&prompt);
             let work = match commands::find(&typed) {
@@ -52,13 +49,9 @@ impl SessionActor {
 
     /// Sends the notices that could not be sent before a prompt.
     fn send_notices(&mut self) {
-        let gaps = turnwright_sandbox::known_limitation();
-        if let Some(what) = gaps.filter(|_| !self.client_state.sandbox_gaps_reported) {
-            self.client_state.sandbox_gaps_reported = true;
-            self.client_state.notices.push(format!("The sandbox has gaps here. {what}"));
-        }
+        let notices = self.announcements.take_notices(turnwright_sandbox::known_limitation());
         let news = self.services.log().take_notices();
-        for notice in self.client_state.notices.drain(..).chain(news) {
+        for notice in notices.into_iter().chain(news) {
             self.services.client().update(Update::Notice(notice));
         }
     }
@@ -104,7 +97,7 @@ impl SessionActor {
             }
             CommandAction::Checkpoint(which) => {
                 let history = self.history.clone();
-                let news = self.undo_news.clone();
+                let news = self.context.undo_news.clone();
                 let task = CheckpointTask { host, services, news, arguments, message, cancel };
                 return Box::pin(async move {
                     let (history, stop) = run_checkpoint_command(which, task, history).await;
@@ -159,15 +152,9 @@ impl SessionActor {
     /// Adds the context that the model needs and the system prompt cannot contain because it
     /// changes.
     pub(super) fn add_session_context(&mut self, prompt: &mut UserMessage) {
-        let mut context = self.unsent_context.take();
         let is_first = self.history.messages.is_empty();
-        if take(&mut self.folders_changed) && !is_first {
-            context.push_str("The user has opened this conversation in other folders.\n");
-            context.push_str(&self.folder_lines());
-        }
+        let mut context = self.context.take_lead(is_first, &self.folder_lines());
         if is_first {
-            // A conversation without messages gets the whole context anew, so unsent parts of it
-            // are dropped.
             context = format!(
                 "{}System: {}\nDate: {}\n",
                 self.folder_lines(),
@@ -176,12 +163,10 @@ impl SessionActor {
             );
             self.services.announced_mode.forget();
         }
-        if take(&mut self.was_interrupted) {
-            context.push_str(INTERRUPTED);
-        }
+        context.extend(self.context.take_interruption());
         context.extend(self.services.mode_context());
         context.extend(self.services.env.command_news());
-        context.extend(self.undo_news.take());
+        context.extend(self.context.undo_news.take());
         if !context.is_empty() {
             prompt.parts.push(PromptPart::Context(context));
         }

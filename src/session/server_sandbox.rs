@@ -15,17 +15,18 @@ pub(super) struct ServerSite<'a> {
     pub(super) roots: &'a Roots,
     pub(super) policy: &'a PolicyRules,
     /// Whether the user can be shown forms.
-    pub(super) forms: bool,
+    pub(super) supports_forms: bool,
 }
 
 impl ServerSite<'_> {
-    /// The environment of the session's servers. Reads files, which takes a few microseconds.
-    pub(super) fn server_env(&self, logins: LoginStore) -> ServerEnv {
+    /// The environment of the session's servers. Looks files up, but not where no server is started.
+    pub(super) fn server_env(&self, logins: LoginStore, has_servers: bool) -> ServerEnv {
+        let is_confined = has_servers && turnwright_sandbox::can_confine();
         ServerEnv {
             cwd: self.roots.real_cwd().to_path_buf(),
             roots: self.roots.folders().map(Path::to_path_buf).collect(),
-            supports_forms: self.forms,
-            profile: turnwright_sandbox::can_confine().then(|| self.sandbox_profile()),
+            supports_forms: self.supports_forms,
+            profile: is_confined.then(|| self.sandbox_profile()),
             logins,
             package_caches: self.confinement.download_caches.clone(),
         }

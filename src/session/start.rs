@@ -16,15 +16,16 @@ impl SessionActor {
     /// Creates or loads the session. All updates that this sends precede the answer to the opening
     /// request.
     pub(super) async fn start(&mut self, origin: SessionOrigin) -> Result<(), Error> {
-        let (host, stop) = (Arc::clone(&self.host), self.stop.clone());
-        let taking = host.store().lock_session_when_released(&self.services.env.session);
-        self.lock = Some(stop.run_until_cancelled(taking).await.ok_or(Error::Cancelled)??);
+        let host = Arc::clone(&self.host);
+        if !self.lifecycle.is_locked() {
+            let taking = host.store().lock_session_when_released(&self.services.env.session);
+            self.lifecycle.hold(taking.await?);
+        }
         match origin {
             SessionOrigin::New => {
                 let row = self.row();
-                let stop = self.stop.clone();
-                let written = self.services.log().create_session(row).written();
-                stop.run_until_cancelled(written).await.ok_or(Error::Cancelled)
+                self.services.log().create_session(row).written().await;
+                Ok(())
             }
             SessionOrigin::Stored { replay } => {
                 self.restore(replay).await?;
@@ -75,17 +76,17 @@ impl SessionActor {
 
     async fn restore(&mut self, replay: bool) -> Result<(), Error> {
         let (host, services) = (Arc::clone(&self.host), self.services.clone());
-        let (id, stop) = (services.env.session.clone(), self.stop.clone());
+        let (id, stop) = (services.env.session.clone(), self.lifecycle.stop.clone());
         let restored = restore_session(host.store(), &services, &id, replay, &stop).await?;
         let RestoredSession { row, history, was_interrupted } = restored;
-        self.was_interrupted = was_interrupted && !history.messages.is_empty();
+        self.context.was_interrupted = was_interrupted && !history.messages.is_empty();
         // Job numbers continue after the last identifier, so that no number is used twice.
         self.services.env.jobs.continue_numbering_after(history.minted);
         self.history = history;
         self.services.log().set_session_row(row.clone());
         self.has_title = row.title.is_some();
         self.save_new_folders(&row).await;
-        self.undo_news.set(super::undo::undo_news(host.store(), &id).await);
+        self.context.undo_news.set(super::undo::undo_news(host.store(), &id).await);
         self.restore_settings(&row).await;
         self.services.restore_announced_mode(&self.history);
         if replay {
@@ -105,7 +106,7 @@ impl SessionActor {
         {
             return;
         }
-        self.folders_changed = true;
+        self.context.folders_changed = true;
         let SessionRow { id, cwd, real_cwd, additional_folders: folders, .. } = now;
         let moving = move |connection: &_| {
             sessions::set_folders(connection, &id, (&cwd, &real_cwd), &folders)
@@ -129,11 +130,11 @@ impl SessionActor {
         let (host, wanted) = (Arc::clone(&self.host), name.clone());
         match tokio::task::spawn_blocking(move || host.model_named(&wanted)).await {
             Ok(Ok(model)) => self.services.selection.set_model(model),
-            Ok(Err(error)) => self.client_state.notices.push(format!(
+            Ok(Err(error)) => self.announcements.add_notices([format!(
                 "This session used {name}, which is not available now: {}. It continues with \
                  {now}.",
                 error_chain(&error)
-            )),
+            )]),
             Err(error) => tracing::error!(%error, "the model was not found"),
         }
     }

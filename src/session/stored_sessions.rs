@@ -103,17 +103,25 @@ async fn find_page(
         let text = format!("`cwd` must be an absolute path, not `{}`", cwd.display());
         return Err(Error::InvalidParams(text));
     }
+    let cwd = match request.cwd {
+        // The folder may never answer, and the store must not wait for it.
+        Some(cwd) => Some(tokio::task::spawn_blocking(move || with_real_path(cwd)).await),
+        None => None,
+    };
+    let cwd = cwd.transpose().map_err(|_| Error::Internal { place: "listing sessions" })?;
     let read = move |connection: &_| {
-        let cwd = request.cwd.clone().map(|cwd| {
-            let real = fs::canonicalize(&cwd).unwrap_or_else(|_| cwd.clone());
-            (cwd, real)
-        });
+        let cwd = cwd.clone();
         let filter = SessionFilter { cwd, archived: request.archived, open: request.open.clone() };
         sessions::list(connection, &filter, after, PAGE_SIZE)
     };
     let (rows, next) = store.read(read).await?;
     let sessions = rows.into_iter().map(summary).collect();
     Ok(SessionPage { sessions, next: next.map(SessionCursor::encode) })
+}
+
+fn with_real_path(path: PathBuf) -> (PathBuf, PathBuf) {
+    let real = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+    (path, real)
 }
 
 /// Reports when the session has ended.

@@ -3,16 +3,17 @@
 mod restored;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::actor::{ClientState, SessionActor};
-use super::{
-    MAILBOX_CAPACITY, Modalities, SessionHandle, SessionHost, SessionOrigin, StartParams, settings,
-};
+use super::actor::SessionActor;
+use super::announcements::Announcements;
+use super::lifecycle::{CancelFlag, Lifecycle};
+use super::opening::Opening;
+use super::server_sandbox::ServerSite;
+use super::{MAILBOX_CAPACITY, Modalities, SessionHandle, SessionHost, SessionOrigin, settings};
 use crate::completion::Completion;
 use crate::config::{Config, EnvironmentVariables, Flags, Paths, UserFile};
 use crate::error::{Error, ErrorKind};
@@ -27,7 +28,7 @@ struct TestSession {
 
 fn session(fixture: &TurnFixture) -> TestSession {
     let (mailbox, inbox) = mpsc::channel(MAILBOX_CAPACITY);
-    let cancelling = Arc::new(AtomicBool::new(false));
+    let cancelling = CancelFlag::default();
     // Nothing is stored: the store has no folder.
     let paths = Paths::below("nowhere");
     let config = Config::new(
@@ -37,26 +38,30 @@ fn session(fixture: &TurnFixture) -> TestSession {
         paths,
     );
     let host = Arc::new(SessionHost::new(config, fixture.cancel.clone()));
-    let client_state = ClientState {
-        notices: Vec::new(),
-        sandbox_gaps_reported: false,
-        advertised_modalities: Modalities::default(),
-    };
-    let actor = SessionActor::new(
-        Arc::clone(&host),
-        fixture.services.clone(),
+    let announcements = Announcements::new(
+        Vec::new(),
+        Modalities::default(),
         settings::all(&host, &fixture.services),
-        client_state,
-        Arc::clone(&cancelling),
-        fixture.cancel.clone(),
     );
+    let stop = fixture.cancel.clone();
+    let lifecycle = Lifecycle::new(stop.clone(), cancelling.clone(), None);
+    let actor =
+        SessionActor::new(Arc::clone(&host), fixture.services.clone(), announcements, lifecycle);
     let (start_after, cancel) = (CancellationToken::new(), CancellationToken::new());
     start_after.cancel();
-    let opening = cancel.clone();
-    let beginning =
-        StartParams { origin: SessionOrigin::New, servers: Vec::new(), start_after, cancel };
-    host.spawn(actor.run(inbox, beginning, Completion::new(drop)));
-    TestSession { handle: SessionHandle { mailbox, cancelling, opening }, next: 0 }
+    let servers = host.load_servers(
+        Vec::new(),
+        &ServerSite {
+            confinement: &fixture.services.env.confinement,
+            roots: fixture.services.env.files.roots(),
+            policy: &fixture.services.policy.get(),
+            supports_forms: false,
+        },
+    );
+    let gates = (start_after, cancel.clone());
+    let opening = Opening::new(inbox, cancelling.clone(), stop, gates, Completion::new(drop));
+    host.spawn(opening.start_and_run(actor, SessionOrigin::New, servers));
+    TestSession { handle: SessionHandle { mailbox, cancelling, opening: cancel }, next: 0 }
 }
 
 impl TestSession {

@@ -57,7 +57,7 @@ pub(super) async fn start<'a>(
             Err(error) => tracing::info!(%error, "a command runs without its terminal"),
         }
     }
-    let group = ProcessGroup::start(spec)?;
+    let group = ProcessGroup::start(spec).await?;
     let display = match ctx.env.display {
         CommandDisplay::StreamedTerminal => OutputDisplay::Drawn(DrawnTerminal::default()),
         CommandDisplay::Text | CommandDisplay::ClientTerminal(_) => OutputDisplay::Text,

@@ -113,6 +113,8 @@ mod shutdown;
 mod skills;
 mod side_by_side;
 mod slash_commands;
+#[cfg(target_os = "linux")]
+mod stalled_mount;
 mod store;
 mod strict;
 #[cfg(target_os = "linux")]

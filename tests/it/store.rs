@@ -14,7 +14,7 @@ fn agent() -> TestAgentBuilder {
 }
 
 /// Whether file systems can be mounted here. A test that needs it says so and does nothing.
-fn can_mount() -> bool {
+pub fn can_mount() -> bool {
     let script = "mount -t tmpfs none /mnt";
     let status = ended::status(Command::new("unshare").args(["--mount", "sh", "-c", script]));
     let can = status.is_ok_and(|it| it.success());

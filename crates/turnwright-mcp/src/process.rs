@@ -47,6 +47,7 @@ impl ServerProcess {
         let prepared = prepared.await.map_err(|_| "it could not be prepared".to_owned())?;
         let PreparedProgram { program, temp } = prepared?;
         let (program, pipes) = PipedProcess::start(&program)
+            .await
             .map_err(|error| format!("it could not be started: {error}"))?;
         let running = ServerProcess {
             program,

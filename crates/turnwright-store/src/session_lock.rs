@@ -6,6 +6,7 @@ use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use tokio::sync::Notify;
+use tokio::task::spawn_blocking;
 
 use super::{StoreError, schema};
 use turnwright_types::ids::SessionId;
@@ -79,7 +80,9 @@ impl SessionLock {
             let freed = RELEASED.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
-            match SessionLock::acquire(state, session) {
+            let (state, session) = (state.to_path_buf(), session.clone());
+            let acquiring = spawn_blocking(move || SessionLock::acquire(&state, &session));
+            match acquiring.await.unwrap_or(Err(StoreError::Closed)) {
                 Err(StoreError::SessionLocked(Some(pid))) if pid == std::process::id() => {
                     freed.await;
                 }

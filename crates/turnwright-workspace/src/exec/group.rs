@@ -2,6 +2,8 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+#[cfg(unix)]
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 #[cfg(unix)]
 use std::sync::Arc;
@@ -114,15 +116,30 @@ fn remove_escape_variables(command: &mut Command, profile: &SandboxProfile) {
     }
 }
 
+/// Prepares the sandbox of a command off the runtime's thread: it opens the paths of the profile. The
+/// working folder is looked up there too, because the runtime's thread waits for the child to enter it,
+/// and a folder that never answers must not hold up more than this command.
+#[cfg(unix)]
+async fn prepare(profile: Option<SandboxProfile>, workdir: PathBuf) -> io::Result<Option<Sandbox>> {
+    let preparing = tokio::task::spawn_blocking(move || {
+        // Whether it can be entered is found out when the command starts.
+        drop(std::fs::metadata(workdir));
+        profile.as_ref().map(Sandbox::prepare).transpose()
+    });
+    preparing.await.map_err(io::Error::other)?
+}
+
 #[cfg(unix)]
 impl ProcessGroup {
-    /// Starts the command.
+    /// Starts the command. Call it on the runtime's thread, because a child is tied to the thread that
+    /// forks.
     ///
     /// # Errors
     /// If it does not start or cannot be confined.
-    pub fn start(spec: &CommandSpec) -> io::Result<ProcessGroup> {
+    pub async fn start(spec: &CommandSpec) -> io::Result<ProcessGroup> {
+        let sandbox = prepare(spec.sandbox.clone(), spec.workdir.clone()).await?;
         let mark = ProcessMark::new();
-        ProcessGroup::spawn(command_for(spec, &mark)?, mark, spec.sandbox.as_ref())
+        ProcessGroup::spawn(command_for(spec, &mark)?, mark, sandbox)
     }
 
     /// Starts a program in the current folder.
@@ -139,11 +156,14 @@ impl ProcessGroup {
             remove_escape_variables(&mut command, profile);
         }
         command.stdin(if accepts_input { Stdio::piped() } else { Stdio::null() });
-        ProcessGroup::spawn(command, mark, sandbox)
+        ProcessGroup::spawn(command, mark, sandbox.map(Sandbox::prepare).transpose()?)
     }
 
     /// Starts a program whose three pipes are handed to the caller.
-    pub(super) fn start_piped(program: &PipedProgram) -> io::Result<(ProcessGroup, ProcessPipes)> {
+    pub(super) async fn start_piped(
+        program: &PipedProgram,
+    ) -> io::Result<(ProcessGroup, ProcessPipes)> {
+        let sandbox = prepare(program.sandbox.clone(), program.workdir.clone()).await?;
         let mark = ProcessMark::new();
         let words = turnwright_sandbox::wrap_command(
             program.sandbox.as_ref(),
@@ -152,8 +172,7 @@ impl ProcessGroup {
         let mut command = base_command(&words, &program.environment, &mark);
         command.current_dir(&program.workdir);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut group =
-            ProcessGroup::spawn_with_output(command, mark, program.sandbox.as_ref(), None)?;
+        let mut group = ProcessGroup::spawn_with_output(command, mark, sandbox, None)?;
         let (stdin, child) = (group.stdin.take(), &mut group.child);
         match (stdin, child.stdout.take(), child.stderr.take()) {
             (Some(stdin), Some(stdout), Some(stderr)) => {
@@ -166,7 +185,7 @@ impl ProcessGroup {
     fn spawn(
         mut command: Command,
         mark: ProcessMark,
-        sandbox: Option<&SandboxProfile>,
+        sandbox: Option<Sandbox>,
     ) -> io::Result<ProcessGroup> {
         // Both streams share one pipe, so that the order of output is the order of arrival.
         let (reader, writer) = io::pipe()?;
@@ -177,10 +196,10 @@ impl ProcessGroup {
     fn spawn_with_output(
         mut command: Command,
         mark: ProcessMark,
-        sandbox: Option<&SandboxProfile>,
+        sandbox: Option<Sandbox>,
         reader: Option<io::PipeReader>,
     ) -> io::Result<ProcessGroup> {
-        let sandbox = sandbox.map(Sandbox::prepare).transpose()?.map(Arc::new);
+        let sandbox = sandbox.map(Arc::new);
         let watchdog_entry = WatchdogEntry::new();
         configure_child(&mut command, watchdog_entry.key(), &mark, sandbox.clone());
         let mut child = command.spawn().map_err(|error| match &sandbox {
@@ -297,7 +316,7 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// If it does not start.
-    pub fn start(spec: &CommandSpec) -> io::Result<ProcessGroup> {
+    pub async fn start(spec: &CommandSpec) -> io::Result<ProcessGroup> {
         // There is no sandbox on Windows; this reports it.
         spec.sandbox.as_ref().map(Sandbox::prepare).transpose()?;
         let mark = ProcessMark::new();
@@ -310,7 +329,9 @@ impl ProcessGroup {
     }
 
     /// Starts a program whose three pipes are handed to the caller.
-    pub(super) fn start_piped(program: &PipedProgram) -> io::Result<(ProcessGroup, ProcessPipes)> {
+    pub(super) async fn start_piped(
+        program: &PipedProgram,
+    ) -> io::Result<(ProcessGroup, ProcessPipes)> {
         program.sandbox.as_ref().map(Sandbox::prepare).transpose()?;
         let mark = ProcessMark::new();
         let mut command = base_command(&program.command_line, &program.environment, &mark);

@@ -43,13 +43,13 @@ pub struct ProcessPipes {
 pub struct PipedProcess(ProcessGroup);
 
 impl PipedProcess {
-    /// Starts the program. Takes milliseconds and must run on the runtime's thread, because a child
-    /// is tied to the thread that forks.
+    /// Starts the program. Must run on the runtime's thread, because a child is tied to the thread
+    /// that forks.
     ///
     /// # Errors
     /// If it does not start or cannot be confined.
-    pub fn start(program: &PipedProgram) -> io::Result<(PipedProcess, ProcessPipes)> {
-        let (group, pipes) = ProcessGroup::start_piped(program)?;
+    pub async fn start(program: &PipedProgram) -> io::Result<(PipedProcess, ProcessPipes)> {
+        let (group, pipes) = ProcessGroup::start_piped(program).await?;
         Ok((PipedProcess(group), pipes))
     }
 

@@ -79,7 +79,9 @@ enum TerminalState {
     Waiting { listener: UnixListener, _folder: tempfile::TempDir, end_query: EndQuery },
     /// The launcher is connected.
     Connected(LauncherLink),
-    /// The launcher did not find the agent and has run nothing, so the command runs here.
+    /// The launcher did not find the agent and has run nothing, so the command is being started here.
+    Starting(BoxFuture<'static, io::Result<ProcessGroup>>),
+    /// The command runs here.
     Local(Box<ProcessGroup>),
     /// The command has ended.
     Ended,
@@ -210,6 +212,13 @@ impl TerminalRun {
                     return Ok(Some(CommandExit::Closed));
                 }
             },
+            TerminalState::Starting(starting) => match starting.await {
+                Ok(group) => self.state = TerminalState::Local(Box::new(group)),
+                Err(error) => {
+                    self.state = TerminalState::Ended;
+                    return Err(error);
+                }
+            },
             TerminalState::Local(group) => return group.next_output(sink).await,
             TerminalState::Ended => {
                 return Ok(self.exit.clone().or(Some(CommandExit::Unknown)));
@@ -227,7 +236,9 @@ impl TerminalRun {
     ) -> io::Result<Option<CommandExit>> {
         if end.as_ref().is_ok_and(|(exit, output)| is_launcher_failure(exit, output)) {
             IS_EDITOR_REMOTE.store(true, Ordering::Relaxed);
-            self.state = TerminalState::Local(Box::new(ProcessGroup::start(&self.spec)?));
+            let spec = self.spec.clone();
+            self.state =
+                TerminalState::Starting(Box::pin(async move { ProcessGroup::start(&spec).await }));
             return Ok(None);
         }
         self.state = TerminalState::Ended;
@@ -310,6 +321,10 @@ impl RunningCommand for TerminalRun {
         Box::pin(async move {
             let is_connected = match &mut self.state {
                 TerminalState::Local(group) => return group.stop(grace).await,
+                TerminalState::Starting(_) => {
+                    self.state = TerminalState::Ended;
+                    return Leftover::None;
+                }
                 TerminalState::Ended => return self.leftover,
                 TerminalState::Waiting { .. } => false,
                 TerminalState::Connected(_) => true,
@@ -331,7 +346,7 @@ impl RunningCommand for TerminalRun {
             TerminalState::Waiting { .. } if signal != Signal::Int => {
                 self.pending_kill = Some(self.terminal.kill());
             }
-            TerminalState::Waiting { .. } | TerminalState::Ended => {}
+            TerminalState::Waiting { .. } | TerminalState::Starting(_) | TerminalState::Ended => {}
         }
     }
 
@@ -340,7 +355,9 @@ impl RunningCommand for TerminalRun {
             let link = match &mut self.state {
                 TerminalState::Connected(link) => link,
                 TerminalState::Local(group) => return group.write_input(bytes).await,
-                TerminalState::Waiting { .. } | TerminalState::Ended => {
+                TerminalState::Waiting { .. }
+                | TerminalState::Starting(_)
+                | TerminalState::Ended => {
                     return Err(io::Error::other(
                         "the editor's terminal accepts no input from the agent",
                     ));

@@ -23,16 +23,16 @@ fn jobs() -> (Jobs, tempfile::TempDir) {
     (Jobs::new(folder.path().join("outputs")), folder)
 }
 
-fn start(jobs: &Jobs, spec: &CommandSpec) -> Arc<Job> {
+async fn start(jobs: &Jobs, spec: &CommandSpec) -> Arc<Job> {
     let slot = jobs.admit(&spec.command).unwrap();
-    slot.run(Box::new(ProcessGroup::start(spec).unwrap()))
+    slot.run(Box::new(ProcessGroup::start(spec).await.unwrap()))
 }
 
 /// Runs a command to its end, for at most 20 seconds.
 async fn finish(command: &str) -> (String, JobEnd) {
     let (jobs, _folder) = jobs();
     let jobs = jobs.with_time_limit(Duration::from_secs(20));
-    let job = start(&jobs, &spec(command));
+    let job = start(&jobs, &spec(command)).await;
     let end = job.wait_for_end().await;
     (job.take_output().text, end)
 }
@@ -40,7 +40,7 @@ async fn finish(command: &str) -> (String, JobEnd) {
 /// Runs a command until `begun` is true for its output, and stops it.
 async fn interrupt(command: &str, begun: impl Fn(&str) -> bool) -> (String, JobEnd) {
     let (jobs, _folder) = jobs();
-    let job = start(&jobs, &spec(command));
+    let job = start(&jobs, &spec(command)).await;
     while !begun(&job.last_lines(1000)) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -129,7 +129,7 @@ async fn a_grandchild_that_ignores_sigterm_is_killed() {
 async fn no_command_runs_for_ever() {
     let (jobs, _folder) = jobs();
     let jobs = jobs.with_time_limit(Duration::from_millis(100));
-    let end = start(&jobs, &spec("sleep 619.25; true")).wait_for_end().await;
+    let end = start(&jobs, &spec("sleep 619.25; true")).await.wait_for_end().await;
     assert_eq!(end.reason, EndReason::TimedOut);
     wait_until_dead("619.25").await;
 }
@@ -137,12 +137,12 @@ async fn no_command_runs_for_ever() {
 #[tokio::test]
 async fn dropping_the_jobs_or_a_group_kills_them() {
     let (jobs, _folder) = jobs();
-    let job = start(&jobs, &spec("sleep 614.25 & sleep 614.25"));
+    let job = start(&jobs, &spec("sleep 614.25 & sleep 614.25")).await;
     drop(jobs);
     assert_eq!(job.wait_for_end().await.reason, EndReason::Stopped);
     wait_until_dead("614.25").await;
 
-    let group = ProcessGroup::start(&spec("sleep 620.25 & sleep 620.25")).unwrap();
+    let group = ProcessGroup::start(&spec("sleep 620.25 & sleep 620.25")).await.unwrap();
     while !is_alive("620.25") {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -156,7 +156,7 @@ async fn a_runtime_that_ends_takes_the_commands_with_it() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (jobs, _folder) = jobs();
         runtime.block_on(async {
-            start(&jobs, &spec("sleep 621.25 & sleep 621.25"));
+            start(&jobs, &spec("sleep 621.25 & sleep 621.25")).await;
             while !is_alive("621.25") {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
@@ -170,12 +170,12 @@ async fn a_runtime_that_ends_takes_the_commands_with_it() {
 #[tokio::test]
 async fn closing_waits_until_all_are_dead_and_starts_no_more() {
     let (jobs, _folder) = jobs();
-    let deaf = start(&jobs, &spec("trap '' TERM; echo deaf; sleep 622.25; sleep 622.25"));
+    let deaf = start(&jobs, &spec("trap '' TERM; echo deaf; sleep 622.25; sleep 622.25")).await;
     deaf.wait_for_more_than(0).await;
-    let dull = start(&jobs, &spec("sleep 622.25"));
+    let dull = start(&jobs, &spec("sleep 622.25")).await;
     jobs.close().await;
     assert!(deaf.end().is_some() && dull.end().is_some());
-    let late = start(&jobs, &spec("sleep 622.25"));
+    let late = start(&jobs, &spec("sleep 622.25")).await;
     assert_eq!(late.wait_for_end().await.reason, EndReason::Stopped);
     wait_until_dead("622.25").await;
 }
@@ -193,7 +193,7 @@ async fn a_folder_that_does_not_exist_is_an_error_and_gives_the_place_back() {
     spec.workdir = "/nowhere".into();
     let (jobs, _folder) = jobs();
     let slot = jobs.admit("true").unwrap();
-    assert!(ProcessGroup::start(&spec).is_err());
+    assert!(ProcessGroup::start(&spec).await.is_err());
     drop(slot);
     assert_eq!(jobs.describe(), "There are no jobs.");
 }
@@ -225,7 +225,7 @@ async fn a_job_takes_input_and_signals() {
     let (jobs, _folder) = jobs();
     let mut spec = spec("read line; echo \"got $line\"; cat; echo over; sleep 623.25");
     spec.accepts_input = true;
-    let job = start(&jobs, &spec);
+    let job = start(&jobs, &spec).await;
     job.write_input(b"one\n".to_vec()).await.unwrap();
     job.wait_for_more_than(7).await;
     assert_eq!(job.take_output().text, "got one\n");
@@ -246,7 +246,7 @@ async fn a_command_that_does_not_read_its_input_can_be_stopped_all_the_same() {
     let (jobs, _folder) = jobs();
     let mut spec = spec("sleep 624.25");
     spec.accepts_input = true;
-    let job = start(&jobs, &spec);
+    let job = start(&jobs, &spec).await;
     let error = job.write_input(vec![b'x'; 1024 * 1024]).await.unwrap_err();
     assert_eq!(error.to_string(), "it does not read its input");
     job.stop();
@@ -256,7 +256,10 @@ async fn a_command_that_does_not_read_its_input_can_be_stopped_all_the_same() {
 #[tokio::test]
 async fn there_are_at_most_16_and_those_that_have_ended_are_kept_for_a_while() {
     let (jobs, _folder) = jobs();
-    let all: Vec<_> = (0..16).map(|_| start(&jobs, &spec("exec sleep 625.25"))).collect();
+    let mut all = Vec::new();
+    for _ in 0..16 {
+        all.push(start(&jobs, &spec("exec sleep 625.25")).await);
+    }
     let error = jobs.admit("one more").unwrap_err().to_string();
     assert!(error.contains("p1 `exec sleep 625.25` (running for 0 s); p2 "), "{error}");
     all[3].stop();
@@ -264,7 +267,7 @@ async fn there_are_at_most_16_and_those_that_have_ended_are_kept_for_a_while() {
     let list = jobs.describe();
     assert!(list.contains("p4 `exec sleep 625.25` (stopped)"), "{list}");
     for _ in 0..40 {
-        start(&jobs, &spec("true")).wait_for_end().await;
+        start(&jobs, &spec("true")).await.wait_for_end().await;
     }
     jobs.admit("one more").unwrap();
     assert!(jobs.find("p4").is_none() && jobs.find("p1").is_some() && jobs.find("p56").is_some());
@@ -299,7 +302,7 @@ async fn a_sandboxed_command_and_its_descendants_are_confined() {
     spec.environment = Environment::scrubbed(variables, &[]);
     spec.sandbox =
         Some(SandboxProfile { writable: vec![inside.clone()], ..SandboxProfile::default() });
-    let job = start(&jobs, &spec);
+    let job = start(&jobs, &spec).await;
     while !is_alive("626.25") {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -313,6 +316,6 @@ async fn a_sandboxed_command_and_its_descendants_are_confined() {
     // If it cannot be confined, it does not run at all.
     spec.sandbox =
         Some(SandboxProfile { writable: vec!["/proc/self".into()], ..SandboxProfile::default() });
-    let error = ProcessGroup::start(&spec).unwrap_err().to_string();
+    let error = ProcessGroup::start(&spec).await.unwrap_err().to_string();
     assert!(error.starts_with("the sandbox could not be set up: /proc/self: "), "{error}");
 }

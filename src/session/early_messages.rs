@@ -1,0 +1,150 @@
+//! The messages that arrive while a session is still opening. Most wait until it is open; cancels act at
+//! once, because opening may take for ever, for example on a folder that never answers.
+
+use tokio::sync::mpsc;
+
+use super::prompt_queue::MAX_QUEUED_PROMPTS;
+use super::{MAILBOX_CAPACITY, PromptKey, SessionMessage};
+use crate::completion::Completion;
+use crate::error::Error;
+use turnwright_types::message::StopReason;
+
+/// The messages, in the order of their arrival.
+#[derive(Default)]
+pub(super) struct EarlyMessages(Vec<SessionMessage>);
+
+impl EarlyMessages {
+    pub(super) fn receive(&mut self, message: SessionMessage) {
+        match message {
+            SessionMessage::Cancel => self.cancel_prompts(|_| true),
+            SessionMessage::CancelPrompt(key) => self.cancel_prompts(|it| it == key),
+            // One more than may wait, because the first will run.
+            SessionMessage::Prompt { done, .. } if self.prompt_count() > MAX_QUEUED_PROMPTS => {
+                done.complete(Err(super::prompt_queue::too_many()));
+            }
+            SessionMessage::Close { .. } => self.0.push(message),
+            message if self.0.len() < MAILBOX_CAPACITY => self.0.push(message),
+            message => refuse(message),
+        }
+    }
+
+    /// Returns the messages for the session, which is open now.
+    pub(super) fn take(&mut self) -> Vec<SessionMessage> {
+        std::mem::take(&mut self.0)
+    }
+
+    /// Closes the mailbox and answers everything, because the session does not open or is closing. Returns
+    /// the requests that wait for it to be closed.
+    pub(super) fn end(mut self, inbox: &mut mpsc::Receiver<SessionMessage>) -> Vec<Completion<()>> {
+        inbox.close();
+        self.0.extend(std::iter::from_fn(|| inbox.try_recv().ok()));
+        let mut closings = Vec::new();
+        for message in self.0 {
+            match message {
+                SessionMessage::Prompt { done, .. } => done.complete(Ok(StopReason::Cancelled)),
+                SessionMessage::SetMode { done, .. } => done.complete(Err(Error::Cancelled)),
+                SessionMessage::Set { done, .. } => done.complete(Err(Error::Cancelled)),
+                SessionMessage::Close { done } => closings.push(done),
+                SessionMessage::Cancel
+                | SessionMessage::CancelPrompt(_)
+                | SessionMessage::TitleChosen(_) => {}
+            }
+        }
+        closings
+    }
+
+    fn prompt_count(&self) -> usize {
+        self.0.iter().filter(|it| matches!(it, SessionMessage::Prompt { .. })).count()
+    }
+
+    fn cancel_prompts(&mut self, is_cancelled: impl Fn(PromptKey) -> bool) {
+        for message in std::mem::take(&mut self.0) {
+            match message {
+                SessionMessage::Prompt { key, done, .. } if is_cancelled(key) => {
+                    done.complete(Ok(StopReason::Cancelled));
+                }
+                other => self.0.push(other),
+            }
+        }
+    }
+}
+
+fn refuse(message: SessionMessage) {
+    let busy = || Error::InvalidState(super::TOO_MANY_REQUESTS.to_owned());
+    match message {
+        SessionMessage::SetMode { done, .. } => done.complete(Err(busy())),
+        SessionMessage::Set { done, .. } => done.complete(Err(busy())),
+        SessionMessage::Prompt { done, .. } => done.complete(Err(busy())),
+        SessionMessage::Close { .. }
+        | SessionMessage::Cancel
+        | SessionMessage::CancelPrompt(_)
+        | SessionMessage::TitleChosen(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+    use turnwright_policy::permission::Mode;
+    use turnwright_types::message::UserMessage;
+
+    type Answers = Arc<Mutex<Vec<String>>>;
+
+    fn prompt(key: PromptKey, answers: &Answers) -> SessionMessage {
+        let answers = Arc::clone(answers);
+        let done = Completion::new(move |result: Result<StopReason, Error>| {
+            let result = result.map_or_else(|it| it.to_string(), |it| format!("{it:?}"));
+            answers.lock().push(format!("{key}: {result}"));
+        });
+        SessionMessage::Prompt { key, prompt: UserMessage::text("x"), done }
+    }
+
+    #[test]
+    fn a_cancel_answers_the_prompts_before_it_and_no_other_message() {
+        let table: &[(&str, &[&str], usize)] = &[
+            ("1 2", &[], 2),
+            ("1 C 2", &["1: Cancelled"], 1),
+            ("C 1", &[], 1),
+            ("1 2 -2 -3", &["2: Cancelled"], 1),
+            ("1 M C 2", &["1: Cancelled"], 2),
+        ];
+        for (input, expected, left) in table {
+            let (answers, mut early) = (Answers::default(), EarlyMessages::default());
+            for word in input.split(' ') {
+                early.receive(match (word, word.parse::<i64>()) {
+                    ("C", _) => SessionMessage::Cancel,
+                    (_, Ok(number)) if number < 0 => {
+                        SessionMessage::CancelPrompt(number.unsigned_abs())
+                    }
+                    (_, Ok(number)) => prompt(number.unsigned_abs(), &answers),
+                    _ => SessionMessage::SetMode { mode: Mode::Plan, done: Completion::new(drop) },
+                });
+            }
+            assert_eq!(*answers.lock(), *expected, "{input}");
+            assert_eq!(early.take().len(), *left, "{input}");
+        }
+    }
+
+    #[test]
+    fn there_is_a_limit_and_the_end_answers_each() {
+        let (answers, mut early) = (Answers::default(), EarlyMessages::default());
+        for key in 0..40 {
+            early.receive(prompt(key, &answers));
+        }
+        assert_eq!(answers.lock().len(), 40 - MAX_QUEUED_PROMPTS - 1);
+        for _ in 0..2 * MAILBOX_CAPACITY {
+            early.receive(SessionMessage::TitleChosen("t".to_owned()));
+        }
+        early.receive(SessionMessage::Close { done: Completion::new(drop) });
+        assert_eq!(early.0.len(), MAILBOX_CAPACITY + 1);
+        let (mailbox, mut inbox) = mpsc::channel(2);
+        mailbox.try_send(prompt(40, &answers)).unwrap();
+        assert_eq!(early.end(&mut inbox).len(), 1);
+        assert!(mailbox.is_closed());
+        assert_eq!(answers.lock().len(), 41);
+    }
+}

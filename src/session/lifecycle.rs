@@ -1,0 +1,111 @@
+//! The end of a session: what stops it, who waits for it, and the lock that it holds until then.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::completion::Completion;
+use turnwright_store::SessionLock;
+
+/// Whether a cancel is in the mailbox with no message after it: another one would change nothing. So a
+/// client that sends nothing but cancels cannot fill the mailbox.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CancelFlag(Arc<AtomicBool>);
+
+impl CancelFlag {
+    /// Returns whether a cancel must be sent, because none is on its way.
+    pub(super) fn raise(&self) -> bool {
+        !self.0.swap(true, Ordering::Relaxed)
+    }
+
+    /// The cancel was received or could not be sent, or another message follows it.
+    pub(super) fn clear(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+/// What stops a session, and what its end releases.
+pub(super) struct Lifecycle {
+    /// Stops the session and its turn.
+    pub(super) stop: CancellationToken,
+    pub(super) cancelling: CancelFlag,
+    /// The lock that keeps other processes from writing to the session.
+    lock: Option<SessionLock>,
+    /// The requests that wait for the session to be closed.
+    closings: Vec<Completion<()>>,
+}
+
+impl Lifecycle {
+    pub(super) fn new(
+        stop: CancellationToken,
+        cancelling: CancelFlag,
+        lock: Option<SessionLock>,
+    ) -> Lifecycle {
+        Lifecycle { stop, cancelling, lock, closings: Vec::new() }
+    }
+
+    pub(super) fn is_locked(&self) -> bool {
+        self.lock.is_some()
+    }
+
+    pub(super) fn hold(&mut self, lock: SessionLock) {
+        self.lock = Some(lock);
+    }
+
+    /// Stops the session. `done` is answered at its end.
+    pub(super) fn close(&mut self, done: Completion<()>) {
+        self.closings.push(done);
+        self.stop.cancel();
+    }
+
+    /// Releases the lock, which removes a file, and answers those who wait for the end.
+    pub(super) async fn end(self) {
+        let lock = self.lock;
+        drop(tokio::task::spawn_blocking(move || drop(lock)).await);
+        for done in self.closings {
+            done.complete(Ok(()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn one_cancel_is_on_its_way_at_a_time() {
+        // `r` raises the flag, `c` clears it; a capital letter is a cancel that is sent.
+        for (steps, expected) in [("rr", "Rr"), ("rcr", "RcR"), ("ccrrcr", "ccRrcR")] {
+            let flag = CancelFlag::default();
+            let step = |it: char| match it {
+                'r' if flag.raise() => 'R',
+                'c' => {
+                    flag.clear();
+                    'c'
+                }
+                other => other,
+            };
+            assert_eq!(steps.chars().map(step).collect::<String>(), expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_close_stops_the_session_and_is_answered_at_its_end() {
+        for count in 0..3 {
+            let (stop, answers) = (CancellationToken::new(), Arc::new(Mutex::new(0)));
+            let mut lifecycle = Lifecycle::new(stop.clone(), CancelFlag::default(), None);
+            for _ in 0..count {
+                let answers = Arc::clone(&answers);
+                lifecycle.close(Completion::new(move |it| {
+                    *answers.lock() += usize::from(it.is_ok());
+                }));
+            }
+            assert_eq!((stop.is_cancelled(), *answers.lock()), (count > 0, 0));
+            lifecycle.end().await;
+            assert_eq!(*answers.lock(), count);
+        }
+    }
+}

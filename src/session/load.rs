@@ -1,0 +1,173 @@
+//! Loads what a session needs from the disk: folders, settings, rules, the model and the MCP servers. It
+//! blocks, so it runs off the runtime's thread; what it returns is turned into services without any I/O.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::mcp_servers;
+use super::project_servers::unique_by_name;
+use super::server_sandbox::ServerSite;
+use super::{SessionHost, effective_policy};
+use crate::error::Error;
+use crate::tools::ConfinementSettings;
+use turnwright_llm::{Model, ReasoningEffort};
+use turnwright_mcp::{LoginStore, ServerEnv, ServerSpec};
+use turnwright_policy::permission::{Mode, PolicyRules};
+use turnwright_store::SessionLock;
+use turnwright_types::ids::SessionId;
+use turnwright_workspace::exec::Jobs;
+use turnwright_workspace::files::Roots;
+
+/// The most folders that a session may have besides its working folder.
+const MAX_FOLDERS: usize = 64;
+
+/// What to load for a session.
+#[derive(Debug)]
+pub(super) struct LoadRequest {
+    pub(super) id: SessionId,
+    /// The working folder and the additional folders, as the client names them.
+    pub(super) cwd: PathBuf,
+    pub(super) folders: Vec<PathBuf>,
+    /// The MCP servers that the client requests.
+    pub(super) servers: Vec<ServerSpec>,
+    /// Whether the client can show forms.
+    pub(super) supports_forms: bool,
+    /// Whether the session gets a new identifier, so that no one else can have its lock.
+    pub(super) is_new: bool,
+}
+
+/// What the files of a workspace and the settings say.
+#[derive(Debug)]
+pub(super) struct LoadedProject {
+    pub(super) roots: Roots,
+    pub(super) policy: PolicyRules,
+    pub(super) confinement: ConfinementSettings,
+    pub(super) mode: Mode,
+    pub(super) max_mode: Mode,
+    /// Notices for the user.
+    pub(super) notices: Vec<String>,
+    /// The project's MCP servers that the user trusts.
+    pub(super) servers: Vec<ServerSpec>,
+}
+
+/// Everything that opening a session reads.
+#[derive(Debug)]
+pub(super) struct LoadedSession {
+    pub(super) project: LoadedProject,
+    pub(super) model: Arc<dyn Model>,
+    pub(super) effort: ReasoningEffort,
+    pub(super) max_requests: u32,
+    pub(super) servers: ServerLaunch,
+    /// The lock of a new session. That of a stored one is taken when its previous task has ended.
+    pub(super) lock: Option<SessionLock>,
+}
+
+/// The MCP servers of a session, ready to be started.
+#[derive(Debug)]
+pub(super) struct ServerLaunch {
+    pub(super) specs: Vec<ServerSpec>,
+    pub(super) env: ServerEnv,
+    /// How long the first turn waits for them.
+    pub(super) wait: Duration,
+    /// Notices about invalid servers of the settings.
+    pub(super) notices: Vec<String>,
+}
+
+impl SessionHost {
+    /// Loads everything that a session needs. Blocks.
+    ///
+    /// # Errors
+    /// If a folder cannot be used, no model is configured, or the session is locked.
+    pub(super) fn load_session(&self, request: LoadRequest) -> Result<LoadedSession, Error> {
+        let LoadRequest { id, cwd, folders, servers, supports_forms, is_new } = request;
+        let mut project = self.load_project(&id, roots(&cwd, &folders)?);
+        let model = self.model()?;
+        let own = std::mem::take(&mut project.servers);
+        let site = ServerSite {
+            confinement: &project.confinement,
+            roots: &project.roots,
+            policy: &project.policy,
+            supports_forms,
+        };
+        let servers = self.load_servers(servers.into_iter().chain(own).collect(), &site);
+        let (effort, max_requests) = (self.config().effort(), self.config().max_turn_requests());
+        let lock = is_new.then(|| self.store().lock_session(&id)).transpose()?;
+        Ok(LoadedSession { project, model, effort, max_requests, servers, lock })
+    }
+
+    /// Loads the settings and rules for these folders. Blocks.
+    pub(super) fn load_project(&self, id: &SessionId, roots: Roots) -> LoadedProject {
+        self.reload_settings();
+        // Opening a session in the home folder must not give the model access to the keys or the
+        // permission rules.
+        let paths = &self.config().paths;
+        let roots = roots.with_private_folder(&paths.config).with_private_folder(&paths.state);
+        let roots = roots.with_readable_folder(&Jobs::output_folder(&paths.state, id));
+        let effective = effective_policy::resolve_policy(self.config(), &self.trust, &roots);
+        let notices = effective.notice().into_iter().chain(sandbox_notice(effective.mode));
+        LoadedProject {
+            notices: notices.collect(),
+            confinement: effective_policy::command_confinement(
+                self.config(),
+                effective.sandbox,
+                &effective.rules,
+            ),
+            roots,
+            policy: effective.rules,
+            mode: effective.mode,
+            max_mode: effective.max_mode,
+            servers: effective.servers,
+        }
+    }
+
+    /// Adds the servers of the settings that have other names, and prepares the environment of all.
+    /// Blocks.
+    pub(super) fn load_servers(
+        &self,
+        servers: Vec<ServerSpec>,
+        site: &ServerSite<'_>,
+    ) -> ServerLaunch {
+        let (settings, notices) = mcp_servers::settings(self.config());
+        let folder = site.roots.real_cwd();
+        let specs = unique_by_name(mcp_servers::with_configured(servers, &settings, folder));
+        let logins = LoginStore::new(&self.config().paths.config);
+        let env = site.server_env(logins, !specs.is_empty());
+        ServerLaunch { specs, env, wait: settings.wait, notices }
+    }
+}
+
+/// The notice for a session that starts in this mode without a sandbox.
+fn sandbox_notice(mode: Mode) -> Option<String> {
+    let is_worth_it = !turnwright_sandbox::can_confine() && mode != Mode::Full;
+    is_worth_it.then(|| {
+        let why = turnwright_sandbox::sandbox_support().missing.join("; ");
+        format!("The sandbox is not available here ({why}): you are asked about each command.")
+    })
+}
+
+fn roots(cwd: &Path, folders: &[PathBuf]) -> Result<Roots, Error> {
+    if !cwd.is_absolute() {
+        let text = format!("`cwd` must be an absolute path, not `{}`", cwd.display());
+        return Err(Error::InvalidParams(text));
+    }
+    let mut roots = Roots::new(cwd).map_err(|error| Error::InvalidFolder {
+        path: cwd.to_path_buf(),
+        why: error.to_string(),
+    })?;
+    let refused = |folder: &Path, why: &str| {
+        let text = format!("`additionalDirectories`: `{}` cannot be used: {why}", folder.display());
+        Error::InvalidParams(text)
+    };
+    if folders.len() > MAX_FOLDERS {
+        let text = format!("`additionalDirectories` has more than {MAX_FOLDERS} entries");
+        return Err(Error::InvalidParams(text));
+    }
+    for folder in folders {
+        if !folder.is_absolute() {
+            return Err(refused(folder, "it is not an absolute path"));
+        }
+        roots = roots.with_folder(folder).map_err(|error| refused(folder, &error.to_string()))?;
+    }
+    Ok(roots)
+}

@@ -1,0 +1,110 @@
+//! The prompts that wait behind a running turn.
+
+use std::collections::VecDeque;
+
+use super::PromptKey;
+use crate::completion::Completion;
+use crate::error::Error;
+use turnwright_types::message::{StopReason, UserMessage};
+
+/// The most prompts that may wait behind a running turn.
+pub(super) const MAX_QUEUED_PROMPTS: usize = 32;
+
+/// The error for a prompt that may not wait.
+pub(super) fn too_many() -> Error {
+    Error::InvalidState(format!(
+        "{MAX_QUEUED_PROMPTS} prompts are already waiting. Wait or cancel"
+    ))
+}
+
+pub(super) struct QueuedPrompt {
+    pub(super) key: PromptKey,
+    pub(super) prompt: UserMessage,
+    pub(super) done: Completion<StopReason>,
+}
+
+/// The waiting prompts, the next one first.
+#[derive(Default)]
+pub(super) struct PromptQueue(VecDeque<QueuedPrompt>);
+
+impl PromptQueue {
+    pub(super) fn is_full(&self) -> bool {
+        self.0.len() >= MAX_QUEUED_PROMPTS
+    }
+
+    pub(super) fn push(&mut self, prompt: QueuedPrompt) {
+        self.0.push_back(prompt);
+    }
+
+    pub(super) fn next(&mut self) -> Option<QueuedPrompt> {
+        self.0.pop_front()
+    }
+
+    /// Answers this prompt if it is waiting.
+    pub(super) fn cancel(&mut self, key: PromptKey) {
+        let position = self.0.iter().position(|it| it.key == key);
+        if let Some(queued) = position.and_then(|it| self.0.remove(it)) {
+            queued.done.complete(Ok(StopReason::Cancelled));
+        }
+    }
+
+    /// Answers all waiting prompts.
+    pub(super) fn cancel_all(&mut self) {
+        for queued in self.0.drain(..) {
+            queued.done.complete(Ok(StopReason::Cancelled));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn prompts_run_in_order_and_a_cancelled_one_is_answered_once() {
+        let table: &[(&str, &[PromptKey], &[PromptKey])] = &[
+            ("+1 +2 +3 n n", &[], &[1, 2]),
+            ("+1 +2 -1 n n", &[1], &[2]),
+            ("+1 -1 -1 -7 n", &[1], &[]),
+            ("+1 +2 n c c n", &[2], &[1]),
+            ("c +1 n", &[], &[1]),
+        ];
+        for (steps, cancelled, run) in table {
+            let (answers, mut started) = (Arc::new(Mutex::new(Vec::new())), Vec::new());
+            let mut queue = PromptQueue::default();
+            for step in steps.split(' ') {
+                let (kind, key) = step.split_at(1);
+                let key = key.parse().unwrap_or_default();
+                match kind {
+                    "+" => {
+                        let answers = Arc::clone(&answers);
+                        let done = Completion::new(move |result: Result<StopReason, Error>| {
+                            assert_eq!(result.unwrap(), StopReason::Cancelled);
+                            answers.lock().push(key);
+                        });
+                        queue.push(QueuedPrompt { key, prompt: UserMessage::text("x"), done });
+                    }
+                    "-" => queue.cancel(key),
+                    "n" => started.extend(queue.next().map(|it| it.key)),
+                    _ => queue.cancel_all(),
+                }
+            }
+            assert_eq!((&**answers.lock(), &*started), (*cancelled, *run), "{steps}");
+        }
+    }
+
+    #[test]
+    fn the_queue_has_an_end() {
+        let mut queue = PromptQueue::default();
+        for key in 0..MAX_QUEUED_PROMPTS as u64 {
+            assert!(!queue.is_full());
+            let done = Completion::new(drop);
+            queue.push(QueuedPrompt { key, prompt: UserMessage::text("x"), done });
+        }
+        assert!(queue.is_full());
+    }
+}

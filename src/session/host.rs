@@ -26,7 +26,7 @@ use turnwright_policy::permission::{Mode, PolicyRules, SharedMode};
 use turnwright_store::{RetentionLimits, SessionLog, Store};
 use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
 use turnwright_types::ids::SessionId;
-use turnwright_types::redact;
+use turnwright_types::redact::{self, TooManyKeys};
 use turnwright_workspace::exec::{Environment, Jobs};
 use turnwright_workspace::files::{Files, Roots};
 
@@ -222,7 +222,7 @@ impl SessionHost {
         buffers: Option<Arc<dyn EditorBuffers>>,
         display: CommandDisplay,
     ) -> FolderEnv {
-        self.reload_settings();
+        let refused = self.reload_settings().err();
         // Opening a session in the home folder must not give the model access to the keys or the
         // permission rules.
         let paths = &self.config.paths;
@@ -231,7 +231,8 @@ impl SessionHost {
         let effective = effective_policy::resolve_policy(&self.config, &self.trust, &roots);
         let notices =
             effective.notice().into_iter().chain(SessionHost::sandbox_notice(effective.mode));
-        let notices: Vec<_> = notices.collect();
+        let refused = refused.map(|it| format!("The models of the settings cannot be used: {it}."));
+        let notices: Vec<_> = notices.chain(refused).collect();
         let mut env = ToolEnv::new(
             id,
             Files::new(roots, buffers),
@@ -327,8 +328,10 @@ impl SessionHost {
     }
 
     /// Reloads the settings that may change while the process runs.
-    fn reload_settings(&self) {
-        redact::register_keys(self.config.secrets());
+    ///
+    /// # Errors
+    /// If there are too many keys; the models of the settings cannot be used then.
+    fn reload_settings(&self) -> Result<(), TooManyKeys> {
         self.shared_env.web.set_allowed(&self.config.web_allow());
         let retention = self.config.session_retention();
         self.store.set_limits(RetentionLimits {
@@ -338,6 +341,7 @@ impl SessionHost {
         let may_list = self.config.list_models();
         let offered = OfferedModels { names: self.config.offered_models(), may_list };
         *self.offered.lock() = offered;
+        redact::register_keys(self.config.secrets())
     }
 
     fn offered(&self) -> OfferedModels {
@@ -354,7 +358,7 @@ impl SessionHost {
 
     /// Returns the model with this name. Reads files, so it must not run on the runtime's thread.
     pub(super) fn model_named(&self, name: &str) -> Result<Arc<dyn Model>, Error> {
-        redact::register_keys(self.config.secrets());
+        redact::register_keys(self.config.secrets()).map_err(settings_error)?;
         let provider = self.config.provider_for(name).map_err(settings_error)?;
         self.models.get(provider, self.config.list_models())
     }
@@ -364,7 +368,7 @@ impl SessionHost {
     /// # Errors
     /// If none is configured, or if its settings are invalid.
     pub fn model(&self) -> Result<Arc<dyn Model>, Error> {
-        redact::register_keys(self.config.secrets());
+        redact::register_keys(self.config.secrets()).map_err(settings_error)?;
         let provider = match self.config.provider().map_err(settings_error)? {
             Provider::Unconfigured if self.offline.load(Ordering::Relaxed) => Provider::Offline,
             provider => provider,

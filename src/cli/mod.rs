@@ -167,33 +167,39 @@ pub fn run() -> ExitCode {
     };
     log::init(filter.as_deref(), paths.state.clone());
     let flags = Flags { model: arguments.model, base_url: arguments.base_url };
-    let config = |flags, paths| {
-        let config = Config::new(variables, flags, file, paths);
-        redact::register_keys(config.secrets());
-        config
-    };
-    let status = match arguments.command {
-        None | Some(CliCommand::Acp) => acp::run(config(flags, paths)),
-        Some(CliCommand::Login) => login::login(&flags, &paths),
-        Some(CliCommand::Logout) => login::logout(&paths),
-        Some(CliCommand::Doctor(args)) => doctor::run(&args, config(flags, paths)),
-        #[cfg(unix)]
-        Some(CliCommand::Sandbox(args)) => sandbox::run(&args, &config(flags, paths)),
-        Some(CliCommand::Trust(args)) => trust::run(&args, &config(flags, paths)),
-        #[cfg(unix)]
-        Some(CliCommand::SandboxProbe { what }) => probe::run(&what),
-        Some(CliCommand::Policy(args)) => policy::run(args, &config(flags, paths)),
-        Some(CliCommand::Sessions(args)) => sessions::run(args, &config(flags, paths)),
-        Some(CliCommand::History(args)) => history::run(args, &config(flags, paths)),
-        Some(CliCommand::Undo(args)) => undo::undo(args, &config(flags, paths)),
-        Some(CliCommand::Redo(args)) => undo::redo(args, &config(flags, paths)),
-        Some(CliCommand::Diff(args)) => undo::diff(args, &config(flags, paths)),
-        Some(CliCommand::Mcp { action }) => mcp::run(action, &config(flags, paths)),
-        Some(CliCommand::McpServer(args)) => mcp_server::run(args, config(flags, paths)),
-        Some(CliCommand::Config { action }) => config::run(&action, &config(flags, paths)),
+    let config = Config::new(variables, flags, file, paths);
+    let status = match redact::register_keys(config.secrets()) {
+        Ok(()) => run_command(arguments.command.unwrap_or(CliCommand::Acp), config),
+        Err(error) => {
+            drop(writeln!(stderr(), "turnwright: the settings cannot be used: {error}"));
+            ExitCode::FAILURE
+        }
     };
     log::flush(LOG_FLUSH_TIMEOUT);
     status
+}
+
+fn run_command(command: CliCommand, config: Config) -> ExitCode {
+    match command {
+        CliCommand::Acp => acp::run(config),
+        CliCommand::Login => login::login(&config.flags, &config.paths),
+        CliCommand::Logout => login::logout(&config.paths),
+        CliCommand::Doctor(args) => doctor::run(&args, config),
+        #[cfg(unix)]
+        CliCommand::Sandbox(args) => sandbox::run(&args, &config),
+        CliCommand::Trust(args) => trust::run(&args, &config),
+        #[cfg(unix)]
+        CliCommand::SandboxProbe { what } => probe::run(&what),
+        CliCommand::Policy(args) => policy::run(args, &config),
+        CliCommand::Sessions(args) => sessions::run(args, &config),
+        CliCommand::History(args) => history::run(args, &config),
+        CliCommand::Undo(args) => undo::undo(args, &config),
+        CliCommand::Redo(args) => undo::redo(args, &config),
+        CliCommand::Diff(args) => undo::diff(args, &config),
+        CliCommand::Mcp { action } => mcp::run(action, &config),
+        CliCommand::McpServer(args) => mcp_server::run(args, config),
+        CliCommand::Config { action } => config::run(&action, &config),
+    }
 }
 
 /// Writes to stdout.

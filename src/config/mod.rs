@@ -104,7 +104,8 @@ pub struct Config {
     pub paths: Paths,
     /// Variables that commands may inherit. Providers' keys are removed, other secrets are not.
     pub inherited: Vec<(OsString, OsString)>,
-    flags: Flags,
+    /// The flags of the command line.
+    pub flags: Flags,
     variables: EnvironmentVariables,
     file: UserFile,
 }

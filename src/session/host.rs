@@ -26,7 +26,7 @@ use turnwright_policy::permission::{Mode, PolicyRules, SharedMode};
 use turnwright_store::{RetentionLimits, Store};
 use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
 use turnwright_types::ids::SessionId;
-use turnwright_types::redact;
+use turnwright_types::redact::{self, TooManyKeys};
 use turnwright_workspace::exec::Environment;
 use turnwright_workspace::files::{Files, Roots};
 
@@ -257,8 +257,10 @@ impl SessionHost {
     }
 
     /// Reloads the settings that may change while the process runs. Reads files.
-    pub(super) fn reload_settings(&self) {
-        redact::register_keys(self.config.secrets());
+    ///
+    /// # Errors
+    /// If there are too many keys; the models of the settings cannot be used then.
+    pub(super) fn reload_settings(&self) -> Result<(), TooManyKeys> {
         self.shared_env.web.set_allowed(&self.config.web_allow());
         let retention = self.config.session_retention();
         self.store.set_limits(RetentionLimits {
@@ -268,6 +270,7 @@ impl SessionHost {
         let may_list = self.config.list_models();
         let offered = OfferedModels { names: self.config.offered_models(), may_list };
         *self.offered.lock() = offered;
+        redact::register_keys(self.config.secrets())
     }
 
     fn offered(&self) -> OfferedModels {
@@ -284,7 +287,7 @@ impl SessionHost {
 
     /// Returns the model with this name. Reads files, so it must not run on the runtime's thread.
     pub(super) fn model_named(&self, name: &str) -> Result<Arc<dyn Model>, Error> {
-        redact::register_keys(self.config.secrets());
+        redact::register_keys(self.config.secrets()).map_err(settings_error)?;
         let provider = self.config.provider_for(name).map_err(settings_error)?;
         self.models.get(provider, self.config.list_models())
     }
@@ -294,7 +297,7 @@ impl SessionHost {
     /// # Errors
     /// If none is configured, or if its settings are invalid.
     pub fn model(&self) -> Result<Arc<dyn Model>, Error> {
-        redact::register_keys(self.config.secrets());
+        redact::register_keys(self.config.secrets()).map_err(settings_error)?;
         let provider = match self.config.provider().map_err(settings_error)? {
             Provider::Unconfigured if self.offline.load(Ordering::Relaxed) => Provider::Offline,
             provider => provider,

@@ -98,7 +98,7 @@ impl SessionHost {
 
     /// Loads the settings and rules for these folders. Blocks.
     pub(super) fn load_project(&self, id: &SessionId, roots: Roots) -> LoadedProject {
-        self.reload_settings();
+        let refused = self.reload_settings().err();
         // Opening a session in the home folder must not give the model access to the keys or the
         // permission rules.
         let paths = &self.config().paths;
@@ -106,8 +106,9 @@ impl SessionHost {
         let roots = roots.with_readable_folder(&Jobs::output_folder(&paths.state, id));
         let effective = effective_policy::resolve_policy(self.config(), &self.trust, &roots);
         let notices = effective.notice().into_iter().chain(sandbox_notice(effective.mode));
+        let refused = refused.map(|it| format!("The models of the settings cannot be used: {it}."));
         LoadedProject {
-            notices: notices.collect(),
+            notices: notices.chain(refused).collect(),
             confinement: effective_policy::command_confinement(
                 self.config(),
                 effective.sandbox,

@@ -38,8 +38,12 @@ const MAX_FAILURE_CHARS: usize = 1000;
 
 /// The servers of the settings, and notices about invalid ones.
 pub(super) fn settings(config: &Config) -> (McpSettings, Vec<String>) {
-    let settings = config.mcp_settings();
-    redact::register_keys(settings.secrets.iter().map(|it| it.expose().to_owned()));
+    let mut settings = config.mcp_settings();
+    let secrets = settings.secrets.iter().map(|it| it.expose().to_owned());
+    if let Err(error) = redact::register_keys(secrets) {
+        let refused = settings.servers.drain(..).map(|it| (it.name, error.to_string()));
+        settings.broken.extend(refused);
+    }
     let notice = |(name, why): &(String, String)| {
         format!("The MCP server {} of the settings is not used: {why}.", escape_hidden_line(name))
     };

@@ -192,7 +192,8 @@ impl HttpConnection {
         logins: &LoginStore,
         changed: Arc<Notify>,
     ) -> Result<HttpConnection, String> {
-        redact::register_keys(headers.iter().filter_map(|(_, value)| credential(value)));
+        redact::register_keys(headers.iter().filter_map(|(_, value)| credential(value)))
+            .map_err(|error| error.to_string())?;
         let is_key = |name: &String| name.eq_ignore_ascii_case("authorization");
         let has_key = headers.iter().any(|(name, _)| is_key(name));
         let login = logins.login_for(url).filter(|_| !has_key);

@@ -64,7 +64,7 @@ pub async fn log_in(
     let callback = callback.map_err(|_| {
         format!("the login was not completed within {} s", LOGIN_TIMEOUT.as_secs())
     })??;
-    redact::register_keys(parameter(&callback, "code"));
+    redact::register_keys(parameter(&callback, "code")).map_err(|error| error.to_string())?;
     match timeout(STEP_TIMEOUT, session.handle_callback_url(callback.as_str())).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(describe_error(&error)),

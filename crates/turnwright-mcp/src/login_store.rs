@@ -143,7 +143,7 @@ impl ServerLogin {
         };
         let stored = on_disk(read).await?;
         if let Some(stored) = &stored {
-            register_tokens(stored);
+            register_tokens(stored)?;
         }
         Ok(stored)
     }
@@ -211,10 +211,11 @@ fn is_expiring(stored: &StoredCredentials) -> bool {
 }
 
 /// Registers the tokens for redaction.
-fn register_tokens(stored: &StoredCredentials) {
+fn register_tokens(stored: &StoredCredentials) -> Result<(), AuthError> {
     let token = token(stored);
     let names = ["access_token", "refresh_token", "id_token"];
-    redact::register_keys(names.iter().filter_map(|it| Some(field(&token, it)?.to_owned())));
+    redact::register_keys(names.iter().filter_map(|it| Some(field(&token, it)?.to_owned())))
+        .map_err(|error| AuthError::CredentialStoreError(error.to_string()))
 }
 
 type CredentialFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, AuthError>> + Send + 'a>>;
@@ -233,10 +234,12 @@ impl CredentialStore for ServerLogin {
         'a: 'b,
         Self: 'b,
     {
-        register_tokens(&credentials);
-        let kept = LoginFile { url: self.url.clone(), credentials };
         let file = self.file.clone();
-        Box::pin(on_disk(move || private_file::write(&file, &serde_json::to_vec_pretty(&kept)?)))
+        Box::pin(async move {
+            register_tokens(&credentials)?;
+            let kept = LoginFile { url: self.url.clone(), credentials };
+            on_disk(move || private_file::write(&file, &serde_json::to_vec_pretty(&kept)?)).await
+        })
     }
 
     fn clear<'a, 'b>(&'a self) -> CredentialFuture<'b, ()>

@@ -12,7 +12,6 @@ use super::login_store::LoginStore;
 use super::server::Server;
 use super::spec::ServerSpec;
 use turnwright_sandbox::SandboxProfile;
-use turnwright_types::redact;
 use turnwright_workspace::exec::Environment;
 
 /// The environment of a session's servers.
@@ -64,7 +63,6 @@ impl ServerPool {
 
     /// Returns the server, and starts it if necessary. Never waits.
     pub fn get(&self, spec: &ServerSpec, env: &ServerEnv) -> Arc<Server> {
-        redact::register_keys(spec.secrets());
         let mut running = self.running.lock();
         running.retain(|it| it.strong_count() > 0);
         let existing =

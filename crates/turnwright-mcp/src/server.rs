@@ -21,6 +21,7 @@ use super::progress::ProgressRouter;
 use super::prompts;
 use super::spec::{ServerSpec, ServerTransport};
 use super::tool_list::list_tools;
+use turnwright_types::redact::{self, TooManyKeys};
 use turnwright_workspace::exec::Environment;
 
 /// Consecutive failures after which a server is not restarted any more.
@@ -358,6 +359,12 @@ impl ServerTask {
             stop,
             deadline: Instant::now() + self.spec.timeouts.start,
         };
+        let refused = |error: TooManyKeys| ConnectFailure {
+            why: error.to_string(),
+            is_final: true,
+            needs_login: false,
+        };
+        redact::register_keys(self.spec.secrets()).map_err(refused)?;
         let mut connection = Connection::open(&request).await?;
         let peer = connection.peer().clone();
         let listing = async {

@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn the_tail_of_stderr_is_bounded_and_escaped() {
-        redact::register_keys(["Hidden-2391-in-stderr".to_owned()]);
+        redact::register_keys(["Hidden-2391-in-stderr".to_owned()]).unwrap();
         for (printed, expected) in [
             ("", ""),
             (" \n", ""),

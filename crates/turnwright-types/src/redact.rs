@@ -1,11 +1,12 @@
 //! Removes the loaded API keys from text: from the log, from messages to the client, from command
 //! output and from what is stored. Keys are found by their value, wherever the text comes from.
 
-use parking_lot::RwLock;
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
-use memchr::memmem;
+use aho_corasick::{AhoCorasick, Input, MatchKind};
+use parking_lot::RwLock;
 use secrecy::{ExposeSecret, SecretString};
 
 /// Replaces a key.
@@ -14,18 +15,31 @@ const PLACEHOLDER: &str = "[key]";
 const MIN_KEY_BYTES: usize = 8;
 /// A value of at least this length is a key even if it looks like a word.
 const MIN_WORDLIKE_KEY_BYTES: usize = 20;
-/// The number of key forms that are searched for. Further ones are ignored.
-const MAX_KEY_FORMS: usize = 256;
+/// The number of key forms that can be searched for.
+const MAX_KEY_FORMS: usize = 4096;
+/// The automaton knows so many bytes of each form; the others are compared. To build it from long
+/// keys would take seconds.
+const INDEXED_BYTES: usize = 16;
 
-/// The keys of this process. A std lock: held to copy a pointer.
+/// The keys of this process. Locked to copy the pointer, or to replace the set.
 static LOADED: RwLock<Option<Arc<KeySet>>> = RwLock::new(None);
 
+/// There is no room for more keys.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("more keys are loaded than can be kept out of logs and messages ({MAX_KEY_FORMS})")]
+pub struct TooManyKeys;
+
 /// Adds keys to those that are redacted from now on.
-pub fn register_keys(keys: impl IntoIterator<Item = String>) {
+///
+/// # Errors
+/// If there is no room for them. Then none of them is redacted, so none of them may be used.
+pub fn register_keys(keys: impl IntoIterator<Item = String>) -> Result<(), TooManyKeys> {
+    let keys: Vec<_> = keys.into_iter().collect();
     let mut loaded = LOADED.write();
-    let mut all = loaded.as_deref().cloned().unwrap_or_default();
-    keys.into_iter().for_each(|it| all.add(&it));
-    *loaded = Some(Arc::new(all));
+    if let Some(all) = loaded.clone().unwrap_or_default().with(&keys)? {
+        *loaded = Some(Arc::new(all));
+    }
+    Ok(())
 }
 
 fn loaded() -> Arc<KeySet> {
@@ -58,69 +72,129 @@ pub fn bytes(bytes: &[u8]) -> Option<Vec<u8>> {
     loaded().redact(bytes)
 }
 
-/// The keys to redact, in every form in which they may appear, the longest first.
-#[derive(Clone, Debug, Default)]
-struct KeySet(Vec<SecretString>);
+/// The keys to redact, in every form in which they may appear.
+#[derive(Clone, Default)]
+struct KeySet {
+    /// Sorted and without duplicates.
+    forms: Vec<SecretString>,
+    /// The length of the longest form.
+    longest: usize,
+    /// Finds the beginnings of the forms.
+    finder: Option<AhoCorasick>,
+}
 
 impl KeySet {
-    fn add(&mut self, key: &str) {
-        let mut forms = vec![key.to_owned()];
-        // Also as escaped in JSON and by Rust's `Debug`.
-        if let Ok(json) = serde_json::to_string(key) {
-            forms.push(json.trim_matches('"').to_owned());
+    /// Returns these keys with more, or `None` if all of them are known.
+    fn with(&self, keys: &[String]) -> Result<Option<KeySet>, TooManyKeys> {
+        let is_new = |form: &String| {
+            let place = self.forms.binary_search_by(|it| it.expose_secret().cmp(form));
+            is_key(form) && place.is_err()
+        };
+        let new = keys.iter().flat_map(|it| forms(it)).filter(is_new).map(SecretString::from);
+        let mut all: Vec<_> = new.collect();
+        if all.is_empty() {
+            return Ok(None);
         }
-        forms.push(key.escape_debug().to_string());
-        for form in forms {
-            let is_new = !self.0.iter().any(|it| it.expose_secret() == form);
-            if is_new && is_key(&form) && self.0.len() < MAX_KEY_FORMS {
-                self.0.push(form.into());
-            }
+        all.extend_from_slice(&self.forms);
+        all.sort_by(|one, other| one.expose_secret().cmp(other.expose_secret()));
+        all.dedup_by(|one, other| one.expose_secret() == other.expose_secret());
+        if all.len() > MAX_KEY_FORMS {
+            return Err(TooManyKeys);
         }
-        // The longest first: a key that is a prefix of another must not leave the other's rest.
-        self.0.sort_by_key(|it| std::cmp::Reverse(it.expose_secret().len()));
+        let longest = all.iter().map(|it| it.expose_secret().len()).max().unwrap_or_default();
+        let beginning = |it: &SecretString| {
+            let bytes = it.expose_secret().as_bytes();
+            bytes[..bytes.len().min(INDEXED_BYTES)].to_vec()
+        };
+        let mut beginnings: Vec<_> = all.iter().map(beginning).collect();
+        beginnings.dedup();
+        let finder = AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(beginnings);
+        Ok(Some(KeySet { longest, finder: Some(finder.map_err(|_| TooManyKeys)?), forms: all }))
     }
 
     fn partial_key_len(&self, text: &[u8]) -> usize {
-        let prefix_len = |key: &[u8]| {
-            let longest = text.len().min(key.len().saturating_sub(1));
-            (1..=longest).rev().find(|len| text.ends_with(&key[..*len]))
+        let first_byte = |it: &SecretString| it.expose_secret().as_bytes()[0];
+        let (Some(low), Some(high)) = (self.forms.first(), self.forms.last()) else { return 0 };
+        let first_bytes = first_byte(low)..=first_byte(high);
+        let is_partial = |suffix: &[u8]| {
+            let next = || self.forms.get(self.forms_up_to(suffix).len());
+            first_bytes.contains(&suffix[0])
+                && next().is_some_and(|it| it.expose_secret().as_bytes().starts_with(suffix))
         };
-        self.forms().filter_map(prefix_len).max().unwrap_or_default()
+        let longest = text.len().min(self.longest.saturating_sub(1));
+        (1..=longest).rev().find(|len| is_partial(&text[text.len() - len..])).unwrap_or_default()
     }
 
-    fn forms(&self) -> impl Iterator<Item = &[u8]> {
-        self.0.iter().map(|it| it.expose_secret().as_bytes())
+    /// Returns the forms that sort before `bytes` or are equal.
+    fn forms_up_to(&self, bytes: &[u8]) -> &[SecretString] {
+        let end = self.forms.partition_point(|it| it.expose_secret().as_bytes() <= bytes);
+        &self.forms[..end]
     }
 
     fn redact(&self, bytes: &[u8]) -> Option<Vec<u8>> {
-        let mut clean: Option<Vec<u8>> = None;
-        for key in self.forms() {
-            let now = clean.as_deref().unwrap_or(bytes);
-            if memmem::find(now, key).is_some() {
-                clean = Some(replace_all(now, key));
-            }
-        }
-        clean
+        self.redact_part(bytes, 0..bytes.len()).map(|(clean, _)| clean)
     }
 
-    /// Returns the length of the longest suffix of `bytes` that may be the beginning of a key.
-    fn ambiguous_suffix_len(&self, bytes: &[u8]) -> usize {
-        let prefix_len =
-            |key: &[u8]| (1..key.len()).rev().find(|len| bytes.ends_with(&key[..*len]));
-        self.forms().filter_map(prefix_len).max().unwrap_or(0)
+    /// Returns `part` of the bytes with the keys that start in it or before it replaced, and the end
+    /// of the last one. What is before `part` belongs to a key that is replaced already. `None` if
+    /// there is no key.
+    fn redact_part(&self, bytes: &[u8], part: Range<usize>) -> Option<(Vec<u8>, usize)> {
+        let (mut clean, mut from, mut next) = (None, part.start, 0);
+        while let Some(keys) = self.find(bytes, next)
+            && keys.start < part.end
+        {
+            let clean = clean.get_or_insert_with(|| Vec::with_capacity(bytes.len()));
+            if keys.start >= from {
+                clean.extend_from_slice(&bytes[from..keys.start]);
+                clean.extend_from_slice(PLACEHOLDER.as_bytes());
+            }
+            from = from.max(keys.end);
+            next = keys.end;
+        }
+        let mut clean: Vec<u8> = clean?;
+        clean.extend_from_slice(&bytes[from.min(part.end)..part.end]);
+        Some((clean, from))
+    }
+
+    /// Finds the first key from `from` on, together with the keys that overlap it: to replace only
+    /// one of them would leave a part of another.
+    fn find(&self, bytes: &[u8], from: usize) -> Option<Range<usize>> {
+        let mut keys = self.find_one(bytes, from)?;
+        let mut last = keys.start;
+        while let Some(found) = self.find_one(bytes, last + 1)
+            && found.start < keys.end
+        {
+            keys.end = keys.end.max(found.end);
+            last = found.start;
+        }
+        Some(keys)
+    }
+
+    /// Finds the first key from `from` on; of several there, the longest.
+    fn find_one(&self, bytes: &[u8], mut from: usize) -> Option<Range<usize>> {
+        let finder = self.finder.as_ref()?;
+        while let Some(beginning) = finder.find(Input::new(bytes).range(from..)) {
+            let start = beginning.start();
+            let rest = &bytes[start..];
+            let similar =
+                self.forms_up_to(rest).iter().rev().map(|it| it.expose_secret().as_bytes());
+            let mut similar = similar.take_while(|it| rest.starts_with(&it[..MIN_KEY_BYTES]));
+            if let Some(key) = similar.find(|it| rest.starts_with(it)) {
+                return Some(start..start + key.len());
+            }
+            from = start + 1;
+        }
+        None
     }
 }
 
-fn replace_all(bytes: &[u8], key: &[u8]) -> Vec<u8> {
-    let mut clean = Vec::with_capacity(bytes.len());
-    let mut rest = bytes;
-    while let Some(place) = memmem::find(rest, key) {
-        clean.extend_from_slice(&rest[..place]);
-        clean.extend_from_slice(PLACEHOLDER.as_bytes());
-        rest = &rest[place + key.len()..];
+/// The key as it is, and as escaped in JSON and by Rust's `Debug`.
+fn forms(key: &str) -> Vec<String> {
+    let mut forms = vec![key.to_owned(), key.escape_debug().to_string()];
+    if let Ok(json) = serde_json::to_string(key) {
+        forms.push(json.trim_matches('"').to_owned());
     }
-    clean.extend_from_slice(rest);
-    clean
+    forms
 }
 
 /// True if a value looks like a key. Servers that need no key are configured with placeholder words
@@ -137,6 +211,8 @@ fn is_key(text: &str) -> bool {
 #[derive(Debug, Default)]
 pub struct StreamRedactor {
     held: Vec<u8>,
+    /// So many of the held bytes also belong to a key that is replaced already.
+    covered: usize,
 }
 
 impl StreamRedactor {
@@ -145,43 +221,50 @@ impl StreamRedactor {
         self.take(&loaded(), bytes)
     }
 
-    /// Returns the bytes that were held back, at the end of the stream.
+    /// Returns the bytes that were held back, redacted, at the end of the stream.
     pub fn finish(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.held)
+        self.take_rest(&loaded())
     }
 
     fn take<'a>(&mut self, keys: &KeySet, bytes: &'a [u8]) -> Cow<'a, [u8]> {
-        let mut all = if self.held.is_empty() {
-            Cow::Borrowed(bytes)
-        } else {
+        if !self.held.is_empty() {
             self.held.extend_from_slice(bytes);
-            Cow::Owned(self.finish())
+            let all = std::mem::take(&mut self.held);
+            let end = all.len() - keys.partial_key_len(&all);
+            return Cow::Owned(self.split(keys, &all, end).into_owned());
+        }
+        let end = bytes.len() - keys.partial_key_len(bytes);
+        self.split(keys, bytes, end)
+    }
+
+    fn take_rest(&mut self, keys: &KeySet) -> Vec<u8> {
+        let all = std::mem::take(&mut self.held);
+        self.split(keys, &all, all.len()).into_owned()
+    }
+
+    /// Returns the bytes before `end`, redacted, and holds back the others.
+    fn split<'a>(&mut self, keys: &KeySet, bytes: &'a [u8], end: usize) -> Cow<'a, [u8]> {
+        let start = self.covered.min(end);
+        self.held = bytes[end..].to_vec();
+        let (clean, covered) = match keys.redact_part(bytes, self.covered..end) {
+            Some((clean, last)) => (Cow::Owned(clean), last),
+            None => (Cow::Borrowed(&bytes[start..end]), self.covered),
         };
-        if let Some(clean) = keys.redact(&all) {
-            all = Cow::Owned(clean);
-        }
-        let shown = all.len() - keys.ambiguous_suffix_len(&all);
-        self.held = all[shown..].to_vec();
-        match all {
-            Cow::Borrowed(all) => Cow::Borrowed(&all[..shown]),
-            Cow::Owned(mut all) => {
-                all.truncate(shown);
-                Cow::Owned(all)
-            }
-        }
+        self.covered = covered.saturating_sub(end);
+        clean
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     fn keys(all: &[&str]) -> KeySet {
-        let mut keys = KeySet::default();
-        for key in all {
-            keys.add(key);
-        }
-        keys
+        let all: Vec<_> = all.iter().map(|it| (*it).to_owned()).collect();
+        KeySet::default().with(&all).unwrap().unwrap()
     }
 
     fn hidden(keys: &KeySet, text: &str) -> String {
@@ -232,6 +315,49 @@ mod tests {
     }
 
     #[test]
+    fn of_keys_that_overlap_nothing_is_left() {
+        let keys = keys(&["abc12345", "12345-long-key"]);
+        assert_eq!(hidden(&keys, "x abc12345-long-key y"), "x [key] y");
+        assert_eq!(hidden(&keys, "abc12345abc12345"), "[key][key]");
+    }
+
+    #[test]
+    fn keys_are_refused_when_there_is_no_room() {
+        let all: Vec<_> = (0..MAX_KEY_FORMS).map(|it| format!("sk-{it:06}")).collect();
+        let full = KeySet::default().with(&all).unwrap().unwrap();
+        assert!(full.with(&all[..9]).unwrap().is_none(), "they are known");
+        assert!(full.with(&["sk-12345678".to_owned()]).is_err());
+        assert_eq!(hidden(&full, "sk-000000 sk-004095 sk-004096"), "[key] [key] sk-004096");
+    }
+
+    proptest! {
+        #[test]
+        fn a_stream_is_redacted_like_the_whole_text(
+            all in vec("[ab]{4}1[ab1]{3,30}", 1..5),
+            words in vec((any::<prop::sample::Index>(), "[ab1]{0,9}", 0..30_usize), 0..9),
+            size in 1..20_usize,
+        ) {
+            let all: Vec<_> = all.iter().map(String::as_str).collect();
+            let mut text = String::new();
+            for (index, between, start) in words {
+                let key = all[index.index(all.len())];
+                text.push_str(&format!("{}{between}", &key[start.min(key.len())..]));
+            }
+            let keys = keys(&all);
+            let whole = hidden(&keys, &text);
+            let is_hidden = |it: &&str| !whole.contains(*it);
+            prop_assert!(all.iter().all(|it| is_hidden(&it)), "{whole}");
+            let mut stream = StreamRedactor::default();
+            let mut shown = Vec::new();
+            for piece in text.as_bytes().chunks(size) {
+                shown.extend_from_slice(&stream.take(&keys, piece));
+            }
+            shown.extend_from_slice(&stream.take_rest(&keys));
+            prop_assert_eq!(String::from_utf8(shown).unwrap(), whole);
+        }
+    }
+
+    #[test]
     fn chunk_boundaries_do_not_change_the_redacted_stream() {
         let keys = keys(&["sk-12345678", "678-abcdef"]);
         let text = "s sk sk-12345678-abcdef sk-1sk-12345678 678-abcdefsk-123";
@@ -242,7 +368,7 @@ mod tests {
             for piece in text.as_bytes().chunks(size) {
                 shown.extend_from_slice(&stream.take(&keys, piece));
             }
-            shown.extend_from_slice(&stream.finish());
+            shown.extend_from_slice(&stream.take_rest(&keys));
             assert_eq!(String::from_utf8(shown).unwrap(), whole, "{size}");
         }
     }

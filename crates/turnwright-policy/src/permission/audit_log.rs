@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn entries_can_be_read_back_and_contain_no_secret() {
         let state = tempfile::tempdir().unwrap();
-        redact::register_keys(["sk-canary-1".to_owned()]);
+        redact::register_keys(["sk-canary-1".to_owned()]).unwrap();
         let audit = AuditLog::new(state.path());
         for line in ["make all", "curl -H 'Bearer sk-canary-1' x"] {
             audit.record(AuditEntry { answer: Some("allow once".to_owned()), ..entry(line) });

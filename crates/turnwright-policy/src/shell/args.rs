@@ -1,16 +1,10 @@
 //! Reads the arguments of a command as its program may take them, for checks that should err on the
 //! side of caution.
 
+use super::programs::{self, Program, WordList, is_in};
 use super::{SimpleCommand, Word};
 
 pub(super) type Args<'a> = &'a [Word];
-
-/// Programs that run another program. Which of their options take a value is not known here.
-const WRAPPERS: &[&str] = &[
-    "sudo", "doas", "su", "pkexec", "env", "nohup", "nice", "ionice", "timeout", "time", "stdbuf",
-    "setsid", "command", "exec", "builtin", "xargs", "busybox", "toybox", "chroot", "unshare",
-    "npx", "bunx", "pnpx", "uvx", "bundle", "poetry", "uv", "watch", "strace", "parallel",
-];
 
 /// The maximum number of words after a wrapper that are tried as the program, which bounds the time
 /// for hostile lines.
@@ -20,30 +14,27 @@ const MAX_TRIED: usize = 12;
 /// wrapper.
 pub(super) fn behind_wrappers<T>(
     command: &SimpleCommand,
-    find: impl Fn(&str, Args<'_>) -> Option<T>,
+    find: impl Fn(&Program, Args<'_>) -> Option<T>,
 ) -> Option<T> {
     let words = command.words.as_slice();
     for (at, word) in words.iter().enumerate().take(MAX_TRIED) {
-        if let Some(found) = find(name(&word.text), &words[at + 1..]) {
+        let program = programs::find(name(&word.text));
+        if let Some(found) = find(program, &words[at + 1..]) {
             return Some(found);
         }
         // This may be the value of an option, or the program.
         let may_be_value = at > 0 && words[at - 1].text.starts_with('-');
-        if !may_precede_program(&word.text) && !may_be_value || at == 0 && !is_wrapper(&word.text) {
+        let may_precede = program.is_searched || may_precede_program(&word.text);
+        if !may_precede && !may_be_value || at == 0 && !program.is_searched {
             return None;
         }
     }
     None
 }
 
-fn is_wrapper(text: &str) -> bool {
-    WRAPPERS.contains(&name(text))
-}
-
-/// True if the program may follow this word.
+/// True if the program may follow this word, which is not a program.
 fn may_precede_program(text: &str) -> bool {
-    is_wrapper(text)
-        || ["run", "exec"].contains(&text)
+    ["run", "exec"].contains(&text)
         || text.contains('=')
         || text.starts_with(|it: char| it == '-' || it.is_ascii_digit())
 }
@@ -72,25 +63,21 @@ pub(super) fn operands(words: Args<'_>) -> impl DoubleEndedIterator<Item = &Word
     before.iter().filter(is_operand).chain(after.iter().skip(1))
 }
 
+/// The first operand; empty if there is none.
+pub(super) fn first_operand(words: Args<'_>) -> &str {
+    operands(words).next().map_or("", |it| &it.text)
+}
+
 /// The subcommand of git and its arguments, after the global options.
 pub(super) fn git_subcommand(words: Args<'_>) -> Option<(&str, Args<'_>)> {
-    const WITH_VALUE: &[&str] = &[
-        "-c",
-        "-C",
-        "--git-dir",
-        "--work-tree",
-        "--namespace",
-        "--super-prefix",
-        "--config-env",
-        "--exec-path",
-        "--attr-source",
-    ];
+    const WITH_VALUE: WordList =
+        "-c -C --git-dir --work-tree --namespace --super-prefix --config-env --attr-source";
     let mut rest = words;
     while let Some((word, after)) = rest.split_first() {
         if !word.text.starts_with('-') {
             return Some((&word.text, after));
         }
-        let has_value = WITH_VALUE.contains(&word.text.as_str()) && word.text != "--exec-path";
+        let has_value = is_in(WITH_VALUE, &word.text);
         rest = after.get(usize::from(has_value)..).unwrap_or_default();
     }
     None

@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use super::args::{Args, is_option, name, operands};
+use super::args::{Args, first_operand, is_option, name, operands};
+use super::programs::is_in;
 
 const FILES: &str = "deletes the system or all of a user's files";
 const DISK: &str = "destroys the content of a disk";
@@ -11,81 +12,39 @@ const PERMISSIONS: &str = "changes the file permissions of the whole system";
 const SHUTDOWN: &str = "shuts down the machine";
 
 /// Top-level folders that belong to the system, or to all its users.
-const SYSTEM_FOLDERS: &[&str] = &[
-    "bin",
-    "boot",
-    "dev",
-    "etc",
-    "home",
-    "lib",
-    "lib32",
-    "lib64",
-    "mnt",
-    "media",
-    "opt",
-    "proc",
-    "root",
-    "run",
-    "sbin",
-    "srv",
-    "sys",
-    "usr",
-    "var",
-    "Applications",
-    "Library",
-    "System",
-    "Users",
-    "Volumes",
-    "private",
-];
+const SYSTEM_FOLDERS: &str = "bin boot dev etc home lib lib32 lib64 mnt media opt proc root run sbin \
+    srv sys usr var Applications Library System Users Volumes private";
 
-/// What a program with these arguments would do in that folder, if it is a catastrophe.
-pub(super) fn program_catastrophe(
-    program: &str,
-    words: Args<'_>,
-    folder: Option<&Path>,
-) -> Option<&'static str> {
-    match program {
-        "rm" => removes_system(words, folder),
-        "find" => finds_and_deletes_system(words, folder),
-        "mv" => moves_system(words, folder),
-        "chmod" | "chown" | "chgrp" => {
-            let is_recursive = words.iter().any(|it| is_option(&it.text, 'R', "--recursive"));
-            let is_system = operands(words).any(|it| is_system(&it.text, folder));
-            (is_recursive && is_system).then_some(PERMISSIONS)
-        }
-        "dd" => writes_disk(words.iter().filter_map(|it| it.text.strip_prefix("of="))),
-        "cp" | "tee" | "shred" | "truncate" | "wipefs" | "blkdiscard" | "fdisk" | "sfdisk"
-        | "sgdisk" | "parted" | "mkswap" | "mke2fs" => {
-            // Only the last operand of `cp` is written.
-            let skipped =
-                if program == "cp" { operands(words).count().saturating_sub(1) } else { 0 };
-            writes_disk(operands(words).skip(skipped).map(|it| it.text.as_str()))
-        }
-        _ if program == "mkfs" || program.starts_with("mkfs.") => {
-            writes_disk(operands(words).map(|it| it.text.as_str()))
-        }
-        "shutdown" | "reboot" | "halt" | "poweroff" => (!asks_help(words)).then_some(SHUTDOWN),
-        "init" | "telinit" => {
-            let is_level = |it: &str| ["0", "6"].contains(&it);
-            (operands(words).count() == 1 && operands(words).any(|it| is_level(&it.text)))
-                .then_some(SHUTDOWN)
-        }
-        "systemctl" | "loginctl" => {
-            let stops =
-                ["poweroff", "reboot", "halt", "kexec", "soft-reboot", "suspend", "hibernate"];
-            operands(words).next().filter(|it| stops.contains(&it.text.as_str())).map(|_| SHUTDOWN)
-        }
-        "kill" => kills_all_processes(words).then_some("kills every process"),
-        _ => None,
-    }
+/// `chmod -R`, `chown -R`, `chgrp -R`.
+pub(super) fn changes_permissions(words: Args<'_>, folder: Option<&Path>) -> Option<&'static str> {
+    let is_recursive = words.iter().any(|it| is_option(&it.text, 'R', "--recursive"));
+    let is_system = operands(words).any(|it| is_system(&it.text, folder));
+    (is_recursive && is_system).then_some(PERMISSIONS)
+}
+
+/// `shutdown`, `reboot` and the like.
+pub(super) fn shuts_down(words: Args<'_>, _: Option<&Path>) -> Option<&'static str> {
+    (!asks_help(words)).then_some(SHUTDOWN)
+}
+
+/// `init 0`.
+pub(super) fn ends_run_level(words: Args<'_>, _: Option<&Path>) -> Option<&'static str> {
+    let mut operands = operands(words);
+    let is_end = operands.next().is_some_and(|it| ["0", "6"].contains(&it.text.as_str()));
+    (is_end && operands.next().is_none()).then_some(SHUTDOWN)
+}
+
+/// `systemctl poweroff`.
+pub(super) fn stops_system(words: Args<'_>, _: Option<&Path>) -> Option<&'static str> {
+    let stops = "poweroff reboot halt kexec soft-reboot suspend hibernate";
+    is_in(stops, first_operand(words)).then_some(SHUTDOWN)
 }
 
 fn asks_help(words: Args<'_>) -> bool {
     words.iter().any(|it| ["--help", "--version", "-c"].contains(&it.text.as_str()))
 }
 
-fn removes_system(words: Args<'_>, folder: Option<&Path>) -> Option<&'static str> {
+pub(super) fn removes_system(words: Args<'_>, folder: Option<&Path>) -> Option<&'static str> {
     let is_recursive = words
         .iter()
         .take_while(|it| it.text != "--")
@@ -94,7 +53,7 @@ fn removes_system(words: Args<'_>, folder: Option<&Path>) -> Option<&'static str
     (is_recursive && operands(words).any(|it| is_all(&it.text))).then_some(FILES)
 }
 
-fn moves_system(words: Args<'_>, folder: Option<&Path>) -> Option<&'static str> {
+pub(super) fn moves_system(words: Args<'_>, folder: Option<&Path>) -> Option<&'static str> {
     let has_target = words.iter().any(|it| is_option(&it.text, 't', "--target-directory"));
     let count = operands(words).count().saturating_sub(1);
     let is_moved = operands(words).take(count).any(|it| is_system(&it.text, folder));
@@ -102,7 +61,10 @@ fn moves_system(words: Args<'_>, folder: Option<&Path>) -> Option<&'static str> 
 }
 
 /// `find / -delete` without a test that selects files.
-fn finds_and_deletes_system(words: Args<'_>, folder: Option<&Path>) -> Option<&'static str> {
+pub(super) fn finds_and_deletes_system(
+    words: Args<'_>,
+    folder: Option<&Path>,
+) -> Option<&'static str> {
     let is_start = |it: &&str| !it.starts_with(['-', '(', '!']);
     let mut starts = words.iter().map(|it| it.text.as_str()).take_while(is_start);
     let selects = |it: &str| {
@@ -156,7 +118,7 @@ fn is_system(text: &str, folder: Option<&Path>) -> bool {
     let Some(path) = path_parts(text, folder) else { return false };
     match path.count {
         0 => true,
-        1 => SYSTEM_FOLDERS.contains(&path.parts[0]),
+        1 => is_in(SYSTEM_FOLDERS, path.parts[0]),
         2 => {
             path.parts[0] == "usr"
                 && ["bin", "sbin", "lib", "lib64", "share"].contains(&path.parts[1])
@@ -175,8 +137,19 @@ fn is_home(text: &str, folder: Option<&Path>) -> bool {
         .is_some_and(|it| it.count == 2 && ["home", "Users"].contains(&it.parts[0]))
 }
 
-fn writes_disk<'a>(mut paths: impl Iterator<Item = &'a str>) -> Option<&'static str> {
-    paths.any(is_disk).then_some(DISK)
+/// `dd of=/dev/sda`.
+pub(super) fn writes_disk(words: Args<'_>, _: Option<&Path>) -> Option<&'static str> {
+    words.iter().filter_map(|it| it.text.strip_prefix("of=")).any(is_disk).then_some(DISK)
+}
+
+/// `mkfs /dev/sda`.
+pub(super) fn overwrites_disk(words: Args<'_>, _: Option<&Path>) -> Option<&'static str> {
+    operands(words).any(|it| is_disk(&it.text)).then_some(DISK)
+}
+
+/// `cp x /dev/sda`. Only its last operand is written.
+pub(super) fn copies_to_disk(words: Args<'_>, _: Option<&Path>) -> Option<&'static str> {
+    operands(words).next_back().is_some_and(|it| is_disk(&it.text)).then_some(DISK)
 }
 
 fn is_disk(text: &str) -> bool {
@@ -197,7 +170,7 @@ fn is_disk(text: &str) -> bool {
 
 /// True for `kill -9 -1`, `kill -s KILL -1` and `kill -- -1`. In `kill -1 7`, `-1` is a signal
 /// number.
-fn kills_all_processes(words: Args<'_>) -> bool {
+pub(super) fn kills_all_processes(words: Args<'_>, _: Option<&Path>) -> Option<&'static str> {
     let mut rest = words.iter().map(|it| it.text.as_str()).peekable();
     let takes_value = rest.next_if(|it| it.starts_with('-') && *it != "--").is_some_and(|it| {
         // These take the signal as the next word.
@@ -206,7 +179,7 @@ fn kills_all_processes(words: Args<'_>) -> bool {
     if takes_value {
         rest.next();
     }
-    rest.any(|it| it == "-1")
+    rest.any(|it| it == "-1").then_some("kills every process")
 }
 
 #[cfg(test)]

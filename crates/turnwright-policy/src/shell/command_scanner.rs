@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::lexer::Ambiguity;
 use super::parser::redirect;
+use super::programs::{self, Starts};
 use super::{Redirect, SimpleCommand, Word, known_words};
 
 /// The maximum size of the result in bytes, counting each word as often as it is part of a command.
@@ -82,10 +83,7 @@ impl CommandScanner {
             let words: Vec<&str> = arguments.collect();
             return self.scan_later(words.join(" "), depth);
         }
-        let takes_lines = known_words::is_shell(program)
-            || known_words::is_starter(program)
-            || matches!(program, "trap" | "ssh" | "complete" | "bind" | "source" | ".");
-        if takes_lines {
+        if programs::find(program).starts != Starts::Nothing {
             for line in arguments.filter(|it| it.contains([' ', '\t', '\n', ';', '|', '&'])) {
                 self.scan_later(line.to_owned(), depth);
             }
@@ -119,7 +117,8 @@ fn add_started_commands(simple: &SimpleCommand, found: &mut Vec<SimpleCommand>) 
             }
         }
     }
-    if !known_words::is_starter(program) && program != "builtin" {
+    let is_starter = programs::find(known_words::name(program)).starts == Starts::Program;
+    if !is_starter && program != "builtin" {
         return;
     }
     let mut is_value = false;

@@ -2,205 +2,8 @@
 //! for the first words of a command does not cover them.
 
 use super::args::is_option;
+use super::programs::{self, WordList};
 use super::{SimpleCommand, destructive};
-
-/// The options of some programs that make them do more than their first words say.
-struct ExceedingOptions {
-    /// The names of the programs, separated by blanks.
-    programs: &'static str,
-    /// The subcommand that the options belong to; empty for all.
-    sub: &'static str,
-    /// Options of one letter.
-    letters: &'static str,
-    /// Long options. Abbreviations count.
-    names: &'static str,
-    /// Options that count only if their value is a path outside of the command's folder.
-    outside: &'static str,
-}
-
-const fn options(
-    programs: &'static str,
-    sub: &'static str,
-    letters: &'static str,
-    names: &'static str,
-    outside: &'static str,
-) -> ExceedingOptions {
-    ExceedingOptions { programs, sub, letters, names, outside }
-}
-
-const TABLE: &[ExceedingOptions] = &[
-    options(
-        "cargo",
-        "",
-        "ZC",
-        "--config",
-        "--manifest-path --target-dir --artifact-dir --out-dir --lockfile-path --root --path",
-    ),
-    options(
-        "git",
-        "",
-        "",
-        "--output --ext-diff --textconv --exec-path --upload-pack --receive-pack --exec --git-dir --work-tree --config-env --no-index --open-files-in-pager --output-directory --extcmd --template --unsafe-paths --contents --edit-description --run",
-        "",
-    ),
-    options("git", "branch", "fMC", "--force", ""),
-    options("git", "tag", "f", "--force", ""),
-    options("git", "switch", "fC", "--force --force-create --discard-changes", ""),
-    options("git", "checkout", "fB", "--force", ""),
-    options("go", "env", "wu", "", ""),
-    options("git", "grep", "O", "", ""),
-    options("git", "rebase", "xs", "--strategy", ""),
-    options("git", "merge", "s", "--strategy", ""),
-    options("git", "archive", "o", "--remote", ""),
-    options("git", "format-patch", "o", "", ""),
-    options("git", "cherry-pick", "", "--strategy", ""),
-    options("git", "revert", "", "--strategy", ""),
-    options(
-        "npm pnpm yarn bun npx",
-        "",
-        "C",
-        "--prefix --script-shell --node-options --userconfig --globalconfig --global --shell --cwd --dir --shell-emulator --scripts-prepend-node-path --git --node-arg --preload --require --config --pnpmfile --global-pnpmfile --workspace-dir",
-        "",
-    ),
-    options(
-        "go",
-        "",
-        "",
-        "-exec --exec -toolexec --toolexec -overlay --overlay -modfile --modfile -vettool --vettool -C -ldflags --ldflags -gcflags --gcflags -asmflags -gccgoflags",
-        "-o --o",
-    ),
-    options(
-        "make gmake just",
-        "",
-        "fCIE",
-        "--file --makefile --directory --include-dir --eval --shell --justfile --working-directory --set --command --dotenv-path --chooser",
-        "",
-    ),
-    options("sed", "", "ief", "--in-place --expression --file", ""),
-    options(
-        "sort",
-        "",
-        "oT",
-        "--output --compress-program --temporary-directory --files0-from",
-        "",
-    ),
-    options("rg", "", "z", "--pre --hostname-bin --search-zip", ""),
-    options("fd fdfind", "", "xX", "--exec --exec-batch", ""),
-    options(
-        "find",
-        "",
-        "",
-        "-exec -execdir -ok -okdir -delete -fprint -fprint0 -fprintf -fls -files0-from",
-        "",
-    ),
-    options("tree", "", "oR", "", ""),
-    options("date", "", "s", "--set", ""),
-    options("base64 base32", "", "o", "", ""),
-    options("xxd", "", "r", "", ""),
-    options("diff", "", "l", "--paginate", ""),
-    options("file", "", "CzZ", "--compile --uncompress", ""),
-    options(
-        "tar gtar bsdtar",
-        "",
-        "IFCP",
-        "--to-command --checkpoint-action --use-compress-program --info-script --new-volume-script --rsh-command --rmt-command --absolute-names --directory",
-        "",
-    ),
-    options(
-        "rsync",
-        "",
-        "e",
-        "--rsh --rsync-path --daemon --temp-dir --backup-dir --partial-dir --log-file --write-batch",
-        "",
-    ),
-    options("man less more", "", "PHoO", "--pager --html --preprocessor --log-file --LOG-FILE", ""),
-    options(
-        "pytest py.test",
-        "",
-        "cp",
-        "--config-file --rootdir --confcutdir --override-ini --pastebin",
-        "--basetemp --junitxml --junit-xml",
-    ),
-    options(
-        "eslint",
-        "",
-        "fo",
-        "--rulesdir --plugin --parser --resolve-plugins-relative-to --output-file --format --init",
-        "-c --config --cache-location",
-    ),
-    options("prettier", "", "", "--plugin --plugin-search-dir", "--config --cache-location"),
-    options(
-        "jest vitest mocha ava",
-        "",
-        "",
-        "--config --globalSetup --globalTeardown --setupFiles --setupFilesAfterEnv --runner --testRunner --transform --resolver --reporters --reporter --require --loader --import --rootDir --root --environment --outputFile --node-option --spec --exec-argv",
-        "",
-    ),
-    options(
-        "tsc",
-        "",
-        "",
-        "",
-        "--outDir --outFile --declarationDir --rootDir -p --project --build --tsBuildInfoFile",
-    ),
-    options(
-        "mypy ruff black isort flake8 pylint",
-        "",
-        "",
-        "--load-plugins --init-hook --install-types --python-executable",
-        "--config-file --config --rcfile --cache-dir --settings-path",
-    ),
-    options(
-        "gradle",
-        "",
-        "IPDg",
-        "--init-script --project-prop --system-prop --gradle-user-home --include-build",
-        "-b -c -p --build-file --settings-file --project-dir",
-    ),
-    options("mvn", "", "D", "--settings --global-settings --toolchains", "-f --file"),
-    options(
-        "dotnet",
-        "",
-        "",
-        "--property --logger --settings --collect --test-adapter-path --diag -p:",
-        "-o --output",
-    ),
-    options("cmake", "", "PEC", "--toolchain --install --open", "-B -S"),
-    options("ninja", "", "fC", "", ""),
-    options(
-        "docker podman docker-compose",
-        "",
-        "vfHc",
-        "--volume --mount --privileged --host --context --file --config --device --cap-add --security-opt --network --pid --env-file --project-directory",
-        "",
-    ),
-    options(
-        "kubectl",
-        "",
-        "sf",
-        "--kubeconfig --server --context --token --as --filename --raw",
-        "",
-    ),
-    options("rustfmt gofmt clang-format", "", "r", "--config --config-path --style", ""),
-    options("golangci-lint", "", "c", "--config --path-prefix", ""),
-    options(
-        "phpunit",
-        "",
-        "cd",
-        "--bootstrap --configuration --include-path --extension --printer",
-        "",
-    ),
-    options("rspec rubocop", "", "rIo", "--require --options --out --config --default-path", ""),
-    options(
-        "python python3",
-        "",
-        "cpXW",
-        "--config-file --rootdir --load-plugins --init-hook --override-ini --install-types",
-        "",
-    ),
-    options("awk gawk mawk", "", "fileE", "--file --include --load --exec", ""),
-    options("jq", "", "Lf", "--from-file --library-path", ""),
-];
 
 /// True if a command does, or may do, more than its first words say: because of an option, because
 /// some of its arguments are unknown, or because it destroys something.
@@ -213,10 +16,9 @@ pub(crate) fn exceeds_prefix(command: &SimpleCommand) -> bool {
 
 /// True if a task runner (`make`, `just`) is given more tasks than the first `words` words name.
 pub(crate) fn names_more_tasks(command: &SimpleCommand, words: usize) -> bool {
-    const TASK_RUNNERS: &[&str] = &["make", "gmake", "ninja", "just", "rake", "gradle", "mvn"];
     const WITH_VALUE: &[&str] =
         &["-j", "-l", "-k", "--tests", "-x", "--exclude-task", "--max-workers", "-pl", "-T"];
-    if words < 2 || !TASK_RUNNERS.contains(&command.program()) {
+    if words < 2 || !programs::find(command.program()).runs_tasks {
         return false;
     }
     (words..command.words.len()).any(|at| {
@@ -238,20 +40,17 @@ fn destroys(command: &SimpleCommand) -> bool {
 
 fn has_exceeding_option(command: &SimpleCommand) -> bool {
     let Some((program, words)) = command.words.split_first() else { return false };
-    let sub = words.first().map_or("", |it| &it.text);
-    let is_about = |it: &&ExceedingOptions| {
-        it.programs.split(' ').any(|it| it == program.text) && (it.sub.is_empty() || it.sub == sub)
-    };
+    let program = programs::find(&program.text);
+    let sub = program.subcommand(words.first().map_or("", |it| &it.text));
     // `make CC=…` acts like an option, and so does `make SHELL=…`.
     let sets_variable = |it: &str| it.split_once('=').is_some_and(|it| is_name(it.0));
-    let is_make = ["make", "gmake", "just"].contains(&program.text.as_str());
-    TABLE.iter().filter(is_about).any(|row| {
-        // After `--`, words belong to the program that cargo runs.
-        let own = words.iter().take_while(|it| it.text != "--").count();
-        (0..own).any(|at| {
-            let next = words.get(at + 1).map_or("", |it| &it.text);
-            row.has(&words[at].text, next) || is_make && sets_variable(&words[at].text)
-        })
+    // After `--`, words belong to the program that cargo runs.
+    let own = words.iter().take_while(|it| it.text != "--").count();
+    (0..own).any(|at| {
+        let (word, next) = (&words[at].text, words.get(at + 1).map_or("", |it| &it.text));
+        is_listed(program.exceeding, word, next)
+            || is_listed(sub.exceeding, word, next)
+            || program.takes_variables && sets_variable(word)
     })
 }
 
@@ -260,22 +59,24 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_')
 }
 
-impl ExceedingOptions {
-    fn has(&self, word: &str, next: &str) -> bool {
-        if !word.starts_with('-') {
-            return false;
+/// True if a word is one of these options, or its value makes it one. A list consists of the letters
+/// of short options, of long options, which may be abbreviated, and of options with a final `<`, which
+/// count only if their value is a path outside of the command's folder.
+fn is_listed(options: WordList, word: &str, next: &str) -> bool {
+    let (name, value) = word.split_once('=').unwrap_or((word, next));
+    let is_it = |option: &str| match option.strip_suffix('<') {
+        Some(option) => {
+            is_outside(value) && is_named(name, option)
+                || attached(word, option).is_some_and(is_outside)
         }
-        let (name, value) = word.split_once('=').unwrap_or((word, next));
-        let is_letter = self.letters.chars().any(|it| is_option(word, it, ""));
-        is_letter
-            || self.names.split(' ').any(|it| is_named(name, it))
-            || is_outside(value) && self.outside.split(' ').any(|it| is_named(name, it))
-            || self.outside.split(' ').any(|it| attached(word, it).is_some_and(is_outside))
-    }
+        None if option.starts_with('-') => is_named(name, option),
+        None => option.chars().any(|it| is_option(word, it, "")),
+    };
+    word.starts_with('-') && options.split(' ').any(is_it)
 }
 
 fn is_named(given: &str, name: &str) -> bool {
-    !name.is_empty() && (given == name || is_option(given, '\0', name))
+    given == name || is_option(given, '\0', name)
 }
 
 /// The value that follows an option letter in the same word.

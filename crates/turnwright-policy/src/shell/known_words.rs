@@ -1,5 +1,4 @@
-//! Tables of known words: reserved words, builtins that change the shell, programs that run other
-//! programs, and harmless variables.
+//! Words that the shell itself knows: reserved words, builtins that change it, and variables.
 
 /// Reserved words, which are not commands.
 const RESERVED: &[&str] = &[
@@ -60,47 +59,6 @@ const STATEFUL_BUILTINS: &[&str] = &[
     "wait",
 ];
 
-/// Programs that run the program named after their options.
-const STARTERS: &[&str] = &[
-    "busybox",
-    "chroot",
-    "chrt",
-    "command",
-    "doas",
-    "env",
-    "exec",
-    "flock",
-    "ionice",
-    "ltrace",
-    "nice",
-    "nohup",
-    "nsenter",
-    "parallel",
-    "pkexec",
-    "prlimit",
-    "runuser",
-    "setarch",
-    "setsid",
-    "stdbuf",
-    "strace",
-    "sudo",
-    "systemd-run",
-    "taskset",
-    "time",
-    "timeout",
-    "toybox",
-    "unbuffer",
-    "unshare",
-    "watch",
-    "xargs",
-];
-
-/// Programs that take a shell line as an argument.
-const SHELLS: &[&str] = &[
-    "ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "rbash", "script", "sh", "su", "tcsh",
-    "yash", "zsh",
-];
-
 /// Variables that only influence output.
 const HARMLESS_VARIABLES: &[&str] = &[
     "CARGO_TERM_COLOR",
@@ -127,14 +85,6 @@ pub(super) fn is_reserved(word: &str) -> bool {
 
 pub(super) fn changes_shell(program: &str) -> bool {
     STATEFUL_BUILTINS.binary_search(&program).is_ok()
-}
-
-pub(super) fn is_starter(program: &str) -> bool {
-    STARTERS.binary_search(&name(program)).is_ok()
-}
-
-pub(super) fn is_shell(program: &str) -> bool {
-    SHELLS.binary_search(&name(program)).is_ok()
 }
 
 /// True for the actions of `find` that run a command for each file.
@@ -188,7 +138,7 @@ mod tests {
 
     #[test]
     fn the_tables_are_sorted() {
-        for table in [STATEFUL_BUILTINS, STARTERS, SHELLS, HARMLESS_VARIABLES] {
+        for table in [STATEFUL_BUILTINS, HARMLESS_VARIABLES] {
             assert!(table.is_sorted(), "{table:?}");
         }
     }

@@ -18,6 +18,7 @@ mod lexer;
 mod network;
 mod parser;
 mod prefix;
+mod programs;
 mod read_only;
 mod wrappers;
 
@@ -90,12 +91,13 @@ pub fn command(
 
 /// Classifies a simple command by its words.
 pub fn classify(command: &SimpleCommand) -> Classification {
+    let name = args::name(command.program());
     let reads = read_only::reads(command);
     Classification {
         is_read_only: reads.is_some(),
         reads: reads.unwrap_or_default(),
-        is_git: args::name(command.program()) == "git",
-        uses_rustup: read_only::may_be_rustup(command.program()),
+        is_git: name == "git",
+        uses_rustup: programs::find(name).is_rustup_proxy,
         danger: destructive::danger(command),
         catastrophe: destructive::catastrophe(command),
         needs_network: network::needs_network(command),

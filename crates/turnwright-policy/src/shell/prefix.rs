@@ -1,85 +1,42 @@
 //! Suggests the words of a lasting permission: the program and what it does, so that the user knows
 //! what is granted. Programs that can do anything get none.
 
+use super::programs::{self, WordList, is_in};
 use super::{SimpleCommand, Word, exceeding_args, network};
 
-/// Programs that do one thing, so that their name alone says enough.
-const SINGLE_PURPOSE: &str = "ava black clang-format clippy-driver eslint flake8 gofmt isort jest mkdir mocha mypy \
-    oxlint phpstan phpunit prettier py.test pylint pyright pytest rspec rubocop rustfmt shellcheck \
-    stylelint touch tsc vue-tsc";
+/// What a lasting permission for a program covers.
+#[derive(Clone, Copy)]
+pub(super) enum Grant {
+    /// The program with its first argument, if that looks like a subcommand, or a short command as
+    /// it is.
+    Guessed,
+    /// The same. It may also follow a runner such as `npx`.
+    GuessedTool,
+    /// Its name alone says enough, because it does one thing. It may also follow a runner.
+    Name,
+    /// It can do anything. There is a permission in these forms only.
+    Forms(&'static [Form]),
+}
 
-/// Programs that can do anything: they get a permission only in one of the forms below, or none.
-const GENERAL_PURPOSE: &str = "ansible ansible-playbook ash awk bash bun bunx busybox builtin bundle chroot cmake \
-    command crush csh dash dd deno do doas docker docker-compose elixir env eval exec expect fish fly \
-    find flatpak ftp gawk gdb ghci go gradle guile http https init ionice iex ipython irb java jjs \
-    jshell julia just ksh kubectl less lldb lua luajit make man mawk mix mvn mysql nc ncat netcat nice \
-    node nodejs nohup nsenter npm npx nushell nu ocaml osascript parallel perl php pkexec pnpm \
-    pnpx poetry podman powershell psql pwsh python python2 python3 R raku rlwrap rm rsync Rscript ruby \
-    runuser sbcl scp screen script sed setarch setsid sftp sh socat source . sqlite3 ssh stdbuf strace \
-    su sudo swift systemctl systemd-run tar tclsh tee telnet time timeout tmux toybox unshare uv \
-    uvx vi vim nvim emacs ed ex nano watch wget curl wish xargs xonsh yarn zsh cp mv ln chmod chown \
-    kill pkill killall git cargo dotnet rustup pip pip3 gem trap export alias set unset declare";
+/// Subcommands, and how many words say enough about a command with them.
+#[derive(Clone, Copy)]
+pub(super) struct Form {
+    subcommands: WordList,
+    words: usize,
+    /// Third words that let the subcommand run anything.
+    except: WordList,
+}
 
-/// Programs with subcommands, and how many words say enough about each.
-const SUBCOMMANDS: &[(&str, &str, usize)] = &[
-    (
-        "git",
-        "add commit status log diff show branch tag blame describe rev-parse ls-files ls-tree cat-file grep shortlog reflog switch restore checkout reset merge cherry-pick revert rebase mv rm",
-        2,
-    ),
-    ("git", "stash worktree bisect", 3),
-    (
-        "cargo",
-        "build b check c test t clippy fmt doc d bench run r tree metadata clean nextest llvm-cov deny audit machete",
-        2,
-    ),
-    ("npm", "test t start stop pack ls list", 2),
-    ("npm", "run run-script", 3),
-    ("pnpm", "test t start ls list", 2),
-    ("pnpm", "run", 3),
-    ("yarn", "test start build lint check typecheck format", 2),
-    ("yarn", "run", 3),
-    ("bun", "test build", 2),
-    ("bun", "run", 3),
-    ("deno", "test fmt lint check", 2),
-    ("deno", "task", 3),
-    ("go", "test build vet fmt list version doc env", 2),
-    ("go", "mod", 3),
-    ("gradle", "test build check assemble clean lint classes compileJava compileKotlin", 2),
-    ("mvn", "test compile package verify clean validate", 2),
-    ("dotnet", "test build format clean", 2),
-    ("docker", "ps images logs inspect version info stats", 2),
-    ("docker", "compose", 3),
-    ("docker-compose", "up down ps logs build start stop restart", 2),
-    ("kubectl", "get describe logs", 3),
-    ("swift", "build test", 2),
-    ("mix", "test compile format", 2),
-    ("poetry", "check show build", 2),
-    ("just", "", 2),
-    ("make", "", 2),
-];
+/// A form with these subcommands, or with any if there are none.
+pub(super) const fn form(subcommands: WordList, words: usize) -> Form {
+    Form { subcommands, words, except: "" }
+}
 
-/// Third words that let the subcommand run anything; empty for every third word.
-const GENERAL_ACTIONS: &[(&str, &str, &str)] =
-    &[("docker", "compose", "exec run"), ("git", "bisect", "run"), ("git", "worktree", "")];
-
-/// Words that run a single-purpose program.
-const RUNNERS: &[&[&str]] = &[
-    &["npx"],
-    &["bunx"],
-    &["uvx"],
-    &["uv", "run"],
-    &["poetry", "run"],
-    &["bundle", "exec"],
-    &["pnpm", "exec"],
-    &["pnpm"],
-    &["yarn"],
-    &["python", "-m"],
-    &["python3", "-m"],
-];
-
-/// Further programs that may follow a runner.
-const RUNNABLE: &str = "vitest ruff unittest rake biome";
+impl Form {
+    pub(super) const fn except(self, except: WordList) -> Form {
+        Form { except, ..self }
+    }
+}
 
 /// The maximum number of words of a command without a known form that is granted as it is.
 const MAX_EXACT_WORDS: usize = 6;
@@ -96,7 +53,9 @@ pub(super) fn suggest(command: &SimpleCommand) -> Option<Vec<String>> {
     let count = word_count(&command.words)?;
     let words = command.words.get(..count)?;
     // A permission does not open the network, without which the command fails.
-    let is_useless = network::needs_network(command) && !is_in("npx bunx uvx", command.program());
+    // A permission does not open the network, without which the command fails. `npx` may do without.
+    let is_runner = programs::find(command.program()).runs.contains(&"");
+    let is_useless = network::needs_network(command) && !is_runner;
     (!is_useless && words.iter().all(is_literal))
         .then(|| words.iter().map(|it| it.text.clone()).collect())
 }
@@ -104,50 +63,42 @@ pub(super) fn suggest(command: &SimpleCommand) -> Option<Vec<String>> {
 /// The number of words that say what a command does.
 fn word_count(words: &[Word]) -> Option<usize> {
     let (program, rest) = words.split_first()?;
-    let program = program.text.as_str();
-    if is_in(SINGLE_PURPOSE, program) {
-        return Some(1);
-    }
-    if let Some(count) = after_runner(words) {
-        return Some(count);
-    }
     let sub = rest.first();
-    let known = sub.and_then(|sub| {
-        let is_known = |it: &&(&str, &str, usize)| {
-            it.0 == program && (is_in(it.1, &sub.text) || it.1.is_empty())
-        };
-        SUBCOMMANDS.iter().find(is_known)
-    });
-    match known {
-        Some((.., count)) => {
-            let named = words.get(1..*count)?;
-            (named.iter().all(is_action) && !is_general_action(words)).then_some(*count)
+    let grant = programs::find(&program.text).grant;
+    match (grant, after_runner(words), sub) {
+        (Grant::Name, ..) => Some(1),
+        (_, Some(count), _) => Some(count),
+        (Grant::Forms(forms), None, sub) => {
+            let sub = sub?.text.as_str();
+            let known = |it: &&Form| it.subcommands.is_empty() || is_in(it.subcommands, sub);
+            let form = forms.iter().find(known)?;
+            let named = words.get(1..form.words)?;
+            let runs_anything = words.get(2).is_some_and(|it| is_in(form.except, &it.text));
+            (named.iter().all(is_action) && !runs_anything).then_some(form.words)
         }
-        None if is_in(GENERAL_PURPOSE, program) => None,
         // An unknown program may run a program that is named as its argument.
-        None if sub.is_some_and(|it| {
-            is_in(GENERAL_PURPOSE, &it.text) || is_in(SINGLE_PURPOSE, &it.text)
-        }) =>
+        (_, None, Some(sub))
+            if matches!(programs::find(&sub.text).grant, Grant::Forms(_) | Grant::Name) =>
         {
             None
         }
-        None if sub.is_some_and(is_action) => Some(2),
-        None => (words.len() <= MAX_EXACT_WORDS).then_some(words.len()),
+        (_, None, Some(sub)) if is_action(sub) => Some(2),
+        _ => (words.len() <= MAX_EXACT_WORDS).then_some(words.len()),
     }
 }
 
+/// The number of words of a runner and the program that it runs: `npx jest`, `uv run pytest`.
 fn after_runner(words: &[Word]) -> Option<usize> {
-    let runner = RUNNERS.iter().find(|runner| {
-        runner.len() < words.len() && runner.iter().zip(words).all(|it| *it.0 == it.1.text)
-    })?;
-    let run = words.get(runner.len())?.text.as_str();
-    (is_in(SINGLE_PURPOSE, run) || is_in(RUNNABLE, run)).then_some(runner.len() + 1)
-}
-
-fn is_general_action(words: &[Word]) -> bool {
-    let [program, sub, action, ..] = words else { return false };
-    let is_it = |it: &&(&str, &str, &str)| it.0 == program.text && it.1 == sub.text;
-    GENERAL_ACTIONS.iter().find(is_it).is_some_and(|it| is_in(it.2, &action.text))
+    let (program, rest) = words.split_first()?;
+    let runs = programs::find(&program.text).runs;
+    let first = rest.first()?.text.as_str();
+    let has_action = !first.is_empty() && runs.contains(&first) && rest.len() > 1;
+    if !has_action && !runs.contains(&"") {
+        return None;
+    }
+    let run = usize::from(has_action);
+    let tool = programs::find(&rest.get(run)?.text).grant;
+    matches!(tool, Grant::Name | Grant::GuessedTool).then_some(run + 2)
 }
 
 /// True for a plain name, which is looked up in `PATH`.
@@ -171,10 +122,6 @@ fn is_action(word: &Word) -> bool {
 fn is_literal(word: &Word) -> bool {
     let is_plain = |it: char| it.is_ascii_graphic() && !"*?[](){}\"'`$\\=<>|&;!~#".contains(it);
     !word.is_glob && !word.text.is_empty() && word.text.chars().all(is_plain)
-}
-
-fn is_in(list: &str, word: &str) -> bool {
-    list.split_ascii_whitespace().any(|it| it == word)
 }
 
 #[cfg(test)]

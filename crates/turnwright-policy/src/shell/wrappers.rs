@@ -2,6 +2,7 @@
 //! is judged. A wrapper that is not understood exactly is an ambiguity.
 
 use super::lexer::Ambiguity;
+use super::programs::{self, Starts};
 use super::{Redirect, SimpleCommand, Word, known_words};
 use turnwright_types::dialect::ShellDialect;
 
@@ -22,15 +23,13 @@ pub(super) fn strip_wrappers(
             "env" if simple.words.len() == 1 && !simple.has_unknown_args => return Ok(None),
             "command" if has_option(simple, &["-v", "-V"]) => return Ok(None),
             "sh" | "bash" | "dash" => return shell_line(simple),
-            "env" => env(simple),
-            "nohup" | "command" => Some(1),
-            "nice" => nice(simple),
-            "time" => Some(if has_option(simple, &["-p"]) { 2 } else { 1 }),
-            "timeout" => timeout(simple),
-            "stdbuf" => stdbuf(simple),
-            "xargs" => xargs(simple),
-            _ if known_words::is_starter(program) || known_words::is_shell(program) => None,
-            _ => return Ok(None),
+            _ => {
+                let starts = programs::find(known_words::name(program)).starts;
+                if !matches!(starts, Starts::Program | Starts::Shell) {
+                    return Ok(None);
+                }
+                (programs::find(program).own_words)(simple)
+            }
         };
         let count = count.filter(|it| *it < simple.words.len()).ok_or(UNKNOWN_WRAPPER)?;
         let is_glob = simple.words[..=count].iter().any(|it| it.is_glob);
@@ -86,83 +85,12 @@ fn may_set_variable(format: &Word) -> bool {
         || conversions.any(|it| it.trim_start_matches(flags).starts_with('n'))
 }
 
-fn word(simple: &SimpleCommand, place: usize) -> &str {
+pub(super) fn word(simple: &SimpleCommand, place: usize) -> &str {
     simple.words.get(place).map_or("", |it| &it.text)
 }
 
 fn has_option(simple: &SimpleCommand, options: &[&str]) -> bool {
     options.contains(&word(simple, 1))
-}
-
-fn is_number(word: &str) -> bool {
-    !word.is_empty() && word.bytes().all(|it| it.is_ascii_digit())
-}
-
-/// True for durations: `9`, `0.5`, `2m`.
-fn is_duration(word: &str) -> bool {
-    let number = word.strip_suffix(['s', 'm', 'h', 'd']).unwrap_or(word);
-    let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
-    is_number(whole) && is_number(part)
-}
-
-/// The number of words that belong to `env`; `None` if that is not clear.
-fn env(simple: &SimpleCommand) -> Option<usize> {
-    let is_setting = |it: &&Word| it.text.contains('=');
-    let settings = simple.words[1..].iter().take_while(is_setting);
-    let mut count = 1;
-    for setting in settings {
-        let (variable, value) = known_words::assignment(&setting.text)?;
-        known_words::is_harmless_variable(variable, value).then_some(())?;
-        count += 1;
-    }
-    Some(count)
-}
-
-fn nice(simple: &SimpleCommand) -> Option<usize> {
-    if word(simple, 1) != "-n" {
-        return Some(1);
-    }
-    let by = word(simple, 2);
-    is_number(by.strip_prefix('-').unwrap_or(by)).then_some(3)
-}
-
-fn timeout(simple: &SimpleCommand) -> Option<usize> {
-    let mut place = 1;
-    loop {
-        let value = word(simple, place + 1);
-        match word(simple, place) {
-            "-k" if is_duration(value) => place += 2,
-            "-s" if !value.is_empty() && value.bytes().all(|it| it.is_ascii_alphanumeric()) => {
-                place += 2;
-            }
-            duration => return is_duration(duration).then_some(place + 1),
-        }
-    }
-}
-
-fn stdbuf(simple: &SimpleCommand) -> Option<usize> {
-    let is_mode = |it: &&Word| {
-        let mode = it.text.strip_prefix('-').and_then(|it| it.strip_prefix(['i', 'o', 'e']));
-        matches!(mode, Some("L" | "0"))
-    };
-    let modes = simple.words[1..].iter().take_while(is_mode).count();
-    (modes > 0).then_some(1 + modes)
-}
-
-fn xargs(simple: &SimpleCommand) -> Option<usize> {
-    let mut place = 1;
-    loop {
-        let value = word(simple, place + 1);
-        match word(simple, place) {
-            "-0" | "-r" | "-0r" | "-r0" | "-I{}" => place += 1,
-            "-n" | "-L" | "-P" if is_number(value) => place += 2,
-            "-I" if value == "{}" => place += 2,
-            option => match option.strip_prefix("-n") {
-                Some(count) if is_number(count) => place += 1,
-                _ => return Some(place),
-            },
-        }
-    }
 }
 
 /// The line of `sh -c LINE`. `None` for a script file, which is an operand like others.

@@ -1,35 +1,32 @@
-//! The programs that only read, each with the options and operands with which they do. Whatever is
-//! not listed may do anything.
+//! Commands that only read, and the files that they read.
 
-mod files;
-mod options;
-mod git;
-mod scripts;
-mod search;
-mod special;
-mod system;
+pub(super) mod options;
 #[cfg(test)]
 pub(super) mod tests;
 
 use std::path::{Component, Path, PathBuf};
 
 use self::options::{Argument, OptionTable, arguments};
+use super::programs::{self, Program, WordList, is_in};
 use super::{SimpleCommand, Word};
 
 /// The files that a command reads; `None` if it may do more than read.
-type ReadFiles = Option<Vec<PathBuf>>;
+pub(super) type ReadFiles = Option<Vec<PathBuf>>;
 
-/// A program that only reads with these options and operands.
-struct Program {
-    /// Its names, separated by blanks.
-    names: &'static str,
-    options: OptionTable,
-    operands: Operands,
+/// The arguments with which a program only reads.
+#[derive(Clone, Copy)]
+pub(super) enum Reads {
+    /// It may always do more.
+    Unknown,
+    /// These options, and such operands.
+    Options(OptionTable, Operands),
+    /// Those of which this function returns the files.
+    Check(fn(&[Word]) -> ReadFiles),
 }
 
 /// The meaning of a program's operands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operands {
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operands {
     /// There must be none.
     None,
     /// Words that do not name files.
@@ -42,6 +39,27 @@ enum Operands {
     OneFile,
     /// A format that begins with `+`.
     Format,
+    /// Names of something in the folder in which the program runs, such as revisions.
+    Any,
+    /// At most one such name.
+    One,
+    /// Such names, if one of these options makes the program list them.
+    Listed(WordList),
+    /// One of these words first, then anything.
+    First(WordList),
+    /// The same, or no operand.
+    FirstOrNone(WordList),
+}
+
+/// What a program reads if it gets further arguments that are unknown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum UnknownArgs {
+    /// It may do more than read.
+    Refused,
+    /// Nothing else, because they do not name files.
+    NameNoFiles,
+    /// Any file.
+    NameFiles,
 }
 
 /// The files that a command reads; `None` if it may do more than read.
@@ -51,51 +69,25 @@ pub(super) fn reads(command: &SimpleCommand) -> ReadFiles {
     if program.is_glob || command.words.iter().any(has_tilde) {
         return None;
     }
-    let name = installed_name(&program.text)?;
+    let program = programs::find(installed_name(&program.text)?);
     if command.has_unknown_args {
-        return reads_with_unknown_args(name, words);
+        return match program.unknown_args {
+            UnknownArgs::Refused => None,
+            UnknownArgs::NameNoFiles => program.reads.files(words),
+            UnknownArgs::NameFiles => program.reads.files(words).map(|_| vec![PathBuf::from("/")]),
+        };
     }
-    match name {
-        "git" => git::reads(words),
-        "find" => search::find(words),
-        "grep" | "egrep" | "fgrep" => search::grep(words),
-        "rg" => search::rg(words),
-        "fd" | "fdfind" => search::fd(words),
-        "jq" => scripts::jq(words),
-        "sed" => scripts::sed(words),
-        "awk" | "gawk" | "mawk" => scripts::awk(words),
-        "test" => special::test(words),
-        "[" => special::bracket(words),
-        "echo" | "expr" | ":" | "true" | "false" => glob_folders(words),
-        "printf" => special::printf(words),
-        "cd" => special::cd(words),
-        "set" => special::set(words),
-        "sleep" => special::sleep(words),
-        "ps" => special::ps(words),
-        "command" => special::command(words),
-        // `@file` names a file with further arguments.
-        "strings"
-            if words.iter().any(|it| it.text.starts_with('@') || options::may_be_option(it)) =>
-        {
-            None
-        }
-        "xxd" => special::xxd(words),
-        "tree" if words.iter().any(special::hides_options) => None,
-        "env" | "exit" | "hostname" | "wait" | "umask" => words.is_empty().then(Vec::new),
-        "go" if words.first().is_some_and(|it| it.text == "env") => special::go_env(&words[1..]),
-        name => match program_named(name) {
-            Some(program) if HARMLESS_WITH_ANY_OPTION.split(' ').any(|it| it == name) => {
-                program.reads(&without_glob_options(words))
-            }
-            Some(program) => program.reads(words),
-            None => special::is_version_query(name, words).then(Vec::new),
-        },
-    }
+    let files = if program.allows_glob_options {
+        program.reads.files(&without_glob_options(words))
+    } else {
+        program.reads.files(words)
+    };
+    files.or_else(|| asks_version(program, words).then(Vec::new))
 }
 
-/// Programs without a harmful option: it does not matter if a glob expands to a file name that
-/// looks like an option.
-const HARMLESS_WITH_ANY_OPTION: &str = "cat head tail ls nl stat";
+fn asks_version(program: &Program, words: &[Word]) -> bool {
+    matches!(words, [word] if !word.is_glob && is_in(program.version, &word.text))
+}
 
 /// The words, changed so that no glob can be taken for an option.
 fn without_glob_options(words: &[Word]) -> Vec<Word> {
@@ -110,17 +102,6 @@ fn without_glob_options(words: &[Word]) -> Vec<Word> {
     words.iter().map(prefixed).collect()
 }
 
-/// True for the programs that rustup provides proxies for.
-pub(super) fn may_be_rustup(program: &str) -> bool {
-    let name = program.rsplit('/').next().unwrap_or(program);
-    ["cargo", "rustc", "rustfmt", "rustdoc", "cargo-clippy", "cargo-fmt"].contains(&name)
-}
-
-fn program_named(name: &str) -> Option<&'static Program> {
-    let mut all = files::PROGRAMS.iter().chain(system::PROGRAMS);
-    all.find(|it| it.names.split(' ').any(|it| it == name))
-}
-
 /// The name of a program that is looked up in `PATH` or lies in a system folder. A program
 /// elsewhere may be anything.
 fn installed_name(text: &str) -> Option<&str> {
@@ -129,69 +110,75 @@ fn installed_name(text: &str) -> Option<&str> {
     (!name.contains('/')).then_some(name)
 }
 
-const fn program(names: &'static str, options: OptionTable, operands: Operands) -> Program {
-    Program { names, options, operands }
+impl Reads {
+    fn files(self, words: &[Word]) -> ReadFiles {
+        match self {
+            Reads::Unknown => None,
+            Reads::Options(options, operands) => {
+                operands.files(options, words, ReadPaths::default())
+            }
+            Reads::Check(check) => check(words),
+        }
+    }
 }
 
-impl Program {
-    fn reads(&self, words: &[Word]) -> ReadFiles {
-        let mut reads = ReadPaths::default();
+impl Operands {
+    /// The files that a program reads with these arguments, in addition to `reads`.
+    pub(super) fn files(
+        self,
+        options: OptionTable,
+        words: &[Word],
+        mut reads: ReadPaths,
+    ) -> ReadFiles {
         let mut count = 0;
-        for argument in arguments(self.options, words) {
+        let mut is_listing = false;
+        for argument in arguments(options, words) {
             match argument? {
                 // Some versions take an option after the first operand for the second operand.
-                Argument::Option(_) if count > 0 && self.operands == Operands::OneFile => {
-                    return None;
-                }
-                Argument::Option(_) => {}
+                Argument::Option(_) if count > 0 && self == Operands::OneFile => return None,
+                Argument::Option(option) => is_listing |= self.is_listing_option(option),
                 Argument::FileValue(word, name) => reads.add_value(word, name)?,
                 Argument::Operand(word) => {
                     count += 1;
-                    self.add_operand(word, count, &mut reads)?;
+                    self.add(word, count, &mut reads)?;
                 }
             }
         }
-        if count == 0 && self.operands == Operands::FilesOrHere {
+        if count == 0 && self == Operands::FilesOrHere {
             reads.add_current_folder();
         }
-        Some(reads.0)
+        let is_fine = match self {
+            Operands::Listed(_) => count == 0 || is_listing,
+            // The action must come first: an option before it may mean another action.
+            Operands::First(known) => words.first().is_some_and(|it| is_in(known, &it.text)),
+            _ => true,
+        };
+        is_fine.then_some(reads.0)
     }
 
-    fn add_operand(&self, word: &Word, count: usize, reads: &mut ReadPaths) -> Option<()> {
-        match self.operands {
+    fn is_listing_option(self, option: &str) -> bool {
+        matches!(self, Operands::Listed(options) if is_in(options, option))
+    }
+
+    fn add(self, word: &Word, count: usize, reads: &mut ReadPaths) -> Option<()> {
+        match self {
             Operands::None => None,
-            Operands::Words => (!word.is_glob).then_some(()),
+            Operands::Any => Some(()),
             Operands::Files | Operands::FilesOrHere => reads.add_operand(word),
-            Operands::OneFile if count > 1 || word.is_glob => None,
-            Operands::OneFile => reads.add_operand(word),
-            Operands::Format => (word.text.starts_with('+') && !word.is_glob).then_some(()),
+            _ if word.is_glob => None,
+            Operands::Words | Operands::Listed(_) => Some(()),
+            Operands::OneFile => (count == 1).then(|| reads.add_operand(word))?,
+            Operands::Format => word.text.starts_with('+').then_some(()),
+            Operands::One => (count == 1).then_some(()),
+            Operands::First(known) | Operands::FirstOrNone(known) => {
+                (count > 1 || is_in(known, &word.text)).then_some(())
+            }
         }
-    }
-}
-
-/// Programs that only read whatever their further arguments are.
-const HARMLESS_WITH_ANY_ARGS: &str = "cat head tail wc ls nl du stat md5sum sha1sum sha256sum";
-
-/// The files that a command with unknown further arguments reads.
-fn reads_with_unknown_args(name: &str, words: &[Word]) -> ReadFiles {
-    let anything = || Some(vec![PathBuf::from("/")]);
-    match name {
-        "basename" | "dirname" => program_named(name)?.reads(words),
-        "echo" => glob_folders(words),
-        "grep" | "egrep" | "fgrep" => {
-            search::grep(words)?;
-            anything()
-        }
-        name if HARMLESS_WITH_ANY_ARGS.split(' ').any(|it| it == name) => {
-            program_named(name)?.reads(words)?;
-            anything()
-        }
-        _ => None,
     }
 }
 
 /// The folders that the shell reads to expand globs among harmless words.
-fn glob_folders(words: &[Word]) -> ReadFiles {
+pub(super) fn glob_folders(words: &[Word]) -> ReadFiles {
     words.iter().filter(|it| it.is_glob).map(|it| glob_folder(&it.text)).collect()
 }
 
@@ -204,16 +191,16 @@ fn literal_folder(text: &str) -> PathBuf {
 
 /// Collects the paths that a command reads.
 #[derive(Default)]
-struct ReadPaths(Vec<PathBuf>);
+pub(super) struct ReadPaths(pub(super) Vec<PathBuf>);
 
 impl ReadPaths {
     /// Adds the folder in which the command runs.
-    fn add_current_folder(&mut self) {
+    pub(super) fn add_current_folder(&mut self) {
         self.0.push(PathBuf::from("."));
     }
 
     /// Adds an operand that is a path or a glob.
-    fn add_operand(&mut self, word: &Word) -> Option<()> {
+    pub(super) fn add_operand(&mut self, word: &Word) -> Option<()> {
         if word.is_glob {
             self.0.push(glob_folder(&word.text)?);
             return Some(());
@@ -223,11 +210,11 @@ impl ReadPaths {
     }
 
     /// Adds the value of an option, which is a path.
-    fn add_value(&mut self, word: &Word, name: &str) -> Option<()> {
+    pub(super) fn add_value(&mut self, word: &Word, name: &str) -> Option<()> {
         (!word.is_glob).then(|| self.add_path(name))
     }
 
-    fn add_path(&mut self, name: &str) {
+    pub(super) fn add_path(&mut self, name: &str) {
         let is_no_file = ["", "-", "/dev/null", "/dev/stdin"].contains(&name);
         if !is_no_file {
             self.0.push(PathBuf::from(name));

@@ -1,0 +1,299 @@
+//! Programs that read, write, move and delete files.
+
+use crate::shell::Word;
+use crate::shell::args::{Args, operands};
+use crate::shell::catastrophic::{
+    changes_permissions, copies_to_disk, moves_system, overwrites_disk, removes_system, writes_disk,
+};
+use crate::shell::destructive::{Danger, has_option};
+use crate::shell::prefix::Grant;
+use crate::shell::read_only::Operands::{Files, FilesOrHere, OneFile, Words};
+use crate::shell::read_only::UnknownArgs::NameFiles;
+use crate::shell::read_only::{ReadFiles, ReadPaths, options};
+
+use super::{Program, is_in, program};
+
+const LS: &[&str] = &[
+    "-aAbBcCdDfFgGhHiklLmnNopqQrRsStuUvxXZ1 -I: -T: -w: --all --almost-all --author --escape",
+    "--block-size: --ignore-backups --color? --directory --dired --classify? --file-type \
+     --format:",
+    "--full-time --group-directories-first --no-group --human-readable --si --dereference",
+    "--dereference-command-line --hide: --hyperlink? --indicator-style: --inode --ignore:",
+    "--kibibytes --literal --numeric-uid-gid --hide-control-chars --show-control-chars",
+    "--quote-name --quoting-style: --reverse --recursive --size --sort: --time: --time-style:",
+    "--tabsize: --width: --context --zero --help --version",
+];
+
+const HEAD: &[&str] =
+    &["-qvz -# -n: -c: --bytes: --lines: --quiet --silent --verbose --zero-terminated"];
+
+const TAIL: &[&str] = &[
+    "-fFqvzr -# -n: -c: -s: --bytes: --lines: --follow? --retry --quiet --silent --verbose",
+    "--sleep-interval: --zero-terminated",
+];
+
+const CUT: &[&str] = &[
+    "-nsz -b: -c: -d: -f: --bytes: --characters: --delimiter: --fields: --complement",
+    "--only-delimited --output-delimiter: --zero-terminated",
+];
+
+/// Without `-l`, which runs a pager.
+const DIFF: &[&str] = &[
+    "-qscepynrNiEZbwBaTtdHu -# -C: -U: -W: -F: -L: -I: -D: -x: -X< -S: --normal --brief",
+    "--report-identical-files --context? --unified? --ed --rcs --side-by-side --width:",
+    "--left-column --suppress-common-lines --show-c-function --show-function-line: --label:",
+    "--expand-tabs --initial-tab --tabsize: --suppress-blank-empty --recursive --no-dereference",
+    "--new-file --unidirectional-new-file --ignore-file-name-case --no-ignore-file-name-case",
+    "--exclude: --exclude-from< --starting-file: --from-file< --to-file< --ignore-case",
+    "--ignore-tab-expansion --ignore-trailing-space --ignore-space-change --ignore-all-space",
+    "--ignore-blank-lines --ignore-matching-lines: --text --strip-trailing-cr --minimal",
+    "--horizon-lines: --speed-large-files --color? --palette:",
+];
+
+/// Without `-C`, which compiles a magic file, `-z`, which runs a decompressor, and `-f`, which
+/// names a list of files.
+const FILE: &[&str] = &[
+    "-bhikLnNrs0v -F: -m< -P: -e: --brief --mime --mime-type --mime-encoding --dereference",
+    "--no-dereference --keep-going --no-buffer --no-pad --raw --print0 --separator: --extension",
+    "--files-from< --magic-file< --parameter: --exclude: --version",
+];
+
+const STAT: &[&str] =
+    &["-LftxqnlrsF -c: --dereference --file-system --format: --printf: --terse --cached:"];
+
+const DU: &[&str] = &[
+    "-0abchHlkLmPsSxDgr -B: -d: -t: -X< -I: --null --all --apparent-size --block-size: --bytes",
+    "--total --dereference-args --max-depth: --human-readable --inodes --count-links",
+    "--dereference --no-dereference --separate-dirs --si --summarize --threshold: --time?",
+    "--time-style: --exclude-from< --exclude: --one-file-system",
+];
+
+const DF: &[&str] = &[
+    "-ahHiklPTmg -B: -t: -x: --all --block-size: --human-readable --si --inodes --local",
+    "--no-sync --output? --portability --total --type: --print-type --exclude-type:",
+];
+
+/// Without `-o` and `-R`, which write files.
+const TREE: &[&str] = &[
+    "-adflxspugDFqNQvtcUrnACSiJXh -L: -P: -I: --noreport --charset: --filelimit: --dirsfirst",
+    "--filesfirst --gitignore --matchdirs --ignore-case --du --si --inodes --device --prune",
+    "--sort: --timefmt: --metafirst --version",
+];
+
+/// Without `-o`, `-T`, `--compress-program`, and `--files0-from`, which reads unknown files.
+const SORT: &[&str] = &[
+    "-bdfgiMhnRrVcCmsuz -k: -t: -S: --ignore-leading-blanks --dictionary-order --ignore-case",
+    "--general-numeric-sort --ignore-nonprinting --month-sort --human-numeric-sort --numeric-sort",
+    "--random-sort --random-source< --reverse --sort: --version-sort --check? --key: --merge",
+    "--stable --buffer-size: --field-separator: --parallel: --unique --zero-terminated --debug",
+];
+
+const UNIQ: &[&str] = &[
+    "-cdDiuz -# -f: -s: -w: --count --repeated --all-repeated? --skip-fields: --group? \
+     --ignore-case",
+    "--skip-chars: --unique --zero-terminated --check-chars:",
+];
+
+const OD: &[&str] = &[
+    "-abcdfilosxv -A: -j: -N: -S: -t: -w? --address-radix: --endian: --skip-bytes: --read-bytes:",
+    "--strings? --format: --output-duplicates --width? --traditional",
+];
+
+const SUMS: &[&str] = &[
+    "-bctwz -a: -l: --algorithm: --length: --binary --check --tag --text --zero --ignore-missing",
+    "--quiet --status --strict --warn --untagged --raw --base64",
+];
+
+const NL: &[&str] = &[
+    "-p -b: -d: -f: -h: -i: -l: -n: -s: -v: -w: --body-numbering: --section-delimiter:",
+    "--footer-numbering: --header-numbering: --line-increment: --join-blank-lines: \
+     --number-format:",
+    "--no-renumber --number-separator: --starting-line-number: --number-width:",
+];
+
+const COLUMN: &[&str] = &[
+    "-tenxJLd -s: -o: -c: -N: -l: -R: -T: -W: -H: -O: --table --separator: --output-separator:",
+    "--output-width: --fillrows --json --table-columns: --table-right: --table-noheadings",
+    "--table-columns-limit: --keep-empty-lines",
+];
+
+const STRINGS: &[&str] =
+    &["-afow -n: -t: -e: --all --bytes: --radix: --encoding: --print-file-name"];
+
+const FOR_GOOD: Danger = Danger::Always("overwrites files beyond recovery");
+
+/// It can do anything.
+const ANYTHING: Program = program("").forms(&[]);
+const PERMISSIONS: Program = program("").catastrophe(changes_permissions);
+const DISK: Program = program("").catastrophe(overwrites_disk);
+const ARCHIVE: Program = program("").exceeds(
+    "IFCP --to-command --checkpoint-action --use-compress-program --info-script \
+     --new-volume-script --rsh-command --rmt-command --absolute-names --directory",
+);
+const PAGER: Program =
+    program("").exceeds("PHoO --pager --html --preprocessor --log-file --LOG-FILE");
+
+pub(super) const PROGRAMS: &[Program] = &[
+    program("ls").reads(LS, FilesOrHere).allows_glob_options().unknown_args(NameFiles),
+    program("dir vdir").reads(LS, FilesOrHere),
+    program("cat")
+        .reads(
+            &[
+                "-AbeEnstTuv --show-all --number-nonblank --show-ends --number --squeeze-blank \
+                 --show-tabs",
+                "--show-nonprinting",
+            ],
+            Files,
+        )
+        .allows_glob_options()
+        .unknown_args(NameFiles),
+    program("head").reads(HEAD, Files).allows_glob_options().unknown_args(NameFiles),
+    program("tail").reads(TAIL, Files).allows_glob_options().unknown_args(NameFiles),
+    program("wc")
+        .reads(&["-cmlLw --bytes --chars --lines --words --max-line-length --total:"], Files)
+        .unknown_args(NameFiles),
+    program("nl").reads(NL, Files).allows_glob_options().unknown_args(NameFiles),
+    program("tac").reads(&["-br -s: --before --regex --separator:"], Files),
+    program("rev").reads(&["-0 --zero"], Files),
+    program("cut").reads(CUT, Files),
+    program("paste").reads(&["-sz -d: --serial --delimiters: --zero-terminated"], Files),
+    program("comm").reads(
+        &["-123iz --check-order --nocheck-order --output-delimiter: --total --zero-terminated"],
+        Files,
+    ),
+    program("join").reads(&["-iz -a: -e: -j: -o: -t: -v: -1: -2: --ignore-case --header"], Files),
+    program("cmp")
+        .reads(&["-bls -i: -n: --print-bytes --verbose --quiet --silent --bytes:"], Files),
+    program("diff").reads(DIFF, Files).exceeds("l --paginate"),
+    program("stat").reads(STAT, Files).allows_glob_options().unknown_args(NameFiles),
+    program("file").reads(FILE, Files).exceeds("CzZ --compile --uncompress"),
+    program("du").reads(DU, FilesOrHere).unknown_args(NameFiles),
+    program("df").reads(DF, Files),
+    program("tree").reads_if(tree).exceeds("oR"),
+    program("realpath").reads(
+        &["-ezLmPqs --canonicalize-existing --canonicalize-missing --logical --physical --quiet \
+           --strip --no-symlinks --zero --relative-to: --relative-base:"],
+        Files,
+    ),
+    program("readlink").reads(
+        &["-femnqsvz --canonicalize --canonicalize-existing --canonicalize-missing --no-newline \
+           --quiet --silent --verbose --zero"],
+        Files,
+    ),
+    program("sort")
+        .reads(SORT, Files)
+        .exceeds("oT --output --compress-program --temporary-directory --files0-from"),
+    program("uniq").reads(UNIQ, OneFile),
+    program("tr").reads(&["-cCdst --complement --delete --squeeze-repeats --truncate-set1"], Words),
+    program("fold").reads(&["-bsc -w: --bytes --spaces --width:"], Files),
+    program("fmt")
+        .reads(&["-cstu -w: -p: -g: --split-only --uniform-spacing --width: --goal:"], Files),
+    program("column").reads(COLUMN, Files),
+    program("expand unexpand").reads(&["-ai -t: --initial --all --first-only --tabs:"], Files),
+    program("od").reads(OD, Files),
+    program("hexdump hd").reads(&["-bcCdovx -e: -f< -n: -s:"], Files),
+    program("md5sum sha1sum sha256sum").reads(SUMS, Files).unknown_args(NameFiles),
+    program("sha224sum sha384sum sha512sum b2sum cksum sum").reads(SUMS, Files),
+    program("shasum").reads(&["-bctUqw -a: --algorithm: --check --binary --text"], Files),
+    program("base64 base32")
+        .reads(&["-dD -w: --decode --wrap: --ignore-garbage"], Files)
+        .exceeds("o"),
+    program("strings").reads_if(strings),
+    program("tsort factor").reads(&[], Files),
+    program("xxd").reads_if(xxd).exceeds("r"),
+    PAGER.named("more"),
+    PAGER.named("less man").forms(&[]),
+    program("mkdir touch").grant(Grant::Name),
+    program("rm")
+        .dangers(&[
+            Danger::UnknownArgs("deletes files that are not known in advance"),
+            Danger::Check(rm),
+        ])
+        .catastrophe(removes_system)
+        .forms(&[]),
+    program("mv").catastrophe(moves_system).forms(&[]),
+    program("cp").catastrophe(copies_to_disk).forms(&[]),
+    ANYTHING.named("ln"),
+    PERMISSIONS.named("chmod chown").forms(&[]),
+    PERMISSIONS.named("chgrp"),
+    program("dd").dangers(&[Danger::Check(dd)]).catastrophe(writes_disk).forms(&[]),
+    DISK.named("shred").dangers(&[FOR_GOOD]),
+    DISK.named("truncate").dangers(&[Danger::Always("truncates files")]),
+    DISK.named("tee").forms(&[]),
+    DISK.named("wipefs blkdiscard fdisk sfdisk sgdisk parted mkswap mke2fs mkfs"),
+    ARCHIVE.named("tar").forms(&[]),
+    ARCHIVE.named("gtar bsdtar"),
+    ANYTHING.named("ed emacs ex nano nvim vi vim"),
+];
+
+/// `@file` names a file with further arguments.
+fn strings(words: &[Word]) -> ReadFiles {
+    let names_arguments = |it: &Word| it.text.starts_with('@') || options::may_be_option(it);
+    (!words.iter().any(names_arguments))
+        .then(|| Files.files(STRINGS, words, ReadPaths::default()))?
+}
+
+fn tree(words: &[Word]) -> ReadFiles {
+    (!words.iter().any(hides_options))
+        .then(|| FilesOrHere.files(TREE, words, ReadPaths::default()))?
+}
+
+/// `tree`: true if letters follow one that takes a value. `tree` takes them for options and the
+/// next word for the value.
+fn hides_options(word: &Word) -> bool {
+    let letters = word.text.strip_prefix('-').filter(|it| !it.starts_with('-'));
+    let following = letters.and_then(|it| it.split_once(['L', 'P', 'I']));
+    following.is_some_and(|(_, rest)| rest.bytes().any(|it| !it.is_ascii_digit()))
+}
+
+/// `xxd`. It has no groups of letters, `-ps` is one option, and it writes to the word after the
+/// file.
+fn xxd(words: &[Word]) -> ReadFiles {
+    const WITHOUT_VALUE: &str = "-a -b -e -E -i -p -ps -plain -u -C -d";
+    let mut reads = ReadPaths::default();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        if word.is_glob {
+            return None;
+        } else if is_in("-c -g -l -s -o", &word.text) {
+            words.next().filter(|it| is_offset(&it.text))?;
+        } else if !word.text.starts_with('-') || word.text == "-" {
+            reads.add_path(&word.text);
+            return words.next().is_none().then_some(reads.0);
+        } else if !is_in(WITHOUT_VALUE, &word.text) {
+            let value = word.text.strip_prefix(['-'])?.strip_prefix(['c', 'g', 'l', 's', 'o'])?;
+            is_offset(value).then_some(())?;
+        }
+    }
+    Some(reads.0)
+}
+
+/// True for `64`, `-16`, `0x1f`.
+fn is_offset(text: &str) -> bool {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let digits = digits.strip_prefix("0x").unwrap_or(digits);
+    !digits.is_empty() && digits.bytes().all(|it| it.is_ascii_hexdigit())
+}
+
+fn rm(words: Args<'_>) -> Option<&'static str> {
+    let is_deep = has_option(words, 'r', "--recursive") || has_option(words, 'R', "");
+    let is_all_of_folder = |it: &str| ["", "*", ".*", ".", "..", "**", "[!.]*", "?*"].contains(&it);
+    let is_everything = |it: &str| it.split('/').all(is_all_of_folder);
+    let mut named = operands(words).map(|it| it.text.as_str());
+    named.find_map(|it| {
+        if it.split('/').any(|it| it == ".git") && is_deep {
+            Some("deletes the history of the repository")
+        } else if is_everything(it) && (is_deep || it.contains('*')) {
+            Some("deletes everything in a folder")
+        } else if is_deep && it.starts_with(['~', '$']) {
+            Some("deletes files in the home folder")
+        } else {
+            None
+        }
+    })
+}
+
+fn dd(words: Args<'_>) -> Option<&'static str> {
+    let writes = |it: &str| it.strip_prefix("of=").is_some_and(|it| !it.starts_with("/dev/null"));
+    words.iter().any(|it| writes(&it.text)).then_some("overwrites a file")
+}

@@ -1,0 +1,359 @@
+//! Git and its subcommands. What the settings of a repository make git run is not considered here.
+
+use crate::shell::Word;
+use crate::shell::args::{Args, first_operand, git_subcommand, is_option, operands};
+use crate::shell::destructive::{CHANGES, Danger, HISTORY, first_danger, has_option};
+use crate::shell::network::Network;
+use crate::shell::prefix::form;
+use crate::shell::read_only::Operands::{self, Any, Files, First, FirstOrNone, Listed, One};
+use crate::shell::read_only::options::{Argument, arguments};
+use crate::shell::read_only::{ReadFiles, ReadPaths, Reads};
+
+use super::{Program, is_in, program};
+
+const PATCH: &str = "-p -u -s -U: -z -a -b -w -R -W -M? -C? -B? -D -l: -S: -G: --patch --no-patch \
+    --unified: --raw --patch-with-raw --patch-with-stat --indent-heuristic --no-indent-heuristic \
+    --minimal --patience --histogram --anchored: --diff-algorithm: --stat? --stat-width: \
+    --stat-name-width: --stat-count: --stat-graph-width: --compact-summary --numstat --shortstat \
+    --dirstat? --cumulative --summary --name-only --name-status --submodule? --color? --no-color \
+    --color-moved? --no-color-moved --color-moved-ws: --word-diff? --word-diff-regex: --color-words? \
+    --no-renames --rename-empty --no-rename-empty --check --ws-error-highlight: --full-index \
+    --binary --abbrev? --no-abbrev --break-rewrites? --find-renames? --find-copies? \
+    --find-copies-harder --irreversible-delete --diff-filter: --find-object: --pickaxe-all \
+    --pickaxe-regex --relative? --no-relative --text --ignore-cr-at-eol --ignore-space-at-eol \
+    --ignore-space-change --ignore-all-space --ignore-blank-lines --ignore-matching-lines: \
+    --inter-hunk-context: --function-context --exit-code --quiet --no-ext-diff --no-textconv \
+    --ignore-submodules? --src-prefix: --dst-prefix: --no-prefix --default-prefix --line-prefix: \
+    --ita-invisible-in-index --merge-base -q -c -m --cc --combined-all-paths --diff-merges: --no-diff-merges";
+
+const WALK: &str = "-# -n: -i -E -F -P -g -r -t --max-count: --skip: --since: --after: --until: --before: \
+    --author: --committer: --grep: --grep-reflog: --all-match --invert-grep --regexp-ignore-case \
+    --basic-regexp --extended-regexp --fixed-strings --perl-regexp --remove-empty --merges \
+    --no-merges --min-parents: --max-parents: --no-min-parents --no-max-parents --first-parent \
+    --exclude-first-parent-only --not --all --branches? --tags? --remotes? --glob: --exclude: \
+    --reflog --ignore-missing --bisect --cherry-mark --cherry-pick --left-only --right-only \
+    --left-right --cherry --walk-reflogs --merge --boundary --simplify-by-decoration \
+    --show-pulls --full-history --dense --sparse --simplify-merges --ancestry-path? --date-order \
+    --author-date-order --topo-order --reverse --no-walk? --do-walk --relative-date --date: \
+    --parents --children --graph --no-graph --show-linear-break? --pretty? --format: \
+    --abbrev-commit --no-abbrev-commit --oneline --encoding: --expand-tabs? --no-expand-tabs \
+    --notes? --no-notes --follow --decorate? --no-decorate --decorate-refs: --decorate-refs-exclude: \
+    --source --mailmap --no-mailmap --use-mailmap --log-size --full-diff --root -L: --count \
+    --in-commit-order --objects --objects-edge --no-commit-id --always --stdin --header --timestamp";
+
+const LIST: &str = "--contains? --no-contains? --merged? --no-merged? --points-at: --sort: --format: \
+    --color? --no-color --column? --no-column -i --ignore-case --omit-empty";
+
+const STATUS: &str = "-s -b -u? -v -z --short --branch --show-stash --porcelain? --long --verbose \
+    --untracked-files? --ignore-submodules? --ignored? --column? --no-column --ahead-behind \
+    --no-ahead-behind --renames --no-renames --find-renames?";
+
+const BLAME: &str = "-b -c -e -f -k -l -n -p -s -t -w -L: -M? -C? -S< --root --show-stats --reverse: \
+    --first-parent --porcelain --line-porcelain --incremental --encoding: --date: --no-progress \
+    --score-debug --show-name --show-number --show-email --abbrev? --ignore-rev: --color-lines \
+    --color-by-age --minimal";
+
+const GREP: &str = "-a -i -I -r -w -v -h -H -E -G -P -F -n -l -L -o -z -c -p -W -q -# -A: -B: -C: -e: -f< \
+    -m: --cached --untracked --no-exclude-standard --exclude-standard --recursive --no-recursive \
+    --text --ignore-case --max-depth: --word-regexp --invert-match --full-name \
+    --extended-regexp --basic-regexp --perl-regexp --fixed-strings --line-number --column \
+    --files-with-matches --name-only --files-without-match --null --only-matching --count --color? \
+    --no-color --break --heading --show-function --context: --after-context: --before-context: \
+    --function-context --threads: --and --or --not --all-match --quiet --max-count: --no-textconv";
+
+const LS_FILES: &str = "-z -t -v -f -c -d -o -i -s -u -k -m -x: -X< --cached --deleted --others \
+    --ignored --stage --unmerged --killed --modified --directory --no-empty-directory --eol \
+    --deduplicate --exclude: --exclude-from< --exclude-per-directory: --exclude-standard \
+    --error-unmatch --full-name --recurse-submodules --abbrev? --debug --sparse --format:";
+
+const REV_PARSE: &str = "-q --verify --quiet --short? --abbrev-ref? --symbolic --symbolic-full-name \
+    --all --branches? --tags? --remotes? --glob: --exclude: --absolute-git-dir --git-dir \
+    --git-common-dir --is-inside-git-dir --is-inside-work-tree --is-bare-repository \
+    --is-shallow-repository --show-toplevel --show-prefix --show-cdup --show-superproject-working-tree \
+    --show-object-format? --git-path: --revs-only --no-revs --flags --no-flags --not --since: --until: \
+    --local-env-vars --path-format: --show-ref-format --disambiguate: --default:";
+
+const DESCRIBE: &str = "--dirty? --broken? --all --tags --contains --abbrev? --candidates: \
+    --exact-match --debug --long --match: --exclude: --always --first-parent";
+
+const CONFIG: &str = "-l -z --global --system --local --worktree --get --get-all --get-regexp \
+    --get-urlmatch --list --type: --bool --int --bool-or-int --path --expiry-date --null \
+    --name-only --show-origin --show-scope --includes --no-includes --default: --all --regexp \
+    --show-names --no-show-names --value: --fixed-value -f< --file< --blob:";
+
+const REFS: &str = "-q -s -d --count: --sort: --format: --points-at: --merged? --no-merged? --contains? \
+    --no-contains? --ignore-case --color? --exclude: --include-root-refs --shell --omit-empty \
+    --heads --branches --tags --head --verify --exists --dereference --hash? --abbrev? --quiet";
+
+pub(super) const PROGRAMS: &[Program] = &[program("git")
+    .reads_if(reads)
+    .dangers(&[Danger::Check(danger)])
+    .network(Network::Check(needs_network))
+    .exceeds(
+        "--output --ext-diff --textconv --exec-path --upload-pack --receive-pack --exec --git-dir \
+         --work-tree --config-env --no-index --open-files-in-pager --output-directory --extcmd \
+         --template --unsafe-paths --contents --edit-description --run",
+    )
+    .forms(&[
+        form(
+            "add commit status log diff show branch tag blame describe rev-parse ls-files ls-tree \
+             cat-file grep shortlog reflog switch restore checkout reset merge cherry-pick revert \
+             rebase mv rm",
+            2,
+        ),
+        form("stash worktree", 3),
+        form("bisect", 3).except("run"),
+    ])
+    .subcommands(SUBCOMMANDS)];
+
+const SUBCOMMANDS: &[Program] = &[
+    program("status").reads(&[STATUS], Any),
+    program("log show").reads(&[WALK, PATCH], Any),
+    program("diff")
+        .reads(&[PATCH, "--cached --staged -# --base --ours --theirs -0 -1 -2 -3"], Files),
+    program("diff-tree")
+        .reads(&[PATCH, "-r -t --root --no-commit-id --stdin -v --pretty? --always"], Any),
+    program("diff-index").reads(&[PATCH, "--cached"], Any),
+    program("diff-files").reads(&[PATCH, "-0 -1 -2 -3"], Any),
+    program("rev-list").reads(&[WALK, "--use-bitmap-index --disk-usage? --quiet"], Any),
+    program("shortlog")
+        .reads(&["-s -n -e -c -w? --numbered --summary --email --group:", WALK], Any),
+    program("blame annotate").reads(&[BLAME], Any),
+    program("grep").reads(&[GREP], Any).exceeds("O"),
+    program("ls-files").reads(&[LS_FILES], Any),
+    program("ls-tree").reads(
+        &["-d -r -t -l -z --name-only --name-status --object-only --full-name --full-tree --long \
+           --abbrev? --format:"],
+        Any,
+    ),
+    program("cat-file").reads(
+        &["-t -s -e -p --batch? --batch-check? --batch-all-objects --allow-unknown-type \
+           --unordered -z -Z --buffer"],
+        Any,
+    ),
+    program("rev-parse").reads(&[REV_PARSE], Any),
+    program("describe").reads(&[DESCRIBE], Any),
+    program("name-rev")
+        .reads(&["--tags --refs: --exclude: --all --name-only --no-undefined --always"], Any),
+    program("merge-base")
+        .reads(&["-a --all --octopus --independent --is-ancestor --fork-point"], Any),
+    program("show-ref for-each-ref").reads(&[REFS], Any),
+    program("show-branch").reads(
+        &["-a -r --all --remotes --current --topo-order --date-order --sparse --more: --list \
+           --merge-base --independent --no-name --sha1-name --topics --color? --no-color"],
+        Any,
+    ),
+    program("cherry").reads(&["-v --abbrev?"], Any),
+    program("range-diff")
+        .reads(&[PATCH, "--creation-factor: --no-dual-color --left-only --right-only"], Any),
+    program("check-ignore")
+        .reads(&["-q -v -z -n --quiet --verbose --stdin --non-matching --no-index"], Any),
+    program("check-attr").reads(&["-a -z --all --cached --stdin --source:"], Any),
+    program("count-objects").reads(&["-v -H --verbose --human-readable"], Operands::None),
+    program("symbolic-ref").reads(&["-q --quiet --short --no-recurse"], One),
+    program("version").reads(&["--build-options"], Operands::None),
+    program("branch")
+        .reads(
+            &[
+                LIST,
+                "-a -r -v -l -q --all --remotes --list --verbose --show-current --abbrev? \
+                 --no-abbrev",
+            ],
+            Listed("--list --contains --no-contains --merged --no-merged --points-at"),
+        )
+        .dangers(&[Danger::Check(branch)])
+        .exceeds("fMC --force"),
+    // `-n` does not count as listing: with a negative number of lines git creates the tag.
+    program("tag")
+        .reads(
+            &[LIST, "-l -n? --list"],
+            Listed("l --list --contains --no-contains --merged --no-merged --points-at"),
+        )
+        .dangers(&[Danger::Option('d', "--delete", "deletes a tag")])
+        .exceeds("f --force"),
+    program("remote")
+        .reads(&["-v --verbose --all --push"], FirstOrNone("get-url"))
+        .network(Network::First("update show prune")),
+    program("reflog")
+        .reads(&[WALK, PATCH], FirstOrNone("show exists HEAD"))
+        .dangers(&[Danger::First("expire delete drop", HISTORY)]),
+    program("stash")
+        .reads(&[WALK, PATCH, "--include-untracked --only-untracked"], First("list show"))
+        .dangers(&[Danger::First("drop clear", "throws away stashed changes")]),
+    program("worktree")
+        .reads(&["-v -z --porcelain --verbose"], First("list"))
+        .dangers(&[Danger::Check(|words| forced(words, "remove"))]),
+    program("notes").reads(&[], FirstOrNone("list show")),
+    program("bisect").reads(&[], First("log")),
+    program("sparse-checkout").reads(&[], First("list")),
+    program("config").reads_if(config),
+    program("reset").dangers(&[
+        Danger::Option('\0', "--hard", CHANGES),
+        Danger::Option('\0', "--merge", CHANGES),
+    ]),
+    program("clean").dangers(&[Danger::Check(clean)]),
+    program("checkout").dangers(&[Danger::Check(checkout)]).exceeds("fB --force"),
+    program("checkout-index read-tree").dangers(&[
+        Danger::Option('f', "--force", CHANGES),
+        Danger::Option('u', "--reset", CHANGES),
+    ]),
+    program("switch")
+        .dangers(&[
+            Danger::Option('f', "--force", CHANGES),
+            Danger::Option('\0', "--discard-changes", CHANGES),
+        ])
+        .exceeds("fC --force --force-create --discard-changes"),
+    program("restore").dangers(&[Danger::Check(restore)]),
+    program("rm").dangers(&[Danger::Option('f', "--force", CHANGES)]),
+    program("push").dangers(&[Danger::Check(push)]).network(Network::Always),
+    program("pull fetch clone ls-remote send-email request-pull").network(Network::Always),
+    program("submodule")
+        .dangers(&[Danger::Check(|words| forced(words, "deinit"))])
+        .network(Network::First("update add")),
+    program("lfs").network(Network::First("fetch pull push")),
+    program("filter-branch filter-repo").dangers(&[Danger::Always("rewrites the whole history")]),
+    program("prune").dangers(&[Danger::Always(HISTORY)]),
+    program("gc").dangers(&[Danger::Prefix("--prune", HISTORY)]),
+    program("update-ref").dangers(&[
+        Danger::Option('d', "--delete", HISTORY),
+        Danger::Option('\0', "--stdin", HISTORY),
+    ]),
+    program("rebase").exceeds("xs --strategy"),
+    program("merge").exceeds("s --strategy"),
+    program("archive").exceeds("o --remote"),
+    program("format-patch").exceeds("o"),
+    program("cherry-pick revert").exceeds("--strategy"),
+];
+
+fn subcommand(name: &str) -> &'static Program {
+    PROGRAMS[0].subcommand(name)
+}
+
+fn danger(words: Args<'_>) -> Option<&'static str> {
+    let (sub, words) = git_subcommand(words)?;
+    first_danger(subcommand(sub).dangers, words, false)
+}
+
+fn needs_network(words: Args<'_>) -> bool {
+    git_subcommand(words).is_some_and(|(sub, words)| subcommand(sub).network.is_used(words))
+}
+
+/// Global options that change neither what runs nor where.
+const GLOBAL: &str = "--no-pager -P --no-optional-locks --no-lazy-fetch --no-replace-objects";
+
+/// The files that git reads; `None` if it may do more than read.
+fn reads(words: &[Word]) -> ReadFiles {
+    let is_global = |it: &&Word| is_in(GLOBAL, &it.text);
+    let words = &words[words.iter().take_while(is_global).count()..];
+    let (sub, words) = words.split_first()?;
+    if ["--version", "-v"].contains(&sub.text.as_str()) {
+        return words.is_empty().then(Vec::new);
+    }
+    if words.iter().any(|it| checks_signatures(&sub.text, &it.text)) {
+        return None;
+    }
+    match subcommand(&sub.text).reads {
+        Reads::Options(options, operands) => operands.files(options, words, repository()),
+        Reads::Check(check) => check(words),
+        Reads::Unknown => None,
+    }
+}
+
+/// Every subcommand reads the repository.
+fn repository() -> ReadPaths {
+    let mut reads = ReadPaths::default();
+    reads.add_current_folder();
+    reads
+}
+
+/// True if a word makes git verify signatures, for which it runs another program.
+fn checks_signatures(sub: &str, word: &str) -> bool {
+    // A format or a sort key.
+    let names_it = word.contains("signature");
+    let lists = ["branch", "tag", "for-each-ref"].contains(&sub) || word.contains("%(");
+    let is_code = |it: &str| it.trim_start_matches(['+', '-', ' ']).starts_with('G');
+    names_it && lists || word.split('%').skip(1).any(is_code)
+}
+
+/// `git config` with one name and no value, or with an option or action that reads. After the name,
+/// an option would be a value.
+fn config(words: &[Word]) -> ReadFiles {
+    let mut operands = Vec::new();
+    let mut is_reading = false;
+    for argument in arguments(&[CONFIG], words) {
+        match argument? {
+            Argument::Option(_) | Argument::FileValue(..)
+                if !matches!(operands[..], [] | ["list" | "get"]) =>
+            {
+                return None;
+            }
+            Argument::Option(option) => {
+                is_reading |= option == "l" || option == "--list" || option.starts_with("--get");
+            }
+            Argument::Operand(word) if word.is_glob => return None,
+            Argument::Operand(word) => operands.push(word.text.as_str()),
+            Argument::FileValue(..) => {}
+        }
+    }
+    let is_fine = match operands[..] {
+        _ if is_reading => true,
+        ["list" | "get", ..] => true,
+        [name] => name.contains('.'),
+        _ => false,
+    };
+    is_fine.then(|| Any.files(&[CONFIG], words, repository()))?
+}
+
+fn clean(words: Args<'_>) -> Option<&'static str> {
+    (!has_option(words, 'n', "--dry-run")).then_some("deletes untracked files")
+}
+
+fn restore(words: Args<'_>) -> Option<&'static str> {
+    let is_staged = has_option(words, 'S', "--staged") && !has_option(words, 'W', "--worktree");
+    (!is_staged).then_some(CHANGES)
+}
+
+fn branch(words: Args<'_>) -> Option<&'static str> {
+    let is_forced = has_option(words, 'd', "--delete") && has_option(words, 'f', "--force");
+    (has_option(words, 'D', "") || is_forced).then_some("deletes a branch even if it is not merged")
+}
+
+/// `git worktree remove --force` and the like.
+fn forced(words: Args<'_>, action: &str) -> Option<&'static str> {
+    (first_operand(words) == action && has_option(words, 'f', "--force")).then_some(CHANGES)
+}
+
+/// `git checkout` that overwrites files instead of switching to a branch.
+fn checkout(words: Args<'_>) -> Option<&'static str> {
+    let makes_branch = |it: &Word| {
+        let is_option = |letter, name| is_option(&it.text, letter, name);
+        is_option('b', "--orphan") || is_option('B', "") || is_option('t', "--track")
+    };
+    let is_forced = |it: &Word| it.text == "--" || is_option(&it.text, 'f', "--force");
+    let is_path = |it: &Word| it.is_glob || looks_like_path(&it.text);
+    let names_files = || operands(words).any(is_path) || operands(words).count() > 1;
+    (words.iter().any(is_forced) || !words.iter().any(makes_branch) && names_files())
+        .then_some(CHANGES)
+}
+
+/// Branches such as `feature/x` and tags such as `v1.2` do not look like paths.
+fn looks_like_path(text: &str) -> bool {
+    let (_, last) = text.rsplit_once('/').unwrap_or(("", text));
+    let extension = last.rsplit_once('.').map_or("", |it| it.1);
+    text.starts_with(['.', ':'])
+        || text.ends_with('/')
+        || extension.starts_with(|it: char| it.is_ascii_alphabetic())
+}
+
+fn push(words: Args<'_>) -> Option<&'static str> {
+    let is_forced = words.iter().any(|it| {
+        let text = it.text.as_str();
+        text.starts_with("--force")
+            || is_option(text, 'f', "--force")
+            || is_option(text, 'd', "--delete")
+            || is_option(text, '\0', "--mirror")
+            || is_option(text, '\0', "--prune")
+            || text.starts_with(['+', ':'])
+    });
+    is_forced.then_some("overwrites or deletes what others may have pulled")
+}

@@ -1,0 +1,256 @@
+//! What is known about programs. Each has one row, in the file of its topic, that says with which
+//! arguments it only reads, what it destroys, whether it uses the network, which other commands it
+//! runs, and what a lasting permission for it covers. What no row says a program may do.
+
+mod files;
+mod git;
+mod projects;
+mod services;
+mod system;
+mod text;
+
+use std::path::Path;
+
+use super::SimpleCommand;
+use super::args::Args;
+use super::destructive::Danger;
+use super::network::Network;
+use super::prefix::{Form, Grant};
+use super::read_only::options::OptionTable;
+use super::read_only::{Operands, ReadFiles, Reads, UnknownArgs};
+
+/// Words that are separated by blanks.
+pub(super) type WordList = &'static str;
+
+/// Says what a program with these arguments would do to the whole system in that folder, if
+/// anything.
+pub(super) type CatastropheCheck = fn(Args<'_>, Option<&Path>) -> Option<&'static str>;
+
+/// What is known about a program, or about a subcommand of one.
+#[derive(Clone, Copy)]
+pub(super) struct Program {
+    names: WordList,
+    /// The arguments with which it only reads.
+    pub(super) reads: Reads,
+    /// Whether a glob may expand to an option, because it has no harmful one.
+    pub(super) allows_glob_options: bool,
+    /// Whether it only reads even if it gets further arguments that are unknown.
+    pub(super) unknown_args: UnknownArgs,
+    /// The arguments with each of which it prints its version, and runs nothing from the current
+    /// folder. Others, such as yarn, Maven and .NET, run the version that the folder names.
+    pub(super) version: WordList,
+    /// What it destroys or publishes.
+    pub(super) dangers: &'static [Danger],
+    pub(super) catastrophe: CatastropheCheck,
+    pub(super) network: Network,
+    /// Options, as `exceeding_args` lists them, that a lasting permission does not cover.
+    pub(super) exceeding: WordList,
+    /// Whether it takes the names of tasks, each of which runs commands.
+    pub(super) runs_tasks: bool,
+    /// Whether an argument such as `SHELL=x` acts like an option.
+    pub(super) takes_variables: bool,
+    /// What a lasting permission for it covers.
+    pub(super) grant: Grant,
+    /// The words after which it runs a program that is installed in the project; `""` if that
+    /// follows its own name.
+    pub(super) runs: &'static [&'static str],
+    pub(super) starts: Starts,
+    /// Whether a dangerous command is searched for among its arguments. Which of its options take a
+    /// value is not known.
+    pub(super) is_searched: bool,
+    /// Counts the words that belong to it if it is a wrapper; `None` if that is not clear.
+    pub(super) own_words: fn(&SimpleCommand) -> Option<usize>,
+    /// Whether rustup provides a proxy for it.
+    pub(super) is_rustup_proxy: bool,
+    subcommands: &'static [Program],
+}
+
+/// The commands that a program starts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Starts {
+    Nothing,
+    /// An argument may be a shell line.
+    Line,
+    /// It is a shell.
+    Shell,
+    /// The program that is named after its options.
+    Program,
+}
+
+const fn program(names: WordList) -> Program {
+    Program {
+        names,
+        reads: Reads::Unknown,
+        allows_glob_options: false,
+        unknown_args: UnknownArgs::Refused,
+        version: "",
+        dangers: &[],
+        catastrophe: |_, _| None,
+        network: Network::Never,
+        exceeding: "",
+        runs_tasks: false,
+        takes_variables: false,
+        grant: Grant::Guessed,
+        runs: &[],
+        starts: Starts::Nothing,
+        is_searched: false,
+        own_words: |_| None,
+        is_rustup_proxy: false,
+        subcommands: &[],
+    }
+}
+
+/// Methods that return the row with another value in the field after the arrow.
+macro_rules! setters {
+    ($($method:ident($type:ty) -> $field:ident,)*) => {
+        impl Program {
+            $(const fn $method(self, $field: $type) -> Program {
+                Program { $field, ..self }
+            })*
+        }
+    };
+}
+
+setters! {
+    named(WordList) -> names,
+    unknown_args(UnknownArgs) -> unknown_args,
+    version(WordList) -> version,
+    dangers(&'static [Danger]) -> dangers,
+    catastrophe(CatastropheCheck) -> catastrophe,
+    network(Network) -> network,
+    exceeds(WordList) -> exceeding,
+    grant(Grant) -> grant,
+    runs(&'static [&'static str]) -> runs,
+    starts(Starts) -> starts,
+    own_words(fn(&SimpleCommand) -> Option<usize>) -> own_words,
+    subcommands(&'static [Program]) -> subcommands,
+}
+
+impl Program {
+    const fn reads(self, options: OptionTable, operands: Operands) -> Program {
+        Program { reads: Reads::Options(options, operands), ..self }
+    }
+
+    const fn reads_if(self, check: fn(Args<'_>) -> ReadFiles) -> Program {
+        Program { reads: Reads::Check(check), ..self }
+    }
+
+    const fn allows_glob_options(self) -> Program {
+        Program { allows_glob_options: true, ..self }
+    }
+
+    const fn runs_tasks(self) -> Program {
+        Program { runs_tasks: true, ..self }
+    }
+
+    const fn takes_variables(self) -> Program {
+        Program { takes_variables: true, ..self }
+    }
+
+    const fn forms(self, forms: &'static [Form]) -> Program {
+        Program { grant: Grant::Forms(forms), ..self }
+    }
+
+    const fn searched(self) -> Program {
+        Program { is_searched: true, ..self }
+    }
+
+    const fn rustup_proxy(self) -> Program {
+        Program { is_rustup_proxy: true, ..self }
+    }
+
+    pub(super) fn subcommand(&self, name: &str) -> &'static Program {
+        self.subcommands.iter().find(|it| is_in(it.names, name)).unwrap_or(&UNKNOWN)
+    }
+}
+
+static UNKNOWN: Program = program("");
+
+const TOPICS: &[&[Program]] = &[
+    files::PROGRAMS,
+    git::PROGRAMS,
+    projects::PROGRAMS,
+    services::PROGRAMS,
+    system::PROGRAMS,
+    text::PROGRAMS,
+];
+
+/// What is known about the program of this name.
+pub(super) fn find(name: &str) -> &'static Program {
+    let name = if name.starts_with("mkfs.") { "mkfs" } else { name };
+    let mut slot = hash(name.as_bytes());
+    while let Some((known, program)) = INDEX[slot % SLOTS] {
+        if known == name {
+            return program;
+        }
+        slot += 1;
+    }
+    &UNKNOWN
+}
+
+/// True if a list contains a word.
+pub(super) fn is_in(list: WordList, word: &str) -> bool {
+    (1..=list.len()).contains(&word.len()) && list.split(' ').any(|it| it == word)
+}
+
+/// More than twice the number of names.
+const SLOTS: usize = 1024;
+
+/// All names with their rows, each in the first free slot after its hash.
+static INDEX: [Option<(&str, &Program)>; SLOTS] = {
+    let mut index: [Option<(&str, &Program)>; SLOTS] = [None; SLOTS];
+    let (mut topic, mut row) = (0, 0);
+    while topic < TOPICS.len() {
+        if row == TOPICS[topic].len() {
+            (topic, row) = (topic + 1, 0);
+            continue;
+        }
+        let program = &TOPICS[topic][row];
+        let mut names = Some(program.names);
+        while let Some(list) = names {
+            let (name, rest) = split_name(list);
+            let mut slot = hash(name.as_bytes());
+            while index[slot % SLOTS].is_some() {
+                slot += 1;
+            }
+            index[slot % SLOTS] = Some((name, program));
+            names = rest;
+        }
+        row += 1;
+    }
+    index
+};
+
+const fn split_name(names: &str) -> (&str, Option<&str>) {
+    let mut at = 0;
+    while at < names.len() {
+        if names.as_bytes()[at] == b' ' {
+            return (names.split_at(at).0, Some(names.split_at(at + 1).1));
+        }
+        at += 1;
+    }
+    (names, None)
+}
+
+const fn hash(name: &[u8]) -> usize {
+    let (mut hash, mut at) = (0_usize, 0);
+    while at < name.len() {
+        hash = hash.wrapping_mul(31).wrapping_add(name[at] as usize);
+        at += 1;
+    }
+    hash % SLOTS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_has_one_row() {
+        let names: Vec<_> = INDEX.iter().flatten().collect();
+        assert!(names.len() < SLOTS / 2);
+        for (name, program) in names {
+            assert!(!name.is_empty() && std::ptr::eq(find(name), *program), "{name}");
+        }
+    }
+}

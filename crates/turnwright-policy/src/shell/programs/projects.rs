@@ -1,0 +1,236 @@
+//! What projects are built, checked, packaged and published with.
+
+use crate::shell::Word;
+use crate::shell::args::{Args, first_operand, operands};
+use crate::shell::destructive::{DATA, Danger, PUBLISHES, has_subcommand};
+use crate::shell::network::{self, Network};
+use crate::shell::prefix::{Grant, form};
+use crate::shell::read_only::ReadFiles;
+
+use super::{Program, is_in, program};
+
+/// Tasks of web frameworks.
+pub(super) const DATABASE_TASKS: &[Danger] = &[Danger::Word(
+    "db:drop db:reset db:purge ecto.drop ecto.reset migrate:fresh db:wipe migrate:reset",
+    DATA,
+)];
+
+const TOOL: Program = program("").grant(Grant::GuessedTool);
+/// Its name alone says enough.
+const CHECKER: Program = program("").grant(Grant::Name);
+
+const MAKE: Program = program("").runs_tasks().takes_variables().exceeds(
+    "fCIE --file --makefile --directory --include-dir --eval --shell --justfile \
+     --working-directory --set --command --dotenv-path --chooser",
+);
+const JS_TEST: Program = CHECKER.exceeds(
+    "--config --globalSetup --globalTeardown --setupFiles --setupFilesAfterEnv --runner \
+     --testRunner --transform --resolver --reporters --reporter --require --loader --import \
+     --rootDir --root --environment --outputFile --node-option --spec --exec-argv",
+);
+const PYTHON_LINT: Program = CHECKER.exceeds(
+    "--load-plugins --init-hook --install-types --python-executable --config-file< --config< \
+     --rcfile< --cache-dir< --settings-path<",
+);
+const FORMATTER: Program = CHECKER.exceeds("r --config --config-path --style");
+
+/// A package manager for Node.js.
+const NODE: Program = program("").dangers(&[Danger::Check(publishes_package)]).exceeds(
+    "C --prefix --script-shell --node-options --userconfig --globalconfig --global --shell \
+     --cwd --dir --shell-emulator --scripts-prepend-node-path --git --node-arg --preload \
+     --require --config --pnpmfile --global-pnpmfile --workspace-dir",
+);
+/// It runs a package from the network, or from the project.
+const RUNNER: Program = program("").network(Network::Always).searched().forms(&[]);
+const PUBLISHER: Program = program("").dangers(&[Danger::Subcommand("publish", PUBLISHES)]);
+
+const fn installer(names: &'static str, subcommands: &'static str) -> Program {
+    program(names).network(Network::Subcommand(subcommands))
+}
+
+pub(super) const PROGRAMS: &[Program] = &[
+    MAKE.named("make").version("--version").forms(&[form("", 2)]),
+    MAKE.named("just").forms(&[form("", 2)]),
+    MAKE.named("gmake"),
+    TOOL.named("rake").dangers(DATABASE_TASKS).runs_tasks(),
+    program("ninja").runs_tasks().exceeds("fC"),
+    program("gradle")
+        .runs_tasks()
+        .dangers(&[Danger::Prefix("publish", PUBLISHES)])
+        .exceeds(
+            "IPDg --init-script --project-prop --system-prop --gradle-user-home --include-build \
+             -b< -c< -p< --build-file< --settings-file< --project-dir<",
+        )
+        .forms(&[form(
+            "test build check assemble clean lint classes compileJava compileKotlin",
+            2,
+        )]),
+    program("gradlew").dangers(&[Danger::Prefix("publish", PUBLISHES)]),
+    program("mvn")
+        .runs_tasks()
+        .dangers(&[Danger::Word("deploy", PUBLISHES)])
+        .exceeds("D --settings --global-settings --toolchains -f< --file<")
+        .forms(&[form("test compile package verify clean validate", 2)]),
+    program("cmake")
+        .version("--version")
+        .exceeds("PEC --toolchain --install --open -B< -S<")
+        .forms(&[]),
+    program("rails artisan").dangers(DATABASE_TASKS),
+    program("prisma").dangers(&[Danger::InOrder("migrate reset", DATA)]),
+    CHECKER.named("pytest py.test").exceeds(
+        "cp --config-file --rootdir --confcutdir --override-ini --pastebin --basetemp< \
+         --junitxml< --junit-xml<",
+    ),
+    CHECKER.named("eslint").exceeds(
+        "fo --rulesdir --plugin --parser --resolve-plugins-relative-to --output-file --format \
+         --init -c< --config< --cache-location<",
+    ),
+    CHECKER.named("prettier").exceeds("--plugin --plugin-search-dir --config< --cache-location<"),
+    JS_TEST.named("jest mocha ava"),
+    JS_TEST.named("vitest").grant(Grant::GuessedTool),
+    CHECKER.named("tsc").version("-v --version").exceeds(
+        "--outDir< --outFile< --declarationDir< --rootDir< -p< --project< --build< \
+         --tsBuildInfoFile<",
+    ),
+    PYTHON_LINT.named("mypy black isort flake8 pylint"),
+    PYTHON_LINT.named("ruff").version("--version").grant(Grant::GuessedTool),
+    FORMATTER.named("rustfmt").version("--version").rustup_proxy(),
+    FORMATTER.named("gofmt clang-format"),
+    program("golangci-lint").exceeds("c --config --path-prefix"),
+    CHECKER
+        .named("phpunit")
+        .exceeds("cd --bootstrap --configuration --include-path --extension --printer"),
+    CHECKER.named("rspec rubocop").exceeds("rIo --require --options --out --config --default-path"),
+    CHECKER.named("clippy-driver oxlint phpstan pyright shellcheck stylelint vue-tsc"),
+    TOOL.named("biome unittest"),
+    program("rustc").version("-V --version").rustup_proxy(),
+    program("rustdoc cargo-clippy cargo-fmt").rustup_proxy(),
+    program("javac").version("-version --version"),
+    program("cc clang g++ gcc").version("--version"),
+    NODE.named("npm")
+        .version("-v --version")
+        .network(Network::Subcommand(
+            "install i ci add update up upgrade publish view info show audit outdated search exec \
+             create init login ping dedupe",
+        ))
+        .forms(&[form("test t start stop pack ls list", 2), form("run run-script", 3)]),
+    NODE.named("pnpm")
+        .network(Network::Subcommand(
+            "install i add update up publish view audit outdated dlx create fetch",
+        ))
+        .forms(&[form("test t start ls list", 2), form("run", 3)])
+        .runs(&["exec", ""]),
+    NODE.named("yarn")
+        .network(Network::Check(yarn_needs_network))
+        .forms(&[form("test start build lint check typecheck format", 2), form("run", 3)])
+        .runs(&[""]),
+    NODE.named("bun")
+        .network(Network::Subcommand("install i add update x create publish"))
+        .forms(&[form("test build", 2), form("run", 3)]),
+    RUNNER.named("npx").exceeds(NODE.exceeding).runs(&[""]),
+    RUNNER.named("bunx uvx").runs(&[""]),
+    RUNNER.named("pnpx"),
+    installer("deno", "install add cache")
+        .version("--version")
+        .forms(&[form("test fmt lint check", 2), form("task", 3)]),
+    installer("pip pip3", "install download search index wheel").version("-V --version").forms(&[]),
+    PUBLISHER
+        .named("uv")
+        .version("--version")
+        .network(Network::Subcommand("sync add lock pip tool publish venv"))
+        .searched()
+        .runs(&["run"])
+        .forms(&[]),
+    PUBLISHER
+        .named("poetry")
+        .network(Network::Subcommand("install add update lock publish"))
+        .searched()
+        .runs(&["run"])
+        .forms(&[form("check show build", 2)]),
+    PUBLISHER.named("hatch flit vsce ovsx"),
+    program("twine").dangers(&[Danger::Subcommand("upload", PUBLISHES)]).network(Network::Always),
+    program("pipx").network(Network::Always),
+    installer("pipenv", "install sync update lock"),
+    installer("conda", "install create update search"),
+    program("cargo")
+        .version("-V --version")
+        .rustup_proxy()
+        .dangers(&[Danger::Subcommand("publish yank", PUBLISHES)])
+        .network(Network::Subcommand(
+            "add install update publish fetch search login yank owner info",
+        ))
+        .exceeds(
+            "ZC --config --manifest-path< --target-dir< --artifact-dir< --out-dir< \
+             --lockfile-path< --root< --path<",
+        )
+        .forms(&[form(
+            "build b check c test t clippy fmt doc d bench run r tree metadata clean nextest \
+             llvm-cov deny audit machete",
+            2,
+        )]),
+    installer("rustup", "update install toolchain component target").forms(&[]),
+    program("go")
+        .version("version")
+        .network(Network::Check(go_needs_network))
+        .exceeds(
+            "-exec --exec -toolexec --toolexec -overlay --overlay -modfile --modfile -vettool \
+             --vettool -C -ldflags --ldflags -gcflags --gcflags -asmflags -gccgoflags -o< --o<",
+        )
+        .forms(&[form("test build vet fmt list version doc env", 2), form("mod", 3)])
+        .reads_if(go)
+        .subcommands(&[program("env").exceeds("wu")]),
+    installer("gem", "install update push fetch search")
+        .dangers(&[Danger::Subcommand("push yank", PUBLISHES)])
+        .forms(&[]),
+    installer("bundle", "install update add outdated").searched().runs(&["exec"]).forms(&[]),
+    installer("composer", "install update require create-project"),
+    installer("dotnet", "restore add nuget")
+        .dangers(&[Danger::InOrder("nuget push", PUBLISHES)])
+        .exceeds(
+            "--property --logger --settings --collect --test-adapter-path --diag -p: -o< \
+             --output<",
+        )
+        .forms(&[form("test build format clean", 2)]),
+    installer("mix", "deps.get hex.info")
+        .dangers(DATABASE_TASKS)
+        .forms(&[form("test compile format", 2)]),
+    installer("flutter", "pub upgrade"),
+    installer("swift", "package").forms(&[form("build test", 2)]),
+    installer("pod", "install update"),
+    installer("apt", "install update upgrade full-upgrade download"),
+    installer("apt-get", "install update upgrade dist-upgrade download"),
+    installer("apk", "add update upgrade"),
+    installer("dnf", "install update upgrade"),
+    installer("yum", "install update"),
+    installer("pacman", "-S -Sy -Syu"),
+    installer("zypper", "install in update up"),
+    installer("brew", "install update upgrade tap fetch search"),
+];
+
+fn publishes_package(words: Args<'_>) -> Option<&'static str> {
+    let published = has_subcommand(words, "publish unpublish deprecate");
+    let is_script = has_subcommand(words, "run run-script");
+    (published && !is_script).then_some(PUBLISHES)
+}
+
+/// Without arguments it installs.
+fn yarn_needs_network(words: Args<'_>) -> bool {
+    let known = "add install up upgrade publish info audit outdated dlx create";
+    words.is_empty() || network::has_subcommand(words, known)
+}
+
+fn go_needs_network(words: Args<'_>) -> bool {
+    if first_operand(words) == "mod" {
+        return operands(words).nth(1).is_some_and(|it| is_in("download tidy get", &it.text));
+    }
+    network::has_subcommand(words, "get install")
+}
+
+/// `go env` without `-w` and `-u`.
+fn go(words: &[Word]) -> ReadFiles {
+    let (_, words) = words.split_first().filter(|it| it.0.text == "env")?;
+    let is_plain = |it: u8| it.is_ascii_uppercase() || it.is_ascii_digit() || it == b'_';
+    let is_name =
+        |it: &Word| it.text == "-json" || !it.text.is_empty() && it.text.bytes().all(is_plain);
+    words.iter().all(is_name).then(Vec::new)
+}

@@ -1,0 +1,127 @@
+//! Programs that talk to other machines, containers and databases.
+
+use crate::shell::args::{Args, operands};
+use crate::shell::destructive::{
+    CONTAINERS, DATA, Danger, INFRASTRUCTURE, PUBLISHES, has_operands_in_order, has_option,
+    has_subcommand, has_word,
+};
+use crate::shell::network::{Network, is_remote};
+use crate::shell::prefix::form;
+
+use super::{Program, Starts, program};
+
+const ONLINE: Program = program("").network(Network::Always);
+/// It can do anything.
+const CLIENT: Program = ONLINE.forms(&[]);
+const CLOUD: Program = ONLINE.dangers(&[Danger::Check(takes_down)]);
+const CONTAINER: Program = program("").exceeds(
+    "vfHc --volume --mount --privileged --host --context --file --config --device --cap-add \
+     --security-opt --network --pid --env-file --project-directory",
+);
+const BUCKETS: Danger = Danger::Subcommand("rm rb sync delete purge", DATA);
+const STACK: Danger = Danger::Subcommand("destroy apply up deploy", INFRASTRUCTURE);
+const CLUSTER: Danger = Danger::Subcommand("delete drain", INFRASTRUCTURE);
+const SQL: Program = program("").dangers(&[Danger::Check(deletes_data)]);
+
+pub(super) const PROGRAMS: &[Program] = &[
+    ONLINE.named("aria2c dig host lftp mtr nslookup ping ping6 traceroute whois xh"),
+    CLIENT.named("ftp http https nc ncat netcat scp sftp telnet wget"),
+    CLIENT.named("curl").version("--version"),
+    CLIENT.named("ssh").starts(Starts::Line),
+    program("rsync")
+        .network(Network::Check(|words| operands(words).any(is_remote)))
+        .dangers(&[Danger::Prefix("--del", "deletes files that the source does not have")])
+        .exceeds(
+            "e --rsh --rsync-path --daemon --temp-dir --backup-dir --partial-dir --log-file \
+             --write-batch",
+        )
+        .forms(&[]),
+    ONLINE.named("gh glab").dangers(&[
+        Danger::Word("delete", "deletes something on the server"),
+        Danger::InOrder("release create", PUBLISHES),
+        Danger::InOrder("pr merge", PUBLISHES),
+    ]),
+    CLOUD.named("aws gcloud az heroku flyctl doctl"),
+    CLOUD.named("fly").forms(&[]),
+    ONLINE.named("gsutil rclone").dangers(&[BUCKETS]),
+    ONLINE
+        .named("kubectl")
+        .dangers(&[CLUSTER])
+        .exceeds("sf --kubeconfig --server --context --token --as --filename --raw")
+        .forms(&[form("get describe logs", 3)]),
+    ONLINE.named("oc").dangers(&[CLUSTER]),
+    ONLINE.named("helm").dangers(&[Danger::Subcommand("uninstall delete", INFRASTRUCTURE)]),
+    program("terraform").network(Network::Subcommand("init apply plan destroy")).dangers(&[STACK]),
+    program("tofu pulumi cdk").dangers(&[STACK]),
+    program("ansible ansible-playbook").forms(&[]),
+    CONTAINER
+        .named("docker")
+        .version("--version")
+        .network(Network::Subcommand("pull push build login search buildx"))
+        .dangers(&[Danger::Check(docker)])
+        .forms(&[
+            form("ps images logs inspect version info stats", 2),
+            form("compose", 3).except("exec run"),
+        ]),
+    CONTAINER
+        .named("podman")
+        .version("--version")
+        .network(Network::Subcommand("pull push build login search"))
+        .dangers(&[Danger::Check(docker)])
+        .forms(&[]),
+    CONTAINER
+        .named("docker-compose")
+        .dangers(&[Danger::Check(compose)])
+        .forms(&[form("up down ps logs build start stop restart", 2)]),
+    SQL.named("psql sqlite3").version("--version").forms(&[]),
+    SQL.named("mysql").forms(&[]),
+    SQL.named("mariadb mysqladmin"),
+    program("dropdb dropuser").dangers(&[Danger::Always(DATA)]),
+    program("redis-cli").dangers(&[Danger::Word("flushall flushdb", DATA)]),
+    program("openssl").version("version"),
+];
+
+fn docker(words: Args<'_>) -> Option<&'static str> {
+    let is_compose = operands(words).take(3).any(|it| it.text == "compose");
+    let prunes = has_word(words, "prune");
+    if is_compose {
+        return compose(words);
+    }
+    if has_subcommand(words, "push") {
+        return Some(PUBLISHES);
+    }
+    let is_volume =
+        has_operands_in_order(words, "volume rm") || has_operands_in_order(words, "volume remove");
+    (prunes || is_volume).then_some(CONTAINERS)
+}
+
+fn compose(words: Args<'_>) -> Option<&'static str> {
+    let with_volumes = has_option(words, 'v', "--volumes") && has_word(words, "down rm");
+    with_volumes.then_some(CONTAINERS)
+}
+
+/// SQL statements that delete data.
+fn deletes_data(words: Args<'_>) -> Option<&'static str> {
+    let pairs = [("drop", ""), ("truncate", ""), ("delete", "from")];
+    let is_one = |it: &str| {
+        let mut before = "";
+        it.split(|it: char| !it.is_ascii_alphabetic()).filter(|it| !it.is_empty()).any(|word| {
+            let found = pairs.iter().any(|(first, second)| {
+                second.is_empty() && word.eq_ignore_ascii_case(first)
+                    || before.eq_ignore_ascii_case(first) && word.eq_ignore_ascii_case(second)
+            });
+            before = word;
+            found
+        })
+    };
+    words.iter().any(|it| is_one(&it.text)).then_some(DATA)
+}
+
+fn takes_down(words: Args<'_>) -> Option<&'static str> {
+    let is_it = |it: &str| {
+        ["rm", "rb", "delete", "destroy", "apps:destroy", "pg:reset"].contains(&it)
+            || it.starts_with("delete-")
+            || it.starts_with("terminate-")
+    };
+    operands(words).any(|it| is_it(&it.text)).then_some(INFRASTRUCTURE)
+}

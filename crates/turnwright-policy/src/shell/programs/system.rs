@@ -1,0 +1,278 @@
+//! Builtins of the shell, programs that start others, and programs about the machine.
+
+use crate::shell::catastrophic::{ends_run_level, kills_all_processes, shuts_down, stops_system};
+use crate::shell::destructive::Danger;
+use crate::shell::read_only::Operands::{self, Format, Words};
+use crate::shell::read_only::options::{Argument, arguments};
+use crate::shell::read_only::{ReadFiles, ReadPaths, UnknownArgs, glob_folders};
+use crate::shell::wrappers::word;
+use crate::shell::{SimpleCommand, Word, known_words};
+
+use super::{Program, Starts, is_in, program};
+
+/// It can do anything.
+const ANYTHING: Program = program("").forms(&[]);
+const SHELL: Program = ANYTHING.starts(Starts::Shell);
+/// The program that it starts is judged.
+const STARTER: Program = ANYTHING.starts(Starts::Program).searched();
+
+/// Without `-s`, which sets the clock. So does an operand that is not a format.
+const DATE: &[&str] = &[
+    "-uR -I? -d: -r< --utc --universal --iso-8601? --rfc-3339: --rfc-email --date: --reference<",
+    "--debug",
+];
+
+const UNAME: &[&str] = &[
+    "-asnrvmpio --all --kernel-name --nodename --kernel-release --kernel-version --machine",
+    "--processor --hardware-platform --operating-system",
+];
+
+pub(super) const PROGRAMS: &[Program] = &[
+    program("expr : true false").reads_if(glob_folders),
+    program("echo").reads_if(glob_folders).unknown_args(UnknownArgs::NameNoFiles),
+    program("printf").reads_if(printf),
+    program("test").reads_if(test),
+    program("[").reads_if(bracket),
+    program("cd").reads_if(cd),
+    program("set").reads_if(set).forms(&[]),
+    program("sleep").reads_if(sleep),
+    program("exit wait umask").reads_if(without_words),
+    program("alias declare do eval export unset").forms(&[]),
+    program(". source trap").starts(Starts::Line).forms(&[]),
+    program("bind complete").starts(Starts::Line),
+    program("builtin").searched().forms(&[]),
+    SHELL.named("ash csh dash fish ksh script"),
+    SHELL.named("bash sh zsh").version("--version"),
+    SHELL.named("su").searched(),
+    program("mksh rbash tcsh yash").starts(Starts::Shell),
+    STARTER.named(
+        "busybox chroot doas exec ionice parallel pkexec setsid strace sudo toybox unshare watch",
+    ),
+    STARTER.named("command").reads_if(command).own_words(|_| Some(1)),
+    STARTER.named("env").reads_if(without_words).own_words(env),
+    STARTER.named("nice").own_words(nice),
+    STARTER.named("nohup").own_words(|_| Some(1)),
+    STARTER.named("stdbuf").own_words(stdbuf),
+    STARTER.named("time").own_words(|it| Some(if word(it, 1) == "-p" { 2 } else { 1 })),
+    STARTER.named("timeout").own_words(timeout),
+    STARTER.named("xargs").own_words(xargs),
+    ANYTHING.named("nsenter runuser setarch systemd-run").starts(Starts::Program),
+    program("chrt flock ltrace prlimit taskset unbuffer").starts(Starts::Program),
+    ANYTHING.named("flatpak screen tmux rlwrap expect socat"),
+    program("pwd").reads(&["-LP --logical --physical"], Operands::None),
+    program("date").reads(DATE, Format).exceeds("s --set"),
+    program("uname").reads(UNAME, Operands::None),
+    program("whoami arch tty logname").reads(&[], Operands::None),
+    program("nproc").reads(&["--all --ignore:"], Operands::None),
+    program("uptime").reads(&["-ps --pretty --since"], Operands::None),
+    program("id")
+        .reads(&["-agGnruzZ --context --group --groups --name --real --user --zero"], Words),
+    program("groups users").reads(&[], Words),
+    program("getconf").reads(&["-a"], Words),
+    program("locale")
+        .reads(&["-akcm --all-locales --charmaps --category-name --keyword-name"], Words),
+    program("which").reads(&["-a --all"], Words),
+    program("type").reads(&["-afptP"], Words),
+    program("whereis").reads(&["-bmsu"], Words),
+    program("basename")
+        .reads(&["-az -s: --multiple --suffix: --zero"], Words)
+        .unknown_args(UnknownArgs::NameNoFiles),
+    program("dirname").reads(&["-z --zero"], Words).unknown_args(UnknownArgs::NameNoFiles),
+    program("seq").reads(&["-w -# -f: -s: --format: --separator: --equal-width"], Words),
+    program("cal ncal").reads(&["-13mjyswn"], Words),
+    program("printenv").reads(&["-0 --null"], Operands::None),
+    program("free").reads(
+        &["-bkmghltw --bytes --kibi --mebi --gibi --human --lohi --total --wide"],
+        Operands::None,
+    ),
+    program("lscpu").reads(&["-aJ --all --json"], Operands::None),
+    program("numfmt")
+        .reads(&["--from: --to: --suffix: --padding: --field: --header? --grouping"], Words),
+    program("pgrep")
+        .reads(&["-aflxnovci -u: -P: --list-name --list-full --full --exact --count"], Words),
+    program("hostname").reads_if(without_words),
+    program("ps").reads_if(ps),
+    program("kill").catastrophe(kills_all_processes).forms(&[]),
+    program("pkill killall").forms(&[]),
+    program("crontab").dangers(&[Danger::Option('r', "", "deletes all scheduled commands")]),
+    program("shutdown reboot halt poweroff").catastrophe(shuts_down),
+    program("init").catastrophe(ends_run_level).forms(&[]),
+    program("telinit").catastrophe(ends_run_level),
+    program("systemctl").catastrophe(stops_system).forms(&[]),
+    program("loginctl").catastrophe(stops_system),
+];
+
+/// No words at all.
+fn without_words(words: &[Word]) -> ReadFiles {
+    words.is_empty().then(Vec::new)
+}
+
+/// The operators of `test`, without `-v` and `-R`: bash evaluates an array index in their operand,
+/// which may run commands, even if it was quoted.
+const FILE_OPERATORS: &str = "-a -b -c -d -e -f -g -h -k -p -r -s -u -w -x -G -L -N -O -S";
+const WORD_OPERATORS: &str = "-n -z -t = == != < > ! ( ) -eq -ne -lt -le -gt -ge -o";
+const FILE_COMPARISONS: &str = "-nt -ot -ef";
+
+/// `test` without `-v` and `-R`.
+fn test(words: &[Word]) -> ReadFiles {
+    let mut reads = ReadPaths::default();
+    for (index, word) in words.iter().enumerate() {
+        let text = word.text.as_str();
+        let near = |at: Option<usize>| at.and_then(|it| words.get(it)).map_or("", |it| &it.text);
+        let before = near(index.checked_sub(1));
+        let beside = [before, near(Some(index + 1))];
+        let is_operator =
+            [FILE_OPERATORS, WORD_OPERATORS, FILE_COMPARISONS].iter().any(|it| is_in(it, text));
+        if word.is_glob || text.starts_with('-') && !is_operator && !is_number(&text[1..]) {
+            return None;
+        }
+        let is_file =
+            is_in(FILE_OPERATORS, before) || beside.iter().any(|it| is_in(FILE_COMPARISONS, it));
+        if is_file && !is_operator {
+            reads.add_path(text);
+        }
+    }
+    Some(reads.0)
+}
+
+/// `[`, which is `test` with a final `]`.
+fn bracket(words: &[Word]) -> ReadFiles {
+    let (last, words) = words.split_last()?;
+    (last.text == "]" && !last.is_glob).then(|| test(words))?
+}
+
+/// `printf` without `-v`.
+fn printf(words: &[Word]) -> ReadFiles {
+    let first = words.first()?;
+    let is_format = !first.is_glob && (first.text == "--" || !first.text.starts_with('-'));
+    is_format.then(|| glob_folders(words))?
+}
+
+/// `cd`. Later commands run in the folder, so it must be one that may be read.
+fn cd(words: &[Word]) -> ReadFiles {
+    let mut reads = ReadPaths::default();
+    let mut count = 0;
+    for argument in arguments(&["-LP"], words) {
+        match argument? {
+            Argument::Operand(word) if !word.is_glob => {
+                count += 1;
+                reads.add_path(&word.text);
+            }
+            Argument::Option(_) => {}
+            _ => return None,
+        }
+    }
+    (count <= 1).then_some(reads.0)
+}
+
+/// `set` with the options that scripts usually begin with.
+fn set(words: &[Word]) -> ReadFiles {
+    let is_known =
+        |it: &Word| is_in("-e -u -x -eu -ex -ux -eux -euo -euxo -eo -o pipefail", &it.text);
+    (!words.is_empty() && words.iter().all(is_known)).then(Vec::new)
+}
+
+/// `sleep` for at most a minute.
+fn sleep(words: &[Word]) -> ReadFiles {
+    let [word] = words else { return None };
+    let seconds = word.text.strip_suffix('s').unwrap_or(&word.text);
+    let is_plain = seconds.bytes().all(|it| it.is_ascii_digit() || it == b'.');
+    let is_short = seconds.parse::<f64>().is_ok_and(|it| it <= 60.0);
+    (is_plain && is_short && !word.is_glob).then(Vec::new)
+}
+
+fn is_number(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|it| it.is_ascii_digit())
+}
+
+/// True for durations: `9`, `0.5`, `2m`.
+fn is_duration(word: &str) -> bool {
+    let number = word.strip_suffix(['s', 'm', 'h', 'd']).unwrap_or(word);
+    let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+    is_number(whole) && is_number(part)
+}
+
+/// The number of words that belong to `env`; `None` if that is not clear.
+fn env(simple: &SimpleCommand) -> Option<usize> {
+    let is_setting = |it: &&Word| it.text.contains('=');
+    let settings = simple.words[1..].iter().take_while(is_setting);
+    let mut count = 1;
+    for setting in settings {
+        let (variable, value) = known_words::assignment(&setting.text)?;
+        known_words::is_harmless_variable(variable, value).then_some(())?;
+        count += 1;
+    }
+    Some(count)
+}
+
+fn nice(simple: &SimpleCommand) -> Option<usize> {
+    if word(simple, 1) != "-n" {
+        return Some(1);
+    }
+    let by = word(simple, 2);
+    is_number(by.strip_prefix('-').unwrap_or(by)).then_some(3)
+}
+
+fn timeout(simple: &SimpleCommand) -> Option<usize> {
+    let mut place = 1;
+    loop {
+        let value = word(simple, place + 1);
+        match word(simple, place) {
+            "-k" if is_duration(value) => place += 2,
+            "-s" if !value.is_empty() && value.bytes().all(|it| it.is_ascii_alphanumeric()) => {
+                place += 2;
+            }
+            duration => return is_duration(duration).then_some(place + 1),
+        }
+    }
+}
+
+fn stdbuf(simple: &SimpleCommand) -> Option<usize> {
+    let is_mode = |it: &&Word| {
+        let mode = it.text.strip_prefix('-').and_then(|it| it.strip_prefix(['i', 'o', 'e']));
+        matches!(mode, Some("L" | "0"))
+    };
+    let modes = simple.words[1..].iter().take_while(is_mode).count();
+    (modes > 0).then_some(1 + modes)
+}
+
+fn xargs(simple: &SimpleCommand) -> Option<usize> {
+    let mut place = 1;
+    loop {
+        let value = word(simple, place + 1);
+        match word(simple, place) {
+            "-0" | "-r" | "-0r" | "-r0" | "-I{}" => place += 1,
+            "-n" | "-L" | "-P" if is_number(value) => place += 2,
+            "-I" if value == "{}" => place += 2,
+            option => match option.strip_prefix("-n") {
+                Some(count) if is_number(count) => place += 1,
+                _ => return Some(place),
+            },
+        }
+    }
+}
+
+/// `command -v`.
+fn command(words: &[Word]) -> ReadFiles {
+    let (first, names) = words.split_first()?;
+    let is_plain = |it: &Word| !it.is_glob && !it.text.starts_with('-');
+    (["-v", "-V"].contains(&first.text.as_str()) && names.iter().all(is_plain)).then(Vec::new)
+}
+
+/// `ps` without options that show environments.
+fn ps(words: &[Word]) -> ReadFiles {
+    for argument in arguments(
+        &["-aAdeflFjHxwM -p: -u: -U: -C: -o: --pid: --user: --sort: --no-headers --forest"],
+        words,
+    ) {
+        match argument? {
+            Argument::Operand(word) if word.is_glob => return None,
+            Argument::Operand(word)
+                if word.text.bytes().all(|it| b"aufxwjl0123456789,".contains(&it)) => {}
+            Argument::Operand(_) => return None,
+            _ => {}
+        }
+    }
+    let shows_environment = |it: &Word| it.text.contains("env");
+    (!words.iter().any(shows_environment)).then(Vec::new)
+}

@@ -1,0 +1,350 @@
+//! Programs that search and transform text, and interpreters of scripts.
+
+use std::path::PathBuf;
+
+use crate::shell::Word;
+use crate::shell::args::{self, Args};
+use crate::shell::catastrophic::finds_and_deletes_system;
+use crate::shell::destructive::Danger;
+use crate::shell::network::Network;
+use crate::shell::read_only::options::{Argument, OptionTable, arguments};
+use crate::shell::read_only::{ReadFiles, ReadPaths, UnknownArgs};
+
+use super::{Program, WordList, is_in, program, projects};
+
+/// It can do anything.
+const INTERPRETER: Program = program("").forms(&[]);
+
+pub(super) const PROGRAMS: &[Program] = &[
+    program("grep egrep fgrep").reads_if(grep).unknown_args(UnknownArgs::NameFiles),
+    program("rg").reads_if(rg).exceeds("z --pre --hostname-bin --search-zip"),
+    program("fd fdfind")
+        .reads_if(fd)
+        .dangers(&[Danger::Check(deletes_found)])
+        .exceeds("xX --exec --exec-batch"),
+    program("find")
+        .reads_if(find)
+        .dangers(&[Danger::Check(deletes_found)])
+        .catastrophe(finds_and_deletes_system)
+        .exceeds("-exec -execdir -ok -okdir -delete -fprint -fprint0 -fprintf -fls -files0-from")
+        .forms(&[]),
+    INTERPRETER.named("sed").reads_if(sed).exceeds("ief --in-place --expression --file"),
+    INTERPRETER
+        .named("awk gawk mawk")
+        .reads_if(awk)
+        .exceeds("fileE --file --include --load --exec"),
+    program("jq").reads_if(jq).exceeds("Lf --from-file --library-path"),
+    INTERPRETER
+        .named("python python3")
+        .version("-V --version")
+        .network(Network::Check(installs_with_pip))
+        .exceeds(
+            "cpXW --config-file --rootdir --load-plugins --init-hook --override-ini \
+             --install-types",
+        )
+        .runs(&["-m"]),
+    INTERPRETER.named("php").version("-v --version").dangers(projects::DATABASE_TASKS),
+    INTERPRETER.named("node nodejs perl ruby").version("-v --version"),
+    INTERPRETER.named("java").version("-version --version"),
+    INTERPRETER.named(
+        "R Rscript crush elixir gdb ghci guile iex ipython irb jjs jshell julia lldb lua luajit \
+         nu nushell ocaml osascript powershell pwsh python2 raku sbcl tclsh wish xonsh",
+    ),
+];
+
+const GREP: OptionTable = &[
+    "-EFGPivwxyzcLloqsbHhnTUaIr -# -e: -f< -m: -A: -B: -C: -d: -D: --extended-regexp",
+    "--fixed-strings --basic-regexp --perl-regexp --regexp: --file< --ignore-case \
+     --no-ignore-case",
+    "--word-regexp --line-regexp --null-data --no-messages --invert-match --max-count:",
+    "--byte-offset --line-number --line-buffered --with-filename --no-filename --label:",
+    "--only-matching --quiet --silent --binary-files: --text --directories: --devices: \
+     --recursive",
+    "--include: --exclude: --exclude-from< --exclude-dir:",
+    "--files-without-match --files-with-matches --count --initial-tab --null --before-context:",
+    "--after-context: --context: --group-separator: --no-group-separator --color? --colour?",
+    "-Z --binary --unix-byte-offsets --help --version",
+];
+
+/// Without `--pre`, `--hostname-bin` and `-z`, which run programs, and without following symlinks,
+/// which lead out of the named folders.
+const RG: OptionTable = &[
+    "-abcFhHiIlnNopPqsSuUvVwx0. -A: -B: -C: -d: -e: -E: -f< -g: -j: -m: -M: -r: -t: -T:",
+    "--after-context: --before-context: --context: --auto-hybrid-regex --binary --block-buffered",
+    "--byte-offset --case-sensitive --color: --colors: --column --no-column --context-separator:",
+    "--no-context-separator --count --count-matches --crlf --debug --dfa-size-limit:",
+    "--encoding: --engine: --field-context-separator: --field-match-separator: --file<",
+    "--files --files-with-matches --files-without-match --fixed-strings --glob: --iglob:",
+    "--glob-case-insensitive --heading --no-heading --help --hidden --no-hidden \
+     --hyperlink-format:",
+    "--ignore-case --ignore-file< --ignore-file-case-insensitive --include-zero --invert-match",
+    "--json --line-buffered --line-number --no-line-number --line-regexp --max-columns:",
+    "--max-columns-preview --max-count: --max-depth: --max-filesize: --mmap --no-mmap --multiline",
+    "--multiline-dotall --no-config --no-ignore --no-ignore-dot --no-ignore-exclude",
+    "--no-ignore-files --no-ignore-global --no-ignore-messages --no-ignore-parent --no-ignore-vcs",
+    "--no-messages --no-pcre2-unicode --no-require-git --no-unicode --null --null-data",
+    "--one-file-system --only-matching --passthru --path-separator: --pcre2 --pcre2-version \
+     --pretty",
+    "--quiet --regex-size-limit: --regexp: --replace: --smart-case --sort: --sortr: --stats",
+    "--stop-on-nonmatch --text --threads: --trim --type: --type-not: --type-list --unrestricted",
+    "--version --vimgrep --with-filename --no-filename --word-regexp",
+];
+
+/// Without `-x` and `-X`, which run programs, and `-l`, which runs `ls`.
+const FD: OptionTable = &[
+    "-HIusigFap10qhV -d: -t: -e: -E: -S: -c: -j: --hidden --no-ignore --no-ignore-vcs",
+    "--no-ignore-parent --unrestricted --case-sensitive --ignore-case --glob --regex",
+    "--fixed-strings --absolute-path --full-path --print0 --max-depth: --min-depth:",
+    "--exact-depth: --prune --type: --extension: --size: --changed-within: --changed-before:",
+    "--newer: --older: --exclude: --ignore-file< --color: --threads: --max-results: --quiet",
+    "--show-errors --strip-cwd-prefix? --one-file-system --and: --path-separator: --search-path<",
+    "--base-directory< --version --help",
+];
+
+/// The command line syntax of a search program.
+struct SearchSyntax {
+    options: OptionTable,
+    /// Options that give the pattern, so that no operand does.
+    pattern_options: WordList,
+    /// Options that make it recursive; `None` if it always is.
+    recursive_options: Option<WordList>,
+    /// Whether it may be called without a pattern.
+    pattern_is_optional: bool,
+}
+
+fn search(syntax: &SearchSyntax, words: &[Word]) -> ReadFiles {
+    let mut reads = ReadPaths::default();
+    let mut operands = Vec::new();
+    let mut has_pattern = false;
+    let mut is_recursive = syntax.recursive_options.is_none();
+    for argument in arguments(syntax.options, words) {
+        match argument? {
+            Argument::Option(option) => {
+                has_pattern |= is_in(syntax.pattern_options, option);
+                is_recursive |= syntax.recursive_options.is_some_and(|it| is_in(it, option));
+            }
+            Argument::FileValue(word, name) => reads.add_value(word, name)?,
+            Argument::Operand(word) => operands.push(word),
+        }
+    }
+    let mut operands = operands.into_iter();
+    if !has_pattern {
+        match operands.next() {
+            Some(pattern) if pattern.is_glob => return None,
+            None if !syntax.pattern_is_optional => return None,
+            _ => {}
+        }
+    }
+    if operands.len() == 0 && is_recursive {
+        reads.add_current_folder();
+    }
+    operands.try_for_each(|it| reads.add_operand(it))?;
+    Some(reads.0)
+}
+
+fn grep(words: &[Word]) -> ReadFiles {
+    let syntax = SearchSyntax {
+        options: GREP,
+        pattern_options: "e f --regexp --file --version --help",
+        recursive_options: Some("r d --recursive --directories"),
+        pattern_is_optional: false,
+    };
+    search(&syntax, words)
+}
+
+fn rg(words: &[Word]) -> ReadFiles {
+    let syntax = SearchSyntax {
+        options: RG,
+        pattern_options: "e f V h --regexp --file --files --type-list --version --help",
+        recursive_options: None,
+        pattern_is_optional: false,
+    };
+    search(&syntax, words)
+}
+
+fn fd(words: &[Word]) -> ReadFiles {
+    let syntax = SearchSyntax {
+        options: FD,
+        pattern_options: "",
+        recursive_options: None,
+        pattern_is_optional: true,
+    };
+    search(&syntax, words)
+}
+
+/// The expressions of `find` without an argument that only test and print.
+const FIND_WITHOUT_ARGUMENT: &str = "( ) ! , -a -and -o -or -not -daystart -depth -d -mount -xdev \
+    -noleaf -nowarn -warn -ignore_readdir_race -noignore_readdir_race -empty -executable -readable \
+    -writable -nogroup -nouser -true -false -print -print0 -ls -prune -quit -E -X -x";
+
+/// The same with an argument.
+const FIND_WITH_WORD: &str = "-name -iname -path -ipath -wholename -iwholename -regex -iregex \
+    -regextype -lname -ilname -type -xtype -maxdepth -mindepth -size -amin -atime -cmin -ctime \
+    -mmin -mtime -perm -user -group -uid -gid -links -inum -used -fstype -printf";
+
+/// The same with a file name as the argument.
+const FIND_WITH_FILE: &str = "-newer -anewer -cnewer -samefile -newermt -newerct -newerat";
+
+/// `find` with expressions that only test files and print to standard output.
+fn find(words: &[Word]) -> ReadFiles {
+    let mut reads = ReadPaths::default();
+    if words.iter().any(|it| it.is_glob) {
+        return None;
+    }
+    let mut words = words.iter().map(|it| it.text.as_str()).peekable();
+    while words.next_if(|it| ["-H", "-P"].contains(it)).is_some() {}
+    while let Some(start) = words.next_if(|it| !it.starts_with(['-', '(', ')', '!', ','])) {
+        reads.add_path(start);
+    }
+    if reads.0.is_empty() {
+        reads.add_current_folder();
+    }
+    while let Some(word) = words.next() {
+        if is_in(FIND_WITH_WORD, word) {
+            words.next()?;
+        } else if is_in(FIND_WITH_FILE, word) {
+            reads.add_path(words.next()?);
+        } else if !is_in(FIND_WITHOUT_ARGUMENT, word) {
+            return None;
+        }
+    }
+    Some(reads.0)
+}
+
+fn deletes_found(words: Args<'_>) -> Option<&'static str> {
+    let deletes = |it: &str| ["rm", "shred", "unlink", "rmdir"].contains(&args::name(it));
+    let runs = |it: &str| {
+        ["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"].contains(&it)
+    };
+    let is_deletion = words.iter().any(|it| it.text == "-delete")
+        || words.windows(2).any(|it| runs(&it[0].text) && deletes(&it[1].text));
+    is_deletion.then_some("deletes everything that it finds")
+}
+
+/// Takes the first operand as the script and the others as files.
+fn scripted(options: OptionTable, words: &[Word], is_harmless: impl Fn(&str) -> bool) -> ReadFiles {
+    let mut reads = ReadPaths::default();
+    let mut has_script = false;
+    for argument in arguments(options, words) {
+        match argument? {
+            Argument::Option(_) => {}
+            Argument::FileValue(word, name) => reads.add_value(word, name)?,
+            Argument::Operand(word) if has_script => reads.add_operand(word)?,
+            Argument::Operand(word) => {
+                has_script = !word.is_glob && is_harmless(&word.text);
+                has_script.then_some(())?;
+            }
+        }
+    }
+    has_script.then_some(reads.0)
+}
+
+/// `sed` with scripts that print or delete lines by their numbers or by a plain regular expression.
+fn sed(words: &[Word]) -> ReadFiles {
+    let options = &["-nEr --quiet --silent --regexp-extended"];
+    scripted(options, words, |it| it.split(';').all(selects_lines))
+}
+
+/// `5p`, `5,10p`, `$p`, `5,+3p`, `/word/p`, `/from/,/to/p`; `d`, `q` and `=` alike.
+fn selects_lines(command: &str) -> bool {
+    let command = command.trim_matches(' ');
+    let Some(addresses) = command.strip_suffix(['p', 'd', 'q', '=']) else { return false };
+    match skip_address(addresses) {
+        Some("") => true,
+        Some(rest) => rest.strip_prefix(',').and_then(skip_second_address) == Some(""),
+        None => false,
+    }
+}
+
+/// Skips an address.
+fn skip_address(text: &str) -> Option<&str> {
+    if let Some(rest) = text.strip_prefix('/') {
+        let (expression, rest) = rest.split_once('/')?;
+        let is_plain = |it: char| it.is_alphanumeric() || " _.*^$-#:\"'=()<>+?|@!&~".contains(it);
+        return (!expression.is_empty() && expression.chars().all(is_plain)).then_some(rest);
+    }
+    if let Some(rest) = text.strip_prefix('$') {
+        return Some(rest);
+    }
+    let rest = text.trim_start_matches(|it: char| it.is_ascii_digit());
+    (rest.len() < text.len()).then_some(rest)
+}
+
+fn skip_second_address(text: &str) -> Option<&str> {
+    match text.strip_prefix('+') {
+        Some(rest) if rest.starts_with(|it: char| it.is_ascii_digit()) => skip_address(rest),
+        Some(_) => None,
+        None => skip_address(text),
+    }
+}
+
+/// `awk` with scripts that select lines by number and print fields.
+fn awk(words: &[Word]) -> ReadFiles {
+    scripted(&["-F: --field-separator:"], words, prints_fields)
+}
+
+fn prints_fields(script: &str) -> bool {
+    let (condition, action) = match script.split_once('{') {
+        Some((condition, rest)) => match rest.trim_end().strip_suffix('}') {
+            Some(action) => (condition, action.trim()),
+            None => return false,
+        },
+        None => (script, "print"),
+    };
+    let is_condition = condition.bytes().all(|it| b"NRF=<>!&| 0123456789%".contains(&it));
+    let Some(fields) = action.strip_prefix("print") else { return false };
+    let is_list = fields.bytes().all(|it| b"$NRF, 0123456789".contains(&it));
+    is_condition && !has_pipe(condition) && is_list && !fields.starts_with(['N', 'R', 'F'])
+}
+
+/// True if there is a `|` that is not part of `||`.
+fn has_pipe(text: &str) -> bool {
+    text.split("||").any(|it| it.contains('|'))
+}
+
+const JQ: OptionTable = &[
+    "-rjaCMScensRG --raw-output --raw-output0 --join-output --ascii-output --color-output",
+    "--monochrome-output --sort-keys --compact-output --exit-status --null-input --slurp",
+    "--raw-input --tab --indent: --unbuffered --stream --stream-errors --seq",
+];
+
+/// `jq` without modules, which may be read from anywhere.
+fn jq(words: &[Word]) -> ReadFiles {
+    let (words, mut reads) = without_bindings(words)?;
+    let names_module =
+        |it: &str| it.contains('"') && (it.contains("import") || it.contains("include"));
+    reads.extend(scripted(JQ, &words, |it| !names_module(it))?);
+    Some(reads)
+}
+
+/// Removes `--arg name value` and similar options, and returns the files that they read.
+fn without_bindings(words: &[Word]) -> Option<(Vec<Word>, Vec<PathBuf>)> {
+    let mut reads = ReadPaths::default();
+    let mut kept = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let is_value = ["--arg", "--argjson"].contains(&word.text.as_str());
+        let is_file = ["--slurpfile", "--rawfile"].contains(&word.text.as_str());
+        if word.text == "--" {
+            return None;
+        }
+        if is_value || is_file {
+            let (name, value) = (words.next()?, words.next()?);
+            if name.is_glob || value.is_glob || value.text.starts_with('-') {
+                return None;
+            }
+            if is_file {
+                reads.add_path(&value.text);
+            }
+        } else {
+            kept.push(word.clone());
+        }
+    }
+    Some((kept, reads.0))
+}
+
+/// `python -m pip install`.
+fn installs_with_pip(words: Args<'_>) -> bool {
+    let is_pip = words.windows(2).take(4).any(|it| it[0].text == "-m" && it[1].text == "pip");
+    is_pip && words.iter().any(|it| ["install", "download"].contains(&it.text.as_str()))
+}

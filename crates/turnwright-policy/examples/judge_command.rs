@@ -18,7 +18,7 @@ use turnwright_types::effect::{Effect, PathScope, ResolvedPath};
 const PROJECT: &str = "/project";
 
 #[expect(clippy::print_stdout, reason = "the verdict is the output of this example")]
-fn main() -> Result<(), String> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     let line = std::env::args().nth(1).ok_or("usage: judge_command 'COMMAND LINE'")?;
     let policy = PolicyRules {
         rules: vec![

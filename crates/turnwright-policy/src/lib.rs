@@ -18,7 +18,7 @@
 //! };
 //! use turnwright_types::effect::{Effect, ShellCommand};
 //!
-//! # fn main() -> Result<(), String> {
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let policy = PolicyRules {
 //!     rules: vec![
 //!         Rule::parse("exec(cargo test)", RuleAction::Allow, Scope::User)?,

@@ -1,5 +1,6 @@
 //! The words of `exec` rules: their syntax and how they match commands. Pure.
 
+use super::rule_error::RuleError;
 use crate::shell::{SimpleCommand, Word};
 
 /// The maximum number of words in one rule. `may_match` needs a bit for each.
@@ -71,7 +72,7 @@ fn may_be_word(wanted: &str, word: &Word) -> bool {
 ///
 /// # Errors
 /// What is wrong with the text.
-pub(super) fn parse(text: &str) -> Result<(Vec<String>, bool), String> {
+pub(super) fn parse(text: &str) -> Result<(Vec<String>, bool), RuleError> {
     let mut words: Vec<(String, bool)> = Vec::new();
     let mut word: Option<(String, bool)> = None;
     let mut chars = text.chars();
@@ -83,7 +84,7 @@ pub(super) fn parse(text: &str) -> Result<(Vec<String>, bool), String> {
         let (text, has_star) = word.get_or_insert_default();
         match char {
             '\'' | '"' => quoted_part(char, &mut chars, text)?,
-            '\\' => text.push(chars.next().ok_or("it ends with a backslash")?),
+            '\\' => text.push(chars.next().ok_or(RuleError::FinalBackslash)?),
             char => {
                 *has_star |= char == '*';
                 text.push(char);
@@ -93,12 +94,10 @@ pub(super) fn parse(text: &str) -> Result<(Vec<String>, bool), String> {
     words.extend(word);
     let has_more = words.pop_if(|it| it.1 && it.0 == "*").is_some();
     if let Some((word, _)) = words.iter().find(|it| it.1) {
-        return Err(format!(
-            "`{word}`: `*` must be a separate word at the end; quote it to match it literally"
-        ));
+        return Err(RuleError::MisplacedStar(word.clone()));
     }
     if words.len() > MAX_WORDS || words.iter().any(|it| it.0.chars().any(char::is_control)) {
-        return Err(format!("it has more than {MAX_WORDS} words, or a control character"));
+        return Err(RuleError::TooManyWords);
     }
     Ok((words.into_iter().map(|it| it.0).collect(), has_more))
 }
@@ -107,11 +106,11 @@ fn quoted_part(
     quote: char,
     chars: &mut std::str::Chars<'_>,
     word: &mut String,
-) -> Result<(), String> {
+) -> Result<(), RuleError> {
     loop {
-        match chars.next().ok_or("a quote is not closed")? {
+        match chars.next().ok_or(RuleError::UnclosedQuote)? {
             char if char == quote => return Ok(()),
-            '\\' if quote == '"' => word.push(chars.next().ok_or("a quote is not closed")?),
+            '\\' if quote == '"' => word.push(chars.next().ok_or(RuleError::UnclosedQuote)?),
             char => word.push(char),
         }
     }

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use globset::{GlobBuilder, GlobSet, escape};
 
 use super::rule::PathBases;
+use super::rule_error::RuleError;
 use turnwright_types::effect::is_secret_path;
 
 /// Characters that make a part of a glob more than a literal name.
@@ -70,7 +71,7 @@ impl Glob {
     ///
     /// # Errors
     /// What is wrong with the text.
-    pub fn parse(text: &str, ignore_case: bool) -> Result<Glob, String> {
+    pub fn parse(text: &str, ignore_case: bool) -> Result<Glob, RuleError> {
         let (base, tail) = split(text)?;
         let matcher = Some(Arc::new(Matcher::new(&tail, ignore_case)?));
         Ok(Glob {
@@ -170,9 +171,9 @@ impl Glob {
 }
 
 /// Splits a glob into its base and the pattern below it.
-fn split(text: &str) -> Result<(GlobBase, String), String> {
+fn split(text: &str) -> Result<(GlobBase, String), RuleError> {
     if text.chars().any(char::is_control) {
-        return Err("it contains a control character".to_owned());
+        return Err(RuleError::ControlCharacter);
     }
     let (base, tail) = if let Some(tail) = text.strip_prefix("//") {
         (GlobBase::Root, tail.to_owned())
@@ -181,11 +182,9 @@ fn split(text: &str) -> Result<(GlobBase, String), String> {
     } else if let Some(tail) = text.strip_prefix('/').or_else(|| text.strip_prefix("./")) {
         (GlobBase::Project, tail.to_owned())
     } else if text.starts_with(['~', '!']) {
-        return Err(
-            "a glob must not start with `~` or `!`, except for `~/`, the home folder".to_owned()
-        );
+        return Err(RuleError::InvalidGlobStart);
     } else if text.trim_matches('/').is_empty() {
-        return Err("it is empty".to_owned());
+        return Err(RuleError::EmptyGlob);
     } else {
         (GlobBase::Project, format!("**/{text}"))
     };
@@ -194,13 +193,13 @@ fn split(text: &str) -> Result<(GlobBase, String), String> {
         return Ok((base, "**".to_owned()));
     }
     if tail.split('/').any(|it| it.is_empty() || it == "." || it == "..") {
-        return Err("a part is empty, `.` or `..`, which never matches".to_owned());
+        return Err(RuleError::UnmatchablePart);
     }
     Ok((base, tail.to_owned()))
 }
 
 impl Matcher {
-    fn new(tail: &str, ignore_case: bool) -> Result<Matcher, String> {
+    fn new(tail: &str, ignore_case: bool) -> Result<Matcher, RuleError> {
         let method = literal_names(tail).unwrap_or_default();
         if matches!(method, MatchMethod::Glob(_)) {
             // Checked before anything is appended: an unclosed bracket must not close over that.
@@ -256,21 +255,21 @@ fn literal_names(tail: &str) -> Option<MatchMethod> {
     })
 }
 
-fn compile(tail: &str, ignore_case: bool) -> Result<GlobSet, String> {
+fn compile(tail: &str, ignore_case: bool) -> Result<GlobSet, RuleError> {
     let below = if tail.ends_with("/**") || tail == "**" { "" } else { "{,/**}" };
     let glob = build_glob(&format!("{tail}{below}"), ignore_case)?;
     // Unlike `GlobSet`, `GlobMatcher` panics if the compiled glob is too large.
-    GlobSet::builder().add(glob).build().map_err(|it| it.kind().to_string())
+    GlobSet::builder().add(glob).build().map_err(|it| RuleError::InvalidGlob(it.kind().to_string()))
 }
 
-fn build_glob(glob: &str, ignore_case: bool) -> Result<globset::Glob, String> {
+fn build_glob(glob: &str, ignore_case: bool) -> Result<globset::Glob, RuleError> {
     GlobBuilder::new(glob)
         .literal_separator(true)
         .backslash_escape(true)
         .empty_alternates(true)
         .case_insensitive(ignore_case)
         .build()
-        .map_err(|it| it.kind().to_string())
+        .map_err(|it| RuleError::InvalidGlob(it.kind().to_string()))
 }
 
 fn below_root(path: &Path) -> &Path {

@@ -25,6 +25,7 @@ mod private_files;
 mod protected_paths;
 mod refusal;
 mod rule;
+mod rule_error;
 mod rule_loader;
 mod rule_parser;
 mod rule_store;
@@ -50,6 +51,7 @@ pub use mode::{Mode, SharedMode};
 pub use policy_rules::PolicyRules;
 pub use protected_paths::ProtectedPaths;
 pub use rule::{PathBases, Pattern, Rule, RuleAction, Scope};
+pub use rule_error::RuleError;
 pub use rule_loader::{LoadedRules, RuleContext, RuleSpec, fallback_rules, load_rules};
 pub use rule_store::{
     MAX_STORED_RULES, ProjectRuleStore, RuleStoreError, StoredAction, StoredRule, StoredRules,

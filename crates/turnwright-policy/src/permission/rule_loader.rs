@@ -95,7 +95,7 @@ fn load_with(
         let parsed = match spec.action {
             _ if index >= MAX_RULES => Err(format!("a file holds at most {MAX_RULES} rules")),
             None => Err("`effect` must be allow, ask or deny".to_owned()),
-            Some(action) => Rule::parse(spec.when, action, scope),
+            Some(action) => Rule::parse(spec.when, action, scope).map_err(|it| it.to_string()),
         };
         match parsed {
             Ok(rule) => loaded.add(rule, spec, context, reader),

@@ -5,9 +5,10 @@ use url::Host;
 use super::command_words;
 use super::glob::Glob;
 use super::rule::{Pattern, Rule, RuleAction, Scope, split_port};
+use super::rule_error::RuleError;
 
 /// The maximum length of one rule in bytes.
-const MAX_RULE_BYTES: usize = 4096;
+pub(super) const MAX_RULE_BYTES: usize = 4096;
 
 /// The tools that a rule can be about.
 pub(super) const TOOLS: [&str; 7] = ["exec", "read", "edit", "fetch", "mcp", "skill", "agent"];
@@ -17,7 +18,7 @@ impl Rule {
     ///
     /// # Errors
     /// What is wrong with the text.
-    pub fn parse(text: &str, action: RuleAction, scope: Scope) -> Result<Rule, String> {
+    pub fn parse(text: &str, action: RuleAction, scope: Scope) -> Result<Rule, RuleError> {
         let pattern = Pattern::parse(text, action)?;
         Ok(Rule { action, pattern, scope, why: None })
     }
@@ -29,24 +30,24 @@ impl Pattern {
     ///
     /// # Errors
     /// What is wrong with the text.
-    pub fn parse(text: &str, action: RuleAction) -> Result<Pattern, String> {
+    pub fn parse(text: &str, action: RuleAction) -> Result<Pattern, RuleError> {
         if text.len() > MAX_RULE_BYTES {
-            return Err(format!("it is longer than {MAX_RULE_BYTES} bytes"));
+            return Err(RuleError::TooLong);
         }
         let text = text.trim();
         let (tool, spec) = match text.split_once('(') {
             Some((tool, rest)) => {
-                let spec = rest.strip_suffix(')').ok_or("it does not end with `)`")?;
+                let spec = rest.strip_suffix(')').ok_or(RuleError::UnclosedBracket)?;
                 (tool, Some(spec.trim()))
             }
             None => (text, None),
         };
         if !TOOLS.contains(&tool) {
-            return Err(format!("unknown tool; the tools are {}", TOOLS.join(", ")));
+            return Err(RuleError::UnknownTool);
         }
         match spec {
             None => Ok(pattern_for_all(tool)),
-            Some("") => Err(format!("the brackets are empty; `{tool}` alone means everything")),
+            Some("") => Err(RuleError::EmptyBrackets(tool.to_owned())),
             Some(spec) => parse_spec(tool, spec, action),
         }
     }
@@ -65,7 +66,7 @@ pub(super) fn pattern_for_all(tool: &str) -> Pattern {
     }
 }
 
-fn parse_spec(tool: &str, spec: &str, action: RuleAction) -> Result<Pattern, String> {
+fn parse_spec(tool: &str, spec: &str, action: RuleAction) -> Result<Pattern, RuleError> {
     let ignore_case = action != RuleAction::Allow;
     match tool {
         "exec" => exec(spec),
@@ -83,21 +84,20 @@ fn parse_spec(tool: &str, spec: &str, action: RuleAction) -> Result<Pattern, Str
     }
 }
 
-fn exec(spec: &str) -> Result<Pattern, String> {
+fn exec(spec: &str) -> Result<Pattern, RuleError> {
     let (exact, spec) = spec.strip_prefix('=').map_or((false, spec), |it| (true, it));
     let (words, has_star) = command_words::parse(spec)?;
     if exact && (has_star || words.is_empty()) {
-        return Err("`=` must be followed by all words of the command, without `*`".to_owned());
+        return Err(RuleError::IncompleteExactCommand);
     }
     if words.first().is_some_and(String::is_empty) {
-        return Err("the name of the program is empty".to_owned());
+        return Err(RuleError::EmptyProgram);
     }
     Ok(Pattern::Exec { words, exact })
 }
 
-fn fetch(spec: &str) -> Result<Pattern, String> {
-    let domain =
-        spec.strip_prefix("domain:").ok_or("it must have the form `fetch(domain:HOST)`")?.trim();
+fn fetch(spec: &str) -> Result<Pattern, RuleError> {
+    let domain = spec.strip_prefix("domain:").ok_or(RuleError::NoDomain)?.trim();
     if domain == "*" {
         return Ok(Pattern::Fetch("*".to_owned()));
     }
@@ -105,15 +105,15 @@ fn fetch(spec: &str) -> Result<Pattern, String> {
     let (host, port) = split_port(rest);
     let host = host.trim_end_matches('.');
     let host = Host::parse(host).ok().filter(|_| !rest.contains('*'));
-    let host = host.ok_or("not a valid host")?;
+    let host = host.ok_or(RuleError::InvalidHost)?;
     let port = port.map(|it| format!(":{it}")).unwrap_or_default();
     Ok(Pattern::Fetch(format!("{wildcard}{host}{port}")))
 }
 
-fn name(text: &str) -> Result<String, String> {
+fn name(text: &str) -> Result<String, RuleError> {
     let text = text.trim();
     if text.is_empty() || text.chars().any(|it| it.is_control() || it == '/') {
-        return Err("a name is empty or contains `/` or a control character".to_owned());
+        return Err(RuleError::InvalidName);
     }
     Ok(text.to_owned())
 }
@@ -151,6 +151,35 @@ mod tests {
             let pattern = Pattern::parse(text, RuleAction::Allow).unwrap();
             assert_eq!(pattern.to_string(), expected);
             assert_eq!(Pattern::parse(expected, RuleAction::Allow).unwrap(), pattern, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_text_of_an_error_says_what_is_wrong() {
+        let words = "it has more than 32 words, or a control character";
+        let glob = "a glob must not start with `~` or `!`, except for `~/`, the home folder";
+        let star = "`a*`: `*` must be a separate word at the end; quote it to match it literally";
+        for (text, expected) in [
+            (&*"x".repeat(4097), "it is longer than 4096 bytes"),
+            ("exec(ls", "it does not end with `)`"),
+            ("x", "unknown tool; the tools are exec, read, edit, fetch, mcp, skill, agent"),
+            ("exec()", "the brackets are empty; `exec` alone means everything"),
+            ("exec(=)", "`=` must be followed by all words of the command, without `*`"),
+            ("exec('')", "the name of the program is empty"),
+            ("exec(a* b)", star),
+            ("exec(a\u{1})", words),
+            ("exec('a)", "a quote is not closed"),
+            ("exec(a\\)", "it ends with a backslash"),
+            ("fetch(x)", "it must have the form `fetch(domain:HOST)`"),
+            ("fetch(domain:)", "not a valid host"),
+            ("skill(a/b)", "a name is empty or contains `/` or a control character"),
+            ("read(a\u{1})", "it contains a control character"),
+            ("read(!a)", glob),
+            ("read(../x)", "a part is empty, `.` or `..`, which never matches"),
+            ("read([)", "unclosed character class; missing ']'"),
+        ] {
+            let got = Pattern::parse(text, RuleAction::Allow).map_err(|it| it.to_string());
+            assert_eq!(got, Err(expected.to_owned()), "{text}");
         }
     }
 

@@ -168,6 +168,7 @@ impl SessionHost {
             policy: SharedRules::new(policy),
             max_requests,
             truncation_reported: Arc::default(),
+            context_missing: Arc::default(),
         }
     }
 

@@ -10,8 +10,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::actor::SessionActor;
-use super::prompts::{finish_command, log_command, report_omissions};
 use super::load::ServerLaunch;
+use super::prompts::{finish_command, log_command, report_omissions};
 use super::server_sandbox::ServerSite;
 use super::{SessionHost, commands, effective_policy, title};
 use crate::config::{Config, McpServerSettings, McpSettings, McpTransport, Secret};
@@ -333,8 +333,25 @@ fn failure_text(why: &str) -> String {
 pub struct ServerCheck {
     pub name: String,
     /// What the server is, or why it cannot be used.
-    pub outcome: Result<ServerInfo, String>,
+    pub outcome: Result<ServerInfo, ServerProblem>,
     pub took: Duration,
+}
+
+/// Why a server of the settings cannot be used.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ServerProblem {
+    /// Its settings are invalid.
+    #[error("{0}")]
+    Settings(String),
+    #[error("{0}")]
+    Folder(String),
+    #[error("{0}")]
+    Failed(String),
+    /// The user has to log in, as this explains.
+    #[error("{0}")]
+    NeedsLogin(String),
+    #[error("it has ended")]
+    Ended,
 }
 
 /// The facts about a connected server.
@@ -352,17 +369,16 @@ pub struct ServerInfo {
 impl SessionHost {
     /// Connects to each server of the settings as a session in this folder would.
     pub async fn check_servers(&self, folder: &Path) -> Vec<ServerCheck> {
-        let broken = |(name, why): (String, String)| ServerCheck {
-            name,
-            outcome: Err(why),
-            took: Duration::ZERO,
-        };
-        let mut checks: Vec<_> =
-            self.config().mcp_settings().broken.into_iter().map(broken).collect();
+        let unusable =
+            |name, problem| ServerCheck { name, outcome: Err(problem), took: Duration::ZERO };
+        let broken = self.config().mcp_settings().broken.into_iter();
+        let broken = broken.map(|(name, why)| unusable(name, ServerProblem::Settings(why)));
+        let mut checks: Vec<_> = broken.collect();
         let roots = match Roots::new(folder) {
             Ok(roots) => roots,
             Err(error) => {
-                checks.push(broken((folder.display().to_string(), error.to_string())));
+                let problem = ServerProblem::Folder(error.to_string());
+                checks.push(unusable(folder.display().to_string(), problem));
                 return checks;
             }
         };
@@ -389,7 +405,7 @@ impl SessionHost {
     }
 }
 
-fn server_info(spec: &ServerSpec, state: &ServerState) -> Result<ServerInfo, String> {
+fn server_info(spec: &ServerSpec, state: &ServerState) -> Result<ServerInfo, ServerProblem> {
     match &state.phase {
         ServerPhase::Ready => Ok(ServerInfo {
             title: state.title.clone(),
@@ -397,8 +413,8 @@ fn server_info(spec: &ServerSpec, state: &ServerState) -> Result<ServerInfo, Str
             tools: state.tools.iter().filter(|it| spec.tool_filter.matches(&it.tool.name)).count(),
             prompts: state.prompts.len(),
         }),
-        ServerPhase::Failed(why) => Err(why.clone()),
-        ServerPhase::NeedsLogin => Err(spec.login_instructions()),
-        ServerPhase::Starting | ServerPhase::Stopped => Err("it has ended".to_owned()),
+        ServerPhase::Failed(why) => Err(ServerProblem::Failed(why.clone())),
+        ServerPhase::NeedsLogin => Err(ServerProblem::NeedsLogin(spec.login_instructions())),
+        ServerPhase::Starting | ServerPhase::Stopped => Err(ServerProblem::Ended),
     }
 }

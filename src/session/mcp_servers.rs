@@ -18,8 +18,8 @@ use crate::config::{Config, McpServerSettings, McpSettings, McpTransport, Secret
 use crate::tools::RemoteTools;
 use crate::turn::{FinishedTurn, Turn};
 use turnwright_mcp::{
-    ListedTool, PromptRequest, SecretValue, ServerPhase, ServerSandbox, ServerSource, ServerSpec,
-    ServerState, ServerTimeouts, ServerTransport, ToolFilter,
+    ListedTool, LoginStore, PromptRequest, SecretValue, ServerEnv, ServerPhase, ServerSandbox,
+    ServerSource, ServerSpec, ServerState, ServerTimeouts, ServerTransport, ToolFilter,
 };
 use turnwright_store::TurnKind;
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
@@ -98,10 +98,14 @@ fn configured(server: &McpServerSettings, folder: &Path) -> ServerSpec {
 
 impl SessionActor {
     /// Starts the servers. The returned notifier fires when their state changes.
-    pub(super) fn start_servers(&mut self, mut launch: ServerLaunch) -> Arc<Notify> {
+    pub(super) fn start_servers(
+        &mut self,
+        mut launch: ServerLaunch,
+        env: &ServerEnv,
+    ) -> Arc<Notify> {
         self.announcements.add_notices(std::mem::take(&mut launch.notices));
         let remote_tools = self.services.tools.remote_tools().clone();
-        let servers = self.host.launch_servers(&launch, remote_tools);
+        let servers = self.host.launch_servers(&launch, env, remote_tools);
         let changes = servers.changes();
         self.servers = Some(servers);
         changes
@@ -394,8 +398,9 @@ impl SessionHost {
             policy: &effective.rules,
             supports_forms: false,
         };
-        let launch = self.load_servers(Vec::new(), &site);
-        let fleet = self.launch_servers(&launch, RemoteTools::default());
+        let launch = self.load_servers(Vec::new(), roots.real_cwd());
+        let env = site.server_env(LoginStore::new(&self.config().paths.config));
+        let fleet = self.launch_servers(&launch, &env, RemoteTools::default());
         let times = fleet.settled().await;
         checks.extend(fleet.states().into_iter().zip(times).map(|((spec, state), took)| {
             ServerCheck { name: spec.name.clone(), outcome: server_info(spec, &state), took }

@@ -72,8 +72,8 @@ fn add(services: &TurnServices, tier: RuleAction, rule: &str) -> String {
         Ok(pattern) => pattern,
         Err(why) => return format!("{} is no rule: {why}.", escape_hidden_line(rule)),
     };
-    let added = book(services)
-        .and_then(|it| Ok(it.add(&[(tier, pattern.clone())], "/permissions")?));
+    let added =
+        book(services).and_then(|it| Ok(it.add(&[(tier, pattern.clone())], "/permissions")?));
     match added {
         Ok(added) => {
             let mut policy = PolicyRules::clone(&services.policy.get());

@@ -268,10 +268,7 @@ fn server(
 }
 
 /// Replaces `${NAME}` and `${NAME:-DEFAULT}` by variables. Inserted values are not expanded again.
-fn expand(
-    text: &str,
-    variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<String, EntryError> {
+fn expand(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<String, EntryError> {
     let (mut done, mut left) = (String::new(), text);
     while let Some((before, rest)) = left.split_once("${") {
         let (inner, behind) = rest.split_once('}').ok_or(EntryError::UnclosedVariable)?;

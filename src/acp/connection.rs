@@ -4,14 +4,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, Shared};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::capabilities::ClientCaps;
+use super::offer::{self, PendingOffer};
 use crate::completion::Completion;
 use crate::config::Config;
-use crate::session::{Modalities, PromptKey, SessionHandle, SessionHost};
+use crate::session::{PromptKey, SessionHandle, SessionHost};
 use turnwright_rpc::{
     Outbox, ParsedLine, Peer, RequestId, RpcMessage, StdinReader, Stdio, stop_signal,
 };
@@ -30,15 +29,6 @@ enum ConnectionEvent {
     Signal,
 }
 
-/// What `initialize` has offered to the client.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Offer {
-    /// The content besides text that is accepted in prompts.
-    pub(super) modalities: Modalities,
-    /// The ids that `authenticate` accepts.
-    pub(super) auth_methods: Vec<String>,
-}
-
 /// The connection's state.
 pub(super) struct Connection {
     pub(super) host: Arc<SessionHost>,
@@ -47,7 +37,7 @@ pub(super) struct Connection {
     pub(super) client: Option<ClientCaps>,
     /// What `initialize` has offered, once it and every `authenticate` since are answered. Requests that
     /// depend on it wait for it in their tasks.
-    pub(super) offer: Shared<BoxFuture<'static, Offer>>,
+    pub(super) offer: PendingOffer,
     pub(super) sessions: HashMap<SessionId, SessionHandle>,
     /// Sessions that are closing or otherwise busy, each with a token that is cancelled when that is
     /// over. Whatever comes next for such a session waits for its token.
@@ -67,7 +57,7 @@ pub async fn serve(config: Config, stdio: Stdio) -> std::io::Result<()> {
         host: Arc::new(SessionHost::new(config, stop.clone())),
         peer: Peer::new(outbox.clone()),
         client: None,
-        offer: std::future::ready(Offer::default()).boxed().shared(),
+        offer: offer::none(),
         sessions: HashMap::new(),
         busy: HashMap::new(),
         in_flight: InFlightRequests::default(),

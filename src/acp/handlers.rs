@@ -1,26 +1,21 @@
 //! Handlers of connection and prompt methods. None of them waits.
 
-use std::sync::Arc;
-
-use futures_util::FutureExt;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use tokio::task::spawn_blocking;
 
-use super::connection::{CancelTarget, Connection, Offer};
+use super::connection::{CancelTarget, Connection};
 use super::responder::Responder;
 use super::wire::{
     Authenticate, Initialize, Prompt, SetConfigOption, SetMode,
     schema::{
-        AuthMethod, AuthenticateRequest, AuthenticateResponse, CancelNotification, PromptRequest,
-        PromptResponse, SetSessionConfigOptionRequest, SetSessionConfigOptionResponse,
-        SetSessionModeRequest, SetSessionModeResponse,
+        AuthenticateRequest, CancelNotification, PromptRequest, PromptResponse,
+        SetSessionConfigOptionRequest, SetSessionConfigOptionResponse, SetSessionModeRequest,
+        SetSessionModeResponse,
     },
 };
-use super::{capabilities, from_wire, to_wire};
+use super::{capabilities, from_wire, offer, to_wire};
 use crate::error::Error;
-use crate::session::SessionHost;
 use turnwright_policy::permission::Mode;
 use turnwright_rpc::{Params, RequestId};
 use turnwright_types::ids::SessionId;
@@ -43,27 +38,8 @@ pub(super) fn initialize(
     };
     // A second `initialize` is handled like the first; open sessions keep the old capabilities.
     connection.client = Some(client);
-    let host = Arc::clone(&connection.host);
-    let task = async move {
-        let (reading, store) = (Arc::clone(&host), host.store().clone());
-        let read = move || (reading.is_configured(), reading.default_modalities());
-        let Ok((is_configured, modalities)) = spawn_blocking(read).await else {
-            return Offer::default();
-        };
-        let answer = capabilities::initialize_response(is_configured, modalities, client);
-        let agent_methods = answer.auth_methods.iter().filter_map(|it| match it {
-            AuthMethod::Agent(method) => Some(method.id.0.to_string()),
-            // The client runs terminal methods itself, without `authenticate` (R-AUTH-4).
-            _ => None,
-        });
-        let offer = Offer { modalities, auth_methods: agent_methods.collect() };
-        reply.ok(&answer);
-        // The store is opened now, so that the first session does not wait for the disk.
-        store.open_in_background();
-        offer
-    };
-    let task = connection.host.spawn(task);
-    connection.offer = task.map(Result::unwrap_or_default).boxed().shared();
+    let (host, task) = (&connection.host, offer::initialize(&connection.host, client, reply));
+    connection.offer = offer::later(host, task);
 }
 
 pub(super) fn authenticate(
@@ -72,40 +48,10 @@ pub(super) fn authenticate(
     params: AuthenticateRequest,
     reply: Responder<Authenticate>,
 ) {
-    let (host, offer) = (Arc::clone(&connection.host), connection.offer.clone());
-    let task = async move {
-        let offer = offer.await;
-        match check_auth_method(host, &offer, &params.method_id.0).await {
-            Ok(()) => reply.ok(&AuthenticateResponse::new()),
-            Err(error) => reply.fail(&error),
-        }
-        offer
-    };
+    let (host, offer) = (&connection.host, connection.offer.clone());
+    let task = offer::authenticate(host, offer, params.method_id.0.to_string(), reply);
     // A session that is opened next finds the method in effect.
-    let task = connection.host.spawn(task);
-    connection.offer = task.map(Result::unwrap_or_default).boxed().shared();
-}
-
-async fn check_auth_method(
-    host: Arc<SessionHost>,
-    offer: &Offer,
-    method: &str,
-) -> Result<(), Error> {
-    if !offer.auth_methods.iter().any(|it| it == method) {
-        return Err(Error::InvalidParams(format!(
-            "Unknown auth method `{method}`; offered are: {}",
-            offer.auth_methods.join(", ")
-        )));
-    }
-    match method {
-        "offline" => host.use_offline(),
-        // The client has run the login in a terminal and now asks whether it succeeded.
-        "login" if !spawn_blocking(move || host.is_configured()).await.unwrap_or_default() => {
-            return Err(Error::NoModelConfigured);
-        }
-        _ => {}
-    }
-    Ok(())
+    connection.offer = offer::later(host, task);
 }
 
 pub(super) fn prompt(

@@ -13,6 +13,7 @@ mod saved_sessions;
 mod client;
 mod responder;
 mod mcp_servers;
+mod offer;
 mod sessions;
 mod terminals;
 mod to_wire;

@@ -28,7 +28,8 @@ pub(super) fn report_line(check: &ServerCheck) -> (&'static str, String) {
             );
             ("ok", text)
         }
-        Err(why) => {
+        Err(problem) => {
+            let why = problem.to_string();
             let lines: Vec<_> = why.lines().map(str::trim).filter(|it| !it.is_empty()).collect();
             ("FAIL", format!("{}: {}", check.name, lines.join(" / ")))
         }
@@ -40,7 +41,7 @@ pub(super) fn as_json(check: &ServerCheck) -> Value {
     json!({
         "name": check.name,
         "state": if facts.is_some() { "ok" } else { "no" },
-        "error": check.outcome.as_ref().err(),
+        "error": check.outcome.as_ref().err().map(ToString::to_string),
         "title": facts.map(|it| &it.title),
         "revision": facts.map(|it| &it.revision),
         "tools": facts.map(|it| it.tools),

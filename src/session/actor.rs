@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -16,7 +16,6 @@ use tokio_util::sync::CancellationToken;
 use super::announcements::Announcements;
 use super::early_messages::EarlyMessages;
 use super::lifecycle::Lifecycle;
-use super::load::ServerLaunch;
 use super::model_choice::ModelChoice;
 use super::pending_context::PendingContext;
 use super::prompt_queue::{self, PromptQueue, QueuedPrompt};
@@ -100,15 +99,13 @@ impl SessionActor {
     }
 
     /// Runs the open session until the last handle is dropped or the host stops. `early` are the
-    /// messages that have arrived while it was opening.
+    /// messages that have arrived while it was opening, and `offers` reports changes of its MCP servers.
     pub(super) async fn run(
         mut self,
         mut inbox: mpsc::Receiver<SessionMessage>,
-        servers: ServerLaunch,
+        offers: Arc<Notify>,
         mut early: EarlyMessages,
     ) {
-        // The servers start after the answer, so that none delays it.
-        let offers = self.start_servers(servers);
         self.announcements.delay_commands();
         for message in early.take() {
             self.on_message(message);

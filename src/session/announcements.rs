@@ -191,8 +191,7 @@ mod tests {
 
     #[test]
     fn notices_are_taken_once_and_the_gaps_of_the_sandbox_are_reported_once() {
-        let mut told =
-            Announcements::new(vec!["a".to_owned()], Modalities::default(), Vec::new());
+        let mut told = Announcements::new(vec!["a".to_owned()], Modalities::default(), Vec::new());
         assert_eq!(told.take_notices(None), ["a"]);
         told.add_notices(["b".to_owned()]);
         assert_eq!(told.take_notices(Some("G.")), ["b", "The sandbox has gaps here. G."]);

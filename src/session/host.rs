@@ -21,7 +21,7 @@ use crate::turn::{
     AnnouncedMode, SharedModelSelection, SharedRules, StandaloneCalls, TurnServices,
 };
 use turnwright_llm::{LlmError, Modalities, Model};
-use turnwright_mcp::ServerPool;
+use turnwright_mcp::{ServerEnv, ServerPool};
 use turnwright_policy::permission::{Mode, PolicyRules, SharedMode};
 use turnwright_store::{RetentionLimits, Store};
 use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
@@ -168,6 +168,7 @@ impl SessionHost {
             policy: SharedRules::new(policy),
             max_requests,
             truncation_reported: Arc::default(),
+            context_missing: Arc::default(),
         }
     }
 
@@ -213,9 +214,10 @@ impl SessionHost {
     pub(super) fn launch_servers(
         &self,
         launch: &ServerLaunch,
+        env: &ServerEnv,
         remote_tools: RemoteTools,
     ) -> SessionServers {
-        let ServerLaunch { specs, env, wait, .. } = launch;
+        let ServerLaunch { specs, wait, .. } = launch;
         SessionServers::launch(&self.servers, specs, env, remote_tools, *wait)
     }
 

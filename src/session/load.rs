@@ -11,6 +11,7 @@ use super::server_sandbox::ServerSite;
 use super::{SessionHost, effective_policy};
 use crate::error::Error;
 use crate::tools::ConfinementSettings;
+use crate::turn::TurnServices;
 use turnwright_llm::{Model, ReasoningEffort};
 use turnwright_mcp::{LoginStore, ServerEnv, ServerSpec};
 use turnwright_policy::permission::{Mode, PolicyRules};
@@ -31,8 +32,6 @@ pub(super) struct LoadRequest {
     pub(super) folders: Vec<PathBuf>,
     /// The MCP servers that the client requests.
     pub(super) servers: Vec<ServerSpec>,
-    /// Whether the client can show forms.
-    pub(super) supports_forms: bool,
     /// Whether the session gets a new identifier, so that no one else can have its lock.
     pub(super) is_new: bool,
 }
@@ -63,11 +62,10 @@ pub(super) struct LoadedSession {
     pub(super) lock: Option<SessionLock>,
 }
 
-/// The MCP servers of a session, ready to be started.
-#[derive(Debug)]
+/// The MCP servers of a session.
+#[derive(Debug, Default)]
 pub(super) struct ServerLaunch {
     pub(super) specs: Vec<ServerSpec>,
-    pub(super) env: ServerEnv,
     /// How long the first turn waits for them.
     pub(super) wait: Duration,
     /// Notices about invalid servers of the settings.
@@ -80,17 +78,12 @@ impl SessionHost {
     /// # Errors
     /// If a folder cannot be used, no model is configured, or the session is locked.
     pub(super) fn load_session(&self, request: LoadRequest) -> Result<LoadedSession, Error> {
-        let LoadRequest { id, cwd, folders, servers, supports_forms, is_new } = request;
+        let LoadRequest { id, cwd, folders, servers, is_new } = request;
         let mut project = self.load_project(&id, roots(&cwd, &folders)?);
         let model = self.model()?;
         let own = std::mem::take(&mut project.servers);
-        let site = ServerSite {
-            confinement: &project.confinement,
-            roots: &project.roots,
-            policy: &project.policy,
-            supports_forms,
-        };
-        let servers = self.load_servers(servers.into_iter().chain(own).collect(), &site);
+        let servers = servers.into_iter().chain(own).collect();
+        let servers = self.load_servers(servers, project.roots.real_cwd());
         let (effort, max_requests) = (self.config().effort(), self.config().max_turn_requests());
         let lock = is_new.then(|| self.store().lock_session(&id)).transpose()?;
         Ok(LoadedSession { project, model, effort, max_requests, servers, lock })
@@ -122,19 +115,24 @@ impl SessionHost {
         }
     }
 
-    /// Adds the servers of the settings that have other names, and prepares the environment of all.
-    /// Blocks.
-    pub(super) fn load_servers(
-        &self,
-        servers: Vec<ServerSpec>,
-        site: &ServerSite<'_>,
-    ) -> ServerLaunch {
+    /// Adds the servers of the settings that have other names. Blocks.
+    pub(super) fn load_servers(&self, servers: Vec<ServerSpec>, folder: &Path) -> ServerLaunch {
         let (settings, notices) = mcp_servers::settings(self.config());
-        let folder = site.roots.real_cwd();
         let specs = unique_by_name(mcp_servers::with_configured(servers, &settings, folder));
-        let logins = LoginStore::new(&self.config().paths.config);
-        let env = site.server_env(logins, !specs.is_empty());
-        ServerLaunch { specs, env, wait: settings.wait, notices }
+        ServerLaunch { specs, wait: settings.wait, notices }
+    }
+
+    /// The environment of a session's servers. Looks up which of our own files exist, so it comes after
+    /// the session is stored. Blocks.
+    pub(super) fn server_env(&self, services: &TurnServices) -> ServerEnv {
+        let (env, policy) = (&services.env, services.policy.get());
+        let site = ServerSite {
+            confinement: &env.confinement,
+            roots: env.files.roots(),
+            policy: &policy,
+            supports_forms: env.client.supports_forms(),
+        };
+        site.server_env(LoginStore::new(&self.config().paths.config))
     }
 }
 

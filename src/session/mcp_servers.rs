@@ -10,16 +10,16 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::actor::SessionActor;
-use super::prompts::{finish_command, log_command, report_omissions};
 use super::load::ServerLaunch;
+use super::prompts::{finish_command, log_command, report_omissions};
 use super::server_sandbox::ServerSite;
 use super::{SessionHost, commands, effective_policy, title};
 use crate::config::{Config, McpServerSettings, McpSettings, McpTransport, Secret};
 use crate::tools::RemoteTools;
 use crate::turn::{FinishedTurn, Turn};
 use turnwright_mcp::{
-    ListedTool, PromptRequest, SecretValue, ServerPhase, ServerSandbox, ServerSource, ServerSpec,
-    ServerState, ServerTimeouts, ServerTransport, ToolFilter,
+    ListedTool, LoginStore, PromptRequest, SecretValue, ServerEnv, ServerPhase, ServerSandbox,
+    ServerSource, ServerSpec, ServerState, ServerTimeouts, ServerTransport, ToolFilter,
 };
 use turnwright_store::TurnKind;
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
@@ -102,10 +102,14 @@ fn configured(server: &McpServerSettings, folder: &Path) -> ServerSpec {
 
 impl SessionActor {
     /// Starts the servers. The returned notifier fires when their state changes.
-    pub(super) fn start_servers(&mut self, mut launch: ServerLaunch) -> Arc<Notify> {
+    pub(super) fn start_servers(
+        &mut self,
+        mut launch: ServerLaunch,
+        env: &ServerEnv,
+    ) -> Arc<Notify> {
         self.announcements.add_notices(std::mem::take(&mut launch.notices));
         let remote_tools = self.services.tools.remote_tools().clone();
-        let servers = self.host.launch_servers(&launch, remote_tools);
+        let servers = self.host.launch_servers(&launch, env, remote_tools);
         let changes = servers.changes();
         self.servers = Some(servers);
         changes
@@ -337,8 +341,25 @@ fn failure_text(why: &str) -> String {
 pub struct ServerCheck {
     pub name: String,
     /// What the server is, or why it cannot be used.
-    pub outcome: Result<ServerInfo, String>,
+    pub outcome: Result<ServerInfo, ServerProblem>,
     pub took: Duration,
+}
+
+/// Why a server of the settings cannot be used.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ServerProblem {
+    /// Its settings are invalid.
+    #[error("{0}")]
+    Settings(String),
+    #[error("{0}")]
+    Folder(String),
+    #[error("{0}")]
+    Failed(String),
+    /// The user has to log in, as this explains.
+    #[error("{0}")]
+    NeedsLogin(String),
+    #[error("it has ended")]
+    Ended,
 }
 
 /// The facts about a connected server.
@@ -356,17 +377,16 @@ pub struct ServerInfo {
 impl SessionHost {
     /// Connects to each server of the settings as a session in this folder would.
     pub async fn check_servers(&self, folder: &Path) -> Vec<ServerCheck> {
-        let broken = |(name, why): (String, String)| ServerCheck {
-            name,
-            outcome: Err(why),
-            took: Duration::ZERO,
-        };
-        let mut checks: Vec<_> =
-            self.config().mcp_settings().broken.into_iter().map(broken).collect();
+        let unusable =
+            |name, problem| ServerCheck { name, outcome: Err(problem), took: Duration::ZERO };
+        let broken = self.config().mcp_settings().broken.into_iter();
+        let broken = broken.map(|(name, why)| unusable(name, ServerProblem::Settings(why)));
+        let mut checks: Vec<_> = broken.collect();
         let roots = match Roots::new(folder) {
             Ok(roots) => roots,
             Err(error) => {
-                checks.push(broken((folder.display().to_string(), error.to_string())));
+                let problem = ServerProblem::Folder(error.to_string());
+                checks.push(unusable(folder.display().to_string(), problem));
                 return checks;
             }
         };
@@ -382,8 +402,9 @@ impl SessionHost {
             policy: &effective.rules,
             supports_forms: false,
         };
-        let launch = self.load_servers(Vec::new(), &site);
-        let fleet = self.launch_servers(&launch, RemoteTools::default());
+        let launch = self.load_servers(Vec::new(), roots.real_cwd());
+        let env = site.server_env(LoginStore::new(&self.config().paths.config));
+        let fleet = self.launch_servers(&launch, &env, RemoteTools::default());
         let times = fleet.settled().await;
         checks.extend(fleet.states().into_iter().zip(times).map(|((spec, state), took)| {
             ServerCheck { name: spec.name.clone(), outcome: server_info(spec, &state), took }
@@ -393,7 +414,7 @@ impl SessionHost {
     }
 }
 
-fn server_info(spec: &ServerSpec, state: &ServerState) -> Result<ServerInfo, String> {
+fn server_info(spec: &ServerSpec, state: &ServerState) -> Result<ServerInfo, ServerProblem> {
     match &state.phase {
         ServerPhase::Ready => Ok(ServerInfo {
             title: state.title.clone(),
@@ -401,8 +422,8 @@ fn server_info(spec: &ServerSpec, state: &ServerState) -> Result<ServerInfo, Str
             tools: state.tools.iter().filter(|it| spec.tool_filter.matches(&it.tool.name)).count(),
             prompts: state.prompts.len(),
         }),
-        ServerPhase::Failed(why) => Err(why.clone()),
-        ServerPhase::NeedsLogin => Err(spec.login_instructions()),
-        ServerPhase::Starting | ServerPhase::Stopped => Err("it has ended".to_owned()),
+        ServerPhase::Failed(why) => Err(ServerProblem::Failed(why.clone())),
+        ServerPhase::NeedsLogin => Err(ServerProblem::NeedsLogin(spec.login_instructions())),
+        ServerPhase::Starting | ServerPhase::Stopped => Err(ServerProblem::Ended),
     }
 }

@@ -45,19 +45,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::completion::Completion;
 use crate::error::Error;
+use lifecycle::CancelFlag;
 use turnwright_policy::permission::Mode;
 use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::{StopReason, UserMessage};
 use turnwright_types::update::{Setting, SettingId};
-use lifecycle::CancelFlag;
 
 pub use effective_policy::{
     EffectivePolicy, PROJECT_FILE, ProjectFile, resolve_policy, rule_problems,
 };
 pub use history::history;
 pub use host::SessionHost;
-pub use mcp_servers::{ServerCheck, ServerInfo};
+pub use mcp_servers::{ServerCheck, ServerInfo, ServerProblem};
 pub use project_servers::SERVERS_FILE;
 pub use turn_changes::{ChangeScope, ChangedFile, TurnChanges, turn_changes};
 pub use turnwright_llm::Modalities;
@@ -197,9 +197,7 @@ impl SessionHandle {
     /// Cancels the running turn and all queued prompts. A cancel with nothing to cancel is not
     /// remembered, because it would abort a prompt that the user has not sent yet.
     pub fn cancel(&self) {
-        if self.cancelling.raise()
-            && self.mailbox.try_send(SessionMessage::Cancel).is_err()
-        {
+        if self.cancelling.raise() && self.mailbox.try_send(SessionMessage::Cancel).is_err() {
             self.cancelling.clear();
             tracing::error!("a session does not read its mailbox");
         }

@@ -30,8 +30,6 @@ pub(super) struct Opening {
     cancel: CancellationToken,
     /// Cancelled when the previous task of the same session has ended.
     start_after: CancellationToken,
-    /// Answers the opening request.
-    opened: Completion<Vec<Setting>>,
 }
 
 /// Opens the session and runs it to its end.
@@ -44,13 +42,12 @@ pub(super) async fn open_and_run(
     let OpenRequest { id, cwd, folders, client, buffers, display, servers, .. } = request;
     let OpenRequest { advertised_modalities, origin, start_after, cancel, opened, .. } = request;
     let mut opening =
-        Opening::new(inbox, cancelling.clone(), host.stop_token(), (start_after, cancel), opened);
+        Opening::new(inbox, cancelling.clone(), host.stop_token(), start_after, cancel);
     let load = LoadRequest {
         id: id.clone(),
         cwd,
         folders,
         servers,
-        supports_forms: client.supports_forms(),
         is_new: !matches!(origin, SessionOrigin::Stored { .. }),
     };
     let loader = Arc::clone(&host);
@@ -61,7 +58,7 @@ pub(super) async fn open_and_run(
     };
     let (advertised, loaded) = match opening.wait_for(loading).await {
         Ok(loaded) => loaded,
-        Err(error) => return opening.fail(error).await,
+        Err(error) => return opening.fail(error, opened).await,
     };
     let LoadedSession { mut project, model, effort, max_requests, servers, lock } = loaded;
     let (notices, policy) = (take(&mut project.notices), take(&mut project.policy));
@@ -73,21 +70,19 @@ pub(super) async fn open_and_run(
     let announcements = Announcements::new(notices, advertised, settings::all(&host, &services));
     let lifecycle = Lifecycle::new(opening.stop.clone(), cancelling, lock);
     let actor = SessionActor::new(host, services, announcements, lifecycle);
-    opening.start_and_run(actor, origin, servers).await;
+    opening.start_and_run(actor, origin, servers, opened).await;
 }
 
 impl Opening {
-    /// `gates` are what the session starts after, and what cancels its opening.
     pub(super) fn new(
         inbox: mpsc::Receiver<SessionMessage>,
         cancelling: CancelFlag,
         stop: CancellationToken,
-        gates: (CancellationToken, CancellationToken),
-        opened: Completion<Vec<Setting>>,
+        start_after: CancellationToken,
+        cancel: CancellationToken,
     ) -> Opening {
-        let (start_after, cancel) = gates;
         let early = EarlyMessages::default();
-        Opening { inbox, early, cancelling, stop, cancel, start_after, opened }
+        Opening { inbox, early, cancelling, stop, cancel, start_after }
     }
 
     /// Starts or restores the session, answers the opening request, and runs the session to its end.
@@ -96,6 +91,7 @@ impl Opening {
         mut actor: SessionActor,
         origin: SessionOrigin,
         servers: ServerLaunch,
+        opened: Completion<Vec<Setting>>,
     ) {
         let is_copy = matches!(origin, SessionOrigin::Fork { .. });
         let start_after = self.start_after.clone();
@@ -103,24 +99,31 @@ impl Opening {
             start_after.cancelled().await;
             actor.start(origin).await
         };
-        let started = self.wait_for(starting).await;
-        let Opening { mut inbox, early, opened, .. } = self;
-        match started {
-            Ok(()) => {
-                opened.complete(Ok(actor.announcements.settings()));
-                actor.run(inbox, servers, early).await;
+        if let Err(error) = self.wait_for(starting).await {
+            // From now on the session is not found.
+            self.inbox.close();
+            if is_copy {
+                actor.delete_copy().await;
             }
-            Err(error) => {
-                // From now on the session is not found.
-                inbox.close();
-                if is_copy {
-                    actor.delete_copy().await;
-                }
-                opened.complete(Err(error));
-                // Whoever waits for this session's end also waits for the end of the previous task.
-                start_after.cancelled().await;
-                actor.close(inbox, early).await;
+            opened.complete(Err(error));
+            // Whoever waits for this session's end also waits for the end of the previous task.
+            start_after.cancelled().await;
+            return actor.close(self.inbox, self.early).await;
+        }
+        opened.complete(Ok(actor.announcements.settings()));
+        // The servers start after the answer, so that none delays it.
+        let (host, services) = (Arc::clone(&actor.host), actor.services.clone());
+        let preparing = async {
+            let prepare = move || host.server_env(&services);
+            let prepared = tokio::task::spawn_blocking(prepare).await;
+            prepared.map_err(|_| Error::Internal { place: "starting MCP servers" })
+        };
+        match self.wait_for(preparing).await {
+            Ok(env) => {
+                let offers = actor.start_servers(servers, &env);
+                actor.run(self.inbox, offers, self.early).await;
             }
+            Err(_) => actor.close(self.inbox, self.early).await,
         }
     }
 
@@ -146,8 +149,8 @@ impl Opening {
     }
 
     /// Answers everything, because the session cannot be loaded.
-    async fn fail(self, error: Error) {
-        let Opening { mut inbox, early, start_after, opened, .. } = self;
+    async fn fail(self, error: Error, opened: Completion<Vec<Setting>>) {
+        let Opening { mut inbox, early, start_after, .. } = self;
         inbox.close();
         opened.complete(Err(error));
         let closings = early.end(&mut inbox);

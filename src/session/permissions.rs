@@ -50,10 +50,19 @@ fn execute(services: &TurnServices, grants: &Grants, arguments: &str) -> String 
     }
 }
 
-fn book(services: &TurnServices) -> Result<ProjectRuleStore, String> {
+/// Why the rules of the project were not changed.
+#[derive(Debug, thiserror::Error)]
+enum RuleChangeError {
+    #[error("There is no state folder, so rules cannot be saved.")]
+    NoStateFolder,
+    #[error("Nothing was changed: {0}.")]
+    Store(#[from] RuleStoreError),
+}
+
+fn book(services: &TurnServices) -> Result<ProjectRuleStore, RuleChangeError> {
     let state = &services.env.shared.folders.state;
     if !state.is_absolute() {
-        return Err("There is no state folder, so rules cannot be saved.".to_owned());
+        return Err(RuleChangeError::NoStateFolder);
     }
     Ok(ProjectRuleStore::new(state, services.env.files.roots().real_cwd()))
 }
@@ -63,10 +72,8 @@ fn add(services: &TurnServices, tier: RuleAction, rule: &str) -> String {
         Ok(pattern) => pattern,
         Err(why) => return format!("{} is no rule: {why}.", escape_hidden_line(rule)),
     };
-    let added = book(services).and_then(|it| {
-        let added = it.add(&[(tier, pattern.clone())], "/permissions");
-        added.map_err(|error: RuleStoreError| format!("Nothing was changed: {error}."))
-    });
+    let added =
+        book(services).and_then(|it| Ok(it.add(&[(tier, pattern.clone())], "/permissions")?));
     match added {
         Ok(added) => {
             let mut policy = PolicyRules::clone(&services.policy.get());
@@ -75,30 +82,31 @@ fn add(services: &TurnServices, tier: RuleAction, rule: &str) -> String {
             let added = added.iter().map(row).collect::<String>();
             format!("Added for this project:\n{}", fenced(&added))
         }
-        Err(why) => why,
+        Err(error) => error.to_string(),
     }
 }
 
 fn revoke(services: &TurnServices, ids: &str) -> String {
     let ids: Vec<_> =
         ids.split([' ', ',']).map(str::to_owned).filter(|it| !it.is_empty()).collect();
-    let book = match book(services) {
-        Ok(book) => book,
-        Err(why) => return why,
-    };
-    match book.revoke(&ids) {
+    let revoked = book(services).and_then(|book| {
+        let gone = book.revoke(&ids)?;
+        reload(services, &book, &gone);
+        Ok(gone)
+    });
+    match revoked {
         Ok(gone) if gone.is_empty() => "There is no such rule.".to_owned(),
-        Ok(gone) => {
-            reload(services, &book, &gone);
-            format!("Removed:\n{}", fenced(&gone.iter().map(row).collect::<String>()))
-        }
-        Err(error) => format!("Nothing was changed: {error}."),
+        Ok(gone) => format!("Removed:\n{}", fenced(&gone.iter().map(row).collect::<String>())),
+        Err(error) => error.to_string(),
     }
 }
 
 /// Removes rules from the current policy. The removed rules may have hidden others of the store,
 /// which are added then.
 fn reload(services: &TurnServices, book: &ProjectRuleStore, gone: &[StoredRule]) {
+    if gone.is_empty() {
+        return;
+    }
     let mut policy = PolicyRules::clone(&services.policy.get());
     let is_gone = |rule: &Rule| gone.iter().any(|it| is_entry_of(it, rule));
     policy.rules.retain(|it| !is_gone(it));

@@ -57,6 +57,34 @@ struct ServerEntry {
     headers: BTreeMap<String, String>,
 }
 
+/// Why a servers file, or one server of it, cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum EntryError {
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error("that is no object")]
+    NotAnObject,
+    #[error("its name is empty, too long or has invisible characters")]
+    InvalidName,
+    #[error("the type `{}` is not known", escape_hidden_line(.0))]
+    UnknownType(String),
+    #[error("it must have either a `command` or a `url`")]
+    NoTarget,
+    #[error("its address is not a URL ({0})")]
+    InvalidUrl(#[from] url::ParseError),
+    #[error("its address is not http or https")]
+    NotHttp,
+    #[error("variables may stand in `args`, `env` and `headers` only")]
+    MisplacedVariable,
+    #[error("a `${{` is not closed")]
+    UnclosedVariable,
+    #[error(
+        "the variable `{}` is not set, or is withheld because it looks like a key",
+        escape_hidden_line(.0)
+    )]
+    MissingVariable(String),
+}
+
 /// Reads the servers of the project in this folder, a real path. Starts nothing.
 pub(super) fn find(config: &Config, trust: &TrustStore, folder: &Path) -> ProjectServers {
     let mut found = ProjectServers::default();
@@ -115,7 +143,7 @@ pub(super) fn unique_by_name(mut servers: Vec<ServerSpec>) -> Vec<ServerSpec> {
     servers
 }
 
-fn problem(name: &str, why: &str) -> String {
+fn problem(name: &str, why: &EntryError) -> String {
     let name = escape_hidden_line(name).replace('`', "'");
     let name: String = name.chars().take(MAX_NAME_BYTES).collect();
     format!("{SERVERS_FILE}: the server `{name}` is not started: {why}")
@@ -123,8 +151,8 @@ fn problem(name: &str, why: &str) -> String {
 
 type NamedEntries = Vec<(String, ServerEntry)>;
 
-fn parse(text: &str) -> Result<(NamedEntries, Vec<String>), String> {
-    let whole: Value = serde_json::from_str(text).map_err(|it| it.to_string())?;
+fn parse(text: &str) -> Result<(NamedEntries, Vec<String>), EntryError> {
+    let whole: Value = serde_json::from_str(text)?;
     let whole: ServersFile = from_object(whole)?;
     let (mut entries, mut problems) = (Vec::new(), Vec::new());
     let count = whole.servers.len();
@@ -133,7 +161,7 @@ fn parse(text: &str) -> Result<(NamedEntries, Vec<String>), String> {
             || name.len() > MAX_NAME_BYTES
             || escape_hidden_line(&name) != name
         {
-            Err("its name is empty, too long or has invisible characters".to_owned())
+            Err(EntryError::InvalidName)
         } else {
             parse_entry(value)
         };
@@ -149,42 +177,36 @@ fn parse(text: &str) -> Result<(NamedEntries, Vec<String>), String> {
 }
 
 /// Deserializes an object. Serde would also accept an array for a struct.
-fn from_object<T: DeserializeOwned>(value: Value) -> Result<T, String> {
+fn from_object<T: DeserializeOwned>(value: Value) -> Result<T, EntryError> {
     if !value.is_object() {
-        return Err("that is no object".to_owned());
+        return Err(EntryError::NotAnObject);
     }
-    serde_json::from_value(value).map_err(|it| it.to_string())
+    Ok(serde_json::from_value(value)?)
 }
 
-fn parse_entry(value: Value) -> Result<ServerEntry, String> {
+fn parse_entry(value: Value) -> Result<ServerEntry, EntryError> {
     let entry: ServerEntry = from_object(value)?;
     let is_http = matches!(entry.kind.as_deref(), Some("http" | "streamable-http"));
     match entry.kind.as_deref() {
         None | Some("stdio" | "http" | "streamable-http") => {}
-        Some(other) => {
-            return Err(format!("the type `{}` is not known", escape_hidden_line(other)));
-        }
+        Some(other) => return Err(EntryError::UnknownType(other.to_owned())),
     }
     match (&entry.command, &entry.url) {
         (Some(command), None) if !is_http && !command.is_empty() => check_literal(command)?,
         (None, Some(url)) if entry.kind.as_deref() != Some("stdio") => {
             check_literal(url)?;
-            let url = Url::parse(url).map_err(|it| format!("its address is not a URL ({it})"))?;
-            if !matches!(url.scheme(), "http" | "https") {
-                return Err("its address is not http or https".to_owned());
+            if !matches!(Url::parse(url)?.scheme(), "http" | "https") {
+                return Err(EntryError::NotHttp);
             }
         }
-        _ => return Err("it must have either a `command` or a `url`".to_owned()),
+        _ => return Err(EntryError::NoTarget),
     }
     Ok(entry)
 }
 
 /// What is started must be what was shown, so it must not depend on a variable.
-fn check_literal(text: &str) -> Result<(), String> {
-    if text.contains("${") {
-        return Err("variables may stand in `args`, `env` and `headers` only".to_owned());
-    }
-    Ok(())
+fn check_literal(text: &str) -> Result<(), EntryError> {
+    if text.contains("${") { Err(EntryError::MisplacedVariable) } else { Ok(()) }
 }
 
 /// Describes what an entry would start, briefly and in full.
@@ -220,16 +242,16 @@ fn server(
     name: &str,
     entry: ServerEntry,
     variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<ServerSpec, String> {
+) -> Result<ServerSpec, EntryError> {
     let hidden = |them: BTreeMap<String, String>| {
         let filled = them
             .into_iter()
             .map(|(key, value)| Ok((key, SecretValue::from(expand(&value, variable)?))));
-        filled.collect::<Result<Vec<_>, String>>()
+        filled.collect::<Result<Vec<_>, EntryError>>()
     };
     let reach = match entry.url {
         Some(url) => {
-            let url = Url::parse(&url).map_err(|it| it.to_string())?;
+            let url = Url::parse(&url)?;
             ServerTransport::Http { url, headers: hidden(entry.headers)? }
         }
         None => ServerTransport::Stdio {
@@ -238,7 +260,7 @@ fn server(
                 .args
                 .iter()
                 .map(|it| expand(it, variable))
-                .collect::<Result<_, String>>()?,
+                .collect::<Result<_, EntryError>>()?,
             environment: hidden(entry.env)?,
         },
     };
@@ -246,19 +268,17 @@ fn server(
 }
 
 /// Replaces `${NAME}` and `${NAME:-DEFAULT}` by variables. Inserted values are not expanded again.
-fn expand(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
+fn expand(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<String, EntryError> {
     let (mut done, mut left) = (String::new(), text);
     while let Some((before, rest)) = left.split_once("${") {
-        let (inner, behind) = rest.split_once('}').ok_or("a `${` is not closed")?;
+        let (inner, behind) = rest.split_once('}').ok_or(EntryError::UnclosedVariable)?;
         let (name, default) = match inner.split_once(":-") {
             Some((name, default)) => (name, Some(default)),
             None => (inner, None),
         };
         let value = variable(name).filter(|it| default.is_none() || !it.is_empty());
-        let value = value.or_else(|| default.map(str::to_owned)).ok_or_else(|| {
-            let name = escape_hidden_line(name);
-            format!("the variable `{name}` is not set, or is withheld because it looks like a key")
-        })?;
+        let value = value.or_else(|| default.map(str::to_owned));
+        let value = value.ok_or_else(|| EntryError::MissingVariable(name.to_owned()))?;
         done.push_str(before);
         done.push_str(&value);
         left = behind;
@@ -293,7 +313,9 @@ mod tests {
         for (text, expected) in table {
             match (expand(text, &variable), expected) {
                 (Ok(got), Ok(expected)) => assert_eq!(got, expected, "{text}"),
-                (Err(got), Err(expected)) => assert!(got.contains(expected), "{text}: {got}"),
+                (Err(got), Err(expected)) => {
+                    assert!(got.to_string().contains(expected), "{text}: {got}");
+                }
                 other => panic!("{text}: {other:?}"),
             }
         }

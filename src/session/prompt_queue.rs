@@ -12,9 +12,7 @@ pub(super) const MAX_QUEUED_PROMPTS: usize = 32;
 
 /// The error for a prompt that may not wait.
 pub(super) fn too_many() -> Error {
-    Error::InvalidState(format!(
-        "{MAX_QUEUED_PROMPTS} prompts are already waiting. Wait or cancel"
-    ))
+    Error::InvalidState(format!("{MAX_QUEUED_PROMPTS} prompts are already waiting. Wait or cancel"))
 }
 
 pub(super) struct QueuedPrompt {

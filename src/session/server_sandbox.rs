@@ -19,14 +19,13 @@ pub(super) struct ServerSite<'a> {
 }
 
 impl ServerSite<'_> {
-    /// The environment of the session's servers. Looks files up, but not where no server is started.
-    pub(super) fn server_env(&self, logins: LoginStore, has_servers: bool) -> ServerEnv {
-        let is_confined = has_servers && turnwright_sandbox::can_confine();
+    /// The environment of the session's servers. Looks files up: not for the runtime's thread.
+    pub(super) fn server_env(&self, logins: LoginStore) -> ServerEnv {
         ServerEnv {
             cwd: self.roots.real_cwd().to_path_buf(),
             roots: self.roots.folders().map(Path::to_path_buf).collect(),
             supports_forms: self.supports_forms,
-            profile: is_confined.then(|| self.sandbox_profile()),
+            profile: turnwright_sandbox::can_confine().then(|| self.sandbox_profile()),
             logins,
             package_caches: self.confinement.download_caches.clone(),
         }

@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 use super::actor::SessionActor;
 use super::announcements::Announcements;
 use super::lifecycle::{CancelFlag, Lifecycle};
+use super::load::ServerLaunch;
 use super::opening::Opening;
-use super::server_sandbox::ServerSite;
 use super::{MAILBOX_CAPACITY, Modalities, SessionHandle, SessionHost, SessionOrigin, settings};
 use crate::completion::Completion;
 use crate::config::{Config, EnvironmentVariables, Flags, Paths, UserFile};
@@ -49,18 +49,9 @@ fn session(fixture: &TurnFixture) -> TestSession {
         SessionActor::new(Arc::clone(&host), fixture.services.clone(), announcements, lifecycle);
     let (start_after, cancel) = (CancellationToken::new(), CancellationToken::new());
     start_after.cancel();
-    let servers = host.load_servers(
-        Vec::new(),
-        &ServerSite {
-            confinement: &fixture.services.env.confinement,
-            roots: fixture.services.env.files.roots(),
-            policy: &fixture.services.policy.get(),
-            supports_forms: false,
-        },
-    );
-    let gates = (start_after, cancel.clone());
-    let opening = Opening::new(inbox, cancelling.clone(), stop, gates, Completion::new(drop));
-    host.spawn(opening.start_and_run(actor, SessionOrigin::New, servers));
+    let opening = Opening::new(inbox, cancelling.clone(), stop, start_after, cancel.clone());
+    let servers = ServerLaunch::default();
+    host.spawn(opening.start_and_run(actor, SessionOrigin::New, servers, Completion::new(drop)));
     TestSession { handle: SessionHandle { mailbox, cancelling, opening: cancel }, next: 0 }
 }
 

@@ -2,11 +2,13 @@
 //! be read quickly.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Turn;
 use crate::tools;
 use turnwright_types::message::{Message, PromptPart};
+use turnwright_types::update::Update;
 
 /// How long the turn waits for the files to be read.
 const READ_TIMEOUT: Duration = Duration::from_millis(300);
@@ -32,21 +34,39 @@ impl Turn {
             // The text and the list of skills are used together or not at all.
             Ok(Some(Ok((text, skills)))) => {
                 self.services.env.skills.replace(skills);
-                if text.is_empty() {
-                    return;
-                }
-                let prompt = self.history.messages.get_mut(self.first_message).map(Arc::make_mut);
-                if let Some(Message::User(prompt)) = prompt {
-                    prompt.parts.push(PromptPart::Context(text));
-                }
+                self.services.context_missing.store(false, Ordering::Relaxed);
+                self.add_context(text);
             }
             Ok(None) => {}
-            Ok(Some(Err(error))) => tracing::error!(%error, "the instructions were not read"),
-            Err(_) => tracing::warn!(
-                "instructions, notes and skills were not read within {} ms; the turn goes on \
-                 without them",
-                READ_TIMEOUT.as_millis()
-            ),
+            Ok(Some(Err(error))) => {
+                tracing::error!(%error, "the instructions were not read");
+                self.report_missing_context("could not be read");
+            }
+            Err(_) => self.report_missing_context("could not be read in time"),
+        }
+    }
+
+    /// Tells the user once, and the model once in each conversation.
+    fn report_missing_context(&mut self, why: &str) {
+        let is_known = self.services.context_missing.swap(true, Ordering::Relaxed);
+        if !is_known {
+            self.services.client().update(Update::Notice(format!(
+                "The project's instructions, notes and skills {why}, so the model does not have \
+                 them. Your next prompt tries again."
+            )));
+        }
+        if !is_known || self.first_message == 0 {
+            self.add_context(format!(
+                "Instructions, notes and skills of the user and the project {why}: if there are \
+                 any, they are missing here.\n"
+            ));
+        }
+    }
+
+    fn add_context(&mut self, text: String) {
+        let prompt = self.history.messages.get_mut(self.first_message).map(Arc::make_mut);
+        if let Some(Message::User(prompt)) = prompt.filter(|_| !text.is_empty()) {
+            prompt.parts.push(PromptPart::Context(text));
         }
     }
 }

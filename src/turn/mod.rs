@@ -74,6 +74,8 @@ pub struct TurnServices {
     pub max_requests: u32,
     /// Whether the user was told that the server truncates prompts.
     pub truncation_reported: Arc<AtomicBool>,
+    /// Whether the user was told that instructions, notes and skills could not be read.
+    pub context_missing: Arc<AtomicBool>,
 }
 
 impl std::fmt::Debug for TurnServices {

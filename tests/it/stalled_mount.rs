@@ -103,3 +103,27 @@ fn a_folder_that_never_answers_holds_up_no_other_session() {
     let (status, stderr) = timed("the end of stdin", || agent.close());
     assert!(status.success() && stderr.is_empty(), "{status}: {stderr}");
 }
+
+#[test]
+fn instructions_that_cannot_be_read_in_time_are_reported_to_the_user_once_and_to_the_model() {
+    if !can_stall() {
+        return;
+    }
+    // They are read together with the skills, and one of the skills' folders never answers.
+    let stall = "mkdir -p $TURNWRIGHT_HOME/config/skills && exec 9<>/dev/fuse && mount -i -t fuse \
+                 -o fd=9,rootmode=40000,user_id=0,group_id=0 stalled $TURNWRIGHT_HOME/config/skills";
+    let replies = json!([says("One."), says("Two."), says("Three.")]);
+    let agent = TestAgent::builder().model(replies).file("AGENTS.md", "Use tabs.\n");
+    let mut agent = agent.inside(stall).start();
+    for text in ["first", "second", "/clear", "third"] {
+        assert_eq!(agent.turn(text), "end_turn");
+    }
+    let notices = agent.thoughts();
+    let expected = "instructions, notes and skills could not be read in time";
+    assert_eq!(notices.matches(expected).count(), 1, "{notices}");
+    for (number, count) in [(0, 1), (1, 1), (2, 1)] {
+        let request = agent.model_request(number).to_string();
+        assert_eq!(request.matches("they are missing here").count(), count, "{request}");
+        assert!(!request.contains("Use tabs."), "{request}");
+    }
+}

@@ -1,0 +1,103 @@
+//! What `initialize` offers to the client, and the choice of an auth method. Both read the settings, so they
+//! are answered from tasks; what depends on them waits in its own task.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
+use tokio::task::spawn_blocking;
+
+use super::capabilities::{self, ClientCaps};
+use super::responder::Responder;
+use super::wire::schema::{AuthMethod, AuthenticateResponse};
+use super::wire::{Authenticate, Initialize};
+use crate::error::Error;
+use crate::session::{Modalities, SessionHost};
+
+/// What `initialize` has offered to the client.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Offer {
+    /// The content besides text that is accepted in prompts.
+    pub(super) modalities: Modalities,
+    /// The ids that `authenticate` accepts.
+    auth_methods: Vec<String>,
+}
+
+/// An offer that is known once its task has answered the client.
+pub(super) type PendingOffer = Shared<BoxFuture<'static, Offer>>;
+
+/// The offer before `initialize`.
+pub(super) fn none() -> PendingOffer {
+    std::future::ready(Offer::default()).boxed().shared()
+}
+
+/// Runs the task that makes the offer.
+pub(super) fn later(
+    host: &SessionHost,
+    task: impl Future<Output = Offer> + Send + 'static,
+) -> PendingOffer {
+    host.spawn(task).map(Result::unwrap_or_default).boxed().shared()
+}
+
+/// Answers `initialize`.
+pub(super) fn initialize(
+    host: &Arc<SessionHost>,
+    client: ClientCaps,
+    reply: Responder<Initialize>,
+) -> impl Future<Output = Offer> + Send + 'static {
+    let host = Arc::clone(host);
+    async move {
+        let store = host.store().clone();
+        let read = move || (host.is_configured(), host.default_modalities());
+        let Ok((is_configured, modalities)) = spawn_blocking(read).await else {
+            return Offer::default();
+        };
+        let answer = capabilities::initialize_response(is_configured, modalities, client);
+        let agent_methods = answer.auth_methods.iter().filter_map(|it| match it {
+            AuthMethod::Agent(method) => Some(method.id.0.to_string()),
+            // The client runs terminal methods itself, without `authenticate` (R-AUTH-4).
+            _ => None,
+        });
+        let offer = Offer { modalities, auth_methods: agent_methods.collect() };
+        reply.ok(&answer);
+        // The store is opened now, so that the first session does not wait for the disk.
+        store.open_in_background();
+        offer
+    }
+}
+
+/// Answers `authenticate`. The offer stays the same.
+pub(super) fn authenticate(
+    host: &Arc<SessionHost>,
+    offer: PendingOffer,
+    method: String,
+    reply: Responder<Authenticate>,
+) -> impl Future<Output = Offer> + Send + 'static {
+    let host = Arc::clone(host);
+    async move {
+        let offer = offer.await;
+        match choose_method(host, &offer, &method).await {
+            Ok(()) => reply.ok(&AuthenticateResponse::new()),
+            Err(error) => reply.fail(&error),
+        }
+        offer
+    }
+}
+
+async fn choose_method(host: Arc<SessionHost>, offer: &Offer, method: &str) -> Result<(), Error> {
+    if !offer.auth_methods.iter().any(|it| it == method) {
+        return Err(Error::InvalidParams(format!(
+            "Unknown auth method `{method}`; offered are: {}",
+            offer.auth_methods.join(", ")
+        )));
+    }
+    match method {
+        "offline" => host.use_offline(),
+        // The client has run the login in a terminal and now asks whether it succeeded.
+        "login" if !spawn_blocking(move || host.is_configured()).await.unwrap_or_default() => {
+            return Err(Error::NoModelConfigured);
+        }
+        _ => {}
+    }
+    Ok(())
+}

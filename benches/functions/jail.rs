@@ -79,7 +79,7 @@ async fn run(jail: Option<&SandboxProfile>, folder: &Path) -> io::Result<f64> {
         sandbox: jail.cloned(),
     };
     let begun = Instant::now();
-    let mut group = ProcessGroup::start(&spec)?;
+    let mut group = ProcessGroup::start(&spec).await?;
     while group.next_output(&mut |_| {}).await?.is_none() {}
     Ok(us(begun.elapsed()))
 }

@@ -100,7 +100,10 @@ fn decide_once(
 
 fn exec(line: &str, reads: &[&str]) -> Effect {
     let reads = reads.iter().map(|it| target(it)).collect();
-    Effect::Exec(Box::new(ShellCommand { reads, ..turnwright_policy::shell::command(line, "/ws", ShellDialect::Bash) }))
+    Effect::Exec(Box::new(ShellCommand {
+        reads,
+        ..turnwright_policy::shell::command(line, "/ws", ShellDialect::Bash)
+    }))
 }
 
 fn target(path: &str) -> ResolvedPath {

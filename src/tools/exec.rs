@@ -13,8 +13,10 @@ use super::command::{self, CommandPath};
 use super::{Tool, ToolCtx, ToolEnv, ToolOutcome, confinement, live_output};
 use turnwright_policy::permission::Pass;
 use turnwright_policy::shell::{self, Script};
-use turnwright_types::effect::{    CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ToolKind, escape_hidden,
-    escape_hidden_line, fenced, ShellCommand};
+use turnwright_types::effect::{
+    CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ShellCommand, ToolKind,
+    escape_hidden, escape_hidden_line, fenced,
+};
 use turnwright_workspace::exec::{
     CommandSpec, EndReason, Job, JobEnd, Leftover, OutputExcerpt, dialect,
 };

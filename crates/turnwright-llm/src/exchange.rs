@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::LlmError;
 use super::error_body;
 use super::http::Secrets;
 use super::leaked_calls::{self, LeakedCall};
 use super::quirks::Quirks;
 use super::tool_aliases::ToolAliases;
-use super::LlmError;
 use turnwright_types::message::{ToolSpec, ToolSpecs};
 
 /// How a request is rendered for one model at one server.

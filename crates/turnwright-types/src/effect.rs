@@ -4,14 +4,14 @@
 mod secrets;
 
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 pub use secrets::is_secret_path;
 
-use crate::shell_script::Script;
 use crate::ids::TerminalId;
 use crate::message::Media;
+use crate::shell_script::Script;
 
 /// Something a tool call may do outside the conversation. Permission rules judge effects, never tool
 /// names.

@@ -189,8 +189,8 @@ fn button_label(rule: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turnwright_types::dialect::ShellDialect;
     use crate::permission::{Judgement, Pattern, RuleAction, Scope, judge};
+    use turnwright_types::dialect::ShellDialect;
     use turnwright_types::effect::{ExtraAccess, PathScope, ResolvedPath, ShellCommand};
 
     fn read(path: &str, place: PathScope) -> Effect {

@@ -228,12 +228,13 @@ fn is_full(path: &Path) -> bool {
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
     use super::*;
-    use turnwright_types::dialect::ShellDialect;
     use crate::permission::{Grants, decide};
+    use turnwright_types::dialect::ShellDialect;
 
     fn entry(line: &str) -> AuditEntry {
         let policy = PolicyRules::default();
-        let effects = [Effect::Exec(Box::new(crate::shell::command(line, "/ws", ShellDialect::Bash)))];
+        let effects =
+            [Effect::Exec(Box::new(crate::shell::command(line, "/ws", ShellDialect::Bash)))];
         let decision = decide(&policy, Mode::Ask, &Grants::default(), &effects);
         AuditEntry::new(AuditEvent::Asked, "s", (&policy, Mode::Ask), &effects, &decision)
     }

@@ -291,8 +291,8 @@ fn ambiguity(script: &Script) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turnwright_types::dialect::ShellDialect;
     use crate::permission::ProtectedPaths;
+    use turnwright_types::dialect::ShellDialect;
 
     fn effect(text: &str) -> Effect {
         let (verb, object) = text.split_once(' ').unwrap_or((text, ""));

@@ -72,8 +72,8 @@ impl DeniedPaths {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turnwright_types::dialect::ShellDialect;
     use crate::permission::Scope;
+    use turnwright_types::dialect::ShellDialect;
     use turnwright_types::effect::{PathScope, ResolvedPath};
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::decision::{Decision, Finding, Reason, Verdict};
 use super::rule::PathBases;
 use super::{Confinement, Mode, PolicyRules};
-use crate::shell::{SimpleCommand};
+use crate::shell::SimpleCommand;
 use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ShellCommand, escape_hidden_line};
 
 /// The maximum number of simple commands that are listed. The whole line is shown in the title.
@@ -432,8 +432,8 @@ pub(super) fn truncate(text: &str, max: usize) -> String {
 mod tests {
     use super::*;
     use crate::shell;
-    use turnwright_types::dialect::ShellDialect;
     use expect_test::expect;
+    use turnwright_types::dialect::ShellDialect;
     use turnwright_types::effect::ResolvedPath;
 
     #[test]

@@ -61,6 +61,24 @@ pub(super) fn get(connection: &Connection, id: i64) -> Result<Vec<u8>, StoreErro
     decompress(is_compressed, bytes)
 }
 
+/// A text that is either in a column or in the blob with this id.
+pub(super) fn text(
+    connection: &Connection,
+    text: Option<String>,
+    id: Option<i64>,
+) -> Result<Option<String>, StoreError> {
+    match (text, id) {
+        (None, Some(id)) => Ok(Some(String::from_utf8_lossy(&get(connection, id)?).into_owned())),
+        (text, _) => Ok(text),
+    }
+}
+
+/// The bytes of a hash in hexadecimal.
+pub(super) fn parse_hash(hash: &str) -> Option<Vec<u8>> {
+    let digit = |it: usize| u8::from_str_radix(hash.get(it * 2..it * 2 + 2)?, 16).ok();
+    (0..hash.len() / 2).map(digit).collect()
+}
+
 /// The bytes with this SHA-256, if they are stored.
 pub(super) fn by_hash(connection: &Connection, hash: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
     let mut find = connection.prepare_cached("SELECT is_zlib, bytes FROM blobs WHERE hash = ?")?;

@@ -3,6 +3,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::blobs;
 use super::read::path_from_value;
 use super::rows;
 use super::{Durability, PendingWrite, RewoundEntries, SessionLog, StoreError, TurnKind};
@@ -128,14 +129,9 @@ fn parse_state(text: &str) -> FileState {
 /// # Errors
 /// If the store cannot be read.
 pub fn has_blob(connection: &Connection, hash: &str) -> Result<bool, StoreError> {
-    let Some(digits) = hash_bytes(hash) else { return Ok(false) };
+    let Some(digits) = blobs::parse_hash(hash) else { return Ok(false) };
     let mut find = connection.prepare_cached("SELECT 1 FROM blobs WHERE hash = ?")?;
     Ok(find.query_row([digits], |_| Ok(())).optional()?.is_some())
-}
-
-fn hash_bytes(hash: &str) -> Option<Vec<u8>> {
-    let digit = |it: usize| u8::from_str_radix(hash.get(it * 2..it * 2 + 2)?, 16).ok();
-    (0..hash.len() / 2).map(digit).collect()
 }
 
 /// The prompts that were not rewound, in order.

@@ -295,12 +295,7 @@ fn call_record(connection: &Connection, row: &Row<'_>) -> Result<CallRecord, Sto
         Some(refs) => unpack(connection, &body, Some(&refs))?.to_string(),
         None => body,
     };
-    let text = match (row.get::<_, Option<String>>(11)?, row.get::<_, Option<i64>>(12)?) {
-        (None, Some(id)) => {
-            Some(String::from_utf8_lossy(&blobs::get(connection, id)?).into_owned())
-        }
-        (text, _) => text,
-    };
+    let text = blobs::text(connection, row.get(11)?, row.get(12)?)?;
     let status = CallStatus::parse(&row.get::<_, String>(10)?);
     let (result, error) = if status == CallStatus::Error { (None, text) } else { (text, None) };
     Ok(CallRecord {

@@ -255,11 +255,7 @@ fn call_row(connection: &Connection, row: &Row<'_>) -> Result<CallRow, StoreErro
         Ok(unusable @ Arguments::Unusable { .. }) => unusable,
         _ => Arguments::Object(arguments),
     };
-    let result = match (text(6)?, row.get::<_, Option<i64>>(7)?) {
-        (Some(text), _) => text,
-        (None, Some(id)) => String::from_utf8_lossy(&blobs::get(connection, id)?).into_owned(),
-        (None, None) => String::new(),
-    };
+    let result = blobs::text(connection, text(6)?, row.get(7)?)?.unwrap_or_default();
     let card = match text(8)? {
         Some(card) => {
             let refs = text(9)?;
@@ -299,10 +295,7 @@ fn call_row(connection: &Connection, row: &Row<'_>) -> Result<CallRow, StoreErro
 /// # Errors
 /// If the store cannot be read.
 pub fn blob_by_hash(connection: &Connection, hash: &str) -> Result<Option<Vec<u8>>, StoreError> {
-    let digits: Option<Vec<u8>> = (0..hash.len() / 2)
-        .map(|it| hash.get(it * 2..it * 2 + 2).and_then(|it| u8::from_str_radix(it, 16).ok()))
-        .collect();
-    digits.map_or(Ok(None), |it| blobs::by_hash(connection, &it))
+    blobs::parse_hash(hash).map_or(Ok(None), |it| blobs::by_hash(connection, &it))
 }
 
 /// The usage of a session's last request whose context window is known: tokens in the window, its

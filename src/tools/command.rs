@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{repository, toolchain};
-use turnwright_policy::shell;
+use turnwright_policy::shell::{self, NamedFile};
 use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ResolvedPath, ShellCommand};
 use turnwright_workspace::exec::dialect;
 use turnwright_workspace::files::Roots;
@@ -13,50 +13,25 @@ use turnwright_workspace::files::Roots;
 const NETWORK: &str = "network";
 const FULL: &str = "full";
 
-/// A path that a command line names.
-pub(super) struct CommandPath {
-    path: PathBuf,
-    access: PathAccess,
-}
-
-enum PathAccess {
-    /// A program of the line reads it.
-    Read,
-    /// A redirect writes it.
-    Write,
+/// A path that a call names.
+pub(super) enum CommandPath {
+    /// The line names it.
+    File(NamedFile),
     /// `escalate` asks to make it writable.
-    WriteOutsideSandbox,
+    WriteOutsideSandbox(PathBuf),
 }
 
-/// The paths that a line names when it runs in `workdir`. Deterministic: the same words give the
-/// same list.
+/// The paths that a call names when its line runs in `workdir`. Deterministic: the same words give
+/// the same list.
 pub(super) fn paths_in_script(
     script: &shell::Script,
     workdir: &Path,
     escalate: Option<&str>,
 ) -> Vec<CommandPath> {
-    let mut paths = Vec::new();
-    if let Some(wanted) = escalate.filter(|it| ![NETWORK, FULL].contains(it)) {
-        paths.push(CommandPath {
-            path: workdir.join(wanted),
-            access: PathAccess::WriteOutsideSandbox,
-        });
-    }
-    for simple in &script.commands {
-        let Some(folder) = simple.folder.as_ref().map(|it| workdir.join(it)) else { continue };
-        for redirect in &simple.redirects {
-            let access = if redirect.is_write { PathAccess::Write } else { PathAccess::Read };
-            paths.push(CommandPath { path: folder.join(&redirect.path), access });
-        }
-        // A line that is not fully understood needs a question anyway.
-        if script.ambiguity.is_none() {
-            let reads = shell::classify(simple).reads.into_iter();
-            paths.extend(
-                reads.map(|it| CommandPath { path: folder.join(it), access: PathAccess::Read }),
-            );
-        }
-    }
-    paths
+    let wanted = escalate.filter(|it| ![NETWORK, FULL].contains(it));
+    let wanted = wanted.map(|it| CommandPath::WriteOutsideSandbox(workdir.join(it)));
+    let files = shell::named_files(script, workdir).into_iter().map(CommandPath::File);
+    wanted.into_iter().chain(files).collect()
 }
 
 /// Why a line may run more than its words tell: git obeys the config of the repository that it runs
@@ -95,14 +70,17 @@ pub fn command_line_effects(line: &str, roots: &Roots) -> Vec<Effect> {
     let workdir = roots.resolve(".");
     let command = shell::command(line, &workdir.path, dialect());
     let named = paths_in_script(&command.script, Path::new("."), None);
-    let targets: Vec<_> = named.iter().map(|it| roots.resolve(&it.path)).collect();
+    let targets: Vec<_> = named.iter().map(|it| roots.resolve(it.path())).collect();
     let uncertainty = uncertainty_of(&command.script, &workdir.path);
     effects(command, &workdir, None, uncertainty, named.into_iter().zip(targets))
 }
 
 impl CommandPath {
-    pub(super) fn path(&self) -> PathBuf {
-        self.path.clone()
+    pub(super) fn path(&self) -> &Path {
+        match self {
+            CommandPath::File(file) => &file.path,
+            CommandPath::WriteOutsideSandbox(path) => path,
+        }
     }
 }
 
@@ -125,13 +103,14 @@ pub(super) fn effects(
         Some(FULL) => ExtraAccess::Unsandboxed,
         _ => ExtraAccess::None,
     };
-    let mut writes = Vec::new();
+    let mut files = Vec::new();
     for (touch, target) in touched {
-        match touch.access {
-            PathAccess::Read => command.reads.push(target),
-            PathAccess::Write => writes.push(Effect::Write(target)),
-            PathAccess::WriteOutsideSandbox => command.extra_access = ExtraAccess::Write(target),
+        match touch {
+            CommandPath::File(file) => files.push((file, target)),
+            CommandPath::WriteOutsideSandbox(_) => {
+                command.extra_access = ExtraAccess::Write(target);
+            }
         }
     }
-    std::iter::once(Effect::Exec(Box::new(command))).chain(writes).collect()
+    shell::effects_with_files(command, files)
 }

@@ -106,7 +106,8 @@ impl Tool for Exec {
 
     fn paths(&self, args: &ExecArgs, _: &ToolEnv) -> Vec<PathBuf> {
         let workdir = PathBuf::from(args.workdir());
-        std::iter::once(workdir).chain(args.named_paths().iter().map(CommandPath::path)).collect()
+        let named = args.named_paths();
+        std::iter::once(workdir).chain(named.iter().map(|it| it.path().to_owned())).collect()
     }
 
     fn analyse(&self, args: &ExecArgs) {

@@ -5,14 +5,13 @@
 //! ```
 
 use std::path::Path;
-use std::sync::Arc;
 
 use turnwright_policy::permission::{
     Grants, Mode, PathBases, PolicyRules, Rule, RuleAction, Scope, decide, explain, verdict_name,
 };
-use turnwright_policy::shell::{self, classify};
+use turnwright_policy::shell::{command, effects_of};
 use turnwright_types::dialect::ShellDialect;
-use turnwright_types::effect::{Effect, PathScope, ResolvedPath};
+use turnwright_types::effect::{PathScope, ResolvedPath};
 
 /// The project folder of this example. It need not exist, because deciding reads no files.
 const PROJECT: &str = "/project";
@@ -30,31 +29,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         bases: PathBases { roots: vec![PROJECT.into()], home: None },
         ..PolicyRules::default()
     };
-    let effects = effects(&line, &policy);
+    let command = command(line, PROJECT, ShellDialect::Bash);
+    let effects = effects_of(command, |path| resolve(path, &policy));
     let decision = decide(&policy, Mode::Ask, &Grants::default(), &effects);
     println!("{}", verdict_name(decision.verdict()));
     for part in explain(&policy, Mode::Ask, &effects, &decision) {
         println!("  {:5}  {}  ({})", verdict_name(part.verdict), part.subject, part.reason);
     }
     Ok(())
-}
-
-/// What a command line does, as far as its words say: it runs, it reads files that are its
-/// operands, and the shell opens files for its redirects.
-fn effects(line: &str, policy: &PolicyRules) -> Vec<Effect> {
-    let mut command = shell::command(line, PROJECT, ShellDialect::Bash);
-    let mut redirects = Vec::new();
-    let script = Arc::clone(&command.script);
-    for simple in &script.commands {
-        let Some(folder) = &simple.folder else { continue };
-        let resolve = |path: &Path| resolve(&Path::new(PROJECT).join(folder).join(path), policy);
-        command.reads.extend(classify(simple).reads.iter().map(|path| resolve(path)));
-        redirects.extend(simple.redirects.iter().map(|redirect| {
-            let target = resolve(&redirect.path);
-            if redirect.is_write { Effect::Write(target) } else { Effect::Read(target) }
-        }));
-    }
-    [vec![Effect::Exec(Box::new(command))], redirects].concat()
 }
 
 /// An agent would resolve symlinks and `..` here.

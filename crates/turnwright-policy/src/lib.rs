@@ -13,10 +13,14 @@
 //! `turnwright-sandbox`. The words of a command are never the only line of defence: run commands in a sandbox.
 //!
 //! ```
+//! use std::path::Path;
+//!
 //! use turnwright_policy::permission::{
 //!     Grants, Mode, PolicyRules, Rule, RuleAction, Scope, Verdict, decide,
 //! };
-//! use turnwright_types::effect::{Effect, ShellCommand};
+//! use turnwright_policy::shell::{command, effects_of};
+//! use turnwright_types::dialect::ShellDialect;
+//! use turnwright_types::effect::{PathScope, ResolvedPath};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let policy = PolicyRules {
@@ -27,7 +31,10 @@
 //!     ..PolicyRules::default()
 //! };
 //! let verdict = |line: &str| {
-//!     let effects = [Effect::Exec(Box::new(shell::command(line, "/project", ShellDialect::Bash)))];
+//!     let command = command(line, "/project", ShellDialect::Bash);
+//!     // An agent resolves symlinks here.
+//!     let resolve = |path: &Path| ResolvedPath { path: path.into(), scope: PathScope::Workspace };
+//!     let effects = effects_of(command, resolve);
 //!     decide(&policy, Mode::Ask, &Grants::default(), &effects).verdict()
 //! };
 //! assert_eq!(verdict("cargo test --all"), Verdict::Allow);

@@ -12,6 +12,7 @@ mod args;
 mod catastrophic;
 mod command_scanner;
 mod destructive;
+mod effects;
 mod exceeding_args;
 mod known_words;
 mod lexer;
@@ -32,6 +33,7 @@ use turnwright_types::dialect::ShellDialect;
 use turnwright_types::effect::ShellCommand;
 pub use turnwright_types::shell_script::{Redirect, Script, SimpleCommand, Word};
 
+pub use effects::{NamedFile, effects_of, effects_with_files, named_files};
 pub(crate) use exceeding_args::{exceeds_prefix, names_more_tasks};
 
 /// What the words of a simple command say about it.

@@ -85,7 +85,7 @@ pub async fn serve(config: Config, stdio: Stdio) -> std::io::Result<()> {
             ConnectionEvent::Line(ParsedLine::Message(message)) => connection.on_message(message),
             // A malformed line is the client's bug, and no reason to end the connection.
             ConnectionEvent::Line(ParsedLine::Rejected { id, error }) => {
-                outbox.respond::<()>(&id, Err(&error))
+                outbox.respond::<()>(&id, Err(&error));
             }
             ConnectionEvent::Line(ParsedLine::Ignored) => {}
             ConnectionEvent::InputClosed | ConnectionEvent::Signal => break,

@@ -38,18 +38,18 @@ pub(super) fn initialize(
     };
     // A second `initialize` is handled like the first; open sessions keep the old capabilities.
     connection.client = Some(client);
-    let (host, task) = (&connection.host, offer::initialize(&connection.host, client, reply));
-    connection.offer = offer::later(host, task);
+    let task = offer::initialize(&connection.host, client, reply);
+    connection.offer = offer::later(&connection.host, task);
 }
 
 pub(super) fn authenticate(
     connection: &mut Connection,
     _: &RequestId,
-    params: AuthenticateRequest,
+    AuthenticateRequest { method_id, .. }: AuthenticateRequest,
     reply: Responder<Authenticate>,
 ) {
     let (host, offer) = (&connection.host, connection.offer.clone());
-    let task = offer::authenticate(host, offer, params.method_id.0.to_string(), reply);
+    let task = offer::authenticate(host, offer, method_id.0.to_string(), reply);
     // A session that is opened next finds the method in effect.
     connection.offer = offer::later(host, task);
 }

@@ -43,17 +43,17 @@ pub(super) async fn open_and_run(
     let OpenRequest { advertised_modalities, origin, start_after, cancel, opened, .. } = request;
     let mut opening =
         Opening::new(inbox, cancelling.clone(), host.stop_token(), start_after, cancel);
-    let load = LoadRequest {
+    let wanted = LoadRequest {
         id: id.clone(),
         cwd,
         folders,
         servers,
         is_new: !matches!(origin, SessionOrigin::Stored { .. }),
     };
-    let loader = Arc::clone(&host);
+    let reader = Arc::clone(&host);
     let loading = async {
         let advertised = advertised_modalities.await;
-        let loaded = tokio::task::spawn_blocking(move || loader.load_session(load)).await;
+        let loaded = tokio::task::spawn_blocking(move || reader.load_session(wanted)).await;
         Ok((advertised, loaded.map_err(|_| Error::Internal { place: "opening a session" })??))
     };
     let (advertised, loaded) = match opening.wait_for(loading).await {

@@ -195,7 +195,7 @@ impl TerminalRun {
                 () = complete_pending(&mut self.pending_kill) => {}
                 end = poll_end(end_query) => match end {
                     None => *end_query = EndQuery::Pending(self.terminal.wait_for_end()),
-                    Some(end) => return self.handle_terminal_end(end, sink),
+                    Some(end) => return Ok(self.handle_terminal_end(end, sink)),
                 },
             },
             TerminalState::Connected(link) => match link.next().await {
@@ -233,16 +233,16 @@ impl TerminalRun {
         &mut self,
         end: TerminalEnd,
         sink: OutputSink<'_>,
-    ) -> io::Result<Option<CommandExit>> {
+    ) -> Option<CommandExit> {
         if end.as_ref().is_ok_and(|(exit, output)| is_launcher_failure(exit, output)) {
             IS_EDITOR_REMOTE.store(true, Ordering::Relaxed);
             let spec = self.spec.clone();
             self.state =
                 TerminalState::Starting(Box::pin(async move { ProcessGroup::start(&spec).await }));
-            return Ok(None);
+            return None;
         }
         self.state = TerminalState::Ended;
-        Ok(Some(exit_from_terminal(end, sink)))
+        Some(exit_from_terminal(end, sink))
     }
 
     /// Tells a connected launcher to end the command. Returns false if it does not.
@@ -254,7 +254,7 @@ impl TerminalRun {
             loop {
                 match link.next().await {
                     Ok(LinkEvent::Frame(LinkFrame::Output(bytes))) => {
-                        unread_output.extend_from_slice(&bytes)
+                        unread_output.extend_from_slice(&bytes);
                     }
                     Ok(LinkEvent::Frame(LinkFrame::Exit(exit, _))) => return Some(exit),
                     Ok(LinkEvent::Frame(_) | LinkEvent::Drained) => {}

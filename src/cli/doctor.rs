@@ -212,7 +212,7 @@ impl DoctorReport {
             }
             Ok(None) => {}
             Err(error) => {
-                self.print_line(&format!("Could not store what the model can do: {error}"))
+                self.print_line(&format!("Could not store what the model can do: {error}"));
             }
         }
         let checks: Map<_, _> = self.checks.iter().map(as_json).collect();

@@ -330,7 +330,7 @@ mod tests {
             match expected {
                 Some(expected) => assert_eq!(answer, expected, "{result}"),
                 None => {
-                    assert!(matches!(answer, PermissionAnswer::Unclear(_)), "{result}: {answer:?}")
+                    assert!(matches!(answer, PermissionAnswer::Unclear(_)), "{result}: {answer:?}");
                 }
             }
         }

@@ -74,7 +74,7 @@ impl ConfinementGuard {
             match private_temp_folder() {
                 Ok(folder) => *temp = Some(folder),
                 Err(error) => {
-                    tracing::warn!(%error, "cannot create a temporary folder for commands")
+                    tracing::warn!(%error, "cannot create a temporary folder for commands");
                 }
             }
         }

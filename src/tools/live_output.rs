@@ -151,7 +151,7 @@ impl<'a> LiveOutput<'a> {
             }
             // The first item is the output, which the terminal shows.
             OutputDisplay::ClientTerminal(_) => {
-                drop(outcome.content.drain(..1.min(outcome.content.len())))
+                drop(outcome.content.drain(..1.min(outcome.content.len())));
             }
         }
         outcome.content.splice(..0, terminal.map(CallContent::Terminal));

@@ -40,7 +40,9 @@ impl Turn {
             match end {
                 CallEnd::Ran(outcome, took) => {
                     let update = self.settle(&mut results, index, &outcome, Some(took));
-                    update.into_iter().for_each(|(update, _)| self.cards.finish(update));
+                    if let Some((update, _)) = update {
+                        self.cards.finish(update);
+                    }
                 }
                 CallEnd::Refused(refusal) => self.refuse(&mut results, index, refusal).await,
                 CallEnd::Cancelled => {}

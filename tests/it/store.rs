@@ -68,11 +68,18 @@ fn a_full_disk_is_told_and_nothing_is_lost_when_there_is_room_again() {
     command.args(["-t", &pid, "--mount", "mount"]).args(remount);
     assert!(ended::status(&mut command).unwrap().success());
     assert_eq!(agent.turn("short"), "end_turn");
+    // A busy machine may need longer than the turn to write what was held back.
+    let mut more = 0;
+    while !agent.thoughts().contains("being saved again") && more < 5 {
+        agent.model().push(says("More.")).unwrap();
+        assert_eq!(agent.turn("more"), "end_turn");
+        more += 1;
+    }
     assert!(agent.thoughts().contains("being saved again"), "{}", agent.thoughts());
     let session = agent.session.clone();
     let answer = load(&mut agent, &session);
     assert!(answer["result"].is_object(), "{answer}");
-    assert_eq!(replayed(&agent), [&noise(20), "short"]);
+    assert_eq!(replayed(&agent)[..2], [&noise(20), "short"]);
 }
 
 #[test]

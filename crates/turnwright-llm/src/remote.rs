@@ -352,8 +352,7 @@ impl Model for RemoteModel {
     fn with_trial_quirks(&self, patch: QuirkPatch) -> Option<Box<dyn Model>> {
         let mut profile = self.learned_quirks.profile();
         profile.quirks = profile.quirks.merge(patch);
-        let settings =
-            ModelSettings { profile: profile, profile_store: None, ..self.settings.clone() };
+        let settings = ModelSettings { profile, profile_store: None, ..self.settings.clone() };
         Some(Box::new(RemoteModel::with_endpoint(
             self.protocol,
             Arc::clone(&self.endpoint),

@@ -113,7 +113,7 @@ impl ThinkSplitter {
                         self.state = SplitState::ThoughtStart(closer);
                     }
                     OpeningTag::None if self.mode == ThinkMode::Implicit => {
-                        self.state = SplitState::Unclosed
+                        self.state = SplitState::Unclosed;
                     }
                     OpeningTag::None => self.state = SplitState::Text,
                 },

@@ -154,7 +154,7 @@ impl ServerLogin {
             let path = path.clone();
             match on_disk(move || try_lock(&path)).await {
                 Err(AuthError::TokenRefreshFailed(_)) => {
-                    tokio::time::sleep(LOCK_POLL_INTERVAL).await
+                    tokio::time::sleep(LOCK_POLL_INTERVAL).await;
                 }
                 result => return result,
             }

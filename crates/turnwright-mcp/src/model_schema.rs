@@ -115,7 +115,7 @@ impl<'a> SchemaWalk<'a> {
             match self.target(reference) {
                 // A chain of references adds no depth, so it needs a limit of its own.
                 Ok(_) if self.open.len() > level + MAX_REFERENCE_CHAIN => {
-                    self.omission = Some(RECURSIVE)
+                    self.omission = Some(RECURSIVE);
                 }
                 Ok(target) => {
                     self.open.push(target);

@@ -129,8 +129,8 @@ impl Server {
             Box::pin(task.run(task_stop)).await;
             drop(ended_guard);
         });
-        let _stop = stop.drop_guard();
-        Arc::new(Server { spec, env, state, restart_requested, ended, callers, _stop })
+        let stop_guard = stop.drop_guard();
+        Arc::new(Server { spec, env, state, restart_requested, ended, callers, _stop: stop_guard })
     }
 
     /// True if the server has not ended and was started with an equal configuration and environment.

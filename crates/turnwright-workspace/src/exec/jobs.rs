@@ -217,7 +217,7 @@ fn delete_old_outputs_once(folder: &Path) {
     DELETED.call_once(|| {
         if let Some(all) = folder.parent().map(Path::to_path_buf) {
             drop(tokio::task::spawn_blocking(move || {
-                output_file::delete_old_outputs(&all, SystemTime::now())
+                output_file::delete_old_outputs(&all, SystemTime::now());
             }));
         }
     });

@@ -84,7 +84,7 @@ impl SkillScan<'_> {
             Ok(skill) if self.found.iter().any(|it| it.name == skill.name) => {}
             Ok(skill) => self.found.push(skill),
             Err(why) => {
-                tracing::warn!(folder = %folder.display(), "skipped an invalid skill: {why}")
+                tracing::warn!(folder = %folder.display(), "skipped an invalid skill: {why}");
             }
         }
     }

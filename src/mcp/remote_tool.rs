@@ -11,7 +11,8 @@ use serde_json::Value;
 use super::tool_pins::{PinCheck, PinnedTool};
 use super::{question, tool_outcome};
 use crate::tools::{
-    AnyTool, OfferContext, PreparedCall, ToolCtx, ToolEnv, ToolOutcome, repair_arguments,
+    AnyTool, OfferContext, PreparedCall, RemoteCallGuard, ToolCtx, ToolEnv, ToolOutcome,
+    repair_arguments,
 };
 use turnwright_mcp::ListedTool;
 use turnwright_mcp::Server;
@@ -32,6 +33,10 @@ use turnwright_workspace::files::Roots;
 const MAX_HINT_CHARS: usize = 40;
 /// Argument names in an error message.
 const MAX_NAMED_ARGUMENTS: usize = 12;
+
+/// For the model, if the snapshot of the protected files has failed.
+const NOT_GUARDED: &str = "The server was not called: because of a bug in turnwright the protected files could \
+                    not be recorded before the call.";
 
 /// A tool of an MCP server.
 #[derive(Debug)]
@@ -233,17 +238,11 @@ impl PreparedCall for RemoteToolCall {
             // The sandbox protects the files that existed when the server was started. Files that were
             // created or replaced since are checked after the call.
             let (env, name) = (Arc::clone(&ctx.env), ctx.call.clone());
-            let before = tokio::task::spawn_blocking(move || {
-                env.guard.snapshot_before_call(name.as_str(), &env.confinement.protected)
-            });
-            let Ok(before) = before.await else { return self.call(ctx).await };
+            let guard =
+                tokio::task::spawn_blocking(move || RemoteCallGuard::new(env, name.as_str()));
+            let Ok(guard) = guard.await else { return ToolOutcome::failed(NOT_GUARDED) };
             let mut outcome = self.call(ctx).await;
-            let env = Arc::clone(&ctx.env);
-            let after = tokio::task::spawn_blocking(move || {
-                env.guard.check_after_call(&before, &env.quarantine_folder())
-            });
-            if let Ok(Some(report)) = after.await {
-                ctx.env.client.update(Update::Notice(report.clone()));
+            if let Some(report) = guard.finish().await {
                 outcome.text.push_str(&format!("\n{report}"));
             }
             outcome

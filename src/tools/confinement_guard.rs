@@ -9,15 +9,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tempfile::TempDir;
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::confinement::CommandConfinement;
 use super::protected_snapshot::ProtectedSnapshot;
-use super::{ToolOutcome, sandbox_denial};
+use super::{ToolEnv, ToolOutcome, sandbox_denial};
 use turnwright_policy::permission::{Confinement, Pass, ProtectedPaths};
 use turnwright_sandbox::SandboxProfile;
 use turnwright_types::effect::{CallContent, Effect};
+use turnwright_types::update::Update;
 use turnwright_workspace::exec::Job;
 use turnwright_workspace::private_file::private_temp_folder;
 
@@ -37,16 +39,13 @@ pub struct ConfinementGuard {
     tracker: TaskTracker,
 }
 
-/// A snapshot from before an MCP call, for [`ConfinementGuard::check_after_call`].
-#[derive(Debug)]
-pub struct CallSnapshot {
-    name: String,
-    snapshot: Arc<ProtectedSnapshot>,
-}
-
 /// The advice to the model when an MCP call, not a command, has changed protected paths.
 const CALL_HINT: &str = "Other programs run what is there. If the change is wanted, make it with the file \
                     tools; the user is asked.";
+
+/// Instead of a report if the check itself has failed.
+const NOT_CHECKED: &str = "[protected: because of a bug it could not be checked whether protected files were \
+                    changed. Look at them.]";
 
 /// The state of one command.
 #[derive(Debug, Default)]
@@ -110,10 +109,11 @@ impl ConfinementGuard {
                 self.tracker.spawn(async move {
                     job.wait_for_end().await;
                     let done = watch.checked.clone().drop_guard();
+                    let failed = Arc::clone(&watch);
                     let checking =
                         tokio::task::spawn_blocking(move || watch.check(&snapshot, &quarantine));
                     if checking.await.is_err() {
-                        tracing::error!("the check of protected paths has failed");
+                        *lock(&failed.report) = Some(NOT_CHECKED.to_owned());
                     }
                     drop(done);
                 });
@@ -125,39 +125,6 @@ impl ConfinementGuard {
             watches.retain(|_, it| !it.checked.is_cancelled() || lock(&it.report).is_some());
         }
         watches.insert(job.id().to_owned(), watch);
-    }
-
-    /// Takes a snapshot before a call of a confined MCP server. Blocks: not for the runtime's
-    /// thread.
-    pub fn snapshot_before_call(&self, call: &str, protected: &ProtectedPaths) -> CallSnapshot {
-        let name = format!("call {call}");
-        let watch = Arc::new(CommandWatch { has_snapshot: true, ..CommandWatch::default() });
-        lock(&self.watches).insert(name.clone(), watch);
-        CallSnapshot { name, snapshot: self.take_snapshot(protected) }
-    }
-
-    /// Checks the protected paths after an MCP call. What has appeared is removed, unless the user
-    /// has allowed it; what has changed may be the work of another program and is only reported.
-    /// Blocks: not for the runtime's thread.
-    pub fn check_after_call(&self, before: &CallSnapshot, quarantine: &Path) -> Option<String> {
-        let watch = lock(&self.watches).remove(&before.name)?;
-        let allowed = lock(&watch.allowed).clone();
-        let restores = !watch.is_ambiguous.load(Ordering::Relaxed);
-        let snapshot = &before.snapshot;
-        let known: Vec<_> = allowed.iter().cloned().chain(snapshot.files()).collect();
-        let new = snapshot.check(&known, quarantine, restores).map(|it| (it, restores));
-        let changed = snapshot.check(&allowed, quarantine, false).map(|it| (it, false));
-        let found = new.into_iter().chain(changed.filter(|_| restores));
-        let reports = found.map(|(changes, restores)| {
-            tracing::warn!(?changes, "protected paths were changed during a call");
-            changes.message_about(
-                "the server, or another program during the call,",
-                CALL_HINT,
-                restores,
-            )
-        });
-        let reports: Vec<_> = reports.collect();
-        (!reports.is_empty()).then(|| reports.join("\n"))
     }
 
     /// Whether that command is unconfined or unknown.
@@ -225,6 +192,84 @@ impl ConfinementGuard {
     }
 }
 
+/// Guards the protected paths during one call of a confined MCP server. They are also checked if the
+/// call panics or is dropped.
+pub struct RemoteCallGuard(Option<GuardedCall>);
+
+struct GuardedCall {
+    env: Arc<ToolEnv>,
+    name: String,
+    /// `None` until it is taken, and if that has failed.
+    snapshot: Option<Arc<ProtectedSnapshot>>,
+}
+
+impl RemoteCallGuard {
+    /// Takes a snapshot before the call. Blocks: not for the runtime's thread.
+    pub fn new(env: Arc<ToolEnv>, call: &str) -> RemoteCallGuard {
+        let name = format!("call {call}");
+        let watch = Arc::new(CommandWatch { has_snapshot: true, ..CommandWatch::default() });
+        lock(&env.guard.watches).insert(name.clone(), watch);
+        let mut call = RemoteCallGuard(Some(GuardedCall { env, name, snapshot: None }));
+        if let Some(call) = &mut call.0 {
+            let protected = &call.env.confinement.protected;
+            call.snapshot = Some(call.env.guard.take_snapshot(protected));
+        }
+        call
+    }
+
+    /// Checks the protected paths after the call. Tells the user what was found and returns it.
+    pub async fn finish(mut self) -> Option<String> {
+        let call = self.0.take()?;
+        let client = Arc::clone(&call.env.client);
+        let checking = tokio::task::spawn_blocking(move || call.check());
+        checking.await.unwrap_or_else(|_| {
+            client.update(Update::Notice(NOT_CHECKED.to_owned()));
+            Some(NOT_CHECKED.to_owned())
+        })
+    }
+}
+
+impl Drop for RemoteCallGuard {
+    fn drop(&mut self) {
+        let Some(call) = self.0.take() else { return };
+        let tracker = call.env.guard.tracker.clone();
+        match Handle::try_current() {
+            Ok(runtime) => drop(tracker.spawn_blocking_on(move || call.check(), &runtime)),
+            Err(_) => drop(call.check()),
+        }
+    }
+}
+
+impl GuardedCall {
+    /// Removes what has appeared, unless the user has allowed it. What has changed may be the work of
+    /// another program and is only reported.
+    fn check(self) -> Option<String> {
+        let watch = lock(&self.env.guard.watches).remove(&self.name)?;
+        let quarantine = self.env.quarantine_folder();
+        let allowed = lock(&watch.allowed).clone();
+        let restores = !watch.is_ambiguous.load(Ordering::Relaxed);
+        let snapshot = self.snapshot?;
+        let known: Vec<_> = allowed.iter().cloned().chain(snapshot.files()).collect();
+        let new = snapshot.check(&known, &quarantine, restores).map(|it| (it, restores));
+        let changed = snapshot.check(&allowed, &quarantine, false).map(|it| (it, false));
+        let found = new.into_iter().chain(changed.filter(|_| restores));
+        let reports = found.map(|(changes, restores)| {
+            tracing::warn!(?changes, "protected paths were changed during a call");
+            changes.message_about(
+                "the server, or another program during the call,",
+                CALL_HINT,
+                restores,
+            )
+        });
+        let report = reports.collect::<Vec<_>>().join("\n");
+        if report.is_empty() {
+            return None;
+        }
+        self.env.client.update(Update::Notice(report.clone()));
+        Some(report)
+    }
+}
+
 impl CommandWatch {
     fn check(&self, snapshot: &ProtectedSnapshot, quarantine: &Path) {
         let mut allowed = lock(&self.allowed).clone();
@@ -286,3 +331,6 @@ fn append_note(outcome: &mut ToolOutcome, note: String) {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }
+
+#[cfg(test)]
+mod tests;

@@ -64,7 +64,7 @@ use turnwright_workspace::files::Roots;
 pub(crate) use arguments::{canonical_name, repair_arguments};
 pub use command::command_line_effects;
 pub use confinement::ConfinementSettings;
-pub use confinement_guard::{CallSnapshot, ConfinementGuard};
+pub use confinement_guard::{ConfinementGuard, RemoteCallGuard};
 pub use project_context::{describe_notes, describe_skills, read_project_context};
 pub use registry::{OfferContext, Registry, Toolbox};
 pub use remote_tools::{RemoteTools, ServerStatus};

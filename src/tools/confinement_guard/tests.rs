@@ -1,0 +1,36 @@
+//! Tests of the guard around calls of MCP servers.
+
+use std::panic::AssertUnwindSafe;
+
+use futures_util::FutureExt;
+
+use super::*;
+use crate::tools::{SharedToolEnv, UserFolders};
+use crate::turn::fixture::turn_fixture;
+
+#[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+async fn a_call_that_panics_is_checked_too() {
+    let project = tempfile::tempdir().unwrap();
+    let root = fs::canonicalize(project.path()).unwrap();
+    let fixture = turn_fixture(Vec::new(), false, None);
+    let client = Arc::clone(&fixture.client);
+    let mut env = Arc::into_inner(fixture.services.env).unwrap();
+    env.confinement.protected = ProtectedPaths { roots: vec![root.clone()], extra: Vec::new() };
+    let state = tempfile::tempdir().unwrap();
+    let folders = UserFolders { state: state.path().to_path_buf(), ..UserFolders::default() };
+    env.shared = Arc::new(SharedToolEnv::new(folders));
+    let env = Arc::new(env);
+    let trap = root.join(".envrc");
+    let call = async {
+        let _guard = RemoteCallGuard::new(Arc::clone(&env), "1");
+        fs::write(&trap, "x").unwrap();
+        panic!("a bug");
+    };
+    assert!(AssertUnwindSafe(call).catch_unwind().await.is_err());
+    env.guard.close().await;
+    assert!(!trap.exists());
+    assert!(lock(&env.guard.watches).is_empty());
+    let updates = client.updates.lock();
+    assert!(matches!(&updates[..], [Update::Notice(it)] if it.contains("created")), "{updates:?}");
+}

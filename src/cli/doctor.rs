@@ -13,6 +13,7 @@ use crate::config::{Config, EndpointSettings, ModelProfiles, Provider};
 use crate::session::SessionHost;
 use turnwright_llm::probe::{self, Check, CheckState, ProbeOptions};
 use turnwright_llm::{ErrorKind, ModelProfile};
+use turnwright_policy::permission::AuditLog;
 #[cfg(unix)]
 use turnwright_sandbox::escape_tests::AttemptResult;
 use turnwright_types::effect::escape_hidden_line;
@@ -58,6 +59,7 @@ pub(super) fn run(args: &DoctorCliArgs, config: Config) -> ExitCode {
         let status = if holds == Some(true) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         return report.end(None, status);
     }
+    report.audit_log(&config);
     let endpoint = match config.provider() {
         Ok(Provider::Endpoint(endpoint)) => *endpoint,
         Ok(Provider::Offline) => return report.offline(config),
@@ -151,8 +153,8 @@ impl DoctorReport {
         report.set("version", version);
         report.set("settings", json!({ "path": path, "exists": is_there, "warnings": warnings }));
         for name in [
-            "provider", "base_url", "model", "key", "sandbox", "servers", "checks", "works",
-            "profile", "error",
+            "provider", "base_url", "model", "key", "sandbox", "audit", "servers", "checks",
+            "works", "profile", "error",
         ] {
             report.set(name, Value::Null);
         }
@@ -257,6 +259,28 @@ impl DoctorReport {
         self.print_field("sandbox", NO_SANDBOX);
         self.set("sandbox", json!({ "holds": null, "missing": [NO_SANDBOX] }));
         None
+    }
+
+    /// Reports an audit log that is incomplete or cannot be written.
+    fn audit_log(&mut self, config: &Config) {
+        let (loss, error) = match AuditLog::check(&config.paths.state) {
+            Ok(loss) => (loss, None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        if let Some(loss) = &loss {
+            self.print_field(
+                "audit",
+                &format!("! The log of permission decisions is incomplete: {loss}"),
+            );
+        }
+        if let Some(error) = &error {
+            self.print_field(
+                "audit",
+                &format!("! The log of permission decisions cannot be written: {error}"),
+            );
+        }
+        let lost = loss.map_or(0, |it| it.count);
+        self.set("audit", json!({ "lost": lost, "error": error }));
     }
 
     /// Starts the configured MCP servers. A server that fails does not make the agent unusable.

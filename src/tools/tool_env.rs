@@ -3,6 +3,7 @@
 use std::fmt::{self, Debug};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::confinement::ConfinementSettings;
 use super::confinement_guard::ConfinementGuard;
@@ -70,6 +71,7 @@ pub struct ToolEnv {
     pub log: SessionLog,
     /// Records the file changes of calls, so that they can be undone.
     pub checkpoint: ChangeTracker,
+    has_reported_audit_loss: AtomicBool,
 }
 
 impl Debug for ToolEnv {
@@ -103,6 +105,7 @@ impl ToolEnv {
             guard: ConfinementGuard::default(),
             log: SessionLog::default(),
             checkpoint: ChangeTracker::default(),
+            has_reported_audit_loss: AtomicBool::new(false),
         }
     }
 
@@ -110,12 +113,22 @@ impl ToolEnv {
     /// they changed in protected places. The user is notified of the latter, so call this only for
     /// a turn that runs or begins.
     pub fn command_news(&self) -> Option<String> {
+        self.report_audit_loss();
         let protected = self.guard.take_reports();
         if let Some(protected) = &protected {
             self.client.update(Update::Notice(protected.trim_end().to_owned()));
         }
         let text: String = self.jobs.take_end_notices().into_iter().chain(protected).collect();
         (!text.is_empty()).then_some(text)
+    }
+
+    /// Tells the user once if entries of the audit log could not be written.
+    pub fn report_audit_loss(&self) {
+        let Some(loss) = self.shared.audit.loss() else { return };
+        if !self.has_reported_audit_loss.swap(true, Ordering::Relaxed) {
+            let text = format!("The log of permission decisions is incomplete: {loss}.");
+            self.client.update(Update::Notice(text));
+        }
     }
 
     /// The folder that keeps a copy of what commands wrote into protected places.

@@ -49,6 +49,7 @@ impl CallRunner {
         complete(&mut entry);
         self.env.log.record_permission(entry.to_json());
         self.env.shared.audit.record(entry);
+        self.env.report_audit_loss();
     }
 
     /// Applies the rules of an answer from now on, and saves them for later sessions of the project. They are written even

@@ -217,6 +217,17 @@ fn what_was_decided_is_noted_and_no_key_is_in_it() {
 }
 
 #[test]
+fn the_user_is_told_once_that_the_audit_is_incomplete() {
+    let mut agent = TestAgent::builder().start();
+    std::fs::create_dir_all(agent.home().join("state/permissions.jsonl")).unwrap();
+    for command in ["touch one", "touch two", "touch three"] {
+        answered(&mut agent, exec(command), "allow_once");
+    }
+    let told = agent.thoughts().matches("log of permission decisions is incomplete").count();
+    assert_eq!(told, 1, "{}", agent.thoughts());
+}
+
+#[test]
 fn a_folder_that_is_swapped_while_the_question_is_open_is_not_run_in() {
     let elsewhere = tempfile::tempdir().unwrap();
     let mut agent = TestAgent::builder().file("sub/x", "").start();

@@ -162,6 +162,23 @@ fn the_object_for_programs_has_the_same_keys_whatever_happens() {
 }
 
 #[test]
+fn an_incomplete_audit_is_reported() {
+    let patient = Patient { key: None, ..Patient::at(String::new()) };
+    assert_eq!(patient.json()["audit"], json!({ "lost": 0, "error": null }));
+    let state = patient.home.path().join("state");
+    let line = json!({ "at": "2026-01-01T00:00:00Z", "event": "lost", "session": "", "project": "",
+        "mode": "", "effects": [], "verdict": "", "by": "the disk is full", "lost": 3 });
+    std::fs::create_dir_all(&state).unwrap();
+    std::fs::write(state.join("permissions.jsonl"), format!("{line}\n")).unwrap();
+    assert_eq!(patient.json()["audit"], json!({ "lost": 3, "error": null }));
+    let text = patient.doctor(&[]).text;
+    assert!(text.contains("3 entries could not be written (the disk is full)"), "{text}");
+    std::fs::remove_file(state.join("permissions.jsonl")).unwrap();
+    std::fs::create_dir(state.join("permissions.jsonl")).unwrap();
+    assert_eq!(patient.json()["audit"]["error"], "not a regular file");
+}
+
+#[test]
 fn a_server_without_tools_is_not_enough() {
     let no_tools = refuses(400, "scripted does not support tools");
     let patient = Patient::new(&json!([counts(), no_tools, says("Orange.")]));

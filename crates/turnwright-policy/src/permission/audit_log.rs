@@ -1,12 +1,14 @@
 //! The audit log: a line of JSON for each question, each refusal, each command that ran and each
 //! call of an MCP tool. A separate thread writes it. Callers never wait: when the queue is full,
-//! entries are dropped. Known secrets are redacted.
+//! entries are lost. Lost entries are counted, and the log says where they are missing. Known secrets
+//! are redacted.
 
 use parking_lot::Mutex;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -50,6 +52,8 @@ pub enum AuditEvent {
     /// A command was started or an MCP tool was called; in `turnwright mcp-server`, any tool call
     /// of the client.
     Ran,
+    /// Entries are missing here because they could not be written.
+    Lost,
 }
 
 /// One line of the log.
@@ -84,6 +88,9 @@ pub struct AuditEntry {
     /// Whether the command ran in the sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<bool>,
+    /// How many entries are missing, for [`AuditEvent::Lost`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<u64>,
 }
 
 impl AuditEntry {
@@ -119,6 +126,25 @@ impl AuditEntry {
             reason: decision.strictest().map(|it| describe_reason(it, mode)).unwrap_or_default(),
             answer: None,
             sandbox: None,
+            lost: None,
+        }
+    }
+
+    fn of_loss(loss: &AuditLoss) -> AuditEntry {
+        AuditEntry {
+            at: timestamp::rfc3339(SystemTime::now()),
+            event: AuditEvent::Lost,
+            session: String::new(),
+            project: PathBuf::new(),
+            mode: String::new(),
+            effects: Vec::new(),
+            command: None,
+            rule: None,
+            verdict: String::new(),
+            reason: loss.why.clone(),
+            answer: None,
+            sandbox: None,
+            lost: Some(loss.count),
         }
     }
 
@@ -135,6 +161,32 @@ impl AuditEntry {
     }
 }
 
+/// Entries that could not be written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuditLoss {
+    pub count: u64,
+    /// Why the last of them could not be written.
+    pub why: String,
+}
+
+impl std::fmt::Display for AuditLoss {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let entries = if self.count == 1 { "1 entry" } else { &format!("{} entries", self.count) };
+        write!(formatter, "{entries} could not be written ({})", self.why)
+    }
+}
+
+impl AuditLoss {
+    fn add(&mut self, why: impl ToString) {
+        self.count += 1;
+        self.why = why.to_string();
+    }
+
+    fn into_some(self) -> Option<AuditLoss> {
+        (self.count > 0).then_some(self)
+    }
+}
+
 /// Writes entries to the log file. The default value discards them.
 #[derive(Default)]
 pub struct AuditLog {
@@ -142,6 +194,8 @@ pub struct AuditLog {
     // Locked only briefly, to start the thread once and to queue an entry.
     sender: Mutex<Option<SyncSender<AuditEntry>>>,
     pending: Arc<AtomicUsize>,
+    /// Locked only briefly, to change or copy it.
+    loss: Arc<Mutex<AuditLoss>>,
 }
 
 impl std::fmt::Debug for AuditLog {
@@ -153,21 +207,56 @@ impl std::fmt::Debug for AuditLog {
 impl AuditLog {
     /// A log in the folder `state`.
     pub fn new(state: &Path) -> AuditLog {
-        let folder = Some(state.to_path_buf());
-        AuditLog { folder, sender: Mutex::default(), pending: Arc::default() }
+        let mut log = AuditLog::default();
+        log.folder = Some(state.to_path_buf());
+        log
     }
 
-    /// Queues an entry to be written. Never blocks; when the queue is full the entry is dropped.
+    /// Queues an entry to be written. Never blocks; when the queue is full the entry is lost.
     pub fn record(&self, entry: AuditEntry) {
         let Some(folder) = &self.folder else { return };
         let entry = entry.redacted();
         let mut sender = self.sender.lock();
-        let sender =
-            sender.get_or_insert_with(|| start_writer(folder.clone(), Arc::clone(&self.pending)));
+        let sender = sender.get_or_insert_with(|| {
+            let (pending, loss) = (Arc::clone(&self.pending), Arc::clone(&self.loss));
+            AuditWriter { folder: folder.clone(), pending, loss }.start()
+        });
         self.pending.fetch_add(1, Ordering::Acquire);
-        if sender.try_send(entry).is_err() {
+        if let Err(error) = sender.try_send(entry) {
             self.pending.fetch_sub(1, Ordering::Release);
+            self.loss.lock().add(match error {
+                TrySendError::Full(_) => "too many entries at once",
+                TrySendError::Disconnected(_) => "the thread that writes them could not be started",
+            });
         }
+    }
+
+    /// Returns the entries of this process that could not be written, or `None` if there are none.
+    pub fn loss(&self) -> Option<AuditLoss> {
+        self.loss.lock().clone().into_some()
+    }
+
+    /// Returns the entries that are missing in the log in the folder `state`, as far as it says so.
+    ///
+    /// # Errors
+    /// If the log cannot be written. Blocks.
+    pub fn check(state: &Path) -> std::io::Result<Option<AuditLoss>> {
+        let path = state.join(FILE);
+        match std::fs::metadata(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+            // Opening a pipe could block forever.
+            Ok(it) if !it.is_file() => return Err(std::io::Error::other("not a regular file")),
+            Ok(_) => drop(std::fs::OpenOptions::new().append(true).open(&path)?),
+        }
+        let mut loss = AuditLoss::default();
+        for entry in AuditLog::read_entries(state) {
+            if let Some(count) = entry.lost {
+                loss.count = loss.count.saturating_add(count);
+                loss.why = entry.reason;
+            }
+        }
+        Ok(loss.into_some())
     }
 
     /// Reads the entries of the log in the folder `state`, the oldest first. Lines that are not
@@ -190,20 +279,42 @@ impl Drop for AuditLog {
     }
 }
 
-/// Starts the thread that writes. If it cannot be started, entries are lost and the agent works on.
-fn start_writer(folder: PathBuf, pending: Arc<AtomicUsize>) -> SyncSender<AuditEntry> {
-    let (sender, entries) = sync_channel(QUEUE_LENGTH);
-    let write = move || write_all(&folder, &entries, &pending);
-    thread::Builder::new().name("audit".into()).stack_size(128 * 1024).spawn(write).ok();
-    sender
+/// The thread that writes.
+struct AuditWriter {
+    folder: PathBuf,
+    pending: Arc<AtomicUsize>,
+    loss: Arc<Mutex<AuditLoss>>,
 }
 
-fn write_all(folder: &Path, entries: &Receiver<AuditEntry>, pending: &AtomicUsize) {
-    for entry in entries {
-        if let Err(error) = write(folder, &entry) {
-            tracing::debug!(%error, "could not write to the audit log");
+impl AuditWriter {
+    /// Starts the thread. If it cannot be started, entries are lost and the agent works on.
+    fn start(self) -> SyncSender<AuditEntry> {
+        let (sender, entries) = sync_channel(QUEUE_LENGTH);
+        let write = move || self.write_all(&entries);
+        thread::Builder::new().name("audit".into()).stack_size(128 * 1024).spawn(write).ok();
+        sender
+    }
+
+    fn write_all(&self, entries: &Receiver<AuditEntry>) {
+        let mut told = 0;
+        for entry in entries {
+            if let Err(error) = self.write_one(&entry, &mut told) {
+                self.loss.lock().add(error);
+            }
+            self.pending.fetch_sub(1, Ordering::Release);
         }
-        pending.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Writes an entry, and before it how many are missing. The log tells of `told` of them.
+    fn write_one(&self, entry: &AuditEntry, told: &mut u64) -> std::io::Result<()> {
+        let mut loss = self.loss.lock().clone();
+        let all = loss.count;
+        if all > *told {
+            loss.count -= *told;
+            write(&self.folder, &AuditEntry::of_loss(&loss))?;
+            *told = all;
+        }
+        write(&self.folder, entry)
     }
 }
 
@@ -267,6 +378,45 @@ mod tests {
         }
         assert!(std::fs::metadata(state.path().join(OLD_FILE)).unwrap().len() > MAX_FILE_BYTES);
         assert_eq!(AuditLog::read_entries(state.path()).len(), 2);
+    }
+
+    #[test]
+    fn lost_entries_are_counted_and_the_log_says_so() {
+        let state = tempfile::tempdir().unwrap();
+        let folder = state.path().join("state");
+        std::fs::write(&folder, "").unwrap();
+        let audit = AuditLog::new(&folder);
+        let record = |line| {
+            audit.record(entry(line));
+            while audit.pending.load(Ordering::Acquire) > 0 {
+                thread::yield_now();
+            }
+        };
+        assert_eq!(audit.loss(), None);
+        record("one");
+        record("two");
+        let loss = audit.loss().unwrap();
+        assert_eq!(loss.count, 2);
+        std::fs::remove_file(&folder).unwrap();
+        assert_eq!(AuditLog::check(&folder).unwrap(), None);
+        record("three");
+        record("four");
+        assert_eq!(audit.loss().as_ref(), Some(&loss));
+        assert_eq!(AuditLog::check(&folder).unwrap(), Some(loss));
+        let events: Vec<_> = AuditLog::read_entries(&folder).iter().map(|it| it.event).collect();
+        assert_eq!(events, [AuditEvent::Lost, AuditEvent::Asked, AuditEvent::Asked]);
+    }
+
+    #[test]
+    fn entries_beyond_the_queue_are_counted() {
+        let state = tempfile::tempdir().unwrap();
+        let audit = AuditLog::new(state.path());
+        let (sender, _entries) = sync_channel(1);
+        *audit.sender.lock() = Some(sender);
+        for _ in 0..3 {
+            audit.record(entry("make"));
+        }
+        assert_eq!(audit.loss().unwrap().count, 2);
     }
 
     #[test]

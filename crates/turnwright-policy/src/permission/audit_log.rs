@@ -177,9 +177,9 @@ impl std::fmt::Display for AuditLoss {
 }
 
 impl AuditLoss {
-    fn add(&mut self, why: impl ToString) {
+    fn add(&mut self, why: &str) {
         self.count += 1;
-        self.why = why.to_string();
+        why.clone_into(&mut self.why);
     }
 
     fn into_some(self) -> Option<AuditLoss> {
@@ -299,7 +299,7 @@ impl AuditWriter {
         let mut told = 0;
         for entry in entries {
             if let Err(error) = self.write_one(&entry, &mut told) {
-                self.loss.lock().add(error);
+                self.loss.lock().add(&error.to_string());
             }
             self.pending.fetch_sub(1, Ordering::Release);
         }

@@ -7,17 +7,17 @@ use crate::error::Error;
 /// A callback that runs exactly once. It is not a channel: it runs in the task that has the result, so
 /// that later messages of that task cannot overtake the answer.
 #[must_use = "the caller waits for the result"]
-pub struct Completion<T>(Box<dyn FnOnce(Result<T, Error>) + Send>);
+pub(crate) struct Completion<T>(Box<dyn FnOnce(Result<T, Error>) + Send>);
 
 impl<T> Completion<T> {
     /// Wraps the callback. One that guards a request must also answer it on drop, so that a dropped
     /// `Completion` does not leave the caller waiting.
-    pub fn new(on_result: impl FnOnce(Result<T, Error>) + Send + 'static) -> Completion<T> {
+    pub(crate) fn new(on_result: impl FnOnce(Result<T, Error>) + Send + 'static) -> Completion<T> {
         Completion(Box::new(on_result))
     }
 
     /// Passes the result to the callback.
-    pub fn complete(self, result: Result<T, Error>) {
+    pub(crate) fn complete(self, result: Result<T, Error>) {
         (self.0)(result);
     }
 }

@@ -8,7 +8,7 @@ use turnwright_store::StoreError;
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub(crate) enum Error {
     /// The parameters do not fit the method.
     #[error("{0}")]
     InvalidParams(String),
@@ -47,7 +47,7 @@ pub enum Error {
 
 /// The category of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorKind {
+pub(crate) enum ErrorKind {
     InvalidParams,
     NotFound,
     /// No model is configured.
@@ -62,7 +62,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// A stable word for programs.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             ErrorKind::InvalidParams => "params",
             ErrorKind::NotFound => "not_found",
@@ -75,14 +75,14 @@ impl ErrorKind {
     }
 
     /// Whether signing in, or signing in again, fixes the error.
-    pub fn requires_auth(self) -> bool {
+    pub(crate) fn requires_auth(self) -> bool {
         use turnwright_llm::ErrorKind::{Auth, Config};
         matches!(self, ErrorKind::AuthRequired | ErrorKind::Model(Auth | Config))
     }
 }
 
 impl Error {
-    pub fn kind(&self) -> ErrorKind {
+    pub(crate) fn kind(&self) -> ErrorKind {
         match self {
             Error::InvalidParams(_) | Error::InvalidFolder { .. } => ErrorKind::InvalidParams,
             Error::SessionNotFound(_) => ErrorKind::NotFound,
@@ -99,7 +99,7 @@ impl Error {
 }
 
 /// The messages of an error and its causes, in one line.
-pub fn error_chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

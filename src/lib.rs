@@ -10,21 +10,24 @@
 //! `ARCHITECTURE.md` describes all crates, the design decisions and the invariants.
 
 // Requests and sessions
-pub mod acp;
-pub mod mcp_server;
-pub mod session;
+mod acp;
+mod mcp_server;
+mod session;
 
 // The turn and its services
-pub mod turn;
-pub mod tools;
-pub mod mcp;
-pub mod undo;
-pub mod trust;
+mod turn;
+mod tools;
+mod mcp;
+mod undo;
+mod trust;
 
 // Foundations
-pub mod config;
-pub mod log;
-pub mod error;
-pub mod completion;
+mod config;
+mod log;
+mod error;
+mod completion;
 
-pub mod cli;
+mod cli;
+pub mod internals;
+
+pub use cli::run;

@@ -28,7 +28,7 @@ const OAUTH_TARGET: &str = "rmcp::transport::auth";
 
 /// Starts logging: to stderr with a filter such as `debug` or `turnwright_llm=trace`, else to a file
 /// in the state folder.
-pub fn init(filter: Option<&str>, state_folder: PathBuf) {
+pub(crate) fn init(filter: Option<&str>, state_folder: PathBuf) {
     let layer = tracing_subscriber::fmt::layer().with_ansi(false);
     let result = match filter {
         Some(filter) => {
@@ -68,7 +68,7 @@ static PENDING_LINES: AtomicUsize = AtomicUsize::new(0);
 
 /// Waits until all lines are written, but at most for `timeout`. To be called before the process
 /// exits.
-pub fn flush(timeout: Duration) {
+pub(crate) fn flush(timeout: Duration) {
     let end = Instant::now() + timeout;
     while PENDING_LINES.load(Ordering::Acquire) > 0 && Instant::now() < end {
         thread::sleep(Duration::from_millis(1));

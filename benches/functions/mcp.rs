@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use turnwright::tools::{
+use turnwright::internals::{
     AnyTool, OfferContext, PreparedCall, Registry, RemoteTools, Toolbox, built_in,
 };
 use turnwright_types::effect::CallView;
 use turnwright_types::message::ToolSpec;
+use turnwright_types::refusal::ToolRefusal;
 
 use crate::table::{Table, ms, us};
 
@@ -109,8 +110,8 @@ impl AnyTool for BenchTool {
         None
     }
 
-    fn prepare(self: Arc<Self>, _: Value) -> Result<Box<dyn PreparedCall>, String> {
-        Err(String::new())
+    fn prepare(self: Arc<Self>, _: Value) -> Result<Box<dyn PreparedCall>, ToolRefusal> {
+        Err("".into())
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use turnwright::tools::{OfferContext, Registry, RemoteTools, Toolbox, built_in};
+use turnwright::internals::{OfferContext, Registry, RemoteTools, Toolbox, built_in};
 use turnwright_llm::internals::{assemble_reply, render_body};
 use turnwright_llm::{
     Endpoint, LlmError, ModelSettings, Protocol, ReasoningEffort, RemoteModel, Request,

@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
-use turnwright::turn::fuzzing::partial_arguments;
+use turnwright::internals::partial_arguments;
 
 fuzz_target!(|input: (u8, &str)| {
     let (size, text) = input;

@@ -49,7 +49,7 @@ pub(super) struct Connection {
 ///
 /// # Errors
 /// If the threads for stdin and stdout cannot be created.
-pub async fn serve(config: Config, stdio: Stdio) -> std::io::Result<()> {
+pub(crate) async fn serve(config: Config, stdio: Stdio) -> std::io::Result<()> {
     let outbox = Outbox::start_with_filter(stdio.output, redact_outgoing)?;
     let mut input = StdinReader::start(stdio.input)?;
     let stop = CancellationToken::new();

@@ -22,4 +22,4 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use connection::serve;
+pub(crate) use connection::serve;

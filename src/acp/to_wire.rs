@@ -17,6 +17,7 @@ use super::wire::schema::{
     ToolCallContent, ToolCallLocation, ToolCallUpdate, ToolCallUpdateFields,
     UnstructuredCommandInput, UsageUpdate,
 };
+use crate::tools::COMMAND_TOOL;
 use turnwright_types::client::{ChoiceKind, PermissionChoice, PermissionRequest};
 use turnwright_types::effect::{
     CallContent, Location, ToolKind, escape_hidden, escape_hidden_line, terminal_safe,
@@ -28,9 +29,6 @@ use turnwright_types::update::{
     self, CallUpdate, PlanPriority, PlanStatus, Setting, SettingId, SlashCommand, TerminalDelta,
     ToolCallStatus, Update,
 };
-
-/// The name of the tool whose cards show a terminal.
-const COMMAND_TOOL: &str = "exec";
 
 /// Converts an update for a client with these capabilities. `cwd` is the folder in which the session's
 /// commands run.

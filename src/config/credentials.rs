@@ -13,7 +13,7 @@ use turnwright_workspace::private_file;
 /// What `turnwright login` stores.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Credentials {
+pub(crate) struct Credentials {
     /// The key; local servers need none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -37,12 +37,12 @@ impl fmt::Debug for Credentials {
 
 impl Credentials {
     /// The path of the stored login.
-    pub fn path(paths: &Paths) -> PathBuf {
+    pub(crate) fn path(paths: &Paths) -> PathBuf {
         paths.config.join("login.json")
     }
 
     /// The stored login; `None` if there is none or it cannot be read.
-    pub fn load(paths: &Paths) -> Option<Credentials> {
+    pub(crate) fn load(paths: &Paths) -> Option<Credentials> {
         let text = fs::read_to_string(Credentials::path(paths)).ok()?;
         serde_json::from_str(&text).ok()
     }
@@ -51,7 +51,7 @@ impl Credentials {
     ///
     /// # Errors
     /// If the folder cannot be written.
-    pub fn store(&self, paths: &Paths) -> io::Result<()> {
+    pub(crate) fn store(&self, paths: &Paths) -> io::Result<()> {
         private_file::write(
             &Credentials::path(paths),
             serde_json::to_string_pretty(self)?.as_bytes(),
@@ -62,7 +62,7 @@ impl Credentials {
     ///
     /// # Errors
     /// If it exists and cannot be removed.
-    pub fn remove(paths: &Paths) -> io::Result<bool> {
+    pub(crate) fn remove(paths: &Paths) -> io::Result<bool> {
         private_file::remove(&Credentials::path(paths))
     }
 }

@@ -12,7 +12,7 @@ const MIN_KEY_LENGTH: usize = 8;
 /// the variables in `named`, those of well-known providers, and all that end in `_API_KEY`, because the
 /// settings file may name them later.
 #[expect(clippy::disallowed_methods, reason = "this is where the environment is read")]
-pub fn take_environment(named: &[String]) -> EnvironmentVariables {
+pub(crate) fn take_environment(named: &[String]) -> EnvironmentVariables {
     let is_key = |name: &str| {
         name.ends_with("_API_KEY")
             || presets::is_key_variable(name)

@@ -45,7 +45,7 @@ pub(super) struct WebSection {
 /// `[sessions]`: how long and how much session data is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct SessionRetention {
+pub(crate) struct SessionRetention {
     /// Days without activity after which a session is deleted; 0 for never.
     pub keep_days: u32,
     /// The most megabytes of all sessions together; 0 for no limit.

@@ -16,7 +16,7 @@ const MAX_FILE_SIZE: u64 = 1024 * 1024;
 
 /// The settings of the machine's administrator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ManagedSettings {
+pub(crate) struct ManagedSettings {
     pub permissions: PermissionSection,
     /// The most permissive mode that a session may have, unparsed.
     pub max_mode: Option<String>,
@@ -26,7 +26,7 @@ pub struct ManagedSettings {
 
 /// The settings in a project's own file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ProjectSettings {
+pub(crate) struct ProjectSettings {
     pub permissions: PermissionSection,
     /// The mode in which its sessions start, unparsed.
     pub mode: Option<String>,
@@ -75,7 +75,7 @@ impl ProjectSettings {
     ///
     /// # Errors
     /// If it is not TOML, or a value has the wrong type.
-    pub fn parse(text: &str, path: &Path) -> Result<ProjectSettings, ConfigError> {
+    pub(crate) fn parse(text: &str, path: &Path) -> Result<ProjectSettings, ConfigError> {
         let (SettingsLayer { permissions, mode, sandbox, .. }, warnings) =
             SettingsLayer::parse(text, path, PROJECT_KEYS)?;
         Ok(ProjectSettings { permissions, mode, warnings, sandbox })
@@ -87,7 +87,7 @@ impl Config {
     ///
     /// # Errors
     /// If the file exists and cannot be read or parsed.
-    pub fn managed_settings(&self) -> Result<ManagedSettings, ConfigError> {
+    pub(crate) fn managed_settings(&self) -> Result<ManagedSettings, ConfigError> {
         let path = &self.paths.managed;
         let text = match private_file::read(path, MAX_FILE_SIZE) {
             Ok(text) => text,
@@ -108,14 +108,14 @@ impl Config {
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub fn user_permissions(&self) -> Result<PermissionSection, ConfigError> {
+    pub(crate) fn user_permissions(&self) -> Result<PermissionSection, ConfigError> {
         Ok(self.file.load()?.permissions.clone())
     }
 
     /// The confinement of commands, with the settings of a project (its file, its folder, whether it is
     /// trusted) if one is given. Symbolic links in the paths are not resolved. Also returns the settings of
     /// an untrusted project that are ignored because they would loosen the confinement.
-    pub fn sandbox_settings(
+    pub(crate) fn sandbox_settings(
         &self,
         project: Option<(&ProjectSettings, &Path, bool)>,
     ) -> (SandboxSettings, Vec<String>) {

@@ -24,21 +24,20 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use turnwright_workspace::private_file;
 
-pub use credentials::Credentials;
-pub use environment::take_environment;
-pub use file::SessionRetention;
-pub use layers::{ManagedSettings, ProjectSettings};
-pub use paths::Paths;
-pub use permissions::{PermissionSection, RuleEntry};
-pub use presets::is_well_known;
-pub use profiles::ModelProfiles;
-pub use provider::{Api, EndpointSettings, Price, Provider};
-pub use sandbox::{NetworkSetting, SandboxSettings};
-pub use secret::Secret;
-pub use servers::{McpServerSettings, McpSettings, McpTransport};
-pub use show::EffectiveSetting;
-pub use turnwright_types::message::ReasoningEffort;
-pub use user_file::UserFile;
+pub(crate) use credentials::Credentials;
+pub(crate) use environment::take_environment;
+pub(crate) use file::SessionRetention;
+pub(crate) use layers::{ManagedSettings, ProjectSettings};
+pub(crate) use paths::Paths;
+pub(crate) use permissions::{PermissionSection, RuleEntry};
+pub(crate) use presets::is_well_known;
+pub(crate) use profiles::ModelProfiles;
+pub(crate) use provider::{Api, EndpointSettings, Provider};
+pub(crate) use sandbox::{NetworkSetting, SandboxSettings};
+pub(crate) use secret::Secret;
+pub(crate) use servers::{McpServerSettings, McpSettings, McpTransport};
+pub(crate) use turnwright_types::message::ReasoningEffort;
+pub(crate) use user_file::UserFile;
 
 use file::ConfigFile;
 use resolve::{DefaultEndpoint, ProviderSources};
@@ -57,7 +56,7 @@ const MAX_KEY_SIZE: u64 = 64 * 1024;
 /// Unusable settings. The text says what is error_with, where, and how to fix it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct ConfigError(String);
+pub(crate) struct ConfigError(String);
 
 impl ConfigError {
     fn new(text: String) -> ConfigError {
@@ -67,7 +66,7 @@ impl ConfigError {
 
 /// The command line's flags that override settings.
 #[derive(Clone, Debug, Default)]
-pub struct Flags {
+pub(crate) struct Flags {
     /// `--model`.
     pub model: Option<String>,
     /// `--base-url`.
@@ -76,7 +75,7 @@ pub struct Flags {
 
 /// The environment at startup: the variables that this program reads, and the rest.
 #[derive(Debug, Default)]
-pub struct EnvironmentVariables {
+pub(crate) struct EnvironmentVariables {
     /// Keys by variable: `OPENAI_API_KEY`, those of well-known providers, and those that the user's file
     /// names.
     pub keys: BTreeMap<String, Secret>,
@@ -99,7 +98,7 @@ pub struct EnvironmentVariables {
 /// The settings of this process. Environment and flags are fixed at startup. The user's file and the
 /// login are re-read on every query, so that a change takes effect in a running process.
 #[derive(Debug)]
-pub struct Config {
+pub(crate) struct Config {
     /// The folders of the agent's own files.
     pub paths: Paths,
     /// Variables that commands may inherit. Providers' keys are removed, other secrets are not.
@@ -112,7 +111,7 @@ pub struct Config {
 
 impl Config {
     /// Merges the sources. Flags take precedence over the environment, and that over the user's file.
-    pub fn new(
+    pub(crate) fn new(
         mut variables: EnvironmentVariables,
         flags: Flags,
         file: UserFile,
@@ -123,59 +122,59 @@ impl Config {
     }
 
     /// The path of the user's file, which need not exist.
-    pub fn user_file_path(&self) -> &Path {
+    pub(crate) fn user_file_path(&self) -> &Path {
         self.file.path()
     }
 
     /// Warnings about entries of the user's file that have no effect, one sentence each.
-    pub fn warnings(&self) -> Vec<String> {
+    pub(crate) fn warnings(&self) -> Vec<String> {
         self.file.warnings()
     }
 
     /// The user's home folder, which `~` stands for.
-    pub fn home(&self) -> Option<PathBuf> {
+    pub(crate) fn home(&self) -> Option<PathBuf> {
         self.paths.home.clone().or_else(environment::home)
     }
 
     /// The mode in which sessions start, unparsed.
-    pub fn mode(&self) -> Option<String> {
+    pub(crate) fn mode(&self) -> Option<String> {
         self.variables.mode.clone().or_else(|| self.file.load().ok()?.mode.clone())
     }
 
     /// True if the environment sets the mode, as opposed to the user's file.
-    pub fn has_process_mode(&self) -> bool {
+    pub(crate) fn has_process_mode(&self) -> bool {
         self.variables.mode.is_some()
     }
 
     /// The most requests to the model in one turn.
-    pub fn max_turn_requests(&self) -> u32 {
+    pub(crate) fn max_turn_requests(&self) -> u32 {
         let from_file = || Some(self.file.load().ok()?.max_turn_requests?.get());
         self.process_max_turn_requests().or_else(from_file).unwrap_or(DEFAULT_MAX_TURN_REQUESTS)
     }
 
     /// The default reasoning effort.
-    pub fn effort(&self) -> ReasoningEffort {
+    pub(crate) fn effort(&self) -> ReasoningEffort {
         let word = self.file.load().ok().and_then(|it| it.effort.clone());
         word.and_then(|it| ReasoningEffort::parse(&it)).unwrap_or_default()
     }
 
     /// Whether endpoints may be asked for their list of models.
-    pub fn list_models(&self) -> bool {
+    pub(crate) fn list_models(&self) -> bool {
         self.file.load().ok().and_then(|it| it.list_models).unwrap_or(true)
     }
 
     /// Hosts, such as `localhost:3000`, that `web_fetch` may reach although they are not public.
-    pub fn web_allow(&self) -> Vec<String> {
+    pub(crate) fn web_allow(&self) -> Vec<String> {
         self.file.load().map(|it| it.web.allow.clone()).unwrap_or_default()
     }
 
     /// How long and how much session data is kept.
-    pub fn session_retention(&self) -> SessionRetention {
+    pub(crate) fn session_retention(&self) -> SessionRetention {
         self.file.load().map(|it| it.sessions).unwrap_or_default()
     }
 
     /// The MCP servers of every session. Empty if the file cannot be read.
-    pub fn mcp_settings(&self) -> McpSettings {
+    pub(crate) fn mcp_settings(&self) -> McpSettings {
         let file = self.file.load().unwrap_or_default();
         let key_variables = file.variables();
         let secrets = RefCell::new(Vec::new());
@@ -212,7 +211,7 @@ impl Config {
     }
 
     /// The hosts of the proxies in the environment.
-    pub fn proxy_hosts(&self) -> Vec<String> {
+    pub(crate) fn proxy_hosts(&self) -> Vec<String> {
         environment::proxy_hosts(&self.inherited)
     }
 
@@ -220,7 +219,7 @@ impl Config {
     ///
     /// # Errors
     /// If the user's file cannot be read, or lacks something that this provider needs.
-    pub fn provider(&self) -> Result<Provider, ConfigError> {
+    pub(crate) fn provider(&self) -> Result<Provider, ConfigError> {
         // The built-in model must work even if the file is broken.
         if self.process_model() == Some("offline") {
             return Ok(Provider::Offline);
@@ -242,7 +241,7 @@ impl Config {
     ///
     /// # Errors
     /// As for [`Config::provider`], and if no provider has this model.
-    pub fn provider_for(&self, model: &str) -> Result<Provider, ConfigError> {
+    pub(crate) fn provider_for(&self, model: &str) -> Result<Provider, ConfigError> {
         let file = self.file.load()?;
         match self.sources(&file).provider(Some(model))? {
             Provider::Unconfigured => Err(ConfigError::new(format!(
@@ -260,7 +259,7 @@ impl Config {
 
     /// The models that can be offered without asking an endpoint: the default first, then those that
     /// the file lists.
-    pub fn offered_models(&self) -> Vec<String> {
+    pub(crate) fn offered_models(&self) -> Vec<String> {
         let mut names = Vec::new();
         let file = self.file.load();
         let default = match &file {
@@ -281,7 +280,7 @@ impl Config {
     }
 
     /// Secrets that must not reach any command.
-    pub fn secrets(&self) -> Vec<String> {
+    pub(crate) fn secrets(&self) -> Vec<String> {
         let mut secrets: Vec<String> =
             self.variables.keys.values().map(|it| it.expose().to_owned()).collect();
         secrets.extend(Credentials::load(&self.paths).and_then(|it| it.key));

@@ -9,7 +9,7 @@ use super::environment::read_variable;
 
 /// The folders of the agent's own files.
 #[derive(Clone, Debug)]
-pub struct Paths {
+pub(crate) struct Paths {
     /// Settings and the stored login.
     pub config: PathBuf,
     /// Logs, sessions and caches.
@@ -25,7 +25,7 @@ const MANAGED: &str = "/etc/turnwright/config.toml";
 
 impl Paths {
     /// The folders of this user. If there is no home folder, they are below the temporary folder.
-    pub fn find() -> Paths {
+    pub(crate) fn find() -> Paths {
         if let Some(home) = read_variable("TURNWRIGHT_HOME") {
             let below = Paths::below(home);
             // A managed file that exists but cannot be inspected must not be ignored.
@@ -57,7 +57,7 @@ impl Paths {
     }
 
     /// All folders below one folder.
-    pub fn below(home: impl AsRef<Path>) -> Paths {
+    pub(crate) fn below(home: impl AsRef<Path>) -> Paths {
         let home = home.as_ref();
         Paths {
             config: home.join("config"),

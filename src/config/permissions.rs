@@ -5,7 +5,7 @@ use serde::Deserialize;
 /// `[permissions]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct PermissionSection {
+pub(crate) struct PermissionSection {
     /// Patterns of calls that run without a question.
     pub allow: Vec<String>,
     /// Patterns of calls that always need approval.
@@ -19,7 +19,7 @@ pub struct PermissionSection {
 /// `[[permissions.rule]]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct RuleEntry {
+pub(crate) struct RuleEntry {
     /// `allow`, `ask` or `deny`.
     pub effect: String,
     /// The pattern.
@@ -38,7 +38,7 @@ pub(super) const RULE_KEYS: &[&str] = &["effect", "when", "match", "not", "why"]
 
 impl PermissionSection {
     /// The number of allow rules.
-    pub fn allow_rule_count(&self) -> usize {
+    pub(crate) fn allow_rule_count(&self) -> usize {
         self.allow.len() + self.rule.iter().filter(|it| it.effect == "allow").count()
     }
 }

@@ -63,7 +63,7 @@ const PRESETS: &[ProviderPreset] = &[
 ];
 
 /// Whether that is the base URL of a well-known provider.
-pub fn is_well_known(base_url: &str) -> bool {
+pub(crate) fn is_well_known(base_url: &str) -> bool {
     let base_url = base_url.trim_end_matches('/');
     PRESETS.iter().any(|it| it.base_url == Some(base_url))
 }

@@ -19,7 +19,7 @@ const MAX_LIST_SIZE: u64 = 512 * 1024;
 
 /// The store of profiles and lists.
 #[derive(Clone, Debug)]
-pub struct ModelProfiles {
+pub(crate) struct ModelProfiles {
     profiles: PathBuf,
     lists: PathBuf,
 }
@@ -43,12 +43,12 @@ struct ModelListFile {
 
 impl ModelProfiles {
     /// The store in the state folder. Does not access the disk yet.
-    pub fn new(paths: &Paths) -> ModelProfiles {
+    pub(crate) fn new(paths: &Paths) -> ModelProfiles {
         ModelProfiles { profiles: paths.state.join("profiles"), lists: paths.state.join("models") }
     }
 
     /// Loads the profile of a model.
-    pub fn load(&self, base_url: &str, model: &str) -> Option<Value> {
+    pub(crate) fn load(&self, base_url: &str, model: &str) -> Option<Value> {
         let profile: ProfileFile = read(&self.path(base_url, model), MAX_PROFILE_SIZE)?;
         let matches =
             profile.base_url == without_trailing_slash(base_url) && profile.model == model;
@@ -59,7 +59,7 @@ impl ModelProfiles {
     ///
     /// # Errors
     /// If it is too large, or the state folder cannot be written.
-    pub fn store(&self, base_url: &str, model: &str, learned: &Value) -> io::Result<()> {
+    pub(crate) fn store(&self, base_url: &str, model: &str, learned: &Value) -> io::Result<()> {
         let profile = ProfileFile {
             base_url: without_trailing_slash(base_url).to_owned(),
             model: model.to_owned(),
@@ -76,12 +76,12 @@ impl ModelProfiles {
     ///
     /// # Errors
     /// If it exists and cannot be removed.
-    pub fn remove(&self, base_url: &str, model: &str) -> io::Result<bool> {
+    pub(crate) fn remove(&self, base_url: &str, model: &str) -> io::Result<bool> {
         private_file::remove(&self.path(base_url, model))
     }
 
     /// Loads the list of an endpoint's models, and when it was requested.
-    pub fn load_model_list(&self, base_url: &str) -> Option<(Vec<String>, SystemTime)> {
+    pub(crate) fn load_model_list(&self, base_url: &str) -> Option<(Vec<String>, SystemTime)> {
         let list: ModelListFile = read(&self.list_path(base_url), MAX_LIST_SIZE)?;
         let asked_at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(list.asked_at))?;
         (list.base_url == without_trailing_slash(base_url)).then_some((list.models, asked_at))
@@ -91,7 +91,7 @@ impl ModelProfiles {
     ///
     /// # Errors
     /// If the list is too long, or the state folder cannot be written.
-    pub fn store_model_list(&self, base_url: &str, models: &[String]) -> io::Result<()> {
+    pub(crate) fn store_model_list(&self, base_url: &str, models: &[String]) -> io::Result<()> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let list = ModelListFile {
             base_url: without_trailing_slash(base_url).to_owned(),
@@ -106,7 +106,7 @@ impl ModelProfiles {
     }
 
     /// The path of a model's profile, which need not exist.
-    pub fn path(&self, base_url: &str, model: &str) -> PathBuf {
+    pub(crate) fn path(&self, base_url: &str, model: &str) -> PathBuf {
         self.profiles
             .join(format!("{:016x}.json", hash(&[without_trailing_slash(base_url), model])))
     }

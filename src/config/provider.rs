@@ -7,7 +7,7 @@ use super::secret::Secret;
 
 /// The provider to use. Equal values can share one model client.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Provider {
+pub(crate) enum Provider {
     /// The built-in offline model.
     Offline,
     /// A model at an endpoint.
@@ -18,7 +18,7 @@ pub enum Provider {
 
 /// An endpoint and a model at it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct EndpointSettings {
+pub(crate) struct EndpointSettings {
     /// The name of the settings section or the well-known provider; `None` for the default endpoint.
     pub name: Option<String>,
     pub base_url: String,
@@ -39,7 +39,7 @@ pub struct EndpointSettings {
 
 impl EndpointSettings {
     /// The base URL without user info, query and fragment, which may contain a secret.
-    pub fn redacted_url(&self) -> String {
+    pub(crate) fn redacted_url(&self) -> String {
         let url = self.base_url.split(['?', '#']).next().unwrap_or_default();
         match url.split_once("://") {
             Some((scheme, rest)) => {
@@ -52,7 +52,7 @@ impl EndpointSettings {
     }
 
     /// The name of the model in the settings: `NAME/model`, or `model` at the default endpoint.
-    pub fn full_name(&self) -> Option<String> {
+    pub(crate) fn full_name(&self) -> Option<String> {
         let model = self.model.as_ref()?;
         Some(self.name.as_ref().map_or_else(|| model.clone(), |name| format!("{name}/{model}")))
     }
@@ -60,7 +60,7 @@ impl EndpointSettings {
 
 /// The API of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Api {
+pub(crate) enum Api {
     /// Chat Completions.
     #[default]
     Chat,
@@ -70,7 +70,7 @@ pub enum Api {
 
 impl Api {
     /// Parses the value of a settings file.
-    pub fn parse(word: &str) -> Option<Api> {
+    pub(crate) fn parse(word: &str) -> Option<Api> {
         match word {
             "chat" => Some(Api::Chat),
             "responses" => Some(Api::Responses),
@@ -81,7 +81,7 @@ impl Api {
 
 /// Prices in US dollars per million tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
-pub struct Price {
+pub(crate) struct Price {
     pub input: f64,
     /// Input that was in the provider's cache; the same as `input` if not set.
     pub cached: Option<f64>,

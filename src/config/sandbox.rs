@@ -20,7 +20,7 @@ pub(super) const SANDBOX_KEYS: &[&str] = &["network", "read", "write", "caches",
 
 /// The network access of commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum NetworkSetting {
+pub(crate) enum NetworkSetting {
     #[default]
     Off,
     /// A private loopback interface.
@@ -33,7 +33,7 @@ impl NetworkSetting {
         [NetworkSetting::Off, NetworkSetting::Loopback, NetworkSetting::On];
 
     /// The value in a settings file.
-    pub fn id(self) -> &'static str {
+    pub(crate) fn id(self) -> &'static str {
         match self {
             NetworkSetting::Off => "off",
             NetworkSetting::Loopback => "loopback",
@@ -48,7 +48,7 @@ impl NetworkSetting {
 
 /// The confinement of commands. All paths are absolute, except for `protect`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SandboxSettings {
+pub(crate) struct SandboxSettings {
     pub network: NetworkSetting,
     /// Whether commands may read only what they are known to need.
     pub strict_reads: bool,

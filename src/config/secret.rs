@@ -4,16 +4,16 @@ use secrecy::{ExposeSecret, SecretString};
 
 /// A string that `Debug` does not show and that is wiped on drop. Comparable, to detect a changed login.
 #[derive(Clone, Debug)]
-pub struct Secret(SecretString);
+pub(crate) struct Secret(SecretString);
 
 impl Secret {
     /// The secret text.
-    pub fn expose(&self) -> &str {
+    pub(crate) fn expose(&self) -> &str {
         self.0.expose_secret()
     }
 
     /// Converts into the type of the `secrecy` crate.
-    pub fn into_inner(self) -> SecretString {
+    pub(crate) fn into_inner(self) -> SecretString {
         self.0
     }
 }

@@ -98,7 +98,7 @@ impl Default for ServerSection {
 
 /// The MCP settings of a session.
 #[derive(Debug, Default)]
-pub struct McpSettings {
+pub(crate) struct McpSettings {
     /// How long the first prompt of a session waits for its servers.
     pub wait: Duration,
     /// The usable servers, sorted by name.
@@ -113,7 +113,7 @@ pub struct McpSettings {
 
 /// A configured MCP server.
 #[derive(Clone, Debug)]
-pub struct McpServerSettings {
+pub(crate) struct McpServerSettings {
     pub name: String,
     pub transport: McpTransport,
     /// Whether several sessions may share one connection.
@@ -140,7 +140,7 @@ pub struct McpServerSettings {
 
 /// How an MCP server is reached.
 #[derive(Clone, Debug)]
-pub enum McpTransport {
+pub(crate) enum McpTransport {
     /// A local program.
     Stdio {
         /// Its path, or a name to look up in `PATH`.

@@ -7,7 +7,7 @@ use super::{Config, Credentials, EndpointSettings, OPENAI_KEY_VARIABLE, Provider
 
 /// A setting with its effective value.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct EffectiveSetting {
+pub(crate) struct EffectiveSetting {
     /// Its key in the settings file.
     pub name: String,
     /// Its value; `set` or `not set` for a key.
@@ -30,7 +30,7 @@ const BUILT_IN: &str = "built in";
 
 impl Config {
     /// All effective settings. The value of an invalid one is the error message.
-    pub fn settings(&self) -> Vec<EffectiveSetting> {
+    pub(crate) fn settings(&self) -> Vec<EffectiveSetting> {
         let file = match self.file.load() {
             Ok(file) => file,
             Err(error) => return vec![EffectiveSetting::new("file", &error, self.file_path())],

@@ -16,7 +16,7 @@ use turnwright_workspace::private_file;
 const MAX_FILE_SIZE: u64 = 1024 * 1024;
 
 /// The user's settings file, which is re-read whenever it has changed.
-pub struct UserFile {
+pub(crate) struct UserFile {
     path: PathBuf,
     /// True if a flag or a variable names the file.
     must_exist: bool,
@@ -43,7 +43,7 @@ struct LoadedFile {
 impl UserFile {
     /// The file that the flag names, else `TURNWRIGHT_CONFIG`, else `config.toml` in the configuration
     /// folder.
-    pub fn find(flag: Option<PathBuf>, paths: &Paths) -> UserFile {
+    pub(crate) fn find(flag: Option<PathBuf>, paths: &Paths) -> UserFile {
         match flag.or_else(|| read_variable("TURNWRIGHT_CONFIG").map(PathBuf::from)) {
             Some(path) => UserFile { path, must_exist: true, cached: Mutex::default() },
             None => UserFile::at_default_path(paths),
@@ -51,18 +51,18 @@ impl UserFile {
     }
 
     /// The file in the configuration folder, which need not exist.
-    pub fn at_default_path(paths: &Paths) -> UserFile {
+    pub(crate) fn at_default_path(paths: &Paths) -> UserFile {
         let path = paths.config.join("config.toml");
         UserFile { path, must_exist: false, cached: Mutex::default() }
     }
 
     /// The path of the file, which need not exist.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// The variables that hold the keys that the file refers to. Logs nothing: logging may not have started.
-    pub fn key_variables(&self) -> Vec<String> {
+    pub(crate) fn key_variables(&self) -> Vec<String> {
         let named = self.read().parsed.as_ref().map(|file| file.variables()).ok();
         named.unwrap_or_default()
     }

@@ -13,4 +13,4 @@ mod question;
 mod tool_outcome;
 mod remote_tool;
 
-pub use session_servers::SessionServers;
+pub(crate) use session_servers::SessionServers;

@@ -24,6 +24,7 @@ use turnwright_types::effect::{
     CallContent, CallView, Effect, RemoteCall, escape_hidden_line, fenced, shorten_title,
 };
 use turnwright_types::message::ToolSpec;
+use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::Update;
 use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::exec::Jobs;
@@ -68,7 +69,7 @@ impl RemoteTool {
     ///
     /// # Errors
     /// If they are invalid; the text is for the model.
-    fn validate(&self, arguments: &mut JsonObject) -> Result<(), String> {
+    fn validate(&self, arguments: &mut JsonObject) -> Result<(), ToolRefusal> {
         let validator = &self.listed.arguments;
         let given = Value::Object(arguments.clone());
         if validator.first_error(&given).is_none() {
@@ -85,7 +86,8 @@ impl RemoteTool {
             "Invalid arguments for {}: {error}. The server was not called. {}",
             self.name,
             self.argument_names()
-        ))
+        )
+        .into())
     }
 
     /// Names the tool's arguments, for an error message.
@@ -150,16 +152,16 @@ impl AnyTool for RemoteTool {
         Some(self.view(None))
     }
 
-    fn prepare(self: Arc<Self>, args: Value) -> Result<Box<dyn PreparedCall>, String> {
+    fn prepare(self: Arc<Self>, args: Value) -> Result<Box<dyn PreparedCall>, ToolRefusal> {
         let arguments = match args {
             Value::Object(arguments) => arguments,
             Value::Null => JsonObject::new(),
             // Some models send the arguments as a string of JSON.
             Value::String(text) => match serde_json::from_str(&text) {
                 Ok(Value::Object(arguments)) => arguments,
-                _ => return Err("The arguments must be an object.".to_owned()),
+                _ => return Err("The arguments must be an object.".into()),
             },
-            _ => return Err("The arguments must be an object.".to_owned()),
+            _ => return Err("The arguments must be an object.".into()),
         };
         Ok(Box::new(RemoteToolCall {
             tool: self,
@@ -175,7 +177,7 @@ struct RemoteToolCall {
     tool: Arc<RemoteTool>,
     arguments: JsonObject,
     /// The result of validating the arguments, once that was done.
-    validation: Option<Result<(), String>>,
+    validation: Option<Result<(), ToolRefusal>>,
     /// The tool compared with what the user has allowed.
     pin_check: PinCheck,
 }
@@ -210,7 +212,7 @@ impl PreparedCall for RemoteToolCall {
     fn preview<'a>(
         &'a mut self,
         _: &'a ToolCtx,
-    ) -> BoxFuture<'a, Result<Vec<CallContent>, String>> {
+    ) -> BoxFuture<'a, Result<Vec<CallContent>, ToolRefusal>> {
         let (spec, (current, _)) = (&self.tool.server.spec, self.tool.current());
         let change = self.pin_check.change.as_deref();
         let content = question::question_content(

@@ -22,7 +22,7 @@ use turnwright_mcp::{ServerEnv, ServerPool};
 
 /// The servers of a session. Dropping it releases them.
 #[derive(Debug)]
-pub struct SessionServers {
+pub(crate) struct SessionServers {
     servers: Vec<Arc<Server>>,
     remote_tools: RemoteTools,
     changed: Arc<Notify>,
@@ -32,7 +32,7 @@ pub struct SessionServers {
 
 impl SessionServers {
     /// Starts or joins the servers and begins to collect their tools. Never waits.
-    pub fn launch(
+    pub(crate) fn launch(
         hub: &ServerPool,
         specs: &[ServerSpec],
         ground: &ServerEnv,
@@ -58,17 +58,17 @@ impl SessionServers {
     }
 
     /// Returns each server with its current state.
-    pub fn states(&self) -> Vec<(&ServerSpec, Arc<ServerState>)> {
+    pub(crate) fn states(&self) -> Vec<(&ServerSpec, Arc<ServerState>)> {
         self.servers.iter().map(|it| (&it.spec, it.state())).collect()
     }
 
     /// Notified when the state of a server has changed.
-    pub fn changes(&self) -> Arc<Notify> {
+    pub(crate) fn changes(&self) -> Arc<Notify> {
         Arc::clone(&self.changed)
     }
 
     /// Waits until each server is ready or has failed. Returns how long each took.
-    pub async fn settled(&self) -> Vec<Duration> {
+    pub(crate) async fn settled(&self) -> Vec<Duration> {
         let started = Instant::now();
         let waits = self.servers.iter().map(|server| async move {
             // An error means that the task has ended, which its last state says already.
@@ -79,23 +79,23 @@ impl SessionServers {
     }
 
     /// Restarts the server of that name. Returns false if there is none.
-    pub fn restart(&self, name: &str) -> bool {
+    pub(crate) fn restart(&self, name: &str) -> bool {
         let server = self.servers.iter().find(|it| it.spec.name == name);
         server.inspect(|it| it.restart()).is_some()
     }
 
     /// Returns the current prompts of the servers as commands.
-    pub fn commands(&self) -> Vec<PromptCommand> {
+    pub(crate) fn commands(&self) -> Vec<PromptCommand> {
         prompts::commands(&self.servers)
     }
 
     /// Finds the prompt of a command `server:prompt`, if the command names one.
-    pub fn find_prompt(&self, command: &str, arguments: &str) -> Option<PromptRequest> {
+    pub(crate) fn find_prompt(&self, command: &str, arguments: &str) -> Option<PromptRequest> {
         PromptRequest::find(&self.servers, command, arguments)
     }
 
     /// Releases the servers, and waits for the end of those that no other session uses.
-    pub async fn close(self) {
+    pub(crate) async fn close(self) {
         let SessionServers { servers, remote_tools, stop, tracker, .. } = self;
         drop(stop);
         tracker.close();

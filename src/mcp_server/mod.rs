@@ -30,7 +30,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The options of `turnwright mcp-server`.
 #[derive(Debug)]
-pub struct McpServerOptions {
+pub(crate) struct McpServerOptions {
     /// The folders that tools may work in. If empty, the client's roots are used.
     pub roots: Vec<PathBuf>,
     /// The folder to work in if neither the options nor the client name one.
@@ -43,7 +43,11 @@ pub struct McpServerOptions {
 ///
 /// # Errors
 /// If the threads for stdin and stdout cannot be created.
-pub async fn serve(config: Config, options: McpServerOptions, stdio: Stdio) -> std::io::Result<()> {
+pub(crate) async fn serve(
+    config: Config,
+    options: McpServerOptions,
+    stdio: Stdio,
+) -> std::io::Result<()> {
     let outbox = Outbox::start_with_filter(stdio.output, |_, line| redact::bytes(line))?;
     let input = StdinReader::start(stdio.input)?;
     let stop = CancellationToken::new();

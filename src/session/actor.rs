@@ -106,7 +106,6 @@ impl SessionActor {
         offers: Arc<Notify>,
         mut early: EarlyMessages,
     ) {
-        self.announcements.delay_commands();
         for message in early.take() {
             self.on_message(message);
         }

@@ -21,7 +21,7 @@ use turnwright_types::effect::escape_hidden_line;
 use turnwright_workspace::files::Roots;
 
 /// The project's settings file.
-pub const PROJECT_FILE: &str = ".turnwright/config.toml";
+pub(crate) const PROJECT_FILE: &str = ".turnwright/config.toml";
 
 /// The most settings of a file that a notice names.
 const MAX_NAMED: usize = 10;
@@ -32,7 +32,7 @@ const MAX_PROBLEM_CHARS: usize = 400;
 
 /// The policy of one session.
 #[derive(Debug)]
-pub struct EffectivePolicy {
+pub(crate) struct EffectivePolicy {
     /// The permission rules.
     pub rules: PolicyRules,
     /// The mode that the session starts in.
@@ -51,7 +51,7 @@ pub struct EffectivePolicy {
 
 /// A settings file of the project.
 #[derive(Debug)]
-pub struct ProjectFile {
+pub(crate) struct ProjectFile {
     /// Its path below the project folder.
     pub name: &'static str,
     /// Its content.
@@ -65,7 +65,7 @@ pub struct ProjectFile {
 
 impl EffectivePolicy {
     /// The notice about problems and untrusted settings, if there are any.
-    pub fn notice(&self) -> Option<String> {
+    pub(crate) fn notice(&self) -> Option<String> {
         let mut sentences = self.problems.clone();
         for file in self.project_files.iter().filter(|it| it.needs_trust()) {
             let (named, more) = file.requests.split_at(file.requests.len().min(MAX_NAMED));
@@ -85,13 +85,17 @@ impl EffectivePolicy {
 
 impl ProjectFile {
     /// Whether the file has settings that wait for the user's trust.
-    pub fn needs_trust(&self) -> bool {
+    pub(crate) fn needs_trust(&self) -> bool {
         !self.is_trusted && !self.requests.is_empty()
     }
 }
 
 /// Resolves the policy for a session with these folders. Reads a few small files.
-pub fn resolve_policy(config: &Config, trust: &TrustStore, roots: &Roots) -> EffectivePolicy {
+pub(crate) fn resolve_policy(
+    config: &Config,
+    trust: &TrustStore,
+    roots: &Roots,
+) -> EffectivePolicy {
     let folders: Vec<_> = roots.folders().map(Path::to_path_buf).collect();
     let home = config.home().map(|it| fs::canonicalize(&it).unwrap_or(it));
     let bases = PathBases { roots: folders.clone(), home };
@@ -215,7 +219,7 @@ pub(super) fn command_confinement(
 }
 
 /// The problems of the rules that apply in a folder.
-pub fn rule_problems(config: &Config, folder: &Path) -> Vec<String> {
+pub(crate) fn rule_problems(config: &Config, folder: &Path) -> Vec<String> {
     let roots = Roots::new(folder);
     roots
         .map(|it| resolve_policy(config, &TrustStore::new(&config.paths.state), &it).problems)

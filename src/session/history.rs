@@ -10,7 +10,7 @@ use turnwright_store::history::{HistoryPage, HistoryQuery, MessageRecord, find_m
 use turnwright_types::ids::SessionId;
 
 /// Reads at most `limit` messages before the cursor and reports them to `done`.
-pub fn history(
+pub(crate) fn history(
     host: &Arc<SessionHost>,
     id: SessionId,
     limit: usize,

@@ -35,7 +35,7 @@ const MAX_CHOICES: usize = 500;
 
 /// The state that all sessions of the process share.
 #[derive(Debug)]
-pub struct SessionHost {
+pub(crate) struct SessionHost {
     config: Config,
     /// The project files that the user trusts.
     pub(super) trust: TrustStore,
@@ -66,7 +66,7 @@ struct OfferedModels {
 
 impl SessionHost {
     /// Creates the shared state. Its sessions end when `stop` is cancelled.
-    pub fn new(config: Config, stop: CancellationToken) -> SessionHost {
+    pub(crate) fn new(config: Config, stop: CancellationToken) -> SessionHost {
         let secrets = config.secrets();
         let secrets: Vec<_> = secrets.iter().map(String::as_str).collect();
         let environment = Environment::scrubbed(config.inherited.iter().cloned(), &secrets);
@@ -99,22 +99,22 @@ impl SessionHost {
     }
 
     /// The store of all sessions.
-    pub fn store(&self) -> &Store {
+    pub(crate) fn store(&self) -> &Store {
         &self.store
     }
 
-    pub fn config(&self) -> &Config {
+    pub(crate) fn config(&self) -> &Config {
         &self.config
     }
 
     /// Whether a model is configured, so that sessions can be opened. Reads files.
-    pub fn is_configured(&self) -> bool {
+    pub(crate) fn is_configured(&self) -> bool {
         // Invalid settings are reported by `session/new`, where the user sees them.
         !matches!(self.config.provider(), Ok(Provider::Unconfigured))
     }
 
     /// Uses the built-in offline model until another one is configured.
-    pub fn use_offline(&self) {
+    pub(crate) fn use_offline(&self) {
         self.offline.store(true, Ordering::Relaxed);
     }
 
@@ -129,14 +129,14 @@ impl SessionHost {
     }
 
     /// Waits until all sessions and turns have ended and everything is stored.
-    pub async fn wait_for_sessions(&self) {
+    pub(crate) async fn wait_for_sessions(&self) {
         self.tracker.close();
         self.tracker.wait().await;
         drop(self.store.final_flush().await);
     }
 
     /// Runs a task that is waited for when the process ends.
-    pub fn spawn<T: Send + 'static>(
+    pub(crate) fn spawn<T: Send + 'static>(
         &self,
         task: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<T> {
@@ -175,7 +175,7 @@ impl SessionHost {
     /// Creates a runner for calls without a conversation, for clients of our own MCP server. It
     /// follows the policy of these folders and stores nothing. Also returns the notices for the
     /// user. Blocks.
-    pub fn standalone_calls(
+    pub(crate) fn standalone_calls(
         &self,
         roots: Roots,
         client: Arc<dyn Client>,
@@ -222,7 +222,7 @@ impl SessionHost {
     }
 
     /// The kinds of prompt content that the default model accepts besides text. Reads files.
-    pub fn default_modalities(&self) -> Modalities {
+    pub(crate) fn default_modalities(&self) -> Modalities {
         self.model().map(|it| it.modalities()).unwrap_or_default()
     }
 
@@ -298,7 +298,7 @@ impl SessionHost {
     ///
     /// # Errors
     /// If none is configured, or if its settings are invalid.
-    pub fn model(&self) -> Result<Arc<dyn Model>, Error> {
+    pub(crate) fn model(&self) -> Result<Arc<dyn Model>, Error> {
         redact::register_keys(self.config.secrets()).map_err(settings_error)?;
         let provider = match self.config.provider().map_err(settings_error)? {
             Provider::Unconfigured if self.offline.load(Ordering::Relaxed) => Provider::Offline,

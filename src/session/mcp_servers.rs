@@ -338,7 +338,7 @@ fn failure_text(why: &str) -> String {
 
 /// The result of connecting to a server.
 #[derive(Clone, Debug)]
-pub struct ServerCheck {
+pub(crate) struct ServerCheck {
     pub name: String,
     /// What the server is, or why it cannot be used.
     pub outcome: Result<ServerInfo, ServerProblem>,
@@ -347,7 +347,7 @@ pub struct ServerCheck {
 
 /// Why a server of the settings cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum ServerProblem {
+pub(crate) enum ServerProblem {
     /// Its settings are invalid.
     #[error("{0}")]
     Settings(String),
@@ -364,7 +364,7 @@ pub enum ServerProblem {
 
 /// The facts about a connected server.
 #[derive(Clone, Debug, Default)]
-pub struct ServerInfo {
+pub(crate) struct ServerInfo {
     /// Its title, as it states it.
     pub title: String,
     /// The protocol revision in use.
@@ -376,7 +376,7 @@ pub struct ServerInfo {
 
 impl SessionHost {
     /// Connects to each server of the settings as a session in this folder would.
-    pub async fn check_servers(&self, folder: &Path) -> Vec<ServerCheck> {
+    pub(crate) async fn check_servers(&self, folder: &Path) -> Vec<ServerCheck> {
         let unusable =
             |name, problem| ServerCheck { name, outcome: Err(problem), took: Duration::ZERO };
         let broken = self.config().mcp_settings().broken.into_iter();

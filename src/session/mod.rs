@@ -10,7 +10,7 @@ mod host;
 mod lifecycle;
 mod load;
 mod start;
-pub mod stored_sessions;
+pub(crate) mod stored_sessions;
 mod turn_changes;
 mod mcp_servers;
 mod model_cache;
@@ -52,19 +52,19 @@ use turnwright_types::ids::SessionId;
 use turnwright_types::message::{StopReason, UserMessage};
 use turnwright_types::update::{Setting, SettingId};
 
-pub use effective_policy::{
-    EffectivePolicy, PROJECT_FILE, ProjectFile, resolve_policy, rule_problems,
+pub(crate) use effective_policy::{
+    PROJECT_FILE, ProjectFile, resolve_policy, rule_problems,
 };
-pub use history::history;
-pub use host::SessionHost;
-pub use mcp_servers::{ServerCheck, ServerInfo, ServerProblem};
-pub use project_servers::SERVERS_FILE;
-pub use turn_changes::{ChangeScope, ChangedFile, TurnChanges, turn_changes};
-pub use turnwright_llm::Modalities;
-pub use turnwright_mcp::{SecretValue, ServerSource, ServerSpec, ServerTransport};
-pub use turnwright_store::history::{HistoryPage, MessageRecord};
-pub use undo::{UndoContext, UndoPlan, UndoRequest};
-pub use undo_report::UndoReport;
+pub(crate) use history::history;
+pub(crate) use host::SessionHost;
+pub(crate) use mcp_servers::ServerCheck;
+pub(crate) use project_servers::SERVERS_FILE;
+pub(crate) use turn_changes::{ChangeScope, ChangedFile, turn_changes};
+pub(crate) use turnwright_llm::Modalities;
+pub(crate) use turnwright_mcp::{SecretValue, ServerSource, ServerSpec, ServerTransport};
+pub(crate) use turnwright_store::history::{HistoryPage, MessageRecord};
+pub(crate) use undo::{UndoContext, UndoRequest};
+pub(crate) use undo_report::UndoReport;
 
 /// The most messages that may wait for a busy session.
 const MAILBOX_CAPACITY: usize = 256;
@@ -73,10 +73,10 @@ const RESERVED_FOR_CANCELS: usize = 32;
 const TOO_MANY_REQUESTS: &str = "Too many requests are waiting for this session. Wait or cancel";
 
 /// Identifies a prompt among those of one connection.
-pub type PromptKey = u64;
+pub(crate) type PromptKey = u64;
 
 /// The parameters for opening a session.
-pub struct OpenRequest {
+pub(crate) struct OpenRequest {
     pub id: SessionId,
     /// The working folder, absolute.
     pub cwd: PathBuf,
@@ -106,7 +106,7 @@ pub struct OpenRequest {
 
 /// Where a session's conversation comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SessionOrigin {
+pub(crate) enum SessionOrigin {
     /// A new, empty conversation.
     New,
     /// The stored conversation of this session.
@@ -153,7 +153,7 @@ enum SessionMessage {
 
 /// The handle of a session. Dropping the last one closes the session.
 #[derive(Debug)]
-pub struct SessionHandle {
+pub(crate) struct SessionHandle {
     mailbox: mpsc::Sender<SessionMessage>,
     cancelling: CancelFlag,
     /// Cancels the opening.
@@ -163,7 +163,7 @@ pub struct SessionHandle {
 /// Opens a session. Its task runs on the host's tracker until the handle is dropped or the host is
 /// stopped. `opened` of the request is told when the session is open, or why it cannot be opened: the
 /// working folder is unusable, no model is configured.
-pub fn open(host: &Arc<SessionHost>, request: OpenRequest) -> SessionHandle {
+pub(crate) fn open(host: &Arc<SessionHost>, request: OpenRequest) -> SessionHandle {
     let (mailbox, inbox) = mpsc::channel(MAILBOX_CAPACITY);
     let (cancelling, opening) = (CancelFlag::default(), request.cancel.clone());
     let task = opening::open_and_run(Arc::clone(host), request, inbox, cancelling.clone());
@@ -173,11 +173,11 @@ pub fn open(host: &Arc<SessionHost>, request: OpenRequest) -> SessionHandle {
 
 /// Tells a session's client about a title that the user has chosen, once it is stored.
 #[derive(Debug)]
-pub struct TitleNotifier(mpsc::WeakSender<SessionMessage>);
+pub(crate) struct TitleNotifier(mpsc::WeakSender<SessionMessage>);
 
 impl TitleNotifier {
     /// Reports the session's new title.
-    pub fn notify(self, title: String) {
+    pub(crate) fn notify(self, title: String) {
         if let Some(mailbox) = self.0.upgrade() {
             // If the session is busy or gone, the client does not need its title now.
             drop(mailbox.try_send(SessionMessage::TitleChosen(title)));
@@ -187,7 +187,7 @@ impl TitleNotifier {
 
 impl SessionHandle {
     /// Starts a turn, or queues the prompt behind the running one.
-    pub fn prompt(&self, key: PromptKey, prompt: UserMessage, done: Completion<StopReason>) {
+    pub(crate) fn prompt(&self, key: PromptKey, prompt: UserMessage, done: Completion<StopReason>) {
         if self.mailbox.capacity() <= RESERVED_FOR_CANCELS {
             return done.complete(Err(Error::InvalidState(TOO_MANY_REQUESTS.to_owned())));
         }
@@ -196,7 +196,7 @@ impl SessionHandle {
 
     /// Cancels the running turn and all queued prompts. A cancel with nothing to cancel is not
     /// remembered, because it would abort a prompt that the user has not sent yet.
-    pub fn cancel(&self) {
+    pub(crate) fn cancel(&self) {
         if self.cancelling.raise() && self.mailbox.try_send(SessionMessage::Cancel).is_err() {
             self.cancelling.clear();
             tracing::error!("a session does not read its mailbox");
@@ -204,34 +204,34 @@ impl SessionHandle {
     }
 
     /// Cancels one prompt, running or queued.
-    pub fn cancel_prompt(&self, key: PromptKey) {
+    pub(crate) fn cancel_prompt(&self, key: PromptKey) {
         self.send(SessionMessage::CancelPrompt(key));
     }
 
     /// Changes the mode, from the next effect on.
-    pub fn set_mode(&self, mode: Mode, done: Completion<()>) {
+    pub(crate) fn set_mode(&self, mode: Mode, done: Completion<()>) {
         self.send(SessionMessage::SetMode { mode, done });
     }
 
-    pub fn set(&self, setting: SettingId, value: String, done: Completion<Vec<Setting>>) {
+    pub(crate) fn set(&self, setting: SettingId, value: String, done: Completion<Vec<Setting>>) {
         self.send(SessionMessage::Set { setting, value, done });
     }
 
     /// Returns a notifier for a title that is chosen later. It does not keep the session open.
-    pub fn title_notifier(&self) -> TitleNotifier {
+    pub(crate) fn title_notifier(&self) -> TitleNotifier {
         TitleNotifier(self.mailbox.downgrade())
     }
 
     /// Closes the session: the running turn is cancelled and its commands are stopped. Reported
     /// when all of that is done.
-    pub fn close(self, done: Completion<()>) {
+    pub(crate) fn close(self, done: Completion<()>) {
         // If the mailbox is full, dropping the handle has the same effect.
         drop(self.mailbox.try_send(SessionMessage::Close { done }));
         self.opening.cancel();
     }
 
     /// Whether the session can still be prompted.
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         !self.mailbox.is_closed()
     }
 

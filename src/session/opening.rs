@@ -112,13 +112,16 @@ impl Opening {
         }
         opened.complete(Ok(actor.announcements.settings()));
         // The servers start after the answer, so that none delays it.
+        actor.announcements.delay_commands();
         let (host, services) = (Arc::clone(&actor.host), actor.services.clone());
         let preparing = async {
             let prepare = move || host.server_env(&services);
             let prepared = tokio::task::spawn_blocking(prepare).await;
             prepared.map_err(|_| Error::Internal { place: "starting MCP servers" })
         };
-        match self.wait_for(preparing).await {
+        // A prompt that is cancelled here gets its answer after the commands, like every other prompt.
+        let prepared = self.wait_while(preparing, || actor.announce_commands()).await;
+        match prepared {
             Ok(env) => {
                 let offers = actor.start_servers(servers, &env);
                 actor.run(self.inbox, offers, self.early).await;
@@ -132,6 +135,16 @@ impl Opening {
         &mut self,
         work: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
+        self.wait_while(work, || ()).await
+    }
+
+    /// Waits for a part of the opening. Receives messages meanwhile, and calls `before_prompt` before
+    /// it takes a prompt.
+    async fn wait_while<T>(
+        &mut self,
+        work: impl Future<Output = Result<T, Error>>,
+        mut before_prompt: impl FnMut(),
+    ) -> Result<T, Error> {
         let mut work = std::pin::pin!(work);
         loop {
             let message = tokio::select! {
@@ -141,8 +154,10 @@ impl Opening {
                 result = &mut work => return result,
                 message = self.inbox.recv() => message.ok_or(Error::Cancelled)?,
             };
-            if matches!(message, SessionMessage::Cancel) {
-                self.cancelling.clear();
+            match &message {
+                SessionMessage::Cancel => self.cancelling.clear(),
+                SessionMessage::Prompt { .. } => before_prompt(),
+                _ => {}
             }
             self.early.receive(message);
         }

@@ -17,7 +17,7 @@ use turnwright_types::effect::escape_hidden_line;
 use turnwright_workspace::exec::Environment;
 
 /// The project's file of MCP servers.
-pub const SERVERS_FILE: &str = ".mcp.json";
+pub(crate) const SERVERS_FILE: &str = ".mcp.json";
 
 /// The most servers of one file.
 const MAX_SERVERS: usize = 50;

@@ -1,14 +1,9 @@
 //! Recovers the work that was in progress when the process ended: checks its files once, reports
 //! truthfully and stores the result. Nothing is run again.
 
-use std::fs::File;
-use std::io::{self, Read};
 use std::panic::AssertUnwindSafe;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
-
-use ring::digest::{Context, SHA256};
 
 use crate::turn::{self, TurnServices};
 use turnwright_store::recovery::{AnswerDraft, Repairs, UnfinishedWork, find_unfinished};
@@ -17,13 +12,12 @@ use turnwright_store::{
 };
 use turnwright_types::effect::{CallContent, CallView, Effect, ToolKind, escape_hidden_line};
 use turnwright_types::file_change::{FileChange, FileState};
-use turnwright_types::ids::{MessageId, hex};
+use turnwright_types::ids::MessageId;
 use turnwright_types::message::{Arguments, AssistantMessage, Message, ProviderState};
+use turnwright_workspace::checkpoint::current_state;
 
 /// The identifiers that an interrupted turn may have used without a trace.
 const SKIPPED_IDS: u64 = 10_000;
-/// The size of the largest file that is hashed, in bytes.
-const MAX_HASHED_BYTES: u64 = 256 << 20;
 
 const NEVER_RAN: &str = "The agent ended before this was run. Nothing was done.";
 const UNKNOWN: &str = "The agent ended while this was running, so what has come of it is unknown: it \
@@ -63,7 +57,7 @@ fn plan_repairs(unfinished: UnfinishedWork, services: &TurnServices) -> Repairs 
         let (view, is_edit) = card_view(&row, services);
         let is_checkable = is_edit && row.status == CallStatus::Running;
         let checked = files.iter().filter(|_| is_checkable);
-        let now = checked.map(|it| state(&it.path)).collect();
+        let now = checked.map(|it| current_state(&it.path)).collect();
         repairs.calls.push((
             row.call.clone(),
             row.turn,
@@ -226,64 +220,6 @@ fn is_same(one: &FileState, other: &FileState, by_mode: bool) -> bool {
     }
 }
 
-/// The state of a path. Must not run on the runtime's thread.
-fn state(path: &Path) -> FileState {
-    match read_state(path) {
-        Ok(state) => state,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => FileState::Absent,
-        Err(error) => FileState::Unknown { why: error.to_string() },
-    }
-}
-
-fn read_state(path: &Path) -> io::Result<FileState> {
-    let metadata = std::fs::symlink_metadata(path)?;
-    if metadata.is_symlink() {
-        return Ok(FileState::Link { target: std::fs::read_link(path)? });
-    }
-    if metadata.is_dir() {
-        return Ok(FileState::Folder { mode: mode(&metadata) });
-    }
-    if !metadata.is_file() || metadata.len() > MAX_HASHED_BYTES {
-        let why = "not a regular file, or too large".to_owned();
-        return Ok(FileState::Unknown { why });
-    }
-    let (hash, size) = hash(path)?;
-    Ok(FileState::File { hash, size, mode: mode(&metadata), is_kept: false })
-}
-
-fn hash(path: &Path) -> io::Result<(String, u64)> {
-    let mut options = File::options();
-    options.read(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt;
-        // A path that is now a pipe must not block.
-        options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
-    }
-    let mut file = options.open(path)?.take(MAX_HASHED_BYTES);
-    let (mut sum, mut buffer, mut size) = (Context::new(&SHA256), vec![0; 64 * 1024], 0);
-    loop {
-        let count = file.read(&mut buffer)?;
-        if count == 0 {
-            break;
-        }
-        sum.update(&buffer[..count]);
-        size += count as u64;
-    }
-    Ok((hex(sum.finish().as_ref()), size))
-}
-
-#[cfg(unix)]
-fn mode(metadata: &std::fs::Metadata) -> u32 {
-    use std::os::unix::fs::PermissionsExt;
-    metadata.permissions().mode() & 0o7777
-}
-
-#[cfg(not(unix))]
-fn mode(_: &std::fs::Metadata) -> u32 {
-    0o644
-}
-
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test sets its files up")]
 mod tests {
@@ -307,10 +243,11 @@ mod tests {
     #[test]
     fn the_outcome_of_a_call_is_derived_from_its_files() {
         let folder = tempfile::tempdir().unwrap();
+        let base = std::fs::canonicalize(folder.path()).unwrap();
         let at = |name: &str, content: &str| {
-            let path = folder.path().join(name);
+            let path = base.join(name);
             std::fs::write(&path, content).unwrap();
-            state(&path)
+            current_state(&path)
         };
         let (old, new, gone) = (at("old", "1"), at("new", "2"), FileState::Absent);
         let pipe = FileState::Unknown { why: "a pipe".to_owned() };

@@ -21,7 +21,7 @@ const PAGE_SIZE: usize = 50;
 
 /// The filter and cursor of a list request.
 #[derive(Clone, Debug, Default)]
-pub struct ListRequest {
+pub(crate) struct ListRequest {
     /// Only sessions of this folder.
     pub cwd: Option<PathBuf>,
     /// Only archived sessions, or only others.
@@ -34,7 +34,7 @@ pub struct ListRequest {
 
 /// One page of sessions.
 #[derive(Debug)]
-pub struct SessionPage {
+pub(crate) struct SessionPage {
     pub sessions: Vec<SessionSummary>,
     /// The cursor of the next page, if there is one.
     pub next: Option<String>,
@@ -42,7 +42,7 @@ pub struct SessionPage {
 
 /// A session as a list shows it.
 #[derive(Debug)]
-pub struct SessionSummary {
+pub(crate) struct SessionSummary {
     pub id: SessionId,
     pub cwd: PathBuf,
     /// The additional folders.
@@ -67,7 +67,7 @@ fn summary(row: SessionRow) -> SessionSummary {
 }
 
 /// Lists sessions, the newest first.
-pub fn list(
+pub(crate) fn list(
     host: &Arc<SessionHost>,
     request: ListRequest,
     cancel: CancellationToken,
@@ -125,7 +125,11 @@ fn with_real_path(path: PathBuf) -> (PathBuf, PathBuf) {
 }
 
 /// Reports when the session has ended.
-pub fn report_closed(host: &Arc<SessionHost>, closed: CancellationToken, done: Completion<()>) {
+pub(crate) fn report_closed(
+    host: &Arc<SessionHost>,
+    closed: CancellationToken,
+    done: Completion<()>,
+) {
     host.spawn(async move {
         closed.cancelled().await;
         done.complete(Ok(()));
@@ -133,7 +137,7 @@ pub fn report_closed(host: &Arc<SessionHost>, closed: CancellationToken, done: C
 }
 
 /// Reports whether a session is stored.
-pub fn find(host: &Arc<SessionHost>, id: SessionId, done: Completion<()>) {
+pub(crate) fn find(host: &Arc<SessionHost>, id: SessionId, done: Completion<()>) {
     let store = host.store().clone();
     host.spawn(async move {
         // The session may have been open a moment ago.
@@ -149,7 +153,7 @@ pub fn find(host: &Arc<SessionHost>, id: SessionId, done: Completion<()>) {
 }
 
 /// Deletes a session once `closed` is cancelled. The session need not exist.
-pub fn delete(
+pub(crate) fn delete(
     host: &Arc<SessionHost>,
     id: SessionId,
     closed: CancellationToken,
@@ -190,7 +194,7 @@ fn remove_outputs(state: &Path, id: &SessionId) {
 }
 
 /// Archives a session once `closed` is cancelled; without `closed`, unarchives it.
-pub fn archive(
+pub(crate) fn archive(
     host: &Arc<SessionHost>,
     id: SessionId,
     closed: Option<CancellationToken>,
@@ -209,7 +213,12 @@ pub fn archive(
 }
 
 /// Sets the title that the user has chosen. Reports the title as it is stored.
-pub fn set_title(host: &Arc<SessionHost>, id: SessionId, wanted: &str, done: Completion<String>) {
+pub(crate) fn set_title(
+    host: &Arc<SessionHost>,
+    id: SessionId,
+    wanted: &str,
+    done: Completion<String>,
+) {
     let Some(title) = title::normalize(wanted) else {
         let text = "`title` has nothing in it that could be seen".to_owned();
         return done.complete(Err(Error::InvalidParams(text)));

@@ -14,7 +14,7 @@ use turnwright_workspace::files::Roots;
 
 /// The turns whose changes are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChangeScope {
+pub(crate) enum ChangeScope {
     /// The last turn that has changed files.
     Last,
     /// The turn with this number.
@@ -25,7 +25,7 @@ pub enum ChangeScope {
 
 /// The file changes of some turns.
 #[derive(Clone, Debug, Default)]
-pub struct TurnChanges {
+pub(crate) struct TurnChanges {
     /// The turns, each with the beginning of its prompt.
     pub turns: Vec<(u64, String)>,
     /// The files, sorted by path.
@@ -34,7 +34,7 @@ pub struct TurnChanges {
 
 /// The change of one file.
 #[derive(Clone, Debug)]
-pub struct ChangedFile {
+pub(crate) struct ChangedFile {
     /// The absolute path.
     pub path: PathBuf,
     /// The state before the turns.
@@ -49,7 +49,7 @@ pub struct ChangedFile {
 ///
 /// # Errors
 /// If the store cannot be read.
-pub fn turn_changes(
+pub(crate) fn turn_changes(
     connection: &Connection,
     session: &SessionId,
     what: ChangeScope,

@@ -39,7 +39,7 @@ const MAX_NAMED_FILES: usize = 20;
 
 /// What is to be undone or redone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UndoRequest {
+pub(crate) enum UndoRequest {
     /// Undo the last so many turns that have changed files.
     Undo(usize),
     /// Undo all turns from this number on.
@@ -50,7 +50,7 @@ pub enum UndoRequest {
 
 /// What an undo works with.
 #[derive(Clone, Debug)]
-pub struct UndoContext {
+pub(crate) struct UndoContext {
     pub store: Store,
     /// The session's log, in which the turn has begun.
     pub log: SessionLog,
@@ -62,7 +62,7 @@ pub struct UndoContext {
 
 /// The planned changes of an undo or redo.
 #[derive(Clone, Debug)]
-pub struct UndoPlan {
+pub(crate) struct UndoPlan {
     /// The turns concerned, each with the beginning of its prompt.
     pub turns: Vec<(u64, String)>,
     /// Whether the turns are redone.
@@ -77,7 +77,7 @@ impl UndoContext {
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub async fn plan(&self, request: UndoRequest) -> Result<Option<UndoPlan>, StoreError> {
+    pub(crate) async fn plan(&self, request: UndoRequest) -> Result<Option<UndoPlan>, StoreError> {
         self.log.flush().written().await;
         let session = self.session.clone();
         let look = move |connection: &rusqlite::Connection| {
@@ -114,7 +114,7 @@ impl UndoContext {
 
     /// Applies the plan. The intent is logged before and the result after; the client sees a card
     /// meanwhile.
-    pub async fn execute(&self, plan: UndoPlan, tell: impl Fn(Update)) -> UndoReport {
+    pub(crate) async fn execute(&self, plan: UndoPlan, tell: impl Fn(Update)) -> UndoReport {
         let to_restore = |it: &&UndoStep| matches!(it.action, UndoAction::Restore { .. });
         let wanted: Vec<_> = plan.steps.iter().filter(to_restore).cloned().collect();
         let numbers: Vec<_> = plan.turns.iter().map(|it| it.0).collect();

@@ -12,7 +12,7 @@ const MAX_NAMED_FILES: usize = 50;
 
 /// The result for each file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UndoReport {
+pub(crate) struct UndoReport {
     /// The turns, each with the beginning of its prompt.
     pub turns: Vec<(u64, String)>,
     /// Whether the turns were redone.
@@ -31,7 +31,7 @@ pub struct UndoReport {
 
 impl UndoReport {
     /// Makes the report of a plan and its outcomes.
-    pub fn new(planned: UndoPlan, outcomes: Vec<RestoreResult>) -> UndoReport {
+    pub(crate) fn new(planned: UndoPlan, outcomes: Vec<RestoreResult>) -> UndoReport {
         let UndoPlan { turns, is_redo, steps } = planned;
         let mut report = UndoReport { turns, is_redo, ..UndoReport::default() };
         for step in steps {
@@ -52,19 +52,19 @@ impl UndoReport {
     }
 
     /// Makes the report of a plan as if it had succeeded.
-    pub fn dry_run(planned: UndoPlan) -> UndoReport {
+    pub(crate) fn dry_run(planned: UndoPlan) -> UndoReport {
         let is_wanted = |it: &&UndoStep| matches!(it.action, UndoAction::Restore { .. });
         let wanted = planned.steps.iter().filter(is_wanted).map(|it| it.path.clone()).collect();
         UndoReport { restored: wanted, ..UndoReport::new(planned, Vec::new()) }
     }
 
     /// Whether every file is as it should be.
-    pub fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.conflicts.is_empty() && self.lost.is_empty() && self.failed.is_empty()
     }
 
     /// The report as Markdown.
-    pub fn text(&self, roots: &Roots) -> String {
+    pub(crate) fn text(&self, roots: &Roots) -> String {
         let verb = if self.is_redo { "Redone" } else { "Undone" };
         let is_nothing = self.restored.is_empty() && !self.is_complete();
         let head = if is_nothing { "Nothing could be restored of" } else { verb };

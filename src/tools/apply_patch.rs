@@ -9,9 +9,11 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::edit_common;
+use super::shown_argument::{PATCH, ShownArgument};
 use super::{OfferContext, Tool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, Location, ResolvedPath, ToolKind};
+use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::edit::line_changes::{self, LineCounts};
 use turnwright_workspace::edit::patch::{self, FilePatch};
@@ -75,6 +77,7 @@ impl Tool for ApplyPatch {
     const NAME: &'static str = "apply_patch";
     const KIND: ToolKind = ToolKind::Edit;
     const PENDING_TITLE: &'static str = "Apply patch";
+    const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATCH];
     type Args = ApplyPatchArgs;
     type Preview = Vec<PatchStep>;
 
@@ -120,13 +123,13 @@ impl Tool for ApplyPatch {
         args: &ApplyPatchArgs,
         targets: &[ResolvedPath],
         ctx: &ToolCtx,
-    ) -> Result<(Vec<PatchStep>, Vec<CallContent>), String> {
+    ) -> Result<(Vec<PatchStep>, Vec<CallContent>), ToolRefusal> {
         let files = patch::parse(&args.patch)
             .map_err(|it| format!("The patch makes no sense: {it}. Nothing was written."))?;
         for (number, place) in targets.iter().enumerate() {
             if targets[..number].contains(place) {
                 let name = ctx.env.files.roots().display_path(place);
-                return Err(format!("{name} comes twice in the patch. Nothing was written."));
+                return Err(format!("{name} comes twice in the patch. Nothing was written.").into());
             }
         }
         let mut steps = Vec::new();
@@ -142,7 +145,7 @@ impl Tool for ApplyPatch {
             if bytes > MAX_PATCHED_BYTES {
                 return Err("The files of the patch have more than 64 MiB together: make several \
                             patches. Nothing was written."
-                    .to_owned());
+                    .into());
             }
             content.push(step_diff(&step, ctx.env.files.roots(), &mut room));
             steps.push(step);
@@ -259,11 +262,11 @@ async fn plan_step(
     target: &ResolvedPath,
     to: Option<&ResolvedPath>,
     ctx: &ToolCtx,
-) -> Result<PatchStep, String> {
+) -> Result<PatchStep, ToolRefusal> {
     let files = &ctx.env.files;
     let FilePatch { path: name, change } = file;
     let target = target.clone();
-    let nothing = |why: &str| Err(format!("{name} {why}. Nothing was written."));
+    let nothing = |why: &str| Err(format!("{name} {why}. Nothing was written.").into());
     if to.is_some() || change == PatchOp::Delete {
         let (roots, path) = (files.roots().clone(), PathBuf::from(&name));
         let own = tokio::task::spawn_blocking(move || roots.resolve_entry(&path)).await;
@@ -290,10 +293,12 @@ async fn plan_step(
         (PatchOp::Delete, Err(FileError::Binary(_) | FileError::TooLarge(_))) => {
             PatchAction::Delete { before: None, aside: None }
         }
-        (_, Err(error)) => return Err(edit_common::read_failure(&name, &target, error, ctx).await),
+        (_, Err(error)) => {
+            return Err(edit_common::read_failure(&name, &target, error, ctx).await.into());
+        }
         (PatchOp::Delete, Ok(before)) => {
             if let Some(lines) = edit_common::changed_since_read(ctx, &target, &before).await {
-                return Err(edit_common::stale_message(&name, &before, &lines));
+                return Err(edit_common::stale_message(&name, &before, &lines).into());
             }
             PatchAction::Delete { before: Some(before), aside: None }
         }
@@ -302,7 +307,7 @@ async fn plan_step(
                 && files.inspect_entry(to).await != Err(FileError::NotFound)
             {
                 let to = files.roots().display_path(to);
-                return Err(format!("{to} exists already. Nothing was written."));
+                return Err(format!("{to} exists already. Nothing was written.").into());
             }
             let changed = edit_common::changed_since_read(ctx, &target, &before).await;
             let may_quote = edit_common::may_quote(ctx, &target, &before).await;
@@ -320,13 +325,14 @@ async fn plan_step(
                         &name,
                         &before,
                         &changed.unwrap_or_default(),
-                    ));
+                    )
+                    .into());
                 }
                 Err(refusal) => {
                     return Err(match changed {
-                        Some(lines) => edit_common::stale_message(&name, &before, &lines),
-                        None if may_quote => refusal.explain(&name),
-                        None => edit_common::not_quotable(&name),
+                        Some(lines) => edit_common::stale_message(&name, &before, &lines).into(),
+                        None if may_quote => refusal.explain(&name).into(),
+                        None => edit_common::not_quotable(&name).into(),
                     });
                 }
             }

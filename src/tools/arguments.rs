@@ -14,6 +14,7 @@ pub(crate) use repair::{canonical_name, repair_arguments};
 
 use super::Tool;
 use turnwright_types::message::ToolSpec;
+use turnwright_types::refusal::ToolRefusal;
 
 /// An error lists at most this many argument names.
 const MAX_NAMES: usize = 12;
@@ -76,7 +77,7 @@ fn simplify(schema: &mut Value) {
 
 /// Parses arguments. If they do not fit, repairs what can be meant in only one way. Also returns
 /// the names that the tool does not know.
-pub(super) fn parse_arguments<T: Tool>(args: Value) -> Result<(T::Args, Vec<String>), String> {
+pub(super) fn parse_arguments<T: Tool>(args: Value) -> Result<(T::Args, Vec<String>), ToolRefusal> {
     if let Ok((args, ignored)) = read::read(args.clone())
         && ignored.is_empty()
     {
@@ -92,7 +93,8 @@ pub(super) fn parse_arguments<T: Tool>(args: Value) -> Result<(T::Args, Vec<Stri
         let problem = describe_problem(&repaired, &schema, "", is_field_missing);
         let problem = problem.unwrap_or_else(|| shorten(&error, MAX_ERROR_CHARS));
         let names = argument_names(&schema);
-        format!("Invalid arguments for {}: {problem}. Nothing was executed. {names}.", T::NAME)
+        let name = T::NAME;
+        format!("Invalid arguments for {name}: {problem}. Nothing was executed. {names}.").into()
     })
 }
 

@@ -66,7 +66,7 @@ pub(super) fn uncertainty_of(script: &shell::Script, workdir: &Path) -> Option<S
 }
 
 /// The effects of a line that runs in the project, to show how it would be judged. Reads the disk.
-pub fn command_line_effects(line: &str, roots: &Roots) -> Vec<Effect> {
+pub(crate) fn command_line_effects(line: &str, roots: &Roots) -> Vec<Effect> {
     let workdir = roots.resolve(".");
     let command = shell::command(line, &workdir.path, dialect());
     let named = paths_in_script(&command.script, Path::new("."), None);

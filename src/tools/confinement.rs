@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::protected_snapshot::ProtectedSnapshot;
+use super::sandbox_profile::{ProgramAccess, SessionAccess};
 use super::{ToolEnv, confinement_guard, hidden_paths, repository};
 use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPaths};
 use turnwright_policy::shell;
 use turnwright_sandbox::{Network, SandboxProfile};
 use turnwright_types::effect::{Effect, ExtraAccess, ShellCommand};
+use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::exec::Environment;
 use turnwright_workspace::nofollow;
 
@@ -75,9 +77,12 @@ pub(super) struct CommandConfinement {
 ///
 /// # Errors
 /// Why the command cannot run, for the model.
-pub(super) async fn confine(pass: &Pass, env: &Arc<ToolEnv>) -> Result<CommandConfinement, String> {
+pub(super) async fn confine(
+    pass: &Pass,
+    env: &Arc<ToolEnv>,
+) -> Result<CommandConfinement, ToolRefusal> {
     let Some(Effect::Exec(command)) = pass.effects().first() else {
-        return Err("Nothing was run: there is no permission for it.".to_owned());
+        return Err("Nothing was run: there is no permission for it.".into());
     };
     let mut extra_variables: Vec<(&'static str, String)> = Vec::new();
     if pass.is_read_only() && command.line.contains("git") {
@@ -121,7 +126,7 @@ pub(super) async fn confine(pass: &Pass, env: &Arc<ToolEnv>) -> Result<CommandCo
         };
         builder.build(extra_variables, &redirects)
     });
-    built.await.unwrap_or_else(|_| Err("The sandbox could not be set up.".to_owned()))
+    built.await.unwrap_or_else(|_| Err("The sandbox could not be set up.".into()))
 }
 
 /// A command and what it was allowed.
@@ -139,7 +144,7 @@ impl ConfinementBuilder<'_> {
         self,
         mut extra_variables: Vec<(&'static str, String)>,
         redirects: &[PathBuf],
-    ) -> Result<CommandConfinement, String> {
+    ) -> Result<CommandConfinement, ToolRefusal> {
         let confinement = &self.env.confinement;
         if let ExtraAccess::Write(target) = &self.command.extra_access
             && fs::symlink_metadata(&target.path).is_err()
@@ -148,7 +153,8 @@ impl ConfinementBuilder<'_> {
                 "{} does not exist, so only its folder could be opened. Nothing was run. Name \
                  that folder in \"escalate\".",
                 turnwright_types::effect::escape_hidden_line(&target.path.to_string_lossy())
-            ));
+            )
+            .into());
         }
         let mut write = self.write.clone();
         if self.may_write {
@@ -170,13 +176,7 @@ impl ConfinementBuilder<'_> {
         // The user has approved git, not the programs that a repository's settings make it start.
         let is_certain = self.command.uncertainty.is_none();
         let uses_ssh = self.network && is_certain && only_runs(&self.command.script, SSH_PROGRAMS);
-        let profile = SandboxProfile {
-            read_only: self.read_only_paths(),
-            hidden: self.hidden_paths(uses_ssh),
-            readable: confinement.readable.clone(),
-            network: if self.network { Network::On } else { confinement.network },
-            writable: write,
-        };
+        let profile = self.profile(write, uses_ssh);
         let snapshot = self.may_write.then(|| self.env.guard.take_snapshot(&confinement.protected));
         let removed_variables: &[&str] = if uses_ssh { &[] } else { &[SSH_AGENT_VARIABLE] };
         let (allowed, hint) = (self.allowed_protected_paths(), Some(self.hint(&profile)));
@@ -197,41 +197,45 @@ impl ConfinementBuilder<'_> {
         })
     }
 
-    /// The folders that every command of the session may write.
-    fn writable_folders(&self) -> Vec<PathBuf> {
-        let confinement = &self.env.confinement;
-        let roots: Vec<_> = self.env.files.roots().folders().map(Path::to_path_buf).collect();
-        let of_git: Vec<_> = roots.iter().flat_map(|it| repository::git_folders(it)).collect();
-        let existing = confinement.writable.iter().chain(&confinement.caches);
-        let existing = existing.filter_map(|it| fs::canonicalize(it).ok());
-        roots.into_iter().chain(of_git).chain(existing).collect()
+    fn session_access(&self) -> SessionAccess<'_> {
+        SessionAccess {
+            confinement: &self.env.confinement,
+            roots: self.env.files.roots(),
+            denied_paths: &self.denied_paths,
+        }
     }
 
-    /// The protected paths that exist, except those that this command may write.
-    fn read_only_paths(&self) -> Vec<PathBuf> {
-        let exists =
-            |it: &PathBuf| fs::symlink_metadata(it).is_ok_and(|it| it.is_file() || it.is_dir());
+    /// The folders that every command of the session may write.
+    fn writable_folders(&self) -> Vec<PathBuf> {
+        let roots = self.env.files.roots().folders();
+        let git_folders = roots.flat_map(repository::git_folders);
+        self.session_access().writable_folders().into_iter().chain(git_folders).collect()
+    }
+
+    fn profile(&self, writable: Vec<PathBuf>, uses_ssh: bool) -> SandboxProfile {
         let allowed = self.allowed_protected_paths();
-        let is_open =
-            |place: &Path| allowed.iter().any(|it| it.starts_with(place) || place.starts_with(it));
-        let roots = self.env.files.roots();
-        let is_inside = |it: &Path| roots.folders().any(|root| it.starts_with(root));
         // git itself legitimately writes its config, for example to set a branch's upstream. The
         // snapshot is checked after the command has ended.
         let is_git = only_runs(&self.command.script, &["git"]);
-        let is_left_writable = |it: &Path| is_git && it.ends_with(".git/config");
-        let confinement = &self.env.confinement;
-        let unwritable = self.denied_paths.unwritable_paths();
-        let ours = confinement
-            .read_only
-            .iter()
-            .chain(&unwritable)
-            .filter_map(|it| fs::canonicalize(it).ok());
-        let ours = ours.filter(|it| is_inside(it));
-        let leaf_paths = confinement.protected.leaf_paths().into_iter();
-        let leaf_paths =
-            leaf_paths.filter(|it| exists(it) && !is_open(it) && !is_left_writable(it));
-        ours.chain(leaf_paths).collect()
+        let may_write_protected = |path: &Path| {
+            (is_git && path.ends_with(".git/config"))
+                || allowed.iter().any(|it| it.starts_with(path) || path.starts_with(it))
+        };
+        let mut profile = self.session_access().profile(ProgramAccess {
+            writable,
+            network: if self.network { Network::On } else { self.env.confinement.network },
+            may_write_protected: &may_write_protected,
+            may_read_hidden: &|path| uses_ssh && path.ends_with(".ssh"),
+            hidden: &[],
+        });
+        // The user was not asked about files that the command does not name, so secrets among them
+        // are hidden.
+        if !self.may_write && hidden_paths::reads_unnamed_files(&self.command.script) {
+            let named: Vec<_> = self.command.reads.iter().map(|it| it.path.clone()).collect();
+            let roots = self.env.files.roots().folders();
+            profile.hidden.extend(hidden_paths::hidden_below(roots, &self.denied_paths, &named));
+        }
+        profile
     }
 
     /// The protected paths that the user has explicitly allowed. A folder that contains the whole
@@ -241,29 +245,6 @@ impl ConfinementBuilder<'_> {
         let is_all = |it: &Path| protected.roots.iter().any(|root| root.starts_with(it));
         let is_named = |it: &&PathBuf| protected.reason(it).is_some() && !is_all(it);
         self.write.iter().filter(is_named).cloned().collect()
-    }
-
-    /// The paths that the command may not read. A folder that the user has opened as a session
-    /// folder stays readable.
-    fn hidden_paths(&self, uses_ssh: bool) -> Vec<PathBuf> {
-        let roots = self.env.files.roots();
-        let is_opened = |it: &Path| {
-            roots.folders().any(|root| root.starts_with(it))
-                && !roots.private_folders().any(|own| own == it)
-        };
-        let is_ssh = |it: &Path| uses_ssh && it.ends_with(".ssh");
-        let hide = self.env.confinement.hidden.iter().filter(|it| !is_ssh(it));
-        let denied = self.denied_paths.unreadable_paths();
-        let hide = hide.chain(&denied);
-        let hide = hide.filter_map(|it| fs::canonicalize(it).ok());
-        let mut hide: Vec<_> = hide.filter(|it| !is_opened(it)).collect();
-        // The user was not asked about files that the command does not name, so secrets among them
-        // are hidden.
-        if !self.may_write && hidden_paths::reads_unnamed_files(&self.command.script) {
-            let named: Vec<_> = self.command.reads.iter().map(|it| it.path.clone()).collect();
-            hide.extend(hidden_paths::hidden_below(roots.folders(), &self.denied_paths, &named));
-        }
-        hide
     }
 
     fn hint(&self, profile: &SandboxProfile) -> String {

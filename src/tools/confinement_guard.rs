@@ -194,7 +194,7 @@ impl ConfinementGuard {
 
 /// Guards the protected paths during one call of a confined MCP server. They are also checked if the
 /// call panics or is dropped.
-pub struct RemoteCallGuard(Option<GuardedCall>);
+pub(crate) struct RemoteCallGuard(Option<GuardedCall>);
 
 struct GuardedCall {
     env: Arc<ToolEnv>,
@@ -205,7 +205,7 @@ struct GuardedCall {
 
 impl RemoteCallGuard {
     /// Takes a snapshot before the call. Blocks: not for the runtime's thread.
-    pub fn new(env: Arc<ToolEnv>, call: &str) -> RemoteCallGuard {
+    pub(crate) fn new(env: Arc<ToolEnv>, call: &str) -> RemoteCallGuard {
         let name = format!("call {call}");
         let watch = Arc::new(CommandWatch { has_snapshot: true, ..CommandWatch::default() });
         lock(&env.guard.watches).insert(name.clone(), watch);
@@ -218,7 +218,7 @@ impl RemoteCallGuard {
     }
 
     /// Checks the protected paths after the call. Tells the user what was found and returns it.
-    pub async fn finish(mut self) -> Option<String> {
+    pub(crate) async fn finish(mut self) -> Option<String> {
         let call = self.0.take()?;
         let client = Arc::clone(&call.env.client);
         let checking = tokio::task::spawn_blocking(move || call.check());

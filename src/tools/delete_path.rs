@@ -6,11 +6,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::shown_argument::{PATH, ShownArgument};
 use super::{Tool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ToolKind, escape_hidden_line,
 };
+use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::{EntryInfo, FileError, Roots, display};
 
 #[derive(Debug)]
@@ -31,6 +33,7 @@ impl Tool for DeletePath {
     const NAME: &'static str = "delete_path";
     const KIND: ToolKind = ToolKind::Delete;
     const PENDING_TITLE: &'static str = "Delete";
+    const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH];
     type Args = DeletePathArgs;
     type Preview = Option<EntryInfo>;
 
@@ -59,16 +62,18 @@ impl Tool for DeletePath {
         args: &DeletePathArgs,
         targets: &[ResolvedPath],
         ctx: &ToolCtx,
-    ) -> Result<(Option<EntryInfo>, Vec<CallContent>), String> {
+    ) -> Result<(Option<EntryInfo>, Vec<CallContent>), ToolRefusal> {
         let Some(target) = targets.first() else {
-            return Err("delete_path needs a `path`. Nothing was deleted.".to_owned());
+            return Err("delete_path needs a `path`. Nothing was deleted.".into());
         };
         if let Some(reason) = why_protected(target, ctx).await {
-            return Err(format!("{} {reason}. Nothing was deleted.", args.path));
+            return Err(format!("{} {reason}. Nothing was deleted.", args.path).into());
         }
         let survey = match ctx.env.files.inspect_entry(target).await {
             Ok(survey) => survey,
-            Err(error) => return Err(not_found_message(&args.path, target, &error, ctx).await),
+            Err(error) => {
+                return Err(not_found_message(&args.path, target, &error, ctx).await.into());
+            }
         };
         if survey.entries() > 0 && args.recursive != Some(true) {
             let (files, folders) = (survey.files, survey.folders);
@@ -82,13 +87,14 @@ impl Tool for DeletePath {
                 "{} is a folder with {what} below it. Nothing was deleted. Set recursive to delete \
                  it with all of them.",
                 args.path
-            ));
+            )
+            .into());
         }
         if survey.is_too_deep() {
             return Err(format!(
                 "{} holds folders that are nested {} deep. Nothing was deleted. Use exec with rm -r.",
                 args.path, survey.depth
-            ));
+            ).into());
         }
         let content =
             CallContent::Text(deleted_list(&ctx.env.files.roots().display_path(target), &survey));

@@ -7,10 +7,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::edit_common;
+use super::shown_argument::{NEW_TEXT, OLD_TEXT, PATH, ShownArgument};
 use super::{OfferContext, Tool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, Location, ResolvedPath, ToolKind};
 use turnwright_types::message::ToolSpec;
+use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::edit::{
     self, AppliedEdits, EditError, EditErrorKind, TextEdit, line_changes,
@@ -86,6 +88,7 @@ impl Tool for EditFile {
     const NAME: &'static str = "edit_file";
     const KIND: ToolKind = ToolKind::Edit;
     const PENDING_TITLE: &'static str = "Edit file";
+    const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH, OLD_TEXT, NEW_TEXT];
     type Args = EditFileArgs;
     type Preview = PlannedEdit;
 
@@ -113,14 +116,14 @@ impl Tool for EditFile {
         args: &EditFileArgs,
         targets: &[ResolvedPath],
         ctx: &ToolCtx,
-    ) -> Result<(PlannedEdit, Vec<CallContent>), String> {
+    ) -> Result<(PlannedEdit, Vec<CallContent>), ToolRefusal> {
         let Some(target) = targets.first() else {
-            return Err("edit_file needs a `path`. Nothing was written.".to_owned());
+            return Err("edit_file needs a `path`. Nothing was written.".into());
         };
         let before = match ctx.env.files.read(target).await {
             Ok(text) => text,
             Err(error) => {
-                return Err(edit_common::read_failure(&args.path, target, error, ctx).await);
+                return Err(edit_common::read_failure(&args.path, target, error, ctx).await.into());
             }
         };
         let changed = edit_common::changed_since_read(ctx, target, &before).await;
@@ -137,11 +140,11 @@ impl Tool for EditFile {
         let (before, result) = work.await.map_err(|error| error.to_string())?;
         let (diff, applied) = match (result, &changed) {
             (Ok((_, applied)), Some(lines)) if !edit_common::is_exact(&applied) => {
-                return Err(edit_common::stale_message(&args.path, &before, lines));
+                return Err(edit_common::stale_message(&args.path, &before, lines).into());
             }
             (Ok(result), _) => result,
             (Err(EditError { kind: EditErrorKind::NotFound { .. }, .. }), Some(lines)) => {
-                return Err(edit_common::stale_message(&args.path, &before, lines));
+                return Err(edit_common::stale_message(&args.path, &before, lines).into());
             }
             (
                 Err(EditError {
@@ -150,9 +153,9 @@ impl Tool for EditFile {
                 }),
                 _,
             ) if !may_quote => {
-                return Err(edit_common::not_quotable(&args.path));
+                return Err(edit_common::not_quotable(&args.path).into());
             }
-            (Err(refusal), _) => return Err(refusal.explain(&args.path, of)),
+            (Err(refusal), _) => return Err(refusal.explain(&args.path, of).into()),
         };
         Ok((PlannedEdit { before: Some(before), applied, changed }, vec![diff]))
     }

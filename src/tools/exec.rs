@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
 use super::command::{self, CommandPath};
+use super::shown_argument::{COMMAND, ShownArgument};
 use super::{Tool, ToolCtx, ToolEnv, ToolOutcome, confinement, live_output};
 use turnwright_policy::permission::Pass;
 use turnwright_policy::shell::{self, Script};
@@ -17,6 +18,7 @@ use turnwright_types::effect::{
     CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ShellCommand, ToolKind,
     escape_hidden, escape_hidden_line, fenced,
 };
+use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::exec::{
     CommandSpec, EndReason, Job, JobEnd, Leftover, OutputExcerpt, dialect,
 };
@@ -101,6 +103,7 @@ impl Tool for Exec {
     const NAME: &'static str = "exec";
     const KIND: ToolKind = ToolKind::Execute;
     const PENDING_TITLE: &'static str = "Run a command";
+    const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[COMMAND];
     type Args = ExecArgs;
     type Preview = ();
 
@@ -145,28 +148,30 @@ impl Tool for Exec {
         args: &ExecArgs,
         targets: &[ResolvedPath],
         ctx: &ToolCtx,
-    ) -> Result<((), Vec<CallContent>), String> {
+    ) -> Result<((), Vec<CallContent>), ToolRefusal> {
         if args.command.trim().is_empty() {
-            return Err("exec needs a `command`. Nothing was run.".to_owned());
+            return Err("exec needs a `command`. Nothing was run.".into());
         }
         if args.command.contains('\0') {
             return Err(
                 "The command contains a NUL character, which no system accepts. Nothing was run."
-                    .to_owned(),
+                    .into(),
             );
         }
         if let Some(editor) = interactive_editor(&args.command) {
             return Err(format!(
                 "{editor} waits for keyboard input, which is not possible here. Nothing was run. Use the \
                  file tools, or {editor} with commands (-es -c …)."
-            ));
+            ).into());
         }
         // Whether a folder outside the project exists is not revealed without a permission.
         let is_told =
             |it: &&ResolvedPath| it.scope == PathScope::Workspace && args.workdir() != ".";
         for place in targets.iter().take(1).filter(is_told) {
             if let Err(error) = ctx.env.files.ensure_folder(place).await {
-                return Err(format!("`workdir` {} {error}. Nothing was run.", args.workdir()));
+                return Err(
+                    format!("`workdir` {} {error}. Nothing was run.", args.workdir()).into()
+                );
             }
         }
         let mut text = fenced(&escape_hidden(&args.command));
@@ -239,15 +244,15 @@ impl Tool for Exec {
 async fn begin<'a>(
     spec: &CommandSpec,
     ctx: &'a ToolCtx,
-) -> Result<(Arc<Job>, live_output::LiveOutput<'a>), String> {
+) -> Result<(Arc<Job>, live_output::LiveOutput<'a>), ToolRefusal> {
     let slot = ctx.env.jobs.admit(&spec.command).map_err(|it| it.to_string())?;
     match ctx.cancel.run_until_cancelled(live_output::start(spec, ctx)).await {
         Some(Ok((started, live))) => Ok((slot.run(started), live)),
         Some(Err(error)) => {
             let place = spec.workdir.display();
-            Err(format!("The command could not be started: {error} (in {place})"))
+            Err(format!("The command could not be started: {error} (in {place})").into())
         }
-        None => Err("cancelled by the user".to_owned()),
+        None => Err("cancelled by the user".into()),
     }
 }
 

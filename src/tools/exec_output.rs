@@ -13,6 +13,7 @@ use turnwright_types::effect::{
     CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden, escape_hidden_line,
     fenced,
 };
+use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::exec::{Job, Signal};
 use turnwright_workspace::files::Roots;
 
@@ -119,14 +120,14 @@ impl Tool for ExecOutput {
         args: &ExecOutputArgs,
         _: &[ResolvedPath],
         ctx: &ToolCtx,
-    ) -> Result<((), Vec<CallContent>), String> {
+    ) -> Result<((), Vec<CallContent>), ToolRefusal> {
         let job = find(args, ctx)?;
         let Some(input) = args.input() else { return Ok(((), Vec::new())) };
         if input.len() > MAX_INPUT_BYTES {
             return Err(
                 "The input has more than 32 KiB. Nothing was sent. Write it to a file with \
                         write_file and let a command read that."
-                    .to_owned(),
+                    .into(),
             );
         }
         let command = fenced(&escape_hidden(job.command()));
@@ -170,10 +171,10 @@ impl Tool for ExecOutput {
     }
 }
 
-fn find(args: &ExecOutputArgs, ctx: &ToolCtx) -> Result<Arc<Job>, String> {
+fn find(args: &ExecOutputArgs, ctx: &ToolCtx) -> Result<Arc<Job>, ToolRefusal> {
     let jobs = &ctx.env.jobs;
     let id = args.id();
-    jobs.find(&id).ok_or_else(|| format!("There is no job {id:?}. {}", jobs.describe()))
+    jobs.find(&id).ok_or_else(|| format!("There is no job {id:?}. {}", jobs.describe()).into())
 }
 
 /// The input, ended by a newline for programs that read lines. Control-D stands for the end of the

@@ -7,9 +7,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::search_common::{self, count};
+use super::shown_argument::{GLOB, PATH, PATTERN, ShownArgument};
 use super::{Tool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
+use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::search::{FileList, FileOrder, FindOptions, find};
 
@@ -48,6 +50,7 @@ impl Tool for FindFiles {
     const NAME: &'static str = "find_files";
     const KIND: ToolKind = ToolKind::Search;
     const PENDING_TITLE: &'static str = "Find files";
+    const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH, GLOB, PATTERN];
     const IS_READ_ONLY: bool = true;
     type Args = FindFilesArgs;
     type Preview = ();
@@ -73,9 +76,9 @@ impl Tool for FindFiles {
         args: &FindFilesArgs,
         targets: &[ResolvedPath],
         ctx: &ToolCtx,
-    ) -> Result<((), Vec<CallContent>), String> {
+    ) -> Result<((), Vec<CallContent>), ToolRefusal> {
         if args.glob.trim().is_empty() {
-            return Err("find_files needs a `glob`. Nothing was searched.".to_owned());
+            return Err("find_files needs a `glob`. Nothing was searched.".into());
         }
         search_common::check_breadth(targets, ctx).await?;
         Ok(((), Vec::new()))

@@ -7,9 +7,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::search_common::{self, count};
+use super::shown_argument::{GLOB, PATH, PATTERN, ShownArgument};
 use super::{Tool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
+use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::search::{FileMatches, GrepQuery, GrepResult, grep};
 
@@ -69,6 +71,7 @@ impl Tool for Grep {
     const NAME: &'static str = "grep";
     const KIND: ToolKind = ToolKind::Search;
     const PENDING_TITLE: &'static str = "Search";
+    const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH, PATTERN, GLOB];
     const IS_READ_ONLY: bool = true;
     type Args = GrepArgs;
     type Preview = ();
@@ -94,9 +97,9 @@ impl Tool for Grep {
         args: &GrepArgs,
         targets: &[ResolvedPath],
         ctx: &ToolCtx,
-    ) -> Result<((), Vec<CallContent>), String> {
+    ) -> Result<((), Vec<CallContent>), ToolRefusal> {
         if args.pattern.is_empty() {
-            return Err("grep needs a `pattern`. Nothing was searched.".to_owned());
+            return Err("grep needs a `pattern`. Nothing was searched.".into());
         }
         search_common::check_breadth(targets, ctx).await?;
         Ok(((), Vec::new()))

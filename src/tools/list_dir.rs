@@ -7,11 +7,13 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::search_common::{self, count};
+use super::shown_argument::{PATH, ShownArgument};
 use super::{Tool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallView, Effect, Location, ResolvedPath, ToolKind, escape_hidden_line,
 };
+use turnwright_workspace::files::FileError;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::search::{FolderTree, TreeEntryKind, list_tree};
 
@@ -44,6 +46,7 @@ impl Tool for ListDir {
     const NAME: &'static str = "list_dir";
     const KIND: ToolKind = ToolKind::Read;
     const PENDING_TITLE: &'static str = "List folder";
+    const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH];
     const IS_READ_ONLY: bool = true;
     type Args = ListDirArgs;
     type Preview = ();
@@ -76,7 +79,8 @@ impl Tool for ListDir {
             Ok(tree) => tree,
             Err(why) => {
                 return ToolOutcome::failed(
-                    search_common::obstacle_message(args.path(), &why, target, ctx).await,
+                    search_common::obstacle_message(args.path(), &why.to_string(), target, ctx)
+                        .await,
                 );
             }
         };
@@ -90,20 +94,23 @@ impl Tool for ListDir {
 /// Lists the entries of a folder.
 ///
 /// # Errors
-/// Why the folder cannot be listed, as a phrase that follows its name.
+/// Why the folder cannot be listed.
 pub(super) async fn tree(
     (pass, target): (&Pass, &ResolvedPath),
     depth: usize,
     hidden: bool,
     ctx: &ToolCtx,
-) -> Result<FolderTree, String> {
-    let scope = search_common::scope((pass, target), None, hidden, ctx).await?;
+) -> Result<FolderTree, FileError> {
+    let scope = search_common::scope((pass, target), None, hidden, ctx).await;
+    let scope = scope.map_err(|it| FileError::System(it.for_model))?;
     let listing = move |stop: &_| match search_common::obstacle(&scope.root, true) {
-        Some(why) => Err(why.to_owned()),
-        None => list_tree(&scope, depth, stop).map_err(|it| it.to_string()),
+        Some(why) => Err(FileError::System(why.to_owned())),
+        None => list_tree(&scope, depth, stop).map_err(|it| FileError::System(it.to_string())),
     };
     let tree = search_common::run_search(ctx, listing).await;
-    tree.unwrap_or_else(|_| Err("was not listed: cancelled by the user".to_owned()))
+    tree.unwrap_or_else(|_| {
+        Err(FileError::System("was not listed: cancelled by the user".to_owned()))
+    })
 }
 
 /// Renders a tree for the model.

@@ -9,12 +9,14 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::project_context::note_folders;
+use super::shown_argument::{CONTENT, NAME, ShownArgument};
 use super::{Tool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, Location, ResolvedPath, ToolKind, escape_hidden_line,
 };
 use turnwright_types::ids::is_slug;
+use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::{FileError, FileText, Roots};
 use turnwright_workspace::memory::{self, MAX_NOTE_BYTES, MAX_NOTES, NoteFolder, NoteOwner};
 
@@ -80,15 +82,16 @@ impl MemoryArgs {
         note_folders(env).into_iter().find(|it| it.scope == scope)
     }
 
-    fn check_name(&self) -> Result<&str, String> {
+    fn check_name(&self) -> Result<&str, ToolRefusal> {
         match self.name() {
             name if is_slug(name) => Ok(name),
-            "" => Err("memory needs the `name` of a note, such as build-commands.".to_owned()),
+            "" => Err("memory needs the `name` of a note, such as build-commands.".into()),
             name => Err(format!(
                 "\"{}\" is no name of a note: use a-z, 0-9 and hyphens. Call it {}.",
                 clip_name(name),
                 memory::suggest_name(name)
-            )),
+            )
+            .into()),
         }
     }
 }
@@ -97,6 +100,7 @@ impl Tool for Memory {
     const NAME: &'static str = "memory";
     const KIND: ToolKind = ToolKind::Think;
     const PENDING_TITLE: &'static str = "Memory";
+    const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[NAME, CONTENT];
     type Args = MemoryArgs;
     type Preview = PlannedNoteChange;
 
@@ -136,7 +140,7 @@ impl Tool for Memory {
         args: &MemoryArgs,
         targets: &[ResolvedPath],
         ctx: &ToolCtx,
-    ) -> Result<(PlannedNoteChange, Vec<CallContent>), String> {
+    ) -> Result<(PlannedNoteChange, Vec<CallContent>), ToolRefusal> {
         if args.action == NoteAction::List {
             return Ok(Default::default());
         }
@@ -144,32 +148,36 @@ impl Tool for Memory {
         if args.action == NoteAction::Read {
             return Ok(Default::default());
         }
-        let nothing = |why: String| format!("{why} Nothing was changed.");
+        let nothing =
+            |why: ToolRefusal| ToolRefusal::from(format!("{} Nothing was changed.", why.for_model));
         let (Some(place), Some(folder)) = (targets.first(), args.folder(&ctx.env)) else {
-            return Err(nothing("There is no folder for such notes.".to_owned()));
+            return Err(nothing("There is no folder for such notes.".into()));
         };
         if !folder.allows(&place.path) {
-            return Err(nothing(format!(
-                "The file of {name} is a link to a place outside the notes."
-            )));
+            return Err(nothing(
+                format!("The file of {name} is a link to a place outside the notes.").into(),
+            ));
         }
         let before = match ctx.env.files.without_editor().read(place).await {
             Ok(text) => Some(text),
             Err(FileError::NotFound) => None,
-            Err(error) => return Err(nothing(format!("{name} {error}."))),
+            Err(error) => return Err(nothing(format!("{name} {error}.").into())),
         };
         let after = match args.action {
             NoteAction::Delete if before.is_none() => {
-                return Err(nothing(format!("There is no note {name}.")));
+                return Err(nothing(format!("There is no note {name}.").into()));
             }
             NoteAction::Delete => None,
             _ => Some(new_note_text(args, before.as_ref()).map_err(nothing)?),
         };
         if before.is_none() && list(&[folder]).await.len() >= MAX_NOTES {
-            return Err(nothing(format!(
-                "There are {MAX_NOTES} notes already, which is all there can be. Put this into \
+            return Err(nothing(
+                format!(
+                    "There are {MAX_NOTES} notes already, which is all there can be. Put this into \
                  one of them, or delete one."
-            )));
+                )
+                .into(),
+            ));
         }
         let diff = CallContent::Diff {
             path: ctx.env.files.roots().client_path(place),
@@ -197,10 +205,10 @@ impl Tool for Memory {
 }
 
 /// The new text of a note.
-fn new_note_text(args: &MemoryArgs, before: Option<&FileText>) -> Result<String, String> {
+fn new_note_text(args: &MemoryArgs, before: Option<&FileText>) -> Result<String, ToolRefusal> {
     let content = args.content.as_deref().unwrap_or_default().trim_end();
     if content.is_empty() {
-        return Err("memory needs the `content` of the note.".to_owned());
+        return Err("memory needs the `content` of the note.".into());
     }
     // Checked first, because searching a long text for secrets takes a while.
     check_length(content.len())?;
@@ -208,7 +216,8 @@ fn new_note_text(args: &MemoryArgs, before: Option<&FileText>) -> Result<String,
         return Err(format!(
             "The text holds what looks like {what}. Notes are plain files that later sessions \
              send to a model: say where it is kept instead."
-        ));
+        )
+        .into());
     }
     let after = match before {
         Some(before) if args.action == NoteAction::Append && !before.text.trim().is_empty() => {
@@ -220,13 +229,14 @@ fn new_note_text(args: &MemoryArgs, before: Option<&FileText>) -> Result<String,
     Ok(after)
 }
 
-fn check_length(bytes: usize) -> Result<(), String> {
+fn check_length(bytes: usize) -> Result<(), ToolRefusal> {
     if bytes <= MAX_NOTE_BYTES {
         return Ok(());
     }
     Err(format!(
         "The note would have {bytes} bytes; {MAX_NOTE_BYTES} is the most. Shorten it or split it."
-    ))
+    )
+    .into())
 }
 
 async fn write(
@@ -346,6 +356,6 @@ mod tests {
         let content = format!("{}\ntoken: k3x9-v8b2-m4n7", "pwd:".repeat(MAX_NOTE_BYTES));
         let args = json!({ "action": "write", "name": "a", "content": content });
         let args: MemoryArgs = serde_json::from_value(args).unwrap();
-        assert!(new_note_text(&args, None).unwrap_err().contains("16384 is the most"));
+        assert!(new_note_text(&args, None).unwrap_err().for_model.contains("16384 is the most"));
     }
 }

@@ -11,6 +11,7 @@ mod edit_common;
 mod command;
 mod delete_path;
 mod sandbox_denial;
+mod sandbox_profile;
 mod edit_file;
 mod exec;
 mod exec_output;
@@ -30,6 +31,7 @@ mod registry;
 mod remote_tools;
 mod repository;
 mod search_common;
+mod shown_argument;
 mod advertised_tools;
 mod skill;
 mod tool_index;
@@ -62,15 +64,21 @@ use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::files::Roots;
 
 pub(crate) use arguments::{canonical_name, repair_arguments};
-pub use command::command_line_effects;
-pub use confinement::ConfinementSettings;
-pub use confinement_guard::{ConfinementGuard, RemoteCallGuard};
-pub use project_context::{describe_notes, describe_skills, read_project_context};
+pub(crate) use command::command_line_effects;
+pub(crate) use confinement::ConfinementSettings;
+pub(crate) use confinement_guard::RemoteCallGuard;
+pub(crate) use project_context::{describe_notes, describe_skills, read_project_context};
 pub use registry::{OfferContext, Registry, Toolbox};
-pub use remote_tools::{RemoteTools, ServerStatus};
-pub use repository::git_folders;
-pub use tool_env::{SharedToolEnv, ToolEnv, UserFolders};
-pub use tool_index::ToolIndex;
+pub use remote_tools::RemoteTools;
+pub(crate) use remote_tools::ServerStatus;
+pub(crate) use repository::git_folders;
+pub(crate) use sandbox_profile::{ProgramAccess, SessionAccess};
+pub(crate) use shown_argument::{ArgumentRole, COMMON_ARGUMENTS, ShownArgument};
+pub(crate) use tool_env::{SharedToolEnv, ToolEnv, UserFolders};
+pub(crate) use tool_index::ToolIndex;
+
+/// The name of the tool that runs commands, whose cards show a terminal.
+pub(crate) const COMMAND_TOOL: &str = <exec::Exec as Tool>::NAME;
 
 /// All built-in tools, in the order in which error messages list them.
 pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
@@ -110,6 +118,8 @@ pub trait Tool: Debug + Send + Sync + 'static {
     const PENDING_TITLE: &'static str;
     /// Whether the client sees a card for a call. A plan has its own display.
     const HAS_CARD: bool = true;
+    /// The arguments that the card shows while they are still being streamed.
+    const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[];
     /// The arguments. The model reads the doc comments of the type and of its fields as the
     /// descriptions.
     type Args: DeserializeOwned + JsonSchema + Send + Sync + 'static;
@@ -162,7 +172,7 @@ pub trait Tool: Debug + Send + Sync + 'static {
         _args: &Self::Args,
         _targets: &[ResolvedPath],
         _ctx: &ToolCtx,
-    ) -> impl Future<Output = Result<(Self::Preview, Vec<CallContent>), String>> + Send {
+    ) -> impl Future<Output = Result<(Self::Preview, Vec<CallContent>), ToolRefusal>> + Send {
         std::future::ready(Ok((Self::Preview::default(), Vec::new())))
     }
 
@@ -214,8 +224,8 @@ pub struct ToolOutcome {
 
 impl ToolOutcome {
     /// A failed call. The model and the user read the same reason.
-    pub fn failed(reason: impl Into<String>) -> ToolOutcome {
-        ToolOutcome::refused(reason.into().into())
+    pub fn failed(reason: impl Into<ToolRefusal>) -> ToolOutcome {
+        ToolOutcome::refused(reason.into())
     }
 
     /// A call that was not executed. The model and the user read texts of their own.
@@ -248,11 +258,15 @@ pub trait AnyTool: Debug + Send + Sync {
     }
     /// The card before the arguments are complete; `None` if calls have no card.
     fn pending_view(&self) -> Option<CallView>;
+    /// The arguments that the card shows while they are still being streamed.
+    fn shown_arguments(&self) -> &'static [ShownArgument] {
+        COMMON_ARGUMENTS
+    }
     /// Parses the arguments.
     ///
     /// # Errors
     /// What is wrong with the arguments, for the model.
-    fn prepare(self: Arc<Self>, args: Value) -> Result<Box<dyn PreparedCall>, String>;
+    fn prepare(self: Arc<Self>, args: Value) -> Result<Box<dyn PreparedCall>, ToolRefusal>;
 }
 
 /// A call whose arguments are parsed but which is not permitted yet.
@@ -268,7 +282,7 @@ pub trait PreparedCall: Send + Sync {
     fn preview<'a>(
         &'a mut self,
         ctx: &'a ToolCtx,
-    ) -> BoxFuture<'a, Result<Vec<CallContent>, String>>;
+    ) -> BoxFuture<'a, Result<Vec<CallContent>, ToolRefusal>>;
     /// The contents that the call is going to give to files, as far as they are known beforehand.
     fn expected_changes(&self) -> Vec<ExpectedChange<'_>>;
     /// Executes the call.
@@ -309,7 +323,11 @@ impl<T: Tool> AnyTool for T {
         })
     }
 
-    fn prepare(self: Arc<Self>, args: Value) -> Result<Box<dyn PreparedCall>, String> {
+    fn shown_arguments(&self) -> &'static [ShownArgument] {
+        T::SHOWN_ARGUMENTS
+    }
+
+    fn prepare(self: Arc<Self>, args: Value) -> Result<Box<dyn PreparedCall>, ToolRefusal> {
         let (args, ignored) = arguments::parse_arguments::<T>(args)?;
         self.analyse(&args);
         let (targets, preview) = (Vec::new(), T::Preview::default());
@@ -336,10 +354,13 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
     fn preview<'a>(
         &'a mut self,
         ctx: &'a ToolCtx,
-    ) -> BoxFuture<'a, Result<Vec<CallContent>, String>> {
+    ) -> BoxFuture<'a, Result<Vec<CallContent>, ToolRefusal>> {
         Box::pin(async {
             let computed = self.tool.preview(&self.args, &self.targets, ctx).await;
-            let (preview, content) = computed.map_err(|it| append_ignored(it, &self.ignored))?;
+            let (preview, content) = computed.map_err(|refusal| {
+                let for_model = append_ignored(refusal.for_model, &self.ignored);
+                ToolRefusal { for_model, ..refusal }
+            })?;
             self.preview = preview;
             Ok(content)
         })

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::{Tool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, Location, ResolvedPath, ToolKind};
+use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::{EntryInfo, FileError, Roots};
 
 #[derive(Debug)]
@@ -66,24 +67,26 @@ impl Tool for MovePath {
         args: &MovePathArgs,
         targets: &[ResolvedPath],
         ctx: &ToolCtx,
-    ) -> Result<(Option<EntryInfo>, Vec<CallContent>), String> {
+    ) -> Result<(Option<EntryInfo>, Vec<CallContent>), ToolRefusal> {
         let [from, to] = targets else {
-            return Err("move_path needs `from` and `to`. Nothing was moved.".to_owned());
+            return Err("move_path needs `from` and `to`. Nothing was moved.".into());
         };
         if let Some(reason) = super::delete_path::why_protected(from, ctx).await {
-            return Err(format!("{} {reason}. Nothing was moved.", args.from));
+            return Err(format!("{} {reason}. Nothing was moved.", args.from).into());
         }
         let files = &ctx.env.files;
         let survey = match files.inspect_entry(from).await {
             Ok(survey) => survey,
             Err(error) => {
-                return Err(
-                    super::delete_path::not_found_message(&args.from, from, &error, ctx).await
-                );
+                return Err(super::delete_path::not_found_message(&args.from, from, &error, ctx)
+                    .await
+                    .into());
             }
         };
         if survey.is_folder && to.path != from.path && to.path.starts_with(&from.path) {
-            return Err(format!("{} cannot be moved into itself. Nothing was moved.", args.from));
+            return Err(
+                format!("{} cannot be moved into itself. Nothing was moved.", args.from).into()
+            );
         }
         match files.inspect_entry(to).await {
             Err(FileError::NotFound) => {}
@@ -91,10 +94,11 @@ impl Tool for MovePath {
                 return Err(format!(
                     "{} is a folder that exists: give the whole new path. Nothing was moved.",
                     args.to
-                ));
+                )
+                .into());
             }
-            Ok(_) => return Err(format!("{} {}", args.to, FileError::Exists)),
-            Err(error) => return Err(format!("{} {error}. Nothing was moved.", args.to)),
+            Ok(_) => return Err(format!("{} {}", args.to, FileError::Exists).into()),
+            Err(error) => return Err(format!("{} {error}. Nothing was moved.", args.to).into()),
         }
         let roots = files.roots();
         let content =

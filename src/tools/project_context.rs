@@ -18,7 +18,10 @@ const SKILL_FOLDERS: &[&str] = &[".turnwright/skills", ".agents/skills", ".claud
 type Project = (PathBuf, PathBuf);
 
 /// The context for the model, empty if there is none, and the skills of the session.
-pub fn read_project_context(env: &ToolEnv, stop: &CancellationToken) -> (String, Vec<Skill>) {
+pub(crate) fn read_project_context(
+    env: &ToolEnv,
+    stop: &CancellationToken,
+) -> (String, Vec<Skill>) {
     let projects = projects(env);
     let mut text = instructions_text(env, &projects);
     let notes: Vec<_> = note_folders(env).iter().flat_map(NoteFolder::list).collect();
@@ -111,7 +114,7 @@ fn skill_folders(env: &ToolEnv, projects: &[Project]) -> Vec<SkillFolder> {
 }
 
 /// A list of the notes, for people.
-pub fn describe_notes(env: &ToolEnv) -> String {
+pub(crate) fn describe_notes(env: &ToolEnv) -> String {
     let mut text = String::new();
     for folder in note_folders(env) {
         for note in folder.list() {
@@ -128,7 +131,7 @@ pub fn describe_notes(env: &ToolEnv) -> String {
 }
 
 /// A list of the current skills, for people.
-pub fn describe_skills(env: &ToolEnv) -> String {
+pub(crate) fn describe_skills(env: &ToolEnv) -> String {
     let places = skill_folders(env, &projects(env));
     let found = skills::scan(&places, &CancellationToken::new());
     if found.is_empty() {

@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::shown_argument::{PATH, ShownArgument};
 use super::{Tool, ToolCtx, ToolEnv, ToolOutcome, list_dir};
 use show::{MAX_CALL_BYTES, ShownText};
 use turnwright_policy::permission::Pass;
@@ -90,6 +91,7 @@ impl Tool for ReadFile {
     const NAME: &'static str = "read_file";
     const KIND: ToolKind = ToolKind::Read;
     const PENDING_TITLE: &'static str = "Read file";
+    const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH];
     const IS_READ_ONLY: bool = true;
     type Args = ReadFileArgs;
     type Preview = ();
@@ -173,7 +175,7 @@ async fn find<'a>(
         Err(FileError::Binary(_)) => files.describe_binary(target).await.map(ReadResult::Binary),
         Err(FileError::Folder) => match list_dir::tree((pass, target), 1, false, ctx).await {
             Ok(tree) => Ok(ReadResult::Folder(list_dir::show(&tree))),
-            Err(why) => Err(FileError::System(why)),
+            Err(why) => Err(why),
         },
         Err(error) => Err(error),
     };

@@ -11,6 +11,7 @@ use super::tool_index::LooseMatch;
 use super::{AnyTool, RemoteTools, ToolIndex, tool_search};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::message::{History, Message, ToolSpecs};
+use turnwright_types::refusal::ToolRefusal;
 
 /// Cached lists of specs. There are as many different contexts as sets of skills and kinds of
 /// models in use.
@@ -206,7 +207,7 @@ impl Toolbox {
     ///
     /// # Errors
     /// The error text for the model.
-    pub fn find_for_call(&self, name: &str) -> Result<Arc<dyn AnyTool>, String> {
+    pub fn find_for_call(&self, name: &str) -> Result<Arc<dyn AnyTool>, ToolRefusal> {
         let tool = self.find(name)?;
         if self.built_in.index.get(tool.name()).is_none() && !self.is_search(tool.name()) {
             self.remote.load([tool.name()]);
@@ -219,7 +220,7 @@ impl Toolbox {
     ///
     /// # Errors
     /// The error text for the model.
-    pub fn find(&self, name: &str) -> Result<Arc<dyn AnyTool>, String> {
+    pub fn find(&self, name: &str) -> Result<Arc<dyn AnyTool>, ToolRefusal> {
         let bare = bare_name(name);
         let (built_in, remote) = (&self.built_in.index, self.remote.index());
         if let Some(tool) = built_in.get(bare).or_else(|| remote.get(bare)) {
@@ -235,7 +236,7 @@ impl Toolbox {
             | (LooseMatch::Nothing, LooseMatch::One(tool)) => Some(Arc::clone(tool)),
             _ => foreign().and_then(|(name, _)| built_in.get(name)).cloned(),
         }
-        .ok_or_else(|| self.unknown_tool_message(bare, &remote))
+        .ok_or_else(|| self.unknown_tool_message(bare, &remote).into())
     }
 
     fn unknown_tool_message(&self, name: &str, remote: &ToolIndex) -> String {

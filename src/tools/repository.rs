@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use turnwright_workspace::files::read_head;
+use turnwright_workspace::git_repository::GitRepository;
 
 pub(super) use settings::only_changes_tracking;
 
@@ -16,16 +17,6 @@ const MAX_CONFIG_BYTES: usize = 256 * 1024;
 const MAX_POINTER_BYTES: usize = 4 * 1024;
 /// The config files of at most this many submodules are read.
 const MAX_SUBMODULES: usize = 64;
-
-/// A repository as git discovers it.
-struct GitRepository {
-    /// The folder that holds `.git`.
-    top: PathBuf,
-    /// The repository itself, a real path.
-    git: PathBuf,
-    /// `.git` is a file that points to `git`.
-    is_elsewhere: bool,
-}
 
 /// Why git may start a program of the repository's choice when it runs in this real folder. Reads
 /// the disk: not for the runtime's thread.
@@ -37,7 +28,7 @@ pub(super) fn untrusted_config(folder: &Path) -> Option<String> {
                 "git would obey this folder's own settings as those of a repository".into(),
             );
         }
-        match repository_at(folder) {
+        match GitRepository::at(folder) {
             Ok(Some(found)) => return config_risk(&found),
             Ok(None) => at = folder.parent(),
             Err(reason) => return Some(reason),
@@ -48,10 +39,10 @@ pub(super) fn untrusted_config(folder: &Path) -> Option<String> {
 
 /// The folders outside of `root` (a real path) in which its repository keeps its state. Only those
 /// that refer back to the root: a `.git` file in the root may be forged.
-pub fn git_folders(root: &Path) -> Vec<PathBuf> {
+pub(crate) fn git_folders(root: &Path) -> Vec<PathBuf> {
     let mut at = Some(root);
     while let Some(folder) = at {
-        match repository_at(folder) {
+        match GitRepository::at(folder) {
             Ok(Some(found)) => {
                 let folder =
                     if found.is_elsewhere { verified_git_folder(&found) } else { Some(found.git) };
@@ -62,20 +53,6 @@ pub fn git_folders(root: &Path) -> Vec<PathBuf> {
         }
     }
     Vec::new()
-}
-
-fn repository_at(top: &Path) -> Result<Option<GitRepository>, String> {
-    let dot = top.join(".git");
-    let Ok(metadata) = fs::metadata(&dot) else { return Ok(None) };
-    let real = |it: &Path| fs::canonicalize(it).map_err(|_| "its .git leads nowhere".to_owned());
-    let top = top.to_path_buf();
-    if metadata.is_dir() {
-        return Ok(Some(GitRepository { top, git: real(&dot)?, is_elsewhere: false }));
-    }
-    let text = read_text(&dot, MAX_POINTER_BYTES).ok_or("its .git is not understood")?;
-    let named = text.trim_end().strip_prefix("gitdir:").ok_or("its .git is not understood")?;
-    let git = real(&top.join(named.trim_start()))?;
-    Ok(Some(GitRepository { top, git, is_elsewhere: true }))
 }
 
 /// The folder that a `.git` file points to, if it refers back: the main repository of a linked

@@ -11,6 +11,7 @@ use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallContent, CallView, Location, ResolvedPath, ToolKind, escape_hidden_line, fenced,
 };
+use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::{FileError, Roots};
 use turnwright_workspace::search::{
     ExcludedPaths, Glob, HiddenMatches, SearchDeadline, SearchScope, TIME_LIMIT,
@@ -26,7 +27,10 @@ pub(super) fn path_or_cwd(path: Option<&String>) -> &str {
 }
 
 /// Refuses to search a whole disk or a whole home folder, unless that is the session's folder.
-pub(super) async fn check_breadth(targets: &[ResolvedPath], ctx: &ToolCtx) -> Result<(), String> {
+pub(super) async fn check_breadth(
+    targets: &[ResolvedPath],
+    ctx: &ToolCtx,
+) -> Result<(), ToolRefusal> {
     let Some(target) = targets.first() else { return Ok(()) };
     let files = &ctx.env.files;
     let own = files.resolve(".").await.map_err(|it| it.to_string())?.path;
@@ -39,7 +43,8 @@ pub(super) async fn check_breadth(targets: &[ResolvedPath], ctx: &ToolCtx) -> Re
         return Err(format!(
             "{name} is too much to look through. Nothing was searched. Name a folder below it in \
              `path`; `.` is the project."
-        ));
+        )
+        .into());
     }
     Ok(())
 }
@@ -55,12 +60,12 @@ pub(super) async fn scope(
     glob: Option<&str>,
     hidden: bool,
     ctx: &ToolCtx,
-) -> Result<SearchScope, String> {
+) -> Result<SearchScope, ToolRefusal> {
     let roots = ctx.env.files.roots();
     let resolve = |path: PathBuf| ctx.env.files.resolve(path);
     let glob_base = resolve(PathBuf::from(".")).await.map_err(|it| it.to_string())?.path;
     if resolve(target.path.clone()).await.as_ref() != Ok(target) {
-        return Err(FileError::Moved.to_string());
+        return Err(FileError::Moved.to_string().into());
     }
     let glob = glob.map(str::trim).filter(|it| !it.is_empty());
     let glob = glob.map(|it| Glob::parse(it, &glob_base)).transpose()?;
@@ -75,14 +80,14 @@ pub(super) async fn scope(
 pub(super) async fn run_search<T: Send + 'static>(
     ctx: &ToolCtx,
     work: impl FnOnce(&SearchDeadline) -> T + Send + 'static,
-) -> Result<T, String> {
+) -> Result<T, ToolRefusal> {
     let flag = StopFlag(Arc::default());
     let stop = SearchDeadline::new(Arc::clone(&flag.0), TIME_LIMIT);
     let work = tokio::task::spawn_blocking(move || work(&stop));
     match ctx.cancel.run_until_cancelled(work).await {
         Some(Ok(result)) => Ok(result),
-        Some(Err(error)) => Err(format!("The search failed: {error}.")),
-        None => Err("Cancelled by the user.".to_owned()),
+        Some(Err(error)) => Err(format!("The search failed: {error}.").into()),
+        None => Err("Cancelled by the user.".into()),
     }
 }
 

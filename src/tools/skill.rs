@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::shown_argument::{NAME, ShownArgument};
 use super::{OfferContext, Tool, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line};
@@ -32,6 +33,7 @@ impl Tool for LoadSkill {
     const NAME: &'static str = "skill";
     const KIND: ToolKind = ToolKind::Read;
     const PENDING_TITLE: &'static str = "Skill";
+    const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[NAME];
     const IS_READ_ONLY: bool = true;
     type Args = LoadSkillArgs;
     type Preview = ();

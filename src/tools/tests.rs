@@ -167,17 +167,17 @@ fn names_are_found_as_models_write_them() {
         assert_eq!(registry.find(written).unwrap().name(), meant, "{written}");
     }
     for unknown in ["", "exe", "execute", "reed", "functions.", "str_replace_editor", ":", "():0"] {
-        let reason = registry.find(unknown).unwrap_err();
+        let reason = registry.find(unknown).unwrap_err().for_model;
         assert!(reason.contains("Available: read_file, write_file"), "{unknown}: {reason}");
     }
     for (unknown, meant) in
         [("exek", "exec"), ("write_fil", "write_file"), ("ReadFiles", "read_file")]
     {
-        let reason = registry.find(unknown).unwrap_err();
+        let reason = registry.find(unknown).unwrap_err().for_model;
         let start = format!("No tool \"{unknown}\". Did you mean {meant}? Available: ");
         assert!(reason.starts_with(&start), "{reason}");
     }
-    assert!(!registry.find("fly").unwrap_err().contains("mean"));
+    assert!(!registry.find("fly").unwrap_err().for_model.contains("mean"));
 }
 
 #[test]

@@ -278,6 +278,7 @@ fn truncate(text: &str, most: usize) -> &str {
 mod tests {
     use super::*;
     use crate::tools::PreparedCall;
+    use turnwright_types::refusal::ToolRefusal;
 
     #[derive(Debug)]
     struct FakeSearchableTool(Arc<ToolSpec>, &'static str);
@@ -307,8 +308,8 @@ mod tests {
             None
         }
 
-        fn prepare(self: Arc<Self>, _: Value) -> Result<Box<dyn PreparedCall>, String> {
-            Err("no".to_owned())
+        fn prepare(self: Arc<Self>, _: Value) -> Result<Box<dyn PreparedCall>, ToolRefusal> {
+            Err("no".into())
         }
     }
 

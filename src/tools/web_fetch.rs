@@ -6,11 +6,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::shown_argument::{ShownArgument, URL};
 use super::{Tool, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line, shorten_title,
 };
+use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::web::{self, FetchedBody, WebPage, floor_char_boundary};
 
@@ -41,6 +43,7 @@ impl Tool for WebFetch {
     const NAME: &'static str = "web_fetch";
     const KIND: ToolKind = ToolKind::Fetch;
     const PENDING_TITLE: &'static str = "Fetch";
+    const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[URL];
     const IS_READ_ONLY: bool = true;
     type Args = WebFetchArgs;
     type Preview = ();
@@ -70,7 +73,7 @@ impl Tool for WebFetch {
         args: &WebFetchArgs,
         _: &[ResolvedPath],
         ctx: &ToolCtx,
-    ) -> Result<((), Vec<CallContent>), String> {
+    ) -> Result<((), Vec<CallContent>), ToolRefusal> {
         let url = web::parse_url(&args.url)?;
         ctx.env.shared.web.check(&url).map_err(|error| fetch_failure(&error))?;
         Ok(((), vec![CallContent::Text(escape_hidden_line(url.as_str()))]))

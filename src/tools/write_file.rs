@@ -6,11 +6,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::shown_argument::{CONTENT, PATH, ShownArgument};
 use super::{Tool, ToolCtx, ToolEnv, ToolOutcome, edit_common};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, Location, ResolvedPath, ToolKind, escape_hidden_line,
 };
+use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::edit::omission;
 use turnwright_workspace::files::{FileError, FileText, Roots, WriteOutcome};
@@ -51,6 +53,7 @@ impl Tool for WriteFile {
     const NAME: &'static str = "write_file";
     const KIND: ToolKind = ToolKind::Edit;
     const PENDING_TITLE: &'static str = "Write file";
+    const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH, CONTENT];
     type Args = WriteFileArgs;
     type Preview = PlannedWrite;
 
@@ -72,19 +75,19 @@ impl Tool for WriteFile {
         args: &WriteFileArgs,
         targets: &[ResolvedPath],
         ctx: &ToolCtx,
-    ) -> Result<(PlannedWrite, Vec<CallContent>), String> {
+    ) -> Result<(PlannedWrite, Vec<CallContent>), ToolRefusal> {
         let Some(target) = targets.first() else {
-            return Err("write_file needs a `path`. Nothing was written.".to_owned());
+            return Err("write_file needs a `path`. Nothing was written.".into());
         };
         let before = match ctx.env.files.read(target).await {
             Ok(text) => Some(text),
             Err(FileError::NotFound) => None,
-            Err(error) => return Err(format!("{} {error}. Nothing was written.", args.path)),
+            Err(error) => return Err(format!("{} {error}. Nothing was written.", args.path).into()),
         };
         if let (Some(text), WriteMode::Overwrite) = (&before, args.mode)
             && let Some(regions) = edit_common::changed_since_read(ctx, target, text).await
         {
-            return Err(edit_common::stale_message(&args.path, text, &regions));
+            return Err(edit_common::stale_message(&args.path, text, &regions).into());
         }
         let path = ctx.env.files.roots().client_path(target);
         let (content, mode) = (args.content.clone(), args.mode);
@@ -170,10 +173,10 @@ fn plan_write(
     before: Option<FileText>,
     content: String,
     mode: WriteMode,
-) -> Result<(PlannedWrite, Vec<CallContent>), String> {
+) -> Result<(PlannedWrite, Vec<CallContent>), ToolRefusal> {
     let old = before.as_ref().map(|it| it.text.as_str());
     if let Some(line) = omission::find_placeholder(&content, old.unwrap_or_default()) {
-        return Err(omission_error(&content, line));
+        return Err(omission_error(&content, line).into());
     }
     let after = match (&before, mode) {
         (Some(before), WriteMode::Append) => {

@@ -8,27 +8,27 @@ mod project_file;
 use ring::digest::{SHA256, digest};
 use turnwright_types::ids::hex;
 
-pub use pin_store::{Pin, PinLookup, PinStore};
-pub use project_file::{MAX_PROJECT_FILE_BYTES, read_project_file};
-pub use trust_store::{TrustRecord, TrustStore};
+pub(crate) use pin_store::{Pin, PinLookup, PinStore};
+pub(crate) use project_file::read_project_file;
+pub(crate) use trust_store::TrustStore;
 
 /// The SHA-256 of a content.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fingerprint(String);
+pub(crate) struct Fingerprint(String);
 
 impl Fingerprint {
-    pub fn of(content: &[u8]) -> Fingerprint {
+    pub(crate) fn of(content: &[u8]) -> Fingerprint {
         Fingerprint(hex(digest(&SHA256, content).as_ref()))
     }
 
     /// The first 8 digits, for a user to type within the process that shows the content and
     /// compares all of it afterwards.
-    pub fn short_code(&self) -> &str {
+    pub(crate) fn short_code(&self) -> &str {
         &self.0[..8]
     }
 
     /// Enough digits that no other content with the same ones can be constructed.
-    pub fn long_code(&self) -> &str {
+    pub(crate) fn long_code(&self) -> &str {
         &self.0[..32]
     }
 }

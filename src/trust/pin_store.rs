@@ -19,13 +19,13 @@ const MAX_PIN_BYTES: u64 = 64 * 1024;
 
 /// The store.
 #[derive(Clone, Debug)]
-pub struct PinStore {
+pub(crate) struct PinStore {
     folder: PathBuf,
 }
 
 /// The result of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PinLookup {
+pub(crate) enum PinLookup {
     /// The item was never approved.
     Absent,
     /// The file cannot be understood.
@@ -36,7 +36,7 @@ pub enum PinLookup {
 
 /// What an item was like when it was approved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pin {
+pub(crate) struct Pin {
     /// A digest of the item.
     #[serde(rename = "print")]
     pub fingerprint: String,
@@ -54,12 +54,12 @@ struct PinFile {
 
 impl PinStore {
     /// The store below a state folder.
-    pub fn new(state: &Path) -> PinStore {
+    pub(crate) fn new(state: &Path) -> PinStore {
         PinStore { folder: state.join("mcp-pins") }
     }
 
     /// Looks up an item.
-    pub fn get(&self, key: &[&str]) -> PinLookup {
+    pub(crate) fn get(&self, key: &[&str]) -> PinLookup {
         let path = self.path(key);
         let about = match fs::symlink_metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return PinLookup::Absent,
@@ -82,7 +82,7 @@ impl PinStore {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn put(&self, key: &[&str], pin: Pin) -> io::Result<()> {
+    pub(crate) fn put(&self, key: &[&str], pin: Pin) -> io::Result<()> {
         let path = self.path(key);
         if matches!(self.get(key), PinLookup::Damaged) {
             // Kept for someone who investigates the damage.

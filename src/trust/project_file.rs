@@ -7,14 +7,14 @@ use std::path::Path;
 use turnwright_workspace::nofollow;
 
 /// The largest file that is read.
-pub const MAX_PROJECT_FILE_BYTES: u64 = 256 * 1024;
+pub(crate) const MAX_PROJECT_FILE_BYTES: u64 = 256 * 1024;
 
 /// Reads a text file of a project, whose folder is a real path; `None` if it does not exist.
 /// Blocks: not for the runtime's thread.
 ///
 /// # Errors
 /// Why the file is not read, as a phrase that follows its name.
-pub fn read_project_file(project: &Path, name: &str) -> Result<Option<String>, String> {
+pub(crate) fn read_project_file(project: &Path, name: &str) -> Result<Option<String>, String> {
     let file = match nofollow::open_file(&project.join(name)) {
         Ok(file) => file,
         Err(error) if is_not_found(&error) => return Ok(None),

@@ -18,13 +18,13 @@ const MAX_RECORD_BYTES: u64 = 64 * 1024;
 
 /// The store.
 #[derive(Clone, Debug)]
-pub struct TrustStore {
+pub(crate) struct TrustStore {
     folder: PathBuf,
 }
 
 /// A content that the user trusts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct TrustRecord {
+pub(crate) struct TrustRecord {
     /// The project's folder, a real path.
     pub project: String,
     /// What is trusted, such as the name of the file.
@@ -37,12 +37,12 @@ pub struct TrustRecord {
 
 impl TrustStore {
     /// The store below a state folder.
-    pub fn new(state: &Path) -> TrustStore {
+    pub(crate) fn new(state: &Path) -> TrustStore {
         TrustStore { folder: state.join("trust") }
     }
 
     /// Whether the user trusts exactly this content in a project, whose path is a real one.
-    pub fn is_trusted(&self, project: &Path, what: &str, content: &[u8]) -> bool {
+    pub(crate) fn is_trusted(&self, project: &Path, what: &str, content: &[u8]) -> bool {
         let Some(wanted) = new_record(project, what, content) else { return false };
         let is_wanted = |it: &TrustRecord| {
             (&it.project, &it.what, &it.sha256) == (&wanted.project, &wanted.what, &wanted.sha256)
@@ -54,7 +54,7 @@ impl TrustStore {
     ///
     /// # Errors
     /// If the record cannot be written.
-    pub fn trust(&self, project: &Path, what: &str, content: &[u8]) -> io::Result<()> {
+    pub(crate) fn trust(&self, project: &Path, what: &str, content: &[u8]) -> io::Result<()> {
         let record = new_record(project, what, content)
             .ok_or_else(|| io::Error::other("the folder's path is not valid Unicode"))?;
         private_file::write(&self.path(&record), serde_json::to_string_pretty(&record)?.as_bytes())
@@ -64,7 +64,7 @@ impl TrustStore {
     ///
     /// # Errors
     /// If a record cannot be removed.
-    pub fn forget(&self, project: &Path) -> io::Result<usize> {
+    pub(crate) fn forget(&self, project: &Path) -> io::Result<usize> {
         let mut count = 0;
         for record in self.list() {
             if Some(record.project.as_str()) == project.to_str() {
@@ -75,7 +75,7 @@ impl TrustStore {
     }
 
     /// All records, sorted by project.
-    pub fn list(&self) -> Vec<TrustRecord> {
+    pub(crate) fn list(&self) -> Vec<TrustRecord> {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten().take(MAX_RECORDS);
         let mut all: Vec<_> = entries.filter_map(|it| load(&it.path())).collect();
         all.sort();

@@ -100,7 +100,7 @@ impl Drop for OpenCards {
 }
 
 /// The final update of a card whose call has not run.
-pub fn failed_update(id: &CallId, why: &str) -> CallUpdate {
+pub(crate) fn failed_update(id: &CallId, why: &str) -> CallUpdate {
     let mut last = CallUpdate::new(id.clone(), ToolCallStatus::Failed);
     last.content = Some(vec![CallContent::Text(why.to_owned())]);
     last.raw_output = Some(json!({ "error": why }));
@@ -108,7 +108,7 @@ pub fn failed_update(id: &CallId, why: &str) -> CallUpdate {
 }
 
 /// The stored outcome of a call that has not run; matches [`failed_update`].
-pub fn not_run(tool: String, view: Option<CallView>, why: &str) -> CallOutcome {
+pub(crate) fn not_run(tool: String, view: Option<CallView>, why: &str) -> CallOutcome {
     let (content, raw) = (vec![CallContent::Text(why.to_owned())], json!({ "error": why }));
     CallOutcome {
         tool,
@@ -122,7 +122,7 @@ pub fn not_run(tool: String, view: Option<CallView>, why: &str) -> CallOutcome {
 
 /// The final update of a card. It repeats everything because some clients show only the last
 /// update.
-pub fn final_update(id: &CallId, settled: &CallOutcome) -> CallUpdate {
+pub(crate) fn final_update(id: &CallId, settled: &CallOutcome) -> CallUpdate {
     let status =
         if settled.is_success { ToolCallStatus::Completed } else { ToolCallStatus::Failed };
     let mut last = CallUpdate::new(id.clone(), status);
@@ -161,7 +161,7 @@ pub(super) fn settled_call(
 
 /// The arguments as a card shows them. Long strings of very long arguments are replaced by their
 /// length; the diff shows them.
-pub fn abridged_arguments(arguments: &Value) -> Value {
+pub(crate) fn abridged_arguments(arguments: &Value) -> Value {
     if bytes(arguments) <= MAX_INPUT_BYTES {
         return arguments.clone();
     }

@@ -7,7 +7,7 @@ use turnwright_types::repair::repair;
 
 /// The system prompt. It is always the same bytes, so that it can be cached; everything that
 /// changes is sent with the user's messages.
-pub const SYSTEM_PROMPT: &str = include_str!("system.md");
+pub(crate) const SYSTEM_PROMPT: &str = include_str!("system.md");
 
 pub(super) fn request(history: &History, tools: ToolSpecs, effort: ReasoningEffort) -> Request {
     let messages = repair(&history.messages);

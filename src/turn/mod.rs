@@ -15,7 +15,7 @@ mod admission_queue;
 mod first_prompt;
 mod streaming_call;
 mod partial_arguments;
-pub mod fuzzing;
+pub(crate) mod fuzzing;
 mod call_results;
 mod sample;
 mod draft_writer;
@@ -37,7 +37,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::Error;
 use crate::tools::{OfferContext, ToolEnv, Toolbox};
 use turnwright_llm::{Model, ReasoningEffort};
-pub use turnwright_policy::permission::SharedMode;
+pub(crate) use turnwright_policy::permission::SharedMode;
 use turnwright_policy::permission::{Grants, Mode, PolicyRules};
 use turnwright_store::{Audience, Entry, SessionLog, TurnKind};
 use turnwright_types::client::Client;
@@ -50,14 +50,13 @@ use cards::OpenCards;
 use model_failures::Nudge;
 use next_step::TurnBudget;
 
-pub use cards::{abridged_arguments, failed_update, final_update, not_run};
-pub use context::SYSTEM_PROMPT;
-pub use standalone_calls::StandaloneCalls;
+pub(crate) use cards::{abridged_arguments, failed_update, final_update, not_run};
+pub(crate) use standalone_calls::StandaloneCalls;
 
 /// The services and settings that a turn works with. The session owns them and clones the handle
 /// for each of its turns.
 #[derive(Clone)]
-pub struct TurnServices {
+pub(crate) struct TurnServices {
     /// The model and its effort. A change applies from the next request on.
     pub selection: SharedModelSelection,
     /// The tools that the model can call.
@@ -91,22 +90,22 @@ impl std::fmt::Debug for TurnServices {
 const MODE_PREFIX: &str = "Mode: ";
 
 impl TurnServices {
-    pub fn client(&self) -> &Arc<dyn Client> {
+    pub(crate) fn client(&self) -> &Arc<dyn Client> {
         &self.env.client
     }
 
-    pub fn log(&self) -> &SessionLog {
+    pub(crate) fn log(&self) -> &SessionLog {
         &self.env.log
     }
 
     /// Shows a text to the user that the model does not get.
-    pub fn say(&self, id: MessageId, text: String) {
+    pub(crate) fn say(&self, id: MessageId, text: String) {
         self.log().add_entry(Entry::Note { id: id.clone(), text: text.clone() });
         self.client().update(Update::Text { message: id, text });
     }
 
     /// Sends the pending notices of the session log and of the MCP tools to the client.
-    pub fn send_notices(&self) {
+    pub(crate) fn send_notices(&self) {
         for news in
             self.log().take_notices().into_iter().chain(self.tools.remote_tools().take_notices())
         {
@@ -115,7 +114,7 @@ impl TurnServices {
     }
 
     /// Returns the context line about the mode, unless the model was already told this mode.
-    pub fn mode_context(&self) -> Option<String> {
+    pub(crate) fn mode_context(&self) -> Option<String> {
         let mode = self.mode.get();
         (self.announced_mode.announce(mode) != Some(mode)).then(|| self.mode_line())
     }
@@ -127,7 +126,7 @@ impl TurnServices {
 
     /// If the conversation's last line about the mode is still correct, marks it as told, so that
     /// it is not repeated.
-    pub fn restore_announced_mode(&self, history: &History) {
+    pub(crate) fn restore_announced_mode(&self, history: &History) {
         let users = history.messages.iter().rev().filter_map(|it| match it.as_ref() {
             Message::User(it) => Some(it),
             _ => None,
@@ -143,7 +142,7 @@ impl TurnServices {
     }
 
     /// The facts that decide which tools the model is offered.
-    pub fn offer(&self) -> OfferContext {
+    pub(crate) fn offer(&self) -> OfferContext {
         OfferContext {
             prefers_patches: self.selection.get().model.prefers_apply_patch(),
             skills: self.env.skills.names(),
@@ -154,7 +153,7 @@ impl TurnServices {
 
 /// The model of a session and its reasoning effort.
 #[derive(Clone, Debug)]
-pub struct ModelSelection {
+pub(crate) struct ModelSelection {
     /// The model.
     pub model: Arc<dyn Model>,
     /// The reasoning effort; ignored by models that have none to choose.
@@ -164,22 +163,22 @@ pub struct ModelSelection {
 /// The model selection, set by the session and read by its turn.
 #[derive(Clone, Debug)]
 // held to copy a pointer, never across an await.
-pub struct SharedModelSelection(Arc<Mutex<ModelSelection>>);
+pub(crate) struct SharedModelSelection(Arc<Mutex<ModelSelection>>);
 
 impl SharedModelSelection {
-    pub fn new(model: Arc<dyn Model>, effort: ReasoningEffort) -> SharedModelSelection {
+    pub(crate) fn new(model: Arc<dyn Model>, effort: ReasoningEffort) -> SharedModelSelection {
         SharedModelSelection(Arc::new(Mutex::new(ModelSelection { model, effort })))
     }
 
-    pub fn get(&self) -> ModelSelection {
+    pub(crate) fn get(&self) -> ModelSelection {
         self.0.lock().clone()
     }
 
-    pub fn set_model(&self, model: Arc<dyn Model>) {
+    pub(crate) fn set_model(&self, model: Arc<dyn Model>) {
         self.0.lock().model = model;
     }
 
-    pub fn set_effort(&self, effort: ReasoningEffort) {
+    pub(crate) fn set_effort(&self, effort: ReasoningEffort) {
         self.0.lock().effort = effort;
     }
 }
@@ -187,11 +186,11 @@ impl SharedModelSelection {
 /// The mode that the model was last told; `None` if that message is no longer in its context.
 #[derive(Clone, Debug, Default)]
 // held to copy a value.
-pub struct AnnouncedMode(Arc<Mutex<Option<Mode>>>);
+pub(crate) struct AnnouncedMode(Arc<Mutex<Option<Mode>>>);
 
 impl AnnouncedMode {
     /// Marks the mode as unknown to the model.
-    pub fn forget(&self) {
+    pub(crate) fn forget(&self) {
         *self.0.lock() = None;
     }
 
@@ -208,18 +207,18 @@ impl AnnouncedMode {
 /// The permission rules of a session, set by the session and read by its turn.
 #[derive(Clone, Debug, Default)]
 // held to copy a pointer, never across an await.
-pub struct SharedRules(Arc<Mutex<Arc<PolicyRules>>>);
+pub(crate) struct SharedRules(Arc<Mutex<Arc<PolicyRules>>>);
 
 impl SharedRules {
-    pub fn new(policy: PolicyRules) -> SharedRules {
+    pub(crate) fn new(policy: PolicyRules) -> SharedRules {
         SharedRules(Arc::new(Mutex::new(Arc::new(policy))))
     }
 
-    pub fn get(&self) -> Arc<PolicyRules> {
+    pub(crate) fn get(&self) -> Arc<PolicyRules> {
         Arc::clone(&self.0.lock())
     }
 
-    pub fn set(&self, policy: PolicyRules) {
+    pub(crate) fn set(&self, policy: PolicyRules) {
         *self.0.lock() = Arc::new(policy);
     }
 }
@@ -227,7 +226,7 @@ impl SharedRules {
 /// A turn that has not started yet. It takes the history and the grants by value and returns them
 /// in [`FinishedTurn`].
 #[derive(Debug)]
-pub struct Turn {
+pub(crate) struct Turn {
     services: TurnServices,
     cancel: CancellationToken,
     history: History,
@@ -242,7 +241,7 @@ pub struct Turn {
 
 /// The result of a turn.
 #[derive(Debug)]
-pub struct FinishedTurn {
+pub(crate) struct FinishedTurn {
     /// The conversation including this turn.
     pub history: History,
     /// The remembered permission answers.
@@ -279,7 +278,7 @@ enum TurnStep {
 }
 
 impl Turn {
-    pub fn new(
+    pub(crate) fn new(
         services: TurnServices,
         mut history: History,
         grants: Grants,
@@ -305,7 +304,7 @@ impl Turn {
 
     /// Runs the turn to its end. On return every card has its final status and every call its
     /// result.
-    pub async fn run(mut self) -> FinishedTurn {
+    pub(crate) async fn run(mut self) -> FinishedTurn {
         self.services.env.checkpoint.drop_baseline();
         self.services.tools.load_called_tools(&self.history);
         self.wait_for_servers().await;

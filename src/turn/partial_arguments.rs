@@ -6,14 +6,8 @@ mod unescape;
 
 use unescape::{StringProgress, StringUnescaper};
 
-use crate::tools::canonical_name;
+use crate::tools::{ArgumentRole, ShownArgument, canonical_name};
 
-/// The keys whose values go into the card's title.
-const TITLE_KEYS: &[&str] = &["path", "command", "pattern", "url", "glob", "name"];
-/// The keys whose value may be long and is shown as it arrives.
-const LONG_KEYS: &[&str] = &["content", "new_text", "patch"];
-/// The key of the text that an edit replaces.
-const OLD_TEXT_KEY: &str = "old_text";
 /// The most bytes of a title value or of a key.
 const MAX_TITLE_BYTES: usize = 4 * 1024;
 /// The most bytes of a long value that are kept to be shown.
@@ -22,19 +16,21 @@ const MAX_SHOWN_BYTES: usize = 200 * 1024;
 const MAX_DEPTH: usize = 64;
 
 /// The arguments of one call, as far as they have arrived.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct PartialArguments {
+    /// The arguments of the tool that its card shows.
+    shown: &'static [ShownArgument],
     state: ScanState,
     /// The open brackets; true for an object, false for an array.
     open_brackets: Vec<bool>,
     unescape: StringUnescaper,
     key: String,
     value: StringValue,
-    /// The title keys that were reported.
-    reported: Vec<&'static str>,
+    /// The arguments of the title that were reported.
+    reported: Vec<ShownArgument>,
     old_text: Option<String>,
-    /// The key of the last long value, which may still be arriving.
-    long_key: Option<&'static str>,
+    /// The last long value, which may still be arriving.
+    long: Option<ShownArgument>,
     lines: usize,
 }
 
@@ -60,7 +56,7 @@ enum ScanState {
 /// The string value that is being read, as far as it is of use.
 #[derive(Debug, Default)]
 struct StringValue {
-    key: Option<&'static str>,
+    argument: Option<ShownArgument>,
     text: String,
     /// The most bytes that are kept; 0 for a value of no use.
     limit: usize,
@@ -74,7 +70,7 @@ impl StringValue {
         if self.limit == 0 {
             return;
         }
-        if self.key.is_some_and(|it| LONG_KEYS.contains(&it)) {
+        if self.argument.is_some_and(|it| it.role.is_long()) {
             *lines += memchr::memchr_iter(b'\n', piece.as_bytes()).count();
             self.ends_line = piece.ends_with('\n');
         }
@@ -90,7 +86,7 @@ impl StringValue {
 /// A long value as far as it has arrived.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LongValue<'a> {
-    pub(super) key: &'static str,
+    pub(super) role: ArgumentRole,
     /// The lines of this value and of the long values before it.
     pub(super) lines: usize,
     /// The text so far; `None` if it is too long to be shown.
@@ -100,9 +96,25 @@ pub(super) struct LongValue<'a> {
 }
 
 impl PartialArguments {
-    /// Scans more of the arguments. Returns the title values that are complete now, each key at
-    /// most once.
-    pub(super) fn push(&mut self, text: &str) -> Vec<(&'static str, String)> {
+    /// Arguments of which nothing has arrived.
+    pub(super) fn new(shown: &'static [ShownArgument]) -> PartialArguments {
+        PartialArguments {
+            shown,
+            state: ScanState::default(),
+            open_brackets: Vec::new(),
+            unescape: StringUnescaper::default(),
+            key: String::new(),
+            value: StringValue::default(),
+            reported: Vec::new(),
+            old_text: None,
+            long: None,
+            lines: 0,
+        }
+    }
+
+    /// Scans more of the arguments. Returns the title values that are complete now, each argument
+    /// at most once.
+    pub(super) fn push(&mut self, text: &str) -> Vec<(ShownArgument, String)> {
         let mut found = Vec::new();
         let mut rest = text;
         while let Some(&byte) = rest.as_bytes().first()
@@ -122,11 +134,11 @@ impl PartialArguments {
 
     /// The long value that is arriving, or has arrived last.
     pub(super) fn long(&self) -> Option<LongValue<'_>> {
-        let key = self.long_key?;
-        let is_kept = self.value.key == Some(key) && !self.value.is_too_long;
+        let argument = self.long?;
+        let is_kept = self.value.argument == Some(argument) && !self.value.is_too_long;
         let lines = self.lines + usize::from(!self.value.ends_line);
         let text = is_kept.then_some(self.value.text.as_str());
-        Some(LongValue { key, lines, text, old: self.old_text.as_deref() })
+        Some(LongValue { role: argument.role, lines, text, old: self.old_text.as_deref() })
     }
 
     fn next_state(&mut self, byte: u8) -> ScanState {
@@ -174,7 +186,7 @@ impl PartialArguments {
     fn read_string<'a>(
         &mut self,
         text: &'a str,
-        found: &mut Vec<(&'static str, String)>,
+        found: &mut Vec<(ShownArgument, String)>,
     ) -> &'a str {
         let is_key = self.state == ScanState::InKey;
         let read = if is_key {
@@ -208,53 +220,55 @@ impl PartialArguments {
 
     /// Decides what the string that starts here is used for.
     fn start_string_value(&mut self) {
-        let known = |keys: &[&'static str]| {
-            let name = canonical_name(&self.key);
-            keys.iter().find(|it| **it == self.key || name == Some(**it)).copied()
-        };
-        let (title, long, old) = match self.open_brackets.as_slice() {
-            [true] => (known(TITLE_KEYS), known(LONG_KEYS), known(&[OLD_TEXT_KEY])),
+        let is_element = match self.open_brackets.as_slice() {
+            [true] => Some(false),
             // In an element of a list of edits.
-            [true, false, true] => (None, known(LONG_KEYS), known(&[OLD_TEXT_KEY])),
-            _ => (None, None, None),
+            [true, false, true] => Some(true),
+            _ => None,
         };
-        let title = title.filter(|it| !self.reported.contains(it));
-        let limit = if title.is_some() { MAX_TITLE_BYTES } else { MAX_SHOWN_BYTES };
-        let key = title.or(long).or(old);
-        if long.is_some() {
-            self.long_key = long;
-        }
-        // The last value stays visible as long as no other useful one follows.
-        if key.is_some() {
-            let ends_line = long.is_some();
-            self.value =
-                StringValue { key, text: String::new(), limit, is_too_long: false, ends_line };
-        } else {
+        let name = canonical_name(&self.key);
+        let is_named = |it: &&ShownArgument| it.name == self.key || name == Some(it.name);
+        let argument = self.shown.iter().find(is_named).copied().filter(|it| match is_element {
+            Some(is_element) if it.role.is_title() => !is_element && !self.reported.contains(it),
+            Some(_) => true,
+            None => false,
+        });
+        let Some(argument) = argument else {
+            // The last value stays visible as long as no other useful one follows.
             self.value.limit = 0;
+            return;
+        };
+        let ends_line = argument.role.is_long();
+        if ends_line {
+            self.long = Some(argument);
         }
+        let limit = if argument.role.is_title() { MAX_TITLE_BYTES } else { MAX_SHOWN_BYTES };
+        let argument = Some(argument);
+        self.value =
+            StringValue { argument, text: String::new(), limit, is_too_long: false, ends_line };
     }
 
-    fn end_string_value(&mut self) -> Option<(&'static str, String)> {
+    fn end_string_value(&mut self) -> Option<(ShownArgument, String)> {
         if self.value.limit == 0 {
             return None;
         }
         self.value.limit = 0;
-        let key = self.value.key?;
-        if LONG_KEYS.contains(&key) {
+        let argument = self.value.argument?;
+        if argument.role.is_long() {
             self.lines += usize::from(!self.value.ends_line);
             self.value.ends_line = true;
         }
-        if key == OLD_TEXT_KEY {
+        if argument.role == ArgumentRole::OldText {
             let text = std::mem::take(&mut self.value.text);
             self.old_text = (!self.value.is_too_long).then_some(text);
             return None;
         }
-        let is_title = TITLE_KEYS.contains(&key) && !self.value.is_too_long;
+        let is_title = argument.role.is_title() && !self.value.is_too_long;
         if !is_title || self.value.text.is_empty() {
             return None;
         }
-        self.reported.push(key);
-        Some((key, std::mem::take(&mut self.value.text)))
+        self.reported.push(argument);
+        Some((argument, std::mem::take(&mut self.value.text)))
     }
 }
 
@@ -264,15 +278,18 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::tools::COMMON_ARGUMENTS;
 
     /// The reported fields in order, each with the number of bytes that were needed, fed one
     /// character at a time.
     fn look(text: &str) -> Vec<(String, usize)> {
-        let mut arguments = PartialArguments::default();
+        let mut arguments = PartialArguments::new(COMMON_ARGUMENTS);
         let mut all = Vec::new();
         for (position, char) in text.char_indices() {
             let found = arguments.push(char.encode_utf8(&mut [0; 4]));
-            let told = |(key, value)| (format!("{key}={value}"), position + char.len_utf8());
+            let told = |(argument, value): (ShownArgument, _)| {
+                (format!("{}={value}", argument.name), position + char.len_utf8())
+            };
             all.extend(found.into_iter().map(told));
         }
         all
@@ -283,8 +300,8 @@ mod tests {
     }
 
     /// Everything that is visible after these pieces.
-    fn seen(pieces: &[&str]) -> (Vec<(&'static str, String)>, String) {
-        let mut arguments = PartialArguments::default();
+    fn seen(pieces: &[&str]) -> (Vec<(ShownArgument, String)>, String) {
+        let mut arguments = PartialArguments::new(COMMON_ARGUMENTS);
         let found = pieces.iter().flat_map(|it| arguments.push(it)).collect();
         (found, format!("{:?}", arguments.long()))
     }
@@ -320,10 +337,11 @@ mod tests {
 
     #[test]
     fn a_long_value_is_shown_as_it_arrives() {
-        let mut arguments = PartialArguments::default();
+        let mut arguments = PartialArguments::new(COMMON_ARGUMENTS);
         assert_eq!(arguments.long(), None);
         arguments.push(r#"{"path": "a", "content": "one\nt"#);
-        let long = |lines, text, old| Some(LongValue { key: "content", lines, text, old });
+        let long =
+            |lines, text, old| Some(LongValue { role: ArgumentRole::NewContent, lines, text, old });
         assert_eq!(arguments.long(), long(2, Some("one\nt"), None));
         arguments.push(r"wo\n\ud83d");
         assert_eq!(arguments.long(), long(2, Some("one\ntwo\n"), None));
@@ -333,9 +351,10 @@ mod tests {
 
     #[test]
     fn each_edit_is_shown_with_the_text_that_it_replaces() {
-        let mut arguments = PartialArguments::default();
+        let mut arguments = PartialArguments::new(COMMON_ARGUMENTS);
         arguments.push(r#"{"path": "a", "edits": [{"old_text": "x", "new_text": "1\n2"}, {"#);
-        let long = |lines, text, old| Some(LongValue { key: "new_text", lines, text, old });
+        let long =
+            |lines, text, old| Some(LongValue { role: ArgumentRole::NewText, lines, text, old });
         assert_eq!(arguments.long(), long(2, Some("1\n2"), Some("x")));
         arguments.push(r#""old_string": "y\n", "new_string": "3"#);
         assert_eq!(arguments.long(), long(3, Some("3"), Some("y\n")));
@@ -343,12 +362,13 @@ mod tests {
 
     #[test]
     fn of_a_very_long_value_only_the_lines_are_counted() {
-        let mut arguments = PartialArguments::default();
+        let mut arguments = PartialArguments::new(COMMON_ARGUMENTS);
         arguments.push(r#"{"path": "a", "content": ""#);
         for _ in 0..100_000 {
             arguments.push("0123456789\\n");
         }
-        let long = LongValue { key: "content", lines: 100_000, text: None, old: None };
+        let long =
+            LongValue { role: ArgumentRole::NewContent, lines: 100_000, text: None, old: None };
         assert_eq!(arguments.long(), Some(long));
         assert_eq!(arguments.value.text.capacity(), 0);
     }
@@ -362,7 +382,8 @@ mod tests {
                 fields.into_iter().map(|(key, value)| (key, Value::String(value))).collect();
             let title_value = |(key, value): (&String, &Value)| {
                 let value = value.as_str().filter(|it| !it.is_empty())?;
-                TITLE_KEYS.contains(&key.as_str()).then(|| format!("{key}={value}"))
+                let is_title = |it: &ShownArgument| it.name == key && it.role.is_title();
+                COMMON_ARGUMENTS.iter().any(is_title).then(|| format!("{key}={value}"))
             };
             let expected: Vec<_> = object.iter().filter_map(title_value).collect();
             prop_assert_eq!(reported(&Value::Object(object).to_string()), expected.join(" "));
@@ -376,7 +397,7 @@ mod tests {
             } else {
                 format!("{{\"content\": \"{}\"}}", escaped.concat())
             };
-            let mut arguments = PartialArguments::default();
+            let mut arguments = PartialArguments::new(COMMON_ARGUMENTS);
             for char in text.chars() {
                 arguments.push(char.encode_utf8(&mut [0; 4]));
                 if let Some(long) = arguments.long() {

@@ -16,7 +16,7 @@ use super::model_failures::{empty_reply_as_overflow, omission_notice};
 use super::next_step::{self, SampleOutcome, ShownSoFar};
 use super::streaming_call::StreamingCall;
 use super::{Turn, TurnStep, context};
-use crate::tools::Toolbox;
+use crate::tools::{COMMON_ARGUMENTS, Toolbox};
 use turnwright_llm::{
     Delta, DeltaBatch, EndReason, LlmError, Modalities, Model, Reply, Request,
     looks_like_leaked_call,
@@ -414,20 +414,20 @@ fn announce_call(
     name: &str,
 ) -> StreamingCall {
     let id = CallId::from(format!("call-{}", history.mint()));
-    let (name, view) = match tools.find(name) {
+    let (name, view, shown) = match tools.find(name) {
         // The tool's real name, not the model's spelling of it (R-TOOL-8).
-        Ok(tool) => (tool.name().to_owned(), tool.pending_view()),
+        Ok(tool) => (tool.name().to_owned(), tool.pending_view(), tool.shown_arguments()),
         Err(_) => {
             let title = match name {
                 "" => "A call without a name".to_owned(),
                 name => clip_name(&escape_hidden_line(name)),
             };
             let view = CallView { title, kind: ToolKind::Other, locations: Vec::new() };
-            (clip_name(&escape_hidden_line(name)), Some(view))
+            (clip_name(&escape_hidden_line(name)), Some(view), COMMON_ARGUMENTS)
         }
     };
     if let Some(view) = view.clone() {
         cards.open(&id, name, view);
     }
-    StreamingCall::new(id, view, Instant::now())
+    StreamingCall::new(id, view, shown, Instant::now())
 }

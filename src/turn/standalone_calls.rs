@@ -9,30 +9,26 @@ use tokio_util::sync::CancellationToken;
 use super::SharedRules;
 use super::call_runner::{CANCELLED, CallEnd, CallOrigin, CallRunner};
 use crate::tools::{AnyTool, ToolEnv, ToolOutcome};
-use turnwright_policy::permission::{Grants, Mode, SharedMode};
+use turnwright_policy::permission::{Grants, SharedMode};
 use turnwright_types::ids::CallId;
 use turnwright_types::refusal::ToolRefusal;
 
 /// Runs standalone calls under one policy and one set of grants.
 #[derive(Debug)]
-pub struct StandaloneCalls(CallRunner);
+pub(crate) struct StandaloneCalls(CallRunner);
 
 impl StandaloneCalls {
-    pub fn new(env: ToolEnv, mode: SharedMode, policy: SharedRules) -> StandaloneCalls {
+    pub(crate) fn new(env: ToolEnv, mode: SharedMode, policy: SharedRules) -> StandaloneCalls {
         let origin = CallOrigin::McpClient;
         StandaloneCalls(CallRunner::new(Arc::new(env), mode, policy, Grants::default(), origin))
     }
 
-    pub fn env(&self) -> &Arc<ToolEnv> {
+    pub(crate) fn env(&self) -> &Arc<ToolEnv> {
         &self.0.env
     }
 
-    pub fn mode(&self) -> Mode {
-        self.0.mode.get()
-    }
-
     /// Runs a call to its outcome. Failures are outcomes too, with an explanation for the caller.
-    pub async fn run(
+    pub(crate) async fn run(
         &self,
         id: CallId,
         tool: Arc<dyn AnyTool>,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::partial_arguments::{LongValue, PartialArguments};
+use crate::tools::{ArgumentRole, ShownArgument};
 use turnwright_types::effect::{
     CallContent, CallView, Location, escape_hidden, escape_hidden_line, fenced, shorten_title,
 };
@@ -35,13 +36,19 @@ pub(super) struct StreamingCall {
 }
 
 impl StreamingCall {
-    pub(super) fn new(id: CallId, view: Option<CallView>, now: Instant) -> StreamingCall {
+    /// `shown` are the arguments of the tool that its card shows.
+    pub(super) fn new(
+        id: CallId,
+        view: Option<CallView>,
+        shown: &'static [ShownArgument],
+        now: Instant,
+    ) -> StreamingCall {
         let title = view.as_ref().map_or("", |it| it.title.as_str());
         StreamingCall {
             id,
             verb: title.split(' ').next().unwrap_or_default().to_owned(),
             view,
-            arguments: PartialArguments::default(),
+            arguments: PartialArguments::new(shown),
             pattern: None,
             path: None,
             counted: now,
@@ -57,8 +64,8 @@ impl StreamingCall {
         if found.is_empty() {
             return None;
         }
-        for (key, value) in found {
-            self.set_title_value(key, value, cwd);
+        for (argument, value) in found {
+            self.set_title_value(argument.role, value, cwd);
         }
         let mut update = CallUpdate::new(self.id.clone(), ToolCallStatus::Pending);
         update.view.clone_from(&self.view);
@@ -66,16 +73,16 @@ impl StreamingCall {
     }
 
     /// Puts a value into the view.
-    fn set_title_value(&mut self, key: &str, value: String, cwd: &Path) {
+    fn set_title_value(&mut self, role: ArgumentRole, value: String, cwd: &Path) {
         let Some(view) = &mut self.view else { return };
-        let object = match key {
-            "command" if value.trim().is_empty() => return,
-            "command" => {
+        let object = match role {
+            ArgumentRole::Command if value.trim().is_empty() => return,
+            ArgumentRole::Command => {
                 view.title = escape_hidden(&value);
                 return;
             }
             // The path as written: it is resolved when the call is complete.
-            "path" => {
+            ArgumentRole::Path => {
                 view.locations = vec![Location { path: cwd.join(&value), line: None }];
                 let object = escape_hidden_line(&value);
                 self.path = Some(value);
@@ -84,14 +91,14 @@ impl StreamingCall {
                     None => object,
                 }
             }
-            "pattern" => {
+            ArgumentRole::Pattern => {
                 let pattern = format!("\"{}\"", escape_hidden_line(&value));
                 let place = self.path.as_ref().map(|it| format!(" in {}", escape_hidden_line(it)));
                 let object = format!("{pattern}{}", place.unwrap_or_default());
                 self.pattern = Some(pattern);
                 object
             }
-            "url" => {
+            ArgumentRole::Url => {
                 let bare = value.split_once("://").map_or(value.as_str(), |it| it.1);
                 escape_hidden_line(bare)
             }
@@ -134,9 +141,9 @@ impl StreamingCall {
 /// complete; until then the new content is shown alone.
 fn preview(long: &LongValue<'_>, path: Option<PathBuf>) -> Option<Vec<CallContent>> {
     let new = long.text?.to_owned();
-    let content = match (long.key, path) {
-        ("patch", _) => CallContent::Text(fenced(&new)),
-        ("content", Some(path)) => CallContent::Diff { path, old: None, new },
+    let content = match (long.role, path) {
+        (ArgumentRole::Patch, _) => CallContent::Text(fenced(&new)),
+        (ArgumentRole::NewContent, Some(path)) => CallContent::Diff { path, old: None, new },
         (_, Some(path)) => CallContent::Diff { path, old: Some(long.old?.to_owned()), new },
         (_, None) => return None,
     };
@@ -146,12 +153,13 @@ fn preview(long: &LongValue<'_>, path: Option<PathBuf>) -> Option<Vec<CallConten
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::COMMON_ARGUMENTS;
     use turnwright_types::effect::ToolKind;
 
     fn streaming_call(verb: &str) -> StreamingCall {
         let view =
             CallView { title: verb.to_owned(), kind: ToolKind::Other, locations: Vec::new() };
-        StreamingCall::new("call-1".into(), Some(view), Instant::now())
+        StreamingCall::new("call-1".into(), Some(view), COMMON_ARGUMENTS, Instant::now())
     }
 
     #[test]

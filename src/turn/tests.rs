@@ -68,7 +68,7 @@ impl Tool for PanickingTool {
         args: &PanicArgs,
         _: &[ResolvedPath],
         _: &ToolCtx,
-    ) -> Result<((), Vec<CallContent>), String> {
+    ) -> Result<((), Vec<CallContent>), turnwright_types::refusal::ToolRefusal> {
         args.panic_at("look");
         Ok(((), Vec::new()))
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
-use super::file_state::{open, state_of};
+use super::file_state::state_of;
 use super::plan::{UndoAction, UndoStep, is_same_state};
 use turnwright_store::{Store, read};
 use turnwright_types::effect::ResolvedPath;
@@ -18,7 +18,7 @@ use turnwright_workspace::nofollow;
 
 /// The result of restoring one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RestoreResult {
+pub(crate) struct RestoreResult {
     pub path: PathBuf,
     /// The state before the undo.
     pub was: FileState,
@@ -31,7 +31,7 @@ pub struct RestoreResult {
 /// Executes the steps that restore something. First everything that must be removed, contents
 /// before their folder; then everything that is created, folders before their contents. A
 /// cancellation takes effect between two paths.
-pub async fn apply(
+pub(crate) async fn apply(
     files: &Files,
     store: &Store,
     steps: &[UndoStep],
@@ -133,7 +133,8 @@ impl RestoreWork<'_> {
             }
             (_, FileState::Link { target }) => {
                 let target = target.clone();
-                in_created_parent(&restore.path, move |path| create_link(&target, path)).await
+                in_created_parent(&restore.path, move |path| nofollow::create_link(&target, path))
+                    .await
             }
             // Its mode is set at the end.
             (_, FileState::Folder { .. }) if is_same_kind => Ok(()),
@@ -227,23 +228,5 @@ fn set_mode(path: &Path, mode: u32, was: Option<&FileState>) -> io::Result<()> {
     {
         return Err(io::Error::other("it was changed at the last moment"));
     }
-    let file = open(path)?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        file.set_permissions(fs::Permissions::from_mode(mode & 0o7777))?;
-    }
-    #[cfg(not(unix))]
-    let _unused = (file, mode);
-    Ok(())
-}
-
-#[cfg(unix)]
-fn create_link(target: &Path, path: &Path) -> io::Result<()> {
-    std::os::unix::fs::symlink(target, path)
-}
-
-#[cfg(not(unix))]
-fn create_link(_: &Path, _: &Path) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
+    nofollow::set_permission_bits(&nofollow::open_pinned_file(path, false)?, mode)
 }

@@ -7,7 +7,7 @@ use similar::TextDiff;
 use turnwright_types::effect::{escape_hidden_line, terminal_safe};
 
 #[derive(Clone, Copy, Debug)]
-pub struct DiffLimits {
+pub(crate) struct DiffLimits {
     /// A side with more bytes is not compared.
     pub file: usize,
     /// Bytes of the diffs of all files together.
@@ -16,7 +16,7 @@ pub struct DiffLimits {
 
 /// The old or the new content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DiffSide {
+pub(crate) enum DiffSide {
     /// The file does not exist.
     Absent,
     Bytes(Vec<u8>),
@@ -28,7 +28,7 @@ pub enum DiffSide {
 const DIFF_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The diff of one file. `room` is the number of bytes that are left for all files.
-pub fn unified_diff(
+pub(crate) fn unified_diff(
     name: &str,
     old: &DiffSide,
     new: &DiffSide,

@@ -11,7 +11,7 @@ use turnwright_types::ids::hex;
 use turnwright_workspace::nofollow;
 
 /// The state at a path. Links in its parent folders are not followed.
-pub fn file_state(path: &Path) -> FileState {
+pub(crate) fn file_state(path: &Path) -> FileState {
     let Some((folder, name)) = path.parent().zip(path.file_name()) else {
         return FileState::Unknown { why: "it is not a file".to_owned() };
     };
@@ -38,7 +38,7 @@ pub(super) fn state_of(path: &Path) -> io::Result<FileState> {
     if !kind.is_file() {
         return Ok(FileState::Unknown { why: "it is not a regular file".to_owned() });
     }
-    let mut file = open(path)?;
+    let mut file = nofollow::open_pinned_file(path, false)?;
     // Checked again on the open file, because the entry at the path may have been replaced.
     let metadata = file.metadata()?;
     if !metadata.is_file() {
@@ -55,19 +55,6 @@ pub(super) fn state_of(path: &Path) -> io::Result<FileState> {
     }
     let hash = hex(context.finish().as_ref());
     Ok(FileState::File { hash, size, mode: mode_of(&metadata), is_kept: false })
-}
-
-/// Opens a file for reading. Never follows a link, never blocks on a FIFO.
-#[cfg(unix)]
-pub(super) fn open(path: &Path) -> io::Result<fs::File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let flags = (rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW).bits();
-    fs::File::options().read(true).custom_flags(flags.cast_signed()).open(path)
-}
-
-#[cfg(not(unix))]
-pub(super) fn open(path: &Path) -> io::Result<fs::File> {
-    fs::File::open(path)
 }
 
 #[cfg(unix)]

@@ -7,13 +7,13 @@ mod undo_history;
 mod file_state;
 mod plan;
 
-pub use apply::{RestoreResult, apply};
-pub use diff::{DiffLimits, DiffSide, unified_diff};
-pub use file_state::file_state;
-pub use plan::{
-    MAX_KEPT_BYTES, NetChange, UndoAction, UndoStep, is_same_state, net_changes, plan_undo,
+pub(crate) use apply::{RestoreResult, apply};
+pub(crate) use diff::{DiffLimits, DiffSide, unified_diff};
+pub(crate) use file_state::file_state;
+pub(crate) use plan::{
+    MAX_KEPT_BYTES, UndoAction, UndoStep, is_same_state, net_changes, plan_undo,
 };
-pub use undo_history::{UndoHistory, UndoneTurns};
+pub(crate) use undo_history::UndoHistory;
 
 #[cfg(test)]
 #[cfg(unix)]

@@ -9,11 +9,11 @@ use turnwright_types::file_change::FileState;
 
 /// The largest file whose content is stored so that an undo can be redone. A larger file is never
 /// replaced or removed, because there may be no other copy.
-pub const MAX_KEPT_BYTES: u64 = 10 * 1024 * 1024;
+pub(crate) const MAX_KEPT_BYTES: u64 = 10 * 1024 * 1024;
 
 /// The combined change that several turns have made to one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NetChange {
+pub(crate) struct NetChange {
     /// Absolute.
     pub path: PathBuf,
     /// The state before the first change.
@@ -26,7 +26,7 @@ pub struct NetChange {
 
 /// What an undo does about one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UndoStep {
+pub(crate) struct UndoStep {
     /// Absolute.
     pub path: PathBuf,
     /// The current state.
@@ -35,7 +35,7 @@ pub struct UndoStep {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum UndoAction {
+pub(crate) enum UndoAction {
     /// Restore an earlier state.
     Restore {
         /// The earlier state.
@@ -56,7 +56,7 @@ pub enum UndoAction {
 }
 
 /// Whether two states are the same, ignoring whether the content is stored.
-pub fn is_same_state(one: &FileState, other: &FileState) -> bool {
+pub(crate) fn is_same_state(one: &FileState, other: &FileState) -> bool {
     match (one, other) {
         (
             FileState::File { hash, mode, .. },
@@ -70,7 +70,7 @@ pub fn is_same_state(one: &FileState, other: &FileState) -> bool {
 
 /// Combines changes, given in order, into one for each path. Paths without a net change are left
 /// out.
-pub fn net_changes(versions: &[FileVersion]) -> Vec<NetChange> {
+pub(crate) fn net_changes(versions: &[FileVersion]) -> Vec<NetChange> {
     let mut all: BTreeMap<&PathBuf, NetChange> = BTreeMap::new();
     for FileVersion { change, .. } in versions {
         let path = &change.path;
@@ -102,7 +102,7 @@ pub fn net_changes(versions: &[FileVersion]) -> Vec<NetChange> {
 ///
 /// # Errors
 /// The error of `is_kept`.
-pub fn plan_undo<E>(
+pub(crate) fn plan_undo<E>(
     folded: Vec<NetChange>,
     mut now: impl FnMut(&std::path::Path) -> FileState,
     mut is_kept: impl FnMut(&str) -> Result<bool, E>,

@@ -5,7 +5,7 @@ use turnwright_store::file_versions::UndoableTurn;
 
 /// Turns that were undone and can be redone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UndoneTurns {
+pub(crate) struct UndoneTurns {
     /// The undo turns. Several if some of them were interrupted.
     pub undo_turns: Vec<u64>,
     /// The turns that were undone.
@@ -14,7 +14,7 @@ pub struct UndoneTurns {
 
 /// What can be undone and redone in a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UndoHistory {
+pub(crate) struct UndoHistory {
     /// The turns that have changed files and are not undone, in order.
     pub undoable: Vec<u64>,
     /// What can be redone, the most recent last.
@@ -24,7 +24,7 @@ pub struct UndoHistory {
 impl UndoHistory {
     /// Replays all turns. An interrupted undo counts as not done: repeating it finds the paths that
     /// it has restored already.
-    pub fn from_turns(turns: &[UndoableTurn]) -> UndoHistory {
+    pub(crate) fn from_turns(turns: &[UndoableTurn]) -> UndoHistory {
         let mut history = UndoHistory::default();
         let mut unfinished_undos = Vec::new();
         for turn in turns {
@@ -58,7 +58,7 @@ impl UndoHistory {
     }
 
     /// The last `count` turns that can be undone, in order.
-    pub fn last_undoable(&self, count: usize) -> &[u64] {
+    pub(crate) fn last_undoable(&self, count: usize) -> &[u64] {
         &self.undoable[self.undoable.len().saturating_sub(count)..]
     }
 }

@@ -32,13 +32,17 @@ const EVERYTHING: &[&str] = &["*"];
 /// Which crate may depend on which, as `ARCHITECTURE.md` draws it.
 const CRATES: &[(&str, &[&str])] = &[
     ("turnwright-types", &[]),
+    ("turnwright-http", &[]),
     ("turnwright-rpc", &[]),
     ("turnwright-sandbox", &[]),
-    ("turnwright-llm", &["turnwright-types"]),
+    ("turnwright-llm", &["turnwright-http", "turnwright-types"]),
     ("turnwright-policy", &["turnwright-types"]),
     ("turnwright-store", &["turnwright-types"]),
-    ("turnwright-workspace", &["turnwright-sandbox", "turnwright-types"]),
-    ("turnwright-mcp", &["turnwright-sandbox", "turnwright-types", "turnwright-workspace"]),
+    ("turnwright-workspace", &["turnwright-http", "turnwright-sandbox", "turnwright-types"]),
+    (
+        "turnwright-mcp",
+        &["turnwright-http", "turnwright-sandbox", "turnwright-types", "turnwright-workspace"],
+    ),
 ];
 
 /// Code lines of one file, tests aside.

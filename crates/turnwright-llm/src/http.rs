@@ -333,30 +333,14 @@ fn complete_azure_url(mut base: Url) -> Url {
 }
 
 fn build_client(encrypted: bool) -> reqwest::Result<Client> {
-    let builder = Client::builder()
+    let builder = turnwright_http::client_builder()
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
         // Compression would delay the pieces of a stream.
         .no_gzip()
         // A redirected POST would send the key and the conversation to another host.
-        .redirect(redirect::Policy::none())
-        .user_agent(concat!("turnwright/", env!("CARGO_PKG_VERSION")));
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    if encrypted {
-        // Fails if a provider is already installed in this process, which is just as good.
-        drop(rustls::crypto::CryptoProvider::install_default(
-            rustls::crypto::ring::default_provider(),
-        ));
-        return builder.build();
-    }
-    // Without TLS, don't spend time on loading the system's certificates.
-    let plain = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map(|it| it.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth());
-    match plain {
-        Ok(tls) => builder.tls_backend_preconfigured(tls).build(),
-        Err(_) => builder.build(),
-    }
+        .redirect(redirect::Policy::none());
+    turnwright_http::build(builder, encrypted)
 }
 
 /// The body of a response, read with an idle timeout.

@@ -289,7 +289,7 @@ impl DeltaBatch {
         }
     }
 
-    pub fn push_thought(&mut self, text: &str) {
+    pub(crate) fn push_thought(&mut self, text: &str) {
         match self.deltas.last_mut() {
             _ if text.is_empty() => {}
             Some(Delta::Thought(last)) => last.push_str(text),
@@ -297,7 +297,7 @@ impl DeltaBatch {
         }
     }
 
-    pub fn push_arguments(&mut self, slot: usize, text: &str) {
+    pub(crate) fn push_arguments(&mut self, slot: usize, text: &str) {
         match self.deltas.last_mut() {
             _ if text.is_empty() => {}
             Some(Delta::CallArguments { slot: last, text: all }) if *last == slot => {

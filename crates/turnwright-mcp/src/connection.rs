@@ -1,7 +1,7 @@
 //! One connection to a server: a process with pipes or an HTTP client, and `rmcp`'s service on top.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rmcp::Peer;
@@ -195,11 +195,6 @@ impl Connection {
             let list_changed = it.capabilities.tools.as_ref().and_then(|it| it.list_changed);
             !it.protocol_version.has_initialize() && list_changed == Some(true)
         })
-    }
-
-    /// The number of lines on a process's stdout that were not messages.
-    pub(super) fn stray(&self) -> Arc<AtomicU64> {
-        self.process.as_ref().map(ServerProcess::stray).unwrap_or_default()
     }
 
     /// Waits for the connection to end, and describes how it ended.

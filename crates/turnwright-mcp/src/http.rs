@@ -354,32 +354,13 @@ fn credential(value: &SecretValue) -> Option<String> {
     (!last.contains("://")).then(|| last.to_owned())
 }
 
-/// Installs the TLS provider for all clients of this process.
-pub(super) fn prepare_tls() {
-    // A second call fails because the provider is installed already.
-    drop(rustls::crypto::CryptoProvider::install_default(rustls::crypto::ring::default_provider()));
-}
-
 fn build_client(is_encrypted: bool) -> reqwest::Result<Client> {
-    let builder = Client::builder()
+    let builder = turnwright_http::client_builder()
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
         .tcp_keepalive(KEEP_ALIVE)
-        .redirect(redirect::Policy::custom(redirect_policy))
-        .user_agent(concat!("turnwright/", env!("CARGO_PKG_VERSION")));
-    prepare_tls();
-    if is_encrypted {
-        return builder.build();
-    }
-    // Without TLS the system's certificates, which take time to load, are not needed.
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let plain = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map(|it| it.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth());
-    match plain {
-        Ok(tls) => builder.tls_backend_preconfigured(tls).build(),
-        Err(_) => builder.build(),
-    }
+        .redirect(redirect::Policy::custom(redirect_policy));
+    turnwright_http::build(builder, is_encrypted)
 }
 
 /// Follows a redirect only within the same origin, because the headers must not be sent elsewhere, and

@@ -121,7 +121,7 @@ impl ServerLogin {
         let url = self.url.clone();
         // Blocking, because the system's certificates are read.
         let build = move || {
-            super::http::prepare_tls();
+            turnwright_http::install_tls_provider();
             AuthorizationManager::new_allowing_private_addresses(url).now_or_never()
         };
         let manager = tokio::task::spawn_blocking(build).await.ok().flatten();

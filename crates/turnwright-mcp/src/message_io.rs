@@ -4,7 +4,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -35,19 +35,13 @@ pub(super) struct MessageReader<R> {
     /// Lines since the last pause that are not responses.
     other_lines: usize,
     pause: Option<Pin<Box<Sleep>>>,
-    stray: Arc<AtomicU64>,
     is_blocked: Arc<AtomicBool>,
     _gone: DropGuard,
 }
 
 impl<R: AsyncRead + Unpin> MessageReader<R> {
-    /// Creates a reader that counts skipped lines in `stray`. `gone` is cancelled when the reader is
-    /// dropped.
-    pub(super) fn new(
-        input: R,
-        stray: Arc<AtomicU64>,
-        gone: CancellationToken,
-    ) -> MessageReader<R> {
+    /// Creates a reader. `gone` is cancelled when it is dropped.
+    pub(super) fn new(input: R, gone: CancellationToken) -> MessageReader<R> {
         MessageReader {
             input: BufReader::new(input),
             line: Vec::new(),
@@ -55,7 +49,6 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
             position: None,
             other_lines: 0,
             pause: None,
-            stray,
             is_blocked: Arc::default(),
             _gone: gone.drop_guard(),
         }
@@ -85,8 +78,6 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
             );
             self.line = line::error_in_place_of(&self.line, &why).unwrap_or_default();
         } else if memmem::find(&self.line, b"\"jsonrpc\"").is_none() {
-            let is_blank = self.line.iter().all(u8::is_ascii_whitespace);
-            self.stray.fetch_add(u64::from(!is_blank), Ordering::Relaxed);
             self.line.clear();
             self.count_other();
         } else {
@@ -195,34 +186,28 @@ mod tests {
 
     use super::*;
 
-    async fn read_all(printed: &[u8]) -> (String, u64) {
-        let stray = Arc::new(AtomicU64::new(0));
-        let mut reader = MessageReader::new(printed, Arc::clone(&stray), CancellationToken::new());
+    async fn read_all(printed: &[u8]) -> String {
+        let mut reader = MessageReader::new(printed, CancellationToken::new());
         let mut read = String::new();
         reader.read_to_string(&mut read).await.unwrap();
-        (read, stray.load(Ordering::Relaxed))
+        read
     }
 
     #[tokio::test]
-    async fn lines_that_are_not_messages_are_skipped_and_counted() {
+    async fn lines_that_are_not_messages_are_skipped() {
         let table = [
-            ("", "", 0),
-            ("{\"jsonrpc\":\"2.0\"}\n", "{\"jsonrpc\":\"2.0\"}\n", 0),
-            ("hello\n\n{\"jsonrpc\":1}\n{\"level\":\"info\"}\n", "{\"jsonrpc\":1}\n", 2),
+            ("", ""),
+            ("{\"jsonrpc\":\"2.0\"}\n", "{\"jsonrpc\":\"2.0\"}\n"),
+            ("hello\n\n{\"jsonrpc\":1}\n{\"level\":\"info\"}\n", "{\"jsonrpc\":1}\n"),
             (
                 "{\"id\":1,\"result\":0,\"jsonrpc\":\"2.0\"}\r\n \n",
                 "{\"id\":1,\"result\":0,\"jsonrpc\":\"2.0\"}\r\n",
-                0,
             ),
-            ("\u{fffd}\u{1b}[1mready\n", "", 1),
-            ("no end of a line {\"jsonrpc\"", "", 0),
+            ("\u{fffd}\u{1b}[1mready\n", ""),
+            ("no end of a line {\"jsonrpc\"", ""),
         ];
-        for (printed, expected, stray) in table {
-            assert_eq!(
-                read_all(printed.as_bytes()).await,
-                (expected.to_owned(), stray),
-                "{printed}"
-            );
+        for (printed, expected) in table {
+            assert_eq!(read_all(printed.as_bytes()).await, expected, "{printed}");
         }
     }
 
@@ -234,19 +219,18 @@ mod tests {
             format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":\"{long}\"}}\n"),
             format!("{{\"result\":{{\"id\":3,\"x\":\"{long}\"}},\"jsonrpc\":\"2.0\",\"id\":7}}\n"),
         ] {
-            let (read, stray) = read_all(format!("{line}{next}").as_bytes()).await;
+            let read = read_all(format!("{line}{next}").as_bytes()).await;
             let (first, rest) = read.split_once('\n').unwrap();
             let first: Value = serde_json::from_str(first).unwrap();
             assert_eq!((&first["id"], first["error"]["code"].as_i64()), (&json!(7), Some(-32603)));
-            assert_eq!((rest, stray), (next, 0));
+            assert_eq!(rest, next);
         }
     }
 
     #[tokio::test]
     async fn reading_pauses_while_a_process_sends_requests_without_reading() {
         let printed = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n".repeat(3 * MAX_BURST);
-        let mut reader =
-            MessageReader::new(printed.as_bytes(), Arc::default(), CancellationToken::new());
+        let mut reader = MessageReader::new(printed.as_bytes(), CancellationToken::new());
         reader.is_blocked().store(true, Ordering::Relaxed);
         let mut read = Vec::new();
         let reading = timeout(3 * BURST_PAUSE, reader.read_to_end(&mut read)).await;

@@ -34,7 +34,7 @@ pub struct ServerEnv {
 impl ServerEnv {
     /// The roots to tell a server: the folders of the session, and those that its settings add. Some
     /// servers restrict themselves to these, whatever their arguments say.
-    pub fn roots_of(&self, spec: &ServerSpec) -> Vec<PathBuf> {
+    pub(crate) fn roots_of(&self, spec: &ServerSpec) -> Vec<PathBuf> {
         let opened = spec.sandbox.write.iter().chain(&spec.sandbox.read);
         self.roots.iter().chain(opened).cloned().collect()
     }

@@ -1,7 +1,5 @@
 //! The running process of a server: its pipes, its exit, and the end of its stderr.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -26,7 +24,6 @@ pub(super) struct ServerProcess {
     stderr: StderrTail,
     /// Cancelled when its stdout is no longer read, because the process closed it or `rmcp` gave up.
     gone: CancellationToken,
-    stray: Arc<AtomicU64>,
     temp: Option<TempDir>,
 }
 
@@ -53,12 +50,10 @@ impl ServerProcess {
             program,
             stderr: StderrTail::default(),
             gone: CancellationToken::new(),
-            stray: Arc::default(),
             temp,
         };
         running.stderr.listen(pipes.stderr);
-        let reader =
-            MessageReader::new(pipes.stdout, Arc::clone(&running.stray), running.gone.clone());
+        let reader = MessageReader::new(pipes.stdout, running.gone.clone());
         let writer = MessageWriter::new(pipes.stdin, reader.is_blocked());
         Ok((running, reader, writer))
     }
@@ -75,11 +70,6 @@ impl ServerProcess {
     /// Adds the end of its stderr to a message.
     pub(super) fn with_stderr(&self, what: String) -> String {
         self.stderr.append_to(what)
-    }
-
-    /// The number of lines on its stdout that were not messages.
-    pub(super) fn stray(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.stray)
     }
 
     /// Ends the process. Its stdin must be closed already.

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use rmcp::model::{Prompt, SubscriptionFilter};
@@ -71,7 +71,6 @@ pub struct ServerState {
     pub revision: String,
     /// How the previous connection ended.
     pub last_end: Option<String>,
-    stray: Arc<AtomicU64>,
     /// `None` unless connected.
     pub peer: Option<Peer<RoleClient>>,
     /// Routes progress notifications to calls.
@@ -79,11 +78,6 @@ pub struct ServerState {
 }
 
 impl ServerState {
-    /// The number of lines on its stdout that were not messages.
-    pub fn stray_lines(&self) -> u64 {
-        self.stray.load(Ordering::Relaxed)
-    }
-
     fn is_about_to_connect(&self) -> bool {
         self.phase == ServerPhase::Starting || self.is_restarting
     }
@@ -134,7 +128,7 @@ impl Server {
     }
 
     /// True if the server has not ended and was started with an equal configuration and environment.
-    pub fn is_reusable_for(&self, spec: &ServerSpec, env: &ServerEnv) -> bool {
+    pub(crate) fn is_reusable_for(&self, spec: &ServerSpec, env: &ServerEnv) -> bool {
         self.spec == *spec && self.env == *env && !self.ended.is_cancelled()
     }
 
@@ -407,7 +401,6 @@ impl ServerTask {
                 title,
                 revision,
                 last_end: it.last_end.take(),
-                stray: connection.stray(),
                 peer: Some(peer),
                 progress: connection.progress(),
             };

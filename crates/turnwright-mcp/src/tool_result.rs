@@ -59,7 +59,7 @@ impl From<CallToolResult> for ToolResult {
 
 impl ToolResult {
     /// Reads a malformed result, block by block. Returns `None` if it is not a result at all.
-    pub fn parse_lenient(mut result: Value) -> Option<ToolResult> {
+    pub(crate) fn parse_lenient(mut result: Value) -> Option<ToolResult> {
         let fields = result.as_object_mut()?;
         let is_error = fields.get("isError") == Some(&Value::Bool(true));
         let structured = fields.remove("structuredContent");

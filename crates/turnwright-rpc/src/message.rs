@@ -72,7 +72,7 @@ pub struct RpcError {
 }
 
 impl RpcError {
-    pub fn parse_error(why: impl fmt::Display) -> RpcError {
+    pub(crate) fn parse_error(why: impl fmt::Display) -> RpcError {
         RpcError { code: -32700, message: format!("The line is not JSON: {why}"), data: None }
     }
 

@@ -49,7 +49,8 @@ pub use read::RewoundEntries;
 pub use session_lock::SessionLock;
 pub use session_log::{PendingWrite, SessionLog};
 pub use summaries::{SessionSummary, session_summaries};
-pub use turns::{TurnRow, turn_rows};
+pub use turns::TurnRow;
+use turns::turn_rows;
 
 use health::StoreHealth;
 use queue::JobSender;

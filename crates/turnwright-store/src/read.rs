@@ -22,7 +22,7 @@ pub(super) fn to_millis(time: SystemTime) -> i64 {
 }
 
 /// A stored time.
-pub fn time_from_millis(millis: i64) -> SystemTime {
+pub(crate) fn time_from_millis(millis: i64) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(millis.max(0).cast_unsigned())
 }
 
@@ -225,7 +225,10 @@ fn calls_of(connection: &Connection, session: i64, seq: u64) -> Result<Vec<CallR
 ///
 /// # Errors
 /// If the store cannot be read.
-pub fn unfinished_calls(connection: &Connection, session: i64) -> Result<Vec<CallRow>, StoreError> {
+pub(crate) fn unfinished_calls(
+    connection: &Connection,
+    session: i64,
+) -> Result<Vec<CallRow>, StoreError> {
     let query = format!(
         "SELECT {CALL_COLUMNS} FROM calls WHERE session = ? AND status IN ('pending', 'running') ORDER BY \
          seq, position"

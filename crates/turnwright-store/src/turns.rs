@@ -26,7 +26,7 @@ pub struct TurnRow {
 ///
 /// # Errors
 /// If the store cannot be read.
-pub fn turn_rows(connection: &Connection, session: i64) -> Result<Vec<TurnRow>, StoreError> {
+pub(crate) fn turn_rows(connection: &Connection, session: i64) -> Result<Vec<TurnRow>, StoreError> {
     let mut find = connection.prepare_cached(
         "SELECT number, kind, words, begun_at, ended_at, stop FROM turns WHERE session = ? ORDER \
          BY number",

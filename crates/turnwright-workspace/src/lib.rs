@@ -1,6 +1,7 @@
 //! What a coding agent does on the user's machine: reading, searching and editing files, running
 //! commands, fetching web pages, loading notes and skills, and tracking which files have changed.
 
+pub mod git_repository;
 pub mod nofollow;
 pub mod private_file;
 pub mod search;

@@ -22,6 +22,52 @@ pub fn open_file(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
+/// Opens a file in a pinned folder. A link in its last component is not followed. Does not block on a
+/// FIFO.
+///
+/// # Errors
+/// Those of the system; `ELOOP` for a link.
+#[cfg(unix)]
+pub fn open_pinned_file(path: &Path, writes: bool) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let flags = (rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW).bits();
+    File::options().read(true).write(writes).custom_flags(flags.cast_signed()).open(path)
+}
+
+#[cfg(not(unix))]
+pub fn open_pinned_file(path: &Path, writes: bool) -> io::Result<File> {
+    File::options().read(true).write(writes).open(path)
+}
+
+/// Creates a symbolic link.
+///
+/// # Errors
+/// Those of the system, or that it has no such links.
+#[cfg(unix)]
+pub fn create_link(target: &Path, path: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(target, path)
+}
+
+#[cfg(not(unix))]
+pub fn create_link(_: &Path, _: &Path) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Sets the permission bits of a file, where the system has them.
+///
+/// # Errors
+/// Those of the system.
+#[cfg(unix)]
+pub fn set_permission_bits(file: &File, mode: u32) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    file.set_permissions(std::fs::Permissions::from_mode(mode & 0o7777))
+}
+
+#[cfg(not(unix))]
+pub fn set_permission_bits(_: &File, _: u32) -> io::Result<()> {
+    Ok(())
+}
+
 /// Whether opening failed because there is a link on the path.
 #[cfg(unix)]
 pub fn is_link_error(error: &io::Error) -> bool {
@@ -65,7 +111,7 @@ pub fn create_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
 /// # Errors
 /// Those of the system; `ELOOP` or `ENOTDIR` for a link.
 #[cfg(unix)]
-pub fn open_child_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
+pub(crate) fn open_child_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
     use rustix::fs::{CWD, Mode, OFlags, openat};
     let held = openat(CWD, path, unix::FOLDER | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     Ok(with_fd_path(held.into(), path))
@@ -107,7 +153,7 @@ pub fn create_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
 /// # Errors
 /// Those of the system.
 #[cfg(not(unix))]
-pub fn open_child_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
+pub(crate) fn open_child_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
     open_folder(path)
 }
 

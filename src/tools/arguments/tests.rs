@@ -96,7 +96,7 @@ fn describe_parsed(args: Value) -> String {
             }
             text
         }
-        Err(error) => error,
+        Err(error) => error.for_model,
     }
 }
 

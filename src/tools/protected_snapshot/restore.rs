@@ -50,7 +50,7 @@ impl Quarantine {
     }
 
     fn keep(&mut self, path: &Path) -> io::Result<()> {
-        let mut from = pinned_file(path)?;
+        let mut from = nofollow::open_pinned_file(path, false)?;
         make_private(&self.folder)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         loop {
@@ -77,11 +77,11 @@ pub(super) fn put_back(path: &Path, before: &SnapshotEntry) -> io::Result<()> {
         SnapshotEntry::Folder if is_there => Ok(()),
         SnapshotEntry::Folder => fs::create_dir(&path),
         _ if is_there => Err(io::ErrorKind::AlreadyExists.into()),
-        SnapshotEntry::Link(target) => create_link(target, &path),
+        SnapshotEntry::Link(target) => nofollow::create_link(target, &path),
         SnapshotEntry::File(stamp, Some(content)) => {
             let mut file = File::create_new(&path)?;
             file.write_all(content)?;
-            set_mode(&file, stamp.mode)
+            nofollow::set_permission_bits(&file, stamp.mode)
         }
         SnapshotEntry::File(_, None) => Err(io::Error::other("it was too long to be copied")),
         SnapshotEntry::Other => Err(io::Error::other("it was no file")),
@@ -95,19 +95,6 @@ fn pin_parent(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
     Ok((pin_parent, folder.join(path.file_name().unwrap_or_default())))
 }
 
-/// Opens a file, but not through a link. `path` must be in a pinned folder.
-#[cfg(unix)]
-fn pinned_file(path: &Path) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let flags = (rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW).bits();
-    File::options().read(true).custom_flags(flags.cast_signed()).open(path)
-}
-
-#[cfg(not(unix))]
-fn pinned_file(path: &Path) -> io::Result<File> {
-    File::open(path)
-}
-
 #[cfg(unix)]
 fn make_private(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
@@ -117,25 +104,4 @@ fn make_private(folder: &Path) -> io::Result<()> {
 #[cfg(not(unix))]
 fn make_private(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)
-}
-
-#[cfg(unix)]
-fn set_mode(file: &File, mode: u32) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    file.set_permissions(fs::Permissions::from_mode(mode & 0o7777))
-}
-
-#[cfg(not(unix))]
-fn set_mode(_: &File, _: u32) -> io::Result<()> {
-    Ok(())
-}
-
-#[cfg(unix)]
-fn create_link(target: &Path, path: &Path) -> io::Result<()> {
-    std::os::unix::fs::symlink(target, path)
-}
-
-#[cfg(not(unix))]
-fn create_link(_: &Path, _: &Path) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
 }

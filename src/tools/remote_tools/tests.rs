@@ -13,6 +13,7 @@ use turnwright_types::effect::CallView;
 use turnwright_types::message::{
     Arguments, AssistantMessage, History, Message, ProviderState, ToolCall, ToolSpec, ToolSpecs,
 };
+use turnwright_types::refusal::ToolRefusal;
 
 #[derive(Debug)]
 struct FakeRemoteTool(Arc<ToolSpec>);
@@ -38,8 +39,8 @@ impl AnyTool for FakeRemoteTool {
         None
     }
 
-    fn prepare(self: Arc<Self>, _: Value) -> Result<Box<dyn PreparedCall>, String> {
-        Err("no".to_owned())
+    fn prepare(self: Arc<Self>, _: Value) -> Result<Box<dyn PreparedCall>, ToolRefusal> {
+        Err("no".into())
     }
 }
 
@@ -117,7 +118,7 @@ fn a_tool_that_is_gone_is_said_to_be_gone() {
     let tools = toolbox();
     set(&tools, &["mcp__a__1"]);
     set(&tools, &[]);
-    let why = tools.find("mcp__a__1").unwrap_err();
+    let why = tools.find("mcp__a__1").unwrap_err().for_model;
     assert_eq!(why, "The tool \"mcp__a__1\" is gone: its server does not offer it any more.");
     set(&tools, &["mcp__a__1"]);
     assert!(tools.find("mcp__a__1").is_ok());
@@ -127,13 +128,13 @@ fn a_tool_that_is_gone_is_said_to_be_gone() {
 fn an_unknown_name_is_answered_shortly_however_many_tools_there_are() {
     let tools = toolbox();
     tools.remote_tools().set_tools(many("notes", 400));
-    let why = tools.find("mcp__notes__tt17").unwrap_err();
+    let why = tools.find("mcp__notes__tt17").unwrap_err().for_model;
     assert!(why.len() < 700, "{why}");
     assert!(why.contains("Did you mean mcp__notes__t"), "{why}");
     assert!(why.contains("Available: read_file, write_file"), "{why}");
     assert!(why.contains("and 392 of MCP servers."), "{why}");
     specs(&tools);
-    let why = tools.find("fly").unwrap_err();
+    let why = tools.find("fly").unwrap_err().for_model;
     assert!(why.ends_with("exit_plan, and 400 more by tool_search."), "{why}");
 }
 

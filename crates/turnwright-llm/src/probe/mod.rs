@@ -80,7 +80,7 @@ impl Check {
 }
 
 /// The names of all checks, in their order.
-pub const CHECK_NAMES: [&str; 11] = [
+const CHECK_NAMES: [&str; 11] = [
     "answer",
     "streaming",
     "usage",

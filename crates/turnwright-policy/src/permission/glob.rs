@@ -97,7 +97,7 @@ impl Glob {
     }
 
     /// True if it matches every path.
-    pub fn is_everything(&self) -> bool {
+    pub(crate) fn is_everything(&self) -> bool {
         self.matcher.is_none()
     }
 
@@ -136,7 +136,7 @@ impl Glob {
 
     /// True if its last part is literal and names this secret file, or a folder above it that holds
     /// only secrets.
-    pub fn names_secret(&self, path: &Path, bases: &PathBases) -> bool {
+    pub(crate) fn names_secret(&self, path: &Path, bases: &PathBases) -> bool {
         let named = self.tail.trim_end_matches("/**").trim_end_matches("/*");
         let last = named.rsplit('/').next().unwrap_or_default();
         !last.contains(WILDCARDS)

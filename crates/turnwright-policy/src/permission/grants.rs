@@ -24,7 +24,7 @@ impl Grants {
     }
 
     /// Allows exactly this effect.
-    pub fn allow_exactly(&mut self, effect: Effect) {
+    pub(crate) fn allow_exactly(&mut self, effect: Effect) {
         self.exact.insert(effect);
     }
 
@@ -49,7 +49,7 @@ impl Grants {
     }
 
     /// True if exactly this effect was allowed.
-    pub fn allows_exactly(&self, effect: &Effect) -> bool {
+    pub(crate) fn allows_exactly(&self, effect: &Effect) -> bool {
         self.exact.contains(effect)
     }
 

@@ -53,9 +53,7 @@ pub use protected_paths::ProtectedPaths;
 pub use rule::{PathBases, Pattern, Rule, RuleAction, Scope};
 pub use rule_error::RuleError;
 pub use rule_loader::{LoadedRules, RuleContext, RuleSpec, fallback_rules, load_rules};
-pub use rule_store::{
-    MAX_STORED_RULES, ProjectRuleStore, RuleStoreError, StoredAction, StoredRule, StoredRules,
-};
+pub use rule_store::{ProjectRuleStore, RuleStoreError, StoredAction, StoredRule, StoredRules};
 
 /// Proof that a call was judged and allowed. Only this module creates one, so a tool that demands a
 /// `Pass` cannot run without a decision. It holds what was allowed, and the tool must touch nothing

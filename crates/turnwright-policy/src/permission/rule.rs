@@ -111,12 +111,12 @@ pub struct PathBases {
 
 impl Pattern {
     /// True if it matches every command.
-    pub fn is_every_command(&self) -> bool {
+    pub(crate) fn is_every_command(&self) -> bool {
         matches!(self, Pattern::Exec { words, exact: false } if words.is_empty())
     }
 
     /// True if rules with this pattern have an effect in this version.
-    pub fn has_effect(&self) -> bool {
+    pub(crate) fn has_effect(&self) -> bool {
         !matches!(self, Pattern::Skill(_) | Pattern::Agent(_))
     }
 }
@@ -152,7 +152,7 @@ impl Rule {
     }
 
     /// True if the rule is about this tool of an MCP server. Only `allow` rules are case-sensitive.
-    pub fn matches_remote(&self, server: &str, tool: &str) -> bool {
+    pub(crate) fn matches_remote(&self, server: &str, tool: &str) -> bool {
         let Pattern::Mcp { server: wanted, tool: wanted_tool } = &self.pattern else {
             return false;
         };
@@ -167,7 +167,7 @@ impl Rule {
 
     /// True if the pattern names this secret file, or a folder above it that holds only secrets. A
     /// wider glob that also matches the file does not name it.
-    pub fn names_secret(&self, path: &Path, bases: &PathBases) -> bool {
+    pub(crate) fn names_secret(&self, path: &Path, bases: &PathBases) -> bool {
         matches!(&self.pattern, Pattern::Read(glob) if glob.names_secret(path, bases))
     }
 

@@ -14,7 +14,7 @@ use turnwright_types::timestamp;
 /// The version of the file that this crate writes. A file of a newer version is not changed.
 const VERSION: u64 = 1;
 /// The maximum number of rules of one project.
-pub const MAX_STORED_RULES: usize = 500;
+const MAX_STORED_RULES: usize = 500;
 /// The maximum size of the file in bytes.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// The maximum length of a rule or its origin in characters.

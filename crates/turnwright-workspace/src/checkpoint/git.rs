@@ -18,6 +18,7 @@ use std::path::{Component, Path, PathBuf};
 
 use ring::digest::{self, SHA1_FOR_LEGACY_USE_ONLY};
 
+use crate::git_repository::GitRepository;
 use crate::nofollow;
 use pack::DeltaBase;
 use turnwright_types::ids::hex;
@@ -74,8 +75,8 @@ pub(super) struct Repository {
 impl Repository {
     /// Opens the repository that contains a folder, whose path has no links. Blocks.
     pub(super) fn open(root: &Path) -> Option<Repository> {
-        let top = root.ancestors().find(|it| fs::symlink_metadata(it.join(".git")).is_ok())?;
-        let git = git_dir(top)?;
+        let found = root.ancestors().find_map(|it| GitRepository::at(it).transpose())?;
+        let GitRepository { top, git, .. } = found.ok()?;
         let common = match read_small(&git.join("commondir")) {
             Some(path) => fs::canonicalize(git.join(path.trim_end())).ok()?,
             None => git.clone(),
@@ -93,7 +94,7 @@ impl Repository {
         let mut entries = index::parse(&read_limited(index, MAX_INDEX_BYTES)?)?;
         entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         let objects = with_alternates(&common.join("objects"));
-        Some(Repository { top: top.to_path_buf(), entries, written, objects })
+        Some(Repository { top, entries, written, objects })
     }
 
     /// The blob of a file, if git would consider the file unmodified. `path` must have no links.
@@ -191,17 +192,6 @@ fn locate_packed(folder: &Path, hash: ObjectId) -> Option<ObjectLocation> {
         Some((open_regular(&it.with_extension("pack"))?, offset))
     });
     found.map(|(file, offset)| ObjectLocation::Packed(file, offset))
-}
-
-/// The git directory of a working tree.
-fn git_dir(top: &Path) -> Option<PathBuf> {
-    let git = fs::canonicalize(top.join(".git")).ok()?;
-    if git.is_dir() {
-        return Some(git);
-    }
-    let text = read_small(&git)?;
-    let elsewhere = text.strip_prefix("gitdir:")?.trim();
-    fs::canonicalize(top.join(elsewhere)).ok().filter(|it| it.is_dir())
 }
 
 /// An object folder and its alternates.

@@ -27,7 +27,7 @@ use turnwright_types::ids::CallId;
 
 pub use commands::CommandBaseline;
 pub use edits::{ExpectedChange, TrackedEdit};
-pub use observe::MAX_STORED_BYTES;
+pub use observe::current_state;
 
 use commands::is_restorable;
 use content_cache::ContentCache;

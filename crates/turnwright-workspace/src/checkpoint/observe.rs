@@ -12,7 +12,7 @@ use turnwright_types::file_change::FileState;
 use turnwright_types::ids::hex;
 
 /// Contents of more bytes are not stored.
-pub const MAX_STORED_BYTES: u64 = 10 * 1024 * 1024;
+pub(super) const MAX_STORED_BYTES: u64 = 10 * 1024 * 1024;
 /// Files of more bytes are not even hashed.
 const MAX_HASHED_BYTES: u64 = 256 * 1024 * 1024;
 
@@ -41,6 +41,11 @@ impl ObservedState {
     pub(super) fn unknown(why: impl Into<String>) -> ObservedState {
         FileState::Unknown { why: why.into() }.into()
     }
+}
+
+/// The state of a path that has no links except for its last component. Blocks.
+pub fn current_state(path: &Path) -> FileState {
+    observe(path, false).state
 }
 
 /// Observes a path that has no links except for its last component. `keeps` says whether the

@@ -48,7 +48,7 @@ pub struct LineDifference {
 }
 
 /// The ranges of lines of `text` that are most similar to `old`, the best first.
-pub fn closest_lines(text: &str, old: &str) -> Vec<SimilarLines> {
+pub(crate) fn closest_lines(text: &str, old: &str) -> Vec<SimilarLines> {
     let old: Vec<&str> =
         old.get(..floor_char_boundary(old, MAX_BYTES)).unwrap_or(old).lines().collect();
     let text: Vec<&str> = text.lines().collect();

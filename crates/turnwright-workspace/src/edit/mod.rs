@@ -15,7 +15,8 @@ mod tests;
 use std::borrow::Cow;
 use std::ops::Range;
 
-pub use closest::{LineDifference, SimilarLines, closest_lines};
+use closest::closest_lines;
+pub use closest::{LineDifference, SimilarLines};
 pub use matching::MatchKind;
 
 use buffer::{EditBuffer, count_newlines, to_lf};

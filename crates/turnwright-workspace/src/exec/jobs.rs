@@ -73,8 +73,9 @@ impl Jobs {
     }
 
     /// Sets another time limit for every command.
+    #[cfg(test)]
     #[must_use]
-    pub fn with_time_limit(mut self, time_limit: Duration) -> Jobs {
+    pub(crate) fn with_time_limit(mut self, time_limit: Duration) -> Jobs {
         self.time_limit = time_limit;
         self
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
 use super::disk::{map_io_error, map_open_error, run_blocking};
-use super::{FileError, Files, Roots, save};
+use super::{FileError, Files, Roots};
 use crate::nofollow;
 use turnwright_types::effect::ResolvedPath;
 
@@ -252,7 +252,7 @@ fn move_across_devices(from: &Path, to: &Path, metadata: &fs::Metadata) -> Resul
         let folder = to.parent().unwrap_or(Path::new("/"));
         let mut file =
             tempfile::Builder::new().prefix(".turnwright-").suffix(".tmp").tempfile_in(folder)?;
-        io::copy(&mut save::open_nofollow(from, false)?, &mut file)?;
+        io::copy(&mut nofollow::open_pinned_file(from, false)?, &mut file)?;
         file.as_file().set_permissions(metadata.permissions())?;
         file.as_file().sync_data()?;
         rename_no_replace(file.path(), to)?;

@@ -14,7 +14,7 @@ use turnwright_types::effect::is_secret_path;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileHead {
     /// The path with all links resolved.
-    pub real_path: PathBuf,
+    pub(crate) real_path: PathBuf,
     /// The text, at most as long as the limit.
     pub text: String,
     /// Whether `text` is the whole file.

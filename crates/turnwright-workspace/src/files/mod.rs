@@ -49,7 +49,7 @@ use unsaved::UnsavedFiles;
 const EDITOR_TEXT_LIMIT: usize = 2 * 1024 * 1024;
 
 /// The largest file, in bytes, that is read as a whole.
-pub const READ_LIMIT: u64 = 32 * 1024 * 1024;
+pub(crate) const READ_LIMIT: u64 = 32 * 1024 * 1024;
 
 /// Of files of more bytes, only the requested lines are read.
 const WHOLE_READ_LIMIT: u64 = 8 * 1024 * 1024;
@@ -219,7 +219,7 @@ impl Files {
     }
 
     /// Like [`Files::mark_seen_blocking`], on a blocking thread if the text is long.
-    pub async fn mark_seen(&self, target: &ResolvedPath, text: &FileText) {
+    pub(crate) async fn mark_seen(&self, target: &ResolvedPath, text: &FileText) {
         if text.text.len() <= INLINE_HASH_LIMIT {
             return self.mark_seen_blocking(target, text);
         }
@@ -233,7 +233,7 @@ impl Files {
     }
 
     /// Compares the current text with what the model has seen.
-    pub fn freshness_blocking(&self, target: &ResolvedPath, now: &FileText) -> Freshness {
+    pub(crate) fn freshness_blocking(&self, target: &ResolvedPath, now: &FileText) -> Freshness {
         self.seen.compare(&target.path, now)
     }
 

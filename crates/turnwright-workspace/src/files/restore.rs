@@ -172,7 +172,7 @@ async fn make_writable(path: &Path) -> Result<u32, FileError> {
     let path = path.to_path_buf();
     run_blocking(move || {
         let (_held, path) = pinned_path(&path).map_err(|it| map_open_error(&it))?;
-        let file = save::open_nofollow(&path, false).map_err(|it| map_open_error(&it))?;
+        let file = nofollow::open_pinned_file(&path, false).map_err(|it| map_open_error(&it))?;
         let metadata = file.metadata().map_err(|it| map_io_error(&it))?;
         super::disk::ensure_regular(&metadata)?;
         let mode = mode_of(&metadata);
@@ -188,7 +188,7 @@ async fn set_mode(path: &Path, mode: u32) -> Result<(), FileError> {
     let path = path.to_path_buf();
     run_blocking(move || {
         let (_held, path) = pinned_path(&path).map_err(|it| map_open_error(&it))?;
-        let file = save::open_nofollow(&path, false).map_err(|it| map_open_error(&it))?;
+        let file = nofollow::open_pinned_file(&path, false).map_err(|it| map_open_error(&it))?;
         let metadata = file.metadata().map_err(|it| map_io_error(&it))?;
         if mode_of(&metadata) == mode {
             return Ok(());

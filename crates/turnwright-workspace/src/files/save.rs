@@ -68,7 +68,7 @@ impl WritePrecondition {
                 matches!(self, WritePrecondition::Any) || fs::symlink_metadata(path).is_err()
             );
         };
-        let file = open_nofollow(path, false).map_err(|it| map_open_error(&it))?;
+        let file = nofollow::open_pinned_file(path, false).map_err(|it| map_open_error(&it))?;
         let length = file.metadata().map_err(|it| map_io_error(&it))?.len();
         let mut now = Vec::with_capacity(bytes.len() + 1);
         if length == bytes.len() as u64 {
@@ -83,7 +83,7 @@ pub(super) fn has_sha256(path: &Path, expected: &[u8; 32]) -> Result<bool, FileE
 }
 
 fn file_sha256(path: &Path) -> Result<[u8; 32], FileError> {
-    let mut file = open_nofollow(path, false).map_err(|it| map_open_error(&it))?;
+    let mut file = nofollow::open_pinned_file(path, false).map_err(|it| map_open_error(&it))?;
     ensure_regular(&file.metadata().map_err(|it| map_io_error(&it))?)?;
     let mut context = Context::new(&SHA256);
     let mut chunk = vec![0; 64 * 1024];
@@ -215,7 +215,7 @@ fn must_write_in_place(error: &io::Error) -> bool {
 /// Overwrites the file itself. This is not atomic, so whatever can fail is tried before the first
 /// byte is changed, and the old bytes are written back on failure.
 fn write_in_place(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
-    let mut file = open_nofollow(path, true).map_err(|it| map_open_error(&it))?;
+    let mut file = nofollow::open_pinned_file(path, true).map_err(|it| map_open_error(&it))?;
     let metadata = file.metadata().map_err(|it| map_io_error(&it))?;
     ensure_regular(&metadata)?;
     let mut old = Vec::new();
@@ -237,20 +237,6 @@ fn write_all(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.set_len(bytes.len() as u64)?;
     file.sync_data()
-}
-
-/// Opens a file without following a link at the end of the path, and without blocking on a FIFO.
-#[cfg(unix)]
-pub(super) fn open_nofollow(path: &Path, writes: bool) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
-    let flags = flags.bits().cast_signed();
-    File::options().read(true).write(writes).custom_flags(flags).open(path)
-}
-
-#[cfg(not(unix))]
-pub(super) fn open_nofollow(path: &Path, writes: bool) -> io::Result<File> {
-    File::options().read(true).write(writes).open(path)
 }
 
 /// Reserves disk space, so that a full disk is noticed before anything is lost.

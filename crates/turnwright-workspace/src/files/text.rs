@@ -67,7 +67,7 @@ impl FileText {
         ContentHash(hash)
     }
 
-    pub fn line_endings(&self) -> LineEndings {
+    pub(crate) fn line_endings(&self) -> LineEndings {
         let bytes = self.text.as_bytes();
         let mut both = 0;
         for at in memchr::memchr_iter(b'\r', bytes) {

@@ -9,7 +9,7 @@ const IGNORE_FILES: &[&str] = &[".gitignore", ".ignore", ".git/info/exclude"];
 const MAX_BYTES: u64 = 1024 * 1024;
 
 /// Whether reading the ignore files of a folder could block, or never end.
-pub fn has_unsafe_ignore_files(folder: &Path) -> bool {
+pub(crate) fn has_unsafe_ignore_files(folder: &Path) -> bool {
     IGNORE_FILES.iter().any(|it| is_unsafe(&folder.join(it)))
 }
 

@@ -23,10 +23,10 @@ use std::time::{Duration, Instant};
 pub use content::{FileMatches, GrepQuery, GrepResult, grep};
 pub use file_names::{FileList, FileOrder, FindOptions, find};
 pub use glob::Glob;
-pub use ignore_files::has_unsafe_ignore_files;
+pub(crate) use ignore_files::has_unsafe_ignore_files;
 pub use match_lines::MatchLine;
 pub use tree::{FolderTree, TreeEntry, TreeEntryKind, list_tree};
-pub use walk::walk_entries;
+pub(crate) use walk::walk_entries;
 
 /// How long a search may take before it ends with what it has found.
 pub const TIME_LIMIT: Duration = Duration::from_secs(10);
@@ -139,12 +139,12 @@ impl SearchDeadline {
     }
 
     /// Ends the search because enough was found.
-    pub fn stop_early(&self) {
+    pub(crate) fn stop_early(&self) {
         self.was_cut_short.store(true, Ordering::Relaxed);
     }
 
     /// Whether the search was ended early.
-    pub fn was_cut_short(&self) -> bool {
+    pub(crate) fn was_cut_short(&self) -> bool {
         self.was_cut_short.load(Ordering::Relaxed)
     }
 }

@@ -91,7 +91,7 @@ pub(super) fn walk_parallel<T: Send>(
 
 /// Calls `visit` with each entry that no ignore rule excludes, hidden files included if the scope
 /// says so. Each returned list was collected by one thread.
-pub fn walk_entries<T: Send>(
+pub(crate) fn walk_entries<T: Send>(
     scope: &SearchScope,
     stop: &SearchDeadline,
     visit: &(impl Fn(&mut Vec<T>, &Path, &Metadata) + Sync),

@@ -367,15 +367,12 @@ fn redirect_target(response: &Response) -> Option<String> {
 }
 
 fn build_client(guard: Option<PublicResolver>, connect: Duration) -> reqwest::Result<Client> {
-    // After the first call of a process this fails, because the same provider is installed already.
-    drop(rustls::crypto::CryptoProvider::install_default(rustls::crypto::ring::default_provider()));
-    let builder = Client::builder()
+    let builder = turnwright_http::client_builder()
         .connect_timeout(connect)
         // Each request looks the name up again, so that it is checked again.
         .pool_max_idle_per_host(0)
         .redirect(redirect::Policy::none())
-        .referer(false)
-        .user_agent(concat!("turnwright/", env!("CARGO_PKG_VERSION")));
+        .referer(false);
     match guard {
         Some(guard) => builder.dns_resolver(guard).build(),
         // Hosts that the user has allowed are nearby and need no proxy.

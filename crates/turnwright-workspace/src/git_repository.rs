@@ -1,0 +1,43 @@
+//! Finds the git repository of a folder. The files in it are the repository's own, so what they say
+//! proves nothing by itself.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::files::read_head;
+
+/// `.git` files that are longer are not understood.
+const MAX_POINTER_BYTES: usize = 4 * 1024;
+
+/// A repository as git discovers it.
+pub struct GitRepository {
+    /// The folder that holds `.git`.
+    pub top: PathBuf,
+    /// The repository itself, a real path.
+    pub git: PathBuf,
+    /// `.git` is a file that points to `git`.
+    pub is_elsewhere: bool,
+}
+
+impl GitRepository {
+    /// The repository whose `.git` is in this folder. Blocks.
+    ///
+    /// # Errors
+    /// If there is a `.git` that is not understood; with the reason, for people.
+    pub fn at(top: &Path) -> Result<Option<GitRepository>, String> {
+        let dot = top.join(".git");
+        let Ok(metadata) = fs::metadata(&dot) else { return Ok(None) };
+        let real =
+            |it: &Path| fs::canonicalize(it).map_err(|_| "its .git leads nowhere".to_owned());
+        let top = top.to_path_buf();
+        if metadata.is_dir() {
+            return Ok(Some(GitRepository { top, git: real(&dot)?, is_elsewhere: false }));
+        }
+        let text = read_head(&dot, None, MAX_POINTER_BYTES)
+            .filter(|it| it.is_complete && !it.text.contains('\0'));
+        let text = text.ok_or("its .git is not understood")?.text;
+        let named = text.trim_end().strip_prefix("gitdir:").ok_or("its .git is not understood")?;
+        let git = real(&top.join(named.trim_start()))?;
+        Ok(Some(GitRepository { top, git, is_elsewhere: true }))
+    }
+}

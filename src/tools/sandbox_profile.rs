@@ -1,0 +1,72 @@
+//! The sandbox profile of a program of the session: a command or an MCP server.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use turnwright_policy::permission::DeniedPaths;
+use turnwright_sandbox::{Network, SandboxProfile};
+use turnwright_workspace::files::Roots;
+
+use super::ConfinementSettings;
+
+/// The part of a session that decides what its programs may touch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SessionAccess<'a> {
+    pub confinement: &'a ConfinementSettings,
+    pub roots: &'a Roots,
+    pub denied_paths: &'a DeniedPaths,
+}
+
+/// What one program may do beyond, or less than, the session's other programs.
+pub(crate) struct ProgramAccess<'a> {
+    pub writable: Vec<PathBuf>,
+    pub network: Network,
+    /// Whether the program may write to a protected path.
+    pub may_write_protected: &'a dyn Fn(&Path) -> bool,
+    /// Whether the program may read a path that others may not.
+    pub may_read_hidden: &'a dyn Fn(&Path) -> bool,
+    /// Further paths that the program may not read.
+    pub hidden: &'a [PathBuf],
+}
+
+impl SessionAccess<'_> {
+    /// The folders that every program of the session with write access may write: those of the
+    /// session, those of the settings, and the caches. Looks files up: not for the runtime's thread.
+    pub(crate) fn writable_folders(&self) -> Vec<PathBuf> {
+        let confinement = self.confinement;
+        let roots = self.roots.folders().map(Path::to_path_buf);
+        roots.chain(existing(confinement.writable.iter().chain(&confinement.caches))).collect()
+    }
+
+    /// Builds the profile of a program. Looks files up: not for the runtime's thread.
+    pub(crate) fn profile(&self, program: ProgramAccess<'_>) -> SandboxProfile {
+        let confinement = self.confinement;
+        let is_inside = |path: &PathBuf| self.roots.folders().any(|root| path.starts_with(root));
+        let unwritable = self.denied_paths.unwritable_paths();
+        let own_files = existing(confinement.read_only.iter().chain(&unwritable)).filter(is_inside);
+        let exists =
+            |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|it| it.is_file() || it.is_dir());
+        let protected = confinement.protected.leaf_paths().into_iter();
+        let protected = protected.filter(|it| exists(it) && !(program.may_write_protected)(it));
+        // A folder that the user has opened as a session folder stays readable.
+        let is_opened = |path: &PathBuf| {
+            self.roots.folders().any(|root| root.starts_with(path))
+                && !self.roots.private_folders().any(|own| own == path)
+        };
+        let hidden = confinement.hidden.iter().filter(|it| !(program.may_read_hidden)(it));
+        let unreadable = self.denied_paths.unreadable_paths();
+        let hidden = existing(hidden.chain(&unreadable).chain(program.hidden));
+        SandboxProfile {
+            read_only: own_files.chain(protected).collect(),
+            hidden: hidden.filter(|it| !is_opened(it)).collect(),
+            readable: confinement.readable.clone(),
+            network: program.network,
+            writable: program.writable,
+        }
+    }
+}
+
+/// The paths that exist, with symbolic links resolved.
+fn existing<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> impl Iterator<Item = PathBuf> {
+    paths.filter_map(|it| fs::canonicalize(it).ok())
+}

@@ -1,6 +1,7 @@
 //! Converts domain types to wire types of ACP version 1.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -20,7 +21,7 @@ use super::wire::schema::{
 use crate::tools::COMMAND_TOOL;
 use turnwright_types::client::{ChoiceKind, PermissionChoice, PermissionRequest};
 use turnwright_types::effect::{
-    CallContent, Location, ToolKind, escape_hidden, escape_hidden_line, terminal_safe,
+    CallContent, CallView, Location, ToolKind, escape_hidden, escape_hidden_line, terminal_safe,
 };
 use turnwright_types::ids;
 use turnwright_types::message::{Media, PromptPart, StopReason};
@@ -45,19 +46,7 @@ pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> SessionUpd
             SessionUpdate::AgentThoughtChunk(chunk(text).message_id(message_id(&message)))
         }
         Update::Call { id, name, view } => {
-            let has_streamed_terminal =
-                caps.terminal_output && !caps.terminal && name == COMMAND_TOOL;
-            let meta = has_streamed_terminal.then(|| {
-                meta([("terminal_info", json!({ "terminal_id": id.as_str(), "cwd": cwd }))])
-            });
-            SessionUpdate::ToolCall(
-                ToolCall::new(id.to_arc(), escape_hidden(&view.title))
-                    .name(name)
-                    .kind(kind(view.kind))
-                    .status(schema::ToolCallStatus::Pending)
-                    .locations(locations(view.locations))
-                    .meta(meta),
-            )
+            SessionUpdate::ToolCall(new_call(id.to_arc(), name, view, caps, cwd))
         }
         Update::CallUpdate(update) => SessionUpdate::ToolCallUpdate(call_update(*update)),
         Update::Plan(entries) => {
@@ -96,6 +85,19 @@ pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> SessionUpd
             SessionUpdate::ConfigOptionUpdate(ConfigOptionUpdate::new(settings(all)))
         }
     }
+}
+
+/// The card of a new call.
+fn new_call(id: Arc<str>, name: String, view: CallView, caps: ClientCaps, cwd: &Path) -> ToolCall {
+    let has_streamed_terminal = caps.terminal_output && !caps.terminal && name == COMMAND_TOOL;
+    let meta = has_streamed_terminal
+        .then(|| meta([("terminal_info", json!({ "terminal_id": &*id, "cwd": cwd }))]));
+    ToolCall::new(id, escape_hidden(&view.title))
+        .name(name)
+        .kind(kind(view.kind))
+        .status(schema::ToolCallStatus::Pending)
+        .locations(locations(view.locations))
+        .meta(meta)
 }
 
 fn prompt_block(part: PromptPart) -> ContentBlock {

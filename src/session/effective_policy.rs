@@ -120,14 +120,11 @@ pub(crate) fn resolve_policy(
     let (mut mode, mut requests) = (default_mode, Vec::new());
     if let Some((_, project, is_trusted)) = project {
         requests.extend(layers.project(project, is_trusted));
-        let may_loosen = is_trusted && !config.has_process_mode();
-        match project.mode.as_deref().map(|it| (it, Mode::parse(it))) {
-            Some((_, Some(wanted))) if wanted <= default_mode || may_loosen => mode = wanted,
-            Some((_, Some(wanted))) if !is_trusted => {
-                requests.push(format!("mode = \"{}\"", wanted.id()));
-            }
-            Some((word, None)) => layers.note_mode(PROJECT_FILE, "mode", word),
-            _ => {}
+        let wanted = layers.project_mode(project).unwrap_or(default_mode);
+        if wanted <= default_mode || is_trusted && !config.has_process_mode() {
+            mode = wanted;
+        } else if !is_trusted {
+            requests.push(format!("mode = \"{}\"", wanted.id()));
         }
     }
     let project_bounds = project.map(|(_, it, is_trusted)| (it, roots.real_cwd(), is_trusted));
@@ -145,19 +142,12 @@ pub(crate) fn resolve_policy(
     let PolicyLayers { rules, problems, .. } = layers;
     let git: Vec<_> = folders.iter().flat_map(|it| git_folders(it)).collect();
     let added = bounds.protect.clone();
-    let contains_state =
-        roots.private_folders().any(|own| folders.iter().any(|it| own.starts_with(it)));
-    let is_exposed: fn() -> bool = if contains_state {
-        || turnwright_sandbox::can_confine() && !turnwright_sandbox::namespace_support().mounts
-    } else {
-        || false
-    };
     let policy = PolicyRules {
         rules,
         protected: ProtectedPaths { roots: folders.into_iter().chain(git).collect(), extra: added },
         dialect,
         can_confine: turnwright_sandbox::can_confine(),
-        policy_files_exposed: is_exposed,
+        policy_files_exposed: exposure_check(roots),
         bases,
     };
     EffectivePolicy {
@@ -168,6 +158,16 @@ pub(crate) fn resolve_policy(
         problems: bounded(problems),
         project_files: project.into_iter().chain(found.file).collect(),
         servers: found.servers,
+    }
+}
+
+/// How to find out whether sandboxed commands can write to the permission rules: if these are in a
+/// folder of the session and cannot be mounted read-only.
+fn exposure_check(roots: &Roots) -> fn() -> bool {
+    if roots.private_folders().any(|own| roots.folders().any(|it| own.starts_with(it))) {
+        || turnwright_sandbox::can_confine() && !turnwright_sandbox::namespace_support().mounts
+    } else {
+        || false
     }
 }
 
@@ -340,6 +340,16 @@ impl PolicyLayers<'_> {
         let begins = |it: &str| it.starts_with(place);
         let sentence = |it: String| if begins(&it) { it } else { format!("{place}: {it}") };
         self.problems.extend(notes.into_iter().map(sentence));
+    }
+
+    /// The mode that the project's file asks for.
+    fn project_mode(&mut self, project: &ProjectSettings) -> Option<Mode> {
+        let word = project.mode.as_deref()?;
+        let mode = Mode::parse(word);
+        if mode.is_none() {
+            self.note_mode(PROJECT_FILE, "mode", word);
+        }
+        mode
     }
 
     fn note_mode(&mut self, place: &str, key: &str, word: &str) {

@@ -16,7 +16,7 @@ use turnwright_types::effect::{CallContent, CallView, Effect, Location, Resolved
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::edit::line_changes::{self, LineCounts};
-use turnwright_workspace::edit::patch::{self, FilePatch};
+use turnwright_workspace::edit::patch::{self, FilePatch, Hunk};
 use turnwright_workspace::edit::{AppliedEdits, patch::PatchOp};
 use turnwright_workspace::files::{FileError, FileText, Files, Roots, TextEncoding};
 
@@ -303,42 +303,44 @@ async fn plan_step(
             PatchAction::Delete { before: Some(before), aside: None }
         }
         (PatchOp::Update { hunks, .. }, Ok(before)) => {
-            if let Some(to) = to
-                && files.inspect_entry(to).await != Err(FileError::NotFound)
-            {
-                let to = files.roots().display_path(to);
-                return Err(format!("{to} exists already. Nothing was written.").into());
-            }
-            let changed = edit_common::changed_since_read(ctx, &target, &before).await;
-            let may_quote = edit_common::may_quote(ctx, &target, &before).await;
-            let work = tokio::task::spawn_blocking(move || {
-                let result = patch::apply(&before.text, &hunks);
-                (before, result)
-            });
-            let (before, result) = work.await.map_err(|error| error.to_string())?;
-            match result {
-                Ok(applied) if changed.is_none() || edit_common::is_exact(&applied) => {
-                    PatchAction::Update { before, applied, to: to.cloned() }
-                }
-                Ok(_) => {
-                    return Err(edit_common::stale_message(
-                        &name,
-                        &before,
-                        &changed.unwrap_or_default(),
-                    )
-                    .into());
-                }
-                Err(refusal) => {
-                    return Err(match changed {
-                        Some(lines) => edit_common::stale_message(&name, &before, &lines).into(),
-                        None if may_quote => refusal.explain(&name).into(),
-                        None => edit_common::not_quotable(&name).into(),
-                    });
-                }
-            }
+            plan_update(&name, &target, to, (before, hunks), ctx).await?
         }
     };
     Ok(PatchStep { name, target, action: act })
+}
+
+/// Applies the hunks to a file that exists.
+async fn plan_update(
+    name: &str,
+    target: &ResolvedPath,
+    to: Option<&ResolvedPath>,
+    (before, hunks): (FileText, Vec<Hunk>),
+    ctx: &ToolCtx,
+) -> Result<PatchAction, ToolRefusal> {
+    let files = &ctx.env.files;
+    if let Some(to) = to
+        && files.inspect_entry(to).await != Err(FileError::NotFound)
+    {
+        let to = files.roots().display_path(to);
+        return Err(format!("{to} exists already. Nothing was written.").into());
+    }
+    let changed = edit_common::changed_since_read(ctx, target, &before).await;
+    let may_quote = edit_common::may_quote(ctx, target, &before).await;
+    let work = tokio::task::spawn_blocking(move || {
+        let result = patch::apply(&before.text, &hunks);
+        (before, result)
+    });
+    let (before, result) = work.await.map_err(|error| error.to_string())?;
+    let refusal = match (result, changed) {
+        (Ok(applied), changed) if changed.is_none() || edit_common::is_exact(&applied) => {
+            return Ok(PatchAction::Update { before, applied, to: to.cloned() });
+        }
+        (Ok(_), changed) => edit_common::stale_message(name, &before, &changed.unwrap_or_default()),
+        (Err(_), Some(lines)) => edit_common::stale_message(name, &before, &lines),
+        (Err(refusal), None) if may_quote => refusal.explain(name),
+        (Err(_), None) => edit_common::not_quotable(name),
+    };
+    Err(refusal.into())
 }
 
 /// Executes one step and updates it with what was really written.

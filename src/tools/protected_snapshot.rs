@@ -76,6 +76,10 @@ impl ProtectedSnapshot {
                 .any(|it| path.starts_with(it) || it.starts_with(path) && is_folder(&now, path))
         };
         let mut changes = ProtectedChanges::default();
+        for place in overfull.iter().filter(|it| !is_allowed(it) && !self.overfull.contains(it)) {
+            let why = std::io::Error::other("too many entries to check");
+            changes.record(place, "filled", Err(why));
+        }
         // A folder above an allowed path may have been created on the way to it.
         let changed = |path: &&PathBuf| {
             !is_allowed(path) && !self.is_unknown(path) && self.is_changed(path, now.get(*path))
@@ -84,16 +88,24 @@ impl ProtectedSnapshot {
         paths.sort();
         paths.dedup();
         let paths: Vec<_> = paths.into_iter().filter(changed).collect();
-        let overfull =
-            overfull.into_iter().filter(|it| !is_allowed(it) && !self.overfull.contains(it));
-        for place in overfull {
-            let why = std::io::Error::other("too many entries to check");
-            changes.record(&place, "filled", Err(why));
-        }
         if paths.is_empty() {
             return (!changes.not_restored.is_empty()).then_some(changes);
         }
         let mut quarantined = restore::Quarantine::new(quarantine);
+        self.restore(&paths, &now, restores.then_some(&mut quarantined), &mut changes);
+        changes.quarantine = quarantined.into_folder();
+        Some(changes)
+    }
+
+    /// Moves what was written at these paths into the quarantine, if there is one, and puts back
+    /// what was there. Records each change.
+    fn restore(
+        &self,
+        paths: &[&PathBuf],
+        now: &BTreeMap<PathBuf, SnapshotEntry>,
+        mut quarantine: Option<&mut restore::Quarantine>,
+        changes: &mut ProtectedChanges,
+    ) {
         // First everything new or changed is moved away, the deepest paths first, to make room for
         // what was there.
         for path in paths.iter().rev().filter(|it| now.contains_key(**it)) {
@@ -103,29 +115,28 @@ impl ProtectedSnapshot {
                 continue;
             }
             let verb = if before.is_some() { "changed" } else { "created" };
-            let done = if !restores {
-                Ok(())
-            } else if before.is_some_and(|it| it.has_no_copy() && !is_hook(path)) {
+            let done = match &mut quarantine {
+                None => Ok(()),
                 // git does not work without its config, so a config that cannot be restored stays.
                 // A missing hook does no harm.
-                Err(std::io::Error::other("there is no copy of what it was"))
-            } else {
-                quarantined.quarantine_path(path)
+                Some(_) if before.is_some_and(|it| it.has_no_copy() && !is_hook(path)) => {
+                    Err(std::io::Error::other("there is no copy of what it was"))
+                }
+                Some(quarantine) => quarantine.quarantine_path(path),
             };
             changes.record(path, verb, done);
         }
-        for path in paths {
+        for &path in paths {
             let Some(before) = self.entries.get(path) else { continue };
             if now.contains_key(path) && before.has_no_copy() && !is_hook(path) {
                 continue;
             }
+            let restores = quarantine.is_some();
             let done = if restores { restore::put_back(path, before) } else { Ok(()) };
             if !now.contains_key(path) || done.is_err() {
                 changes.record(path, "removed", done);
             }
         }
-        changes.quarantine = quarantined.into_folder();
-        Some(changes)
     }
 
     /// The paths of the snapshot that are no folders.

@@ -71,19 +71,9 @@ impl Turn {
         // That the server does not accept images may also come to light in the stream.
         let omits = listener.report_omission(selection.model.as_ref(), &request);
         let answer = listener.finish();
-        for draft in answer.cards.iter().flatten() {
-            if let Some(view) = &draft.view {
-                self.cards.set_view(&draft.id, view);
-            }
-        }
         self.report_missing_effort(&selection);
-        let calls = match &outcome {
-            Some(Ok(reply)) => self.identify_calls(reply, &answer.cards),
-            _ => Vec::new(),
-        };
-        let whole = outcome.as_ref().and_then(|it| it.as_ref().ok());
-        self.record_answer(message, &answer, &calls, whole.map(|it| it.provider_state.clone()));
-        self.close_incomplete_cards(&answer.cards, &calls).await;
+        let reply = outcome.as_ref().and_then(|it| it.as_ref().ok());
+        let calls = self.take_answer(message, &answer, reply).await;
         let sampled = match outcome {
             // The caller turns a cancelled token into the stop reason.
             None => return TurnStep::End(Ok(StopReason::Cancelled)),
@@ -99,25 +89,10 @@ impl Turn {
                 SampleOutcome::Failed { error, shown: answer.shown() }
             }
             Some(Ok(reply)) => {
-                self.report_usage(selection.model.as_ref(), reply.usage);
+                let model = selection.model.as_ref();
+                self.report_usage(model, reply.usage);
                 self.report_truncated_prompt(reply.usage, &request);
-                if let EndReason::Refused(why) = &reply.end {
-                    self.report_refusal(why);
-                }
-                if reply.end == EndReason::Length {
-                    self.report_full_window(selection.model.as_ref(), reply.usage);
-                }
-                let reads = calls.iter().all(|it| services.tools.is_read_only(&it.name));
-                let has_leaked_call = calls.is_empty()
-                    && selection.model.nudges_leaked_calls()
-                    && looks_like_leaked_call(&answer.text);
-                let max_repeats = next_step::max_repeats(selection.model.is_loop_prone(), reads);
-                SampleOutcome::Reply {
-                    end: reply.end,
-                    calls: calls.clone(),
-                    max_repeats,
-                    has_leaked_call,
-                }
+                self.evaluate_reply(model, reply, &calls, &answer.text)
             }
         };
         let jitter = f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
@@ -126,6 +101,45 @@ impl Turn {
             self.abandon_calls(calls, "Not executed: the turn ended here.").await;
         }
         step
+    }
+
+    /// Records the answer and its complete calls, and closes the cards of the others.
+    async fn take_answer(
+        &mut self,
+        message: MessageId,
+        answer: &StreamedAnswer,
+        reply: Option<&Reply>,
+    ) -> Vec<ToolCall> {
+        for draft in answer.cards.iter().flatten() {
+            if let Some(view) = &draft.view {
+                self.cards.set_view(&draft.id, view);
+            }
+        }
+        let calls = reply.map(|it| self.identify_calls(it, &answer.cards)).unwrap_or_default();
+        self.record_answer(message, answer, &calls, reply.map(|it| it.provider_state.clone()));
+        self.close_incomplete_cards(&answer.cards, &calls).await;
+        calls
+    }
+
+    /// Reports what the reply says about itself, and gathers what the next step depends on.
+    fn evaluate_reply(
+        &mut self,
+        model: &dyn Model,
+        reply: Reply,
+        calls: &[ToolCall],
+        text: &str,
+    ) -> SampleOutcome {
+        if let EndReason::Refused(why) = &reply.end {
+            self.report_refusal(why);
+        }
+        if reply.end == EndReason::Length {
+            self.report_full_window(model, reply.usage);
+        }
+        let reads = calls.iter().all(|it| self.services.tools.is_read_only(&it.name));
+        let max_repeats = next_step::max_repeats(model.is_loop_prone(), reads);
+        let has_leaked_call =
+            calls.is_empty() && model.nudges_leaked_calls() && looks_like_leaked_call(text);
+        SampleOutcome::Reply { end: reply.end, calls: calls.to_vec(), max_repeats, has_leaked_call }
     }
 
     /// Gives each call of the answer its identifiers. A call without a card, because its name

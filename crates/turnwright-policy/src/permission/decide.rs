@@ -193,36 +193,10 @@ impl Decider<'_> {
         }
         let script = Arc::clone(&command.script);
         let is_granted = self.grants.allows_exactly(effect);
-        if command.extra_access != ExtraAccess::None && self.mode != Mode::Full {
-            let verdict = if self.mode == Mode::Plan { Verdict::Deny } else { Verdict::Ask };
-            self.add(None, (verdict, Reason::Escalation));
-            if let ExtraAccess::Write(target) = &command.extra_access
-                && let Some(what) = self.policy.protected.reason(&target.path)
-            {
-                self.add(None, (verdict, Reason::ProtectedPath(what)));
-            }
-        }
-        // A rule against every command also applies to lines that are not understood.
-        let every_command_rules =
-            self.policy.rules.iter().filter(|it| it.pattern.is_every_command());
-        if let Some(rule) = every_command_rules
-            .filter(|it| it.action != RuleAction::Allow)
-            .min_by_key(|it| it.action)
-        {
-            let verdict =
-                if rule.action == RuleAction::Deny { Verdict::Deny } else { Verdict::Ask };
-            self.add(None, (verdict, Reason::Rule(rule.clone())));
-        }
+        self.extra_access(command);
+        self.every_command_rule();
         if let Some(ambiguity) = ambiguity(&script) {
-            let ruling = match self.default_for_command() {
-                (Verdict::Ask, _) if is_granted => {
-                    (Verdict::Allow, Reason::Granted("exactly this".into()))
-                }
-                (Verdict::Ask, Reason::Mode) => (Verdict::Ask, Reason::Ambiguous(ambiguity)),
-                (Verdict::Deny, _) => (Verdict::Deny, Reason::Ambiguous(ambiguity)),
-                default => default,
-            };
-            self.add(None, ruling);
+            self.ambiguous_line(ambiguity, is_granted);
         }
         for (index, simple) in script.commands.iter().enumerate() {
             let class = shell::classify(simple);
@@ -245,6 +219,46 @@ impl Decider<'_> {
             };
             self.add(None, ruling);
         }
+    }
+
+    /// Access that the model has asked for beyond the sandbox.
+    fn extra_access(&mut self, command: &ShellCommand) {
+        if command.extra_access != ExtraAccess::None && self.mode != Mode::Full {
+            let verdict = if self.mode == Mode::Plan { Verdict::Deny } else { Verdict::Ask };
+            self.add(None, (verdict, Reason::Escalation));
+            if let ExtraAccess::Write(target) = &command.extra_access
+                && let Some(what) = self.policy.protected.reason(&target.path)
+            {
+                self.add(None, (verdict, Reason::ProtectedPath(what)));
+            }
+        }
+    }
+
+    /// A rule against every command also applies to lines that are not understood.
+    fn every_command_rule(&mut self) {
+        let every_command_rules =
+            self.policy.rules.iter().filter(|it| it.pattern.is_every_command());
+        if let Some(rule) = every_command_rules
+            .filter(|it| it.action != RuleAction::Allow)
+            .min_by_key(|it| it.action)
+        {
+            let verdict =
+                if rule.action == RuleAction::Deny { Verdict::Deny } else { Verdict::Ask };
+            self.add(None, (verdict, Reason::Rule(rule.clone())));
+        }
+    }
+
+    /// A line that is not understood is asked about, unless this very line was allowed.
+    fn ambiguous_line(&mut self, ambiguity: String, is_granted: bool) {
+        let ruling = match self.default_for_command() {
+            (Verdict::Ask, _) if is_granted => {
+                (Verdict::Allow, Reason::Granted("exactly this".into()))
+            }
+            (Verdict::Ask, Reason::Mode) => (Verdict::Ask, Reason::Ambiguous(ambiguity)),
+            (Verdict::Deny, _) => (Verdict::Deny, Reason::Ambiguous(ambiguity)),
+            default => default,
+        };
+        self.add(None, ruling);
     }
 
     fn simple_command(

@@ -7,7 +7,9 @@ use super::decision::{Decision, Finding, Reason, Verdict};
 use super::rule::PathBases;
 use super::{Confinement, Mode, PolicyRules};
 use crate::shell::SimpleCommand;
-use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ShellCommand, escape_hidden_line};
+use turnwright_types::effect::{
+    Effect, ExtraAccess, PathScope, ResolvedPath, ShellCommand, escape_hidden_line, is_secret_path,
+};
 
 /// The maximum number of simple commands that are listed. The whole line is shown in the title.
 const MAX_COMMANDS: usize = 6;
@@ -174,6 +176,15 @@ impl QuestionText<'_> {
 
     /// Adds each simple command with its verdict, then the findings about the whole line.
     fn add_command(&self, index: usize, command: &ShellCommand, lines: &mut Vec<String>) {
+        self.add_simple_commands(index, command, lines);
+        for finding in self.findings_of(index).filter(|it| it.command_index.is_none()) {
+            lines.extend(self.line_finding(finding, command));
+        }
+        lines.dedup();
+        lines.push(self.confinement());
+    }
+
+    fn add_simple_commands(&self, index: usize, command: &ShellCommand, lines: &mut Vec<String>) {
         let script = &command.script;
         // In a line that is not understood, parts with the mode's default verdict say nothing.
         let is_shown = |it: &&Finding| {
@@ -206,38 +217,29 @@ impl QuestionText<'_> {
         if more > 0 {
             lines.push(format!("… and {more} more commands"));
         }
-        for finding in self.findings_of(index).filter(|it| it.command_index.is_none()) {
-            match &finding.reason {
-                Reason::Ambiguous(why) => lines.push(format!(
-                    "? cannot be fully analysed: {}",
-                    escape_markdown(&escape_hidden_line(why))
-                )),
-                Reason::Escalation => lines.push(format!("⚠ {}", self.escalation(command))),
-                Reason::SecretPath => {
-                    let is_secret = |it: &&turnwright_types::effect::ResolvedPath| {
-                        turnwright_types::effect::is_secret_path(&it.path)
-                    };
-                    let places = command.reads.iter().filter(is_secret);
-                    let places: Vec<_> = places
-                        .map(|it| markdown_code(&display_path(&it.path, &self.policy.bases)))
-                        .collect();
-                    let why = escape_markdown(&describe_reason(finding, self.mode));
-                    lines.push(format!("⚠ reads {}: {why}", places.join(", ")));
-                }
-                // Listed at the end.
-                Reason::OutsideWorkspace if finding.verdict == Verdict::Ask => {}
-                _ if finding.verdict == Verdict::Allow => {}
-                _ => {
-                    lines.push(format!(
-                        "{} {}",
-                        sign(finding),
-                        escape_markdown(&describe_reason(finding, self.mode))
-                    ));
-                }
+    }
+
+    /// The line about a finding that concerns the whole command line, if it says anything new.
+    fn line_finding(&self, finding: &Finding, command: &ShellCommand) -> Option<String> {
+        let why = || escape_markdown(&describe_reason(finding, self.mode));
+        Some(match &finding.reason {
+            Reason::Ambiguous(why) => {
+                let why = escape_markdown(&escape_hidden_line(why));
+                format!("? cannot be fully analysed: {why}")
             }
-        }
-        lines.dedup();
-        lines.push(self.confinement());
+            Reason::Escalation => format!("⚠ {}", self.escalation(command)),
+            Reason::SecretPath => {
+                let secrets = command.reads.iter().filter(|it| is_secret_path(&it.path));
+                let place =
+                    |it: &ResolvedPath| markdown_code(&display_path(&it.path, &self.policy.bases));
+                let places: Vec<_> = secrets.map(place).collect();
+                format!("⚠ reads {}: {}", places.join(", "), why())
+            }
+            // Listed at the end.
+            Reason::OutsideWorkspace if finding.verdict == Verdict::Ask => return None,
+            _ if finding.verdict == Verdict::Allow => return None,
+            _ => format!("{} {}", sign(finding), why()),
+        })
     }
 
     fn escalation(&self, command: &ShellCommand) -> String {
@@ -434,7 +436,6 @@ mod tests {
     use crate::shell;
     use expect_test::expect;
     use turnwright_types::dialect::ShellDialect;
-    use turnwright_types::effect::ResolvedPath;
 
     #[test]
     fn foreign_text_stays_in_its_span() {

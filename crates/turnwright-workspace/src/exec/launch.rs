@@ -130,14 +130,24 @@ pub async fn launch(launch: &LaunchSpec, display_task: DisplayTask) -> Result<u8
     }
 }
 
-async fn run(
-    mut group: ProcessGroup,
-    mut targets: OutputTargets,
-    mut signals: TerminationSignals,
-) -> u8 {
-    let mut output = Vec::new();
-    let mut end_signal = None;
-    let mut grace = DEFAULT_GRACE;
+/// Why the relay between a program and its targets has ended.
+struct RelayEnd {
+    /// How the program has ended; `None` if it still runs.
+    exit: Option<CommandExit>,
+    /// The signal that ends the launcher.
+    end_signal: Option<i32>,
+    /// How long the program may take to end.
+    grace: Duration,
+}
+
+/// Passes output and input on until the program, the connection or the launcher ends.
+async fn relay(
+    group: &mut ProcessGroup,
+    targets: &mut OutputTargets,
+    signals: &mut TerminationSignals,
+    output: &mut Vec<u8>,
+) -> RelayEnd {
+    let (mut end_signal, mut grace) = (None, DEFAULT_GRACE);
     let exit = loop {
         let mut sink = |bytes: &[u8]| output.extend_from_slice(bytes);
         tokio::select! {
@@ -166,10 +176,21 @@ async fn run(
                 Err(_) => break None,
             },
         }
-        if !targets.forward(&mut output) {
+        if !targets.forward(output) {
             break None;
         }
     };
+    RelayEnd { exit, end_signal, grace }
+}
+
+async fn run(
+    mut group: ProcessGroup,
+    mut targets: OutputTargets,
+    mut signals: TerminationSignals,
+) -> u8 {
+    let mut output = Vec::new();
+    let RelayEnd { exit, end_signal, grace } =
+        relay(&mut group, &mut targets, &mut signals, &mut output).await;
     // What the program itself has printed is in the pipe, which holds less than this. Background
     // processes may print more, faster than anybody reads.
     let mut sink = |bytes: &[u8]| {

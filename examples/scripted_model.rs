@@ -1,47 +1,47 @@
-//! A scripted model: an OpenAI-compatible HTTP server on loopback that plays a scenario file.
-//! For tests, demos and bug reports. A `POST` to `…/chat/completions` is answered with the next
-//! reply, always as a stream and whatever else the request asks for; a `GET` of `…/models` lists
-//! one model, `scripted`; all else is a 404.
+//! A scripted model: an OpenAI-compatible HTTP server on loopback that plays a scenario file, for tests,
+//! demos and bug reports. A `POST` to `…/chat/completions` is answered with the next reply, always as a
+//! stream, whatever else the request contains. A `GET` of `…/models` lists one model, `scripted`. All
+//! other requests get a 404.
 //!
 //! ```text
 //! cargo run --example scripted_model -- examples/scenarios/tools.json [--port N]
 //! ```
 //!
-//! prints `listening on http://127.0.0.1:PORT/v1` on stdout, then a line per request on stderr.
-//! Tests and benches take this file in as a module and use [`Scenario`] and [`Server`].
+//! This command prints `listening on http://127.0.0.1:PORT/v1` on stdout, then a line per request on
+//! stderr. The tests include this file as a module and use [`Scenario`] and [`Server`].
 //!
-//! A scenario is `{"replies": [REPLY, …], "loop": false}`. A reply is a list of steps. Each chat
-//! request uses up the next one; after the last comes the text "The scenario is over.", or with
-//! `"loop": true` the first again. `{"when": "substring", "steps": […]}` is a reply for every
-//! request whose last user message contains the substring, and is never used up.
+//! A scenario is `{"replies": [REPLY, …], "loop": false}`. A reply is a list of steps. Each chat request
+//! consumes the next reply. After the last one, every reply is the text "The scenario is over."; with
+//! `"loop": true` the replies start again. `{"when": "substring", "steps": […]}` is a reply to every
+//! request whose last user message contains the substring, and is never consumed.
 //!
 //! A step is an object with one of these keys, here with all its options:
 //!
-//! - `{"text": "…", "chunks": 3, "repeat": 2, "every_ms": 5}`: content in that many deltas, all of
-//!   them so many times over, with a pause between two deltas.
-//! - `{"thought": "…"}`: the same as `reasoning_content`.
+//! - `{"text": "…", "chunks": 3, "repeat": 2, "every_ms": 5}`: the content, split into `chunks` deltas.
+//!   The deltas are sent `repeat` times, with a pause of `every_ms` between two deltas.
+//! - `{"thought": "…"}`: like `text`, but as `reasoning_content`.
 //! - `{"call": {"name": "…", "arguments": {…}, "id": "call_1", "index": 0, "pieces": 2,
-//!   "every_ms": 5}}`: a tool call, its arguments in so many deltas. Arguments given as a string are
-//!   sent as they are. Ids count up within the server and indices within the reply; `"index": null`
-//!   leaves the index out.
-//! - `{"finish": "stop"}`: the finish reason. Without this step the reply ends with `tool_calls` if
-//!   it called a tool, else with `stop`.
-//! - `{"usage": {…}}`: a chunk without choices. The finish reason goes first if it is still due.
-//! - `{"delay_ms": 100}`: silence.
-//! - `{"data": JSON}`: one event of your own. `{"error": {…}}`: one that holds an error; the reply
-//!   goes on after it. `{"raw": "…"}`: text that goes into the body as it is.
-//! - `{"done": false}`: no `data: [DONE]` at the end.
-//! - `{"end": "eof"}`: the body ends here, in good order, but with neither a finish reason nor
-//!   `[DONE]`.
-//! - `{"cut": true}`: the connection is closed in the middle of the body.
-//! - `{"hang": true}`: silence until the client goes away.
+//!   "every_ms": 5}}`: a tool call whose arguments are split into `pieces` deltas. Arguments given as a
+//!   string are sent unchanged. By default, ids are numbered within the server and indices within the
+//!   reply; `"index": null` omits the index.
+//! - `{"finish": "stop"}`: the finish reason. Without this step the reply ends with `tool_calls` if it
+//!   contains a call, else with `stop`.
+//! - `{"usage": {…}}`: a chunk without choices. It is preceded by the finish reason if that has not been
+//!   sent.
+//! - `{"delay_ms": 100}`: a pause.
+//! - `{"data": JSON}`: an event with this data. `{"error": {…}}`: an event with an error, after which the
+//!   reply continues. `{"raw": "…"}`: text that is added to the body unchanged.
+//! - `{"done": false}`: omits `data: [DONE]` at the end.
+//! - `{"end": "eof"}`: ends the body properly, but without a finish reason and `[DONE]`.
+//! - `{"cut": true}`: closes the connection in the middle of the body.
+//! - `{"hang": true}`: sends nothing more until the client disconnects.
 //!
-//! Three more can only stand first, the first of them also in front of the other two:
+//! The following steps can only be the first; `stall_headers_ms` can also precede one of the others:
 //!
-//! - `{"stall_headers_ms": 100}`: silence before the response head.
+//! - `{"stall_headers_ms": 100}`: a pause before the response head.
 //! - `{"status": 429, "headers": {"Retry-After": "1"}, "body": JSON, "content_type": "…"}`: a plain
-//!   response. A body given as a string is sent as it is.
-//! - `{"refuse": true}`: the connection is closed without a response.
+//!   response. A body given as a string is sent unchanged.
+//! - `{"refuse": true}`: closes the connection without a response.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -72,7 +72,8 @@ mod play;
 #[path = "scripted_model/scenario.rs"]
 mod scenario;
 
-/// How long a stopped server or a client that is gone can stay unnoticed.
+/// The interval at which a connection checks whether the server was stopped or the client has
+/// disconnected.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 #[expect(clippy::print_stderr, reason = "a program's way to say what is wrong")]
@@ -106,16 +107,16 @@ fn run() -> Result<Infallible, String> {
     }
 }
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct Recorded {
     pub path: String,
     pub headers: Vec<(String, String)>,
-    /// Null without a body, and the text as a string if it is not JSON.
+    /// The body as JSON: null if it is empty, and a string with its text if it is not JSON.
     pub body: Value,
 }
 
-/// The running server. Dropping it closes all connections and waits for its threads.
+/// A running server. Dropping it closes all connections and waits for its threads.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
@@ -124,7 +125,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Port 0 is any free port.
+    /// Starts a server on loopback. Port 0 selects a free port.
     pub fn start(scenario: Scenario, port: u16) -> io::Result<Server> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
         let address = listener.local_addr()?;
@@ -141,7 +142,7 @@ impl Server {
         format!("http://{}/v1", self.address)
     }
 
-    /// Every request so far, also those the scenario has nothing to do with, in order of arrival.
+    /// All requests so far in order of arrival, including those that consume no reply.
     pub fn requests(&self) -> Vec<Recorded> {
         self.shared.lock().requests.clone()
     }
@@ -159,7 +160,7 @@ impl Server {
         Ok(state.requests.clone())
     }
 
-    /// How many replies the client did not wait to the end of.
+    /// The number of replies during which the client disconnected.
     pub fn hung_up(&self) -> usize {
         self.shared.lock().hung_up
     }
@@ -186,9 +187,9 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.shared.update(|state| state.stopped = true);
-        // There is no other portable way out of `accept`. Without it the thread is not waited for.
+        // A connection is the only portable way to wake up `accept`. If it fails, joining could block.
         let called = TcpStream::connect(self.address);
-        // A thread that panicked has said so already.
+        // A join error means that the thread panicked, and the panic has been printed already.
         if let Some(acceptor) = self.acceptor.take().filter(|_| called.is_ok()) {
             acceptor.join().ok();
         }
@@ -226,7 +227,7 @@ impl Shared {
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Ends early when the server is stopped.
+    /// Sleeps. Returns early when the server is stopped.
     fn sleep(&self, length: Duration) {
         drop(self.wait(length, |state| state.stopped));
     }
@@ -240,7 +241,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             break;
         }
         let Ok((stream, _)) = accepted else {
-            // Out of file descriptors, most likely: some may be free in a moment.
+            // The process is probably out of file descriptors, and some may be closed soon.
             shared.sleep(LOOK_EVERY);
             continue;
         };
@@ -251,7 +252,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
     for (stream, thread) in connections {
         if let Some(stream) = stream.upgrade() {
-            // It fails if the client was faster, which is as good.
+            // Fails if the client has already disconnected, which is allowed.
             stream.shutdown(Shutdown::Both).ok();
         }
         thread.join().ok();

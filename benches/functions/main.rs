@@ -1,6 +1,7 @@
-//! What single functions cost: `cargo bench --bench functions`. Most by divan; those of the model
-//! layer, of searching, of the tools, of permission, of the sandbox and of the store, which have budgets, in tables. Whole-process figures are in `benches/process`.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its figures")]
+//! Measures single functions: `cargo bench --bench functions`. The benchmarks in this file use divan.
+//! Those in the submodules have budgets and print tables. The whole program is measured in
+//! `benches/process`.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its figures")]
 
 #[cfg(target_os = "linux")]
 mod jail;
@@ -12,7 +13,7 @@ mod search;
 mod seed;
 mod store;
 #[path = "../process/table.rs"]
-#[allow(dead_code, reason = "the other bench takes medians")]
+#[allow(dead_code, reason = "not every benchmark uses every function")]
 mod table;
 mod tools;
 
@@ -27,19 +28,20 @@ use turnwright_policy::shell::parse;
 use turnwright_rpc::{Outbox, parse_line};
 use turnwright_types::dialect::ShellDialect;
 
-/// Events of the stream that is decoded.
+/// The number of events of the decoded stream.
 const EVENTS: usize = 1_000;
-/// About what a read from a socket brings.
+/// A typical number of bytes from one read of a socket.
 const READ: usize = 8 * 1024;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    // `--bench -- model` is that table alone, and any other word is a filter of divan's.
+    // `cargo bench --bench functions -- model` prints only that table. Any other argument is a filter for
+    // divan.
     let has = |word: &str| arguments.iter().any(|it| it == word);
-    let alone = ["model", "search", "tools", "permission", "jail", "store", "mcp"];
-    let is_alone = alone.into_iter().any(has);
+    let tables = ["model", "search", "tools", "permission", "jail", "store", "mcp"];
+    let only_tables = tables.into_iter().any(has);
     let is_all = arguments == ["--bench"];
-    if !is_alone {
+    if !only_tables {
         divan::main();
     }
     if (has("model") || is_all)
@@ -74,6 +76,7 @@ fn main() {
     }
 }
 
+/// Builds an event stream of [`EVENTS`] deltas.
 fn stream(line_end: &str) -> Vec<u8> {
     let mut stream = String::new();
     for number in 0..EVENTS {
@@ -86,7 +89,8 @@ fn stream(line_end: &str) -> Vec<u8> {
     stream.into_bytes()
 }
 
-/// A model's stream → events, cut as a socket cuts it, or into pieces that never end with a line.
+/// Decodes a model's event stream, in pieces as large as a socket read or in small pieces that end in
+/// the middle of a line.
 #[divan::bench(args = [("lf", READ), ("crlf", READ), ("lf", 61)])]
 fn sse_decode(bencher: Bencher<'_, '_>, (line_end, piece): (&str, usize)) {
     let stream = stream(if line_end == "lf" { "\n" } else { "\r\n" });
@@ -101,7 +105,8 @@ fn sse_decode(bencher: Bencher<'_, '_>, (line_end, piece): (&str, usize)) {
     });
 }
 
-fn line(name: &str) -> Value {
+/// A message from the client.
+fn client_message(name: &str) -> Value {
     match name {
         "prompt" => json!({
             "jsonrpc": "2.0", "id": 3, "method": "session/prompt",
@@ -124,14 +129,14 @@ fn line(name: &str) -> Value {
     }
 }
 
-/// A line of the client → a message.
+/// Parses a line from the client into a message.
 #[divan::bench(args = ["prompt", "cancel", "answer"])]
 fn rpc_parse(bencher: Bencher<'_, '_>, name: &str) {
-    let line = line(name).to_string();
+    let line = client_message(name).to_string();
     bencher.counter(BytesCount::of_str(&line)).bench(|| parse_line(black_box(line.as_bytes())));
 }
 
-/// A text update → the buffer of the writer, which runs beside it.
+/// Queues a text update for the writer thread.
 #[divan::bench]
 fn outbox_notify(bencher: Bencher<'_, '_>) {
     let Ok(outbox) = Outbox::start(io::sink()) else { return };
@@ -147,7 +152,8 @@ fn outbox_notify(bencher: Bencher<'_, '_>) {
         .bench(|| outbox.notify("session/update", black_box(&update)));
 }
 
-/// A command line → its simple commands; the last one is not understood and only scanned.
+/// Parses a command line into simple commands. The parser does not support loops, so it only scans the
+/// last line.
 #[divan::bench(args = [
     "git status -s",
     "cargo test -p core 2>&1 | tail -20",

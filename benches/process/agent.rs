@@ -1,5 +1,5 @@
-//! The client of the benches: starts the agent, writes lines, reads lines, and looks into a line
-//! no more than it has to.
+//! The ACP client of the benchmark: it starts the agent and exchanges JSON-RPC lines with it. It
+//! recognises most lines by their text instead of parsing them, so that its own cost stays small.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
@@ -11,10 +11,10 @@ use tempfile::TempDir;
 
 use crate::model::Model;
 
-/// The agent that is measured.
+/// The path of the measured agent.
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_turnwright");
 
-/// The program with nobody's settings but ours.
+/// Returns a command that runs the agent with only `PATH` and `TURNWRIGHT_HOME` in its environment.
 pub(crate) fn command(home: &Path) -> Command {
     let mut command = Command::new(BINARY);
     command
@@ -26,7 +26,7 @@ pub(crate) fn command(home: &Path) -> Command {
     command
 }
 
-/// A running agent and its client.
+/// A running agent, connected over stdin and stdout.
 #[derive(Debug)]
 pub(crate) struct Agent {
     child: Child,
@@ -38,7 +38,8 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// Starts it. The clock of the start-up begins before this.
+    /// Starts the agent in this folder, without initializing the connection. A start-up time
+    /// includes this call.
     pub(crate) fn spawn(model: &Model, folder: TempDir) -> io::Result<Agent> {
         let mut child = command(folder.path())
             .env("OPENAI_BASE_URL", format!("http://{}/v1", model.address()))
@@ -52,7 +53,7 @@ impl Agent {
         Ok(Agent { child, stdin, stdout: BufReader::new(stdout), next_id: 1, bytes: 0, folder })
     }
 
-    /// Starts it in a folder of its own with a small file in it, and initializes the connection.
+    /// Starts the agent in a new [`workspace`] and initializes the connection.
     pub(crate) fn start(model: &Model) -> io::Result<Agent> {
         let folder = workspace()?;
         let mut agent = Agent::spawn(model, folder)?;
@@ -74,7 +75,7 @@ impl Agent {
         session.map(str::to_owned).ok_or_else(|| io::Error::other(answer.to_string()))
     }
 
-    /// Sends a prompt. Returns its identifier and the moment right before it was written.
+    /// Sends a prompt. Returns the id of the request and the time right before it was written.
     pub(crate) fn prompt(&mut self, session: &str, text: &str) -> io::Result<(u64, Instant)> {
         let block = json!({ "type": "text", "text": text });
         let params = json!({ "sessionId": session, "prompt": [block] });
@@ -85,7 +86,7 @@ impl Agent {
         Ok((id, begun))
     }
 
-    /// A whole turn. Returns the moment right before the prompt was written.
+    /// Runs a whole turn. Returns the time right before the prompt was written.
     pub(crate) fn turn(&mut self, session: &str, text: &str) -> io::Result<Instant> {
         let (id, begun) = self.prompt(session, text)?;
         self.answer(id)?;
@@ -98,12 +99,12 @@ impl Agent {
         }))
     }
 
-    /// Says yes to a question.
+    /// Allows this permission request once.
     pub(crate) fn allow(&mut self, question: &str) -> io::Result<()> {
         self.choose(question, "allow_once")
     }
 
-    /// Says yes to a question and to all like it.
+    /// Allows this permission request and all similar ones.
     pub(crate) fn allow_always(&mut self, question: &str) -> io::Result<()> {
         self.choose(question, "allow_always")
     }
@@ -116,11 +117,11 @@ impl Agent {
         }))
     }
 
-    /// The next line.
+    /// Reads the next line.
     pub(crate) fn read(&mut self) -> io::Result<String> {
         let mut line = String::new();
         match self.stdout.read_line(&mut line)? {
-            0 => Err(io::Error::other("the agent has ended")),
+            0 => Err(io::Error::other("the agent exited")),
             bytes => {
                 self.bytes += bytes;
                 Ok(line)
@@ -128,17 +129,17 @@ impl Agent {
         }
     }
 
-    /// The next line with this in it.
-    pub(crate) fn wait_for(&mut self, what: &str) -> io::Result<String> {
+    /// Reads up to the next line that contains `text` and returns that line.
+    pub(crate) fn wait_for(&mut self, text: &str) -> io::Result<String> {
         loop {
             let line = self.read()?;
-            if line.contains(what) {
+            if line.contains(text) {
                 return Ok(line);
             }
         }
     }
 
-    /// The answer to a request.
+    /// Reads up to the response to a request and returns it.
     pub(crate) fn answer(&mut self, id: u64) -> io::Result<String> {
         loop {
             let line = self.read()?;
@@ -148,25 +149,25 @@ impl Agent {
         }
     }
 
-    /// The next line with this in it, unless the answer to a request comes before.
-    pub(crate) fn answer_or(&mut self, id: u64, what: &str) -> io::Result<Option<String>> {
+    /// Returns the next line that contains `text`, or `None` if the response to a request comes first.
+    pub(crate) fn answer_or(&mut self, id: u64, text: &str) -> io::Result<Option<String>> {
         loop {
             let line = self.read()?;
             if is_answer(&line, id)? {
                 return Ok(None);
             }
-            if line.contains(what) {
+            if line.contains(text) {
                 return Ok(Some(line));
             }
         }
     }
 
-    /// How many bytes it has written.
+    /// The number of bytes read from the agent so far.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Where its sessions work.
+    /// The working folder of the sessions, which is also the agent's home.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -196,7 +197,7 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // Nothing that a bench starts is worth waiting for.
+        // No measurement needs an orderly shutdown. An error means that the agent already exited.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -209,14 +210,14 @@ fn is_answer(line: &str, id: u64) -> io::Result<bool> {
     Ok(line.starts_with(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result""#)))
 }
 
-/// A folder with what the tools are asked to read.
+/// Creates a temporary folder with a small file for `read_file`.
 pub(crate) fn workspace() -> io::Result<TempDir> {
     let folder = tempfile::tempdir()?;
     std::fs::write(folder.path().join("small.txt"), "one line of forty characters, or about\n")?;
     Ok(folder)
 }
 
-/// Waits for something that nobody announces.
+/// Sleeps. Used where no message tells when the agent is ready.
 pub(crate) fn pause(milliseconds: u64) {
     std::thread::sleep(Duration::from_millis(milliseconds));
 }

@@ -1,7 +1,7 @@
-//! What a burst must cost at least: a program that reads the same stream, understands as much of
-//! it as it has to, and writes the same lines, and is nothing else. It runs in a process of its
-//! own, `process --floor HOST:PORT`, so that it is measured like the agent: a line on stdin is a
-//! prompt, and a line `{"done":true}` is its end.
+//! The floor program gives a lower bound for the agent's figures: it reads the same stream of
+//! deltas, parses only the text of each delta and writes the same notifications. It runs as a
+//! separate process, `process --floor HOST:PORT`, so that it is measured in the same way as the
+//! agent. A line on stdin is a prompt, and the line `{"done":true}` ends the output for it.
 
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::net::TcpStream;
@@ -55,7 +55,7 @@ struct Content<'a> {
     text: &'a str,
 }
 
-/// The program.
+/// Runs the floor program until stdin ends.
 pub(crate) fn run(address: &str) -> io::Result<()> {
     let stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
@@ -66,19 +66,20 @@ pub(crate) fn run(address: &str) -> io::Result<()> {
         let body = json!({ "messages": [message] }).to_string();
         let head = format!("POST / HTTP/1.1\r\ncontent-length: {}\r\n\r\n", body.len());
         (&stream).write_all((head + &body).as_bytes())?;
-        while !line(&mut reader)?.is_empty() {}
-        play(&mut reader, &mut output)?;
+        while !read_line(&mut reader)?.is_empty() {}
+        forward_stream(&mut reader, &mut output)?;
         output.write_all(b"{\"done\":true}\n")?;
         output.flush()?;
     }
     Ok(())
 }
 
-fn play(reader: &mut BufReader<&TcpStream>, output: &mut impl Write) -> io::Result<()> {
+/// Writes a notification for each delta of a response body.
+fn forward_stream(reader: &mut BufReader<&TcpStream>, output: &mut impl Write) -> io::Result<()> {
     let mut decoder = Decoder::default();
     let mut bytes = Vec::new();
     loop {
-        let size = usize::from_str_radix(&line(reader)?, 16).map_err(io::Error::other)?;
+        let size = usize::from_str_radix(&read_line(reader)?, 16).map_err(io::Error::other)?;
         bytes.resize(size + 2, 0);
         reader.read_exact(&mut bytes)?;
         if size == 0 {
@@ -87,26 +88,26 @@ fn play(reader: &mut BufReader<&TcpStream>, output: &mut impl Write) -> io::Resu
         let mut result = Ok(());
         let pushed = decoder.push(&bytes[..size], |event| {
             if event.data != "[DONE]" && result.is_ok() {
-                result = show(event.data, output);
+                result = write_update(event.data, output);
             }
         });
         result?;
         pushed.map_err(io::Error::other)?;
-        // What has been read is shown before anything is waited for.
+        // Flushes before a read that may block, so that no notification waits for the next delta.
         if reader.buffer().is_empty() {
             output.flush()?;
         }
     }
 }
 
-fn line(reader: &mut impl BufRead) -> io::Result<String> {
+fn read_line(reader: &mut impl BufRead) -> io::Result<String> {
     let mut line = String::new();
     reader.read_line(&mut line)?;
     line.truncate(line.trim_end().len());
     Ok(line)
 }
 
-fn show(data: &str, output: &mut impl Write) -> io::Result<()> {
+fn write_update(data: &str, output: &mut impl Write) -> io::Result<()> {
     let chunk: Chunk = serde_json::from_str(data)?;
     let Some(text) = chunk.choices.first().and_then(|it| it.delta.content.as_ref()) else {
         return Ok(());
@@ -120,7 +121,7 @@ fn show(data: &str, output: &mut impl Write) -> io::Result<()> {
     output.write_all(b"\n")
 }
 
-/// The program as a child of the bench.
+/// The floor program, running as a child process.
 #[derive(Debug)]
 pub(crate) struct Floor {
     child: Child,
@@ -144,7 +145,7 @@ impl Floor {
         self.child.id()
     }
 
-    /// A whole prompt. Returns the moment right before it was written.
+    /// Runs a whole prompt. Returns the time right before it was written.
     pub(crate) fn turn(&mut self, prompt: &str) -> io::Result<Instant> {
         let begun = Instant::now();
         self.stdin.write_all(format!("{prompt}\n").as_bytes())?;
@@ -152,8 +153,8 @@ impl Floor {
         Ok(begun)
     }
 
-    /// The same, and returns the moment when the first word had been read.
-    pub(crate) fn first_word(&mut self, prompt: &str) -> io::Result<Instant> {
+    /// Runs a whole prompt. Returns the time when its first notification was read.
+    pub(crate) fn first_update(&mut self, prompt: &str) -> io::Result<Instant> {
         self.stdin.write_all(format!("{prompt}\n").as_bytes())?;
         self.wait_for("{\"jsonrpc\"")?;
         let seen = Instant::now();
@@ -166,7 +167,7 @@ impl Floor {
         while !line.starts_with(start) {
             line.clear();
             if self.stdout.read_line(&mut line)? == 0 {
-                return Err(io::Error::other("the floor program has ended"));
+                return Err(io::Error::other("the floor program exited"));
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! What it takes: CPU time under a flood, memory, and bytes on the disk.
+//! Measures the CPU time of streaming, the memory of sessions and the size of the binary.
 
 use std::io;
 use std::sync::Arc;
@@ -14,58 +14,58 @@ use crate::model::Model;
 use crate::table::{Table, median, us};
 use crate::usage;
 
-/// CPU time for each delta of a flood, beside that of a program which does nothing else, and how
-/// long the whole flood takes.
+/// Measures the CPU time per delta and the elapsed time per delta of a fast stream, for the agent and
+/// for the floor program.
 pub(crate) fn bursts(table: &mut Table, model: &Model, rounds: Rounds) -> io::Result<()> {
     let mut agent = Agent::start(model)?;
     let session = agent.new_session()?;
     pause(300);
     let mut floor = Floor::start(&model.address())?;
-    let floods = [
-        ("burst 2000", "CPU per delta, 2 000 in a burst", 5.0),
-        ("drip 2000", "CPU per delta, each in a write of its own", f64::INFINITY),
+    let streams = [
+        ("burst 2000", "CPU time per delta, 64 deltas per write", 5.0),
+        ("drip 2000", "CPU time per delta, one delta per write", f64::INFINITY),
     ];
-    for (prompt, name, budget) in floods {
+    for (prompt, name, budget) in streams {
         agent.turn(&session, prompt)?;
         floor.turn(prompt)?;
-        let (mut ours, mut least) = (vec![], vec![]);
-        let (mut waited, mut least_waited) = (vec![], vec![]);
+        let (mut agent_cpu, mut floor_cpu) = (vec![], vec![]);
+        let (mut agent_elapsed, mut floor_elapsed) = (vec![], vec![]);
         for _ in 0..rounds.bursts {
-            ours.push(spent(agent.pid(), || {
-                waited.push(us(agent.turn(&session, prompt)?.elapsed()));
+            agent_cpu.push(cpu_time_of(agent.pid(), || {
+                agent_elapsed.push(us(agent.turn(&session, prompt)?.elapsed()));
                 Ok(())
             })?);
-            least.push(spent(floor.pid(), || {
-                least_waited.push(us(floor.turn(prompt)?.elapsed()));
+            floor_cpu.push(cpu_time_of(floor.pid(), || {
+                floor_elapsed.push(us(floor.turn(prompt)?.elapsed()));
                 Ok(())
             })?);
         }
-        let waited = [median(waited), median(least_waited)].map(|it| it / 2_000.0);
-        let (ours, least) = (median(ours) / 2_000.0, median(least) / 2_000.0);
+        let elapsed = [median(agent_elapsed), median(floor_elapsed)].map(|it| it / 2_000.0);
+        let (agent_cpu, floor_cpu) = (median(agent_cpu) / 2_000.0, median(floor_cpu) / 2_000.0);
         if budget.is_finite() {
-            table.row(name, ours, "µs", budget);
-            table.row("… compared with the floor", ours / least, "×", 3.0);
-            table.row("… end to end", waited[0], "µs", 20.0);
-            table.note("… end to end, the floor", waited[1], "µs");
+            table.row(name, agent_cpu, "µs", budget);
+            table.row("… compared with the floor program", agent_cpu / floor_cpu, "×", 3.0);
+            table.row("… elapsed time per delta", elapsed[0], "µs", 20.0);
+            table.note("… elapsed time per delta, floor program", elapsed[1], "µs");
         } else {
-            table.note(name, ours, "µs");
-            table.note("… compared with the floor", ours / least, "×");
+            table.note(name, agent_cpu, "µs");
+            table.note("… compared with the floor program", agent_cpu / floor_cpu, "×");
         }
     }
     model.take();
     Ok(())
 }
 
-/// CPU microseconds that a process uses meanwhile.
-fn spent(pid: u32, mut work: impl FnMut() -> io::Result<()>) -> io::Result<f64> {
+/// Returns the CPU time that a process uses during `work`, in microseconds.
+fn cpu_time_of(pid: u32, mut work: impl FnMut() -> io::Result<()>) -> io::Result<f64> {
     let before = usage::cpu(pid)?;
     work()?;
-    // What is left to be done when the answer is out belongs to it.
+    // Includes the work that the process does after the response.
     pause(20);
     Ok(us(usage::cpu(pid)?.saturating_sub(before)))
 }
 
-/// Memory of a process that waits, with one session and with many.
+/// Measures the memory of an idle agent with one session and with many.
 pub(crate) fn memory(table: &mut Table, model: &Model, rounds: Rounds) -> io::Result<()> {
     let mut agent = Agent::start(model)?;
     let session = agent.new_session()?;
@@ -78,17 +78,18 @@ pub(crate) fn memory(table: &mut Table, model: &Model, rounds: Rounds) -> io::Re
     }
     pause(500);
     let many = usage::memory(agent.pid())?;
-    let each = (many.pss - one.pss) / count(rounds.sessions);
+    let each = (many.pss - one.pss) / to_f64(rounds.sessions);
     table.row("… each further session, PSS", each, "MB", 0.2);
     agent.turn(&session, "say")?;
     agent.turn(&session, "burst 2000")?;
     pause(500);
     let after = usage::memory(agent.pid())?;
-    table.note("… all of them after a prompt and a burst, PSS", after.pss, "MB");
+    table.note("… all sessions, after a prompt and a burst, PSS", after.pss, "MB");
     Ok(())
 }
 
-/// Many sessions that stream at once.
+/// Measures the peak memory and the CPU time while many sessions stream at once, and counts misrouted
+/// and missing words.
 pub(crate) fn streams(table: &mut Table, model: &Model, rounds: Rounds) -> io::Result<()> {
     let mut agent = Agent::start(model)?;
     let mut sessions = Vec::new();
@@ -100,41 +101,41 @@ pub(crate) fn streams(table: &mut Table, model: &Model, rounds: Rounds) -> io::R
     for (number, session) in sessions.iter().enumerate() {
         agent.prompt(session, &format!("stream {number}"))?;
     }
-    let mut heard = vec![0_usize; sessions.len()];
-    let (mut mixed, mut ended) = (0_usize, 0);
+    let mut received = vec![0_usize; sessions.len()];
+    let (mut misrouted, mut ended) = (0_usize, 0);
     while ended < sessions.len() {
         let message: Value = serde_json::from_str(&agent.read()?)?;
         ended +=
             usize::from(message.get("result").is_some_and(|it| it["stopReason"] == "end_turn"));
-        let Some((session, text)) = words(&message) else { continue };
+        let Some((session, text)) = text_update(&message) else { continue };
         let number = sessions.iter().position(|it| it == session).unwrap_or(usize::MAX);
         for word in text.split_whitespace() {
             if word.parse() == Ok(number) {
-                heard[number] += 1;
+                received[number] += 1;
             } else {
-                mixed += 1;
+                misrouted += 1;
             }
         }
     }
     let cpu = usage::cpu(agent.pid())?.saturating_sub(before);
-    let missing = heard.iter().filter(|it| **it != 40).count();
-    let name = format!("{} sessions streaming, PSS at most", sessions.len());
+    let missing = received.iter().filter(|it| **it != 40).count();
+    let name = format!("{} sessions streaming, peak PSS", sessions.len());
     table.row(&name, peak.end(), "MB", 60.0);
-    table.row("… words in the wrong session", count(mixed), "", 0.0);
-    table.row("… sessions that did not get all words", count(missing), "", 0.0);
-    table.note("… CPU per delta", us(cpu) / count(sessions.len() * 40), "µs");
+    table.row("… words in the wrong session", to_f64(misrouted), "", 0.0);
+    table.row("… sessions with missing words", to_f64(missing), "", 0.0);
+    table.note("… CPU time per delta", us(cpu) / to_f64(sessions.len() * 40), "µs");
     Ok(())
 }
 
-/// The words of an update and whose they are.
-fn words(message: &Value) -> Option<(&str, &str)> {
+/// Returns the session and the text of a text update.
+fn text_update(message: &Value) -> Option<(&str, &str)> {
     let session = message["params"]["sessionId"].as_str()?;
     let update = &message["params"]["update"];
     let is_text = update["sessionUpdate"] == "agent_message_chunk";
     is_text.then(|| update["content"]["text"].as_str().map(|it| (session, it)))?
 }
 
-/// Looks at the memory of a process again and again.
+/// Samples the memory of a process every 50 ms on a thread and keeps the maximum.
 pub(crate) struct Peak {
     stop: Arc<AtomicBool>,
     watcher: thread::JoinHandle<f64>,
@@ -155,19 +156,20 @@ impl Peak {
         Peak { stop, watcher }
     }
 
+    /// Stops sampling and returns the highest PSS in MB.
     pub(crate) fn end(self) -> f64 {
         self.stop.store(true, Ordering::Relaxed);
         self.watcher.join().unwrap_or(f64::NAN)
     }
 }
 
-/// The program's size.
+/// Measures the size of the binary.
 pub(crate) fn size(table: &mut Table) -> io::Result<()> {
     let bytes = u32::try_from(std::fs::metadata(BINARY)?.len()).unwrap_or(u32::MAX);
-    table.row("binary", f64::from(bytes) / 1e6, "MB", 15.0);
+    table.row("binary size", f64::from(bytes) / 1e6, "MB", 15.0);
     Ok(())
 }
 
-fn count(number: usize) -> f64 {
+fn to_f64(number: usize) -> f64 {
     f64::from(u32::try_from(number).unwrap_or(u32::MAX))
 }

@@ -1,11 +1,11 @@
-//! What the whole program costs, beside its budgets (DESIGN §9):
-//! `cargo bench --bench process [-- --quick]`. Nothing is asserted: figures depend on the
-//! machine, so compare those of one run, and mind what else runs on it.
+//! Measures the whole program against its budgets: `cargo bench --bench process [-- --quick]`. A
+//! missed budget is reported but is not an error, because the figures depend on the machine and on
+//! what else runs on it. Only figures of the same run can be compared.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a bench starts processes, looks at its own environment and prints its figures"
+    reason = "a benchmark starts processes, reads its environment and prints its figures"
 )]
 
 mod agent;
@@ -28,23 +28,23 @@ use std::time::Duration;
 use model::Model;
 use table::Table;
 
-/// No run takes this long.
+/// The benchmark aborts after this time.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// How often each thing is done.
+/// The number of repetitions of each measurement.
 #[derive(Clone, Copy, Debug)]
 struct Rounds {
-    /// Processes that are started.
+    /// The number of agent processes to start.
     starts: usize,
-    /// Prompts, rounds and cancels.
+    /// The number of prompts and tool rounds, from which other numbers are derived.
     turns: usize,
-    /// Bursts of 2 000 deltas.
+    /// The number of replies with 2 000 deltas.
     bursts: usize,
-    /// Sessions beside the first, for the memory of each.
+    /// The number of additional sessions when the memory of a session is measured.
     sessions: usize,
-    /// Sessions that stream at once.
+    /// The number of sessions that stream at once.
     streams: usize,
-    /// Turns of the long conversation.
+    /// The number of rounds of the long conversation.
     length: usize,
 }
 
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
     let result = match arguments[..] {
         ["--floor", address] => floor::run(address),
         ["--server", tools] => servers::serve(tools),
-        // Cargo passes `--bench` to a bench that is to be run; anything else is a test run.
+        // `cargo bench` passes `--bench`. `cargo test` does not, and must not run the measurements.
         _ if !arguments.contains(&"--bench") || arguments.contains(&"--test") => Ok(()),
         _ => measure(if arguments.contains(&"--quick") { QUICK } else { FULL }),
     };
@@ -75,7 +75,7 @@ fn main() -> ExitCode {
 fn measure(rounds: Rounds) -> io::Result<()> {
     thread::spawn(|| {
         thread::sleep(LIMIT);
-        eprintln!("process: something hangs");
+        eprintln!("process: the time limit of {} s is exceeded", LIMIT.as_secs());
         std::process::abort();
     });
     let model = Model::start()?;

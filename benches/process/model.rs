@@ -1,6 +1,6 @@
-//! The model of the benches: an HTTP server that does little, and notes when each request was
-//! whole and when each part of its answer was about to be written. What it answers is in the
-//! first words of the user's last message.
+//! The model server of the benchmark: a minimal HTTP server that records when each request was
+//! complete and when each write of its response began. The first words of the last message select
+//! the response.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -12,23 +12,23 @@ use serde_json::{Value, json};
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
                     transfer-encoding: chunked\r\n\r\n";
-/// Events that go into one write in a burst.
-const ABREAST: usize = 64;
+/// The number of events per write in a burst.
+const BURST_EVENTS_PER_WRITE: usize = 64;
 
-/// One request and what was done about it.
+/// A request, and the times of its response.
 #[derive(Clone, Debug)]
 pub(crate) struct Exchange {
     /// The number of its connection, counted from 0.
     pub(crate) connection: usize,
-    /// The size of its body.
+    /// The size of the request body.
     pub(crate) bytes: usize,
-    /// When its last byte had been read.
+    /// The time when the request had been read completely.
     pub(crate) received: Instant,
-    /// Right before each write of its answer, the head included.
+    /// The time right before each write of the response. The first write contains the head.
     pub(crate) writes: Vec<Instant>,
 }
 
-/// The running server. It lives as long as the process.
+/// The running server. Its threads run until the process exits.
 #[derive(Debug)]
 pub(crate) struct Model {
     address: SocketAddr,
@@ -45,7 +45,7 @@ impl Model {
             for (number, stream) in listener.incoming().enumerate() {
                 let Ok(stream) = stream else { break };
                 let connection = Connection { number, stream, log: Arc::clone(&shared) };
-                // One that breaks is one the agent has closed.
+                // An error means that the agent has closed the connection.
                 thread::spawn(move || drop(connection.serve()));
             }
         });
@@ -56,7 +56,7 @@ impl Model {
         self.address.to_string()
     }
 
-    /// Everything since the last call.
+    /// Removes and returns the exchanges since the last call.
     pub(crate) fn take(&self) -> Vec<Exchange> {
         std::mem::take(&mut lock(&self.log))
     }
@@ -72,13 +72,13 @@ struct Connection {
     log: Arc<Mutex<Vec<Exchange>>>,
 }
 
-/// A part of an answer.
+/// A step of a response.
 enum Part {
-    /// One write.
+    /// Writes the text in one write.
     Write(String),
-    /// Silence.
-    Nap(Duration),
-    /// Silence until the agent has hung up.
+    /// Waits.
+    Pause(Duration),
+    /// Waits until the agent has closed the connection.
     Hang,
 }
 
@@ -101,10 +101,10 @@ impl Connection {
     fn play(&self, part: Part, received: Instant, reader: &mut impl Read) -> io::Result<()> {
         match part {
             Part::Write(text) => {
-                self.note(received);
+                self.record_write(received);
                 (&self.stream).write_all(text.as_bytes())
             }
-            Part::Nap(length) => {
+            Part::Pause(length) => {
                 thread::sleep(length);
                 Ok(())
             }
@@ -112,9 +112,9 @@ impl Connection {
         }
     }
 
-    /// Notes a write of the answer to the request that was received then, unless that has been
-    /// taken out of the log.
-    fn note(&self, received: Instant) {
+    /// Records the time of a write in the exchange of the request received at `received`, unless
+    /// [`Model::take`] has already removed it.
+    fn record_write(&self, received: Instant) {
         let mut log = lock(&self.log);
         let ours = |it: &&mut Exchange| it.received == received && it.connection == self.number;
         if let Some(exchange) = log.iter_mut().rev().find(ours) {
@@ -123,7 +123,7 @@ impl Connection {
     }
 }
 
-/// The body of the next request; nothing if the agent has closed the connection.
+/// Reads the body of the next request. Returns `None` if the agent has closed the connection.
 fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut length = 0;
     let mut line = String::new();
@@ -145,7 +145,8 @@ fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(body))
 }
 
-/// The answer to a request, by the first words of its last message.
+/// Selects the response to a request by the first words of its last message. A tool result gets the
+/// response to `say`.
 fn answer(request: &Value) -> Vec<Part> {
     let last = request["messages"].as_array().and_then(|it| it.last());
     let text = last.and_then(|it| it["content"].as_str()).unwrap_or_default();
@@ -154,7 +155,7 @@ fn answer(request: &Value) -> Vec<Part> {
     let word = words.next().unwrap_or_default();
     let number = words.next().and_then(|it| it.parse().ok()).unwrap_or(0);
     match word {
-        "burst" => burst(number, ABREAST),
+        "burst" => burst(number, BURST_EVENTS_PER_WRITE),
         "drip" => burst(number, 1),
         "stream" => stream(number),
         "slow" => slow(),
@@ -166,51 +167,51 @@ fn answer(request: &Value) -> Vec<Part> {
         "remote" => call("mcp__bench0__echo", &json!({ "field_0": "a" })),
         "true" => call("exec", &json!({ "command": "true" })),
         "hang" => vec![Part::Write(format!("{HEAD}{}", delta("begun"))), Part::Hang],
-        _ => ended(vec![Part::Write(format!("{HEAD}{}", delta("Good.")))], "stop"),
+        _ => with_end(vec![Part::Write(format!("{HEAD}{}", delta("Good.")))], "stop"),
     }
 }
 
-/// Many deltas, so many of them in one write.
-fn burst(count: usize, abreast: usize) -> Vec<Part> {
+/// A response of `count` deltas.
+fn burst(count: usize, events_per_write: usize) -> Vec<Part> {
     let all: Vec<_> = (0..count).map(|it| delta(&format!(" word {it}"))).collect();
     let mut parts = vec![Part::Write(HEAD.to_owned())];
-    parts.extend(all.chunks(abreast).map(|it| Part::Write(it.concat())));
-    ended(parts, "stop")
+    parts.extend(all.chunks(events_per_write).map(|it| Part::Write(it.concat())));
+    with_end(parts, "stop")
 }
 
-/// Its own number, again and again for two seconds.
+/// A response that repeats the number 40 times in two seconds.
 fn stream(number: usize) -> Vec<Part> {
     let mut parts = vec![Part::Write(HEAD.to_owned())];
     for _ in 0..40 {
-        parts.push(Part::Nap(Duration::from_millis(50)));
+        parts.push(Part::Pause(Duration::from_millis(50)));
         parts.push(Part::Write(delta(&format!("{number} "))));
     }
-    ended(parts, "stop")
+    with_end(parts, "stop")
 }
 
-/// The head, then one word that nothing stands in the way of, then the end.
+/// A response of one word, with a pause before and after it so that it is not delayed by other writes.
 fn slow() -> Vec<Part> {
-    let nap = || Part::Nap(Duration::from_millis(20));
+    let pause = || Part::Pause(Duration::from_millis(20));
     let word = Part::Write(delta("begun"));
-    ended(vec![Part::Write(HEAD.to_owned()), nap(), word, nap()], "stop")
+    with_end(vec![Part::Write(HEAD.to_owned()), pause(), word, pause()], "stop")
 }
 
 fn call(name: &str, arguments: &Value) -> Vec<Part> {
     let function = json!({ "name": name, "arguments": arguments.to_string() });
     let call = json!({ "index": 0, "id": "call_1", "type": "function", "function": function });
     let event = event(&json!({ "tool_calls": [call] }), &Value::Null);
-    ended(vec![Part::Write(format!("{HEAD}{event}"))], "tool_calls")
+    with_end(vec![Part::Write(format!("{HEAD}{event}"))], "tool_calls")
 }
 
-/// An edit of one line.
+/// The arguments for an edit of one line.
 fn edit(line: usize) -> Value {
     let old = format!("let value_{line} = compute({line});");
     let new = format!("let edited_{line} = compute({line});");
     json!({ "path": "longer.rs", "edits": [{ "old_text": old, "new_text": new }] })
 }
 
-/// The end, and as most servers do it: the end of the body is a write of its own.
-fn ended(mut parts: Vec<Part>, finish: &str) -> Vec<Part> {
+/// Adds the end of the response. The last chunk is a separate write, as most servers send it.
+fn with_end(mut parts: Vec<Part>, finish: &str) -> Vec<Part> {
     let last = event(&json!({}), &json!(finish));
     parts.push(Part::Write(format!("{last}{}", chunk("data: [DONE]\n\n"))));
     parts.push(Part::Write("0\r\n\r\n".to_owned()));

@@ -1,4 +1,4 @@
-//! A long session, written by the functions that write real ones.
+//! Writes a long session into a store, with the functions that the agent itself uses.
 
 use std::collections::HashSet;
 use std::io;
@@ -14,20 +14,21 @@ use turnwright_types::message::{
     Arguments, AssistantMessage, Media, Message, PromptPart, ProviderState, ToolCall, UserMessage,
 };
 
-/// A turn in so many has a picture.
+/// The interval in turns at which a prompt has an image.
 const PICTURE_EVERY: usize = 50;
-/// Bytes of one, in base64.
-const PICTURE: usize = 100_000;
+/// The size of an image in bytes of base64.
+const PICTURE_SIZE: usize = 100_000;
 
-/// What was written.
+/// The result of [`seed`].
 #[derive(Debug, Default)]
 pub(crate) struct Seeded {
-    /// Bytes of all texts, each different one once.
+    /// The total size of all different texts in bytes.
     pub(crate) unique: usize,
     known: HashSet<String>,
 }
 
 impl Seeded {
+    /// Returns a pseudo-random text of `length` bytes. If it is new, adds its size to `unique`.
     fn text(&mut self, words: &str, number: usize, length: usize) -> String {
         let mut text = format!("{words} {number}: ");
         let mut noise = number as u64 + 1;
@@ -43,8 +44,8 @@ impl Seeded {
     }
 }
 
-/// Writes a session of so many turns: a prompt, an answer with a read and an edit, their results, and
-/// a last answer each.
+/// Writes a session. Each turn is a prompt, a message with a read and an edit, their results and a
+/// final message.
 pub(crate) fn seed(store: &Store, id: &SessionId, cwd: &Path, turns: usize) -> io::Result<Seeded> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(write(store, id, cwd, turns))
@@ -60,10 +61,10 @@ async fn write(store: &Store, id: &SessionId, cwd: &Path, turns: usize) -> io::R
         log.begin_turn(TurnKind::Prompt, words.clone());
         let mut parts = vec![PromptPart::Text(words)];
         if number.is_multiple_of(PICTURE_EVERY) {
-            let data = seeded.text("picture", number, PICTURE).replace([' ', ':'], "A");
+            let data = seeded.text("picture", number, PICTURE_SIZE).replace([' ', ':'], "A");
             parts.push(PromptPart::Image(Media { mime: "image/png".to_owned(), data }));
         }
-        say(&log, number * 10, Message::User(UserMessage { parts }));
+        add_message(&log, number * 10, Message::User(UserMessage { parts }));
         let calls = [
             call(number * 10 + 2, "read_file", json!({ "path": format!("src/{number}.rs") })),
             call(number * 10 + 3, "edit_file", json!({ "path": "src/a.rs", "edits": number })),
@@ -72,9 +73,9 @@ async fn write(store: &Store, id: &SessionId, cwd: &Path, turns: usize) -> io::R
             thought: seeded.text("a thought", number, 200),
             text: seeded.text("an answer", number, 300),
             calls: calls.to_vec(),
-            ..empty(number * 10 + 1)
+            ..empty_message(number * 10 + 1)
         };
-        say(&log, number * 10 + 1, Message::Assistant(first));
+        add_message(&log, number * 10 + 1, Message::Assistant(first));
         let read = CallOutcome {
             is_success: true,
             tool: "read_file".to_owned(),
@@ -100,17 +101,17 @@ async fn write(store: &Store, id: &SessionId, cwd: &Path, turns: usize) -> io::R
         drop(log.finish_call(&calls[1].id, edit));
         file = new;
         let text = seeded.text("the end of turn", number, 800);
-        let last = AssistantMessage { text, ..empty(number * 10 + 4) };
-        say(&log, number * 10 + 4, Message::Assistant(last));
+        let last = AssistantMessage { text, ..empty_message(number * 10 + 4) };
+        add_message(&log, number * 10 + 4, Message::Assistant(last));
         log.end_turn("end_turn", number as u64 * 10 + 5, None).written().await;
     }
     match log.take_notices().first() {
-        Some(news) => Err(io::Error::other(news.clone())),
+        Some(notice) => Err(io::Error::other(notice.clone())),
         None => Ok(seeded),
     }
 }
 
-fn say(log: &SessionLog, number: usize, message: Message) {
+fn add_message(log: &SessionLog, number: usize, message: Message) {
     let id = format!("msg-{number}").into();
     log.add_entry(Entry::Message { id, message: Arc::new(message), audience: Audience::Both });
 }
@@ -125,7 +126,7 @@ fn call(number: usize, name: &str, arguments: Value) -> ToolCall {
     }
 }
 
-fn empty(number: usize) -> AssistantMessage {
+fn empty_message(number: usize) -> AssistantMessage {
     AssistantMessage {
         id: format!("msg-{number}").into(),
         text: String::new(),

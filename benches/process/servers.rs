@@ -1,5 +1,5 @@
-//! What MCP servers cost: opening sessions with them, calling their tools, holding many. The servers
-//! are this program, in another role.
+//! Measures MCP servers: `session/new` with servers, calls of their tools, and the cost of many tools.
+//! The servers are processes of this program, started as `process --server TOOLS`.
 
 use std::io::{self, BufRead, BufReader, Write, stdin, stdout};
 use std::process::{Child, Command, Stdio};
@@ -14,13 +14,14 @@ use crate::model::Model;
 use crate::table::{Table, median, ms};
 use crate::usage;
 
-/// Servers at once, and the tools of each.
+/// The number of servers of a session.
 const SERVERS: usize = 8;
+/// The number of tools of each server.
 const TOOLS: usize = 50;
-/// How long they may take to be connected, in milliseconds.
-const SETTLED: u64 = 3_000;
+/// The time allowed for connecting to all servers, in milliseconds.
+const CONNECT_MS: u64 = 3_000;
 
-/// Plays a server with so many tools until its input ends.
+/// Runs a server with this number of tools until stdin ends.
 pub(crate) fn serve(tools: &str) -> io::Result<()> {
     let count = tools.parse().unwrap_or(1);
     for line in stdin().lock().lines() {
@@ -43,7 +44,7 @@ pub(crate) fn serve(tools: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// A tool as real ones are: a sentence or two, some arguments.
+/// A tool of typical size, with a description and five arguments.
 fn tool(number: usize) -> Value {
     let field = |it: usize| {
         let about = format!("What the field {it} is for, said in a line as servers do.");
@@ -67,14 +68,14 @@ fn servers(count: usize, tools: usize) -> io::Result<Vec<Value>> {
     Ok((0..count).map(server).collect())
 }
 
-/// Measures it.
+/// Runs all measurements of MCP servers.
 pub(crate) fn all(table: &mut Table, model: &Model, rounds: Rounds) -> io::Result<()> {
     opening(table, model, rounds)?;
     calls(table, model, rounds)?;
-    many(table, model)
+    many_tools(table, model)
 }
 
-/// `session/new` with servers, beside one without.
+/// Measures how much longer `session/new` takes with servers than without.
 fn opening(table: &mut Table, model: &Model, rounds: Rounds) -> io::Result<()> {
     let mut agent = Agent::start(model)?;
     agent.new_session()?;
@@ -89,10 +90,11 @@ fn opening(table: &mut Table, model: &Model, rounds: Rounds) -> io::Result<()> {
         agent.answer(id)?;
     }
     let (without, with) = (median(without), median(with));
-    table.row("session/new with eight MCP servers, beyond one without", with - without, "ms", 0.5);
+    table.row("session/new, added by eight MCP servers", with - without, "ms", 0.5);
     Ok(())
 }
 
+/// Creates a session with these servers. Returns the duration in milliseconds and the id.
 fn open(agent: &mut Agent, servers: &[Value]) -> io::Result<(f64, String)> {
     let params = json!({ "cwd": agent.folder(), "mcpServers": servers });
     let begun = Instant::now();
@@ -102,48 +104,50 @@ fn open(agent: &mut Agent, servers: &[Value]) -> io::Result<(f64, String)> {
     Ok((time, answer["result"]["sessionId"].as_str().unwrap_or_default().to_owned()))
 }
 
-/// A round with a call of a server's tool, beside one that reads a file and the call itself.
+/// Measures what a tool round with an MCP call costs beyond a `read_file` round and the call itself,
+/// which is measured without the agent.
 fn calls(table: &mut Table, model: &Model, rounds: Rounds) -> io::Result<()> {
     let mut agent = Agent::start(model)?;
     let (_, session) = open(&mut agent, &servers(1, 1)?)?;
-    pause(SETTLED / 3);
+    pause(CONNECT_MS / 3);
     let (id, _) = agent.prompt(&session, "remote")?;
     if let Some(question) = agent.answer_or(id, "session/request_permission")? {
         agent.allow_always(&question)?;
         agent.answer(id)?;
     }
-    let mut server = Bare::start()?;
-    let (mut bare, mut reads, mut ours) = (vec![], vec![], vec![]);
+    let mut server = DirectServer::start()?;
+    let (mut direct, mut reads, mut remote) = (vec![], vec![], vec![]);
     for _ in 0..rounds.turns {
         pause(5);
-        bare.push(server.call()?);
+        direct.push(server.call()?);
         reads.push(tool_round(&mut agent, model, &session, "read")?);
-        ours.push(tool_round(&mut agent, model, &session, "remote")?);
+        remote.push(tool_round(&mut agent, model, &session, "remote")?);
     }
-    let (bare, reads, ours) = (median(bare), median(reads), median(ours));
-    table.note("a call of an MCP tool, bare", bare, "ms");
-    table.note("one round with it", ours, "ms");
-    table.row("… beyond the bare call and a round that reads", ours - bare - reads, "ms", 1.0);
+    let (direct, reads, remote) = (median(direct), median(reads), median(remote));
+    table.note("MCP tool call, without the agent", direct, "ms");
+    table.note("MCP tool round", remote, "ms");
+    table.row("… minus that call and a read_file round", remote - direct - reads, "ms", 1.0);
     Ok(())
 }
 
-/// A server that is called without anybody between.
-struct Bare {
+/// A server that is called directly, without the agent.
+struct DirectServer {
     child: Child,
     lines: BufReader<std::process::ChildStdout>,
 }
 
-impl Bare {
-    fn start() -> io::Result<Bare> {
+impl DirectServer {
+    fn start() -> io::Result<DirectServer> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(["--server", "1"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
         let stdout = child.stdout.take().ok_or_else(|| io::Error::other("no stdout"))?;
-        Ok(Bare { child, lines: BufReader::new(stdout) })
+        Ok(DirectServer { child, lines: BufReader::new(stdout) })
     }
 
+    /// Calls the tool. Returns the duration in milliseconds.
     fn call(&mut self) -> io::Result<f64> {
         let params = json!({ "name": "echo", "arguments": { "field_0": "a" } });
         let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
@@ -156,15 +160,16 @@ impl Bare {
     }
 }
 
-impl Drop for Bare {
+impl Drop for DirectServer {
     fn drop(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-/// 400 tools: the memory of a session, and what they add to its first request.
-fn many(table: &mut Table, model: &Model) -> io::Result<()> {
+/// Measures the memory and CPU time of a session with 400 tools, and the delay of a request that offers
+/// them.
+fn many_tools(table: &mut Table, model: &Model) -> io::Result<()> {
     let mut agent = Agent::start(model)?;
     let first = agent.new_session()?;
     agent.turn(&first, "say")?;
@@ -172,17 +177,17 @@ fn many(table: &mut Table, model: &Model) -> io::Result<()> {
     let before = usage::memory(agent.pid())?.pss;
     let used = usage::cpu(agent.pid())?;
     let (_, session) = open(&mut agent, &servers(SERVERS, TOOLS)?)?;
-    pause(SETTLED);
+    pause(CONNECT_MS);
     agent.turn(&session, "say")?;
     pause(500);
     let grown = usage::memory(agent.pid())?.pss - before;
-    table.row("400 tools of eight servers: memory, PSS more", grown, "MB", 4.0);
+    table.row("400 tools of eight servers, PSS growth", grown, "MB", 4.0);
     let used = ms(usage::cpu(agent.pid())?.saturating_sub(used));
-    table.note("… CPU time of the agent, from connecting to the answer", used, "ms");
+    table.note("… CPU time, from session/new to the response", used, "ms");
     model.take();
     let begun = agent.turn(&session, "say")?;
     let exchange = model.take().into_iter().next();
-    let exchange = exchange.ok_or_else(|| io::Error::other("no request"))?;
+    let exchange = exchange.ok_or_else(|| io::Error::other("the model received no request"))?;
     let time = ms(exchange.received.saturating_duration_since(begun));
     table.row("… prompt → request", time, "ms", 5.0);
     Ok(())

@@ -1,4 +1,4 @@
-//! A long session that comes back.
+//! Measures loading a long session.
 
 use std::io;
 use std::time::Instant;
@@ -9,20 +9,21 @@ use turnwright_types::ids::SessionId;
 
 use crate::Rounds;
 use crate::agent::{Agent, workspace};
-use crate::latency::count;
+use crate::latency::to_f64;
 use crate::load::Peak;
 use crate::model::Model;
 use crate::seed::seed;
 use crate::table::{Table, ms};
 use crate::usage;
 
-/// Turns of the session.
+/// The number of turns of the session.
 const TURNS: usize = 1_000;
 
-/// Loads it in a process of its own each time.
+/// Measures `session/new` and `session/load` with a long session in the store. Each round starts a new
+/// agent.
 pub(crate) fn load(table: &mut Table, model: &Model, rounds: Rounds) -> io::Result<()> {
-    let (mut first, mut all, mut grown) = (Vec::new(), Vec::new(), Vec::new());
-    let mut news = Vec::new();
+    let (mut first, mut complete, mut growth) = (Vec::new(), Vec::new(), Vec::new());
+    let mut new = Vec::new();
     let rounds = (rounds.starts / 5).max(2);
     for _ in 0..rounds {
         let folder = workspace()?;
@@ -32,7 +33,7 @@ pub(crate) fn load(table: &mut Table, model: &Model, rounds: Rounds) -> io::Resu
         agent.initialize()?;
         let begun = Instant::now();
         agent.new_session()?;
-        news.push(ms(begun.elapsed()));
+        new.push(ms(begun.elapsed()));
         let before = usage::memory(agent.pid())?;
         let peak = Peak::watch(agent.pid());
         let cwd = agent.folder().to_path_buf();
@@ -42,14 +43,14 @@ pub(crate) fn load(table: &mut Table, model: &Model, rounds: Rounds) -> io::Resu
         agent.wait_for("user_message_chunk")?;
         first.push(ms(begun.elapsed()));
         agent.answer(request)?;
-        all.push(ms(begun.elapsed()));
-        grown.push(peak.end() - before.pss);
+        complete.push(ms(begun.elapsed()));
+        growth.push(peak.end() - before.pss);
     }
-    table.row("session/new beside a long session", median(news), "ms", 1.0);
+    table.row("session/new, with a long session in the store", median(new), "ms", 1.0);
     table.row("session/load of 1 000 turns, first update", median(first), "ms", 100.0);
-    table.row("… all of them", median(all), "ms", 1_000.0);
-    table.note("… memory meanwhile and after, PSS more", median(grown), "MB");
-    table.note("… times that was done", count(rounds), "");
+    table.row("… all updates", median(complete), "ms", 1_000.0);
+    table.note("… peak PSS growth", median(growth), "MB");
+    table.note("… number of rounds", to_f64(rounds), "");
     Ok(())
 }
 

@@ -1,9 +1,9 @@
-//! Figures → lines, and the little statistics there are.
+//! The table of figures that a benchmark prints, and the statistics of measured times.
 
 use std::thread;
 use std::time::Duration;
 
-/// What is printed, line by line as it is known.
+/// A table on stdout. Each row is printed as soon as its figure is known.
 #[derive(Debug)]
 pub(crate) struct Table {
     rows: usize,
@@ -11,16 +11,16 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table about that.
+    /// Prints the heading of a table about `subject`.
     pub(crate) fn begin(subject: &str) -> Table {
         let cores = thread::available_parallelism().map_or(0, usize::from);
         let profile = if cfg!(debug_assertions) { "debug" } else { "bench" };
         println!("{cores} cores, profile {profile}, {subject}\n");
-        println!("{:<50} {:>14} {:>12}", "what", "measured", "budget");
+        println!("{:<50} {:>14} {:>12}", "benchmark", "measured", "budget");
         Table { rows: 0, missed: 0 }
     }
 
-    /// A figure with a budget.
+    /// Prints a figure and whether it is within its budget.
     pub(crate) fn row(&mut self, name: &str, measured: f64, unit: &str, budget: f64) {
         let met = measured <= budget;
         self.rows += 1;
@@ -30,7 +30,7 @@ impl Table {
         println!("{name:<50} {measured:>14} {budget:>12}  {verdict}");
     }
 
-    /// A figure that explains others.
+    /// Prints a figure that has no budget.
     pub(crate) fn note(&mut self, name: &str, measured: f64, unit: &str) {
         self.rows += 1;
         println!("{name:<50} {:>14}", format!("{measured:.2} {unit}"));
@@ -41,18 +41,18 @@ impl Table {
     }
 }
 
-/// The middle one.
+/// Returns the median, or NaN if there are no figures.
 pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// In milliseconds.
+/// Converts a duration to milliseconds.
 pub(crate) fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
-/// In microseconds.
+/// Converts a duration to microseconds.
 pub(crate) fn us(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }

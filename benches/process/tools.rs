@@ -1,5 +1,5 @@
-//! What the tools cost from end to end: from the end of the answer with the call to the request
-//! with its result.
+//! Measures tool rounds: the time from the end of the response with the call to the request with the
+//! result.
 
 use std::fs;
 use std::io;
@@ -8,12 +8,12 @@ use std::time::Instant;
 
 use crate::Rounds;
 use crate::agent::{Agent, pause};
-use crate::latency::{count, prompt_to_request, tool_round};
+use crate::latency::{prompt_to_request, to_f64, tool_round};
 use crate::model::Model;
 use crate::table::{Table, median, ms};
 use crate::usage;
 
-/// Files of some thousand lines.
+/// Measures `read_file` and `edit_file` with files of some thousand lines.
 pub(crate) fn files(table: &mut Table, model: &Model, rounds: Rounds) -> io::Result<()> {
     let mut agent = Agent::start(model)?;
     let line = |it| format!("    let value_{it} = compute({it});\n");
@@ -21,71 +21,72 @@ pub(crate) fn files(table: &mut Table, model: &Model, rounds: Rounds) -> io::Res
     fs::write(agent.folder().join("long.rs"), lines(2_000))?;
     fs::write(agent.folder().join("longer.rs"), lines(5_000))?;
     let session = agent.new_session()?;
-    granted(&mut agent, &session, "edit 0")?;
+    turn_with_approval(&mut agent, &session, "edit 0")?;
     let (mut reads, mut edits) = (vec![], vec![]);
     for number in 1..=rounds.turns {
-        // One that has not read it: what has been read goes along with every request.
+        // A new session, because each request contains the results of all earlier reads.
         let reader = agent.new_session()?;
         agent.turn(&reader, "say")?;
         reads.push(tool_round(&mut agent, model, &reader, "look")?);
         edits.push(tool_round(&mut agent, model, &session, &format!("edit {}", number * 50))?);
     }
-    table.row("one read_file round, 2 000 lines", median(reads), "ms", 1.0);
-    table.row("one edit_file round, 5 000 lines", median(edits), "ms", 10.0);
+    table.row("read_file round, 2 000 lines", median(reads), "ms", 1.0);
+    table.row("edit_file round, 5 000 lines", median(edits), "ms", 10.0);
     let edited = fs::read_to_string(agent.folder().join("longer.rs"))?;
     let missing = rounds.turns + 1 - edited.matches("edited_").count();
-    table.row("… edits that are not in the file", count(missing), "", 0.0);
+    table.row("… edits missing from the file", to_f64(missing), "", 0.0);
     Ok(())
 }
 
-/// Commands, compared with starting and awaiting them here.
+/// Measures what the agent adds to the duration of a short command.
 pub(crate) fn commands(table: &mut Table, model: &Model, rounds: Rounds) -> io::Result<()> {
     let mut agent = Agent::start(model)?;
     let session = agent.new_session()?;
-    granted(&mut agent, &session, "true")?;
-    let (mut bare, mut ours) = (vec![], vec![]);
+    turn_with_approval(&mut agent, &session, "true")?;
+    let (mut direct, mut through_agent) = (vec![], vec![]);
     for _ in 0..rounds.turns {
-        bare.push(shell("true")?);
+        direct.push(run_in_shell("true")?);
         pause(5);
-        ours.push(tool_round(&mut agent, model, &session, "true")?);
+        through_agent.push(tool_round(&mut agent, model, &session, "true")?);
     }
-    let (bare, ours) = (median(bare), median(ours));
-    table.note("bash -c true, bare", bare, "ms");
-    table.row("one exec round of `true`, beyond that", ours - bare, "ms", 5.0);
+    let (direct, through_agent) = (median(direct), median(through_agent));
+    table.note("bash -c true, without the agent", direct, "ms");
+    table.row("exec round of `true`, minus that", through_agent - direct, "ms", 5.0);
     Ok(())
 }
 
-/// A command that prints a million lines.
+/// Measures a command that prints a million lines.
 pub(crate) fn flood(table: &mut Table, model: &Model, rounds: Rounds) -> io::Result<()> {
-    let (mut bare, mut ours, mut wire, mut growth) = (vec![], vec![], vec![], vec![]);
+    let (mut direct, mut through_agent) = (vec![], vec![]);
+    let (mut sent, mut growth) = (vec![], vec![]);
     for _ in 0..rounds.turns.div_ceil(12) {
         let mut agent = Agent::start(model)?;
         let session = agent.new_session()?;
-        granted(&mut agent, &session, "true")?;
+        turn_with_approval(&mut agent, &session, "true")?;
         pause(300);
         let before = usage::memory(agent.pid())?.rss;
-        usage::forget_peak(agent.pid())?;
+        usage::reset_peak(agent.pid())?;
         let bytes = agent.bytes();
-        // The first one asks again: it is another command.
-        granted(&mut agent, &session, "count")?;
-        wire.push(count(agent.bytes() - bytes) / 1e3);
+        // The permission for `true` does not cover this command.
+        turn_with_approval(&mut agent, &session, "count")?;
+        sent.push(to_f64(agent.bytes() - bytes) / 1e3);
         growth.push(usage::peak(agent.pid())? - before);
-        bare.push(shell("seq 1 1000000")?);
-        ours.push(tool_round(&mut agent, model, &session, "count")?);
+        direct.push(run_in_shell("seq 1 1000000")?);
+        through_agent.push(tool_round(&mut agent, model, &session, "count")?);
     }
-    let (bare, ours) = (median(bare), median(ours));
-    table.note("seq 1 1000000, bare", bare, "ms");
-    table.note("… one exec round", ours, "ms");
-    table.note("… compared with bare", ours / bare, "×");
-    table.row("… bytes to the client", median(wire), "kB", 256.0);
-    table.row("… growth of memory, at most", median(growth), "MB", 8.0);
+    let (direct, through_agent) = (median(direct), median(through_agent));
+    table.note("seq 1 1000000, without the agent", direct, "ms");
+    table.note("… exec round", through_agent, "ms");
+    table.note("… compared with no agent", through_agent / direct, "×");
+    table.row("… bytes sent to the client", median(sent), "kB", 256.0);
+    table.row("… peak RSS growth", median(growth), "MB", 8.0);
     Ok(())
 }
 
-/// The first prompt of a session, which looks for instructions, notes and skills.
+/// Measures the first prompt of a session, at which the agent looks for instructions, notes and skills.
 pub(crate) fn first_prompts(table: &mut Table, model: &Model, rounds: Rounds) -> io::Result<()> {
     let mut agent = Agent::start(model)?;
-    for (name, skills) in [("prompt → request, a session's first", 0), ("… with 20 skills", 20)]
+    for (name, skills) in [("prompt → request, first of a session", 0), ("… with 20 skills", 20)]
     {
         for number in 0..skills {
             let folder = agent.folder().join(format!(".agents/skills/skill-{number}"));
@@ -96,7 +97,7 @@ pub(crate) fn first_prompts(table: &mut Table, model: &Model, rounds: Rounds) ->
         let mut requests = vec![];
         for _ in 0..rounds.turns {
             let session = agent.new_session()?;
-            // The commands are announced meanwhile, and what is warm is the process.
+            // Waits for `available_commands_update`, which the agent sends 150 ms after `session/new`.
             pause(170);
             requests.push(prompt_to_request(&mut agent, model, &session, &mut vec![])?);
         }
@@ -105,8 +106,8 @@ pub(crate) fn first_prompts(table: &mut Table, model: &Model, rounds: Rounds) ->
     Ok(())
 }
 
-/// A turn whose call is allowed, and those like it with it.
-fn granted(agent: &mut Agent, session: &str, prompt: &str) -> io::Result<()> {
+/// Runs a turn with a tool call. If the agent asks for permission, allows the call and similar ones.
+fn turn_with_approval(agent: &mut Agent, session: &str, prompt: &str) -> io::Result<()> {
     let (id, _) = agent.prompt(session, prompt)?;
     if let Some(question) = agent.answer_or(id, "session/request_permission")? {
         agent.allow_always(&question)?;
@@ -115,8 +116,8 @@ fn granted(agent: &mut Agent, session: &str, prompt: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Milliseconds of a command whose output somebody reads.
-fn shell(command: &str) -> io::Result<f64> {
+/// Runs a command without the agent and reads its output. Returns the duration in milliseconds.
+fn run_in_shell(command: &str) -> io::Result<f64> {
     let begun = Instant::now();
     let mut shell = Command::new("/bin/bash");
     shell.args(["--noprofile", "--norc", "-c", command]).stdin(Stdio::null()).output()?;

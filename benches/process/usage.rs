@@ -1,11 +1,11 @@
-//! What a process has used, from `/proc`.
+//! The CPU time and memory of a process, read from `/proc`.
 
 use std::fs;
 use std::io;
 use std::time::Duration;
 
-/// The CPU time of all threads of a process that are alive. To the nanosecond, unlike
-/// `/proc/PID/stat`, which counts in hundredths of a second and is taken only if this is missing.
+/// Returns the CPU time of all live threads of a process. It is read from `schedstat`, which counts
+/// nanoseconds, or if that fails from `/proc/PID/stat`, which counts hundredths of a second.
 pub(crate) fn cpu(pid: u32) -> io::Result<Duration> {
     let mut nanoseconds = 0;
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -19,7 +19,7 @@ pub(crate) fn cpu(pid: u32) -> io::Result<Duration> {
 
 fn cpu_of_stat(pid: u32) -> io::Result<Duration> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name in parentheses may have spaces.
+    // The program name, in parentheses, may contain spaces.
     let rest = text.rsplit(')').next().unwrap_or_default();
     Ok(Duration::from_millis((field(rest, 11) + field(rest, 12)) * 10))
 }
@@ -28,16 +28,17 @@ fn field(text: &str, position: usize) -> u64 {
     text.split_whitespace().nth(position).and_then(|it| it.parse().ok()).unwrap_or(0)
 }
 
-/// What a process has in memory, in MB.
+/// The memory of a process in MB.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory {
-    /// Its own pages and its share of the shared ones.
+    /// The proportional set size: private pages, and a share of each shared page.
     pub(crate) pss: f64,
-    /// All its pages.
+    /// The resident set size: all resident pages.
     pub(crate) rss: f64,
 }
 
-/// Reads the memory of a process. Needs root, because the agent makes itself unreadable.
+/// Reads the memory of a process. This needs root, because the agent is not dumpable and its
+/// `smaps_rollup` is readable by root only.
 pub(crate) fn memory(pid: u32) -> io::Result<Memory> {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
     let megabytes = |name: &str| {
@@ -48,7 +49,7 @@ pub(crate) fn memory(pid: u32) -> io::Result<Memory> {
     Ok(Memory { pss: megabytes("Pss:"), rss: megabytes("Rss:") })
 }
 
-/// The most that a process has had in memory, in MB: all its pages.
+/// Returns the peak resident set size of a process in MB.
 pub(crate) fn peak(pid: u32) -> io::Result<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = text.lines().find_map(|it| it.strip_prefix("VmHWM:")).unwrap_or_default();
@@ -56,7 +57,7 @@ pub(crate) fn peak(pid: u32) -> io::Result<f64> {
     Ok(f64::from(kilobytes) * 1024.0 / 1e6)
 }
 
-/// Makes the most that it has had what it has now.
-pub(crate) fn forget_peak(pid: u32) -> io::Result<()> {
+/// Resets the peak resident set size of a process to the current size.
+pub(crate) fn reset_peak(pid: u32) -> io::Result<()> {
     fs::write(format!("/proc/{pid}/clear_refs"), "5")
 }

@@ -1,4 +1,4 @@
-//! As much of HTTP/1.1 as a model server needs: bytes to requests, responses to bytes.
+//! The part of HTTP/1.1 that a model server needs: parsing requests and formatting responses.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -15,8 +15,8 @@ pub(crate) const STREAM_HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/ev
     cache-control: no-cache\r\ntransfer-encoding: chunked\r\n\r\n";
 pub(crate) const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// The method and the rest of the next request; nothing if the client has closed the connection.
-/// `InvalidData` is the client's fault and worth an answer.
+/// Reads the next request and returns its method and the rest, or `None` if the client has closed the
+/// connection. An error of kind `InvalidData` means that the request is invalid and should be answered.
 pub(crate) fn read_request(
     reader: &mut BufReader<&TcpStream>,
 ) -> io::Result<Option<(String, Recorded)>> {
@@ -98,7 +98,7 @@ fn invalid(message: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
-/// A whole response. Without a reason phrase, which no client may rely on (RFC 9112, section 4).
+/// Formats a complete response. It has no reason phrase, because clients ignore it (RFC 9112, section 4).
 pub(crate) fn answer(
     status: u16,
     content_type: &str,
@@ -124,12 +124,12 @@ pub(crate) fn error_answer(status: u16, message: &str) -> Vec<u8> {
     json_answer(status, &json!({ "error": { "message": message, "type": "scripted_model" } }))
 }
 
-/// A server-sent event in a chunk of its own.
+/// Formats a server-sent event as a chunk.
 pub(crate) fn event(data: &Value) -> Vec<u8> {
     chunk(&format!("data: {data}\n\n"))
 }
 
-/// The text must not be empty: an empty chunk is the end of the body.
+/// Formats a chunk. The text must not be empty, because an empty chunk ends the body.
 pub(crate) fn chunk(text: &str) -> Vec<u8> {
     format!("{:x}\r\n{text}\r\n", text.len()).into_bytes()
 }

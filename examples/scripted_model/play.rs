@@ -1,4 +1,4 @@
-//! One connection: reads requests and plays the reply to each, step by step.
+//! A connection: reads requests and plays the reply to each, step by step.
 
 use std::io::{self, BufReader, Write};
 use std::iter;
@@ -11,13 +11,14 @@ use serde_json::{Value, json};
 use super::scenario::{Call, Step};
 use super::{LOOK_EVERY, Recorded, Shared, http};
 
-/// Events per write where only speed counts.
+/// The number of events per write if a text is repeated without pauses.
 const BATCH: usize = 64;
 
-/// Why a connection comes to its end in the middle of a reply.
+/// Why a connection ends in the middle of a reply.
 enum Over {
+    /// The client has disconnected.
     HungUp,
-    /// By the scenario, or because the server is stopped.
+    /// The scenario closes the connection, or the server is stopped.
     Closed,
 }
 
@@ -40,7 +41,7 @@ impl Connection {
     }
 
     fn serve(&self) -> Result<(), Over> {
-        // It fails on a connection that is closed already, which reading finds out.
+        // Fails if the connection is already closed, which the next read reports.
         self.stream.set_nodelay(true).ok();
         let mut reader = BufReader::new(&*self.stream);
         loop {
@@ -82,7 +83,7 @@ impl Connection {
     }
 
     fn send(&self, bytes: &[u8]) -> Result<(), Over> {
-        // A write into a connection the client has closed succeeds the first time.
+        // The first write to a connection that the client has closed succeeds.
         self.look()?;
         Ok((&*self.stream).write_all(bytes)?)
     }
@@ -99,7 +100,8 @@ impl Connection {
         }
     }
 
-    /// A client that closes only its sending side counts as gone; HTTP clients do not do that.
+    /// Checks whether the server is stopped or the client has disconnected. A client that closes only its
+    /// sending side counts as disconnected; HTTP clients do not do that.
     fn look(&self) -> Result<(), Over> {
         if self.shared.lock().stopped {
             return Err(Over::Closed);
@@ -115,7 +117,7 @@ impl Connection {
     }
 }
 
-/// One reply on its way.
+/// The state of a reply that is being sent.
 struct Player<'a> {
     connection: &'a Connection,
     id: String,
@@ -150,7 +152,7 @@ impl Player<'_> {
                     self.connection.send(&http::event(&chunk))?;
                 }
                 Step::Data(data) => self.connection.send(&http::event(data))?,
-                // An empty chunk would be the end of the body.
+                // An empty chunk would end the body.
                 Step::Raw(text) if text.is_empty() => {}
                 Step::Raw(text) => self.connection.send(&http::chunk(text))?,
                 Step::Done(is_due) => is_done_due = *is_due,
@@ -161,7 +163,7 @@ impl Player<'_> {
         }
         self.open()?;
         self.finish_if_due()?;
-        // In one write, for a client may rightly close the connection when it sees `[DONE]`.
+        // In one write, because a client may close the connection when it sees `[DONE]`.
         let mut end = if is_done_due { http::chunk("data: [DONE]\n\n") } else { Vec::new() };
         end.extend(http::LAST_CHUNK);
         self.connection.send(&end)

@@ -1,5 +1,5 @@
-//! The scenario: from JSON to steps, and which reply is next. Everything that can be wrong with a
-//! scenario is found here, so that playing it cannot fail for its sake.
+//! The scenario: parses JSON into steps, and selects the next reply. The whole scenario is validated here,
+//! so that playing it cannot fail because of an invalid step.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::http;
 
-/// What the server answers, and how far it has got.
+/// The replies of the server, and the position of the next one.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     plain: Vec<Arc<[Step]>>,
@@ -79,7 +79,7 @@ fn last_user_text(request: &Value) -> String {
 pub(super) enum Step {
     StallHeaders(Duration),
     Refuse,
-    /// The whole response, head and body.
+    /// The complete response, head and body.
     Answer(Vec<u8>),
     Deltas {
         key: &'static str,
@@ -114,7 +114,7 @@ pub(super) struct Call {
     pub(super) name: String,
     pub(super) arguments: Vec<String>,
     pub(super) id: Option<String>,
-    /// Nothing means that it is counted, null that it is left out.
+    /// `None` selects the next number, and null omits the index.
     pub(super) index: Option<Value>,
     pub(super) every: Duration,
 }
@@ -204,7 +204,7 @@ fn parse_answer(fields: &mut Fields) -> Result<Step, String> {
     Ok(Step::Answer(http::answer(status, &content_type, &headers, &body)))
 }
 
-/// In at most so many parts, cut between characters.
+/// Splits a text between characters into at most `parts` parts.
 fn split(text: &str, parts: usize) -> Vec<String> {
     let characters: Vec<char> = text.chars().collect();
     let length = characters.len();
@@ -213,7 +213,7 @@ fn split(text: &str, parts: usize) -> Vec<String> {
     (0..parts).map(|index| part(index).collect()).collect()
 }
 
-/// An object of which every key must be taken, so that a typing error does not pass in silence.
+/// An object of which every key must be taken, so that a misspelled key is an error.
 struct Fields(Map<String, Value>);
 
 impl Fields {

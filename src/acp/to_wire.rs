@@ -18,7 +18,6 @@ use super::wire::schema::{
     ToolCallContent, ToolCallLocation, ToolCallUpdate, ToolCallUpdateFields,
     UnstructuredCommandInput, UsageUpdate,
 };
-use crate::tools::COMMAND_TOOL;
 use turnwright_types::client::{ChoiceKind, PermissionChoice, PermissionRequest};
 use turnwright_types::effect::{
     CallContent, CallView, Location, ToolKind, escape_hidden, escape_hidden_line, terminal_safe,
@@ -27,7 +26,7 @@ use turnwright_types::ids;
 use turnwright_types::message::{Media, PromptPart, StopReason};
 use turnwright_types::timestamp;
 use turnwright_types::update::{
-    self, CallUpdate, PlanPriority, PlanStatus, Setting, SettingId, SlashCommand, TerminalDelta,
+    self, COMMAND_TOOL, CallUpdate, PlanPriority, PlanStatus, Setting, SettingId, SlashCommand, TerminalDelta,
     ToolCallStatus, Update,
 };
 

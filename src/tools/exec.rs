@@ -19,6 +19,7 @@ use turnwright_types::effect::{
     escape_hidden, escape_hidden_line, fenced,
 };
 use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::update::COMMAND_TOOL;
 use turnwright_workspace::exec::{
     CommandSpec, EndReason, Job, JobEnd, Leftover, OutputExcerpt, dialect,
 };
@@ -100,7 +101,7 @@ pub(super) fn seconds(number: u64, most: u64) -> u64 {
 }
 
 impl Tool for Exec {
-    const NAME: &'static str = "exec";
+    const NAME: &'static str = COMMAND_TOOL;
     const KIND: ToolKind = ToolKind::Execute;
     const PENDING_TITLE: &'static str = "Run a command";
     const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[COMMAND];

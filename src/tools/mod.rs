@@ -77,9 +77,6 @@ pub(crate) use shown_argument::{ArgumentRole, COMMON_ARGUMENTS, ShownArgument};
 pub(crate) use tool_env::{SharedToolEnv, ToolEnv, UserFolders};
 pub(crate) use tool_index::ToolIndex;
 
-/// The name of the tool that runs commands, whose cards show a terminal.
-pub(crate) const COMMAND_TOOL: &str = <exec::Exec as Tool>::NAME;
-
 /// All built-in tools, in the order in which error messages list them.
 pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
     vec![

@@ -1,5 +1,5 @@
-//! What was said and done, as the table `tool_conversations` and the request `_turnwright/history`
-//! show it to strangers.
+//! The history of a session as other programs read it: from the table `tool_conversations` and with
+//! the request `_turnwright/history`.
 
 use expect_test::expect;
 use rusqlite::Connection;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::agent::{TestAgent, calls, says};
 use crate::cards;
 
-/// What differs from run to run, by what it is.
+/// Replaces the values that differ between runs by placeholders.
 fn settled(value: &mut Value, agent: &TestAgent) {
     match value {
         Value::Object(fields) => {
@@ -29,7 +29,7 @@ fn settled(value: &mut Value, agent: &TestAgent) {
     }
 }
 
-/// Digits as zeros.
+/// Replaces all digits of a time by zeros.
 fn shape(time: &str) -> String {
     time.replace(|it: char| it.is_ascii_digit(), "0")
 }

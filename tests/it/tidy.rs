@@ -1,15 +1,16 @@
-//! The architecture as tests: who may import whom, who may touch what, how long a file may be.
+//! Tests of the architecture: which module may import which, which code may use which functions, and how
+//! long a file may be.
 //!
-//! The checks read source text. Comments and the contents of strings are blanked first, so that
-//! prose about a rule never breaks it. Each failure lists `file:line: what`.
+//! The checks read source text. Comments and the contents of strings are blanked first, so that a comment
+//! about a rule does not violate it. Each failure lists `file:line: what`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Which module of the root package may name which. A row names only rows below it. A missing entry
-/// is a decision, not an oversight: change this table in the same commit as `ARCHITECTURE.md`. What
-/// the crates below the root package may use is in their manifests.
+/// The modules that each module of the root package may use. A row names only rows below it. Missing
+/// entries are deliberate: change this table in the same commit as `ARCHITECTURE.md`. The dependencies of
+/// the crates are in [`CRATES`].
 const MAY_USE: &[(&str, &[&str])] = &[
     ("cli", EVERYTHING),
     ("acp", &["session", "config", "error", "completion"]),
@@ -26,10 +27,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("config", &[]),
 ];
 
-/// Marks a row that may use each module of the table.
+/// Marks a module that may use all other modules.
 const EVERYTHING: &[&str] = &["*"];
 
-/// Which crate may depend on which, as `ARCHITECTURE.md` draws it.
+/// The crates that each crate may depend on, as in the diagram of `ARCHITECTURE.md`.
 const CRATES: &[(&str, &[&str])] = &[
     ("turnwright-types", &[]),
     ("turnwright-http", &[]),
@@ -45,9 +46,9 @@ const CRATES: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Code lines of one file, tests aside.
+/// The maximum number of code lines of a file, without its tests.
 const MAX_CODE_LINES: usize = 500;
-/// All lines of one file.
+/// The maximum number of lines of a file.
 const MAX_LINES: usize = 800;
 
 #[test]
@@ -62,7 +63,7 @@ fn modules_depend_only_downwards() {
     }
     for file in sources("src") {
         let Some(module) = file.module() else { continue };
-        // A test may set up what its module must not know.
+        // The setup of a test may use what its module must not use.
         if !may_use_anything(module) && !file.is_test() {
             wrong.extend(forbidden_imports(&file, module));
         }
@@ -112,7 +113,7 @@ fn crates_depend_only_on_what_the_architecture_draws() {
     check("forbidden dependencies between crates", &wrong);
 }
 
-/// A reader who has met a type once must not meet another of the same name in the same crate.
+/// Within a crate, the name of a type identifies it.
 #[test]
 fn no_two_types_of_a_crate_share_a_name() {
     let mut wrong = Vec::new();
@@ -131,7 +132,7 @@ fn no_two_types_of_a_crate_share_a_name() {
     check("type names that are defined twice in a crate", &wrong);
 }
 
-/// `R-…`, `M-…`, `Sn-m` and `C.n #m` are rows of `docs/requirements.md`.
+/// Citations of the forms `R-…`, `M-…`, `Sn-m` and `C.n #m` refer to rows of `docs/requirements.md`.
 #[test]
 fn every_cited_requirement_has_a_row() {
     let text = read("docs/requirements.md");
@@ -246,7 +247,7 @@ fn rpc_errors_are_made_in_two_places() {
         }
         for (number, line) in file.code.iter().enumerate() {
             let made = words(line, "RpcError {").any(|at| {
-                // After these stands an item, a signature or a pattern, not a value.
+                // After these words, it is an item, a signature or a pattern, not a value.
                 let path_start = line[..at].trim_end_matches(|it: char| in_name(it) || it == ':');
                 let last = path_start.split_whitespace().next_back().unwrap_or_default();
                 !["struct", "impl", "for", "->", "let"].contains(&last)
@@ -334,7 +335,7 @@ fn readme_test_command_is_what_ci_runs() {
     assert!(kept, ".ci/run:1: no line is exactly the README's `cargo test`");
 }
 
-/// A rule that cannot fail is no rule: each kind of finding, and each kind of innocence, once.
+/// The checks report each kind of violation, and ignore each kind of text that is not a violation.
 #[test]
 fn the_checks_see_code_and_nothing_else() {
     let text = "\
@@ -363,9 +364,9 @@ fn after() {}
     assert!(forbidden_imports(&outer, "mcp").is_empty());
 }
 
-/// One `.rs` file.
+/// A `.rs` file.
 struct Source {
-    /// Path from the repository's root, with `/`.
+    /// The path from the repository's root, with `/`.
     name: String,
     text: String,
     /// The lines of `text`, with comments and the contents of strings and characters blanked.
@@ -378,20 +379,20 @@ impl Source {
         Source { name, text, code }
     }
 
-    /// The top-level module; none for the crate roots.
+    /// The top-level module, or `None` for a crate root.
     fn module(&self) -> Option<&str> {
         let first = self.name.strip_prefix("src/")?.split('/').next()?;
         let module = first.trim_end_matches(".rs");
         (!["lib", "main"].contains(&module)).then_some(module)
     }
 
-    /// How many `super::` lead from the file's own scope to the crate root.
+    /// The number of `super::` that lead from the file's own scope to the crate root.
     fn depth(&self) -> usize {
         let parts = self.name.split('/').skip(1);
         parts.filter(|part| *part != "mod.rs").count()
     }
 
-    /// For each line, in how many inline modules it stands.
+    /// For each line, the number of inline modules that contain it.
     fn inline_modules(&self) -> Vec<usize> {
         let mut open_braces = Vec::new();
         let mut depths = Vec::with_capacity(self.code.len());
@@ -422,8 +423,8 @@ impl Source {
         })
     }
 
-    /// Whether the whole file is test code: `tests.rs`, the `fixture.rs` that
-    /// tests share, or below a folder `tests`.
+    /// Whether the whole file is test code: a `tests.rs`, a `fixture.rs` that tests share, or a file below
+    /// a folder `tests`.
     fn is_test(&self) -> bool {
         self.name
             .split('/')
@@ -454,7 +455,7 @@ impl Source {
                 number += 1;
                 continue;
             };
-            // To the `;` or the closing brace of the item, or to the end of what it stands in.
+            // Blanks up to the `;` or the closing brace of the item, or to the end of the enclosing block.
             let mut depth = 0_usize;
             let mut column = start;
             let mut keep = lines[number][..start].to_owned();
@@ -492,14 +493,14 @@ impl Source {
     }
 }
 
-/// Every source file of the root package and of the crates, their examples left out.
+/// The source files of the root package and of the crates, without their examples.
 fn all_sources() -> Vec<Source> {
     let mut files = sources("src");
     files.extend(sources("crates").into_iter().filter(|file| file.name.contains("/src/")));
     files
 }
 
-/// The source files of each crate; the root package goes by `turnwright`.
+/// The source files of each crate. The root package is called `turnwright`.
 fn by_crate() -> BTreeMap<String, Vec<Source>> {
     let mut crates: BTreeMap<String, Vec<Source>> = BTreeMap::new();
     for file in all_sources() {
@@ -563,7 +564,8 @@ fn may_use(module: &str, used: &str) -> bool {
     used == module || row.is_some_and(|(_, allowed)| allowed.contains(&used))
 }
 
-/// Each `crate::name` that `module` may not use, and each way to the crate root that hides one.
+/// Each `crate::name` that `module` may not use, and each `super::` path to the crate root, which could
+/// hide one.
 fn forbidden_imports(file: &Source, module: &str) -> Vec<String> {
     let mut found = Vec::new();
     let inline_modules = file.inline_modules();
@@ -577,7 +579,7 @@ fn forbidden_imports(file: &Source, module: &str) -> Vec<String> {
                 found.push(file.at(number, &format!("{module} → {used}")));
             }
         }
-        // Each inline `mod tests { … }` needs one `super` more to leave the file.
+        // Each inline `mod tests { … }` needs one more `super` to leave the file.
         let climb = "super::".repeat(file.depth() + inline_modules[number]);
         if words(line, &climb).next().is_some() {
             found.push(file.at(number, &format!("`{climb}` is the crate: write `crate::module`")));
@@ -590,7 +592,7 @@ fn in_name(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
 
-/// Where `what` occurs in `line`, not as the tail or (if it ends in a letter) the head of a name.
+/// The positions of `what` in `line`, except where it is only a part of a longer name.
 fn words<'a>(line: &'a str, what: &'a str) -> impl Iterator<Item = usize> {
     line.match_indices(what).map(|(at, _)| at).filter(move |at| {
         let starts = !what.starts_with(in_name) || !line[..*at].ends_with(in_name);
@@ -599,7 +601,7 @@ fn words<'a>(line: &'a str, what: &'a str) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The text with comments and the contents of literals replaced by spaces; line breaks stay.
+/// Replaces comments and the contents of literals by spaces. Line breaks stay.
 fn blank(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut rest = text;
@@ -630,7 +632,7 @@ fn blank(text: &str) -> String {
     code
 }
 
-/// Length of the block comment at the start of `text`; they nest.
+/// The length of the block comment at the start of `text`. Block comments nest.
 fn block_comment(text: &str) -> usize {
     let mut depth = 0_usize;
     let mut at = 0;
@@ -652,7 +654,7 @@ fn block_comment(text: &str) -> usize {
     text.len()
 }
 
-/// Length of the literal at the start of `text`, which ends at the next unescaped `quote`.
+/// The length of the literal at the start of `text`, which ends at the next unescaped `quote`.
 fn quoted(text: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, it) in text.char_indices().skip(1) {
@@ -664,14 +666,14 @@ fn quoted(text: &str, quote: char) -> usize {
     text.len()
 }
 
-/// Length of the character literal at the start of `text`, or nothing if that is a lifetime.
+/// The length of the character literal at the start of `text`, or `None` for a lifetime.
 fn character(text: &str) -> Option<usize> {
     let mut rest = text.chars().skip(1);
     let (first, second) = (rest.next()?, rest.next()?);
     (first == '\\' || second == '\'').then(|| quoted(text, '\''))
 }
 
-/// Length of the raw string at the start of `text` (`r"…"`, `br#"…"#`, `cr"…"`), if it is one.
+/// The length of the raw string (`r"…"`, `br#"…"#`, `cr"…"`) at the start of `text`, or `None`.
 fn raw_string(text: &str) -> Option<usize> {
     let prefix = ["r", "br", "cr"].into_iter().find(|it| {
         text.strip_prefix(it).is_some_and(|rest| rest.trim_start_matches('#').starts_with('"'))
@@ -682,7 +684,7 @@ fn raw_string(text: &str) -> Option<usize> {
     Some(text[open..].find(&close).map_or(text.len(), |at| open + at + close.len()))
 }
 
-/// A line of a shell block without prompt and comment.
+/// Removes the prompt and the comment from a line of a shell block.
 fn command(line: &str) -> &str {
     let line = line.trim();
     let line = line.strip_prefix("$ ").unwrap_or(line);
@@ -693,12 +695,12 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The text of a file that must be there; without it the test fails where the text is looked at.
+/// The text of a file, or an empty string if it cannot be read, in which case the caller's check fails.
 fn read(name: &str) -> String {
     fs::read_to_string(root().join(name)).unwrap_or_default().replace("\r\n", "\n")
 }
 
-/// Each `.rs` file at or below `place`, in order; none if `place` does not exist.
+/// The `.rs` files at or below `place`, sorted by path. There are none if `place` does not exist.
 fn sources(place: &str) -> Vec<Source> {
     let mut paths = Vec::new();
     collect(&root().join(place), &mut paths);

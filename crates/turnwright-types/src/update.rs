@@ -9,6 +9,9 @@ use crate::effect::{CallContent, CallView, Location};
 use crate::ids::{CallId, MessageId};
 use crate::message::PromptPart;
 
+/// The name of the tool that runs commands, whose cards show a terminal.
+pub const COMMAND_TOOL: &str = "exec";
+
 /// One message to the client about a session.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Update {

@@ -1,5 +1,5 @@
 //! Gemini's compatible endpoint: requires the signature of each call, returns errors as a list, and
-//! finishes an answer with calls with `stop`.
+//! has the finish reason `stop` even for an answer with calls.
 
 use serde_json::{Value, json};
 

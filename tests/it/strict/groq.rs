@@ -1,5 +1,5 @@
 //! Groq: accepts only strings as content and only known keys, and once fails to parse a call of the model.
-//! The model's name is no hint at the provider: a client has to learn from refusals.
+//! The model's name does not identify the provider, so a client has to learn from refusals.
 
 use serde_json::{Value, json};
 

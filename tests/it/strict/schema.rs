@@ -10,8 +10,8 @@ pub fn any(schema: &Value) -> CheckResult {
     if is_object { Ok(()) } else { Err(violation("root", "type must be \"object\"")) }
 }
 
-/// Accepts "moonshot flavored" schemas: no references, every property has a type, a union has it only in
-/// its branches, and all items of a list have one schema.
+/// Accepts "moonshot flavored" schemas: there are no references, every property has a type, a union has
+/// types only in its branches, and all items of a list have the same schema.
 pub fn moonshot(schema: &Value) -> CheckResult {
     any(schema)?;
     walk(schema, "root", &|schema, path| {

@@ -1,5 +1,5 @@
-//! The mocks themselves: each takes a good conversation and refuses what its provider refuses, in
-//! the provider's words. A mock that takes everything would prove nothing.
+//! Tests of the mocks: each accepts a valid conversation and refuses what its provider refuses, with the
+//! provider's message. Without these tests a mock could accept invalid requests unnoticed.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -12,10 +12,10 @@ use super::{
     schema, script,
 };
 
-/// A change of a body.
+/// Changes the body of a request.
 type Change = fn(&mut Value);
 
-/// Sends a request and returns the status and the body as it came.
+/// Sends a request and returns the status and the raw body of the response.
 fn post(mock: &MockProvider, body: &Value) -> (u16, String) {
     let mut stream = TcpStream::connect(mock.address()).unwrap();
     let body = body.to_string();
@@ -29,8 +29,8 @@ fn post(mock: &MockProvider, body: &Value) -> (u16, String) {
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
-/// A conversation that this provider takes: a prompt, a call, its result, words, a prompt. At 0
-/// is the system's message, at 2 and 4 are the model's.
+/// A conversation that this provider accepts: the system message, a prompt, a call, its result, text, and
+/// a prompt. Messages 2 and 4 are the model's.
 fn good(provider: &ProviderDialect) -> Value {
     let id = (provider.call_id)(99, 0);
     let function = json!({ "name": "read_file", "arguments": "{\"path\":\"a.txt\"}" });
@@ -62,7 +62,7 @@ fn good(provider: &ProviderDialect) -> Value {
     })
 }
 
-/// The changed body is refused with this status and this text.
+/// Asserts that the changed body is refused with this status and text.
 fn refuses(provider: &'static ProviderDialect, status: u16, text: &str, change: Change) {
     let mock = MockProvider::start(provider);
     let mut body = good(provider);
@@ -73,7 +73,7 @@ fn refuses(provider: &'static ProviderDialect, status: u16, text: &str, change: 
     assert_eq!(mock.refusals().len(), 1);
 }
 
-/// The changed body is taken.
+/// Asserts that the changed body is accepted.
 fn takes(provider: &'static ProviderDialect, change: Change) {
     let mock = MockProvider::start(provider);
     let mut body = good(provider);
@@ -157,7 +157,7 @@ fn what_no_strict_server_takes_none_of_them_takes() {
 fn deepseek_refuses_in_its_own_words() {
     let it = &deepseek::PROVIDER;
     let echo = "The `reasoning_content` in the thinking mode must be passed back to the API.";
-    // Also on an answer without calls.
+    // The reasoning is also required on an answer without calls.
     refuses(it, 400, echo, |body| remove(&mut body["messages"][2], "reasoning_content"));
     refuses(it, 400, echo, |body| remove(&mut body["messages"][4], "reasoning_content"));
     takes(it, |body| {
@@ -334,7 +334,7 @@ fn groq_refuses_in_its_own_words() {
 #[test]
 fn schemas_are_taken_and_refused_as_the_subsets_say() {
     let object = |property: Value| json!({ "type": "object", "properties": { "x": property } });
-    // The schema, and whether Moonshot and whether the narrow ones take it.
+    // A schema, and whether `moonshot` and `narrow` accept it.
     let table = [
         (object(json!({ "type": "string", "enum": ["a"] })), true, true),
         (object(json!({ "type": "array", "items": { "type": "string" } })), true, true),
@@ -359,7 +359,7 @@ fn schemas_are_taken_and_refused_as_the_subsets_say() {
     }
 }
 
-/// What the model suffers from is taken and told.
+/// Defects that degrade the model's answers are accepted and reported.
 #[test]
 fn what_is_taken_but_harms_is_told() {
     let mock = MockProvider::start(&kimi::PROVIDER);
@@ -374,7 +374,7 @@ fn what_is_taken_but_harms_is_told() {
         let mut body = good(provider);
         let marker = format!("({} 1)", provider.name);
         post(&mock, &body);
-        // An answer of its own comes back, first without its reasoning and then with it.
+        // Sends the provider's own answer back, first without its reasoning and then with it.
         body["messages"][4]["content"] = json!(format!("I look at it. {marker}"));
         post(&mock, &body);
         assert_eq!(mock.harms().len(), 1, "{}", provider.name);

@@ -127,7 +127,7 @@ fn store_profile(
     Ok(Some(profiles.path(base_url, model).display().to_string()))
 }
 
-/// The output: printed print_line by print_line for people, or as one JSON object at the end.
+/// The output: printed line by line for people, or as one JSON object at the end.
 struct DoctorReport {
     json: bool,
     object: Map<String, Value>,

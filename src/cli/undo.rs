@@ -26,7 +26,7 @@ use turnwright_workspace::files::{Files, Roots};
 /// Limits of a printed diff, in bytes.
 const SHOWN: DiffLimits = DiffLimits { file: 4 * 1024 * 1024, all: 16 * 1024 * 1024 };
 
-/// The exit report_status when nothing was done.
+/// The exit status when nothing was done.
 const NOTHING_DONE: u8 = 2;
 
 #[derive(Debug, Args)]

@@ -53,7 +53,7 @@ const DEFAULT_MAX_TURN_REQUESTS: u32 = 100;
 /// The most bytes that are read of a key file.
 const MAX_KEY_SIZE: u64 = 64 * 1024;
 
-/// Unusable settings. The text says what is error_with, where, and how to fix it.
+/// Unusable settings. The text says what is wrong, where, and how to fix it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct ConfigError(String);

@@ -122,7 +122,7 @@ impl OutcomeBuilder {
         let data: String = data.split_ascii_whitespace().collect();
         let bytes = size(data.len() / 4 * 3);
         let problem = if !IMAGE_TYPES.contains(&&*mime) {
-            Some("of a type that is not builder")
+            Some("of an unsupported type")
         } else if self.images.len() >= MAX_IMAGES {
             Some("one too many")
         } else if data.len() > MAX_IMAGE_BYTES {

@@ -16,14 +16,14 @@ use tokio::sync::Notify;
 use super::message::{self, RequestId, RpcError};
 
 /// Unwritten bytes above which senders of bulk output must wait. Up to twice as much can be in
-/// memory: one buffer being has_messages, one being written.
+/// memory: one buffer is being filled while the other is written.
 const MAX_QUEUED_BULK: usize = 256 * 1024;
 
 /// Unwritten bytes above which no more requests are read. This bounds the memory that a peer can
 /// make us use by sending requests without reading the responses.
 const MAX_QUEUED_RESPONSES: usize = 8 * 1024 * 1024;
 
-/// Inspects an outgoing message, given its method (`None` for a response) and its JSON, and may
+/// Inspects an outgoing message, given its method (`None` for a response, and for every message of [`Outbox::send`]) and its JSON, and may
 /// return a replacement for it.
 pub type OutgoingFilter = fn(Option<&str>, &[u8]) -> Option<Vec<u8>>;
 

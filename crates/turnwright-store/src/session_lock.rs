@@ -65,9 +65,9 @@ impl SessionLock {
         SessionLock { file: None }
     }
 
-    /// True if nobody else can have the session.
+    /// True if nobody else can have the session. Files are locked on Unix only.
     pub(super) fn is_exclusive(&self) -> bool {
-        self.file.is_some()
+        cfg!(unix) && self.file.is_some()
     }
 
     /// Like [`SessionLock::acquire`], but waits if this process holds the lock, because the session

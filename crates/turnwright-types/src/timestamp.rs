@@ -49,16 +49,19 @@ pub fn parse(text: &str, now: SystemTime) -> Option<SystemTime> {
     if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
+    let date = format!("{year:04}-{month:02}-{day:02}");
     let mut seconds = 0;
-    for (unit, part) in [3_600, 60, 1].into_iter().zip(time.split(':')) {
-        let whole = part.split('.').next()?.parse::<u64>().ok().filter(|it| *it < 60)?;
+    for ((unit, limit), part) in [(3_600, 24), (60, 60), (1, 60)].into_iter().zip(time.split(':')) {
+        let whole = part.split('.').next()?.parse::<u64>().ok().filter(|it| *it < limit)?;
         seconds += unit * whole;
     }
     // The inverse of the calculation in `rfc3339`.
     let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
     let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
     let seconds = days.checked_sub(719_468)? * 86_400 + seconds;
-    Some(UNIX_EPOCH + Duration::from_secs(seconds))
+    let time = UNIX_EPOCH + Duration::from_secs(seconds);
+    // A day that the month does not have would be one of the next month.
+    rfc3339(time).starts_with(&date).then_some(time)
 }
 
 #[cfg(test)]
@@ -93,7 +96,10 @@ mod tests {
         ] {
             assert_eq!(parse(text, now).map(rfc3339).as_deref(), Some(expected), "{text}");
         }
-        for text in ["", "h", "2y", "yesterday", "2025-13-01", "2025-01", "1969-12-31", "1e9d"] {
+        for text in ["", "h", "2y", "yesterday", "2025-13-01", "2025-02-29", "2025-01-01T24:00"] {
+            assert_eq!(parse(text, now), None, "{text}");
+        }
+        for text in ["2025-01", "1969-12-31", "1e9d"] {
             assert_eq!(parse(text, now), None, "{text}");
         }
         let time = UNIX_EPOCH + Duration::from_millis(1_007);

@@ -330,31 +330,31 @@ impl<'de> Visitor<'de> for TolerantTextVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Self::Value, A::Error> {
-        let mut text_parts = TolerantText::default();
+        let mut collected = TolerantText::default();
         while let Some(part) = parts.next_element::<Value>()? {
-            collect_text(&part, false, &mut text_parts);
+            collect_text(&part, false, &mut collected);
         }
-        Ok(text_parts)
+        Ok(collected)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, part: A) -> Result<Self::Value, A::Error> {
         let part = Value::deserialize(MapAccessDeserializer::new(part))?;
-        let mut text_parts = TolerantText::default();
-        collect_text(&part, false, &mut text_parts);
-        Ok(text_parts)
+        let mut collected = TolerantText::default();
+        collect_text(&part, false, &mut collected);
+        Ok(collected)
     }
 }
 
-fn collect_text(part: &Value, thinking: bool, text_parts: &mut TolerantText<'_>) {
+fn collect_text(part: &Value, thinking: bool, collected: &mut TolerantText<'_>) {
     match part {
-        Value::String(text) if thinking => text_parts.thought.push_str(text),
-        Value::String(text) => text_parts.text.to_mut().push_str(text),
-        Value::Array(parts) => parts.iter().for_each(|it| collect_text(it, thinking, text_parts)),
+        Value::String(text) if thinking => collected.thought.push_str(text),
+        Value::String(text) => collected.text.to_mut().push_str(text),
+        Value::Array(parts) => parts.iter().for_each(|it| collect_text(it, thinking, collected)),
         Value::Object(fields) => {
             let thinking = thinking || fields.get("type").is_some_and(|it| it == "thinking");
             for key in ["text", "thinking", "summary"] {
                 if let Some(inner) = fields.get(key) {
-                    collect_text(inner, thinking, text_parts);
+                    collect_text(inner, thinking, collected);
                 }
             }
         }

@@ -208,11 +208,8 @@ impl RequestWriter<'_> {
         let replayed = if is_ours { self.replay(message) } else { None };
         replayed.unwrap_or_else(|| {
             let text = message.text.as_str();
-            let text_parts = (!text.trim().is_empty()).then(|| assistant_message(text, None));
-            text_parts
-                .into_iter()
-                .chain(message.calls.iter().map(|it| self.call_item(it)))
-                .collect()
+            let text_item = (!text.trim().is_empty()).then(|| assistant_message(text, None));
+            text_item.into_iter().chain(message.calls.iter().map(|it| self.call_item(it))).collect()
         })
     }
 
@@ -221,9 +218,9 @@ impl RequestWriter<'_> {
         let output = if result.images.is_empty() {
             CallOutput::Text(result.text.as_str().into())
         } else if self.style.quirks.images {
-            let text_parts = (!result.text.is_empty()).then(text);
+            let text_content = (!result.text.is_empty()).then(text);
             CallOutput::Parts(
-                text_parts.into_iter().chain(result.images.iter().map(image_content)).collect(),
+                text_content.into_iter().chain(result.images.iter().map(image_content)).collect(),
             )
         } else {
             let notes = result.images.iter().map(|it| omitted_media("image", &it.mime));
@@ -321,7 +318,8 @@ fn reasoning_field(effort: ReasoningEffort, summary: bool) -> Option<(String, Va
 
 fn write_json(json: &mut Vec<u8>, value: &impl Serialize) {
     if let Err(error) = serde_json::to_writer(json, value) {
-        // Serialising strings, numbers and maps with string keys cannot fail.
+        // Serialising strings, numbers and maps with string keys cannot fail. If it did, the server
+        // would refuse the request.
         tracing::error!(%error, "a request could not be rendered");
     }
 }

@@ -28,6 +28,8 @@ pub(super) fn strip_wrappers(
                 if !matches!(starts, Starts::Program | Starts::Shell) {
                     return Ok(None);
                 }
+                // A program that is named by its path may be another one than the known wrapper, so
+                // its own words are not looked up.
                 (programs::find(program).own_words)(simple)
             }
         };

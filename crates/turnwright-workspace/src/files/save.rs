@@ -287,7 +287,7 @@ fn keep_owner(_: &File, _: &Metadata) -> bool {
 #[cfg(target_os = "linux")]
 fn copy_attributes(from: &Path, to: &File) {
     use rustix::fs::{XattrFlags, fsetxattr, lgetxattr, llistxattr};
-    /// The kernel allows less for the names of one file, and for one value.
+    /// The most that the kernel allows for the names of one file, and for one value.
     const MAX_XATTR_BYTES: usize = 64 * 1024;
     let mut names = vec![0; MAX_XATTR_BYTES];
     let Ok(count) = llistxattr(from, &mut names) else { return };

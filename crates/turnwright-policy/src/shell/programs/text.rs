@@ -180,10 +180,11 @@ const FIND_WITHOUT_ARGUMENT: &str = "( ) ! , -a -and -o -or -not -daystart -dept
 /// The same with an argument.
 const FIND_WITH_WORD: &str = "-name -iname -path -ipath -wholename -iwholename -regex -iregex \
     -regextype -lname -ilname -type -xtype -maxdepth -mindepth -size -amin -atime -cmin -ctime \
-    -mmin -mtime -perm -user -group -uid -gid -links -inum -used -fstype -printf";
+    -mmin -mtime -perm -user -group -uid -gid -links -inum -used -fstype -printf \
+    -newermt -newerct -newerat";
 
 /// The same with a file name as the argument.
-const FIND_WITH_FILE: &str = "-newer -anewer -cnewer -samefile -newermt -newerct -newerat";
+const FIND_WITH_FILE: &str = "-newer -anewer -cnewer -samefile";
 
 /// `find` with expressions that only test files and print to standard output.
 fn find(words: &[Word]) -> ReadFiles {

@@ -1,6 +1,33 @@
 //! What the benchmarks, the fuzz targets and the tests use of this program. Not an API.
 
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use turnwright_rpc::Stdio;
+use turnwright_types::redact;
+
+use crate::acp;
+use crate::config::{Config, EnvironmentVariables, Flags, Paths, UserFile};
+
 pub use crate::tools::{
     AnyTool, OfferContext, PreparedCall, Registry, RemoteTools, Toolbox, built_in,
 };
 pub use crate::turn::fuzzing::partial_arguments;
+
+/// Serves ACP until the client closes its end of the input, as `turnwright acp` does, but with these
+/// variables instead of the process's environment, and without its signals, log and standard streams.
+///
+/// # Errors
+/// If there are too many keys, or the runtime or a thread cannot be created.
+pub fn serve_acp(home: &Path, variables: &[(String, String)], stdio: Stdio) -> io::Result<()> {
+    let value = |name: &str| variables.iter().rev().find(|it| it.0 == name).map(|it| &it.1);
+    let paths = Paths::below(value("TURNWRIGHT_HOME").map_or(home, Path::new));
+    let file = UserFile::find(value("TURNWRIGHT_CONFIG").map(PathBuf::from), &paths);
+    let pairs = variables.iter().map(|(name, value)| (name.into(), value.into()));
+    let pairs: Vec<(OsString, OsString)> = pairs.collect();
+    let (environment, _) = EnvironmentVariables::classify(pairs, &file.key_variables());
+    let config = Config::new(environment, Flags::default(), file, paths);
+    redact::register_keys(config.secrets()).map_err(io::Error::other)?;
+    acp::serve_blocking(config, stdio, std::future::pending())
+}

@@ -11,9 +11,7 @@ use super::offer::{self, PendingOffer};
 use crate::completion::Completion;
 use crate::config::Config;
 use crate::session::{PromptKey, SessionHandle, SessionHost};
-use turnwright_rpc::{
-    Outbox, ParsedLine, Peer, RequestId, RpcMessage, StdinReader, Stdio, stop_signal,
-};
+use turnwright_rpc::{Outbox, ParsedLine, Peer, RequestId, RpcMessage, StdinReader, Stdio};
 use turnwright_types::ids::SessionId;
 use turnwright_types::redact;
 
@@ -21,12 +19,14 @@ use turnwright_types::redact;
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// How long the client may take to read the last messages.
 const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
+/// How long blocking calls may take to end after everything else has ended.
+const BLOCKING_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Everything that can wake the connection task. Nothing else changes its state.
 enum ConnectionEvent {
     Line(ParsedLine),
     InputClosed,
-    Signal,
+    StopRequested,
 }
 
 /// The connection's state.
@@ -45,11 +45,28 @@ pub(super) struct Connection {
     pub(super) in_flight: InFlightRequests,
 }
 
-/// Serves ACP until the client closes its end or the process is told to stop.
+/// Serves ACP on a runtime of its own until the client closes its end or `stop_requested` is ready.
 ///
 /// # Errors
-/// If the threads for stdin and stdout cannot be created.
-pub(crate) async fn serve(config: Config, stdio: Stdio) -> std::io::Result<()> {
+/// If the runtime or the threads for stdin and stdout cannot be created.
+pub(crate) fn serve_blocking(
+    config: Config,
+    stdio: Stdio,
+    stop_requested: impl Future<Output = ()>,
+) -> std::io::Result<()> {
+    // One thread is enough for I/O; slow work goes to the blocking pool.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let result = runtime.block_on(serve(config, stdio, stop_requested));
+    // A blocking call that hangs, for example on a dead network disk, must not delay the exit.
+    runtime.shutdown_timeout(BLOCKING_TIMEOUT);
+    result
+}
+
+async fn serve(
+    config: Config,
+    stdio: Stdio,
+    stop_requested: impl Future<Output = ()>,
+) -> std::io::Result<()> {
     let outbox = Outbox::start_with_filter(stdio.output, redact_outgoing)?;
     let mut input = StdinReader::start(stdio.input)?;
     let stop = CancellationToken::new();
@@ -62,8 +79,7 @@ pub(crate) async fn serve(config: Config, stdio: Stdio) -> std::io::Result<()> {
         busy: HashMap::new(),
         in_flight: InFlightRequests::default(),
     };
-    let signal = stop_signal();
-    tokio::pin!(signal);
+    tokio::pin!(stop_requested);
     loop {
         // No more requests are read from a client that does not read the responses. If it has
         // closed its end as well, nobody waits for the responses.
@@ -79,7 +95,7 @@ pub(crate) async fn serve(config: Config, stdio: Stdio) -> std::io::Result<()> {
             // A client that cannot read our messages cannot be asked for permission, and the model
             // would cost money without anyone reading its answers.
             () = outbox.closed() => ConnectionEvent::InputClosed,
-            () = &mut signal => ConnectionEvent::Signal,
+            () = &mut stop_requested => ConnectionEvent::StopRequested,
         };
         match event {
             ConnectionEvent::Line(ParsedLine::Message(message)) => connection.on_message(message),
@@ -88,7 +104,7 @@ pub(crate) async fn serve(config: Config, stdio: Stdio) -> std::io::Result<()> {
                 outbox.respond::<()>(&id, Err(&error));
             }
             ConnectionEvent::Line(ParsedLine::Ignored) => {}
-            ConnectionEvent::InputClosed | ConnectionEvent::Signal => break,
+            ConnectionEvent::InputClosed | ConnectionEvent::StopRequested => break,
         }
     }
     connection.shut_down(&stop).await;

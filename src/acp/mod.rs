@@ -22,4 +22,4 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use connection::serve;
+pub(crate) use connection::serve_blocking;

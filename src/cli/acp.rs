@@ -2,7 +2,6 @@
 
 use std::io::{IsTerminal, Write, stderr, stdin};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use crate::acp;
 use crate::config::Config;
@@ -40,10 +39,5 @@ pub(super) fn run(config: Config) -> ExitCode {
 fn serve(config: Config) -> std::io::Result<()> {
     super::deny_memory_inspection();
     let stdio = turnwright_rpc::claim_stdio()?;
-    // One thread is enough for I/O; slow work goes to the blocking pool.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let result = runtime.block_on(acp::serve(config, stdio));
-    // A blocking call that hangs, for example on a dead network disk, must not delay the exit.
-    runtime.shutdown_timeout(Duration::from_millis(50));
-    result
+    acp::serve_blocking(config, stdio, turnwright_rpc::stop_signal())
 }

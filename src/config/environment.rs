@@ -8,50 +8,63 @@ use super::{EnvironmentVariables, Secret, presets};
 /// The shortest key, in bytes, of which copies in other variables are looked for.
 const MIN_KEY_LENGTH: usize = 8;
 
-/// Reads the environment and removes keys from it, so that child processes cannot inherit them. Keys are
-/// the variables in `named`, those of well-known providers, and all that end in `_API_KEY`, because the
-/// settings file may name them later.
+/// Reads the environment and removes keys from it, so that child processes cannot inherit them.
+/// [`EnvironmentVariables::classify`] says what a key is.
 #[expect(clippy::disallowed_methods, reason = "this is where the environment is read")]
 pub(crate) fn take_environment(named: &[String]) -> EnvironmentVariables {
-    let is_key = |name: &str| {
-        name.ends_with("_API_KEY")
-            || presets::is_key_variable(name)
-            || named.iter().any(|it| it == name)
-    };
-    let mut variables = EnvironmentVariables::default();
-    let mut keys = Vec::new();
-    for (name, value) in std::env::vars_os() {
-        let text = || value.to_str().map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned);
-        match name.to_str() {
-            Some("OPENAI_BASE_URL") => variables.base_url = text(),
-            Some("TURNWRIGHT_MODEL") => variables.model = text(),
-            Some("TURNWRIGHT_MODE") => variables.mode = text(),
-            Some("TURNWRIGHT_MAX_TURN_REQUESTS") => variables.max_turn_requests = text(),
-            Some("TURNWRIGHT_CONTEXT_WINDOW") => variables.context_window = text(),
-            Some("TURNWRIGHT_LOG") => variables.log = text(),
-            Some("RUST_LOG") => {
-                variables.log = variables.log.or_else(text);
-                variables.inherited.push((name, value));
-            }
-            Some(key) if is_key(key) => {
-                keys.push(key.to_owned());
-                variables.keys.extend(text().map(|it| (key.to_owned(), it.into())));
-            }
-            _ => variables.inherited.push((name, value)),
-        }
-    }
-    // Variables of other names that contain a key.
-    let secrets: Vec<_> = variables.keys.values().map(Secret::expose).collect();
-    let is_copy = |value: &OsStr| {
-        let value = value.to_string_lossy();
-        secrets.iter().any(|it| it.len() >= MIN_KEY_LENGTH && value.contains(it))
-    };
-    let copies = variables.inherited.iter().filter(|it| is_copy(&it.1));
-    keys.extend(copies.filter_map(|it| it.0.to_str()).map(str::to_owned));
-    for key in keys {
-        erase_variable(&key);
+    let (variables, secret_names) = EnvironmentVariables::classify(std::env::vars_os(), named);
+    for name in secret_names {
+        erase_variable(&name);
     }
     variables
+}
+
+impl EnvironmentVariables {
+    /// Sorts the variables of an environment, and returns with them the names of those that hold a key or a
+    /// copy of one. Keys are the variables in `named`, those of well-known providers, and all that end in
+    /// `_API_KEY`, because the settings file may name them later.
+    pub(crate) fn classify(
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+        named: &[String],
+    ) -> (EnvironmentVariables, Vec<String>) {
+        let is_key = |name: &str| {
+            name.ends_with("_API_KEY")
+                || presets::is_key_variable(name)
+                || named.iter().any(|it| it == name)
+        };
+        let mut variables = EnvironmentVariables::default();
+        let mut keys = Vec::new();
+        for (name, value) in environment {
+            let text =
+                || value.to_str().map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned);
+            match name.to_str() {
+                Some("OPENAI_BASE_URL") => variables.base_url = text(),
+                Some("TURNWRIGHT_MODEL") => variables.model = text(),
+                Some("TURNWRIGHT_MODE") => variables.mode = text(),
+                Some("TURNWRIGHT_MAX_TURN_REQUESTS") => variables.max_turn_requests = text(),
+                Some("TURNWRIGHT_CONTEXT_WINDOW") => variables.context_window = text(),
+                Some("TURNWRIGHT_LOG") => variables.log = text(),
+                Some("RUST_LOG") => {
+                    variables.log = variables.log.or_else(text);
+                    variables.inherited.push((name, value));
+                }
+                Some(key) if is_key(key) => {
+                    keys.push(key.to_owned());
+                    variables.keys.extend(text().map(|it| (key.to_owned(), it.into())));
+                }
+                _ => variables.inherited.push((name, value)),
+            }
+        }
+        // Variables of other names that contain a key.
+        let secrets: Vec<_> = variables.keys.values().map(Secret::expose).collect();
+        let is_copy = |value: &OsStr| {
+            let value = value.to_string_lossy();
+            secrets.iter().any(|it| it.len() >= MIN_KEY_LENGTH && value.contains(it))
+        };
+        let copies = variables.inherited.iter().filter(|it| is_copy(&it.1));
+        keys.extend(copies.filter_map(|it| it.0.to_str()).map(str::to_owned));
+        (variables, keys)
+    }
 }
 
 /// Removes the variable and overwrites its bytes: commands could otherwise read the initial environment in

@@ -1,13 +1,14 @@
-//! Authentication (R-AUTH): what is offered when, what it opens, and the login in a terminal.
+//! Authentication (R-AUTH) with the program's own commands: the login in a terminal, and what a later
+//! process knows of it.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
+use turnwright_testing::process_waits;
+use turnwright_testing::scripted_model::{Scenario, Server};
 
 use crate::agent::{TestAgent, says};
-use crate::ended;
-use crate::scripted_model::{Scenario, Server};
 
 fn code(answer: &Value) -> i64 {
     answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("not an error: {answer}"))
@@ -36,7 +37,7 @@ fn turnwright(agent: &TestAgent, arguments: &[&str], input: &str) -> Output {
         .unwrap();
     // It may have seen enough before all of it is read.
     child.stdin.take().unwrap().write_all(input.as_bytes()).ok();
-    ended::wait_with_output(child)
+    process_waits::wait_with_output(child)
 }
 
 fn model(replies: &Value) -> Server {
@@ -57,24 +58,6 @@ fn new_session(agent: &mut TestAgent) -> Value {
 
 fn terminal() -> Value {
     json!({ "auth": { "terminal": true } })
-}
-
-#[test]
-fn r_auth_1_with_a_provider_there_is_one_method_and_it_is_quick_and_harmless() {
-    for capabilities in [json!({}), terminal()] {
-        let mut agent = TestAgent::builder().model(json!([says("Hello.")])).spawn();
-        let methods = methods(&mut agent, &capabilities);
-        assert_eq!(ids(&methods), ["configured"]);
-        let name = methods[0]["name"].as_str().unwrap();
-        assert!(!name.is_empty());
-        for _ in 0..2 {
-            let answer = agent.call("authenticate", &json!({ "methodId": "configured" }));
-            assert_eq!(answer["result"], json!({}), "{answer}");
-        }
-        agent.session = agent.new_session();
-        assert_eq!(agent.turn("hi"), "end_turn");
-        assert_eq!(agent.text(), "Hello.", "another model answered");
-    }
 }
 
 #[test]
@@ -115,34 +98,6 @@ fn r_auth_2_and_9_a_terminal_method_is_only_for_clients_with_a_terminal() {
 }
 
 #[test]
-fn r_auth_3_the_offline_method_opens_the_gate() {
-    let mut agent = TestAgent::unconfigured().initialize();
-    assert_eq!(code(&new_session(&mut agent)), -32000);
-    let answer = agent.call("authenticate", &json!({ "methodId": "offline" }));
-    assert_eq!(answer["result"], json!({}), "{answer}");
-    agent.session = agent.new_session();
-    assert_eq!(agent.turn("hello"), "end_turn");
-    assert!(!agent.text().is_empty());
-}
-
-#[test]
-fn r_auth_4_only_what_was_offered_to_be_called_may_be_called() {
-    let mut agent = TestAgent::unconfigured().spawn();
-    methods(&mut agent, &terminal());
-    for method in ["login", "configured", "nothing", "", "Offline"] {
-        let answer = agent.call("authenticate", &json!({ "methodId": method }));
-        assert_eq!(code(&answer), -32602, "{method}");
-    }
-    assert_eq!(code(&new_session(&mut agent)), -32000, "something opened the gate");
-
-    let mut agent = TestAgent::builder().initialize();
-    for method in ["login", "offline", "nothing"] {
-        let answer = agent.call("authenticate", &json!({ "methodId": method }));
-        assert_eq!(code(&answer), -32602, "{method}");
-    }
-}
-
-#[test]
 fn r_auth_5_without_a_provider_a_session_is_refused_with_what_to_do() {
     let mut agent = TestAgent::unconfigured().initialize();
     let answer = new_session(&mut agent);
@@ -157,15 +112,6 @@ fn r_auth_5_without_a_provider_a_session_is_refused_with_what_to_do() {
     let answer = new_session(&mut agent);
     assert_eq!(code(&answer), -32000);
     assert!(answer["error"]["message"].as_str().unwrap().contains("TURNWRIGHT_MODEL"), "{answer}");
-}
-
-#[test]
-fn r_auth_5_a_key_that_is_refused_is_a_matter_of_authentication() {
-    let denies = json!([{ "status": 401, "body": { "error": { "message": "bad key" } } }]);
-    let mut agent = TestAgent::builder().model(json!([denies, says("Hello.")])).start();
-    let id = agent.prompt("hi");
-    assert_eq!(code(&agent.answer_to(&id)), -32000);
-    assert_eq!(agent.turn("again"), "end_turn");
 }
 
 #[test]

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
+use turnwright_testing::cards::{self, call};
+use turnwright_testing::process_waits;
 
 use crate::agent::{TestAgent, calls, says};
-use crate::cards::{self, call};
-use crate::ended;
 
 const VARIABLE: &str = "sk-canary-1-of-the-variable";
 const SECOND: &str = "sk-canary-2-of-a-second-provider";
@@ -85,7 +85,7 @@ fn kept(agent: &TestAgent) -> Vec<String> {
 
 /// What a subcommand prints.
 fn printed(agent: &TestAgent, arguments: &[&str]) -> Vec<u8> {
-    let output = ended::output(
+    let output = process_waits::output(
         Command::new(env!("CARGO_BIN_EXE_turnwright"))
             .args(arguments)
             .env_clear()

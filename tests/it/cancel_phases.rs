@@ -1,17 +1,13 @@
-//! A cancel in every phase of a turn (R-CANCEL-1, -2, -4, -5): whatever is being waited for is
-//! given up at once, and `cancel::cancel_and_go_on` holds.
+//! A cancel while a command runs, and around it (R-CANCEL-1, R-CANCEL-2): every process of it ends.
 
-use std::io::Write;
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use turnwright_testing::cancellation::{
+    PROMPTLY, cancel_and_go_on, expect_cancelled, go_on, hangs, next_reply,
+};
 
 use crate::agent::{TestAgent, calls, eventually, is_alive};
-use crate::cancel::{
-    NEXT, PROMPTLY, assert_valid, cancel_and_go_on, expect_cancelled, go_on, hangs, next_reply,
-};
-use crate::raw_server::{RawServer, text_stream, wait_for_the_end, write_stream};
 
 const AT_ONCE: Duration = Duration::from_secs(1);
 
@@ -32,112 +28,6 @@ fn runs(command: &str) -> Value {
     calls("exec", &json!({ "command": command }))
 }
 
-/// A server that does this with its first request and answers the others.
-fn bad_at_first(play: impl Fn(&mut TcpStream) + Send + Sync + 'static) -> RawServer {
-    RawServer::start(move |number, stream| match number {
-        0 => play(stream),
-        _ => write_stream(stream, &text_stream("All is well.")),
-    })
-}
-
-fn cancel_a_request_without_an_answer(server: &RawServer) {
-    let mut agent = TestAgent::builder().variable("OPENAI_BASE_URL", &server.base_url()).start();
-    let id = agent.prompt("one");
-    server.wait_for_requests(1);
-    agent.cancel();
-    expect_cancelled(&mut agent, &id);
-    assert!(server.has_finished(1), "the connection is still open");
-    assert_eq!(agent.turn(NEXT), "end_turn");
-    assert_eq!(agent.text(), "All is well.");
-    assert_valid(&server.body(1));
-}
-
-#[test]
-fn r_cancel_2_while_the_server_has_taken_the_connection_and_says_nothing() {
-    cancel_a_request_without_an_answer(&bad_at_first(wait_for_the_end));
-}
-
-#[test]
-fn r_cancel_2_while_the_server_stalls_in_the_middle_of_its_headers() {
-    cancel_a_request_without_an_answer(&bad_at_first(|stream| {
-        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-ty").unwrap();
-        wait_for_the_end(stream);
-    }));
-}
-
-#[test]
-fn r_cancel_2_while_an_error_s_body_stalls() {
-    cancel_a_request_without_an_answer(&bad_at_first(|stream| {
-        stream.write_all(b"HTTP/1.1 500 \r\ncontent-length: 100\r\n\r\nfoo").unwrap();
-        wait_for_the_end(stream);
-    }));
-}
-
-#[test]
-fn r_cancel_2_while_waiting_for_the_response_head() {
-    let mut agent =
-        TestAgent::builder().model(json!([[{ "stall_headers_ms": 60_000 }], next_reply()])).start();
-    let id = agent.prompt("one");
-    agent.model_request(0);
-    cancel_the_stream(&mut agent, &id);
-}
-
-#[test]
-fn r_cancel_2_while_waiting_for_the_first_token() {
-    let mut agent = TestAgent::builder().model(json!([[{ "hang": true }], next_reply()])).start();
-    let id = agent.prompt("one");
-    agent.model_request(0);
-    cancel_the_stream(&mut agent, &id);
-}
-
-#[test]
-fn r_cancel_2_while_thoughts_stream() {
-    let thinks = json!([{ "thought": "hm ", "repeat": 100_000, "every_ms": 1 }]);
-    let mut agent = TestAgent::builder().model(json!([thinks, next_reply()])).start();
-    let id = agent.prompt("one");
-    agent.wait_for_update("agent_thought_chunk");
-    cancel_the_stream(&mut agent, &id);
-}
-
-#[test]
-fn r_cancel_2_while_text_streams() {
-    let talks = json!([{ "text": "bla ", "repeat": 100_000, "every_ms": 1 }]);
-    let mut agent = TestAgent::builder().model(json!([talks, next_reply()])).start();
-    let id = agent.prompt("one");
-    agent.wait_for_update("agent_message_chunk");
-    agent.wait_for_update("agent_message_chunk");
-    cancel_the_stream(&mut agent, &id);
-    // What the user has seen is what the model is reminded of.
-    let shown = agent.text().replace("All is well.", "");
-    assert_eq!(agent.model_transcript(1)[1], format!("assistant {}", shown.trim_end()));
-}
-
-#[test]
-fn r_cancel_2_while_text_floods() {
-    let floods = json!([{ "text": "bla ", "repeat": 50_000_000 }]);
-    let mut agent = TestAgent::builder().model(json!([floods, next_reply()])).start();
-    let id = agent.prompt("one");
-    agent.wait_for_update("agent_message_chunk");
-    agent.cancel();
-    agent.model().wait_for_hang_ups(1, AT_ONCE).unwrap();
-    expect_cancelled(&mut agent, &id);
-}
-
-#[test]
-fn r_cancel_2_while_tool_arguments_stream() {
-    let arguments = json!({ "path": "a.txt", "content": "x".repeat(500) });
-    let writes = json!([{ "call": { "name": "write_file", "arguments": arguments, "pieces": 500,
-        "every_ms": 100 } }]);
-    let mut agent =
-        TestAgent::builder().model(json!([writes, next_reply()])).permission("allow_once").start();
-    let id = agent.prompt("one");
-    agent.wait_for_update("tool_call");
-    cancel_the_stream(&mut agent, &id);
-    assert!(!agent.path("a.txt").exists());
-    // Of a call that never was whole, the model hears nothing.
-    assert!(!agent.model_request(1)["messages"].to_string().contains("write_file"));
-}
-
 #[test]
 fn r_cancel_2_after_a_whole_call_while_its_answer_goes_on() {
     let reads = json!([{ "call": { "name": "read_file", "arguments": { "path": "a.txt" } } },
@@ -149,80 +39,6 @@ fn r_cancel_2_after_a_whole_call_while_its_answer_goes_on() {
     agent.wait_for_update("tool_call");
     cancel_the_stream(&mut agent, &id);
     assert!(!agent.path("ran").exists());
-}
-
-#[test]
-fn r_cancel_4_while_the_user_is_asked_and_the_client_never_answers() {
-    let mut agent = TestAgent::builder().model(json!([runs("touch ran"), next_reply()])).start();
-    let id = agent.prompt("one");
-    let question = agent.wait_for_request("session/request_permission");
-    agent.cancel();
-    let withdrawal = agent.wait_for("its withdrawal", |it| it["method"] == "$/cancel_request");
-    assert_eq!(withdrawal["params"]["requestId"], question["id"]);
-    // It came before the answer, or else `expect_cancelled` has nothing to wait for.
-    assert!(!agent.log.iter().any(|it| it["id"] == id && it.get("result").is_some()));
-    expect_cancelled(&mut agent, &id);
-    go_on(&mut agent);
-    assert!(!agent.path("ran").exists());
-}
-
-#[test]
-fn r_cancel_4_the_client_may_answer_the_question_as_cancelled_first() {
-    let mut agent = TestAgent::builder().model(json!([runs("touch ran"), next_reply()])).start();
-    let id = agent.prompt("one");
-    let question = agent.wait_for_request("session/request_permission");
-    agent.cancel();
-    agent.respond(&question, &json!({ "outcome": { "outcome": "cancelled" } }));
-    expect_cancelled(&mut agent, &id);
-    go_on(&mut agent);
-    assert!(!agent.path("ran").exists());
-}
-
-#[test]
-fn r_cancel_5_an_allow_after_the_end_executes_nothing() {
-    let mut agent = TestAgent::builder().model(json!([runs("touch ran"), next_reply()])).start();
-    let id = agent.prompt("one");
-    let question = agent.wait_for_request("session/request_permission");
-    agent.cancel();
-    expect_cancelled(&mut agent, &id);
-    agent.choose(&question, "allow_once");
-    agent.choose(&question, "allow_always");
-    go_on(&mut agent);
-    agent.settle(Duration::from_millis(300));
-    assert!(!agent.path("ran").exists());
-}
-
-#[test]
-fn r_cancel_5_an_allow_in_the_same_write_as_the_cancel_executes_nothing() {
-    let mut agent = TestAgent::builder().model(json!([runs("touch ran"), next_reply()])).start();
-    let id = agent.prompt("one");
-    let question = agent.wait_for_request("session/request_permission");
-    let outcome = json!({ "outcome": { "outcome": "selected", "optionId": "allow_always" } });
-    let cancel = json!({ "sessionId": agent.session });
-    let cancel = json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": cancel });
-    let allow = json!({ "jsonrpc": "2.0", "id": question["id"], "result": outcome });
-    agent.send_bytes(format!("{cancel}\n{allow}\n").as_bytes());
-    expect_cancelled(&mut agent, &id);
-    go_on(&mut agent);
-    assert!(!agent.path("ran").exists());
-}
-
-#[test]
-fn r_cancel_5_the_calls_behind_the_asked_one_are_not_asked_about() {
-    let writes = json!([
-        { "call": { "name": "write_file", "arguments": { "path": "a.txt", "content": "a" } } },
-        { "call": { "name": "write_file", "arguments": { "path": "b.txt", "content": "b" } } },
-        { "call": { "name": "exec", "arguments": { "command": "touch ran" } } },
-    ]);
-    let mut agent = TestAgent::builder().model(json!([writes, next_reply()])).start();
-    let id = agent.prompt("one");
-    agent.wait_for_request("session/request_permission");
-    cancel_and_go_on(&mut agent, &id);
-    let asked = agent.log.iter().filter(|it| it["method"] == "session/request_permission");
-    assert_eq!(asked.count(), 1);
-    assert_eq!(std::fs::read_dir(agent.workspace()).unwrap().count(), 0);
-    let results = agent.model_transcript(1);
-    assert_eq!(results.iter().filter(|it| it.starts_with("tool ")).count(), 3, "{results:#?}");
 }
 
 /// Waits until the command, which has been allowed, has made its sign.
@@ -314,102 +130,6 @@ fn r_cancel_1_the_calls_behind_a_running_command_never_run() {
     let results: Vec<_> = results.iter().filter(|it| it.starts_with("tool ")).collect();
     assert_eq!(results.len(), 3, "{results:#?}");
     assert!(results[1..].iter().all(|it| it.contains("ancelled")), "{results:#?}");
-}
-
-#[test]
-fn r_cancel_2_while_the_client_reads_files_and_never_answers() {
-    let names = ["a.txt", "b.txt", "c.txt"];
-    let reads =
-        names.map(|name| json!({ "call": { "name": "read_file", "arguments": { "path": name } } }));
-    let mut agent = TestAgent::builder()
-        .file("a.txt", "alpha\n")
-        .file("b.txt", "beta\n")
-        .file("c.txt", "gamma\n")
-        .capabilities(json!({ "fs": { "readTextFile": true, "writeTextFile": true } }))
-        .model(json!([reads, next_reply()]))
-        .start();
-    let id = agent.prompt("one");
-    let asked = names.map(|_| agent.wait_for_request("fs/read_text_file")["id"].clone());
-    agent.cancel();
-    expect_cancelled(&mut agent, &id);
-    let withdrawn = agent.log.iter().filter(|it| it["method"] == "$/cancel_request");
-    let mut withdrawn: Vec<_> = withdrawn.map(|it| it["params"]["requestId"].clone()).collect();
-    withdrawn.sort_by_key(Value::to_string);
-    assert_eq!(withdrawn, asked);
-    go_on(&mut agent);
-    // An answer that comes now is nobody's business.
-    agent.respond(&json!({ "id": asked[0] }), &json!({ "content": "late" }));
-    agent.sync();
-}
-
-#[test]
-fn r_cancel_2_while_the_client_writes_a_file_and_never_answers() {
-    let writes = calls("write_file", &json!({ "path": "new.txt", "content": "new\n" }));
-    let mut agent = TestAgent::builder()
-        .capabilities(json!({ "fs": { "readTextFile": false, "writeTextFile": true } }))
-        .model(json!([writes, next_reply()]))
-        .permission("allow_once")
-        .start();
-    let id = agent.prompt("one");
-    let asked = agent.wait_for_request("fs/write_text_file");
-    agent.cancel();
-    expect_cancelled(&mut agent, &id);
-    let withdrawal = agent.log.iter().find(|it| it["method"] == "$/cancel_request").unwrap();
-    assert_eq!(withdrawal["params"]["requestId"], asked["id"]);
-    go_on(&mut agent);
-    // It may have been written all the same, which the model must know.
-    let results = agent.model_transcript(1);
-    assert!(results[2].contains("Read the file to see whether"), "{results:#?}");
-}
-
-#[test]
-fn r_cancel_2_while_the_client_is_asked_whether_a_file_is_still_the_same() {
-    let writes = calls("write_file", &json!({ "path": "a.txt", "content": "new\n" }));
-    let mut agent = TestAgent::builder()
-        .file("a.txt", "old\n")
-        .capabilities(json!({ "fs": { "readTextFile": true, "writeTextFile": false } }))
-        .model(json!([writes, next_reply()]))
-        .permission("allow_once")
-        .start();
-    let id = agent.prompt("one");
-    let first = agent.wait_for_request("fs/read_text_file");
-    agent.respond(&first, &json!({ "content": "old\n" }));
-    agent.wait_for_request("fs/read_text_file");
-    agent.cancel();
-    expect_cancelled(&mut agent, &id);
-    go_on(&mut agent);
-    assert_eq!(agent.read("a.txt"), "old\n");
-}
-
-#[test]
-fn r_cancel_2_while_several_files_are_read_from_a_slow_disk() {
-    // Hundreds of reads: some are done, some run and some have not begun when the cancel comes.
-    let content = "x".repeat(200) + "\n";
-    let reads: Vec<_> = (0..100)
-        .map(|_| json!({ "call": { "name": "read_file", "arguments": { "path": "big.txt" } } }))
-        .collect();
-    let mut agent = TestAgent::builder()
-        .file("big.txt", &content.repeat(20_000))
-        .model(json!([reads, next_reply()]))
-        .start();
-    let id = agent.prompt("one");
-    agent.wait_for_status("in_progress");
-    cancel_and_go_on(&mut agent, &id);
-    let results = agent.model_transcript(1);
-    assert_eq!(results.iter().filter(|it| it.starts_with("tool ")).count(), 100);
-}
-
-#[test]
-fn r_cancel_2_while_waiting_to_try_again() {
-    let busy = json!([{ "status": 429, "headers": { "Retry-After": "30" },
-        "body": { "error": { "message": "Slow down." } } }]);
-    let mut agent = TestAgent::builder().model(json!([busy, next_reply()])).start();
-    let id = agent.prompt("one");
-    agent.wait_for_update("agent_thought_chunk");
-    let begun = Instant::now();
-    cancel_and_go_on(&mut agent, &id);
-    assert!(begun.elapsed() < Duration::from_secs(10));
-    assert_eq!(agent.model().requests().len(), 2);
 }
 
 #[test]

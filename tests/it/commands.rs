@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use turnwright_testing::cards;
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, is_alive, says};
-use crate::cards;
 
 fn run(builder: TestAgentBuilder, command: &str) -> (TestAgent, String) {
     cards::run(builder, "exec", &json!({ "command": command }))

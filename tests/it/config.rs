@@ -1,14 +1,14 @@
-//! The user's `config.toml`: it chooses a provider, brings its key and its headers there and
-//! nowhere else, and is never a reason not to start.
+//! The user's `config.toml` beside the environment and the command line, in the log and in `config show`.
+//! What it does in a conversation is in `tests/stories`.
 
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
+use turnwright_testing::process_waits;
+use turnwright_testing::raw_server::{RawServer, text_stream, write_stream};
+use turnwright_testing::scripted_model::{Scenario, Server};
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
-use crate::ended;
-use crate::raw_server::{RawServer, text_stream, write_stream};
-use crate::scripted_model::{Scenario, Server};
 
 const FILE: &str = "config/config.toml";
 
@@ -131,35 +131,6 @@ fn unknown_keys_are_told_to_the_log_and_do_no_harm() {
 }
 
 #[test]
-fn a_broken_file_is_an_error_of_the_session_with_its_place_until_it_is_mended() {
-    let server = greeter();
-    let mut agent = unconfigured("mode = 'ask'\nmodel = 7 # sk-secret\n").initialize();
-    let message = refusal(&mut agent);
-    for part in ["config.toml", "line 2", "column 9"] {
-        assert!(message.contains(part), "{message}");
-    }
-    assert!(!message.contains("sk-secret"), "{message}");
-    write(&agent, &format!("[providers.mine]\nbase_url = '{}'\nmodels = ['m']", server.base_url()));
-    agent.session = agent.new_session();
-    assert_eq!(agent.turn("hi"), "end_turn");
-}
-
-#[test]
-fn a_key_that_is_missing_or_stands_in_the_file_is_an_error_that_says_what_to_do() {
-    for (file, expected) in [
-        ("model = 'deepseek/deepseek-chat'", "DEEPSEEK_API_KEY"),
-        ("model = 'x/m'\n[providers.x]\nbase_url = 'http://h/v1'\nkey_env = 'MY_X'", "MY_X"),
-        ("model = 'x/m'\n[providers.x]\nbase_url = 'http://h/v1'\nkey = 'sk-inline'", "key_env"),
-        ("model = 'azure/gpt'", "base_url"),
-        ("model = 'ollama/m'\n[providers.ollama]\nheaders = { 'a b' = 'c' }", "`a b`"),
-    ] {
-        let mut agent = unconfigured(file).initialize();
-        let message = refusal(&mut agent);
-        assert!(message.contains(expected) && !message.contains("sk-inline"), "{file}: {message}");
-    }
-}
-
-#[test]
 fn key_variables_do_not_reach_commands() {
     let command = json!({
         "command": "env; tr '\\0' '\\n' < /proc/$PPID/environ | grep -v ^COPY=; echo done"
@@ -196,7 +167,7 @@ fn key_variables_do_not_reach_commands() {
 
 /// Runs a subcommand with the folders of an agent.
 fn turnwright(agent: &TestAgent, arguments: &[&str]) -> Output {
-    ended::output(
+    process_waits::output(
         Command::new(env!("CARGO_BIN_EXE_turnwright"))
             .args(arguments)
             .env_clear()
@@ -241,61 +212,4 @@ fn the_settings_are_shown_with_their_origin_and_without_keys() {
     let output = turnwright(&agent, &["config", "show"]);
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stdout).contains("line 1"), "{output:?}");
-}
-
-/// A server that lists these models, and says hello to everybody.
-fn lister(names: std::sync::Arc<std::sync::Mutex<Vec<&'static str>>>) -> RawServer {
-    use std::io::Write;
-    RawServer::start_with(move |request, stream| {
-        if !request.starts_with("GET") {
-            return write_stream(stream, &text_stream("Hello."));
-        }
-        let data: Vec<_> = names.lock().unwrap().iter().map(|it| json!({ "id": it })).collect();
-        let body = json!({ "data": data }).to_string();
-        let length = body.len();
-        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
-        write!(stream, "{head}\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
-    })
-}
-
-fn choose(agent: &mut TestAgent, model: &str) -> Value {
-    let params = json!({ "sessionId": agent.session, "configId": "model", "value": model });
-    agent.call("session/set_config_option", &params)
-}
-
-#[test]
-fn two_providers_at_one_address_each_have_all_of_its_models() {
-    let server = lister(std::sync::Arc::new(std::sync::Mutex::new(vec!["m", "n"])));
-    let url = server.base_url();
-    let file = format!(
-        "model = 'one/m'\n[providers.one]\nbase_url = '{url}'\n[providers.two]\nbase_url = \
-         '{url}'\napi = 'responses'\n"
-    );
-    let mut agent = unconfigured(&file).start();
-    for model in ["one/n", "two/n", "two/m"] {
-        let answer = choose(&mut agent, model);
-        assert!(answer["result"].is_object(), "{model}: {answer}");
-    }
-}
-
-#[test]
-fn a_model_that_the_server_has_got_in_the_meantime_can_be_chosen() {
-    let names = std::sync::Arc::new(std::sync::Mutex::new(vec!["m", "n"]));
-    let server = lister(std::sync::Arc::clone(&names));
-    let url = server.base_url();
-    let file = format!("model = 'one/m'\n[providers.one]\nbase_url = '{url}'\n");
-    let mut agent = unconfigured(&file).start();
-    assert!(choose(&mut agent, "one/n")["result"].is_object());
-    names.lock().unwrap().push("pulled");
-    let answer = choose(&mut agent, "one/pulled");
-    assert!(answer["result"].is_object(), "{answer}");
-}
-
-#[test]
-fn a_wrong_name_of_a_model_is_no_reason_to_sign_in() {
-    let server = greeter();
-    let file = format!("[providers.mine]\nbase_url = '{}'\nmodels = ['m']", server.base_url());
-    let mut agent = unconfigured(&file).start();
-    let answer = choose(&mut agent, "mien/m");
-    assert_eq!(answer["error"]["code"], -32602, "{answer}");
 }

@@ -10,10 +10,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use turnwright_testing::process_report;
+use turnwright_testing::process_waits::{self, Input};
+use turnwright_testing::scripted_model::{Scenario, Server};
 
 use crate::agent::{prompt, run_mark, says};
-use crate::ended::{self, Input};
-use crate::scripted_model::{Scenario, Server};
 
 const PROMPT: &str = "Do all of it.";
 const INTERRUPTED: &str = "This turn was interrupted: the agent ended in the middle of it.";
@@ -72,13 +73,15 @@ impl Victim {
 
     /// The next whole line; `None` at the end.
     fn hear(&mut self) -> Option<Value> {
-        match self.lines.recv_timeout(ended::LIMIT) {
+        match self.lines.recv_timeout(process_waits::LIMIT) {
             Ok(message) => {
                 self.heard.push(message.clone());
                 Some(message)
             }
             Err(RecvTimeoutError::Disconnected) => None,
-            Err(RecvTimeoutError::Timeout) => ended::give_up(self.child.id(), "it says nothing"),
+            Err(RecvTimeoutError::Timeout) => {
+                process_report::give_up(self.child.id(), "it says nothing")
+            }
         }
     }
 
@@ -114,7 +117,7 @@ impl Victim {
 
     /// Kills it. What it has written counts as seen.
     fn kill(&mut self) {
-        ended::kill(&mut self.child);
+        process_waits::kill(&mut self.child);
         while self.hear().is_some() {}
     }
 
@@ -122,13 +125,13 @@ impl Victim {
     fn end(mut self) {
         drop(self.stdin.take());
         while self.hear().is_some() {}
-        assert!(ended::wait(&mut self.child).success());
+        assert!(process_waits::wait(&mut self.child).success());
     }
 }
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        ended::kill(&mut self.child);
+        process_waits::kill(&mut self.child);
     }
 }
 

@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use turnwright_testing::process_waits;
+use turnwright_testing::scripted_model::{Scenario, Server};
 
 use crate::agent::{TestAgent, calls, eventually, says};
-use crate::ended;
-use crate::scripted_model::{Scenario, Server};
 
 const KEY: &str = "sk-test-0123456789";
 
@@ -57,7 +57,7 @@ impl Patient {
         if !self.base_url.is_empty() {
             command.env("OPENAI_BASE_URL", &self.base_url);
         }
-        let output = ended::output(&mut command).unwrap();
+        let output = process_waits::output(&mut command).unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let errors = String::from_utf8(output.stderr).unwrap();
         assert_eq!(errors, "", "{text}");
@@ -274,7 +274,7 @@ fn a_signal_ends_it_at_once() {
     eventually("a request", || !server.requests().is_empty());
     let pid = doctor.id().to_string();
     // Not INT: who runs the tests in the background may have it ignored, and children inherit that.
-    assert!(ended::status(Command::new("kill").args(["-TERM", &pid])).unwrap().success());
+    assert!(process_waits::status(Command::new("kill").args(["-TERM", &pid])).unwrap().success());
     let mut status = None;
     eventually("the end", || {
         status = doctor.try_wait().unwrap();

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use turnwright_testing::process_waits::{self, Input};
+use turnwright_testing::scripted_model::{Scenario, Server};
 
 use crate::agent::{LIMIT, eventually, prompt, says};
-use crate::ended::{self, Input};
-use crate::scripted_model::{Scenario, Server};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -139,7 +139,7 @@ impl Deaf {
 impl Drop for Deaf {
     fn drop(&mut self) {
         // When all went well it has been closed or may go any way.
-        ended::kill(&mut self.child);
+        process_waits::kill(&mut self.child);
     }
 }
 

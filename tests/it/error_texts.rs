@@ -1,11 +1,10 @@
-//! What the model is told when something has gone wrong: each case names the cause and the way on.
-
-use std::fs;
+//! What the model is told when something has gone wrong with any tool, `exec` included: each case names
+//! the cause and the way on.
 
 use serde_json::{Value, json};
+use turnwright_testing::cards;
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, is_alive, says};
-use crate::cards::{self, call};
 
 /// One more call in a turn of its own; returns what the model was told.
 fn told(agent: &mut TestAgent, name: &str, arguments: &Value) -> String {
@@ -126,42 +125,6 @@ fn each_error_says_what_is_wrong_and_what_to_do() {
 }
 
 #[test]
-fn a_stale_file_is_told_with_the_lines_that_have_changed() {
-    let mut agent = source().permission("allow_once").start();
-    told(&mut agent, "read_file", &json!({ "path": "src/a.rs" }));
-    fs::write(agent.path("src/a.rs"), SOURCE.replace("return y", "return 7")).unwrap();
-    let expected = "src/a.rs changed on disk since you read it (changed lines: 6). Nothing was \
-                    written. Read it again.";
-    let edited = told(&mut agent, "edit_file", &edit("    return y;\n"));
-    assert!(edited.starts_with(expected), "{edited}");
-    let written = json!({ "path": "src/a.rs", "content": "fn new() {}\n" });
-    assert_eq!(told(&mut agent, "write_file", &written), expected);
-    assert!(agent.read("src/a.rs").contains("return 7"));
-    assert_eq!(cards::questions(&agent), 0);
-}
-
-#[test]
-fn a_rejected_call_is_not_to_be_worked_around() {
-    let replies = json!([calls("exec", &json!({ "command": "touch x" })), says("Then not.")]);
-    let mut agent = source().model(replies).permission("reject_once").start();
-    let result = cards::turn(&mut agent);
-    assert!(result.starts_with("The user rejected this call. Do not repeat it or work around it"));
-    assert!(result.contains("choose another way"), "{result}");
-    assert!(!agent.path("x").exists());
-}
-
-#[test]
-fn a_call_that_was_cut_off_says_how_to_send_less() {
-    let cut = json!([call("write_file", &json!("{\"path\": \"x\", \"content\": \"half")),
-        { "finish": "length" }]);
-    let mut agent = source().model(json!([cut, says("Then less.")])).start();
-    let result = cards::turn(&mut agent);
-    assert!(result.contains("cut off at the output limit"), "{result}");
-    assert!(result.contains("append"), "the way on is missing: {result}");
-    assert!(!agent.path("x").exists());
-}
-
-#[test]
 fn a_cancelled_command_is_told_with_what_it_had_printed() {
     let command = "echo half; exec sleep 652.25";
     let mut agent = source()
@@ -177,19 +140,4 @@ fn a_cancelled_command_is_told_with_what_it_had_printed() {
     assert_eq!(agent.turn("and?"), "end_turn");
     let result = cards::results(&agent, 1).remove(0);
     assert!(result.contains("cancelled by the user · ") && result.contains("half"), "{result}");
-}
-
-#[test]
-fn a_model_that_goes_round_in_circles_is_told_so() {
-    let read = calls("read_file", &json!({ "path": "src/a.rs" }));
-    let mut replies = vec![read; 4];
-    replies.push(says("Enough."));
-    let builder = source().variable("TURNWRIGHT_MODEL", "granite-4");
-    let mut agent = builder.model(json!(replies)).start();
-    assert_eq!(agent.turn("go"), "end_turn");
-    let results = cards::results(&agent, 4);
-    assert!(results[1].contains("return x;"), "{results:?}");
-    let expected = "Not executed: you have just made exactly this call, and its result stands above. \
-                    Use it, do something else, or say what is missing.";
-    assert_eq!(results[2..], [expected, expected]);
 }

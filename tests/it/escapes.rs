@@ -1,10 +1,9 @@
-//! Who shows what we say may be a terminal: nothing in it is a command to one, and nothing in a title
-//! hides or turns round a part of it.
+//! The output of a command is no command to the terminal that shows it.
 
 use serde_json::{Value, json};
+use turnwright_testing::cards::{self, call};
 
-use crate::agent::{TestAgent, calls, says};
-use crate::cards::{self, call};
+use crate::agent::{TestAgent, says};
 
 /// Clears the screen, sets the title, turns the direction of writing.
 const EVIL: &str = "a\u{1b}[2J\u{1b}]0;x\u{7}\u{9b}1m\u{202e}gpj.\u{2066}b\u{200b}\u{7f}";
@@ -72,12 +71,4 @@ fn no_title_and_no_text_gives_orders_to_a_terminal() {
         }
     }
     assert!(titles > 20, "{titles}");
-}
-
-#[test]
-fn lines_and_letters_stay_as_they_are() {
-    let text = "One\r\n\ttwo é 👩\u{200d}💻\n";
-    let mut agent = TestAgent::builder().model(json!([says(text), calls("x", &json!({}))])).start();
-    assert_eq!(agent.turn("go"), "end_turn");
-    assert_eq!(agent.text(), text.replace('\r', ""));
 }

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use turnwright_testing::example_program;
+use turnwright_testing::scripted_model::{Scenario, Server};
 
 use crate::agent::{LIMIT, TestAgent, calls, eventually, says};
-use crate::ended;
-use crate::scripted_model::{Scenario, Server};
 
 /// A running program and what it has said so far.
 struct Program {
@@ -63,7 +63,7 @@ impl Said {
 impl Program {
     fn start(example: &str, arguments: &[&str], model: Option<&Server>) -> Program {
         let home = tempfile::tempdir().unwrap();
-        let mut command = Command::new(built(example));
+        let mut command = Command::new(example_program(example));
         command
             .args(arguments)
             .env_clear()
@@ -123,23 +123,6 @@ impl Drop for Program {
         // It fails if the program has ended, which is as good.
         self.child.kill().ok();
     }
-}
-
-/// An example's program. `cargo test` builds the examples, `cargo test --test it` does not.
-pub fn built(example: &str) -> PathBuf {
-    let own = std::env::current_exe().unwrap();
-    let profile = own.ancestors().nth(2).unwrap();
-    let name = format!("{example}{}", std::env::consts::EXE_SUFFIX);
-    let program = profile.join("examples").join(name);
-    if !program.exists() {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--examples"]).current_dir(env!("CARGO_MANIFEST_DIR"));
-        cargo.env("CARGO_TARGET_DIR", profile.parent().unwrap());
-        cargo.args(profile.ends_with("release").then_some("--release"));
-        let limit = Duration::from_secs(600);
-        assert!(ended::status_within(&mut cargo, limit).unwrap().success());
-    }
-    program
 }
 
 fn model(replies: &Value) -> Server {

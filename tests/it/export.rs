@@ -5,13 +5,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
+use turnwright_testing::cards::call;
+use turnwright_testing::process_waits;
 
 use crate::agent::{TestAgent, says};
-use crate::cards::call;
-use crate::ended;
 
 fn export(agent: &TestAgent, arguments: &[&str]) -> Output {
-    ended::output(
+    process_waits::output(
         Command::new(env!("CARGO_BIN_EXE_turnwright"))
             .args(["sessions", "export"])
             .args(arguments)

@@ -6,9 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use turnwright_testing::cards::{self, call};
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
-use crate::cards::{self, call};
 
 /// All there is below a folder: what files hold, where links lead, and the modes.
 pub fn snapshot(folder: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {

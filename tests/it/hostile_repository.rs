@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
+use turnwright_testing::cards::{self, call};
+use turnwright_testing::process_waits;
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, prompt, says};
-use crate::cards::{self, call};
-use crate::ended;
 
 /// Leaves a mark wherever it is started from.
 const TRAP: &str = "#!/bin/sh\ntouch \"$(dirname \"$0\")/sprung\"\n";
@@ -16,7 +16,7 @@ const TRAP: &str = "#!/bin/sh\ntouch \"$(dirname \"$0\")/sprung\"\n";
 fn git(folder: &Path, words: &[&str]) {
     let mut command = Command::new("git");
     command.current_dir(folder).args(words).env("GIT_CONFIG_GLOBAL", "/dev/null");
-    let output = ended::output(&mut command).unwrap();
+    let output = process_waits::output(&mut command).unwrap();
     assert!(output.status.success(), "git {words:?}: {output:?}");
 }
 

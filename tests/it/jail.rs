@@ -6,8 +6,9 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use turnwright_testing::process_waits;
+
 use crate::agent::run_mark;
-use crate::ended;
 
 /// A project, a folder beside it and a home.
 struct Ground {
@@ -42,7 +43,7 @@ impl Ground {
 
     fn run(&self, options: &[&str], script: &str) -> Output {
         let arguments = [options, &["--", "sh", "-c", script]].concat();
-        ended::output(&mut self.command(&arguments)).unwrap()
+        process_waits::output(&mut self.command(&arguments)).unwrap()
     }
 
     /// What it prints, without its errors.
@@ -148,7 +149,7 @@ fn an_ordinary_user_is_confined_as_well_and_cannot_look_at_who_has_started_it() 
             command.arg(inner.get_program());
             command
         };
-        let can_start = ended::output(become_user().arg("--version"));
+        let can_start = process_waits::output(become_user().arg("--version"));
         if !can_start.is_ok_and(|it| it.status.success()) {
             eprintln!("NOT TESTED: root cannot become somebody here who may start the program");
             return;
@@ -157,7 +158,7 @@ fn an_ordinary_user_is_confined_as_well_and_cannot_look_at_who_has_started_it() 
         command.args(inner.get_args()).current_dir(&ground.project);
         command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
     }
-    let output = ended::output(&mut command).unwrap();
+    let output = process_waits::output(&mut command).unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.ends_with("no-secret"), "{output:?}");
     for bad in ["canary", "killed", "secret-key", "BESIDE"] {
@@ -184,7 +185,7 @@ fn no_network_unless_it_is_asked_for() {
     );
     let run = |options: &[&str]| {
         let arguments = [options, &["--", "/bin/bash", "-c", &connect]].concat();
-        let output = ended::output(&mut ground.command(&arguments)).unwrap();
+        let output = process_waits::output(&mut ground.command(&arguments)).unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
     assert_eq!(run(&[]), "");
@@ -205,12 +206,12 @@ fn what_an_agent_says_counts_in_its_terminals() {
         let arguments = ["--report", socket.to_str().unwrap(), "--", "sh", "-c", script];
         let mut command = ground.command(&arguments);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut agent = ended::accept(&listener, &child);
+        let mut agent = process_waits::accept(&listener, &child);
         agent.write_all(b"r").unwrap();
         agent.write_all(&u32::try_from(profile.len()).unwrap().to_le_bytes()).unwrap();
         agent.write_all(profile.as_bytes()).unwrap();
-        let said = ended::all_of(agent, &child);
-        let output = ended::wait_with_output(child);
+        let said = process_waits::all_of(agent, &child);
+        let output = process_waits::wait_with_output(child);
         (String::from_utf8_lossy(&said).into_owned(), output)
     };
     let profile = serde_json::json!({

@@ -4,12 +4,11 @@
 use std::process::Command;
 
 use serde_json::{Value, json};
-
-use crate::ended;
+use turnwright_testing::process_waits;
 
 fn doctor(arguments: &[&str]) -> (i32, String) {
     let home = tempfile::tempdir().unwrap();
-    let output = ended::output(
+    let output = process_waits::output(
         Command::new(env!("CARGO_BIN_EXE_turnwright"))
             .args(["doctor", "--sandbox"])
             .args(arguments)

@@ -2,9 +2,9 @@
 //! and that none of them outlives its session.
 
 use serde_json::{Value, json};
+use turnwright_testing::cards;
 
 use crate::agent::{TestAgent, calls, eventually, is_alive, says};
-use crate::cards;
 
 /// One more call in a turn of its own; returns what the model was told.
 fn call(agent: &mut TestAgent, name: &str, arguments: &Value) -> String {

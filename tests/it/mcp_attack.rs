@@ -3,13 +3,13 @@
 use std::fs;
 
 use serde_json::{Value, json};
+use turnwright_testing::mcp_http_stub::McpHttpStub;
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
-use crate::mcp_http_stub::McpHttpStub;
 
 /// A scripted server behind a line of shell, in which it is `"$0" "$1"`.
 fn behind(name: &str, line: &str, scenario: &Value) -> Value {
-    let program = crate::examples::built("scripted_server");
+    let program = turnwright_testing::example_program("scripted_server");
     let arguments = json!(["-c", line, program, scenario.to_string()]);
     json!({ "name": name, "command": "/bin/sh", "args": arguments, "env": [] })
 }
@@ -128,7 +128,7 @@ fn a_command_to_type_is_no_other_command() {
         [("/mcp;touch$IFS'x'", ";touch"), ("/$(id)", "$(id)"), ("/a|b&c", "|b")]
     {
         let stub = McpHttpStub::start(|_, stream| {
-            crate::mcp_http_stub::answer(stream, "401 Unauthorized", "", "");
+            turnwright_testing::mcp_http_stub::answer(stream, "401 Unauthorized", "", "");
             true
         });
         let mut server = dead.clone();

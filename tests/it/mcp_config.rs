@@ -4,13 +4,13 @@
 use std::process::Command;
 
 use serde_json::{Value, json};
+use turnwright_testing::example_program;
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
-use crate::examples::built;
 
 /// A section for a scripted server.
 pub fn section(name: &str, scenario: &Value, more: &str) -> String {
-    let program = built("scripted_server");
+    let program = example_program("scripted_server");
     let program = program.display();
     format!("[mcp.servers.{name}]\ncommand = '{program}'\nargs = ['{scenario}']\n{more}\n")
 }

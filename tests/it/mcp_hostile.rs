@@ -2,10 +2,10 @@
 //! nothing of them stands in the way of the next.
 
 use serde_json::{Value, json};
+use turnwright_testing::mcp_http_stub::{McpHttpStub, event};
+use turnwright_testing::raw_server::write_stream;
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
-use crate::mcp_http_stub::{McpHttpStub, event};
-use crate::raw_server::write_stream;
 
 /// A server that answers a call by these steps.
 fn answering(steps: &Value) -> Value {

@@ -17,7 +17,7 @@ fn started_by(name: &str, command: &str, arguments: &[&str]) -> Value {
 
 /// The scripted server behind a line of shell, in which it is `"$0" "$1"`.
 fn behind(name: &str, line: &str, scenario: &Value) -> Value {
-    let program = crate::examples::built("scripted_server");
+    let program = turnwright_testing::example_program("scripted_server");
     let program = program.to_str().unwrap();
     started_by(name, "/bin/sh", &["-c", line, program, &scenario.to_string()])
 }

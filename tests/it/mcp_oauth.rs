@@ -10,10 +10,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
+use turnwright_testing::mcp_http_stub::{McpHttpStub, McpRequest, answer, answer_json};
 use url::Url;
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
-use crate::mcp_http_stub::{McpHttpStub, McpRequest, answer, answer_json};
 
 /// What the server that gives logins knows.
 #[derive(Default)]

@@ -1,9 +1,9 @@
 //! Permission for tools of MCP servers: what the user is asked, what a yes is for, and for how long.
 
 use serde_json::{Value, json};
+use turnwright_testing::cards;
 
 use crate::agent::{TestAgent, calls, says};
-use crate::cards;
 
 const ECHO: &str = "mcp__notes__echo";
 

@@ -1,14 +1,14 @@
 //! MCP servers that a project brings along: none starts before the user trusts exactly them.
 
 use serde_json::{Value, json};
+use turnwright_testing::cards;
 
 use crate::agent::{TestAgent, TestAgentBuilder, is_alive, says};
-use crate::cards;
 
 const FILE: &str = ".mcp.json";
 
 fn entry(scenario: &Value) -> Value {
-    json!({ "command": crate::examples::built("scripted_server"), "args": [scenario.to_string()] })
+    json!({ "command": turnwright_testing::example_program("scripted_server"), "args": [scenario.to_string()] })
 }
 
 fn file(servers: &Value) -> String {

@@ -2,9 +2,9 @@
 //! what comes back (M-3 to M-11, S3-2 to S3-9).
 
 use serde_json::{Value, json};
+use turnwright_testing::cards;
 
 use crate::agent::{TestAgent, calls, says};
-use crate::cards;
 
 const PNG: &str = "iVBORw0KGgpub3QgbXVjaCBvZiBhIHBpY3R1cmU=";
 

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
+use turnwright_testing::cards::{self, call};
 
 use crate::agent::{TestAgent, calls, says};
-use crate::cards::{self, call};
 
 /// All files below a folder, with what they hold and when they were last written.
 fn tree(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {

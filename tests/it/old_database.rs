@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 
 use flate2::read::GzDecoder;
 use serde_json::Value;
+use turnwright_testing::process_waits;
 
 use crate::agent::{TestAgent, says};
-use crate::ended;
 
 const DATABASE: &[u8] = include_bytes!("../data/database-937d324/sessions.db.gz");
 /// What `sessions list --all --archived --json` printed at that commit.
@@ -38,7 +38,7 @@ fn printed(agent: &TestAgent, arguments: &[&str]) -> String {
         .env("TURNWRIGHT_HOME", agent.home())
         .stdin(Stdio::null())
         .current_dir(agent.workspace());
-    let output = ended::output(&mut command).unwrap();
+    let output = process_waits::output(&mut command).unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }

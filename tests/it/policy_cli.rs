@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
-
-use crate::ended;
+use turnwright_testing::process_waits;
 
 struct User {
     home: tempfile::TempDir,
@@ -28,7 +27,7 @@ impl User {
     }
 
     fn policy_in(&self, folder: &Path, arguments: &[&str]) -> (String, i32) {
-        let output = ended::output(
+        let output = process_waits::output(
             Command::new(env!("CARGO_BIN_EXE_turnwright"))
                 .arg("policy")
                 .args(arguments)

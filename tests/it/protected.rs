@@ -1,43 +1,8 @@
-//! Protected places: what others run asks in every mode, and a yes is for once.
+//! Protected places and commands that would remove them.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::agent::{TestAgent, calls, says};
-use crate::cards;
-
-fn write(path: &str) -> Value {
-    calls("write_file", &json!({ "path": path, "content": "x" }))
-}
-
-#[test]
-fn a_protected_place_asks_in_every_mode_that_changes_anything() {
-    for mode in ["ask", "auto-edit", "auto", "full"] {
-        for path in [".git/hooks/pre-commit", ".vscode/tasks.json", ".GIT/config", ".envrc"] {
-            let mut agent = TestAgent::builder()
-                .variable("TURNWRIGHT_MODE", mode)
-                .model(json!([write(path), says("Ok.")]))
-                .start();
-            let id = agent.prompt("go");
-            let question = agent.wait_for_request("session/request_permission");
-            agent.choose(&question, "reject_once");
-            assert_eq!(agent.stop_reason(&id), "end_turn");
-            assert!(!agent.path(path).exists(), "{mode} {path}");
-        }
-    }
-}
-
-#[test]
-fn a_yes_to_a_protected_place_is_for_once() {
-    let mut agent = TestAgent::builder()
-        .variable("TURNWRIGHT_MODE", "full")
-        .model(json!([write(".envrc"), write(".envrc"), write("a.txt"), says("Ok.")]))
-        .permission("allow_always")
-        .start();
-    // Who offers no such option is answered with nothing that counts; then nothing is written.
-    assert_eq!(agent.turn("go"), "end_turn");
-    assert_eq!(cards::questions(&agent), 2);
-    assert!(agent.path("a.txt").exists());
-}
 
 #[test]
 fn removing_or_moving_a_folder_that_holds_one_asks_too() {

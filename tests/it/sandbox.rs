@@ -4,8 +4,9 @@ use std::io::Read;
 use std::os::unix::net::UnixListener;
 use std::process::{Child, Command, Output, Stdio};
 
+use turnwright_testing::process_waits;
+
 use crate::agent::{eventually, is_alive, run_mark};
-use crate::ended;
 
 fn sandbox(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
@@ -15,7 +16,7 @@ fn sandbox(arguments: &[&str]) -> Command {
 }
 
 fn run(arguments: &[&str]) -> Output {
-    ended::output(&mut sandbox(arguments)).unwrap()
+    process_waits::output(&mut sandbox(arguments)).unwrap()
 }
 
 fn shell(command: &str) -> Output {
@@ -31,7 +32,8 @@ fn started(arguments: &[&str], word: &str) -> Child {
 }
 
 fn signal(child: &Child, name: &str) {
-    let status = ended::status(Command::new("kill").args(["-s", name, &child.id().to_string()]));
+    let status =
+        process_waits::status(Command::new("kill").args(["-s", name, &child.id().to_string()]));
     assert!(status.unwrap().success());
 }
 
@@ -66,7 +68,7 @@ fn it_passes_on_no_secrets_and_no_input() {
         .env("HARMLESS", "kept")
         .stdin(Stdio::piped());
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let said = String::from_utf8(ended::wait_with_output(child).stdout).unwrap();
+    let said = String::from_utf8(process_waits::wait_with_output(child).stdout).unwrap();
     assert!(said.contains("HARMLESS=kept\n") && said.contains("TERM=dumb\n"), "{said}");
     assert!(!said.contains("value-"), "{said}");
 }
@@ -78,7 +80,7 @@ fn signals_end_it_with_all_that_it_has_started() {
         let command = format!("trap '' {name}; (sleep {word} &); sleep {word}; sleep {word}");
         let mut child = started(&["--", "bash", "-c", &command], word);
         signal(&child, name);
-        assert_eq!(ended::wait(&mut child).code(), Some(code), "{name}");
+        assert_eq!(process_waits::wait(&mut child).code(), Some(code), "{name}");
         eventually("all of it is gone", || !is_alive(&format!("sleep\0{word}")));
     }
 }
@@ -86,7 +88,7 @@ fn signals_end_it_with_all_that_it_has_started() {
 #[test]
 fn a_launcher_that_is_killed_leaves_nothing_behind() {
     let mut child = started(&["--", "bash", "-c", "(sleep 608.4 &); sleep 608.4; true"], "608.4");
-    ended::kill(&mut child);
+    process_waits::kill(&mut child);
     eventually("all of it is gone", || !is_alive("sleep\x00608.4"));
 }
 
@@ -95,8 +97,8 @@ fn a_reader_that_has_gone_ends_it() {
     let mut command = sandbox(&["--", "yes", "608.5"]);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     let stdout = child.stdout.take().unwrap();
-    assert_eq!(ended::all_of(stdout.take(8), &child).len(), 8);
-    ended::wait(&mut child);
+    assert_eq!(process_waits::all_of(stdout.take(8), &child).len(), 8);
+    process_waits::wait(&mut child);
     eventually("it is gone", || !is_alive("yes\x00608.5"));
 }
 
@@ -116,8 +118,8 @@ fn nothing_is_run_for_an_agent_that_cannot_be_reached() {
     let mut command = sandbox(&arguments);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
-    drop(ended::accept(&listener, &child));
-    check(ended::wait_with_output(child));
+    drop(process_waits::accept(&listener, &child));
+    check(process_waits::wait_with_output(child));
 }
 
 #[test]
@@ -130,12 +132,12 @@ fn the_end_of_the_agent_ends_it() {
     let arguments = ["--report", socket.to_str().unwrap(), "--", "bash", "-c", &command];
     let mut command = sandbox(&arguments);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-    let mut agent = ended::accept(&listener, &child);
+    let mut agent = process_waits::accept(&listener, &child);
     assert!(!ran.exists(), "it did not wait for the word");
     agent.write_all(b"r\0\0\0\0").unwrap();
     eventually("it runs", || ran.exists());
     drop(agent);
-    ended::wait(&mut child);
+    process_waits::wait(&mut child);
     eventually("it is gone", || !is_alive("sleep\x00608.6"));
 }
 
@@ -150,10 +152,10 @@ fn what_is_left_behind_and_goes_on_talking_hides_neither_the_end_nor_costs_memor
     let arguments = ["--report", socket.to_str().unwrap(), "--", "bash", "-c", command];
     let mut command = sandbox(&arguments);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-    let mut agent = ended::accept(&listener, &child);
+    let mut agent = process_waits::accept(&listener, &child);
     agent.write_all(b"r\0\0\0\0").unwrap();
-    let said = ended::all_of(agent, &child);
-    assert_eq!(ended::wait(&mut child).code(), Some(0));
+    let said = process_waits::all_of(agent, &child);
+    assert_eq!(process_waits::wait(&mut child).code(), Some(0));
     assert!(said.ends_with(b"x\x03\0\0\0c+0"), "no word of the end in {} bytes", said.len());
     assert!(said.len() < 1024 * 1024, "{} bytes", said.len());
     eventually("it is gone", || !is_alive("yes\x00608.7"));

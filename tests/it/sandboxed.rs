@@ -1,9 +1,9 @@
 //! What keeps a command in while it runs. Skips, and says so, where this machine has no sandbox.
 
 use serde_json::{Value, json};
+use turnwright_testing::cards;
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, is_alive, says};
-use crate::cards;
 
 /// Whether there is anything to test.
 fn has_sandbox(test: &str) -> bool {

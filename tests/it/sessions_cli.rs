@@ -4,13 +4,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+use turnwright_testing::process_waits;
 
 use crate::agent::{TestAgent, calls, says};
-use crate::ended;
 
 /// What is printed, and the exit status.
 fn run(home: &Path, folder: &Path, arguments: &[&str]) -> (String, i32) {
-    let output = ended::output(&mut command(home, folder, arguments)).unwrap();
+    let output = process_waits::output(&mut command(home, folder, arguments)).unwrap();
     let text = [output.stdout, output.stderr].concat();
     (String::from_utf8(text).unwrap(), output.status.code().unwrap())
 }
@@ -152,6 +152,6 @@ fn a_reader_that_has_had_enough_is_no_error() {
         .spawn()
         .unwrap();
     drop(child.stdout.take());
-    let output = ended::wait_with_output(child);
+    let output = process_waits::wait_with_output(child);
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
 }

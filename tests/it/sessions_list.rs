@@ -1,148 +1,19 @@
-//! Lists of sessions and their titles (R-LIST, R-INFO, R-TITLE).
-
-use std::collections::HashSet;
+//! A title that the user has chosen outlives the process (R-TITLE).
 
 use serde_json::{Value, json};
+use turnwright_testing::session_requests::{code, open, result};
 
-use crate::agent::{TestAgent, prompt, says};
-use crate::cancel::hangs;
-use crate::sessions::{code, open, result};
+use crate::agent::{TestAgent, says};
 
 fn list(agent: &mut TestAgent, params: &Value) -> Vec<Value> {
     let page = result(agent.call("session/list", params));
     page["sessions"].as_array().unwrap().clone()
 }
 
-fn ids(sessions: &[Value]) -> Vec<String> {
-    sessions.iter().map(|it| it["sessionId"].as_str().unwrap().to_owned()).collect()
-}
-
 /// What the client was told of the session itself.
 fn infos(agent: &TestAgent) -> Vec<Value> {
     let updates = agent.updates();
     updates.into_iter().filter(|it| it["sessionUpdate"] == "session_info_update").collect()
-}
-
-#[test]
-fn r_list_1_nothing_is_a_list_as_well_and_all_parameters_may_be_left_out() {
-    let mut agent = TestAgent::builder().initialize();
-    for params in [
-        json!({}),
-        Value::Null,
-        json!({ "cwd": null, "cursor": null, "archived": null }),
-        json!({ "cwd": "/no/such/folder" }),
-    ] {
-        let page = result(agent.call("session/list", &params));
-        assert_eq!(page, json!({ "sessions": [] }), "{params}");
-    }
-    assert_eq!(code(&agent.call("session/list", &json!({ "cwd": "relative" }))), -32602);
-}
-
-#[test]
-fn r_list_2_sessions_of_a_folder_the_newest_first_also_by_its_other_name() {
-    let mut agent = TestAgent::builder()
-        .file("other/x", "")
-        .model(json!([says("1"), says("2"), says("3")]))
-        .initialize();
-    let link = agent.path("link");
-    std::os::unix::fs::symlink(agent.path("other"), &link).unwrap();
-    let mut all = Vec::new();
-    for cwd in [agent.workspace().to_path_buf(), agent.path("other"), link.clone()] {
-        let answer = agent.call("session/new", &json!({ "cwd": cwd, "mcpServers": [] }));
-        agent.session = answer["result"]["sessionId"].as_str().unwrap().to_owned();
-        agent.turn("hello");
-        all.push(agent.session.clone());
-    }
-    all.reverse();
-    assert_eq!(ids(&list(&mut agent, &json!({}))), all);
-    for cwd in [agent.path("other"), link.clone()] {
-        let found = list(&mut agent, &json!({ "cwd": cwd }));
-        assert_eq!(ids(&found), all[..2], "{}", cwd.display());
-        assert_eq!(found[0]["cwd"], json!(link), "as the client has named it");
-    }
-    for item in list(&mut agent, &json!({})) {
-        assert_eq!(item["title"], "hello");
-        assert_eq!(item["archived"], false);
-        assert!(item["updatedAt"].as_str().unwrap().ends_with('Z'), "{item}");
-    }
-}
-
-#[test]
-fn r_list_3_pages_are_bounded_and_hold_each_session_once_and_junk_is_no_cursor() {
-    let mut agent = TestAgent::builder().model(json!([says("1"), says("2")])).initialize();
-    let all: HashSet<_> = (0..120).map(|_| agent.new_session()).collect();
-    let (mut seen, mut cursor) = (Vec::new(), Value::Null);
-    loop {
-        let page = result(agent.call("session/list", &json!({ "cursor": cursor })));
-        let sessions = page["sessions"].as_array().unwrap().clone();
-        assert!(sessions.len() <= 50);
-        seen.extend(ids(&sessions));
-        // Something happens meanwhile.
-        agent.session.clone_from(&seen[0]);
-        if seen.len() < 101 {
-            agent.turn("hello");
-        }
-        agent.new_session();
-        cursor = page["nextCursor"].clone();
-        if cursor.is_null() {
-            break;
-        }
-        assert!(cursor.is_string());
-    }
-    assert_eq!(seen.len(), 120);
-    assert_eq!(seen.into_iter().collect::<HashSet<_>>(), all);
-    for junk in ["", "x", "1", "0.0.0.0", "../..", "é"] {
-        assert_eq!(code(&agent.call("session/list", &json!({ "cursor": junk }))), -32602, "{junk}");
-    }
-    assert_eq!(code(&agent.call("session/list", &json!({ "cursor": 5 }))), -32602);
-}
-
-#[test]
-fn r_list_4_a_list_changes_nothing_and_is_there_in_the_middle_of_a_turn() {
-    let mut agent = TestAgent::builder().model(json!([says("One."), hangs()])).start();
-    agent.turn("one");
-    let before = list(&mut agent, &json!({}));
-    let id = agent.prompt("two");
-    agent.wait_for("words", |it| it["params"]["update"]["content"]["text"] == "I think");
-    let during = list(&mut agent, &json!({}));
-    assert_eq!(ids(&before), ids(&during));
-    assert_eq!(during, list(&mut agent, &json!({})));
-    agent.cancel();
-    agent.stop_reason(&id);
-    // One without a word is listed as long as it is open here.
-    let empty = agent.new_session();
-    assert_eq!(list(&mut agent, &json!({})).len(), 2);
-    agent.restart();
-    let kept = list(&mut agent, &json!({}));
-    assert_eq!(kept, list(&mut agent, &json!({})));
-    assert_eq!(ids(&kept), ids(&before));
-    result(open(&mut agent, "session/resume", &empty));
-    assert_eq!(list(&mut agent, &json!({})).len(), 2);
-}
-
-#[test]
-fn r_info_1_the_first_prompt_gives_the_title_once_and_a_command_gives_none() {
-    let key = "sk-test-0123456789";
-    let mut agent = TestAgent::builder().model(json!([says("One."), says("Two.")])).start();
-    agent.turn("/status");
-    assert_eq!(infos(&agent), [Value::Null; 0]);
-    let text = format!("\n## Fix the **build** with {key}\nand more");
-    let id = agent.prompt(&text);
-    agent.stop_reason(&id);
-    let told = infos(&agent);
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(told[0]["title"], "Fix the build with [key]");
-    assert!(told[0]["updatedAt"].is_string() && told[0].get("cwd").is_none());
-    let place = |fits: &dyn Fn(&Value) -> bool| agent.log.iter().position(fits).unwrap();
-    let info = place(&|it| it["params"]["update"]["sessionUpdate"] == "session_info_update");
-    assert!(info < place(&|it| it["id"] == id && it.get("method").is_none()));
-    agent.turn("Something else");
-    assert_eq!(infos(&agent).len(), 1);
-    agent.restart();
-    assert_eq!(list(&mut agent, &json!({}))[0]["title"], "Fix the build with [key]");
-    let session = agent.session.clone();
-    result(open(&mut agent, "session/load", &session));
-    assert_eq!(infos(&agent)[0]["title"], "Fix the build with [key]");
 }
 
 #[test]
@@ -176,19 +47,4 @@ fn r_title_1_a_persons_title_is_kept_before_the_answer_and_is_final() {
     }
     let params = json!({ "sessionId": "nobody", "title": "x" });
     assert_eq!(code(&agent.call("session/set_title", &params)), -32002);
-}
-
-#[test]
-fn r_title_1_a_title_behind_the_first_prompt_is_the_last_that_is_told() {
-    let mut agent = TestAgent::builder().model(json!([says("One.")])).start();
-    let session = agent.session.clone();
-    let asked = agent.request("session/prompt", &prompt(&session, "of the prompt"));
-    let params = json!({ "sessionId": session, "title": "mine" });
-    let titled = agent.request("session/set_title", &params);
-    agent.stop_reason(&asked);
-    result(agent.answer_to(&titled));
-    agent.sync();
-    let told = infos(&agent);
-    assert_eq!(told.last().unwrap()["title"], "mine", "{told:?}");
-    assert_eq!(list(&mut agent, &json!({}))[0]["title"], "mine");
 }

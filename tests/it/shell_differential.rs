@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use turnwright_policy::shell::{Redirect, Script, parse};
+use turnwright_testing::process_waits;
 use turnwright_types::dialect::ShellDialect;
 
 use crate::agent::eventually;
-use crate::ended;
 
 /// Plain lines that are run in each shell; `TURNWRIGHT_SHELL_LINES` asks for more.
 const LINES: usize = 900;
@@ -118,7 +118,7 @@ impl Scratch {
             // A process that another test was about to start may still hold it open for writing.
             let mut command = Command::new(&stub);
             eventually("the stub can be run", || {
-                let ran = ended::output(&mut command);
+                let ran = process_waits::output(&mut command);
                 !ran.is_err_and(|it| it.kind() == ErrorKind::ExecutableFileBusy)
             });
         }
@@ -214,8 +214,8 @@ impl Scratch {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let log = ended::all_of(child.stdout.take().unwrap(), &child);
-        ended::wait(&mut child);
+        let log = process_waits::all_of(child.stdout.take().unwrap(), &child);
+        process_waits::wait(&mut child);
         let log = String::from_utf8(log).unwrap();
         let runs = log.split_terminator('\u{1d}').map(|it| it.split_once('\u{1e}').unwrap());
         let words = |it: &str| it.split('\u{1f}').map(str::to_owned).collect();

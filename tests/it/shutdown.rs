@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
+use turnwright_testing::process_waits;
 
 use crate::agent::{LIMIT, TestAgent, calls, eventually, is_alive};
-use crate::ended;
 
 /// How long an end may take.
 const SOON: Duration = Duration::from_secs(2);
@@ -170,7 +170,8 @@ fn p0_11_a_killed_agent_leaves_no_process_of_a_command() {
 fn r_tr_3_the_help_and_the_version_go_to_stdout() {
     for (argument, word) in [("--help", "Usage"), ("--version", env!("CARGO_PKG_VERSION"))] {
         let output =
-            ended::output(Command::new(env!("CARGO_BIN_EXE_turnwright")).arg(argument)).unwrap();
+            process_waits::output(Command::new(env!("CARGO_BIN_EXE_turnwright")).arg(argument))
+                .unwrap();
         assert!(output.status.success(), "{output:?}");
         assert!(String::from_utf8(output.stdout).unwrap().contains(word), "{argument}");
     }

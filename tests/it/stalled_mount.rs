@@ -6,9 +6,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use turnwright_testing::cancellation::hangs;
 
 use crate::agent::{TestAgent, calls, prompt, says};
-use crate::cancel::hangs;
 use crate::store::can_mount;
 
 /// Mounts a FUSE file system that nobody serves, for the agent alone: it holds the device open, so the

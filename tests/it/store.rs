@@ -1,13 +1,12 @@
-//! The store of sessions may be full, locked, damaged or somebody else's: the user is told, and the
+//! The store of sessions may be full, read-only, or in use by another process: the user is told, and the
 //! agent goes on.
 
 use std::process::Command;
 
-use rusqlite::Connection;
 use serde_json::{Value, json};
+use turnwright_testing::process_waits;
 
 use crate::agent::{TestAgent, TestAgentBuilder, says};
-use crate::ended;
 
 fn agent() -> TestAgentBuilder {
     TestAgent::builder().model(json!([says("one"), says("two"), says("three")]))
@@ -16,7 +15,8 @@ fn agent() -> TestAgentBuilder {
 /// Whether file systems can be mounted here. A test that needs it says so and does nothing.
 pub fn can_mount() -> bool {
     let script = "mount -t tmpfs none /mnt";
-    let status = ended::status(Command::new("unshare").args(["--mount", "sh", "-c", script]));
+    let status =
+        process_waits::status(Command::new("unshare").args(["--mount", "sh", "-c", script]));
     let can = status.is_ok_and(|it| it.success());
     if !can {
         eprintln!("SKIPPED: nothing can be mounted here");
@@ -66,7 +66,7 @@ fn a_full_disk_is_told_and_nothing_is_lost_when_there_is_room_again() {
     let pid = agent.pid().to_string();
     let mut command = Command::new("nsenter");
     command.args(["-t", &pid, "--mount", "mount"]).args(remount);
-    assert!(ended::status(&mut command).unwrap().success());
+    assert!(process_waits::status(&mut command).unwrap().success());
     assert_eq!(agent.turn("short"), "end_turn");
     // A busy machine may need longer than the turn to write what was held back.
     let mut more = 0;
@@ -105,75 +105,6 @@ fn a_store_that_cannot_be_written_is_told_and_a_load_is_a_clear_error() {
     let answer = load(&mut agent, &session);
     let message = answer["error"]["message"].as_str().unwrap();
     assert!(message.contains("state folder and its files writable"), "{answer}");
-}
-
-#[test]
-fn a_program_that_locks_the_store_is_told_and_what_waited_is_kept_afterwards() {
-    let mut agent = agent().start();
-    assert_eq!(agent.turn("first"), "end_turn");
-    let other = Connection::open(agent.home().join("state/sessions.db")).unwrap();
-    other.execute_batch("BEGIN EXCLUSIVE").unwrap();
-    assert_eq!(agent.turn("second"), "end_turn");
-    assert!(agent.thoughts().contains("Close the other program"), "{}", agent.thoughts());
-    other.execute_batch("COMMIT").unwrap();
-    assert_eq!(agent.turn("third"), "end_turn");
-    let session = agent.session.clone();
-    load(&mut agent, &session);
-    assert_eq!(replayed(&agent), ["first", "second", "third"]);
-}
-
-#[test]
-fn a_damaged_store_is_moved_aside_and_told_with_its_place() {
-    let garbage = "this is no database\n".repeat(1000);
-    let mut agent = agent().own_file("state/sessions.db", &garbage).start();
-    assert_eq!(agent.turn("hello"), "end_turn");
-    assert!(agent.thoughts().contains("sessions.db.damaged-"), "{}", agent.thoughts());
-    let session = agent.session.clone();
-    load(&mut agent, &session);
-    assert_eq!(replayed(&agent), ["hello"]);
-    let files = std::fs::read_dir(agent.home().join("state")).unwrap().map(|it| it.unwrap().path());
-    let kept = files.filter(|it| it.to_string_lossy().contains("damaged-"));
-    let kept: Vec<_> = kept.map(|it| std::fs::read_to_string(it).unwrap()).collect();
-    assert_eq!(kept, [garbage]);
-    let list =
-        ended::output(Command::new("find").arg(agent.home()).args(["-perm", "/077"])).unwrap();
-    let open = String::from_utf8(list.stdout).unwrap();
-    let ours = open.lines().filter(|it| it.contains("/state/"));
-    assert_eq!(ours.count(), 0, "others can look into {open}");
-}
-
-#[test]
-fn pages_that_are_overwritten_under_the_agent_stop_nobody() {
-    let mut agent = agent().start();
-    assert_eq!(agent.turn("hello"), "end_turn");
-    let path = agent.home().join("state/sessions.db");
-    let other = Connection::open(&path).unwrap();
-    other.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
-    let length = std::fs::metadata(&path).unwrap().len();
-    std::fs::write(&path, vec![0xA5; usize::try_from(length).unwrap()]).unwrap();
-    let session = agent.session.clone();
-    // Whether it is an error or has lost its past depends on who finds it first.
-    load(&mut agent, &session);
-    agent.session = agent.new_session();
-    assert_eq!(agent.turn("go on"), "end_turn");
-    assert!(agent.thoughts().contains("sessions.db.damaged-"), "{}", agent.thoughts());
-}
-
-#[test]
-fn a_store_of_a_newer_program_is_left_alone() {
-    let mut agent = agent().spawn();
-    let path = agent.home().join("state/sessions.db");
-    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    Connection::open(&path).unwrap().execute_batch("PRAGMA user_version = 999").unwrap();
-    let before = std::fs::read(&path).unwrap();
-    agent.call("initialize", &json!({ "protocolVersion": 1 }));
-    agent.session = agent.new_session();
-    assert_eq!(agent.turn("hello"), "end_turn");
-    assert!(agent.thoughts().contains("made by a newer turnwright"), "{}", agent.thoughts());
-    let session = agent.session.clone();
-    load(&mut agent, &session);
-    assert_eq!(replayed(&agent), ["hello"]);
-    assert_eq!(std::fs::read(&path).unwrap(), before);
 }
 
 #[test]

@@ -7,10 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
+use turnwright_testing::{cards, process_waits};
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, is_alive, run_mark, says};
-use crate::cards;
-use crate::ended;
 
 /// What the editor does with a terminal.
 #[derive(Clone)]
@@ -64,14 +63,17 @@ impl Terminal {
     }
 
     fn signal(&self, name: &str) {
-        let status =
-            ended::status(Command::new("kill").args(["-s", name, &self.child.id().to_string()]));
+        let status = process_waits::status(Command::new("kill").args([
+            "-s",
+            name,
+            &self.child.id().to_string(),
+        ]));
         assert!(status.unwrap().success());
     }
 
     fn wait(&mut self) -> Value {
         use std::os::unix::process::ExitStatusExt;
-        let status = ended::wait(&mut self.child);
+        let status = process_waits::wait(&mut self.child);
         let exit = json!({ "exitCode": status.code(), "signal": status.signal().map(|it| it.to_string()) });
         self.exit.insert(exit).clone()
     }

@@ -1,9 +1,9 @@
 //! The traps of running commands: each has wedged, flooded or fooled an agent before.
 
 use serde_json::{Value, json};
+use turnwright_testing::cards;
 
 use crate::agent::{TestAgent, calls, eventually, is_alive, says};
-use crate::cards;
 
 fn agent() -> TestAgent {
     TestAgent::builder().permission("allow_once").start()

@@ -2,10 +2,10 @@
 //! user is asked at most twice, for what needs the network.
 
 use serde_json::{Value, json};
+use turnwright_testing::cards::{self, call};
+use turnwright_testing::process_waits;
 
 use crate::agent::{TestAgent, says};
-use crate::cards::{self, call};
-use crate::ended;
 
 /// In their order; `+` marks those for which the model asks for the network.
 const COMMANDS: &[&str] = &[
@@ -113,7 +113,10 @@ fn sixty_commands_of_a_web_application_ask_at_most_twice_in_auto_mode() {
         let words = line.split(' ');
         let mut command = std::process::Command::new("git");
         command.current_dir(agent.workspace()).args(words);
-        assert!(ended::output(&mut command).is_ok_and(|it| it.status.success()), "git {line}");
+        assert!(
+            process_waits::output(&mut command).is_ok_and(|it| it.status.success()),
+            "git {line}"
+        );
     };
     git("init -q");
     git("config user.name Ada");

@@ -1,0 +1,360 @@
+//! The test client: exchanges messages with the agent, and fails on everything that would break a real
+//! client.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::builder::TestAgentBuilder;
+use crate::process_waits::{Input, LIMIT};
+use crate::replies::prompt;
+use crate::schema;
+use crate::scripted_model::Server;
+use crate::transcript::{summarize_all, summarize_model_message};
+use crate::transport::{Launch, Transport};
+
+/// The agent, its client and its model. Dropping it closes the agent's stdin and requires that the agent
+/// ends well within four seconds, with an empty stderr.
+pub struct TestAgent<T: Transport> {
+    pub(crate) transport: T,
+    pub(crate) stdin: Option<Input>,
+    pub(crate) messages: Receiver<Value>,
+    /// Every message from the agent so far, in order.
+    pub log: Vec<Value>,
+    /// The number of messages in the log that `wait_for` has consumed.
+    pub(crate) consumed: usize,
+    /// The id and method of each request that was sent.
+    pub(crate) sent_requests: Vec<(Value, String)>,
+    pub(crate) next_id: i64,
+    /// The session that `start` opened.
+    pub session: String,
+    pub(crate) model: Option<Server>,
+    pub(crate) workspace: TempDir,
+    pub(crate) home: TempDir,
+    /// For `restart`.
+    pub(crate) launch: Launch,
+    /// The MCP servers of its sessions.
+    pub servers: Vec<Value>,
+    pub(crate) capabilities: Value,
+    pub(crate) permission: Option<&'static str>,
+    pub(crate) allows_stderr: bool,
+    /// Whether the agent has ended and its end was checked, or it was killed.
+    pub(crate) has_ended: bool,
+    /// How often the user was told that there is no sandbox. That depends on the machine and not on the
+    /// test, so these messages are not in the log.
+    pub told_of_no_sandbox: usize,
+}
+
+impl<T: Transport> TestAgent<T> {
+    pub(crate) fn initialize_connection(&mut self) {
+        let params = json!({ "protocolVersion": 1, "clientCapabilities": self.capabilities });
+        let answer = self.call("initialize", &params);
+        assert_eq!(answer["result"]["protocolVersion"], 1, "{answer}");
+    }
+
+    /// Ends the agent, unless it was killed, and starts another one with the same files and model. Clears
+    /// the log.
+    pub fn restart(&mut self) {
+        if !self.has_ended {
+            T::check_end(self.close(), true);
+        }
+        let (transport, pipes) = T::start(&self.launch);
+        self.transport = transport;
+        self.stdin = Some(pipes.stdin);
+        self.messages = pipes.messages;
+        self.log.clear();
+        self.sent_requests.clear();
+        self.consumed = 0;
+        self.has_ended = false;
+        self.initialize_connection();
+    }
+
+    /// An agent with a scripted model without replies, in an empty workspace.
+    pub fn builder() -> TestAgentBuilder<T> {
+        TestAgentBuilder::new(Some(json!([])))
+    }
+
+    /// An agent with the built-in offline model.
+    pub fn offline() -> TestAgentBuilder<T> {
+        TestAgentBuilder::new(None).variable("TURNWRIGHT_MODEL", "offline")
+    }
+
+    /// An agent without a configured model.
+    pub fn unconfigured() -> TestAgentBuilder<T> {
+        TestAgentBuilder::new(None)
+    }
+
+    /// The scripted model.
+    pub fn model(&self) -> &Server {
+        self.model.as_ref().expect("this agent has no scripted model")
+    }
+
+    /// The body of the n-th request to the model, counted from 0. Waits for it.
+    pub fn model_request(&self, number: usize) -> Value {
+        let requests = self.model().wait_for_requests(number + 1, LIMIT).unwrap();
+        requests[number].body.clone()
+    }
+
+    /// The messages of the n-th request to the model without the system prompt, one line each.
+    pub fn model_transcript(&self, number: usize) -> Vec<String> {
+        let body = self.model_request(number);
+        let messages = body["messages"].as_array().unwrap();
+        messages.iter().skip(1).map(summarize_model_message).collect()
+    }
+
+    /// The folder of the workspace.
+    pub fn workspace(&self) -> &Path {
+        self.workspace.path()
+    }
+
+    /// The folder of the agent's own files.
+    pub fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    /// A path in the workspace.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.workspace.path().join(path)
+    }
+
+    /// The content of a file in the workspace.
+    pub fn read(&self, path: &str) -> String {
+        std::fs::read_to_string(self.path(path)).unwrap()
+    }
+
+    /// Writes raw bytes to the agent.
+    pub fn send_bytes(&mut self, bytes: &[u8]) {
+        self.stdin.as_ref().expect("stdin is open").write(bytes).unwrap();
+    }
+
+    /// Writes a line to the agent.
+    pub fn send_line(&mut self, line: &str) {
+        self.send_bytes(format!("{line}\n").as_bytes());
+    }
+
+    /// Sends a request with the given id.
+    pub fn send_request(&mut self, id: &Value, method: &str, params: &Value) {
+        self.sent_requests.push((id.clone(), method.to_owned()));
+        let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        self.send_line(&message.to_string());
+    }
+
+    /// Sends a request and returns its id.
+    pub fn request(&mut self, method: &str, params: &Value) -> Value {
+        let id = json!(self.next_id);
+        self.next_id += 1;
+        self.send_request(&id, method, params);
+        id
+    }
+
+    /// Prepares a request that the test sends as part of other data. Returns its id and its line.
+    pub fn request_line(&mut self, method: &str, params: &Value) -> (Value, String) {
+        let id = json!(self.next_id);
+        self.next_id += 1;
+        self.sent_requests.push((id.clone(), method.to_owned()));
+        let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        (id, format!("{message}\n"))
+    }
+
+    /// Sends a request and waits for its answer, result or error.
+    pub fn call(&mut self, method: &str, params: &Value) -> Value {
+        let id = self.request(method, params);
+        self.answer_to(&id)
+    }
+
+    /// Sends a notification.
+    pub fn notify(&mut self, method: &str, params: &Value) {
+        let message = json!({ "jsonrpc": "2.0", "method": method, "params": params });
+        self.send_line(&message.to_string());
+    }
+
+    /// Opens another session in the workspace.
+    pub fn new_session(&mut self) -> String {
+        let params = json!({ "cwd": self.workspace.path(), "mcpServers": self.servers });
+        let answer = self.call("session/new", &params);
+        answer["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+    }
+
+    /// Loads a session of the workspace and makes it the current one.
+    pub fn load(&mut self, session: &str) {
+        let params = json!({
+            "cwd": self.workspace.path(), "mcpServers": self.servers, "sessionId": session,
+        });
+        let answer = self.call("session/load", &params);
+        assert!(answer["result"].is_object(), "{answer}");
+        session.clone_into(&mut self.session);
+    }
+
+    /// Sends a text prompt and returns the id of the request.
+    pub fn prompt(&mut self, text: &str) -> Value {
+        let params = prompt(&self.session, text);
+        self.request("session/prompt", &params)
+    }
+
+    /// Sends a prompt and waits for the stop reason.
+    pub fn turn(&mut self, text: &str) -> String {
+        let id = self.prompt(text);
+        self.stop_reason(&id)
+    }
+
+    /// Waits for the stop reason of a prompt.
+    pub fn stop_reason(&mut self, id: &Value) -> String {
+        let answer = self.answer_to(id);
+        answer["result"]["stopReason"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+    }
+
+    /// Cancels the session's turn.
+    pub fn cancel(&mut self) {
+        let session = self.session.clone();
+        self.notify("session/cancel", &json!({ "sessionId": session }));
+    }
+
+    /// Answers a request of the agent.
+    pub fn respond(&mut self, request: &Value, result: &Value) {
+        let message = json!({ "jsonrpc": "2.0", "id": request["id"], "result": result });
+        self.send_line(&message.to_string());
+    }
+
+    /// Answers a request of the agent with an error.
+    pub fn refuse(&mut self, request: &Value, code: i64, message: &str) {
+        let error = json!({ "code": code, "message": message });
+        let message = json!({ "jsonrpc": "2.0", "id": request["id"], "error": error });
+        self.send_line(&message.to_string());
+    }
+
+    /// Chooses an option of a permission request.
+    pub fn choose(&mut self, request: &Value, option: &str) {
+        self.respond(request, &json!({ "outcome": { "outcome": "selected", "optionId": option } }));
+    }
+
+    /// Receives a message, checks it against the schema and logs it. Returns `None` after a timeout.
+    fn receive(&mut self, limit: Duration) -> Option<Value> {
+        let message = self.messages.recv_timeout(limit).ok()?;
+        let method = self.sent_requests.iter().rev().find(|it| it.0 == message["id"]);
+        schema::check(&message, method.map(|it| it.1.as_str()));
+        let text = message["params"]["update"]["content"]["text"].as_str();
+        if text.is_some_and(|it| it.starts_with("The sandbox is not available here")) {
+            self.told_of_no_sandbox += 1;
+            return Some(message);
+        }
+        self.log.push(message.clone());
+        let asks = message["method"] == "session/request_permission";
+        if let Some(option) = self.permission.filter(|_| asks) {
+            self.choose(&message, option);
+        }
+        Some(message)
+    }
+
+    /// Waits for the next unconsumed message that fits, and consumes all messages up to it.
+    pub fn wait_for(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
+        let end = Instant::now() + LIMIT;
+        loop {
+            while self.consumed < self.log.len() {
+                self.consumed += 1;
+                let message = &self.log[self.consumed - 1];
+                if fits(message) {
+                    return message.clone();
+                }
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if self.receive(left).is_none() {
+                let transcript = self.transcript().join("\n");
+                panic!("timed out waiting for {what}; the messages so far:\n{transcript}");
+            }
+        }
+    }
+
+    /// Waits for an update of this kind, such as `agent_message_chunk`.
+    pub fn wait_for_update(&mut self, kind: &str) -> Value {
+        let message = self.wait_for(kind, |it| it["params"]["update"]["sessionUpdate"] == kind);
+        message["params"]["update"].clone()
+    }
+
+    /// Waits until a tool call has this status.
+    pub fn wait_for_status(&mut self, status: &str) -> Value {
+        let message = self.wait_for(status, |it| it["params"]["update"]["status"] == status);
+        message["params"]["update"].clone()
+    }
+
+    /// Waits for a request of the agent.
+    pub fn wait_for_request(&mut self, method: &str) -> Value {
+        self.wait_for(method, |it| it["method"] == method && it.get("id").is_some())
+    }
+
+    /// Waits for the answer to a request, also if it is consumed already.
+    pub fn answer_to(&mut self, id: &Value) -> Value {
+        let is_answer = |it: &Value| it.get("method").is_none() && it.get("id") == Some(id);
+        if let Some(answer) = self.log.iter().find(|it| is_answer(it)) {
+            return answer.clone();
+        }
+        self.wait_for(&format!("the answer to {id}"), is_answer)
+    }
+
+    /// Receives messages until none has arrived for this long.
+    pub fn settle(&mut self, quiet: Duration) {
+        let end = Instant::now() + LIMIT;
+        while self.receive(quiet).is_some() {
+            assert!(Instant::now() < end, "the agent keeps sending messages");
+        }
+    }
+
+    /// Sends a harmless request and waits for its answer, so that everything sent before is handled.
+    pub fn sync(&mut self) {
+        let answer = self.call("_test/sync", &json!({}));
+        // An unknown method, or a request before `initialize`.
+        assert!(answer["error"]["code"] == -32601 || answer["error"]["code"] == -32600, "{answer}");
+    }
+
+    /// All updates of the current session so far.
+    pub fn updates(&self) -> Vec<Value> {
+        let is_ours = |it: &&Value| it["params"]["sessionId"] == self.session.as_str();
+        let updates = self.log.iter().filter(|it| it["method"] == "session/update").filter(is_ours);
+        updates.map(|it| it["params"]["update"].clone()).collect()
+    }
+
+    /// The model's text as the user sees it.
+    pub fn text(&self) -> String {
+        self.chunk_text("agent_message_chunk")
+    }
+
+    /// The model's reasoning as the user sees it.
+    pub fn thoughts(&self) -> String {
+        self.chunk_text("agent_thought_chunk")
+    }
+
+    fn chunk_text(&self, kind: &str) -> String {
+        let updates = self.updates();
+        let chunks = updates.iter().filter(|it| it["sessionUpdate"] == kind);
+        chunks.filter_map(|it| it["content"]["text"].as_str()).collect()
+    }
+
+    /// All received messages, one line each, with consecutive text chunks joined.
+    pub fn transcript(&self) -> Vec<String> {
+        let lines = summarize_all(&self.log);
+        let workspace = self.workspace.path().to_string_lossy().into_owned();
+        lines.iter().map(|it| it.replace(&workspace, "$WS")).collect()
+    }
+
+    /// Closes stdin, waits for the agent's end, and returns what is known of it.
+    pub fn close(&mut self) -> T::Ended {
+        drop(self.stdin.take());
+        let ended = self.transport.wait_for_end();
+        self.settle(Duration::from_secs(1));
+        self.has_ended = true;
+        ended
+    }
+}
+
+impl<T: Transport> Drop for TestAgent<T> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            drop(self.stdin.take());
+            self.transport.abandon();
+        } else if !self.has_ended {
+            T::check_end(self.close(), self.allows_stderr);
+        }
+    }
+}

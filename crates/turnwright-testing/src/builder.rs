@@ -1,0 +1,169 @@
+//! Configures and starts a [`TestAgent`].
+
+use std::marker::PhantomData;
+
+use serde_json::{Value, json};
+
+use crate::TestAgent;
+use crate::model_failures::KEY;
+use crate::scripted_model::{Scenario, Server};
+use crate::transport::{Launch, Transport};
+
+/// Configures and starts a [`TestAgent`].
+pub struct TestAgentBuilder<T> {
+    files: Vec<(String, String)>,
+    own_files: Vec<(String, Vec<u8>)>,
+    variables: Vec<(String, String)>,
+    pub(crate) arguments: Vec<String>,
+    replies: Option<Value>,
+    capabilities: Value,
+    permission: Option<&'static str>,
+    pub(crate) allows_stderr: bool,
+    pub(crate) namespace_script: Option<&'static str>,
+    servers: Vec<Value>,
+    transport: PhantomData<T>,
+}
+
+impl<T: Transport> TestAgentBuilder<T> {
+    /// `replies` are those of a scripted model. Without them there is no model.
+    pub(crate) fn new(replies: Option<Value>) -> TestAgentBuilder<T> {
+        TestAgentBuilder {
+            files: Vec::new(),
+            own_files: Vec::new(),
+            variables: Vec::new(),
+            arguments: Vec::new(),
+            replies,
+            capabilities: json!({}),
+            permission: None,
+            allows_stderr: false,
+            namespace_script: None,
+            servers: Vec::new(),
+            transport: PhantomData,
+        }
+    }
+
+    /// Adds a file to the workspace.
+    #[must_use]
+    pub fn file(mut self, path: &str, content: &str) -> Self {
+        self.files.push((path.to_owned(), content.to_owned()));
+        self
+    }
+
+    /// Adds a file to the agent's own folder, such as `config/config.toml`.
+    #[must_use]
+    pub fn own_file(self, path: &str, content: &str) -> Self {
+        self.own_bytes(path, content.into())
+    }
+
+    /// Adds a file of bytes to the agent's own folder.
+    #[must_use]
+    pub fn own_bytes(mut self, path: &str, content: Vec<u8>) -> Self {
+        self.own_files.push((path.to_owned(), content));
+        self
+    }
+
+    /// Sets a variable in the agent's environment.
+    #[must_use]
+    pub fn variable(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Sets the replies of the scripted model, in the format of [`crate::scripted_model`].
+    #[must_use]
+    pub fn model(mut self, replies: Value) -> Self {
+        self.replies = Some(replies);
+        self
+    }
+
+    /// Sets the client's capabilities.
+    #[must_use]
+    pub fn capabilities(mut self, capabilities: Value) -> Self {
+        self.capabilities = capabilities;
+        self
+    }
+
+    /// Answers every permission request with this option.
+    #[must_use]
+    pub fn permission(mut self, option: &'static str) -> Self {
+        self.permission = Some(option);
+        self
+    }
+
+    /// Adds an MCP server, in the format of the protocol, to each session.
+    #[must_use]
+    pub fn server_as(mut self, server: Value) -> Self {
+        self.servers.push(server);
+        self
+    }
+
+    /// Starts the agent without sending anything.
+    #[must_use]
+    pub fn spawn(self) -> TestAgent<T> {
+        let workspace = tempfile::tempdir().unwrap();
+        let home = tempfile::tempdir().unwrap();
+        let workspace_files =
+            self.files.iter().map(|it| (workspace.path().join(&it.0), it.1.as_bytes()));
+        let own_files = self.own_files.iter().map(|it| (home.path().join(&it.0), it.1.as_slice()));
+        for (path, content) in workspace_files.chain(own_files) {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content).unwrap();
+        }
+        let model = self.replies.map(|replies| {
+            let scenario = json!({ "replies": replies });
+            Server::start(Scenario::from_value(scenario).unwrap(), 0).unwrap()
+        });
+        let mut variables = Vec::new();
+        if let Some(model) = &model {
+            variables.push(("OPENAI_BASE_URL".to_owned(), model.base_url()));
+            variables.push(("OPENAI_API_KEY".to_owned(), KEY.to_owned()));
+            variables.push(("TURNWRIGHT_MODEL".to_owned(), "scripted".to_owned()));
+        }
+        variables.extend(self.variables);
+        let mut launch = Launch {
+            home: home.path().to_owned(),
+            arguments: self.arguments,
+            variables,
+            namespace_script: self.namespace_script,
+        };
+        let (transport, pipes) = T::start(&launch);
+        // A restarted agent is outside of the namespace.
+        launch.namespace_script = None;
+        TestAgent {
+            transport,
+            stdin: Some(pipes.stdin),
+            messages: pipes.messages,
+            log: Vec::new(),
+            consumed: 0,
+            sent_requests: Vec::new(),
+            next_id: 1,
+            session: String::new(),
+            model,
+            workspace,
+            home,
+            launch,
+            capabilities: self.capabilities,
+            servers: self.servers,
+            permission: self.permission,
+            allows_stderr: self.allows_stderr,
+            has_ended: false,
+            told_of_no_sandbox: 0,
+        }
+    }
+
+    /// Starts the agent and initializes the connection.
+    #[must_use]
+    pub fn initialize(self) -> TestAgent<T> {
+        let mut agent = self.spawn();
+        agent.initialize_connection();
+        agent
+    }
+
+    /// Starts the agent, initializes the connection and opens a session in the workspace.
+    #[must_use]
+    pub fn start(self) -> TestAgent<T> {
+        let mut agent = self.initialize();
+        agent.session = agent.new_session();
+        agent
+    }
+}

@@ -1,0 +1,71 @@
+//! Describes processes from the outside, for the message of a test that has waited in vain.
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::waits::run_mark;
+
+/// Fails with a description of a process and its descendants, which are killed.
+pub fn give_up(process: u32, why: &str) -> ! {
+    let all = with_descendants(process);
+    let report: String = all.iter().map(|it| describe(*it)).collect();
+    for process in &all {
+        let id = i32::try_from(*process).ok().and_then(Pid::from_raw);
+        // It may have ended in the meantime.
+        id.map(|id| kill_process(id, Signal::KILL));
+    }
+    panic!("waited for process {process} in vain, {why}:\n{report}");
+}
+
+/// The processes that carry the mark of this test run.
+pub(crate) fn processes_of_this_run() -> impl Iterator<Item = u32> {
+    let (name, value) = run_mark();
+    let mark = format!("{name}={value} ");
+    all_processes().filter(move |it| read(*it, "environ").contains(&mark))
+}
+
+/// What the system shows of a process: its command line, state, threads and open files.
+pub(crate) fn describe(process: u32) -> String {
+    let status = read(process, "status");
+    let of_interest = ["State:", "PPid:", "Threads:", "SigBlk:", "SigIgn:", "Seccomp:"];
+    let facts = status.lines().filter(|it| of_interest.iter().any(|word| it.starts_with(word)));
+    let mut lines = vec![format!("process {process}: {}", read(process, "cmdline"))];
+    lines.extend(facts.map(str::to_owned));
+    let entries = |folder: &str| {
+        std::fs::read_dir(format!("/proc/{process}/{folder}")).into_iter().flatten().flatten()
+    };
+    for thread in entries("task") {
+        let name = thread.file_name().to_string_lossy().into_owned();
+        let of = |file: &str| read(process, &format!("task/{name}/{file}")).trim().to_owned();
+        lines.push(format!("thread {name} {}: {} {}", of("comm"), of("wchan"), of("syscall")));
+        lines.push(of("stack"));
+    }
+    for file in entries("fd") {
+        let target = std::fs::read_link(file.path()).unwrap_or_default();
+        lines.push(format!("{} → {}", file.file_name().to_string_lossy(), target.display()));
+    }
+    lines.retain(|it| !it.is_empty());
+    lines.join("\n    ") + "\n"
+}
+
+fn read(process: u32, file: &str) -> String {
+    let bytes = std::fs::read(format!("/proc/{process}/{file}")).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).replace('\0', " ")
+}
+
+fn all_processes() -> impl Iterator<Item = u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|it| it.file_name().to_str()?.parse().ok())
+}
+
+/// A process and its descendants, parents first. Those that were re-parented are missing.
+fn with_descendants(process: u32) -> Vec<u32> {
+    let parent = |it: u32| read(it, "stat").rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok();
+    let parents: Vec<(u32, Option<u32>)> = all_processes().map(|it| (it, parent(it))).collect();
+    let mut all = vec![process];
+    let mut next = 0;
+    while let Some(ancestor) = all.get(next).copied() {
+        all.extend(parents.iter().filter(|it| it.1 == Some(ancestor)).map(|it| it.0));
+        next += 1;
+    }
+    all
+}

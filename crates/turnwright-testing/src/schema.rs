@@ -1,0 +1,87 @@
+//! The oracle: the JSON Schema of ACP version 1. Every line that the agent writes has to be a
+//! message of it.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, OnceLock};
+
+use jsonschema::Validator;
+use serde_json::{Value, json};
+
+/// Panics unless the message fits the schema. `method` is the one that a response answers.
+pub fn check(message: &Value, method: Option<&str>) {
+    assert_eq!(message["jsonrpc"], "2.0", "{message}");
+    let keys: Vec<_> = message.as_object().expect("an object").keys().map(String::as_str).collect();
+    let known = ["jsonrpc", "id", "method", "params", "result", "error"];
+    assert!(keys.iter().all(|it| known.contains(it)), "unknown keys: {message}");
+    if let Some(error) = message.get("error") {
+        assert!(message.get("result").is_none(), "result and error: {message}");
+        return against("Error", error, message);
+    }
+    // Methods of our own have no definition there; what they answer is an object.
+    if method.is_some_and(|it| it.starts_with('_')) && message.get("method").is_none() {
+        return assert!(message["result"].is_object(), "{message}");
+    }
+    let (name, body) = match message.get("method").and_then(Value::as_str) {
+        Some(method) => {
+            let suffix = if message.get("id").is_some() { "Request" } else { "Notification" };
+            (definition(method, suffix), &message["params"])
+        }
+        None => {
+            let method = method.unwrap_or_else(|| panic!("an answer to nothing: {message}"));
+            (definition(method, "Response"), &message["result"])
+        }
+    };
+    against(&name, body, message);
+}
+
+/// The stable schema, and the one with the unstable methods.
+fn documents() -> [&'static Value; 2] {
+    static DOCUMENTS: OnceLock<[Value; 2]> = OnceLock::new();
+    let texts = [
+        include_str!("../../../tests/data/schema/schema.v1.json"),
+        include_str!("../../../tests/data/schema/schema.v1.unstable.json"),
+    ];
+    DOCUMENTS.get_or_init(|| texts.map(|it| serde_json::from_str(it).expect("a schema"))).each_ref()
+}
+
+/// The definition that belongs to a method. What is stable is checked as that.
+fn definition(method: &str, suffix: &str) -> String {
+    let fits = |(name, it): &(&String, &Value)| it["x-method"] == method && name.ends_with(suffix);
+    let found = documents().into_iter().find_map(|document| {
+        let definitions = document["$defs"].as_object().expect("definitions");
+        definitions.iter().find(fits)
+    });
+    found.unwrap_or_else(|| panic!("{method} has no {suffix} in the schema")).0.clone()
+}
+
+fn against(name: &str, body: &Value, message: &Value) {
+    static VALIDATORS: OnceLock<Mutex<HashMap<String, &'static Validator>>> = OnceLock::new();
+    let mut validators = VALIDATORS.get_or_init(Mutex::default).lock().unwrap();
+    let validator: &'static Validator = validators.entry(name.to_owned()).or_insert_with(|| {
+        let holds = |it: &&Value| it["$defs"].get(name).is_some();
+        let document = documents().into_iter().find(holds).expect("a definition");
+        let mut schema = json!({ "$ref": format!("#/$defs/{name}") });
+        schema["$schema"] = document["$schema"].clone();
+        schema["$defs"] = document["$defs"].clone();
+        Box::leak(Box::new(jsonschema::validator_for(&schema).expect("a valid schema")))
+    });
+    drop(validators);
+    let problems: Vec<_> = validator.iter_errors(body).map(|it| it.to_string()).collect();
+    assert!(problems.is_empty(), "not a valid {name}: {problems:?}\n{message}");
+}
+
+/// Looks at every key and value but those that are not the protocol's.
+pub fn walk(value: &Value, look: &mut impl FnMut(&str, &Value)) {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                look(key, value);
+                if !["rawInput", "rawOutput", "_meta", "data"].contains(&key.as_str()) {
+                    walk(value, look);
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|it| walk(it, look)),
+        _ => {}
+    }
+}

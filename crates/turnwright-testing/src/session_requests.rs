@@ -1,0 +1,74 @@
+//! Requests about stored sessions, and their answers.
+
+use serde_json::{Value, json};
+
+use crate::{TestAgent, Transport};
+
+/// The code of an error.
+pub fn code(answer: &Value) -> i64 {
+    answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("not an error: {answer}"))
+}
+
+/// The result of a request that must succeed.
+#[track_caller]
+pub fn result(mut answer: Value) -> Value {
+    assert!(answer["result"].is_object(), "{answer}");
+    answer["result"].take()
+}
+
+/// The parameters of a request about a session.
+pub fn session_params(session: &str) -> Value {
+    json!({ "sessionId": session })
+}
+
+/// The parameters of a request that opens a stored session.
+pub fn opening_params<T: Transport>(agent: &TestAgent<T>, session: &str) -> Value {
+    json!({ "sessionId": session, "cwd": agent.workspace(), "mcpServers": [] })
+}
+
+/// Calls one of the methods that open a stored session.
+pub fn open<T: Transport>(agent: &mut TestAgent<T>, method: &str, session: &str) -> Value {
+    let params = opening_params(agent, session);
+    agent.call(method, &params)
+}
+
+/// What `session/status` says of a session.
+pub fn status<T: Transport>(agent: &mut TestAgent<T>, session: &str) -> Value {
+    result(agent.call("session/status", &session_params(session)))["status"].clone()
+}
+
+/// The updates of the current session that are messages, cards or plans, one line each.
+pub fn conversation<T: Transport>(agent: &TestAgent<T>) -> Vec<String> {
+    let updates = agent.updates();
+    let lines = updates.iter().filter_map(|it| {
+        let kind = it["sessionUpdate"].as_str().unwrap();
+        let text = it["content"]["text"].as_str().unwrap_or_default();
+        match kind {
+            "user_message_chunk" | "agent_message_chunk" | "agent_thought_chunk" => {
+                Some(format!("{kind} {text}"))
+            }
+            "tool_call" | "tool_call_update" => Some(format!("{kind} {}", it["status"])),
+            "plan" => Some(kind.to_owned()),
+            _ => None,
+        }
+    });
+    lines.collect()
+}
+
+/// Changes the mode of the current session.
+pub fn set_mode<T: Transport>(agent: &mut TestAgent<T>, mode: &str) {
+    let params = json!({ "sessionId": agent.session, "modeId": mode });
+    assert_eq!(agent.call("session/set_mode", &params)["result"], json!({}));
+}
+
+/// The mode as the client knows it: from the last mode update, and from the last update of options.
+pub fn known_mode<T: Transport>(agent: &TestAgent<T>) -> (String, String) {
+    let updates = agent.updates();
+    let last = |kind: &str| updates.iter().rev().find(|it| it["sessionUpdate"] == kind).cloned();
+    let mode = last("current_mode_update").unwrap_or_default();
+    let options = last("config_option_update").unwrap_or_default();
+    let options = options["configOptions"].as_array().cloned().unwrap_or_default();
+    let option = options.iter().find(|it| it["id"] == "mode").cloned().unwrap_or_default();
+    let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
+    (text(&mode["currentModeId"]), text(&option["currentValue"]))
+}

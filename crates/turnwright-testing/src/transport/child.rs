@@ -1,0 +1,146 @@
+//! Runs the agent as a program of its own.
+
+use std::marker::PhantomData;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::{AgentPipes, EXIT_LIMIT, Launch, Transport, read_messages};
+use crate::process_waits::{self, Input, LIMIT};
+use crate::programs::example_program;
+use crate::waits::run_mark;
+use crate::{TestAgent, TestAgentBuilder};
+
+/// Names the program of the agent. Only the root package's integration tests know its path.
+pub trait Program {
+    /// `env!("CARGO_BIN_EXE_turnwright")`.
+    const PATH: &'static str;
+}
+
+/// A process of the agent.
+pub struct ChildAgent<P> {
+    child: Child,
+    stderr: Option<Receiver<Vec<u8>>>,
+    program: PhantomData<P>,
+}
+
+impl<P: Program> Transport for ChildAgent<P> {
+    /// The exit status, and all of stderr.
+    type Ended = (ExitStatus, String);
+
+    fn start(launch: &Launch) -> (Self, AgentPipes) {
+        let mut command = match launch.namespace_script {
+            Some(script) => {
+                let mut command = Command::new("unshare");
+                let script = format!("{script} && exec \"$0\" \"$@\"");
+                command.args(["--mount", "sh", "-c", &script, P::PATH]);
+                command
+            }
+            None => Command::new(P::PATH),
+        };
+        command
+            .args(&launch.arguments)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("TURNWRIGHT_HOME", &launch.home)
+            .envs([run_mark()])
+            .envs(launch.variables.iter().cloned())
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let messages = read_messages(child.stdout.take().unwrap());
+        let stderr = Some(process_waits::reading(child.stderr.take().unwrap()));
+        let stdin = Input::of(&mut child);
+        (ChildAgent { child, stderr, program: PhantomData }, AgentPipes { stdin, messages })
+    }
+
+    fn wait_for_end(&mut self) -> (ExitStatus, String) {
+        let begun = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(begun.elapsed() < EXIT_LIMIT, "the agent does not exit");
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        (status, self.take_stderr(LIMIT).expect("a process still holds the agent's stderr open"))
+    }
+
+    fn check_end((status, stderr): (ExitStatus, String), allows_stderr: bool) {
+        assert!(status.success(), "the agent ended with {status}: {stderr}");
+        if !allows_stderr {
+            assert_eq!(stderr, "", "stderr must be silent");
+        }
+    }
+
+    fn abandon(&mut self) {
+        process_waits::kill(&mut self.child);
+        // A process left behind may hold stderr open. That must not hide why the test failed.
+        match self.take_stderr(Duration::from_secs(2)) {
+            Some(stderr) => eprintln!("stderr of the agent: {stderr}"),
+            None => eprintln!("stderr of the agent is still open"),
+        }
+    }
+}
+
+impl<P> ChildAgent<P> {
+    /// Returns all of stderr, once. `None` if a process still holds it open after the timeout.
+    fn take_stderr(&mut self, limit: Duration) -> Option<String> {
+        let Some(stderr) = self.stderr.take() else { return Some(String::new()) };
+        let bytes = stderr.recv_timeout(limit).ok()?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+/// What only a process has.
+impl<P: Program> TestAgent<ChildAgent<P>> {
+    /// The id of the agent's process.
+    pub fn pid(&self) -> u32 {
+        self.transport.child.id()
+    }
+
+    /// Kills the agent with SIGKILL.
+    pub fn kill(&mut self) {
+        process_waits::kill(&mut self.transport.child);
+        self.has_ended = true;
+    }
+}
+
+/// What only a process can be started with.
+impl<P: Program> TestAgentBuilder<ChildAgent<P>> {
+    /// Adds an argument to the agent's command line.
+    #[must_use]
+    pub fn argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    /// Allows the agent to write to stderr.
+    #[must_use]
+    pub fn noisy(mut self) -> Self {
+        self.allows_stderr = true;
+        self
+    }
+
+    /// Starts the agent in a mount namespace of its own, after this script has run there.
+    #[must_use]
+    pub fn inside(mut self, script: &'static str) -> Self {
+        self.namespace_script = Some(script);
+        self
+    }
+
+    /// Adds a scripted MCP server with this scenario to each session.
+    #[must_use]
+    pub fn server(self, name: &str, scenario: &Value) -> Self {
+        self.server_as(json!({
+            "name": name,
+            "command": example_program("scripted_server"),
+            "args": [scenario.to_string()],
+            "env": [],
+        }))
+    }
+}

@@ -1,0 +1,72 @@
+//! How a test starts an agent, and what it learns of its end.
+
+pub(crate) mod child;
+pub(crate) mod thread;
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::process_waits::Input;
+
+/// How long an agent may take to end after its stdin was closed.
+const EXIT_LIMIT: Duration = Duration::from_secs(4);
+
+/// What an agent is started with.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// The folder of the agent's own files.
+    pub home: PathBuf,
+    /// Arguments of its command line.
+    pub arguments: Vec<String>,
+    /// The variables of its environment besides `PATH`.
+    pub variables: Vec<(String, String)>,
+    /// A script that prepares a mount namespace for the process.
+    pub namespace_script: Option<&'static str>,
+}
+
+/// The two ends of an agent's pipes that its client has.
+pub struct AgentPipes {
+    /// Dropping it closes the agent's stdin.
+    pub stdin: Input,
+    /// The messages that the agent writes. A line that is not JSON comes as `{"not JSON": LINE}`.
+    pub messages: Receiver<Value>,
+}
+
+/// Starts agents in one way. A value is a running agent, or one that has ended.
+pub trait Transport: Sized {
+    /// What a test learns of the agent's end.
+    type Ended;
+
+    /// Starts an agent.
+    fn start(launch: &Launch) -> (Self, AgentPipes);
+
+    /// Waits for the agent's end, after its stdin was closed. Fails the test if that takes longer than four
+    /// seconds.
+    fn wait_for_end(&mut self) -> Self::Ended;
+
+    /// Fails the test unless the agent has ended well, and silently unless `allows_stderr`.
+    fn check_end(ended: Self::Ended, allows_stderr: bool);
+
+    /// Ends an agent whose test has failed, after its stdin was closed. Must not panic.
+    fn abandon(&mut self);
+}
+
+/// Reads the agent's stdout on a thread.
+fn read_messages(stdout: impl Read + Send + 'static) -> Receiver<Value> {
+    let (sender, messages) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stdout).split(b'\n') {
+            let line = String::from_utf8(line.unwrap()).expect("stdout must be UTF-8");
+            let message = serde_json::from_str(&line);
+            let message = message.unwrap_or_else(|_| json!({ "not JSON": line }));
+            if sender.send(message).is_err() {
+                break;
+            }
+        }
+    });
+    messages
+}

@@ -1,0 +1,146 @@
+//! An editor with unsaved changes: it shows its buffers to the agent and writes what the agent gives it.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::replies::{calls, says};
+use crate::{TestAgent, Transport, cards};
+
+/// What an editor does with a text that the agent gives it.
+#[derive(Clone, Copy, PartialEq)]
+pub enum SaveBehavior {
+    /// Keeps it in its buffer.
+    Keeps,
+    /// Saves it with the line ends that the file has.
+    Saves,
+    /// Saves the bytes it is given, and shows line feeds only.
+    SavesRaw,
+    /// Formats it: no blanks before the end of a line.
+    Formats,
+    /// Has not opened the file, and says so.
+    Unaware,
+}
+
+/// An editor with unsaved changes, and its agent.
+pub struct BufferEditor<T: Transport> {
+    pub agent: TestAgent<T>,
+    pub behavior: SaveBehavior,
+    /// The unsaved texts.
+    pub buffers: HashMap<PathBuf, String>,
+    /// The methods that the agent has called since the last tool call, each with the text to write.
+    pub asked: Vec<(String, Option<String>)>,
+}
+
+impl<T: Transport> BufferEditor<T> {
+    /// An editor that shows and writes files.
+    pub fn new(behavior: SaveBehavior) -> BufferEditor<T> {
+        BufferEditor::with_capability(behavior, true)
+    }
+
+    /// An editor that shows files, and also writes them if `writes` is true.
+    pub fn with_capability(behavior: SaveBehavior, writes: bool) -> BufferEditor<T> {
+        let fs = json!({ "readTextFile": true, "writeTextFile": writes });
+        let builder = TestAgent::builder().capabilities(json!({ "fs": fs }));
+        let agent = builder.permission("allow_once").start();
+        BufferEditor { agent, behavior, buffers: HashMap::new(), asked: Vec::new() }
+    }
+
+    /// Writes the file `f`, and forgets what was unsaved.
+    #[must_use]
+    pub fn file(mut self, bytes: &[u8]) -> BufferEditor<T> {
+        fs::write(self.agent.path("f"), bytes).unwrap();
+        self.buffers.clear();
+        self
+    }
+
+    /// Gives the file `f` an unsaved text.
+    #[must_use]
+    pub fn unsaved(mut self, text: &str) -> BufferEditor<T> {
+        self.buffers.insert(self.agent.path("f"), text.to_owned());
+        self
+    }
+
+    /// One call in one turn; returns what the model was told.
+    pub fn call(&mut self, name: &str, arguments: &Value) -> String {
+        self.asked.clear();
+        self.agent.model().push(calls(name, arguments)).unwrap();
+        self.agent.model().push(says("Done.")).unwrap();
+        let id = self.agent.prompt("go");
+        loop {
+            let asks = |it: &Value| it["method"].as_str().is_some_and(|it| it.starts_with("fs/"));
+            let is_end = |it: &Value| it.get("method").is_none() && it["id"] == id;
+            let message = self.agent.wait_for("a question or the end", |it| asks(it) || is_end(it));
+            if is_end(&message) {
+                break;
+            }
+            if self.behavior == SaveBehavior::Unaware {
+                self.asked.push((message["method"].as_str().unwrap().to_owned(), None));
+                self.agent.refuse(&message, -32002, "Resource not found");
+                continue;
+            }
+            let answer = self.answer(&message);
+            self.agent.respond(&message, &answer);
+        }
+        cards::check(&self.agent);
+        let last = self.agent.model().requests().len() - 1;
+        cards::results(&self.agent, last).pop().unwrap()
+    }
+
+    /// Makes a call of `read_file`.
+    pub fn read(&mut self) -> String {
+        self.call("read_file", &json!({ "path": "f" }))
+    }
+
+    /// Makes a call of `write_file`.
+    pub fn write(&mut self, content: &str) -> String {
+        self.call("write_file", &json!({ "path": "f", "content": content }))
+    }
+
+    /// Makes a call of `edit_file`.
+    pub fn edit(&mut self, old: &str, new: &str) -> String {
+        let edits = json!([{ "old_text": old, "new_text": new }]);
+        self.call("edit_file", &json!({ "path": "f", "edits": edits }))
+    }
+
+    /// The answer to a request of the agent about a file.
+    fn answer(&mut self, message: &Value) -> Value {
+        let path = PathBuf::from(message["params"]["path"].as_str().unwrap());
+        let method = message["method"].as_str().unwrap().to_owned();
+        let content = message["params"]["content"].as_str().map(str::to_owned);
+        self.asked.push((method, content.clone()));
+        let Some(content) = content else {
+            let saved = || fs::read(&path).map(|it| String::from_utf8_lossy(&it).into_owned());
+            let text = self.buffers.get(&path).cloned().or_else(|| saved().ok());
+            return json!({ "content": text.unwrap_or_default().replace("\r\n", "\n") });
+        };
+        match self.behavior {
+            SaveBehavior::Keeps => drop(self.buffers.insert(path, content)),
+            SaveBehavior::SavesRaw => fs::write(&path, content).unwrap(),
+            SaveBehavior::Saves => {
+                let has_both = fs::read(&path).unwrap().contains(&b'\r');
+                let text = content.replace("\r\n", "\n");
+                let text = if has_both { text.replace('\n', "\r\n") } else { text };
+                fs::write(&path, text).unwrap();
+            }
+            SaveBehavior::Formats => {
+                let lines = content.lines().map(|it| format!("{}\n", it.trim_end()));
+                fs::write(&path, lines.collect::<String>()).unwrap();
+            }
+            SaveBehavior::Unaware => {}
+        }
+        json!(null)
+    }
+
+    /// The bytes of the file `f` on disk.
+    pub fn bytes(&self) -> Vec<u8> {
+        fs::read(self.agent.path("f")).unwrap()
+    }
+
+    /// The texts that the agent gave it to write.
+    pub fn writes(&self) -> Vec<&str> {
+        self.asked.iter().filter_map(|it| it.1.as_deref()).collect()
+    }
+}

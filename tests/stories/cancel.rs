@@ -1,0 +1,170 @@
+//! Cancelling a turn (R-CANCEL): what holds after every cancel, and what a cancel must not do.
+//! The moments in which it can come are in `cancel_phases`, `$/cancel_request` in
+//! `cancel_request`.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use turnwright_testing::cancellation::{
+    NEXT, cancel_and_go_on, expect_cancelled, go_on, hangs, next_reply,
+};
+
+use crate::agent::{LIMIT, TestAgent, calls, prompt, says};
+
+/// The text of the last message of the user, with what the agent adds to it.
+fn last_words(body: &Value) -> String {
+    let last = body["messages"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["role"], "user");
+    last["content"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn r_cancel_2_prompts_that_wait_behind_the_running_one_are_cancelled_too() {
+    let mut agent = TestAgent::builder().model(json!([hangs(), next_reply()])).start();
+    let ids = [agent.prompt("one"), agent.prompt("two"), agent.prompt("three")];
+    agent.wait_for_update("agent_message_chunk");
+    agent.cancel();
+    for id in &ids {
+        expect_cancelled(&mut agent, id);
+    }
+    assert_eq!(agent.model().requests().len(), 1);
+    go_on(&mut agent);
+    // What was never begun has never been said.
+    assert_eq!(agent.model_transcript(1), ["user one", "assistant I think", "user and now?"]);
+}
+
+#[test]
+fn r_cancel_2_a_cancel_in_the_same_write_as_its_prompt_is_for_that_prompt() {
+    let mut agent = TestAgent::builder().model(json!([hangs(), hangs(), next_reply()])).start();
+    let params = prompt(&agent.session, "one");
+    let (id, mut lines) = agent.request_line("session/prompt", &params);
+    let cancel = json!({ "sessionId": agent.session });
+    let cancel = json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": cancel });
+    lines.push_str(&format!("{cancel}\n"));
+    agent.send_bytes(lines.as_bytes());
+    expect_cancelled(&mut agent, &id);
+    assert_eq!(agent.turn(NEXT), "end_turn");
+}
+
+#[test]
+fn r_cancel_6_a_cancel_before_a_prompt_is_not_remembered() {
+    let mut agent = TestAgent::builder().model(json!([says("Not cancelled.")])).start();
+    let cancel = json!({ "sessionId": agent.session });
+    let cancel = json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": cancel });
+    let params = prompt(&agent.session, "hello");
+    let (id, line) = agent.request_line("session/prompt", &params);
+    agent.send_bytes(format!("{cancel}\n{line}").as_bytes());
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    assert_eq!(agent.text(), "Not cancelled.");
+}
+
+#[test]
+fn r_cancel_6_a_prompt_right_behind_a_cancel_waits_and_then_runs() {
+    let mut agent = TestAgent::builder().model(json!([hangs(), next_reply()])).start();
+    let first = agent.prompt("one");
+    agent.wait_for_update("agent_message_chunk");
+    agent.cancel();
+    let second = agent.prompt(NEXT);
+    assert_eq!(agent.stop_reason(&first), "cancelled");
+    assert_eq!(agent.stop_reason(&second), "end_turn");
+    assert!(agent.text().ends_with("All is well."));
+}
+
+#[test]
+fn r_cancel_6_a_second_cancel_and_one_in_idleness_change_nothing() {
+    let mut agent = TestAgent::builder().model(json!([hangs(), next_reply()])).start();
+    agent.cancel();
+    agent.sync();
+    let id = agent.prompt("one");
+    agent.wait_for_update("agent_message_chunk");
+    agent.cancel();
+    agent.cancel();
+    agent.cancel();
+    expect_cancelled(&mut agent, &id);
+    agent.cancel();
+    agent.sync();
+    go_on(&mut agent);
+}
+
+#[test]
+fn r_cancel_6_cancels_that_make_no_sense_are_ignored_in_silence() {
+    let mut agent = TestAgent::builder().model(json!([hangs(), next_reply()])).start();
+    let id = agent.prompt("one");
+    agent.wait_for_update("agent_message_chunk");
+    let before = agent.log.len();
+    for params in [
+        json!({ "sessionId": "no-such-session" }),
+        json!({ "sessionId": 7 }),
+        json!({}),
+        Value::Null,
+    ] {
+        agent.notify("session/cancel", &params);
+    }
+    agent.send_line(r#"{"jsonrpc":"2.0","method":"session/cancel"}"#);
+    agent.sync();
+    agent.settle(Duration::from_millis(300));
+    // The one answer is that to `sync`: nobody was cancelled and nothing was complained about.
+    assert_eq!(agent.log.len(), before + 1, "{:?}", agent.transcript());
+    cancel_and_go_on(&mut agent, &id);
+}
+
+#[test]
+fn r_cancel_7_what_was_said_before_the_cancel_stays_in_the_history() {
+    let mut agent = TestAgent::builder()
+        .file("a.txt", "alpha\n")
+        .model(json!([calls("read_file", &json!({ "path": "a.txt" })), hangs(), next_reply()]))
+        .start();
+    let id = agent.prompt("look");
+    agent.wait_for_update("agent_message_chunk");
+    cancel_and_go_on(&mut agent, &id);
+    assert_eq!(
+        agent.model_transcript(2),
+        [
+            "user look",
+            "assistant [read_file {\"path\":\"a.txt\"}]",
+            "tool [File: a.txt | Lines: 1]\n    1| alpha",
+            "assistant I think",
+            "user and now?",
+        ]
+    );
+}
+
+#[test]
+fn r_cancel_7_a_prompt_that_was_cancelled_before_any_word_is_followed_by_the_next() {
+    let mut agent = TestAgent::builder().model(json!([[{ "hang": true }], next_reply()])).start();
+    let id = agent.prompt("one");
+    agent.model_request(0);
+    cancel_and_go_on(&mut agent, &id);
+    let words = last_words(&agent.model_request(1));
+    let (one, next) = (words.find("one").unwrap(), words.find(NEXT).unwrap());
+    assert!(one < next, "{words}");
+}
+
+#[test]
+fn r_cancel_8_only_the_named_session_is_cancelled() {
+    let mut agent = TestAgent::builder()
+        .model(json!([
+            { "when": "stay", "steps": [{ "text": "still here ", "chunks": 2 }, { "delay_ms": 700 },
+                { "text": "to the end" }] },
+            { "when": "go away", "steps": hangs() },
+            next_reply(),
+        ]))
+        .start();
+    let other = agent.new_session();
+    let stays = agent.request("session/prompt", &prompt(&other, "stay"));
+    let goes = agent.prompt("go away");
+    agent.model().wait_for_requests(2, LIMIT).unwrap();
+    // Words of this session and not of the other: without an answer in between, the next prompt
+    // would be joined to this one, and the model would hear "go away" again.
+    let session = agent.session.clone();
+    agent.wait_for("words", |it| {
+        it["params"]["sessionId"] == session.as_str()
+            && it["params"]["update"]["sessionUpdate"] == "agent_message_chunk"
+    });
+    agent.cancel();
+    expect_cancelled(&mut agent, &goes);
+    assert_eq!(agent.stop_reason(&stays), "end_turn");
+    go_on(&mut agent);
+    agent.session = other;
+    assert_eq!(agent.text(), "still here to the end");
+}

@@ -1,0 +1,267 @@
+//! Files through the client (R-FS): unsaved buffers count, and a client that misbehaves costs a
+//! call at most.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use turnwright_testing::cards::{self, call};
+use turnwright_testing::process_waits;
+
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
+
+fn client(read: bool, write: bool) -> TestAgentBuilder {
+    let fs = json!({ "readTextFile": read, "writeTextFile": write });
+    TestAgent::builder().capabilities(json!({ "fs": fs })).permission("allow_once")
+}
+
+/// A turn in which the client answers questions about files with what `answer` makes of the
+/// method and the file's name; an `Err` is an error's code. Returns the results of the tools.
+fn serve(
+    agent: &mut TestAgent,
+    reply: &Value,
+    answer: impl Fn(&str, &str) -> Result<Value, i64>,
+) -> Vec<String> {
+    agent.model().push(reply.clone()).unwrap();
+    agent.model().push(says("Done.")).unwrap();
+    let before = agent.model().requests().len();
+    let id = agent.prompt("go");
+    let is_end = |it: &Value| it.get("method").is_none() && it["id"] == id;
+    loop {
+        let asks = |it: &Value| it["method"].as_str().is_some_and(|it| it.starts_with("fs/"));
+        let message = agent.wait_for("a question or the end", |it| asks(it) || is_end(it));
+        let Some(method) = message["method"].as_str() else { break };
+        let path = message["params"]["path"].as_str().unwrap();
+        assert!(path.starts_with('/'), "R-FS-2: {message}");
+        assert_eq!(message["params"]["sessionId"], agent.session.as_str(), "R-FS-2");
+        // R-FS-3: where a range is asked for it counts from 1.
+        assert!(message["params"]["line"].as_u64().is_none_or(|it| it >= 1), "{message}");
+        match answer(method, path.rsplit('/').next().unwrap_or_default()) {
+            Ok(result) => agent.respond(&message, &result),
+            Err(code) => agent.refuse(&message, code, "the buffer is locked"),
+        }
+    }
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    cards::check(agent);
+    let results = cards::results(agent, before + 1);
+    let earlier = if before == 0 { 0 } else { cards::results(agent, before).len() };
+    results[earlier..].to_vec()
+}
+
+fn read(path: &str) -> Value {
+    calls("read_file", &json!({ "path": path }))
+}
+
+fn write(path: &str, content: &str) -> Value {
+    calls("write_file", &json!({ "path": path, "content": content }))
+}
+
+fn last_card(agent: &TestAgent) -> Value {
+    cards::card(agent, cards::ids(agent).len() - 1)
+}
+
+#[test]
+fn r_fs_1_and_6_only_what_the_client_offers_is_called_and_the_disk_serves_the_rest() {
+    for (can_read, can_write) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut agent = client(can_read, can_write).file("a.txt", "same\n").start();
+        let both = json!([
+            call("read_file", &json!({ "path": "a.txt" })),
+            call("write_file", &json!({ "path": "a.txt", "content": "new\n" })),
+        ]);
+        let results = serve(&mut agent, &both, |method, _| {
+            Ok(if method == "fs/read_text_file" {
+                json!({ "content": "same\n" })
+            } else {
+                json!(null)
+            })
+        });
+        assert_eq!(results[0], "[File: a.txt | Lines: 1]\n    1| same\n");
+        assert!(results[1].starts_with("Replaced a.txt"), "{results:?}");
+        let methods = cards::requests(&agent);
+        let has = |method: &str| methods.iter().any(|it| it == method);
+        assert_eq!(has("fs/read_text_file"), can_read, "{methods:?}");
+        assert_eq!(has("fs/write_text_file"), can_write, "{methods:?}");
+        // This client writes nothing, so the disk shows who wrote.
+        assert_eq!(agent.read("a.txt"), if can_write { "same\n" } else { "new\n" });
+        let card = last_card(&agent);
+        let diff = json!({ "type": "diff", "path": agent.path("a.txt"),
+            "oldText": "same\n", "newText": "new\n" });
+        assert_eq!(card["content"], json!([diff]));
+        assert_eq!(card["locations"], json!([{ "path": agent.path("a.txt"), "line": 1 }]));
+    }
+}
+
+#[test]
+fn r_fs_1_a_client_that_says_nothing_offers_nothing() {
+    for capabilities in [json!({}), json!({ "fs": {} }), json!({ "fs": null })] {
+        let builder = TestAgent::builder().file("a.txt", "disk\n").capabilities(capabilities);
+        let (agent, result) = cards::run(builder, "read_file", &json!({ "path": "a.txt" }));
+        assert!(result.ends_with("1| disk\n"), "{result}");
+        assert!(cards::requests(&agent).is_empty());
+    }
+}
+
+#[test]
+fn r_fs_2_a_write_says_which_file_and_the_whole_text() {
+    let mut agent = client(false, true).file("a.txt", "one\n").start();
+    let append = json!({ "path": "a.txt", "content": "two\n", "mode": "append" });
+    serve(&mut agent, &calls("write_file", &append), |_, _| Ok(json!({})));
+    let sent = agent.log.iter().find(|it| it["method"] == "fs/write_text_file").unwrap();
+    assert_eq!(sent["params"]["path"], json!(agent.path("a.txt")));
+    assert_eq!(sent["params"]["content"], "one\ntwo\n");
+    assert_eq!(last_card(&agent)["status"], "completed");
+}
+
+#[test]
+fn r_fs_3_a_range_is_a_range_of_the_buffer() {
+    let mut agent = client(true, false).file("a.txt", "x\n").start();
+    let range = json!({ "path": "a.txt", "start_line": 2, "end_line": 3 });
+    let content = json!({ "content": "1\n2\n3\n4\n" });
+    let results = serve(&mut agent, &calls("read_file", &range), |_, _| Ok(content.clone()));
+    assert_eq!(results, ["[File: a.txt | Lines: 4]\n    2| 2\n    3| 3\n"]);
+}
+
+#[test]
+fn r_fs_4_unsaved_text_wins_over_the_disk() {
+    let mut agent = client(true, true).file("a.txt", "disk\n").start();
+    let results = serve(&mut agent, &read("a.txt"), |_, _| Ok(json!({ "content": "unsaved\n" })));
+    assert_eq!(results, ["[File: a.txt | Lines: 1]\n    1| unsaved\n"]);
+    serve(&mut agent, &write("a.txt", "new\n"), |method, _| {
+        Ok(if method == "fs/read_text_file" {
+            json!({ "content": "unsaved\n" })
+        } else {
+            json!(null)
+        })
+    });
+    assert_eq!(last_card(&agent)["content"][0]["oldText"], "unsaved\n");
+    // A file that has never been saved.
+    let results = serve(&mut agent, &read("new.txt"), |_, _| Ok(json!({ "content": "draft\n" })));
+    assert_eq!(results, ["[File: new.txt | Lines: 1]\n    1| draft\n"]);
+}
+
+#[test]
+fn r_fs_4_a_client_that_has_no_answer_leaves_it_to_the_disk() {
+    let answers: [Result<Value, i64>; 7] = [
+        Err(-32603),
+        Err(-32002),
+        Err(-32601),
+        Ok(json!(null)),
+        Ok(json!({})),
+        Ok(json!({ "content": 5 })),
+        Ok(json!([])),
+    ];
+    let mut agent = client(true, false).file("a.txt", "disk\n").start();
+    for answer in answers {
+        let results = serve(&mut agent, &read("a.txt"), |_, _| answer.clone());
+        assert_eq!(results, ["[File: a.txt | Lines: 1]\n    1| disk\n"], "{answer:?}");
+    }
+    let results = serve(&mut agent, &read("a.txt"), |_, _| Ok(json!("a bare text\n")));
+    assert_eq!(results, ["[File: a.txt | Lines: 1]\n    1| a bare text\n"]);
+}
+
+#[test]
+fn r_fs_4_a_missing_file_is_missing_whatever_the_client_makes_of_it() {
+    let mut agent = client(true, false).start();
+    for answer in [Err(-32002), Err(-32603), Ok(json!({ "content": "" })), Ok(json!(null))] {
+        let results = serve(&mut agent, &read("none.txt"), |_, _| answer.clone());
+        assert!(results[0].contains("does not exist"), "{answer:?}: {results:?}");
+        serve(&mut agent, &write("none.txt", "new\n"), |_, _| answer.clone());
+        assert!(last_card(&agent)["content"][0]["oldText"].is_null(), "{answer:?}");
+        assert_eq!(last_card(&agent)["title"], "Create none.txt");
+        std::fs::remove_file(agent.path("none.txt")).unwrap();
+    }
+}
+
+#[test]
+fn r_fs_4_a_client_that_never_answers_a_read_costs_five_seconds_and_not_the_turn() {
+    let mut agent = client(true, false)
+        .file("a.txt", "disk\n")
+        .model(json!([read("a.txt"), says("Done.")]))
+        .start();
+    let begun = Instant::now();
+    let id = agent.prompt("go");
+    let question = agent.wait_for_request("fs/read_text_file");
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    assert!(begun.elapsed() > Duration::from_secs(4), "no patience: {:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(cards::results(&agent, 1)[0].ends_with("1| disk\n"));
+    let withdrawn = agent.log.iter().find(|it| it["method"] == "$/cancel_request").unwrap();
+    assert_eq!(withdrawn["params"]["requestId"], question["id"]);
+    // An answer that comes much too late is nobody's.
+    agent.respond(&question, &json!({ "content": "too late\n" }));
+    agent.sync();
+    cards::check(&agent);
+}
+
+#[test]
+fn r_fs_5_a_write_may_be_answered_with_nothing() {
+    for answer in [json!(null), json!({}), json!("")] {
+        let mut agent = client(false, true).start();
+        let results = serve(&mut agent, &write("a.txt", "new\n"), |_, _| Ok(answer.clone()));
+        assert!(results[0].starts_with("Created a.txt"), "{answer}: {results:?}");
+        assert_eq!(last_card(&agent)["status"], "completed", "{answer}");
+    }
+}
+
+#[test]
+fn r_fs_5_a_write_that_the_client_refuses_fails_the_call_and_not_the_turn() {
+    for answer in [Err(-32603), Err(-32000), Ok(json!("could not save: the buffer is locked"))] {
+        let mut agent = client(false, true).file("a.txt", "old\n").start();
+        let results = serve(&mut agent, &write("a.txt", "new\n"), |_, _| answer.clone());
+        assert!(results[0].contains("the buffer is locked"), "{answer:?}: {results:?}");
+        assert_eq!(last_card(&agent)["status"], "failed", "{answer:?}");
+        assert_eq!(agent.read("a.txt"), "old\n", "written behind the editor's back");
+    }
+}
+
+#[test]
+fn r_fs_5_a_client_that_does_not_know_the_file_leaves_the_write_to_the_disk() {
+    for code in [-32002, -32601] {
+        let mut agent = client(false, true).file("a.txt", "old\n").start();
+        serve(&mut agent, &write("a.txt", "new\n"), |_, _| Err(code));
+        assert_eq!(last_card(&agent)["status"], "completed", "{code}");
+        assert_eq!(agent.read("a.txt"), "new\n", "{code}");
+    }
+}
+
+#[test]
+fn the_client_is_asked_for_no_file_outside_the_project() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let path = elsewhere.path().join("a.txt").display().to_string();
+    std::fs::write(&path, "outside\n").unwrap();
+    let mut agent = client(true, true).start();
+    let refuse = |method: &str, _: &str| panic!("{method} was called");
+    let results = serve(&mut agent, &read(&path), refuse);
+    assert!(results[0].ends_with("1| outside\n"), "{results:?}");
+    serve(&mut agent, &write(&path, "new\n"), refuse);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "new\n");
+}
+
+#[test]
+fn the_client_is_asked_for_nothing_that_could_block_or_burst_it() {
+    let mut agent = client(true, true).file("folder/x", "").start();
+    assert!(
+        process_waits::status(Command::new("mkfifo").arg(agent.path("fifo"))).unwrap().success()
+    );
+    std::fs::write(agent.path("big"), "x\n".repeat(2 << 20)).unwrap();
+    let refuse = |method: &str, name: &str| panic!("{method} was called for {name}");
+    for (path, expected) in
+        [("big", "Lines: 2097152"), ("folder", "[Folder: folder]"), ("fifo", "is a FIFO")]
+    {
+        let results = serve(&mut agent, &read(path), refuse);
+        assert!(results[0].contains(expected), "{path}: {results:?}");
+    }
+}
+
+#[test]
+fn a_path_below_a_linked_project_is_named_as_the_client_knows_it() {
+    let mut agent = client(true, false).file("real/a.txt", "disk\n").start();
+    std::os::unix::fs::symlink(agent.path("real"), agent.path("named")).unwrap();
+    let named = agent.path("named");
+    let answer = agent.call("session/new", &json!({ "cwd": named, "mcpServers": [] }));
+    answer["result"]["sessionId"].as_str().unwrap().clone_into(&mut agent.session);
+    serve(&mut agent, &read("a.txt"), |_, _| Ok(json!({ "content": "unsaved\n" })));
+    let sent = agent.log.iter().find(|it| it["method"] == "fs/read_text_file").unwrap();
+    assert_eq!(sent["params"]["path"], json!(named.join("a.txt")));
+    assert_eq!(last_card(&agent)["locations"][0]["path"], json!(named.join("a.txt")));
+}

@@ -1,0 +1,187 @@
+//! `edit_file`: what is on the disk afterwards, what the card shows and what the model is told.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use serde_json::{Value, json};
+use turnwright_testing::cards;
+
+use crate::agent::{TestAgent, calls, says};
+
+fn edit(path: &str, old: &str, new: &str) -> Value {
+    json!({ "path": path, "edits": [{ "old_text": old, "new_text": new }] })
+}
+
+/// One more turn of an agent that says yes.
+fn again(agent: &mut TestAgent, name: &str, arguments: &Value) -> String {
+    agent.model().push(calls(name, arguments)).unwrap();
+    agent.model().push(says("Done.")).unwrap();
+    cards::turn(agent)
+}
+
+#[test]
+fn edits_are_made_shown_and_told_with_their_new_lines() {
+    let builder = TestAgent::builder().file("a.rs", "one\ntwo\nthree\nfour\n");
+    let edits = json!([
+        { "old_text": "two\n", "new_text": "2\n2b\n" },
+        { "old_text": "four", "new_text": "4" },
+    ]);
+    let (agent, result) =
+        cards::run(builder, "edit_file", &json!({ "path": "a.rs", "edits": edits }));
+    assert_eq!(agent.read("a.rs"), "one\n2\n2b\nthree\n4\n");
+    let expected = "Applied 2 edits to a.rs (+3 −2). Match: exact.\n    1| one\n    2| 2\n    3| \
+                    2b\n    4| three\n    5| 4\n";
+    assert_eq!(result, expected);
+    let card = cards::card(&agent, 0);
+    assert_eq!((&card["title"], &card["kind"]), (&json!("Edit a.rs (+3 −2)"), &json!("edit")));
+    assert_eq!(card["locations"], json!([{ "path": agent.path("a.rs"), "line": 2 }]));
+    let diff = json!({ "type": "diff", "path": agent.path("a.rs"),
+        "oldText": "one\ntwo\nthree\nfour\n", "newText": "one\n2\n2b\nthree\n4\n" });
+    assert_eq!(card["content"], json!([diff]));
+    assert_eq!(card["rawOutput"]["added"], 3);
+}
+
+#[test]
+fn the_names_that_models_are_used_to_are_taken() {
+    for arguments in [
+        json!({ "file_path": "a", "old_string": "x", "new_string": "y" }),
+        json!({ "path": "a", "edits": [{ "old_str": "x", "new_str": "y" }] }),
+        json!({ "path": "a", "edits": [{ "oldText": "x", "newText": "y", "replaceAll": null }] }),
+        json!({ "path": "a", "edits": "[{\"old_text\": \"x\", \"new_text\": \"y\"}]" }),
+    ] {
+        let (agent, _) = cards::run(TestAgent::builder().file("a", "x\n"), "edit_file", &arguments);
+        assert_eq!(agent.read("a"), "y\n", "{arguments}");
+    }
+}
+
+#[test]
+fn nothing_is_written_when_anything_is_wrong_and_nobody_is_asked() {
+    let mut agent =
+        TestAgent::builder().file("a.txt", "one\ntwo\none\n").permission("allow_once").start();
+    let both = json!({ "path": "a.txt", "edits": [
+        { "old_text": "two", "new_text": "2" }, { "old_text": "three", "new_text": "3" } ] });
+    for (arguments, expected) in [
+        (both, "Edit 2 of 2: old_text not found in a.txt."),
+        (edit("a.txt", "one", "x"), "old_text matches 2 places: lines 1, 3. Add surrounding lines"),
+        (edit("a.txt", "", "x"), "old_text is empty. To create, replace or append"),
+        (edit("a.txt", "two", "two"), "old_text and new_text are the same"),
+        (edit("a.txt", "two", "# ... rest of file unchanged"), "stands for lines that were left"),
+        (edit("b.txt", "two", "x"), "b.txt does not exist. Nothing was written. Similar names: "),
+        (json!({ "path": "a.txt", "edits": [] }), "edits is empty"),
+        (json!({ "path": "a.txt" }), "edits is empty"),
+    ] {
+        let result = again(&mut agent, "edit_file", &arguments);
+        assert!(result.contains(expected), "{arguments}: {result}");
+        assert!(result.contains("Nothing was written"), "{result}");
+    }
+    assert_eq!(agent.read("a.txt"), "one\ntwo\none\n");
+    assert_eq!(cards::questions(&agent), 0);
+}
+
+#[test]
+fn replace_all_says_in_how_many_places() {
+    let arguments = json!({ "path": "a", "edits": [
+        { "old_text": "x", "new_text": "y", "replace_all": true } ] });
+    let (agent, result) =
+        cards::run(TestAgent::builder().file("a", "x x\nb\nx\n"), "edit_file", &arguments);
+    assert_eq!(agent.read("a"), "y y\nb\ny\n");
+    assert!(
+        result.starts_with("Applied 1 edit to a (+2 −2). Match: exact, in 3 places."),
+        "{result}"
+    );
+}
+
+#[test]
+fn a_file_that_changed_since_it_was_read_is_edited_only_where_it_still_says_what_was_quoted() {
+    let mut agent =
+        TestAgent::builder().file("a", "one\ntwo\nthree\n").permission("allow_once").start();
+    again(&mut agent, "read_file", &json!({ "path": "a" }));
+    fs::write(agent.path("a"), "zero\none\n2\nthree\n").unwrap();
+    let result = again(&mut agent, "edit_file", &edit("a", "two", "x"));
+    assert!(result.starts_with("a changed on disk since you read it"), "{result}");
+    assert!(result.contains("Nothing was written. Read it again."), "{result}");
+    // What only nearly fits is not good enough then.
+    let result = again(&mut agent, "edit_file", &edit("a", "three  \n", "3\n"));
+    assert!(result.starts_with("a changed on disk since you read it"), "{result}");
+    let result = again(&mut agent, "edit_file", &edit("a", "three", "3"));
+    assert!(
+        result.contains("The file changed since you read it; the edit still matched."),
+        "{result}"
+    );
+    assert_eq!(agent.read("a"), "zero\none\n2\n3\n");
+    // Now it is known again.
+    let result = again(&mut agent, "edit_file", &edit("a", "3  \n", "4\n"));
+    assert!(result.contains("Match: but for white space at line ends."), "{result}");
+}
+
+#[test]
+fn mode_link_and_line_ends_stay() {
+    let mut agent = TestAgent::builder().file("run.sh", "").permission("allow_once").start();
+    fs::write(agent.path("run.sh"), "a\r\nb\nc").unwrap();
+    fs::set_permissions(agent.path("run.sh"), fs::Permissions::from_mode(0o751)).unwrap();
+    symlink("run.sh", agent.path("link")).unwrap();
+    again(&mut agent, "edit_file", &edit("link", "a\nb\n", "a\nnew\nb\n"));
+    assert_eq!(agent.read("run.sh"), "a\r\nnew\r\nb\nc");
+    let mode = fs::metadata(agent.path("run.sh")).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o751);
+    assert!(fs::symlink_metadata(agent.path("link")).unwrap().is_symlink());
+}
+
+#[test]
+fn a_large_file_is_shown_by_its_changed_lines() {
+    let text = "some line of a long file\n".repeat(50_000) + "last\n";
+    let builder = TestAgent::builder().file("a", &text);
+    let (agent, _) = cards::run(builder, "edit_file", &edit("a", "last\n", "end\n"));
+    let shown = cards::card_text(&cards::card(&agent, 0));
+    assert!(shown.contains("-last\n+end\n") && shown.len() < 1_000, "{shown}");
+}
+
+#[test]
+fn the_editor_s_unsaved_text_is_what_is_edited() {
+    let fs = json!({ "readTextFile": true, "writeTextFile": true });
+    let mut agent = TestAgent::builder()
+        .capabilities(json!({ "fs": fs }))
+        .file("a", "disk\n")
+        .permission("allow_once")
+        .model(json!([calls("edit_file", &edit("a", "unsaved", "edited")), says("Done.")]))
+        .start();
+    let id = agent.prompt("go");
+    let mut buffer = "unsaved\n".to_owned();
+    let mut writes = 0;
+    loop {
+        let is_end = |it: &Value| it.get("method").is_none() && it["id"] == id;
+        let asks = |it: &Value| it["method"].as_str().is_some_and(|it| it.starts_with("fs/"));
+        let message = agent.wait_for("a question or the end", |it| asks(it) || is_end(it));
+        match message["method"].as_str() {
+            Some("fs/read_text_file") => agent.respond(&message, &json!({ "content": buffer })),
+            Some(_) => {
+                writes += 1;
+                message["params"]["content"].as_str().unwrap().clone_into(&mut buffer);
+                agent.respond(&message, &json!({}));
+            }
+            None => break,
+        }
+    }
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    assert_eq!((buffer.as_str(), writes, agent.read("a").as_str()), ("edited\n", 1, "disk\n"));
+    cards::check(&agent);
+}
+
+#[test]
+fn a_quotation_that_is_wrong_does_not_show_a_secret_before_the_question() {
+    let mut agent = TestAgent::builder().file(".env", "KEY=the-secret-0\n").start();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let outside = elsewhere.path().join("notes.txt");
+    fs::write(&outside, "KEY=the-secret-0\n").unwrap();
+    for path in [".env", outside.to_str().unwrap()] {
+        let result = again(&mut agent, "edit_file", &edit(path, "KEY=the-secret-1", "x"));
+        assert!(result.contains("use read_file, which asks the user"), "{result}");
+        let body = format!(
+            "*** Begin Patch\n*** Update File: {path}\n-KEY=the-secret-1\n+x\n\
+                            *** End Patch\n"
+        );
+        let patched = again(&mut agent, "apply_patch", &json!({ "patch": body }));
+        assert!(!format!("{result}{patched}").contains("secret-0"), "{result}\n{patched}");
+    }
+    assert_eq!(cards::questions(&agent), 0);
+}

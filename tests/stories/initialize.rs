@@ -1,0 +1,239 @@
+//! Initialization (R-INIT) and the extension points that it touches (R-EXT): what each side says
+//! about itself, and that both are bound by it.
+
+use serde_json::{Value, json};
+
+use crate::agent::{TestAgent, calls, prompt, says};
+
+fn code(answer: &Value) -> i64 {
+    answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("not an error: {answer}"))
+}
+
+#[test]
+fn p0_2_capabilities_that_are_objects_in_the_schema_are_objects() {
+    let mut agent = TestAgent::builder().spawn();
+    let answer = agent.call("initialize", &json!({ "protocolVersion": 1 }));
+    let capabilities = &answer["result"]["agentCapabilities"];
+    for group in ["sessionCapabilities", "auth"] {
+        for (name, value) in capabilities[group].as_object().into_iter().flatten() {
+            assert!(value.is_object() || value.is_null(), "{group}.{name}: {value}");
+        }
+    }
+}
+
+#[test]
+fn r_init_3_and_4_version_1_is_the_answer_to_every_version() {
+    for version in [1, 0, 2, 3, 65_535] {
+        let mut agent = TestAgent::builder().spawn();
+        let answer = agent.call("initialize", &json!({ "protocolVersion": version }));
+        assert_eq!(answer["result"]["protocolVersion"], 1, "asked for {version}: {answer}");
+        agent.new_session();
+    }
+}
+
+#[test]
+fn r_init_5_a_bad_version_is_invalid_and_leaves_the_connection_as_it_was() {
+    let mut agent = TestAgent::builder().spawn();
+    let new = json!({ "cwd": agent.workspace(), "mcpServers": [] });
+    let bad = [
+        json!({}),
+        json!({ "protocolVersion": null }),
+        json!({ "protocolVersion": "1" }),
+        json!({ "protocolVersion": "2025-01-01" }),
+        json!({ "protocolVersion": -1 }),
+        json!({ "protocolVersion": 1.5 }),
+        json!({ "protocolVersion": 65_536 }),
+        json!({ "protocolVersion": [1] }),
+        json!([]),
+    ];
+    for params in bad {
+        assert_eq!(code(&agent.call("initialize", &params)), -32602, "{params}");
+        assert_eq!(code(&agent.call("session/new", &new)), -32600, "after {params}");
+    }
+    let answer = agent.call("initialize", &json!({ "protocolVersion": 1 }));
+    assert_eq!(answer["result"]["protocolVersion"], 1, "{answer}");
+    assert!(agent.call("session/new", &new)["result"].is_object());
+}
+
+#[test]
+fn r_init_9_what_is_offered_is_served_and_the_rest_is_not_found() {
+    let mut agent = TestAgent::builder().spawn();
+    let answer = agent.call("initialize", &json!({ "protocolVersion": 1 }));
+    let capabilities = answer["result"]["agentCapabilities"].clone();
+    let table = [
+        ("session/load", "/loadSession"),
+        ("session/list", "/sessionCapabilities/list"),
+        ("session/resume", "/sessionCapabilities/resume"),
+        ("session/close", "/sessionCapabilities/close"),
+        ("session/delete", "/sessionCapabilities/delete"),
+        ("session/fork", "/sessionCapabilities/fork"),
+        ("session/archive", "/sessionCapabilities/archive"),
+        ("session/unarchive", "/sessionCapabilities/archive"),
+        ("session/status", "/sessionCapabilities/status"),
+        ("session/set_title", "/sessionCapabilities/title"),
+        ("logout", "/auth/logout"),
+        ("auth/status", "/auth/status"),
+        ("providers/list", "/providers"),
+    ];
+    for (method, place) in table {
+        let offer = capabilities.pointer(place).unwrap_or(&Value::Null);
+        let offered = offer.is_object() || *offer == json!(true);
+        // Parameters that no method takes, so that nothing happens.
+        let answer = agent.call(method, &json!([[]]));
+        let found = answer["error"]["code"] != -32601;
+        assert_eq!(found, offered, "{method}: {answer}");
+    }
+    for method in ["initialize", "authenticate", "session/new", "session/prompt"] {
+        assert_eq!(code(&agent.call(method, &json!([[]]))), -32602, "{method}");
+    }
+}
+
+#[test]
+fn r_init_11_text_and_links_reach_the_model() {
+    let mut agent = TestAgent::builder().model(json!([says("I see.")])).start();
+    let link = agent.path("notes.md");
+    let params = json!({ "sessionId": agent.session, "prompt": [
+        { "type": "text", "text": "Look at this:" },
+        { "type": "resource_link", "uri": format!("file://{}", link.display()), "name": "notes.md" },
+        { "type": "text", "text": "What is it?" },
+    ] });
+    let answer = agent.call("session/prompt", &params);
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    let words = agent.model_transcript(0).join("\n");
+    let places: Vec<_> = ["Look at this:", "notes.md", "What is it?"]
+        .map(|it| words.find(it).unwrap_or_else(|| panic!("no `{it}` in {words}")))
+        .into();
+    assert!(places.is_sorted(), "not in order: {words}");
+    assert!(words.contains(&*link.to_string_lossy()), "the place is lost: {words}");
+}
+
+#[test]
+fn r_init_12_embedded_resources_are_offered_and_used() {
+    let mut agent = TestAgent::builder().model(json!([says("I see.")])).spawn();
+    let answer = agent.call("initialize", &json!({ "protocolVersion": 1 }));
+    let offered = &answer["result"]["agentCapabilities"]["promptCapabilities"]["embeddedContext"];
+    assert_eq!(*offered, true);
+    agent.session = agent.new_session();
+    let params = json!({ "sessionId": agent.session, "prompt": [
+        { "type": "resource", "resource": { "uri": "file:///x/a.rs", "text": "fn answer() {}" } },
+        { "type": "resource", "resource": { "uri": "file:///x/b.bin", "blob": "AAAA",
+            "mimeType": "application/octet-stream" } },
+        { "type": "text", "text": "What is it?" },
+    ] });
+    let answer = agent.call("session/prompt", &params);
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    let words = agent.model_transcript(0).join("\n");
+    for word in ["a.rs", "fn answer() {}", "b.bin", "What is it?"] {
+        assert!(words.contains(word), "no `{word}` in {words}");
+    }
+}
+
+#[test]
+fn r_init_13_nothing_is_served_before_initialize_and_initialize_may_come_again() {
+    let mut agent = TestAgent::builder().model(json!([says("Hello.")])).spawn();
+    let new = json!({ "cwd": agent.workspace(), "mcpServers": [] });
+    let early = [
+        ("session/new", new),
+        ("session/prompt", prompt("x", "hi")),
+        ("session/set_mode", json!({ "sessionId": "x", "modeId": "ask" })),
+        ("authenticate", json!({ "methodId": "configured" })),
+        ("session/new", json!({ "bad": true })),
+    ];
+    for (method, params) in early {
+        assert_eq!(code(&agent.call(method, &params)), -32600, "{method} {params}");
+    }
+    agent.notify("session/cancel", &json!({ "sessionId": "x" }));
+    let version = json!({ "protocolVersion": 1 });
+    assert!(agent.call("initialize", &version)["result"].is_object());
+    agent.session = agent.new_session();
+    assert!(agent.call("initialize", &version)["result"].is_object());
+    assert_eq!(agent.turn("hi"), "end_turn", "the session is gone");
+}
+
+#[test]
+fn r_init_15_and_ext_1_unknown_capabilities_and_any_meta_are_harmless() {
+    let meta = json!({
+        "traceparent": "00-80e1afed08e019fc1110464cfa66635c-7a085853722dc6d2-01",
+        "tracestate": 5, "zed.dev": { "deep": [1, { "x": null }] }, "": "empty"
+    });
+    let mut agent = TestAgent::builder().model(json!([says("Hello.")])).spawn();
+    let params = json!({
+        "protocolVersion": 1, "_meta": meta,
+        "clientInfo": { "name": "test", "version": "1", "_meta": meta },
+        "clientCapabilities": {
+            "_meta": meta, "telepathy": true,
+            "fs": { "readTextFile": false, "writeTextFile": false, "smell": {}, "_meta": meta }
+        }
+    });
+    assert!(agent.call("initialize", &params)["result"].is_object());
+    let auth = json!({ "methodId": "configured", "_meta": meta });
+    assert!(agent.call("authenticate", &auth)["result"].is_object());
+    let params = json!({ "cwd": agent.workspace(), "mcpServers": [], "_meta": meta });
+    let answer = agent.call("session/new", &params);
+    agent.session = answer["result"]["sessionId"].as_str().expect("a session").to_owned();
+    let mode = json!({ "sessionId": agent.session, "modeId": "ask", "_meta": meta });
+    assert!(agent.call("session/set_mode", &mode)["result"].is_object());
+    let mut params = prompt(&agent.session, "hi");
+    params["_meta"] = meta.clone();
+    params["prompt"][0]["_meta"] = meta.clone();
+    let answer = agent.call("session/prompt", &params);
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    agent.notify("session/cancel", &json!({ "sessionId": agent.session, "_meta": meta }));
+    agent.notify("$/cancel_request", &json!({ "requestId": 1, "_meta": meta }));
+    agent.sync();
+    assert!(!agent.model_request(0).to_string().contains("zed.dev"), "meta went to the model");
+}
+
+#[test]
+fn r_ext_4_and_5_custom_requests_are_answered_and_custom_notifications_ignored() {
+    let mut agent = TestAgent::builder().spawn();
+    // Before `initialize` too: whoever waits for an answer gets one.
+    let answer = agent.call("_x/y", &json!({}));
+    assert_eq!(code(&answer), -32600, "{answer}");
+    assert!(agent.call("initialize", &json!({ "protocolVersion": 1 }))["result"].is_object());
+    let before = agent.log.len();
+    for params in [json!({}), json!([1, 2]), json!({ "_meta": {} })] {
+        assert_eq!(code(&agent.call("_x/y", &params)), -32601, "{params}");
+        agent.notify("_x/y", &params);
+        agent.notify("$/x", &params);
+    }
+    agent.sync();
+    assert_eq!(agent.log.len(), before + 4, "{:?}", &agent.log[before..]);
+}
+
+#[test]
+fn p0_8_sloppy_answers_of_the_client_are_understood() {
+    let read = calls("read_file", &json!({ "path": "a.txt" }));
+    let answers = [json!("from the editor\n"), json!({ "content": "from the editor\n" })];
+    for answer in answers {
+        let mut agent = TestAgent::builder()
+            .file("a.txt", "from the disk\n")
+            .model(json!([read, says("Done.")]))
+            .capabilities(json!({ "fs": { "readTextFile": true } }))
+            .start();
+        let id = agent.prompt("read");
+        let request = agent.wait_for_request("fs/read_text_file");
+        assert_eq!(request["params"]["sessionId"], agent.session.as_str());
+        agent.respond(&request, &answer);
+        assert_eq!(agent.stop_reason(&id), "end_turn");
+        let result = agent.model_transcript(1).pop().unwrap();
+        assert!(result.contains("from the editor"), "{answer}: {result}");
+    }
+}
+
+#[test]
+fn p0_8_a_client_that_never_answers_does_not_hold_the_turn_for_ever() {
+    let mut agent = TestAgent::builder()
+        .file("a.txt", "from the disk\n")
+        .model(json!([calls("read_file", &json!({ "path": "a.txt" })), says("Done.")]))
+        .capabilities(json!({ "fs": { "readTextFile": true } }))
+        .start();
+    let id = agent.prompt("read");
+    let request = agent.wait_for_request("fs/read_text_file");
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    // The request is withdrawn, and an answer that comes after all is ignored.
+    let withdrawn = |it: &Value| it["params"]["requestId"] == request["id"];
+    assert!(agent.log.iter().any(withdrawn), "{:?}", agent.log);
+    agent.respond(&request, &json!({ "content": "late" }));
+    agent.sync();
+}

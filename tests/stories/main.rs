@@ -1,0 +1,75 @@
+//! Conversations with an agent on a thread of the test: the whole agent from its first line of input to its
+//! last line of output, with a scripted model and real files, but without a process. What only a process
+//! can show is in `tests/it`.
+#![expect(clippy::disallowed_methods, reason = "the bans apply to the agent; tests are its client")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    unreachable_pub,
+    missing_docs,
+    missing_debug_implementations,
+    reason = "tests"
+)]
+
+mod agent;
+mod arguments;
+mod ask_user;
+mod asking;
+mod auth;
+mod buffers;
+mod cancel;
+mod cancel_phases;
+mod cancel_request;
+mod checkpoint;
+mod client_files;
+mod config;
+mod content;
+mod edit_file;
+mod error_texts;
+mod errors;
+mod escapes;
+mod history;
+mod initialize;
+mod instructions;
+mod learned;
+mod mcp_http;
+mod media;
+mod memory;
+mod models;
+mod modes;
+mod move_delete;
+mod patch;
+mod permission;
+mod permission_races;
+mod plan;
+mod protected;
+mod provider;
+mod providers;
+mod queue;
+mod read_file;
+mod responses;
+mod round_trip;
+mod rules;
+mod search;
+mod seed_history;
+mod session;
+mod sessions;
+mod sessions_folders;
+mod sessions_list;
+mod side_by_side;
+mod skills;
+mod slash_commands;
+mod store;
+mod strict;
+mod tools;
+mod trouble;
+mod trouble_bytes;
+mod trouble_stream;
+mod trust;
+mod turn;
+mod undo;
+mod usage;
+mod web_fetch;
+mod write_file;

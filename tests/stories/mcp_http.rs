@@ -1,0 +1,328 @@
+//! MCP servers on streamable HTTP: what arrives there, and what becomes of a session when they
+//! refuse, fail, flood or go away.
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use serde_json::{Value, json};
+use turnwright_testing::mcp_http_stub::{McpHttpStub, answer, answer_json, event, tools};
+use turnwright_testing::raw_server::{wait_for_the_end, write_head, write_stream};
+
+use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, says};
+
+const KEY: &str = "sk-canary-7-of-a-server";
+
+/// An agent whose model calls `echo` of the server `far` once.
+fn calling(stub: &McpHttpStub) -> TestAgentBuilder {
+    let call = calls("mcp__far__echo", &json!({ "text": "hi" }));
+    TestAgent::builder()
+        .model(json!([call, says("done"), says("more")]))
+        .permission("allow_once")
+        .server_as(stub.server("far", &[]))
+}
+
+/// What the model is told about its call.
+fn told(agent: &TestAgent) -> String {
+    agent.model_transcript(1).pop().unwrap()
+}
+
+fn offered(agent: &TestAgent, number: usize) -> Vec<String> {
+    let body = agent.model_request(number);
+    let name = |it: &Value| it["function"]["name"].as_str().unwrap().to_owned();
+    body["tools"].as_array().unwrap().iter().map(name).collect()
+}
+
+/// What the user is told when a session with this server begins.
+fn notice(server: Value) -> String {
+    let mut agent = TestAgent::builder().model(json!([says("one")])).server_as(server).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let text: Vec<_> = agent.log.iter().map(Value::to_string).collect();
+    let words = text.iter().find(|it| it.contains("The MCP server far is unavailable"));
+    words.unwrap_or_else(|| panic!("nothing was said: {text:#?}")).clone()
+}
+
+#[test]
+fn r_mcp_2_a_tool_of_a_server_on_http_is_called_with_json_or_a_stream_and_all_headers_arrive() {
+    for streams in [false, true] {
+        let stub = McpHttpStub::start(move |request, stream| {
+            let is_call = request.method() == "tools/call";
+            if is_call && streams {
+                let text = json!({ "content": [{ "type": "text", "text": "{\"text\":\"hi\"}" }] });
+                let progress = json!({ "jsonrpc": "2.0", "method": "notifications/message",
+                    "params": { "level": "info", "data": "on it" } });
+                let events = event(&progress) + &event(&request.result(&text));
+                write_stream(stream, &events);
+            }
+            is_call && streams
+        });
+        let headers = [("X-Team", "blue"), ("Authorization", "Bearer sk-canary-7-of-a-server")];
+        let call = calls("mcp__far__echo", &json!({ "text": "hi" }));
+        let mut agent = TestAgent::builder()
+            .model(json!([call, says("done")]))
+            .permission("allow_once")
+            .server_as(stub.server("far", &headers))
+            .start();
+        assert_eq!(agent.turn("go"), "end_turn");
+        assert!(told(&agent).contains(r#"{"text":"hi"}"#), "{}", told(&agent));
+        let session = agent.session.clone();
+        agent.call("session/close", &json!({ "sessionId": session }));
+        stub.wait_for("the end of the session", |it| it.verb == "DELETE");
+        for request in stub.requests() {
+            assert_eq!(request.header("x-team"), Some("blue"), "{request:?}");
+            let key = request.header("authorization").unwrap();
+            assert_eq!(key, format!("Bearer {KEY}"), "{request:?}");
+            if request.method() != "initialize" {
+                assert_eq!(request.header("mcp-protocol-version"), Some("2025-11-25"));
+                assert_eq!(request.header("mcp-session-id"), Some("session-1"), "{request:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn m_2_a_server_that_knows_no_handshake_is_spoken_to_without_one() {
+    let stub = McpHttpStub::start(|request, stream| {
+        let version = "2026-07-28";
+        match request.method() {
+            "initialize" => {
+                let body = json!({ "jsonrpc": "2.0", "id": request.body["id"], "error": {
+                    "code": -32022, "message": "no such version",
+                    "data": { "supported": [version] } } });
+                let head = "content-type: application/json\r\n";
+                answer(stream, "400 Bad Request", head, &body.to_string());
+            }
+            "server/discover" => {
+                let result = json!({ "resultType": "complete", "supportedVersions": [version],
+                    "capabilities": { "tools": {} }, "ttlMs": 0, "cacheScope": "private",
+                    "_meta": { "io.modelcontextprotocol/serverInfo":
+                        { "name": "stub", "version": "2" } } });
+                answer_json(stream, "", &request.result(&result));
+            }
+            _ => return false,
+        }
+        true
+    });
+    let mut agent = calling(&stub).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(told(&agent).contains(r#"{"text":"hi"}"#), "{}", told(&agent));
+    let seen = stub.requests();
+    let call = seen.iter().find(|it| it.method() == "tools/call").unwrap();
+    assert_eq!(call.header("mcp-protocol-version"), Some("2026-07-28"));
+    assert_eq!(call.header("mcp-method"), Some("tools/call"));
+    assert_eq!(call.header("mcp-name"), Some("echo"));
+    assert_eq!(call.header("mcp-session-id"), None);
+}
+
+#[test]
+fn r_mcp_3_and_5_what_is_advertised_is_true_and_the_rest_is_refused_without_a_value() {
+    let mut agent = TestAgent::builder().spawn();
+    let answer = agent.call("initialize", &json!({ "protocolVersion": 1 }));
+    let capabilities = &answer["result"]["agentCapabilities"]["mcpCapabilities"];
+    assert_eq!(capabilities["http"], true);
+    assert_ne!(capabilities["sse"], true);
+    let secret = "sk-canary-8\u{7f}";
+    let header = |name: &str, value: &str| json!([{ "name": name, "value": value }]);
+    let servers = [
+        json!({ "type": "sse", "name": "far", "url": "http://127.0.0.1:9/sse", "headers": [] }),
+        json!({ "type": "http", "name": "far", "url": "no address", "headers": [] }),
+        json!({ "type": "http", "name": "far", "url": "file:///etc/passwd", "headers": [] }),
+        json!({ "type": "http", "name": "far", "url": "https://me:sk-canary-8@h/", "headers": [] }),
+        json!({ "type": "http", "name": "far", "url": "http://h/", "headers": header("A B", secret) }),
+        json!({ "type": "http", "name": "far", "url": "http://h/", "headers": header("A", secret) }),
+        json!({ "type": "http", "name": "far", "url": "http://h/",
+            "headers": header("Mcp-Session-Id", "sk-canary-8") }),
+        json!({ "type": "http", "name": "far", "url": "http://h/",
+            "headers": header("host", "sk-canary-8") }),
+    ];
+    for server in servers {
+        let params = json!({ "cwd": agent.workspace(), "mcpServers": [server] });
+        let answer = agent.call("session/new", &params);
+        assert_eq!(answer["error"]["code"], -32602, "{server}: {answer}");
+        assert!(!answer.to_string().contains("canary"), "{answer}");
+    }
+}
+
+#[test]
+fn m_22_whoever_refuses_is_named_with_what_to_do() {
+    let key = [("Authorization", "Bearer sk-canary-7-of-a-server")];
+    let elsewhere = McpHttpStub::good();
+    let other = format!("location: {}\r\n", elsewhere.url());
+    let challenge = "www-authenticate: Bearer realm=\"x\"\r\n";
+    let scope = "www-authenticate: Bearer error=\"insufficient_scope\", scope=\"notes:read\"\r\n";
+    let refusals = [
+        ("401 Unauthorized", "", "", false, "turnwright mcp login http://"),
+        ("401 Unauthorized", challenge, "", false, "turnwright mcp login http://"),
+        ("401 Unauthorized", challenge, "", true, "rejects the key in its `Authorization` header"),
+        ("403 Forbidden", "", "not sk-canary-7-of-a-server", true, "HTTP 403"),
+        ("403 Forbidden", scope, "", false, "notes:read"),
+        ("500 Oh No", "", "", false, "HTTP 500"),
+        ("429 Slow Down", "", "", false, "HTTP 429"),
+        ("404 Not Found", "", "", false, "404"),
+        (
+            "200 OK",
+            "content-type: text/html\r\n",
+            "<html>",
+            false,
+            "did not answer like an MCP server",
+        ),
+        ("307 Temporary Redirect", &other, "", true, "307"),
+        ("302 Found", &other, "", true, "302"),
+    ];
+    for (status, head, body, has_key, expected) in refusals {
+        let (status, head, body) = (status.to_owned(), head.to_owned(), body.to_owned());
+        let stub = McpHttpStub::start(move |_, stream| {
+            answer(stream, &status, &head, &body);
+            true
+        });
+        let words = notice(stub.server("far", if has_key { &key } else { &[] }));
+        assert!(words.contains(expected), "{expected}: {words}");
+        assert!(!words.contains("canary"), "{words}");
+    }
+    assert_eq!(elsewhere.requests().len(), 0, "somebody else was sent the headers");
+}
+
+#[test]
+fn a_redirect_within_the_same_server_is_followed() {
+    let stub = McpHttpStub::start(|request, stream| {
+        let is_short = request.path == "/mcp";
+        if is_short {
+            answer(stream, "307 Temporary Redirect", "location: /mcp/\r\n", "");
+        }
+        is_short
+    });
+    let mut agent = calling(&stub).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(told(&agent).contains(r#"{"text":"hi"}"#), "{}", told(&agent));
+}
+
+#[test]
+fn a_server_that_has_forgotten_the_session_is_greeted_again_and_does_the_call() {
+    let forgot = AtomicBool::new(false);
+    let stub = McpHttpStub::start(move |request, stream| {
+        let forgets = request.method() == "tools/call" && !forgot.swap(true, Ordering::Relaxed);
+        if forgets {
+            answer(stream, "404 Not Found", "", "");
+        }
+        forgets
+    });
+    let mut agent = calling(&stub).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(told(&agent).contains(r#"{"text":"hi"}"#), "{}", told(&agent));
+    let greetings = stub.requests().iter().filter(|it| it.method() == "initialize").count();
+    assert_eq!(greetings, 2);
+}
+
+#[test]
+fn m_17_a_call_fails_cleanly_whatever_the_server_does_and_the_turn_goes_on() {
+    type Play = fn(&mut std::net::TcpStream);
+    let troubles: [(&str, Play); 5] = [
+        ("hangs up", |_| {}),
+        ("hangs up amid a stream", |stream| write_stream(stream, "event: message\ndata: {")),
+        ("fails", |stream| answer(stream, "500 Oh No", "", "")),
+        ("says something else", |stream| answer(stream, "200 OK", "", "what?")),
+        ("sends an event without end", |stream| {
+            write_head(stream);
+            let piece = vec![b'x'; 1024 * 1024];
+            stream.write_all(b"data: ").ok();
+            for _ in 0..17 {
+                if stream.write_all(&piece).is_err() {
+                    break;
+                }
+            }
+            wait_for_the_end(stream);
+        }),
+    ];
+    for (what, play) in troubles {
+        let stub = McpHttpStub::start(move |request, stream| {
+            let is_call = request.method() == "tools/call";
+            if is_call {
+                play(stream);
+            }
+            is_call
+        });
+        let mut agent = calling(&stub).start();
+        assert_eq!(agent.turn("go"), "end_turn", "{what}");
+        let told = told(&agent);
+        assert!(!told.contains(r#"{"text":"hi"}"#), "{what}: {told}");
+        assert!(!told.contains("127.0.0.1"), "{what}: {told}");
+        let failed = agent.updates().iter().any(|it| it["status"] == "failed");
+        assert!(failed, "{what}");
+    }
+}
+
+#[test]
+fn a_stream_without_end_is_left_when_the_user_cancels() {
+    let stub = McpHttpStub::start(|request, stream| {
+        let is_call = request.method() == "tools/call";
+        if is_call {
+            write_head(stream);
+            let ping = event(&json!({ "jsonrpc": "2.0", "method": "notifications/message",
+                "params": { "level": "info", "data": "still on it" } }));
+            while stream.write_all(ping.as_bytes()).is_ok() {}
+        }
+        is_call
+    });
+    let mut agent = calling(&stub).start();
+    let id = agent.prompt("go");
+    agent.wait_for_status("in_progress");
+    stub.wait_for("the call", |it| it.method() == "tools/call");
+    agent.cancel();
+    assert_eq!(agent.stop_reason(&id), "cancelled");
+}
+
+#[test]
+fn m_12_a_server_may_say_on_its_stream_that_its_tools_have_changed() {
+    static LISTS: AtomicUsize = AtomicUsize::new(0);
+    let stub = McpHttpStub::start(|request, stream| {
+        match (request.verb.as_str(), request.method()) {
+            ("GET", _) => {
+                write_head(stream);
+                let news =
+                    json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
+                stream.write_all(event(&news).as_bytes()).ok();
+                wait_for_the_end(stream);
+            }
+            ("POST", "tools/list") if LISTS.fetch_add(1, Ordering::Relaxed) > 0 => {
+                answer_json(stream, "", &request.result(&tools(&["echo", "late"])));
+            }
+            _ => return false,
+        }
+        true
+    });
+    let mut agent = TestAgent::builder()
+        .model(json!(vec![says("one"); 50]))
+        .server_as(stub.server("far", &[]))
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    stub.wait_for("the second list", |_| LISTS.load(Ordering::Relaxed) > 1);
+    let mut turns = 1;
+    eventually("the new tool", || {
+        agent.turn("again");
+        turns += 1;
+        offered(&agent, turns - 1).contains(&"mcp__far__late".to_owned())
+    });
+}
+
+#[test]
+fn m_17_a_server_that_was_not_there_is_connected_when_it_is() {
+    // A port on which nobody listens, until somebody does.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let server = json!({ "type": "http", "name": "far", "url": format!("http://{address}/mcp"),
+        "headers": [] });
+    let mut agent =
+        TestAgent::builder().model(json!(vec![says("one"); 50])).server_as(server).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let text: Vec<_> = agent.log.iter().map(Value::to_string).collect();
+    assert!(text.iter().any(|it| it.contains("cannot be reached")), "{text:#?}");
+    let stub = McpHttpStub::on(TcpListener::bind(address).unwrap(), |_, _| false);
+    stub.wait_for("the list", |it| it.method() == "tools/list");
+    let mut turns = 1;
+    eventually("the tool", || {
+        agent.turn("again");
+        turns += 1;
+        offered(&agent, turns - 1).contains(&"mcp__far__echo".to_owned())
+    });
+}

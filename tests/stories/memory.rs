@@ -1,0 +1,130 @@
+//! `memory`: notes that a later session sees, and what must not become one.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use serde_json::{Value, json};
+use turnwright_testing::cards;
+
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
+
+const BUILD: &str = ".turnwright/memory/build.md";
+
+fn note(action: &str, name: &str, content: &str) -> Value {
+    json!({ "action": action, "name": name, "content": content })
+}
+
+fn run(builder: TestAgentBuilder, arguments: &Value) -> (TestAgent, String) {
+    cards::run(builder, "memory", arguments)
+}
+
+#[test]
+fn a_note_is_asked_about_like_an_edit_and_the_next_session_knows_of_it() {
+    let (mut agent, result) =
+        run(TestAgent::builder(), &note("write", "build", "# How to build\n\nmake all\n"));
+    assert_eq!(result, "Noted: build, 25 bytes.");
+    assert_eq!(agent.read(BUILD), "# How to build\n\nmake all\n");
+    assert_eq!(cards::questions(&agent), 1);
+    let card = cards::card(&agent, 0);
+    assert_eq!((&card["title"], &card["kind"]), (&json!("Remember: build"), &json!("edit")));
+    assert_eq!(card["content"][0]["type"], "diff");
+    agent.session = agent.new_session();
+    agent.model().push(says("Hello.")).unwrap();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    let told = agent.model_request(2)["messages"].to_string();
+    assert!(told.contains("project/build – How to build"), "{told}");
+    assert!(told.contains("count less than the user's words"), "{told}");
+    assert!(!told.contains("make all"), "only the index is always there: {told}");
+}
+
+#[test]
+fn notes_are_read_without_a_question_in_both_scopes() {
+    let builder = || {
+        TestAgent::builder()
+            .file(BUILD, "# Build\nmake all\n")
+            .own_file("config/memory/taste.md", "likes tabs\n")
+    };
+    let (agent, result) = run(builder(), &json!({ "action": "read", "name": "build" }));
+    assert!(result.ends_with("make all\n") && result.starts_with("Note project/build of "));
+    assert_eq!(cards::questions(&agent), 0);
+    assert_eq!(cards::card(&agent, 0)["title"], "Recall: build");
+    let (agent, result) = run(builder(), &json!({ "action": "read", "name": "taste" }));
+    assert!(result.ends_with("likes tabs\n"), "{result}");
+    assert_eq!(cards::questions(&agent), 0);
+    let (_, result) = run(builder(), &json!({ "action": "list" }));
+    assert_eq!(result, "project/build – Build\nuser/taste – likes tabs\n");
+    let (_, result) = run(builder(), &json!({ "action": "read", "name": "other" }));
+    assert_eq!(result, "There is no note other. There are: build, taste.");
+}
+
+#[test]
+fn a_note_grows_and_goes() {
+    let (agent, _) =
+        run(TestAgent::builder().file(BUILD, "one\n"), &note("append", "build", "two"));
+    assert_eq!(agent.read(BUILD), "one\ntwo\n");
+    let arguments = json!({ "action": "delete", "name": "build" });
+    let (agent, result) = run(TestAgent::builder().file(BUILD, "one\n"), &arguments);
+    assert_eq!(result, "Forgotten: build.");
+    assert!(!agent.path(BUILD).exists());
+    assert_eq!(cards::questions(&agent), 1);
+    let card = cards::card(&agent, 0);
+    assert_eq!((&card["title"], &card["kind"]), (&json!("Forget: build"), &json!("delete")));
+}
+
+#[test]
+fn a_note_of_the_user_is_asked_about_wherever_the_project_lies() {
+    let mut arguments = note("write", "taste", "likes tabs");
+    arguments["scope"] = json!("user");
+    let (agent, _) = run(TestAgent::builder(), &arguments);
+    let text = fs::read_to_string(agent.home().join("config/memory/taste.md")).unwrap();
+    assert_eq!(text, "likes tabs\n");
+    let asked = agent.log.iter().find(|it| it["method"] == "session/request_permission").unwrap();
+    assert!(asked.to_string().contains("Outside the project"), "{asked}");
+}
+
+#[test]
+fn what_cannot_be_a_note_is_refused_before_anybody_is_asked() {
+    let key = format!("the key is sk-{}", "a1".repeat(20));
+    let table = [
+        (note("write", "../x", "x"), "Call it x."),
+        (note("write", "Build Commands", "x"), "Call it build-commands."),
+        (note("write", "build", ""), "needs the `content`"),
+        (note("write", "", "x"), "needs the `name`"),
+        (note("write", "keys", &key), "what looks like an API key"),
+        (note("write", "long", &"x".repeat(17_000)), "16384 is the most"),
+        (json!({ "action": "delete", "name": "none" }), "There is no note none."),
+    ];
+    for (arguments, expected) in table {
+        let (agent, result) = run(TestAgent::builder(), &arguments);
+        assert!(result.contains(expected), "{expected}: {result}");
+        assert_eq!(cards::questions(&agent), 0, "{expected}");
+        assert!(!agent.path(".turnwright").exists(), "{expected}");
+    }
+}
+
+#[test]
+fn a_link_in_a_project_makes_no_other_file_a_note() {
+    for action in ["read", "append"] {
+        let arguments = note(action, "trap", "x");
+        let replies = json!([calls("memory", &arguments), says("Done.")]);
+        let mut agent = TestAgent::builder()
+            .model(replies)
+            .own_file("config/credentials.md", "# Top secret")
+            .permission("allow_once")
+            .start();
+        fs::create_dir_all(agent.path(".turnwright/memory")).unwrap();
+        let secret = agent.home().join("config/credentials.md");
+        symlink(&secret, agent.path(".turnwright/memory/trap.md")).unwrap();
+        let result = cards::turn(&mut agent);
+        assert!(!agent.model_request(1).to_string().contains("Top secret"), "{action}");
+        assert!(result.contains("no note") || result.contains("link"), "{result}");
+        assert_eq!(fs::read_to_string(secret).unwrap(), "# Top secret");
+    }
+}
+
+#[test]
+fn the_user_can_see_the_notes() {
+    let mut agent = TestAgent::builder().file(BUILD, "# Build\n").start();
+    assert_eq!(agent.turn("/memory"), "end_turn");
+    assert!(agent.text().contains("* `build` (project) – Build"), "{}", agent.text());
+}

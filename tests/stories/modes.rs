@@ -1,0 +1,177 @@
+//! Modes that are true to their name: what each asks, how they change, and how a plan ends.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use turnwright_testing::cards;
+use turnwright_testing::session_requests::known_mode;
+
+use crate::agent::{TestAgent, calls, says};
+
+fn plan_mode(replies: Value) -> crate::agent::TestAgentBuilder {
+    TestAgent::builder().variable("TURNWRIGHT_MODE", "plan").model(replies)
+}
+
+/// Every file below a folder, with what it holds.
+fn snapshot(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path.clone());
+            }
+            all.insert(path.clone(), std::fs::read(&path).unwrap_or_default());
+        }
+    }
+    all
+}
+
+#[test]
+fn any_mode_can_be_the_first_one() {
+    for mode in ["plan", "ask", "auto-edit", "auto", "full"] {
+        let mut agent = TestAgent::builder().variable("TURNWRIGHT_MODE", mode).initialize();
+        let params = json!({ "cwd": agent.workspace(), "mcpServers": [] });
+        let answer = agent.call("session/new", &params);
+        assert_eq!(answer["result"]["modes"]["currentModeId"], mode);
+        let options = answer["result"]["configOptions"].as_array().unwrap();
+        let option = options.iter().find(|it| it["id"] == "mode").unwrap();
+        assert_eq!(option["currentValue"], mode);
+        // Both ways to choose one say the same about it.
+        let modes = answer["result"]["modes"]["availableModes"].as_array().unwrap();
+        for (one, other) in modes.iter().zip(option["options"].as_array().unwrap()) {
+            assert_eq!(one["description"], other["description"]);
+        }
+        let auto = modes.iter().find(|it| it["id"] == "auto").unwrap();
+        let promises = auto["description"].as_str().unwrap().contains("in the sandbox");
+        assert_eq!(promises, turnwright_sandbox::can_confine());
+    }
+}
+
+#[test]
+fn where_there_is_no_sandbox_the_user_is_told_once() {
+    let mut agent = TestAgent::builder().model(json!([says("One."), says("Two.")])).start();
+    agent.turn("go");
+    agent.turn("on");
+    assert_eq!(agent.told_of_no_sandbox, usize::from(!turnwright_sandbox::can_confine()));
+}
+
+#[test]
+fn a_hostile_model_changes_nothing_in_plan_mode() {
+    let temp = tempfile::tempdir().unwrap();
+    let inside_temp = format!("echo x > {}/x", temp.path().display());
+    let exec = |command: &str| calls("exec", &json!({ "command": command }));
+    let tries = vec![
+        calls("write_file", &json!({ "path": "b.txt", "content": "x" })),
+        calls("write_file", &json!({ "path": ".git/hooks/pre-commit", "content": "x" })),
+        calls("edit_file", &json!({ "path": "a.txt", "old_text": "readable", "new_text": "x" })),
+        calls("delete_path", &json!({ "path": "a.txt" })),
+        calls("move_path", &json!({ "from": "a.txt", "to": "c.txt" })),
+        exec("touch c.txt"),
+        exec("cat a.txt > c.txt"),
+        exec("cat a.txt | tee c.txt"),
+        exec("$(echo touch) c.txt"),
+        exec("git -c alias.st='!touch c.txt' st"),
+        exec(&inside_temp),
+        calls("exec", &json!({ "command": "touch c.txt", "escalate": "full" })),
+        calls("exec", &json!({ "command": "touch c.txt", "escalate": "network" })),
+        calls("exec", &json!({ "command": "touch c.txt", "escalate": "." })),
+        calls("exec", &json!({ "command": "touch c.txt", "background": true })),
+    ];
+    let count = tries.len();
+    let mut replies = tries;
+    replies.push(says("I give up."));
+    let mut agent = plan_mode(json!(replies))
+        .file("a.txt", "readable\n")
+        .file(".git/config", "[core]\n")
+        .permission("allow_once")
+        .start();
+    let before = snapshot(agent.workspace());
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(snapshot(agent.workspace()), before);
+    assert!(snapshot(temp.path()).is_empty());
+    assert_eq!(cards::questions(&agent), 0, "what is denied is not asked");
+    assert_eq!(agent.model().requests().len(), count + 1, "a call was not reached");
+    cards::check(&agent);
+}
+
+#[test]
+fn the_way_out_of_plan_mode_is_offered_only_there_and_only_the_user_takes_it() {
+    let names = |agent: &TestAgent, request: usize| {
+        let body = agent.model_request(request);
+        let tools = body["tools"].as_array().unwrap().clone();
+        tools
+            .iter()
+            .map(|it| it["function"]["name"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    for (chosen, expected) in [
+        ("Go on, ask me each time", "ask"),
+        ("Go on, edit freely", "auto-edit"),
+        ("Keep planning", "plan"),
+    ] {
+        let mut agent = plan_mode(json!([
+            calls("exit_plan", &json!({ "plan": "# Plan\n\n1. Write b.txt" })),
+            calls("write_file", &json!({ "path": "b.txt", "content": "x" })),
+            says("Done."),
+        ]))
+        .capabilities(json!({ "elicitation": { "form": {} } }))
+        .permission("allow_once")
+        .start();
+        let id = agent.prompt("go");
+        let asked = agent.wait_for_request("elicitation/create");
+        assert!(cards::card_text(&cards::card(&agent, 0)).contains("1. Write b.txt"));
+        let answer = json!({ "action": "accept", "content": { "answer": chosen } });
+        agent.respond(&asked, &answer);
+        assert_eq!(agent.stop_reason(&id), "end_turn");
+        cards::check(&agent);
+        assert!(names(&agent, 0).contains(&"exit_plan".to_owned()));
+        assert_eq!(names(&agent, 1).contains(&"exit_plan".to_owned()), expected == "plan");
+        assert_eq!(agent.path("b.txt").exists(), expected != "plan", "{chosen}");
+        assert_eq!(cards::questions(&agent), usize::from(expected == "ask"), "{chosen}");
+        if expected != "plan" {
+            assert_eq!(known_mode(&agent), (expected.to_owned(), expected.to_owned()));
+        }
+    }
+}
+
+#[test]
+fn whatever_is_no_clear_choice_keeps_plan_mode() {
+    let exit = || calls("exit_plan", &json!({ "plan": "Write b.txt" }));
+    let write = || calls("write_file", &json!({ "path": "b.txt", "content": "x" }));
+    for answer in [
+        json!({ "action": "decline" }),
+        json!({ "action": "cancel" }),
+        json!({ "action": "accept" }),
+        json!({ "action": "accept", "content": { "answer": "full" } }),
+        json!({}),
+    ] {
+        let mut agent = plan_mode(json!([exit(), write(), says("Ok.")]))
+            .capabilities(json!({ "elicitation": { "form": {} } }))
+            .start();
+        let id = agent.prompt("go");
+        let asked = agent.wait_for_request("elicitation/create");
+        agent.respond(&asked, &answer);
+        assert_eq!(agent.stop_reason(&id), "end_turn");
+        assert!(!agent.path("b.txt").exists(), "{answer}");
+    }
+    // A client that presses the first button by itself has chosen nothing.
+    let mut agent = plan_mode(json!([exit(), write(), says("Ok.")])).start();
+    let id = agent.prompt("go");
+    let asked = agent.wait_for_request("session/request_permission");
+    let names: Vec<_> = asked["params"]["options"].as_array().unwrap().iter().collect();
+    assert_eq!(names[0]["name"], "Keep planning");
+    agent.refuse(&asked, -32603, "no");
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    assert!(cards::results(&agent, 1)[0].contains("Put the plan into the text"));
+    assert!(!agent.path("b.txt").exists());
+}
+
+#[test]
+fn outside_of_plan_mode_there_is_nothing_to_leave() {
+    let plan = json!({ "plan": "x" });
+    let (_, result) = cards::run(TestAgent::builder(), "exit_plan", &plan);
+    assert!(result.contains("not plan mode"), "{result}");
+}

@@ -1,0 +1,133 @@
+//! `move_path` and `delete_path`: what is where afterwards, and what stays whatever is asked for.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use serde_json::{Value, json};
+use turnwright_testing::cards;
+
+use crate::agent::{TestAgent, calls, says};
+
+fn again(agent: &mut TestAgent, name: &str, arguments: &Value) -> String {
+    agent.model().push(calls(name, arguments)).unwrap();
+    agent.model().push(says("Done.")).unwrap();
+    cards::turn(agent)
+}
+
+#[test]
+fn a_file_is_moved_and_missing_folders_are_made() {
+    let builder = TestAgent::builder().file("a.txt", "x\n");
+    let arguments = json!({ "from": "a.txt", "to": "b/c/d.txt" });
+    let (agent, result) = cards::run(builder, "move_path", &arguments);
+    assert_eq!(result, "Moved a.txt to b/c/d.txt.");
+    assert_eq!(agent.read("b/c/d.txt"), "x\n");
+    assert!(!agent.path("a.txt").exists());
+    let card = cards::card(&agent, 0);
+    assert_eq!((&card["title"], &card["kind"]), (&json!("Move a.txt → b/c/d.txt"), &json!("move")));
+    assert_eq!(cards::questions(&agent), 1);
+}
+
+#[test]
+fn nothing_is_replaced_by_a_move() {
+    let mut agent = TestAgent::builder()
+        .file("a", "a")
+        .file("b", "b")
+        .file("folder/c", "c")
+        .permission("allow_once")
+        .start();
+    symlink("nowhere", agent.path("dangling")).unwrap();
+    for (from, to, expected) in [
+        ("a", "b", "b exists already"),
+        ("a", "dangling", "dangling exists already"),
+        ("a", "folder", "give the whole new path"),
+        ("missing", "x", "missing does not exist"),
+        ("folder", "folder/below", "cannot be moved into itself"),
+        (".", "../elsewhere", "holds the folder of this session"),
+        (".git", "x", "holds the history"),
+    ] {
+        let result = again(&mut agent, "move_path", &json!({ "from": from, "to": to }));
+        assert!(result.contains(expected), "{from} → {to}: {result}");
+    }
+    assert_eq!((agent.read("a").as_str(), agent.read("b").as_str()), ("a", "b"));
+    assert_eq!(agent.read("folder/c"), "c");
+}
+
+#[test]
+fn a_link_is_moved_and_deleted_itself() {
+    let mut agent = TestAgent::builder().file("real/f", "x").permission("allow_once").start();
+    symlink("real", agent.path("link")).unwrap();
+    again(&mut agent, "move_path", &json!({ "from": "link", "to": "other" }));
+    assert_eq!(fs::read_link(agent.path("other")).unwrap().to_str(), Some("real"));
+    let result = again(&mut agent, "delete_path", &json!({ "path": "other", "recursive": true }));
+    assert_eq!(result, "Deleted other.");
+    assert_eq!(agent.read("real/f"), "x");
+    assert!(fs::symlink_metadata(agent.path("other")).is_err());
+}
+
+#[test]
+fn a_folder_goes_with_what_is_in_it_only_if_that_is_said() {
+    let mut agent = TestAgent::builder()
+        .file("build/a", "")
+        .file("build/b/c", "")
+        .file("keep/x", "")
+        .permission("allow_once")
+        .start();
+    symlink(agent.path("keep"), agent.path("build/link")).unwrap();
+    let result = again(&mut agent, "delete_path", &json!({ "path": "build" }));
+    assert!(
+        result.contains("with 3 files and 1 folders below it. Nothing was deleted."),
+        "{result}"
+    );
+    assert_eq!(cards::questions(&agent), 0);
+    let result = again(&mut agent, "delete_path", &json!({ "path": "build", "recursive": true }));
+    assert_eq!(result, "Deleted build (a folder with 3 files).");
+    assert!(!agent.path("build").exists() && agent.path("keep/x").exists());
+    let card = cards::card(&agent, 1);
+    assert_eq!(
+        (&card["title"], &card["kind"]),
+        (&json!("Delete build (3 files)"), &json!("delete"))
+    );
+    assert!(cards::card_text(&card).contains("build/b/c"), "{card}");
+    fs::create_dir(agent.path("empty")).unwrap();
+    let result = again(&mut agent, "delete_path", &json!({ "path": "empty" }));
+    assert_eq!(result, "Deleted empty (an empty folder).");
+}
+
+#[test]
+fn folders_that_are_nested_too_deeply_are_left_alone() {
+    let mut agent = TestAgent::builder().permission("allow_once").start();
+    let path = "a/".repeat(300);
+    fs::create_dir_all(agent.path(&path)).unwrap();
+    let result = again(&mut agent, "delete_path", &json!({ "path": "a", "recursive": true }));
+    assert!(result.contains("nested 299 deep. Nothing was deleted. Use exec"), "{result}");
+    assert!(agent.path(&path).exists());
+}
+
+#[test]
+fn the_project_and_its_history_are_not_deleted() {
+    let mut agent =
+        TestAgent::builder().file("a", "").file(".git/HEAD", "").permission("allow_once").start();
+    let whole = agent.workspace().display().to_string();
+    for path in [".", "..", "./a/..", ".git", "/", &whole] {
+        let arguments = json!({ "path": path, "recursive": true });
+        let result = again(&mut agent, "delete_path", &arguments);
+        assert!(result.contains("Nothing was deleted"), "{path}: {result}");
+    }
+    assert_eq!(cards::questions(&agent), 0);
+    assert!(agent.path("a").exists() && agent.path(".git/HEAD").exists());
+}
+
+#[test]
+fn nothing_is_told_of_what_lies_outside_before_the_user_was_asked() {
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("secret-plan"), "x").unwrap();
+    let mut agent = TestAgent::builder().permission("reject_once").start();
+    let told = again(&mut agent, "delete_path", &json!({ "path": outside.path() }));
+    assert!(told.contains("with something below it"), "{told}");
+    let missing = outside.path().join("none");
+    for workdir in [outside.path(), &missing] {
+        let command = json!({ "command": "true", "workdir": workdir });
+        let told = again(&mut agent, "exec", &command);
+        assert!(told.starts_with("The user rejected this call."), "{told}");
+    }
+}

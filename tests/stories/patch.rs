@@ -1,0 +1,107 @@
+//! `apply_patch`: several files at once, all or none, for the models that are trained on it.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use serde_json::json;
+use turnwright_testing::cards;
+
+use crate::agent::{TestAgent, calls, says};
+
+fn patch(body: &str) -> serde_json::Value {
+    json!({ "patch": format!("*** Begin Patch\n{body}*** End Patch\n") })
+}
+
+#[test]
+fn a_patch_adds_changes_moves_and_deletes() {
+    let builder = TestAgent::builder()
+        .file("a.txt", "one\ntwo\n")
+        .file("b.txt", "gone\n")
+        .file("c.txt", "three\n");
+    let body = "*** Update File: a.txt\n one\n-two\n+2\n*** Delete File: b.txt\n*** Update File: \
+                c.txt\n*** Move to: d/c.txt\n@@\n-three\n+3\n*** Add File: e.txt\n+new\n";
+    let (agent, result) = cards::run(builder, "apply_patch", &patch(body));
+    assert_eq!((agent.read("a.txt").as_str(), agent.read("d/c.txt").as_str()), ("one\n2\n", "3\n"));
+    assert_eq!(agent.read("e.txt"), "new\n");
+    assert!(!agent.path("b.txt").exists() && !agent.path("c.txt").exists());
+    assert!(
+        result.starts_with("Applied the patch to 4 files (+3 −2).\nUpdated a.txt (+1 −1)."),
+        "{result}"
+    );
+    assert!(result.contains("Deleted b.txt.\nMoved c.txt to d/c.txt (+1 −1)."), "{result}");
+    let card = cards::card(&agent, 0);
+    assert_eq!(card["title"], "Patch 4 files (+3 −2)");
+    let diffs = card["content"].as_array().unwrap();
+    assert_eq!(diffs.len(), 4);
+    assert!(diffs.iter().all(|it| it["type"] == "diff"), "{diffs:?}");
+    assert_eq!(cards::questions(&agent), 1);
+}
+
+#[test]
+fn one_wrong_hunk_and_nothing_is_written() {
+    let builder = TestAgent::builder().file("a", "one\n").file("b", "x\ny\nx\n");
+    let body = "*** Update File: a\n-one\n+1\n*** Update File: b\n-x\n+z\n";
+    let (agent, result) = cards::run(builder, "apply_patch", &patch(body));
+    assert!(
+        result.contains("The hunk at line 6 of the patch matches 2 places: lines 1, 3."),
+        "{result}"
+    );
+    assert_eq!((agent.read("a").as_str(), agent.read("b").as_str()), ("one\n", "x\ny\nx\n"));
+    assert_eq!(cards::questions(&agent), 0);
+}
+
+#[test]
+fn what_makes_no_sense_is_said_with_its_line() {
+    let builder = TestAgent::builder().file("a", "one\n");
+    let (agent, result) = cards::run(builder, "apply_patch", &patch("*** Update File: a\none\n"));
+    assert!(
+        result.starts_with("The patch makes no sense: line 3: each line of a hunk"),
+        "{result}"
+    );
+    assert_eq!(agent.read("a"), "one\n");
+}
+
+#[test]
+fn a_file_that_cannot_be_written_takes_back_those_before_it() {
+    // The second file's folder is to be where the first one's file is made.
+    let body = "*** Add File: new\n+x\n*** Update File: a\n-one\n+1\n*** Add File: new/below\n+y\n";
+    let builder = TestAgent::builder().file("a", "one\n");
+    let (agent, result) = cards::run(builder, "apply_patch", &patch(body));
+    assert!(result.contains("No file was changed."), "{result}");
+    assert_eq!(agent.read("a"), "one\n");
+    assert_eq!(fs::read_dir(agent.workspace()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_deletion_that_is_taken_back_brings_the_very_file_back() {
+    let body = "*** Delete File: a\n*** Add File: new\n+x\n*** Add File: new/below\n+y\n";
+    let mut agent = TestAgent::builder()
+        .permission("allow_once")
+        .model(json!([calls("apply_patch", &patch(body)), says("Done.")]))
+        .start();
+    let bytes = b"\xff\xfeo\0n\0e\0";
+    fs::write(agent.path("a"), bytes).unwrap();
+    fs::set_permissions(agent.path("a"), fs::Permissions::from_mode(0o751)).unwrap();
+    let before = fs::metadata(agent.path("a")).unwrap();
+    let result = cards::turn(&mut agent);
+    assert!(result.contains("No file was changed."), "{result}");
+    assert_eq!(fs::read(agent.path("a")).unwrap(), bytes);
+    let after = fs::metadata(agent.path("a")).unwrap();
+    assert_eq!((before.ino(), before.mode()), (after.ino(), after.mode()));
+    assert_eq!(fs::read_dir(agent.workspace()).unwrap().count(), 1);
+}
+
+#[test]
+fn only_models_that_are_used_to_it_are_told_of_it() {
+    for (model, expected) in [("gpt-5.1-codex", true), ("some-model", false)] {
+        let mut agent = TestAgent::builder()
+            .variable("TURNWRIGHT_MODEL", model)
+            .model(json!([says("Hello.")]))
+            .start();
+        agent.turn("go");
+        let body = agent.model_request(0);
+        let tools = body["tools"].as_array().unwrap();
+        let has = tools.iter().any(|it| it["function"]["name"] == "apply_patch");
+        assert_eq!(has, expected, "{model}");
+    }
+}

@@ -1,0 +1,194 @@
+//! Permission (R-PERM): what is asked, what counts as a yes, and what is remembered.
+
+use serde_json::{Value, json};
+use turnwright_testing::cards;
+use turnwright_testing::questions::{ask, last_result};
+
+use crate::agent::{TestAgent, calls, says};
+
+fn exec(command: &str) -> Value {
+    calls("exec", &json!({ "command": command }))
+}
+
+#[test]
+fn r_perm_1_and_2_a_question_says_everything_and_offers_what_can_be_meant() {
+    let mut agent = TestAgent::builder().file("a.txt", "old\n").start();
+    let write = calls("write_file", &json!({ "path": "a.txt", "content": "new\n" }));
+    let (id, question) = ask(&mut agent, write);
+    let call = &question["params"]["toolCall"];
+    assert_eq!(question["params"]["sessionId"], agent.session.as_str());
+    assert_eq!(call["toolCallId"], cards::ids(&agent)[0].as_str());
+    assert_eq!(call["title"], "Write a.txt");
+    assert_eq!(call["kind"], "edit");
+    let diff = json!({ "type": "diff", "path": agent.path("a.txt"),
+        "oldText": "old\n", "newText": "new\n" });
+    assert_eq!(call["content"], json!([diff]), "the user is shown the real change");
+    let options: Vec<_> = question["params"]["options"].as_array().unwrap().clone();
+    let ids: Vec<_> = options.iter().map(|it| it["optionId"].as_str().unwrap()).collect();
+    let kinds: Vec<_> = options.iter().map(|it| it["kind"].as_str().unwrap()).collect();
+    assert_eq!(
+        kinds,
+        ["allow_once", "allow_always", "allow_always", "reject_once", "reject_always"]
+    );
+    assert_eq!(
+        ids,
+        ["allow_once", "allow_always", "allow_project", "reject_once", "reject_always"]
+    );
+    agent.choose(&question, "allow_once");
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    cards::check(&agent);
+}
+
+#[test]
+fn r_perm_2_a_question_about_a_command_shows_all_of_it() {
+    let mut agent = TestAgent::builder().start();
+    let command = "echo one\necho two \u{202e}# hidden\u{1b}[2K";
+    let (id, question) = ask(&mut agent, exec(command));
+    let call = &question["params"]["toolCall"];
+    let expected = "echo one\necho two \\u{202e}# hidden\\u{1b}[2K";
+    assert_eq!(call["title"], expected);
+    assert!(cards::card_text(call).contains(expected), "{call}");
+    assert_eq!(call["rawInput"]["command"], command, "what runs is what is shown as raw input");
+    agent.choose(&question, "reject_once");
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+}
+
+#[test]
+fn r_perm_3_nothing_happens_before_the_answer() {
+    let mut agent = TestAgent::builder().file("a.txt", "old").start();
+    let replies = [
+        exec("touch mark"),
+        calls("write_file", &json!({ "path": "a.txt", "content": "new" })),
+        calls("write_file", &json!({ "path": "deep/folder/b.txt", "content": "new" })),
+    ];
+    for reply in replies {
+        let (id, question) = ask(&mut agent, reply);
+        let open = agent.log.len();
+        agent.settle(std::time::Duration::from_millis(300));
+        assert_eq!(agent.log.len(), open, "something went on without an answer");
+        let names: Vec<_> = std::fs::read_dir(agent.workspace()).unwrap().collect();
+        assert_eq!(names.len(), 1, "{names:?}");
+        assert_eq!(agent.read("a.txt"), "old");
+        agent.choose(&question, "reject_once");
+        assert_eq!(agent.stop_reason(&id), "end_turn");
+    }
+    let names: Vec<_> = std::fs::read_dir(agent.workspace()).unwrap().collect();
+    assert_eq!(names.len(), 1, "a rejected call has left something: {names:?}");
+    cards::check(&agent);
+}
+
+#[test]
+fn r_perm_4_a_no_fails_the_call_tells_the_model_and_the_turn_goes_on() {
+    for option in ["reject_once", "reject_always"] {
+        let mut agent = TestAgent::builder().start();
+        let (id, question) = ask(&mut agent, exec("touch mark"));
+        agent.choose(&question, option);
+        assert_eq!(agent.stop_reason(&id), "end_turn");
+        cards::check(&agent);
+        assert_eq!(cards::card(&agent, 0)["status"], "failed");
+        assert!(last_result(&agent).contains("rejected"), "{}", last_result(&agent));
+        assert!(agent.text().contains("Understood."));
+        assert!(!agent.path("mark").exists());
+    }
+}
+
+#[test]
+fn r_perm_5_always_holds_for_exactly_that_file_however_it_is_written() {
+    let mut agent = TestAgent::builder().file("sub/x", "").start();
+    let write = |path: &str| calls("write_file", &json!({ "path": path, "content": path }));
+    let (id, question) = ask(&mut agent, write("a.txt"));
+    agent.choose(&question, "allow_always");
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    let absolute = agent.path("a.txt").display().to_string();
+    for same in ["a.txt", "./a.txt", "sub/../a.txt", &absolute] {
+        agent.model().push(write(same)).unwrap();
+        agent.model().push(says("Again.")).unwrap();
+        assert_eq!(agent.turn("again"), "end_turn");
+        assert_eq!(agent.read("a.txt"), *same);
+    }
+    assert_eq!(cards::questions(&agent), 1);
+    let (id, question) = ask(&mut agent, write("b.txt"));
+    agent.choose(&question, "reject_once");
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    cards::check(&agent);
+}
+
+#[test]
+fn r_perm_5_always_ends_with_the_session() {
+    let mut agent = TestAgent::builder().start();
+    for option in ["allow_always", "reject_once"] {
+        let write = json!({ "path": "log", "content": "x\n", "mode": "append" });
+        let (id, question) = ask(&mut agent, calls("write_file", &write));
+        agent.choose(&question, option);
+        assert_eq!(agent.stop_reason(&id), "end_turn");
+        agent.session = agent.new_session();
+    }
+    assert_eq!(agent.read("log"), "x\n");
+    cards::check(&agent);
+}
+
+#[test]
+fn r_perm_6_and_7_only_a_clear_yes_is_a_yes() {
+    let answers = [
+        json!({}),
+        json!(null),
+        json!("allow_once"),
+        json!({ "outcome": {} }),
+        json!({ "outcome": "allow_once" }),
+        json!({ "outcome": { "outcome": "cancelled" } }),
+        json!({ "outcome": { "outcome": "cancelled", "optionId": "allow_once" } }),
+        json!({ "outcome": { "outcome": "selected" } }),
+        json!({ "outcome": { "outcome": "selected", "optionId": "zzz" } }),
+        json!({ "outcome": { "outcome": "selected", "optionId": "" } }),
+        json!({ "outcome": { "outcome": "selected", "optionId": "ALLOW_ONCE" } }),
+        json!({ "outcome": { "outcome": "selected", "optionId": 0 } }),
+        json!({ "outcome": { "outcome": "approved", "optionId": "allow_once" } }),
+        json!({ "optionId": "allow_once" }),
+    ];
+    let mut agent = TestAgent::builder().start();
+    for answer in answers {
+        let (id, question) = ask(&mut agent, exec("touch mark"));
+        agent.respond(&question, &answer);
+        assert_eq!(agent.stop_reason(&id), "end_turn", "{answer}");
+        assert!(!agent.path("mark").exists(), "{answer} was taken for a yes");
+        assert!(last_result(&agent).contains("not executed"), "{}", last_result(&agent));
+    }
+    let (id, question) = ask(&mut agent, exec("touch mark"));
+    agent.refuse(&question, -32603, "the dialog crashed");
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    assert!(!agent.path("mark").exists(), "an error was taken for a yes");
+    assert!(last_result(&agent).contains("not executed"), "{}", last_result(&agent));
+    cards::check(&agent);
+}
+
+#[test]
+fn reading_in_the_project_asks_nothing_and_reading_elsewhere_asks_first() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    std::fs::write(elsewhere.path().join("secret"), "hunter2").unwrap();
+    let mut agent = TestAgent::builder().file("a.txt", "here").start();
+    let link = agent.path("link");
+    std::os::unix::fs::symlink(elsewhere.path(), link).unwrap();
+    let outside = elsewhere.path().join("secret").display().to_string();
+    let dots = format!("{}{outside}", "../".repeat(20));
+    for path in [outside.as_str(), "link/secret", dots.as_str()] {
+        let (id, question) = ask(&mut agent, calls("read_file", &json!({ "path": path })));
+        let text = cards::card_text(&question["params"]["toolCall"]);
+        assert!(text.contains("Outside the project") && text.contains("secret"), "{path}: {text}");
+        assert!(!text.contains("hunter2"), "the content is shown before the answer");
+        agent.choose(&question, "reject_once");
+        assert_eq!(agent.stop_reason(&id), "end_turn");
+        assert!(!last_result(&agent).contains("hunter2"), "{path}");
+    }
+    for arguments in [json!({ "path": ".." }), json!({ "path": "link" }), json!({ "path": "/" })] {
+        let (id, question) = ask(&mut agent, calls("list_dir", &arguments));
+        agent.choose(&question, "reject_once");
+        assert_eq!(agent.stop_reason(&id), "end_turn");
+    }
+    // One file outside is enough for a question about all of them.
+    let both = json!({ "paths": ["a.txt", outside] });
+    let (id, question) = ask(&mut agent, calls("read_file", &both));
+    agent.choose(&question, "allow_once");
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    assert!(last_result(&agent).contains("here") && last_result(&agent).contains("hunter2"));
+    cards::check(&agent);
+}

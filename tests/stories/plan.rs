@@ -1,0 +1,58 @@
+//! The plan (R-PLAN): shown whole each time, and without a card of its own.
+
+use serde_json::{Value, json};
+use turnwright_testing::cards;
+
+use crate::agent::{TestAgent, calls, says};
+
+fn plans(agent: &TestAgent) -> Vec<Value> {
+    let updates = agent.updates();
+    updates.into_iter().filter(|it| it["sessionUpdate"] == "plan").collect()
+}
+
+fn step(content: &str, status: &str) -> Value {
+    json!({ "content": content, "status": status, "priority": "medium" })
+}
+
+#[test]
+fn r_plan_1_to_4_each_plan_is_the_whole_list_and_steps_may_come_and_go() {
+    let first = json!([step("look", "in_progress"), step("change", "pending")]);
+    let second =
+        json!([step("look", "completed"), step("change", "in_progress"), step("test", "pending")]);
+    let third = json!([step("test", "completed")]);
+    let plan = |entries: &Value| calls("plan", &json!({ "entries": entries }));
+    let mut agent = TestAgent::builder()
+        .model(json!([plan(&first), plan(&second), plan(&third), says("Done.")]))
+        .start();
+    assert_eq!(agent.turn("three steps"), "end_turn");
+    let shown: Vec<_> = plans(&agent).iter().map(|it| it["entries"].clone()).collect();
+    assert_eq!(shown, [first, second, third]);
+    assert!(cards::ids(&agent).is_empty(), "the plan has its own display");
+    assert_eq!(cards::requests(&agent), [""; 0], "a plan needs no permission");
+    assert_eq!(cards::results(&agent, 3).len(), 3);
+}
+
+#[test]
+fn a_plan_may_leave_out_status_and_priority_or_come_as_text() {
+    for entries in [
+        json!([{ "content": "look" }]),
+        json!("[{\"content\": \"look\"}]"),
+        json!([{ "step": "look" }]),
+    ] {
+        let replies = json!([calls("plan", &json!({ "entries": entries })), says("Done.")]);
+        let mut agent = TestAgent::builder().model(replies).start();
+        assert_eq!(agent.turn("go"), "end_turn");
+        assert_eq!(plans(&agent)[0]["entries"], json!([step("look", "pending")]), "{entries}");
+    }
+}
+
+#[test]
+fn a_plan_that_makes_no_sense_is_not_shown_and_the_model_is_told() {
+    let entries = json!({ "entries": [{ "content": "look", "status": "dreaming" }] });
+    let mut agent =
+        TestAgent::builder().model(json!([calls("plan", &entries), says("Sorry.")])).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(plans(&agent).is_empty());
+    let results = cards::results(&agent, 1);
+    assert!(results[0].contains("Invalid arguments for plan"), "{results:?}");
+}

@@ -1,0 +1,226 @@
+//! A provider of several models: it lists them at `/models` in the way that a test wants, and
+//! answers each chat request by what stands in it.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use turnwright_testing::raw_server::{RawServer, text_stream, wait_for_the_end, write_stream};
+
+use crate::agent::{TestAgent, TestAgentBuilder, eventually};
+
+/// What `/models` answers.
+#[derive(Clone, Debug)]
+pub enum List {
+    /// These models.
+    Of(Vec<&'static str>),
+    /// This status.
+    Fails(u16),
+    /// A head, and nothing more until the test lets go or the client goes away.
+    Hangs,
+}
+
+/// What a chat request is answered with.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// These words.
+    Says(String),
+    /// These events.
+    Events(Vec<Value>),
+    /// This status and this text in the usual error.
+    Refuses(u16, String),
+}
+
+/// Words.
+pub fn says(text: &str) -> Answer {
+    Answer::Says(text.to_owned())
+}
+
+/// A refusal with status 400.
+pub fn refuses(message: &str) -> Answer {
+    Answer::Refuses(400, message.to_owned())
+}
+
+/// A call of a tool.
+pub fn calls(name: &str, arguments: &Value) -> Answer {
+    let function = json!({ "name": name, "arguments": arguments.to_string() });
+    let delta = json!({ "tool_calls": [{ "index": 0, "id": "c", "function": function }] });
+    Answer::Events(vec![json!({ "choices": [
+        { "index": 0, "delta": delta, "finish_reason": "tool_calls" }
+    ] })])
+}
+
+/// Whether a request follows the result of a call.
+pub fn has_result(body: &Value) -> bool {
+    body["messages"].as_array().unwrap().iter().any(|it| it["role"] == "tool")
+}
+
+/// A running provider.
+pub struct Provider {
+    server: RawServer,
+    list: Arc<Mutex<List>>,
+}
+
+impl Provider {
+    /// Lists these models and says hello.
+    pub fn of(models: &[&'static str]) -> Provider {
+        Provider::start(List::Of(models.to_vec()), |_| says("Hello."))
+    }
+
+    /// Lists nothing and answers like this.
+    pub fn answering(answer: impl Fn(&Value) -> Answer + Send + Sync + 'static) -> Provider {
+        Provider::start(List::Of(Vec::new()), answer)
+    }
+
+    /// Lists and answers like this.
+    pub fn start(
+        list: List,
+        answer: impl Fn(&Value) -> Answer + Send + Sync + 'static,
+    ) -> Provider {
+        let list = Arc::new(Mutex::new(list));
+        let shared = Arc::clone(&list);
+        let server = RawServer::reading(move |_, request, stream| {
+            let body = request.split_once("\r\n\r\n").map_or("", |it| it.1);
+            match serde_json::from_str(body) {
+                Ok(body) => reply(&answer(&body), stream),
+                Err(_) => listing(&shared, stream),
+            }
+        });
+        Provider { server, list }
+    }
+
+    /// From now on `/models` answers this; a list that hangs comes to its end.
+    pub fn lists(&self, list: List) {
+        *self.list.lock().unwrap() = list;
+    }
+
+    /// Where it answers.
+    pub fn base_url(&self) -> String {
+        self.server.base_url()
+    }
+
+    /// A section of the settings for it.
+    pub fn section(&self, name: &str, more: &str) -> String {
+        format!("[providers.{name}]\nbase_url = '{}'\n{more}\n", self.base_url())
+    }
+
+    /// Every request so far, head and body.
+    pub fn requests(&self) -> Vec<String> {
+        self.server.requests()
+    }
+
+    /// The bodies of all chat requests so far.
+    pub fn asked(&self) -> Vec<Value> {
+        let bodies = self.requests();
+        let bodies = bodies.iter().filter_map(|it| it.split_once("\r\n\r\n"));
+        bodies.filter_map(|it| serde_json::from_str(it.1).ok()).collect()
+    }
+
+    /// How often it was asked for its models.
+    pub fn listed(&self) -> usize {
+        self.requests().iter().filter(|it| it.starts_with("GET /v1/models ")).count()
+    }
+
+    /// Waits until it was asked for its models so often.
+    pub fn wait_for_listings(&self, count: usize) {
+        eventually("a request for the models", || self.listed() >= count);
+    }
+}
+
+fn listing(list: &Mutex<List>, stream: &mut TcpStream) {
+    let now = list.lock().unwrap().clone();
+    match now {
+        List::Of(names) => {
+            let data: Vec<_> = names.iter().map(|it| json!({ "id": it })).collect();
+            plain(stream, 200, &json!({ "object": "list", "data": data }));
+        }
+        List::Fails(status) => plain(stream, status, &json!({ "error": { "message": "no" } })),
+        List::Hangs => {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n").ok();
+            stream.set_read_timeout(Some(std::time::Duration::from_millis(5))).unwrap();
+            while matches!(*list.lock().unwrap(), List::Hangs) && !has_gone(stream) {}
+            let then = list.lock().unwrap().clone();
+            if let List::Of(names) = then {
+                stream.write_all(json!(names).to_string().as_bytes()).ok();
+            }
+        }
+    }
+}
+
+/// Whether the client has closed its end; waits a moment for that.
+fn has_gone(stream: &mut TcpStream) -> bool {
+    matches!(std::io::Read::read(stream, &mut [0; 16]), Ok(0))
+}
+
+fn reply(answer: &Answer, stream: &mut TcpStream) {
+    match answer {
+        Answer::Says(text) if text == "…" => wait_for_the_end(stream),
+        Answer::Says(text) => write_stream(stream, &text_stream(text)),
+        Answer::Events(events) => {
+            let lines: Vec<_> = events.iter().map(|it| format!("data: {it}\n\n")).collect();
+            write_stream(stream, &format!("{}data: [DONE]\n\n", lines.concat()));
+        }
+        Answer::Refuses(status, message) => {
+            let error = json!({ "error": { "message": message, "code": null } });
+            plain(stream, *status, &error);
+        }
+    }
+}
+
+fn plain(stream: &mut TcpStream, status: u16, body: &Value) {
+    let body = body.to_string();
+    let head = format!(
+        "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
+         connection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all((head + &body).as_bytes()).ok();
+}
+
+/// An agent with these settings and no other.
+pub fn configured(settings: &str) -> TestAgentBuilder {
+    TestAgent::unconfigured().own_file("config/config.toml", settings)
+}
+
+/// Opens a session; returns the whole answer.
+pub fn open(agent: &mut TestAgent) -> Value {
+    let params = json!({ "cwd": agent.workspace(), "mcpServers": [] });
+    let answer = agent.call("session/new", &params);
+    answer["result"]["sessionId"].as_str().unwrap_or_default().clone_into(&mut agent.session);
+    answer
+}
+
+/// Asks for a setting and returns the request's identifier.
+pub fn ask_to_set(agent: &mut TestAgent, setting: &str, value: &str) -> Value {
+    let params = json!({ "sessionId": agent.session, "configId": setting, "value": value });
+    agent.request("session/set_config_option", &params)
+}
+
+/// Changes a setting; returns the whole answer.
+pub fn set(agent: &mut TestAgent, setting: &str, value: &str) -> Value {
+    let id = ask_to_set(agent, setting, value);
+    agent.answer_to(&id)
+}
+
+/// The settings of an answer or an update as `id=current`, in their order.
+pub fn currents(options: &Value) -> Vec<String> {
+    let options = options["configOptions"].as_array().unwrap_or_else(|| panic!("{options}"));
+    let line = |it: &Value| {
+        format!("{}={}", it["id"].as_str().unwrap(), it["currentValue"].as_str().unwrap())
+    };
+    options.iter().map(line).collect()
+}
+
+/// The values that can be chosen for a setting.
+pub fn choices(options: &Value, id: &str) -> Vec<String> {
+    let options = options["configOptions"].as_array().unwrap();
+    let option = options.iter().find(|it| it["id"] == id).unwrap();
+    let values = option["options"].as_array().unwrap().iter();
+    values.map(|it| it["value"].as_str().unwrap().to_owned()).collect()
+}
+
+/// What the user was told besides the answers. A client without notices gets them as thoughts.
+pub fn notices(agent: &TestAgent) -> String {
+    agent.thoughts()
+}

@@ -1,0 +1,105 @@
+//! Turns with a model that speaks the Responses API, against a small server of it.
+
+use std::io::Write;
+use std::net::TcpStream;
+
+use serde_json::{Value, json};
+use turnwright_testing::raw_server::{RawServer, wait_for_the_end, write_head, write_stream};
+
+use crate::agent::TestAgent;
+
+/// An agent whose only provider is this server.
+fn start(server: &RawServer) -> TestAgent {
+    let config = format!(
+        "model = \"local/gpt-5\"\nlist_models = false\n[providers.local]\nbase_url = \"{}\"\napi = \"responses\"\n",
+        server.base_url()
+    );
+    TestAgent::unconfigured().own_file("config/config.toml", &config).file("a.txt", "one\n").start()
+}
+
+fn event(sort: &str, fields: Value) -> String {
+    let mut event = fields;
+    event["type"] = json!(format!("response.{sort}"));
+    format!("event: response.{sort}\ndata: {event}\n\n")
+}
+
+fn says(text: &str) -> String {
+    event("output_text.delta", json!({ "output_index": 0, "delta": text })) + &completed()
+}
+
+fn completed() -> String {
+    let usage = json!({ "input_tokens": 5, "output_tokens": 6 });
+    event("completed", json!({ "response": { "status": "completed", "usage": usage } }))
+}
+
+/// Thinks, then reads a file.
+fn reads(path: &str) -> String {
+    let arguments = json!({ "path": path }).to_string();
+    let thought = json!({
+        "type": "reasoning", "id": "rs_1", "encrypted_content": "gAAA",
+        "summary": [{ "type": "summary_text", "text": "I should look." }],
+    });
+    let call = json!({
+        "type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "read_file",
+        "arguments": arguments,
+    });
+    let mut begun = call.clone();
+    begun["arguments"] = json!("");
+    [
+        event("output_item.done", json!({ "output_index": 0, "item": thought })),
+        event("output_item.added", json!({ "output_index": 1, "item": begun })),
+        event("function_call_arguments.delta", json!({ "output_index": 1, "delta": arguments })),
+        event("output_item.done", json!({ "output_index": 1, "item": call })),
+        completed(),
+    ]
+    .concat()
+}
+
+#[test]
+fn a_turn_with_a_call_gives_the_reasoning_back() {
+    let server = RawServer::start(|number, stream| {
+        let answer = if number == 0 { reads("a.txt") } else { says("It says one.") };
+        write_stream(stream, &answer);
+    });
+    let mut agent = start(&server);
+    assert_eq!(agent.turn("What does a.txt say?"), "end_turn");
+    assert_eq!(agent.text(), "It says one.");
+    assert_eq!(agent.thoughts(), "I should look.");
+    let body = server.body(1);
+    let input = body["input"].as_array().unwrap();
+    let sorts: Vec<_> = input.iter().map(|it| it["type"].as_str().unwrap()).collect();
+    assert_eq!(sorts, ["message", "reasoning", "function_call", "function_call_output"]);
+    assert_eq!(input[1]["encrypted_content"], "gAAA");
+    assert!(input[3]["output"].as_str().unwrap().contains("one"), "{body}");
+}
+
+#[test]
+fn a_cancel_ends_the_answer_and_the_session_goes_on() {
+    let server = RawServer::start(|number, stream: &mut TcpStream| {
+        if number > 0 {
+            return write_stream(stream, &says("All is well."));
+        }
+        write_head(stream);
+        let delta = json!({ "output_index": 0, "delta": "I think" });
+        stream.write_all(event("output_text.delta", delta).as_bytes()).unwrap();
+        wait_for_the_end(stream);
+    });
+    let mut agent = start(&server);
+    let id = agent.prompt("Think");
+    agent.wait_for_update("agent_message_chunk");
+    agent.cancel();
+    assert_eq!(agent.stop_reason(&id), "cancelled");
+    assert_eq!(agent.turn("and now?"), "end_turn");
+    assert!(agent.text().ends_with("All is well."), "{}", agent.text());
+}
+
+#[test]
+fn a_refusal_is_one() {
+    let server = RawServer::start(|_, stream| {
+        let refusal = event("refusal.delta", json!({ "output_index": 0, "delta": "I will not." }));
+        write_stream(stream, &(refusal + &completed()));
+    });
+    let mut agent = start(&server);
+    assert_eq!(agent.turn("Do harm"), "refusal");
+    assert_eq!(agent.text(), "I will not.");
+}

@@ -1,0 +1,267 @@
+//! `grep`, `find_files` and `list_dir` as the client and the model see them.
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use turnwright_testing::{cards, process_waits};
+
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
+
+fn project() -> TestAgentBuilder {
+    TestAgent::builder()
+        .file(".gitignore", "*.log\n/build\n")
+        .file("src/main.rs", "fn main() {\n    run();\n}\n")
+        .file("src/run.rs", "pub fn run() {\n    todo()\n}\n// run again\n")
+        .file("build/out.rs", "fn built() {}\n")
+        .file("app.log", "run\n")
+        .file("README.md", "Run it.\n")
+}
+
+/// What each of these arguments brings, in one agent.
+fn each(agent: &mut TestAgent, tool: &str, all: &[Value]) -> Vec<String> {
+    let one = |arguments: &Value| {
+        agent.model().push(calls(tool, arguments)).unwrap();
+        agent.model().push(says("Seen.")).unwrap();
+        cards::turn(agent)
+    };
+    all.iter().map(one).collect()
+}
+
+#[test]
+fn grep_shows_path_line_and_text_and_asks_nothing() {
+    let (agent, result) = cards::run(project(), "grep", &json!({ "pattern": "run\\(" }));
+    assert_eq!(
+        result,
+        "src/main.rs:2:     run();\nsrc/run.rs:1: pub fn run() {\n[2 matches in 2 files]\n"
+    );
+    assert_eq!(cards::questions(&agent), 0);
+    let card = cards::card(&agent, 0);
+    assert_eq!(card["title"], "Search \"run\\(\" (2 in 2 files)");
+    assert_eq!((&card["kind"], &card["status"]), (&json!("search"), &json!("completed")));
+    assert_eq!(
+        card["locations"],
+        json!([
+            { "path": agent.path("src/main.rs"), "line": 2 },
+            { "path": agent.path("src/run.rs"), "line": 1 }
+        ])
+    );
+    let raw = json!({ "matches": 2, "files": 2, "searched": 3, "truncated": false });
+    assert_eq!(card["rawOutput"], raw);
+    assert!(cards::card_text(&card).contains("src/run.rs:1: pub fn run() {"), "{card}");
+}
+
+#[test]
+fn grep_takes_a_place_a_glob_and_ways_to_match() {
+    let mut agent = project().start();
+    let all = [
+        json!({ "pattern": "run", "path": "src/run.rs" }),
+        json!({ "pattern": "RUN", "ignore_case": true, "glob": "*.md" }),
+        json!({ "query": "run", "include": "src/**/r*.rs", "files_only": true }),
+        json!({ "pattern": "run()", "literal": true, "context": 1, "path": "src/main.rs" }),
+        json!({ "pattern": "main.*run", "multiline": true }),
+        json!({ "pattern": "built", "path": "build" }),
+        json!({ "pattern": "^run", "hidden": true }),
+    ];
+    assert_eq!(
+        each(&mut agent, "grep", &all),
+        [
+            "src/run.rs:1: pub fn run() {\nsrc/run.rs:4: // run again\n[2 matches in 1 file]\n",
+            "README.md:1: Run it.\n[1 match in 1 file]\n",
+            "src/run.rs\n[1 file with matches]\n",
+            "src/main.rs-1- fn main() {\nsrc/main.rs:2:     run();\nsrc/main.rs-3- }\n\
+             [1 match in 1 file]\n",
+            "src/main.rs:1: fn main() {\nsrc/main.rs:2:     run();\n[1 match in 1 file]\n",
+            "build/out.rs:1: fn built() {}\n[1 match in 1 file]\n",
+            "app.log:1: run\n[1 match in 1 file]\n",
+        ]
+    );
+    assert_eq!(cards::card(&agent, 5)["title"], "Search \"built\" in build (1 in 1 file)");
+}
+
+#[test]
+fn grep_without_a_match_says_why_that_may_be() {
+    let mut agent = project().start();
+    let all = [
+        json!({ "pattern": "nowhere" }),
+        json!({ "pattern": "^run$|built" }),
+        json!({ "pattern": "x", "glob": "*.py" }),
+        json!({ "pattern": "main\\|built2" }),
+        json!({ "pattern": "main(" }),
+        json!({ "pattern": "main", "path": "src/mian.rs" }),
+        json!({ "pattern": "(a{1000}){1000}" }),
+        json!({ "pattern": "x", "glob": "[" }),
+        json!({ "pattern": "" }),
+    ];
+    let results = each(&mut agent, "grep", &all);
+    assert_eq!(results[0], "No match in 3 files searched.\n");
+    assert_eq!(
+        results[1],
+        "No match in 3 files searched.\n2 hidden or ignored files match: set hidden=true to \
+         include them.\n"
+    );
+    assert_eq!(results[2], "No match: the glob `*.py` fits none of 3 files.\n");
+    assert!(results[3].contains("`\\|` means the character itself"), "{}", results[3]);
+    let literal = &results[4];
+    assert!(literal.starts_with("[`main(` is no valid regular expression (unclosed"), "{literal}");
+    assert!(literal.ends_with("src/main.rs:1: fn main() {\n[1 match in 1 file]\n"), "{literal}");
+    let near = "src/mian.rs does not exist. Similar names: src/main.rs";
+    assert!(results[5].starts_with(near), "{}", results[5]);
+    assert!(results[6].contains("size limit"), "{}", results[6]);
+    assert!(results[7].contains("`[` is not a valid glob"), "{}", results[7]);
+    assert_eq!(results[8], "grep needs a `pattern`. Nothing was searched.");
+    assert_eq!(cards::card(&agent, 8)["status"], "failed");
+}
+
+#[test]
+fn grep_with_many_matches_shows_pages_that_fit_together() {
+    let lines: Vec<_> = (0..250).map(|it| format!("hit {it}\n")).collect();
+    let text = lines.concat();
+    let mut agent = TestAgent::builder().file("a", &text).file("b", "hit 250\n").start();
+    let mut seen = Vec::new();
+    let mut arguments = json!({ "pattern": "hit" });
+    loop {
+        let result = each(&mut agent, "grep", &[arguments.clone()]).remove(0);
+        assert!(result.contains("[251 matches in 2 files"), "{result}");
+        seen.extend(result.lines().filter_map(|it| it.split(": hit ").nth(1)).map(str::to_owned));
+        let Some((_, next)) = result.split_once("offset=") else { break };
+        arguments["offset"] = json!(next.trim_end().trim_end_matches(']'));
+    }
+    let all: Vec<_> = (0..=250).map(|it| it.to_string()).collect();
+    assert_eq!(seen, all);
+    let late = json!({ "pattern": "hit", "offset": 999 });
+    let result = each(&mut agent, "grep", &[late]).remove(0);
+    assert_eq!(result, "[offset=999 is after the end: 251 matches in 2 files]\n");
+}
+
+#[test]
+fn searching_does_not_show_what_is_in_files_with_secrets() {
+    let builder = project().file("server.pem", "run hunter2\n").file(".env", "run hunter2\n");
+    let mut agent = builder.start();
+    let all = [json!({ "pattern": "run", "hidden": true }), json!({ "pattern": "hunter2" })];
+    for result in each(&mut agent, "grep", &all) {
+        assert!(!result.contains("hunter2"), "{result}");
+        assert!(result.contains("that may hold secrets"), "{result}");
+    }
+    // Named directly, it is asked about.
+    let arguments = json!({ "pattern": "run", "path": "server.pem" });
+    agent.model().push(calls("grep", &arguments)).unwrap();
+    agent.model().push(says("Fine.")).unwrap();
+    let id = agent.prompt("go");
+    let question = agent.wait_for_request("session/request_permission");
+    agent.choose(&question, "reject_once");
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    cards::check(&agent);
+}
+
+#[test]
+fn a_whole_disk_is_not_looked_through() {
+    let mut agent = project().start();
+    let above = agent.workspace().parent().unwrap().display().to_string();
+    for path in ["/", above.as_str(), "..", "../.."] {
+        for (tool, name) in [("grep", "pattern"), ("find_files", "glob")] {
+            let arguments = json!({ name: "x", "path": path });
+            let result = each(&mut agent, tool, &[arguments]).remove(0);
+            assert!(result.contains("is too much to look through"), "{tool} {path}: {result}");
+        }
+    }
+    assert_eq!(cards::questions(&agent), 0);
+}
+
+#[test]
+fn find_files_shows_paths_in_order_and_how_many_there_are() {
+    let mut agent = project().file("src/deep/mod.rs", "").start();
+    let all = [
+        json!({ "glob": "*.rs" }),
+        json!({ "glob": "src/*.rs" }),
+        json!({ "pattern": "*.{md,log}", "hidden": true }),
+        json!({ "glob": "mod.rs", "path": "src" }),
+    ];
+    assert_eq!(
+        each(&mut agent, "find_files", &all),
+        [
+            "src/deep/mod.rs\nsrc/main.rs\nsrc/run.rs\n[3 files]\n",
+            "src/main.rs\nsrc/run.rs\n[2 files]\n",
+            "README.md\napp.log\n[2 files]\n",
+            "src/deep/mod.rs\n[1 file]\n",
+        ]
+    );
+    let card = cards::card(&agent, 0);
+    assert_eq!((&card["title"], &card["kind"]), (&json!("Find *.rs (3)"), &json!("search")));
+    assert_eq!(card["locations"][0], json!({ "path": agent.path("src/deep/mod.rs") }));
+    assert_eq!(card["rawOutput"], json!({ "files": 3, "searched": 4, "truncated": false }));
+    assert_eq!(cards::card(&agent, 3)["title"], "Find mod.rs in src (1)");
+}
+
+#[test]
+fn find_files_without_a_match_says_what_may_be_meant() {
+    let mut agent = project().start();
+    let all = [
+        json!({ "glob": "*.py" }),
+        json!({ "glob": "*.log" }),
+        json!({ "glob": "mian.rs" }),
+        json!({ "glob": "x", "path": "none" }),
+        json!({ "glob": "x", "path": "README.md" }),
+        json!({ "glob": " " }),
+    ];
+    assert_eq!(
+        each(&mut agent, "find_files", &all),
+        [
+            "No match among 3 files.\n",
+            "No match among 3 files.\n1 hidden or ignored file matches: set hidden=true to \
+             include them.\n",
+            "No match among 3 files.\nSimilar names: src/main.rs\n",
+            "none does not exist.",
+            "README.md is not a folder.",
+            "find_files needs a `glob`. Nothing was searched.",
+        ]
+    );
+}
+
+#[test]
+fn find_files_with_many_results_shows_pages_that_fit_together() {
+    let agent = TestAgent::builder().start();
+    for number in 0..450 {
+        fs::write(agent.path(&format!("f{number:03}")), "").unwrap();
+    }
+    let mut agent = agent;
+    let mut seen = 0;
+    for (offset, lines) in [(0, 200), (200, 200), (400, 50)] {
+        let arguments = json!({ "glob": "f*", "offset": offset });
+        let result = each(&mut agent, "find_files", &[arguments]).remove(0);
+        let names: Vec<_> = result.lines().filter(|it| it.starts_with('f')).collect();
+        assert_eq!((names.len(), names[0]), (lines, format!("f{seen:03}").as_str()));
+        assert!(result.contains("[450 files"), "{result}");
+        seen += lines;
+    }
+}
+
+#[test]
+fn list_dir_leaves_out_what_is_ignored_and_counts_it() {
+    let mut agent = project().file("node_modules/a/x.js", "").start();
+    let all = [json!({}), json!({ "path": "build" }), json!({ "depth": 1, "hidden": true })];
+    assert_eq!(
+        each(&mut agent, "list_dir", &all),
+        [
+            "README.md (8 B)\nnode_modules/ (1 entry)\nsrc/\nsrc/main.rs (25 B)\n\
+             src/run.rs (41 B)\n[2 ignored entries not shown]\n",
+            "out.rs (14 B)\n",
+            ".gitignore (13 B)\nREADME.md (8 B)\napp.log (4 B)\nbuild/\nnode_modules/\nsrc/\n",
+        ]
+    );
+    let card = cards::card(&agent, 0);
+    assert_eq!((&card["title"], &card["kind"]), (&json!("List ."), &json!("read")));
+    let missing = each(&mut agent, "list_dir", &[json!({ "path": "scr" })]).remove(0);
+    assert_eq!(missing, "scr does not exist. Similar names: src");
+}
+
+#[test]
+fn nothing_hangs_on_a_fifo() {
+    let mut agent = project().start();
+    let status = process_waits::status(Command::new("mkfifo").arg(agent.path("fifo")));
+    assert!(status.unwrap().success());
+    let all = [json!({ "pattern": "run\\(" }), json!({ "pattern": "x", "path": "fifo" })];
+    let results = each(&mut agent, "grep", &all);
+    assert!(results[0].contains("[2 matches in 2 files]"), "{results:?}");
+    assert_eq!(results[1], "fifo is neither a file nor a folder.");
+}

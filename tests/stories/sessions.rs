@@ -1,0 +1,233 @@
+//! Sessions that come back, close, go away, become two and are put away (R-LOAD, R-RES, R-CLOSE,
+//! R-DEL, R-FORK, R-ARCH, R-STAT).
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use turnwright_testing::cancellation::hangs;
+use turnwright_testing::session_requests::{
+    code, conversation, open, opening_params, result, session_params, status,
+};
+
+use crate::agent::{TestAgent, calls, says};
+
+#[test]
+fn r_load_1_to_7_a_conversation_comes_back_whole_before_the_answer_and_goes_on() {
+    let think = json!([{ "thought": "Hm." }, { "text": "One." }]);
+    let read = calls("read_file", &json!({ "path": "a.txt" }));
+    let mut agent = TestAgent::builder()
+        .file("a.txt", "content\n")
+        .model(json!([think, read, says("Two."), says("Three.")]))
+        .start();
+    agent.turn("first");
+    agent.turn("second");
+    let live = conversation(&agent);
+    agent.restart();
+    let session = agent.session.clone();
+    let id = agent.request("session/load", &opening_params(&agent, &session));
+    result(agent.answer_to(&id));
+    let replayed = conversation(&agent);
+    let heard =
+        |it: &&String| !it.starts_with("user_message") && !it.starts_with("tool_call_update");
+    let settled = |all: &[String]| all.iter().filter(heard).cloned().collect::<String>();
+    assert_eq!(
+        settled(&replayed).replace("agent_message_chunk ", ""),
+        settled(&live).replace("agent_message_chunk ", "")
+    );
+    assert!(replayed.contains(&"user_message_chunk first".to_owned()), "{replayed:?}");
+    assert!(replayed.contains(&"tool_call_update \"completed\"".to_owned()), "{replayed:?}");
+    let answer = agent.log.iter().position(|it| it["id"] == id).unwrap();
+    agent.settle(Duration::from_millis(300));
+    let after: Vec<_> = agent.log[answer + 1..]
+        .iter()
+        .map(|it| it["params"]["update"]["sessionUpdate"].clone())
+        .collect();
+    assert!(after.iter().all(|it| it == "available_commands_update"), "{after:?}");
+    let asked = agent.log.iter().filter(|it| it.get("id").is_some() && it.get("method").is_some());
+    assert_eq!(asked.count(), 0, "nothing is asked while it comes back");
+    assert_eq!(agent.turn("third"), "end_turn");
+    let transcript = agent.model_transcript(3);
+    assert_eq!(transcript[0], "user first");
+    assert_eq!(transcript.last().unwrap(), "user third");
+}
+
+#[test]
+fn r_load_4_identifiers_of_messages_are_the_same_again() {
+    let mut agent = TestAgent::builder().model(json!([says("One.")])).start();
+    agent.turn("first");
+    let ids = |agent: &TestAgent, kind: &str| -> Vec<Value> {
+        let updates = agent.updates();
+        let of_kind = updates.iter().filter(|it| it["sessionUpdate"] == kind);
+        of_kind.map(|it| it["messageId"].clone()).collect()
+    };
+    let live = ids(&agent, "agent_message_chunk");
+    agent.restart();
+    let session = agent.session.clone();
+    result(open(&mut agent, "session/load", &session));
+    let again = ids(&agent, "agent_message_chunk");
+    assert!(live[0].is_string() && again.iter().all(|it| *it == live[0]), "{live:?} {again:?}");
+    assert!(ids(&agent, "user_message_chunk")[0].is_string());
+}
+
+#[test]
+fn r_load_5_the_folder_of_the_request_counts_and_what_is_open_is_closed_first() {
+    let mut agent = TestAgent::builder()
+        .file("other/b.txt", "there\n")
+        .model(json!([hangs(), calls("read_file", &json!({ "path": "b.txt" })), says("Read.")]))
+        .start();
+    let session = agent.session.clone();
+    let running = agent.prompt("one");
+    agent.wait_for_update("agent_message_chunk");
+    // Without `mcpServers`, which some clients leave out.
+    let params = json!({ "sessionId": session, "cwd": agent.path("other") });
+    let id = agent.request("session/load", &params);
+    assert_eq!(agent.stop_reason(&running), "cancelled");
+    result(agent.answer_to(&id));
+    assert_eq!(agent.turn("two"), "end_turn");
+    assert!(agent.model_transcript(2).pop().unwrap().contains("there"));
+    let page = result(agent.call("session/list", &json!({ "cwd": agent.path("other") })));
+    assert_eq!(page["sessions"][0]["sessionId"], session.as_str());
+}
+
+#[test]
+fn r_load_1_of_two_that_come_at_once_the_last_one_counts() {
+    let mut agent = TestAgent::builder().model(json!([says("One."), says("Two.")])).start();
+    agent.turn("first");
+    agent.restart();
+    let session = agent.session.clone();
+    let params = opening_params(&agent, &session);
+    let ids: Vec<_> = (0..5).map(|_| agent.request("session/load", &params)).collect();
+    let answers: Vec<_> = ids.iter().map(|it| agent.answer_to(it)).collect();
+    for answer in &answers[..4] {
+        assert!(answer["result"].is_object() || code(answer) == -32800, "{answer}");
+    }
+    assert!(answers[4]["result"].is_object(), "{}", answers[4]);
+    assert_eq!(agent.turn("second"), "end_turn");
+    assert_eq!(agent.model_transcript(1), ["user first", "assistant One.", "user second"]);
+}
+
+#[test]
+fn r_load_7_the_model_is_told_nothing_again_after_a_load() {
+    let mut agent = TestAgent::builder().model(json!([says("1"), says("2"), says("3")])).start();
+    let session = agent.session.clone();
+    agent.turn("first");
+    agent.restart();
+    result(open(&mut agent, "session/load", &session));
+    agent.turn("second");
+    let second = agent.model_request(1)["messages"][3]["content"].clone();
+    assert_eq!(second, "second");
+    // Of what it does not know it is told.
+    agent.call("session/set_mode", &json!({ "sessionId": session, "modeId": "full" }));
+    agent.restart();
+    result(open(&mut agent, "session/load", &session));
+    agent.turn("third");
+    let third = agent.model_request(2)["messages"][5]["content"].to_string();
+    assert!(third.contains("Mode: full"), "{third}");
+}
+
+#[test]
+fn r_res_1_and_2_nothing_is_told_and_the_model_knows() {
+    let mut agent = TestAgent::builder().model(json!([says("One."), says("Two.")])).start();
+    agent.turn("first");
+    agent.restart();
+    let session = agent.session.clone();
+    let answer = result(open(&mut agent, "session/resume", &session));
+    assert_eq!(answer["modes"]["currentModeId"], "ask");
+    assert_eq!(conversation(&agent), [""; 0]);
+    agent.turn("second");
+    assert_eq!(agent.model_transcript(1), ["user first", "assistant One.", "user second"]);
+}
+
+#[test]
+fn r_cxl_2_an_opening_that_is_cancelled_is_answered_once() {
+    let mut agent = TestAgent::builder().model(json!([says("One."), says("Two.")])).start();
+    agent.turn("first");
+    let session = agent.session.clone();
+    for method in ["session/load", "session/resume", "session/fork", "session/list"] {
+        let params = opening_params(&agent, &session);
+        let params = if method == "session/list" { json!({}) } else { params };
+        let id = agent.request(method, &params);
+        agent.notify("$/cancel_request", &json!({ "requestId": id }));
+        let answer = agent.answer_to(&id);
+        assert!(answer["result"].is_object() || code(&answer) == -32800, "{method}: {answer}");
+        agent.settle(Duration::from_millis(100));
+        let answers = agent.log.iter().filter(|it| it.get("method").is_none() && it["id"] == id);
+        assert_eq!(answers.count(), 1, "{method}");
+    }
+    result(open(&mut agent, "session/load", &session));
+    assert_eq!(agent.turn("second"), "end_turn");
+}
+
+#[test]
+fn r_del_2_a_load_right_behind_a_delete_finds_nothing() {
+    let mut agent = TestAgent::builder().model(json!([says("One.")])).start();
+    let session = agent.session.clone();
+    agent.turn("one");
+    let delete = agent.request("session/delete", &session_params(&session));
+    let load = agent.request("session/load", &opening_params(&agent, &session));
+    result(agent.answer_to(&delete));
+    assert_eq!(code(&agent.answer_to(&load)), -32002);
+}
+
+#[test]
+fn r_fork_1_a_copy_that_cannot_be_opened_is_not_left_behind() {
+    let mut agent = TestAgent::builder().model(json!([says("One.")])).start();
+    let original = agent.session.clone();
+    agent.turn("first");
+    let store = rusqlite::Connection::open(agent.home().join("state/sessions.db")).unwrap();
+    store.execute("UPDATE entries SET body = '{'", []).unwrap();
+    assert_eq!(code(&open(&mut agent, "session/fork", &original)), -32603);
+    let listed = result(agent.call("session/list", &json!({})));
+    let ids: Vec<_> =
+        listed["sessions"].as_array().unwrap().iter().map(|it| &it["sessionId"]).collect();
+    assert_eq!(ids, [&original]);
+}
+
+#[test]
+fn r_arch_1_what_is_put_away_is_closed_first_and_listed_only_where_wanted() {
+    let mut agent = TestAgent::builder().model(json!([hangs()])).start();
+    let session = agent.session.clone();
+    let running = agent.prompt("one");
+    agent.wait_for_update("agent_message_chunk");
+    let listed = |agent: &mut TestAgent, filter: Value| -> Vec<Value> {
+        let page = result(agent.call("session/list", &json!({ "archived": filter })));
+        page["sessions"].as_array().unwrap().iter().map(|it| it["archived"].clone()).collect()
+    };
+    assert_eq!(listed(&mut agent, json!("include")), [false]);
+    for _ in 0..2 {
+        result(agent.call("session/archive", &session_params(&session)));
+        assert_eq!(status(&mut agent, &session), "saved");
+        assert_eq!(listed(&mut agent, Value::Null), [Value::Null; 0]);
+        assert_eq!(listed(&mut agent, json!("exclude")), [Value::Null; 0]);
+        assert_eq!(listed(&mut agent, json!("only")), [true]);
+        assert_eq!(listed(&mut agent, json!("include")), [true]);
+    }
+    assert_eq!(agent.stop_reason(&running), "cancelled");
+    for filter in [json!("all"), json!(""), json!("Only"), json!(true)] {
+        let answer = agent.call("session/list", &json!({ "archived": filter }));
+        assert_eq!(code(&answer), -32602, "{filter}");
+    }
+    for _ in 0..2 {
+        result(agent.call("session/unarchive", &session_params(&session)));
+        assert_eq!(listed(&mut agent, json!("only")), [Value::Null; 0]);
+        assert_eq!(listed(&mut agent, Value::Null), [false]);
+    }
+    for method in ["session/archive", "session/unarchive"] {
+        assert_eq!(code(&agent.call(method, &session_params("nobody"))), -32002, "{method}");
+    }
+}
+
+#[test]
+fn r_stat_1_whether_a_session_is_open_is_told_and_nothing_else_happens() {
+    let mut agent = TestAgent::builder().model(json!([says("One.")])).start();
+    let session = agent.session.clone();
+    assert_eq!(status(&mut agent, &session), "open");
+    agent.turn("one");
+    agent.restart();
+    assert_eq!(status(&mut agent, &session), "saved");
+    assert_eq!(status(&mut agent, &session), "saved");
+    assert_eq!(code(&agent.call("session/prompt", &crate::agent::prompt(&session, "x"))), -32002);
+    assert_eq!(code(&agent.call("session/status", &session_params("nobody"))), -32002);
+    result(open(&mut agent, "session/resume", &session));
+    assert_eq!(status(&mut agent, &session), "open");
+}

@@ -1,0 +1,99 @@
+//! The folders besides the working folder (R-DIR): what is refused, and what is the project's.
+
+use serde_json::{Value, json};
+use turnwright_testing::session_requests::{code, open, result};
+
+use crate::agent::{TestAgent, calls, says};
+
+/// An agent with a folder `more` outside of its workspace, and that folder.
+fn with_more(replies: Value) -> (TestAgent, String) {
+    let agent = TestAgent::builder().model(replies).own_file("more/a.txt", "more\n").initialize();
+    let more = agent.home().join("more").to_string_lossy().into_owned();
+    (agent, more)
+}
+
+fn folders(agent: &TestAgent, folders: &Value) -> Value {
+    json!({ "cwd": agent.workspace(), "mcpServers": [], "additionalDirectories": folders })
+}
+
+#[test]
+fn r_dir_1_to_3_what_cannot_be_granted_is_refused_and_named() {
+    let (mut agent, more) = with_more(json!([]));
+    let file = format!("{more}/a.txt");
+    for bad in ["relative", "", "./x", "~", "/no/such/folder", &file] {
+        let answer = agent.call("session/new", &folders(&agent, &json!([more, bad])));
+        assert_eq!(code(&answer), -32602, "{bad}: {answer}");
+        let text = answer["error"]["message"].as_str().unwrap();
+        assert!(text.contains(&format!("`{bad}`")), "{text}");
+    }
+    for bad in [json!([5]), json!([null]), json!("/tmp"), json!({ "0": "/tmp" }), json!(true)] {
+        let answer = agent.call("session/new", &folders(&agent, &bad));
+        assert_eq!(code(&answer), -32602, "{bad}");
+    }
+    for good in [json!([]), Value::Null, json!([more]), json!([more, more])] {
+        let answer = agent.call("session/new", &folders(&agent, &good));
+        assert!(answer["result"]["sessionId"].is_string(), "{good}: {answer}");
+    }
+}
+
+#[test]
+fn r_dir_5_a_further_folder_is_workspace_and_a_relative_path_starts_in_cwd() {
+    let write = |path: &str| calls("write_file", &json!({ "path": path, "content": "x" }));
+    let base = tempfile::tempdir().unwrap();
+    let put = |path: &str, text: &str| {
+        let path = base.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    put("more/AGENTS.md", "Mind the gap.");
+    put("more/.agents/skills/dig/SKILL.md", "---\nname: dig\ndescription: Digs.\n---\nx");
+    put("secret/a.txt", "x");
+    std::os::unix::fs::symlink(base.path().join("secret"), base.path().join("more/out")).unwrap();
+    let more = base.path().join("more").to_string_lossy().into_owned();
+    let (inside, outside) = (format!("{more}/b.txt"), format!("{more}/out/b.txt"));
+    let mut agent = TestAgent::builder()
+        .file("AGENTS.md", "First of all.")
+        .model(json!([write("b.txt"), write(&inside), write(&outside), says("Done.")]))
+        .initialize();
+    let answer = agent.call("session/new", &folders(&agent, &json!([more])));
+    agent.session = answer["result"]["sessionId"].as_str().unwrap().to_owned();
+    let auto = json!({ "sessionId": agent.session, "modeId": "auto-edit" });
+    result(agent.call("session/set_mode", &auto));
+    let id = agent.prompt("write");
+    // What is inside is not asked about.
+    let question = agent.wait_for_request("session/request_permission");
+    assert!(question.to_string().contains("secret/b.txt"), "{question}");
+    assert!(agent.path("b.txt").exists() && base.path().join("more/b.txt").exists());
+    agent.choose(&question, "reject_once");
+    agent.stop_reason(&id);
+    assert!(!base.path().join("secret/b.txt").exists());
+    let told = agent.model_request(0)["messages"].to_string();
+    let place = |it: &str| told.find(it).unwrap_or_else(|| panic!("{it} is not in {told}"));
+    assert!(place("First of all.") < place("Mind the gap."));
+    place("dig: Digs.");
+    place(&format!("Another folder of the project: {more}"));
+    agent.turn("/status");
+    assert!(agent.text().contains(&format!("Additional folder: `{more}`")), "{}", agent.text());
+}
+
+#[test]
+fn r_dir_4_folders_that_are_not_sent_again_do_not_come_back() {
+    let (mut agent, more) = with_more(json!([says("One."), says("Two.")]));
+    let answer = agent.call("session/new", &folders(&agent, &json!([more])));
+    agent.session = answer["result"]["sessionId"].as_str().unwrap().to_owned();
+    agent.turn("one");
+    let listed = |agent: &mut TestAgent| {
+        let page = result(agent.call("session/list", &json!({})));
+        page["sessions"][0]["additionalDirectories"].clone()
+    };
+    assert_eq!(listed(&mut agent), json!([more]));
+    agent.restart();
+    let session = agent.session.clone();
+    result(open(&mut agent, "session/load", &session));
+    assert_eq!(listed(&mut agent), Value::Null);
+    agent.turn("/status");
+    assert!(!agent.text().contains("Additional folder"), "{}", agent.text());
+    agent.turn("two");
+    let told = agent.model_request(1)["messages"].to_string();
+    assert!(told.contains("opened this conversation in other folders"), "{told}");
+}

@@ -1,0 +1,149 @@
+//! Skills: found in folders, told with the first prompt, loaded with a tool.
+
+use serde_json::{Value, json};
+use turnwright_testing::cards;
+
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
+
+const NOTES: &str = "---\nname: release-notes\ndescription: Use when: a release is made\n\
+                     allowed-tools: exec\n---\nWrite $ARGUMENTS for people.\n";
+
+fn with_skill() -> TestAgentBuilder {
+    TestAgent::builder()
+        .file(".claude/skills/release-notes/SKILL.md", NOTES)
+        .file(".claude/skills/release-notes/scripts/list.sh", "true")
+        .file(".agents/skills/mute/SKILL.md", "---\nname: mute\n---\n")
+}
+
+fn tool(agent: &TestAgent, number: usize) -> Option<Value> {
+    let body = agent.model_request(number);
+    let tools = body["tools"].as_array().unwrap();
+    tools.iter().find(|it| it["function"]["name"] == "skill").cloned()
+}
+
+#[test]
+fn skills_are_told_once_and_named_in_the_tool() {
+    let mut agent = with_skill().model(json!([says("One."), says("Two.")])).start();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    let told = agent.model_request(0)["messages"].to_string();
+    assert!(told.contains("- release-notes: Use when: a release is made"), "{told}");
+    assert!(!told.contains("mute") && !told.contains("for people"), "{told}");
+    let offered = tool(&agent, 0).unwrap();
+    let names = &offered["function"]["parameters"]["properties"]["name"]["enum"];
+    assert_eq!(*names, json!(["release-notes"]));
+    assert_eq!(agent.turn("more"), "end_turn");
+    assert_eq!(tool(&agent, 1), Some(offered), "the same bytes, because they are cached");
+    assert_eq!(agent.turn("/skills"), "end_turn");
+    assert!(agent.text().contains("* `release-notes` – Use when"), "{}", agent.text());
+}
+
+#[test]
+fn without_skills_there_is_no_tool_and_no_word_about_them() {
+    let mut agent = TestAgent::builder().model(json!([says("One.")])).start();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    assert_eq!(tool(&agent, 0), None);
+    assert!(!agent.model_request(0)["messages"].to_string().contains("Skills"));
+}
+
+#[test]
+fn a_skill_is_loaded_without_a_question_and_only_once() {
+    let load = calls("skill", &json!({ "name": "release-notes", "args": "v2" }));
+    let mut agent = with_skill().model(json!([load, load, says("Done.")])).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    cards::check(&agent);
+    assert_eq!(cards::requests(&agent), [""; 0]);
+    let results = cards::results(&agent, 2);
+    let dir = agent.path(".claude/skills/release-notes").canonicalize().unwrap();
+    let begin = format!("<skill_content name=\"release-notes\" dir=\"{}\">", dir.display());
+    assert!(results[0].starts_with(&begin), "{}", results[0]);
+    assert!(results[0].contains("Write v2 for people."), "{}", results[0]);
+    assert!(results[0].contains("- scripts/list.sh"), "{}", results[0]);
+    assert!(results[0].ends_with("</skill_content>") && !results[0].contains("allowed-tools"));
+    assert!(results[1].contains("loaded already") && results[1].len() < 200, "{}", results[1]);
+    let card = cards::card(&agent, 0);
+    assert_eq!((&card["title"], &card["kind"]), (&json!("Skill: release-notes"), &json!("read")));
+}
+
+#[test]
+fn a_skill_of_the_user_is_found_and_a_wrong_name_has_a_nearest_one() {
+    let own = "---\nname: deploy\ndescription: Puts it out\n---\nPush it.\n";
+    let builder = TestAgent::builder().own_file("config/skills/deploy/SKILL.md", own);
+    let (_, result) = cards::run(builder, "skill", &json!({ "name": "deploy" }));
+    assert!(result.contains("Push it."), "{result}");
+    let (_, result) = cards::run(with_skill(), "skill", &json!({ "name": "release_notes" }));
+    assert_eq!(result, "There is no skill \"release_notes\". Did you mean release-notes?");
+}
+
+#[test]
+fn what_comes_with_a_skill_of_the_users_is_read_without_a_question_once_it_is_loaded() {
+    let own = "---\nname: deploy\ndescription: Puts it out\n---\nFollow steps.md.\n";
+    let mut agent = TestAgent::builder()
+        .own_file("config/skills/deploy/SKILL.md", own)
+        .own_file("config/skills/deploy/steps.md", "First this.\n")
+        .own_file("config/skills/deploy/.env", "KEY=1\n")
+        .own_file("config/skills/other/steps.md", "That.\n")
+        .start();
+    let path = |name: &str| agent.home().join("config/skills").join(name);
+    let read = |path: std::path::PathBuf| calls("read_file", &json!({ "path": path }));
+    let steps = read(path("deploy/steps.md"));
+    let elsewhere = [read(path("deploy/.env")), read(path("other/steps.md"))];
+    let load = calls("skill", &json!({ "name": "deploy" }));
+    for reply in [&steps, &load, &steps, &elsewhere[0], &elsewhere[1], &says("Done.")] {
+        agent.model().push(reply.clone()).unwrap();
+    }
+    let prompt = agent.prompt("go");
+    let mut refuse = |what: &str| {
+        let asked = agent.wait_for_request("session/request_permission");
+        let about = asked["params"]["toolCall"]["title"].as_str().unwrap();
+        assert!(about.contains(what), "{about}");
+        agent.choose(&asked, "reject_once");
+    };
+    refuse("deploy/steps.md");
+    refuse(".env");
+    refuse("other/steps.md");
+    assert_eq!(agent.stop_reason(&prompt), "end_turn");
+    cards::check(&agent);
+    let results = cards::results(&agent, 5);
+    assert!(results[2].contains("First this."), "{results:?}");
+}
+
+#[test]
+fn a_skill_that_was_loaded_for_a_refused_prompt_can_be_loaded_again() {
+    let load = calls("skill", &json!({ "name": "release-notes" }));
+    let refused = json!([{ "finish": "content_filter" }]);
+    let replies = json!([says("Hi."), load, refused, load, says("Done.")]);
+    let mut agent = with_skill().model(replies).start();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    assert_eq!(agent.turn("go"), "refusal");
+    assert_eq!(agent.turn("go"), "end_turn");
+    let results = cards::results(&agent, 4);
+    assert!(results.len() == 1 && results[0].starts_with("<skill_content"), "{results:?}");
+}
+
+#[test]
+fn notes_and_skills_are_told_within_their_budgets_in_the_first_message_only() {
+    let mut builder = TestAgent::builder().model(json!([says("One."), says("Two.")]));
+    for number in 0..150 {
+        let head = format!("name: s{number:03}\ndescription: {}", "what it does ".repeat(70));
+        builder = builder
+            .file(
+                &format!(".agents/skills/s{number:03}/SKILL.md"),
+                &format!("---\n{head}\n---\nx\n"),
+            )
+            .file(&format!(".turnwright/memory/p{number:03}.md"), &"# Note of words ".repeat(60))
+            .own_file(&format!("config/memory/u{number:03}.md"), &"# Note of words ".repeat(60));
+    }
+    let mut agent = builder.start();
+    for prompt in ["hi", "more"] {
+        assert_eq!(agent.turn(prompt), "end_turn");
+    }
+    let messages = agent.model_request(1)["messages"].as_array().unwrap().clone();
+    let words = |it: &Value| it["content"].as_str().unwrap_or_default().to_owned();
+    let of_user: Vec<_> = messages.iter().filter(|it| it["role"] == "user").map(words).collect();
+    assert_eq!(of_user.len(), 2);
+    assert!(of_user[0].contains("s000") && of_user[0].contains("project/p000"), "{}", of_user[0]);
+    assert!(of_user[0].len() < 8 * 1024 + 8 * 1024 + 2 * 1024, "{} bytes", of_user[0].len());
+    assert!(of_user[0].lines().count() < 200 + 150 + 40, "{} lines", of_user[0].lines().count());
+    let rest = of_user[1].clone() + &words(&messages[0]);
+    assert!(!rest.contains("s000") && !rest.contains("p000"), "told again: {rest}");
+}

@@ -1,0 +1,98 @@
+//! The store of sessions may be full, locked, damaged or somebody else's: the user is told, and the
+//! agent goes on.
+
+use std::process::Command;
+
+use rusqlite::Connection;
+use serde_json::{Value, json};
+use turnwright_testing::process_waits;
+
+use crate::agent::{TestAgent, TestAgentBuilder, says};
+
+fn agent() -> TestAgentBuilder {
+    TestAgent::builder().model(json!([says("one"), says("two"), says("three")]))
+}
+
+fn load(agent: &mut TestAgent, session: &str) -> Value {
+    let params = json!({ "sessionId": session, "cwd": agent.workspace(), "mcpServers": [] });
+    agent.call("session/load", &params)
+}
+
+/// What the user has said, of a conversation that was loaded.
+fn replayed(agent: &TestAgent) -> Vec<String> {
+    let updates = agent.updates();
+    let users = updates.iter().filter(|it| it["sessionUpdate"] == "user_message_chunk");
+    users
+        .filter_map(|it| Some(it["content"]["text"].as_str()?.chars().take(20).collect()))
+        .collect()
+}
+
+#[test]
+fn a_program_that_locks_the_store_is_told_and_what_waited_is_kept_afterwards() {
+    let mut agent = agent().start();
+    assert_eq!(agent.turn("first"), "end_turn");
+    let other = Connection::open(agent.home().join("state/sessions.db")).unwrap();
+    other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    assert_eq!(agent.turn("second"), "end_turn");
+    assert!(agent.thoughts().contains("Close the other program"), "{}", agent.thoughts());
+    other.execute_batch("COMMIT").unwrap();
+    assert_eq!(agent.turn("third"), "end_turn");
+    let session = agent.session.clone();
+    load(&mut agent, &session);
+    assert_eq!(replayed(&agent), ["first", "second", "third"]);
+}
+
+#[test]
+fn a_damaged_store_is_moved_aside_and_told_with_its_place() {
+    let garbage = "this is no database\n".repeat(1000);
+    let mut agent = agent().own_file("state/sessions.db", &garbage).start();
+    assert_eq!(agent.turn("hello"), "end_turn");
+    assert!(agent.thoughts().contains("sessions.db.damaged-"), "{}", agent.thoughts());
+    let session = agent.session.clone();
+    load(&mut agent, &session);
+    assert_eq!(replayed(&agent), ["hello"]);
+    let files = std::fs::read_dir(agent.home().join("state")).unwrap().map(|it| it.unwrap().path());
+    let kept = files.filter(|it| it.to_string_lossy().contains("damaged-"));
+    let kept: Vec<_> = kept.map(|it| std::fs::read_to_string(it).unwrap()).collect();
+    assert_eq!(kept, [garbage]);
+    let list =
+        process_waits::output(Command::new("find").arg(agent.home()).args(["-perm", "/077"]))
+            .unwrap();
+    let open = String::from_utf8(list.stdout).unwrap();
+    let ours = open.lines().filter(|it| it.contains("/state/"));
+    assert_eq!(ours.count(), 0, "others can look into {open}");
+}
+
+#[test]
+fn pages_that_are_overwritten_under_the_agent_stop_nobody() {
+    let mut agent = agent().start();
+    assert_eq!(agent.turn("hello"), "end_turn");
+    let path = agent.home().join("state/sessions.db");
+    let other = Connection::open(&path).unwrap();
+    other.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    let length = std::fs::metadata(&path).unwrap().len();
+    std::fs::write(&path, vec![0xA5; usize::try_from(length).unwrap()]).unwrap();
+    let session = agent.session.clone();
+    // Whether it is an error or has lost its past depends on who finds it first.
+    load(&mut agent, &session);
+    agent.session = agent.new_session();
+    assert_eq!(agent.turn("go on"), "end_turn");
+    assert!(agent.thoughts().contains("sessions.db.damaged-"), "{}", agent.thoughts());
+}
+
+#[test]
+fn a_store_of_a_newer_program_is_left_alone() {
+    let mut agent = agent().spawn();
+    let path = agent.home().join("state/sessions.db");
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    Connection::open(&path).unwrap().execute_batch("PRAGMA user_version = 999").unwrap();
+    let before = std::fs::read(&path).unwrap();
+    agent.call("initialize", &json!({ "protocolVersion": 1 }));
+    agent.session = agent.new_session();
+    assert_eq!(agent.turn("hello"), "end_turn");
+    assert!(agent.thoughts().contains("made by a newer turnwright"), "{}", agent.thoughts());
+    let session = agent.session.clone();
+    load(&mut agent, &session);
+    assert_eq!(replayed(&agent), ["hello"]);
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+}

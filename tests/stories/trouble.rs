@@ -1,0 +1,332 @@
+//! A model that cannot be reached or that refuses (R-TURN-12): the prompt fails with an error that
+//! says what to do, never with a false `end_turn`, and the session goes on. Trouble inside of an
+//! answer is in `trouble_stream`, trouble with bytes in `trouble_bytes`.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use turnwright_testing::cancellation::{assert_valid, cancel_and_go_on, go_on, next_reply};
+use turnwright_testing::model_failures::{KEY, failure};
+use turnwright_testing::raw_server::{RawServer, text_stream, write_stream};
+use turnwright_testing::scripted_model::{Scenario, Server};
+
+use crate::agent::{TestAgent, says};
+
+/// A reply that is a plain response.
+fn status(status: u16, body: &Value) -> Value {
+    json!([{ "status": status, "body": body }])
+}
+
+fn message(error: &Value) -> &str {
+    error["message"].as_str().unwrap()
+}
+
+/// A port where nobody listens.
+fn closed_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn r_turn_12_a_model_that_cannot_be_reached_is_an_error_that_says_so() {
+    let url = format!("http://127.0.0.1:{}/v1", closed_port());
+    let mut agent = TestAgent::builder().variable("OPENAI_BASE_URL", &url).start();
+    let error = failure(&mut agent, "network", None);
+    assert!(message(&error).contains("Check the network and the base URL"), "{error}");
+    // The user was told meanwhile why nothing happens.
+    assert!(agent.thoughts().contains("Trying again"), "{}", agent.thoughts());
+    assert_eq!(agent.text(), "");
+}
+
+#[test]
+fn r_turn_12_a_model_that_starts_late_is_waited_for() {
+    let port = closed_port();
+    let url = format!("http://127.0.0.1:{port}/v1");
+    let mut agent = TestAgent::builder().variable("OPENAI_BASE_URL", &url).start();
+    let id = agent.prompt("one");
+    agent.wait_for_update("agent_thought_chunk");
+    let scenario = Scenario::from_value(json!({ "replies": [says("Here I am.")] })).unwrap();
+    let _server = Server::start(scenario, port).unwrap();
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    assert_eq!(agent.text(), "Here I am.");
+}
+
+#[test]
+fn r_turn_12_a_connection_that_is_closed_without_a_response_is_tried_again() {
+    let refuses = json!([{ "refuse": true }]);
+    let mut agent = TestAgent::builder().model(json!([refuses, says("Now.")])).start();
+    assert_eq!(agent.turn("one"), "end_turn");
+    assert_eq!(agent.text(), "Now.");
+}
+
+#[test]
+fn r_turn_12_a_refused_key_is_an_auth_error_that_names_the_next_step_and_not_the_key() {
+    for code in [401, 403] {
+        let body = json!({ "error": { "message": format!("Incorrect API key provided: {KEY}.\nGo\taway.") } });
+        let mut agent =
+            TestAgent::builder().model(json!([status(code, &body), next_reply()])).start();
+        let error = failure(&mut agent, "auth", Some(code));
+        assert!(message(&error).contains("Incorrect API key provided"), "{error}");
+        assert!(message(&error).contains("Check the key"), "{error}");
+        assert!(message(&error).contains("turnwright login"), "{error}");
+        assert_eq!(agent.model().requests().len(), 1, "it was tried again");
+        go_on(&mut agent);
+    }
+}
+
+#[test]
+fn r_turn_12_the_key_is_taken_out_of_whatever_form_an_error_has() {
+    let texts = [
+        json!(format!("plain {KEY} text")),
+        json!({ "detail": [{ "msg": format!("bad header: Bearer {KEY}") }] }),
+        json!([{ "error": { "message": format!("\"{KEY}\"") } }]),
+        json!(format!("<html><title>Denied for {KEY}</title></html>")),
+        json!({ "unknown": KEY }),
+    ];
+    for body in texts {
+        let mut agent =
+            TestAgent::builder().model(json!([status(401, &body), next_reply()])).start();
+        let error = failure(&mut agent, "auth", Some(401));
+        assert!(message(&error).contains("[key]"), "{error}");
+        go_on(&mut agent);
+    }
+}
+
+#[test]
+fn r_turn_12_the_key_is_taken_out_of_an_error_inside_an_answer() {
+    let text = format!("upstream refused {KEY}");
+    let replies = [
+        json!([{ "error": { "message": text } }]),
+        json!([{ "text": "a" }, { "error": text }]),
+        json!([{ "raw": format!("event: error\ndata: {text}\n\n") }]),
+        json!([{ "raw": format!("error: {{\"message\":\"{text}\"}}\n\n") }]),
+        json!([{ "status": 200, "body": { "error": { "message": text } } }]),
+    ];
+    for reply in replies {
+        let mut agent = TestAgent::builder().model(json!([reply, next_reply()])).start();
+        let error = failure(&mut agent, "bad_request", None);
+        assert!(message(&error).contains("upstream refused [key]"), "{error}");
+        go_on(&mut agent);
+    }
+}
+
+#[test]
+fn r_turn_12_no_part_of_the_key_is_left_where_a_long_error_is_shortened() {
+    // Errors are shortened to 500 characters, which is in the middle of the key.
+    let text = format!("{} {KEY}", "x".repeat(490));
+    let error = json!({ "error": { "message": text } });
+    for reply in [status(401, &error), json!([{ "data": error }])] {
+        let mut agent = TestAgent::builder().model(json!([reply, next_reply()])).start();
+        let id = agent.prompt("one");
+        let answer = agent.answer_to(&id);
+        let said = message(&answer["error"]);
+        assert!(said.contains("xxx") && !said.contains("sk-"), "{said}");
+        go_on(&mut agent);
+    }
+}
+
+#[test]
+fn r_turn_12_an_unknown_model_or_path_says_what_to_check() {
+    let body = json!({ "error": { "message": "The model `scripted` does not exist" } });
+    let mut agent = TestAgent::builder().model(json!([status(404, &body), next_reply()])).start();
+    let error = failure(&mut agent, "model_not_found", Some(404));
+    assert!(message(&error).contains("The model `scripted` does not exist"), "{error}");
+    assert!(message(&error).contains("Check the model name"), "{error}");
+    // Besides, it may ask which models there are.
+    let requests = agent.model().requests();
+    let asked = requests.iter().filter(|it| it.path.ends_with("/chat/completions")).count();
+    assert_eq!(asked, 1, "it was tried again");
+    go_on(&mut agent);
+}
+
+#[test]
+fn r_turn_12_what_waiting_does_not_mend_is_not_tried_again() {
+    let quota = json!({ "error": { "message": "You exceeded your current quota.",
+        "type": "insufficient_quota", "code": "insufficient_quota" } });
+    let plain = json!({ "error": { "message": "No." } });
+    for (code, body, kind) in [
+        (429, &quota, "quota"),
+        (402, &plain, "quota"),
+        (400, &plain, "bad_request"),
+        (422, &plain, "bad_request"),
+    ] {
+        let mut agent =
+            TestAgent::builder().model(json!([status(code, body), next_reply()])).start();
+        failure(&mut agent, kind, Some(code));
+        assert_eq!(agent.model().requests().len(), 1, "{code} was tried again");
+        assert_eq!(agent.thoughts(), "");
+        go_on(&mut agent);
+    }
+}
+
+#[test]
+fn r_turn_12_a_spent_quota_that_is_told_inside_an_answer_is_not_tried_again_either() {
+    let error = json!({ "code": 429, "type": "insufficient_quota", "message": "Quota is spent." });
+    let mut agent = TestAgent::builder().model(json!([[{ "error": error }], next_reply()])).start();
+    failure(&mut agent, "quota", Some(429));
+    assert_eq!(agent.model().requests().len(), 1, "it was tried again");
+    go_on(&mut agent);
+}
+
+#[test]
+fn r_turn_12_a_provider_that_is_busy_is_waited_for_as_long_as_it_says() {
+    let busy = json!([{ "status": 429, "headers": { "Retry-After": "1" },
+        "body": { "error": { "message": "Rate limit reached." } } }]);
+    let mut agent = TestAgent::builder().model(json!([busy, says("Now."), next_reply()])).start();
+    let id = agent.prompt("one");
+    let notice = agent.wait_for_update("agent_thought_chunk")["content"]["text"].clone();
+    let notice = notice.as_str().unwrap();
+    assert!(notice.contains("Rate limit reached"), "{notice}");
+    assert!(notice.contains("Trying again in 1 s"), "{notice}");
+    let begun = Instant::now();
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    let took = begun.elapsed();
+    assert!(took > Duration::from_millis(800), "it was asked again after {took:?}");
+    assert_eq!(agent.text(), "Now.");
+    go_on(&mut agent);
+    // A notice is for the user. The model hears nothing of it.
+    assert_eq!(agent.model_transcript(2), ["user one", "assistant Now.", "user and now?"]);
+}
+
+#[test]
+fn r_turn_12_a_long_wait_is_counted_down_and_a_cancel_ends_it() {
+    // Nothing but its words say how long.
+    let busy = json!([{ "status": 429, "body": { "error": {
+        "message": "Rate limit reached. Please try again in 15s." } } }]);
+    let mut agent = TestAgent::builder().model(json!([busy, next_reply()])).start();
+    let id = agent.prompt("one");
+    let words = |agent: &mut TestAgent| {
+        let update = agent.wait_for_update("agent_thought_chunk");
+        update["content"]["text"].as_str().unwrap().to_owned()
+    };
+    let first = words(&mut agent);
+    assert!(first.contains("Trying again in 15 s"), "{first}");
+    assert_eq!(words(&mut agent).trim(), "10 s left.");
+    cancel_and_go_on(&mut agent, &id);
+    assert_eq!(agent.model().requests().len(), 2);
+}
+
+#[test]
+fn r_turn_6_a_full_window_ends_the_turn_says_what_to_do_and_is_learned() {
+    let full = json!({ "error": { "code": "context_length_exceeded", "message":
+        "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens." } });
+    let usage = json!([{ "text": "Hi." },
+        { "usage": { "prompt_tokens": 50, "completion_tokens": 5 } }]);
+    let mut agent = TestAgent::builder()
+        .model(json!([status(400, &full), usage, next_reply()]))
+        .variable("TURNWRIGHT_CONTEXT_WINDOW", "128000")
+        .start();
+    assert_eq!(agent.turn("one"), "max_tokens");
+    assert!(agent.text().contains("of 4096 tokens. Use `/clear`"), "{}", agent.text());
+    assert_eq!(agent.turn("/clear"), "end_turn");
+    assert_eq!(agent.turn("two"), "end_turn");
+    assert_eq!(agent.model_transcript(1), ["user two"]);
+    let updates = agent.updates();
+    let gauges = updates.iter().filter(|it| it["sessionUpdate"] == "usage_update");
+    let gauges: Vec<_> = gauges.map(|it| (&it["used"], &it["size"])).collect();
+    assert_eq!(gauges, [(&json!(4096), &json!(4096)), (&json!(55), &json!(4096))]);
+    go_on(&mut agent);
+}
+
+#[test]
+fn r_turn_6_a_server_that_says_nothing_to_a_prompt_as_long_as_the_window_is_full() {
+    let nothing = json!([{ "raw": "data: [DONE]\n\n" }, { "end": "eof" }]);
+    let mut agent = TestAgent::builder()
+        .model(json!([nothing, next_reply()]))
+        .variable("TURNWRIGHT_CONTEXT_WINDOW", "2000")
+        .start();
+    assert_eq!(agent.turn(&"word ".repeat(2_000)), "max_tokens");
+    assert!(agent.text().contains("no longer fits"), "{}", agent.text());
+    assert_eq!(agent.model().requests().len(), 1);
+    go_on(&mut agent);
+}
+
+#[test]
+fn r_turn_7_a_filter_s_refusal_is_told_and_the_session_stays_usable() {
+    let filter = json!({ "error": { "code": "data_inspection_failed",
+        "message": "Input data may contain inappropriate content." } });
+    let mut agent = TestAgent::builder().model(json!([status(400, &filter), next_reply()])).start();
+    assert_eq!(agent.turn("one"), "refusal");
+    assert_eq!(agent.text(), "Input data may contain inappropriate content.");
+    go_on(&mut agent);
+    assert_eq!(agent.model_transcript(1), ["user and now?"]);
+}
+
+#[test]
+fn a_server_that_cuts_the_prompt_is_reported_once() {
+    let usage = json!([{ "text": "Hm." }, { "usage": { "prompt_tokens": 900 } }]);
+    let mut agent = TestAgent::builder().model(json!([usage, usage])).start();
+    assert_eq!(agent.turn(&"word ".repeat(20_000)), "end_turn");
+    assert_eq!(agent.turn("two"), "end_turn");
+    assert_eq!(agent.thoughts().matches("seems to have cut the prompt").count(), 1);
+}
+
+#[test]
+fn r_turn_12_a_wait_beyond_reason_is_an_error_at_once() {
+    let busy = json!([{ "status": 429, "headers": { "Retry-After": "3600" },
+        "body": { "error": { "message": "Come back in an hour." } } }]);
+    let mut agent = TestAgent::builder().model(json!([busy, next_reply()])).start();
+    let error = failure(&mut agent, "rate_limit", Some(429));
+    assert_eq!(error["data"]["retryAfter"], 3600);
+    assert!(message(&error).contains("Come back in an hour. Prompt again in 60 min"), "{error}");
+    go_on(&mut agent);
+}
+
+#[test]
+fn r_turn_12_a_server_that_stumbles_is_tried_again() {
+    let body = json!({ "error": "Overloaded" });
+    for code in [500, 503, 529] {
+        let stumbles = status(code, &body);
+        let mut agent =
+            TestAgent::builder().model(json!([stumbles, says("Now."), next_reply()])).start();
+        assert_eq!(agent.turn("one"), "end_turn", "{code}");
+        assert_eq!(agent.text(), "Now.");
+        assert!(agent.thoughts().contains(&code.to_string()), "{}", agent.thoughts());
+        go_on(&mut agent);
+    }
+}
+
+#[test]
+fn r_turn_12_a_gateway_s_page_is_not_shown_as_it_is() {
+    let page = "<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body>x</body></html>";
+    let reply = json!([{ "status": 502, "content_type": "text/html", "body": page }]);
+    let replies = json!([reply, reply, reply, reply, reply, next_reply()]);
+    let mut agent = TestAgent::builder().model(replies).start();
+    let error = failure(&mut agent, "unavailable", Some(502));
+    assert!(message(&error).contains("502 Bad Gateway"), "{error}");
+    assert!(!message(&error).contains('<'), "{error}");
+    assert_eq!(agent.model().requests().len(), 5);
+    go_on(&mut agent);
+}
+
+#[test]
+fn r_turn_12_a_redirect_is_not_followed_for_the_key_must_not_travel() {
+    let thief = RawServer::start(|_, stream| write_stream(stream, &text_stream("Thanks!")));
+    for code in [301, 302, 307, 308] {
+        let location = format!("{}/chat/completions", thief.base_url());
+        let reply = json!([{ "status": code, "headers": { "Location": location } }]);
+        let mut agent = TestAgent::builder().model(json!([reply, next_reply()])).start();
+        let error = failure(&mut agent, "url_not_found", Some(code));
+        assert!(message(&error).contains(&thief.host()), "{error}");
+        go_on(&mut agent);
+    }
+    assert_eq!(thief.requests(), [""; 0]);
+}
+
+#[test]
+fn r_turn_12_a_failed_turn_leaves_a_history_that_servers_accept() {
+    let body = json!({ "error": "No." });
+    let mut agent = TestAgent::builder()
+        .file("a.txt", "alpha\n")
+        .model(json!([
+            crate::agent::calls("read_file", &json!({ "path": "a.txt" })),
+            status(400, &body),
+            next_reply()
+        ]))
+        .start();
+    failure(&mut agent, "bad_request", Some(400));
+    go_on(&mut agent);
+    let body = agent.model_request(2);
+    assert_valid(&body);
+    let messages = body["messages"].to_string();
+    assert!(messages.contains("alpha") && messages.contains("one"), "{messages}");
+}

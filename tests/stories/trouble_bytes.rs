@@ -1,0 +1,152 @@
+//! The same words in other bytes: how an answer is cut into reads and lines changes nothing. Bytes without an
+//! end are in `tests/it`.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
+
+use turnwright_testing::cancellation::NEXT;
+use turnwright_testing::raw_server::{
+    RawServer, text_event, text_stream, write_head, write_stream,
+};
+
+use crate::agent::{LIMIT, TestAgent};
+
+const WORDS: &str = "Grüße, 世界 🦀 – Ende.";
+
+fn start(server: &RawServer) -> TestAgent {
+    TestAgent::builder().variable("OPENAI_BASE_URL", &server.base_url()).start()
+}
+
+/// Whatever the answer's bytes are, it says `WORDS`.
+fn check(play: impl Fn(&mut TcpStream) + Send + Sync + 'static) {
+    let server = RawServer::start(move |_, stream| play(stream));
+    let mut agent = start(&server);
+    assert_eq!(agent.turn("hello"), "end_turn");
+    assert_eq!(agent.text(), WORDS);
+    assert_eq!(agent.turn(NEXT), "end_turn");
+    assert_eq!(server.requests().len(), 2);
+}
+
+#[test]
+fn r_turn_12_an_answer_that_comes_byte_by_byte_is_the_same_answer() {
+    check(|stream| {
+        stream.set_nodelay(true).unwrap();
+        write_head(stream);
+        for byte in text_stream(WORDS).as_bytes() {
+            // It fails once the client has read `[DONE]`.
+            stream.write_all(&[*byte]).ok();
+        }
+    });
+}
+
+#[test]
+fn r_turn_12_an_answer_in_chunks_that_cut_letters_is_the_same_answer() {
+    check(|stream| {
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
+            transfer-encoding: chunked\r\nconnection: close\r\n\r\n";
+        stream.write_all(head.as_bytes()).unwrap();
+        for chunk in text_stream(WORDS).as_bytes().chunks(3) {
+            stream.write_all(format!("{:x}\r\n", chunk.len()).as_bytes()).ok();
+            stream.write_all(chunk).ok();
+            stream.write_all(b"\r\n").ok();
+        }
+        stream.write_all(b"0\r\n\r\n").ok();
+    });
+}
+
+#[test]
+fn r_turn_12_every_kind_of_line_end_will_do() {
+    check(|stream| write_stream(stream, &text_stream(WORDS).replace('\n', "\r\n")));
+    check(|stream| write_stream(stream, &text_stream(WORDS).replace('\n', "\r")));
+}
+
+#[test]
+fn r_turn_12_comments_blank_lines_a_mark_and_missing_spaces_will_do() {
+    check(|stream| write_stream(stream, &format!(": wait\n\n\n{}", text_stream(WORDS))));
+    check(|stream| write_stream(stream, &format!("\u{feff}{}", text_stream(WORDS))));
+    check(|stream| write_stream(stream, &text_stream(WORDS).replace("data: ", "data:")));
+    check(|stream| write_stream(stream, text_stream(WORDS).trim_end()));
+    check(|stream| {
+        let named = text_stream(WORDS).replace("data: ", "id: 7\nretry: 1\nevent: message\ndata: ");
+        write_stream(stream, &named);
+    });
+}
+
+#[test]
+fn r_turn_12_a_stream_that_ends_inside_a_letter_is_an_answer_that_broke_off() {
+    let server = RawServer::start(|number, stream| {
+        if number > 0 {
+            return write_stream(stream, &text_stream(WORDS));
+        }
+        let event = text_event("sch\u{f6}n");
+        let end = event.find('\u{f6}').unwrap() + 1;
+        write_stream(stream, &text_event("Sehr "));
+        stream.write_all(&event.as_bytes()[..end]).ok();
+    });
+    let mut agent = start(&server);
+    assert_eq!(agent.turn("one"), "end_turn");
+    assert_eq!(agent.text(), format!("Sehr {WORDS}"));
+    let body = server.body(1);
+    assert_eq!(body["messages"].as_array().unwrap().len(), 4, "{body}");
+}
+
+#[test]
+fn a_connection_is_kept_when_its_last_chunk_comes_after_the_answer() {
+    let (may_end, wait_to_end) = channel();
+    let (ended, wait_for_end) = channel();
+    let (wait_to_end, ended) = (Mutex::new(wait_to_end), Mutex::new(ended));
+    let server = RawServer::start(move |_, stream| {
+        for _ in 0..2 {
+            let text = text_stream(WORDS);
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
+                transfer-encoding: chunked\r\n\r\n";
+            let body = format!("{head}{:x}\r\n{text}\r\n", text.len());
+            stream.write_all(body.as_bytes()).unwrap();
+            wait_to_end.lock().unwrap().recv().unwrap();
+            stream.write_all(b"0\r\n\r\n").unwrap();
+            ended.lock().unwrap().send(()).unwrap();
+            wait_for_more(stream);
+        }
+    });
+    let mut agent = start(&server);
+    for _ in 0..2 {
+        // The answer does not wait for the end of the body.
+        assert_eq!(agent.turn("hello"), "end_turn");
+        may_end.send(()).unwrap();
+        wait_for_end.recv_timeout(LIMIT).unwrap();
+        // With these the agent has been around its loop and has read what was there.
+        agent.sync();
+        agent.sync();
+    }
+    assert_eq!(agent.text(), WORDS.repeat(2));
+    // They are counted by their connections.
+    assert_eq!(server.requests().len(), 1);
+}
+
+/// Reads the next request, as far as it comes at once, or the end of the connection.
+fn wait_for_more(stream: &mut TcpStream) {
+    let mut buffer = vec![0; 64 * 1024];
+    assert!(stream.read(&mut buffer).is_ok());
+}
+
+#[test]
+fn r_turn_12_comments_after_the_end_of_an_answer_do_not_keep_the_turn_alive() {
+    let server = RawServer::start(|_, stream| {
+        write_head(stream);
+        let whole = text_stream(WORDS).replace("data: [DONE]\n\n", "");
+        stream.write_all(whole.as_bytes()).unwrap();
+        for _ in 0..50 {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            if stream.write_all(b": ping\n\n").is_err() {
+                return;
+            }
+        }
+    });
+    let mut agent = start(&server);
+    let begun = std::time::Instant::now();
+    assert_eq!(agent.turn("hello"), "end_turn");
+    assert_eq!(agent.text(), WORDS);
+    assert!(begun.elapsed().as_secs() < 8, "{:?}", begun.elapsed());
+}

@@ -1,0 +1,325 @@
+//! Trouble inside of an answer that began well (R-TURN-12, providers C.0): what the user has seen
+//! is never shown twice, what is half is never run, and what is empty is no end of a turn.
+
+use serde_json::{Value, json};
+use turnwright_testing::cancellation::{go_on, next_reply};
+use turnwright_testing::model_failures::failure;
+
+use crate::agent::{TestAgent, says};
+
+fn start(replies: Value) -> TestAgent {
+    TestAgent::builder().model(replies).permission("allow_once").start()
+}
+
+fn count(agent: &TestAgent) -> usize {
+    agent.model().requests().len()
+}
+
+/// A call of `write_file` that breaks off in the middle of its arguments.
+fn half_a_call(rest: &Value) -> Value {
+    let call = json!({ "name": "write_file", "arguments": "{\"path\":\"a.txt\",\"content\":\"x" });
+    let mut steps = vec![json!({ "call": call })];
+    steps.extend(rest.as_array().unwrap().iter().cloned());
+    json!(steps)
+}
+
+fn last_status(agent: &TestAgent) -> String {
+    let updates = agent.updates();
+    let status = updates.iter().rev().find_map(|it| it["status"].as_str());
+    status.unwrap_or("no card").to_owned()
+}
+
+#[test]
+fn r_turn_12_an_answer_that_is_cut_before_its_first_word_is_asked_for_again_in_silence() {
+    for cut in [json!([{ "raw": ": ping\n\n" }, { "cut": true }]), json!([{ "end": "eof" }])] {
+        let mut agent = start(json!([cut, says("Now."), next_reply()]));
+        assert_eq!(agent.turn("one"), "end_turn");
+        assert_eq!(agent.text(), "Now.");
+        assert_eq!(agent.thoughts(), "", "silently");
+        assert_eq!(count(&agent), 2);
+        go_on(&mut agent);
+    }
+}
+
+#[test]
+fn r_turn_12_an_answer_that_is_cut_twice_is_an_error() {
+    let cut = json!([{ "end": "eof" }]);
+    let mut agent = start(json!([cut, cut, next_reply()]));
+    let error = failure(&mut agent, "network", None);
+    assert!(error["message"].as_str().unwrap().contains("broke off"), "{error}");
+    assert_eq!(count(&agent), 2);
+    go_on(&mut agent);
+}
+
+#[test]
+fn r_turn_12_an_answer_that_is_cut_in_a_sentence_is_gone_on_with_and_the_user_is_told() {
+    for end in [json!({ "cut": true }), json!({ "end": "eof" })] {
+        let half = json!([{ "text": "Half a sen", "chunks": 3 }, end]);
+        let mut agent = start(json!([half, says("tence."), next_reply()]));
+        assert_eq!(agent.turn("one"), "end_turn");
+        assert_eq!(agent.text(), "Half a sentence.");
+        let told = agent.thoughts();
+        assert!(told.contains("broke off. Continuing from there."), "{told}");
+        assert_eq!(count(&agent), 2);
+        let transcript = agent.model_transcript(1);
+        assert_eq!(transcript, ["user one", "assistant Half a sen", "user"]);
+        let asked = agent.model_request(1)["messages"].to_string();
+        assert!(asked.contains("Go on exactly where it stopped"), "{asked}");
+        go_on(&mut agent);
+        assert_eq!(agent.model_transcript(2)[3..], ["assistant tence.", "user and now?"]);
+    }
+}
+
+#[test]
+fn r_turn_12_an_answer_that_is_cut_again_is_an_error_and_stays_as_it_is() {
+    let cut = |text: &str| json!([{ "text": text }, { "cut": true }]);
+    let mut agent = start(json!([cut("Half a "), cut("sen"), next_reply()]));
+    let error = failure(&mut agent, "network", None);
+    assert!(error["message"].as_str().unwrap().contains("broke off"), "{error}");
+    assert_eq!(agent.text(), "Half a sen");
+    assert_eq!(count(&agent), 2);
+    go_on(&mut agent);
+    let transcript = agent.model_transcript(2);
+    assert_eq!(transcript.last().unwrap(), "user and now?");
+}
+
+#[test]
+fn r_turn_12_a_wish_to_go_on_that_nobody_has_heard_is_taken_back() {
+    let cut = json!([{ "text": "Half a sen" }, { "cut": true }]);
+    let no = json!([{ "status": 400, "body": { "error": { "message": "No." } } }]);
+    let mut agent = start(json!([cut, no, next_reply()]));
+    failure(&mut agent, "bad_request", Some(400));
+    go_on(&mut agent);
+    let transcript = agent.model_transcript(2);
+    assert_eq!(transcript, ["user one", "assistant Half a sen", "user and now?"]);
+}
+
+#[test]
+fn r_turn_12_reasoning_without_an_answer_is_asked_for_once_more_and_the_user_is_told() {
+    let thinks = json!([{ "thought": "Hm." }, { "finish": "stop" }]);
+    let mut agent = start(json!([thinks, says("Now."), next_reply()]));
+    assert_eq!(agent.turn("one"), "end_turn");
+    assert_eq!(agent.text(), "Now.");
+    let told = agent.thoughts();
+    assert!(told.contains("reasoning but no answer") && told.contains("Trying again"), "{told}");
+    go_on(&mut agent);
+    let mut agent = start(json!([thinks, thinks, next_reply()]));
+    failure(&mut agent, "empty", None);
+    assert_eq!(count(&agent), 2);
+    go_on(&mut agent);
+}
+
+#[test]
+fn r_turn_12_a_call_that_is_cut_in_its_arguments_never_runs() {
+    for rest in [json!([{ "cut": true }]), json!([{ "end": "eof" }])] {
+        let mut agent = start(json!([half_a_call(&rest), says("Let me see."), next_reply()]));
+        assert_eq!(agent.turn("one"), "end_turn");
+        assert_eq!(agent.text(), "Let me see.");
+        assert!(agent.thoughts().contains("broke off. Trying again."), "{}", agent.thoughts());
+        assert_eq!(last_status(&agent), "failed");
+        assert!(!agent.path("a.txt").exists());
+        assert_eq!(agent.model_transcript(1), ["user one"]);
+        go_on(&mut agent);
+        assert!(!agent.model_request(2)["messages"].to_string().contains("write_file"));
+    }
+}
+
+#[test]
+fn r_turn_12_a_call_with_half_of_its_arguments_never_runs_though_its_answer_is_whole() {
+    for rest in [json!([]), json!([{ "finish": "stop" }]), json!([{ "finish": "length" }])] {
+        let mut agent = start(json!([half_a_call(&rest), says("I see."), next_reply()]));
+        assert_eq!(agent.turn("one"), "end_turn");
+        assert_eq!(last_status(&agent), "failed");
+        assert!(!agent.path("a.txt").exists());
+        go_on(&mut agent);
+        // The model is told what became of it.
+        let transcript = agent.model_transcript(1);
+        assert!(transcript.last().unwrap().contains("Nothing was executed"), "{transcript:#?}");
+    }
+}
+
+#[test]
+fn r_turn_12_an_error_in_place_of_an_answer_is_an_error() {
+    let errors = [
+        json!([{ "error": { "message": "Quota exceeded", "code": "no_number" } }]),
+        json!([{ "error": "Quota exceeded" }]),
+        json!([{ "data": { "choices": [], "error": { "message": "Quota exceeded" } } }]),
+        json!([{ "data": { "choices": [{ "index": 0, "delta": {},
+            "error": { "message": "Quota exceeded" } }] } }]),
+        json!([{ "raw": "event: error\ndata: {\"error\":{\"message\":\"Quota exceeded\"}}\n\n" }]),
+        json!([{ "raw": "event: error\ndata: Quota exceeded\n\n" }]),
+        json!([{ "raw": "error: {\"message\":\"Quota exceeded\"}\n\n" }]),
+        json!([{ "data": { "base_resp": { "status_code": 1008, "status_msg": "Quota exceeded" },
+            "choices": null } }]),
+        json!([{ "status": 200, "body": [{ "error": { "message": "Quota exceeded" } }] }]),
+        json!([{ "status": 200, "body": { "object": "error", "message": "Quota exceeded" } }]),
+    ];
+    for reply in errors {
+        let mut agent = start(json!([reply, next_reply()]));
+        let error = failure(&mut agent, "quota", None);
+        assert!(error["message"].as_str().unwrap().contains("Quota exceeded"), "{reply}: {error}");
+        assert_eq!(count(&agent), 1, "{reply}");
+        go_on(&mut agent);
+    }
+}
+
+#[test]
+fn r_turn_12_a_passing_error_in_place_of_an_answer_is_tried_again() {
+    let error = json!({ "message": "Upstream is busy", "code": "503" });
+    for reply in [
+        json!([{ "error": error }]),
+        json!([{ "raw": format!("event: error\ndata: {}\n\n", json!({ "error": error })) }]),
+        json!([{ "raw": format!("error: {error}\n\n") }]),
+    ] {
+        let mut agent = start(json!([reply, says("Now."), next_reply()]));
+        assert_eq!(agent.turn("one"), "end_turn", "{reply}");
+        assert_eq!(agent.text(), "Now.");
+        assert!(agent.thoughts().contains("Upstream is busy"), "{}", agent.thoughts());
+        go_on(&mut agent);
+    }
+}
+
+#[test]
+fn r_turn_12_a_passing_error_behind_words_is_gone_on_from() {
+    let error = json!({ "error": { "message": "Upstream is busy", "code": 503 } });
+    let mut agent = start(json!([[{ "text": "As I was say" }, error], says("ing."), next_reply()]));
+    assert_eq!(agent.turn("one"), "end_turn");
+    assert_eq!(agent.text(), "As I was saying.");
+    assert!(agent.thoughts().contains("Upstream is busy. Continuing"), "{}", agent.thoughts());
+    assert_eq!(count(&agent), 2);
+    go_on(&mut agent);
+}
+
+#[test]
+fn r_turn_12_an_error_behind_words_that_will_not_pass_is_an_error() {
+    let error = json!({ "error": { "message": "No such tool", "code": 400 } });
+    let mut agent = start(json!([[{ "text": "As I was say" }, error], next_reply()]));
+    failure(&mut agent, "bad_request", Some(400));
+    assert_eq!(agent.text(), "As I was say");
+    assert_eq!(count(&agent), 1);
+    go_on(&mut agent);
+    assert_eq!(agent.model_transcript(1)[1], "assistant As I was say");
+}
+
+#[test]
+fn r_turn_12_an_empty_answer_is_asked_for_once_more_in_silence() {
+    let nothings = [
+        json!([]),
+        json!([{ "raw": "data: [DONE]\n\n" }, { "end": "eof" }]),
+        json!([{ "finish": "stop" }]),
+        json!([{ "text": "" }, { "finish": "stop" }]),
+    ];
+    for nothing in nothings {
+        let mut agent = start(json!([nothing, says("Now."), next_reply()]));
+        assert_eq!(agent.turn("one"), "end_turn");
+        assert_eq!(agent.text(), "Now.");
+        assert_eq!(agent.thoughts(), "", "silently");
+        assert_eq!(count(&agent), 2, "{nothing}");
+        go_on(&mut agent);
+    }
+}
+
+#[test]
+fn r_turn_12_an_answer_that_is_empty_twice_is_an_error_and_no_end_of_a_turn() {
+    let nothing = json!([{ "raw": "data: [DONE]\n\n" }, { "end": "eof" }]);
+    let mut agent = start(json!([nothing, nothing, next_reply()]));
+    let error = failure(&mut agent, "empty", None);
+    assert!(error["message"].as_str().unwrap().contains("empty"), "{error}");
+    assert_eq!(count(&agent), 2);
+    go_on(&mut agent);
+}
+
+#[test]
+fn r_turn_12_one_of_a_finish_reason_and_done_is_enough() {
+    let replies = [
+        json!([{ "text": "Whole." }, { "finish": "stop" }, { "done": false }]),
+        json!([{ "text": "Whole." }, { "finish": "stop" }, { "cut": true }]),
+        json!([{ "text": "Whole." }, { "raw": "data: [DONE]\n\n" }, { "end": "eof" }]),
+        json!([{ "text": "Whole." }, { "raw": "data:[DONE]" }, { "end": "eof" }]),
+    ];
+    for reply in replies {
+        let mut agent = start(json!([reply, next_reply()]));
+        assert_eq!(agent.turn("one"), "end_turn", "{reply}");
+        assert_eq!(agent.text(), "Whole.");
+        assert_eq!(count(&agent), 1, "{reply}");
+        go_on(&mut agent);
+    }
+}
+
+#[test]
+fn r_turn_12_a_delta_that_is_not_json_is_an_answer_that_broke_off() {
+    let garbage = json!({ "raw": "data: {\"choices\":[{\"delta\":{\"cont\n\n" });
+    let mut agent = start(json!([[garbage], says("Now."), next_reply()]));
+    assert_eq!(agent.turn("one"), "end_turn");
+    assert_eq!(agent.text(), "Now.");
+    go_on(&mut agent);
+    let mut agent = start(json!([[{ "text": "Well" }, garbage], says(", now."), next_reply()]));
+    assert_eq!(agent.turn("one"), "end_turn");
+    assert_eq!(agent.text(), "Well, now.");
+    go_on(&mut agent);
+    let mut agent = start(json!([half_a_call(&json!([garbage])), says("Now."), next_reply()]));
+    assert_eq!(agent.turn("one"), "end_turn");
+    assert_eq!(last_status(&agent), "failed");
+    go_on(&mut agent);
+}
+
+#[test]
+fn r_turn_12_deltas_that_are_json_and_odd_are_lived_with() {
+    let odd = json!([
+        { "data": {} }, { "data": { "choices": null } }, { "data": { "choices": [{}] } },
+        { "data": { "choices": [{ "delta": null, "finish_reason": "" }], "usage": {} } },
+        { "data": { "choices": [{ "delta": { "content": null, "tool_calls": null } }] } },
+        { "text": "Fine." },
+    ]);
+    let mut agent = start(json!([odd, next_reply()]));
+    assert_eq!(agent.turn("one"), "end_turn");
+    assert_eq!(agent.text(), "Fine.");
+    go_on(&mut agent);
+}
+
+#[test]
+fn r_turn_12_a_page_instead_of_an_answer_says_what_to_check() {
+    let page = "\r\n<!doctype html><title>Welcome</title><p>Hello";
+    let reply = json!([{ "status": 200, "content_type": "text/html", "body": page }]);
+    let mut agent = start(json!([reply, next_reply()]));
+    let error = failure(&mut agent, "malformed", None);
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("HTML") && message.contains("base URL"), "{message}");
+    assert_eq!(count(&agent), 1);
+    go_on(&mut agent);
+}
+
+#[test]
+fn r_turn_12_a_text_or_document_that_is_no_answer_is_an_error() {
+    for (body, kind) in [
+        (json!("Not found\n"), "network"),
+        (json!({ "hello": "world" }), "malformed"),
+        (json!([1, 2]), "malformed"),
+        (json!("{"), "network"),
+    ] {
+        let reply = json!([{ "status": 200, "body": body }]);
+        let mut agent = start(json!([reply, reply, next_reply()]));
+        failure(&mut agent, kind, None);
+        go_on(&mut agent);
+    }
+}
+
+#[test]
+fn r_turn_12_a_whole_document_instead_of_a_stream_is_an_answer() {
+    let call = json!({ "id": "c1", "type": "function",
+        "function": { "name": "read_file", "arguments": "{\"path\":\"a.txt\"}" } });
+    let calls = json!({ "choices": [{ "index": 0, "finish_reason": "tool_calls",
+        "message": { "role": "assistant", "content": null, "tool_calls": [call] } }] });
+    let text = json!({ "choices": [{ "index": 0, "finish_reason": "stop",
+        "message": { "role": "assistant", "content": "One line." } }] });
+    let mut agent = TestAgent::builder()
+        .file("a.txt", "alpha\n")
+        .model(json!([
+            [{ "status": 200, "body": calls }], [{ "status": 200, "body": text }], next_reply()
+        ]))
+        .start();
+    assert_eq!(agent.turn("how long is it?"), "end_turn");
+    assert_eq!(agent.text(), "One line.");
+    assert!(agent.model_transcript(1)[2].contains("alpha"));
+    go_on(&mut agent);
+}

@@ -1,0 +1,305 @@
+//! The prompt turn (R-TURN): what goes to the model, what comes back, how it ends.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use turnwright_testing::cards;
+
+use crate::agent::{LIMIT, TestAgent, calls, prompt, says};
+
+/// An event with this delta.
+fn delta(delta: &Value) -> Value {
+    json!({ "data": { "choices": [{ "index": 0, "delta": delta }] } })
+}
+
+fn message_ids(agent: &TestAgent) -> Vec<String> {
+    let updates = agent.updates();
+    let chunks = updates.iter().filter(|it| it["sessionUpdate"] == "agent_message_chunk");
+    let mut ids: Vec<String> =
+        chunks.map(|it| it["messageId"].as_str().expect("a messageId").to_owned()).collect();
+    ids.dedup();
+    ids
+}
+
+#[test]
+fn r_turn_1_a_simple_prompt_ends_with_end_turn() {
+    let mut agent = TestAgent::builder().model(json!([says("Hello there.")])).start();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    assert_eq!(agent.text(), "Hello there.");
+    assert_eq!(agent.model_transcript(0), ["user hi"]);
+}
+
+#[test]
+fn r_turn_2_words_and_thoughts_go_out_while_the_model_still_speaks() {
+    let replies = json!([[{ "thought": "Hm." }, { "text": "One" }, { "hang": true }]]);
+    let mut agent = TestAgent::builder().model(replies).start();
+    let id = agent.prompt("count");
+    // The model never ends, so whatever comes has come before its end.
+    assert_eq!(agent.wait_for_update("agent_thought_chunk")["content"]["text"], "Hm.");
+    assert_eq!(agent.wait_for_update("agent_message_chunk")["content"]["text"], "One");
+    agent.cancel();
+    assert_eq!(agent.stop_reason(&id), "cancelled");
+    agent.model().wait_for_hang_ups(1, LIMIT).unwrap();
+}
+
+#[test]
+fn r_turn_2_reasoning_is_a_thought_under_either_of_its_names() {
+    for name in ["reasoning_content", "reasoning"] {
+        let reply = json!([delta(&json!({ name: "Let me " })), delta(&json!({ name: "see." })),
+            { "text": "Yes." }]);
+        let mut agent = TestAgent::builder().model(json!([reply])).start();
+        assert_eq!(agent.turn("is it?"), "end_turn");
+        assert_eq!(agent.thoughts(), "Let me see.", "{name}");
+        assert_eq!(agent.text(), "Yes.", "{name}");
+    }
+}
+
+#[test]
+fn r_turn_2_many_fast_words_arrive_complete_and_in_order() {
+    let reply = json!([{ "text": "0123456789", "chunks": 10, "repeat": 200 }]);
+    let mut agent = TestAgent::builder().model(json!([reply])).start();
+    assert_eq!(agent.turn("count"), "end_turn");
+    assert_eq!(agent.text(), "0123456789".repeat(200));
+}
+
+#[test]
+fn r_turn_3_and_14_nothing_follows_the_answer() {
+    let replies = json!([
+        [{ "text": "abc", "repeat": 50 }, { "call": { "name": "list_dir", "arguments": {} } }],
+        [{ "text": "abc", "repeat": 50 }, { "usage": { "prompt_tokens": 1 } }],
+    ]);
+    let mut agent =
+        TestAgent::builder().variable("TURNWRIGHT_CONTEXT_WINDOW", "1000").model(replies).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    agent.settle(Duration::from_millis(300));
+    let last = agent.log.last().unwrap();
+    assert_eq!(last["result"]["stopReason"], "end_turn", "this came after it: {last}");
+    cards::check(&agent);
+}
+
+#[test]
+fn r_turn_4_tools_run_and_their_results_go_back_in_order() {
+    let mut agent = TestAgent::builder()
+        .file("a.txt", "first\nsecond\n")
+        .model(json!([calls("read_file", &json!({ "path": "a.txt" })), says("Two lines.")]))
+        .start();
+    assert_eq!(agent.turn("how many lines?"), "end_turn");
+    assert_eq!(
+        agent.model_transcript(1),
+        [
+            "user how many lines?",
+            "assistant [read_file {\"path\":\"a.txt\"}]",
+            "tool [File: a.txt | Lines: 2]\n    1| first\n    2| second",
+        ]
+    );
+}
+
+#[test]
+fn r_turn_4_each_result_names_the_call_it_answers() {
+    let reply = json!([
+        { "text": "Looking." },
+        { "call": { "name": "list_dir", "arguments": {}, "id": "x1" } },
+        { "call": { "name": "read_file", "arguments": { "path": "none" }, "id": "x2" } },
+    ]);
+    let mut agent = TestAgent::builder().model(json!([reply, says("Done.")])).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    cards::check(&agent);
+    let body = agent.model_request(1);
+    let messages = &body["messages"].as_array().unwrap()[2..];
+    assert_eq!(messages[0]["content"], "Looking.");
+    let of = |it: &Value| it["id"].as_str().unwrap_or_default().to_owned();
+    let asked: Vec<_> = messages[0]["tool_calls"].as_array().unwrap().iter().map(of).collect();
+    assert_eq!(asked, ["x1", "x2"]);
+    let answered: Vec<_> = messages[1..].iter().map(|it| &it["tool_call_id"]).collect();
+    assert_eq!(answered, ["x1", "x2"]);
+}
+
+#[test]
+fn r_turn_6_an_answer_cut_at_its_limit_ends_with_max_tokens() {
+    let replies = json!([[{ "text": "Half an ans" }, { "finish": "length" }]]);
+    let mut agent = TestAgent::builder().model(replies).start();
+    assert_eq!(agent.turn("tell me all"), "max_tokens");
+    assert_eq!(agent.text(), "Half an ans");
+}
+
+#[test]
+fn r_turn_6_a_filtered_answer_and_a_refusal_end_with_refusal_and_can_be_read() {
+    let refusal = "I cannot help with that.";
+    for reply in [
+        json!([{ "text": refusal }, { "finish": "content_filter" }]),
+        json!([delta(&json!({ "refusal": refusal })), { "finish": "stop" }]),
+        json!([delta(&json!({ "refusal": refusal })), { "finish": "content_filter" }]),
+    ] {
+        let mut agent = TestAgent::builder().model(json!([reply])).start();
+        assert_eq!(agent.turn("something bad"), "refusal", "{reply}");
+        assert!(agent.text().contains(refusal), "{reply}: {}", agent.text());
+    }
+}
+
+#[test]
+fn r_turn_6_a_refusal_runs_no_tools() {
+    let reply = json!([cards::call("exec", &json!({ "command": "touch one" })),
+        { "finish": "content_filter" }]);
+    let mut agent = TestAgent::builder().model(json!([reply])).permission("allow_once").start();
+    assert_eq!(agent.turn("something bad"), "refusal");
+    cards::check(&agent);
+    assert!(!agent.path("one").exists());
+    assert_eq!(cards::questions(&agent), 0);
+}
+
+#[test]
+fn r_turn_7_a_refused_prompt_and_all_after_it_is_left_out_of_the_next_request() {
+    let replies = json!([
+        says("Hello."),
+        calls("list_dir", &json!({})),
+        [{ "text": "No." }, { "finish": "content_filter" }],
+        says("Fine."),
+    ]);
+    let mut agent = TestAgent::builder().model(replies).start();
+    agent.turn("hi");
+    assert_eq!(agent.turn("something bad"), "refusal");
+    assert_eq!(agent.turn("something good"), "end_turn");
+    assert_eq!(agent.model_transcript(3), ["user hi", "assistant Hello.", "user something good"]);
+}
+
+#[test]
+fn r_turn_7_what_the_refused_prompt_told_about_the_session_is_told_again() {
+    let replies = json!([says("Hello."), [{ "finish": "content_filter" }], says("Fine.")]);
+    let mut agent = TestAgent::builder().model(replies).start();
+    agent.turn("hi");
+    let mode = json!({ "sessionId": agent.session, "modeId": "plan" });
+    agent.call("session/set_mode", &mode);
+    assert_eq!(agent.turn("something bad"), "refusal");
+    assert_eq!(agent.turn("something good"), "end_turn");
+    let body = agent.model_request(2).to_string();
+    assert!(body.contains("Mode: plan"), "the model does not know the mode: {body}");
+}
+
+#[test]
+fn r_turn_8_message_ids_differ_before_and_after_tools_and_never_come_again() {
+    let replies = json!([
+        [{ "text": "Before", "chunks": 3, "every_ms": 30 }, cards::call("list_dir", &json!({}))],
+        says("After."),
+        says("Later."),
+    ]);
+    let mut agent = TestAgent::builder().model(replies).start();
+    agent.turn("one");
+    agent.turn("two");
+    let ids = message_ids(&agent);
+    assert_eq!(ids.len(), 3, "one id a message: {ids:?}");
+    assert!(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2], "{ids:?}");
+}
+
+#[test]
+fn r_turn_9_usage_is_shown_when_the_window_is_known_and_never_exceeds_it() {
+    for (counted, used) in [(100, 120), (5000, 1000)] {
+        let usage = json!({ "prompt_tokens": counted, "completion_tokens": 20 });
+        let mut agent = TestAgent::builder()
+            .variable("TURNWRIGHT_CONTEXT_WINDOW", "1000")
+            .model(json!([[{ "text": "Hi." }, { "usage": usage }]]))
+            .start();
+        assert_eq!(agent.turn("hi"), "end_turn");
+        let updates = agent.updates();
+        let shown = updates.iter().find(|it| it["sessionUpdate"] == "usage_update").unwrap();
+        assert_eq!((&shown["used"], &shown["size"]), (&json!(used), &json!(1000)));
+    }
+}
+
+#[test]
+fn r_turn_9_no_usage_is_shown_when_the_window_or_the_count_is_unknown() {
+    let usage = json!([{ "text": "Hi." }, { "usage": { "prompt_tokens": 9 } }]);
+    let known = TestAgent::builder().variable("TURNWRIGHT_CONTEXT_WINDOW", "1000");
+    let without_window = TestAgent::builder().model(json!([usage]));
+    for builder in [known.model(json!([says("Hi.")])), without_window] {
+        let mut agent = builder.start();
+        assert_eq!(agent.turn("hi"), "end_turn");
+        let updates = agent.updates();
+        assert!(updates.iter().all(|it| it["sessionUpdate"] != "usage_update"), "{updates:?}");
+    }
+}
+
+#[test]
+fn r_turn_10_later_prompts_build_on_earlier_ones() {
+    let mut agent = TestAgent::builder().model(json!([says("One."), says("Two.")])).start();
+    agent.turn("first");
+    agent.turn("second");
+    assert_eq!(agent.model_transcript(1), ["user first", "assistant One.", "user second"]);
+}
+
+#[test]
+fn r_turn_10_sessions_do_not_hear_each_other() {
+    let mut agent = TestAgent::builder().model(json!([says("One."), says("Two.")])).start();
+    agent.turn("first");
+    agent.session = agent.new_session();
+    agent.turn("second");
+    assert_eq!(agent.model_transcript(1), ["user second"]);
+}
+
+#[test]
+fn r_turn_12_a_failure_of_the_model_is_an_error_and_the_next_prompt_works() {
+    let half = json!({ "text": "Half" });
+    let failures = [
+        json!([{ "status": 400, "body": { "error": { "message": "no such thing" } } }]),
+        json!([{ "status": 401, "body": { "error": { "message": "bad key" } } }]),
+        json!([half, { "raw": "data: {\"choices\": [oops\n\n" }, { "done": false }]),
+        json!([half, { "error": { "message": "no such thing", "code": 400 } }]),
+    ];
+    let call = json!({ "call": { "name": "exec", "arguments": "{\"comm" } });
+    let cuts = [
+        json!([half, { "cut": true }]),
+        json!([half, { "end": "eof" }]),
+        json!([half, { "error": { "message": "overloaded", "code": 500 } }]),
+        json!([call, { "cut": true }]),
+    ];
+    // What may pass is asked for once more.
+    let replies = failures.into_iter().map(|it| json!([it, says("Better.")]));
+    let replies = replies.chain(cuts.into_iter().map(|it| json!([it, it, says("Better.")])));
+    for replies in replies {
+        let failure = replies[0].clone();
+        let mut agent = TestAgent::builder().model(replies).start();
+        let id = agent.prompt("go");
+        let answer = agent.answer_to(&id);
+        let error = &answer["error"];
+        assert!(error["code"].is_i64(), "no error after {failure}: {answer}");
+        assert!(error["message"].as_str().is_some_and(|it| it.len() > 10), "{answer}");
+        assert!(error["data"]["kind"].is_string(), "{answer}");
+        assert!(!answer.to_string().contains("sk-test"), "{answer}");
+        cards::check(&agent);
+        assert_eq!(agent.turn("again"), "end_turn", "after {failure}");
+        assert!(agent.text().ends_with("Better."), "after {failure}");
+    }
+}
+
+#[test]
+fn r_turn_12_a_busy_provider_is_asked_again_as_it_wishes_and_the_user_sees_why() {
+    let busy = json!([{ "status": 429, "headers": { "Retry-After": "0" }, "body": "busy" }]);
+    let mut agent = TestAgent::builder().model(json!([busy, says("Now.")])).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(agent.text(), "Now.");
+    assert!(agent.thoughts().contains("429"), "{}", agent.thoughts());
+}
+
+#[test]
+fn r_turn_15_an_empty_prompt_is_refused_and_the_session_goes_on() {
+    let mut agent = TestAgent::builder().model(json!([says("Hello.")])).start();
+    let params = json!({ "sessionId": agent.session, "prompt": [] });
+    let answer = agent.call("session/prompt", &params);
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    assert_eq!(agent.turn("hi"), "end_turn");
+    assert_eq!(agent.model_transcript(0), ["user hi"]);
+}
+
+#[test]
+fn a_prompt_to_an_unknown_session_is_an_error() {
+    let mut agent = TestAgent::builder().start();
+    let answer = agent.call("session/prompt", &prompt("no-such-session", "hi"));
+    assert_eq!(answer["error"]["code"], -32002, "{answer}");
+}
+
+#[test]
+fn the_first_request_is_small() {
+    let mut agent = TestAgent::builder().model(json!([says("Hello.")])).start();
+    agent.turn("hi");
+    let size = agent.model_request(0).to_string().len();
+    assert!(size <= 10 * 1024, "{size} bytes before anything was said");
+}

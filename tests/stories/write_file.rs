@@ -1,0 +1,183 @@
+//! `write_file` (S4-5, R-TOOL-9): what is on the disk afterwards, and what the card shows.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use serde_json::{Value, json};
+use turnwright_testing::cards;
+
+use crate::agent::{TestAgent, calls, says};
+
+fn write(path: &str, content: &str) -> Value {
+    json!({ "path": path, "content": content })
+}
+
+#[test]
+fn r_tool_9_a_new_file_is_a_diff_without_old_text() {
+    let (agent, result) = cards::run(TestAgent::builder(), "write_file", &write("a.txt", "x\ny\n"));
+    assert_eq!(agent.read("a.txt"), "x\ny\n");
+    assert_eq!(result, "Created a.txt: 2 lines, 4 bytes.");
+    let card = cards::card(&agent, 0);
+    let diff = &card["content"][0];
+    assert_eq!((&diff["type"], &diff["newText"]), (&json!("diff"), &json!("x\ny\n")));
+    assert_eq!(diff["path"], json!(agent.path("a.txt")));
+    assert!(diff["oldText"].is_null(), "{diff}");
+    assert_eq!(card["title"], "Create a.txt");
+}
+
+#[test]
+fn r_tool_9_a_changed_file_is_a_diff_of_the_whole_text() {
+    let builder = TestAgent::builder().file("a.txt", "old\n");
+    let (agent, result) = cards::run(builder, "write_file", &write("a.txt", "new\n"));
+    assert_eq!(agent.read("a.txt"), "new\n");
+    assert!(result.starts_with("Replaced a.txt"), "{result}");
+    let diff = cards::card(&agent, 0)["content"][0].clone();
+    assert_eq!((&diff["oldText"], &diff["newText"]), (&json!("old\n"), &json!("new\n")));
+}
+
+#[test]
+fn s4_5_append_adds_to_the_end_and_creates_what_is_missing() {
+    for (before, after) in
+        [(Some("one\n"), "one\ntwo\n"), (Some("one"), "onetwo\n"), (None, "two\n")]
+    {
+        let builder = TestAgent::builder();
+        let builder = before.map_or(TestAgent::builder(), |it| builder.file("a.txt", it));
+        let arguments = json!({ "path": "a.txt", "content": "two\n", "mode": "append" });
+        let (agent, _) = cards::run(builder, "write_file", &arguments);
+        assert_eq!(agent.read("a.txt"), after);
+        let diff = cards::card(&agent, 0)["content"][0].clone();
+        assert_eq!((&diff["oldText"], &diff["newText"]), (&json!(before), &json!(after)));
+    }
+}
+
+#[test]
+fn s4_5_overwrite_is_the_default_and_may_be_said() {
+    let arguments = json!({ "path": "a.txt", "content": "", "mode": "overwrite" });
+    let (agent, _) = cards::run(TestAgent::builder().file("a.txt", "x"), "write_file", &arguments);
+    assert_eq!(agent.read("a.txt"), "");
+}
+
+#[test]
+fn missing_folders_are_made() {
+    let (agent, _) = cards::run(TestAgent::builder(), "write_file", &write("x/y/z.txt", "z"));
+    assert_eq!(agent.read("x/y/z.txt"), "z");
+}
+
+#[test]
+fn the_mode_bits_stay_and_a_new_file_is_not_executable() {
+    let mut agent = TestAgent::builder().file("run.sh", "old").permission("allow_once").start();
+    fs::set_permissions(agent.path("run.sh"), fs::Permissions::from_mode(0o751)).unwrap();
+    for path in ["run.sh", "new.sh"] {
+        agent.model().push(calls("write_file", &write(path, "new"))).unwrap();
+        agent.model().push(says("Done.")).unwrap();
+        cards::turn(&mut agent);
+    }
+    let mode = |path: &str| fs::metadata(agent.path(path)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("run.sh"), agent.read("run.sh").as_str()), (0o751, "new"));
+    assert_eq!(mode("new.sh") & 0o111, 0);
+    assert_eq!(mode("new.sh") & 0o400, 0o400);
+}
+
+#[test]
+fn a_link_inside_the_project_stays_a_link() {
+    let agent = TestAgent::builder().file("real.txt", "old").permission("allow_once").start();
+    symlink("real.txt", agent.path("link.txt")).unwrap();
+    let mut agent = agent;
+    agent.model().push(calls("write_file", &write("link.txt", "new"))).unwrap();
+    agent.model().push(says("Done.")).unwrap();
+    cards::turn(&mut agent);
+    assert_eq!(fs::read_link(agent.path("link.txt")).unwrap().to_str(), Some("real.txt"));
+    assert_eq!(agent.read("real.txt"), "new");
+    // What is shown is the file that really changes.
+    let path = &cards::card(&agent, 0)["content"][0]["path"];
+    assert_eq!(*path, json!(agent.path("real.txt")));
+}
+
+#[test]
+fn nothing_but_the_file_is_left_behind() {
+    let builder = TestAgent::builder().file("a.txt", "old");
+    let (agent, _) = cards::run(builder, "write_file", &write("a.txt", "new"));
+    let names: Vec<_> = fs::read_dir(agent.workspace()).unwrap().collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+}
+
+#[test]
+fn an_absolute_path_inside_is_like_a_relative_one() {
+    let agent = TestAgent::builder().permission("allow_once").start();
+    let path = agent.path("a.txt").display().to_string();
+    let mut agent = agent;
+    agent.model().push(calls("write_file", &write(&path, "new"))).unwrap();
+    agent.model().push(says("Done.")).unwrap();
+    cards::turn(&mut agent);
+    assert_eq!(agent.read("a.txt"), "new");
+    assert_eq!(cards::card(&agent, 0)["title"], "Create a.txt");
+}
+
+#[test]
+fn a_path_outside_asks_and_says_so_and_may_be_written() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let path = elsewhere.path().join("a.txt").display().to_string();
+    let replies = json!([calls("write_file", &write(&path, "new")), says("Done.")]);
+    let mut agent = TestAgent::builder().model(replies).start();
+    let id = agent.prompt("go");
+    let question = agent.wait_for_request("session/request_permission");
+    let text = cards::card_text(&question["params"]["toolCall"]);
+    assert!(text.contains("Outside the project"), "{text}");
+    assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+    agent.choose(&question, "allow_once");
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    cards::check(&agent);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+}
+
+#[test]
+fn a_link_that_leads_outside_asks_about_where_it_leads() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mut agent = TestAgent::builder().start();
+    symlink(elsewhere.path().join("new.txt"), agent.path("dangling")).unwrap();
+    symlink(elsewhere.path(), agent.path("folder")).unwrap();
+    for path in ["dangling", "folder/new.txt"] {
+        agent.model().push(calls("write_file", &write(path, "new"))).unwrap();
+        agent.model().push(says("Fine.")).unwrap();
+        let id = agent.prompt("go");
+        let question = agent.wait_for_request("session/request_permission");
+        let shown = question["params"]["toolCall"].to_string();
+        let real = elsewhere.path().join("new.txt").display().to_string();
+        assert!(shown.contains(&real) && shown.contains("Outside the project"), "{shown}");
+        agent.choose(&question, "reject_once");
+        assert_eq!(agent.stop_reason(&id), "end_turn");
+    }
+    assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+    cards::check(&agent);
+}
+
+#[test]
+fn what_is_no_text_file_is_not_overwritten_and_not_asked_about() {
+    let mut agent = TestAgent::builder().file("f", "").permission("allow_once").start();
+    fs::write(agent.path("image"), b"\x89PNG\0").unwrap();
+    fs::create_dir(agent.path("folder")).unwrap();
+    for (path, reason) in
+        [("image", "is binary"), ("folder", "is a folder"), ("f/x", "not a folder")]
+    {
+        agent.model().push(calls("write_file", &write(path, "new"))).unwrap();
+        agent.model().push(says("Oh.")).unwrap();
+        let result = cards::turn(&mut agent);
+        assert!(result.contains(reason) && result.contains("Nothing was written"), "{result}");
+    }
+    assert_eq!(cards::questions(&agent), 0);
+    assert_eq!(fs::read(agent.path("image")).unwrap(), b"\x89PNG\0");
+}
+
+#[test]
+fn a_folder_that_may_not_be_written_fails_the_call_and_not_the_turn() {
+    let mut agent = TestAgent::builder().permission("allow_once").start();
+    // Writing to `/proc` fails for everybody, root included.
+    for path in ["/proc/turnwright-test", "/proc/turnwright/test"] {
+        agent.model().push(calls("write_file", &write(path, "new"))).unwrap();
+        agent.model().push(says("Oh.")).unwrap();
+        let result = cards::turn(&mut agent);
+        assert!(result.starts_with(path), "{result}");
+        assert!(result.len() < 300, "{result}");
+    }
+    assert_eq!(cards::card(&agent, 0)["status"], "failed");
+}

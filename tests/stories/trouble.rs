@@ -21,15 +21,19 @@ fn message(error: &Value) -> &str {
     error["message"].as_str().unwrap()
 }
 
-/// A port where nobody listens.
+/// A port where nobody listens, for one test. It lies below those that the system chooses, so that no server of
+/// another test is given it.
 fn closed_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    let first = 20_000 + u16::try_from(std::process::id() % 10_000).unwrap();
+    let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    (first..32_000).find(is_free).unwrap()
 }
 
 #[test]
 fn r_turn_12_a_model_that_cannot_be_reached_is_an_error_that_says_so() {
-    let url = format!("http://127.0.0.1:{}/v1", closed_port());
-    let mut agent = TestAgent::builder().variable("OPENAI_BASE_URL", &url).start();
+    // Nobody listens there, and the system gives that port to no other test.
+    let url = "http://127.0.0.1:9/v1";
+    let mut agent = TestAgent::builder().variable("OPENAI_BASE_URL", url).start();
     let error = failure(&mut agent, "network", None);
     assert!(message(&error).contains("Check the network and the base URL"), "{error}");
     // The user was told meanwhile why nothing happens.

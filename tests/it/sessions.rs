@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use turnwright_testing::cancellation::hangs;
 use turnwright_testing::session_requests::{code, conversation, open, result, session_params};
 
-use crate::agent::{TestAgent, calls, is_alive, says};
+use crate::agent::{TestAgent, calls, eventually, is_alive, says};
 
 #[test]
 fn r_load_1_before_the_first_prompt_after_a_kill_and_of_nobody() {
@@ -85,6 +85,7 @@ fn r_fork_1_a_copy_of_a_running_session_is_active_and_stands_alone() {
     agent.turn("first");
     let running = agent.prompt("wait");
     agent.wait_for_status("in_progress");
+    eventually("the command", || is_alive("7332.5"));
     let copy = result(open(&mut agent, "session/fork", &original));
     let copy = copy["sessionId"].as_str().unwrap().to_owned();
     assert_ne!(copy, original);

@@ -1,6 +1,7 @@
-//! The corpus of recorded streams: each file of `tests/data/sse`, however the network cuts it, must
-//! result in the transcript in the file. `BLESS=1 cargo test --test corpus` updates the transcripts;
-//! the format is described in `tests/data/sse/README.md`.
+//! Tests the readers of reply streams against recorded streams. Each file of `tests/data/sse` holds a
+//! stream and the transcript that must result from it, wherever the stream is cut into pieces.
+//! `BLESS=1 cargo test --test corpus` updates the transcripts. `tests/data/sse/README.md` describes the
+//! format of the files.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -19,18 +20,18 @@ use std::thread;
 use similar::TextDiff;
 use turnwright_llm::{chat, responses};
 
-/// With fewer files, some must have been lost.
+/// The minimum number of files. A smaller number means that files have been lost.
 const MIN_FILES: usize = 120;
-/// Files up to this size are cut in two at every character, longer ones at [`MAX_CUTS`] places, so
-/// that the test stays fast.
+/// Files up to this size are cut at every character, longer files at no more than [`MAX_CUTS`]
+/// places, so that the test stays fast.
 const SHORT_FILE_BYTES: usize = 4 * 1024;
 const MAX_CUTS: usize = 512;
 
-/// The tables of provider quirks and the numbers of their last rows.
+/// The tables of provider quirks in the requirements, each with the number of its last row.
 const QUIRK_TABLES: [(&str, u8); 3] = [("C.1", 40), ("C.2", 23), ("C.3", 16)];
-/// Rows besides the numbered ones.
+/// The rows whose number has a letter.
 const EXTRA_ROWS: [&str; 1] = ["C.1 #28b"];
-/// Rows that the bytes of a reply cannot show, and why.
+/// The rows that no recorded stream can cover, with the reason.
 const EXEMPT_ROWS: [(&str, &str); 5] = [
     ("C.1 #36", "what a request must not ask for; we always stream"),
     ("C.1 #40", "certificates, proxies and resets, before any byte of an answer"),
@@ -39,7 +40,7 @@ const EXEMPT_ROWS: [(&str, &str); 5] = [
     ("C.3 #16", "which of two endpoints to use"),
 ];
 
-/// The options that a file's header may have besides its title.
+/// The options that the header of a file may have after its title.
 const HEADER_OPTIONS: [&str; 5] = ["api", "model", "tools", "note", "todo"];
 
 fn main() -> ExitCode {
@@ -62,9 +63,9 @@ struct CorpusCase {
     name: String,
     /// Everything before the expected transcript, verbatim.
     header: String,
-    /// The rows of the quirk tables that it covers.
+    /// The rows of the quirk tables that the file covers.
     rows: Vec<String>,
-    /// True if the expected transcript describes behaviour that is not implemented yet.
+    /// Whether the file is in `todo`: its transcript describes behaviour that is not implemented yet.
     todo: bool,
     api: String,
     model: String,
@@ -77,11 +78,11 @@ fn load(filters: &[String]) -> Result<Vec<CorpusCase>, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut cases = Vec::new();
     for (folder, todo) in [("tests/data/sse", false), ("tests/data/sse/todo", true)] {
-        // `todo` does not exist while it is empty.
+        // Git stores no empty folders, so `todo` may be missing.
         let Ok(entries) = fs::read_dir(root.join(folder)) else { continue };
         for entry in entries {
             let path = entry.map_err(|error| format!("{folder}: {error}"))?.path();
-            if path.extension().is_some_and(|it| it == "sse") {
+            if path.extension().is_some_and(|value| value == "sse") {
                 let file = path.file_name().unwrap_or_default().to_string_lossy();
                 let name = format!("{folder}/{file}");
                 let bytes = fs::read(&path).map_err(|error| format!("{name}: {error}"))?;
@@ -90,7 +91,9 @@ fn load(filters: &[String]) -> Result<Vec<CorpusCase>, String> {
             }
         }
     }
-    cases.retain(|case| filters.is_empty() || filters.iter().any(|it| case.name.contains(&**it)));
+    cases.retain(|case| {
+        filters.is_empty() || filters.iter().any(|value| case.name.contains(&**value))
+    });
     cases.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(cases)
 }
@@ -98,7 +101,7 @@ fn load(filters: &[String]) -> Result<Vec<CorpusCase>, String> {
 fn parse(bytes: &[u8], path: PathBuf, name: &str, todo: bool) -> Result<CorpusCase, String> {
     let (header, rest) = split_at_line(bytes, b"=== expect\n").ok_or("no line `=== expect`")?;
     let (expected, wire) = split_at_line(rest, b"=== wire\n").ok_or("no line `=== wire`")?;
-    let text = |it: &[u8]| String::from_utf8(it.to_vec()).map_err(|_| "not UTF-8".to_owned());
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).map_err(|_| "not UTF-8".to_owned());
     let (header, expected) = (text(header)?, text(expected)?);
     let mut lines = header.lines();
     let title = lines.next().and_then(|it| it.strip_prefix("# "));
@@ -135,7 +138,7 @@ fn parse(bytes: &[u8], path: PathBuf, name: &str, todo: bool) -> Result<CorpusCa
     })
 }
 
-/// Splits at a line and returns what precedes and what follows it.
+/// Splits `bytes` at the first occurrence of `line` and returns the text before and after that line.
 fn split_at_line<'a>(bytes: &'a [u8], line: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     let found = |at: &usize| bytes[*at..].starts_with(line) && (*at == 0 || bytes[at - 1] == b'\n');
     let at = (0..bytes.len()).find(found)?;
@@ -151,7 +154,7 @@ impl CorpusCase {
         }
     }
 
-    /// The stream with each kind of line ending. A stream that contains a CR is left as it is.
+    /// The stream with each kind of line ending. A stream that contains a CR is only used unchanged.
     fn endings(&self) -> Vec<(&'static str, Vec<u8>)> {
         if self.wire.contains(&b'\r') {
             return vec![("as it stands", self.wire.clone())];
@@ -163,8 +166,8 @@ impl CorpusCase {
         vec![("with LF", with(b"\n")), ("with CRLF", with(b"\r\n")), ("with CR", with(b"\r"))]
     }
 
-    /// Reads the stream cut in every way and returns the number of readings, or the first difference
-    /// from the expected transcript.
+    /// Reads the stream once for each way of cutting it. Returns the number of readings, or the first
+    /// difference from the expected transcript.
     fn run(&self) -> Result<usize, String> {
         let mut count = 0;
         let mut read = |how: &str, pieces: &mut dyn Iterator<Item = &[u8]>| {
@@ -176,7 +179,8 @@ impl CorpusCase {
             read(&format!("{ending}, whole"), &mut [&*bytes].into_iter())?;
             read(&format!("{ending}, 1 byte each"), &mut bytes.chunks(1))?;
             read(&format!("{ending}, 7 bytes each"), &mut bytes.chunks(7))?;
-            // The kind of line ending only matters at line ends.
+            // The first pass has cut everywhere. Another line ending can only change the result of
+            // cuts at line ends.
             let cuts = if number == 0 { cuts(&bytes) } else { line_ends(&bytes) };
             for cut in cuts {
                 let (start, end) = bytes.split_at(cut);
@@ -194,7 +198,8 @@ impl CorpusCase {
     }
 }
 
-/// Where to cut: between any two characters, or at evenly spaced places in a long file.
+/// The offsets at which a stream is cut: all character boundaries, or evenly spaced boundaries if the
+/// stream is long.
 fn cuts(bytes: &[u8]) -> Vec<usize> {
     let is_start = |at: &usize| bytes[*at] & 0b1100_0000 != 0b1000_0000;
     let all: Vec<usize> = (1..bytes.len()).filter(is_start).collect();
@@ -202,9 +207,9 @@ fn cuts(bytes: &[u8]) -> Vec<usize> {
     all.into_iter().step_by(step).collect()
 }
 
-/// The places before, within and after each line end.
+/// The offsets before, within and after each line ending.
 fn line_ends(bytes: &[u8]) -> Vec<usize> {
-    let is_end = |it: u8| it == b'\n' || it == b'\r';
+    let is_end = |byte: u8| byte == b'\n' || byte == b'\r';
     (1..bytes.len()).filter(|at| is_end(bytes[*at]) || is_end(bytes[at - 1])).collect()
 }
 
@@ -234,7 +239,7 @@ fn run_all(cases: &[&CorpusCase]) -> (usize, Vec<String>) {
         while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
             match case.run() {
                 Ok(count) => drop(readings.fetch_add(count, Ordering::Relaxed)),
-                Err(what) => errors.lock().unwrap_or_else(PoisonError::into_inner).push(what),
+                Err(error) => errors.lock().unwrap_or_else(PoisonError::into_inner).push(error),
             }
         }
     };
@@ -248,7 +253,8 @@ fn run_all(cases: &[&CorpusCase]) -> (usize, Vec<String>) {
     (readings.into_inner(), errors)
 }
 
-/// Gaps and errors of the corpus as a whole.
+/// The errors that concern the corpus as a whole: missing files, and rows that are not covered or do
+/// not exist.
 fn coverage_errors(cases: &[CorpusCase]) -> Vec<String> {
     let mut errors = Vec::new();
     if cases.len() < MIN_FILES {
@@ -282,17 +288,17 @@ fn coverage_errors(cases: &[CorpusCase]) -> Vec<String> {
     errors
 }
 
-/// Updates the expected transcripts, except those in `todo`.
+/// Writes the current transcripts into the files, except into those of `todo`.
 fn bless(cases: &[CorpusCase]) -> ExitCode {
     for case in cases.iter().filter(|it| !it.todo) {
-        let now = case.transcribe([case.wire.as_slice()]);
-        if now == case.expected {
+        let transcript = case.transcribe([case.wire.as_slice()]);
+        if transcript == case.expected {
             continue;
         }
-        let head = format!("{}=== expect\n{now}=== wire\n", case.header);
+        let head = format!("{}=== expect\n{transcript}=== wire\n", case.header);
         let bytes = [head.as_bytes(), &case.wire].concat();
         match fs::write(&case.path, bytes) {
-            Ok(()) => println!("corpus: {}", case.diff("blessed", &now)),
+            Ok(()) => println!("corpus: {}", case.diff("blessed", &transcript)),
             Err(error) => return fail(&[format!("{}: {error}", case.name)]),
         }
     }
@@ -300,8 +306,8 @@ fn bless(cases: &[CorpusCase]) -> ExitCode {
 }
 
 fn fail(errors: &[String]) -> ExitCode {
-    for what in errors {
-        println!("corpus: {what}");
+    for error in errors {
+        println!("corpus: {error}");
     }
     println!("corpus: {} not as expected", errors.len());
     ExitCode::FAILURE

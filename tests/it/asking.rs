@@ -1,5 +1,5 @@
-//! Questions about commands (R-PERM-2, R-PERM-5): what they show, what each answer covers, and what of
-//! it is kept. Those that run nothing are in `tests/stories`.
+//! Permission requests for commands (R-PERM-2, R-PERM-5): what they show, which later commands an answer
+//! covers, and what the audit log keeps. `tests/stories/asking.rs` has the tests that run no command.
 
 use std::path::Path;
 use std::process::Command;
@@ -27,7 +27,7 @@ fn audit(agent: &TestAgent) -> Vec<Value> {
 }
 
 #[test]
-fn a_command_that_is_not_understood_is_asked_about_once_at_a_time() {
+fn a_command_that_cannot_be_analysed_can_only_be_allowed_once() {
     let mut agent = TestAgent::builder().start();
     for _ in 0..2 {
         let question = ask_and_answer(&mut agent, exec("x=1; touch \"$x\""), "allow_once");
@@ -37,7 +37,7 @@ fn a_command_that_is_not_understood_is_asked_about_once_at_a_time() {
         assert!(text.contains("cannot be fully analysed"), "{text}");
         assert!(text.contains("sandbox"), "{text}");
     }
-    // What was not offered is no answer.
+    // An answer that was not offered does not run the command.
     for option in ["allow_always", "allow_project"] {
         ask_and_answer(&mut agent, exec("x=2; touch \"$x\""), option);
     }
@@ -45,7 +45,7 @@ fn a_command_that_is_not_understood_is_asked_about_once_at_a_time() {
 }
 
 #[test]
-fn what_was_decided_is_noted_and_no_key_is_in_it() {
+fn the_audit_log_has_all_decisions_and_no_key() {
     let key = "sk-test-0123456789";
     let mut agent = TestAgent::builder().start();
     ask_and_answer(&mut agent, exec("touch one"), "allow_once");
@@ -53,13 +53,13 @@ fn what_was_decided_is_noted_and_no_key_is_in_it() {
     agent.model().push(exec(&format!("echo {key} > /dev/null; touch $X"))).unwrap();
     agent.model().push(says("All right.")).unwrap();
     assert_eq!(agent.turn("again"), "end_turn");
-    eventually("the audit", || audit(&agent).len() >= 4);
+    eventually("the audit log is written", || audit(&agent).len() >= 4);
     let lines = audit(&agent);
-    let told: Vec<_> = lines.iter().map(|it| (&it["event"], &it["answer"])).collect();
+    let events: Vec<_> = lines.iter().map(|it| (&it["event"], &it["answer"])).collect();
     let (asked, yes) = (json!("asked"), json!("allow once"));
     let (never, none) = (json!("reject in this session"), Value::Null);
     assert_eq!(
-        told,
+        events,
         [(&asked, &yes), (&json!("ran"), &none), (&asked, &never), (&json!("denied"), &none)]
     );
     assert_eq!(lines[0]["effects"], json!(["run touch one"]));
@@ -77,12 +77,12 @@ fn the_user_is_told_once_that_the_audit_is_incomplete() {
     for command in ["touch one", "touch two", "touch three"] {
         ask_and_answer(&mut agent, exec(command), "allow_once");
     }
-    let told = agent.thoughts().matches("log of permission decisions is incomplete").count();
-    assert_eq!(told, 1, "{}", agent.thoughts());
+    let count = agent.thoughts().matches("log of permission decisions is incomplete").count();
+    assert_eq!(count, 1, "{}", agent.thoughts());
 }
 
 #[test]
-fn a_folder_that_is_swapped_while_the_question_is_open_is_not_run_in() {
+fn a_command_does_not_run_if_its_folder_is_replaced_during_the_permission_request() {
     let elsewhere = tempfile::tempdir().unwrap();
     let mut agent = TestAgent::builder().file("sub/x", "").start();
     let call = json!({ "command": "touch mark", "workdir": "sub" });
@@ -95,11 +95,14 @@ fn a_folder_that_is_swapped_while_the_question_is_open_is_not_run_in() {
     agent.choose(&question, "allow_once");
     assert_eq!(agent.stop_reason(&id), "end_turn");
     cards::check(&agent);
-    assert!(!elsewhere.path().join("mark").exists(), "it ran where nobody was asked about");
+    assert!(
+        !elsewhere.path().join("mark").exists(),
+        "the command ran in a folder that the permission request did not show"
+    );
 }
 
 #[test]
-fn two_agents_that_keep_rules_for_one_project_lose_none() {
+fn two_agents_can_store_rules_for_the_same_project() {
     let shared = tempfile::tempdir().unwrap();
     let mut agents: Vec<_> = (0..2)
         .map(|_| {
@@ -111,24 +114,24 @@ fn two_agents_that_keep_rules_for_one_project_lose_none() {
             agent
         })
         .collect();
-    let mut open = Vec::new();
+    let mut requests = Vec::new();
     for (number, agent) in agents.iter_mut().enumerate() {
         agent.model().push(write(&format!("f{number}"))).unwrap();
         agent.model().push(says("Done.")).unwrap();
         let id = agent.prompt("go");
-        open.push((id, agent.wait_for_request("session/request_permission")));
+        requests.push((id, agent.wait_for_request("session/request_permission")));
     }
-    for (agent, (_, question)) in agents.iter_mut().zip(&open) {
+    for (agent, (_, question)) in agents.iter_mut().zip(&requests) {
         agent.choose(question, "allow_project");
     }
-    for (agent, (id, _)) in agents.iter_mut().zip(&open) {
+    for (agent, (id, _)) in agents.iter_mut().zip(&requests) {
         assert_eq!(agent.stop_reason(id), "end_turn");
     }
     let listed = policy(shared.path(), shared.path(), &["list", "--json"]);
     assert_eq!(listed["rules"].as_array().unwrap().len(), 2, "{listed}");
 }
 
-/// An agent whose own folders are below that one.
+/// An agent whose configuration and state are in `home`.
 fn builder_in(home: &str) -> TestAgentBuilder {
     TestAgent::builder().variable("TURNWRIGHT_HOME", home)
 }

@@ -1,10 +1,11 @@
-//! `$/cancel_request` (R-CXL) and a question whose command has run.
+//! `$/cancel_request` (R-CXL): the agent does not withdraw a permission request that was answered.
 
 use serde_json::{Value, json};
 use turnwright_testing::cancellation::{NEXT, expect_cancelled, hangs, next_reply};
 
 use crate::agent::{TestAgent, calls};
 
+/// The identifiers of the requests that the agent has withdrawn.
 fn withdrawals(agent: &TestAgent) -> Vec<Value> {
     let sent = agent.log.iter().filter(|it| it["method"] == "$/cancel_request");
     sent.map(|it| it["params"]["requestId"].clone()).collect()

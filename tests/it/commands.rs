@@ -1,4 +1,5 @@
-//! `exec` (S4-6): real commands, what the model is told of them, and what they cannot see.
+//! `exec` (S4-6): how commands run and end, which part of their output the model gets, and which
+//! variables and file descriptors they inherit.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ fn raw(agent: &TestAgent) -> Value {
     cards::card(agent, 0)["rawOutput"].clone()
 }
 
-/// The output without the line that says how the command ended.
+/// The result without its first line, which says how the command ended.
 fn output(result: &str) -> &str {
     result.split_once('\n').unwrap_or_default().1
 }
@@ -48,7 +49,7 @@ fn a_failing_command_is_a_failed_card_and_the_turn_goes_on() {
 }
 
 #[test]
-fn commands_run_even_when_the_watcher_was_killed() {
+fn commands_run_after_the_watcher_process_was_killed() {
     let kill = "for it in /proc/[0-9]*/stat; do \
                 read -r pid name state parent rest < $it && [ \"$parent\" = $PPID ] && \
                 [ $pid != $$ ] && kill -9 $pid; done 2> /dev/null; true";
@@ -60,32 +61,33 @@ fn commands_run_even_when_the_watcher_was_killed() {
     assert!(result.contains("exit 0") && result.contains("alive"), "{result}");
 }
 
-/// What a command has left running is stopped, and the model is told.
-const LEFT: &str = "[left running in the background and stopped; use background=true for servers]";
+/// The note in the result of a command whose background processes were stopped.
+const STOPPED_NOTE: &str =
+    "[left running in the background and stopped; use background=true for servers]";
 
 #[test]
-fn what_a_command_leaves_running_is_ended_with_it() {
-    let begun = Instant::now();
+fn background_processes_of_a_command_are_stopped_when_it_ends() {
+    let start = Instant::now();
     let (_, result) = run(TestAgent::builder(), "sleep 606.2 & echo started");
-    assert_eq!(output(&result), format!("started\n{LEFT}"));
-    assert!(begun.elapsed() < Duration::from_secs(10));
-    eventually("it is gone", || !is_alive("606.2"));
+    assert_eq!(output(&result), format!("started\n{STOPPED_NOTE}"));
+    assert!(start.elapsed() < Duration::from_secs(10));
+    eventually("the background process is gone", || !is_alive("606.2"));
 }
 
 #[test]
-fn a_daemon_that_forks_twice_is_ended_too() {
+fn a_daemon_that_forks_twice_is_stopped_too() {
     if !has("setsid") {
         return;
     }
     let command = "(setsid sh -c 'sleep 607.4 & exit' &); until pgrep -f '^sleep 607.4'; do :; done \
                    > /dev/null; echo started";
     let (_, result) = run(TestAgent::builder(), command);
-    assert_eq!(output(&result), format!("started\n{LEFT}"));
-    eventually("it is gone", || !is_alive("607.4"));
+    assert_eq!(output(&result), format!("started\n{STOPPED_NOTE}"));
+    eventually("the daemon is gone", || !is_alive("607.4"));
 }
 
 #[test]
-fn what_asks_a_person_fails_at_once() {
+fn programs_that_ask_for_input_do_not_block() {
     let table = [
         ("bash", "read -p 'name? ' name; echo \"status $?\"", "status 1"),
         ("python3", "python3 -c 'input()'", "EOFError"),
@@ -115,12 +117,12 @@ fn what_asks_a_person_fails_at_once() {
         }
         let arguments = json!({ "command": command, "timeout": 60 });
         let (_, result) = cards::run(TestAgent::builder(), "exec", &arguments);
-        assert!(!result.contains("still running"), "{command} waits for somebody: {result}");
+        assert!(!result.contains("still running"), "{command} waits for input: {result}");
         assert!(result.contains(expected), "{command}: {result}");
     }
 }
 
-/// Whether there is such a program here. What is not tested is told.
+/// Whether the program is installed. Prints a note if the test has to skip it.
 fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|it| it.join(program).exists());
@@ -138,14 +140,17 @@ fn long_output_keeps_its_beginning_and_its_end() {
     assert!(result.ends_with("\n200000\nthe last line\n"));
     assert!(
         result.contains("lines omitted; full output: "),
-        "the model does not know that something is missing"
+        "the result does not say that lines were omitted"
     );
-    assert!(agent.log.iter().all(|it| it.to_string().len() < 200 * 1024), "a huge message");
+    assert!(
+        agent.log.iter().all(|it| it.to_string().len() < 200 * 1024),
+        "a message to the client is too long"
+    );
     assert!(raw(&agent)["bytes"].as_u64().is_some_and(|it| it > 1_000_000));
 }
 
 #[test]
-fn all_of_a_long_output_can_be_read_without_a_question() {
+fn the_file_with_the_full_output_can_be_read_without_a_permission_request() {
     let script = "for i in $(seq 1 300000); do echo \"line number $i\"; done";
     let replies = json!([[cards::call("exec", &json!({ "command": script }))], says("Done.")]);
     let mut agent = TestAgent::builder().model(replies).permission("allow_once").start();
@@ -162,17 +167,17 @@ fn all_of_a_long_output_can_be_read_without_a_question() {
     agent.model().push(says("Done.")).unwrap();
     let part = cards::turn(&mut agent);
     assert!(part.contains("line number 150000"), "{part}");
-    assert_eq!(cards::questions(&agent), 1, "reading it was asked about");
+    assert_eq!(cards::questions(&agent), 1, "the agent asked before reading the output file");
 
     let arguments = json!({ "path": path, "content": "forged" });
     agent.model().push(calls("write_file", &arguments)).unwrap();
     agent.model().push(says("Done.")).unwrap();
     cards::turn(&mut agent);
-    assert_eq!(cards::questions(&agent), 2, "it may be read, not changed");
+    assert_eq!(cards::questions(&agent), 2, "the agent did not ask before writing the output file");
 }
 
 #[test]
-fn a_flood_of_output_costs_little_on_the_wire_and_shows_that_it_goes_on() {
+fn a_large_output_needs_little_memory_and_few_bytes_on_the_wire() {
     let call = |command: &str| calls("exec", &json!({ "command": command }));
     let replies = json!([call("true"), says("Done."), call("seq 1 1000000"), says("Done.")]);
     for display in [json!({}), json!({ "_meta": { "terminal_output": true } })] {
@@ -182,15 +187,15 @@ fn a_flood_of_output_costs_little_on_the_wire_and_shows_that_it_goes_on() {
         let before = peak(&agent);
         let result = cards::turn(&mut agent);
         assert!(result.starts_with("[exit 0 · ") && result.ends_with("\n1000000\n"));
-        let more = peak(&agent) - before;
-        assert!(more <= 8 * 1024, "{more} KiB more memory");
+        let growth = peak(&agent) - before;
+        assert!(growth <= 8 * 1024, "{growth} KiB more memory");
         let bytes: usize = agent.log.iter().map(|it| it.to_string().len() + 1).sum();
         assert!(bytes < 256 * 1024, "{bytes} bytes");
         assert_eq!(cards::card(&agent, 1)["rawOutput"]["truncated"], true);
     }
 }
 
-/// The most memory that the agent has had, in KiB; where nobody says, none.
+/// The peak memory of the agent in KiB, or 0 if the system does not report it.
 fn peak(agent: &TestAgent) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", agent.pid()));
     let status = status.unwrap_or_default();
@@ -199,7 +204,7 @@ fn peak(agent: &TestAgent) -> u64 {
 }
 
 #[test]
-fn progress_is_told_by_its_last_state_and_repetition_by_its_count() {
+fn progress_lines_keep_their_last_state_and_repeated_lines_their_count() {
     let command = "for i in 1 2 3; do printf \"$i%%\\r\"; done; echo done; yes | head -n 9000; \
                    printf '\\033[1;32mgreen\\033[0m\\n'";
     let (_, result) = run(TestAgent::builder(), command);
@@ -207,13 +212,13 @@ fn progress_is_told_by_its_last_state_and_repetition_by_its_count() {
 }
 
 #[test]
-fn output_that_is_no_text_does_no_harm() {
+fn output_that_is_not_valid_utf_8_is_accepted() {
     let (_, result) = run(TestAgent::builder(), "printf 'a\\377b\\000c\\033[1m'");
     assert!(output(&result).starts_with('a') && result.contains('b'), "{result:?}");
 }
 
 #[test]
-fn a_command_has_no_input_and_no_terminal_and_not_our_pipes() {
+fn a_command_has_no_input_no_terminal_and_no_sockets_of_the_agent() {
     let command = "cat; read x; echo \"read: $?\"; \
                    (: < /dev/tty) 2>/dev/null && echo terminal; \
                    for fd in /proc/self/fd/*; do readlink $fd; done | grep -c socket:; ls /proc/$$/fd";
@@ -224,7 +229,7 @@ fn a_command_has_no_input_and_no_terminal_and_not_our_pipes() {
 }
 
 #[test]
-fn what_looks_like_protocol_in_the_output_stays_output() {
+fn a_json_rpc_message_in_the_output_stays_output() {
     let line = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
     let (agent, result) = run(TestAgent::builder(), &format!("echo '{line}'"));
     assert_eq!(output(&result), format!("{line}\n"));
@@ -232,7 +237,7 @@ fn what_looks_like_protocol_in_the_output_stays_output() {
 }
 
 #[test]
-fn a_command_runs_in_the_project_or_where_it_is_told() {
+fn a_command_runs_in_the_project_or_in_workdir() {
     let builder = TestAgent::builder().file("sub/x", "");
     let replies = |arguments: &Value| calls("exec", arguments);
     let mut agent = builder.permission("allow_once").start();
@@ -252,7 +257,7 @@ fn a_command_runs_in_the_project_or_where_it_is_told() {
 }
 
 #[test]
-fn a_command_sees_no_secrets() {
+fn a_command_does_not_inherit_secrets() {
     let secrets = [
         ("GITHUB_TOKEN", "value-1-of-a-secret"),
         ("AWS_SECRET_ACCESS_KEY", "value-2-of-a-secret"),
@@ -260,7 +265,7 @@ fn a_command_sees_no_secrets() {
         ("ANTHROPIC_API_KEY", "value-4-of-a-secret"),
         ("DB_PASS", "value-5-of-a-secret"),
         ("MYSQL_PWD", "value-6-of-a-secret"),
-        // The agent's own key under an innocent name.
+        // The agent's own key is removed whatever the name of the variable is.
         ("INNOCENT", "Bearer sk-test-0123456789"),
     ];
     let builder =
@@ -269,7 +274,7 @@ fn a_command_sees_no_secrets() {
     let command = "env; tr '\\0' '\\n' < /proc/self/environ; export -p; set";
     let (_, result) = run(builder, command);
     for expected in ["HARMLESS=kept", "LANG=C.UTF-8", "PATH=", "TERM=dumb", "PAGER=cat"] {
-        assert!(result.contains(expected), "{expected} is gone: {result}");
+        assert!(result.contains(expected), "{expected} is missing: {result}");
     }
     for (name, value) in secrets {
         assert!(!result.contains(value), "{name} is visible: {result}");
@@ -284,5 +289,5 @@ fn a_command_cannot_read_the_key_from_the_agent_that_started_it() {
     let command = "tr '\\0' '\\n' < /proc/$PPID/environ; echo over";
     let (_, result) = run(TestAgent::builder(), command);
     assert!(result.contains("over"), "{result}");
-    assert!(!result.contains("sk-test"), "the agent's first environment is there for all to read");
+    assert!(!result.contains("sk-test"), "the agent's initial environment can be read from /proc");
 }

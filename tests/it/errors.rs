@@ -1,4 +1,5 @@
-//! The spelling of everything on the wire (R-ERR-11), in a conversation with every tool, `exec` included.
+//! The spelling of keys and values in the agent's messages (R-ERR-11), in a turn with an approved
+//! command. `tests/stories` covers the other tools.
 
 use serde_json::json;
 use turnwright_testing::schema::walk;

@@ -1,4 +1,4 @@
-//! `history` knows the commands that have run before.
+//! The `history` tool finds earlier tool calls of the session, commands included.
 
 use serde_json::{Value, json};
 use turnwright_testing::cards;
@@ -6,7 +6,7 @@ use turnwright_testing::cards;
 use crate::agent::{TestAgent, calls, says};
 
 #[test]
-fn what_was_done_in_this_session_is_found_again() {
+fn history_finds_earlier_calls_by_text_tool_and_status() {
     let builder = TestAgent::builder().file("a.txt", "1\n").file("b.txt", "2\n");
     let mut agent = builder.permission("allow_once").start();
     let mut call = |name: &str, arguments: &Value| {

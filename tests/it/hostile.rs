@@ -1,5 +1,5 @@
-//! A hostile model: whatever it calls in `plan` mode, nothing changes, even with a client that says
-//! yes to everything; and in `ask` mode nothing happens that was not shown.
+//! A hostile model: in `plan` mode none of its calls changes a file, even if the client allows
+//! everything. In `ask` mode a command does only what the permission request showed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use turnwright_testing::cards::{self, call};
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
-/// All there is below a folder: what files hold, where links lead, and the modes.
+/// All entries below a folder with their modes, and the contents of files or the targets of links.
 pub fn snapshot(folder: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     use std::os::unix::fs::PermissionsExt;
     let mut found = BTreeMap::new();
@@ -42,7 +42,7 @@ fn workspace() -> TestAgentBuilder {
         .file(".envrc", "export A=1\n")
 }
 
-/// What a model would try that wants to change something. `{out}` is a folder outside.
+/// Commands that try to change something. `{out}` stands for a folder outside of the workspace.
 const COMMANDS: &[&str] = &[
     "touch new",
     "echo x > a.txt",
@@ -141,7 +141,7 @@ fn tool_calls(out: &Path) -> Vec<Value> {
     all
 }
 
-/// The calls in answers of twelve.
+/// Model replies with twelve calls each.
 fn answers(calls: &[Value]) -> Value {
     let mut replies: Vec<_> = calls.chunks(12).map(|it| json!(it)).collect();
     replies.push(says("Done."));
@@ -149,7 +149,7 @@ fn answers(calls: &[Value]) -> Value {
 }
 
 #[test]
-fn in_plan_mode_nothing_changes_whatever_is_called_and_whoever_says_yes() {
+fn in_plan_mode_no_call_changes_a_file_even_if_it_is_allowed() {
     for option in ["allow_once", "allow_always", "allow_project"] {
         let outside = tempfile::tempdir().unwrap();
         let mut agent = workspace()
@@ -160,13 +160,13 @@ fn in_plan_mode_nothing_changes_whatever_is_called_and_whoever_says_yes() {
         let before = (snapshot(agent.workspace()), snapshot(outside.path()));
         assert_eq!(agent.turn("go"), "end_turn");
         let after = (snapshot(agent.workspace()), snapshot(outside.path()));
-        assert!(before == after, "something has changed");
+        assert!(before == after, "a file has changed");
         cards::check(&agent);
     }
 }
 
 #[test]
-fn in_ask_mode_each_call_is_asked_about_once_and_what_runs_is_what_was_shown() {
+fn in_ask_mode_each_command_asks_once_and_runs_as_shown() {
     let outside = tempfile::tempdir().unwrap();
     let target = outside.path().join("f").display().to_string();
     let table = [

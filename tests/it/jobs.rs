@@ -1,12 +1,12 @@
-//! Commands that outlive their call: `exec` in the background or beyond its timeout, `exec_output`,
-//! and that none of them outlives its session.
+//! Jobs: commands that `exec` runs in the background or that exceed its timeout, and `exec_output`, which
+//! reads and controls them. All jobs end with their session.
 
 use serde_json::{Value, json};
 use turnwright_testing::cards;
 
 use crate::agent::{TestAgent, calls, eventually, is_alive, says};
 
-/// One more call in a turn of its own; returns what the model was told.
+/// Runs one call in a turn of its own and returns the result that the model gets.
 fn call(agent: &mut TestAgent, name: &str, arguments: &Value) -> String {
     agent.model().push(calls(name, arguments)).unwrap();
     agent.model().push(says("Done.")).unwrap();
@@ -48,7 +48,7 @@ fn a_command_that_takes_too_long_goes_on_as_a_job() {
 }
 
 #[test]
-fn a_job_is_ended_by_a_signal_with_all_that_it_started() {
+fn a_signal_ends_a_job_with_all_its_processes() {
     let mut agent = agent();
     let command = "echo begun; sleep 631.25 & sleep 631.25; true";
     call(&mut agent, "exec", &json!({ "command": command, "timeout": 1 }));
@@ -56,12 +56,12 @@ fn a_job_is_ended_by_a_signal_with_all_that_it_started() {
     assert!(end.starts_with("[killed by SIGTERM · "), "{end}");
     let card = last_card(&agent);
     assert_eq!((&card["title"], &card["status"]), (&json!("Stop p1"), &json!("completed")));
-    assert_eq!(cards::questions(&agent), 1, "to end what one has started needs no question");
-    eventually("all of it is gone", || !is_alive("631.25"));
+    assert_eq!(cards::questions(&agent), 1, "the agent asked before ending its own job");
+    eventually("all processes of the job are gone", || !is_alive("631.25"));
 }
 
 #[test]
-fn a_command_in_the_background_takes_input_after_a_question() {
+fn a_job_gets_input_after_a_permission_request() {
     let mut agent = agent();
     let command = "echo ready; while read -r line; do echo \"got $line\"; done; echo over";
     let result = background(&mut agent, command);
@@ -100,7 +100,7 @@ fn input_that_is_refused_is_not_sent() {
 }
 
 #[test]
-fn a_command_in_the_background_that_fails_at_once_says_so() {
+fn a_background_command_that_fails_at_once_reports_its_exit_code() {
     let mut agent = agent();
     let result = background(&mut agent, "echo 'address in use' >&2; exit 1");
     assert!(
@@ -111,7 +111,7 @@ fn a_command_in_the_background_that_fails_at_once_says_so() {
 }
 
 #[test]
-fn an_unknown_job_is_told_with_those_that_there_are() {
+fn the_error_for_an_unknown_job_lists_the_known_jobs() {
     let mut agent = agent();
     let none = call(&mut agent, "exec_output", &json!({ "id": "p7" }));
     assert_eq!(none, "There is no job \"p7\". There are no jobs.");
@@ -119,7 +119,7 @@ fn an_unknown_job_is_told_with_those_that_there_are() {
     let other = call(&mut agent, "exec_output", &json!({ "id": "p7", "input": "x" }));
     let known = "There is no job \"p7\". Jobs: p1 `sleep 632.25` (running for ";
     assert!(other.starts_with(known), "{other}");
-    assert_eq!(cards::questions(&agent), 1, "asked about a job that is not there");
+    assert_eq!(cards::questions(&agent), 1, "the agent asked about an unknown job");
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn there_are_at_most_16_commands_at_a_time() {
 }
 
 #[test]
-fn a_cancel_ends_the_command_of_the_turn_and_no_job() {
+fn a_cancel_ends_the_command_of_the_turn_but_no_job() {
     let mut agent = agent();
     background(&mut agent, "echo ready; exec sleep 634.25");
     agent.model().push(calls("exec", &json!({ "command": "sleep 635.25; true" }))).unwrap();
@@ -144,11 +144,11 @@ fn a_cancel_ends_the_command_of_the_turn_and_no_job() {
     agent.cancel();
     assert_eq!(agent.stop_reason(&id), "cancelled");
     cards::check(&agent);
-    eventually("it is gone", || !is_alive("635.25"));
-    assert!(is_alive("634.25"), "the job has nothing to do with that turn");
+    eventually("the command is gone", || !is_alive("635.25"));
+    assert!(is_alive("634.25"), "the cancel ended the job");
     let (status, _) = agent.close();
     assert!(status.success());
-    // On a slow machine the watcher finishes what the agent has begun.
+    // On a slow machine the watcher process ends the job after the agent has exited.
     eventually("the job is gone", || !is_alive("634.25"));
 }
 
@@ -164,23 +164,23 @@ fn the_end_of_stdin_ends_the_jobs_of_all_sessions() {
 }
 
 #[test]
-fn a_killed_agent_leaves_no_job() {
+fn no_job_survives_a_killed_agent() {
     let mut agent = agent();
     background(&mut agent, "sleep 638.25 & sleep 638.25; true");
     agent.kill();
-    eventually("its jobs are gone", || !is_alive("638.25"));
+    eventually("the job is gone", || !is_alive("638.25"));
 }
 
 #[test]
-fn plan_mode_gives_no_input() {
+fn plan_mode_sends_no_input_to_a_job() {
     let mut agent = agent();
     background(&mut agent, "cat");
     let mode = json!({ "sessionId": agent.session, "modeId": "plan" });
     assert!(agent.call("session/set_mode", &mode)["error"].is_null());
     let denied = call(&mut agent, "exec_output", &json!({ "id": "p1", "input": "x" }));
     assert!(denied.starts_with("Plan mode: "), "{denied}");
-    let looked = call(&mut agent, "exec_output", &json!({ "id": "p1", "wait": 0 }));
-    assert!(looked.ends_with("(no new output)"), "{looked}");
+    let output = call(&mut agent, "exec_output", &json!({ "id": "p1", "wait": 0 }));
+    assert!(output.ends_with("(no new output)"), "{output}");
 }
 
 #[test]
@@ -190,26 +190,26 @@ fn the_model_is_told_once_that_a_job_has_ended() {
         let command = format!("until [ -e go{number} ]; do sleep 0.02; done; exit {number}");
         background(&mut agent, &command);
     }
-    // One that it sees end itself, one before a prompt, and one while it works.
+    // The model sees the end of p1 through `exec_output`. p2 ends between turns, p3 during a turn.
     std::fs::write(agent.path("go1"), "").unwrap();
     let seen = call(&mut agent, "exec_output", &json!({ "id": "p1", "wait": 20 }));
     assert!(seen.starts_with("[exit 1 · "), "{seen}");
     std::fs::write(agent.path("go2"), "").unwrap();
-    let told = |agent: &TestAgent, what: &str| {
+    let mentions = |agent: &TestAgent, what: &str| {
         let last = agent.model().requests().len() - 1;
         agent.model_request(last)["messages"].to_string().matches(what).count()
     };
-    eventually("it is told", || {
+    eventually("the model is told about p2", || {
         agent.model().push(says("Well.")).unwrap();
         assert_eq!(agent.turn("and?"), "end_turn");
-        told(&agent, "p2 ended: exit 2") > 0
+        mentions(&agent, "p2 ended: exit 2") > 0
     });
     let command = "touch go3; sleep 0.05";
-    eventually("it is told", || {
+    eventually("the model is told about p3", || {
         call(&mut agent, "exec", &json!({ "command": command })).contains("p3 ended: exit 3")
     });
     call(&mut agent, "exec", &json!({ "command": "true" }));
     for (what, count) in [("p1 ended", 0), ("p2 ended", 1), ("p3 ended", 1)] {
-        assert_eq!(told(&agent, what), count, "{what}");
+        assert_eq!(mentions(&agent, what), count, "{what}");
     }
 }

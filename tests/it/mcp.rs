@@ -1,10 +1,11 @@
-//! MCP servers of a session: what they offer is offered to the model, and what it calls is called.
+//! MCP servers of a session: their tools are offered to the model, its calls reach them, and their
+//! processes end with the session.
 
 use serde_json::{Value, json};
 
 use crate::agent::{TestAgent, calls, is_alive, says};
 
-/// The names of the functions that the n-th request offers.
+/// The names of the functions that a model request offers. Requests are numbered from 0.
 fn offered(agent: &TestAgent, number: usize) -> Vec<String> {
     let body = agent.model_request(number);
     let name = |it: &Value| it["function"]["name"].as_str().unwrap().to_owned();
@@ -24,22 +25,22 @@ fn r_mcp_1_a_tool_of_a_server_is_offered_asked_about_and_called() {
     assert!(offered(&agent, 0).contains(&"mcp__notes__echo".to_owned()));
     let question = agent.log.iter().find(|it| it["method"] == "session/request_permission");
     assert_eq!(question.unwrap()["params"]["toolCall"]["title"], "notes: echo (hi)");
-    let told = agent.model_transcript(1).pop().unwrap();
-    assert!(told.contains(r#"{"text":"hi"}"#), "{told}");
+    let result = agent.model_transcript(1).pop().unwrap();
+    assert!(result.contains(r#"{"text":"hi"}"#), "{result}");
 }
 
 #[test]
-fn nothing_of_a_server_is_left_when_its_session_is_closed_or_the_agent_ends() {
-    let word = "tool-of-2391";
-    let scenario = json!({ "tools": [{ "name": word }] });
+fn a_server_process_ends_with_its_session_and_with_the_agent() {
+    let tool = "tool-of-2391";
+    let scenario = json!({ "tools": [{ "name": tool }] });
     let mut agent =
         TestAgent::builder().model(json!([says("one")])).server("notes", &scenario).start();
     assert_eq!(agent.turn("go"), "end_turn");
-    assert!(is_alive(word));
+    assert!(is_alive(tool));
     let session = agent.session.clone();
     agent.call("session/close", &json!({ "sessionId": session }));
-    assert!(!is_alive(word));
+    assert!(!is_alive(tool));
     agent.new_session();
     agent.close();
-    assert!(!is_alive(word));
+    assert!(!is_alive(tool));
 }

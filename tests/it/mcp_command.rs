@@ -1,25 +1,26 @@
-//! `/mcp`: the servers of a session and their state, one of them with its tools, and a new start.
+//! `/mcp` lists the MCP servers of a session with their states, describes one server, and restarts it.
 
 use serde_json::json;
 
 use crate::agent::{TestAgent, calls, eventually, says};
 use crate::mcp_config::{section, with};
 
-fn said(agent: &mut TestAgent, command: &str) -> String {
+/// Runs a slash command in a turn of its own and returns the agent's answer.
+fn answer(agent: &mut TestAgent, command: &str) -> String {
     let before = agent.text().len();
     assert_eq!(agent.turn(command), "end_turn");
     agent.text()[before..].to_owned()
 }
 
 #[test]
-fn without_servers_it_says_so() {
+fn without_servers_the_command_says_so() {
     let mut agent = TestAgent::builder().start();
-    assert!(said(&mut agent, "/mcp").contains("no MCP servers"));
-    assert!(said(&mut agent, "/mcp notes").contains("no MCP server `notes`"));
+    assert!(answer(&mut agent, "/mcp").contains("no MCP servers"));
+    assert!(answer(&mut agent, "/mcp notes").contains("no MCP server `notes`"));
 }
 
 #[test]
-fn every_server_is_told_with_its_state_and_where_it_comes_from() {
+fn each_server_is_listed_with_its_state_and_its_origin() {
     let good =
         json!({ "name": "nice\u{202e}", "tools": [{ "name": "a" }], "prompts": [{ "name": "p" }] });
     let settings = section("dead", &json!({ "start_ms": 60_000 }), "start_seconds = 1")
@@ -31,7 +32,7 @@ fn every_server_is_told_with_its_state_and_where_it_comes_from() {
         .model(json!([says("hi")]))
         .start();
     agent.turn("hi");
-    let text = said(&mut agent, "/mcp");
+    let text = answer(&mut agent, "/mcp");
     for expected in [
         "* `good` (editor) – ready: nice\\u{202e} 1, revision 2025-11-25, 1 tool, 1 prompt\n",
         "* `dead` (settings) – failed: it was not ready within 1 s",
@@ -44,7 +45,7 @@ fn every_server_is_told_with_its_state_and_where_it_comes_from() {
 }
 
 #[test]
-fn one_server_is_told_with_its_tools_as_rules_name_them_and_what_it_claims() {
+fn one_server_is_described_with_its_tools_and_their_annotations() {
     let tools = json!([
         { "name": "look", "description": "Looks.\nAt length.", "annotations": { "readOnlyHint": true } },
         { "name": "break", "description": "", "annotations": { "destructiveHint": true } },
@@ -55,7 +56,7 @@ fn one_server_is_told_with_its_tools_as_rules_name_them_and_what_it_claims() {
         .model(json!([says("hi")]))
         .start();
     agent.turn("hi");
-    let text = said(&mut agent, "/mcp notes");
+    let text = answer(&mut agent, "/mcp notes");
     for expected in [
         "2 tools of 3",
         "* `mcp(notes/look)` – Looks. (says that it only reads)\n",
@@ -68,7 +69,7 @@ fn one_server_is_told_with_its_tools_as_rules_name_them_and_what_it_claims() {
 }
 
 #[test]
-fn a_server_is_started_again_when_that_is_wished() {
+fn a_server_is_restarted_on_request() {
     let scenario = json!({ "tools": [{ "name": "pid" }, { "name": "echo" }], "log": "heard" });
     let mut agent = TestAgent::builder()
         .server("notes", &scenario)
@@ -76,13 +77,14 @@ fn a_server_is_started_again_when_that_is_wished() {
         .model(json!([says("one"), calls("mcp__notes__echo", &json!({ "n": 1 })), says("two")]))
         .start();
     agent.turn("hi");
-    assert!(said(&mut agent, "/mcp restart nobody").contains("no MCP server `nobody`"));
-    assert!(said(&mut agent, "/mcp restart notes").contains("Restarting notes"));
-    eventually("a new one is greeted", || {
+    assert!(answer(&mut agent, "/mcp restart nobody").contains("no MCP server `nobody`"));
+    assert!(answer(&mut agent, "/mcp restart notes").contains("Restarting notes"));
+    eventually("the restarted server is initialized", || {
         agent.read("heard").matches("\"initialize\"").count() == 2
-            && said(&mut agent, "/mcp").contains("ready: scripted 1, revision 2025-11-25, 2 tools")
+            && answer(&mut agent, "/mcp")
+                .contains("ready: scripted 1, revision 2025-11-25, 2 tools")
     });
     agent.turn("go");
-    let told = agent.model_transcript(2).pop().unwrap();
-    assert!(told.contains(r#"{"n":1}"#), "{told}");
+    let result = agent.model_transcript(2).pop().unwrap();
+    assert!(result.contains(r#"{"n":1}"#), "{result}");
 }

@@ -1,11 +1,12 @@
-//! What MCP servers ask of the user: it is shown as theirs, never answered by us, and only asked of a
-//! user who can see it.
+//! Elicitation requests of MCP servers: the agent forwards them to the client under the server's name,
+//! never answers for the user, and declines requests that the client cannot show. Also other requests
+//! that a server may send.
 
 use serde_json::{Value, json};
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
-/// A server whose tool asks for a name.
+/// A server whose tool asks the user for a name. `mode` adds fields to the request.
 fn asking(mode: &Value) -> Value {
     let mut params = json!({ "message": "Who are\u{1b}[2J you?", "requestedSchema": {
         "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"] } });
@@ -27,13 +28,13 @@ fn forms() -> Value {
     json!({ "elicitation": { "form": {} } })
 }
 
-/// What the server was answered, as the model was told it.
+/// The answer that the server got, which its tool returns to the model.
 fn answered(agent: &TestAgent) -> String {
     agent.model_transcript(1).pop().unwrap()
 }
 
 #[test]
-fn m_13_a_question_of_a_server_is_the_users_with_the_servers_name() {
+fn m_13_an_elicitation_is_forwarded_to_the_client_with_the_servers_name() {
     let mut agent = agent(&asking(&json!({}))).capabilities(forms()).start();
     let turn = agent.prompt("go");
     let question = agent.wait_for_request("elicitation/create");
@@ -47,7 +48,7 @@ fn m_13_a_question_of_a_server_is_the_users_with_the_servers_name() {
 }
 
 #[test]
-fn m_13_only_a_clear_yes_with_what_was_asked_for_is_one() {
+fn m_13_only_an_accepted_form_that_fits_the_schema_is_passed_on() {
     let table = [
         (json!({ "action": "decline" }), "decline"),
         (json!({ "action": "cancel" }), "cancel"),
@@ -62,29 +63,29 @@ fn m_13_only_a_clear_yes_with_what_was_asked_for_is_one() {
         let question = agent.wait_for_request("elicitation/create");
         agent.respond(&question, &answer);
         assert_eq!(agent.stop_reason(&turn), "end_turn");
-        let told = answered(&agent);
-        assert!(told.contains(&format!(r#""action":"{expected}""#)), "{answer}: {told}");
-        assert!(!told.contains("content\":{\""), "{answer}: {told}");
+        let result = answered(&agent);
+        assert!(result.contains(&format!(r#""action":"{expected}""#)), "{answer}: {result}");
+        assert!(!result.contains("content\":{\""), "{answer}: {result}");
     }
 }
 
 #[test]
-fn m_13_what_the_client_cannot_show_is_declined_and_not_declared() {
+fn m_13_elicitation_is_declined_and_not_declared_if_the_client_lacks_it() {
     let mut scenario = asking(&json!({}));
     scenario["log"] = "heard".into();
     let mut agent = agent(&scenario).start();
     assert_eq!(agent.turn("go"), "end_turn");
     assert!(answered(&agent).contains(r#""action":"decline""#), "{}", answered(&agent));
-    let heard = agent.read("heard");
-    let greeting: Value = serde_json::from_str(heard.lines().next().unwrap()).unwrap();
-    let capabilities = &greeting["params"]["capabilities"];
-    assert!(capabilities.get("elicitation").is_none(), "{greeting}");
-    assert!(capabilities.get("sampling").is_none(), "{greeting}");
-    assert!(capabilities["roots"].is_object(), "{greeting}");
+    let log = agent.read("heard");
+    let initialize: Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
+    let capabilities = &initialize["params"]["capabilities"];
+    assert!(capabilities.get("elicitation").is_none(), "{initialize}");
+    assert!(capabilities.get("sampling").is_none(), "{initialize}");
+    assert!(capabilities["roots"].is_object(), "{initialize}");
 }
 
 #[test]
-fn a_page_to_open_is_not_shown_as_something_else() {
+fn an_elicitation_of_a_url_is_declined_if_the_client_only_shows_forms() {
     let page = json!({ "mode": "url", "url": "https://example.org/login", "elicitationId": "1" });
     let mut agent = agent(&asking(&page)).capabilities(forms()).start();
     assert_eq!(agent.turn("go"), "end_turn");
@@ -92,12 +93,12 @@ fn a_page_to_open_is_not_shown_as_something_else() {
 }
 
 #[test]
-fn a_cancel_withdraws_the_question() {
+fn a_cancel_withdraws_the_elicitation() {
     let mut agent = agent(&asking(&json!({}))).capabilities(forms()).start();
     let turn = agent.prompt("go");
     let question = agent.wait_for_request("elicitation/create");
     agent.cancel();
-    agent.wait_for("its withdrawal", |it| {
+    agent.wait_for("the withdrawal of the elicitation", |it| {
         it["method"] == "$/cancel_request" && it["params"]["requestId"] == question["id"]
     });
     assert_eq!(agent.stop_reason(&turn), "cancelled");

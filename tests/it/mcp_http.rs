@@ -1,5 +1,5 @@
-//! The headers of an MCP server on HTTP are in no log. How such servers are spoken to is in
-//! `tests/stories`.
+//! The headers for an MCP server on HTTP appear in no log. `tests/stories/mcp_http.rs` tests the rest of
+//! the connection.
 
 use std::sync::Mutex;
 
@@ -10,8 +10,8 @@ use crate::agent::{TestAgent, calls, says};
 
 const KEY: &str = "sk-canary-7-of-a-server";
 
-/// What the model is told about its call.
-fn told(agent: &TestAgent) -> String {
+/// The result of the first call, as the model gets it.
+fn first_result(agent: &TestAgent) -> String {
     agent.model_transcript(1).pop().unwrap()
 }
 
@@ -23,7 +23,7 @@ fn r_mcp_8_the_value_of_a_header_is_in_no_log_and_no_answer() {
         HEADERS.lock().unwrap().push(key.clone());
         let is_call = request.method() == "tools/call";
         if is_call {
-            // It repeats what it was sent.
+            // The server's error repeats the header that it got.
             let body = json!({ "jsonrpc": "2.0", "id": request.body["id"],
                 "error": { "code": -32603, "message": format!("{key} is not good enough") } });
             answer_json(stream, "", &body);
@@ -39,10 +39,10 @@ fn r_mcp_8_the_value_of_a_header_is_in_no_log_and_no_answer() {
         .server_as(stub.server("far", &[("X-Key", KEY), ("X-Team", "the-blue-team")]))
         .start();
     assert_eq!(agent.turn("go"), "end_turn");
-    assert!(told(&agent).contains("is not good enough"), "{}", told(&agent));
+    assert!(first_result(&agent).contains("is not good enough"), "{}", first_result(&agent));
     let log: Vec<_> = agent.log.iter().map(Value::to_string).collect();
     let (_, stderr) = agent.close();
-    assert!(stderr.contains("rmcp"), "nothing was logged");
+    assert!(stderr.contains("rmcp"), "the log is empty");
     for text in log.iter().chain([&stderr]) {
         assert!(!text.contains(KEY), "{text}");
         assert!(!text.contains("the-blue-team"), "{text}");

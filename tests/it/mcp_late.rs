@@ -1,28 +1,28 @@
-//! Servers that come late, change, or go: what the model is told keeps its places, and the user is
-//! told once.
+//! MCP servers that connect late, change their tools or fail: tools that stay keep their places in the
+//! model request, so that the provider's cache remains valid, and the user is told once.
 
 use serde_json::{Value, json};
 
 use crate::agent::{TestAgent, calls, says};
 
-/// The tools of the n-th request.
+/// The tools in a model request. Requests are numbered from 0.
 fn tools(agent: &TestAgent, number: usize) -> Vec<Value> {
     agent.model_request(number)["tools"].as_array().unwrap().clone()
 }
 
-/// The names of those that servers lend.
-fn lent(agent: &TestAgent, number: usize) -> Vec<String> {
+/// The names of the tools of MCP servers in a model request.
+fn server_tools(agent: &TestAgent, number: usize) -> Vec<String> {
     let name = |it: &Value| it["function"]["name"].as_str().unwrap().to_owned();
     tools(agent, number).iter().map(name).filter(|it| it.starts_with("mcp__")).collect()
 }
 
-/// How often something was said to the user.
+/// How often the user was told `words`.
 fn times(agent: &TestAgent, words: &str) -> usize {
     agent.thoughts().matches(words).count()
 }
 
 #[test]
-fn a_server_that_comes_during_a_turn_joins_the_next_request_at_the_end() {
+fn tools_of_a_server_that_connects_during_a_turn_are_appended_in_the_next_turn() {
     let file = json!({ "path": "a", "content": "a" });
     let mut agent = TestAgent::builder()
         .model(json!([calls("write_file", &file), says("done"), says("more")]))
@@ -31,18 +31,20 @@ fn a_server_that_comes_during_a_turn_joins_the_next_request_at_the_end() {
         .start();
     let turn = agent.prompt("go");
     let question = agent.wait_for_request("session/request_permission");
-    // The user hears of it while the turn waits for them.
-    agent.wait_for("the news", |it| it.to_string().contains("aaa is connected now"));
+    // The user is told while the turn still waits for the permission.
+    agent.wait_for("the message about the new server", |it| {
+        it.to_string().contains("aaa is connected now")
+    });
     agent.choose(&question, "allow_once");
     assert_eq!(agent.stop_reason(&turn), "end_turn");
     assert_eq!(agent.turn("more"), "end_turn");
     let last = 2;
     assert_eq!(tools(&agent, 1), tools(&agent, last));
-    assert_eq!(lent(&agent, 0), ["mcp__early__b", "mcp__early__a"]);
-    assert_eq!(lent(&agent, last), ["mcp__early__b", "mcp__early__a", "mcp__aaa__late"]);
+    assert_eq!(server_tools(&agent, 0), ["mcp__early__b", "mcp__early__a"]);
+    assert_eq!(server_tools(&agent, last), ["mcp__early__b", "mcp__early__a", "mcp__aaa__late"]);
     let before = tools(&agent, 0);
     assert_eq!(tools(&agent, last)[..before.len()], before[..]);
-    // The bytes before it are the same, too.
+    // The serialized tools are also a prefix of the later ones.
     let text = |number| agent.model_request(number)["tools"].to_string();
     assert!(text(last).starts_with(text(0).strip_suffix(']').unwrap()));
     assert_eq!(times(&agent, "Not connected yet: aaa."), 1, "{}", agent.thoughts());
@@ -50,7 +52,7 @@ fn a_server_that_comes_during_a_turn_joins_the_next_request_at_the_end() {
 }
 
 #[test]
-fn a_list_that_changes_keeps_the_places_of_what_stays() {
+fn tools_that_stay_in_a_changed_list_keep_their_places() {
     let other = json!([
         { "name": "four" }, { "name": "three" }, { "name": "one", "description": "Otherwise." },
     ]);
@@ -65,26 +67,26 @@ fn a_list_that_changes_keeps_the_places_of_what_stays() {
         .server("s", &scenario)
         .start();
     assert_eq!(agent.turn("go"), "end_turn");
-    assert_eq!(lent(&agent, 0), ["mcp__s__one", "mcp__s__two", "mcp__s__three"]);
-    assert_eq!(lent(&agent, 3), ["mcp__s__one", "mcp__s__three", "mcp__s__four"]);
+    assert_eq!(server_tools(&agent, 0), ["mcp__s__one", "mcp__s__two", "mcp__s__three"]);
+    assert_eq!(server_tools(&agent, 3), ["mcp__s__one", "mcp__s__three", "mcp__s__four"]);
     let one = tools(&agent, 3).into_iter().find(|it| it["function"]["name"] == "mcp__s__one");
     assert_eq!(one.unwrap()["function"]["description"], "Otherwise.");
-    let told = agent.model_transcript(3).pop().unwrap();
-    assert!(told.contains("The tool \"mcp__s__two\" is gone"), "{told}");
+    let result = agent.model_transcript(3).pop().unwrap();
+    assert!(result.contains("The tool \"mcp__s__two\" is gone"), "{result}");
 }
 
 #[test]
-fn only_the_first_turn_waits_and_a_cancel_ends_that_at_once() {
+fn only_the_first_turn_waits_for_servers_and_a_cancel_ends_the_wait() {
     let mut agent = TestAgent::builder()
         .model(json!([says("one"), says("two")]))
         .server("never", &json!({ "start_ms": 600_000 }))
         .start();
-    let begun = agent.prompt("go");
+    let prompt = agent.prompt("go");
     agent.sync();
     agent.cancel();
-    assert_eq!(agent.stop_reason(&begun), "cancelled");
+    assert_eq!(agent.stop_reason(&prompt), "cancelled");
     assert_eq!(times(&agent, "Not connected yet"), 0, "{}", agent.thoughts());
-    // Neither the next turn waits nor one after `/clear`: nobody is told again.
+    // Later turns do not wait, not even after `/clear`, so there is no message.
     assert_eq!(agent.turn("go on"), "end_turn");
     assert_eq!(agent.turn("/clear"), "end_turn");
     assert_eq!(agent.turn("again"), "end_turn");
@@ -93,14 +95,14 @@ fn only_the_first_turn_waits_and_a_cancel_ends_that_at_once() {
 }
 
 #[test]
-fn a_server_that_dies_at_its_start_is_told_once_and_the_good_one_is_there() {
+fn a_server_that_fails_to_start_is_reported_once_and_others_work() {
     let mut agent = TestAgent::builder()
         .model(json!([says("one"), says("two")]))
         .server("good", &json!({ "tools": [{ "name": "echo" }] }))
         .server("bad", &json!({ "revision": 7 }))
         .start();
     assert_eq!(agent.turn("go"), "end_turn");
-    assert_eq!(lent(&agent, 0), ["mcp__good__echo"]);
+    assert_eq!(server_tools(&agent, 0), ["mcp__good__echo"]);
     assert_eq!(agent.turn("go on"), "end_turn");
     assert_eq!(times(&agent, "The MCP server bad is unavailable: "), 1, "{}", agent.thoughts());
 }

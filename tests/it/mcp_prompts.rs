@@ -1,4 +1,5 @@
-//! Prompts of MCP servers (M-21): commands that the user can type, which become prompts.
+//! Prompts of MCP servers (M-21) are slash commands: the server expands the command into the prompt
+//! that the model gets.
 
 use serde_json::{Value, json};
 
@@ -12,11 +13,12 @@ fn greet() -> Value {
     ] })
 }
 
+/// The result of `prompts/get` with one message.
 fn got(text: &str) -> Value {
     json!({ "messages": [{ "role": "user", "content": { "type": "text", "text": text } }] })
 }
 
-/// The commands of servers that the client knows.
+/// The commands of MCP servers in the last announcement to the client.
 fn announced(agent: &TestAgent) -> Vec<Value> {
     let updates = agent.updates();
     let last = updates.iter().rfind(|it| it["sessionUpdate"] == ANNOUNCEMENT);
@@ -43,7 +45,7 @@ fn m_21_a_prompt_of_a_server_is_a_command_with_a_hint_of_its_arguments() {
 }
 
 #[test]
-fn m_21_what_the_server_makes_of_it_becomes_the_users_prompt() {
+fn m_21_the_messages_of_the_server_become_the_users_prompt() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
     let messages = json!({ "messages": [
@@ -52,27 +54,27 @@ fn m_21_what_the_server_makes_of_it_becomes_the_users_prompt() {
         { "role": "user", "content": { "type": "resource", "resource": { "uri": "x://y", "text": "manners" } } },
     ] });
     let scenario = json!({ "prompts": [greet()], "got": { "greet": messages }, "log": log });
-    // The log lies outside of the session's folders.
+    // The log is outside of the session's folders, so a confined server could not write it.
     let settings = crate::mcp_config::section("notes", &scenario, "sandbox = false");
     let mut agent =
         crate::mcp_config::with(&settings).model(json!([says("Hello."), says("Again.")])).start();
     assert_eq!(agent.turn("/notes:greet \"Ada L.\" very  kindly"), "end_turn");
-    let asked = std::fs::read_to_string(&log).unwrap();
-    let asked = asked.lines().find(|it| it.contains("prompts/get")).unwrap();
-    let asked: Value = serde_json::from_str(asked).unwrap();
-    assert_eq!(asked["params"]["arguments"], json!({ "who": "Ada L.", "how": "very  kindly" }));
-    let heard = agent.model_transcript(0).join("\n");
+    let request = std::fs::read_to_string(&log).unwrap();
+    let request = request.lines().find(|it| it.contains("prompts/get")).unwrap();
+    let request: Value = serde_json::from_str(request).unwrap();
+    assert_eq!(request["params"]["arguments"], json!({ "who": "Ada L.", "how": "very  kindly" }));
+    let transcript = agent.model_transcript(0).join("\n");
     for expected in ["Greet\\u{202e} Ada.", "> Dear Ada", "manners"] {
-        assert!(heard.contains(expected), "{expected}: {heard}");
+        assert!(transcript.contains(expected), "{expected}: {transcript}");
     }
-    assert!(!heard.contains("/notes:greet"), "{heard}");
+    assert!(!transcript.contains("/notes:greet"), "{transcript}");
     assert!(agent.model_request(0).to_string().contains("Project folder"));
     assert_eq!(agent.turn("next"), "end_turn");
     assert_eq!(agent.text(), "Hello.Again.");
 }
 
 #[test]
-fn m_21_a_prompt_that_the_server_does_not_give_is_an_answer_and_no_request_to_the_model() {
+fn m_21_a_command_that_fails_is_answered_without_a_model_request() {
     let scenario =
         json!({ "prompts": [greet(), { "name": "broken" }], "got": { "greet": got("x") } });
     let mut agent =
@@ -84,18 +86,18 @@ fn m_21_a_prompt_that_the_server_does_not_give_is_an_answer_and_no_request_to_th
     ] {
         let before = agent.text().len();
         assert_eq!(agent.turn(typed), "end_turn");
-        let said = agent.text()[before..].to_owned();
-        assert!(said.contains(expected), "{typed}: {said}");
+        let answer = agent.text()[before..].to_owned();
+        assert!(answer.contains(expected), "{typed}: {answer}");
     }
     assert_eq!(agent.model().requests().len(), 0);
-    // What a first prompt is told is not lost.
+    // The failed commands were not the first prompt: this one still gets the project's description.
     assert_eq!(agent.turn("hi"), "end_turn");
     assert!(agent.model_request(0).to_string().contains("Project folder"));
     assert_eq!(agent.model_transcript(0), ["user hi"]);
 }
 
 #[test]
-fn m_21_a_word_that_is_no_prompt_of_a_server_is_ordinary_text() {
+fn m_21_an_unknown_prompt_name_is_ordinary_text() {
     let mut agent = TestAgent::builder()
         .server("notes", &json!({ "prompts": [greet()] }))
         .model(json!([says("one"), says("two")]))

@@ -1,4 +1,5 @@
-//! `turnwright mcp-server`: our tools for other MCP clients (S3-10), as lines on a real process.
+//! `turnwright mcp-server` (S3-10) serves the built-in tools to other MCP clients. The tests talk with a
+//! real process, line by line.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
@@ -11,21 +12,21 @@ use tempfile::TempDir;
 
 use crate::agent::{LIMIT, eventually, is_alive};
 
-/// A key that is loaded, and that nobody is to see.
+/// The key of the model provider, which no message may contain.
 const KEY: &str = "sk-canary-of-the-mcp-server";
-/// The newest revision that begins with `initialize`.
+/// The newest protocol revision whose connections begin with `initialize`.
 const LEGACY: &str = "2025-11-25";
 
-/// The server, and its client.
+/// The server process, and the client's end of the connection.
 struct Server {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
-    /// What has come so far.
+    /// All messages of the server so far.
     log: Vec<Value>,
     folder: TempDir,
     home: TempDir,
-    last: i64,
+    last_id: i64,
 }
 
 impl Server {
@@ -55,11 +56,11 @@ impl Server {
             }
         });
         let stdin = child.stdin.take();
-        Server { child, stdin, lines, log: Vec::new(), folder, home, last: 0 }
+        Server { child, stdin, lines, log: Vec::new(), folder, home, last_id: 0 }
     }
 
-    /// One that a client of that revision, which can do so much, has begun to speak with.
-    fn begun(arguments: &[&str], capabilities: &Value, files: &[(&str, &str)]) -> Server {
+    /// Starts a server and initializes it with the revision [`LEGACY`] and the client's capabilities.
+    fn initialized(arguments: &[&str], capabilities: &Value, files: &[(&str, &str)]) -> Server {
         let mut server = Server::start(arguments, files);
         server.initialize(LEGACY, capabilities);
         server
@@ -81,25 +82,25 @@ impl Server {
     }
 
     fn request(&mut self, method: &str, params: &Value) -> i64 {
-        self.last += 1;
-        let id = self.last;
+        self.last_id += 1;
+        let id = self.last_id;
         let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
         self.send(&request.to_string());
         id
     }
 
-    /// The next message that is what is waited for.
-    fn wait_for(&mut self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
+    /// Reads messages up to the first that `is_match` accepts, and returns that one.
+    fn wait_for(&mut self, what: &str, is_match: impl Fn(&Value) -> bool) -> Value {
         let end = Instant::now() + LIMIT;
         loop {
-            let left = end.saturating_duration_since(Instant::now());
-            let Ok(line) = self.lines.recv_timeout(left) else {
+            let remaining = end.saturating_duration_since(Instant::now());
+            let Ok(line) = self.lines.recv_timeout(remaining) else {
                 panic!("{what} did not come: {:#?}", self.log)
             };
             assert!(!line.contains(KEY), "{line}");
             let message: Value = serde_json::from_str(&line).unwrap();
             self.log.push(message.clone());
-            if is_it(&message) {
+            if is_match(&message) {
                 return message;
             }
         }
@@ -118,16 +119,16 @@ impl Server {
         self.ask("tools/call", &json!({ "name": name, "arguments": arguments }))
     }
 
-    /// The text of a call's result, and whether it has failed.
+    /// The text of a call's result, and whether the call failed.
     fn result(&mut self, name: &str, arguments: &Value) -> (String, bool) {
-        said(&self.call(name, arguments))
+        text_and_failure(&self.call(name, arguments))
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Closes its input and waits for its end.
+    /// Closes the server's stdin and waits until the process has ended with status 0 and an empty stderr.
     fn close(&mut self) {
         drop(self.stdin.take());
         let end = Instant::now() + LIMIT;
@@ -139,9 +140,9 @@ impl Server {
             std::thread::sleep(Duration::from_millis(5));
         };
         assert!(status.success(), "{status}");
-        let mut said = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        assert_eq!(said, "");
+        let mut stderr = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        assert_eq!(stderr, "");
     }
 }
 
@@ -152,7 +153,8 @@ impl Drop for Server {
     }
 }
 
-fn said(answer: &Value) -> (String, bool) {
+/// The text of the result in an answer, and whether the call failed.
+fn text_and_failure(answer: &Value) -> (String, bool) {
     let text = answer["result"]["content"][0]["text"].as_str();
     let text = text.unwrap_or_else(|| panic!("no result: {answer}"));
     (text.to_owned(), answer["result"]["isError"] == true)
@@ -162,7 +164,7 @@ fn code(answer: &Value) -> i64 {
     answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("no error: {answer}"))
 }
 
-/// What a client of the modern revision says with each request.
+/// The `_meta` that a client of the revision 2026-07-28 sends with each request.
 fn meta(capabilities: &Value) -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -172,7 +174,7 @@ fn meta(capabilities: &Value) -> Value {
 }
 
 #[test]
-fn each_revision_is_spoken() {
+fn all_protocol_revisions_are_supported() {
     for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
         let mut server = Server::start(&[], &[("a", "hello\n")]);
         let answer = server.initialize(revision, &json!({}));
@@ -190,16 +192,16 @@ fn each_revision_is_spoken() {
     let call = json!({ "name": "read_file", "arguments": { "path": "a" }, "_meta": meta });
     let answer = server.ask("tools/call", &call);
     assert_eq!(answer["result"]["resultType"], "complete");
-    assert!(said(&answer).0.contains("hello"));
+    assert!(text_and_failure(&answer).0.contains("hello"));
     server.close();
 }
 
 #[test]
-fn s3_10_all_tools_are_on_the_first_page_cursors_lead_on_and_one_that_is_none_is_an_error() {
-    let mut server = Server::begun(&[], &json!({}), &[]);
+fn s3_10_the_first_page_lists_all_tools_and_an_invalid_cursor_is_an_error() {
+    let mut server = Server::initialized(&[], &json!({}), &[]);
     let mut list = |params: Value| {
         let page = server.ask("tools/list", &params)["result"].take();
-        // Many clients ask for the first page and no other.
+        // Many clients request only the first page.
         assert!(page.get("nextCursor").is_none(), "{page}");
         let mut names = Vec::new();
         for tool in page["tools"].as_array().unwrap() {
@@ -223,8 +225,8 @@ fn s3_10_all_tools_are_on_the_first_page_cursors_lead_on_and_one_that_is_none_is
 }
 
 #[test]
-fn what_cannot_be_meant_is_an_error_and_what_did_not_work_is_a_result() {
-    let mut server = Server::begun(&[], &json!({}), &[]);
+fn an_invalid_request_is_an_error_and_a_failed_call_a_result() {
+    let mut server = Server::initialized(&[], &json!({}), &[]);
     assert_eq!(code(&server.call("nope", &json!({}))), -32602);
     assert_eq!(code(&server.call("plan", &json!({}))), -32602);
     assert_eq!(code(&server.ask("tools/call", &json!({ "name": 5 }))), -32602);
@@ -241,25 +243,25 @@ fn what_cannot_be_meant_is_an_error_and_what_did_not_work_is_a_result() {
 }
 
 #[test]
-fn where_nobody_can_be_asked_a_call_is_refused_and_what_would_allow_it_is_said() {
-    let mut server = Server::begun(&[], &json!({}), &[]);
+fn without_elicitation_a_refused_call_says_what_would_allow_it() {
+    let mut server = Server::initialized(&[], &json!({}), &[]);
     let write = json!({ "path": "new", "content": "x" });
     let (text, failed) = server.result("write_file", &write);
     assert!(failed && text.contains("--mode auto-edit") && text.contains("edit(/new)"), "{text}");
     assert!(!server.path("new").exists());
     server.close();
-    let mut server = Server::begun(&["--mode", "auto-edit"], &json!({}), &[]);
+    let mut server = Server::initialized(&["--mode", "auto-edit"], &json!({}), &[]);
     assert!(!server.result("write_file", &write).1);
     assert_eq!(std::fs::read_to_string(server.path("new")).unwrap(), "x");
     let audit = server.home.path().join("state/permissions.jsonl");
-    eventually("the audit has the call", || {
+    eventually("the audit log contains the call", || {
         std::fs::read_to_string(&audit).is_ok_and(|it| it.contains("\"ran\"") && it.contains("new"))
     });
     server.close();
 }
 
 #[test]
-fn the_user_is_asked_through_the_client_and_only_a_clear_yes_is_one() {
+fn a_call_asks_through_elicitation_and_runs_only_if_it_is_accepted() {
     let yes = json!({ "action": "accept", "content": { "decision": "Allow once" } });
     for (answer, is_written) in [
         (yes, true),
@@ -269,7 +271,7 @@ fn the_user_is_asked_through_the_client_and_only_a_clear_yes_is_one() {
         (json!({ "action": "accept" }), false),
         (json!({}), false),
     ] {
-        let mut server = Server::begun(&[], &json!({ "elicitation": {} }), &[]);
+        let mut server = Server::initialized(&[], &json!({ "elicitation": {} }), &[]);
         let call = json!({ "name": "write_file", "arguments": { "path": "new", "content": "x" } });
         let id = server.request("tools/call", &call);
         let question = server.wait_for("a question", |it| it["method"] == "elicitation/create");
@@ -277,43 +279,43 @@ fn the_user_is_asked_through_the_client_and_only_a_clear_yes_is_one() {
         assert!(!server.path("new").exists());
         let reply = json!({ "jsonrpc": "2.0", "id": question["id"], "result": answer });
         server.send(&reply.to_string());
-        let (text, failed) = said(&server.answer(id));
+        let (text, failed) = text_and_failure(&server.answer(id));
         assert_eq!((!failed, server.path("new").exists()), (is_written, is_written), "{text}");
         server.close();
     }
 }
 
 #[test]
-fn in_the_modern_revision_the_question_is_a_round_of_its_own_and_its_answer_counts_once() {
+fn in_revision_2026_07_28_the_answer_to_a_question_is_bound_to_its_call_and_counts_once() {
     let mut server = Server::start(&[], &[]);
     let meta = meta(&json!({ "elicitation": { "form": {} } }));
     let arguments = json!({ "path": "new", "content": "x" });
     let call = json!({ "name": "write_file", "arguments": arguments, "_meta": meta });
-    let asked = server.ask("tools/call", &call)["result"].take();
-    assert_eq!(asked["resultType"], "input_required");
+    let question = server.ask("tools/call", &call)["result"].take();
+    assert_eq!(question["resultType"], "input_required");
     let yes = json!({ "action": "accept", "content": { "decision": "Allow once" } });
-    let mut again = call.clone();
-    again["requestState"] = asked["requestState"].clone();
-    again["inputResponses"] = json!({ "permission": yes });
-    let mut other = again.clone();
-    other["arguments"]["path"] = json!("other");
-    assert_eq!(code(&server.ask("tools/call", &other)), -32602);
-    assert_eq!(code(&server.ask("tools/call", &again)), -32602);
-    let asked = server.ask("tools/call", &call)["result"].take();
-    again["requestState"] = asked["requestState"].clone();
-    assert!(!said(&server.ask("tools/call", &again)).1);
+    let mut answered = call.clone();
+    answered["requestState"] = question["requestState"].clone();
+    answered["inputResponses"] = json!({ "permission": yes });
+    let mut other_call = answered.clone();
+    other_call["arguments"]["path"] = json!("other");
+    assert_eq!(code(&server.ask("tools/call", &other_call)), -32602);
+    assert_eq!(code(&server.ask("tools/call", &answered)), -32602);
+    let question = server.ask("tools/call", &call)["result"].take();
+    answered["requestState"] = question["requestState"].clone();
+    assert!(!text_and_failure(&server.ask("tools/call", &answered)).1);
     assert!(server.path("new").exists() && !server.path("other").exists());
     server.close();
 }
 
 #[test]
-fn the_policy_is_that_of_a_session() {
-    let mut server = Server::begun(&["--mode", "plan"], &json!({ "elicitation": {} }), &[]);
+fn the_server_applies_the_policy_of_sessions() {
+    let mut server = Server::initialized(&["--mode", "plan"], &json!({ "elicitation": {} }), &[]);
     let write = json!({ "path": "new", "content": "x" });
     let (text, failed) = server.result("write_file", &write);
     assert!(failed && text.contains("Plan mode"), "{text}");
     server.close();
-    let mut server = Server::begun(&["--mode", "auto"], &json!({}), &[]);
+    let mut server = Server::initialized(&["--mode", "auto"], &json!({}), &[]);
     for path in ["/etc/turnwright-was-here", ".git/hooks/pre-commit", "../outside"] {
         let write = json!({ "path": path, "content": "x" });
         let (text, failed) = server.result("write_file", &write);
@@ -325,31 +327,31 @@ fn the_policy_is_that_of_a_session() {
 }
 
 #[test]
-fn the_folders_are_those_of_the_command_line_or_of_the_client() {
+fn the_folders_come_from_the_command_line_or_from_the_client() {
     let other = tempfile::tempdir().unwrap();
     std::fs::write(other.path().join("a"), "elsewhere\n").unwrap();
     let root = other.path().to_str().unwrap();
-    let mut server = Server::begun(&["--root", root], &json!({ "roots": {} }), &[]);
+    let mut server = Server::initialized(&["--root", root], &json!({ "roots": {} }), &[]);
     assert!(server.result("read_file", &json!({ "path": "a" })).0.contains("elsewhere"));
     server.close();
-    let mut server = Server::begun(&[], &json!({ "roots": {} }), &[]);
+    let mut server = Server::initialized(&[], &json!({ "roots": {} }), &[]);
     let id =
         server.request("tools/call", &json!({ "name": "read_file", "arguments": { "path": "a" } }));
-    let asked = server.wait_for("a question", |it| it["method"] == "roots/list");
+    let request = server.wait_for("a question", |it| it["method"] == "roots/list");
     let roots = json!({ "roots": [{ "uri": format!("file://{root}") }] });
-    server.send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": roots }).to_string());
-    assert!(said(&server.answer(id)).0.contains("elsewhere"));
+    server.send(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": roots }).to_string());
+    assert!(text_and_failure(&server.answer(id)).0.contains("elsewhere"));
     server.close();
 }
 
 #[cfg(unix)]
 #[test]
-fn the_whole_machine_is_no_folder_by_whatever_name() {
+fn the_root_folder_is_refused_under_any_name() {
     let links = tempfile::tempdir().unwrap();
     let link = links.path().join("link");
     std::os::unix::fs::symlink("/", &link).unwrap();
     for root in ["/", "/tmp/..", link.to_str().unwrap()] {
-        let mut server = Server::begun(&["--root", root], &json!({}), &[]);
+        let mut server = Server::initialized(&["--root", root], &json!({}), &[]);
         let (text, failed) = server.result("list_dir", &json!({ "path": "." }));
         assert!(failed && text.contains("the whole machine"), "{root}: {text}");
         server.close();
@@ -357,17 +359,17 @@ fn the_whole_machine_is_no_folder_by_whatever_name() {
 }
 
 #[test]
-fn progress_is_told_and_a_cancel_ends_the_command() {
-    let mut server = Server::begun(&["--mode", "full"], &json!({}), &[]);
+fn progress_is_reported_and_a_cancel_ends_the_command() {
+    let mut server = Server::initialized(&["--mode", "full"], &json!({}), &[]);
     let call = json!({
         "name": "exec",
         "arguments": { "command": "echo begun; sleep 73910391" },
         "_meta": { "progressToken": "p" },
     });
     let id = server.request("tools/call", &call);
-    let news = server.wait_for("progress", |it| it["method"] == "notifications/progress");
+    let progress = server.wait_for("progress", |it| it["method"] == "notifications/progress");
     assert_eq!(
-        (&news["params"]["progressToken"], &news["params"]["message"]),
+        (&progress["params"]["progressToken"], &progress["params"]["message"]),
         (&json!("p"), &json!("begun"))
     );
     assert!(is_alive("73910391"));
@@ -382,9 +384,9 @@ fn progress_is_told_and_a_cancel_ends_the_command() {
 }
 
 #[test]
-fn nothing_is_left_when_the_client_goes_or_the_server_is_told_to_stop() {
+fn commands_end_when_the_client_disconnects_or_the_server_gets_a_signal() {
     for (word, is_signal) in [("73920392", false), ("73930393", true)] {
-        let mut server = Server::begun(&["--mode", "full"], &json!({}), &[]);
+        let mut server = Server::initialized(&["--mode", "full"], &json!({}), &[]);
         let call = json!({ "name": "exec", "arguments": { "command": format!("sleep {word}") } });
         server.request("tools/call", &call);
         eventually("the command runs", || is_alive(word));
@@ -399,7 +401,7 @@ fn nothing_is_left_when_the_client_goes_or_the_server_is_told_to_stop() {
 }
 
 #[test]
-fn lines_that_are_no_messages_are_answered_and_end_nothing() {
+fn invalid_lines_are_answered_and_do_not_end_the_server() {
     let mut server = Server::start(&[], &[("a", "hello\n")]);
     server.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     for (line, expected) in [
@@ -427,8 +429,8 @@ fn lines_that_are_no_messages_are_answered_and_end_nothing() {
 }
 
 #[test]
-fn calls_that_come_too_fast_are_told_when_to_come_again() {
-    let mut server = Server::begun(&[], &json!({}), &[("a", "hello\n")]);
+fn too_many_calls_are_refused_with_a_time_to_retry() {
+    let mut server = Server::initialized(&[], &json!({}), &[("a", "hello\n")]);
     let call = json!({ "name": "read_file", "arguments": { "path": "a" } });
     let ids: Vec<_> = (0..120).map(|_| server.request("tools/call", &call)).collect();
     let mut refused = 0;
@@ -445,8 +447,8 @@ fn calls_that_come_too_fast_are_told_when_to_come_again() {
 }
 
 #[test]
-fn no_key_is_in_any_answer() {
-    let mut server = Server::begun(&["--mode", "full"], &json!({}), &[("a", KEY)]);
+fn keys_and_control_characters_are_removed_from_results() {
+    let mut server = Server::initialized(&["--mode", "full"], &json!({}), &[("a", KEY)]);
     let (text, _) = server.result("read_file", &json!({ "path": "a" }));
     assert!(text.contains("[key]"), "{text}");
     let (text, _) = server.result("exec", &json!({ "command": "cat a; printf '\\033[2J'; env" }));

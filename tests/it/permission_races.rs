@@ -1,4 +1,4 @@
-//! A question that is answered twice (R-PERM-3) runs its command once.
+//! A permission request that the client answers twice (R-PERM-3): the command runs once.
 
 use serde_json::json;
 use turnwright_testing::cards;
@@ -6,7 +6,7 @@ use turnwright_testing::cards;
 use crate::agent::{TestAgent, calls, says};
 
 #[test]
-fn a_yes_that_comes_twice_runs_once() {
+fn a_permission_request_that_is_answered_twice_runs_its_command_once() {
     let mut agent = TestAgent::builder()
         .model(json!([calls("exec", &json!({ "command": "echo x >> log" })), says("Done.")]))
         .start();

@@ -1,4 +1,4 @@
-//! `read_file` needs little memory for a huge file.
+//! `read_file` reads parts of a huge file without loading all of it into memory.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! The tools in `docs/tools.md` are those that the model is offered.
+//! `docs/tools.md` lists exactly the tools that the model is offered.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::agent::{TestAgent, says};
 
-/// The first column of the table in `docs/tools.md`.
+/// The names in the first column of the first table of `docs/tools.md`.
 fn documented_tools() -> BTreeSet<String> {
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/tools.md")).unwrap();
     let section = page.split("\n## ").next().unwrap();
@@ -15,8 +15,8 @@ fn documented_tools() -> BTreeSet<String> {
     section.lines().filter_map(name).collect()
 }
 
-/// The tools that a model trained on patches is offered in a mode, in a project with a skill and a
-/// server with many tools.
+/// The tools that the model is offered in a mode. The model, the project's skill and the large MCP
+/// server are chosen so that the optional tools are among them.
 fn offered_tools(mode: &str) -> BTreeSet<String> {
     let many: Vec<_> = (0..41).map(|it| json!({ "name": format!("t{it}") })).collect();
     let mut agent = TestAgent::builder()

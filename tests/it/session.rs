@@ -1,4 +1,4 @@
-//! Sessions (R-SESS): each has its own folder for its commands, and identifiers of two processes differ.
+//! Sessions (R-SESS): commands run in the session's folder, and identifiers are unique across processes.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use crate::agent::{TestAgent, calls, says};
 
 #[test]
 fn r_sess_3_a_session_works_in_its_own_folder() {
-    // The agent itself was started in `/`.
+    // The test client starts the agent in `/`, so the agent's own folder is another one.
     let mut agent = TestAgent::builder()
         .file("deep/er/here.txt", "x")
         .permission("allow_once")

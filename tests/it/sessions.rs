@@ -1,5 +1,5 @@
-//! Sessions that come back after the process was killed, and what happens to running commands when they
-//! are closed, deleted and forked (R-LOAD, R-CLOSE, R-DEL, R-FORK).
+//! Sessions that are loaded after the process was killed, and running commands of sessions that are
+//! closed, deleted and forked (R-LOAD, R-CLOSE, R-DEL, R-FORK).
 
 use serde_json::{Value, json};
 use turnwright_testing::cancellation::hangs;
@@ -8,7 +8,7 @@ use turnwright_testing::session_requests::{code, conversation, open, result, ses
 use crate::agent::{TestAgent, calls, eventually, is_alive, says};
 
 #[test]
-fn r_load_1_before_the_first_prompt_after_a_kill_and_of_nobody() {
+fn r_load_1_a_session_loads_before_its_first_prompt_and_after_a_kill() {
     let mut agent = TestAgent::builder().model(json!([hangs(), says("On.")])).start();
     let session = agent.session.clone();
     for method in ["session/load", "session/resume", "session/fork"] {
@@ -29,7 +29,7 @@ fn r_load_1_before_the_first_prompt_after_a_kill_and_of_nobody() {
 }
 
 #[test]
-fn r_close_1_and_2_what_runs_is_cancelled_and_stopped_and_unknown_is_not_found() {
+fn r_close_1_and_2_close_cancels_the_turn_and_an_unknown_session_is_not_found() {
     let run = calls("exec", &json!({ "command": "sleep 7331.5" }));
     let mut agent = TestAgent::builder().model(json!([run])).permission("allow_once").start();
     let session = agent.session.clone();
@@ -39,8 +39,8 @@ fn r_close_1_and_2_what_runs_is_cancelled_and_stopped_and_unknown_is_not_found()
     let answer = agent.answer_to(&close);
     assert_eq!(answer["result"], json!({}));
     assert_eq!(agent.stop_reason(&id), "cancelled");
-    let place = |id: &Value| agent.log.iter().position(|it| it["id"] == *id).unwrap();
-    assert!(place(&id) < place(&close));
+    let position = |id: &Value| agent.log.iter().position(|it| it["id"] == *id).unwrap();
+    assert!(position(&id) < position(&close));
     assert!(!is_alive("7331.5"));
     for name in [session.as_str(), "nobody"] {
         assert_eq!(code(&agent.call("session/close", &session_params(name))), -32002, "{name}");
@@ -49,7 +49,7 @@ fn r_close_1_and_2_what_runs_is_cancelled_and_stopped_and_unknown_is_not_found()
 }
 
 #[test]
-fn r_del_1_and_2_a_session_goes_away_with_all_it_has_and_again() {
+fn r_del_1_and_2_delete_removes_a_session_with_its_files_and_can_be_repeated() {
     let long = calls("exec", &json!({ "command": "seq 1 200000" }));
     let mut agent = TestAgent::builder()
         .model(json!([long, says("Done."), hangs()]))
@@ -63,7 +63,7 @@ fn r_del_1_and_2_a_session_goes_away_with_all_it_has_and_again() {
     let folder = if outputs.exists() { Some(outputs) } else { None };
     result(agent.call("session/delete", &session_params(&session)));
     assert_eq!(agent.stop_reason(&running), "cancelled");
-    assert!(folder.is_none_or(|it| !it.exists()), "its outputs are gone");
+    assert!(folder.is_none_or(|it| !it.exists()), "the session's output files still exist");
     for name in [session.as_str(), "nobody", "../..", ""] {
         result(agent.call("session/delete", &session_params(name)));
     }
@@ -75,7 +75,7 @@ fn r_del_1_and_2_a_session_goes_away_with_all_it_has_and_again() {
 }
 
 #[test]
-fn r_fork_1_a_copy_of_a_running_session_is_active_and_stands_alone() {
+fn r_fork_1_a_fork_of_a_running_session_is_active_and_independent() {
     let run = calls("exec", &json!({ "command": "sleep 7332.5" }));
     let mut agent = TestAgent::builder()
         .model(json!([says("One."), run, says("Copied."), says("On."), says("Again.")]))
@@ -85,18 +85,18 @@ fn r_fork_1_a_copy_of_a_running_session_is_active_and_stands_alone() {
     agent.turn("first");
     let running = agent.prompt("wait");
     agent.wait_for_status("in_progress");
-    eventually("the command", || is_alive("7332.5"));
+    eventually("the command runs", || is_alive("7332.5"));
     let copy = result(open(&mut agent, "session/fork", &original));
     let copy = copy["sessionId"].as_str().unwrap().to_owned();
     assert_ne!(copy, original);
     agent.session.clone_from(&copy);
-    assert_eq!(conversation(&agent), [""; 0], "nothing is replayed");
+    assert_eq!(conversation(&agent), [""; 0], "the fork replayed the conversation");
     assert_eq!(agent.turn("in the copy"), "end_turn");
     let transcript = agent.model_transcript(2);
     assert_eq!(transcript[..2], ["user first", "assistant One."]);
     assert!(transcript.iter().any(|it| it.contains("It may or may not")), "{transcript:?}");
     assert_eq!(transcript.last().unwrap(), "user in the copy");
-    // The original knows nothing of that, and runs on.
+    // The original session goes on unaffected.
     assert!(is_alive("7332.5"));
     agent.session.clone_from(&original);
     agent.cancel();
@@ -104,7 +104,7 @@ fn r_fork_1_a_copy_of_a_running_session_is_active_and_stands_alone() {
     agent.turn("in the original");
     let transcript = agent.model_transcript(3);
     assert!(!transcript.iter().any(|it| it.contains("in the copy")), "{transcript:?}");
-    // One that is only kept is copied as well, and a copy outlives its original.
+    // A session that is stored but not open can be forked, too, and a fork outlives its original.
     agent.restart();
     result(agent.call("session/delete", &session_params(&original)));
     let second = result(open(&mut agent, "session/fork", &copy));
@@ -114,9 +114,9 @@ fn r_fork_1_a_copy_of_a_running_session_is_active_and_stands_alone() {
 }
 
 #[test]
-fn a_long_output_after_a_load_takes_no_others_place_and_name() {
-    let long = |it: &str| {
-        let command = format!("for i in $(seq 20000); do echo {it} $i; done");
+fn output_files_of_a_loaded_session_do_not_overwrite_earlier_ones() {
+    let long = |word: &str| {
+        let command = format!("for i in $(seq 20000); do echo {word} $i; done");
         calls("exec", &json!({ "command": command }))
     };
     let mut agent = TestAgent::builder()

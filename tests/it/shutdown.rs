@@ -1,5 +1,5 @@
-//! The end (R-TR-12): whichever way it comes, the agent is gone soon, says so with status 0, and
-//! leaves nothing behind.
+//! Shutdown (R-TR-12): when stdin ends or a signal comes, the agent exits soon with status 0 and leaves
+//! no process running.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -10,15 +10,15 @@ use turnwright_testing::process_waits;
 
 use crate::agent::{LIMIT, TestAgent, calls, eventually, is_alive};
 
-/// How long an end may take.
+/// The time in which the agent must exit.
 const SOON: Duration = Duration::from_secs(2);
 
-/// A number of seconds that is on the command line of no other process.
+/// An argument for `sleep` that is on the command line of no other process.
 fn unique(name: u32) -> String {
     format!("600.{}{name}", std::process::id())
 }
 
-/// An agent in the middle of a command, which waits until it is running.
+/// Starts an agent and a command in a turn, and waits until the command runs.
 fn in_a_command(command: &str, word: &str) -> TestAgent {
     let mut agent = TestAgent::builder()
         .permission("allow_once")
@@ -30,7 +30,7 @@ fn in_a_command(command: &str, word: &str) -> TestAgent {
     agent
 }
 
-/// Commands that leave something running as well as they can: the last word of each is `word`.
+/// Commands whose processes are hard to end. Each process has `word` on its command line.
 fn stubborn(word: &str) -> [String; 5] {
     [
         format!("touch started; exec sleep {word}"),
@@ -42,7 +42,7 @@ fn stubborn(word: &str) -> [String; 5] {
 }
 
 fn is_over(agent: &TestAgent) -> bool {
-    // Dead and not yet waited for.
+    // The process is a zombie: it has exited, and the test client has not waited for it yet.
     let status = std::fs::read_to_string(format!("/proc/{}/stat", agent.pid())).unwrap();
     status.rsplit_once(") ").unwrap().1.starts_with('Z')
 }
@@ -60,16 +60,16 @@ fn p0_11_the_end_of_stdin_ends_an_idle_agent() {
         TestAgent::builder().start(),
     ];
     for mut agent in agents {
-        let begun = Instant::now();
+        let start = Instant::now();
         let (status, stderr) = agent.close();
         assert!(status.success(), "{status}");
-        assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+        assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
         assert_eq!(stderr, "");
     }
 }
 
 #[test]
-fn r_tr_12_what_was_asked_before_the_end_is_answered() {
+fn r_tr_12_requests_before_the_end_of_stdin_are_answered() {
     let mut agent = TestAgent::builder().spawn();
     let id = agent.request("initialize", &json!({ "protocolVersion": 1 }));
     let other = agent.request("foo/bar", &json!({}));
@@ -80,7 +80,7 @@ fn r_tr_12_what_was_asked_before_the_end_is_answered() {
 }
 
 #[test]
-fn r_tr_12_half_a_line_at_the_end_is_no_reason_to_stay() {
+fn r_tr_12_an_incomplete_last_line_does_not_keep_the_agent_running() {
     let mut agent = TestAgent::builder().initialize();
     agent.send_bytes(br#"{"jsonrpc":"2.0","id":77,"method":"sess"#);
     let (status, _) = agent.close();
@@ -88,31 +88,31 @@ fn r_tr_12_half_a_line_at_the_end_is_no_reason_to_stay() {
 }
 
 #[test]
-fn r_tr_12_the_end_of_stdin_in_the_middle_of_an_answer_hangs_up_on_the_model() {
+fn r_tr_12_the_end_of_stdin_during_a_reply_closes_the_connection_to_the_model() {
     let reply = json!([[{ "text": "Well" }, { "hang": true }]]);
     let mut agent = TestAgent::builder().model(reply).start();
     let id = agent.prompt("hi");
     agent.wait_for_update("agent_message_chunk");
-    let begun = Instant::now();
+    let start = Instant::now();
     let (status, stderr) = agent.close();
     assert!(status.success(), "{status}");
-    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
     assert_eq!(stderr, "");
     agent.model().wait_for_hang_ups(1, LIMIT).unwrap();
-    assert_eq!(agent.stop_reason(&id), "cancelled", "who still listens is told");
+    assert_eq!(agent.stop_reason(&id), "cancelled", "the prompt was not answered");
 }
 
 #[test]
-fn r_tr_12_the_end_of_stdin_while_a_question_is_open_means_no() {
+fn r_tr_12_the_end_of_stdin_rejects_an_open_permission_request() {
     let mut agent = TestAgent::builder()
         .model(json!([calls("write_file", &json!({ "path": "a", "content": "x" }))]))
         .start();
     agent.prompt("write");
     agent.wait_for_request("session/request_permission");
-    let begun = Instant::now();
+    let start = Instant::now();
     let (status, _) = agent.close();
     assert!(status.success(), "{status}");
-    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
     assert!(!agent.path("a").exists());
 }
 
@@ -121,10 +121,10 @@ fn r_tr_12_the_end_of_stdin_ends_every_process_of_a_command() {
     for (number, name) in (0..5).zip(100..) {
         let word = unique(name);
         let mut agent = in_a_command(&stubborn(&word)[number], &word);
-        let begun = Instant::now();
+        let start = Instant::now();
         let (status, _) = agent.close();
         assert!(status.success(), "{status}");
-        assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+        assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
         eventually("the command is gone", || !is_alive(&word));
     }
 }
@@ -134,11 +134,11 @@ fn p0_11_a_signal_ends_the_agent_and_every_process_of_a_command() {
     for (wanted, name) in [(Signal::TERM, 200), (Signal::INT, 201), (Signal::HUP, 202)] {
         let word = unique(name);
         let mut agent = in_a_command(&stubborn(&word)[2], &word);
-        let begun = Instant::now();
+        let start = Instant::now();
         signal(&agent, wanted);
-        // Its stdin is still open.
+        // The agent's stdin is still open.
         eventually("the agent ends", || is_over(&agent));
-        assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+        assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
         let (status, stderr) = agent.close();
         assert!(status.success(), "{wanted:?}: {status}");
         assert_eq!(stderr, "");
@@ -162,7 +162,7 @@ fn p0_11_a_killed_agent_leaves_no_process_of_a_command() {
         let word = unique(name);
         let mut agent = in_a_command(&stubborn(&word)[number], &word);
         agent.kill();
-        eventually(&format!("the end of {}", stubborn("…")[number]), || !is_alive(&word));
+        eventually(&format!("{} is gone", stubborn("…")[number]), || !is_alive(&word));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Commands among several calls of one answer (R-TOOL): what waits for what.
+//! Several tool calls in one reply (R-TOOL): conflicting calls run one after the other.
 
 use serde_json::{Value, json};
 use turnwright_testing::cards::{self, call};
@@ -24,13 +24,13 @@ fn a_command_waits_for_the_change_before_it_and_a_read_for_the_command() {
     let mut agent = TestAgent::builder().model(json!([reply, says("Done.")])).start();
     let id = agent.prompt("go");
     let question = agent.wait_for_request("session/request_permission");
-    // It may have come before the question.
+    // The plan update may have come before the permission request.
     if !agent.updates().iter().any(|it| it["sessionUpdate"] == "plan") {
         agent.wait_for_update("plan");
     }
     agent.sync();
-    let begun = |it: &Value| it["status"] == "in_progress";
-    assert!(!agent.updates().iter().any(begun), "something did not wait");
+    let is_running = |it: &Value| it["status"] == "in_progress";
+    assert!(!agent.updates().iter().any(is_running), "a call did not wait for the permission");
     agent.choose(&question, "allow_once");
     let question = agent.wait_for_request("session/request_permission");
     assert_eq!(agent.read("a"), "new a");

@@ -1,4 +1,4 @@
-//! Calls of `exec` as the client and the model see them (R-TOOL), alone and among others.
+//! Tool calls with `exec` among them, as the client and the model see them (R-TOOL).
 
 use serde_json::{Value, json};
 use turnwright_testing::cards::{self, call};
@@ -9,7 +9,7 @@ fn updates_of(agent: &TestAgent, id: &str) -> Vec<Value> {
     agent.updates().into_iter().filter(|it| it["toolCallId"] == id).collect()
 }
 
-/// The calls that the n-th request shows the model as its own.
+/// The tool calls in the history that a model request contains. Requests are numbered from 0.
 fn own_calls(agent: &TestAgent, number: usize) -> Vec<Value> {
     let body = agent.model_request(number);
     let messages = body["messages"].as_array().unwrap();
@@ -49,7 +49,7 @@ fn r_tool_2_two_calls_of_one_answer_with_the_same_id_are_two_calls() {
 }
 
 #[test]
-fn r_tool_3_and_8_kind_and_name_fit_the_tool() {
+fn r_tool_3_and_8_a_card_has_the_kind_and_the_name_of_its_tool() {
     let table = [
         ("read_file", "read", json!({ "path": "a.txt" })),
         ("list_dir", "read", json!({})),
@@ -72,7 +72,7 @@ fn r_tool_3_and_8_kind_and_name_fit_the_tool() {
 }
 
 #[test]
-fn r_tool_5_permission_comes_before_in_progress_and_that_before_the_work() {
+fn r_tool_5_a_call_is_in_progress_after_the_permission_and_before_it_runs() {
     let replies = json!([calls("exec", &json!({ "command": "echo hi > x" })), says("Done.")]);
     let mut agent = TestAgent::builder().model(replies).permission("allow_once").start();
     cards::turn(&mut agent);
@@ -81,7 +81,7 @@ fn r_tool_5_permission_comes_before_in_progress_and_that_before_the_work() {
         .into_iter()
         .filter(|it| it.contains("call") || it.contains("perm"))
         .collect();
-    // News that say nothing new are allowed.
+    // Updates without news are allowed.
     transcript.dedup();
     let id = &cards::ids(&agent)[0];
     assert_eq!(
@@ -125,8 +125,8 @@ fn r_tool_13_a_cancel_ends_all_cards_as_failed_before_the_answer() {
         .start();
     let id = agent.prompt("sleep");
     agent.wait_for_status("in_progress");
-    let begun = agent.path("begun");
-    crate::agent::eventually("the command has begun", || begun.exists());
+    let marker = agent.path("begun");
+    crate::agent::eventually("the command has started", || marker.exists());
     agent.cancel();
     assert_eq!(agent.stop_reason(&id), "cancelled");
     cards::check(&agent);
@@ -134,7 +134,7 @@ fn r_tool_13_a_cancel_ends_all_cards_as_failed_before_the_answer() {
         assert_eq!(cards::card(&agent, number)["status"], "failed");
     }
     crate::agent::eventually("the command is gone", || !crate::agent::is_alive("603.7"));
-    // The history is complete: a server would refuse a call without a result.
+    // Both calls need a result in the history: providers refuse a call without one.
     assert_eq!(agent.turn("what happened?"), "end_turn");
     assert_eq!(cards::results(&agent, 1).len(), 2);
     assert!(!agent.path("second").exists());
@@ -159,5 +159,8 @@ fn a_call_after_a_change_sees_the_change() {
     assert!(results[2].ends_with("\nnew"), "{results:?}");
     assert!(results[3].ends_with("1| newer\n"), "{results:?}");
     let statuses = |id: &str| updates_of(&agent, id).len();
-    assert!(cards::ids(&agent).iter().all(|it| statuses(it) >= 4), "a card without its steps");
+    assert!(
+        cards::ids(&agent).iter().all(|it| statuses(it) >= 4),
+        "a card lacks some of its updates"
+    );
 }

@@ -1,4 +1,4 @@
-//! The limit of requests in a turn (R-TURN-6) keeps commands from running.
+//! The limit on model requests per turn (R-TURN-6): a turn that reaches it runs no more commands.
 
 use serde_json::json;
 use turnwright_testing::cards;
@@ -17,7 +17,7 @@ fn r_turn_6_the_request_cap_ends_the_turn_and_runs_no_more_tools() {
     cards::check(&agent);
     assert_eq!(agent.model().requests().len(), 2);
     assert!(agent.path("one").exists() && !agent.path("two").exists());
-    // The cap is one turn's, and the calls that did not run have their results.
+    // The next turn starts with a new limit, and the skipped call has a result in the history.
     assert_eq!(agent.turn("go on"), "end_turn");
     assert!(agent.path("three").exists());
     let results = cards::results(&agent, 3);

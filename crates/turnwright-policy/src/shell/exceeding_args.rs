@@ -48,8 +48,8 @@ fn has_exceeding_option(command: &SimpleCommand) -> bool {
     let own = words.iter().take_while(|it| it.text != "--").count();
     (0..own).any(|at| {
         let (word, next) = (&words[at].text, words.get(at + 1).map_or("", |it| &it.text));
-        is_listed(program.exceeding, word, next)
-            || is_listed(sub.exceeding, word, next)
+        is_listed(program.options_outside_grant, word, next)
+            || is_listed(sub.options_outside_grant, word, next)
             || program.takes_variables && sets_variable(word)
     })
 }

@@ -4,7 +4,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use super::lexer::{Ambiguity, Lexer, RawWord, RedirectKind, Terminator, Token, check_characters};
-use super::wrappers::strip_wrappers;
+use super::wrappers::{ShellLine, strip_wrappers};
 use super::{Redirect, SimpleCommand, Word, known_words};
 use turnwright_types::dialect::ShellDialect;
 
@@ -12,10 +12,10 @@ use turnwright_types::dialect::ShellDialect;
 const MAX_UNAMBIGUOUS_BYTES: usize = 8 * 1024;
 const MAX_COMMANDS: usize = 64;
 const MAX_WORDS: usize = 1024;
-/// The maximum depth of lines within lines (`sh -c`).
+/// How deeply `sh -c` may be nested.
 const MAX_DEPTH: usize = 2;
 
-const INCOMPLETE: Ambiguity = "it is incomplete";
+const INCOMPLETE: Ambiguity = "it contains an incomplete command";
 const UNKNOWN_FOLDER: Ambiguity = "it runs in an unknown folder";
 
 /// The simple commands of a line that runs in `folder`. `depth` is the number of lines that it is
@@ -27,10 +27,10 @@ pub(super) fn parse(
     depth: usize,
 ) -> Result<Vec<SimpleCommand>, Ambiguity> {
     if line.len() > MAX_UNAMBIGUOUS_BYTES {
-        return Err("it is very long");
+        return Err("it is longer than 8 KiB");
     }
     if depth > MAX_DEPTH {
-        return Err("it nests too many shells");
+        return Err("it nests `sh -c` too deeply");
     }
     check_characters(line)?;
     let mut lexer = Lexer::new(line, dialect);
@@ -43,7 +43,7 @@ pub(super) fn parse(
             word_count += command.words.len();
             state.run(command, end, depth, &mut commands)?;
             if commands.len() > MAX_COMMANDS || word_count > MAX_WORDS {
-                return Err("it has too many words");
+                return Err("it has more than 64 commands or 1024 words");
             }
         } else if !state.may_be_empty(end) {
             return Err(INCOMPLETE);
@@ -77,7 +77,7 @@ fn next_command(lexer: &mut Lexer<'_>) -> Result<(Option<PartialCommand>, Termin
                 let is_empty = command.words.is_empty();
                 return match is_empty {
                     true if command.sets_variable => Err("it sets a variable"),
-                    true if command.has_redirect => Err("it redirects no command"),
+                    true if command.has_redirect => Err("it has a redirect without a command"),
                     true => Ok((None, end)),
                     false => Ok((Some(command), end)),
                 };
@@ -114,7 +114,7 @@ impl PartialCommand {
                 return if is_harmless { Ok(()) } else { Err("it sets a variable") };
             }
             if raw.is_glob && raw.text != "[" {
-                return Err("the name of its program is unknown");
+                return Err("it runs a program whose name is not known");
             }
         }
         let is_bracket = self.words.is_empty() && raw.text == "[";
@@ -136,7 +136,7 @@ impl PartialCommand {
             return if is_known || is_closed { Ok(()) } else { Err("it uses an unusual redirect") };
         }
         if raw.is_glob || raw.has_brace || raw.text.is_empty() {
-            return Err("it opens an unknown file");
+            return Err("it redirects to or from a file whose name is not known");
         }
         if raw.touches_redirect && raw.is_number() {
             return Err("it uses an unusual file descriptor");
@@ -208,7 +208,7 @@ impl LineState {
         let target =
             if simple.program() == "cd" { Some(self.cd_target(&simple, end)?) } else { None };
         match inner {
-            Some((line, dialect)) => parse_nested(simple, &line, dialect, depth, commands)?,
+            Some(line) => parse_nested(simple, &line, depth, commands)?,
             None => commands.push(simple),
         }
         self.advance(target, end);
@@ -262,13 +262,12 @@ impl LineState {
 /// Parses a line for a nested shell. The redirects of that shell are added to its first command.
 fn parse_nested(
     outer: SimpleCommand,
-    line: &str,
-    dialect: ShellDialect,
+    line: &ShellLine,
     depth: usize,
     commands: &mut Vec<SimpleCommand>,
 ) -> Result<(), Ambiguity> {
     let SimpleCommand { folder, redirects, wrappers, .. } = outer;
-    let mut inner = parse(line, dialect, folder.unwrap_or_default(), depth + 1)?;
+    let mut inner = parse(&line.text, line.dialect, folder.unwrap_or_default(), depth + 1)?;
     let first = inner.first_mut().ok_or(INCOMPLETE)?;
     first.redirects.splice(0..0, redirects);
     for simple in &mut inner {
@@ -279,7 +278,7 @@ fn parse_nested(
 }
 
 /// The target of `cd` from a folder. Shells resolve `..` by the text of the path, other programs by
-/// following symlinks. Both agree only if no folder was named before it, so everything else is
+/// following symlinks. Both agree only if nothing but `..` precedes it; otherwise the folder is
 /// unknown.
 fn join(here: &Path, target: &Path) -> Option<PathBuf> {
     let mut folder = if target.is_absolute() { PathBuf::new() } else { here.to_path_buf() };

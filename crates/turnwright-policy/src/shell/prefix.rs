@@ -52,9 +52,8 @@ pub(super) fn suggest(command: &SimpleCommand) -> Option<Vec<String>> {
     }
     let count = word_count(&command.words)?;
     let words = command.words.get(..count)?;
-    // A permission does not open the network, without which the command fails.
     // A permission does not open the network, without which the command fails. `npx` may do without.
-    let is_runner = programs::find(command.program()).runs.contains(&"");
+    let is_runner = programs::find(command.program()).runs_installed_after.contains(&"");
     let is_useless = network::needs_network(command) && !is_runner;
     (!is_useless && words.iter().all(is_literal))
         .then(|| words.iter().map(|it| it.text.clone()).collect())
@@ -90,7 +89,7 @@ fn word_count(words: &[Word]) -> Option<usize> {
 /// The number of words of a runner and the program that it runs: `npx jest`, `uv run pytest`.
 fn after_runner(words: &[Word]) -> Option<usize> {
     let (program, rest) = words.split_first()?;
-    let runs = programs::find(&program.text).runs;
+    let runs = programs::find(&program.text).runs_installed_after;
     let first = rest.first()?.text.as_str();
     let has_action = !first.is_empty() && runs.contains(&first) && rest.len() > 1;
     if !has_action && !runs.contains(&"") {

@@ -10,16 +10,22 @@ const MAX_WRAPPERS: usize = 8;
 
 const UNKNOWN_WRAPPER: Ambiguity = "it starts another program in a way that is not understood";
 
+/// The line that a nested shell runs.
+pub(super) struct ShellLine {
+    pub(super) text: String,
+    pub(super) dialect: ShellDialect,
+}
+
 /// Takes the wrappers off a command. If a shell with a line of its own is left (`sh -c`), it is
 /// taken off, too, and the line is returned.
 pub(super) fn strip_wrappers(
     simple: &mut SimpleCommand,
     stdout_is_file: bool,
-) -> Result<Option<(String, ShellDialect)>, Ambiguity> {
+) -> Result<Option<ShellLine>, Ambiguity> {
     loop {
         check_program(simple)?;
         let program = simple.program();
-        let count = match program {
+        let own_word_count = match program {
             "env" if simple.words.len() == 1 && !simple.has_unknown_args => return Ok(None),
             "command" if has_option(simple, &["-v", "-V"]) => return Ok(None),
             "sh" | "bash" | "dash" => return shell_line(simple),
@@ -33,8 +39,9 @@ pub(super) fn strip_wrappers(
                 (programs::find(program).own_words)(simple)
             }
         };
-        let count = count.filter(|it| *it < simple.words.len()).ok_or(UNKNOWN_WRAPPER)?;
-        let is_glob = simple.words[..=count].iter().any(|it| it.is_glob);
+        let own_word_count =
+            own_word_count.filter(|it| *it < simple.words.len()).ok_or(UNKNOWN_WRAPPER)?;
+        let is_glob = simple.words[..=own_word_count].iter().any(|it| it.is_glob);
         if is_glob || simple.wrappers.len() == MAX_WRAPPERS {
             return Err(UNKNOWN_WRAPPER);
         }
@@ -43,7 +50,7 @@ pub(super) fn strip_wrappers(
             simple.redirects.push(Redirect { path: "nohup.out".into(), is_write: true });
         }
         simple.has_unknown_args |= simple.program() == "xargs";
-        let wrapper = simple.words.drain(..count).next();
+        let wrapper = simple.words.drain(..own_word_count).next();
         simple.wrappers.extend(wrapper.map(|it| it.text));
     }
 }
@@ -54,25 +61,26 @@ fn check_program(simple: &SimpleCommand) -> Result<(), Ambiguity> {
     let is_plain = |it: u8| it.is_ascii_alphanumeric() || b"_./+@,:-".contains(&it);
     let is_name = program.bytes().all(is_plain) && !program.starts_with('-');
     if program != "[" && (program.is_empty() || !is_name) {
-        return Err("the name of its program is unknown");
+        return Err("it runs a program whose name is not known");
     }
     if known_words::is_reserved(program) {
-        return Err("it contains a loop, a condition or the like");
+        return Err("it contains a shell keyword such as `for` or `if`");
     }
     if known_words::changes_shell(program) {
         return Err("it changes the state of the shell");
     }
     let arguments = &simple.words[1..];
-    let has = |wanted: fn(&str) -> bool| arguments.iter().any(|it| it.is_glob || wanted(&it.text));
+    let any_argument =
+        |wanted: fn(&str) -> bool| arguments.iter().any(|it| it.is_glob || wanted(&it.text));
     match known_words::name(program) {
         // With these options they evaluate an array index in the name of the variable, which may
         // run commands.
-        "test" | "[" if has(|it| it == "-v" || it == "-R") => {
-            Err("it evaluates the name of a variable")
+        "test" | "[" if any_argument(|it| it == "-v" || it == "-R") => {
+            Err("it evaluates a variable name, which can run commands")
         }
         "printf" if arguments.first().is_some_and(may_set_variable) => Err("it sets a variable"),
         "find" if simple.argv().any(known_words::is_find_exec) => {
-            Err("it runs a command for what it finds")
+            Err("it runs a command for each file that it finds")
         }
         _ => Ok(()),
     }
@@ -87,8 +95,8 @@ fn may_set_variable(format: &Word) -> bool {
         || conversions.any(|it| it.trim_start_matches(flags).starts_with('n'))
 }
 
-pub(super) fn word(simple: &SimpleCommand, place: usize) -> &str {
-    simple.words.get(place).map_or("", |it| &it.text)
+pub(super) fn word(simple: &SimpleCommand, index: usize) -> &str {
+    simple.words.get(index).map_or("", |it| &it.text)
 }
 
 fn has_option(simple: &SimpleCommand, options: &[&str]) -> bool {
@@ -96,7 +104,7 @@ fn has_option(simple: &SimpleCommand, options: &[&str]) -> bool {
 }
 
 /// The line of `sh -c LINE`. `None` for a script file, which is an operand like others.
-fn shell_line(simple: &mut SimpleCommand) -> Result<Option<(String, ShellDialect)>, Ambiguity> {
+fn shell_line(simple: &mut SimpleCommand) -> Result<Option<ShellLine>, Ambiguity> {
     let is_script = !word(simple, 1).starts_with(['-', '+']);
     if is_script && !simple.has_unknown_args && !simple.words.iter().any(|it| it.is_glob) {
         return Ok(None);
@@ -110,5 +118,5 @@ fn shell_line(simple: &mut SimpleCommand) -> Result<Option<(String, ShellDialect
     let dialect = if simple.program() == "bash" { ShellDialect::Bash } else { ShellDialect::Posix };
     let mut words = std::mem::take(&mut simple.words).into_iter().map(|it| it.text);
     simple.wrappers.extend(words.next());
-    Ok(words.nth(1).map(|line| (line, dialect)))
+    Ok(words.nth(1).map(|text| ShellLine { text, dialect }))
 }

@@ -9,7 +9,7 @@ use crate::shell::destructive::{Danger, has_option};
 use crate::shell::prefix::Grant;
 use crate::shell::read_only::Operands::{Files, FilesOrHere, OneFile, Words};
 use crate::shell::read_only::UnknownArgs::NameFiles;
-use crate::shell::read_only::{ReadFiles, ReadPaths, options};
+use crate::shell::read_only::{FilesRead, ReadPaths, options};
 
 use super::{Program, is_in, program};
 
@@ -123,15 +123,15 @@ const STRINGS: &[&str] =
 const FOR_GOOD: Danger = Danger::Always("overwrites files beyond recovery");
 
 /// It can do anything.
-const ANYTHING: Program = program("").forms(&[]);
+const ANYTHING: Program = program("").grantable_prefixes(&[]);
 const PERMISSIONS: Program = program("").catastrophe(changes_permissions);
 const DISK: Program = program("").catastrophe(overwrites_disk);
-const ARCHIVE: Program = program("").exceeds(
+const ARCHIVE: Program = program("").options_outside_grant(
     "IFCP --to-command --checkpoint-action --use-compress-program --info-script \
      --new-volume-script --rsh-command --rmt-command --absolute-names --directory",
 );
 const PAGER: Program =
-    program("").exceeds("PHoO --pager --html --preprocessor --log-file --LOG-FILE");
+    program("").options_outside_grant("PHoO --pager --html --preprocessor --log-file --LOG-FILE");
 
 pub(super) const PROGRAMS: &[Program] = &[
     program("ls").reads(LS, FilesOrHere).allows_glob_options().unknown_args(NameFiles),
@@ -164,12 +164,12 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("join").reads(&["-iz -a: -e: -j: -o: -t: -v: -1: -2: --ignore-case --header"], Files),
     program("cmp")
         .reads(&["-bls -i: -n: --print-bytes --verbose --quiet --silent --bytes:"], Files),
-    program("diff").reads(DIFF, Files).exceeds("l --paginate"),
+    program("diff").reads(DIFF, Files).options_outside_grant("l --paginate"),
     program("stat").reads(STAT, Files).allows_glob_options().unknown_args(NameFiles),
-    program("file").reads(FILE, Files).exceeds("CzZ --compile --uncompress"),
+    program("file").reads(FILE, Files).options_outside_grant("CzZ --compile --uncompress"),
     program("du").reads(DU, FilesOrHere).unknown_args(NameFiles),
     program("df").reads(DF, Files),
-    program("tree").reads_if(tree).exceeds("oR"),
+    program("tree").reads_if(tree).options_outside_grant("oR"),
     program("realpath").reads(
         &["-ezLmPqs --canonicalize-existing --canonicalize-missing --logical --physical --quiet \
            --strip --no-symlinks --zero --relative-to: --relative-base:"],
@@ -180,9 +180,9 @@ pub(super) const PROGRAMS: &[Program] = &[
            --quiet --silent --verbose --zero"],
         Files,
     ),
-    program("sort")
-        .reads(SORT, Files)
-        .exceeds("oT --output --compress-program --temporary-directory --files0-from"),
+    program("sort").reads(SORT, Files).options_outside_grant(
+        "oT --output --compress-program --temporary-directory --files0-from",
+    ),
     program("uniq").reads(UNIQ, OneFile),
     program("tr").reads(&["-cCdst --complement --delete --squeeze-repeats --truncate-set1"], Words),
     program("fold").reads(&["-bsc -w: --bytes --spaces --width:"], Files),
@@ -197,12 +197,12 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("shasum").reads(&["-bctUqw -a: --algorithm: --check --binary --text"], Files),
     program("base64 base32")
         .reads(&["-dD -w: --decode --wrap: --ignore-garbage"], Files)
-        .exceeds("o"),
+        .options_outside_grant("o"),
     program("strings").reads_if(strings),
     program("tsort factor").reads(&[], Files),
-    program("xxd").reads_if(xxd).exceeds("r"),
-    PAGER.named("more"),
-    PAGER.named("less man").forms(&[]),
+    program("xxd").reads_if(xxd).options_outside_grant("r"),
+    PAGER.with_names("more"),
+    PAGER.with_names("less man").grantable_prefixes(&[]),
     program("mkdir touch").grant(Grant::Name),
     program("rm")
         .dangers(&[
@@ -210,30 +210,30 @@ pub(super) const PROGRAMS: &[Program] = &[
             Danger::Check(rm),
         ])
         .catastrophe(removes_system)
-        .forms(&[]),
-    program("mv").catastrophe(moves_system).forms(&[]),
-    program("cp").catastrophe(copies_to_disk).forms(&[]),
-    ANYTHING.named("ln"),
-    PERMISSIONS.named("chmod chown").forms(&[]),
-    PERMISSIONS.named("chgrp"),
-    program("dd").dangers(&[Danger::Check(dd)]).catastrophe(writes_disk).forms(&[]),
-    DISK.named("shred").dangers(&[FOR_GOOD]),
-    DISK.named("truncate").dangers(&[Danger::Always("truncates files")]),
-    DISK.named("tee").forms(&[]),
-    DISK.named("wipefs blkdiscard fdisk sfdisk sgdisk parted mkswap mke2fs mkfs"),
-    ARCHIVE.named("tar").forms(&[]),
-    ARCHIVE.named("gtar bsdtar"),
-    ANYTHING.named("ed emacs ex nano nvim vi vim"),
+        .grantable_prefixes(&[]),
+    program("mv").catastrophe(moves_system).grantable_prefixes(&[]),
+    program("cp").catastrophe(copies_to_disk).grantable_prefixes(&[]),
+    ANYTHING.with_names("ln"),
+    PERMISSIONS.with_names("chmod chown").grantable_prefixes(&[]),
+    PERMISSIONS.with_names("chgrp"),
+    program("dd").dangers(&[Danger::Check(dd)]).catastrophe(writes_disk).grantable_prefixes(&[]),
+    DISK.with_names("shred").dangers(&[FOR_GOOD]),
+    DISK.with_names("truncate").dangers(&[Danger::Always("truncates files")]),
+    DISK.with_names("tee").grantable_prefixes(&[]),
+    DISK.with_names("wipefs blkdiscard fdisk sfdisk sgdisk parted mkswap mke2fs mkfs"),
+    ARCHIVE.with_names("tar").grantable_prefixes(&[]),
+    ARCHIVE.with_names("gtar bsdtar"),
+    ANYTHING.with_names("ed emacs ex nano nvim vi vim"),
 ];
 
 /// `@file` names a file with further arguments.
-fn strings(words: &[Word]) -> ReadFiles {
+fn strings(words: &[Word]) -> FilesRead {
     let names_arguments = |it: &Word| it.text.starts_with('@') || options::may_be_option(it);
     (!words.iter().any(names_arguments))
         .then(|| Files.files(STRINGS, words, ReadPaths::default()))?
 }
 
-fn tree(words: &[Word]) -> ReadFiles {
+fn tree(words: &[Word]) -> FilesRead {
     (!words.iter().any(hides_options))
         .then(|| FilesOrHere.files(TREE, words, ReadPaths::default()))?
 }
@@ -248,7 +248,7 @@ fn hides_options(word: &Word) -> bool {
 
 /// `xxd`. It has no groups of letters, `-ps` is one option, and it writes to the word after the
 /// file.
-fn xxd(words: &[Word]) -> ReadFiles {
+fn xxd(words: &[Word]) -> FilesRead {
     const WITHOUT_VALUE: &str = "-a -b -e -E -i -p -ps -plain -u -C -d";
     let mut reads = ReadPaths::default();
     let mut words = words.iter();

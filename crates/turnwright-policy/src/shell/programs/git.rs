@@ -7,7 +7,7 @@ use crate::shell::network::Network;
 use crate::shell::prefix::form;
 use crate::shell::read_only::Operands::{self, Any, Files, First, FirstOrNone, Listed, One};
 use crate::shell::read_only::options::{Argument, arguments};
-use crate::shell::read_only::{ReadFiles, ReadPaths, Reads};
+use crate::shell::read_only::{FilesRead, ReadPaths, Reads};
 
 use super::{Program, is_in, program};
 
@@ -89,12 +89,12 @@ pub(super) const PROGRAMS: &[Program] = &[program("git")
     .reads_if(reads)
     .dangers(&[Danger::Check(danger)])
     .network(Network::Check(needs_network))
-    .exceeds(
+    .options_outside_grant(
         "--output --ext-diff --textconv --exec-path --upload-pack --receive-pack --exec --git-dir \
          --work-tree --config-env --no-index --open-files-in-pager --output-directory --extcmd \
          --template --unsafe-paths --contents --edit-description --run",
     )
-    .forms(&[
+    .grantable_prefixes(&[
         form(
             "add commit status log diff show branch tag blame describe rev-parse ls-files ls-tree \
              cat-file grep shortlog reflog switch restore checkout reset merge cherry-pick revert \
@@ -119,7 +119,7 @@ const SUBCOMMANDS: &[Program] = &[
     program("shortlog")
         .reads(&["-s -n -e -c -w? --numbered --summary --email --group:", WALK], Any),
     program("blame annotate").reads(&[BLAME], Any),
-    program("grep").reads(&[GREP], Any).exceeds("O"),
+    program("grep").reads(&[GREP], Any).options_outside_grant("O"),
     program("ls-files").reads(&[LS_FILES], Any),
     program("ls-tree").reads(
         &["-d -r -t -l -z --name-only --name-status --object-only --full-name --full-tree --long \
@@ -162,7 +162,7 @@ const SUBCOMMANDS: &[Program] = &[
             Listed("--list --contains --no-contains --merged --no-merged --points-at"),
         )
         .dangers(&[Danger::Check(branch)])
-        .exceeds("fMC --force"),
+        .options_outside_grant("fMC --force"),
     // `-n` does not count as listing: with a negative number of lines git creates the tag.
     program("tag")
         .reads(
@@ -170,7 +170,7 @@ const SUBCOMMANDS: &[Program] = &[
             Listed("l --list --contains --no-contains --merged --no-merged --points-at"),
         )
         .dangers(&[Danger::Option('d', "--delete", "deletes a tag")])
-        .exceeds("f --force"),
+        .options_outside_grant("f --force"),
     program("remote")
         .reads(&["-v --verbose --all --push"], FirstOrNone("get-url"))
         .network(Network::First("update show prune")),
@@ -192,7 +192,7 @@ const SUBCOMMANDS: &[Program] = &[
         Danger::Option('\0', "--merge", CHANGES),
     ]),
     program("clean").dangers(&[Danger::Check(clean)]),
-    program("checkout").dangers(&[Danger::Check(checkout)]).exceeds("fB --force"),
+    program("checkout").dangers(&[Danger::Check(checkout)]).options_outside_grant("fB --force"),
     program("checkout-index read-tree").dangers(&[
         Danger::Option('f', "--force", CHANGES),
         Danger::Option('u', "--reset", CHANGES),
@@ -202,7 +202,7 @@ const SUBCOMMANDS: &[Program] = &[
             Danger::Option('f', "--force", CHANGES),
             Danger::Option('\0', "--discard-changes", CHANGES),
         ])
-        .exceeds("fC --force --force-create --discard-changes"),
+        .options_outside_grant("fC --force --force-create --discard-changes"),
     program("restore").dangers(&[Danger::Check(restore)]),
     program("rm").dangers(&[Danger::Option('f', "--force", CHANGES)]),
     program("push").dangers(&[Danger::Check(push)]).network(Network::Always),
@@ -218,11 +218,11 @@ const SUBCOMMANDS: &[Program] = &[
         Danger::Option('d', "--delete", HISTORY),
         Danger::Option('\0', "--stdin", HISTORY),
     ]),
-    program("rebase").exceeds("xs --strategy"),
-    program("merge").exceeds("s --strategy"),
-    program("archive").exceeds("o --remote"),
-    program("format-patch").exceeds("o"),
-    program("cherry-pick revert").exceeds("--strategy"),
+    program("rebase").options_outside_grant("xs --strategy"),
+    program("merge").options_outside_grant("s --strategy"),
+    program("archive").options_outside_grant("o --remote"),
+    program("format-patch").options_outside_grant("o"),
+    program("cherry-pick revert").options_outside_grant("--strategy"),
 ];
 
 fn subcommand(name: &str) -> &'static Program {
@@ -242,7 +242,7 @@ fn needs_network(words: Args<'_>) -> bool {
 const GLOBAL: &str = "--no-pager -P --no-optional-locks --no-lazy-fetch --no-replace-objects";
 
 /// The files that git reads; `None` if it may do more than read.
-fn reads(words: &[Word]) -> ReadFiles {
+fn reads(words: &[Word]) -> FilesRead {
     let is_global = |it: &&Word| is_in(GLOBAL, &it.text);
     let words = &words[words.iter().take_while(is_global).count()..];
     let (sub, words) = words.split_first()?;
@@ -277,7 +277,7 @@ fn checks_signatures(sub: &str, word: &str) -> bool {
 
 /// `git config` with one name and no value, or with an option or action that reads. After the name,
 /// an option would be a value.
-fn config(words: &[Word]) -> ReadFiles {
+fn config(words: &[Word]) -> FilesRead {
     let mut operands = Vec::new();
     let mut is_reading = false;
     for argument in arguments(&[CONFIG], words) {

@@ -17,7 +17,7 @@ use super::destructive::Danger;
 use super::network::Network;
 use super::prefix::{Form, Grant};
 use super::read_only::options::OptionTable;
-use super::read_only::{Operands, ReadFiles, Reads, UnknownArgs};
+use super::read_only::{FilesRead, Operands, Reads, UnknownArgs};
 
 /// Words that are separated by blanks.
 pub(super) type WordList = &'static str;
@@ -44,7 +44,7 @@ pub(super) struct Program {
     pub(super) catastrophe: CatastropheCheck,
     pub(super) network: Network,
     /// Options, as `exceeding_args` lists them, that a lasting permission does not cover.
-    pub(super) exceeding: WordList,
+    pub(super) options_outside_grant: WordList,
     /// Whether it takes the names of tasks, each of which runs commands.
     pub(super) runs_tasks: bool,
     /// Whether an argument such as `SHELL=x` acts like an option.
@@ -53,7 +53,7 @@ pub(super) struct Program {
     pub(super) grant: Grant,
     /// The words after which it runs a program that is installed in the project; `""` if that
     /// follows its own name.
-    pub(super) runs: &'static [&'static str],
+    pub(super) runs_installed_after: &'static [&'static str],
     pub(super) starts: Starts,
     /// Whether a dangerous command is searched for among its arguments. Which of its options take a
     /// value is not known.
@@ -87,11 +87,11 @@ const fn program(names: WordList) -> Program {
         dangers: &[],
         catastrophe: |_, _| None,
         network: Network::Never,
-        exceeding: "",
+        options_outside_grant: "",
         runs_tasks: false,
         takes_variables: false,
         grant: Grant::Guessed,
-        runs: &[],
+        runs_installed_after: &[],
         starts: Starts::Nothing,
         is_searched: false,
         own_words: |_| None,
@@ -112,15 +112,15 @@ macro_rules! setters {
 }
 
 setters! {
-    named(WordList) -> names,
+    with_names(WordList) -> names,
     unknown_args(UnknownArgs) -> unknown_args,
     version(WordList) -> version,
     dangers(&'static [Danger]) -> dangers,
     catastrophe(CatastropheCheck) -> catastrophe,
     network(Network) -> network,
-    exceeds(WordList) -> exceeding,
+    options_outside_grant(WordList) -> options_outside_grant,
     grant(Grant) -> grant,
-    runs(&'static [&'static str]) -> runs,
+    runs_installed_after(&'static [&'static str]) -> runs_installed_after,
     starts(Starts) -> starts,
     own_words(fn(&SimpleCommand) -> Option<usize>) -> own_words,
     subcommands(&'static [Program]) -> subcommands,
@@ -131,7 +131,7 @@ impl Program {
         Program { reads: Reads::Options(options, operands), ..self }
     }
 
-    const fn reads_if(self, check: fn(Args<'_>) -> ReadFiles) -> Program {
+    const fn reads_if(self, check: fn(Args<'_>) -> FilesRead) -> Program {
         Program { reads: Reads::Check(check), ..self }
     }
 
@@ -147,7 +147,7 @@ impl Program {
         Program { takes_variables: true, ..self }
     }
 
-    const fn forms(self, forms: &'static [Form]) -> Program {
+    const fn grantable_prefixes(self, forms: &'static [Form]) -> Program {
         Program { grant: Grant::Forms(forms), ..self }
     }
 

@@ -5,7 +5,7 @@ use crate::shell::args::{Args, first_operand, operands};
 use crate::shell::destructive::{DATA, Danger, PUBLISHES, has_subcommand};
 use crate::shell::network::{self, Network};
 use crate::shell::prefix::{Grant, form};
-use crate::shell::read_only::ReadFiles;
+use crate::shell::read_only::FilesRead;
 
 use super::{Program, is_in, program};
 
@@ -19,29 +19,30 @@ const TOOL: Program = program("").grant(Grant::GuessedTool);
 /// Its name alone says enough.
 const CHECKER: Program = program("").grant(Grant::Name);
 
-const MAKE: Program = program("").runs_tasks().takes_variables().exceeds(
+const MAKE: Program = program("").runs_tasks().takes_variables().options_outside_grant(
     "fCIE --file --makefile --directory --include-dir --eval --shell --justfile \
      --working-directory --set --command --dotenv-path --chooser",
 );
-const JS_TEST: Program = CHECKER.exceeds(
+const JS_TEST: Program = CHECKER.options_outside_grant(
     "--config --globalSetup --globalTeardown --setupFiles --setupFilesAfterEnv --runner \
      --testRunner --transform --resolver --reporters --reporter --require --loader --import \
      --rootDir --root --environment --outputFile --node-option --spec --exec-argv",
 );
-const PYTHON_LINT: Program = CHECKER.exceeds(
+const PYTHON_LINT: Program = CHECKER.options_outside_grant(
     "--load-plugins --init-hook --install-types --python-executable --config-file< --config< \
      --rcfile< --cache-dir< --settings-path<",
 );
-const FORMATTER: Program = CHECKER.exceeds("r --config --config-path --style");
+const FORMATTER: Program = CHECKER.options_outside_grant("r --config --config-path --style");
 
 /// A package manager for Node.js.
-const NODE: Program = program("").dangers(&[Danger::Check(publishes_package)]).exceeds(
-    "C --prefix --script-shell --node-options --userconfig --globalconfig --global --shell \
+const NODE: Program =
+    program("").dangers(&[Danger::Check(publishes_package)]).options_outside_grant(
+        "C --prefix --script-shell --node-options --userconfig --globalconfig --global --shell \
      --cwd --dir --shell-emulator --scripts-prepend-node-path --git --node-arg --preload \
      --require --config --pnpmfile --global-pnpmfile --workspace-dir",
-);
+    );
 /// It runs a package from the network, or from the project.
-const RUNNER: Program = program("").network(Network::Always).searched().forms(&[]);
+const RUNNER: Program = program("").network(Network::Always).searched().grantable_prefixes(&[]);
 const PUBLISHER: Program = program("").dangers(&[Danger::Subcommand("publish", PUBLISHES)]);
 
 const fn installer(names: &'static str, subcommands: &'static str) -> Program {
@@ -49,19 +50,19 @@ const fn installer(names: &'static str, subcommands: &'static str) -> Program {
 }
 
 pub(super) const PROGRAMS: &[Program] = &[
-    MAKE.named("make").version("--version").forms(&[form("", 2)]),
-    MAKE.named("just").forms(&[form("", 2)]),
-    MAKE.named("gmake"),
-    TOOL.named("rake").dangers(DATABASE_TASKS).runs_tasks(),
-    program("ninja").runs_tasks().exceeds("fC"),
+    MAKE.with_names("make").version("--version").grantable_prefixes(&[form("", 2)]),
+    MAKE.with_names("just").grantable_prefixes(&[form("", 2)]),
+    MAKE.with_names("gmake"),
+    TOOL.with_names("rake").dangers(DATABASE_TASKS).runs_tasks(),
+    program("ninja").runs_tasks().options_outside_grant("fC"),
     program("gradle")
         .runs_tasks()
         .dangers(&[Danger::Prefix("publish", PUBLISHES)])
-        .exceeds(
+        .options_outside_grant(
             "IPDg --init-script --project-prop --system-prop --gradle-user-home --include-build \
              -b< -c< -p< --build-file< --settings-file< --project-dir<",
         )
-        .forms(&[form(
+        .grantable_prefixes(&[form(
             "test build check assemble clean lint classes compileJava compileKotlin",
             2,
         )]),
@@ -69,85 +70,100 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("mvn")
         .runs_tasks()
         .dangers(&[Danger::Word("deploy", PUBLISHES)])
-        .exceeds("D --settings --global-settings --toolchains -f< --file<")
-        .forms(&[form("test compile package verify clean validate", 2)]),
+        .options_outside_grant("D --settings --global-settings --toolchains -f< --file<")
+        .grantable_prefixes(&[form("test compile package verify clean validate", 2)]),
     program("cmake")
         .version("--version")
-        .exceeds("PEC --toolchain --install --open -B< -S<")
-        .forms(&[]),
+        .options_outside_grant("PEC --toolchain --install --open -B< -S<")
+        .grantable_prefixes(&[]),
     program("rails artisan").dangers(DATABASE_TASKS),
     program("prisma").dangers(&[Danger::InOrder("migrate reset", DATA)]),
-    CHECKER.named("pytest py.test").exceeds(
+    CHECKER.with_names("pytest py.test").options_outside_grant(
         "cp --config-file --rootdir --confcutdir --override-ini --pastebin --basetemp< \
          --junitxml< --junit-xml<",
     ),
-    CHECKER.named("eslint").exceeds(
+    CHECKER.with_names("eslint").options_outside_grant(
         "fo --rulesdir --plugin --parser --resolve-plugins-relative-to --output-file --format \
          --init -c< --config< --cache-location<",
     ),
-    CHECKER.named("prettier").exceeds("--plugin --plugin-search-dir --config< --cache-location<"),
-    JS_TEST.named("jest mocha ava"),
-    JS_TEST.named("vitest").grant(Grant::GuessedTool),
-    CHECKER.named("tsc").version("-v --version").exceeds(
+    CHECKER
+        .with_names("prettier")
+        .options_outside_grant("--plugin --plugin-search-dir --config< --cache-location<"),
+    JS_TEST.with_names("jest mocha ava"),
+    JS_TEST.with_names("vitest").grant(Grant::GuessedTool),
+    CHECKER.with_names("tsc").version("-v --version").options_outside_grant(
         "--outDir< --outFile< --declarationDir< --rootDir< -p< --project< --build< \
          --tsBuildInfoFile<",
     ),
-    PYTHON_LINT.named("mypy black isort flake8 pylint"),
-    PYTHON_LINT.named("ruff").version("--version").grant(Grant::GuessedTool),
-    FORMATTER.named("rustfmt").version("--version").rustup_proxy(),
-    FORMATTER.named("gofmt clang-format"),
-    program("golangci-lint").exceeds("c --config --path-prefix"),
+    PYTHON_LINT.with_names("mypy black isort flake8 pylint"),
+    PYTHON_LINT.with_names("ruff").version("--version").grant(Grant::GuessedTool),
+    FORMATTER.with_names("rustfmt").version("--version").rustup_proxy(),
+    FORMATTER.with_names("gofmt clang-format"),
+    program("golangci-lint").options_outside_grant("c --config --path-prefix"),
+    CHECKER.with_names("phpunit").options_outside_grant(
+        "cd --bootstrap --configuration --include-path --extension --printer",
+    ),
     CHECKER
-        .named("phpunit")
-        .exceeds("cd --bootstrap --configuration --include-path --extension --printer"),
-    CHECKER.named("rspec rubocop").exceeds("rIo --require --options --out --config --default-path"),
-    CHECKER.named("clippy-driver oxlint phpstan pyright shellcheck stylelint vue-tsc"),
-    TOOL.named("biome unittest"),
+        .with_names("rspec rubocop")
+        .options_outside_grant("rIo --require --options --out --config --default-path"),
+    CHECKER.with_names("clippy-driver oxlint phpstan pyright shellcheck stylelint vue-tsc"),
+    TOOL.with_names("biome unittest"),
     program("rustc").version("-V --version").rustup_proxy(),
     program("rustdoc cargo-clippy cargo-fmt").rustup_proxy(),
     program("javac").version("-version --version"),
     program("cc clang g++ gcc").version("--version"),
-    NODE.named("npm")
+    NODE.with_names("npm")
         .version("-v --version")
         .network(Network::Subcommand(
             "install i ci add update up upgrade publish view info show audit outdated search exec \
              create init login ping dedupe",
         ))
-        .forms(&[form("test t start stop pack ls list", 2), form("run run-script", 3)]),
-    NODE.named("pnpm")
+        .grantable_prefixes(&[
+            form("test t start stop pack ls list", 2),
+            form("run run-script", 3),
+        ]),
+    NODE.with_names("pnpm")
         .network(Network::Subcommand(
             "install i add update up publish view audit outdated dlx create fetch",
         ))
-        .forms(&[form("test t start ls list", 2), form("run", 3)])
-        .runs(&["exec", ""]),
-    NODE.named("yarn")
+        .grantable_prefixes(&[form("test t start ls list", 2), form("run", 3)])
+        .runs_installed_after(&["exec", ""]),
+    NODE.with_names("yarn")
         .network(Network::Check(yarn_needs_network))
-        .forms(&[form("test start build lint check typecheck format", 2), form("run", 3)])
-        .runs(&[""]),
-    NODE.named("bun")
+        .grantable_prefixes(&[
+            form("test start build lint check typecheck format", 2),
+            form("run", 3),
+        ])
+        .runs_installed_after(&[""]),
+    NODE.with_names("bun")
         .network(Network::Subcommand("install i add update x create publish"))
-        .forms(&[form("test build", 2), form("run", 3)]),
-    RUNNER.named("npx").exceeds(NODE.exceeding).runs(&[""]),
-    RUNNER.named("bunx uvx").runs(&[""]),
-    RUNNER.named("pnpx"),
+        .grantable_prefixes(&[form("test build", 2), form("run", 3)]),
+    RUNNER
+        .with_names("npx")
+        .options_outside_grant(NODE.options_outside_grant)
+        .runs_installed_after(&[""]),
+    RUNNER.with_names("bunx uvx").runs_installed_after(&[""]),
+    RUNNER.with_names("pnpx"),
     installer("deno", "install add cache")
         .version("--version")
-        .forms(&[form("test fmt lint check", 2), form("task", 3)]),
-    installer("pip pip3", "install download search index wheel").version("-V --version").forms(&[]),
+        .grantable_prefixes(&[form("test fmt lint check", 2), form("task", 3)]),
+    installer("pip pip3", "install download search index wheel")
+        .version("-V --version")
+        .grantable_prefixes(&[]),
     PUBLISHER
-        .named("uv")
+        .with_names("uv")
         .version("--version")
         .network(Network::Subcommand("sync add lock pip tool publish venv"))
         .searched()
-        .runs(&["run"])
-        .forms(&[]),
+        .runs_installed_after(&["run"])
+        .grantable_prefixes(&[]),
     PUBLISHER
-        .named("poetry")
+        .with_names("poetry")
         .network(Network::Subcommand("install add update lock publish"))
         .searched()
-        .runs(&["run"])
-        .forms(&[form("check show build", 2)]),
-    PUBLISHER.named("hatch flit vsce ovsx"),
+        .runs_installed_after(&["run"])
+        .grantable_prefixes(&[form("check show build", 2)]),
+    PUBLISHER.with_names("hatch flit vsce ovsx"),
     program("twine").dangers(&[Danger::Subcommand("upload", PUBLISHES)]).network(Network::Always),
     program("pipx").network(Network::Always),
     installer("pipenv", "install sync update lock"),
@@ -159,43 +175,46 @@ pub(super) const PROGRAMS: &[Program] = &[
         .network(Network::Subcommand(
             "add install update publish fetch search login yank owner info",
         ))
-        .exceeds(
+        .options_outside_grant(
             "ZC --config --manifest-path< --target-dir< --artifact-dir< --out-dir< \
              --lockfile-path< --root< --path<",
         )
-        .forms(&[form(
+        .grantable_prefixes(&[form(
             "build b check c test t clippy fmt doc d bench run r tree metadata clean nextest \
              llvm-cov deny audit machete",
             2,
         )]),
-    installer("rustup", "update install toolchain component target").forms(&[]),
+    installer("rustup", "update install toolchain component target").grantable_prefixes(&[]),
     program("go")
         .version("version")
         .network(Network::Check(go_needs_network))
-        .exceeds(
+        .options_outside_grant(
             "-exec --exec -toolexec --toolexec -overlay --overlay -modfile --modfile -vettool \
              --vettool -C -ldflags --ldflags -gcflags --gcflags -asmflags -gccgoflags -o< --o<",
         )
-        .forms(&[form("test build vet fmt list version doc env", 2), form("mod", 3)])
+        .grantable_prefixes(&[form("test build vet fmt list version doc env", 2), form("mod", 3)])
         .reads_if(go)
-        .subcommands(&[program("env").exceeds("wu")]),
+        .subcommands(&[program("env").options_outside_grant("wu")]),
     installer("gem", "install update push fetch search")
         .dangers(&[Danger::Subcommand("push yank", PUBLISHES)])
-        .forms(&[]),
-    installer("bundle", "install update add outdated").searched().runs(&["exec"]).forms(&[]),
+        .grantable_prefixes(&[]),
+    installer("bundle", "install update add outdated")
+        .searched()
+        .runs_installed_after(&["exec"])
+        .grantable_prefixes(&[]),
     installer("composer", "install update require create-project"),
     installer("dotnet", "restore add nuget")
         .dangers(&[Danger::InOrder("nuget push", PUBLISHES)])
-        .exceeds(
+        .options_outside_grant(
             "--property --logger --settings --collect --test-adapter-path --diag -p: -o< \
              --output<",
         )
-        .forms(&[form("test build format clean", 2)]),
+        .grantable_prefixes(&[form("test build format clean", 2)]),
     installer("mix", "deps.get hex.info")
         .dangers(DATABASE_TASKS)
-        .forms(&[form("test compile format", 2)]),
+        .grantable_prefixes(&[form("test compile format", 2)]),
     installer("flutter", "pub upgrade"),
-    installer("swift", "package").forms(&[form("build test", 2)]),
+    installer("swift", "package").grantable_prefixes(&[form("build test", 2)]),
     installer("pod", "install update"),
     installer("apt", "install update upgrade full-upgrade download"),
     installer("apt-get", "install update upgrade dist-upgrade download"),
@@ -227,7 +246,7 @@ fn go_needs_network(words: Args<'_>) -> bool {
 }
 
 /// `go env` without `-w` and `-u`.
-fn go(words: &[Word]) -> ReadFiles {
+fn go(words: &[Word]) -> FilesRead {
     let (_, words) = words.split_first().filter(|it| it.0.text == "env")?;
     let is_plain = |it: u8| it.is_ascii_uppercase() || it.is_ascii_digit() || it == b'_';
     let is_name =

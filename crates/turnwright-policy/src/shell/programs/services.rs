@@ -12,9 +12,9 @@ use super::{Program, Starts, program};
 
 const ONLINE: Program = program("").network(Network::Always);
 /// It can do anything.
-const CLIENT: Program = ONLINE.forms(&[]);
+const CLIENT: Program = ONLINE.grantable_prefixes(&[]);
 const CLOUD: Program = ONLINE.dangers(&[Danger::Check(takes_down)]);
-const CONTAINER: Program = program("").exceeds(
+const CONTAINER: Program = program("").options_outside_grant(
     "vfHc --volume --mount --privileged --host --context --file --config --device --cap-add \
      --security-opt --network --pid --env-file --project-directory",
 );
@@ -24,58 +24,58 @@ const CLUSTER: Danger = Danger::Subcommand("delete drain", INFRASTRUCTURE);
 const SQL: Program = program("").dangers(&[Danger::Check(deletes_data)]);
 
 pub(super) const PROGRAMS: &[Program] = &[
-    ONLINE.named("aria2c dig host lftp mtr nslookup ping ping6 traceroute whois xh"),
-    CLIENT.named("ftp http https nc ncat netcat scp sftp telnet wget"),
-    CLIENT.named("curl").version("--version"),
-    CLIENT.named("ssh").starts(Starts::Line),
+    ONLINE.with_names("aria2c dig host lftp mtr nslookup ping ping6 traceroute whois xh"),
+    CLIENT.with_names("ftp http https nc ncat netcat scp sftp telnet wget"),
+    CLIENT.with_names("curl").version("--version"),
+    CLIENT.with_names("ssh").starts(Starts::Line),
     program("rsync")
         .network(Network::Check(|words| operands(words).any(is_remote)))
         .dangers(&[Danger::Prefix("--del", "deletes files that the source does not have")])
-        .exceeds(
+        .options_outside_grant(
             "e --rsh --rsync-path --daemon --temp-dir --backup-dir --partial-dir --log-file \
              --write-batch",
         )
-        .forms(&[]),
-    ONLINE.named("gh glab").dangers(&[
+        .grantable_prefixes(&[]),
+    ONLINE.with_names("gh glab").dangers(&[
         Danger::Word("delete", "deletes something on the server"),
         Danger::InOrder("release create", PUBLISHES),
         Danger::InOrder("pr merge", PUBLISHES),
     ]),
-    CLOUD.named("aws gcloud az heroku flyctl doctl"),
-    CLOUD.named("fly").forms(&[]),
-    ONLINE.named("gsutil rclone").dangers(&[BUCKETS]),
+    CLOUD.with_names("aws gcloud az heroku flyctl doctl"),
+    CLOUD.with_names("fly").grantable_prefixes(&[]),
+    ONLINE.with_names("gsutil rclone").dangers(&[BUCKETS]),
     ONLINE
-        .named("kubectl")
+        .with_names("kubectl")
         .dangers(&[CLUSTER])
-        .exceeds("sf --kubeconfig --server --context --token --as --filename --raw")
-        .forms(&[form("get describe logs", 3)]),
-    ONLINE.named("oc").dangers(&[CLUSTER]),
-    ONLINE.named("helm").dangers(&[Danger::Subcommand("uninstall delete", INFRASTRUCTURE)]),
+        .options_outside_grant("sf --kubeconfig --server --context --token --as --filename --raw")
+        .grantable_prefixes(&[form("get describe logs", 3)]),
+    ONLINE.with_names("oc").dangers(&[CLUSTER]),
+    ONLINE.with_names("helm").dangers(&[Danger::Subcommand("uninstall delete", INFRASTRUCTURE)]),
     program("terraform").network(Network::Subcommand("init apply plan destroy")).dangers(&[STACK]),
     program("tofu pulumi cdk").dangers(&[STACK]),
-    program("ansible ansible-playbook").forms(&[]),
+    program("ansible ansible-playbook").grantable_prefixes(&[]),
     CONTAINER
-        .named("docker")
+        .with_names("docker")
         .version("--version")
         .network(Network::Subcommand("pull push build login search buildx"))
         .dangers(&[Danger::Check(docker)])
-        .forms(&[
+        .grantable_prefixes(&[
             form("ps images logs inspect version info stats", 2),
             form("compose", 3).except("exec run"),
         ]),
     CONTAINER
-        .named("podman")
+        .with_names("podman")
         .version("--version")
         .network(Network::Subcommand("pull push build login search"))
         .dangers(&[Danger::Check(docker)])
-        .forms(&[]),
+        .grantable_prefixes(&[]),
     CONTAINER
-        .named("docker-compose")
+        .with_names("docker-compose")
         .dangers(&[Danger::Check(compose)])
-        .forms(&[form("up down ps logs build start stop restart", 2)]),
-    SQL.named("psql sqlite3").version("--version").forms(&[]),
-    SQL.named("mysql").forms(&[]),
-    SQL.named("mariadb mysqladmin"),
+        .grantable_prefixes(&[form("up down ps logs build start stop restart", 2)]),
+    SQL.with_names("psql sqlite3").version("--version").grantable_prefixes(&[]),
+    SQL.with_names("mysql").grantable_prefixes(&[]),
+    SQL.with_names("mariadb mysqladmin"),
     program("dropdb dropuser").dangers(&[Danger::Always(DATA)]),
     program("redis-cli").dangers(&[Danger::Word("flushall flushdb", DATA)]),
     program("openssl").version("version"),

@@ -4,14 +4,14 @@ use crate::shell::catastrophic::{ends_run_level, kills_all_processes, shuts_down
 use crate::shell::destructive::Danger;
 use crate::shell::read_only::Operands::{self, Format, Words};
 use crate::shell::read_only::options::{Argument, arguments};
-use crate::shell::read_only::{ReadFiles, ReadPaths, UnknownArgs, glob_folders};
+use crate::shell::read_only::{FilesRead, ReadPaths, UnknownArgs, glob_folders};
 use crate::shell::wrappers::word;
 use crate::shell::{SimpleCommand, Word, known_words};
 
 use super::{Program, Starts, is_in, program};
 
 /// It can do anything.
-const ANYTHING: Program = program("").forms(&[]);
+const ANYTHING: Program = program("").grantable_prefixes(&[]);
 const SHELL: Program = ANYTHING.starts(Starts::Shell);
 /// The program that it starts is judged.
 const STARTER: Program = ANYTHING.starts(Starts::Program).searched();
@@ -34,33 +34,33 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("test").reads_if(test),
     program("[").reads_if(bracket),
     program("cd").reads_if(cd),
-    program("set").reads_if(set).forms(&[]),
+    program("set").reads_if(set).grantable_prefixes(&[]),
     program("sleep").reads_if(sleep),
     program("exit wait umask").reads_if(without_words),
-    program("alias declare do eval export unset").forms(&[]),
-    program(". source trap").starts(Starts::Line).forms(&[]),
+    program("alias declare do eval export unset").grantable_prefixes(&[]),
+    program(". source trap").starts(Starts::Line).grantable_prefixes(&[]),
     program("bind complete").starts(Starts::Line),
-    program("builtin").searched().forms(&[]),
-    SHELL.named("ash csh dash fish ksh script"),
-    SHELL.named("bash sh zsh").version("--version"),
-    SHELL.named("su").searched(),
+    program("builtin").searched().grantable_prefixes(&[]),
+    SHELL.with_names("ash csh dash fish ksh script"),
+    SHELL.with_names("bash sh zsh").version("--version"),
+    SHELL.with_names("su").searched(),
     program("mksh rbash tcsh yash").starts(Starts::Shell),
-    STARTER.named(
+    STARTER.with_names(
         "busybox chroot doas exec ionice parallel pkexec setsid strace sudo toybox unshare watch",
     ),
-    STARTER.named("command").reads_if(command).own_words(|_| Some(1)),
-    STARTER.named("env").reads_if(without_words).own_words(env),
-    STARTER.named("nice").own_words(nice),
-    STARTER.named("nohup").own_words(|_| Some(1)),
-    STARTER.named("stdbuf").own_words(stdbuf),
-    STARTER.named("time").own_words(|it| Some(if word(it, 1) == "-p" { 2 } else { 1 })),
-    STARTER.named("timeout").own_words(timeout),
-    STARTER.named("xargs").own_words(xargs),
-    ANYTHING.named("nsenter runuser setarch systemd-run").starts(Starts::Program),
+    STARTER.with_names("command").reads_if(command).own_words(|_| Some(1)),
+    STARTER.with_names("env").reads_if(without_words).own_words(env),
+    STARTER.with_names("nice").own_words(nice),
+    STARTER.with_names("nohup").own_words(|_| Some(1)),
+    STARTER.with_names("stdbuf").own_words(stdbuf),
+    STARTER.with_names("time").own_words(|it| Some(if word(it, 1) == "-p" { 2 } else { 1 })),
+    STARTER.with_names("timeout").own_words(timeout),
+    STARTER.with_names("xargs").own_words(xargs),
+    ANYTHING.with_names("nsenter runuser setarch systemd-run").starts(Starts::Program),
     program("chrt flock ltrace prlimit taskset unbuffer").starts(Starts::Program),
-    ANYTHING.named("flatpak screen tmux rlwrap expect socat"),
+    ANYTHING.with_names("flatpak screen tmux rlwrap expect socat"),
     program("pwd").reads(&["-LP --logical --physical"], Operands::None),
-    program("date").reads(DATE, Format).exceeds("s --set"),
+    program("date").reads(DATE, Format).options_outside_grant("s --set"),
     program("uname").reads(UNAME, Operands::None),
     program("whoami arch tty logname").reads(&[], Operands::None),
     program("nproc").reads(&["--all --ignore:"], Operands::None),
@@ -92,18 +92,18 @@ pub(super) const PROGRAMS: &[Program] = &[
         .reads(&["-aflxnovci -u: -P: --list-name --list-full --full --exact --count"], Words),
     program("hostname").reads_if(without_words),
     program("ps").reads_if(ps),
-    program("kill").catastrophe(kills_all_processes).forms(&[]),
-    program("pkill killall").forms(&[]),
+    program("kill").catastrophe(kills_all_processes).grantable_prefixes(&[]),
+    program("pkill killall").grantable_prefixes(&[]),
     program("crontab").dangers(&[Danger::Option('r', "", "deletes all scheduled commands")]),
     program("shutdown reboot halt poweroff").catastrophe(shuts_down),
-    program("init").catastrophe(ends_run_level).forms(&[]),
+    program("init").catastrophe(ends_run_level).grantable_prefixes(&[]),
     program("telinit").catastrophe(ends_run_level),
-    program("systemctl").catastrophe(stops_system).forms(&[]),
+    program("systemctl").catastrophe(stops_system).grantable_prefixes(&[]),
     program("loginctl").catastrophe(stops_system),
 ];
 
 /// No words at all.
-fn without_words(words: &[Word]) -> ReadFiles {
+fn without_words(words: &[Word]) -> FilesRead {
     words.is_empty().then(Vec::new)
 }
 
@@ -114,7 +114,7 @@ const WORD_OPERATORS: &str = "-n -z -t = == != < > ! ( ) -eq -ne -lt -le -gt -ge
 const FILE_COMPARISONS: &str = "-nt -ot -ef";
 
 /// `test` without `-v` and `-R`.
-fn test(words: &[Word]) -> ReadFiles {
+fn test(words: &[Word]) -> FilesRead {
     let mut reads = ReadPaths::default();
     for (index, word) in words.iter().enumerate() {
         let text = word.text.as_str();
@@ -136,20 +136,20 @@ fn test(words: &[Word]) -> ReadFiles {
 }
 
 /// `[`, which is `test` with a final `]`.
-fn bracket(words: &[Word]) -> ReadFiles {
+fn bracket(words: &[Word]) -> FilesRead {
     let (last, words) = words.split_last()?;
     (last.text == "]" && !last.is_glob).then(|| test(words))?
 }
 
 /// `printf` without `-v`.
-fn printf(words: &[Word]) -> ReadFiles {
+fn printf(words: &[Word]) -> FilesRead {
     let first = words.first()?;
     let is_format = !first.is_glob && (first.text == "--" || !first.text.starts_with('-'));
     is_format.then(|| glob_folders(words))?
 }
 
 /// `cd`. Later commands run in the folder, so it must be one that may be read.
-fn cd(words: &[Word]) -> ReadFiles {
+fn cd(words: &[Word]) -> FilesRead {
     let mut reads = ReadPaths::default();
     let mut count = 0;
     for argument in arguments(&["-LP"], words) {
@@ -166,14 +166,14 @@ fn cd(words: &[Word]) -> ReadFiles {
 }
 
 /// `set` with the options that scripts usually begin with.
-fn set(words: &[Word]) -> ReadFiles {
+fn set(words: &[Word]) -> FilesRead {
     let is_known =
         |it: &Word| is_in("-e -u -x -eu -ex -ux -eux -euo -euxo -eo -o pipefail", &it.text);
     (!words.is_empty() && words.iter().all(is_known)).then(Vec::new)
 }
 
 /// `sleep` for at most a minute.
-fn sleep(words: &[Word]) -> ReadFiles {
+fn sleep(words: &[Word]) -> FilesRead {
     let [word] = words else { return None };
     let seconds = word.text.strip_suffix('s').unwrap_or(&word.text);
     let is_plain = seconds.bytes().all(|it| it.is_ascii_digit() || it == b'.');
@@ -253,14 +253,14 @@ fn xargs(simple: &SimpleCommand) -> Option<usize> {
 }
 
 /// `command -v`.
-fn command(words: &[Word]) -> ReadFiles {
+fn command(words: &[Word]) -> FilesRead {
     let (first, names) = words.split_first()?;
     let is_plain = |it: &Word| !it.is_glob && !it.text.starts_with('-');
     (["-v", "-V"].contains(&first.text.as_str()) && names.iter().all(is_plain)).then(Vec::new)
 }
 
 /// `ps` without options that show environments.
-fn ps(words: &[Word]) -> ReadFiles {
+fn ps(words: &[Word]) -> FilesRead {
     for argument in arguments(
         &["-aAdeflFjHxwM -p: -u: -U: -C: -o: --pid: --user: --sort: --no-headers --forest"],
         words,

@@ -8,50 +8,56 @@ use crate::shell::catastrophic::finds_and_deletes_system;
 use crate::shell::destructive::Danger;
 use crate::shell::network::Network;
 use crate::shell::read_only::options::{Argument, OptionTable, arguments};
-use crate::shell::read_only::{ReadFiles, ReadPaths, UnknownArgs};
+use crate::shell::read_only::{FilesRead, ReadPaths, UnknownArgs};
 
 use super::{Program, WordList, is_in, program, projects};
 
-/// It can do anything.
-const INTERPRETER: Program = program("").forms(&[]);
+/// Runs arbitrary code, so no lasting permission covers it.
+const INTERPRETER: Program = program("").grantable_prefixes(&[]);
 
 pub(super) const PROGRAMS: &[Program] = &[
     program("grep egrep fgrep").reads_if(grep).unknown_args(UnknownArgs::NameFiles),
-    program("rg").reads_if(rg).exceeds("z --pre --hostname-bin --search-zip"),
+    program("rg").reads_if(rg).options_outside_grant("z --pre --hostname-bin --search-zip"),
     program("fd fdfind")
         .reads_if(fd)
         .dangers(&[Danger::Check(deletes_found)])
-        .exceeds("xX --exec --exec-batch"),
+        .options_outside_grant("xX --exec --exec-batch"),
     program("find")
         .reads_if(find)
         .dangers(&[Danger::Check(deletes_found)])
         .catastrophe(finds_and_deletes_system)
-        .exceeds("-exec -execdir -ok -okdir -delete -fprint -fprint0 -fprintf -fls -files0-from")
-        .forms(&[]),
-    INTERPRETER.named("sed").reads_if(sed).exceeds("ief --in-place --expression --file"),
+        .options_outside_grant(
+            "-exec -execdir -ok -okdir -delete -fprint -fprint0 -fprintf -fls -files0-from",
+        )
+        .grantable_prefixes(&[]),
     INTERPRETER
-        .named("awk gawk mawk")
+        .with_names("sed")
+        .reads_if(sed)
+        .options_outside_grant("ief --in-place --expression --file"),
+    INTERPRETER
+        .with_names("awk gawk mawk")
         .reads_if(awk)
-        .exceeds("fileE --file --include --load --exec"),
-    program("jq").reads_if(jq).exceeds("Lf --from-file --library-path"),
+        .options_outside_grant("fileE --file --include --load --exec"),
+    program("jq").reads_if(jq).options_outside_grant("Lf --from-file --library-path"),
     INTERPRETER
-        .named("python python3")
+        .with_names("python python3")
         .version("-V --version")
         .network(Network::Check(installs_with_pip))
-        .exceeds(
+        .options_outside_grant(
             "cpXW --config-file --rootdir --load-plugins --init-hook --override-ini \
              --install-types",
         )
-        .runs(&["-m"]),
-    INTERPRETER.named("php").version("-v --version").dangers(projects::DATABASE_TASKS),
-    INTERPRETER.named("node nodejs perl ruby").version("-v --version"),
-    INTERPRETER.named("java").version("-version --version"),
-    INTERPRETER.named(
+        .runs_installed_after(&["-m"]),
+    INTERPRETER.with_names("php").version("-v --version").dangers(projects::DATABASE_TASKS),
+    INTERPRETER.with_names("node nodejs perl ruby").version("-v --version"),
+    INTERPRETER.with_names("java").version("-version --version"),
+    INTERPRETER.with_names(
         "R Rscript crush elixir gdb ghci guile iex ipython irb jjs jshell julia lldb lua luajit \
          nu nushell ocaml osascript powershell pwsh python2 raku sbcl tclsh wish xonsh",
     ),
 ];
 
+/// [`OptionTable`] describes the notation.
 const GREP: OptionTable = &[
     "-EFGPivwxyzcLloqsbHhnTUaIr -# -e: -f< -m: -A: -B: -C: -d: -D: --extended-regexp",
     "--fixed-strings --basic-regexp --perl-regexp --regexp: --file< --ignore-case \
@@ -112,7 +118,7 @@ struct SearchSyntax {
     pattern_is_optional: bool,
 }
 
-fn search(syntax: &SearchSyntax, words: &[Word]) -> ReadFiles {
+fn files_of_search(syntax: &SearchSyntax, words: &[Word]) -> FilesRead {
     let mut reads = ReadPaths::default();
     let mut operands = Vec::new();
     let mut has_pattern = false;
@@ -142,52 +148,52 @@ fn search(syntax: &SearchSyntax, words: &[Word]) -> ReadFiles {
     Some(reads.0)
 }
 
-fn grep(words: &[Word]) -> ReadFiles {
+fn grep(words: &[Word]) -> FilesRead {
     let syntax = SearchSyntax {
         options: GREP,
         pattern_options: "e f --regexp --file --version --help",
         recursive_options: Some("r d --recursive --directories"),
         pattern_is_optional: false,
     };
-    search(&syntax, words)
+    files_of_search(&syntax, words)
 }
 
-fn rg(words: &[Word]) -> ReadFiles {
+fn rg(words: &[Word]) -> FilesRead {
     let syntax = SearchSyntax {
         options: RG,
         pattern_options: "e f V h --regexp --file --files --type-list --version --help",
         recursive_options: None,
         pattern_is_optional: false,
     };
-    search(&syntax, words)
+    files_of_search(&syntax, words)
 }
 
-fn fd(words: &[Word]) -> ReadFiles {
+fn fd(words: &[Word]) -> FilesRead {
     let syntax = SearchSyntax {
         options: FD,
         pattern_options: "",
         recursive_options: None,
         pattern_is_optional: true,
     };
-    search(&syntax, words)
+    files_of_search(&syntax, words)
 }
 
-/// The expressions of `find` without an argument that only test and print.
+/// The expressions of `find` that take no argument and only test or print.
 const FIND_WITHOUT_ARGUMENT: &str = "( ) ! , -a -and -o -or -not -daystart -depth -d -mount -xdev \
     -noleaf -nowarn -warn -ignore_readdir_race -noignore_readdir_race -empty -executable -readable \
     -writable -nogroup -nouser -true -false -print -print0 -ls -prune -quit -E -X -x";
 
-/// The same with an argument.
+/// The expressions of `find` that take an argument and only test or print.
 const FIND_WITH_WORD: &str = "-name -iname -path -ipath -wholename -iwholename -regex -iregex \
     -regextype -lname -ilname -type -xtype -maxdepth -mindepth -size -amin -atime -cmin -ctime \
     -mmin -mtime -perm -user -group -uid -gid -links -inum -used -fstype -printf \
     -newermt -newerct -newerat";
 
-/// The same with a file name as the argument.
+/// The expressions of `find` that take a file name and only test.
 const FIND_WITH_FILE: &str = "-newer -anewer -cnewer -samefile";
 
 /// `find` with expressions that only test files and print to standard output.
-fn find(words: &[Word]) -> ReadFiles {
+fn find(words: &[Word]) -> FilesRead {
     let mut reads = ReadPaths::default();
     if words.iter().any(|it| it.is_glob) {
         return None;
@@ -222,8 +228,12 @@ fn deletes_found(words: Args<'_>) -> Option<&'static str> {
     is_deletion.then_some("deletes everything that it finds")
 }
 
-/// Takes the first operand as the script and the others as files.
-fn scripted(options: OptionTable, words: &[Word], is_harmless: impl Fn(&str) -> bool) -> ReadFiles {
+/// The files that a program reads whose first operand is a script, if the script is harmless.
+fn reads_after_script(
+    options: OptionTable,
+    words: &[Word],
+    is_harmless: impl Fn(&str) -> bool,
+) -> FilesRead {
     let mut reads = ReadPaths::default();
     let mut has_script = false;
     for argument in arguments(options, words) {
@@ -241,13 +251,13 @@ fn scripted(options: OptionTable, words: &[Word], is_harmless: impl Fn(&str) -> 
 }
 
 /// `sed` with scripts that print or delete lines by their numbers or by a plain regular expression.
-fn sed(words: &[Word]) -> ReadFiles {
+fn sed(words: &[Word]) -> FilesRead {
     let options = &["-nEr --quiet --silent --regexp-extended"];
-    scripted(options, words, |it| it.split(';').all(selects_lines))
+    reads_after_script(options, words, |it| it.split(';').all(only_selects_lines))
 }
 
 /// `5p`, `5,10p`, `$p`, `5,+3p`, `/word/p`, `/from/,/to/p`; `d`, `q` and `=` alike.
-fn selects_lines(command: &str) -> bool {
+fn only_selects_lines(command: &str) -> bool {
     let command = command.trim_matches(' ');
     let Some(addresses) = command.strip_suffix(['p', 'd', 'q', '=']) else { return false };
     match skip_address(addresses) {
@@ -257,7 +267,6 @@ fn selects_lines(command: &str) -> bool {
     }
 }
 
-/// Skips an address.
 fn skip_address(text: &str) -> Option<&str> {
     if let Some(rest) = text.strip_prefix('/') {
         let (expression, rest) = rest.split_once('/')?;
@@ -280,11 +289,11 @@ fn skip_second_address(text: &str) -> Option<&str> {
 }
 
 /// `awk` with scripts that select lines by number and print fields.
-fn awk(words: &[Word]) -> ReadFiles {
-    scripted(&["-F: --field-separator:"], words, prints_fields)
+fn awk(words: &[Word]) -> FilesRead {
+    reads_after_script(&["-F: --field-separator:"], words, only_prints_fields)
 }
 
-fn prints_fields(script: &str) -> bool {
+fn only_prints_fields(script: &str) -> bool {
     let (condition, action) = match script.split_once('{') {
         Some((condition, rest)) => match rest.trim_end().strip_suffix('}') {
             Some(action) => (condition, action.trim()),
@@ -310,16 +319,16 @@ const JQ: OptionTable = &[
 ];
 
 /// `jq` without modules, which may be read from anywhere.
-fn jq(words: &[Word]) -> ReadFiles {
-    let (words, mut reads) = without_bindings(words)?;
+fn jq(words: &[Word]) -> FilesRead {
+    let (words, mut reads) = split_variables(words)?;
     let names_module =
         |it: &str| it.contains('"') && (it.contains("import") || it.contains("include"));
-    reads.extend(scripted(JQ, &words, |it| !names_module(it))?);
+    reads.extend(reads_after_script(JQ, &words, |it| !names_module(it))?);
     Some(reads)
 }
 
-/// Removes `--arg name value` and similar options, and returns the files that they read.
-fn without_bindings(words: &[Word]) -> Option<(Vec<Word>, Vec<PathBuf>)> {
+/// Removes `--arg name value` and similar options. Also returns the files that they read.
+fn split_variables(words: &[Word]) -> Option<(Vec<Word>, Vec<PathBuf>)> {
     let mut reads = ReadPaths::default();
     let mut kept = Vec::new();
     let mut words = words.iter();

@@ -11,7 +11,7 @@ use super::programs::{self, Program, WordList, is_in};
 use super::{SimpleCommand, Word};
 
 /// The files that a command reads; `None` if it may do more than read.
-pub(super) type ReadFiles = Option<Vec<PathBuf>>;
+pub(super) type FilesRead = Option<Vec<PathBuf>>;
 
 /// The arguments with which a program only reads.
 #[derive(Clone, Copy)]
@@ -21,7 +21,7 @@ pub(super) enum Reads {
     /// These options, and such operands.
     Options(OptionTable, Operands),
     /// Those of which this function returns the files.
-    Check(fn(&[Word]) -> ReadFiles),
+    Check(fn(&[Word]) -> FilesRead),
 }
 
 /// The meaning of a program's operands.
@@ -63,7 +63,7 @@ pub(super) enum UnknownArgs {
 }
 
 /// The files that a command reads; `None` if it may do more than read.
-pub(super) fn reads(command: &SimpleCommand) -> ReadFiles {
+pub(super) fn reads(command: &SimpleCommand) -> FilesRead {
     let (program, words) = command.words.split_first()?;
     let has_tilde = |it: &Word| it.text.starts_with('~') || it.text.contains("=~/");
     if program.is_glob || command.words.iter().any(has_tilde) {
@@ -111,7 +111,7 @@ fn installed_name(text: &str) -> Option<&str> {
 }
 
 impl Reads {
-    fn files(self, words: &[Word]) -> ReadFiles {
+    fn files(self, words: &[Word]) -> FilesRead {
         match self {
             Reads::Unknown => None,
             Reads::Options(options, operands) => {
@@ -129,7 +129,7 @@ impl Operands {
         options: OptionTable,
         words: &[Word],
         mut reads: ReadPaths,
-    ) -> ReadFiles {
+    ) -> FilesRead {
         let mut count = 0;
         let mut is_listing = false;
         for argument in arguments(options, words) {
@@ -178,7 +178,7 @@ impl Operands {
 }
 
 /// The folders that the shell reads to expand globs among harmless words.
-pub(super) fn glob_folders(words: &[Word]) -> ReadFiles {
+pub(super) fn glob_folders(words: &[Word]) -> FilesRead {
     words.iter().filter(|it| it.is_glob).map(|it| glob_folder(&it.text)).collect()
 }
 

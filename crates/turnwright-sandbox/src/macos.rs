@@ -43,7 +43,7 @@ pub(super) fn wrap_command(
     words: &[OsString],
 ) -> io::Result<Vec<OsString>> {
     let error = || SetupError("a path of the profile cannot be expressed for Seatbelt".to_owned());
-    seatbelt::wrap_command(profile, words).ok_or_else(|| io::Error::other(error()))
+    seatbelt::sandbox_exec_command(profile, words).ok_or_else(|| io::Error::other(error()))
 }
 
 pub(super) fn probe() -> SandboxSupport {

@@ -10,9 +10,9 @@ use super::{Network, SandboxProfile};
 /// anything.
 pub(super) const SANDBOX_EXEC: &str = "/usr/bin/sandbox-exec";
 
-/// What every program needs to start and to end: executing and signalling its own processes, system
-/// information, its terminal, and the services for user names, time zones and certificates.
-const BASE: &str = "\
+/// What every program needs: executing and signalling its own processes, system information, its
+/// terminal, and the services for user names, time zones and certificates.
+const BASE_RULES: &str = "\
 (version 1)
 (deny default)
 (allow process-exec)
@@ -42,7 +42,7 @@ const BASE: &str = "\
 ";
 
 /// The network, with the services that resolve host names and check certificates.
-const WITH_NETWORK: &str = "\
+const NETWORK_RULES: &str = "\
 (allow network*)
 (allow system-socket)
 (allow mach-lookup
@@ -53,7 +53,7 @@ const WITH_NETWORK: &str = "\
 ";
 
 /// Connections within this machine. macOS has no private loopback interface.
-const LOOPBACK: &str = "\
+const LOOPBACK_RULES: &str = "\
 (allow network-bind (local ip \"localhost:*\"))
 (allow network-inbound (local ip \"localhost:*\"))
 (allow network-outbound (remote ip \"localhost:*\"))
@@ -61,7 +61,7 @@ const LOOPBACK: &str = "\
 ";
 
 /// Programs and libraries of the system, which stay readable if the profile lists what may be read.
-const SYSTEM: [&str; 12] = [
+const SYSTEM_FOLDERS: [&str; 12] = [
     "/System",
     "/Library",
     "/usr",
@@ -77,29 +77,33 @@ const SYSTEM: [&str; 12] = [
 ];
 
 /// Folders that are symlinks on every Mac.
-const LINKS: [(&str, &str); 3] =
+const ROOT_SYMLINKS: [(&str, &str); 3] =
     [("/tmp", "/private/tmp"), ("/var", "/private/var"), ("/etc", "/private/etc")];
 
 /// The program and arguments that run `command` under a profile. `None` if a path of the profile
 /// cannot be expressed.
-pub fn wrap_command(profile: &SandboxProfile, command: &[OsString]) -> Option<Vec<OsString>> {
+pub fn sandbox_exec_command(
+    profile: &SandboxProfile,
+    command: &[OsString],
+) -> Option<Vec<OsString>> {
     let mut words: Vec<OsString> =
         vec![SANDBOX_EXEC.into(), "-p".into(), render_profile(profile)?.into(), "--".into()];
     words.extend_from_slice(command);
     Some(words)
 }
 
-/// The profile in Seatbelt's language. `None` if a path cannot be expressed: leaving it out would
-/// give up what the profile hides or protects.
+/// The profile in Seatbelt's language. `None` if a path cannot be expressed: without it the profile
+/// would not hide or protect that path.
 pub fn render_profile(profile: &SandboxProfile) -> Option<String> {
-    let mut text = BASE.to_owned();
-    let (writable, read_only) = (paths(&profile.writable)?, paths(&profile.read_only)?);
-    let hidden = paths(&profile.hidden)?;
+    let mut text = BASE_RULES.to_owned();
+    let (writable, read_only) = (quote_all(&profile.writable)?, quote_all(&profile.read_only)?);
+    let hidden = quote_all(&profile.hidden)?;
     match &profile.readable {
         None => text.push_str("(allow file-read*)\n"),
         Some(list) => {
-            let mut all: Vec<String> = SYSTEM.iter().map(|it| format!("\"{it}\"")).collect();
-            all.extend(paths(list)?);
+            let mut all: Vec<String> =
+                SYSTEM_FOLDERS.iter().map(|it| format!("\"{it}\"")).collect();
+            all.extend(quote_all(list)?);
             all.extend(writable.iter().cloned());
             text.push_str(&rule("allow", "file-read*", &all));
             // Resolving a path looks at every folder above it.
@@ -112,40 +116,40 @@ pub fn render_profile(profile: &SandboxProfile) -> Option<String> {
     text.push_str(&rule("deny", "file-read* file-write*", &hidden));
     text.push_str(match profile.network {
         Network::Off => "(deny network*)\n",
-        Network::Loopback => LOOPBACK,
-        Network::On => WITH_NETWORK,
+        Network::Loopback => LOOPBACK_RULES,
+        Network::On => NETWORK_RULES,
     });
     Some(text)
 }
 
 /// A rule about everything at and below some paths. Without a path there is no rule: a rule without
 /// a filter would apply to every path.
-fn rule(verb: &str, operations: &str, paths: &[String]) -> String {
+fn rule(action: &str, operations: &str, paths: &[String]) -> String {
     if paths.is_empty() {
         return String::new();
     }
     let filters: Vec<_> = paths.iter().map(|it| format!("\n  (subpath {it})")).collect();
     let filters = filters.concat();
-    format!("({verb} {operations}{filters})\n")
+    format!("({action} {operations}{filters})\n")
 }
 
-fn paths(all: &[PathBuf]) -> Option<Vec<String>> {
-    all.iter().map(|it| quoted(&follow_links(it))).collect()
+fn quote_all(all: &[PathBuf]) -> Option<Vec<String>> {
+    all.iter().map(|it| quote(&resolve_root_symlinks(it))).collect()
 }
 
 /// The path with the usual links followed: the kernel compares paths after following symlinks.
-fn follow_links(path: &Path) -> PathBuf {
-    let link = LINKS.iter().find_map(|(link, to)| {
+fn resolve_root_symlinks(path: &Path) -> PathBuf {
+    let link = ROOT_SYMLINKS.iter().find_map(|(link, to)| {
         let rest = path.strip_prefix(link).ok()?;
-        let is_link = rest.as_os_str().is_empty();
-        Some(if is_link { PathBuf::from(to) } else { Path::new(to).join(rest) })
+        // Joining an empty path would add a slash.
+        Some(if rest.as_os_str().is_empty() { to.into() } else { Path::new(to).join(rest) })
     });
     link.unwrap_or_else(|| path.to_path_buf())
 }
 
 /// A path as a quoted string. `None` if the path is relative or not normalised, is not UTF-8, or
 /// contains control characters.
-fn quoted(path: &Path) -> Option<String> {
+fn quote(path: &Path) -> Option<String> {
     let text = path.to_str()?;
     let is_plain =
         path.components().all(|it| matches!(it, Component::RootDir | Component::Normal(_)));
@@ -171,7 +175,7 @@ mod tests {
 
     fn rules(profile: &SandboxProfile) -> String {
         let text = render_profile(profile).unwrap();
-        text.strip_prefix(BASE).unwrap().to_owned()
+        text.strip_prefix(BASE_RULES).unwrap().to_owned()
     }
 
     #[test]
@@ -197,7 +201,7 @@ mod tests {
         assert!(!text.contains("file-write"), "{text}");
         assert!(!text.contains("(allow file-read*)"), "{text}");
         assert!(text.ends_with("(deny network*)\n"));
-        assert!(BASE.starts_with("(version 1)\n(deny default)\n"));
+        assert!(BASE_RULES.starts_with("(version 1)\n(deny default)\n"));
         for line in render_profile(&sample()).unwrap().lines() {
             assert!(!matches!(
                 line,
@@ -238,12 +242,12 @@ mod tests {
             ("", None),
         ];
         for (path, expected) in table {
-            assert_eq!(quoted(Path::new(path)).as_deref(), expected, "{path:?}");
+            assert_eq!(quote(Path::new(path)).as_deref(), expected, "{path:?}");
         }
         // A path that cannot be expressed is not left out.
         let lost = SandboxProfile { hidden: vec!["/a\u{1b}b".into()], ..sample() };
         assert_eq!(render_profile(&lost), None);
-        assert_eq!(wrap_command(&lost, &["sh".into()]), None);
+        assert_eq!(sandbox_exec_command(&lost, &["sh".into()]), None);
     }
 
     #[test]
@@ -280,14 +284,15 @@ mod tests {
             ("/private/tmp/x", "/private/tmp/x"),
         ];
         for (path, expected) in table {
-            assert_eq!(follow_links(Path::new(path)), Path::new(expected));
+            assert_eq!(resolve_root_symlinks(Path::new(path)), Path::new(expected));
         }
     }
 
     #[test]
     fn sandbox_exec_starts_the_command() {
         let words =
-            wrap_command(&sample(), &["/bin/sh".into(), "-c".into(), "true".into()]).unwrap();
+            sandbox_exec_command(&sample(), &["/bin/sh".into(), "-c".into(), "true".into()])
+                .unwrap();
         assert_eq!(words[..2], ["/usr/bin/sandbox-exec", "-p"]);
         assert_eq!(words[3..], ["--", "/bin/sh", "-c", "true"]);
     }

@@ -38,7 +38,7 @@ fn drop_from_bounding_set() -> io::Result<()> {
     for number in 0..u64::BITS {
         let is_kept = KEPT.bits() & (1 << number) != 0;
         if !is_kept {
-            match syscalls::drop_from_bounding_set(number.cast_signed()) {
+            match syscalls::drop_bounding_capability(number.cast_signed()) {
                 Some(result) => result?,
                 None => break,
             }

@@ -40,7 +40,7 @@ type SetupStep = (&'static str, fn(&LinuxSandbox) -> io::Result<()>);
 
 /// The setup, in order.
 const STEPS: &[SetupStep] = &[
-    ("closing descriptors", |_| syscalls::close_on_exec()),
+    ("closing descriptors", |_| syscalls::set_close_on_exec()),
     ("disabling core dumps", |_| disable_core_dumps()),
     ("entering the mount namespace", LinuxSandbox::enter_mount_namespace),
     ("dropping capabilities", |it| capabilities::drop_capabilities(it.is_root)),
@@ -141,7 +141,7 @@ fn to_io_error(error: &seccompiler::Error) -> io::Error {
 }
 
 pub(super) fn probe() -> SandboxSupport {
-    let (landlock_abi, seccomp) = (syscalls::landlock_abi(), syscalls::has_seccomp());
+    let (landlock_abi, seccomp) = (syscalls::landlock_abi(), syscalls::seccomp_can_return_errno());
     let mut missing = Vec::new();
     let files = match landlock_abi {
         None => Some(

@@ -10,7 +10,7 @@ use seccompiler::{
     SeccompFilter, SeccompRule, sock_filter,
 };
 
-use super::super::Network;
+use crate::Network;
 
 /// System calls that are denied whatever their arguments.
 const DENIED: &[c_long] = &[
@@ -92,39 +92,47 @@ const NAMESPACES: [libc::c_int; 7] = [
 /// `TIOCSTI` and `TIOCLINUX`, which insert input into a terminal.
 const TERMINAL_INPUT_REQUESTS: [u64; 2] = [0x5412, 0x541c];
 
-/// The allowed arguments of `personality`: the default, `PER_LINUX32` (changes `uname` only),
+/// The arguments of `personality` that are allowed: the default, `PER_LINUX32` (changes `uname` only),
 /// `ADDR_NO_RANDOMIZE` (for debuggers), and the query of the current one.
-const PERSONALITIES: [u64; 4] = [0, 0x8, 0x0004_0000, 0xffff_ffff];
+const ALLOWED_PERSONALITIES: [u64; 4] = [0, 0x8, 0x0004_0000, 0xffff_ffff];
 
-/// The first system call number of the x32 ABI, a second way to call the same kernel.
-const X32_BIT: u32 = 0x4000_0000;
+/// `__X32_SYSCALL_BIT`: numbers from here on are system calls of the x32 ABI.
+const X32_SYSCALL_BIT: u32 = 0x4000_0000;
 
-/// A condition on the lower 32 bits of an argument: its index, the comparison and the value.
-struct ArgCondition(u8, SeccompCmpOp, u64);
+/// A condition on the lower 32 bits of an argument.
+struct ArgCondition {
+    index: u8,
+    comparison: SeccompCmpOp,
+    value: u64,
+}
 
-/// The number of parts that the sorted list of calls is cut into. When a filter is installed, the
-/// kernel runs it once for every system call number, so a long chain of comparisons would be paid
-/// for some hundred times at each start of a command.
-const PARTS: usize = 8;
+fn argument(index: u8, comparison: SeccompCmpOp, value: u64) -> ArgCondition {
+    ArgCondition { index, comparison, value }
+}
+
+/// The number of segments that the sorted list of calls is cut into. When a filter is installed, the
+/// kernel runs it once for every system call number, so a long chain of comparisons would be
+/// evaluated several hundred times at each start of a command.
+const SEGMENTS: usize = 8;
 
 /// The BPF program for the kernel. There are two, with and without network, and each is built once.
 pub(super) fn program(network: Network) -> io::Result<&'static BpfProgram> {
-    static BUILT: [OnceLock<BpfProgram>; 2] = [const { OnceLock::new() }; 2];
-    let built = &BUILT[usize::from(network == Network::Off)];
+    static PROGRAMS: [OnceLock<BpfProgram>; 2] = [const { OnceLock::new() }; 2];
+    let built = &PROGRAMS[usize::from(network == Network::Off)];
     if let Some(program) = built.get() {
         return Ok(program);
     }
     let mut program = preamble();
-    program.append(&mut rules(network).map_err(io::Error::other)?);
+    program.append(&mut compile_rules(network).map_err(io::Error::other)?);
     Ok(built.get_or_init(|| program))
 }
 
-fn rules(network: Network) -> Result<BpfProgram, BackendError> {
+fn compile_rules(network: Network) -> Result<BpfProgram, BackendError> {
     let mut rules: std::collections::BTreeMap<c_long, Vec<SeccompRule>> =
         DENIED.iter().map(|number| (*number, Vec::new())).collect();
-    for (call, conditions) in conditional(network) {
-        let conditions = conditions.into_iter().map(|ArgCondition(argument, operation, value)| {
-            SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operation, value)
+    for (call, conditions) in conditional_rules(network) {
+        let conditions = conditions.into_iter().map(|it| {
+            SeccompCondition::new(it.index, SeccompCmpArgLen::Dword, it.comparison, it.value)
         });
         let rule = SeccompRule::new(conditions.collect::<Result<_, _>>()?)?;
         rules.entry(call).or_default().push(rule);
@@ -132,21 +140,22 @@ fn rules(network: Network) -> Result<BpfProgram, BackendError> {
     // The caller can mark a command's processes by their `RLIMIT_LOCKS`, to find those that left
     // their process group, so no command may change it. The third argument is a pointer, hence 64
     // bits.
-    let mark = u64::from(libc::RLIMIT_LOCKS);
-    let is_mark =
-        |argument| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, mark);
+    let rlimit_locks = u64::from(libc::RLIMIT_LOCKS);
+    let is_rlimit_locks = |index| {
+        SeccompCondition::new(index, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, rlimit_locks)
+    };
     let sets_limit = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?;
-    let of_any = SeccompRule::new(vec![is_mark(1)?, sets_limit])?;
-    rules.entry(libc::SYS_prlimit64).or_default().push(of_any);
-    let of_itself = SeccompRule::new(vec![is_mark(0)?])?;
-    rules.entry(libc::SYS_setrlimit).or_default().push(of_itself);
+    let prlimit_rule = SeccompRule::new(vec![is_rlimit_locks(1)?, sets_limit])?;
+    rules.entry(libc::SYS_prlimit64).or_default().push(prlimit_rule);
+    let setrlimit_rule = SeccompRule::new(vec![is_rlimit_locks(0)?])?;
+    rules.entry(libc::SYS_setrlimit).or_default().push(setrlimit_rule);
     let rules: Vec<_> = rules.into_iter().collect();
-    let mut parts = rules.chunks(rules.len().div_ceil(PARTS).max(1)).peekable();
+    let mut segments = rules.chunks(rules.len().div_ceil(SEGMENTS).max(1)).peekable();
     let mut program = Vec::new();
-    while let Some(part) = parts.next() {
-        let mut filter = compile_part(part)?;
-        if let Some((number, _)) = parts.peek().and_then(|it| it.first()) {
-            program.extend(skip_part(*number, filter.len()));
+    while let Some(segment) = segments.next() {
+        let mut filter = compile_segment(segment)?;
+        if let Some((number, _)) = segments.peek().and_then(|it| it.first()) {
+            program.extend(skip_segment(*number, filter.len()));
         }
         program.append(&mut filter);
     }
@@ -154,84 +163,82 @@ fn rules(network: Network) -> Result<BpfProgram, BackendError> {
 }
 
 /// A complete program for some of the calls, which allows all others.
-fn compile_part(rules: &[(c_long, Vec<SeccompRule>)]) -> Result<BpfProgram, BackendError> {
+fn compile_segment(rules: &[(c_long, Vec<SeccompRule>)]) -> Result<BpfProgram, BackendError> {
     let rules = rules.iter().cloned().collect();
     let denied = SeccompAction::Errno(libc::EPERM.cast_unsigned());
     SeccompFilter::new(rules, SeccompAction::Allow, denied, std::env::consts::ARCH.try_into()?)?
         .try_into()
 }
 
-/// Skips the following part for system calls from this number on.
-fn skip_part(number: c_long, length: usize) -> [sock_filter; 2] {
-    const JUMP: u16 = 0x05;
-    const JUMP_IF_AT_LEAST: u16 = 0x35;
+/// Skips the following segment for system calls from this number on.
+fn skip_segment(number: c_long, length: usize) -> [sock_filter; 2] {
+    const BPF_JMP_JA: u16 = 0x05;
+    const BPF_JMP_JGE: u16 = 0x35;
     let (number, length) = (u32::try_from(number), u32::try_from(length));
     [
-        sock_filter { code: JUMP_IF_AT_LEAST, jt: 0, jf: 1, k: number.unwrap_or(u32::MAX) },
-        sock_filter { code: JUMP, jt: 0, jf: 0, k: length.unwrap_or(u32::MAX) },
+        sock_filter { code: BPF_JMP_JGE, jt: 0, jf: 1, k: number.unwrap_or(u32::MAX) },
+        sock_filter { code: BPF_JMP_JA, jt: 0, jf: 0, k: length.unwrap_or(u32::MAX) },
     ]
 }
 
-/// System calls that are denied if all conditions of a row hold.
-fn conditional(network: Network) -> Vec<(c_long, Vec<ArgCondition>)> {
+/// System calls that are denied if all conditions of a rule hold.
+fn conditional_rules(network: Network) -> Vec<(c_long, Vec<ArgCondition>)> {
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
-    let mut rows = Vec::new();
-    let none_of = |argument, values: &[u64]| -> Vec<ArgCondition> {
-        values.iter().map(|it| ArgCondition(argument, Ne, *it)).collect()
+    let mut rules = Vec::new();
+    let none_of = |index, values: &[u64]| -> Vec<ArgCondition> {
+        values.iter().map(|it| argument(index, Ne, *it)).collect()
     };
     for flag in NAMESPACES.map(|it| u64::from(it.cast_unsigned())) {
-        rows.push((libc::SYS_clone, vec![ArgCondition(0, MaskedEq(flag), flag)]));
-        rows.push((libc::SYS_unshare, vec![ArgCondition(0, MaskedEq(flag), flag)]));
+        rules.push((libc::SYS_clone, vec![argument(0, MaskedEq(flag), flag)]));
+        rules.push((libc::SYS_unshare, vec![argument(0, MaskedEq(flag), flag)]));
     }
-    rows.push((libc::SYS_unshare, vec![ArgCondition(0, MaskedEq(CLONE_NEWTIME), CLONE_NEWTIME)]));
+    rules.push((libc::SYS_unshare, vec![argument(0, MaskedEq(CLONE_NEWTIME), CLONE_NEWTIME)]));
 
     let domain = |it: libc::c_int| u64::from(it.cast_unsigned());
     let (unix, netlink) = (domain(libc::AF_UNIX), domain(libc::AF_NETLINK));
-    rows.push((libc::SYS_socketpair, none_of(0, &[unix])));
+    rules.push((libc::SYS_socketpair, none_of(0, &[unix])));
     if network == Network::Off {
-        rows.push((libc::SYS_socket, none_of(0, &[unix])));
+        rules.push((libc::SYS_socket, none_of(0, &[unix])));
     } else {
         let domains = [unix, domain(libc::AF_INET), domain(libc::AF_INET6), netlink];
-        rows.push((libc::SYS_socket, none_of(0, &domains)));
+        rules.push((libc::SYS_socket, none_of(0, &domains)));
         // Of the netlink protocols only the one that lists interfaces and routes.
         let route = domain(libc::NETLINK_ROUTE);
-        rows.push((
-            libc::SYS_socket,
-            vec![ArgCondition(0, Eq, netlink), ArgCondition(2, Ne, route)],
-        ));
+        rules.push((libc::SYS_socket, vec![argument(0, Eq, netlink), argument(2, Ne, route)]));
     }
 
     for request in TERMINAL_INPUT_REQUESTS {
-        rows.push((libc::SYS_ioctl, vec![ArgCondition(1, Eq, request)]));
+        rules.push((libc::SYS_ioctl, vec![argument(1, Eq, request)]));
     }
     let file_type = u64::from(libc::S_IFMT);
     for device in [libc::S_IFCHR, libc::S_IFBLK].map(u64::from) {
-        rows.push((libc::SYS_mknodat, vec![ArgCondition(2, MaskedEq(file_type), device)]));
+        rules.push((libc::SYS_mknodat, vec![argument(2, MaskedEq(file_type), device)]));
         #[cfg(target_arch = "x86_64")]
-        rows.push((libc::SYS_mknod, vec![ArgCondition(1, MaskedEq(file_type), device)]));
+        rules.push((libc::SYS_mknod, vec![argument(1, MaskedEq(file_type), device)]));
     }
     // The limits of other processes, which Landlock does not protect.
-    rows.push((libc::SYS_prlimit64, none_of(0, &[0])));
-    rows.push((libc::SYS_personality, none_of(0, &PERSONALITIES)));
-    rows
+    rules.push((libc::SYS_prlimit64, none_of(0, &[0])));
+    rules.push((libc::SYS_personality, none_of(0, &ALLOWED_PERSONALITIES)));
+    rules
 }
 
 /// Denies x32 calls and `clone3` before all else. The flags of `clone3` are behind a pointer, where
 /// a filter cannot look; C libraries that get `ENOSYS` fall back to `clone`.
 fn preamble() -> BpfProgram {
-    const LOAD_NUMBER: u16 = 0x20;
-    const JUMP_IF_AT_LEAST: u16 = 0x35;
-    const JUMP_IF_EQUAL: u16 = 0x15;
-    const RETURN: u16 = 0x06;
-    let step = |code, jf, k| sock_filter { code, jt: 0, jf, k };
-    let answer =
-        |error: libc::c_int| step(RETURN, 0, libc::SECCOMP_RET_ERRNO | error.cast_unsigned());
+    const BPF_LD_W_ABS: u16 = 0x20;
+    const BPF_JMP_JGE: u16 = 0x35;
+    const BPF_JMP_JEQ: u16 = 0x15;
+    const BPF_RET: u16 = 0x06;
+    let instruction = |code, jf, k| sock_filter { code, jt: 0, jf, k };
+    let return_errno = |error: libc::c_int| {
+        instruction(BPF_RET, 0, libc::SECCOMP_RET_ERRNO | error.cast_unsigned())
+    };
     let clone3 = u32::try_from(libc::SYS_clone3).unwrap_or(u32::MAX);
     vec![
-        step(LOAD_NUMBER, 0, 0),
-        step(JUMP_IF_AT_LEAST, 1, X32_BIT),
-        answer(libc::EPERM),
-        step(JUMP_IF_EQUAL, 1, clone3),
-        answer(libc::ENOSYS),
+        instruction(BPF_LD_W_ABS, 0, 0),
+        instruction(BPF_JMP_JGE, 1, X32_SYSCALL_BIT),
+        return_errno(libc::EPERM),
+        instruction(BPF_JMP_JEQ, 1, clone3),
+        return_errno(libc::ENOSYS),
     ]
 }

@@ -8,13 +8,13 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use libc::{c_int, c_long, c_uint};
 
-/// `LANDLOCK_CREATE_RULESET_VERSION`: returns the ABI version instead of a ruleset.
-const LANDLOCK_VERSION: c_uint = 1;
-const LANDLOCK_PATH_BENEATH: c_int = 1;
-/// `IFF_UP`, with the type of the field.
-const INTERFACE_UP: libc::c_short = 1;
-/// A longer path is no working directory.
-const MAX_PATH: usize = libc::PATH_MAX as usize;
+/// A flag: return the ABI version instead of a ruleset.
+const LANDLOCK_CREATE_RULESET_VERSION: c_uint = 1;
+const LANDLOCK_RULE_PATH_BENEATH: c_int = 1;
+/// With the type of `ifr_flags`.
+const IFF_UP: libc::c_short = 1;
+/// `getcwd` returns no longer path.
+const PATH_MAX: usize = libc::PATH_MAX as usize;
 
 fn check(result: c_long) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
@@ -22,21 +22,26 @@ fn check(result: c_long) -> io::Result<()> {
 
 /// The Landlock ABI version, if Landlock is enabled.
 pub(super) fn landlock_abi() -> Option<i32> {
-    let none = std::ptr::null::<u8>();
+    let null = std::ptr::null::<u8>();
     // SAFETY: with this flag no memory is read.
     let version = unsafe {
-        libc::syscall(libc::SYS_landlock_create_ruleset, none, 0_usize, LANDLOCK_VERSION)
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            null,
+            0_usize,
+            LANDLOCK_CREATE_RULESET_VERSION,
+        )
     };
     i32::try_from(version).ok().filter(|it| *it > 0)
 }
 
-/// Whether a seccomp filter can return an error number.
-pub(super) fn has_seccomp() -> bool {
+/// Whether the seccomp action `SECCOMP_RET_ERRNO` is available.
+pub(super) fn seccomp_can_return_errno() -> bool {
     let action: u32 = libc::SECCOMP_RET_ERRNO;
     let operation = libc::SECCOMP_GET_ACTION_AVAIL;
     // SAFETY: reads the four bytes of `action`.
-    let answer = unsafe { libc::syscall(libc::SYS_seccomp, operation, 0, &raw const action) };
-    answer == 0
+    let result = unsafe { libc::syscall(libc::SYS_seccomp, operation, 0, &raw const action) };
+    result == 0
 }
 
 /// Restricts the process to the ruleset, for good.
@@ -57,7 +62,7 @@ pub(super) fn add_rule(
         folder: c_int,
     }
     let rule = PathBeneath { rights, folder: folder.as_raw_fd() };
-    let (ruleset, rule_type) = (ruleset.as_raw_fd(), LANDLOCK_PATH_BENEATH);
+    let (ruleset, rule_type) = (ruleset.as_raw_fd(), LANDLOCK_RULE_PATH_BENEATH);
     // SAFETY: reads `rule`, which has the kernel's layout.
     check(unsafe {
         libc::syscall(libc::SYS_landlock_add_rule, ruleset, rule_type, &raw const rule, 0)
@@ -66,20 +71,20 @@ pub(super) fn add_rule(
 
 /// Makes a mount and all mounts below it read-only.
 pub(super) fn make_read_only(path: &CStr) -> io::Result<()> {
-    let change = libc::mount_attr {
+    let attributes = libc::mount_attr {
         attr_set: libc::MOUNT_ATTR_RDONLY,
         attr_clr: 0,
         propagation: 0,
         userns_fd: 0,
     };
-    // SAFETY: reads the path and `change`, which has the kernel's layout.
+    // SAFETY: reads the path and `attributes`, which has the kernel's layout.
     check(unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
             libc::AT_FDCWD,
             path.as_ptr(),
             libc::AT_RECURSIVE,
-            &raw const change,
+            &raw const attributes,
             size_of::<libc::mount_attr>(),
         )
     })
@@ -92,7 +97,7 @@ pub(super) fn unshare(flags: c_int) -> io::Result<()> {
 }
 
 /// Marks every descriptor but the first three to be closed by `exec`.
-pub(super) fn close_on_exec() -> io::Result<()> {
+pub(super) fn set_close_on_exec() -> io::Result<()> {
     let (first, last) = (3 as c_uint, c_uint::MAX);
     // SAFETY: takes numbers; nothing is closed yet.
     check(unsafe { libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC) })
@@ -100,7 +105,7 @@ pub(super) fn close_on_exec() -> io::Result<()> {
 
 /// Changes to the working directory by its name, so that it refers to what is mounted there now.
 pub(super) fn reenter_working_directory() -> io::Result<()> {
-    let mut path = [0_u8; MAX_PATH];
+    let mut path = [0_u8; PATH_MAX];
     // SAFETY: writes at most `path.len()` bytes.
     check(unsafe { libc::syscall(libc::SYS_getcwd, path.as_mut_ptr(), path.len()) })?;
     // SAFETY: the kernel has terminated the path with a zero byte.
@@ -108,10 +113,10 @@ pub(super) fn reenter_working_directory() -> io::Result<()> {
 }
 
 /// Drops a capability from the bounding set, so that no executed program can have it. `None` if the
-/// kernel has no capability of that number.
-pub(super) fn drop_from_bounding_set(number: c_int) -> Option<io::Result<()>> {
+/// kernel does not have this capability.
+pub(super) fn drop_bounding_capability(capability: c_int) -> Option<io::Result<()>> {
     // SAFETY: takes numbers.
-    let result = check(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, number, 0, 0, 0) }.into());
+    let result = check(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) }.into());
     let is_unknown = result.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL));
     (!is_unknown).then_some(result)
 }
@@ -123,10 +128,10 @@ pub(super) fn bring_up_loopback() -> io::Result<()> {
     check(socket.into())?;
     // SAFETY: all zeros is a valid `ifreq`.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (place, byte) in request.ifr_name.iter_mut().zip(b"lo") {
-        *place = byte.cast_signed();
+    for (target, byte) in request.ifr_name.iter_mut().zip(b"lo") {
+        *target = byte.cast_signed();
     }
-    request.ifr_ifru.ifru_flags = INTERFACE_UP;
+    request.ifr_ifru.ifru_flags = IFF_UP;
     // SAFETY: reads `request`; the descriptor was opened above and is closed once.
     unsafe {
         let result = libc::ioctl(socket, libc::SIOCSIFFLAGS as _, &raw const request);

@@ -1,5 +1,5 @@
-//! Authentication (R-AUTH) with the program's own commands: the login in a terminal, and what a later
-//! process knows of it.
+//! Authentication (R-AUTH) with the subcommands `turnwright login` and `logout`, and their effect on
+//! running and on new agents.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -14,7 +14,7 @@ fn code(answer: &Value) -> i64 {
     answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("not an error: {answer}"))
 }
 
-/// Initializes and returns the methods that are offered.
+/// Initializes the agent and returns the authentication methods that it offers.
 fn methods(agent: &mut TestAgent, capabilities: &Value) -> Vec<Value> {
     let params = json!({ "protocolVersion": 1, "clientCapabilities": capabilities });
     agent.call("initialize", &params)["result"]["authMethods"].as_array().unwrap().clone()
@@ -24,7 +24,7 @@ fn ids(methods: &[Value]) -> Vec<&str> {
     methods.iter().map(|it| it["id"].as_str().unwrap()).collect()
 }
 
-/// Runs a subcommand with the folders of an agent and this input.
+/// Runs a subcommand with the folders of an agent and with `input` as its stdin.
 fn turnwright(agent: &TestAgent, arguments: &[&str], input: &str) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_turnwright"))
         .args(arguments)
@@ -35,7 +35,7 @@ fn turnwright(agent: &TestAgent, arguments: &[&str], input: &str) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // It may have seen enough before all of it is read.
+    // The subcommand may exit before it has read all of its input.
     child.stdin.take().unwrap().write_all(input.as_bytes()).ok();
     process_waits::wait_with_output(child)
 }
@@ -61,7 +61,7 @@ fn terminal() -> Value {
 }
 
 #[test]
-fn r_auth_1_the_built_in_model_counts_as_a_provider_when_it_was_asked_for() {
+fn r_auth_1_the_offline_model_counts_as_a_provider_if_it_is_selected() {
     let agents = [
         TestAgent::offline(),
         TestAgent::unconfigured().argument("--model").argument("offline"),
@@ -76,7 +76,7 @@ fn r_auth_1_the_built_in_model_counts_as_a_provider_when_it_was_asked_for() {
 }
 
 #[test]
-fn r_auth_2_and_9_a_terminal_method_is_only_for_clients_with_a_terminal() {
+fn r_auth_2_and_9_the_terminal_method_is_offered_only_to_clients_with_terminal_authentication() {
     let offers = [
         (json!({}), vec!["offline"]),
         (json!({ "auth": {} }), vec!["offline"]),
@@ -98,7 +98,7 @@ fn r_auth_2_and_9_a_terminal_method_is_only_for_clients_with_a_terminal() {
 }
 
 #[test]
-fn r_auth_5_without_a_provider_a_session_is_refused_with_what_to_do() {
+fn r_auth_5_without_a_provider_a_session_is_refused_with_instructions() {
     let mut agent = TestAgent::unconfigured().initialize();
     let answer = new_session(&mut agent);
     assert_eq!(code(&answer), -32000);
@@ -106,7 +106,7 @@ fn r_auth_5_without_a_provider_a_session_is_refused_with_what_to_do() {
     for word in ["OPENAI_API_KEY", "turnwright login", "offline"] {
         assert!(message.contains(word), "{message}");
     }
-    // An endpoint without a model's name is not enough either, and says so.
+    // An endpoint without the name of a model is not enough either, and the error says so.
     let mut agent =
         TestAgent::unconfigured().variable("OPENAI_BASE_URL", "http://127.0.0.1:9/v1").initialize();
     let answer = new_session(&mut agent);
@@ -115,22 +115,22 @@ fn r_auth_5_without_a_provider_a_session_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn r_auth_6_logout_is_neither_offered_nor_served_and_the_subcommand_forgets_the_key() {
+fn r_auth_6_logout_is_a_subcommand_that_deletes_the_key_and_not_a_method() {
     let mut agent = TestAgent::unconfigured().spawn();
     let answer = agent.call("initialize", &json!({ "protocolVersion": 1 }));
     let auth = answer["result"]["agentCapabilities"]["auth"].clone();
-    assert!(auth["logout"].is_null(), "offered by now: this test is out of date");
+    assert!(auth["logout"].is_null(), "the agent offers `logout`, so this test is out of date");
     assert_eq!(code(&agent.call("logout", &json!({}))), -32601);
 
     assert!(turnwright(&agent, &["login"], "\nsk-stored\n\n").status.success());
-    let mut other = TestAgent::unconfigured().variable("TURNWRIGHT_HOME", &home(&agent)).spawn();
-    assert_eq!(ids(&methods(&mut other, &json!({}))), ["configured"]);
+    let mut second = TestAgent::unconfigured().variable("TURNWRIGHT_HOME", &home(&agent)).spawn();
+    assert_eq!(ids(&methods(&mut second, &json!({}))), ["configured"]);
     assert!(turnwright(&agent, &["logout"], "").status.success());
     assert!(!agent.home().join("config/login.json").exists());
-    let mut other =
+    let mut second =
         TestAgent::unconfigured().variable("TURNWRIGHT_HOME", &home(&agent)).initialize();
-    assert_eq!(code(&new_session(&mut other)), -32000);
-    // There is nothing left to forget, and that is no failure.
+    assert_eq!(code(&new_session(&mut second)), -32000);
+    // A logout without a stored key succeeds, too.
     assert!(turnwright(&agent, &["logout"], "").status.success());
 }
 
@@ -168,7 +168,7 @@ fn r_auth_7_the_stored_key_is_private_and_a_new_process_is_authenticated() {
     let file = agent.home().join("config/login.json");
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(std::fs::read_to_string(&file).unwrap().contains("sk-stored"));
-    // Nothing else is left lying about.
+    // The login leaves no other file behind.
     assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
 
     let mut other =
@@ -177,7 +177,7 @@ fn r_auth_7_the_stored_key_is_private_and_a_new_process_is_authenticated() {
 }
 
 #[test]
-fn r_auth_7_a_login_that_is_broken_off_fails_and_stores_nothing() {
+fn r_auth_7_an_incomplete_login_fails_and_stores_nothing() {
     let agent = TestAgent::unconfigured().initialize();
     for input in ["", "\n", "\nsk-half", "\n\n\n"] {
         let output = turnwright(&agent, &["login"], input);
@@ -187,7 +187,7 @@ fn r_auth_7_a_login_that_is_broken_off_fails_and_stores_nothing() {
 }
 
 #[test]
-fn r_auth_7_flags_of_the_login_are_not_asked_for() {
+fn r_auth_7_the_login_does_not_prompt_for_values_of_flags() {
     let agent = TestAgent::unconfigured().initialize();
     let arguments = ["login", "--base-url", "http://127.0.0.1:9/v1", "--model", "m"];
     let output = turnwright(&agent, &arguments, "sk-flags\n");
@@ -218,10 +218,10 @@ fn r_auth_3_a_second_login_replaces_the_first_in_a_running_agent() {
 }
 
 #[test]
-fn r_auth_3_a_login_counts_more_than_an_earlier_choice_of_the_offline_model() {
+fn r_auth_3_a_login_overrides_an_earlier_choice_of_the_offline_model() {
     let server = model(&json!([says("Hello from there.")]));
     let mut agent = TestAgent::unconfigured().initialize();
-    // Several clients call the first method on every start, unasked.
+    // Several clients call the first method on every start without asking the user.
     agent.call("authenticate", &json!({ "methodId": "offline" }));
     agent.new_session();
     let input = format!("{}\nsk-from-login\nscripted\n", server.base_url());
@@ -241,6 +241,6 @@ fn r_auth_6_after_a_logout_new_sessions_of_a_running_agent_need_a_login() {
     assert_eq!(agent.turn("hi"), "end_turn");
     assert!(turnwright(&agent, &["logout"], "").status.success());
     assert_eq!(code(&new_session(&mut agent)), -32000);
-    // A session that runs keeps what it has.
+    // A session that is open keeps its key.
     assert_eq!(agent.turn("again"), "end_turn");
 }

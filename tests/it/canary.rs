@@ -1,5 +1,5 @@
-//! A key goes to the server that it is for, in the header that it belongs in, and nowhere else:
-//! not into a child, a log, an error, a card, a result or a file, whoever tries to get it there.
+//! API keys go only to their provider, in the right header. They do not get into a child process, a log,
+//! an error, a card, a result or a file, even if the model and its commands try to disclose them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,8 +31,8 @@ key_file = "key"
 models = ["m"]
 "#;
 
-/// Where the user has put keys.
-const THEIR_PLACES: [&str; 3] = ["config/config.toml", "config/key", "config/login.json"];
+/// The files into which the user has written keys.
+const USER_FILES: [&str; 3] = ["config/config.toml", "config/key", "config/login.json"];
 
 fn agent(log: Option<&str>) -> TestAgent {
     let login = json!({ "key": LOGIN }).to_string();
@@ -53,8 +53,8 @@ fn agent(log: Option<&str>) -> TestAgent {
     }
 }
 
-/// Nothing of this holds a key.
-fn clean(what: &str, text: &[u8]) {
+/// Checks that the text contains no key.
+fn assert_no_key(what: &str, text: &[u8]) {
     let text = String::from_utf8_lossy(text);
     for key in ALL {
         if let Some(place) = text.find(key) {
@@ -69,22 +69,23 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     entries.flat_map(|it| if it.is_dir() { files(&it) } else { vec![it] }).collect()
 }
 
-/// What the agent has put into its folders.
-fn kept(agent: &TestAgent) -> Vec<String> {
+/// The names of the files that the agent has written into its folders. Checks that neither names nor
+/// contents have a key.
+fn checked_files(agent: &TestAgent) -> Vec<String> {
     let mut names = Vec::new();
     for path in files(agent.home()) {
         let name = path.strip_prefix(agent.home()).unwrap().to_string_lossy().into_owned();
-        clean("a name", name.as_bytes());
-        if !THEIR_PLACES.contains(&name.as_str()) {
-            clean(&name, &fs::read(&path).unwrap());
+        assert_no_key("a name", name.as_bytes());
+        if !USER_FILES.contains(&name.as_str()) {
+            assert_no_key(&name, &fs::read(&path).unwrap());
             names.push(name);
         }
     }
     names
 }
 
-/// What a subcommand prints.
-fn printed(agent: &TestAgent, arguments: &[&str]) -> Vec<u8> {
+/// The output of a subcommand on stdout and stderr.
+fn output_of(agent: &TestAgent, arguments: &[&str]) -> Vec<u8> {
     let output = process_waits::output(
         Command::new(env!("CARGO_BIN_EXE_turnwright"))
             .args(arguments)
@@ -101,22 +102,23 @@ fn printed(agent: &TestAgent, arguments: &[&str]) -> Vec<u8> {
     [output.stdout, output.stderr].concat()
 }
 
-/// A turn in which everybody says the keys who can.
-fn tell_all(agent: &mut TestAgent) {
+/// Runs turns in which the model, its commands and the provider disclose the keys.
+fn disclose_keys(agent: &mut TestAgent) {
     let all = ALL.join(" ");
     let home = agent.home().display().to_string();
     let refusal = json!({ "error": { "message": format!("Incorrect API key provided: {VARIABLE}. \
                                      Or was it {SECOND}?") } });
     let replies = [
-        // What a command can see of us. Written to a file, as what it prints is looked through.
+        // This command collects what it can see of the agent, in a file, since the agent removes keys
+        // from output.
         calls(
             "exec",
             &json!({ "command": "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline > seen 2>/dev/null; \
                                  env >> seen; cat /proc/$PPID/environ >> seen; env; \
                                  tr '\\0' '\\n' < /proc/$PPID/environ" }),
         ),
-        // What a command prints that has found where they are: some of it at once, cut as it comes,
-        // and more than a result holds.
+        // This command prints the files with the keys, a key in two pieces, and more output than a
+        // result can hold.
         calls(
             "exec",
             &json!({ "command": format!("cd {home}/config; cat key login.json config.toml; \
@@ -148,32 +150,32 @@ fn tell_all(agent: &mut TestAgent) {
 }
 
 #[test]
-fn a_key_is_nowhere_but_in_the_header_it_belongs_in() {
+fn a_key_appears_only_in_the_authorization_header() {
     for log in [None, Some("trace")] {
         let mut agent = agent(log);
-        tell_all(&mut agent);
+        disclose_keys(&mut agent);
 
         let seen = fs::read(agent.path("seen")).unwrap();
         assert!(!seen.is_empty());
-        clean("what a command can see", &seen);
+        assert_no_key("the file of the command", &seen);
         for message in &agent.log {
-            clean("what the client is told", message.to_string().as_bytes());
+            assert_no_key("a message to the client", message.to_string().as_bytes());
         }
         let requests = agent.model().requests();
         for request in &requests {
             for (name, value) in &request.headers {
                 if !name.eq_ignore_ascii_case("authorization") {
-                    clean("a header", value.as_bytes());
+                    assert_no_key("a header", value.as_bytes());
                 }
             }
-            // What the model itself has said goes back to it.
-            let said = request.body["messages"].as_array().cloned().unwrap_or_default();
-            for message in said.iter().filter(|it| it["role"] != "assistant") {
-                clean("what the model is told", message.to_string().as_bytes());
+            // The model gets its own words back unchanged.
+            let messages = request.body["messages"].as_array().cloned().unwrap_or_default();
+            for message in messages.iter().filter(|it| it["role"] != "assistant") {
+                assert_no_key("a message to the model", message.to_string().as_bytes());
             }
         }
         assert!(requests.iter().any(|it| has_key(&it.headers)), "the server got no key");
-        // It was there, and is said to be missing.
+        // The results contained a key, which was replaced.
         let last = cards::results(&agent, requests.len() - 1);
         assert!(last.iter().any(|it| it.contains("[key]")), "{last:?}");
 
@@ -186,15 +188,19 @@ fn a_key_is_nowhere_but_in_the_header_it_belongs_in() {
             &["--model", "second/m", "doctor"],
             &["--model", "third/m", "doctor", "--json"],
         ] {
-            clean(&arguments.join(" "), &printed(&agent, arguments));
+            assert_no_key(&arguments.join(" "), &output_of(&agent, arguments));
         }
-        // Outputs go with their session, the log stays.
-        assert!(kept(&agent).iter().any(|it| it.contains("outputs")), "{:?}", kept(&agent));
+        // The output files still exist now. They are deleted with the session.
+        assert!(
+            checked_files(&agent).iter().any(|it| it.contains("outputs")),
+            "{:?}",
+            checked_files(&agent)
+        );
         let (status, stderr) = agent.close();
         assert!(status.success());
-        assert!(log.is_none() || stderr.contains("TRACE"), "there is no log");
-        clean("stderr", stderr.as_bytes());
-        kept(&agent);
+        assert!(log.is_none() || stderr.contains("TRACE"), "the log is empty");
+        assert_no_key("stderr", stderr.as_bytes());
+        checked_files(&agent);
     }
 }
 
@@ -203,7 +209,7 @@ fn has_key(headers: &[(String, String)]) -> bool {
 }
 
 #[test]
-fn what_the_user_has_written_to_a_file_is_written_as_it_was_allowed() {
+fn write_file_writes_a_key_that_the_model_puts_into_a_file() {
     let arguments: Value =
         json!({ "path": ".env.example", "content": format!("KEY={VARIABLE}\n") });
     let mut agent = agent(None);

@@ -1,4 +1,5 @@
-//! A cancel while a command runs, and around it (R-CANCEL-1, R-CANCEL-2): every process of it ends.
+//! Cancels before, during and after a command (R-CANCEL-1, R-CANCEL-2): all processes of the command end
+//! before the prompt is answered.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use crate::agent::{TestAgent, calls, eventually, is_alive};
 
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// Cancels, and the model must notice that nobody listens any more.
+/// Cancels the turn during a reply stream, and checks that the agent closes the stream.
 fn cancel_the_stream(agent: &mut TestAgent, id: &Value) {
     agent.cancel();
     agent.model().wait_for_hang_ups(1, AT_ONCE).unwrap();
@@ -19,7 +20,7 @@ fn cancel_the_stream(agent: &mut TestAgent, id: &Value) {
     go_on(agent);
 }
 
-/// A number of seconds that stands in nobody else's command line.
+/// An argument for `sleep` that is on the command line of no other process.
 fn long_time(number: u32) -> String {
     format!("7{:07}{number:02}", std::process::id())
 }
@@ -29,7 +30,7 @@ fn runs(command: &str) -> Value {
 }
 
 #[test]
-fn r_cancel_2_after_a_whole_call_while_its_answer_goes_on() {
+fn r_cancel_2_after_complete_calls_while_the_reply_goes_on() {
     let reads = json!([{ "call": { "name": "read_file", "arguments": { "path": "a.txt" } } },
         { "call": { "name": "exec", "arguments": { "command": "touch ran" } } }, { "hang": true }]);
     let mut agent =
@@ -41,26 +42,27 @@ fn r_cancel_2_after_a_whole_call_while_its_answer_goes_on() {
     assert!(!agent.path("ran").exists());
 }
 
-/// Waits until the command, which has been allowed, has made its sign.
-fn until_begun(agent: &mut TestAgent) {
+/// Waits until the command has created the file `begun`.
+fn wait_for_start(agent: &mut TestAgent) {
     agent.wait_for_status("in_progress");
-    eventually("the command's begin", || agent.path("begun").exists());
+    eventually("the command starts", || agent.path("begun").exists());
 }
 
-/// Runs a command, cancels it once `begun` exists, and nothing of it is left.
+/// Runs a command, cancels it once `begun` exists, and checks that all processes with `marker` on their
+/// command line have ended.
 fn cancel_a_command(command: &str, marker: &str) {
     let mut agent = TestAgent::builder()
         .model(json!([runs(command), next_reply()]))
         .permission("allow_once")
         .start();
     let id = agent.prompt("one");
-    until_begun(&mut agent);
-    assert!(is_alive(marker), "the test is no test");
-    let begun = Instant::now();
+    wait_for_start(&mut agent);
+    assert!(is_alive(marker), "no process has the marker");
+    let start = Instant::now();
     agent.cancel();
     assert_eq!(agent.stop_reason(&id), "cancelled");
-    assert!(!is_alive(marker), "a child outlives the answer");
-    assert!(begun.elapsed() < PROMPTLY, "{:?}", begun.elapsed());
+    assert!(!is_alive(marker), "a process is alive after the answer");
+    assert!(start.elapsed() < PROMPTLY, "{:?}", start.elapsed());
     expect_cancelled(&mut agent, &id);
     go_on(&mut agent);
     let messages = agent.model_request(1)["messages"].to_string();
@@ -91,7 +93,7 @@ fn r_cancel_1_while_a_command_runs_that_ignores_sigterm() {
 }
 
 #[test]
-fn r_cancel_1_while_a_command_floods() {
+fn r_cancel_1_while_a_command_prints_without_end() {
     let time = long_time(4);
     cancel_a_command(&format!("sleep {time} & touch begun; yes"), &time);
 }
@@ -106,13 +108,13 @@ fn r_cancel_1_a_command_may_clean_up_after_sigterm() {
         .permission("allow_once")
         .start();
     let id = agent.prompt("one");
-    until_begun(&mut agent);
+    wait_for_start(&mut agent);
     cancel_and_go_on(&mut agent, &id);
     assert!(agent.path("cleaned").exists());
 }
 
 #[test]
-fn r_cancel_1_the_calls_behind_a_running_command_never_run() {
+fn r_cancel_1_later_calls_of_the_reply_never_run() {
     let time = long_time(5);
     let two = json!([
         { "call": { "name": "exec", "arguments": { "command": format!("touch begun; sleep {time}") } } },
@@ -122,7 +124,7 @@ fn r_cancel_1_the_calls_behind_a_running_command_never_run() {
     let mut agent =
         TestAgent::builder().model(json!([two, next_reply()])).permission("allow_once").start();
     let id = agent.prompt("one");
-    until_begun(&mut agent);
+    wait_for_start(&mut agent);
     cancel_and_go_on(&mut agent, &id);
     assert!(!agent.path("ran").exists());
     assert!(!is_alive(&time));

@@ -1,5 +1,5 @@
-//! The file changes of commands are stored: what was there before and what is there after, so that it
-//! can be undone.
+//! Stored file changes: the agent finds the files that a command has changed, and stores their contents
+//! before and after, so that the changes can be undone.
 
 use std::os::unix::fs::symlink;
 
@@ -10,7 +10,7 @@ use turnwright_testing::{cards, process_waits};
 use crate::agent::{TestAgent, calls, eventually, says};
 
 #[test]
-fn what_a_command_has_changed_is_found() {
+fn file_changes_of_a_command_are_found() {
     let table: &[(&str, &[&str])] = &[
         ("sed -i s/one/two/ a", &[r#"a: "one\n" → "two\n""#]),
         ("echo two >> a", &[r#"a: "one\n" → "one\ntwo\n""#]),
@@ -50,7 +50,7 @@ fn what_a_command_has_changed_is_found() {
 }
 
 #[test]
-fn calls_of_one_turn_see_what_those_before_have_left() {
+fn each_change_starts_from_the_state_after_the_previous_call() {
     let write = calls("write_file", &json!({ "path": "a", "content": "two\n" }));
     let exec = |command: &str| calls("exec", &json!({ "command": command }));
     let replies =
@@ -68,7 +68,7 @@ fn calls_of_one_turn_see_what_those_before_have_left() {
 }
 
 #[test]
-fn what_cannot_be_brought_back_is_said_at_once() {
+fn the_card_lists_changes_that_cannot_be_undone() {
     let command = "echo x >> big; echo y > small";
     let replies = json!([calls("exec", &json!({ "command": command })), says("Done.")]);
     let builder = TestAgent::builder().file("big", &"x".repeat(12 << 20)).file("small", "x");
@@ -81,7 +81,7 @@ fn what_cannot_be_brought_back_is_said_at_once() {
 }
 
 #[test]
-fn what_git_has_checked_out_over_is_known() {
+fn changes_of_a_git_checkout_are_found() {
     let replies =
         json!([calls("exec", &json!({ "command": "git checkout -q old" })), says("Done.")]);
     let builder = TestAgent::builder().file("a", "one\n").model(replies);
@@ -90,22 +90,22 @@ fn what_git_has_checked_out_over_is_known() {
                git branch old && echo two > a && echo b > b && git add . && \
                git -c user.name=n -c user.email=e commit -qm 2";
     let mut shell = std::process::Command::new("sh");
-    let made = process_waits::status(shell.args(["-c", git]).current_dir(agent.workspace()));
-    assert!(made.unwrap().success());
+    let status = process_waits::status(shell.args(["-c", git]).current_dir(agent.workspace()));
+    assert!(status.unwrap().success());
     let result = cards::turn(&mut agent);
     let expected = [r#"a: "two\n" → "one\n""#, r#"b: "b\n" → absent"#];
     assert_eq!(file_changes(&agent), expected, "{result}");
 }
 
 #[test]
-fn a_command_that_goes_on_counts_until_its_turn_ends() {
+fn changes_of_a_job_are_found_until_the_turn_ends() {
     let command =
         "echo 1 > a; while [ ! -e go ]; do sleep 0.01; done; echo 2 > b; echo 3 > c; sleep 60";
     let exec = calls("exec", &json!({ "command": command, "background": true }));
     let wait = calls("exec", &json!({ "command": "cat a" }));
     let write = calls("write_file", &json!({ "path": "go", "content": "" }));
-    let look = calls("exec_output", &json!({ "id": "p1", "wait": 1 }));
-    let replies = json!([exec, wait, write, look, says("Done.")]);
+    let output = calls("exec_output", &json!({ "id": "p1", "wait": 1 }));
+    let replies = json!([exec, wait, write, output, says("Done.")]);
     let mut agent = TestAgent::builder().model(replies).permission("allow_once").start();
     let id = agent.prompt("go");
     agent.stop_reason(&id);
@@ -119,14 +119,14 @@ fn a_command_that_goes_on_counts_until_its_turn_ends() {
 }
 
 #[test]
-fn what_a_cancelled_command_has_done_is_found_too() {
+fn changes_of_a_cancelled_command_are_found() {
     let exec = calls("exec", &json!({ "command": "echo x > a; sleep 60" }));
     let builder = TestAgent::builder().file("b", "").model(json!([exec]));
     let mut agent = builder.permission("allow_once").start();
     let id = agent.prompt("go");
     agent.wait_for_status("in_progress");
-    eventually("the command has begun", || agent.path("a").exists());
+    eventually("the command has started", || agent.path("a").exists());
     agent.cancel();
     assert_eq!(agent.stop_reason(&id), "cancelled");
-    eventually("it is written down", || file_changes(&agent) == [r#"a: absent → "x\n""#]);
+    eventually("the change is stored", || file_changes(&agent) == [r#"a: absent → "x\n""#]);
 }

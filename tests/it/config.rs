@@ -1,5 +1,5 @@
-//! The user's `config.toml` beside the environment and the command line, in the log and in `config show`.
-//! What it does in a conversation is in `tests/stories`.
+//! The user's `config.toml`: its precedence beside the environment and the command line, warnings in the
+//! log, and `config show`. `tests/stories/config.rs` tests its effects on a conversation.
 
 use std::process::{Command, Output};
 
@@ -12,7 +12,7 @@ use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
 const FILE: &str = "config/config.toml";
 
-/// A server that says hello to everybody.
+/// A model server that answers each request with "Hello."
 fn greeter() -> RawServer {
     RawServer::start(|_, stream| write_stream(stream, &text_stream("Hello.")))
 }
@@ -26,19 +26,20 @@ fn new_session(agent: &mut TestAgent) -> Value {
     agent.call("session/new", &params)
 }
 
+/// The message of the error with which `session/new` must fail.
 fn refusal(agent: &mut TestAgent) -> String {
     let answer = new_session(agent);
     assert_eq!(answer["error"]["code"], -32000, "{answer}");
     answer["error"]["message"].as_str().unwrap().to_owned()
 }
 
-/// Writes the agent's file while it runs.
+/// Replaces the settings of a running agent.
 fn write(agent: &TestAgent, text: &str) {
     std::fs::write(agent.home().join(FILE), text).unwrap();
 }
 
 #[test]
-fn a_section_selects_the_server_and_its_key_and_headers_reach_it_and_it_alone() {
+fn the_key_and_headers_of_a_provider_are_sent_to_that_provider_only() {
     let (mine, other) = (greeter(), greeter());
     let file = format!(
         r#"
@@ -78,7 +79,7 @@ fn a_section_selects_the_server_and_its_key_and_headers_reach_it_and_it_alone() 
 }
 
 #[test]
-fn the_environment_and_the_flags_win_over_the_file() {
+fn the_environment_and_flags_override_the_file() {
     let replies = json!([says("From the variables.")]);
     let file = "model = 'in-the-file'\nmode = 'plan'\n[providers.x]\nmodels = ['y']";
     let mut agent = TestAgent::builder().model(replies).own_file(FILE, file).initialize();
@@ -93,7 +94,7 @@ fn the_environment_and_the_flags_win_over_the_file() {
 }
 
 #[test]
-fn a_file_elsewhere_is_named_by_a_flag_or_a_variable() {
+fn a_flag_or_a_variable_selects_another_file() {
     let server = greeter();
     let file = format!("[providers.mine]\nbase_url = '{}'\nmodels = ['m']", server.base_url());
     let folder = tempfile::tempdir().unwrap();
@@ -113,7 +114,7 @@ fn a_file_elsewhere_is_named_by_a_flag_or_a_variable() {
 }
 
 #[test]
-fn unknown_keys_are_told_to_the_log_and_do_no_harm() {
+fn unknown_settings_are_logged_and_ignored() {
     let server = greeter();
     let file = format!(
         "shiny = true\n[providers.mine]\nbase_url = '{}'\nmodels = ['m']\nsparkle = {{ a = 1 }}",
@@ -131,7 +132,7 @@ fn unknown_keys_are_told_to_the_log_and_do_no_harm() {
 }
 
 #[test]
-fn key_variables_do_not_reach_commands() {
+fn variables_with_keys_do_not_reach_commands() {
     let command = json!({
         "command": "env; tr '\\0' '\\n' < /proc/$PPID/environ | grep -v ^COPY=; echo done"
     });
@@ -151,7 +152,7 @@ fn key_variables_do_not_reach_commands() {
         .variable("SHOWN", "shown")
         .permission("allow_once")
         .start();
-    // What the process was started with can be read by everybody who may trace it.
+    // Every process that may trace the agent can read its initial environment.
     #[cfg(target_os = "linux")]
     if let Ok(environment) = std::fs::read(format!("/proc/{}/environ", agent.pid())) {
         let environment = String::from_utf8_lossy(&environment).into_owned();
@@ -179,7 +180,7 @@ fn turnwright(agent: &TestAgent, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn the_settings_are_shown_with_their_origin_and_without_keys() {
+fn config_show_prints_settings_with_their_origin_and_without_keys() {
     let file = "model = 'groq/m'\nmax_turn_requests = 7\nshiny = 1\n\
                 [providers.mine]\nbase_url = 'http://h/v1'";
     let agent = unconfigured(file).initialize();

@@ -1,5 +1,6 @@
-//! Nothing that the client was told is lost: the agent is killed in the middle of a turn, and what
-//! comes back is what was seen, once, in its order. `CRASH_KILLS` says how often, `CRASH_SEED` when.
+//! Crash safety: the agent is killed during a turn, and a load must replay what the client had received,
+//! without losses, repetitions or changes of the order. `CRASH_KILLS` sets the number of kills and
+//! `CRASH_SEED` the seed of the random moments.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -19,15 +20,15 @@ use crate::agent::{prompt, run_mark, says};
 const PROMPT: &str = "Do all of it.";
 const INTERRUPTED: &str = "This turn was interrupted: the agent ended in the middle of it.";
 
-/// An agent that is not treated kindly.
+/// An agent process that the test kills, and the client's end of the connection.
 struct Victim {
     child: Child,
     stdin: Option<Input>,
-    /// The whole lines of its stdout.
+    /// The complete lines of its stdout.
     lines: Receiver<Value>,
-    /// Those that were taken.
-    heard: Vec<Value>,
-    next: u64,
+    /// The messages that were taken from `lines`.
+    received: Vec<Value>,
+    next_id: u64,
 }
 
 impl Victim {
@@ -46,7 +47,7 @@ impl Victim {
             .spawn()
             .unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        // What is not taken stays in the pipe, but for a line or two.
+        // Apart from a line or two, messages that the test has not taken stay in the pipe.
         let (sender, lines) = sync_channel(0);
         std::thread::spawn(move || {
             let mut line = String::new();
@@ -58,50 +59,50 @@ impl Victim {
             }
         });
         let stdin = Some(Input::of(&mut child));
-        let mut victim = Victim { child, stdin, lines, heard: Vec::new(), next: 1 };
+        let mut victim = Victim { child, stdin, lines, received: Vec::new(), next_id: 1 };
         victim.call("initialize", &json!({ "protocolVersion": 1, "clientCapabilities": {} }));
         victim
     }
 
     fn send(&mut self, method: &str, params: &Value) -> u64 {
-        let id = self.next;
-        self.next += 1;
+        let id = self.next_id;
+        self.next_id += 1;
         let line = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
         self.stdin.as_ref().unwrap().write(format!("{line}\n").as_bytes()).unwrap();
         id
     }
 
-    /// The next whole line; `None` at the end.
-    fn hear(&mut self) -> Option<Value> {
+    /// Takes the next complete line, or returns `None` at the end of stdout.
+    fn receive(&mut self) -> Option<Value> {
         match self.lines.recv_timeout(process_waits::LIMIT) {
             Ok(message) => {
-                self.heard.push(message.clone());
+                self.received.push(message.clone());
                 Some(message)
             }
             Err(RecvTimeoutError::Disconnected) => None,
             Err(RecvTimeoutError::Timeout) => {
-                process_report::give_up(self.child.id(), "it says nothing")
+                process_report::give_up(self.child.id(), "the agent sends nothing")
             }
         }
     }
 
-    /// So many lines, or fewer if it answers this before: then nothing more may come, ever. How many
-    /// lines a turn has depends on how fast they are taken.
-    fn hear_some(&mut self, count: usize, id: u64) {
+    /// Takes up to `count` lines, but none after the answer to the request `id`, since no line may
+    /// follow. The number of lines of a turn depends on how fast they are read.
+    fn receive_some(&mut self, count: usize, id: u64) {
         for _ in 0..count {
-            if self.answer_heard(id).is_some() || self.hear().is_none() {
+            if self.received_answer(id).is_some() || self.receive().is_none() {
                 return;
             }
         }
     }
 
-    fn answer_heard(&self, id: u64) -> Option<&Value> {
-        self.heard.iter().find(|it| it["id"] == id && it.get("method").is_none())
+    fn received_answer(&self, id: u64) -> Option<&Value> {
+        self.received.iter().find(|it| it["id"] == id && it.get("method").is_none())
     }
 
     fn answer(&mut self, id: u64) -> Value {
         loop {
-            let message = self.hear().expect("the agent is alive");
+            let message = self.receive().expect("the agent is alive");
             if message["id"] == id && message.get("method").is_none() {
                 return message;
             }
@@ -115,16 +116,16 @@ impl Victim {
         answer["result"].clone()
     }
 
-    /// Kills it. What it has written counts as seen.
+    /// Kills the process. Lines that it had written count as received.
     fn kill(&mut self) {
         process_waits::kill(&mut self.child);
-        while self.hear().is_some() {}
+        while self.receive().is_some() {}
     }
 
-    /// Lets it end.
+    /// Closes stdin and waits until the process has ended with status 0.
     fn end(mut self) {
         drop(self.stdin.take());
-        while self.hear().is_some() {}
+        while self.receive().is_some() {}
         assert!(process_waits::wait(&mut self.child).success());
     }
 }
@@ -135,25 +136,26 @@ impl Drop for Victim {
     }
 }
 
-/// What a user sees of a conversation, in order.
+/// An entry of the conversation as the client shows it.
 #[derive(Clone, Debug, PartialEq)]
 struct Seen {
-    /// A message with its sort, a card, or the plan.
+    /// The identifier of a message with its kind, of a card, or of the plan.
     key: String,
-    /// Words so far, or the fields of a card.
+    /// The text of a message so far, the fields of a card, or the entries of the plan.
     shown: Value,
     is_final: bool,
 }
 
-fn fold(heard: &[Value]) -> Vec<Seen> {
+/// The conversation that the client shows after these messages.
+fn fold(messages: &[Value]) -> Vec<Seen> {
     let mut all: Vec<Seen> = Vec::new();
-    for message in heard.iter().filter(|it| it["method"] == "session/update") {
+    for message in messages.iter().filter(|it| it["method"] == "session/update") {
         let update = &message["params"]["update"];
-        let sort = update["sessionUpdate"].as_str().unwrap();
-        match sort {
+        let kind = update["sessionUpdate"].as_str().unwrap();
+        match kind {
             "user_message_chunk" | "agent_message_chunk" | "agent_thought_chunk" => {
                 let Some(id) = update["messageId"].as_str() else { continue };
-                let key = format!("{sort} {id}");
+                let key = format!("{kind} {id}");
                 let words = update["content"]["text"].as_str().unwrap();
                 match all.iter_mut().find(|it| it.key == key) {
                     Some(seen) => {
@@ -165,11 +167,12 @@ fn fold(heard: &[Value]) -> Vec<Seen> {
             }
             "tool_call" | "tool_call_update" => {
                 let key = format!("card {}", update["toolCallId"].as_str().unwrap());
-                if sort == "tool_call" {
+                if kind == "tool_call" {
                     assert!(all.iter().all(|it| it.key != key), "{key} comes twice");
                     all.push(Seen { key: key.clone(), shown: json!({}), is_final: false });
                 }
-                let seen = all.iter_mut().find(|it| it.key == key).expect("a card is shown first");
+                let seen =
+                    all.iter_mut().find(|it| it.key == key).expect("an update of an unknown card");
                 for field in ["title", "kind", "status", "content", "rawOutput"] {
                     if let Some(value) = update.get(field) {
                         seen.shown[field] = value.clone();
@@ -198,7 +201,7 @@ fn content(round: usize) -> String {
 
 const ROUNDS: usize = 5;
 
-/// The replies of a turn that does a lot.
+/// The model's replies in a turn with many updates of all kinds.
 fn script() -> Value {
     let mut replies = Vec::new();
     for round in 0..ROUNDS {
@@ -228,7 +231,7 @@ fn server(replies: &Value) -> Server {
     Server::start(Scenario::from_value(json!({ "replies": replies })).unwrap(), 0).unwrap()
 }
 
-/// A small generator: a test that has failed can be had again.
+/// A generator of pseudo-random numbers. Its seed makes failures reproducible.
 struct Dice(u64);
 
 impl Dice {
@@ -253,14 +256,14 @@ impl Place {
         place
     }
 
-    /// Opens a session and begins its turn.
+    /// Opens a session and starts its turn.
     fn begin(&self, model: &Server) -> (Victim, String, u64) {
         let mut victim = Victim::start(self.home.path(), model);
         let params = json!({ "cwd": self.workspace.path(), "mcpServers": [] });
         let answer = victim.call("session/new", &params);
         let session = answer["sessionId"].as_str().unwrap().to_owned();
         victim.call("session/set_mode", &json!({ "sessionId": session, "modeId": "full" }));
-        victim.heard.clear();
+        victim.received.clear();
         let id = victim.send("session/prompt", &prompt(&session, PROMPT));
         (victim, session, id)
     }
@@ -269,12 +272,12 @@ impl Place {
         json!({ "sessionId": session, "cwd": self.workspace.path(), "mcpServers": [] })
     }
 
-    /// Files are as one of the rounds has made them, and there are no others.
+    /// Checks that each file has the content of one of the rounds, and that there are no other files.
     fn check_files(&self) {
         for entry in std::fs::read_dir(self.workspace.path()).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_str().unwrap();
-            // What was to take a file's place when the process ended. It is nobody's content.
+            // The process ended before this temporary file could replace a file.
             if name.starts_with(".turnwright-") {
                 eprintln!("left behind: {name}");
                 continue;
@@ -292,19 +295,22 @@ impl Place {
     }
 }
 
-/// What came back is what was seen.
-fn compare(live: &[Seen], back: &[Seen], was_answered: bool) {
-    let keys: BTreeSet<_> = back.iter().map(|it| &it.key).collect();
-    assert_eq!(keys.len(), back.len(), "something comes twice");
-    assert!(back.iter().all(|it| it.is_final || !it.key.starts_with("card")), "an open card");
-    let prompts: Vec<_> = back.iter().filter(|it| it.key.starts_with("user")).collect();
+/// Checks that a loaded conversation matches what the client had received before the kill.
+fn compare(live: &[Seen], loaded: &[Seen], was_answered: bool) {
+    let keys: BTreeSet<_> = loaded.iter().map(|it| &it.key).collect();
+    assert_eq!(keys.len(), loaded.len(), "an entry is replayed twice");
+    assert!(
+        loaded.iter().all(|it| it.is_final || !it.key.starts_with("card")),
+        "a replayed card has no final status"
+    );
+    let prompts: Vec<_> = loaded.iter().filter(|it| it.key.starts_with("user")).collect();
     assert!(prompts.len() <= 1 && prompts.iter().all(|it| it.shown == PROMPT), "{prompts:?}");
     assert!(live.is_empty() || prompts.len() == 1, "the prompt is lost");
-    let notes = back.iter().filter(|it| it.shown == INTERRUPTED).count();
+    let notes = loaded.iter().filter(|it| it.shown == INTERRUPTED).count();
     assert_eq!(notes, usize::from(!was_answered && !prompts.is_empty()), "interrupted");
     for (number, seen) in live.iter().enumerate() {
-        let found = back.iter().find(|it| it.key == seen.key);
-        // What was followed by the end of a card, or by another answer.
+        let found = loaded.iter().find(|it| it.key == seen.key);
+        // A text is certainly stored if a finished card or the next reply came after it.
         let is_sure = was_answered
             || live[number + 1..]
                 .iter()
@@ -314,14 +320,14 @@ fn compare(live: &[Seen], back: &[Seen], was_answered: bool) {
             ("card", None) => assert!(!seen.is_final, "{} is lost", seen.key),
             ("card", Some(_)) => {}
             ("plan", found) => {
-                // A later one may have been written and not yet told.
+                // A later plan may have been stored and not sent yet, so the entries are not compared.
                 assert!(found.is_some(), "the plan is lost");
             }
             (_, Some(found)) if is_sure => assert_eq!(found, seen),
             (_, None) => assert!(!is_sure, "{} is lost", seen.key),
             (_, Some(found)) => {
-                let (one, other) = (found.shown.as_str().unwrap(), seen.shown.as_str().unwrap());
-                assert!(one.starts_with(other) || other.starts_with(one), "{one:?} {other:?}");
+                let (a, b) = (found.shown.as_str().unwrap(), seen.shown.as_str().unwrap());
+                assert!(a.starts_with(b) || b.starts_with(a), "{a:?} {b:?}");
             }
         }
     }
@@ -329,81 +335,81 @@ fn compare(live: &[Seen], back: &[Seen], was_answered: bool) {
         let both = of.iter().filter(|it| among.iter().any(|also| also.key == it.key));
         both.filter(|it| it.key != "plan").map(|it| it.key.clone()).collect()
     };
-    assert_eq!(order(live, back), order(back, live), "the order");
+    assert_eq!(order(live, loaded), order(loaded, live), "the order has changed");
 }
 
-/// A strict server takes it: each call is followed by its result.
+/// Checks that each tool call in a model request is followed by its result, as strict providers require.
 fn check_request(body: &Value) {
-    let mut owed: Vec<&Value> = Vec::new();
+    let mut open_calls: Vec<&Value> = Vec::new();
     for message in body["messages"].as_array().unwrap() {
         if message["role"] == "tool" {
-            assert_eq!(owed.first(), Some(&&message["tool_call_id"]), "{body}");
+            assert_eq!(open_calls.first(), Some(&&message["tool_call_id"]), "{body}");
             assert_ne!(message["content"], "");
-            owed.remove(0);
+            open_calls.remove(0);
         } else {
-            assert!(owed.is_empty(), "{body}");
+            assert!(open_calls.is_empty(), "{body}");
             let calls = message["tool_calls"].as_array().into_iter().flatten();
-            owed = calls.map(|it| &it["id"]).collect();
+            open_calls = calls.map(|it| &it["id"]).collect();
         }
     }
-    assert!(owed.is_empty(), "{body}");
+    assert!(open_calls.is_empty(), "{body}");
 }
 
 fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// One death, and the life after it.
-fn die(dice: &mut Dice, lines: usize) {
+/// Kills the agent at a random moment of the turn, loads the session twice, and goes on.
+fn kill_and_load(dice: &mut Dice, lines: usize) {
     let (place, model) = (Place::new(), server(&script()));
-    let (mut victim, session, asked) = place.begin(&model);
-    victim.hear_some(dice.below(lines + 1), asked);
+    let (mut victim, session, prompt_id) = place.begin(&model);
+    victim.receive_some(dice.below(lines + 1), prompt_id);
     if dice.below(5) == 0 {
-        let closed = victim.send("session/close", &json!({ "sessionId": session }));
-        victim.hear_some(dice.below(3), closed);
+        let close_id = victim.send("session/close", &json!({ "sessionId": session }));
+        victim.receive_some(dice.below(3), close_id);
     }
     let micros = u64::try_from(dice.below(3_000)).unwrap();
     std::thread::sleep(Duration::from_micros(micros));
     victim.kill();
-    let was_answered = victim.answer_heard(asked).is_some();
-    let live = fold(&victim.heard);
+    let was_answered = victim.received_answer(prompt_id).is_some();
+    let live = fold(&victim.received);
     place.check_files();
 
     let model = server(&json!([says("And on.")]));
     if dice.below(3) == 0 {
-        // The one that wants to set things right dies, too.
+        // The process that repairs the session is killed, too.
         let mut second = Victim::start(place.home.path(), &model);
         second.send("session/load", &place.load(&session));
         let micros = u64::try_from(dice.below(30_000)).unwrap();
         std::thread::sleep(Duration::from_micros(micros));
         second.kill();
     }
-    let mut first_back = Vec::new();
+    let mut first_loaded = Vec::new();
     for round in 0..2 {
         let mut third = Victim::start(place.home.path(), &model);
-        let from = third.heard.len();
+        let start = third.received.len();
         third.call("session/load", &place.load(&session));
-        let back = fold(&third.heard[from..]);
-        // It may have ended without having been able to say so; then all of it is there.
-        let has_ended = !back.is_empty() && back.iter().all(|it| it.shown != INTERRUPTED);
-        compare(&live, &back, was_answered || has_ended);
+        let loaded = fold(&third.received[start..]);
+        // The turn may have ended without its answer having been sent. Then it is complete.
+        let has_ended = !loaded.is_empty() && loaded.iter().all(|it| it.shown != INTERRUPTED);
+        compare(&live, &loaded, was_answered || has_ended);
         if round == 0 {
-            first_back = back;
+            first_loaded = loaded;
             third.end();
             continue;
         }
-        assert_eq!(back, first_back, "loaded twice");
-        let from = third.heard.len();
+        assert_eq!(loaded, first_loaded, "the second load differs from the first");
+        let start = third.received.len();
         let answer = third.call("session/prompt", &prompt(&session, "Go on."));
         assert_eq!(answer["stopReason"], "end_turn");
-        let more = fold(&third.heard[from..]);
-        let old = |it: &Seen| live.iter().chain(&back).any(|old| old.key == it.key);
-        assert!(!more.iter().any(old), "an identifier comes again: {more:?}");
+        let new = fold(&third.received[start..]);
+        let is_known = |it: &Seen| live.iter().chain(&loaded).any(|old| old.key == it.key);
+        assert!(!new.iter().any(is_known), "an identifier is used again: {new:?}");
         let requests = model.wait_for_requests(1, Duration::from_secs(20)).unwrap();
         check_request(&requests[0].body);
         assert_eq!(
             requests[0].body.to_string().contains("The last turn was interrupted"),
-            back.iter().any(|it| it.shown == INTERRUPTED)
+            loaded.iter().any(|it| it.shown == INTERRUPTED)
         );
         third.end();
     }
@@ -411,33 +417,33 @@ fn die(dice: &mut Dice, lines: usize) {
 }
 
 #[test]
-fn whenever_the_agent_is_killed_what_was_seen_comes_back_once() {
+fn a_load_replays_what_the_client_had_received_before_a_kill() {
     let (place, model) = (Place::new(), server(&script()));
     let (mut victim, session, id) = place.begin(&model);
     victim.answer(id);
-    let (lines, live) = (victim.heard.len(), fold(&victim.heard));
+    let (lines, live) = (victim.received.len(), fold(&victim.received));
     victim.kill();
     let mut after = Victim::start(place.home.path(), &model);
-    let from = after.heard.len();
+    let start = after.received.len();
     after.call("session/load", &place.load(&session));
-    compare(&live, &fold(&after.heard[from..]), true);
+    compare(&live, &fold(&after.received[start..]), true);
     after.end();
 
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let seed = variable("CRASH_SEED").unwrap_or(since.as_secs() | 1);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let seed = variable("CRASH_SEED").unwrap_or(now.as_secs() | 1);
     for number in 0..variable("CRASH_KILLS").unwrap_or(40) {
-        // Shown if it fails.
+        // The test runner shows this line if the test fails.
         eprintln!("CRASH_SEED={} CRASH_KILLS=1 (number {number})", seed + 2 * number);
         let mut dice = Dice(seed + 2 * number);
         for _ in 0..8 {
             dice.below(2);
         }
-        die(&mut dice, lines);
+        kill_and_load(&mut dice, lines);
     }
 }
 
 #[test]
-fn words_that_were_seen_for_a_while_outlive_the_process() {
+fn text_that_was_shown_for_a_second_is_stored() {
     let place = Place::new();
     let model = server(&json!([[
         { "thought": "Slowly, ", "chunks": 2, "every_ms": 10 },
@@ -445,17 +451,17 @@ fn words_that_were_seen_for_a_while_outlive_the_process() {
         { "hang": true }
     ]]));
     let (mut victim, session, _) = place.begin(&model);
-    let words = |heard: &[Value]| fold(heard).iter().any(|it| it.shown == "one two three");
-    while !words(&victim.heard) {
-        victim.hear().expect("the agent is alive");
+    let words = |messages: &[Value]| fold(messages).iter().any(|it| it.shown == "one two three");
+    while !words(&victim.received) {
+        victim.receive().expect("the agent is alive");
     }
     std::thread::sleep(Duration::from_secs(1));
     victim.kill();
-    let mut after = Victim::start(place.home.path(), &model);
-    let from = after.heard.len();
-    after.call("session/load", &place.load(&session));
-    let back = fold(&after.heard[from..]);
-    let shown: Vec<_> = back.iter().filter_map(|it| it.shown.as_str()).collect();
+    let mut second = Victim::start(place.home.path(), &model);
+    let start = second.received.len();
+    second.call("session/load", &place.load(&session));
+    let loaded = fold(&second.received[start..]);
+    let shown: Vec<_> = loaded.iter().filter_map(|it| it.shown.as_str()).collect();
     assert_eq!(shown, [PROMPT, "Slowly, ", "one two three", INTERRUPTED]);
-    after.end();
+    second.end();
 }

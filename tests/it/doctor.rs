@@ -1,5 +1,5 @@
-//! `turnwright doctor` against servers with and without faults: what it says, what it ends with,
-//! and what is remembered of it.
+//! `turnwright doctor` with working and faulty model servers: its report, its exit code, and the stored
+//! profile of the model.
 
 use std::process::{Command, Stdio};
 
@@ -12,8 +12,8 @@ use crate::agent::{TestAgent, calls, eventually, says};
 
 const KEY: &str = "sk-test-0123456789";
 
-/// A home in which one server is configured by the environment.
-struct Patient {
+/// A configuration with one model server, which environment variables select.
+struct Setup {
     home: TempDir,
     base_url: String,
     model: &'static str,
@@ -21,29 +21,30 @@ struct Patient {
     server: Option<Server>,
 }
 
-/// What the doctor has said.
+/// The output and exit code of the doctor.
 struct Findings {
     status: i32,
     text: String,
 }
 
-impl Patient {
-    fn new(replies: &Value) -> Patient {
+impl Setup {
+    fn new(replies: &Value) -> Setup {
         let scenario = Scenario::from_value(json!({ "replies": replies })).unwrap();
         let server = Server::start(scenario, 0).unwrap();
-        Patient { server: Some(server), ..Patient::at(String::new()) }.moved_in()
+        Setup { server: Some(server), ..Setup::at(String::new()) }.with_server_url()
     }
 
-    fn at(base_url: String) -> Patient {
+    fn at(base_url: String) -> Setup {
         let home = tempfile::tempdir().unwrap();
-        Patient { home, base_url, model: "scripted", key: Some(KEY), server: None }
+        Setup { home, base_url, model: "scripted", key: Some(KEY), server: None }
     }
 
-    fn moved_in(mut self) -> Patient {
+    fn with_server_url(mut self) -> Setup {
         self.base_url = self.server.as_ref().unwrap().base_url();
         self
     }
 
+    /// Runs the doctor. Checks that stderr is empty and that the report has no key.
     fn doctor(&self, arguments: &[&str]) -> Findings {
         let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
         command
@@ -71,7 +72,7 @@ impl Patient {
         value
     }
 
-    /// Whether an agent of the same home offers to take pictures.
+    /// Whether an agent with this configuration declares that it accepts images.
     fn takes_images(&self) -> Value {
         let mut agent = TestAgent::unconfigured()
             .variable("TURNWRIGHT_HOME", self.home.path().to_str().unwrap())
@@ -88,11 +89,11 @@ impl Patient {
 }
 
 impl Findings {
-    /// Whether there is a line with this outcome of this question.
+    /// Whether the report has a line with this result of this check.
     fn has(&self, mark: &str, name: &str) -> bool {
-        self.text.lines().any(|it| {
-            let mut words = it.split_whitespace();
-            it.starts_with(mark) && words.next() == Some(mark) && words.next() == Some(name)
+        self.text.lines().any(|line| {
+            let mut words = line.split_whitespace();
+            line.starts_with(mark) && words.next() == Some(mark) && words.next() == Some(name)
         })
     }
 }
@@ -117,12 +118,12 @@ fn refuses(status: u16, message: &str) -> Value {
 }
 
 #[test]
-fn a_good_server_passes_and_what_it_takes_is_remembered() {
+fn a_working_server_passes_and_its_abilities_are_stored() {
     let rain = says("It is 17 °C and it rains.");
     let replies = [counts(), weather("Paris"), rain, two_cities(), says("Orange.")];
-    let patient = Patient::new(&json!(replies));
-    assert_eq!(patient.takes_images(), false);
-    let findings = patient.doctor(&[]);
+    let setup = Setup::new(&json!(replies));
+    assert_eq!(setup.takes_images(), false);
+    let findings = setup.doctor(&[]);
     assert_eq!(findings.status, 0, "{}", findings.text);
     for name in ["answer", "streaming", "usage", "tools", "result", "parallel", "images", "models"]
     {
@@ -131,22 +132,22 @@ fn a_good_server_passes_and_what_it_takes_is_remembered() {
     assert!(findings.has("–", "reasoning") && findings.has("?", "window"), "{}", findings.text);
     assert!(findings.text.contains("The agent can work with this model."), "{}", findings.text);
     assert!(findings.text.contains("set, from OPENAI_API_KEY"), "{}", findings.text);
-    assert_eq!(patient.takes_images(), true);
+    assert_eq!(setup.takes_images(), true);
 
-    let forgotten = patient.doctor(&["--forget"]);
-    assert_eq!((forgotten.status, patient.profiles()), (0, 0), "{}", forgotten.text);
-    assert_eq!(patient.takes_images(), false);
-    assert_eq!(patient.doctor(&["--forget"]).status, 0);
+    let forgotten = setup.doctor(&["--forget"]);
+    assert_eq!((forgotten.status, setup.profiles()), (0, 0), "{}", forgotten.text);
+    assert_eq!(setup.takes_images(), false);
+    assert_eq!(setup.doctor(&["--forget"]).status, 0);
 }
 
 #[test]
-fn the_object_for_programs_has_the_same_keys_whatever_happens() {
+fn the_json_report_always_has_the_same_keys() {
     let rain = says("It is 17 °C and it rains.");
     let replies = [counts(), weather("Paris"), rain, two_cities(), says("Orange.")];
-    let good = Patient::new(&json!(replies)).json();
-    let bad = Patient::new(&json!([refuses(401, "no such key")])).json();
-    let unusable = Patient { model: "nobody/nothing", ..Patient::at(String::new()) };
-    let unusable = Patient { key: None, ..unusable }.json();
+    let good = Setup::new(&json!(replies)).json();
+    let bad = Setup::new(&json!([refuses(401, "no such key")])).json();
+    let unusable = Setup { model: "nobody/nothing", ..Setup::at(String::new()) };
+    let unusable = Setup { key: None, ..unusable }.json();
     let keys = |it: &Value| it.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert_eq!(keys(&good), keys(&bad));
     assert_eq!(keys(&good), keys(&unusable));
@@ -162,26 +163,26 @@ fn the_object_for_programs_has_the_same_keys_whatever_happens() {
 
 #[test]
 fn an_incomplete_audit_is_reported() {
-    let patient = Patient { key: None, ..Patient::at(String::new()) };
-    assert_eq!(patient.json()["audit"], json!({ "lost": 0, "error": null }));
-    let state = patient.home.path().join("state");
+    let setup = Setup { key: None, ..Setup::at(String::new()) };
+    assert_eq!(setup.json()["audit"], json!({ "lost": 0, "error": null }));
+    let state = setup.home.path().join("state");
     let line = json!({ "at": "2026-01-01T00:00:00Z", "event": "lost", "session": "", "project": "",
         "mode": "", "effects": [], "verdict": "", "by": "the disk is full", "lost": 3 });
     std::fs::create_dir_all(&state).unwrap();
     std::fs::write(state.join("permissions.jsonl"), format!("{line}\n")).unwrap();
-    assert_eq!(patient.json()["audit"], json!({ "lost": 3, "error": null }));
-    let text = patient.doctor(&[]).text;
+    assert_eq!(setup.json()["audit"], json!({ "lost": 3, "error": null }));
+    let text = setup.doctor(&[]).text;
     assert!(text.contains("3 entries could not be written (the disk is full)"), "{text}");
     std::fs::remove_file(state.join("permissions.jsonl")).unwrap();
     std::fs::create_dir(state.join("permissions.jsonl")).unwrap();
-    assert_eq!(patient.json()["audit"]["error"], "not a regular file");
+    assert_eq!(setup.json()["audit"]["error"], "not a regular file");
 }
 
 #[test]
-fn a_server_without_tools_is_not_enough() {
+fn a_server_without_tools_fails() {
     let no_tools = refuses(400, "scripted does not support tools");
-    let patient = Patient::new(&json!([counts(), no_tools, says("Orange.")]));
-    let findings = patient.doctor(&[]);
+    let setup = Setup::new(&json!([counts(), no_tools, says("Orange.")]));
+    let findings = setup.doctor(&[]);
     assert_eq!(findings.status, 1, "{}", findings.text);
     assert!(findings.has("ok", "answer") && findings.has("FAIL", "tools"), "{}", findings.text);
     assert!(findings.has("skip", "result") && findings.has("ok", "images"), "{}", findings.text);
@@ -189,7 +190,7 @@ fn a_server_without_tools_is_not_enough() {
 }
 
 #[test]
-fn what_is_wrong_with_the_first_request_is_said_and_teaches_nothing() {
+fn a_failure_of_the_first_request_is_explained_and_not_stored() {
     let page = json!([{ "status": 200, "body": "<html>hi</html>", "content_type": "text/html" }]);
     let table = [
         (refuses(401, "Incorrect API key provided: sk-test-0123456789"), "Check the key"),
@@ -197,50 +198,50 @@ fn what_is_wrong_with_the_first_request_is_said_and_teaches_nothing() {
         (refuses(429, "You exceeded your current quota: insufficient_quota"), "the credit"),
     ];
     for (reply, expected) in table {
-        let patient = Patient::new(&json!([reply]));
-        let findings = patient.doctor(&[]);
+        let setup = Setup::new(&json!([reply]));
+        let findings = setup.doctor(&[]);
         assert_eq!(findings.status, 1, "{}", findings.text);
         assert!(findings.has("FAIL", "answer"), "{}", findings.text);
         assert!(findings.has("skip", "window"), "{}", findings.text);
         assert!(findings.text.contains(expected), "{expected}: {}", findings.text);
-        assert_eq!(patient.server.as_ref().unwrap().requests().len(), 1, "{}", findings.text);
-        assert_eq!(patient.profiles(), 0);
+        assert_eq!(setup.server.as_ref().unwrap().requests().len(), 1, "{}", findings.text);
+        assert_eq!(setup.profiles(), 0);
     }
 }
 
 #[test]
-fn a_wrong_name_is_answered_with_near_ones() {
+fn an_unknown_model_name_is_answered_with_similar_names() {
     let reply = refuses(404, "The model `scriptde` does not exist");
-    let patient = Patient { model: "scriptde", ..Patient::new(&json!([reply])) };
-    let findings = patient.doctor(&[]);
+    let setup = Setup { model: "scriptde", ..Setup::new(&json!([reply])) };
+    let findings = setup.doctor(&[]);
     assert_eq!(findings.status, 1, "{}", findings.text);
     assert!(findings.text.contains("Did you mean scripted?"), "{}", findings.text);
 
     let reply = refuses(404, "The model `zzz` does not exist");
-    let patient = Patient { model: "zzz", ..Patient::new(&json!([reply])) };
-    let findings = patient.doctor(&[]);
+    let setup = Setup { model: "zzz", ..Setup::new(&json!([reply])) };
+    let findings = setup.doctor(&[]);
     assert!(findings.text.contains("Available models: scripted"), "{}", findings.text);
 }
 
 #[test]
-fn where_nobody_listens_that_is_said() {
-    // No other test can be given this port, because it is not an ephemeral one.
-    let patient = Patient::at("http://127.0.0.1:9/v1".to_owned());
-    let findings = patient.doctor(&[]);
+fn an_unreachable_server_is_reported() {
+    // Port 9 is not ephemeral, so no other test can get it.
+    let setup = Setup::at("http://127.0.0.1:9/v1".to_owned());
+    let findings = setup.doctor(&[]);
     assert_eq!(findings.status, 1, "{}", findings.text);
     assert!(findings.text.contains("Check that the server is running"), "{}", findings.text);
-    assert_eq!(patient.profiles(), 0);
+    assert_eq!(setup.profiles(), 0);
 }
 
 #[test]
-fn an_effort_that_is_refused_does_not_spoil_the_others() {
+fn a_refused_effort_does_not_affect_the_other_efforts() {
     let rain = says("It is 17 °C and it rains.");
     let refused = refuses(400, "'reasoning_effort' cannot be that");
     let thinks = json!([{ "thought": "Hm." }, { "text": "1 2 3" }]);
     let start = [thinks, weather("Paris"), rain, two_cities(), says("Orange.")];
     let examine = |efforts: &[&Value]| {
         let replies: Vec<_> = start.iter().chain(efforts.iter().copied()).collect();
-        Patient { model: "gpt-oss", ..Patient::new(&json!(replies)) }.json()
+        Setup { model: "gpt-oss", ..Setup::new(&json!(replies)) }.json()
     };
     let found = examine(&[&counts(), &refused, &counts()]);
     let effort = &found["checks"]["effort"];
@@ -255,73 +256,73 @@ fn an_effort_that_is_refused_does_not_spoil_the_others() {
 
 #[cfg(unix)]
 #[test]
-fn a_signal_ends_it_at_once() {
+fn a_signal_ends_the_doctor_at_once() {
     use std::os::unix::process::ExitStatusExt;
 
-    let patient = Patient::new(&json!([[{ "hang": true }]]));
+    let setup = Setup::new(&json!([[{ "hang": true }]]));
     let mut doctor = Command::new(env!("CARGO_BIN_EXE_turnwright"))
         .arg("doctor")
         .env_clear()
-        .env("TURNWRIGHT_HOME", patient.home.path())
+        .env("TURNWRIGHT_HOME", setup.home.path())
         .env("TURNWRIGHT_MODEL", "scripted")
-        .env("OPENAI_BASE_URL", &patient.base_url)
+        .env("OPENAI_BASE_URL", &setup.base_url)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let server = patient.server.as_ref().unwrap();
-    eventually("a request", || !server.requests().is_empty());
+    let server = setup.server.as_ref().unwrap();
+    eventually("the server gets a request", || !server.requests().is_empty());
     let pid = doctor.id().to_string();
-    // Not INT: who runs the tests in the background may have it ignored, and children inherit that.
+    // The test does not use INT, which a shell ignores for jobs in the background and their children.
     assert!(process_waits::status(Command::new("kill").args(["-TERM", &pid])).unwrap().success());
     let mut status = None;
-    eventually("the end", || {
+    eventually("the doctor ends", || {
         status = doctor.try_wait().unwrap();
         status.is_some()
     });
     assert_eq!(status.unwrap().signal(), Some(15));
-    assert_eq!(patient.profiles(), 0);
+    assert_eq!(setup.profiles(), 0);
 }
 
 #[test]
-fn a_picture_that_is_refused_is_not_offered_again() {
+fn images_are_not_declared_any_more_after_the_server_has_refused_one() {
     let rain = says("It is 17 °C and it rains.");
     let refused = refuses(400, "unknown variant `image_url`, expected `text`");
     let replies = [counts(), weather("Paris"), rain, two_cities(), refused, says("Which?")];
-    let patient = Patient { model: "llava", ..Patient::new(&json!(replies)) };
-    assert_eq!(patient.takes_images(), true, "by its name");
-    let findings = patient.doctor(&[]);
+    let setup = Setup { model: "llava", ..Setup::new(&json!(replies)) };
+    assert_eq!(setup.takes_images(), true, "images are not declared for this model name");
+    let findings = setup.doctor(&[]);
     assert_eq!(findings.status, 0, "{}", findings.text);
     assert!(findings.has("–", "images"), "{}", findings.text);
-    assert_eq!(patient.takes_images(), false);
+    assert_eq!(setup.takes_images(), false);
 }
 
 #[test]
-fn who_wants_no_pictures_is_not_asked_about_them() {
+fn the_check_of_images_is_skipped_if_the_settings_turn_them_off() {
     let rain = says("It is 17 °C and it rains.");
-    let patient = Patient::new(&json!([counts(), weather("Paris"), rain, two_cities()]));
+    let setup = Setup::new(&json!([counts(), weather("Paris"), rain, two_cities()]));
     let section = format!(
         "[providers.mine]\nbase_url = '{}'\nquirks = {{ images = false }}\n",
-        patient.base_url
+        setup.base_url
     );
-    let folder = patient.home.path().join("config");
+    let folder = setup.home.path().join("config");
     std::fs::create_dir(&folder).unwrap();
     std::fs::write(folder.join("config.toml"), section).unwrap();
-    let findings = Patient { model: "mine/scripted", ..patient }.doctor(&[]);
+    let findings = Setup { model: "mine/scripted", ..setup }.doctor(&[]);
     assert!(findings.has("skip", "images"), "{}", findings.text);
     assert!(findings.text.contains("mine"), "{}", findings.text);
 }
 
 #[test]
-fn calls_that_leak_into_the_words_are_understood_from_then_on() {
+fn calls_within_the_text_are_detected_and_parsed_from_then_on() {
     let call = |city: &str| {
         let call = json!({ "name": "get_weather", "arguments": { "city": city } });
         format!("<tool_call>\n{call}\n</tool_call>")
     };
     let (one, two) = (says(&call("Paris")), says(&format!("{}\n{}", call("Paris"), call("Oslo"))));
     let rain = says("It is 17 °C and it rains.");
-    let patient = Patient::new(&json!([counts(), one, one, rain, two, says("Orange.")]));
-    let found = patient.json();
+    let setup = Setup::new(&json!([counts(), one, one, rain, two, says("Orange.")]));
+    let found = setup.json();
     assert_eq!(found["works"], true, "{found}");
     assert_eq!(found["checks"]["tools"]["leaked"], true, "{found}");
     assert_eq!(found["checks"]["parallel"]["state"], "ok", "{found}");
@@ -329,18 +330,18 @@ fn calls_that_leak_into_the_words_are_understood_from_then_on() {
 }
 
 #[test]
-fn the_built_in_model_needs_nothing_and_no_model_at_all_is_an_error_of_the_settings() {
-    let offline = Patient { model: "offline", ..Patient::at(String::new()) };
+fn the_offline_model_passes_and_a_missing_model_is_a_configuration_error() {
+    let offline = Setup { model: "offline", ..Setup::at(String::new()) };
     let findings = offline.doctor(&[]);
     assert_eq!(findings.status, 0, "{}", findings.text);
     assert!(findings.text.contains("built in"), "{}", findings.text);
 
-    let nobody = Patient { key: None, ..Patient::at(String::new()) };
-    let findings = nobody.doctor(&[]);
+    let missing = Setup { key: None, ..Setup::at(String::new()) };
+    let findings = missing.doctor(&[]);
     assert_eq!(findings.status, 2, "{}", findings.text);
     assert!(findings.text.contains("turnwright login"), "{}", findings.text);
 
-    let wrong = Patient::at("ftp://here".to_owned());
+    let wrong = Setup::at("ftp://here".to_owned());
     let findings = wrong.doctor(&[]);
     assert_eq!(findings.status, 2, "{}", findings.text);
     assert!(findings.text.contains("ftp://here"), "{}", findings.text);

@@ -1,6 +1,7 @@
-//! Clients that do not listen: the agent's memory stays bounded, and it can still be told to stop.
+//! Clients that do not read: the agent's memory stays bounded, and cancels and the end of stdin still
+//! work.
 //!
-//! The harness always reads, so this file has a client of its own, which reads when it is told to.
+//! `TestAgent` always reads, so these tests use a client of their own, which reads only on request.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStderr, Command, Stdio};
@@ -18,11 +19,11 @@ use crate::agent::{LIMIT, eventually, prompt, says};
 
 const MIB: u64 = 1024 * 1024;
 
-/// A client that reads a line only when it wants one.
-struct Deaf {
+/// A client that reads a line only when the test asks for one.
+struct ManualClient {
     child: Child,
     stdin: Option<Input>,
-    /// Held and never read.
+    /// The pipe stays open and is never read.
     _stderr: ChildStderr,
     permits: Sender<()>,
     lines: Receiver<Value>,
@@ -30,8 +31,8 @@ struct Deaf {
     folder: TempDir,
 }
 
-impl Deaf {
-    fn start(replies: &Value, log: Option<&str>) -> Deaf {
+impl ManualClient {
+    fn start(replies: &Value, log: Option<&str>) -> ManualClient {
         let folder = tempfile::tempdir().unwrap();
         let scenario = Scenario::from_value(json!({ "replies": replies })).unwrap();
         let model = Server::start(scenario, 0).unwrap();
@@ -60,7 +61,7 @@ impl Deaf {
         });
         let stdin = Some(Input::of(&mut child));
         let stderr = child.stderr.take().unwrap();
-        Deaf { child, stdin, _stderr: stderr, permits, lines, model, folder }
+        ManualClient { child, stdin, _stderr: stderr, permits, lines, model, folder }
     }
 
     fn send(&mut self, message: &Value) {
@@ -97,16 +98,16 @@ impl Deaf {
         self.answer_to(&json!("n"))["result"]["sessionId"].as_str().unwrap().to_owned()
     }
 
-    /// The most memory that the agent has ever had, in bytes.
+    /// The peak memory of the agent, in bytes.
     fn peak(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|it| it.strip_prefix("VmHWM:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
     }
 
-    /// Waits until the agent has stopped doing anything, which it only does when it is stopped:
-    /// by then an agent that knows no bounds would have taken in all there is.
-    fn wait_for_rest(&self) {
+    /// Waits until the agent uses no processor time, which means that it waits for its reader. An agent
+    /// without bounds would have taken in all data by then.
+    fn wait_until_idle(&self) {
         let ticks = || {
             let path = format!("/proc/{}/stat", self.child.id());
             let stat = std::fs::read_to_string(path).unwrap();
@@ -114,7 +115,7 @@ impl Deaf {
             fields.split(' ').skip(11).take(2).map(str::to_owned).collect::<Vec<_>>()
         };
         let mut last = (ticks(), Instant::now());
-        eventually("the agent comes to rest", || {
+        eventually("the agent is idle", || {
             let now = ticks();
             if now != last.0 {
                 last = (now, Instant::now());
@@ -123,44 +124,44 @@ impl Deaf {
         });
     }
 
-    /// Requires that the agent ends by itself, soon and well.
+    /// Checks that the agent ends by itself, soon and with status 0.
     fn must_end(mut self) {
         let mut status = None;
-        let begun = Instant::now();
+        let start = Instant::now();
         eventually("the agent ends", || {
             status = self.child.try_wait().unwrap();
             status.is_some()
         });
         assert!(status.unwrap().success(), "{status:?}");
-        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
     }
 }
 
-impl Drop for Deaf {
+impl Drop for ManualClient {
     fn drop(&mut self) {
-        // When all went well it has been closed or may go any way.
+        // After a successful test the process has ended or is no longer needed.
         process_waits::kill(&mut self.child);
     }
 }
 
-/// A reply of some 200 MB.
+/// A reply of about 200 MB.
 fn flood() -> Value {
     json!([{ "text": "0123456789abcdef".repeat(256), "repeat": 50_000 }])
 }
 
 #[test]
-fn a_stream_that_nobody_reads_waits_and_can_be_cancelled() {
-    let mut client = Deaf::start(&json!([flood(), says("Here.")]), None);
+fn an_unread_reply_stream_pauses_and_can_be_cancelled() {
+    let mut client = ManualClient::start(&json!([flood(), says("Here.")]), None);
     let session = client.session();
     client.request(&json!(1), "session/prompt", &prompt(&session, "tell me all"));
     client.model.wait_for_requests(1, LIMIT).unwrap();
-    client.wait_for_rest();
+    client.wait_until_idle();
     assert!(client.peak() < 64 * MIB, "{} MiB", client.peak() / MIB);
     assert_eq!(client.model.hung_up(), 0);
 
     let cancel = json!({ "sessionId": session });
     client.send(&json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": cancel }));
-    // It works without anybody reading.
+    // The cancel takes effect although the client still does not read.
     client.model.wait_for_hang_ups(1, LIMIT).unwrap();
     assert_eq!(client.answer_to(&json!(1))["result"]["stopReason"], "cancelled");
     client.request(&json!(2), "session/prompt", &prompt(&session, "still there?"));
@@ -168,12 +169,12 @@ fn a_stream_that_nobody_reads_waits_and_can_be_cancelled() {
 }
 
 #[test]
-fn the_end_of_stdin_ends_a_stream_that_nobody_reads() {
-    let mut client = Deaf::start(&json!([flood()]), None);
+fn the_end_of_stdin_ends_an_unread_reply_stream() {
+    let mut client = ManualClient::start(&json!([flood()]), None);
     let session = client.session();
     client.request(&json!(1), "session/prompt", &prompt(&session, "tell me all"));
     client.model.wait_for_requests(1, LIMIT).unwrap();
-    client.wait_for_rest();
+    client.wait_until_idle();
     drop(client.stdin.take());
     client.must_end();
 }
@@ -181,9 +182,9 @@ fn the_end_of_stdin_ends_a_stream_that_nobody_reads() {
 #[test]
 fn r_tr_4_a_client_that_never_reads_stderr_is_served_at_any_log_level() {
     let reply = json!([{ "text": "word ", "repeat": 3_000 }]);
-    let mut client = Deaf::start(&json!([reply]), Some("trace"));
+    let mut client = ManualClient::start(&json!([reply]), Some("trace"));
     let session = client.session();
-    // A pipe holds 64 KiB; this makes many times that.
+    // A pipe holds 64 KiB; this writes many times as much into the log.
     for id in 0..2_000 {
         client.request(&json!(id), "_x/y", &json!({ "padding": "x".repeat(100) }));
         client.send(&json!({ "jsonrpc": "2.0", "method": "_x/y".repeat(20), "params": {} }));
@@ -195,15 +196,15 @@ fn r_tr_4_a_client_that_never_reads_stderr_is_served_at_any_log_level() {
     client.must_end();
 }
 
-/// An identifier that makes an answer large.
+/// A long identifier, which makes the answer as long.
 fn large_id(number: usize) -> Value {
     json!(format!("{number} {}", "x".repeat(64 * 1024)))
 }
 
 #[test]
-fn requests_without_a_reader_come_to_a_halt_and_are_all_answered_later() {
+fn the_agent_stops_reading_requests_while_answers_are_unread() {
     const COUNT: usize = 2_000;
-    let mut client = Deaf::start(&json!([]), None);
+    let mut client = ManualClient::start(&json!([]), None);
     client.session();
     let stdin = client.stdin.take().unwrap();
     let written = Arc::new(AtomicU64::new(0));
@@ -216,16 +217,16 @@ fn requests_without_a_reader_come_to_a_halt_and_are_all_answered_later() {
         }
         stdin
     });
-    client.wait_for_rest();
+    client.wait_until_idle();
     let peak = client.peak();
     assert!(peak < 80 * MIB, "{} MiB", peak / MIB);
-    let taken = written.load(Ordering::Relaxed);
-    assert!(taken > 10 && taken < COUNT as u64, "{taken} requests were taken");
+    let accepted = written.load(Ordering::Relaxed);
+    assert!(accepted > 10 && accepted < COUNT as u64, "{accepted} requests were taken");
     let mut number = 0;
     while number < COUNT {
         let message = client.read();
         if message.get("method").is_none() {
-            assert_eq!(message["id"], large_id(number), "not in order");
+            assert_eq!(message["id"], large_id(number), "the answers are not in order");
             number += 1;
         }
     }
@@ -235,26 +236,26 @@ fn requests_without_a_reader_come_to_a_halt_and_are_all_answered_later() {
 }
 
 #[test]
-fn the_end_of_stdin_ends_an_agent_whose_answers_nobody_reads() {
-    let mut client = Deaf::start(&json!([]), None);
+fn the_end_of_stdin_ends_an_agent_with_unread_answers() {
+    let mut client = ManualClient::start(&json!([]), None);
     client.session();
-    // So many that the agent takes no more for now.
+    // After these requests the agent has stopped reading.
     for number in 0..150 {
         let message = json!({ "jsonrpc": "2.0", "id": large_id(number), "method": "_x/y" });
         client.send(&message);
     }
-    // And more than it reads ahead, which stay in the pipe before the end.
+    // These exceed what the agent reads ahead, so some stay in the pipe before the end.
     for number in 0..100 {
         client.request(&json!(number), "_x/y", &json!({}));
     }
-    client.wait_for_rest();
+    client.wait_until_idle();
     drop(client.stdin.take());
     client.must_end();
 }
 
 #[test]
 fn thousands_of_small_requests_are_answered_once_each_and_in_order() {
-    let mut client = Deaf::start(&json!([]), None);
+    let mut client = ManualClient::start(&json!([]), None);
     client.session();
     let stdin = client.stdin.take().unwrap();
     let writer = std::thread::spawn(move || {
@@ -276,9 +277,9 @@ fn thousands_of_small_requests_are_answered_once_each_and_in_order() {
 }
 
 #[test]
-fn an_output_that_nobody_reads_does_not_fill_the_memory() {
+fn an_unread_command_output_does_not_fill_the_memory() {
     let yes = json!({ "name": "exec", "arguments": { "command": "yes | head -c 300000000" } });
-    let mut client = Deaf::start(&json!([[{ "call": yes }], says("Much.")]), None);
+    let mut client = ManualClient::start(&json!([[{ "call": yes }], says("Much.")]), None);
     let session = client.session();
     client.request(&json!(1), "session/prompt", &prompt(&session, "say yes"));
     let question = loop {

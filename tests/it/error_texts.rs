@@ -1,13 +1,12 @@
-//! What the model is told when something has gone wrong with any tool, `exec` included: each case names
-//! the cause and the way on.
+//! The results of failed tool calls: each must tell the model the cause and what to do next.
 
 use serde_json::{Value, json};
 use turnwright_testing::cards;
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, is_alive, says};
 
-/// One more call in a turn of its own; returns what the model was told.
-fn told(agent: &mut TestAgent, name: &str, arguments: &Value) -> String {
+/// Runs one call in a turn of its own and returns the result that the model gets.
+fn call_result(agent: &mut TestAgent, name: &str, arguments: &Value) -> String {
     agent.model().push(calls(name, arguments)).unwrap();
     agent.model().push(says("Done.")).unwrap();
     cards::turn(agent)
@@ -116,7 +115,7 @@ fn each_error_says_what_is_wrong_and_what_to_do() {
     ];
     let mut agent = source().permission("allow_once").start();
     for (case, name, arguments, expected) in table {
-        let result = told(&mut agent, name, arguments);
+        let result = call_result(&mut agent, name, arguments);
         for text in *expected {
             assert!(result.contains(text), "{case}: {text:?} is not in {result}");
         }
@@ -125,7 +124,7 @@ fn each_error_says_what_is_wrong_and_what_to_do() {
 }
 
 #[test]
-fn a_cancelled_command_is_told_with_what_it_had_printed() {
+fn the_result_of_a_cancelled_command_has_its_output() {
     let command = "echo half; exec sleep 652.25";
     let mut agent = source()
         .model(json!([calls("exec", &json!({ "command": command })), says("Stopped.")]))
@@ -133,8 +132,8 @@ fn a_cancelled_command_is_told_with_what_it_had_printed() {
         .start();
     let id = agent.prompt("go");
     agent.wait_for_status("in_progress");
-    // By its own name: the shell that becomes it has printed before.
-    eventually("it runs", || is_alive("sleep\u{0}652.25"));
+    // `exec` replaces the shell by `sleep` after the output was printed.
+    eventually("the command runs", || is_alive("sleep\u{0}652.25"));
     agent.cancel();
     assert_eq!(agent.stop_reason(&id), "cancelled");
     assert_eq!(agent.turn("and?"), "end_turn");

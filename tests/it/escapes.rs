@@ -1,11 +1,12 @@
-//! The output of a command is no command to the terminal that shows it.
+//! Escape sequences and invisible characters from the model, files and commands do not reach the client
+//! in titles or texts, where a terminal would obey them.
 
 use serde_json::{Value, json};
 use turnwright_testing::cards::{self, call};
 
 use crate::agent::{TestAgent, says};
 
-/// Clears the screen, sets the title, turns the direction of writing.
+/// A text that clears the screen, sets the title and reverses the direction of writing.
 const EVIL: &str = "a\u{1b}[2J\u{1b}]0;x\u{7}\u{9b}1m\u{202e}gpj.\u{2066}b\u{200b}\u{7f}";
 
 fn texts(value: &Value, found: &mut Vec<String>) {
@@ -20,7 +21,7 @@ fn texts(value: &Value, found: &mut Vec<String>) {
 }
 
 #[test]
-fn no_title_and_no_text_gives_orders_to_a_terminal() {
+fn titles_and_texts_contain_no_control_characters() {
     let mut agent = TestAgent::builder()
         .file("evil.txt", &format!("found {EVIL}\n"))
         .model(json!([
@@ -57,17 +58,17 @@ fn no_title_and_no_text_gives_orders_to_a_terminal() {
         for part in [&params["update"], &params["toolCall"]] {
             let Some(title) = part["title"].as_str() else { continue };
             titles += 1;
-            let hides = |it: char| {
-                it.is_control() && it != '\n'
-                    || matches!(it, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}')
+            let is_hidden = |character: char| {
+                character.is_control() && character != '\n'
+                    || matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}')
             };
-            assert!(!title.contains(hides), "{title:?}");
+            assert!(!title.contains(is_hidden), "{title:?}");
         }
         let mut found = Vec::new();
         texts(params, &mut found);
         for text in found {
-            let obeys = |it: char| it.is_control() && it != '\n' && it != '\t';
-            assert!(!text.contains(obeys), "{text:?} in {message}");
+            let is_escape = |it: char| it.is_control() && it != '\n' && it != '\t';
+            assert!(!text.contains(is_escape), "{text:?} in {message}");
         }
     }
     assert!(titles > 20, "{titles}");

@@ -1,4 +1,4 @@
-//! The programs in `examples/` do what their first lines and their help promise.
+//! Tests of the programs in `examples/`: the echo client, the scripted model, and its scenarios.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -14,21 +14,22 @@ use turnwright_testing::scripted_model::{Scenario, Server};
 
 use crate::agent::{LIMIT, TestAgent, calls, eventually, says};
 
-/// A running program and what it has said so far.
+/// A running example, and its output so far.
 struct Program {
     child: Child,
     stdin: Option<ChildStdin>,
-    stdout: Said,
-    stderr: Said,
+    stdout: CollectedOutput,
+    stderr: CollectedOutput,
     _home: TempDir,
 }
 
-struct Said {
+/// The output of a program, which a thread collects.
+struct CollectedOutput {
     text: Arc<Mutex<String>>,
     reader: Option<JoinHandle<()>>,
 }
 
-/// How a program ended.
+/// The exit code and the output of a program that has ended.
 #[derive(Debug)]
 struct Ended {
     status: Option<i32>,
@@ -36,8 +37,8 @@ struct Ended {
     stderr: String,
 }
 
-impl Said {
-    fn by(mut source: impl Read + Send + 'static) -> Said {
+impl CollectedOutput {
+    fn by(mut source: impl Read + Send + 'static) -> CollectedOutput {
         let text = Arc::<Mutex<String>>::default();
         let sink = Arc::clone(&text);
         let reader = std::thread::spawn(move || {
@@ -46,7 +47,7 @@ impl Said {
                 sink.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..count]));
             }
         });
-        Said { text, reader: Some(reader) }
+        CollectedOutput { text, reader: Some(reader) }
     }
 
     fn contains(&self, words: &str) -> bool {
@@ -55,7 +56,7 @@ impl Said {
 
     fn all(&mut self) -> String {
         let reader = self.reader.take().unwrap();
-        eventually("the end of what it prints", || reader.is_finished());
+        eventually("the output ends", || reader.is_finished());
         self.text.lock().unwrap().clone()
     }
 }
@@ -80,8 +81,8 @@ impl Program {
         let mut child = command.spawn().unwrap();
         Program {
             stdin: child.stdin.take(),
-            stdout: Said::by(child.stdout.take().unwrap()),
-            stderr: Said::by(child.stderr.take().unwrap()),
+            stdout: CollectedOutput::by(child.stdout.take().unwrap()),
+            stderr: CollectedOutput::by(child.stderr.take().unwrap()),
             child,
             _home: home,
         }
@@ -92,7 +93,7 @@ impl Program {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
-    /// Gives it this as all of its input.
+    /// Writes `text` to the program's stdin and closes it.
     fn input(mut self, text: &str) -> Program {
         self.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
         self
@@ -105,11 +106,15 @@ impl Program {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(Instant::now() < end, "it does not end: {:?}", self.stderr.text.lock());
+            assert!(
+                Instant::now() < end,
+                "the program does not end: {:?}",
+                self.stderr.text.lock()
+            );
             std::thread::sleep(Duration::from_millis(5));
         };
         let (stdout, stderr) = (self.stdout.all(), self.stderr.all());
-        // Where the machine has no sandbox the agent says so first.
+        // On a machine without a sandbox the agent's output begins with a notice.
         let stdout = match stdout.strip_prefix("The sandbox is not available here") {
             Some(rest) => rest.split_once("\n\n").map_or("", |it| it.1).to_owned(),
             None => stdout,
@@ -120,7 +125,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It fails if the program has ended, which is as good.
+        // This fails only if the program has already ended.
         self.child.kill().ok();
     }
 }
@@ -137,7 +142,7 @@ fn workspace(files: &[(&str, &str)]) -> TempDir {
     folder
 }
 
-/// The example client with the built agent, in a folder.
+/// Starts the echo client with the agent that Cargo has built, in a folder.
 fn client(folder: &TempDir, arguments: &[&str], model: Option<&Server>) -> Program {
     let mut all =
         vec!["--agent", env!("CARGO_BIN_EXE_turnwright"), "--cwd", folder.path().to_str().unwrap()];
@@ -145,7 +150,7 @@ fn client(folder: &TempDir, arguments: &[&str], model: Option<&Server>) -> Progr
     Program::start("echo_client", &all, model)
 }
 
-/// The scenario of an example file.
+/// Starts a model server that plays a scenario of the examples.
 fn scenario(name: &str) -> Server {
     let path = scenarios().join(name);
     let text = std::fs::read_to_string(path).unwrap();
@@ -169,7 +174,7 @@ fn echo_client_reads_a_file_with_the_offline_model_when_nothing_is_configured() 
 }
 
 #[test]
-fn echo_client_can_be_told_to_authenticate() {
+fn echo_client_authenticates_with_the_given_method() {
     let folder = workspace(&[("notes.txt", "the words of the file\n")]);
     let ended = client(&folder, &["--auth", "offline", "read notes.txt"], None).end();
     assert_eq!(ended.status, Some(0), "{ended:?}");
@@ -180,7 +185,7 @@ fn echo_client_can_be_told_to_authenticate() {
 }
 
 #[test]
-fn echo_client_runs_a_command_with_yes_and_does_not_with_no() {
+fn echo_client_allows_commands_with_yes_and_rejects_them_with_no() {
     let touch = calls("exec", &json!({ "command": "touch ran; echo it did" }));
     for (flag, runs) in [("--yes", true), ("--no", false)] {
         let model = model(&json!([touch, says("Over.")]));
@@ -208,7 +213,7 @@ fn echo_client_takes_each_line_of_its_input_as_a_prompt() {
 }
 
 #[test]
-fn echo_client_says_with_its_exit_status_how_the_turn_ended() {
+fn echo_client_maps_the_stop_reason_to_its_exit_status() {
     let text = |reason: &str| json!([{ "text": "Well." }, { "finish": reason }]);
     for (reply, status) in [
         (text("stop"), 0),
@@ -237,7 +242,7 @@ fn echo_client_cancels_the_turn_at_the_first_interrupt() {
     let model = model(&json!([[{ "text": "I begin." }, { "hang": true }]]));
     let folder = workspace(&[]);
     let client = client(&folder, &["hello"], Some(&model));
-    eventually("the first words", || client.stdout.contains("I begin."));
+    eventually("the first words are shown", || client.stdout.contains("I begin."));
     client.signal(rustix::process::Signal::INT);
     let ended = client.end();
     assert_eq!(ended.status, Some(3), "{ended:?}");
@@ -252,7 +257,7 @@ fn echo_client_ends_at_an_interrupt_between_two_turns() {
     let folder = workspace(&[]);
     let mut client = client(&folder, &[], Some(&model));
     client.stdin.as_mut().unwrap().write_all(b"hello\n").unwrap();
-    eventually("the end of the turn", || client.stderr.contains("[end_turn]"));
+    eventually("the turn ends", || client.stderr.contains("[end_turn]"));
     client.signal(rustix::process::Signal::INT);
     let stdin = client.stdin.take();
     let ended = client.end();
@@ -273,7 +278,7 @@ fn echo_client_shows_every_message_when_asked_to() {
 }
 
 #[test]
-fn echo_client_says_when_it_cannot_start() {
+fn echo_client_reports_that_it_cannot_start() {
     let folder = workspace(&[]);
     let folder = folder.path().to_str().unwrap();
     for arguments in [
@@ -288,23 +293,25 @@ fn echo_client_says_when_it_cannot_start() {
 }
 
 #[test]
-fn scripted_model_plays_a_file_to_a_client_and_says_so() {
+fn scripted_model_plays_a_file_and_logs_requests() {
     let file = scenarios().join("hello.json");
     let server = Program::start("scripted_model", &[file.to_str().unwrap()], None);
-    eventually("the address", || server.stdout.contains("/v1\n"));
-    let said = server.stdout.text.lock().unwrap().clone();
-    let url = said.trim().strip_prefix("listening on ").unwrap();
+    eventually("the address is printed", || server.stdout.contains("/v1\n"));
+    let stdout = server.stdout.text.lock().unwrap().clone();
+    let url = stdout.trim().strip_prefix("listening on ").unwrap();
     let mut agent = TestAgent::unconfigured()
         .variable("OPENAI_BASE_URL", url)
         .variable("TURNWRIGHT_MODEL", "scripted")
         .start();
     assert_eq!(agent.turn("hello"), "end_turn");
     assert!(agent.text().starts_with("Hello! I am a *scripted model*"), "{}", agent.text());
-    eventually("its report", || server.stderr.contains("request 1: /v1/chat/completions"));
+    eventually("the request is logged", || {
+        server.stderr.contains("request 1: /v1/chat/completions")
+    });
 }
 
 #[test]
-fn scripted_model_refuses_a_file_that_it_cannot_play() {
+fn scripted_model_refuses_an_invalid_file() {
     let folder = workspace(&[("bad.json", r#"{"replies": [[{"tekst": "a"}]]}"#)]);
     let bad = folder.path().join("bad.json");
     let arguments = [vec![bad.to_str().unwrap()], vec!["/no/such/file"], vec![]];
@@ -316,7 +323,7 @@ fn scripted_model_refuses_a_file_that_it_cannot_play() {
 }
 
 #[test]
-fn every_scenario_is_played_here() {
+fn every_scenario_has_a_test() {
     let files = std::fs::read_dir(scenarios()).unwrap();
     let mut names: Vec<_> =
         files.map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
@@ -325,7 +332,7 @@ fn every_scenario_is_played_here() {
 }
 
 #[test]
-fn the_scenario_hello_greets_again_and_again() {
+fn the_scenario_hello_greets_each_time() {
     let model = scenario("hello.json");
     let ended = client(&workspace(&[]), &[], Some(&model)).input("hi\nhi again\n").end();
     assert_eq!(ended.status, Some(0), "{ended:?}");
@@ -334,7 +341,7 @@ fn the_scenario_hello_greets_again_and_again() {
 }
 
 #[test]
-fn the_scenario_tools_uses_each_sort_of_tool() {
+fn the_scenario_tools_reads_edits_and_runs_a_command() {
     let model = scenario("tools.json");
     let folder = workspace(&[("README.md", "# A project\n")]);
     let ended = client(&folder, &["--yes", "show me"], Some(&model)).end();
@@ -349,10 +356,10 @@ fn the_scenario_tools_uses_each_sort_of_tool() {
 }
 
 #[test]
-fn the_scenario_trouble_is_survived() {
+fn the_scenario_trouble_ends_with_an_answer() {
     let model = scenario("trouble.json");
     let ended = client(&workspace(&[]), &[], Some(&model)).input("one\ntwo\nthree\n").end();
-    // Of several prompts the last one counts.
+    // The exit status is that of the last prompt.
     assert_eq!(ended.status, Some(0), "{ended:?}");
     assert!(ended.stdout.contains("this one is answered."), "{ended:?}");
     assert!(ended.stdout.contains("in the middle of a sen\n"), "{ended:?}");

@@ -1,4 +1,4 @@
-//! `turnwright sessions export`: a session of an agent as a document.
+//! `turnwright sessions export` writes a session as a Markdown, HTML or JSON document.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -62,7 +62,7 @@ fn a_session_is_exported_as_markdown_html_and_json() {
     assert_eq!((calls.len(), &calls[0]["arguments"]), (1, &write));
     assert_eq!((&calls[0]["name"], &calls[0]["status"]), (&json!("write_file"), &json!("success")));
 
-    // The end of the name says what it is to be; nobody else can read it.
+    // The extension of the file selects the format, and only the owner can read the file.
     assert_eq!(text(&["--output", "out.html"]), "");
     let path = agent.path("out.html");
     assert!(agent.read("out.html").starts_with("<!DOCTYPE html>"));
@@ -70,12 +70,12 @@ fn a_session_is_exported_as_markdown_html_and_json() {
 }
 
 #[test]
-fn a_session_that_is_not_there_leaves_no_file() {
+fn an_unknown_session_is_an_error_and_leaves_no_file() {
     let mut agent = TestAgent::builder().model(json!([says("Hi.")])).start();
     assert_eq!(agent.turn("go"), "end_turn");
     let output = export(&agent, &["nobody", "--output", "out.md"]);
     assert_eq!(output.status.code(), Some(1));
-    let words = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(words, "turnwright sessions: no session nobody\n");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(stderr, "turnwright sessions: no session nobody\n");
     assert!(!agent.path("out.md").exists());
 }

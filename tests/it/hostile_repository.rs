@@ -1,5 +1,5 @@
-//! A hostile repository: nothing of it runs by being opened, searched, mentioned, or looked at with
-//! a git command that needs no question.
+//! A hostile repository: opening, searching and mentioning its files runs none of its programs, and
+//! neither do git commands that run without a permission request.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use turnwright_testing::process_waits;
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, prompt, says};
 
-/// Leaves a mark wherever it is started from.
+/// A program that leaves the file `sprung` beside itself.
 const TRAP: &str = "#!/bin/sh\ntouch \"$(dirname \"$0\")/sprung\"\n";
 
 fn git(folder: &Path, words: &[&str]) {
@@ -34,7 +34,7 @@ fn repository() -> TestAgentBuilder {
         .file(".gitattributes", "* filter=evil diff=evil\n")
 }
 
-/// Settings of the repository that start programs.
+/// Turns the folder into a repository whose hooks and settings start the trap.
 fn set_traps(folder: &Path) {
     use std::os::unix::fs::PermissionsExt;
     let trap = folder.join("trap");
@@ -66,7 +66,7 @@ fn has_sprung(folder: &Path) -> bool {
 }
 
 #[test]
-fn opening_searching_and_mentioning_run_nothing_and_loosen_nothing() {
+fn opening_and_searching_a_repository_runs_nothing_and_applies_none_of_its_rules() {
     let calls = [
         call("grep", &json!({ "pattern": "s3cr3t|main" })),
         call("find_files", &json!({ "pattern": "*" })),
@@ -85,7 +85,7 @@ fn opening_searching_and_mentioning_run_nothing_and_loosen_nothing() {
     assert!(!has_sprung(agent.workspace()));
     assert_eq!(cards::questions(&agent), 0);
     let log: String = agent.log.iter().map(Value::to_string).collect();
-    assert!(!log.contains("s3cr3t-canary"), "a search has shown a secret");
+    assert!(!log.contains("s3cr3t-canary"), "a search has disclosed a secret");
 
     agent.model().push(self::calls("exec", &json!({ "command": "./trap" }))).unwrap();
     agent.model().push(says("Done.")).unwrap();
@@ -93,11 +93,11 @@ fn opening_searching_and_mentioning_run_nothing_and_loosen_nothing() {
     let question = agent.wait_for_request("session/request_permission");
     agent.choose(&question, "reject_once");
     assert_eq!(agent.stop_reason(&id), "end_turn");
-    assert!(!has_sprung(agent.workspace()), "the project's own rule has counted");
+    assert!(!has_sprung(agent.workspace()), "the rule in the repository has allowed the command");
 }
 
 #[test]
-fn git_that_needs_no_question_runs_nothing_of_the_repository() {
+fn git_commands_without_a_permission_request_run_no_program_of_the_repository() {
     let lines = [
         "git status",
         "git status --short",
@@ -122,8 +122,8 @@ fn git_that_needs_no_question_runs_nothing_of_the_repository() {
         let folder = agent.workspace().to_path_buf();
         git(&folder, &["init", "-q"]);
         git(&folder, &["-c", "user.name=a", "-c", "user.email=a@b", "add", "src"]);
-        let who = ["-c", "user.name=a", "-c", "user.email=a@b"];
-        git(&folder, &[&who[..], &["commit", "-q", "-m", "first"]].concat());
+        let author = ["-c", "user.name=a", "-c", "user.email=a@b"];
+        git(&folder, &[&author[..], &["commit", "-q", "-m", "first"]].concat());
         set_traps(&folder);
         assert_eq!(agent.turn("go"), "end_turn");
         assert!(!has_sprung(&folder), "{mode}");
@@ -131,7 +131,7 @@ fn git_that_needs_no_question_runs_nothing_of_the_repository() {
 }
 
 #[test]
-fn a_folder_that_poses_as_a_repository_is_no_way_in() {
+fn git_in_a_folder_that_looks_like_a_repository_asks() {
     let line = json!({ "command": "cd docs && git status && git log" });
     let replies = json!([calls("exec", &line), says("Done.")]);
     let mut agent = repository().model(replies).permission("reject_once").start();
@@ -139,7 +139,7 @@ fn a_folder_that_poses_as_a_repository_is_no_way_in() {
     git(&folder, &["init", "-q"]);
     git(&folder, &["init", "-q", "--bare", "docs"]);
     set_traps(&folder);
-    // Only the trap in the folder: the repository itself is as it should be.
+    // Only the folder `docs` has the traps, the settings of the outer repository are harmless.
     std::fs::copy(folder.join(".git/config"), folder.join("docs/config")).unwrap();
     std::fs::write(folder.join(".git/config"), "[core]\n\tbare = false\n").unwrap();
     git(&folder.join("docs"), &["config", "core.worktree", folder.to_str().unwrap()]);

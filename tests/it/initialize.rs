@@ -1,4 +1,5 @@
-//! Initialization (R-INIT) as a new process does it, and what it allows a turn with commands.
+//! Initialization (R-INIT) of a new agent process, and how the capabilities of the client affect a turn
+//! with commands.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -8,10 +9,10 @@ use turnwright_testing::process_waits;
 
 use crate::agent::{TestAgent, calls, says};
 
-/// Serves the agent's requests from the disk until the prompt is answered; returns which there
-/// were.
+/// Serves the agent's requests from the disk until the prompt is answered. Returns the methods of the
+/// requests.
 fn serve(agent: &mut TestAgent, prompt: &Value) -> Vec<String> {
-    let mut asked = Vec::new();
+    let mut methods = Vec::new();
     loop {
         let message = agent.wait_for("a request or the end", |it| {
             let is_answer = it.get("method").is_none() && it["id"] == *prompt;
@@ -19,9 +20,9 @@ fn serve(agent: &mut TestAgent, prompt: &Value) -> Vec<String> {
         });
         let Some(method) = message["method"].as_str() else {
             assert_eq!(message["result"]["stopReason"], "end_turn", "{message}");
-            return asked;
+            return methods;
         };
-        asked.push(method.to_owned());
+        methods.push(method.to_owned());
         let path = message["params"]["path"].as_str().unwrap_or_default();
         match method {
             "fs/read_text_file" => match std::fs::read_to_string(path) {
@@ -38,8 +39,8 @@ fn serve(agent: &mut TestAgent, prompt: &Value) -> Vec<String> {
     }
 }
 
-/// A task that has to do with all that a client can offer, and with a provider that is busy at
-/// first, which the user is told.
+/// Model replies for a turn that reads, writes and runs a command. The provider is busy at first, which
+/// the user is told.
 fn task() -> Value {
     let busy = json!({ "status": 503, "headers": { "Retry-After": "0" }, "body": "busy" });
     json!([
@@ -52,7 +53,7 @@ fn task() -> Value {
 }
 
 #[test]
-fn r_init_1_and_2_the_answer_holds_version_capabilities_and_who_we_are() {
+fn r_init_1_and_2_the_answer_holds_version_capabilities_and_agent_info() {
     let mut agent = TestAgent::builder().spawn();
     let answer = agent.call("initialize", &json!({ "protocolVersion": 1 }));
     let result = &answer["result"];
@@ -70,15 +71,15 @@ fn r_init_1_and_2_the_answer_holds_version_capabilities_and_who_we_are() {
 
 #[test]
 fn p0_2_initialize_is_quick_and_needs_no_network() {
-    let begun = Instant::now();
+    let start = Instant::now();
     let mut agent = TestAgent::builder().initialize();
-    // It has to be far below a second; the bound leaves room for a machine that is busy.
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    // Initialization takes far less than a second; the bound leaves room for a busy machine.
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
     agent.sync();
     assert_eq!(agent.model().requests().len(), 0);
-    // Neither does an endpoint that swallows everything make it slow.
-    let hole = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let base_url = format!("http://{}/v1", hole.local_addr().unwrap());
+    // An endpoint that accepts connections and never answers does not make it slow.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
     let mut agent = TestAgent::unconfigured()
         .variable("OPENAI_BASE_URL", &base_url)
         .variable("TURNWRIGHT_MODEL", "silent")
@@ -89,8 +90,8 @@ fn p0_2_initialize_is_quick_and_needs_no_network() {
 }
 
 #[test]
-fn r_init_7_nothing_that_was_not_offered_is_asked_of_the_client() {
-    let nothing = [
+fn r_init_7_the_agent_uses_no_capability_that_the_client_does_not_declare() {
+    let declarations = [
         json!({ "protocolVersion": 1 }),
         json!({ "protocolVersion": 1, "clientCapabilities": null }),
         json!({ "protocolVersion": 1, "clientCapabilities": {} }),
@@ -98,24 +99,27 @@ fn r_init_7_nothing_that_was_not_offered_is_asked_of_the_client() {
             "session": null, "elicitation": null } }),
         json!({ "protocolVersion": 1, "clientCapabilities": { "fs": {}, "session": {},
             "elicitation": {} } }),
-        // R-INIT-6 and R-INIT-14: of a newer client nothing of this counts, in either place.
+        // R-INIT-6 and R-INIT-14: capabilities of a client of a newer version are ignored.
         json!({ "protocolVersion": 2, "info": { "name": "new", "version": "2" },
             "capabilities": { "fs": { "readTextFile": true, "writeTextFile": true },
                 "terminal": true, "session": { "notices": {} } },
             "clientCapabilities": { "terminal": true,
                 "fs": { "readTextFile": true, "writeTextFile": true } } }),
     ];
-    for params in nothing {
+    for params in declarations {
         let mut agent = TestAgent::builder().file("a.txt", "a\n").model(task()).spawn();
         let answer = agent.call("initialize", &params);
         assert_eq!(answer["result"]["protocolVersion"], 1, "{params}: {answer}");
         agent.session = agent.new_session();
         let id = agent.prompt("go");
-        let asked = serve(&mut agent, &id);
-        assert!(asked.iter().all(|it| it == "session/request_permission"), "{params}: {asked:?}");
+        let methods = serve(&mut agent, &id);
+        assert!(
+            methods.iter().all(|it| it == "session/request_permission"),
+            "{params}: {methods:?}"
+        );
         let kinds = ["notice", "compaction_update", "compaction_summary_chunk", "plan_update"];
-        let offered = |it: &Value| kinds.contains(&it["sessionUpdate"].as_str().unwrap());
-        assert!(!agent.updates().iter().any(offered), "{params}");
+        let is_optional = |it: &Value| kinds.contains(&it["sessionUpdate"].as_str().unwrap());
+        assert!(!agent.updates().iter().any(is_optional), "{params}");
         assert_eq!(agent.read("b.txt"), "new\n");
     }
 }
@@ -138,10 +142,10 @@ fn r_init_8_the_task_completes_with_every_combination_of_capabilities() {
             .capabilities(capabilities.clone())
             .start();
         let id = agent.prompt("go");
-        let asked = serve(&mut agent, &id);
-        let has = |name: &str| asked.iter().any(|it| it == name);
-        assert_eq!(has("fs/read_text_file"), on(0), "{capabilities}: {asked:?}");
-        assert_eq!(has("fs/write_text_file"), on(1), "{capabilities}: {asked:?}");
+        let methods = serve(&mut agent, &id);
+        let has = |name: &str| methods.iter().any(|it| it == name);
+        assert_eq!(has("fs/read_text_file"), on(0), "{capabilities}: {methods:?}");
+        assert_eq!(has("fs/write_text_file"), on(1), "{capabilities}: {methods:?}");
         assert_eq!(agent.read("b.txt"), "new\n", "{capabilities}");
         let notice = agent.updates().iter().any(|it| it["sessionUpdate"] == "notice");
         assert_eq!(notice, on(2), "{capabilities}");
@@ -152,11 +156,11 @@ fn r_init_8_the_task_completes_with_every_combination_of_capabilities() {
 }
 
 #[test]
-fn r_ext_4_6_and_7_all_that_the_agent_says_by_itself_is_in_the_schema() {
+fn r_ext_4_6_and_7_the_agent_sends_only_standard_methods_and_values() {
     let mut agent = TestAgent::builder().file("a.txt", "a\n").model(task()).start();
     let id = agent.prompt("go");
     serve(&mut agent, &id);
-    // The schema lists every method and leaves some enums open; what is used of those is known.
+    // The schema leaves these enums open. The agent uses only their documented values.
     let open = [
         ("kind", &["read", "edit", "execute", "think", "other"][..]),
         ("status", &["pending", "in_progress", "completed", "failed"][..]),

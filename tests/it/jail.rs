@@ -1,4 +1,5 @@
-//! `turnwright sandbox -- …` as a wall around a command: what it may change, read and reach.
+//! `turnwright sandbox -- …` confines a command: which files it can change and read, and whether it can
+//! use the network.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +11,7 @@ use turnwright_testing::process_waits;
 
 use crate::agent::run_mark;
 
-/// A project, a folder beside it and a home.
+/// A project folder, a folder beside it and a home folder.
 struct Ground {
     project: PathBuf,
     beside: PathBuf,
@@ -46,14 +47,14 @@ impl Ground {
         process_waits::output(&mut self.command(&arguments)).unwrap()
     }
 
-    /// What it prints, without its errors.
-    fn says(&self, options: &[&str], script: &str) -> String {
+    /// The stdout of a script. Its stderr is discarded.
+    fn stdout_of(&self, options: &[&str], script: &str) -> String {
         let script = format!("exec 2>/dev/null; {script}");
         String::from_utf8(self.run(options, &script).stdout).unwrap()
     }
 }
 
-/// Whether there are walls here.
+/// Whether this machine has a sandbox. Prints a note if the test has to skip.
 fn can_confine() -> bool {
     let can = turnwright_sandbox::can_confine();
     if !can {
@@ -63,28 +64,28 @@ fn can_confine() -> bool {
 }
 
 #[test]
-fn a_command_of_people_is_kept_to_its_folder_and_a_temporary_one() {
+fn a_command_can_write_only_in_its_folder_and_a_temporary_one() {
     if !can_confine() {
         return;
     }
     let ground = Ground::new();
     let script = "echo x > here && mkdir a && mv here a/there && echo x > $BESIDE/no; \
                   echo x > $(mktemp) && echo $TMPDIR";
-    let temporary = ground.says(&[], script);
+    let temporary = ground.stdout_of(&[], script);
     let temporary = Path::new(temporary.trim());
-    assert!(temporary.is_absolute() && !temporary.exists(), "{temporary:?} is gone afterwards");
+    assert!(temporary.is_absolute() && !temporary.exists(), "{temporary:?} still exists");
     assert!(ground.project.join("a/there").exists());
     assert_eq!(fs::read_dir(&ground.beside).unwrap().count(), 0);
 }
 
 #[test]
-fn what_it_may_change_is_said_by_options() {
+fn options_set_the_writable_folders() {
     if !can_confine() {
         return;
     }
     let ground = Ground::new();
     let script = "echo x > here; echo x > $BESIDE/there; echo x > $TMPDIR/x && echo temporary";
-    assert_eq!(ground.says(&["--read-only"], script), "temporary\n");
+    assert_eq!(ground.stdout_of(&["--read-only"], script), "temporary\n");
     assert!(!ground.project.join("here").exists());
     let beside = ground.beside.to_str().unwrap();
     ground.run(&["--write", beside], script);
@@ -97,19 +98,19 @@ fn what_it_may_change_is_said_by_options() {
 }
 
 #[test]
-fn secrets_of_the_home_are_hidden_and_ours_too() {
+fn secrets_in_the_home_folder_are_hidden() {
     if !can_confine() {
         return;
     }
     let ground = Ground::new();
     let script = "cat $HOME/.ssh/id $HOME/.config/turnwright/config.toml $HOME/readme";
-    assert_eq!(ground.says(&[], script), "no-secret");
+    assert_eq!(ground.stdout_of(&[], script), "no-secret");
 }
 
 #[test]
-fn hooks_of_git_are_kept() {
+fn git_hooks_cannot_be_changed() {
     if !can_confine() || !turnwright_sandbox::namespace_support().mounts {
-        eprintln!("NOT TESTED: there is no view of the files of its own here");
+        eprintln!("NOT TESTED: this machine has no mount namespaces");
         return;
     }
     let ground = Ground::new();
@@ -120,9 +121,9 @@ fn hooks_of_git_are_kept() {
     assert!(ground.project.join(".git/index").exists());
 }
 
-/// In a process without special rights, as most are. Root can become one.
+/// Root runs the test as another user, if it can, since most users have no special rights.
 #[test]
-fn an_ordinary_user_is_confined_as_well_and_cannot_look_at_who_has_started_it() {
+fn an_ordinary_user_is_confined_and_cannot_inspect_the_parent_process() {
     if !can_confine() {
         return;
     }
@@ -138,7 +139,7 @@ fn an_ordinary_user_is_confined_as_well_and_cannot_look_at_who_has_started_it() 
         {
             fs::set_permissions(place, fs::Permissions::from_mode(0o755)).unwrap();
             if let Err(error) = std::os::unix::fs::chown(place, Some(12345), Some(12345)) {
-                eprintln!("NOT TESTED: root cannot give files to somebody else here: {error}");
+                eprintln!("NOT TESTED: root cannot change the owner of files here: {error}");
                 return;
             }
         }
@@ -151,7 +152,7 @@ fn an_ordinary_user_is_confined_as_well_and_cannot_look_at_who_has_started_it() 
         };
         let can_start = process_waits::output(become_user().arg("--version"));
         if !can_start.is_ok_and(|it| it.status.success()) {
-            eprintln!("NOT TESTED: root cannot become somebody here who may start the program");
+            eprintln!("NOT TESTED: another user cannot start the program here");
             return;
         }
         command = become_user();
@@ -159,17 +160,17 @@ fn an_ordinary_user_is_confined_as_well_and_cannot_look_at_who_has_started_it() 
         command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
     }
     let output = process_waits::output(&mut command).unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(said.ends_with("no-secret"), "{output:?}");
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(stdout.ends_with("no-secret"), "{output:?}");
     for bad in ["canary", "killed", "secret-key", "BESIDE"] {
-        assert!(!said.contains(bad), "{bad}: {said}");
+        assert!(!stdout.contains(bad), "{bad}: {stdout}");
     }
     assert!(ground.project.join("here").exists());
     assert_eq!(fs::read_dir(&ground.beside).unwrap().count(), 0);
 }
 
 #[test]
-fn no_network_unless_it_is_asked_for() {
+fn the_network_is_off_unless_an_option_allows_it() {
     if !can_confine() {
         return;
     }
@@ -193,7 +194,7 @@ fn no_network_unless_it_is_asked_for() {
 }
 
 #[test]
-fn what_an_agent_says_counts_in_its_terminals() {
+fn the_launcher_applies_the_profile_that_the_agent_sends() {
     use std::io::Write;
     if !can_confine() {
         return;
@@ -210,25 +211,25 @@ fn what_an_agent_says_counts_in_its_terminals() {
         agent.write_all(b"r").unwrap();
         agent.write_all(&u32::try_from(profile.len()).unwrap().to_le_bytes()).unwrap();
         agent.write_all(profile.as_bytes()).unwrap();
-        let said = process_waits::all_of(agent, &child);
+        let report = process_waits::all_of(agent, &child);
         let output = process_waits::wait_with_output(child);
-        (String::from_utf8_lossy(&said).into_owned(), output)
+        (String::from_utf8_lossy(&report).into_owned(), output)
     };
     let profile = serde_json::json!({
         "write": [ground.project], "keep": [], "hide": [], "read": null, "network": "off",
     });
-    let (said, output) = run(&profile.to_string());
-    assert!(said.contains("wrote") && output.status.success(), "{said} {output:?}");
+    let (report, output) = run(&profile.to_string());
+    assert!(report.contains("wrote") && output.status.success(), "{report} {output:?}");
     assert_eq!(fs::read_dir(&ground.beside).unwrap().count(), 0);
 
-    // Nothing runs that was to be confined and cannot be.
+    // The command does not run if the profile is invalid or cannot be applied.
     fs::remove_file(ground.project.join("here")).unwrap();
     let link = serde_json::json!({
         "write": ["/proc/self"], "keep": [], "hide": [], "read": null, "network": "off",
     });
     for (profile, code) in [("{}", 125), ("?", 125), (&link.to_string(), 125)] {
-        let (said, output) = run(profile);
-        assert_eq!(output.status.code(), Some(code), "{profile}: {said} {output:?}");
+        let (report, output) = run(profile);
+        assert_eq!(output.status.code(), Some(code), "{profile}: {report} {output:?}");
         assert!(!ground.project.join("here").exists(), "{profile}");
     }
 }

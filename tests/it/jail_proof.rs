@@ -1,5 +1,5 @@
-//! `turnwright doctor --sandbox`: the proof of the sandbox, and the proof of that proof: without
-//! walls every attempt is seen to come through.
+//! `turnwright doctor --sandbox` attempts to escape from the sandbox and reports the attempts. The
+//! control experiment runs the attempts without the sandbox, where they must succeed.
 
 use std::process::Command;
 
@@ -32,17 +32,20 @@ fn attempts(sandbox: &Value) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn the_walls_hold_where_there_are_any() {
+fn the_sandbox_stops_all_attempts() {
     let (status, text) = doctor(&["--json"]);
     let found = sandbox(&text);
     if found["holds"].is_null() {
         eprintln!("SKIPPED: there is no sandbox on this system: {}", found["missing"]);
         assert_eq!((status, &found["attempts"]), (1, &json!([])));
-        assert!(!found["missing"].as_array().unwrap().is_empty(), "why? {text}");
+        assert!(
+            !found["missing"].as_array().unwrap().is_empty(),
+            "the report does not say what is missing: {text}"
+        );
         return;
     }
     for attempt in found["attempts"].as_array().unwrap() {
-        // What needs more than this system has is said to be open, and nothing else is.
+        // Attempts that this system has no means to stop are reported as "open".
         assert!(matches!(attempt["verdict"].as_str(), Some("held" | "open")), "{attempt}");
     }
     assert_eq!((status, &found["holds"]), (0, &json!(true)));
@@ -51,35 +54,36 @@ fn the_walls_hold_where_there_are_any() {
     assert!(text.contains("The sandbox holds."), "{text}");
 }
 
-/// Root may, unless that was taken away, as in many containers.
-fn may_look_into_others() -> bool {
+/// Whether this process may read the memory of others. Root may, except in containers that have
+/// dropped the capability.
+fn can_read_other_processes() -> bool {
     const CAP_SYS_PTRACE: u32 = 19;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let powers = status.lines().find_map(|it| it.strip_prefix("CapEff:"));
-    match powers.and_then(|it| u64::from_str_radix(it.trim(), 16).ok()) {
-        Some(powers) => powers >> CAP_SYS_PTRACE & 1 == 1,
+    let capabilities = status.lines().find_map(|it| it.strip_prefix("CapEff:"));
+    match capabilities.and_then(|it| u64::from_str_radix(it.trim(), 16).ok()) {
+        Some(capabilities) => capabilities >> CAP_SYS_PTRACE & 1 == 1,
         None => rustix::process::geteuid().is_root(),
     }
 }
 
 #[test]
-fn without_walls_every_attempt_is_seen_to_come_through() {
+fn without_the_sandbox_the_attempts_succeed() {
     let (status, text) = doctor(&["--json", "--without-walls"]);
     let found = sandbox(&text);
     assert_eq!((status, &found["holds"]), (1, &json!(false)));
-    let may_look = may_look_into_others();
+    let can_read = can_read_other_processes();
     for (name, verdict) in attempts(&found) {
-        // The agent keeps its memory to itself even then, except from root.
-        if name.starts_with("parent-") && !may_look {
+        // The agent protects its memory without the sandbox, too, except from root.
+        if name.starts_with("parent-") && !can_read {
             eprintln!("NOT TESTED: {name}, without the powers of root");
             continue;
         }
-        // With walls it would come through as well, for something that the system lacks.
+        // The sandbox could not stop this attempt either, since the system lacks the means.
         if verdict == "open" && found["missing"] != json!([]) {
             eprintln!("NOT TESTED: {name}, for {}", found["missing"]);
             continue;
         }
-        // Some systems let nobody.
+        // Some systems forbid namespaces to everybody.
         if name == "namespace" {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Modes and commands: what a change of the mode means for a job, a question and the next command.
+//! Changes of the mode, and their effect on jobs, open permission requests and later commands.
 
 use serde_json::json;
 use turnwright_testing::cards;
@@ -9,7 +9,7 @@ use crate::agent::{TestAgent, calls, says};
 #[test]
 fn a_job_gets_neither_input_nor_a_signal_in_plan_mode() {
     let start = json!({ "command": "cat", "background": true });
-    let more = |key: &str, value: &str| {
+    let control = |key: &str, value: &str| {
         let mut arguments = json!({ "id": "p1", "wait": 0 });
         arguments[key] = json!(value);
         calls("exec_output", &arguments)
@@ -18,8 +18,8 @@ fn a_job_gets_neither_input_nor_a_signal_in_plan_mode() {
         .model(json!([
             calls("exec", &start),
             says("It runs."),
-            more("input", "hello"),
-            more("signal", "kill"),
+            control("input", "hello"),
+            control("signal", "kill"),
             calls("exec_output", &json!({ "id": "p1", "wait": 0 })),
             says("So be it."),
         ]))
@@ -37,7 +37,7 @@ fn a_job_gets_neither_input_nor_a_signal_in_plan_mode() {
 }
 
 #[test]
-fn a_mode_that_changes_while_a_question_is_open_holds_for_its_answer() {
+fn a_mode_that_changes_during_a_permission_request_applies_to_its_command() {
     for (mode, runs) in [("plan", false), ("auto-edit", true), ("full", true)] {
         let replies =
             json!([calls("exec", &json!({ "command": "$(echo touch) mark" })), says("Ok.")]);
@@ -45,7 +45,7 @@ fn a_mode_that_changes_while_a_question_is_open_holds_for_its_answer() {
         let id = agent.prompt("go");
         let question = agent.wait_for_request("session/request_permission");
         set_mode(&mut agent, mode);
-        assert!(!agent.path("mark").exists(), "a question that is open waits for its answer");
+        assert!(!agent.path("mark").exists(), "the command ran before the answer");
         agent.choose(&question, "allow_once");
         assert_eq!(agent.stop_reason(&id), "end_turn");
         cards::check(&agent);
@@ -55,7 +55,7 @@ fn a_mode_that_changes_while_a_question_is_open_holds_for_its_answer() {
 }
 
 #[test]
-fn a_higher_mode_counts_from_the_next_effect_on_and_the_model_is_told() {
+fn a_new_mode_applies_from_the_next_command_on_and_the_model_is_told_once() {
     let exec = |name: &str| calls("exec", &json!({ "command": format!("$(echo touch) {name}") }));
     let mut agent = TestAgent::builder().model(json!([exec("a"), exec("b"), says("Ok.")])).start();
     let id = agent.prompt("go");
@@ -65,8 +65,12 @@ fn a_higher_mode_counts_from_the_next_effect_on_and_the_model_is_told() {
     assert_eq!(agent.stop_reason(&id), "end_turn");
     assert_eq!(cards::questions(&agent), 1);
     assert!(agent.path("a").exists() && agent.path("b").exists());
-    let told = agent.model_request(1)["messages"].to_string();
-    assert!(told.contains("Mode: full ("), "{told}");
-    let again = agent.model_request(2)["messages"].to_string();
-    assert_eq!(again.matches("Mode: full (").count(), 1, "it is told once");
+    let messages = agent.model_request(1)["messages"].to_string();
+    assert!(messages.contains("Mode: full ("), "{messages}");
+    let later_messages = agent.model_request(2)["messages"].to_string();
+    assert_eq!(
+        later_messages.matches("Mode: full (").count(),
+        1,
+        "the model is told more than once"
+    );
 }

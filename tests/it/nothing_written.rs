@@ -1,4 +1,4 @@
-//! Nothing is written when any part of a call is invalid, whichever tool it is for.
+//! A call with an invalid part writes nothing at all, whichever tool it is for.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use turnwright_testing::cards::{self, call};
 
 use crate::agent::{TestAgent, calls, says};
 
-/// All files below a folder, with what they hold and when they were last written.
+/// All entries below a folder, with their contents and modification times.
 fn tree(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -35,8 +35,8 @@ fn patch(body: &str) -> Value {
     json!({ "patch": format!("*** Begin Patch\n{body}*** End Patch") })
 }
 
-/// Calls that must do nothing, each wrong in one part only.
-fn table() -> Vec<(&'static str, Value)> {
+/// Calls that must not change anything. Each has one error, and would otherwise be valid.
+fn invalid_calls() -> Vec<(&'static str, Value)> {
     let deep = format!("{}1{}", "[".repeat(50_000), "]".repeat(50_000));
     vec![
         ("write_file", json!({ "path": "new" })),
@@ -107,28 +107,30 @@ fn project() -> TestAgent {
 }
 
 #[test]
-fn a_call_with_anything_wrong_in_it_changes_nothing_and_fails() {
+fn an_invalid_call_fails_and_changes_nothing() {
     let mut agent = project();
     let before = tree(agent.workspace());
-    for (number, (name, arguments)) in table().iter().enumerate() {
+    for (number, (name, arguments)) in invalid_calls().iter().enumerate() {
         agent.model().push(calls(name, arguments)).unwrap();
         agent.model().push(says("Sorry.")).unwrap();
         let result = cards::turn(&mut agent);
-        let about: String = format!("{name} {arguments}: {result}").chars().take(2_000).collect();
-        assert_eq!(cards::card(&agent, number)["status"], "failed", "{about}");
-        assert!(!result.trim().is_empty() && result.len() < 4_000, "{about}");
-        assert!(tree(agent.workspace()) == before, "{about}");
+        let case: String = format!("{name} {arguments}: {result}").chars().take(2_000).collect();
+        assert_eq!(cards::card(&agent, number)["status"], "failed", "{case}");
+        assert!(!result.trim().is_empty() && result.len() < 4_000, "{case}");
+        assert!(tree(agent.workspace()) == before, "{case}");
     }
-    let asked = agent.log.iter().filter(|it| it["method"] == "session/request_permission");
-    let asked: Vec<_> = asked.map(|it| it["params"]["toolCall"]["rawInput"].to_string()).collect();
-    assert!(asked.is_empty(), "{asked:?}");
+    let requests = agent.log.iter().filter(|it| it["method"] == "session/request_permission");
+    let requests: Vec<_> =
+        requests.map(|it| it["params"]["toolCall"]["rawInput"].to_string()).collect();
+    assert!(requests.is_empty(), "{requests:?}");
 }
 
 #[test]
-fn wrong_calls_beside_a_good_one_neither_run_nor_stop_it() {
+fn invalid_calls_do_not_keep_a_valid_call_from_running() {
     let mut agent = project();
     let mut before = tree(agent.workspace());
-    let mut reply: Vec<_> = table().iter().map(|(name, arguments)| call(name, arguments)).collect();
+    let mut reply: Vec<_> =
+        invalid_calls().iter().map(|(name, arguments)| call(name, arguments)).collect();
     reply.truncate(30);
     reply.push(call("write_file", &json!({ "path": "b", "content": "good\n" })));
     agent.model().push(json!(reply)).unwrap();
@@ -139,14 +141,14 @@ fn wrong_calls_beside_a_good_one_neither_run_nor_stop_it() {
     assert!(results[30].starts_with("Replaced b"), "{}", results[30]);
     assert_eq!(agent.read("b"), "good\n");
     let mut after = tree(agent.workspace());
-    for it in [&mut before, &mut after] {
-        it.remove(&agent.path("b"));
+    for tree in [&mut before, &mut after] {
+        tree.remove(&agent.path("b"));
     }
     assert!(before == after, "{:?}", after.keys());
 }
 
 #[test]
-fn in_plan_mode_nothing_is_written_through_a_server() {
+fn in_plan_mode_a_tool_of_a_server_writes_nothing() {
     let scenario = json!({
         "tools": [{ "name": "save" }],
         "answers": { "save": [{ "write": ["new", "x"] }, { "text": "saved" }] },

@@ -1,6 +1,6 @@
-//! The store's format: a database written at commit 937d324, with an edit, a command, a cancelled and a killed
-//! turn, an undo, a rewind, a fork, a picture and an archived session, is read by this build
-//! without a loss.
+//! Compatibility of the store: this build reads a database that was written at commit 937d324 without
+//! losing anything. The database has an edit, a command, a cancelled and a killed turn, an undo, a
+//! rewind, a fork, a picture and an archived session.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -12,9 +12,9 @@ use turnwright_testing::process_waits;
 use crate::agent::{TestAgent, says};
 
 const DATABASE: &[u8] = include_bytes!("../data/database-937d324/sessions.db.gz");
-/// What `sessions list --all --archived --json` printed at that commit.
+/// The output of `sessions list --all --archived --json` at that commit.
 const SESSIONS: &str = include_str!("../data/database-937d324/sessions.jsonl");
-/// What `sessions export --json` printed at that commit, by session.
+/// The output of `sessions export --json` at that commit, by session.
 const EXPORTS: &str = include_str!("../data/database-937d324/exports.json");
 /// The session with the edit, the command, the cancelled turn and the undo.
 const EDITED: &str = "93d93d45-1752-40bd-8820-0c2232feee82";
@@ -24,12 +24,12 @@ fn agent() -> TestAgent {
     GzDecoder::new(DATABASE).read_to_end(&mut database).unwrap();
     TestAgent::builder()
         .own_bytes("state/sessions.db", database)
-        // The sessions are older every day, and must not be swept.
+        // Without this setting the agent would delete the old sessions.
         .own_file("config/config.toml", "[sessions]\nkeep_days = 0\n")
         .start()
 }
 
-fn printed(agent: &TestAgent, arguments: &[&str]) -> String {
+fn output_of(agent: &TestAgent, arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
     command
         .args(arguments)
@@ -51,7 +51,7 @@ fn lines(text: &str) -> Vec<Value> {
 fn every_session_of_an_old_database_is_listed_and_exported_as_it_was() {
     let agent = agent();
     let expected = lines(SESSIONS);
-    let listed = lines(&printed(&agent, &["sessions", "list", "--all", "--archived", "--json"]));
+    let listed = lines(&output_of(&agent, &["sessions", "list", "--all", "--archived", "--json"]));
     for session in &expected {
         assert!(listed.contains(session), "{session} is not in {listed:?}");
     }
@@ -59,7 +59,7 @@ fn every_session_of_an_old_database_is_listed_and_exported_as_it_was() {
     let exports = exports.as_object().unwrap();
     assert_eq!(exports.len(), expected.len());
     for (session, expected) in exports {
-        let text = printed(&agent, &["sessions", "export", "--json", session]);
+        let text = output_of(&agent, &["sessions", "export", "--json", session]);
         let exported: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(&exported, expected, "session {session}");
     }

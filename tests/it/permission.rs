@@ -1,4 +1,5 @@
-//! Permission (R-PERM) of commands that run: when they run, and what is remembered.
+//! Permission requests for commands (R-PERM): a command runs only after it is allowed, and answers are
+//! remembered for as long as they say.
 
 use serde_json::{Value, json};
 use turnwright_testing::cards::{self, call};
@@ -11,7 +12,7 @@ fn exec(command: &str) -> Value {
 }
 
 #[test]
-fn r_perm_3_a_late_yes_is_a_yes_and_the_agent_listens_meanwhile() {
+fn r_perm_3_a_late_answer_counts_and_the_agent_responds_meanwhile() {
     let mut agent = TestAgent::builder().start();
     let (id, question) = ask(&mut agent, exec("touch mark"));
     std::thread::sleep(std::time::Duration::from_secs(2));
@@ -24,7 +25,7 @@ fn r_perm_3_a_late_yes_is_a_yes_and_the_agent_listens_meanwhile() {
 }
 
 #[test]
-fn r_perm_5_never_is_remembered_and_asks_no_more() {
+fn r_perm_5_reject_always_is_remembered_for_the_session() {
     let mut agent = TestAgent::builder().start();
     let (id, question) = ask(&mut agent, exec("touch mark"));
     agent.choose(&question, "reject_always");
@@ -35,7 +36,7 @@ fn r_perm_5_never_is_remembered_and_asks_no_more() {
     assert_eq!(cards::questions(&agent), 1);
     assert!(last_result(&agent).contains("whole session"), "{}", last_result(&agent));
     assert!(!agent.path("mark").exists());
-    // Something else may still be asked for.
+    // Another command still asks.
     let (id, question) = ask(&mut agent, exec("touch other"));
     agent.choose(&question, "allow_once");
     assert_eq!(agent.stop_reason(&id), "end_turn");
@@ -55,7 +56,7 @@ fn r_perm_6_an_unclear_answer_is_not_remembered() {
 }
 
 #[test]
-fn r_perm_8_answers_that_come_at_once_are_heard() {
+fn r_perm_8_immediate_answers_are_not_lost() {
     let replies: Vec<_> = (0..20)
         .map(|number| exec(&format!("echo {number} >> log")))
         .chain([says("Done.")])
@@ -68,7 +69,7 @@ fn r_perm_8_answers_that_come_at_once_are_heard() {
 }
 
 #[test]
-fn each_of_several_calls_is_asked_for_in_its_turn() {
+fn several_calls_ask_one_after_the_other() {
     let reply = json!([
         call("exec", &json!({ "command": "touch one" })),
         call("exec", &json!({ "command": "touch two" })),

@@ -1,4 +1,5 @@
-//! Rules for commands, what the log says of a wrong rule, and a project that is the home folder.
+//! Permission rules in the settings: which rule applies, what happens to a file with an invalid rule, and
+//! a project folder that contains the agent's own files.
 
 use std::process::Command;
 
@@ -15,7 +16,7 @@ fn write(agent: &mut TestAgent, path: &str) -> (usize, String) {
 }
 
 #[test]
-fn a_rule_spares_a_question_or_forbids_and_the_strictest_counts() {
+fn rules_allow_ask_or_deny_and_the_strictest_wins() {
     let rules = "[permissions]\nallow = ['edit(/src/**)', 'edit(/gen)']\nask = ['edit(*.lock)']\n\
                  deny = ['read(secret)', 'exec']\n\
                  [[permissions.rule]]\neffect = 'deny'\nwhen = 'edit(/gen/frozen)'\n\
@@ -34,27 +35,35 @@ fn a_rule_spares_a_question_or_forbids_and_the_strictest_counts() {
         ("src/../other.rs", 1, false),
         ("secret/new", 0, false),
     ] {
-        let (asked, told) = write(&mut agent, path);
-        assert_eq!((asked, agent.path(path).exists()), (questions, is_there), "{path}: {told}");
+        let (request_count, result) = write(&mut agent, path);
+        assert_eq!(
+            (request_count, agent.path(path).exists()),
+            (questions, is_there),
+            "{path}: {result}"
+        );
     }
-    let (_, told) = write(&mut agent, "gen/frozen/b");
-    assert!(told.contains("edit(/gen/frozen)") && told.contains("it is frozen"), "{told}");
+    let (_, result) = write(&mut agent, "gen/frozen/b");
+    assert!(result.contains("edit(/gen/frozen)") && result.contains("it is frozen"), "{result}");
     std::os::unix::fs::symlink("secret/key", agent.path("link")).unwrap();
     for path in ["secret/key", "link"] {
-        let (asked, told) = attempt(&mut agent, "read_file", &json!({ "path": path }));
-        assert!(asked == 0 && told.contains("read(secret)") && !told.contains("hidden"), "{told}");
+        let (request_count, result) = attempt(&mut agent, "read_file", &json!({ "path": path }));
+        assert!(
+            request_count == 0 && result.contains("read(secret)") && !result.contains("hidden"),
+            "{result}"
+        );
     }
-    let (asked, told) = attempt(&mut agent, "exec", &json!({ "command": "touch \"$x\" mark" }));
-    assert!(asked == 0 && told.contains("A rule denies this: exec"), "{told}");
+    let (request_count, result) =
+        attempt(&mut agent, "exec", &json!({ "command": "touch \"$x\" mark" }));
+    assert!(request_count == 0 && result.contains("A rule denies this: exec"), "{result}");
 }
 
 #[test]
-fn a_wrong_rule_takes_the_permissions_of_its_file_and_is_told() {
+fn an_invalid_rule_disables_the_allow_rules_of_its_file_and_is_reported() {
     let wrong = "[permissions]\nallow = ['edit(/src/**)', 'edit(../up)']\ndeny = ['edit(/ci)']";
     let mut agent = TestAgent::builder().own_file(FILE, wrong).permission("reject_once").start();
     assert_eq!(write(&mut agent, "src/a").0, 1);
-    let (asked, told) = write(&mut agent, "ci/a");
-    assert!(asked == 0 && told.contains("edit(/ci)"), "{told}");
+    let (request_count, result) = write(&mut agent, "ci/a");
+    assert!(request_count == 0 && result.contains("edit(/ci)"), "{result}");
     let notice = agent.thoughts();
     assert_eq!(notice.matches("`edit(../up)` is not a valid rule").count(), 1, "{notice}");
     let output = process_waits::output(
@@ -70,7 +79,7 @@ fn a_wrong_rule_takes_the_permissions_of_its_file_and_is_told() {
 }
 
 #[test]
-fn in_the_home_folder_nothing_of_ours_is_a_part_of_the_project() {
+fn the_agents_own_files_are_not_part_of_a_project_that_contains_them() {
     let mut agent = TestAgent::builder()
         .own_file("state/projects/x/permissions.toml", "allow = 'exec(word)'")
         .own_file("config/login.json", "the word")
@@ -82,14 +91,15 @@ fn in_the_home_folder_nothing_of_ours_is_a_part_of_the_project() {
     let answer = agent.call("session/new", &params);
     agent.session = answer["result"]["sessionId"].as_str().unwrap().to_owned();
     for path in ["state/projects/x/permissions.toml", "state/new", "config/login.json"] {
-        let (asked, told) = write(&mut agent, path);
-        assert_eq!(asked, 1, "{path}: {told}");
+        let (request_count, result) = write(&mut agent, path);
+        assert_eq!(request_count, 1, "{path}: {result}");
     }
-    let (asked, _) = attempt(&mut agent, "read_file", &json!({ "path": "state/projects" }));
-    assert_eq!(asked, 1);
-    let (asked, told) = attempt(&mut agent, "grep", &json!({ "pattern": "word", "hidden": true }));
-    assert!(asked == 0 && told.contains("mine/a.txt"), "{told}");
-    assert!(!told.contains("login.json") && !told.contains("permissions.toml"), "{told}");
-    let (asked, told) = write(&mut agent, "mine/b.txt");
-    assert_eq!(asked, 0, "{told}");
+    let (request_count, _) = attempt(&mut agent, "read_file", &json!({ "path": "state/projects" }));
+    assert_eq!(request_count, 1);
+    let (request_count, result) =
+        attempt(&mut agent, "grep", &json!({ "pattern": "word", "hidden": true }));
+    assert!(request_count == 0 && result.contains("mine/a.txt"), "{result}");
+    assert!(!result.contains("login.json") && !result.contains("permissions.toml"), "{result}");
+    let (request_count, result) = write(&mut agent, "mine/b.txt");
+    assert_eq!(request_count, 0, "{result}");
 }

@@ -1,4 +1,5 @@
-//! `turnwright sandbox -- …`: a command as the agent runs its own, in somebody's terminal.
+//! `turnwright sandbox -- …`, the launcher: it runs a command in a terminal of the client, passes on its
+//! output and exit code, ends its processes, and reports to the agent.
 
 use std::io::Read;
 use std::os::unix::net::UnixListener;
@@ -23,11 +24,11 @@ fn shell(command: &str) -> Output {
     run(&["--", "bash", "-c", command])
 }
 
-/// A launcher in the middle of this command.
+/// Starts a launcher and waits until its command runs `sleep` with the argument `word`.
 fn started(arguments: &[&str], word: &str) -> Child {
     let mut command = sandbox(arguments);
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-    eventually("it runs", || is_alive(&format!("sleep\0{word}")));
+    eventually("the command runs", || is_alive(&format!("sleep\0{word}")));
     child
 }
 
@@ -38,20 +39,20 @@ fn signal(child: &Child, name: &str) {
 }
 
 #[test]
-fn it_ends_as_the_command_ends() {
+fn the_exit_code_is_that_of_the_command() {
     for (command, code) in [("true", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill $$", 143)] {
         assert_eq!(shell(command).status.code(), Some(code), "{command}");
     }
     for (program, code) in [("no-such-program", 127), ("/", 126)] {
         let output = run(&["--", program]);
         assert_eq!(output.status.code(), Some(code), "{program}");
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(said.contains(program) && said.contains("cannot be started"), "{said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.contains(program) && stderr.contains("cannot be started"), "{stderr}");
     }
 }
 
 #[test]
-fn what_is_printed_comes_out_as_it_is() {
+fn output_is_passed_on_unchanged() {
     let output = shell("printf 'a\\377\\033[1m'; echo b >&2; seq 1 200000");
     assert!(output.stdout.starts_with(b"a\xff\x1b[1mb\n1\n2\n"));
     assert!(output.stdout.ends_with(b"\n200000\n") && output.stdout.len() > 1_288_894);
@@ -59,7 +60,7 @@ fn what_is_printed_comes_out_as_it_is() {
 }
 
 #[test]
-fn it_passes_on_no_secrets_and_no_input() {
+fn secrets_and_input_are_not_passed_on() {
     let mut command = sandbox(&["--", "bash", "-c", "cat; env"]);
     let command = command
         .env("GITHUB_TOKEN", "value-1")
@@ -68,42 +69,42 @@ fn it_passes_on_no_secrets_and_no_input() {
         .env("HARMLESS", "kept")
         .stdin(Stdio::piped());
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let said = String::from_utf8(process_waits::wait_with_output(child).stdout).unwrap();
-    assert!(said.contains("HARMLESS=kept\n") && said.contains("TERM=dumb\n"), "{said}");
-    assert!(!said.contains("value-"), "{said}");
+    let stdout = String::from_utf8(process_waits::wait_with_output(child).stdout).unwrap();
+    assert!(stdout.contains("HARMLESS=kept\n") && stdout.contains("TERM=dumb\n"), "{stdout}");
+    assert!(!stdout.contains("value-"), "{stdout}");
 }
 
 #[test]
-fn signals_end_it_with_all_that_it_has_started() {
+fn signals_end_the_launcher_and_all_its_processes() {
     for (name, code, word) in [("TERM", 143, "608.1"), ("INT", 130, "608.2"), ("HUP", 129, "608.3")]
     {
         let command = format!("trap '' {name}; (sleep {word} &); sleep {word}; sleep {word}");
         let mut child = started(&["--", "bash", "-c", &command], word);
         signal(&child, name);
         assert_eq!(process_waits::wait(&mut child).code(), Some(code), "{name}");
-        eventually("all of it is gone", || !is_alive(&format!("sleep\0{word}")));
+        eventually("all processes are gone", || !is_alive(&format!("sleep\0{word}")));
     }
 }
 
 #[test]
-fn a_launcher_that_is_killed_leaves_nothing_behind() {
+fn no_process_survives_a_killed_launcher() {
     let mut child = started(&["--", "bash", "-c", "(sleep 608.4 &); sleep 608.4; true"], "608.4");
     process_waits::kill(&mut child);
-    eventually("all of it is gone", || !is_alive("sleep\x00608.4"));
+    eventually("all processes are gone", || !is_alive("sleep\x00608.4"));
 }
 
 #[test]
-fn a_reader_that_has_gone_ends_it() {
+fn a_closed_stdout_ends_the_command() {
     let mut command = sandbox(&["--", "yes", "608.5"]);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     let stdout = child.stdout.take().unwrap();
     assert_eq!(process_waits::all_of(stdout.take(8), &child).len(), 8);
     process_waits::wait(&mut child);
-    eventually("it is gone", || !is_alive("yes\x00608.5"));
+    eventually("the command is gone", || !is_alive("yes\x00608.5"));
 }
 
 #[test]
-fn nothing_is_run_for_an_agent_that_cannot_be_reached() {
+fn no_command_runs_if_the_agent_cannot_be_reached() {
     let folder = tempfile::tempdir().unwrap();
     let (socket, ran) = (folder.path().join("line"), folder.path().join("ran"));
     let arguments = ["--report", socket.to_str().unwrap(), "--", "touch", ran.to_str().unwrap()];
@@ -113,7 +114,7 @@ fn nothing_is_run_for_an_agent_that_cannot_be_reached() {
         assert!(!ran.exists());
     };
     check(run(&arguments));
-    // One that hangs up without a word.
+    // This agent closes the connection without sending anything.
     let listener = UnixListener::bind(&socket).unwrap();
     let mut command = sandbox(&arguments);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -123,7 +124,7 @@ fn nothing_is_run_for_an_agent_that_cannot_be_reached() {
 }
 
 #[test]
-fn the_end_of_the_agent_ends_it() {
+fn the_end_of_the_agent_ends_the_command() {
     use std::io::Write;
     let folder = tempfile::tempdir().unwrap();
     let (socket, ran) = (folder.path().join("line"), folder.path().join("ran"));
@@ -133,30 +134,34 @@ fn the_end_of_the_agent_ends_it() {
     let mut command = sandbox(&arguments);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
     let mut agent = process_waits::accept(&listener, &child);
-    assert!(!ran.exists(), "it did not wait for the word");
+    assert!(!ran.exists(), "the launcher did not wait for the agent");
     agent.write_all(b"r\0\0\0\0").unwrap();
-    eventually("it runs", || ran.exists());
+    eventually("the command runs", || ran.exists());
     drop(agent);
     process_waits::wait(&mut child);
-    eventually("it is gone", || !is_alive("sleep\x00608.6"));
+    eventually("the command is gone", || !is_alive("sleep\x00608.6"));
 }
 
 #[test]
-fn what_is_left_behind_and_goes_on_talking_hides_neither_the_end_nor_costs_memory() {
+fn output_of_a_background_process_does_not_delay_the_report_of_the_end() {
     use std::io::Write;
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("line");
     let listener = UnixListener::bind(&socket).unwrap();
-    // It begins when the shell has ended and nobody asks about it any more.
+    // The background process begins to print when the shell has ended.
     let command = "(while kill -0 $$ 2>/dev/null; do :; done; exec yes 608.7) & echo over";
     let arguments = ["--report", socket.to_str().unwrap(), "--", "bash", "-c", command];
     let mut command = sandbox(&arguments);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
     let mut agent = process_waits::accept(&listener, &child);
     agent.write_all(b"r\0\0\0\0").unwrap();
-    let said = process_waits::all_of(agent, &child);
+    let report = process_waits::all_of(agent, &child);
     assert_eq!(process_waits::wait(&mut child).code(), Some(0));
-    assert!(said.ends_with(b"x\x03\0\0\0c+0"), "no word of the end in {} bytes", said.len());
-    assert!(said.len() < 1024 * 1024, "{} bytes", said.len());
-    eventually("it is gone", || !is_alive("yes\x00608.7"));
+    assert!(
+        report.ends_with(b"x\x03\0\0\0c+0"),
+        "the end is not in the {} bytes of the report",
+        report.len()
+    );
+    assert!(report.len() < 1024 * 1024, "{} bytes", report.len());
+    eventually("the background process is gone", || !is_alive("yes\x00608.7"));
 }

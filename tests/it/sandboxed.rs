@@ -1,11 +1,12 @@
-//! What keeps a command in while it runs. Skips, and says so, where this machine has no sandbox.
+//! Commands of `exec` in the sandbox: which files they can change and read, and which processes end with
+//! them. The tests print a note and pass if this machine has no sandbox.
 
 use serde_json::{Value, json};
 use turnwright_testing::cards;
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, is_alive, says};
 
-/// Whether there is anything to test.
+/// Whether the machine has a sandbox. Prints a note if the test has to skip.
 fn has_sandbox(test: &str) -> bool {
     let has = turnwright_sandbox::can_confine();
     if !has {
@@ -22,7 +23,7 @@ fn exec(command: &str) -> Value {
     json!({ "command": command })
 }
 
-/// Runs a command that nobody is asked about.
+/// Runs a command that must not cause a permission request.
 fn unasked(builder: TestAgentBuilder, command: &str) -> (TestAgent, String) {
     let replies = json!([calls("exec", &exec(command)), says("Done.")]);
     let mut agent = builder.model(replies).start();
@@ -32,8 +33,8 @@ fn unasked(builder: TestAgentBuilder, command: &str) -> (TestAgent, String) {
 }
 
 #[test]
-fn auto_mode_runs_in_the_project_and_nowhere_else() {
-    if !has_sandbox("auto_mode_runs_in_the_project_and_nowhere_else") {
+fn auto_mode_can_write_only_in_the_project() {
+    if !has_sandbox("auto_mode_can_write_only_in_the_project") {
         return;
     }
     let outside = tempfile::tempdir().unwrap();
@@ -48,8 +49,8 @@ fn auto_mode_runs_in_the_project_and_nowhere_else() {
 }
 
 #[test]
-fn the_temporary_folder_is_private_and_goes_with_the_session() {
-    if !has_sandbox("the_temporary_folder_is_private_and_goes_with_the_session") {
+fn the_temporary_folder_is_private_and_deleted_with_the_session() {
+    if !has_sandbox("the_temporary_folder_is_private_and_deleted_with_the_session") {
         return;
     }
     let command = "touch \"$TMPDIR/x\" && stat -c '%a %n' \"$TMPDIR\" && mktemp";
@@ -63,8 +64,8 @@ fn the_temporary_folder_is_private_and_goes_with_the_session() {
 }
 
 #[test]
-fn ways_out_are_not_in_the_environment() {
-    if !has_sandbox("ways_out_are_not_in_the_environment") {
+fn addresses_of_agents_and_buses_are_not_in_the_environment() {
+    if !has_sandbox("addresses_of_agents_and_buses_are_not_in_the_environment") {
         return;
     }
     let builder = auto().variable("SSH_AUTH_SOCK", "/x").variable("DBUS_SESSION_BUS_ADDRESS", "/x");
@@ -73,12 +74,12 @@ fn ways_out_are_not_in_the_environment() {
 }
 
 #[test]
-fn a_command_that_changes_protected_places_fails_and_it_is_undone() {
-    if !has_sandbox("a_command_that_changes_protected_places_fails_and_it_is_undone") {
+fn changes_of_protected_files_fail_the_command_and_are_undone() {
+    if !has_sandbox("changes_of_protected_files_fail_the_command_and_are_undone") {
         return;
     }
     for (command, file, before) in [
-        // A program of its own, of which no words tell.
+        // The command line does not contain the name of the protected file.
         ("python3 -c \"open('.env'+'rc','w').write('x')\"", ".envrc", Some("old")),
         ("python3 -c \"open('.mcp'+'.json','w').write('x')\"", ".mcp.json", None),
         ("mkdir .husky && cp a .husky/pre-commit", ".husky/pre-commit", None),
@@ -90,7 +91,7 @@ fn a_command_that_changes_protected_places_fails_and_it_is_undone() {
         let result = cards::turn(&mut agent);
         let now = std::fs::read_to_string(agent.path(file)).ok();
         assert_eq!(now.as_deref(), before, "{command}: {result}");
-        // Where the kernel has kept it out there is nothing to undo.
+        // If the kernel has refused the change, there is nothing to undo.
         let was_refused = result.contains("[sandbox:");
         assert!(was_refused || result.contains("[protected:"), "{command}: {result}");
         assert_eq!(cards::card(&agent, 0)["status"], "failed", "{command}");
@@ -98,8 +99,8 @@ fn a_command_that_changes_protected_places_fails_and_it_is_undone() {
 }
 
 #[test]
-fn what_a_job_does_to_protected_places_is_told_when_it_has_ended() {
-    if !has_sandbox("what_a_job_does_to_protected_places_is_told_when_it_has_ended") {
+fn changes_of_protected_files_by_a_job_are_reported_when_it_ends() {
+    if !has_sandbox("changes_of_protected_files_by_a_job_are_reported_when_it_ends") {
         return;
     }
     let command = "sleep 1.2; cp a .envrc";
@@ -116,20 +117,20 @@ fn what_a_job_does_to_protected_places_is_told_when_it_has_ended() {
         .start();
     assert_eq!(agent.turn("go"), "end_turn");
     cards::check(&agent);
-    let told = agent.model_request(3)["messages"].to_string();
-    assert!(told.contains("[protected: the command created"), "{told}");
+    let messages = agent.model_request(3)["messages"].to_string();
+    assert!(messages.contains("[protected: the command created"), "{messages}");
     assert!(!agent.path(".envrc").exists());
 }
 
 #[test]
-fn what_was_let_through_because_it_reads_can_write_nothing() {
-    if !has_sandbox("what_was_let_through_because_it_reads_can_write_nothing") {
+fn a_read_only_command_runs_without_asking_unless_the_repository_has_programs() {
+    if !has_sandbox("a_read_only_command_runs_without_asking_unless_the_repository_has_programs") {
         return;
     }
     let builder = || TestAgent::builder().file("a", "x");
     let (_, result) = unasked(builder(), "git status; cat a");
     assert!(result.contains('x'), "{result}");
-    // A repository that comes with programs is asked about.
+    // The settings of this repository start a program, so the command asks.
     let trap = builder().file(".git/HEAD", "ref: refs/heads/m\n").file(
         ".git/config",
         "[core]\n\trepositoryformatversion = 0\n\tfsmonitor = touch mark; false\n",
@@ -162,8 +163,8 @@ fn an_escalation_always_asks_and_opens_what_it_names() {
 }
 
 #[test]
-fn a_command_that_nobody_understands_is_kept_from_what_rules_deny() {
-    if !has_sandbox("a_command_that_nobody_understands_is_kept_from_what_rules_deny") {
+fn the_sandbox_enforces_deny_rules_for_commands_that_cannot_be_analysed() {
+    if !has_sandbox("the_sandbox_enforces_deny_rules_for_commands_that_cannot_be_analysed") {
         return;
     }
     if !turnwright_sandbox::namespace_support().mounts {
@@ -182,11 +183,11 @@ fn a_command_that_nobody_understands_is_kept_from_what_rules_deny() {
 }
 
 #[test]
-fn what_has_left_its_group_and_cleared_its_environment_ends_with_the_command() {
-    if !has_sandbox("what_has_left_its_group_and_cleared_its_environment_ends_with_the_command") {
+fn a_process_in_another_group_with_an_empty_environment_ends_with_the_command() {
+    if !has_sandbox("a_process_in_another_group_with_an_empty_environment_ends_with_the_command") {
         return;
     }
-    // It tries to shed the other mark, too.
+    // The command also tries to reset the resource limit that marks its processes.
     let command = "(ulimit -x 5; exec env -i setsid sleep 613.1) >/dev/null 2>&1 & sleep 0.3; true";
     let (_agent, result) = unasked(auto(), command);
     assert!(result.contains("[left running in the background and stopped"), "{result}");
@@ -194,8 +195,8 @@ fn what_has_left_its_group_and_cleared_its_environment_ends_with_the_command() {
 }
 
 #[test]
-fn what_the_user_changes_in_a_kept_place_while_a_command_runs_stays() {
-    if !has_sandbox("what_the_user_changes_in_a_kept_place_while_a_command_runs_stays") {
+fn the_users_changes_of_protected_files_during_a_command_are_kept() {
+    if !has_sandbox("the_users_changes_of_protected_files_during_a_command_are_kept") {
         return;
     }
     if !turnwright_sandbox::namespace_support().mounts {
@@ -206,7 +207,7 @@ fn what_the_user_changes_in_a_kept_place_while_a_command_runs_stays() {
     let builder = auto().file(".git/hooks/pre-commit", "old\n").file(".envrc", "old\n");
     let mut agent = builder.model(replies).start();
     let id = agent.prompt("go");
-    eventually("the command to run", || agent.path("begun").exists());
+    eventually("the command runs", || agent.path("begun").exists());
     std::fs::write(agent.path(".git/hooks/pre-commit"), "mine\n").unwrap();
     std::fs::write(agent.path(".envrc"), "mine\n").unwrap();
     std::fs::write(agent.path("go"), "").unwrap();
@@ -216,8 +217,8 @@ fn what_the_user_changes_in_a_kept_place_while_a_command_runs_stays() {
 }
 
 #[test]
-fn what_is_not_named_and_nobody_was_asked_about_is_not_read() {
-    if !has_sandbox("what_is_not_named_and_nobody_was_asked_about_is_not_read") {
+fn a_command_cannot_read_secret_files_that_it_does_not_name() {
+    if !has_sandbox("a_command_cannot_read_secret_files_that_it_does_not_name") {
         return;
     }
     for command in [
@@ -241,8 +242,8 @@ fn what_is_not_named_and_nobody_was_asked_about_is_not_read() {
 }
 
 #[test]
-fn a_second_name_of_a_hook_is_no_way_to_change_it() {
-    if !has_sandbox("a_second_name_of_a_hook_is_no_way_to_change_it") {
+fn a_hook_cannot_be_changed_through_a_hard_link() {
+    if !has_sandbox("a_hook_cannot_be_changed_through_a_hard_link") {
         return;
     }
     let replies =
@@ -256,8 +257,8 @@ fn a_second_name_of_a_hook_is_no_way_to_change_it() {
 }
 
 #[test]
-fn what_was_said_in_other_sessions_is_nothing_that_a_command_can_read() {
-    if !has_sandbox("what_was_said_in_other_sessions_is_nothing_that_a_command_can_read") {
+fn a_command_cannot_read_the_database_of_sessions() {
+    if !has_sandbox("a_command_cannot_read_the_database_of_sessions") {
         return;
     }
     let mut agent = auto().start();

@@ -1,4 +1,5 @@
-//! `turnwright sessions` and `turnwright history`: what is kept, for people and their programs.
+//! The subcommands `turnwright sessions` and `turnwright history`, which list, show and delete stored
+//! sessions and tool calls.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,7 +9,7 @@ use turnwright_testing::process_waits;
 
 use crate::agent::{TestAgent, calls, says};
 
-/// What is printed, and the exit status.
+/// The output on stdout and stderr, and the exit status.
 fn run(home: &Path, folder: &Path, arguments: &[&str]) -> (String, i32) {
     let output = process_waits::output(&mut command(home, folder, arguments)).unwrap();
     let text = [output.stdout, output.stderr].concat();
@@ -27,7 +28,7 @@ fn command(home: &Path, folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Two sessions in one folder.
+/// An agent with two stored sessions in one folder.
 fn agent() -> TestAgent {
     let mut agent = TestAgent::builder().file("a.txt", "text\n").permission("allow_once").start();
     let mut call = |prompt: &str, name: &str, arguments: &Value| {
@@ -44,7 +45,7 @@ fn agent() -> TestAgent {
 }
 
 #[test]
-fn without_a_session_that_is_said() {
+fn without_stored_sessions_the_commands_say_so() {
     let home = tempfile::tempdir().unwrap();
     for arguments in [&["history"][..], &["sessions", "list"], &["sessions", "show", "last"]] {
         let (text, status) = run(home.path(), home.path(), arguments);
@@ -54,7 +55,7 @@ fn without_a_session_that_is_said() {
 }
 
 #[test]
-fn what_was_done_is_a_table_or_lines_of_json() {
+fn history_prints_a_table_or_json_lines() {
     let agent = agent();
     let history = |arguments: &[&str]| {
         run(agent.home(), agent.workspace(), &[&["history"], arguments].concat())
@@ -64,7 +65,7 @@ fn what_was_done_is_a_table_or_lines_of_json() {
     assert_eq!(text.lines().count(), 2, "{text}");
     let first = text.lines().next().unwrap();
     for part in ["read_file", "error", "none.txt"] {
-        assert!(first.contains(part), "the newest first: {text}");
+        assert!(first.contains(part), "the newest call is not the first: {text}");
     }
     assert!(text.contains("success") && text.contains(" ms "), "{text}");
     for (arguments, expected) in [
@@ -144,7 +145,7 @@ fn sessions_are_listed_shown_and_deleted() {
 }
 
 #[test]
-fn a_reader_that_has_had_enough_is_no_error() {
+fn a_closed_stdout_is_not_an_error() {
     let agent = agent();
     let mut child = command(agent.home(), agent.workspace(), &["history"])
         .stdout(Stdio::piped())

@@ -1,5 +1,6 @@
-//! What `shell::read` says against what real shells do: lines of random tokens that it takes for
-//! plain are run by bash and by dash, with a PATH that holds two stubs. `b` is never meant to run.
+//! Compares `shell::parse` with real shells. Lines of random tokens that the parser finds unambiguous
+//! are run by bash and dash, and the programs that have run must be those that the parser has found.
+//! `PATH` holds two stubs, `a` and `b`. No accepted line runs `b`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,11 +15,12 @@ use turnwright_types::dialect::ShellDialect;
 
 use crate::agent::eventually;
 
-/// Plain lines that are run in each shell; `TURNWRIGHT_SHELL_LINES` asks for more.
+/// The number of lines that each shell runs, unless `TURNWRIGHT_SHELL_LINES` sets another.
 const LINES: usize = 900;
 const SEEDS: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03];
 
-/// One write for each run, so that those of a pipe do not mix: its words, then its folder.
+/// The stub logs its words and its folder with a single write, so that the entries of a pipeline do not
+/// mix.
 const STUB: &str = "#!/bin/sh
 text=\"${0##*/}\"
 for word; do text=\"$text\u{1f}$word\"; done
@@ -27,11 +29,12 @@ printf '%s\u{1e}%s\u{1d}' \"$text\" \"$PWD\" >&9
 exit \"$STATUS\"
 ";
 
-/// Everything behind the stubs' words goes to a pipe, which ends when the last of them has ended.
+/// Connects the log of the stubs to a pipe, which is closed when the last process has ended, and
+/// discards all other output.
 const RUNNER: &str = r#"exec 9>&1 >/dev/null 2>&1 </dev/null; exec "$@""#;
 
 #[test]
-fn no_real_shell_does_more_than_was_read() {
+fn real_shells_run_only_the_commands_that_the_parser_finds() {
     let lines = std::env::var("TURNWRIGHT_SHELL_LINES").ok().and_then(|it| it.parse().ok());
     let lines: usize = lines.unwrap_or(LINES);
     let shells = [
@@ -45,35 +48,36 @@ fn no_real_shell_does_more_than_was_read() {
         .filter(|((name, _, argv), _)| {
             let is_there = Path::new(argv[0]).exists();
             if !is_there {
-                eprintln!("SKIPPED: there is no {name} here, so what it does was not compared");
+                eprintln!("SKIPPED: {name} is not installed, so it was not compared");
             }
             is_there
         })
-        .flat_map(|(shell, place)| SEEDS.map(|seed| (seed.rotate_left(place), shell)))
+        .flat_map(|(shell, rotation)| SEEDS.map(|seed| (seed.rotate_left(rotation), shell)))
         .map(|(seed, (name, dialect, argv))| {
-            let each = lines / SEEDS.len();
-            std::thread::spawn(move || (name, compare(seed, dialect, argv, each)))
+            let count = lines / SEEDS.len();
+            std::thread::spawn(move || (name, compare(seed, dialect, argv, count)))
         })
         .collect();
     for thread in threads {
         let (name, (run, exact)) = thread.join().unwrap();
         eprintln!("{name}: {run} lines were run, {exact} of them compared word by word");
-        assert!(exact > run / 3, "{name}: too few lines say anything");
+        assert!(exact > run / 3, "{name}: too few lines could be compared word by word");
     }
 }
 
-/// How many lines were run, and for how many all words were compared.
+/// Runs random lines. Returns the number of lines that were run, and the number of those whose words
+/// could all be compared.
 fn compare(seed: u64, dialect: ShellDialect, shell: &[&str], wanted: usize) -> (usize, usize) {
     let scratch = Scratch::new();
     let mut noise = Noise(seed);
     let (mut run, mut exact) = (0, 0);
     let mut known = BTreeSet::new();
     while run < wanted {
-        let line = soup(&mut noise);
+        let line = random_line(&mut noise);
         let script = parse(&line, dialect);
-        // The stubs need the one that is written to.
-        let is_in_the_way = line.contains("9<") || line.contains("9>");
-        let is_wanted = script.ambiguity.is_none() && !is_in_the_way && is_ours(&script);
+        // The stubs log to file descriptor 9.
+        let uses_log = line.contains("9<") || line.contains("9>");
+        let is_wanted = script.ambiguity.is_none() && !uses_log && runs_only_stub(&script);
         if !is_wanted || !known.insert(line.clone()) {
             continue;
         }
@@ -83,26 +87,26 @@ fn compare(seed: u64, dialect: ShellDialect, shell: &[&str], wanted: usize) -> (
     (run, exact)
 }
 
-/// Whether all it runs is the one stub.
-fn is_ours(script: &Script) -> bool {
+/// Whether the script runs the stub `a` and, apart from `cd`, nothing else.
+fn runs_only_stub(script: &Script) -> bool {
     !script.commands.is_empty()
         && script.commands.iter().all(|it| matches!(it.program(), "a" | "cd"))
         && script.commands.iter().any(|it| it.program() == "a")
 }
 
-/// Whether this could write over what a line is compared with.
+/// Whether the path is outside of the folder whose files are compared.
 fn leaves_scratch(path: &Path) -> bool {
     path.is_absolute() || path.starts_with("..")
 }
 
-/// Whether a file descriptor is copied that may be closed.
+/// Whether the line copies a file descriptor that may be closed.
 fn copies_unknown(line: &str) -> bool {
     let line = line.replace("2>&1", "").replace(">&2", "");
     line.contains(">&") || line.contains("<&")
 }
 
 struct Scratch {
-    /// Holds the folder with the programs, and the one where lines run.
+    /// Holds `bin` with the programs, and `work`, in which the lines run.
     folder: tempfile::TempDir,
 }
 
@@ -115,7 +119,7 @@ impl Scratch {
             let stub = programs.join(name);
             fs::write(&stub, STUB).unwrap();
             fs::set_permissions(&stub, fs::Permissions::from_mode(0o755)).unwrap();
-            // A process that another test was about to start may still hold it open for writing.
+            // A process that another test has just forked may still hold the file open for writing.
             let mut command = Command::new(&stub);
             eventually("the stub can be run", || {
                 let ran = process_waits::output(&mut command);
@@ -131,7 +135,8 @@ impl Scratch {
         Scratch { folder }
     }
 
-    /// Runs a line. Whether all of its words could be compared.
+    /// Runs a line and compares the commands that ran with the script. Returns whether all words could
+    /// be compared.
     fn check(&self, line: &str, script: &Script, shell: &[&str]) -> bool {
         let declared: Vec<Vec<&str>> = script
             .commands
@@ -150,7 +155,7 @@ impl Scratch {
             return false;
         }
         let is_glob = script.commands.iter().any(|it| it.words.iter().any(|it| it.is_glob));
-        // With these it depends on what is there whether it is run.
+        // Whether commands with these parts run depends on files and file descriptors.
         let is_new = |it: &Redirect| ["f", "g"].iter().any(|name| it.path.as_os_str() == *name);
         let may_fail = |it: &Redirect| !it.is_write || !is_new(it);
         let depends = script.commands.iter().any(|it| {
@@ -158,13 +163,13 @@ impl Scratch {
                 || it.redirects.iter().any(may_fail)
                 || it.wrappers.iter().any(|it| it == "time")
         }) || copies_unknown(line);
-        let mut all = BTreeSet::new();
-        // What stands behind `||` runs only where something fails.
+        let mut all_words = BTreeSet::new();
+        // Commands after `||` run only if the stub fails.
         let statuses: &[&str] = if line.contains("||") { &["0", "1"] } else { &["0"] };
         for status in statuses {
             let ran = self.run(line, shell, status);
-            let tell = || format!("{} says of {line:?}: {script:?}\nbut ran {ran:?}", shell[0]);
-            self.compare_files(&writes, &tell);
+            let report = || format!("{} says of {line:?}: {script:?}\nbut ran {ran:?}", shell[0]);
+            self.compare_files(&writes, &report);
             for (words, folder) in &ran {
                 let is_declared = script.commands.iter().any(|it| {
                     let at = self.work().join(it.folder.as_ref().unwrap());
@@ -172,22 +177,22 @@ impl Scratch {
                         || is_glob && it.program() == words[0];
                     same && at.canonicalize().unwrap() == Path::new(folder)
                 });
-                assert!(is_declared, "{}", tell());
+                assert!(is_declared, "{}", report());
             }
             let times = |wanted: &[&str]| declared.iter().filter(|it| *it == wanted).count();
             for (words, _) in ran.iter().filter(|_| !is_glob) {
                 let wanted: Vec<&str> = words.iter().map(String::as_str).collect();
                 let ran = ran.iter().filter(|it| it.0 == *words).count();
-                assert!(ran <= times(&wanted), "{}", tell());
+                assert!(ran <= times(&wanted), "{}", report());
             }
-            all.extend(ran.into_iter().map(|it| it.0));
+            all_words.extend(ran.into_iter().map(|it| it.0));
         }
         if depends || is_glob {
             return false;
         }
         for words in &declared {
-            let is_there = all.iter().any(|it| it.iter().eq(words.iter()));
-            assert!(is_there, "{} did not run {words:?} of {line:?}: {all:?}", shell[0]);
+            let is_there = all_words.iter().any(|it| it.iter().eq(words.iter()));
+            assert!(is_there, "{} did not run {words:?} of {line:?}: {all_words:?}", shell[0]);
         }
         true
     }
@@ -222,7 +227,7 @@ impl Scratch {
         runs.map(|(text, folder)| (words(text), folder.to_owned())).collect()
     }
 
-    fn compare_files(&self, writes: &BTreeSet<PathBuf>, tell: &dyn Fn() -> String) {
+    fn compare_files(&self, writes: &BTreeSet<PathBuf>, report: &dyn Fn() -> String) {
         let work = self.work();
         for folder in [work.clone(), work.join("d")] {
             for entry in fs::read_dir(folder).unwrap() {
@@ -239,14 +244,14 @@ impl Scratch {
                     is_known || writes.iter().any(is_declared),
                     "{}: {}",
                     path.display(),
-                    tell()
+                    report()
                 );
             }
         }
     }
 }
 
-/// Numbers that are the same in each run.
+/// A generator of pseudo-random numbers, the same in each run.
 struct Noise(u64);
 
 impl Noise {
@@ -341,8 +346,8 @@ const FRONT: &[&str] = &[
     "''a",
 ];
 
-/// A line of random tokens, which begins like a command.
-fn soup(noise: &mut Noise) -> String {
+/// A line of random tokens that begins with a command.
+fn random_line(noise: &mut Noise) -> String {
     let mut line = String::new();
     if noise.below(3) == 0 {
         line.push_str(noise.pick(FRONT));
@@ -360,7 +365,7 @@ fn soup(noise: &mut Noise) -> String {
         let is_between = BETWEEN.contains(&token);
         line.push_str(noise.pick(&["", " ", " ", " "]));
         line.push_str(token);
-        // Random words seldom name the stub.
+        // Random tokens seldom name the stub where a command begins.
         if is_between && noise.below(4) > 0 {
             line.push_str(" a");
         }

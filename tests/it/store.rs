@@ -1,5 +1,5 @@
-//! The store of sessions may be full, read-only, or in use by another process: the user is told, and the
-//! agent goes on.
+//! Failures of the session store: if the disk is full or read-only, or another process has the session
+//! open, the user is told and the agent goes on.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ fn agent() -> TestAgentBuilder {
     TestAgent::builder().model(json!([says("one"), says("two"), says("three")]))
 }
 
-/// Whether file systems can be mounted here. A test that needs it says so and does nothing.
+/// Whether this process may mount file systems. Prints a note if the test has to skip.
 pub fn can_mount() -> bool {
     let script = "mount -t tmpfs none /mnt";
     let status =
@@ -29,7 +29,7 @@ fn load(agent: &mut TestAgent, session: &str) -> Value {
     agent.call("session/load", &params)
 }
 
-/// What the user has said, of a conversation that was loaded.
+/// The beginnings of the user's messages in a loaded conversation.
 fn replayed(agent: &TestAgent) -> Vec<String> {
     let updates = agent.updates();
     let users = updates.iter().filter(|it| it["sessionUpdate"] == "user_message_chunk");
@@ -38,7 +38,7 @@ fn replayed(agent: &TestAgent) -> Vec<String> {
         .collect()
 }
 
-/// A text that cannot be made much smaller.
+/// A text that hardly compresses.
 fn noise(length: usize) -> String {
     let mut number = 1_u64;
     let char = |_| {
@@ -49,7 +49,7 @@ fn noise(length: usize) -> String {
 }
 
 #[test]
-fn a_full_disk_is_told_and_nothing_is_lost_when_there_is_room_again() {
+fn a_full_disk_is_reported_and_nothing_is_lost_once_there_is_space() {
     if !can_mount() {
         return;
     }
@@ -61,19 +61,19 @@ fn a_full_disk_is_told_and_nothing_is_lost_when_there_is_room_again() {
         .start();
     assert_eq!(agent.turn(&noise(1_000_000)), "end_turn");
     assert!(agent.thoughts().contains("Free some space on that disk"), "{}", agent.thoughts());
-    let home = agent.home().join("state").to_string_lossy().into_owned();
-    let remount = ["-o", "remount,size=32m", &home];
+    let state = agent.home().join("state").to_string_lossy().into_owned();
+    let remount = ["-o", "remount,size=32m", &state];
     let pid = agent.pid().to_string();
     let mut command = Command::new("nsenter");
     command.args(["-t", &pid, "--mount", "mount"]).args(remount);
     assert!(process_waits::status(&mut command).unwrap().success());
     assert_eq!(agent.turn("short"), "end_turn");
-    // A busy machine may need longer than the turn to write what was held back.
-    let mut more = 0;
-    while !agent.thoughts().contains("being saved again") && more < 5 {
+    // On a busy machine the delayed writes may take longer than the turn.
+    let mut attempts = 0;
+    while !agent.thoughts().contains("being saved again") && attempts < 5 {
         agent.model().push(says("More.")).unwrap();
         assert_eq!(agent.turn("more"), "end_turn");
-        more += 1;
+        attempts += 1;
     }
     assert!(agent.thoughts().contains("being saved again"), "{}", agent.thoughts());
     let session = agent.session.clone();
@@ -83,7 +83,7 @@ fn a_full_disk_is_told_and_nothing_is_lost_when_there_is_room_again() {
 }
 
 #[test]
-fn a_store_that_cannot_be_written_is_told_and_a_load_is_a_clear_error() {
+fn a_read_only_store_is_reported_once_and_a_load_is_a_clear_error() {
     if !can_mount() {
         return;
     }
@@ -108,7 +108,7 @@ fn a_store_that_cannot_be_written_is_told_and_a_load_is_a_clear_error() {
 }
 
 #[test]
-fn a_session_has_one_writer_and_the_second_is_told_which_process_that_is() {
+fn the_second_process_to_open_a_session_is_told_the_id_of_the_first() {
     let mut first = agent().start();
     assert_eq!(first.turn("hello"), "end_turn");
     let session = first.session.clone();
@@ -117,7 +117,7 @@ fn a_session_has_one_writer_and_the_second_is_told_which_process_that_is() {
     let answer = load(&mut second, &session);
     let message = answer["error"]["message"].as_str().unwrap();
     assert!(message.contains(&format!("open in another process ({})", first.pid())), "{answer}");
-    // It does not get in its own way.
+    // The first process can load its own session again.
     assert!(load(&mut first, &session)["result"].is_object());
     first.call("session/close", &json!({ "sessionId": session }));
     second.session = session.clone();

@@ -1,5 +1,5 @@
-//! A folder that is swapped for a link, again and again, while the tools' own functions work below
-//! it: nothing ever appears, changes or vanishes where the link leads.
+//! Symlink races: while another thread swaps a folder for a link over and over, the file functions of the
+//! tools work below the folder. They must never change anything at the target of the link.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ use turnwright_workspace::files::{FileError, Files, Roots};
 
 const ROUNDS: usize = 2_500;
 
-/// A workspace with a folder `d` and a link `link` to a folder outside, which change names all the
-/// time.
+/// A workspace with a folder `d` and a link `link` to a folder outside, whose names a thread exchanges
+/// all the time.
 struct Race {
     base: tempfile::TempDir,
     files: Files,
@@ -25,7 +25,7 @@ struct Race {
 
 impl Race {
     fn start() -> Race {
-        // In memory where that is possible: every write is on the disk when it is done.
+        // Each write is synchronized to the disk, so a file system in memory is faster.
         let memory = Path::new("/dev/shm");
         let base = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
         let base = tempfile::tempdir_in(base).unwrap();
@@ -48,20 +48,20 @@ impl Race {
         Race { base, files, over, swapper: Some(swapper) }
     }
 
-    /// A place below the folder, judged while it was one.
+    /// A path below the folder, as the policy has resolved it while the folder was no link.
     fn place(&self, name: &str) -> ResolvedPath {
         ResolvedPath { path: self.base.path().join("ws/d").join(name), scope: PathScope::Workspace }
     }
 
-    /// Everything outside.
+    /// All entries of the folder outside, with the contents of files.
     fn outside(&self) -> Vec<(PathBuf, Option<String>)> {
-        let (mut all, mut open) = (Vec::new(), vec![self.base.path().join("out")]);
-        while let Some(folder) = open.pop() {
+        let (mut all, mut pending) = (Vec::new(), vec![self.base.path().join("out")]);
+        while let Some(folder) = pending.pop() {
             for entry in fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
                 let is_folder = fs::symlink_metadata(&path).unwrap().is_dir();
                 all.push((path.clone(), (!is_folder).then(|| fs::read_to_string(&path).unwrap())));
-                open.extend(is_folder.then_some(path));
+                pending.extend(is_folder.then_some(path));
             }
         }
         all.sort();
@@ -77,7 +77,7 @@ impl Drop for Race {
 }
 
 #[tokio::test]
-async fn a_folder_that_is_swapped_for_a_link_during_ten_thousand_changes_never_lets_one_out() {
+async fn ten_thousand_changes_below_a_folder_that_becomes_a_link_never_leave_the_workspace() {
     let race = Race::start();
     let before = race.outside();
     let cancel = CancellationToken::new();
@@ -107,6 +107,6 @@ async fn a_folder_that_is_swapped_for_a_link_during_ten_thousand_changes_never_l
         }
     }
     assert_eq!(race.outside(), before);
-    // Both have happened, or it was no race.
+    // Without both successes and refusals there was no race.
     assert!(done.iter().all(|it| *it > 0) && refused > 0, "{done:?} done, {refused} refused");
 }

@@ -1,5 +1,5 @@
-//! Commands shown live: in the client's own terminals (R-TERM-1…7, R-TOOL-11), in terminals that
-//! it draws from `_meta`, and as text.
+//! How a client shows the output of running commands: in terminals that it opens itself (R-TERM-1 to
+//! R-TERM-7, R-TOOL-11), in terminals that it draws from `_meta`, and as text.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -11,18 +11,19 @@ use turnwright_testing::{cards, process_waits};
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, is_alive, run_mark, says};
 
-/// What the editor does with a terminal.
+/// How the editor reacts to requests for terminals.
 #[derive(Clone)]
 enum Manner {
-    /// Runs what it is asked to run.
+    /// Runs the command.
     Runs,
-    /// Never answers anything about terminals.
+    /// Answers no request about terminals.
     Silent,
-    /// Refuses to open one, with this code.
+    /// Refuses to open a terminal, with this error code.
     Refuses(i64),
-    /// Runs nothing of ours and says this, at `wait_for_exit` and at `output`.
+    /// Runs nothing, and answers `wait_for_exit` and `output` with these values.
     Says(Value, Value),
-    /// Runs it and ends it as soon as it has printed something, as a user does who closes it.
+    /// Runs the command and sends it this signal once it has printed something, as when the user
+    /// closes the terminal.
     Closes(&'static str),
 }
 
@@ -95,7 +96,7 @@ impl Editor {
         Editor { agent: builder().model(replies).start(), manner, terminals: HashMap::new() }
     }
 
-    /// With a model that runs these commands, one after the other.
+    /// Starts with a model that runs these commands one after the other.
     fn running(manner: Manner, commands: &[&str]) -> Editor {
         let call = |it: &&str| calls("exec", &json!({ "command": it }));
         let mut replies: Vec<_> = commands.iter().map(call).collect();
@@ -103,14 +104,15 @@ impl Editor {
         Editor::start(manner, json!(replies))
     }
 
-    /// Plays the editor until the prompt is answered; returns the stop reason.
+    /// Serves the agent's requests until the prompt is answered, and returns the stop reason.
     fn turn(&mut self) -> String {
         let id = self.agent.prompt("go");
         self.until(|it| it.get("method").is_none() && it["id"] == id);
         self.agent.stop_reason(&id)
     }
 
-    /// Plays the editor until such a message comes, and with it.
+    /// Serves the agent's requests up to the first message that `is_last` accepts, and returns that
+    /// message.
     fn until(&mut self, is_last: impl Fn(&Value) -> bool) -> Value {
         loop {
             let is_ours =
@@ -147,7 +149,7 @@ impl Editor {
                 if let Manner::Closes(signal) = self.manner {
                     let terminal = &self.terminals[&id];
                     self.agent.respond(request, &json!({ "terminalId": id }));
-                    eventually("it runs", || !terminal.text().is_empty());
+                    eventually("the command prints something", || !terminal.text().is_empty());
                     return terminal.signal(signal);
                 }
                 json!({ "terminalId": id })
@@ -170,13 +172,13 @@ impl Editor {
         self.agent.respond(request, &answer);
     }
 
-    /// What the model was told of the last call.
+    /// The result of the last call, as the model gets it.
     fn result(&self) -> String {
         let last = self.agent.model().requests().len() - 1;
         cards::results(&self.agent, last).pop().unwrap()
     }
 
-    /// Ends the agent and checks what holds for all terminals whatever happens.
+    /// Ends the agent and checks the terminals.
     fn close(mut self) {
         let (status, stderr) = self.agent.close();
         assert!(status.success(), "{status}");
@@ -187,8 +189,8 @@ impl Editor {
         }
     }
 
-    /// R-TERM-2, R-TERM-3, R-TOOL-11: every terminal is given back once, after it has been in a
-    /// card, after the last word of that card, and is not spoken of any more.
+    /// R-TERM-2, R-TERM-3, R-TOOL-11: each terminal is shown in a card and released exactly once,
+    /// after the last update that shows it, and is not used after that.
     fn check(&self) {
         let log = &self.agent.log;
         for id in self.terminals.keys() {
@@ -196,15 +198,15 @@ impl Editor {
             let requests: Vec<_> = (0..log.len()).filter(|it| names_it(&log[*it])).collect();
             let releases: Vec<_> =
                 requests.iter().filter(|it| log[**it]["method"] == "terminal/release").collect();
-            assert_eq!(releases.len(), 1, "{id} is to be given back once");
-            assert_eq!(requests.last(), Some(releases[0]), "{id} is used after that");
-            let shows = |it: &Value| {
-                let content = it["params"]["update"]["content"].as_array();
+            assert_eq!(releases.len(), 1, "{id} was not released exactly once");
+            assert_eq!(requests.last(), Some(releases[0]), "{id} is used after its release");
+            let shows = |message: &Value| {
+                let content = message["params"]["update"]["content"].as_array();
                 content.is_some_and(|all| all.iter().any(|it| it["terminalId"] == id.as_str()))
             };
             let cards: Vec<_> = (0..log.len()).filter(|it| shows(&log[*it])).collect();
             assert!(!cards.is_empty(), "{id} was never in a card");
-            assert!(cards.last() < Some(releases[0]), "{id} is shown after it was given back");
+            assert!(cards.last() < Some(releases[0]), "{id} is shown after its release");
         }
     }
 }
@@ -214,7 +216,7 @@ fn methods(agent: &TestAgent) -> Vec<String> {
 }
 
 #[test]
-fn r_term_1_nobody_is_asked_for_a_terminal_who_has_not_offered_one() {
+fn r_term_1_a_client_without_terminals_gets_no_terminal_requests() {
     for capabilities in [json!({}), json!({ "terminal": false }), json!({ "terminal": null })] {
         let builder = TestAgent::builder().capabilities(capabilities);
         let (agent, result) = cards::run(builder, "exec", &json!({ "command": "echo here" }));
@@ -227,10 +229,10 @@ fn r_term_1_nobody_is_asked_for_a_terminal_who_has_not_offered_one() {
 fn r_term_2_and_4_and_6_a_command_runs_in_the_editors_terminal_through_the_launcher() {
     let mut editor = Editor::running(Manner::Runs, &["echo out; echo err >&2; pwd -P; exit 3"]);
     assert_eq!(editor.turn(), "end_turn");
-    let place = std::fs::canonicalize(editor.agent.workspace()).unwrap().display().to_string();
+    let folder = std::fs::canonicalize(editor.agent.workspace()).unwrap().display().to_string();
     let result = editor.result();
     assert!(result.starts_with("[exit 3 · "), "{result}");
-    assert!(result.contains(&format!("out\nerr\n{place}\n")), "{result}");
+    assert!(result.contains(&format!("out\nerr\n{folder}\n")), "{result}");
 
     assert_eq!(methods(&editor.agent), ["terminal/create", "terminal/release"]);
     let create = editor.agent.log.iter().find(|it| it["method"] == "terminal/create").unwrap();
@@ -240,39 +242,40 @@ fn r_term_2_and_4_and_6_a_command_runs_in_the_editors_terminal_through_the_launc
     assert_eq!(arguments[..2], [&json!("sandbox"), &json!("--report")]);
     let rest = ["--", "/bin/bash", "--noprofile", "--norc", "-c"].map(|it| json!(it));
     assert_eq!(arguments[3..8], rest.iter().collect::<Vec<_>>());
-    assert_eq!(params["cwd"], place);
+    assert_eq!(params["cwd"], folder);
     assert_eq!(params["outputByteLimit"], 1024 * 1024);
     assert!(
         params["env"].as_array().unwrap().contains(&json!({ "name": "TERM", "value": "dumb" }))
     );
 
-    // The terminal shows it, and so does what those clients show that show no terminals.
+    // The card refers to the terminal, and its raw output has the text for clients that do not
+    // show terminals in cards.
     let card = cards::card(&editor.agent, 0);
     assert_eq!(card["status"], "failed");
     assert_eq!(card["content"][0], json!({ "type": "terminal", "terminalId": "t1" }));
     assert!(card["rawOutput"]["output"].as_str().unwrap().starts_with("out\nerr\n"), "{card}");
-    let expected = format!("out\nerr\n{place}\n");
-    eventually("the terminal shows it", || editor.terminals["t1"].text() == expected);
+    let expected = format!("out\nerr\n{folder}\n");
+    eventually("the terminal shows the output", || editor.terminals["t1"].text() == expected);
     cards::check(&editor.agent);
     editor.close();
 }
 
 #[test]
-fn r_tool_11_the_terminal_is_in_the_card_while_it_runs_and_given_back_after_the_last_word() {
+fn r_tool_11_the_card_shows_the_terminal_while_it_runs_and_it_is_released_after_the_last_update() {
     let mut editor = Editor::running(Manner::Runs, &["echo begun; sleep 0.2; echo over"]);
     editor.turn();
     let log = &editor.agent.log;
-    let place = |what: &dyn Fn(&Value) -> bool| log.iter().position(what).unwrap();
-    let shown = place(&|it| it["params"]["update"]["content"][0]["terminalId"] == "t1");
-    let done = place(&|it| it["params"]["update"]["status"] == "completed");
-    let released = place(&|it| it["method"] == "terminal/release");
+    let position = |what: &dyn Fn(&Value) -> bool| log.iter().position(what).unwrap();
+    let shown = position(&|it| it["params"]["update"]["content"][0]["terminalId"] == "t1");
+    let done = position(&|it| it["params"]["update"]["status"] == "completed");
+    let released = position(&|it| it["method"] == "terminal/release");
     assert_eq!(log[shown]["params"]["update"]["status"], "in_progress");
     assert!(shown < done && done < released, "{shown} {done} {released}");
     editor.close();
 }
 
 #[test]
-fn what_runs_in_the_editors_terminal_sees_no_secrets_and_has_no_input() {
+fn a_command_in_the_editors_terminal_sees_no_secrets_and_has_no_input() {
     let command = "env; cat; (: < /dev/tty) 2>/dev/null && echo a terminal; echo end";
     let mut editor = Editor::running(Manner::Runs, &[command]);
     editor.turn();
@@ -284,7 +287,7 @@ fn what_runs_in_the_editors_terminal_sees_no_secrets_and_has_no_input() {
 }
 
 #[test]
-fn the_agent_knows_all_of_an_output_that_the_editor_cuts() {
+fn the_agent_has_the_full_output_even_if_the_editor_truncates_it() {
     let mut editor = Editor::running(Manner::Runs, &["seq 1 200000; sleep 607.3 & echo end"]);
     editor.turn();
     let result = editor.result();
@@ -295,7 +298,7 @@ fn the_agent_knows_all_of_an_output_that_the_editor_cuts() {
 }
 
 #[test]
-fn r_term_2_a_cancelled_command_is_ended_and_its_terminal_given_back() {
+fn r_term_2_a_cancelled_command_is_ended_and_its_terminal_released() {
     for (word, command) in [
         ("607.11", "echo begun; sleep 607.11"),
         ("607.12", "trap '' TERM; echo begun; while :; do sleep 607.12; done"),
@@ -303,7 +306,7 @@ fn r_term_2_a_cancelled_command_is_ended_and_its_terminal_given_back() {
         let mut editor = Editor::running(Manner::Runs, &[command]);
         let id = editor.agent.prompt("go");
         editor.until(|it| it["params"]["update"]["content"][0]["terminalId"] == "t1");
-        eventually("it runs", || is_alive(word));
+        eventually("the command runs", || is_alive(word));
         editor.agent.cancel();
         editor.until(|it| it.get("method").is_none() && it["id"] == id);
         assert_eq!(editor.agent.stop_reason(&id), "cancelled");
@@ -314,28 +317,28 @@ fn r_term_2_a_cancelled_command_is_ended_and_its_terminal_given_back() {
 }
 
 #[test]
-fn r_term_2_a_terminal_that_comes_after_the_cancel_is_given_back() {
+fn r_term_2_a_terminal_that_opens_after_the_cancel_is_released() {
     let mut editor = Editor::running(Manner::Silent, &["touch ran"]);
     let id = editor.agent.prompt("go");
     let create = editor.agent.wait_for_request("terminal/create");
     editor.agent.cancel();
     assert_eq!(editor.agent.stop_reason(&id), "cancelled");
-    // A launcher that comes now finds nobody.
+    // A launcher that starts now cannot reach the agent any more.
     let mut late = Terminal::open(&create["params"]);
     assert_eq!(late.wait()["exitCode"], 125);
     editor.agent.respond(&create, &json!({ "terminalId": "late" }));
     let release = editor.agent.wait_for_request("terminal/release");
     assert_eq!(release["params"]["terminalId"], "late");
-    assert!(!editor.agent.path("ran").exists(), "it ran after the cancel");
+    assert!(!editor.agent.path("ran").exists(), "the command ran after the cancel");
     editor.close();
 }
 
 #[test]
-fn a_client_that_never_opens_a_terminal_costs_the_display_once_and_no_command() {
+fn commands_run_without_a_terminal_if_the_client_does_not_answer() {
     let mut editor = Editor::running(Manner::Silent, &["echo one >> ran", "echo two >> ran"]);
     assert_eq!(editor.turn(), "end_turn");
     assert_eq!(editor.agent.read("ran"), "one\ntwo\n");
-    assert_eq!(methods(&editor.agent), ["terminal/create"], "it is asked once");
+    assert_eq!(methods(&editor.agent), ["terminal/create"], "the agent requested a terminal again");
     let create = editor.agent.log.iter().find(|it| it["method"] == "terminal/create").unwrap();
     let create = create.clone();
     editor.agent.respond(&create, &json!({ "terminalId": "late" }));
@@ -346,19 +349,19 @@ fn a_client_that_never_opens_a_terminal_costs_the_display_once_and_no_command() 
 }
 
 #[test]
-fn a_client_that_refuses_a_terminal_costs_the_display_and_not_the_command() {
-    for (code, asked) in [(-32601, 1), (-32603, 2)] {
+fn commands_run_without_a_terminal_if_the_client_refuses() {
+    for (code, request_count) in [(-32601, 1), (-32603, 2)] {
         let mut editor = Editor::running(Manner::Refuses(code), &["echo one", "echo two"]);
         assert_eq!(editor.turn(), "end_turn");
         assert!(editor.result().ends_with("\ntwo\n"));
-        assert_eq!(methods(&editor.agent).len(), asked);
+        assert_eq!(methods(&editor.agent).len(), request_count);
         assert!(cards::card_text(&cards::card(&editor.agent, 1)).contains("two"));
         editor.close();
     }
 }
 
 #[test]
-fn r_term_7_where_the_launcher_cannot_reach_us_the_terminals_word_counts() {
+fn r_term_7_without_a_report_from_the_launcher_the_terminals_answers_count() {
     let output = |text: &str, truncated: bool| json!({ "output": text, "truncated": truncated });
     for (exit, output, expected) in [
         (json!({ "exitCode": 0 }), output("all\n", false), "[exit 0 · |\nall\n"),
@@ -383,41 +386,44 @@ fn r_term_7_where_the_launcher_cannot_reach_us_the_terminals_word_counts() {
 }
 
 #[test]
-fn where_the_launcher_says_that_it_has_run_nothing_the_agent_runs_the_command() {
-    let said = "turnwright sandbox: the agent cannot be reached at /x: none. Nothing was run.\n";
-    let output = json!({ "output": said, "truncated": false });
+fn the_agent_runs_the_command_if_the_launcher_has_run_nothing() {
+    let message = "turnwright sandbox: the agent cannot be reached at /x: none. Nothing was run.\n";
+    let output = json!({ "output": message, "truncated": false });
     let manner = Manner::Says(json!({ "exitCode": 125 }), output);
     let mut editor = Editor::running(manner, &["echo one >> ran; cat ran", "echo two >> ran"]);
     assert_eq!(editor.turn(), "end_turn");
     assert_eq!(editor.agent.read("ran"), "one\ntwo\n");
     assert!(cards::results(&editor.agent, 1)[0].ends_with("\none\n"));
     let creates = methods(&editor.agent).iter().filter(|it| *it == "terminal/create").count();
-    assert_eq!(creates, 1, "it is tried once");
+    assert_eq!(creates, 1, "the agent requested a terminal again");
     let card = cards::card(&editor.agent, 0);
-    assert!(!card["content"].to_string().contains("terminal"), "it says something else: {card}");
+    assert!(
+        !card["content"].to_string().contains("terminal"),
+        "the card refers to the terminal: {card}"
+    );
     assert!(cards::card_text(&card).contains("one"));
     cards::check(&editor.agent);
     editor.close();
 }
 
 #[test]
-fn where_there_is_no_launcher_the_agent_runs_the_command() {
+fn the_agent_runs_the_command_if_the_launcher_is_missing() {
     let launcher = env!("CARGO_BIN_EXE_turnwright");
     for code in [126, 127] {
-        let said = format!("sh: 1: {launcher}: not there\n");
-        let output = json!({ "output": said, "truncated": false });
+        let message = format!("sh: 1: {launcher}: not there\n");
+        let output = json!({ "output": message, "truncated": false });
         let manner = Manner::Says(json!({ "exitCode": code }), output);
         let mut editor = Editor::running(manner, &["echo one >> ran", "echo two >> ran"]);
         assert_eq!(editor.turn(), "end_turn");
         assert_eq!(editor.agent.read("ran"), "one\ntwo\n");
         let creates = methods(&editor.agent).iter().filter(|it| *it == "terminal/create").count();
-        assert_eq!(creates, 1, "it is tried once");
+        assert_eq!(creates, 1, "the agent requested a terminal again");
         editor.close();
     }
 }
 
 #[test]
-fn a_job_in_a_terminal_that_only_the_editor_can_reach_is_killed_by_the_editor() {
+fn a_job_whose_launcher_does_not_report_is_killed_through_the_editor() {
     let mut editor = Editor::start(
         Manner::Silent,
         json!([
@@ -442,7 +448,7 @@ fn a_job_in_a_terminal_that_only_the_editor_can_reach_is_killed_by_the_editor() 
 }
 
 #[test]
-fn r_term_5_a_cancel_kills_a_terminal_that_only_the_editor_can_reach() {
+fn r_term_5_a_cancel_kills_a_command_without_a_launcher_through_the_editor() {
     let mut editor = Editor::running(Manner::Silent, &["true"]);
     let id = editor.agent.prompt("go");
     let create = editor.agent.wait_for_request("terminal/create");
@@ -461,7 +467,7 @@ fn r_term_5_a_cancel_kills_a_terminal_that_only_the_editor_can_reach() {
 }
 
 #[test]
-fn a_command_whose_terminal_the_user_closes_ends_and_says_so() {
+fn the_result_says_that_the_user_closed_the_terminal() {
     for signal in ["HUP", "TERM", "KILL"] {
         let word = format!("607.2{}", signal.len());
         let command = format!("echo begun; sleep {word}");
@@ -470,7 +476,7 @@ fn a_command_whose_terminal_the_user_closes_ends_and_says_so() {
         let result = editor.result();
         assert!(result.contains("the user closed its terminal"), "{signal}: {result}");
         assert!(result.contains("\nbegun\n"), "{signal}: {result}");
-        eventually("it is gone", || !is_alive(&word));
+        eventually("the command is gone", || !is_alive(&word));
         editor.close();
     }
 }
@@ -490,15 +496,15 @@ fn r_term_5_a_job_keeps_its_terminal_until_it_ends() {
     assert!(results[0].contains("begun"), "{results:?}");
     let card = cards::card(&editor.agent, 0);
     assert_eq!(card["content"][0]["terminalId"], "t1");
-    eventually("it is gone", || !is_alive("607.31"));
+    eventually("the job is gone", || !is_alive("607.31"));
     assert!(editor.result().contains("SIGTERM"), "{}", editor.result());
     cards::check(&editor.agent);
     editor.close();
 }
 
 #[test]
-fn r_term_2_the_end_of_the_agent_ends_what_runs_in_terminals() {
-    // A job, and a command in the middle of a turn.
+fn r_term_2_the_end_of_the_agent_ends_commands_and_jobs_in_terminals() {
+    // One of the two is a job, the other a command of the running turn.
     let background = json!({ "command": "echo begun; sleep 607.41", "background": true });
     let mut editor = Editor::start(
         Manner::Runs,
@@ -515,44 +521,44 @@ fn r_term_2_the_end_of_the_agent_ends_what_runs_in_terminals() {
 }
 
 #[test]
-fn a_killed_agent_leaves_nothing_running_in_a_terminal() {
+fn no_process_in_a_terminal_survives_a_killed_agent() {
     let mut editor = Editor::running(Manner::Runs, &["echo begun; (sleep 607.51 &); sleep 607.51"]);
     editor.agent.prompt("go");
     editor.until(|it| it["params"]["update"]["content"][0]["terminalId"] == "t1");
-    eventually("it runs", || editor.terminals["t1"].text() == "begun\n");
+    eventually("the command runs", || editor.terminals["t1"].text() == "begun\n");
     editor.agent.kill();
-    eventually("it is gone", || !is_alive("607.51"));
+    eventually("all processes are gone", || !is_alive("607.51"));
     editor.terminals.get_mut("t1").unwrap().wait();
 }
 
-/// An agent whose client draws terminals, with a command that has run.
+/// Runs a command with a client that draws terminals from `_meta`.
 fn drawn(command: &str) -> (TestAgent, String) {
     let builder =
         TestAgent::builder().capabilities(json!({ "_meta": { "terminal_output": true } }));
     cards::run(builder, "exec", &json!({ "command": command }))
 }
 
-/// All that a drawn terminal was told to show.
+/// All output that the drawn terminal was sent.
 fn shown(agent: &TestAgent) -> String {
     let updates = agent.updates();
     updates.iter().filter_map(|it| it["_meta"]["terminal_output"]["data"].as_str()).collect()
 }
 
 #[test]
-fn a_drawn_terminal_is_told_what_zed_wants_to_know() {
+fn a_drawn_terminal_gets_the_meta_fields_that_zed_expects() {
     let (agent, result) = drawn("printf 'a\\033[1mb\\033[0m\\r\\n'; exit 3");
     assert!(!result.contains('\u{1b}'), "{result}");
     let cwd = agent.workspace();
     let updates = agent.updates();
-    let ours: Vec<_> = updates.iter().filter(|it| it["toolCallId"].is_string()).collect();
-    let call = ours[0];
+    let card_updates: Vec<_> = updates.iter().filter(|it| it["toolCallId"].is_string()).collect();
+    let call = card_updates[0];
     let id = call["toolCallId"].as_str().unwrap();
     assert_eq!(call["sessionUpdate"], "tool_call");
     assert_eq!(call["_meta"], json!({ "terminal_info": { "terminal_id": id, "cwd": cwd } }));
     let content = json!([{ "type": "terminal", "terminalId": id }]);
-    // News of a terminal are no part of the first message, and the content is this and no more.
+    // Output and exit come in updates after the first message, and the card shows only the terminal.
     let mut seen = Vec::new();
-    for update in &ours[1..] {
+    for update in &card_updates[1..] {
         assert_eq!(update["sessionUpdate"], "tool_call_update");
         if update["content"].is_array() && update["status"] != "pending" {
             assert_eq!(update["content"], content);
@@ -564,14 +570,14 @@ fn a_drawn_terminal_is_told_what_zed_wants_to_know() {
     }
     assert_eq!(seen, ["terminal_output", "terminal_exit"]);
     assert_eq!(shown(&agent), "a\u{1b}[1mb\u{1b}[0m\r\n");
-    let exit = ours.iter().find_map(|it| it["_meta"].get("terminal_exit")).unwrap();
+    let exit = card_updates.iter().find_map(|it| it["_meta"].get("terminal_exit")).unwrap();
     assert_eq!(*exit, json!({ "terminal_id": id, "exit_code": 3, "signal": null }));
-    let last = ours.last().unwrap();
+    let last = card_updates.last().unwrap();
     assert_eq!((&last["status"], &last["content"]), (&json!("failed"), &content));
 }
 
 #[test]
-fn a_drawn_terminal_says_which_signal_it_was_and_splits_no_character() {
+fn a_drawn_terminal_gets_the_signals_name_and_whole_characters() {
     let (agent, _) = drawn("printf '\\342\\202'; sleep 0.3; printf '\\254\\n'; kill -9 $$");
     assert_eq!(shown(&agent), "€\n");
     let updates = agent.updates();
@@ -597,47 +603,47 @@ fn displays() -> [Value; 2] {
     [json!({}), json!({ "_meta": { "terminal_output": true } })]
 }
 
-/// The bytes of everything the agent has said since the prompt.
+/// The number of bytes that the agent has sent to the client.
 fn cost(agent: &TestAgent) -> usize {
     agent.log.iter().map(|it| it.to_string().len() + 1).sum()
 }
 
-const MOST: usize = 256 * 1024;
+const MAX_COST: usize = 256 * 1024;
 
 #[test]
-fn a_million_lines_cost_at_most_256_kib_in_each_display() {
+fn a_million_lines_cost_at_most_256_kib_with_each_kind_of_client() {
     for capabilities in displays() {
         let builder = TestAgent::builder().capabilities(capabilities.clone());
         let (agent, result) =
             cards::run(builder, "exec", &json!({ "command": "seq 1 1000000", "timeout": 60 }));
         assert!(result.starts_with("[exit 0") && result.ends_with("\n1000000\n"), "{result}");
-        assert!(cost(&agent) <= MOST, "{} bytes for {capabilities}", cost(&agent));
+        assert!(cost(&agent) <= MAX_COST, "{} bytes for {capabilities}", cost(&agent));
         let shown = shown(&agent);
-        // The middle may be missing, which is said.
+        // The middle may have been omitted.
         assert!(shown.is_empty() || shown.starts_with("1\n2\n") && shown.ends_with("\n1000000\n"));
     }
     let mut editor = Editor::running(Manner::Runs, &["seq 1 1000000"]);
     editor.turn();
     assert!(editor.result().ends_with("\n1000000\n"));
-    assert!(cost(&editor.agent) <= MOST, "{} bytes", cost(&editor.agent));
+    assert!(cost(&editor.agent) <= MAX_COST, "{} bytes", cost(&editor.agent));
     let is_whole = || editor.terminals["t1"].text().ends_with("\n1000000\n");
-    eventually("all of it is in the terminal", is_whole);
+    eventually("the terminal shows the whole output", is_whole);
     editor.close();
 }
 
 #[test]
-fn a_command_that_goes_on_printing_goes_on_showing_that_it_does() {
+fn a_long_output_updates_the_card_until_the_end() {
     let command = "for it in $(seq 1 25); do seq 1 20000; sleep 0.1; done";
     for capabilities in displays() {
         let builder = TestAgent::builder().capabilities(capabilities.clone());
         let (agent, _) = cards::run(builder, "exec", &json!({ "command": command }));
-        assert!(cost(&agent) <= MOST, "{} bytes for {capabilities}", cost(&agent));
+        assert!(cost(&agent) <= MAX_COST, "{} bytes for {capabilities}", cost(&agent));
         let updates = agent.updates();
-        let news = updates.iter().filter(|it| {
-            it["status"] == "in_progress"
-                && (it["content"].is_array() || it["_meta"]["terminal_output"].is_object())
+        let output_updates = updates.iter().filter(|update| {
+            update["status"] == "in_progress"
+                && (update["content"].is_array() || update["_meta"]["terminal_output"].is_object())
         });
-        // 2.5 s at least, and something each second.
-        assert!(news.count() >= 3, "{capabilities}");
+        // The command takes at least 2.5 s, and the card is updated at least once a second.
+        assert!(output_updates.count() >= 3, "{capabilities}");
     }
 }

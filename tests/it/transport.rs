@@ -1,4 +1,5 @@
-//! The transport (R-TR): one line, one message, whatever the line and whatever the message.
+//! The transport (R-TR): newline-delimited JSON-RPC, with invalid lines, stray answers, odd identifiers
+//! and very long lines.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::agent::{TestAgent, calls, prompt, says};
 
-/// What the agent answers to a line before it answers anything that is asked later.
+/// The agent's answers to a line, up to its answer to the next request.
 fn answers(agent: &mut TestAgent, line: &[u8]) -> Vec<Value> {
     let before = agent.log.len();
     agent.send_bytes(line);
@@ -35,7 +36,7 @@ fn r_tr_1_text_that_is_split_in_the_middle_of_a_character_arrives_whole() {
     assert_eq!(agent.text(), text);
 }
 
-/// A model that says one thing and sends it a byte at a time.
+/// Starts a model server that sends its reply one byte at a time, and returns its base URL.
 fn byte_by_byte(text: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -73,7 +74,7 @@ fn serve_slowly(mut stream: &TcpStream, body: &str) {
 }
 
 #[test]
-fn r_tr_2_no_line_break_in_a_text_breaks_a_line() {
+fn r_tr_2_line_breaks_in_a_text_do_not_split_a_message() {
     let text = "one\ntwo\r\nthree\u{2028}four\u{2029}five\u{85}six\u{0}seven";
     let mut agent = TestAgent::builder()
         .permission("allow_once")
@@ -82,9 +83,9 @@ fn r_tr_2_no_line_break_in_a_text_breaks_a_line() {
             says(text)
         ]))
         .start();
-    // The harness fails on a line that is not one message.
+    // The test client fails on a line that is not exactly one message.
     assert_eq!(agent.turn("hi"), "end_turn");
-    // What steers a terminal is shown and not passed on.
+    // Control characters are replaced by visible ones.
     let shown = "one\ntwo\nthree\u{2028}four\u{2029}five\u{fffd}six\u{2400}seven";
     assert_eq!(agent.text(), shown);
     let result = agent.model_transcript(1).pop().unwrap();
@@ -92,7 +93,7 @@ fn r_tr_2_no_line_break_in_a_text_breaks_a_line() {
 }
 
 #[test]
-fn r_tr_3_only_the_protocol_goes_to_stdout_whatever_prints() {
+fn r_tr_3_only_protocol_messages_go_to_stdout() {
     let command = "echo on stdout; echo on stderr >&2; (sleep 0.05; echo late) & wait";
     let mut agent = TestAgent::builder()
         .variable("TURNWRIGHT_LOG", "trace")
@@ -103,18 +104,19 @@ fn r_tr_3_only_the_protocol_goes_to_stdout_whatever_prints() {
     assert_eq!(agent.turn("print"), "end_turn");
     agent.send_line("{oops");
     agent.sync();
-    // The harness checks every line of stdout against the schema; here the noise is elsewhere.
+    // The test client checks every line of stdout against the schema. The other output is in the
+    // command's result and on stderr.
     let result = agent.model_transcript(1).pop().unwrap();
     for word in ["on stdout", "on stderr", "late"] {
         assert!(result.contains(word), "{result}");
     }
     let (status, stderr) = agent.close();
     assert!(status.success(), "{status}");
-    assert!(stderr.contains("TRACE"), "nothing was logged: {stderr}");
+    assert!(stderr.contains("TRACE"), "the log is empty: {stderr}");
 }
 
 #[test]
-fn p0_1_stderr_is_silent_even_when_things_go_wrong() {
+fn p0_1_stderr_is_empty_even_after_errors() {
     let mut agent = TestAgent::builder()
         .model(json!([[{ "status": 500, "body": "no" }], [{ "status": 400, "body": "no" }]]))
         .start();
@@ -128,7 +130,7 @@ fn p0_1_stderr_is_silent_even_when_things_go_wrong() {
 }
 
 #[test]
-fn r_tr_6_an_array_gets_one_answer_and_nothing_in_it_is_done() {
+fn r_tr_6_a_batch_gets_one_error_and_none_of_its_requests_run() {
     let mut agent = TestAgent::builder().initialize();
     let new = json!({ "jsonrpc": "2.0", "id": "in the batch", "method": "session/new",
         "params": { "cwd": agent.workspace(), "mcpServers": [] } });
@@ -142,7 +144,7 @@ fn r_tr_6_an_array_gets_one_answer_and_nothing_in_it_is_done() {
 }
 
 #[test]
-fn r_tr_7_invalid_json_gets_a_parse_error_and_the_connection_lives() {
+fn r_tr_7_invalid_json_gets_a_parse_error_and_the_connection_stays_open() {
     let mut agent = TestAgent::builder().spawn();
     let deep = "[".repeat(200_000);
     let deep_object = "{\"a\":".repeat(200_000);
@@ -168,7 +170,7 @@ fn r_tr_7_invalid_json_gets_a_parse_error_and_the_connection_lives() {
 }
 
 #[test]
-fn r_tr_7_blank_lines_and_carriage_returns_are_nothing() {
+fn r_tr_7_blank_lines_and_carriage_returns_are_ignored() {
     let mut agent = TestAgent::builder().spawn();
     for line in ["", "   ", "\t", "\r"] {
         assert_eq!(answers(&mut agent, line.as_bytes()), [Value::Null; 0], "{line:?}");
@@ -179,7 +181,7 @@ fn r_tr_7_blank_lines_and_carriage_returns_are_nothing() {
 }
 
 #[test]
-fn r_tr_8_json_that_is_no_message_is_refused_if_it_looks_like_a_call() {
+fn r_tr_8_invalid_requests_are_refused() {
     let mut agent = TestAgent::builder().initialize();
     let refused = [
         (json!({ "jsonrpc": "2.0", "id": 1 }), json!(1)),
@@ -206,7 +208,7 @@ fn r_tr_8_json_that_is_no_message_is_refused_if_it_looks_like_a_call() {
 }
 
 #[test]
-fn r_tr_8_what_does_not_look_like_a_call_is_dropped() {
+fn r_tr_8_invalid_notifications_and_answers_are_ignored() {
     let mut agent = TestAgent::builder().initialize();
     let dropped = [
         json!({}),
@@ -260,33 +262,33 @@ fn r_tr_10_the_same_identifier_may_be_in_flight_both_ways() {
     agent.prompt("write a");
     let question = agent.wait_for_request("session/request_permission");
     agent.choose(&question, "allow_once");
-    agent.wait_for("the end", |it| it["result"]["stopReason"] == "end_turn");
+    agent.wait_for("the answer", |it| it["result"]["stopReason"] == "end_turn");
 
-    // The agent counts up, so the identifier of its next question is known.
+    // The agent numbers its requests consecutively, so the next identifier is known.
     let id = json!(question["id"].as_u64().unwrap() + 1);
     let params = prompt(&agent.session, "write b and c");
     agent.send_request(&id, "session/prompt", &params);
     let question = agent.wait_for_request("session/request_permission");
-    assert_eq!(question["id"], id, "this test needs both to be the same");
-    // An answer to the agent is no answer to ourselves…
+    assert_eq!(question["id"], id, "the identifiers must be the same for this test");
+    // An answer to the agent's request does not answer the prompt with the same identifier.
     agent.choose(&question, "allow_once");
     agent.wait_for_request("session/request_permission");
     assert_eq!(agent.read("b"), "x");
-    // …and a cancel of a request is about the sender's own.
+    // `$/cancel_request` refers to the request of its sender, which is the prompt.
     agent.notify("$/cancel_request", &json!({ "requestId": id }));
-    let end = agent.wait_for("the end", |it| it["id"] == id && it.get("method").is_none());
+    let end = agent.wait_for("the answer", |it| it["id"] == id && it.get("method").is_none());
     assert_eq!(end["result"]["stopReason"], "cancelled", "{end}");
     assert!(!agent.path("c").exists());
 }
 
 #[test]
-fn r_tr_11_answers_to_nothing_are_ignored_also_in_the_middle_of_a_turn() {
+fn r_tr_11_answers_without_a_request_are_ignored() {
     let write = calls("write_file", &json!({ "path": "a", "content": "x" }));
     let mut agent = TestAgent::builder().model(json!([write, says("Done.")])).start();
     let id = agent.prompt("write");
     let question = agent.wait_for_request("session/request_permission");
     let yes = json!({ "outcome": { "outcome": "selected", "optionId": "allow_once" } });
-    let strays = [
+    let answers_without_request = [
         json!({ "jsonrpc": "2.0", "id": 999, "result": yes }),
         json!({ "jsonrpc": "2.0", "id": "0", "result": yes }),
         json!({ "jsonrpc": "2.0", "id": -1, "result": yes }),
@@ -295,20 +297,24 @@ fn r_tr_11_answers_to_nothing_are_ignored_also_in_the_middle_of_a_turn() {
         json!({ "id": null, "error": { "code": -32600, "message": "what?" } }),
         json!({ "jsonrpc": "2.0", "id": 999, "error": "not even an object" }),
     ];
-    for stray in strays {
-        assert_eq!(answers(&mut agent, stray.to_string().as_bytes()), [Value::Null; 0], "{stray}");
+    for stray_answer in answers_without_request {
+        assert_eq!(
+            answers(&mut agent, stray_answer.to_string().as_bytes()),
+            [Value::Null; 0],
+            "{stray_answer}"
+        );
     }
     assert!(!agent.path("a").exists(), "a stray answer was taken for permission");
     agent.choose(&question, "allow_once");
     assert_eq!(agent.stop_reason(&id), "end_turn");
     assert_eq!(agent.read("a"), "x");
-    // A second answer comes too late to matter.
+    // A second answer to the same request is ignored.
     agent.refuse(&question, -32603, "late");
     agent.sync();
 }
 
 #[test]
-fn r_tr_11_an_answer_that_comes_after_the_turn_does_no_harm() {
+fn r_tr_11_an_answer_after_the_end_of_the_turn_is_ignored() {
     let write = calls("write_file", &json!({ "path": "a", "content": "x" }));
     let mut agent = TestAgent::builder().model(json!([write, says("Fine.")])).start();
     let id = agent.prompt("write");
@@ -332,7 +338,7 @@ fn r_tr_13_a_prompt_of_20_megabytes_reaches_the_model() {
 }
 
 #[test]
-fn r_tr_13_a_line_over_64_mib_is_refused_and_the_connection_lives() {
+fn r_tr_13_a_line_over_64_mib_is_refused_and_the_connection_stays_open() {
     let mut agent = TestAgent::builder().start();
     let mib = vec![b'x'; 1024 * 1024];
     agent.send_bytes(br#"{"jsonrpc":"2.0","id":1,"method":""#);

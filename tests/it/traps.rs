@@ -1,4 +1,5 @@
-//! The traps of running commands: each has wedged, flooded or fooled an agent before.
+//! Commands that have blocked, flooded or misled agents: background processes, prompts for input, huge
+//! outputs, split characters, progress bars and signals.
 
 use serde_json::{Value, json};
 use turnwright_testing::cards;
@@ -9,7 +10,7 @@ fn agent() -> TestAgent {
     TestAgent::builder().permission("allow_once").start()
 }
 
-/// One more command; returns what the model was told.
+/// Runs a command in a turn of its own and returns the result that the model gets.
 fn run(agent: &mut TestAgent, command: &str) -> String {
     let arguments = json!({ "command": command, "timeout": 60 });
     agent.model().push(calls("exec", &arguments)).unwrap();
@@ -21,7 +22,7 @@ fn last_card(agent: &TestAgent) -> Value {
     cards::card(agent, cards::ids(agent).len() - 1)
 }
 
-/// Whether there is such a program here. What is not tested is told.
+/// Whether the program is installed. Prints a note if the test has to skip it.
 fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|it| it.join(program).exists());
@@ -31,10 +32,12 @@ fn has(program: &str) -> bool {
     found
 }
 
-const LEFT: &str = "[left running in the background and stopped; use background=true for servers]";
+/// The note in the result of a command whose background processes were stopped.
+const STOPPED_NOTE: &str =
+    "[left running in the background and stopped; use background=true for servers]";
 
 #[test]
-fn nothing_that_holds_the_pipe_wedges_a_command() {
+fn background_processes_that_hold_the_pipe_do_not_block_a_command() {
     let daemon = "python3 -c '\nimport os, sys, time\nif os.fork(): sys.exit()\nos.setsid()\n\
                   if os.fork(): sys.exit()\nopen(\"up\", \"w\").close()\nname = \"641.25\"\n\
                   time.sleep(300)' 641.25; until [ -e up ]; do sleep 0.01; done; echo ok";
@@ -52,13 +55,13 @@ fn nothing_that_holds_the_pipe_wedges_a_command() {
         }
         let result = run(&mut agent, command);
         assert!(result.starts_with("[exit 0 · "), "{command}: {result}");
-        assert!(result.ends_with(&format!("]\nok\n{LEFT}")), "{command}: {result}");
-        eventually("it is gone", || !is_alive(word));
+        assert!(result.ends_with(&format!("]\nok\n{STOPPED_NOTE}")), "{command}: {result}");
+        eventually("the background process is gone", || !is_alive(word));
     }
 }
 
 #[test]
-fn what_waits_for_a_person_gets_an_end_of_input() {
+fn programs_that_wait_for_input_get_the_end_of_input() {
     let mut agent = agent();
     for (program, command, expected) in [
         ("python3", "python3 -c 'input()'", "EOFError"),
@@ -84,7 +87,7 @@ fn what_waits_for_a_person_gets_an_end_of_input() {
 }
 
 #[test]
-fn seven_megabytes_are_cut_in_the_middle_and_kept_whole_in_a_file() {
+fn seven_megabytes_are_shortened_in_the_middle_and_kept_in_a_file() {
     let mut agent = agent();
     for (command, size) in [
         (
@@ -95,7 +98,9 @@ fn seven_megabytes_are_cut_in_the_middle_and_kept_whole_in_a_file() {
     ] {
         let result = run(&mut agent, command);
         assert!(result.starts_with("[exit 0 · ") && result.len() < 40 * 1024, "{}", result.len());
-        let (_, path) = result.split_once("full output: ").expect("a file with all of it");
+        let (_, path) = result
+            .split_once("full output: ")
+            .expect("the result names no file with the full output");
         let path = path.split(". Use grep").next().unwrap();
         assert_eq!(std::fs::metadata(path).unwrap().len(), size);
         assert_eq!(last_card(&agent)["rawOutput"]["bytes"], size);
@@ -104,15 +109,15 @@ fn seven_megabytes_are_cut_in_the_middle_and_kept_whole_in_a_file() {
 }
 
 #[test]
-fn a_flood_costs_neither_memory_nor_the_wire_nor_the_disk() {
+fn a_huge_output_needs_little_memory_few_messages_and_limited_disk_space() {
     let mut agent = agent();
     run(&mut agent, "true");
-    let (before, said) = (peak(&agent), agent.log.len());
+    let (before, messages_before) = (peak(&agent), agent.log.len());
     let result = run(&mut agent, "yes \"$(printf %0999d 7)\" | head -c 64000000; echo the end");
     assert!(result.ends_with("\nthe end\n") && result.len() < 40 * 1024, "{}", result.len());
-    let more = peak(&agent) - before;
-    assert!(more < 16 * 1024, "{more} KiB more memory");
-    let bytes: usize = agent.log[said..].iter().map(|it| it.to_string().len() + 1).sum();
+    let growth = peak(&agent) - before;
+    assert!(growth < 16 * 1024, "{growth} KiB more memory");
+    let bytes: usize = agent.log[messages_before..].iter().map(|it| it.to_string().len() + 1).sum();
     assert!(bytes < 256 * 1024, "{bytes} bytes");
     assert_eq!(last_card(&agent)["rawOutput"]["bytes"], 64_000_008);
     if let Some((_, path)) = result.split_once("full output: ") {
@@ -122,7 +127,7 @@ fn a_flood_costs_neither_memory_nor_the_wire_nor_the_disk() {
     }
 }
 
-/// The most memory that the agent has had, in KiB; where nobody says, none.
+/// The peak memory of the agent in KiB, or 0 if the system does not report it.
 fn peak(agent: &TestAgent) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", agent.pid()));
     let status = status.unwrap_or_default();
@@ -131,7 +136,7 @@ fn peak(agent: &TestAgent) -> u64 {
 }
 
 #[test]
-fn no_character_is_broken_wherever_the_output_is_cut_into_pieces() {
+fn characters_that_are_split_between_reads_stay_whole() {
     for meta in [json!({}), json!({ "_meta": { "terminal_output": true } })] {
         let mut agent = TestAgent::builder().capabilities(meta).permission("allow_once").start();
         let slowly = "printf '\\303'; sleep 0.3; printf '\\251 \\360\\237'; sleep 0.3; \
@@ -144,7 +149,7 @@ fn no_character_is_broken_wherever_the_output_is_cut_into_pieces() {
         }
         let broken = agent.log.iter().find(|it| it.to_string().contains('\u{fffd}'));
         assert!(broken.is_none(), "{broken:?}");
-        // What never was a character is replaced, and nothing around it is lost.
+        // Invalid bytes are replaced, and nothing around them is lost.
         let result =
             run(&mut agent, "printf 'a\\377b\\303(\\355\\240\\200c\\000d\\360\\n'; echo over");
         assert!(result.contains("a\u{fffd}b\u{fffd}("), "{result:?}");
@@ -153,7 +158,7 @@ fn no_character_is_broken_wherever_the_output_is_cut_into_pieces() {
 }
 
 #[test]
-fn the_last_state_of_a_progress_bar_is_what_counts() {
+fn a_progress_bar_is_reduced_to_its_last_state() {
     let mut agent = agent();
     let bar = "for i in $(seq 1 1000); do printf '\\rDownloading %d%%' $i; done; echo; echo done";
     assert!(run(&mut agent, bar).ends_with("]\nDownloading 1000%\ndone\n"));
@@ -164,7 +169,7 @@ fn the_last_state_of_a_progress_bar_is_what_counts() {
 }
 
 #[test]
-fn the_end_by_a_signal_is_no_success() {
+fn a_command_that_a_signal_ends_has_failed() {
     let mut agent = agent();
     for (signal, number) in [("KILL", 9), ("SEGV", 11), ("ABRT", 6), ("TERM", 15), ("PIPE", 13)] {
         let result = run(&mut agent, &format!("echo before; kill -{signal} $$"));
@@ -175,13 +180,13 @@ fn the_end_by_a_signal_is_no_success() {
             (&json!("failed"), &Value::Null)
         );
     }
-    // A shell tells of its child's death in its own way.
+    // A shell reports a child that a signal has ended by its exit code.
     let result = run(&mut agent, "sh -c 'kill -9 $$'; exit $?");
     assert!(result.starts_with("[exit 137 · "), "{result}");
 }
 
 #[test]
-fn a_job_that_does_not_listen_to_a_request_is_killed() {
+fn a_job_that_ignores_sigterm_can_be_killed() {
     let mut agent = agent();
     let server = "trap 'echo no thanks' TERM INT; exec 3<&0; \
                   (while read -r line; do echo \"got $line\"; done) <&3 & echo listening; \
@@ -191,29 +196,29 @@ fn a_job_that_does_not_listen_to_a_request_is_killed() {
         agent.model().push(says("Done.")).unwrap();
         cards::turn(&mut agent)
     };
-    let mut told = call("exec", &json!({ "command": server, "background": true }));
+    let mut output = call("exec", &json!({ "command": server, "background": true }));
     let mut until = |word: &str, arguments: Value| {
         let mut next = Some(arguments);
         for _ in 0..10 {
-            if told.contains(word) {
-                return std::mem::take(&mut told);
+            if output.contains(word) {
+                return std::mem::take(&mut output);
             }
             let arguments = next.take().unwrap_or(json!({ "id": "p1", "wait": 5 }));
-            told = call("exec_output", &arguments);
+            output = call("exec_output", &arguments);
         }
-        panic!("waited for {word} in vain: {told}");
+        panic!("{word} is not in the output: {output}");
     };
     until("listening", json!({ "id": "p1", "wait": 5 }));
     until("got ping", json!({ "id": "p1", "input": "ping", "wait": 5 }));
-    let refused = until("no thanks", json!({ "id": "p1", "signal": "term", "wait": 5 }));
-    assert!(refused.starts_with("[p1 running for "), "{refused}");
+    let running = until("no thanks", json!({ "id": "p1", "signal": "term", "wait": 5 }));
+    assert!(running.starts_with("[p1 running for "), "{running}");
     let end = until("killed", json!({ "id": "p1", "signal": "kill", "wait": 20 }));
     assert!(end.starts_with("[killed by SIGKILL · "), "{end}");
-    eventually("it is gone", || !is_alive("647.25"));
+    eventually("the job is gone", || !is_alive("647.25"));
 }
 
 #[test]
-fn no_process_of_any_kind_outlives_the_agent() {
+fn no_process_of_a_job_survives_the_agent() {
     let mut agent = agent();
     for command in [
         "trap '' TERM INT HUP; sleep 648.25; sleep 648.25; true",
@@ -225,8 +230,8 @@ fn no_process_of_any_kind_outlives_the_agent() {
         agent.model().push(says("Done.")).unwrap();
         cards::turn(&mut agent);
     }
-    eventually("they run", || is_alive("648.25"));
+    eventually("the jobs run", || is_alive("648.25"));
     let (status, _) = agent.close();
     assert!(status.success());
-    eventually("they are gone", || !is_alive("648.25"));
+    eventually("the jobs are gone", || !is_alive("648.25"));
 }

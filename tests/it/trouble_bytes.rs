@@ -1,4 +1,4 @@
-//! Bytes without an end (R-TURN-12): no server can fill the memory of the process.
+//! Endless replies (R-TURN-12): a model server that never stops sending cannot fill the agent's memory.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ fn start(server: &RawServer) -> TestAgent {
     TestAgent::builder().variable("OPENAI_BASE_URL", &server.base_url()).start()
 }
 
-/// The most memory that a process has had so far, in bytes.
+/// The peak memory of a process, in bytes.
 #[cfg(target_os = "linux")]
 fn peak_memory(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -24,7 +24,8 @@ fn peak_memory(pid: u32) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
 }
 
-/// A server that writes `start`, then `piece` for ever, cannot make the agent use much memory.
+/// Checks that the turn fails and little memory is used if the server writes `start_of_body` and then
+/// `piece` without end.
 #[cfg(target_os = "linux")]
 fn check_endless(start_of_body: &'static str, piece: &'static str) {
     const LIMIT: u64 = 400 << 20;
@@ -55,13 +56,13 @@ fn check_endless(start_of_body: &'static str, piece: &'static str) {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn r_turn_12_a_line_without_an_end_is_an_error_before_memory_is_full() {
+fn r_turn_12_an_endless_line_is_an_error_before_memory_is_full() {
     check_endless("data: ", "x");
 }
 
 #[test]
 #[cfg(target_os = "linux")]
-fn r_turn_12_an_event_without_an_end_is_an_error_before_memory_is_full() {
+fn r_turn_12_an_endless_event_is_an_error_before_memory_is_full() {
     check_endless(
         "",
         "data: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\n",
@@ -70,13 +71,13 @@ fn r_turn_12_an_event_without_an_end_is_an_error_before_memory_is_full() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn r_turn_12_a_document_without_an_end_is_an_error_before_memory_is_full() {
+fn r_turn_12_an_endless_document_is_an_error_before_memory_is_full() {
     check_endless("{\"choices\": [", "        ");
 }
 
 #[test]
 #[cfg(target_os = "linux")]
-fn r_turn_12_an_error_without_an_end_is_told_after_its_first_part() {
+fn r_turn_12_an_endless_error_is_reported_after_its_first_part() {
     let server = RawServer::start(|number, stream| {
         if number > 0 {
             return write_stream(stream, &text_stream(WORDS));
@@ -94,7 +95,7 @@ fn r_turn_12_an_error_without_an_end_is_told_after_its_first_part() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn r_turn_12_white_space_before_an_answer_costs_neither_memory_nor_time() {
+fn r_turn_12_blank_lines_before_a_reply_need_neither_memory_nor_time() {
     // Some providers keep a connection alive with blank lines.
     let server = RawServer::start(|_, stream| {
         write_head(stream);

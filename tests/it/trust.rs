@@ -1,4 +1,4 @@
-//! Trust from the command line, and files of a project that are not what they seem.
+//! `turnwright trust` on the command line, and invalid settings files in a project.
 
 use std::io::Write;
 use std::os::unix::fs::symlink;
@@ -18,7 +18,7 @@ fn project(file: &str) -> TestAgentBuilder {
     TestAgent::builder().file(FILE, file).permission("reject_once")
 }
 
-/// Opens a session and returns the mode it begins in.
+/// Opens a session and returns its initial mode.
 fn open(agent: &mut TestAgent) -> String {
     let params = json!({ "cwd": agent.workspace(), "mcpServers": [] });
     let answer = agent.call("session/new", &params);
@@ -27,7 +27,7 @@ fn open(agent: &mut TestAgent) -> String {
     answer["result"]["modes"]["currentModeId"].as_str().unwrap().to_owned()
 }
 
-/// How many questions it takes to write a file; each is answered with no.
+/// Writes a file and returns the number of permission requests, which the client rejects.
 fn questions(agent: &mut TestAgent, path: &str) -> usize {
     let arguments = json!({ "path": path, "content": "new\n" });
     agent.model().push(calls("write_file", &arguments)).unwrap();
@@ -38,7 +38,7 @@ fn questions(agent: &mut TestAgent, path: &str) -> usize {
     agent.log[before..].iter().filter(asks).count()
 }
 
-/// What a slash command says.
+/// Runs a slash command in a turn of its own and returns the agent's answer.
 fn command(agent: &mut TestAgent, text: &str) -> String {
     let before = agent.text().len();
     assert_eq!(agent.turn(text), "end_turn");
@@ -46,16 +46,16 @@ fn command(agent: &mut TestAgent, text: &str) -> String {
 }
 
 #[test]
-fn a_poisoned_file_has_no_effect_and_no_session_fails_of_it() {
+fn an_invalid_file_is_reported_and_has_no_effect() {
     let mut agent =
         TestAgent::builder().file("real.toml", LOOSE).permission("reject_once").initialize();
     let file = agent.path(FILE);
     std::fs::create_dir(agent.path(".turnwright")).unwrap();
-    let poisons: [(&str, &dyn Fn()); 7] = [
+    let cases: [(&str, &dyn Fn()); 7] = [
         ("is behind a link", &|| symlink("../real.toml", &file).unwrap()),
         ("is not a regular file", &|| {
-            let made = process_waits::status(Command::new("mkfifo").arg(&file)).unwrap();
-            assert!(made.success());
+            let status = process_waits::status(Command::new("mkfifo").arg(&file)).unwrap();
+            assert!(status.success());
         }),
         ("is not a regular file", &|| std::fs::create_dir(&file).unwrap()),
         ("is larger", &|| std::fs::write(&file, "#".repeat(300 * 1024)).unwrap()),
@@ -63,8 +63,8 @@ fn a_poisoned_file_has_no_effect_and_no_session_fails_of_it() {
         ("line 1", &|| std::fs::write(&file, "mode = ").unwrap()),
         ("line 1", &|| std::fs::write(&file, format!("a = {}", "[".repeat(100_000))).unwrap()),
     ];
-    for (expected, poison) in poisons {
-        poison();
+    for (expected, create_file) in cases {
+        create_file();
         assert_eq!(open(&mut agent), "ask");
         let before = agent.thoughts().len();
         assert_eq!(questions(&mut agent, "src/a"), 1, "{expected}");
@@ -92,7 +92,7 @@ fn turnwright(agent: &TestAgent, arguments: &[&str], input: &str) -> Output {
 }
 
 #[test]
-fn the_command_line_shows_and_trusts_and_takes_no_yes_from_a_pipe() {
+fn the_subcommand_trusts_a_file_only_with_its_code_and_ignores_piped_input() {
     let mut agent = project(LOOSE).initialize();
     let run = |agent: &TestAgent, arguments: &[&str]| {
         let output = turnwright(agent, arguments, "y\ny\n");

@@ -1,4 +1,4 @@
-//! `/undo`, `/redo`, `/diff` and `/rewind` of what commands have really done to files.
+//! `/undo` and `/redo` of the changes that commands and tools have made to files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use turnwright_testing::process_waits;
 
 use crate::agent::{TestAgent, calls, says};
 
-/// What the agent answers to a command.
+/// Runs a slash command in a turn of its own and returns the agent's answer.
 fn answer(agent: &mut TestAgent, command: &str) -> String {
     let before = agent.text().len();
     assert_eq!(agent.turn(command), "end_turn", "{command}");
@@ -22,7 +22,7 @@ fn write(path: &str, content: &str) -> Value {
 }
 
 #[test]
-fn what_a_command_has_done_is_undone_too() {
+fn undo_restores_files_that_a_command_changed() {
     let line = "sed -i s/1/2/ a.txt; rm b.txt; chmod 755 c.sh; echo new > d.txt";
     let mut agent = TestAgent::builder()
         .file("a.txt", "1\n")
@@ -33,13 +33,13 @@ fn what_a_command_has_done_is_undone_too() {
         .start();
     let mode =
         |agent: &TestAgent| fs::metadata(agent.path("c.sh")).unwrap().permissions().mode() & 0o777;
-    let was = mode(&agent);
+    let mode_before = mode(&agent);
     assert_eq!(agent.turn("run it"), "end_turn");
     assert_eq!(mode(&agent), 0o755);
-    let said = answer(&mut agent, "/undo");
-    assert!(said.contains("Restored (4)"), "{said}");
+    let answer_text = answer(&mut agent, "/undo");
+    assert!(answer_text.contains("Restored (4)"), "{answer_text}");
     assert_eq!((agent.read("a.txt"), agent.read("b.txt")), ("1\n".into(), "1\n".into()));
-    assert_eq!(mode(&agent), was);
+    assert_eq!(mode(&agent), mode_before);
     assert!(!agent.path("d.txt").exists());
 }
 
@@ -47,7 +47,7 @@ fn run(command: &str) -> Value {
     calls("exec", &json!({ "command": command }))
 }
 
-/// Does this in the workspace, as the user.
+/// Runs a shell script in the workspace outside of the agent, as the user would.
 fn by_hand(agent: &TestAgent, script: &str) {
     let mut shell = Command::new("sh");
     let done =
@@ -55,24 +55,25 @@ fn by_hand(agent: &TestAgent, script: &str) {
     assert!(done.unwrap().success(), "{script}");
 }
 
-/// What lies in the workspace but for git's own: of a file its mode and its bytes.
+/// The entries of the workspace except `.git`: their modes, and the contents of files or the targets
+/// of links.
 fn tree(agent: &TestAgent) -> BTreeMap<String, (u32, Vec<u8>)> {
-    let (mut all, mut open) = (BTreeMap::new(), vec![agent.workspace().to_path_buf()]);
-    while let Some(folder) = open.pop() {
+    let (mut all, mut pending) = (BTreeMap::new(), vec![agent.workspace().to_path_buf()]);
+    while let Some(folder) = pending.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
-            let about = path.symlink_metadata().unwrap();
-            let bytes = if about.is_file() {
+            let metadata = path.symlink_metadata().unwrap();
+            let bytes = if metadata.is_file() {
                 fs::read(&path).unwrap()
             } else {
                 fs::read_link(&path).unwrap_or_default().into_os_string().into_encoded_bytes()
             };
             let name = path.strip_prefix(agent.workspace()).unwrap().display().to_string();
             if name != ".git" {
-                if about.is_dir() {
-                    open.push(path);
+                if metadata.is_dir() {
+                    pending.push(path);
                 }
-                all.insert(name, (about.permissions().mode(), bytes));
+                all.insert(name, (metadata.permissions().mode(), bytes));
             }
         }
     }
@@ -80,7 +81,7 @@ fn tree(agent: &TestAgent) -> BTreeMap<String, (u32, Vec<u8>)> {
 }
 
 #[test]
-fn undo_over_edits_sed_git_checkout_deletions_new_files_modes_and_the_users_own_change() {
+fn undo_and_redo_handle_all_kinds_of_changes_and_keep_the_users_own() {
     let edit = json!({ "path": "edited", "edits": [{ "old_text": "old", "new_text": "new" }] });
     let mut agent = TestAgent::builder()
         .file("edited", "old\n")
@@ -111,22 +112,22 @@ fn undo_over_edits_sed_git_checkout_deletions_new_files_modes_and_the_users_own_
     assert_eq!((agent.read("sed"), agent.read("checked-out")), ("two\n".into(), "first\n".into()));
     let after = tree(&agent);
     by_hand(&agent, "echo 'my own' > users; echo mine > beside");
-    let said = answer(&mut agent, "/undo");
-    assert!(said.contains("Conflicts, left untouched (1):\n\n* `users` – it was changed since"));
-    let with_own = |mut tree: BTreeMap<String, (u32, Vec<u8>)>| {
+    let text = answer(&mut agent, "/undo");
+    assert!(text.contains("Conflicts, left untouched (1):\n\n* `users` – it was changed since"));
+    let with_user_changes = |mut tree: BTreeMap<String, (u32, Vec<u8>)>| {
         tree.insert("users".into(), (0o100_644, b"my own\n".to_vec()));
         tree.insert("beside".into(), (0o100_644, b"mine\n".to_vec()));
         tree
     };
-    assert_eq!(tree(&agent), with_own(before.clone()), "{said}");
-    let said = answer(&mut agent, "/redo");
-    assert_eq!(tree(&agent), with_own(after), "{said}");
-    let said = answer(&mut agent, "/undo");
-    assert_eq!(tree(&agent), with_own(before), "{said}");
+    assert_eq!(tree(&agent), with_user_changes(before.clone()), "{text}");
+    let text = answer(&mut agent, "/redo");
+    assert_eq!(tree(&agent), with_user_changes(after), "{text}");
+    let text = answer(&mut agent, "/undo");
+    assert_eq!(tree(&agent), with_user_changes(before), "{text}");
 }
 
 #[test]
-fn undo_never_removes_or_overwrites_the_only_copy_of_something() {
+fn undo_never_destroys_the_only_copy_of_a_file() {
     let table: &[(&str, &str, &str, bool)] = &[
         ("too large to be stored", "head -c 12000000 /dev/urandom > big", "mv big other", false),
         ("made of it", "head -c 12000000 /dev/urandom > big", "gzip big", false),
@@ -138,7 +139,7 @@ fn undo_never_removes_or_overwrites_the_only_copy_of_something() {
         ("a folder", "mkdir d; echo x > d/x", "mv d e", true),
         ("a folder behind a link", "mkdir d; echo x > d/x", "mv d e; ln -s e d", true),
     ];
-    for (name, before, command, comes_back) in table {
+    for (name, before, command, is_restored) in table {
         let mut agent = TestAgent::builder()
             .file(".gitignore", "ignored\n")
             .file("small", "small\n")
@@ -147,19 +148,20 @@ fn undo_never_removes_or_overwrites_the_only_copy_of_something() {
             .model(json!([run(command), says("Done.")]))
             .start();
         by_hand(&agent, before);
-        // The clock of a file system is behind: what is new must not look as if it came with the turn.
+        // Time stamps of a file system lag behind the clock: without the pause the files could look as
+        // if the turn had created them.
         std::thread::sleep(std::time::Duration::from_millis(50));
         let before = tree(&agent);
         assert_eq!(agent.turn("go"), "end_turn");
         let after = tree(&agent);
-        let said = answer(&mut agent, "/undo");
+        let text = answer(&mut agent, "/undo");
         let now = tree(&agent);
-        if *comes_back {
-            assert!(now == before, "{name}: {said}");
+        if *is_restored {
+            assert!(now == before, "{name}: {text}");
             continue;
         }
         let is_there = |bytes: &Vec<u8>| now.values().any(|it| it.1 == *bytes);
-        assert!(after.values().all(|it| is_there(&it.1)), "{name}: {said}");
-        assert!(said.contains("Cannot be restored"), "{name}: {said}");
+        assert!(after.values().all(|it| is_there(&it.1)), "{name}: {text}");
+        assert!(text.contains("Cannot be restored"), "{name}: {text}");
     }
 }

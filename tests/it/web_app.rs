@@ -1,5 +1,5 @@
-//! A session of sixty commands, as somebody makes who builds a web application: in `auto` mode the
-//! user is asked at most twice, for what needs the network.
+//! A typical session of sixty commands of a web project: in `auto` mode there are at most two permission
+//! requests, for commands that need the network.
 
 use serde_json::{Value, json};
 use turnwright_testing::cards::{self, call};
@@ -7,7 +7,7 @@ use turnwright_testing::process_waits;
 
 use crate::agent::{TestAgent, says};
 
-/// In their order; `+` marks those for which the model asks for the network.
+/// The commands in the order in which they run. `+` marks those for which the model requests the network.
 const COMMANDS: &[&str] = &[
     "pwd && ls -la",
     "cat package.json",
@@ -77,7 +77,7 @@ const STUB: &str = "#!/bin/sh\nexit 0\n";
 fn sixty_commands_of_a_web_application_ask_at_most_twice_in_auto_mode() {
     assert_eq!(COMMANDS.len(), 60);
     if !turnwright_sandbox::can_confine() {
-        eprintln!("NOT TESTED: `auto` mode asks about commands, there is no sandbox here");
+        eprintln!("NOT TESTED: without a sandbox `auto` mode asks about each command");
         return;
     }
     let calls: Vec<Value> = COMMANDS

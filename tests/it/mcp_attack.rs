@@ -1,4 +1,5 @@
-//! Servers, projects and clients that want more than they were given: each story is an attempt.
+//! Attacks by MCP servers and their addresses: each test is an attempt to read keys, to reach files or
+//! to deceive the user.
 
 use std::fs;
 
@@ -7,13 +8,14 @@ use turnwright_testing::mcp_http_stub::McpHttpStub;
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
-/// A scripted server behind a line of shell, in which it is `"$0" "$1"`.
+/// A scripted server that is started by a line of shell, in which its command is `"$0" "$1"`.
 fn behind(name: &str, line: &str, scenario: &Value) -> Value {
     let program = turnwright_testing::example_program("scripted_server");
     let arguments = json!(["-c", line, program, scenario.to_string()]);
     json!({ "name": name, "command": "/bin/sh", "args": arguments, "env": [] })
 }
 
+/// An agent with a server whose tool asks the user with a form of this schema.
 fn asking(schema: &Value) -> TestAgentBuilder {
     let params = json!({ "message": "Who?", "requestedSchema": schema });
     let ask = json!({ "method": "elicitation/create", "params": params });
@@ -26,7 +28,7 @@ fn asking(schema: &Value) -> TestAgentBuilder {
 }
 
 #[test]
-fn a_form_by_a_schema_that_is_none_is_declined_and_breaks_nothing() {
+fn a_form_with_an_invalid_schema_does_no_harm() {
     let name = json!({ "name": { "type": "string" } });
     for schema in [
         json!({ "type": "object", "properties": name, "required": ["name", "name"] }),
@@ -38,13 +40,13 @@ fn a_form_by_a_schema_that_is_none_is_declined_and_breaks_nothing() {
         let question = agent.wait_for_request("elicitation/create");
         agent.respond(&question, &json!({ "action": "accept", "content": { "name": "Ada" } }));
         assert_eq!(agent.stop_reason(&turn), "end_turn");
-        let told = agent.model_transcript(1).pop().unwrap();
-        assert!(told.contains(r#""action":"#), "{schema}: {told}");
+        let result = agent.model_transcript(1).pop().unwrap();
+        assert!(result.contains(r#""action":"#), "{schema}: {result}");
     }
 }
 
 #[test]
-fn a_server_reaches_nothing_of_ours_and_of_other_servers() {
+fn a_server_cannot_read_keys_or_change_protected_files() {
     if !turnwright_sandbox::can_confine() {
         eprintln!("SKIPPED: nothing can be confined here");
         return;
@@ -94,7 +96,7 @@ fn a_server_reaches_nothing_of_ours_and_of_other_servers() {
 }
 
 #[test]
-fn a_key_in_an_address_is_told_to_nobody() {
+fn a_key_in_an_address_is_not_disclosed() {
     let key = "Canary-2391-of-an-address";
     let stub = McpHttpStub::start(|_, _| false);
     let mut server = stub.server("far", &[]);
@@ -122,7 +124,7 @@ fn a_key_in_an_address_is_told_to_nobody() {
 }
 
 #[test]
-fn a_command_to_type_is_no_other_command() {
+fn a_suggested_command_contains_no_shell_injection() {
     let dead = json!({ "name": "far", "type": "http", "headers": [] });
     for (path, forbidden) in
         [("/mcp;touch$IFS'x'", ";touch"), ("/$(id)", "$(id)"), ("/a|b&c", "|b")]
@@ -135,14 +137,14 @@ fn a_command_to_type_is_no_other_command() {
         server["url"] = format!("http://{}{path}", stub.host()).into();
         let mut agent = TestAgent::builder().model(json!([says("done")])).server_as(server).start();
         assert_eq!(agent.turn("go"), "end_turn");
-        let said = agent.thoughts();
-        assert!(said.contains("turnwright mcp login"), "{said}");
-        assert!(!said.contains(forbidden), "{said}");
+        let text = agent.thoughts();
+        assert!(text.contains("turnwright mcp login"), "{text}");
+        assert!(!text.contains(forbidden), "{text}");
     }
 }
 
 #[test]
-fn what_a_form_says_of_its_fields_hides_nothing() {
+fn texts_of_a_form_contain_no_hidden_characters() {
     let schema = json!({ "type": "object", "title": "a\u{202e}b", "properties": { "name": {
         "type": "string", "title": "Ok\u{1b}[2J\nno", "description": "x\u{200b}y" } } });
     let mut agent = asking(&schema).start();
@@ -157,7 +159,7 @@ fn what_a_form_says_of_its_fields_hides_nothing() {
 }
 
 #[test]
-fn a_key_that_settings_put_into_other_words_is_told_to_nobody() {
+fn a_key_within_an_argument_or_a_variable_is_not_disclosed() {
     let settings = r#"
 [mcp.servers.loud]
 command = "/bin/sh"
@@ -183,7 +185,7 @@ env = { PLACE = "db:${OTHER_TOKEN}@host" }
 }
 
 #[test]
-fn what_a_call_makes_in_protected_places_is_undone_and_what_it_changes_is_told() {
+fn protected_files_that_a_call_creates_are_removed_and_changes_are_reported() {
     if !turnwright_sandbox::can_confine() {
         eprintln!("SKIPPED: nothing can be confined here");
         return;
@@ -207,15 +209,15 @@ fn what_a_call_makes_in_protected_places_is_undone_and_what_it_changes_is_told()
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!(agent.read("fine"), "x");
     assert!(!agent.path(".envrc").exists() && !agent.path(".mcp.json").exists());
-    let told = agent.model_transcript(2).pop().unwrap();
-    assert!(told.contains("created") && told.contains(".envrc"), "{told}");
+    let result = agent.model_transcript(2).pop().unwrap();
+    assert!(result.contains("created") && result.contains(".envrc"), "{result}");
     assert!(agent.thoughts().contains(".envrc"), "{}", agent.thoughts());
 
-    // Who saves a file puts another in its place, of which the server's walls know nothing.
+    // Editors save by replacing a file. The server's sandbox does not cover the new file.
     fs::write(agent.path("new"), "[core]\n\tbare = false\n").unwrap();
     fs::rename(agent.path("new"), agent.path(".git/config")).unwrap();
     assert_eq!(agent.turn("go on"), "end_turn");
-    let told = agent.model_transcript(4).pop().unwrap();
-    assert!(told.contains("changed") && told.contains(".git/config"), "{told}");
+    let result = agent.model_transcript(4).pop().unwrap();
+    assert!(result.contains("changed") && result.contains(".git/config"), "{result}");
     assert!(agent.thoughts().contains(".git/config"), "{}", agent.thoughts());
 }

@@ -1,5 +1,5 @@
-//! MCP servers of the user's settings: they are in every session, with the values of variables put
-//! in, and one that is wrong takes no other away.
+//! MCP servers in the user's settings: they are available in every session, their variables are expanded,
+//! and an invalid entry does not affect the others. Also `config show` and the doctor for such servers.
 
 use std::process::Command;
 
@@ -8,18 +8,19 @@ use turnwright_testing::example_program;
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
-/// A section for a scripted server.
+/// The section of the settings for a scripted server, with the lines `more` added.
 pub fn section(name: &str, scenario: &Value, more: &str) -> String {
     let program = example_program("scripted_server");
     let program = program.display();
     format!("[mcp.servers.{name}]\ncommand = '{program}'\nargs = ['{scenario}']\n{more}\n")
 }
 
-/// An agent with these settings.
+/// An agent with these settings in the user's `config.toml`.
 pub fn with(settings: &str) -> TestAgentBuilder {
     TestAgent::builder().own_file("config/config.toml", settings)
 }
 
+/// The names of the server tools that a model request offers. Requests are numbered from 0.
 fn offered(agent: &TestAgent, number: usize) -> Vec<String> {
     let body = agent.model_request(number);
     let names = body["tools"].as_array().unwrap().iter().map(|it| &it["function"]["name"]);
@@ -34,7 +35,7 @@ fn notices(agent: &TestAgent) -> String {
 }
 
 #[test]
-fn a_server_of_the_settings_is_in_every_session_with_its_variables_put_in() {
+fn a_server_in_the_settings_is_in_every_session_with_its_variables_expanded() {
     let scenario = json!({
         "tools": [{ "name": "read_key" }, { "name": "read_none" }, { "name": "write" }],
         "answers": { "read_key": [{ "env": "NOTES_KEY" }] },
@@ -48,19 +49,19 @@ fn a_server_of_the_settings_is_in_every_session_with_its_variables_put_in() {
         .start();
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!(offered(&agent, 0), ["mcp__notes__read_key"]);
-    let told = agent.model_transcript(1).pop().unwrap();
-    assert!(told.contains("is mellon!"), "{told}");
+    let result = agent.model_transcript(1).pop().unwrap();
+    assert!(result.contains("is mellon!"), "{result}");
     agent.session = agent.new_session();
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!(offered(&agent, 2), ["mcp__notes__read_key"]);
 }
 
 #[test]
-fn of_two_servers_with_one_name_the_editors_is_used() {
-    let (ours, theirs) =
+fn the_editors_server_takes_precedence_over_the_settings() {
+    let (in_settings, from_editor) =
         (json!({ "tools": [{ "name": "ours" }] }), json!({ "tools": [{ "name": "theirs" }] }));
-    let mut agent = with(&section("notes", &ours, ""))
-        .server("notes", &theirs)
+    let mut agent = with(&section("notes", &in_settings, ""))
+        .server("notes", &from_editor)
         .model(json!([says("done")]))
         .start();
     assert_eq!(agent.turn("go"), "end_turn");
@@ -68,7 +69,7 @@ fn of_two_servers_with_one_name_the_editors_is_used() {
 }
 
 #[test]
-fn a_server_that_is_wrong_is_named_and_the_others_are_there() {
+fn invalid_entries_are_reported_and_other_servers_work() {
     let scenario = json!({ "tools": [{ "name": "echo" }] });
     let settings = section("good", &scenario, "")
         + &section("off", &scenario, "enabled = false")
@@ -78,15 +79,15 @@ fn a_server_that_is_wrong_is_named_and_the_others_are_there() {
     let mut agent = with(&settings).noisy().model(json!([says("done")])).start();
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!(offered(&agent, 0), ["mcp__good__echo"]);
-    let said = notices(&agent);
+    let notices_text = notices(&agent);
     for expected in [
         "unset of the settings is not used: the variable NOT_THERE",
         "OPENAI_API_KEY holds a model's key",
         "both",
     ] {
-        assert!(said.contains(expected), "{expected}: {said}");
+        assert!(notices_text.contains(expected), "{expected}: {notices_text}");
     }
-    assert!(!said.contains("off of the settings"), "{said}");
+    assert!(!notices_text.contains("off of the settings"), "{notices_text}");
 }
 
 #[test]
@@ -96,12 +97,12 @@ fn the_first_prompt_waits_as_long_as_the_settings_say() {
     let mut agent = with(&settings).model(json!([says("done")])).start();
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!(offered(&agent, 0), Vec::<String>::new());
-    let said = notices(&agent);
-    assert!(said.contains("Not connected yet: slow"), "{said}");
+    let notices_text = notices(&agent);
+    assert!(notices_text.contains("Not connected yet: slow"), "{notices_text}");
 }
 
 #[test]
-fn the_settings_are_shown_with_the_names_of_secrets_and_without_their_values() {
+fn config_show_prints_names_but_no_values_of_variables_and_headers() {
     let home = tempfile::tempdir().unwrap();
     std::fs::create_dir(home.path().join("config")).unwrap();
     let settings = "[mcp]\nwait_seconds = 7\n[mcp.servers.notes]\ncommand = 'notes'\n\
@@ -120,7 +121,7 @@ fn the_settings_are_shown_with_the_names_of_secrets_and_without_their_values() {
 }
 
 #[test]
-fn the_doctor_tries_each_server_and_a_bad_one_does_not_keep_the_agent_from_working() {
+fn the_doctor_checks_each_server_and_passes_despite_faulty_ones() {
     let home = tempfile::tempdir().unwrap();
     std::fs::create_dir(home.path().join("config")).unwrap();
     let good = json!({ "name": "good one", "tools": [{ "name": "a" }, { "name": "b" }] });

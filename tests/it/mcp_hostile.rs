@@ -1,5 +1,5 @@
-//! MCP servers that want to do harm, or are broken in ways that would: no turn waits for them, and
-//! nothing of them stands in the way of the next.
+//! Malicious and broken MCP servers: an unreadable answer fails the call at once, and floods of requests
+//! block neither the turn nor later permission requests.
 
 use serde_json::{Value, json};
 use turnwright_testing::mcp_http_stub::{McpHttpStub, event};
@@ -7,12 +7,12 @@ use turnwright_testing::raw_server::write_stream;
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
-/// A server that answers a call by these steps.
+/// A server whose tool `act` answers with these steps.
 fn answering(steps: &Value) -> Value {
     json!({ "tools": [{ "name": "act" }], "answers": { "act": steps } })
 }
 
-/// An agent whose model calls it in each of two turns.
+/// An agent whose model calls the tool in each of two turns.
 fn agent(scenario: &Value) -> TestAgentBuilder {
     let call = || calls("mcp__foe__act", &json!({}));
     TestAgent::builder()
@@ -21,8 +21,8 @@ fn agent(scenario: &Value) -> TestAgentBuilder {
         .server("foe", scenario)
 }
 
-/// What the model is told of its first call.
-fn told(agent: &TestAgent) -> String {
+/// The result of the first call, as the model gets it.
+fn first_result(agent: &TestAgent) -> String {
     agent.model_transcript(1).pop().unwrap()
 }
 
@@ -51,12 +51,12 @@ fn an_answer_that_cannot_be_read_fails_the_call_at_once() {
         let line = format!(r#"{{"jsonrpc":"2.0","id":$ID{answer}}}"#);
         let mut agent = agent(&answering(&json!([{ "say": line }, { "never": true }]))).start();
         assert_eq!(agent.turn("go"), "end_turn");
-        assert!(told(&agent).contains(words), "{words}: {}", told(&agent));
+        assert!(first_result(&agent).contains(words), "{words}: {}", first_result(&agent));
     }
 }
 
 #[test]
-fn an_event_that_cannot_be_read_fails_the_call_with_what_is_wrong() {
+fn an_event_that_cannot_be_read_fails_the_call_with_its_error() {
     let stub = McpHttpStub::start(|request, stream| {
         let is_call = request.method() == "tools/call";
         if is_call {
@@ -71,24 +71,24 @@ fn an_event_that_cannot_be_read_fails_the_call_with_what_is_wrong() {
         .server_as(stub.server("foe", &[]))
         .start();
     assert_eq!(agent.turn("go"), "end_turn");
-    assert!(told(&agent).contains("no paper"), "{}", told(&agent));
+    assert!(first_result(&agent).contains("no paper"), "{}", first_result(&agent));
 }
 
 #[test]
-fn questions_of_a_call_that_is_over_do_not_stand_before_the_next_permission() {
+fn elicitations_of_a_finished_call_do_not_delay_the_next_permission_request() {
     let question = QUESTION.replace('\n', "");
     let steps = json!([{ "say": question, "repeat": 10 }, { "text": "over" }]);
     let mut agent = agent(&answering(&steps)).capabilities(forms()).start();
-    // Nobody answers them.
+    // The client answers none of the elicitations.
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!(agent.turn("again"), "end_turn");
     assert_eq!(agent.text(), "onetwo");
-    let asked = agent.log.iter().filter(|it| it["method"] == "elicitation/create");
-    assert!(asked.count() <= 2, "one in each call, and none that had to wait");
+    let elicitations = agent.log.iter().filter(|it| it["method"] == "elicitation/create");
+    assert!(elicitations.count() <= 2, "an elicitation was forwarded after its call had finished");
 }
 
 #[test]
-fn a_call_may_ask_twenty_times_and_no_more() {
+fn a_call_may_send_at_most_twenty_elicitations() {
     let question = QUESTION.replace('\n', "");
     let ask = json!({ "ask": { "method": "elicitation/create",
         "params": serde_json::from_str::<Value>(&question).unwrap()["params"] } });
@@ -99,9 +99,9 @@ fn a_call_may_ask_twenty_times_and_no_more() {
         agent.respond(&question, &json!({ "action": "cancel" }));
     }
     assert_eq!(agent.stop_reason(&turn), "end_turn");
-    let told = told(&agent);
-    let counts = ["cancel", "decline"].map(|it| told.matches(&format!(r#""{it}""#)).count());
-    assert_eq!(counts, [20, 2], "{told}");
+    let result = first_result(&agent);
+    let counts = ["cancel", "decline"].map(|it| result.matches(&format!(r#""{it}""#)).count());
+    assert_eq!(counts, [20, 2], "{result}");
 }
 
 #[test]

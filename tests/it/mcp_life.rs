@@ -1,28 +1,28 @@
-//! The life of MCP servers that are programs: how they are found and talked to, how they die and come
-//! back, what they can reach, and that nothing of them is left.
+//! MCP servers that run as child processes: how they start, which protocol revisions they speak, how they
+//! die and restart, what their sandbox allows, and that no process of theirs remains.
 
 use serde_json::{Value, json};
 
 use crate::agent::{TestAgent, calls, eventually, is_alive, says};
 
-/// A word that is on the command line of no other process.
+/// A name that is on the command line of no other process.
 fn unique(name: &str) -> String {
     format!("tool-{}-{name}", std::process::id())
 }
 
-/// A server that is started by these words.
+/// A server that is started by this command line.
 fn started_by(name: &str, command: &str, arguments: &[&str]) -> Value {
     json!({ "name": name, "command": command, "args": arguments, "env": [] })
 }
 
-/// The scripted server behind a line of shell, in which it is `"$0" "$1"`.
+/// A scripted server that is started by a line of shell, in which its command is `"$0" "$1"`.
 fn behind(name: &str, line: &str, scenario: &Value) -> Value {
     let program = turnwright_testing::example_program("scripted_server");
     let program = program.to_str().unwrap();
     started_by(name, "/bin/sh", &["-c", line, program, &scenario.to_string()])
 }
 
-/// An agent whose model makes these calls, one a request, and that allows them.
+/// An agent whose model makes these calls, one in each reply, and whose client allows them.
 fn calling(tools: &[(&str, Value)], scenario: &Value) -> TestAgent {
     let mut replies: Vec<_> = tools.iter().map(|(name, it)| calls(name, it)).collect();
     replies.push(says("done"));
@@ -33,12 +33,12 @@ fn calling(tools: &[(&str, Value)], scenario: &Value) -> TestAgent {
         .start()
 }
 
-/// What the model is told of its n-th call, counted from 0.
-fn told(agent: &TestAgent, number: usize) -> String {
+/// The result of a call, as the model gets it. Calls are numbered from 0.
+fn call_result(agent: &TestAgent, number: usize) -> String {
     agent.model_transcript(number + 1).pop().unwrap()
 }
 
-/// The functions of servers that the n-th request offers.
+/// The names of the server tools that a model request offers. Requests are numbered from 0.
 fn offered(agent: &TestAgent, number: usize) -> Vec<String> {
     let body = agent.model_request(number);
     let name = |it: &Value| it["function"]["name"].as_str().unwrap().to_owned();
@@ -46,8 +46,8 @@ fn offered(agent: &TestAgent, number: usize) -> Vec<String> {
     names.filter(|it| it.starts_with("mcp__")).collect()
 }
 
-/// What the user is told besides the model's words.
-fn says_to_the_user(agent: &TestAgent, words: &[&str]) {
+/// Checks that the updates to the client contain each of `words`.
+fn assert_updates_contain(agent: &TestAgent, words: &[&str]) {
     let all = format!("{:?}", agent.updates());
     for word in words {
         assert!(all.contains(word), "{word}: {all}");
@@ -55,19 +55,23 @@ fn says_to_the_user(agent: &TestAgent, words: &[&str]) {
 }
 
 #[test]
-fn m_2_every_revision_of_the_protocol_is_spoken() {
+fn m_2_all_protocol_revisions_are_supported() {
     let revisions = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
     for revision in revisions {
         let mut scenario = json!({ "tools": [{ "name": "echo" }], "revision": revision });
         scenario["modern"] = (revision == "2026-07-28").into();
         let mut agent = calling(&[("mcp__notes__echo", json!({ "text": "hi" }))], &scenario);
         assert_eq!(agent.turn("go"), "end_turn");
-        assert!(told(&agent, 0).contains(r#"{"text":"hi"}"#), "{revision}: {}", told(&agent, 0));
+        assert!(
+            call_result(&agent, 0).contains(r#"{"text":"hi"}"#),
+            "{revision}: {}",
+            call_result(&agent, 0)
+        );
     }
 }
 
 #[test]
-fn m_2_a_server_with_which_nothing_is_shared_is_told_of() {
+fn m_2_a_server_without_a_common_revision_is_reported() {
     let refuses = json!({ "code": -32000, "message": "the licence is over" });
     for (scenario, words) in [
         (json!({ "revision": "2031-01-01" }), "uses protocol version 2031-01-01"),
@@ -75,12 +79,12 @@ fn m_2_a_server_with_which_nothing_is_shared_is_told_of() {
     ] {
         let mut agent = calling(&[], &scenario);
         assert_eq!(agent.turn("go"), "end_turn");
-        says_to_the_user(&agent, &["notes is unavailable", words]);
+        assert_updates_contain(&agent, &["notes is unavailable", words]);
     }
 }
 
 #[test]
-fn m_12_new_tools_are_offered_in_the_next_request_whichever_revision_is_spoken() {
+fn m_12_new_tools_are_offered_in_the_next_request_in_old_and_new_revisions() {
     for modern in [false, true] {
         let scenario = json!({
             "modern": modern,
@@ -103,7 +107,7 @@ fn m_12_new_tools_are_offered_in_the_next_request_whichever_revision_is_spoken()
 }
 
 #[test]
-fn a7_the_first_prompt_has_the_good_server_and_says_which_ones_are_missing() {
+fn a7_the_first_prompt_has_the_working_server_and_reports_the_others() {
     let mut agent = TestAgent::builder()
         .model(json!([says("one")]))
         .server("good", &json!({ "tools": [{ "name": "echo" }] }))
@@ -111,7 +115,7 @@ fn a7_the_first_prompt_has_the_good_server_and_says_which_ones_are_missing() {
         .server("slow", &json!({ "start_ms": 60_000, "tools": [{ "name": "late" }] }))
         .initialize();
     agent.servers.push(started_by("gone", "no-such-program-2391", &[]));
-    // Answered long before any of them is.
+    // `session/new` is answered before any server has failed or connected.
     agent.session = agent.new_session();
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!(offered(&agent, 0), ["mcp__good__echo"]);
@@ -124,7 +128,7 @@ fn a7_the_first_prompt_has_the_good_server_and_says_which_ones_are_missing() {
 }
 
 #[test]
-fn m_17_a_call_fails_when_its_server_dies_and_the_next_one_finds_it_again() {
+fn m_17_a_call_fails_when_its_server_dies_and_the_next_one_restarts_it() {
     let scenario = json!({
         "tools": [{ "name": "die" }, { "name": "echo" }],
         "answers": { "die": [{ "shout": "out of paper" }, { "die": 7 }] },
@@ -133,15 +137,15 @@ fn m_17_a_call_fails_when_its_server_dies_and_the_next_one_finds_it_again() {
         [("mcp__notes__die", json!({})), ("mcp__notes__echo", json!({ "text": "still there" }))];
     let mut agent = calling(&tools, &scenario);
     assert_eq!(agent.turn("go"), "end_turn");
-    let lost = told(&agent, 0);
+    let lost = call_result(&agent, 0);
     for words in ["notes was lost during the call", "exit 7", "out of paper", "partly executed"] {
         assert!(lost.contains(words), "{words}: {lost}");
     }
-    assert!(told(&agent, 1).contains("still there"), "{}", told(&agent, 1));
+    assert!(call_result(&agent, 1).contains("still there"), "{}", call_result(&agent, 1));
 }
 
 #[test]
-fn m_17_a_server_that_always_dies_is_given_up() {
+fn m_17_a_server_that_always_dies_is_not_restarted_any_more() {
     let scenario = json!({
         "tools": [{ "name": "die" }],
         "answers": { "die": [{ "die": 7 }] },
@@ -149,13 +153,17 @@ fn m_17_a_server_that_always_dies_is_given_up() {
     let calls: Vec<_> = (0..5).map(|_| ("mcp__notes__die", json!({}))).collect();
     let mut agent = calling(&calls, &scenario);
     assert_eq!(agent.turn("go"), "end_turn");
-    assert!(told(&agent, 3).contains("was lost"), "{}", told(&agent, 3));
-    assert!(told(&agent, 4).contains("is not available: it ended (exit 7)"), "{}", told(&agent, 4));
+    assert!(call_result(&agent, 3).contains("was lost"), "{}", call_result(&agent, 3));
+    assert!(
+        call_result(&agent, 4).contains("is not available: it ended (exit 7)"),
+        "{}",
+        call_result(&agent, 4)
+    );
 }
 
 #[test]
-fn a_server_that_fails_once_is_tried_again() {
-    // The file lies in the workspace: elsewhere the server could not make it.
+fn a_server_that_fails_once_is_restarted() {
+    // The server's sandbox lets it create the file `tried` only in the workspace.
     let scenario = json!({ "tools": [{ "name": "echo" }], "exit": 3, "once": "tried" });
     let mut agent = TestAgent::builder()
         .model(json!([
@@ -167,11 +175,11 @@ fn a_server_that_fails_once_is_tried_again() {
         .server("notes", &scenario)
         .start();
     assert_eq!(agent.turn("go"), "end_turn");
-    assert!(told(&agent, 1).contains("second try"), "{}", told(&agent, 1));
+    assert!(call_result(&agent, 1).contains("second try"), "{}", call_result(&agent, 1));
 }
 
 #[test]
-fn m_18_what_a_server_prints_besides_harms_nobody() {
+fn m_18_other_output_of_a_server_is_ignored() {
     let scenario = json!({
         "tools": [{ "name": "noise" }],
         "first": ["Welcome!", "", "{\"level\":\"info\"}", "[1, 2]", "{\"jsonrpc\": broken"],
@@ -180,7 +188,7 @@ fn m_18_what_a_server_prints_besides_harms_nobody() {
     });
     let mut agent = calling(&[("mcp__notes__noise", json!({}))], &scenario);
     assert_eq!(agent.turn("go"), "end_turn");
-    assert!(told(&agent, 0).ends_with("clear"), "{}", told(&agent, 0));
+    assert!(call_result(&agent, 0).ends_with("clear"), "{}", call_result(&agent, 0));
 }
 
 #[test]
@@ -191,10 +199,10 @@ fn an_answer_that_is_far_too_long_fails_at_once() {
     });
     let mut agent = calling(&[("mcp__notes__huge", json!({}))], &scenario);
     assert_eq!(agent.turn("go"), "end_turn");
-    assert!(told(&agent, 0).contains("longer than 32 MiB"), "{}", told(&agent, 0));
+    assert!(call_result(&agent, 0).contains("longer than 32 MiB"), "{}", call_result(&agent, 0));
 }
 
-/// Servers that stay as long as they can; the word is on the command line of all that they start.
+/// Servers that are hard to end. All their processes have `word` on the command line.
 fn stubborn(word: &str) -> Vec<Value> {
     let scenario = json!({ "tools": [{ "name": word }], "stays": true });
     let slow = json!({ "tools": [{ "name": word }], "start_ms": 600_000 });
@@ -211,7 +219,7 @@ fn stubborn(word: &str) -> Vec<Value> {
     ]
 }
 
-/// An agent with all of them.
+/// An agent with all of these servers, whose processes are running.
 fn with_stubborn(word: &str) -> TestAgent {
     let mut agent = TestAgent::builder().model(json!([says("one")])).noisy().initialize();
     agent.servers = stubborn(word);
@@ -221,7 +229,7 @@ fn with_stubborn(word: &str) -> TestAgent {
 }
 
 #[test]
-fn m_16_nothing_of_a_server_is_left_whichever_way_the_end_comes() {
+fn m_16_all_processes_of_servers_end_with_the_session_and_the_agent() {
     use rustix::process::{Pid, Signal, kill_process};
     if cfg!(not(target_os = "linux")) {
         return;
@@ -231,33 +239,36 @@ fn m_16_nothing_of_a_server_is_left_whichever_way_the_end_comes() {
     assert_eq!(agent.turn("go"), "end_turn");
     let session = agent.session.clone();
     agent.call("session/close", &json!({ "sessionId": session }));
-    assert!(!is_alive(&word), "after session/close");
-    // While they are starting.
+    assert!(!is_alive(&word), "a process is alive after session/close");
+    // This session is closed while its servers are starting.
     let session = agent.new_session();
     agent.call("session/close", &json!({ "sessionId": session }));
-    assert!(!is_alive(&word), "after session/close at once");
+    assert!(!is_alive(&word), "a process is alive after an immediate session/close");
 
     agent.session = agent.new_session();
     eventually("the servers run", || is_alive(&word));
     let (status, _) = agent.close();
-    assert!(status.success() && !is_alive(&word), "after the end of stdin: {status}");
+    assert!(
+        status.success() && !is_alive(&word),
+        "a process is alive after the end of stdin: {status}"
+    );
 
     let word = unique("term");
     let mut agent = with_stubborn(&word);
     let pid = Pid::from_raw(i32::try_from(agent.pid()).unwrap()).unwrap();
     kill_process(pid, Signal::TERM).unwrap();
     agent.close();
-    assert!(!is_alive(&word), "after SIGTERM");
+    assert!(!is_alive(&word), "a process is alive after SIGTERM");
 
     let word = unique("kill");
     let mut agent = with_stubborn(&word);
     assert_eq!(agent.turn("go"), "end_turn");
     agent.kill();
-    eventually("everything is gone after SIGKILL", || !is_alive(&word));
+    eventually("all processes are gone after SIGKILL", || !is_alive(&word));
 }
 
 #[test]
-fn d7_a_server_gets_what_is_declared_for_it_and_no_key_of_ours() {
+fn d7_a_server_gets_its_declared_variables_and_no_key_of_the_agent() {
     let scenario = json!({
         "tools": [{ "name": "look" }],
         "answers": { "look": [
@@ -277,23 +288,23 @@ fn d7_a_server_gets_what_is_declared_for_it_and_no_key_of_ours() {
     ]);
     agent.session = agent.new_session();
     assert_eq!(agent.turn("go"), "end_turn");
-    let told = told(&agent, 0);
-    assert!(!told.contains("sk-test") && !told.contains("canary"), "{told}");
-    assert!(told.contains("[key]") && told.contains("declared"), "{told}");
+    let text = call_result(&agent, 0);
+    assert!(!text.contains("sk-test") && !text.contains("canary"), "{text}");
+    assert!(text.contains("[key]") && text.contains("declared"), "{text}");
     if turnwright_sandbox::can_confine() {
-        assert!(told.contains("turnwright-"), "{told}");
+        assert!(text.contains("turnwright-"), "{text}");
     }
     let all = format!("{:?}", agent.log);
     assert!(!all.contains("Declared-2391-key"), "{all}");
-    let written = std::fs::read_dir(agent.home().join("state")).into_iter().flatten().flatten();
-    for file in written.filter(|it| it.path().is_file()) {
+    let state_files = std::fs::read_dir(agent.home().join("state")).into_iter().flatten().flatten();
+    for file in state_files.filter(|it| it.path().is_file()) {
         let bytes = std::fs::read(file.path()).unwrap();
         assert!(!String::from_utf8_lossy(&bytes).contains("Declared-2391-key"), "{file:?}");
     }
 }
 
 #[test]
-fn a_server_writes_in_the_project_and_not_beside_it() {
+fn a_server_can_write_only_in_the_project() {
     if !turnwright_sandbox::can_confine() {
         eprintln!("SKIPPED: nothing can be confined here");
         return;
@@ -307,12 +318,12 @@ fn a_server_writes_in_the_project_and_not_beside_it() {
     let mut agent = calling(&[("mcp__notes__write", json!({}))], &scenario);
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!(agent.read("inside"), "x");
-    assert!(!file.exists(), "{}", told(&agent, 0));
-    assert!(told(&agent, 0).contains("written\n"), "{}", told(&agent, 0));
+    assert!(!file.exists(), "{}", call_result(&agent, 0));
+    assert!(call_result(&agent, 0).contains("written\n"), "{}", call_result(&agent, 0));
 }
 
 #[test]
-fn a8_sessions_with_the_same_server_share_it_and_it_ends_with_the_last() {
+fn a8_sessions_share_a_server_which_ends_with_the_last_of_them() {
     let dir = tempfile::tempdir().unwrap();
     let word = unique("shared");
     let scenario = json!({ "tools": [{ "name": word }] });
@@ -335,17 +346,17 @@ fn a8_sessions_with_the_same_server_share_it_and_it_ends_with_the_last() {
     agent.session = second.clone();
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!((count(), offered(&agent, 1).len()), (1, 1));
-    // Another place, and another environment, are another server.
+    // A session with another folder or environment needs a process of its own.
     let params = json!({ "cwd": dir.path(), "mcpServers": agent.servers });
     let elsewhere = agent.call("session/new", &params)["result"]["sessionId"].clone();
-    eventually("a second one", || count() == 2);
+    eventually("a second process runs", || count() == 2);
     agent.servers[0]["env"] = json!([{ "name": "A", "value": "b" }]);
     let other = agent.new_session();
-    eventually("a third one", || count() == 3);
-    for (session, left) in
+    eventually("a third process runs", || count() == 3);
+    for (session, remaining) in
         [(json!(first), 3), (json!(second), 2), (elsewhere, 1), (json!(other), 0)]
     {
         agent.call("session/close", &json!({ "sessionId": session }));
-        assert_eq!(count(), left, "{session}");
+        assert_eq!(count(), remaining, "{session}");
     }
 }

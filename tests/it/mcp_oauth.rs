@@ -1,5 +1,5 @@
-//! Logging in at MCP servers: `turnwright mcp login` with a test in the place of the browser, what
-//! is kept of it, and what an agent does with that.
+//! OAuth logins at MCP servers: `turnwright mcp login`, with the test in the place of the browser, the
+//! stored login, and its use by sessions.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,34 +15,34 @@ use url::Url;
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
-/// What the server that gives logins knows.
+/// The state of the authorization server.
 #[derive(Default)]
-struct Known {
-    /// The address that the browser has to open, as it was asked for.
+struct AuthState {
+    /// The code challenge of the last login.
     challenge: String,
-    /// How many tokens were given.
+    /// The number of tokens that were issued.
     tokens: usize,
-    /// The token that is good; a number of `tokens`.
-    good: usize,
-    /// Seconds that a token lasts.
+    /// The number of the valid token, or 0.
+    valid: usize,
+    /// The lifetime of a token in seconds.
     lifetime: u64,
-    /// No token is renewed any more.
-    is_strict: bool,
+    /// Whether the server refuses to renew tokens.
+    refuses_renewal: bool,
 }
 
-type Shared = Arc<Mutex<Known>>;
+type Shared = Arc<Mutex<AuthState>>;
 
 fn token(number: usize) -> String {
     format!("sk-canary-token-{number}-of-a-login")
 }
 
-/// An MCP server that wants a login, and gives it itself.
+/// An MCP server that requires a login and is its own authorization server.
 fn server(lifetime: u64) -> (McpHttpStub, Shared) {
-    let known = Shared::default();
-    known.lock().unwrap().lifetime = lifetime;
-    let shared = Arc::clone(&known);
+    let auth = Shared::default();
+    auth.lock().unwrap().lifetime = lifetime;
+    let shared = Arc::clone(&auth);
     let stub = McpHttpStub::start(move |request, stream| {
-        let mut known = shared.lock().unwrap();
+        let mut auth = shared.lock().unwrap();
         let base = format!("http://{}", request.header("host").unwrap());
         match (request.verb.as_str(), request.path.split('?').next().unwrap()) {
             ("GET", path) if path.starts_with("/.well-known/oauth-protected-resource") => {
@@ -67,10 +67,10 @@ fn server(lifetime: u64) -> (McpHttpStub, Shared) {
                     "redirect_uris": request.body["redirect_uris"] });
                 answer_json(stream, "", &body);
             }
-            ("POST", "/token") => give(&mut known, request, stream),
+            ("POST", "/token") => issue_token(&mut auth, request, stream),
             (_, "/mcp") => {
-                let good = format!("Bearer {}", token(known.good));
-                if known.good > 0 && request.header("authorization") == Some(&good) {
+                let valid = format!("Bearer {}", token(auth.valid));
+                if auth.valid > 0 && request.header("authorization") == Some(&valid) {
                     return false;
                 }
                 let head = format!(
@@ -83,11 +83,11 @@ fn server(lifetime: u64) -> (McpHttpStub, Shared) {
         }
         true
     });
-    (stub, known)
+    (stub, auth)
 }
 
-/// Gives a token for a code or an older token.
-fn give(known: &mut Known, request: &McpRequest, stream: &mut TcpStream) {
+/// Issues a token for an authorization code or a refresh token.
+fn issue_token(auth: &mut AuthState, request: &McpRequest, stream: &mut TcpStream) {
     let form: Vec<(String, String)> =
         url::form_urlencoded::parse(request.text.as_bytes()).into_owned().collect();
     let field =
@@ -96,10 +96,10 @@ fn give(known: &mut Known, request: &McpRequest, stream: &mut TcpStream) {
         "authorization_code" => {
             let hash =
                 ring::digest::digest(&ring::digest::SHA256, field("code_verifier").as_bytes());
-            field("code") == "code-1" && base64_url(hash.as_ref()) == known.challenge
+            field("code") == "code-1" && base64_url(hash.as_ref()) == auth.challenge
         }
         "refresh_token" => {
-            !known.is_strict && field("refresh_token") == format!("refresh-{}", known.tokens)
+            !auth.refuses_renewal && field("refresh_token") == format!("refresh-{}", auth.tokens)
         }
         _ => false,
     };
@@ -107,10 +107,10 @@ fn give(known: &mut Known, request: &McpRequest, stream: &mut TcpStream) {
         let body = json!({ "error": "invalid_grant" }).to_string();
         return answer(stream, "400 Bad Request", "content-type: application/json\r\n", &body);
     }
-    known.tokens += 1;
-    known.good = known.tokens;
-    let body = json!({ "access_token": token(known.tokens), "token_type": "Bearer",
-        "expires_in": known.lifetime, "refresh_token": format!("refresh-{}", known.tokens),
+    auth.tokens += 1;
+    auth.valid = auth.tokens;
+    let body = json!({ "access_token": token(auth.tokens), "token_type": "Bearer",
+        "expires_in": auth.lifetime, "refresh_token": format!("refresh-{}", auth.tokens),
         "id_token": "sk-canary-id-token" });
     answer_json(stream, "", &body);
 }
@@ -118,12 +118,12 @@ fn give(known: &mut Known, request: &McpRequest, stream: &mut TcpStream) {
 fn base64_url(bytes: &[u8]) -> String {
     let letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut text = String::new();
-    for three in bytes.chunks(3) {
+    for group in bytes.chunks(3) {
         let mut bits = [0; 3];
-        bits[..three.len()].copy_from_slice(three);
+        bits[..group.len()].copy_from_slice(group);
         let all = u32::from_be_bytes([0, bits[0], bits[1], bits[2]]);
-        for place in 0..=three.len() {
-            text.push(char::from(letters[(all >> (18 - 6 * place)) as usize & 63]));
+        for position in 0..=group.len() {
+            text.push(char::from(letters[(all >> (18 - 6 * position)) as usize & 63]));
         }
     }
     text
@@ -142,14 +142,14 @@ fn turnwright(home: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// A login that waits for the browser.
-struct Waiting {
+/// A `mcp login` process that waits for the browser.
+struct PendingLogin {
     child: Child,
     address: Url,
 }
 
-impl Waiting {
-    fn start(home: &Path, url: &str) -> Waiting {
+impl PendingLogin {
+    fn start(home: &Path, url: &str) -> PendingLogin {
         let mut child = turnwright(home, &["mcp", "login", url]).spawn().unwrap();
         let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
         let mut addresses = lines.map_while(Result::ok).filter_map(|it| Url::parse(&it).ok());
@@ -157,7 +157,7 @@ impl Waiting {
         let Some(address) = address else {
             panic!("no address: {}", end(child).1);
         };
-        Waiting { child, address }
+        PendingLogin { child, address }
     }
 
     fn parameter(&self, name: &str) -> String {
@@ -165,8 +165,8 @@ impl Waiting {
         pairs.find(|it| it.0 == name).map(|it| it.1.into_owned()).unwrap_or_default()
     }
 
-    /// Comes back as the browser does, and returns what it is shown.
-    fn come_back(&self, parameters: &[(&str, &str)]) -> String {
+    /// Opens the redirect address with these parameters, as the browser does. Returns the response.
+    fn redirect(&self, parameters: &[(&str, &str)]) -> String {
         let mut url = Url::parse(&self.parameter("redirect_uri")).unwrap();
         url.query_pairs_mut().extend_pairs(parameters);
         let mut stream =
@@ -184,32 +184,34 @@ fn end(child: Child) -> (bool, String) {
     (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-fn clean(text: &str) {
+/// Checks that the text contains no secret of the login.
+fn assert_no_secret(text: &str) {
     for secret in ["sk-canary", "refresh-1", "code-1"] {
         assert!(!text.contains(secret), "{secret} is in {text}");
     }
 }
 
-/// Logs in as a user does.
-fn log_in(home: &Path, stub: &McpHttpStub, known: &Shared) {
-    let waiting = Waiting::start(home, &stub.url());
-    assert_eq!(waiting.parameter("code_challenge_method"), "S256");
-    assert_eq!(waiting.parameter("scope"), "notes");
-    assert_eq!(waiting.parameter("client_id"), "client-1");
-    known.lock().unwrap().challenge = waiting.parameter("code_challenge");
-    let state = waiting.parameter("state");
-    // Somebody else knocks first.
-    let page = waiting.come_back(&[("code", "code-1"), ("state", "wrong")]);
+/// Logs in, with the test in the role of the user and the browser.
+fn log_in(home: &Path, stub: &McpHttpStub, auth: &Shared) {
+    let login = PendingLogin::start(home, &stub.url());
+    assert_eq!(login.parameter("code_challenge_method"), "S256");
+    assert_eq!(login.parameter("scope"), "notes");
+    assert_eq!(login.parameter("client_id"), "client-1");
+    auth.lock().unwrap().challenge = login.parameter("code_challenge");
+    let state = login.parameter("state");
+    // Requests with a wrong state are refused and do not end the login.
+    let page = login.redirect(&[("code", "code-1"), ("state", "wrong")]);
     assert!(page.starts_with("HTTP/1.1 400"), "{page}");
-    let page = waiting.come_back(&[("error", "access_denied"), ("state", "wrong")]);
+    let page = login.redirect(&[("error", "access_denied"), ("state", "wrong")]);
     assert!(page.starts_with("HTTP/1.1 400"), "{page}");
-    let page = waiting.come_back(&[("code", "code-1"), ("state", &state)]);
+    let page = login.redirect(&[("code", "code-1"), ("state", &state)]);
     assert!(page.starts_with("HTTP/1.1 200"), "{page}");
-    let (ok, stderr) = end(waiting.child);
+    let (ok, stderr) = end(login.child);
     assert!(ok, "{stderr}");
-    clean(&stderr);
+    assert_no_secret(&stderr);
 }
 
+/// The files of the stored logins.
 fn logins(home: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(home.join("config/mcp-logins"));
     let entries = entries.map(|it| it.map(|it| it.unwrap().path()).collect::<Vec<_>>());
@@ -229,34 +231,36 @@ fn calling(stub: &McpHttpStub, home: &Path) -> TestAgentBuilder {
         .server_as(stub.server("far", &[]))
 }
 
-fn told(agent: &TestAgent, number: usize) -> String {
+/// The last message of a model request. Requests are numbered from 0.
+fn last_message(agent: &TestAgent, number: usize) -> String {
     agent.model_transcript(number).pop().unwrap()
 }
 
-fn said(agent: &TestAgent) -> String {
+/// All messages of the agent to the client.
+fn client_log(agent: &TestAgent) -> String {
     agent.log.iter().map(Value::to_string).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
-fn a_login_is_kept_private_is_used_by_sessions_and_renewed_and_can_be_forgotten() {
+fn a_login_is_stored_privately_used_renewed_and_deleted() {
     let home = tempfile::tempdir().unwrap();
-    let (stub, known) = server(3600);
-    log_in(home.path(), &stub, &known);
+    let (stub, auth) = server(3600);
+    log_in(home.path(), &stub, &auth);
     let files = logins(home.path());
     assert_eq!(files.len(), 1);
     assert_eq!(fs::metadata(&files[0]).unwrap().permissions().mode() & 0o777, 0o600);
 
     let mut agent = calling(&stub, home.path()).start();
     assert_eq!(agent.turn("go"), "end_turn");
-    assert!(told(&agent, 1).contains(r#"{"text":"hi"}"#), "{}", told(&agent, 1));
-    // The server has forgotten its tokens; the login is still good for another one.
-    known.lock().unwrap().good = 0;
+    assert!(last_message(&agent, 1).contains(r#"{"text":"hi"}"#), "{}", last_message(&agent, 1));
+    // The server has revoked the token; the agent renews it with the refresh token.
+    auth.lock().unwrap().valid = 0;
     assert_eq!(agent.turn("go"), "end_turn");
-    assert!(told(&agent, 3).contains(r#"{"text":"hi"}"#), "{}", told(&agent, 3));
-    assert_eq!(known.lock().unwrap().tokens, 2);
-    clean(&said(&agent));
+    assert!(last_message(&agent, 3).contains(r#"{"text":"hi"}"#), "{}", last_message(&agent, 3));
+    assert_eq!(auth.lock().unwrap().tokens, 2);
+    assert_no_secret(&client_log(&agent));
     let (_, stderr) = agent.close();
-    clean(&stderr);
+    assert_no_secret(&stderr);
 
     for expected in ["Logged out", "There was no stored login"] {
         let output = turnwright(home.path(), &["mcp", "logout", &stub.url()]).output().unwrap();
@@ -267,57 +271,57 @@ fn a_login_is_kept_private_is_used_by_sessions_and_renewed_and_can_be_forgotten(
     let mut agent = calling(&stub, home.path()).start();
     agent.turn("go");
     let words = format!("Run `turnwright mcp login {}`", stub.url());
-    assert!(said(&agent).contains(&words), "{}", said(&agent));
+    assert!(client_log(&agent).contains(&words), "{}", client_log(&agent));
 }
 
 #[test]
-fn a_token_that_is_over_is_renewed_before_it_is_sent() {
+fn an_expired_token_is_renewed_before_it_is_sent() {
     let home = tempfile::tempdir().unwrap();
-    let (stub, known) = server(0);
-    log_in(home.path(), &stub, &known);
-    known.lock().unwrap().lifetime = 3600;
+    let (stub, auth) = server(0);
+    log_in(home.path(), &stub, &auth);
+    auth.lock().unwrap().lifetime = 3600;
     let mut agent = calling(&stub, home.path()).start();
     assert_eq!(agent.turn("go"), "end_turn");
-    assert!(told(&agent, 1).contains(r#"{"text":"hi"}"#), "{}", told(&agent, 1));
-    assert_eq!(known.lock().unwrap().tokens, 2, "it was renewed more than once");
+    assert!(last_message(&agent, 1).contains(r#"{"text":"hi"}"#), "{}", last_message(&agent, 1));
+    assert_eq!(auth.lock().unwrap().tokens, 2, "the token was not renewed exactly once");
     let stale = format!("Bearer {}", token(1));
     assert!(stub.requests().iter().all(|it| it.header("authorization") != Some(&stale)));
 }
 
 #[test]
-fn a_login_that_is_not_renewed_any_more_is_asked_for_and_used_as_soon_as_it_is_there() {
+fn a_login_that_cannot_be_renewed_is_requested_and_a_new_one_is_used_at_once() {
     let home = tempfile::tempdir().unwrap();
-    let (stub, known) = server(0);
-    log_in(home.path(), &stub, &known);
-    known.lock().unwrap().is_strict = true;
+    let (stub, auth) = server(0);
+    log_in(home.path(), &stub, &auth);
+    auth.lock().unwrap().refuses_renewal = true;
     let mut agent = calling(&stub, home.path()).start();
     agent.turn("go");
-    assert!(said(&agent).contains("turnwright mcp login"), "{}", said(&agent));
-    known.lock().unwrap().lifetime = 3600;
-    log_in(home.path(), &stub, &known);
-    stub.wait_for("the list", |it| it.method() == "tools/list");
+    assert!(client_log(&agent).contains("turnwright mcp login"), "{}", client_log(&agent));
+    auth.lock().unwrap().lifetime = 3600;
+    log_in(home.path(), &stub, &auth);
+    stub.wait_for("the list of tools", |it| it.method() == "tools/list");
 }
 
 #[test]
-fn a_login_that_is_refused_or_cannot_begin_keeps_nothing() {
+fn a_failed_login_stores_nothing() {
     let home = tempfile::tempdir().unwrap();
     let (stub, _) = server(3600);
-    let waiting = Waiting::start(home.path(), &stub.url());
-    let state = waiting.parameter("state");
-    waiting.come_back(&[("error", "access_denied"), ("state", &state)]);
-    let (ok, stderr) = end(waiting.child);
+    let login = PendingLogin::start(home.path(), &stub.url());
+    let state = login.parameter("state");
+    login.redirect(&[("error", "access_denied"), ("state", &state)]);
+    let (ok, stderr) = end(login.child);
     assert!(!ok && stderr.contains("access_denied"), "{stderr}");
 
-    // A code that was made up.
-    let waiting = Waiting::start(home.path(), &stub.url());
-    let state = waiting.parameter("state");
-    waiting.come_back(&[("code", "code-2"), ("state", &state)]);
-    let (ok, stderr) = end(waiting.child);
+    // The server has not issued this code.
+    let login = PendingLogin::start(home.path(), &stub.url());
+    let state = login.parameter("state");
+    login.redirect(&[("code", "code-2"), ("state", &state)]);
+    let (ok, stderr) = end(login.child);
     assert!(!ok && stderr.contains("token exchange failed"), "{stderr}");
 
-    let silent = McpHttpStub::good();
+    let no_login = McpHttpStub::good();
     let table = [
-        (silent.url(), "does not say how to log in"),
+        (no_login.url(), "does not say how to log in"),
         ("http://mcp.example.com/mcp".to_owned(), "unencrypted"),
         ("nowhere".to_owned(), "no server `nowhere`"),
         ("ftp://h/".to_owned(), "not an http or https URL"),

@@ -1,4 +1,5 @@
-//! MCP servers that a project brings along: none starts before the user trusts exactly them.
+//! MCP servers that a project declares in `.mcp.json`: none starts before the user trusts exactly this
+//! file.
 
 use serde_json::{Value, json};
 use turnwright_testing::cards;
@@ -19,13 +20,14 @@ fn project(file: &str) -> TestAgentBuilder {
     TestAgent::builder().file(FILE, file).permission("allow_once").model(json!([]))
 }
 
-fn say(agent: &mut TestAgent, text: &str) -> String {
+/// Runs a slash command in a turn of its own and returns the agent's answer.
+fn run_command(agent: &mut TestAgent, text: &str) -> String {
     let before = agent.text().len();
     assert_eq!(agent.turn(text), "end_turn");
     agent.text()[before..].to_owned()
 }
 
-/// Opens a session, and returns the tools of servers that its model is offered.
+/// Opens a session and returns the names of the server tools that its model is offered.
 fn offered(agent: &mut TestAgent) -> Vec<String> {
     agent.session = agent.new_session();
     agent.model().push(says("Hello.")).unwrap();
@@ -37,31 +39,32 @@ fn offered(agent: &mut TestAgent) -> Vec<String> {
     names.filter(|it| it.starts_with("mcp__")).collect()
 }
 
+/// Trusts the files of the project with the code that `/trust` shows.
 fn trust(agent: &mut TestAgent) -> String {
-    let said = say(agent, "/trust");
-    let at = said.find("`/trust ").unwrap_or_else(|| panic!("no code in {said}")) + 8;
-    let code = said[at..].split('`').next().unwrap().to_owned();
-    say(agent, &format!("/trust {code}"))
+    let text = run_command(agent, "/trust");
+    let start = text.find("`/trust ").unwrap_or_else(|| panic!("no code in {text}")) + 8;
+    let code = text[start..].split('`').next().unwrap().to_owned();
+    run_command(agent, &format!("/trust {code}"))
 }
 
 #[test]
-fn d_3_no_server_of_a_project_starts_before_exactly_it_is_trusted() {
-    let word = "tool-of-7741";
-    let mine = file(&json!({ "notes": entry(&json!({ "tools": [{ "name": word }] })) }));
+fn d_3_a_server_of_a_project_starts_only_while_its_exact_file_is_trusted() {
+    let tool = "tool-of-7741";
+    let mine = file(&json!({ "notes": entry(&json!({ "tools": [{ "name": tool }] })) }));
     let mut agent = project(&mine).initialize();
-    let tools: [String; 0] = [];
-    assert_eq!(offered(&mut agent), tools);
-    assert!(!is_alive(word));
+    let no_tools: [String; 0] = [];
+    assert_eq!(offered(&mut agent), no_tools);
+    assert!(!is_alive(tool));
     let notice = agent.thoughts();
     for part in [FILE, "the MCP server notes", "/trust"] {
         assert!(notice.contains(part), "{part}: {notice}");
     }
-    let said = say(&mut agent, "/trust");
-    for part in ["notes runs [\"", "scripted_server", word, &mine] {
-        assert!(said.contains(part), "{part}: {said}");
+    let text = run_command(&mut agent, "/trust");
+    for part in ["notes runs [\"", "scripted_server", tool, &mine] {
+        assert!(text.contains(part), "{part}: {text}");
     }
-    assert!(say(&mut agent, "/trust 01234567").contains("not the code"));
-    assert_eq!(offered(&mut agent), tools);
+    assert!(run_command(&mut agent, "/trust 01234567").contains("not the code"));
+    assert_eq!(offered(&mut agent), no_tools);
 
     assert!(trust(&mut agent).contains(".mcp.json is trusted as it is now"));
     assert_eq!(offered(&mut agent), ["mcp__notes__tool-of-7741"]);
@@ -69,29 +72,31 @@ fn d_3_no_server_of_a_project_starts_before_exactly_it_is_trusted() {
     assert_eq!(agent.thoughts().len(), before);
 
     std::fs::write(agent.path(FILE), format!("{mine}\n")).unwrap();
-    assert_eq!(offered(&mut agent), tools);
+    assert_eq!(offered(&mut agent), no_tools);
     std::fs::write(agent.path(FILE), &mine).unwrap();
     assert_eq!(offered(&mut agent).len(), 1);
-    assert!(say(&mut agent, "/trust forget").contains("not started"));
-    assert_eq!(offered(&mut agent), tools);
+    assert!(run_command(&mut agent, "/trust forget").contains("not started"));
+    assert_eq!(offered(&mut agent), no_tools);
 }
 
 #[test]
-fn both_files_of_a_project_are_trusted_one_by_one() {
+fn the_two_files_of_a_project_are_trusted_separately() {
     let mine = file(&json!({ "notes": entry(&json!({ "tools": [{ "name": "echo" }] })) }));
     let mut agent = project(&mine)
         .file(".turnwright/config.toml", "[permissions]\nallow = ['mcp(notes)']\n")
         .start();
-    let said = say(&mut agent, "/trust");
-    let codes: Vec<_> = said.split("`/trust ").skip(1).map(|it| &it[..8]).collect();
-    assert_eq!(codes.len(), 2, "{said}");
-    assert!(say(&mut agent, &format!("/trust {}", codes[1])).contains(".mcp.json is trusted"));
+    let text = run_command(&mut agent, "/trust");
+    let codes: Vec<_> = text.split("`/trust ").skip(1).map(|it| &it[..8]).collect();
+    assert_eq!(codes.len(), 2, "{text}");
+    assert!(
+        run_command(&mut agent, &format!("/trust {}", codes[1])).contains(".mcp.json is trusted")
+    );
     assert_eq!(offered(&mut agent), ["mcp__notes__echo"]);
-    assert!(say(&mut agent, "/trust").contains("1 allow rule"));
+    assert!(run_command(&mut agent, "/trust").contains("1 allow rule"));
 }
 
 #[test]
-fn the_editors_server_counts_before_the_projects() {
+fn the_editors_server_takes_precedence_over_the_projects() {
     let mine = file(&json!({
         "notes": entry(&json!({ "tools": [{ "name": "theirs" }] })),
         "more": entry(&json!({ "tools": [{ "name": "theirs" }] })),
@@ -105,7 +110,7 @@ fn the_editors_server_counts_before_the_projects() {
 }
 
 #[test]
-fn variables_come_from_what_commands_get_and_never_the_providers_key() {
+fn servers_of_a_project_get_variables_of_commands_but_no_keys() {
     let scenario = json!({
         "tools": [{ "name": "tell" }],
         "answers": { "tell": [{ "env": "FIRST" }, { "env": "SECOND" }] },
@@ -116,20 +121,24 @@ fn variables_come_from_what_commands_get_and_never_the_providers_key() {
     bad["env"] = json!({ "FIRST": "${OPENAI_API_KEY}" });
     let mine = file(&json!({ "good": good, "bad": bad }));
     let mut agent = project(&mine).variable("GREETING", "hello").start();
-    let said = trust(&mut agent);
-    assert!(said.contains("`bad` is not started") && said.contains("`OPENAI_API_KEY`"), "{said}");
+    let answer = trust(&mut agent);
+    assert!(
+        answer.contains("`bad` is not started")
+            && answer.contains("`OPENAI_API_KEY`"),
+        "{answer}"
+    );
     assert_eq!(offered(&mut agent), ["mcp__good__tell"]);
     agent.model().push(crate::agent::calls("mcp__good__tell", &json!({}))).unwrap();
     agent.model().push(says("Done.")).unwrap();
-    let told = cards::turn(&mut agent);
-    assert!(told.contains("<hello>") && told.contains("nothing"), "{told}");
+    let result = cards::turn(&mut agent);
+    assert!(result.contains("<hello>") && result.contains("nothing"), "{result}");
     let question = agent.log.iter().find(|it| it["method"] == "session/request_permission");
     let text = cards::card_text(&question.unwrap()["params"]["toolCall"]);
     assert!(text.contains("(from this project)"), "{text}");
 }
 
 #[test]
-fn a_poisoned_file_has_no_effect_and_no_session_fails_of_it() {
+fn an_invalid_file_is_reported_and_has_no_effect() {
     let mut agent = TestAgent::builder().model(json!([])).initialize();
     let deep = format!("{{\"mcpServers\": {}1", "[".repeat(100_000));
     let large = format!("{{}}{}", " ".repeat(300 * 1024));
@@ -144,6 +153,6 @@ fn a_poisoned_file_has_no_effect_and_no_session_fails_of_it() {
         assert!(offered(&mut agent).is_empty());
         let notice = agent.thoughts();
         assert!(notice.contains(FILE) && notice.contains(expected), "{expected}: {notice}");
-        assert!(!say(&mut agent, "/trust").contains("`/trust "), "{expected}");
+        assert!(!run_command(&mut agent, "/trust").contains("`/trust "), "{expected}");
     }
 }

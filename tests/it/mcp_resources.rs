@@ -1,4 +1,4 @@
-//! Resources of MCP servers: a tool beside those of the server lists and reads them.
+//! Resources of MCP servers: the agent adds a tool to those of the server, which lists and reads them.
 
 use serde_json::{Value, json};
 
@@ -18,8 +18,8 @@ fn scenario() -> Value {
     })
 }
 
-/// What the model is told of a call.
-fn told(arguments: &Value, scenario: &Value) -> String {
+/// Calls the tool and returns the result that the model gets.
+fn read_resource(arguments: &Value, scenario: &Value) -> String {
     let call = calls("mcp__notes__read_resource", arguments);
     let mut agent = TestAgent::builder()
         .model(json!([call, says("done")]))
@@ -42,13 +42,13 @@ fn m_21_resources_are_listed_and_read() {
         (json!({ "uri": "notes://3" }), "there is no notes://3"),
     ];
     for (arguments, expected) in table {
-        let told = told(&arguments, &scenario());
-        assert!(told.replace("\\n", "\n").contains(expected), "{arguments}: {told}");
+        let result = read_resource(&arguments, &scenario());
+        assert!(result.replace("\\n", "\n").contains(expected), "{arguments}: {result}");
     }
 }
 
 #[test]
-fn the_question_says_what_is_done_and_puts_no_words_of_ours_into_the_servers_mouth() {
+fn the_permission_request_does_not_show_the_agents_words_as_the_servers_description() {
     let call = calls("mcp__notes__read_resource", &json!({ "uri": "notes://1" }));
     let mut agent = TestAgent::builder()
         .model(json!([call, says("done")]))
@@ -62,12 +62,12 @@ fn the_question_says_what_is_done_and_puts_no_words_of_ours_into_the_servers_mou
 
 #[test]
 fn a_server_without_resources_has_no_such_tool() {
-    let told = told(&json!({}), &json!({ "tools": [{ "name": "echo" }] }));
-    assert!(told.contains("No tool"), "{told}");
+    let result = read_resource(&json!({}), &json!({ "tools": [{ "name": "echo" }] }));
+    assert!(result.contains("No tool"), "{result}");
 }
 
 #[test]
-fn plan_mode_asks_before_a_resource_is_read_and_a_rule_may_allow_it() {
+fn in_plan_mode_a_rule_can_allow_reading_a_resource() {
     let call = calls("mcp__notes__read_resource", &json!({ "uri": "notes://1" }));
     let mut agent = TestAgent::builder()
         .model(json!([call, says("done")]))
@@ -79,8 +79,8 @@ fn plan_mode_asks_before_a_resource_is_read_and_a_rule_may_allow_it() {
     agent.call("session/set_mode", &mode);
     assert_eq!(agent.turn("go"), "end_turn");
     assert!(agent.log.iter().all(|it| it["method"] != "session/request_permission"));
-    let told = agent.model_transcript(1).pop().unwrap();
-    assert!(told.contains("milk"), "{told}");
+    let result = agent.model_transcript(1).pop().unwrap();
+    assert!(result.contains("milk"), "{result}");
 }
 
 #[test]

@@ -1,24 +1,24 @@
-//! What is asked of an agent with MCP servers and has no story of its own elsewhere: sessions that come
-//! back, who shares a server, the end of one that is busy, and the questions of the newest revision.
+//! Requirements for MCP servers that no other file tests: loaded sessions, shared servers, the end of busy
+//! servers, and requests for input in the protocol revision 2026-07-28.
 
 use serde_json::{Value, json};
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, is_alive, says};
 use crate::mcp_config::{section, with};
 
-/// A word that is on the command line of no other process.
+/// A name that is on the command line of no other process.
 fn unique(name: &str) -> String {
     format!("row-{}-{name}", std::process::id())
 }
 
-/// How many processes have it there.
+/// The number of processes with `word` on their command line.
 fn count(word: &str) -> usize {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let lines = processes.filter_map(|it| std::fs::read(it.path().join("cmdline")).ok());
     lines.filter(|it| String::from_utf8_lossy(it).contains(word)).count()
 }
 
-/// The functions of servers that the n-th request offers.
+/// The names of the server tools that a model request offers. Requests are numbered from 0.
 fn offered(agent: &TestAgent, number: usize) -> Vec<String> {
     let body = agent.model_request(number);
     let name = |it: &Value| it["function"]["name"].as_str().unwrap().to_owned();
@@ -26,7 +26,7 @@ fn offered(agent: &TestAgent, number: usize) -> Vec<String> {
     names.filter(|it| it.starts_with("mcp__")).collect()
 }
 
-/// An agent whose model calls the tool of this server once.
+/// An agent whose model calls a tool of this server once.
 fn calling(tool: &str, scenario: &Value) -> TestAgentBuilder {
     TestAgent::builder()
         .model(json!([calls(&format!("mcp__s__{tool}"), &json!({})), says("done")]))
@@ -34,8 +34,8 @@ fn calling(tool: &str, scenario: &Value) -> TestAgentBuilder {
         .server("s", scenario)
 }
 
-/// What the model is told of that call.
-fn told(agent: &TestAgent) -> String {
+/// The result of that call, as the model gets it.
+fn call_result(agent: &TestAgent) -> String {
     agent.model_transcript(1).pop().unwrap()
 }
 
@@ -63,7 +63,7 @@ fn r_mcp_6_a_server_runs_in_the_sessions_folder() {
     let mut agent = calling("look", &scenario).start();
     agent.turn("go");
     let folder = std::fs::canonicalize(agent.workspace()).unwrap();
-    assert!(told(&agent).ends_with(folder.to_str().unwrap()), "{}", told(&agent));
+    assert!(call_result(&agent).ends_with(folder.to_str().unwrap()), "{}", call_result(&agent));
 }
 
 #[test]
@@ -75,14 +75,14 @@ fn r_mcp_8_the_value_of_a_variable_is_in_no_log() {
     agent.servers[0]["env"] = json!([{ "name": "NOTES_KEY", "value": "mellon-9417-key" }]);
     agent.session = agent.new_session();
     agent.turn("go");
-    assert!(told(&agent).contains("[key]"), "{}", told(&agent));
+    assert!(call_result(&agent).contains("[key]"), "{}", call_result(&agent));
     let (_, stderr) = agent.close();
-    assert!(stderr.contains("rmcp"), "nothing was logged");
+    assert!(stderr.contains("rmcp"), "the log is empty");
     assert!(!stderr.contains("mellon"), "{stderr}");
 }
 
 #[test]
-fn r_load_5_and_r_res_2_who_comes_back_has_the_servers_of_the_request() {
+fn r_load_5_and_r_res_2_a_reopened_session_has_the_servers_of_the_request() {
     for method in ["session/load", "session/resume", "session/fork"] {
         let mut agent = TestAgent::builder()
             .model(json!([says("one"), says("two")]))
@@ -105,7 +105,7 @@ fn r_load_5_and_r_res_2_who_comes_back_has_the_servers_of_the_request() {
 }
 
 #[test]
-fn a8_a_server_that_is_not_to_be_shared_is_there_once_for_each_session() {
+fn a8_a_server_that_is_not_shared_runs_once_for_each_session() {
     if cfg!(not(target_os = "linux")) {
         return;
     }
@@ -122,20 +122,20 @@ fn a8_a_server_that_is_not_to_be_shared_is_there_once_for_each_session() {
 }
 
 #[test]
-fn a8_a_session_has_at_once_what_another_has_connected() {
+fn a8_a_new_session_has_the_tools_of_a_connected_server_at_once() {
     let scenario = json!({
         "tools": [{ "name": "t" }], "prompts": [{ "name": "greet" }], "start_ms": 300,
     });
     let settings = format!("[mcp]\nwait_seconds = 0\n{}", section("s", &scenario, ""));
     let mut agent = with(&settings).model(json!([says("1")])).start();
-    agent.wait_for("the server", |it| it.to_string().contains("s:greet"));
+    agent.wait_for("the prompt of the server", |it| it.to_string().contains("s:greet"));
     agent.session = agent.new_session();
     agent.turn("go");
     assert_eq!(offered(&agent, 0), ["mcp__s__t"]);
 }
 
 #[test]
-fn m_16_nothing_is_left_of_a_server_that_is_busy() {
+fn m_16_a_busy_server_ends_with_its_session() {
     let word = unique("busy");
     let scenario = json!({ "tools": [{ "name": word }], "answers": { &word: [{ "never": true }] },
         "log": "heard" });
@@ -143,23 +143,22 @@ fn m_16_nothing_is_left_of_a_server_that_is_busy() {
         let mut agent = calling(&word, &scenario).noisy().start();
         let turn = agent.prompt("go");
         agent.wait_for_status("in_progress");
-        let heard = agent.path("heard");
-        let has_come =
-            || std::fs::read_to_string(&heard).unwrap_or_default().contains("tools/call");
-        eventually("the call", has_come);
+        let log = agent.path("heard");
+        let is_logged = || std::fs::read_to_string(&log).unwrap_or_default().contains("tools/call");
+        eventually("the call arrives", is_logged);
         if is_closed {
             let session = agent.session.clone();
             close(&mut agent, &session);
-            assert!(!is_alive(&word), "after session/close");
+            assert!(!is_alive(&word), "the server is alive after session/close");
             assert_eq!(agent.stop_reason(&turn), "cancelled");
         }
         agent.close();
-        assert!(!is_alive(&word), "after the end");
+        assert!(!is_alive(&word), "the server is alive after the end of the agent");
     }
 }
 
 #[test]
-fn m_9_a_call_may_take_as_long_as_the_settings_say_and_the_server_is_told() {
+fn m_9_a_call_is_cancelled_after_the_configured_time() {
     let scenario = json!({ "tools": [{ "name": "t" }], "answers": { "t": [{ "never": true }] },
         "log": "heard" });
     let mut agent = with(&section("s", &scenario, "call_seconds = 1"))
@@ -167,14 +166,18 @@ fn m_9_a_call_may_take_as_long_as_the_settings_say_and_the_server_is_told() {
         .permission("allow_once")
         .start();
     assert_eq!(agent.turn("go"), "end_turn");
-    assert!(told(&agent).contains("there was no progress for 1 s"), "{}", told(&agent));
-    eventually("the word to the server", || {
+    assert!(
+        call_result(&agent).contains("there was no progress for 1 s"),
+        "{}",
+        call_result(&agent)
+    );
+    eventually("the cancellation arrives", || {
         agent.read("heard").contains("notifications/cancelled")
     });
 }
 
 #[test]
-fn s3_8_and_9_who_says_no_is_heard_and_that_is_written_down() {
+fn s3_8_and_9_a_rejected_call_is_not_sent_and_is_in_the_audit_log() {
     let scenario = json!({ "tools": [{ "name": "t" }], "log": "heard" });
     let mut agent = calling("t", &scenario).permission("reject_once").start();
     agent.turn("go");
@@ -187,7 +190,7 @@ fn s3_8_and_9_who_says_no_is_heard_and_that_is_written_down() {
 }
 
 #[test]
-fn the_folders_that_the_settings_open_for_a_server_are_among_its_roots() {
+fn writable_folders_in_the_settings_are_roots_of_the_server() {
     let dir = tempfile::tempdir().unwrap();
     let ask = json!([{ "ask": { "method": "roots/list", "params": {} } }]);
     let scenario = json!({ "tools": [{ "name": "t" }], "answers": { "t": ask } });
@@ -200,11 +203,11 @@ fn the_folders_that_the_settings_open_for_a_server_are_among_its_roots() {
     let folder = std::fs::canonicalize(agent.workspace()).unwrap();
     for folder in [folder.as_path(), dir.path()] {
         let root = format!("file://{}", folder.display());
-        assert!(told(&agent).contains(&root), "{root}: {}", told(&agent));
+        assert!(call_result(&agent).contains(&root), "{root}: {}", call_result(&agent));
     }
 }
 
-/// A server of the newest revision whose tool needs this before it goes on.
+/// A server of the newest revision whose tool requests this input before it goes on.
 fn needing(requests: &Value, more: &Value) -> Value {
     let mut step = json!({ "needs": { "inputRequests": requests, "requestState": "state-17" } });
     for (key, value) in more.as_object().unwrap() {
@@ -220,8 +223,7 @@ fn question() -> Value {
 }
 
 #[test]
-fn m_13_a_question_of_the_newest_revision_is_the_users_and_the_call_is_made_again_with_the_answer()
-{
+fn m_13_in_the_newest_revision_the_call_is_repeated_with_the_users_answer() {
     let needs = json!({ "who": question(), "where": { "method": "roots/list" } });
     let mut agent = calling("t", &needing(&needs, &json!({})))
         .capabilities(json!({ "elicitation": { "form": {} } }))
@@ -231,14 +233,14 @@ fn m_13_a_question_of_the_newest_revision_is_the_users_and_the_call_is_made_agai
     assert_eq!(question["params"]["message"], "The MCP server s asks: Who?");
     agent.respond(&question, &json!({ "action": "accept", "content": { "name": "Ada" } }));
     assert_eq!(agent.stop_reason(&turn), "end_turn");
-    let told = told(&agent);
+    let text = call_result(&agent);
     for part in [r#""content":{"name":"Ada"}"#, "file:///", "state-17"] {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(text.contains(part), "{part}: {text}");
     }
 }
 
 #[test]
-fn m_13_and_14_what_cannot_be_given_to_the_newest_revision_is_declined_or_ends_the_call() {
+fn m_13_and_14_in_the_newest_revision_unsupported_input_is_declined_or_ends_the_call() {
     let sampling = json!({ "method": "sampling/createMessage", "params": { "maxTokens": 5,
         "messages": [{ "role": "user", "content": { "type": "text", "text": "hi" } }] } });
     let roots = json!({ "where": { "method": "roots/list" } });
@@ -251,12 +253,12 @@ fn m_13_and_14_what_cannot_be_given_to_the_newest_revision_is_declined_or_ends_t
     for (needs, more, expected) in table {
         let mut agent = calling("t", &needing(&needs, &more)).start();
         assert_eq!(agent.turn("go"), "end_turn");
-        assert!(told(&agent).contains(expected), "{expected}: {}", told(&agent));
+        assert!(call_result(&agent).contains(expected), "{expected}: {}", call_result(&agent));
     }
 }
 
 #[test]
-fn m_21_a_server_of_the_newest_revision_has_resources_and_prompts_too() {
+fn m_21_resources_and_prompts_work_in_the_newest_revision() {
     let scenario = json!({
         "modern": true,
         "prompts": [{ "name": "greet" }],
@@ -269,7 +271,7 @@ fn m_21_a_server_of_the_newest_revision_has_resources_and_prompts_too() {
         .permission("allow_once")
         .server("s", &scenario)
         .start();
-    agent.wait_for("its prompt", |it| it.to_string().contains("s:greet"));
+    agent.wait_for("the prompt of the server", |it| it.to_string().contains("s:greet"));
     agent.turn("go");
-    assert!(told(&agent).contains("Buy milk"), "{}", told(&agent));
+    assert!(call_result(&agent).contains("Buy milk"), "{}", call_result(&agent));
 }

@@ -1,10 +1,11 @@
-//! `tool_search`: where there are too many tools of servers, the model looks for what it needs.
+//! `tool_search`: if MCP servers have too many tools to offer all of them, the model searches for those
+//! that it needs.
 
 use serde_json::{Value, json};
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
-/// A server with that many tools.
+/// A server with `count` tools.
 fn many(count: usize) -> Value {
     let tool = |it: usize| json!({ "name": format!("tool_{it}"), "description": "Does a thing." });
     let mut tools: Vec<_> = (0..count - 1).map(tool).collect();
@@ -20,8 +21,8 @@ fn agent(replies: Value) -> TestAgentBuilder {
     TestAgent::builder().model(replies).permission("allow_once").server("post", &many(50))
 }
 
-/// What the n-th request offers of servers.
-fn lent(agent: &TestAgent, number: usize) -> Vec<String> {
+/// The server tools and `tool_search`, if a model request offers them. Requests are numbered from 0.
+fn offered(agent: &TestAgent, number: usize) -> Vec<String> {
     let body = agent.model_request(number);
     let name = |it: &Value| it["function"]["name"].as_str().unwrap().to_owned();
     let names = body["tools"].as_array().unwrap().iter().map(name);
@@ -29,21 +30,21 @@ fn lent(agent: &TestAgent, number: usize) -> Vec<String> {
 }
 
 #[test]
-fn what_a_search_finds_is_told_from_the_next_request_on_and_can_be_called() {
+fn tools_that_a_search_finds_are_offered_from_the_next_request_on() {
     let search = calls("tool_search", &json!({ "query": "letters" }));
     let call = calls("mcp__post__send_letter", &json!({ "recipient": "Ann" }));
     let mut agent = agent(json!([search, call, says("sent"), says("again")])).start();
     assert_eq!(agent.turn("go"), "end_turn");
-    assert_eq!(lent(&agent, 0), ["tool_search"]);
+    assert_eq!(offered(&agent, 0), ["tool_search"]);
     let found = agent.model_transcript(1).pop().unwrap();
     assert!(found.contains("mcp__post__send_letter: Sends a letter."), "{found}");
     assert!(found.contains("recipient"), "{found}");
     for request in 1..3 {
-        assert_eq!(lent(&agent, request), ["tool_search", "mcp__post__send_letter"]);
+        assert_eq!(offered(&agent, request), ["tool_search", "mcp__post__send_letter"]);
     }
-    let told = agent.model_transcript(2).pop().unwrap();
-    assert!(told.contains(r#"{"recipient":"Ann"}"#), "{told}");
-    // It stays, and so do the bytes.
+    let result = agent.model_transcript(2).pop().unwrap();
+    assert!(result.contains(r#"{"recipient":"Ann"}"#), "{result}");
+    // The tool stays offered, and the serialized tools do not change.
     assert_eq!(agent.turn("again"), "end_turn");
     let text = |number| agent.model_request(number)["tools"].to_string();
     assert_eq!(text(3), text(1));
@@ -53,38 +54,38 @@ fn what_a_search_finds_is_told_from_the_next_request_on_and_can_be_called() {
 }
 
 #[test]
-fn a_tool_that_was_not_looked_for_is_run_all_the_same_and_told_again_when_the_session_is_loaded() {
+fn a_call_of_a_tool_that_was_not_searched_for_runs_and_the_tool_stays_offered_after_a_load() {
     let call = calls("mcp__post__tool_7", &json!({ "a": 1 }));
     let mut agent = agent(json!([call, says("done"), says("again")])).start();
     assert_eq!(agent.turn("go"), "end_turn");
-    assert_eq!(lent(&agent, 0), ["tool_search"]);
-    assert_eq!(lent(&agent, 1), ["tool_search", "mcp__post__tool_7"]);
-    let told = agent.model_transcript(1).pop().unwrap();
-    assert!(told.contains(r#"{"a":1}"#), "{told}");
+    assert_eq!(offered(&agent, 0), ["tool_search"]);
+    assert_eq!(offered(&agent, 1), ["tool_search", "mcp__post__tool_7"]);
+    let result = agent.model_transcript(1).pop().unwrap();
+    assert!(result.contains(r#"{"a":1}"#), "{result}");
     let session = agent.session.clone();
     agent.call("session/close", &json!({ "sessionId": session }));
     agent.load(&session);
     assert_eq!(agent.turn("again"), "end_turn");
-    assert_eq!(lent(&agent, 2), ["tool_search", "mcp__post__tool_7"]);
+    assert_eq!(offered(&agent, 2), ["tool_search", "mcp__post__tool_7"]);
 }
 
 #[test]
-fn names_can_be_selected_and_one_that_is_not_there_is_said_to_be_missing() {
+fn a_search_selects_tools_by_name_and_reports_unknown_names() {
     let query = "select:mcp__post__tool_3,mcp__post__none,mcp__post__tool_1";
     let search = calls("tool_search", &json!({ "query": query }));
     let mut agent = agent(json!([search, says("done")])).start();
     assert_eq!(agent.turn("go"), "end_turn");
     let found = agent.model_transcript(1).pop().unwrap();
     assert!(found.contains("There is no tool mcp__post__none."), "{found}");
-    assert_eq!(lent(&agent, 1), ["tool_search", "mcp__post__tool_3", "mcp__post__tool_1"]);
+    assert_eq!(offered(&agent, 1), ["tool_search", "mcp__post__tool_3", "mcp__post__tool_1"]);
 }
 
 #[test]
-fn few_tools_are_told_as_they_are_and_there_is_nothing_to_search() {
+fn few_tools_are_all_offered_without_tool_search() {
     let replies = json!([calls("tool_search", &json!({ "query": "x" })), says("done")]);
     let mut agent = TestAgent::builder().model(replies).server("post", &many(12)).start();
     assert_eq!(agent.turn("go"), "end_turn");
-    assert_eq!(lent(&agent, 0).len(), 12);
-    let told = agent.model_transcript(1).pop().unwrap();
-    assert!(told.contains("No tool \"tool_search\"."), "{told}");
+    assert_eq!(offered(&agent, 0).len(), 12);
+    let result = agent.model_transcript(1).pop().unwrap();
+    assert!(result.contains("No tool \"tool_search\"."), "{result}");
 }

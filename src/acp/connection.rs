@@ -86,7 +86,7 @@ async fn serve(
         let next_line = async {
             tokio::select! {
                 biased;
-                () = outbox.wait_for_responses_to_drain() => input.next().await,
+                () = outbox.wait_to_read() => input.next().await,
                 () = input.ended() => None,
             }
         };
@@ -163,7 +163,7 @@ impl Connection {
     /// Ends all sessions, and waits for at most [`SHUTDOWN_TIMEOUT`].
     async fn shut_down(self, stop: &CancellationToken) {
         stop.cancel();
-        self.peer.hang_up();
+        self.peer.fail_all();
         drop(self.sessions);
         if tokio::time::timeout(SHUTDOWN_TIMEOUT, self.host.wait_for_sessions()).await.is_err() {
             tracing::error!("a session did not end in time");

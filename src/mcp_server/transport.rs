@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use turnwright_rpc::{Outbox, Params, ParsedLine, RequestId, RpcError, RpcMessage, StdinReader};
 
-/// Bytes of the largest parameters of one message.
+/// Maximum size of the parameters of one message.
 const MAX_PARAMS_BYTES: usize = 8 * 1024 * 1024;
 /// The `_meta` key in which a request without a handshake states its protocol version.
 const PROTOCOL_VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
@@ -40,7 +40,7 @@ impl StdioTransport {
         // No more requests are read from a client that does not read the responses.
         tokio::select! {
             biased;
-            () = self.outbox.wait_for_responses_to_drain() => self.input.next().await,
+            () = self.outbox.wait_to_read() => self.input.next().await,
             () = self.input.ended() => None,
         }
     }

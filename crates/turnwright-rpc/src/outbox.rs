@@ -17,14 +17,14 @@ use super::message::{self, RequestId, RpcError};
 
 /// Unwritten bytes above which senders of bulk output must wait. Up to twice as much can be in
 /// memory: one buffer is being filled while the other is written.
-const MAX_QUEUED_BULK: usize = 256 * 1024;
+const MAX_QUEUED_BULK_BYTES: usize = 256 * 1024;
 
 /// Unwritten bytes above which no more requests are read. This bounds the memory that a peer can
 /// make us use by sending requests without reading the responses.
-const MAX_QUEUED_RESPONSES: usize = 8 * 1024 * 1024;
+const MAX_QUEUED_BYTES: usize = 8 * 1024 * 1024;
 
-/// Inspects an outgoing message, given its method (`None` for a response, and for every message of [`Outbox::send`]) and its JSON, and may
-/// return a replacement for it.
+/// Inspects an outgoing message, given its method and its JSON, and may return a replacement for it.
+/// The method is `None` for a response and for a message sent with [`Outbox::send`].
 pub type OutgoingFilter = fn(Option<&str>, &[u8]) -> Option<Vec<u8>>;
 
 /// The sending end of the queue. Cheap to clone.
@@ -32,10 +32,11 @@ pub type OutgoingFilter = fn(Option<&str>, &[u8]) -> Option<Vec<u8>>;
 pub struct Outbox(Arc<OutboxInner>);
 
 struct OutboxInner {
-    // held while one message is serialised, never across an await.
+    // Held only while one message is serialised.
     queue: Mutex<WriteQueue>,
     has_messages: Condvar,
-    drained: Notify,
+    /// Notified when the writer has taken the buffer or has ended.
+    buffer_taken: Notify,
     writer_ended: Condvar,
     filter: OutgoingFilter,
 }
@@ -69,7 +70,7 @@ impl Outbox {
         let shared = Arc::new(OutboxInner {
             queue: Mutex::new(WriteQueue::default()),
             has_messages: Condvar::new(),
-            drained: Notify::new(),
+            buffer_taken: Notify::new(),
             writer_ended: Condvar::new(),
             filter,
         });
@@ -107,40 +108,40 @@ impl Outbox {
 
     /// Waits until bulk output may be sent, or the peer has closed its end.
     pub async fn wait_for_capacity(&self) {
-        self.wait_below(MAX_QUEUED_BULK).await;
+        self.wait_until_below(MAX_QUEUED_BULK_BYTES).await;
     }
 
-    /// Waits until so few responses are unread that more requests may be read.
-    pub async fn wait_for_responses_to_drain(&self) {
-        self.wait_below(MAX_QUEUED_RESPONSES).await;
+    /// Waits until so few bytes are queued that more requests may be read.
+    pub async fn wait_to_read(&self) {
+        self.wait_until_below(MAX_QUEUED_BYTES).await;
     }
 
     /// Waits until nothing can be written any more, because the peer has closed its end.
     pub async fn closed(&self) {
         loop {
-            let drained = self.0.drained.notified();
-            tokio::pin!(drained);
-            drained.as_mut().enable();
+            let buffer_taken = self.0.buffer_taken.notified();
+            tokio::pin!(buffer_taken);
+            buffer_taken.as_mut().enable();
             if self.lock().is_closed {
                 return;
             }
-            drained.await;
+            buffer_taken.await;
         }
     }
 
-    async fn wait_below(&self, limit: usize) {
+    async fn wait_until_below(&self, bytes: usize) {
         loop {
-            let drained = self.0.drained.notified();
-            tokio::pin!(drained);
+            let buffer_taken = self.0.buffer_taken.notified();
+            tokio::pin!(buffer_taken);
             // Registered before the check, so that a buffer swap in between is not missed.
-            drained.as_mut().enable();
+            buffer_taken.as_mut().enable();
             {
                 let queue = self.lock();
-                if queue.buffer.len() < limit || queue.is_closed {
+                if queue.buffer.len() < bytes || queue.is_closed {
                     return;
                 }
             }
-            drained.await;
+            buffer_taken.await;
         }
     }
 
@@ -193,7 +194,7 @@ impl fmt::Debug for Outbox {
 }
 
 fn run_writer(shared: &OutboxInner, mut output: impl Write) {
-    let mut spare = Vec::new();
+    let mut writing = Vec::new();
     loop {
         {
             let mut queue = shared.queue.lock();
@@ -203,21 +204,21 @@ fn run_writer(shared: &OutboxInner, mut output: impl Write) {
             if queue.buffer.is_empty() {
                 break;
             }
-            std::mem::swap(&mut queue.buffer, &mut spare);
+            std::mem::swap(&mut queue.buffer, &mut writing);
         }
-        shared.drained.notify_waiters();
-        if let Err(error) = output.write_all(&spare).and_then(|()| output.flush()) {
+        shared.buffer_taken.notify_waiters();
+        if let Err(error) = output.write_all(&writing).and_then(|()| output.flush()) {
             // The reader notices that the peer is gone as well, and ends everything.
-            tracing::debug!(%error, "stdout is closed");
+            tracing::debug!(%error, "the output is closed");
             break;
         }
-        spare.clear();
-        spare.shrink_to(MAX_QUEUED_BULK);
+        writing.clear();
+        writing.shrink_to(MAX_QUEUED_BULK_BYTES);
     }
     let mut queue = shared.queue.lock();
     queue.is_closed = true;
     queue.buffer = Vec::new();
     drop(queue);
-    shared.drained.notify_waiters();
+    shared.buffer_taken.notify_waiters();
     shared.writer_ended.notify_all();
 }

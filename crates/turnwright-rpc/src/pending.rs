@@ -36,7 +36,7 @@ pub struct Peer {
 struct PendingRequests {
     next_id: AtomicU64,
     /// `None` once the connection has ended.
-    // held for one map operation, never across an await.
+    // Held only for one map operation.
     requests: Mutex<Option<HashMap<u64, PendingRequest>>>,
 }
 
@@ -53,7 +53,7 @@ pub enum RequestError {
     #[error("{}", .0.message)]
     ErrorResponse(RpcError),
     /// The peer did not answer in time. The request has been withdrawn.
-    #[error("no answer within {} s", .0.as_secs())]
+    #[error("no answer within {0:?}")]
     TimedOut(Duration),
     /// The connection has ended.
     #[error("the connection has ended")]
@@ -85,7 +85,7 @@ impl Peer {
         params: &impl Serialize,
         timeout: Duration,
     ) -> Result<Box<RawValue>, RequestError> {
-        self.send(method, params, timeout, None).await
+        self.send_and_wait(method, params, timeout, None).await
     }
 
     /// Like [`Peer::request`], for a request that makes the peer allocate something for us. A
@@ -101,10 +101,10 @@ impl Peer {
         timeout: Duration,
         on_late_result: impl Fn(&RawValue) + Send + Sync + 'static,
     ) -> Result<Box<RawValue>, RequestError> {
-        self.send(method, params, timeout, Some(Arc::new(on_late_result))).await
+        self.send_and_wait(method, params, timeout, Some(Arc::new(on_late_result))).await
     }
 
-    async fn send(
+    async fn send_and_wait(
         &self,
         method: &str,
         params: &impl Serialize,
@@ -152,7 +152,7 @@ impl Peer {
     }
 
     /// Fails all pending requests, and every later one.
-    pub fn hang_up(&self) {
+    pub fn fail_all(&self) {
         drop(self.pending.lock().take());
     }
 }

@@ -12,18 +12,19 @@ use tokio_util::sync::CancellationToken;
 
 use super::message::{self, ParsedLine, RequestId, RpcError};
 
-/// Bytes of the longest line that is accepted. ACP sets no limit, and images make many megabytes
-/// normal (R-TR-13). A longer line is skipped and refused, so that memory stays bounded.
+/// Maximum length of a line. ACP sets no limit, and images make many megabytes normal (R-TR-13). A
+/// longer line is skipped and refused, so that memory stays bounded.
 const MAX_LINE_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Lines that are parsed ahead of the dispatcher.
-const MAX_AHEAD_LINES: usize = 32;
+/// Maximum number of lines that are parsed ahead of the dispatcher.
+const MAX_READ_AHEAD_LINES: usize = 32;
 
-/// How often a reader that is blocked by the limits checks whether the client has hung up.
+/// Maximum size of the lines that are parsed ahead. A longer line is taken only if no other line
+/// waits.
+const MAX_READ_AHEAD_BYTES: usize = 16 * 1024 * 1024;
+
+/// How often a reader that is blocked by these limits checks whether the client has hung up.
 const HANGUP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
-
-/// Bytes of lines that are parsed ahead. A longer line is taken only if no other line waits.
-const MAX_AHEAD_BYTES: usize = 16 * 1024 * 1024;
 
 /// Private copies of the process's standard streams.
 #[derive(Debug)]
@@ -63,9 +64,16 @@ pub fn claim_stdio() -> io::Result<Stdio> {
 /// Parsed lines of input, in order, until the end of the input.
 #[derive(Debug)]
 pub struct StdinReader {
-    lines: mpsc::Receiver<(ParsedLine, usize)>,
+    lines: mpsc::Receiver<QueuedLine>,
     ahead: Arc<ReadAhead>,
     input_ended: CancellationToken,
+}
+
+#[derive(Debug)]
+struct QueuedLine {
+    line: ParsedLine,
+    /// The length of the line.
+    bytes: usize,
 }
 
 impl StdinReader {
@@ -74,23 +82,23 @@ impl StdinReader {
     /// # Errors
     /// If the thread cannot be created.
     pub fn start(input: File) -> io::Result<StdinReader> {
-        let (sender, lines) = mpsc::channel(MAX_AHEAD_LINES);
+        let (sender, lines) = mpsc::channel(MAX_READ_AHEAD_LINES);
         let ahead = Arc::<ReadAhead>::default();
         let reader_ahead = Arc::clone(&ahead);
         let input_ended = CancellationToken::new();
-        let (end, hung_up) = (input_ended.clone(), input_ended.clone());
+        let ended = input_ended.clone();
         std::thread::Builder::new().name("stdin".into()).spawn(move || {
-            let _end = end.drop_guard();
+            let _ended_on_drop = ended.clone().drop_guard();
             let mut lines = BufReader::with_capacity(64 * 1024, input);
             let mut buffer = Vec::new();
             while let Some(line) = next_line(&mut lines, &mut buffer) {
                 if !matches!(line, ParsedLine::Ignored) {
-                    reader_ahead.add(buffer.len(), || {
+                    reader_ahead.reserve(buffer.len(), || {
                         if is_hung_up(lines.get_ref()) {
-                            hung_up.cancel();
+                            ended.cancel();
                         }
                     });
-                    if sender.blocking_send((line, buffer.len())).is_err() {
+                    if sender.blocking_send(QueuedLine { line, bytes: buffer.len() }).is_err() {
                         break;
                     }
                 }
@@ -104,8 +112,8 @@ impl StdinReader {
 
     /// Returns the next line, or `None` at the end of the input. Cancel safe.
     pub async fn next(&mut self) -> Option<ParsedLine> {
-        let (line, bytes) = self.lines.recv().await?;
-        self.ahead.remove(bytes);
+        let QueuedLine { line, bytes } = self.lines.recv().await?;
+        self.ahead.release(bytes);
         Some(line)
     }
 
@@ -118,9 +126,9 @@ impl StdinReader {
 /// Limits how far the reader thread may get ahead of the dispatcher.
 #[derive(Debug, Default)]
 struct ReadAhead {
-    // Held for one addition. Only the reader thread waits on the condition variable.
+    // Held only for one addition. Only the reader thread waits on the condition variable.
     queued: Mutex<QueuedInput>,
-    removed: Condvar,
+    released: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -131,15 +139,15 @@ struct QueuedInput {
 
 impl ReadAhead {
     /// Waits until one more line of `bytes` fits and counts it. Calls `while_blocked` at intervals
-    /// while it waits. The process can end while this thread waits.
-    fn add(&self, bytes: usize, while_blocked: impl Fn()) {
+    /// while it waits. The thread is not joined at exit.
+    fn reserve(&self, bytes: usize, while_blocked: impl Fn()) {
         let is_full = |queued: &QueuedInput| {
-            queued.lines >= MAX_AHEAD_LINES
-                || (queued.lines > 0 && queued.bytes + bytes > MAX_AHEAD_BYTES)
+            queued.lines >= MAX_READ_AHEAD_LINES
+                || (queued.lines > 0 && queued.bytes + bytes > MAX_READ_AHEAD_BYTES)
         };
         let mut queued = self.queued.lock();
         while is_full(&queued) {
-            if self.removed.wait_for(&mut queued, HANGUP_CHECK_INTERVAL).timed_out() {
+            if self.released.wait_for(&mut queued, HANGUP_CHECK_INTERVAL).timed_out() {
                 while_blocked();
             }
         }
@@ -147,11 +155,11 @@ impl ReadAhead {
         queued.bytes += bytes;
     }
 
-    fn remove(&self, bytes: usize) {
+    fn release(&self, bytes: usize) {
         let mut queued = self.queued.lock();
         queued.lines -= 1;
         queued.bytes -= bytes;
-        self.removed.notify_one();
+        self.released.notify_one();
     }
 }
 
@@ -174,7 +182,7 @@ fn next_line(lines: &mut impl BufRead, buffer: &mut Vec<u8>) -> Option<ParsedLin
         Ok(0) => None,
         Ok(_) if buffer.last() != Some(&b'\n') && buffer.len() as u64 == MAX_LINE_BYTES => {
             lines.skip_until(b'\n').ok()?;
-            let error = RpcError::invalid_request("a line may have at most 64 MiB");
+            let error = RpcError::invalid_request("the message is longer than 64 MiB");
             Some(ParsedLine::Rejected { id: RequestId::null(), error })
         }
         Ok(_) => Some(message::parse_line(buffer)),
@@ -185,7 +193,7 @@ fn next_line(lines: &mut impl BufRead, buffer: &mut Vec<u8>) -> Option<ParsedLin
     }
 }
 
-/// Waits for SIGTERM, SIGINT or SIGHUP (elsewhere than on Unix, for Ctrl-C).
+/// Waits for SIGTERM, SIGINT or SIGHUP (Ctrl-C on Windows).
 #[cfg(unix)]
 pub async fn stop_signal() {
     use tokio::signal::unix::{SignalKind, signal};

@@ -181,7 +181,7 @@ async fn hanging_up_fails_pending_and_later_requests() {
     let asking = peer.request("ask", &"?", Duration::from_secs(60));
     let hanging_up = async {
         tokio::task::yield_now().await;
-        peer.hang_up();
+        peer.fail_all();
     };
     let (answer, ()) = tokio::join!(asking, hanging_up);
     assert_eq!(answer.unwrap_err(), RequestError::ConnectionClosed);

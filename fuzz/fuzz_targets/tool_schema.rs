@@ -4,13 +4,13 @@
 
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
-use turnwright_llm::internals::portable;
+use turnwright_llm::internals::provider_safe_schema;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(schema) = serde_json::from_slice::<Value>(bytes) {
-        let once = portable(&schema);
+        let once = provider_safe_schema(&schema);
         assert_eq!(once["type"], "object");
-        assert_eq!(portable(&once), once);
+        assert_eq!(provider_safe_schema(&once), once);
         assert!(once.to_string().len() < 512 * 1024);
     }
 });

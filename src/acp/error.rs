@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::error::{Error, ErrorKind, error_chain};
 use turnwright_rpc::RpcError;
 
-/// Characters of the longest message. The whole text is in `data.details` (R-ERR-8).
+/// Maximum length of a message. The whole text is in `data.details` (R-ERR-8).
 const MAX_MESSAGE_CHARS: usize = 500;
 
 /// Converts an error for the client. Most clients show only the message and some only
@@ -33,7 +33,7 @@ pub(super) fn to_rpc(error: &Error) -> RpcError {
             if let Some(delay) = error.retry_after() {
                 data["retryAfter"] = json!(delay.as_secs());
             }
-            if let Some(window) = error.window() {
+            if let Some(window) = error.context_window() {
                 data["contextWindow"] = json!(window);
             }
         }

@@ -77,7 +77,7 @@ impl Turn {
     }
 
     fn report_overflow(&mut self, model: &dyn Model, error: &LlmError) {
-        if let Some(limit) = error.window() {
+        if let Some(limit) = error.context_window() {
             model.record_window(limit);
         }
         let mut size = String::new();

@@ -238,7 +238,10 @@ fn a_picture_that_is_read_is_named_to_a_model_that_does_not_see() {
     assert_eq!(messages.len(), 4, "{body}");
     let result = messages[3]["content"].as_str().unwrap();
     assert!(result.contains("a.png | image/png"), "{result}");
-    assert!(result.contains("image omitted (image/png): this model takes none"), "{result}");
+    assert!(
+        result.contains("image omitted (image/png): this model does not accept image input"),
+        "{result}"
+    );
     assert_eq!(cards::card(&agent, 0)["content"][0]["content"]["type"], "image");
 }
 
@@ -248,7 +251,7 @@ fn what_is_too_large_or_no_picture_at_all_is_not_sent_as_one() {
     for (bytes, expected) in [
         (b"just words\n".as_slice(), "    1| just words"),
         (b"\0\x01\x02\x03".as_slice(), "a.png | binary, 4 bytes]"),
-        (huge.as_slice(), "is a picture of more than 5 MiB"),
+        (huge.as_slice(), "is an image of more than 5 MiB"),
     ] {
         let provider = reader("a.png");
         let agent = read(&provider, "eye", "a.png", bytes);

@@ -1,4 +1,4 @@
-//! What the HTTP clients of turnwright have in common: TLS, the proxies of the environment, and the user
+//! The shared setup of HTTP clients: the TLS provider, the proxies of the environment, and the user
 //! agent.
 
 use std::sync::Arc;
@@ -7,26 +7,41 @@ use reqwest::{Client, ClientBuilder};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::{ClientConfig, RootCertStore};
 
-/// Starts a client that uses the proxies of the environment.
+/// Returns a builder for a client that uses the proxies of the environment.
 pub fn client_builder() -> ClientBuilder {
     install_tls_provider();
     Client::builder().user_agent(concat!("turnwright/", env!("CARGO_PKG_VERSION")))
 }
 
-/// Builds a client. One that is not encrypted cannot use TLS, and saves the time to load the system's
-/// certificates. Otherwise it blocks on reading them.
+/// The TLS configuration of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tls {
+    /// With the certificates of the system.
+    SystemRoots,
+    /// Only for plain HTTP.
+    None,
+}
+
+impl Tls {
+    /// The configuration that requests to a URL of this scheme need.
+    pub fn for_scheme(scheme: &str) -> Tls {
+        if scheme == "https" { Tls::SystemRoots } else { Tls::None }
+    }
+}
+
+/// Builds a client. Loading the certificates of the system blocks.
 ///
 /// # Errors
 /// Those of the TLS library.
-pub fn build(builder: ClientBuilder, is_encrypted: bool) -> reqwest::Result<Client> {
-    if is_encrypted {
+pub fn build_client(builder: ClientBuilder, tls: Tls) -> reqwest::Result<Client> {
+    if tls == Tls::SystemRoots {
         return builder.build();
     }
-    let plain = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let no_roots = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map(|it| it.with_root_certificates(RootCertStore::empty()).with_no_client_auth());
-    match plain {
-        Ok(tls) => builder.tls_backend_preconfigured(tls).build(),
+    match no_roots {
+        Ok(config) => builder.tls_backend_preconfigured(config).build(),
         Err(_) => builder.build(),
     }
 }

@@ -205,7 +205,7 @@ impl LlmError {
     }
 
     /// The size of the context window in tokens, if the error reports it.
-    pub fn window(&self) -> Option<u64> {
+    pub fn context_window(&self) -> Option<u64> {
         match self.kind() {
             ErrorKind::ContextOverflow { limit, .. } => limit,
             _ => None,

@@ -15,6 +15,7 @@ use reqwest::{Client, Method, RequestBuilder, Response, Url, redirect};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
+use turnwright_http::Tls;
 
 use super::error_body::{self, ErrorReport};
 use super::model_list::{self, ListedModel};
@@ -50,8 +51,7 @@ pub struct Endpoint {
     drains: DrainTasks,
 }
 
-/// Background tasks that read bodies to their end. The std mutex is held only while a task is
-/// spawned.
+/// Background tasks that read bodies to their end. The mutex is held only while a task is spawned.
 type DrainTasks = Arc<Mutex<JoinSet<()>>>;
 
 impl fmt::Debug for Endpoint {
@@ -160,8 +160,8 @@ impl Endpoint {
     pub(super) async fn client(&self) -> Result<&Client, LlmError> {
         self.client
             .get_or_try_init(|| async {
-                let encrypted = self.base.scheme() == "https";
-                tokio::task::spawn_blocking(move || build_client(encrypted))
+                let tls = Tls::for_scheme(self.base.scheme());
+                tokio::task::spawn_blocking(move || build_client(tls))
                     .await
                     .map_err(|error| LlmError::Config(error.to_string()))?
                     .map_err(|source| LlmError::Connect { host: self.host(), source })
@@ -332,7 +332,7 @@ fn complete_azure_url(mut base: Url) -> Url {
     base
 }
 
-fn build_client(encrypted: bool) -> reqwest::Result<Client> {
+fn build_client(tls: Tls) -> reqwest::Result<Client> {
     let builder = turnwright_http::client_builder()
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
@@ -340,7 +340,7 @@ fn build_client(encrypted: bool) -> reqwest::Result<Client> {
         .no_gzip()
         // A redirected POST would send the key and the conversation to another host.
         .redirect(redirect::Policy::none());
-    turnwright_http::build(builder, encrypted)
+    turnwright_http::build_client(builder, tls)
 }
 
 /// The body of a response, read with an idle timeout.

@@ -62,8 +62,8 @@ pub fn render_body(model: &RemoteModel, request: &Request) -> Vec<u8> {
     model.render_body(request)
 }
 
-pub fn portable(schema: &Value) -> Value {
-    schema::portable(schema)
+pub fn provider_safe_schema(schema: &Value) -> Value {
+    schema::provider_safe_schema(schema)
 }
 
 /// Finds leaked calls at the end of a text: their position, and the name and arguments of each.

@@ -34,7 +34,7 @@ const MAX_STREAM_PATCHES: u32 = 3;
 pub(super) struct LearnedQuirks {
     table: Quirks,
     overrides: QuirkPatch,
-    // it is held to copy a few bytes and never across an await.
+    // Held only to copy a few bytes.
     profile: Mutex<ModelProfile>,
     profile_store: Option<Arc<dyn ProfileStore>>,
     /// The number of patches that may still be accepted from errors within streams. These are not

@@ -15,7 +15,7 @@ const MAX_PREFIX_BYTES: usize = 8 * 1024 * 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct PrefixCache {
-    // it is held to search a short list and never across an await.
+    // Held only to search a short list.
     prefixes: Mutex<Vec<RenderedPrefix>>,
 }
 

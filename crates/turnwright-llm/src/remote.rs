@@ -45,7 +45,7 @@ pub struct RemoteModel {
     origin: Arc<str>,
     learned_quirks: Arc<LearnedQuirks>,
     prefix_cache: PrefixCache,
-    // Both mutexes are std mutexes: they are held to copy a few bytes.
+    // Both mutexes are held only to copy a few bytes.
     /// The efforts that the model has rejected.
     rejected_efforts: Mutex<Vec<ReasoningEffort>>,
     tools: Mutex<Option<Arc<RenderedTools>>>,

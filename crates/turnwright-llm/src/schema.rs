@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use union::{add_sentence, bare, choices, described, union};
 
 #[cfg(test)]
-pub(super) use checker::is_portable;
+pub(super) use checker::is_provider_safe;
 
 type JsonObject = Map<String, Value>;
 
@@ -75,7 +75,7 @@ const SHAPE_KEYWORDS: [&str; 10] = [
 ];
 
 /// The schema without anything that a strict server rejects. Idempotent.
-pub(super) fn portable(schema: &Value) -> Value {
+pub(super) fn provider_safe_schema(schema: &Value) -> Value {
     DEPTHS
         .into_iter()
         .find_map(|depth| SchemaConverter::new(schema, depth).convert_root())

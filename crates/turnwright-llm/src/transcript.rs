@@ -1,8 +1,8 @@
 //! Describes a recorded reply as text: for the corpus of recorded streams, the fuzz targets and bug
 //! reports. Does no I/O.
 //!
-//! One line for each thing that is shown, in order, then the end of the reply. Adjacent deltas of
-//! the same kind are one line, so the text does not depend on how the stream was cut:
+//! Adjacent deltas of one kind make one line, so the text does not depend on how the stream was cut.
+//! The end of the reply follows:
 //!
 //! ```text
 //! thought "Where is it?"
@@ -22,7 +22,7 @@ pub(super) fn transcribe<'a, A: ReplyAssembler>(
     assembler: A,
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> String {
-    let (batch, outcome) = receive(assembler, pieces);
+    let (batch, outcome) = read_reply(assembler, pieces);
     let mut lines: Vec<String> = batch.deltas.iter().map(delta_line).collect();
     match outcome {
         Ok(reply) => lines.extend(reply_lines(&reply)),
@@ -32,7 +32,7 @@ pub(super) fn transcribe<'a, A: ReplyAssembler>(
 }
 
 /// Reads a reply from its pieces, up to its end or the first error.
-pub(super) fn receive<'a, A: ReplyAssembler>(
+pub(super) fn read_reply<'a, A: ReplyAssembler>(
     assembler: A,
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> (DeltaBatch, Result<Reply, LlmError>) {
@@ -60,12 +60,12 @@ fn delta_line(delta: &Delta) -> String {
 
 /// The end of a reply: the reason, the token counts, the calls, the provider's data.
 fn reply_lines(reply: &Reply) -> Vec<String> {
-    let why = match &reply.end {
+    let end_label = match &reply.end {
         EndReason::Complete => "complete".to_owned(),
         EndReason::Length => "length".to_owned(),
-        EndReason::Refused(why) => format!("refused {why:?}"),
+        EndReason::Refused(reason) => format!("refused {reason:?}"),
     };
-    let mut lines = vec![why + &reply.usage.map(usage_text).unwrap_or_default()];
+    let mut lines = vec![end_label + &reply.usage.map(usage_text).unwrap_or_default()];
     lines.extend(reply.calls.iter().map(call_line));
     lines.extend(provider_state_line(&reply.provider_state));
     lines
@@ -99,7 +99,7 @@ fn provider_state_line(provider_state: &ProviderState) -> Option<String> {
         let blobs: Vec<String> = provider_state.blobs.iter().map(ToString::to_string).collect();
         line.push_str(&format!(" blobs=[{}]", blobs.join(",")));
     }
-    if line.is_empty() { None } else { Some(format!("echo{line}")) }
+    if line.is_empty() { None } else { Some(format!("provider-state{line}")) }
 }
 
 /// The variant of an error, its status, kind and retry delay, and its message.
@@ -109,11 +109,11 @@ fn error_line(error: &LlmError) -> String {
         LlmError::Status { .. } => "status",
         LlmError::InStream { .. } => "in-stream",
         LlmError::Truncated { .. } => "truncated",
-        LlmError::TimedOut { .. } => "silent",
+        LlmError::TimedOut { .. } => "timed-out",
         LlmError::Malformed { .. } => "malformed",
-        LlmError::EndlessRepetition { .. } => "stuck",
+        LlmError::EndlessRepetition { .. } => "repetition",
         LlmError::EmptyReply { .. } => "empty",
-        LlmError::Config(_) => "settings",
+        LlmError::Config(_) => "config",
     };
     let status = error.status().map(|it| format!(" {it}")).unwrap_or_default();
     let kind = match error {
@@ -122,10 +122,10 @@ fn error_line(error: &LlmError) -> String {
         }
         _ => String::new(),
     };
-    let window = error.window().map(|it| format!(" window={it}")).unwrap_or_default();
-    let again = if error.is_transient() { ", may pass" } else { "" };
+    let window = error.context_window().map(|it| format!(" window={it}")).unwrap_or_default();
+    let transient = if error.is_transient() { ", transient" } else { "" };
     let wait = error.retry_after().map(|it| format!(" after {it:?}")).unwrap_or_default();
-    format!("{variant}{status}{kind}{window}{again}{wait}: {error}")
+    format!("{variant}{status}{kind}{window}{transient}{wait}: {error}")
 }
 
 #[cfg(test)]
@@ -153,8 +153,11 @@ mod tests {
         let lines = ["complete 7+2 cached 5", r#"  0 "a" "f" {} extra={"signature":"s"}"#];
         assert_eq!(reply_lines(&reply), lines);
         reply.provider_state.blobs = vec![json!({ "data": "x" }), json!("y")];
-        assert_eq!(reply_lines(&reply)[2], r#"echo blobs=[{"data":"x"},"y"]"#);
+        assert_eq!(reply_lines(&reply)[2], r#"provider-state blobs=[{"data":"x"},"y"]"#);
         reply.provider_state.field = Some("reasoning".to_owned());
-        assert_eq!(reply_lines(&reply)[2], r#"echo field=reasoning blobs=[{"data":"x"},"y"]"#);
+        assert_eq!(
+            reply_lines(&reply)[2],
+            r#"provider-state field=reasoning blobs=[{"data":"x"},"y"]"#
+        );
     }
 }

@@ -28,18 +28,19 @@ use super::event_pacer::EventPacer;
 use super::handler::ServerMessageHandler;
 use super::login_store::{LoginStore, ServerLogin};
 use super::spec::{SecretValue, ServerTransport};
+use turnwright_http::Tls;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::redact;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// The TCP keep-alive interval.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
-/// Bytes of one event. A response that is not a stream has the same limit, set by `rmcp`.
+/// Maximum size of an event. A response that is not a stream has the same limit, set by `rmcp`.
 const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
 const MAX_REDIRECTS: usize = 3;
 /// How long the request that deletes a session may take.
 pub(super) const DELETE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Characters of a server's text in an error message.
+/// Maximum length of a server's text in an error message.
 const MAX_TEXT_CHARS: usize = 300;
 /// Headers that belong to the transport or the protocol and cannot be configured.
 const RESERVED_HEADERS: &[&str] = &[
@@ -168,7 +169,7 @@ pub(super) struct HttpConnection {
     /// if a token must not be sent.
     login: Option<ServerLogin>,
     has_key: bool,
-    /// held to copy a short text.
+    // Held only to copy a short text.
     last: Arc<Mutex<Option<RequestFailure>>>,
     lost: CancellationToken,
     changed: Arc<Notify>,
@@ -197,8 +198,8 @@ impl HttpConnection {
         let is_key = |name: &String| name.eq_ignore_ascii_case("authorization");
         let has_key = headers.iter().any(|(name, _)| is_key(name));
         let login = logins.login_for(url).filter(|_| !has_key);
-        let is_encrypted = url.scheme() == "https";
-        let client = tokio::task::spawn_blocking(move || build_client(is_encrypted)).await;
+        let tls = Tls::for_scheme(url.scheme());
+        let client = tokio::task::spawn_blocking(move || build_client(tls)).await;
         let client = client.map_err(|error| error.to_string())?;
         let client =
             client.map_err(|error| format!("the HTTP client could not be created: {error}"))?;
@@ -354,13 +355,13 @@ fn credential(value: &SecretValue) -> Option<String> {
     (!last.contains("://")).then(|| last.to_owned())
 }
 
-fn build_client(is_encrypted: bool) -> reqwest::Result<Client> {
+fn build_client(tls: Tls) -> reqwest::Result<Client> {
     let builder = turnwright_http::client_builder()
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
         .tcp_keepalive(KEEP_ALIVE)
         .redirect(redirect::Policy::custom(redirect_policy));
-    turnwright_http::build(builder, is_encrypted)
+    turnwright_http::build_client(builder, tls)
 }
 
 /// Follows a redirect only within the same origin, because the headers must not be sent elsewhere, and

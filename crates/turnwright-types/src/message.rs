@@ -63,8 +63,8 @@ impl fmt::Debug for Media {
 /// Opaque data that came with an answer and that its provider expects back with the next request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProviderState {
-    /// The provider and model that the answer came from. No other one may be sent this data: it
-    /// would refuse the request (quirk C.3 #15). Empty if unknown.
+    /// The provider and model that the answer came from. Others reject this data (quirk C.3 #15).
+    /// Empty if unknown.
     pub origin: Arc<str>,
     /// The name of the response field that the reasoning arrived in.
     pub field: Option<String>,
@@ -143,7 +143,7 @@ pub struct ToolSpec {
     /// Characters that a provider rejects are replaced when the request is made.
     pub name: Cow<'static, str>,
     pub description: String,
-    /// A flat JSON Schema of the arguments.
+    /// The JSON Schema of the arguments.
     pub parameters: Value,
 }
 
@@ -230,8 +230,8 @@ impl StopReason {
     }
 }
 
-/// The messages of a session. Cloning copies pointers. A turn works on a clone, so that the session
-/// still has the previous history if the turn dies.
+/// The messages of a session. Cloning is cheap, because the messages are shared. A turn works on a
+/// clone, so that the session still has the previous history if the turn panics.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     pub messages: Vec<Arc<Message>>,
@@ -300,8 +300,8 @@ pub fn render_part(part: &PromptPart, text: &mut String) {
         PromptPart::Context(context) => {
             text.push_str(&format!("\n\n<context>\n{}\n</context>", context.trim_end()));
         }
-        PromptPart::Image(media) => text.push_str(&omitted_media("image", &media.mime)),
-        PromptPart::Audio(media) => text.push_str(&omitted_media("recording", &media.mime)),
+        PromptPart::Image(media) => text.push_str(&omitted_media_note("image", &media.mime)),
+        PromptPart::Audio(media) => text.push_str(&omitted_media_note("audio", &media.mime)),
         PromptPart::Link { name, uri } => text.push_str(&format!("[{name}]({})", link_target(uri))),
         PromptPart::Resource { uri, text: content } => {
             let source = link_target(uri);
@@ -313,8 +313,8 @@ pub fn render_part(part: &PromptPart, text: &mut String) {
 }
 
 /// Returns the placeholder for media that the model does not accept.
-pub fn omitted_media(what: &str, mime: &str) -> String {
-    format!("[{what} omitted ({mime}): this model takes none]")
+pub fn omitted_media_note(kind: &str, mime: &str) -> String {
+    format!("[{kind} omitted ({mime}): this model does not accept {kind} input]")
 }
 
 /// Turns a `file://` URI into a percent-decoded path that a tool can open. Other URIs, and paths that

@@ -11,7 +11,7 @@ use crate::exchange::RequestStyle;
 use crate::quirks::{CacheHint, EmptyContent, ReasoningEcho, SystemRole};
 use turnwright_types::message::{
     Arguments, AssistantMessage, Media, Message, PromptPart, ToolCall, ToolMessage, UserMessage,
-    omitted_media, render_part,
+    omitted_media_note, render_part,
 };
 
 // Own types instead of async-openai's: they borrow from the history instead of copying it for each
@@ -253,7 +253,8 @@ fn tool_message<'a>(tool: &'a ToolMessage, style: &RequestStyle<'_>) -> ChatMess
     } else if quirks.images {
         ChatContent::Text(tool.text.as_str().into())
     } else {
-        let notes: Vec<_> = tool.images.iter().map(|it| omitted_media("image", &it.mime)).collect();
+        let notes: Vec<_> =
+            tool.images.iter().map(|it| omitted_media_note("image", &it.mime)).collect();
         ChatContent::Text(format!("{}\n{}", tool.text, notes.join("\n")).into())
     };
     ChatMessage::Tool { tool_call_id, content }

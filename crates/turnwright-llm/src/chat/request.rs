@@ -13,7 +13,7 @@ use super::messages::{ChatMessage, is_blank, mark_cacheable, render_messages, sy
 use crate::exchange::RequestStyle;
 use crate::prefix_cache::PrefixCache;
 use crate::quirks::{CacheHint, EffortDialect, OutputLimitField, Quirks};
-use crate::schema::portable;
+use crate::schema::provider_safe_schema;
 use crate::tool_aliases::ToolAliases;
 use crate::{ReasoningEffort, Request};
 use turnwright_types::message::{Message, PromptPart, ToolSpec};
@@ -168,7 +168,7 @@ fn write_messages(json: &mut Vec<u8>, entries: &[ChatMessage<'_>]) {
 fn write_json(json: &mut Vec<u8>, value: &impl Serialize) {
     if let Err(error) = serde_json::to_writer(json, value) {
         // Serialising strings, numbers and maps with string keys cannot fail.
-        tracing::error!(%error, "a request could not be rendered");
+        tracing::error!(%error, "a value could not be serialised; the request is malformed");
     }
 }
 
@@ -206,7 +206,7 @@ pub(crate) fn render_tools(specs: &[Arc<ToolSpec>], aliases: &ToolAliases) -> Ve
             function: FunctionObject {
                 name: aliases.to_wire(&spec.name).into_owned(),
                 description: Some(spec.description.clone()),
-                parameters: Some(portable(&spec.parameters)),
+                parameters: Some(provider_safe_schema(&spec.parameters)),
                 strict: None,
             },
         })

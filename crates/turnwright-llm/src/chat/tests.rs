@@ -14,5 +14,5 @@ fn receive<'a>(
 ) -> (DeltaBatch, Result<Reply, LlmError>) {
     let assembler =
         ChatAssembler::new(ReplyContext { host: "host".to_owned(), ..ReplyContext::default() });
-    transcript::receive(assembler, pieces)
+    transcript::read_reply(assembler, pieces)
 }

@@ -162,8 +162,9 @@ impl ResponsesAssembler {
         batch: &mut DeltaBatch,
     ) -> Result<(), LlmError> {
         let location = event.location();
-        let delta = TextPiece { part: event.part(), text: &event.delta.text, is_whole: false };
-        let whole = TextPiece { part: event.part(), text: &event.text.text, is_whole: true };
+        let delta =
+            TextPiece { part: event.part_index(), text: &event.delta.text, is_whole: false };
+        let whole = TextPiece { part: event.part_index(), text: &event.text.text, is_whole: true };
         match kind {
             "response.output_text.delta" => self.push_text(location, delta, batch),
             "response.output_text.done" => self.push_text(location, whole, batch),
@@ -380,7 +381,7 @@ impl ResponsesAssembler {
         is_start: bool,
         batch: &mut DeltaBatch,
     ) -> Result<(), LlmError> {
-        let Some((kind, item)) = raw.and_then(OutputItem::read) else { return Ok(()) };
+        let Some((kind, item)) = raw.and_then(OutputItem::parse) else { return Ok(()) };
         let id = if item.id.text.is_empty() { location.id } else { &item.id.text };
         let location = ItemLocation { id, ..location };
         let call_id = item.call_id.text.as_ref();
@@ -436,7 +437,7 @@ impl ResponsesAssembler {
                         self.push_item_thought(at, is_summary, piece, batch)?;
                     }
                 }
-                let blob = item.blob();
+                let blob = item.reasoning_to_resend();
                 self.account_for(blob.as_ref().map_or(0, json_limits::memory_size))?;
                 self.items[at].blob = blob;
             }
@@ -474,7 +475,7 @@ impl ResponsesAssembler {
         }
         self.usage = response.usage.as_ref().and_then(parse_usage);
         self.push_output(&response, batch)?;
-        self.end = Some(match (status, response.reason()) {
+        self.end = Some(match (status, response.incomplete_reason()) {
             ("incomplete", "content_filter" | "safety") => self.refused(),
             ("incomplete", _) => EndReason::Length,
             _ => EndReason::Complete,
@@ -496,7 +497,7 @@ impl ResponsesAssembler {
         let has_words = self.text_len > 0 || !self.refusal.is_empty();
         let mut seen = [0_usize; 3];
         for (index, raw) in (0..).zip(response.output()) {
-            let Some((kind, item)) = OutputItem::read(raw) else { continue };
+            let Some((kind, item)) = OutputItem::parse(raw) else { continue };
             let known = &known[kind as usize];
             let number = seen[kind as usize];
             seen[kind as usize] += 1;

@@ -11,13 +11,13 @@ use crate::call_ids::wire_call_id;
 use crate::exchange::RequestStyle;
 use crate::prefix_cache::PrefixCache;
 use crate::quirks::CallIdFormat;
-use crate::schema::portable;
+use crate::schema::provider_safe_schema;
 use crate::tool_aliases::ToolAliases;
 use crate::{ReasoningEffort, Request};
 use turnwright_types::ids::CallId;
 use turnwright_types::message::{
     Arguments, AssistantMessage, Media, Message, PromptPart, ToolCall, ToolMessage, ToolSpec,
-    UserMessage, omitted_media,
+    UserMessage, omitted_media_note,
 };
 
 /// The longest call identifier that the API accepts.
@@ -103,7 +103,7 @@ pub(crate) fn render_tools(specs: &[Arc<ToolSpec>], aliases: &ToolAliases) -> Ve
     let tool = |spec: &Arc<ToolSpec>| FunctionTool {
         name: aliases.to_wire(&spec.name).into_owned(),
         description: spec.description.clone(),
-        parameters: portable(&spec.parameters),
+        parameters: provider_safe_schema(&spec.parameters),
         strict: false,
     };
     let mut json = Vec::with_capacity(8 * 1024);
@@ -178,9 +178,9 @@ impl RequestWriter<'_> {
                 content.push(InputContent::InputText { text });
             }
         };
-        let is_shown =
+        let is_sent_as_image =
             |it: &PromptPart| self.style.quirks.images && matches!(it, PromptPart::Image(_));
-        if !user.parts.iter().any(is_shown) {
+        if !user.parts.iter().any(is_sent_as_image) {
             push_text(user.render());
             return (!content.is_empty()).then_some(InputItem::Message {
                 role: "user",
@@ -189,8 +189,10 @@ impl RequestWriter<'_> {
             });
         }
         // The parts between two images are rendered like a prompt of their own.
-        for run in user.parts.chunk_by(|one, next| !is_shown(one) && !is_shown(next)) {
-            match run {
+        for chunk in
+            user.parts.chunk_by(|one, next| !is_sent_as_image(one) && !is_sent_as_image(next))
+        {
+            match chunk {
                 [PromptPart::Image(media)] => content.push(image_content(media)),
                 text_parts => {
                     let text = UserMessage { parts: text_parts.to_vec() }.render().into_owned();
@@ -204,8 +206,8 @@ impl RequestWriter<'_> {
     }
 
     fn assistant_items<'a>(&self, message: &'a AssistantMessage) -> Vec<InputItem<'a>> {
-        let is_ours = *message.provider_state.origin == *self.style.origin;
-        let replayed = if is_ours { self.replay(message) } else { None };
+        let is_same_origin = *message.provider_state.origin == *self.style.origin;
+        let replayed = if is_same_origin { self.items_in_original_order(message) } else { None };
         replayed.unwrap_or_else(|| {
             let text = message.text.as_str();
             let text_item = (!text.trim().is_empty()).then(|| assistant_message(text, None));
@@ -223,7 +225,7 @@ impl RequestWriter<'_> {
                 text_content.into_iter().chain(result.images.iter().map(image_content)).collect(),
             )
         } else {
-            let notes = result.images.iter().map(|it| omitted_media("image", &it.mime));
+            let notes = result.images.iter().map(|it| omitted_media_note("image", &it.mime));
             let lines = std::iter::once(result.text.clone()).chain(notes);
             CallOutput::Text(
                 lines.filter(|it| !it.is_empty()).collect::<Vec<_>>().join("\n").into(),
@@ -237,10 +239,13 @@ impl RequestWriter<'_> {
 
     /// The items of the reply as they came, so that reasoning precedes what it led to. `None` if
     /// they were not recorded or the record does not match the message.
-    fn replay<'a>(&self, message: &'a AssistantMessage) -> Option<Vec<InputItem<'a>>> {
+    fn items_in_original_order<'a>(
+        &self,
+        message: &'a AssistantMessage,
+    ) -> Option<Vec<InputItem<'a>>> {
         let mut items = Vec::with_capacity(message.provider_state.blobs.len());
-        let mut covered = 0;
-        let mut called = vec![false; message.calls.len()];
+        let mut text_end = 0;
+        let mut seen_calls = vec![false; message.calls.len()];
         for blob in &message.provider_state.blobs {
             let number =
                 |key: &str| blob.get(key)?.as_u64().and_then(|it| usize::try_from(it).ok());
@@ -250,13 +255,13 @@ impl RequestWriter<'_> {
                 "reasoning" => items.push(InputItem::Reasoning(blob)),
                 "message" => {
                     let (start, end) = (number("start")?, number("end")?);
-                    let text = message.text.get(start..end).filter(|_| covered <= start)?;
-                    covered = end;
+                    let text = message.text.get(start..end).filter(|_| text_end <= start)?;
+                    text_end = end;
                     items.push(assistant_message(text, blob.get("phase").and_then(Value::as_str)));
                 }
                 "function_call" => {
                     let slot = number("slot")?;
-                    if std::mem::replace(called.get_mut(slot)?, true) {
+                    if std::mem::replace(seen_calls.get_mut(slot)?, true) {
                         return None;
                     }
                     items.push(self.call_item(&message.calls[slot]));
@@ -264,7 +269,7 @@ impl RequestWriter<'_> {
                 _ => return None,
             }
         }
-        if items.is_empty() || covered != message.text.len() || called.contains(&false) {
+        if items.is_empty() || text_end != message.text.len() || seen_calls.contains(&false) {
             return None;
         }
         // Reasoning without a following item is rejected.
@@ -284,12 +289,12 @@ impl RequestWriter<'_> {
         InputItem::FunctionCall { call_id, name: name.into(), arguments }
     }
 
-    fn call_id<'a>(&self, provider_id: &'a str, call: &CallId, name: &str) -> Cow<'a, str> {
-        let form = match self.style.quirks.ids {
+    fn call_id<'a>(&self, provider_id: &'a str, own_id: &CallId, name: &str) -> Cow<'a, str> {
+        let format = match self.style.quirks.ids {
             CallIdFormat::Verbatim if provider_id.len() > MAX_CALL_ID_BYTES => CallIdFormat::Safe,
-            form => form,
+            format => format,
         };
-        wire_call_id(form, provider_id, call, name)
+        wire_call_id(format, provider_id, own_id, name)
     }
 }
 
@@ -320,6 +325,6 @@ fn write_json(json: &mut Vec<u8>, value: &impl Serialize) {
     if let Err(error) = serde_json::to_writer(json, value) {
         // Serialising strings, numbers and maps with string keys cannot fail. If it did, the server
         // would refuse the request.
-        tracing::error!(%error, "a request could not be rendered");
+        tracing::error!(%error, "a value could not be serialised; the request is malformed");
     }
 }

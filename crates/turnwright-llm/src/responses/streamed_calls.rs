@@ -26,7 +26,7 @@ impl StreamedCall {
     ) -> usize {
         let mut new = 0;
         if self.id.is_empty() {
-            item.result_id().clone_into(&mut self.id);
+            item.call_id_or_id().clone_into(&mut self.id);
             new += self.id.len();
         }
         if self.name.is_empty() && !item.name().is_empty() {

@@ -138,6 +138,6 @@ fn kind(error: &LlmError) -> String {
         _ => "other",
     };
     let status = error.status().map(|it| format!(" {it}")).unwrap_or_default();
-    let again = if error.is_transient() { ", may pass" } else { "" };
-    format!("{kind}{status}{again}")
+    let transient = if error.is_transient() { ", transient" } else { "" };
+    format!("{kind}{status}{transient}")
 }

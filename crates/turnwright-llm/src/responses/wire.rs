@@ -67,7 +67,7 @@ impl ResponsesEvent<'_> {
     }
 
     /// The index of the part within its item.
-    pub(super) fn part(&self) -> u64 {
+    pub(super) fn part_index(&self) -> u64 {
         let index = self.content_index.as_ref().or(self.summary_index.as_ref());
         index.and_then(number).unwrap_or(0)
     }
@@ -111,7 +111,7 @@ pub(super) struct OutputItem<'a> {
 
 impl<'a> OutputItem<'a> {
     /// Parses an item; `None` if its kind is unknown.
-    pub(super) fn read(raw: &'a RawValue) -> Option<(ItemKind, OutputItem<'a>)> {
+    pub(super) fn parse(raw: &'a RawValue) -> Option<(ItemKind, OutputItem<'a>)> {
         let item: OutputItem<'a> = serde_json::from_str(raw.get()).ok()?;
         let kind = match item.kind.text.as_ref() {
             "message" => ItemKind::Message,
@@ -126,8 +126,8 @@ impl<'a> OutputItem<'a> {
         self.name.text.trim()
     }
 
-    /// The identifier that the result must carry.
-    pub(super) fn result_id(&self) -> &str {
+    /// The identifier that the tool result must refer to.
+    pub(super) fn call_id_or_id(&self) -> &str {
         if self.call_id.text.is_empty() { &self.id.text } else { &self.call_id.text }
     }
 
@@ -146,7 +146,7 @@ impl<'a> OutputItem<'a> {
     /// The part of reasoning that is sent back: all but its status and its identifier, which a
     /// server that stores nothing could not find. `None` if there is only a summary, which is for
     /// people.
-    pub(super) fn blob(&self) -> Option<Value> {
+    pub(super) fn reasoning_to_resend(&self) -> Option<Value> {
         let texts = |kind: &str, parts: &[ContentPart<'_>]| -> Vec<Value> {
             parts.iter().map(|it| json!({ "type": kind, "text": it.text.text })).collect()
         };
@@ -216,7 +216,7 @@ impl<'a> ResponseObject<'a> {
     }
 
     /// Why the response is incomplete, possibly empty.
-    pub(super) fn reason(&self) -> &str {
+    pub(super) fn incomplete_reason(&self) -> &str {
         let details = self.incomplete_details.as_ref();
         details.and_then(|it| it.get("reason")?.as_str()).unwrap_or_default()
     }
@@ -228,7 +228,7 @@ impl<'a> ResponseObject<'a> {
     }
 }
 
-/// True if this JSON is a complete response.
+/// True if this JSON is a response object rather than an event.
 pub(super) fn is_response(json: &str) -> bool {
     serde_json::from_str::<ResponseObject<'_>>(json).is_ok_and(|it| it.is_response())
 }
@@ -246,16 +246,16 @@ pub(super) fn with_event<T>(
     };
     let parsed = serde_json::from_str::<ResponsesEvent<'_>>(json);
     // An unpaired surrogate in a `RawValue` goes unnoticed until it is parsed.
-    let is_sound = |it: &ResponsesEvent<'_>| {
+    let has_checked_text = |it: &ResponsesEvent<'_>| {
         it.item.is_none() && it.response.is_none() || !json.contains("\\u")
     };
     match parsed {
-        Ok(event) if is_sound(&event) => then(Ok(event), json),
+        Ok(event) if has_checked_text(&event) => then(Ok(event), json),
         parsed => {
             let error = parsed.err();
-            let mended = repair_surrogates(json);
-            let event = serde_json::from_str(&mended);
-            then(event.map_err(|it| error.unwrap_or(it)), &mended)
+            let repaired = repair_surrogates(json);
+            let event = serde_json::from_str(&repaired);
+            then(event.map_err(|it| error.unwrap_or(it)), &repaired)
         }
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{DEPTHS, JsonObject, list};
 
 /// True if the schema only contains what [`portable`] leaves.
-pub(crate) fn is_portable(schema: &Value) -> bool {
+pub(crate) fn is_provider_safe(schema: &Value) -> bool {
     let rooted = schema["type"] == "object" && schema["properties"].is_object();
     rooted && is_node(schema, 0)
 }

@@ -3,12 +3,13 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{MAX_SCHEMA_BYTES, is_portable, json_size, portable};
+use super::{MAX_SCHEMA_BYTES, is_provider_safe, json_size, provider_safe_schema};
 
 /// Converts a schema with the single property `p` and returns that property.
 fn property(schema: &Value) -> Value {
-    let mut result = portable(&json!({ "type": "object", "properties": { "p": schema } }));
-    assert!(is_portable(&result), "{result:#}");
+    let mut result =
+        provider_safe_schema(&json!({ "type": "object", "properties": { "p": schema } }));
+    assert!(is_provider_safe(&result), "{result:#}");
     result["properties"]["p"].take()
 }
 
@@ -230,14 +231,14 @@ fn references_are_expanded_and_a_cycle_becomes_an_object() {
         },
         "required": ["first"],
     });
-    assert_eq!(portable(&schema), expected);
+    assert_eq!(provider_safe_schema(&schema), expected);
 }
 
 #[test]
 fn the_root_is_an_object_with_properties() {
     let empty = json!({ "type": "object", "properties": {} });
     for schema in [json!({}), json!(null), json!(true), json!({ "type": "string" }), json!([1])] {
-        assert_eq!(portable(&schema), empty, "{schema}");
+        assert_eq!(provider_safe_schema(&schema), empty, "{schema}");
     }
     let choice = json!({ "oneOf": [
         { "properties": { "op": { "const": "add" }, "n": { "type": "integer" } }, "required": ["op", "n"] },
@@ -248,14 +249,14 @@ fn the_root_is_an_object_with_properties() {
         "properties": { "op": { "type": "string", "enum": ["add", "clear"] }, "n": { "type": "integer" } },
         "required": ["op"],
     });
-    assert_eq!(portable(&choice), merged, "branches of the root become its properties");
+    assert_eq!(provider_safe_schema(&choice), merged, "branches of the root become its properties");
 }
 
 #[test]
 fn properties_keep_their_order() {
     let text = r#"{"type":"object","properties":{"z":{"type":"string"},"a":{"type":"string"}},"required":["z","a"]}"#;
     let schema: Value = serde_json::from_str(text).unwrap();
-    assert_eq!(portable(&schema).to_string(), text);
+    assert_eq!(provider_safe_schema(&schema).to_string(), text);
 }
 
 #[test]
@@ -282,10 +283,10 @@ fn a_hostile_schema_stays_small() {
         json!({ "description": "d".repeat(MAX_SCHEMA_BYTES * 2) }),
         json!({ "allOf": vec![json!({ "anyOf": vec![json!({ "$ref": "#" }); 100] }); 1000] }),
     ] {
-        let result = portable(&schema);
-        assert!(is_portable(&result));
+        let result = provider_safe_schema(&schema);
+        assert!(is_provider_safe(&result));
         assert!(json_size(&result) <= MAX_SCHEMA_BYTES);
-        assert_eq!(portable(&result), result);
+        assert_eq!(provider_safe_schema(&result), result);
     }
 }
 
@@ -307,10 +308,10 @@ fn non_portable_schemas_are_detected() {
         json!({ "$ref": "#" }),
     ] {
         let schema = json!({ "type": "object", "properties": { "p": property } });
-        assert!(!is_portable(&schema), "{schema}");
+        assert!(!is_provider_safe(&schema), "{schema}");
     }
-    assert!(!is_portable(&json!({ "type": "object" })));
-    assert!(is_portable(&json!({ "type": "object", "properties": {} })));
+    assert!(!is_provider_safe(&json!({ "type": "object" })));
+    assert!(is_provider_safe(&json!({ "type": "object", "properties": {} })));
 }
 
 /// Every keyword with valid and invalid values.
@@ -377,9 +378,9 @@ fn schema() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn any_schema_becomes_portable_and_stays_so(schema in schema()) {
-        let result = portable(&schema);
-        prop_assert!(is_portable(&result), "{result:#}");
+        let result = provider_safe_schema(&schema);
+        prop_assert!(is_provider_safe(&result), "{result:#}");
         prop_assert!(json_size(&result) <= MAX_SCHEMA_BYTES);
-        prop_assert_eq!(portable(&result).to_string(), result.to_string());
+        prop_assert_eq!(provider_safe_schema(&result).to_string(), result.to_string());
     }
 }

@@ -19,7 +19,7 @@ pub enum FileError {
     #[error("is binary ({0} bytes)")]
     Binary(u64),
     /// An image that is larger than models accept.
-    #[error("is a picture of more than 5 MiB ({0} bytes); make it smaller first")]
+    #[error("is an image of more than 5 MiB ({0} bytes); make it smaller first")]
     LargePicture(u64),
     /// The requested line is too far from the beginning to be found in reasonable time.
     #[error(
@@ -51,6 +51,8 @@ pub enum FileError {
     /// The file to be created exists.
     #[error("exists already; nothing was changed")]
     Exists,
+    #[error("was not read: cancelled by the user")]
+    ReadCancelled,
     #[error("was not written: cancelled by the user")]
     Cancelled,
     /// The editor reported an error.

@@ -14,8 +14,9 @@ use super::encoding::{PROBE_BYTES, decode_lines, is_binary, utf16_from_bom};
 use super::excerpt::{Excerpt, ExcerptLine, LineWindow};
 use crate::nofollow;
 
-/// Lines are counted in at most this many bytes, and one line is at most as long.
-const MAX_COUNTED_BYTES: u64 = 64 * 1024 * 1024;
+/// Maximum number of bytes that one step of a read looks at: counting the lines, reading them, or
+/// searching from the end.
+const MAX_SCANNED_BYTES: u64 = 64 * 1024 * 1024;
 const CHUNK_BYTES: usize = 256 * 1024;
 /// How long a line far from the beginning is searched for.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
@@ -34,34 +35,36 @@ pub(super) fn read_excerpt(
     let mut buffer = vec![0; CHUNK_BYTES];
     let count = reader.fill(&mut buffer[..PROBE_BYTES])?;
     if utf16_from_bom(&buffer[..count]).is_some() {
+        // Lines in UTF-16 cannot be found in a stream of bytes. The caller reads the whole file if it
+        // can.
         return Err(FileError::TooLarge(size));
     }
     if is_binary(&buffer[..count]) {
         return Err(FileError::Binary(size));
     }
-    let (total, is_exact) = reader.count_lines(&mut buffer, size)?;
-    if !is_exact && let Some(back) = window.start.filter(|it| *it < 0) {
-        return reader.read_tail(&mut buffer, size, back, window);
+    let LineCount { lines: total, is_exact } = reader.count_lines(&mut buffer, size)?;
+    if !is_exact && let Some(start) = window.start.filter(|it| *it < 0) {
+        return reader.read_tail(&mut buffer, size, start, window);
     }
     let (start, end) = window.range(total);
-    // If the total is not known, the window's own limits are the end.
+    // Without an exact total, only a positive end limits the range.
     let end = match window.end {
         _ if is_exact => end,
         Some(end) if end > 0 => usize::try_from(end).unwrap_or(usize::MAX),
         _ => usize::MAX,
     };
     reader.seek(SeekFrom::Start(0))?;
-    let wanted = end.saturating_add(1).saturating_sub(start);
+    let line_count = end.saturating_add(1).saturating_sub(start);
     let LineRun { lines, more, total: counted } =
-        reader.read_lines(&mut buffer, start - 1, wanted, window)?;
+        reader.read_lines(&mut buffer, start - 1, line_count, window)?;
     if lines.is_empty() && more {
         return Err(FileError::LineTooFar(start));
     }
-    let least = total.max(start - 1 + lines.len());
+    let lower_bound = total.max(start - 1 + lines.len());
     let (total, is_exact) = match counted {
         _ if is_exact => (total, true),
         Some(counted) => (counted, true),
-        None => (least, false),
+        None => (lower_bound, false),
     };
     let first = i64::try_from(start).unwrap_or(i64::MAX);
     Ok(Excerpt { first_line: first, lines, total, is_total_exact: is_exact, has_more: more })
@@ -76,6 +79,20 @@ struct LineRun {
     total: Option<usize>,
 }
 
+/// The number of lines of a file.
+struct LineCount {
+    lines: usize,
+    /// Whether it is not only a lower bound.
+    is_exact: bool,
+}
+
+/// The beginning of a line.
+struct LinePosition {
+    offset: u64,
+    /// The number of the line, counted from the end.
+    from_end: usize,
+}
+
 struct LineReader<'a> {
     file: File,
     cancel: &'a CancellationToken,
@@ -83,10 +100,10 @@ struct LineReader<'a> {
 }
 
 impl LineReader<'_> {
-    /// Reads until the buffer is full or the file ends. 0 is the end.
+    /// Reads until the buffer is full or the file ends. Returns 0 at the end of the file.
     fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, FileError> {
         if self.cancel.is_cancelled() {
-            return Err(FileError::System("was not read: cancelled by the user".to_owned()));
+            return Err(FileError::ReadCancelled);
         }
         let mut filled = 0;
         while filled < buffer.len() {
@@ -104,38 +121,38 @@ impl LineReader<'_> {
         self.file.seek(to).map(drop).map_err(|it| map_io_error(&it))
     }
 
-    /// Counts the lines; `false` if the number is only a lower bound.
-    fn count_lines(&mut self, buffer: &mut [u8], size: u64) -> Result<(usize, bool), FileError> {
+    fn count_lines(&mut self, buffer: &mut [u8], size: u64) -> Result<LineCount, FileError> {
         self.seek(SeekFrom::Start(0))?;
         let (mut breaks, mut read, mut last) = (0, 0, b'\n');
-        while read < MAX_COUNTED_BYTES {
+        while read < MAX_SCANNED_BYTES {
             let count = self.fill(buffer)?;
             let Some(end) = buffer[..count].last() else { break };
             breaks += memchr::memchr_iter(b'\n', &buffer[..count]).count();
             read += count as u64;
             last = *end;
         }
-        let is_exact = read < MAX_COUNTED_BYTES || read >= size;
-        Ok((breaks + usize::from(is_exact && last != b'\n'), is_exact))
+        let is_exact = read < MAX_SCANNED_BYTES || read >= size;
+        Ok(LineCount { lines: breaks + usize::from(is_exact && last != b'\n'), is_exact })
     }
 
-    /// Skips `skip` lines from the current position and reads at most `wanted` lines.
+    /// Skips `skip` lines from the current position and reads at most `line_count` lines.
     fn read_lines(
         &mut self,
         buffer: &mut [u8],
         skip: usize,
-        wanted: usize,
+        line_count: usize,
         window: &LineWindow,
     ) -> Result<LineRun, FileError> {
-        let most = wanted.min(window.max_lines);
+        let max_lines = line_count.min(window.max_lines);
         let mut collected = LineCollector::new(window);
         let (mut skipped, mut read, mut last) = (0, 0, b'\n');
-        while collected.done.len() < most && !collected.is_full() && read < MAX_COUNTED_BYTES {
+        while collected.lines.len() < max_lines && !collected.is_full() && read < MAX_SCANNED_BYTES
+        {
             let count = self.fill(buffer)?;
             let Some(end) = buffer[..count].last() else {
                 collected.finish();
-                let half = usize::from(skipped < skip && last != b'\n');
-                let total = Some(skipped + half + collected.done.len());
+                let partial_line = usize::from(skipped < skip && last != b'\n');
+                let total = Some(skipped + partial_line + collected.lines.len());
                 return Ok(LineRun { lines: collected.decode(), more: false, total });
             };
             last = *end;
@@ -152,7 +169,7 @@ impl LineReader<'_> {
                 continue;
             }
             read += count as u64;
-            while !rest.is_empty() && collected.done.len() < most && !collected.is_full() {
+            while !rest.is_empty() && collected.lines.len() < max_lines && !collected.is_full() {
                 let at = memchr::memchr(b'\n', rest);
                 collected.push(&rest[..at.unwrap_or(rest.len())]);
                 rest = at.map_or(&[], |it| &rest[it + 1..]);
@@ -162,7 +179,7 @@ impl LineReader<'_> {
             }
         }
         collected.finish();
-        let more = collected.done.len() < wanted;
+        let more = collected.lines.len() < line_count;
         Ok(LineRun { lines: collected.decode(), more, total: None })
     }
 
@@ -171,38 +188,38 @@ impl LineReader<'_> {
         &mut self,
         buffer: &mut [u8],
         size: u64,
-        back: i64,
+        start: i64,
         window: &LineWindow,
     ) -> Result<Excerpt, FileError> {
-        let asked = usize::try_from(back.unsigned_abs()).unwrap_or(usize::MAX);
-        let (offset, found) = self.find_line_from_end(buffer, size, asked)?;
+        let from_end = usize::try_from(start.unsigned_abs()).unwrap_or(usize::MAX);
+        let LinePosition { offset, from_end } = self.find_line_from_end(buffer, size, from_end)?;
         let last = window.end.filter(|it| *it < 0).map_or(1, i64::unsigned_abs);
         let last = usize::try_from(last).unwrap_or(usize::MAX);
-        let wanted = (found + 1).saturating_sub(last);
+        let line_count = (from_end + 1).saturating_sub(last);
         self.seek(SeekFrom::Start(offset))?;
-        let lines = self.read_lines(buffer, 0, wanted, window)?.lines;
-        let first = -i64::try_from(found).unwrap_or(i64::MAX);
+        let lines = self.read_lines(buffer, 0, line_count, window)?.lines;
+        let first = -i64::try_from(from_end).unwrap_or(i64::MAX);
         Ok(Excerpt {
             first_line: first,
-            has_more: lines.len() < wanted,
+            has_more: lines.len() < line_count,
             lines,
-            total: found,
+            total: from_end,
             is_total_exact: false,
         })
     }
 
-    /// Finds the offset of the line that is the `asked`-th from the end, and its number from the
-    /// end. If it is too far away, the farthest line that was reached is returned.
+    /// Finds the line with this number, counted from the end. If it is too far away, the farthest line
+    /// that was reached is returned.
     fn find_line_from_end(
         &mut self,
         buffer: &mut [u8],
         size: u64,
-        asked: usize,
-    ) -> Result<(u64, usize), FileError> {
+        from_end: usize,
+    ) -> Result<LinePosition, FileError> {
         let mut at = size;
         let mut found = 0;
-        let mut nearest = size;
-        while at > 0 && size - at < MAX_COUNTED_BYTES {
+        let mut line_start = size;
+        while at > 0 && size - at < MAX_SCANNED_BYTES {
             let length = at.min(buffer.len() as u64);
             at -= length;
             self.seek(SeekFrom::Start(at))?;
@@ -214,35 +231,41 @@ impl LineReader<'_> {
                     continue;
                 }
                 found += 1;
-                nearest = begin;
-                if found == asked {
-                    return Ok((nearest, found));
+                line_start = begin;
+                if found == from_end {
+                    return Ok(LinePosition { offset: line_start, from_end });
                 }
             }
         }
         // The last line is longer than what was examined.
-        Ok(if found == 0 { (at, 1) } else { (nearest, found) })
+        Ok(match found {
+            0 => LinePosition { offset: at, from_end: 1 },
+            _ => LinePosition { offset: line_start, from_end: found },
+        })
     }
 }
 
 /// Collects lines as bytes, each cut to the width of the window.
 struct LineCollector<'a> {
     window: &'a LineWindow,
-    done: Vec<Vec<u8>>,
-    missing: Vec<usize>,
+    lines: Vec<Vec<u8>>,
+    /// How many characters were cut off each of the lines.
+    cut_chars: Vec<usize>,
     line: Vec<u8>,
-    cut: usize,
-    used: usize,
+    /// How many characters were cut off `line`.
+    current_cut: usize,
+    /// The length of the lines.
+    bytes: usize,
 }
 
 impl<'a> LineCollector<'a> {
     fn new(window: &'a LineWindow) -> LineCollector<'a> {
-        let (done, missing, line) = (Vec::new(), Vec::new(), Vec::new());
-        LineCollector { window, done, missing, line, cut: 0, used: 0 }
+        let (lines, cut_chars, line) = (Vec::new(), Vec::new(), Vec::new());
+        LineCollector { window, lines, cut_chars, line, current_cut: 0, bytes: 0 }
     }
 
     fn is_full(&self) -> bool {
-        self.used > self.window.max_bytes
+        self.bytes > self.window.max_bytes
     }
 
     fn push(&mut self, piece: &[u8]) {
@@ -251,16 +274,16 @@ impl<'a> LineCollector<'a> {
         let (kept, cut) = piece.split_at(piece.len().min(room));
         self.line.extend_from_slice(kept);
         // Continuation bytes are not counted as characters.
-        self.cut += cut.iter().filter(|it| **it & 0xc0 != 0x80).count();
+        self.current_cut += cut.iter().filter(|it| **it & 0xc0 != 0x80).count();
     }
 
     fn finish_line(&mut self) {
-        if self.cut == 0 && self.line.last() == Some(&b'\r') {
+        if self.current_cut == 0 && self.line.last() == Some(&b'\r') {
             self.line.pop();
         }
-        self.used += self.line.len();
-        self.done.push(std::mem::take(&mut self.line));
-        self.missing.push(std::mem::take(&mut self.cut));
+        self.bytes += self.line.len();
+        self.lines.push(std::mem::take(&mut self.line));
+        self.cut_chars.push(std::mem::take(&mut self.current_cut));
     }
 
     fn finish(&mut self) {
@@ -270,11 +293,9 @@ impl<'a> LineCollector<'a> {
     }
 
     fn decode(&self) -> Vec<ExcerptLine> {
-        let texts = decode_lines(&self.done);
-        let lines = texts.iter().zip(&self.missing);
-        lines
-            .map(|(text, missing)| ExcerptLine::new(text, self.window.max_width, *missing))
-            .collect()
+        let texts = decode_lines(&self.lines);
+        let lines = texts.iter().zip(&self.cut_chars);
+        lines.map(|(text, cut)| ExcerptLine::new(text, self.window.max_width, *cut)).collect()
     }
 }
 
@@ -322,7 +343,10 @@ mod tests {
         std::fs::write(&path, b"text").unwrap();
         let cancel = CancellationToken::new();
         cancel.cancel();
-        assert!(read_excerpt(&path, &window(None, None), &cancel).is_err());
+        assert_eq!(
+            read_excerpt(&path, &window(None, None), &cancel),
+            Err(FileError::ReadCancelled)
+        );
     }
 
     #[test]

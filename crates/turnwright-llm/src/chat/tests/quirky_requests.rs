@@ -255,7 +255,7 @@ fn images_are_placed_where_allowed_and_named_elsewhere() {
     ];
     let without_media = body(&Quirks::default(), ReasoningEffort::Default, &history);
     let text = without_media["messages"][1]["content"].as_str().unwrap();
-    assert!(text.contains("image omitted") && text.contains("recording omitted"), "{text}");
+    assert!(text.contains("image omitted") && text.contains("audio omitted"), "{text}");
     assert!(without_media["messages"][3]["content"].as_str().unwrap().contains("image omitted"));
 
     let accepting_media = Quirks { images: true, audio: true, ..Quirks::default() };

@@ -38,7 +38,7 @@ fn a_document_may_be_truncated_or_an_error() {
         (
             r#"{"object":"response","status":"failed","error":{"code":"server_error","message":"Broken."}}"#,
             expect![[r#"
-                in-stream 500, may pass: host reported an error while answering: Broken.
+                in-stream 500, transient: host reported an error while answering: Broken.
             "#]],
         ),
         (
@@ -62,7 +62,7 @@ fn a_document_may_be_truncated_or_an_error() {
         (
             r#"{"object":"response","status":"completed","output":[]}"#,
             expect![[r#"
-            empty, may pass: host sent an empty answer
+            empty, transient: host sent an empty answer
         "#]],
         ),
         (
@@ -74,7 +74,7 @@ fn a_document_may_be_truncated_or_an_error() {
         (
             r#"{"object":"response","#,
             expect![[r#"
-            truncated, may pass: The answer from host broke off before it was complete. Send another prompt to continue
+            truncated, transient: The answer from host broke off before it was complete. Send another prompt to continue
         "#]],
         ),
         (

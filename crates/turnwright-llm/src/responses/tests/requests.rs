@@ -194,18 +194,18 @@ fn images_are_placed_where_allowed_or_named() {
         result("b", "", &[media("image/png")]),
     ];
     expect![[r#"
-        {"type":"message","role":"user","content":[{"type":"input_text","text":"Compare "},{"type":"input_image","image_url":"data:image/png;base64,AAAA","detail":"auto"},{"type":"input_image","image_url":"data:image/jpeg;base64,AAAA","detail":"auto"},{"type":"input_text","text":" with this[recording omitted (audio/wav): this model takes none]"}]}
+        {"type":"message","role":"user","content":[{"type":"input_text","text":"Compare "},{"type":"input_image","image_url":"data:image/png;base64,AAAA","detail":"auto"},{"type":"input_image","image_url":"data:image/jpeg;base64,AAAA","detail":"auto"},{"type":"input_text","text":" with this[audio omitted (audio/wav): this model does not accept audio input]"}]}
         {"type":"function_call","call_id":"a","name":"f","arguments":"{}"}
         {"type":"function_call","call_id":"b","name":"f","arguments":"{}"}
         {"type":"function_call_output","call_id":"a","output":[{"type":"input_text","text":"Here."},{"type":"input_image","image_url":"data:image/png;base64,AAAA","detail":"auto"}]}
         {"type":"function_call_output","call_id":"b","output":[{"type":"input_image","image_url":"data:image/png;base64,AAAA","detail":"auto"}]}
     "#]].assert_eq(&items(&history, &thinking()));
     expect![[r#"
-        {"type":"message","role":"user","content":[{"type":"input_text","text":"Compare [image omitted (image/png): this model takes none][image omitted (image/jpeg): this model takes none] with this[recording omitted (audio/wav): this model takes none]"}]}
+        {"type":"message","role":"user","content":[{"type":"input_text","text":"Compare [image omitted (image/png): this model does not accept image input][image omitted (image/jpeg): this model does not accept image input] with this[audio omitted (audio/wav): this model does not accept audio input]"}]}
         {"type":"function_call","call_id":"a","name":"f","arguments":"{}"}
         {"type":"function_call","call_id":"b","name":"f","arguments":"{}"}
-        {"type":"function_call_output","call_id":"a","output":"Here.\n[image omitted (image/png): this model takes none]"}
-        {"type":"function_call_output","call_id":"b","output":"[image omitted (image/png): this model takes none]"}
+        {"type":"function_call_output","call_id":"a","output":"Here.\n[image omitted (image/png): this model does not accept image input]"}
+        {"type":"function_call_output","call_id":"b","output":"[image omitted (image/png): this model does not accept image input]"}
     "#]].assert_eq(&items(&history, &Quirks::default()));
 }
 

@@ -9,7 +9,7 @@ use super::extensions;
 use super::handlers;
 use super::responder::Responder;
 use super::wire::{
-    ArchiveSession, Authenticate, CloseSession, DeleteSession, ForkSession, GetHistory,
+    ArchiveSession, Authenticate, CloseSession, DeleteSession, ForkSession, GetMessages,
     GetSessionStatus, Initialize, ListSessions, LoadSession, NewSession, Prompt, RequestMethod,
     ResumeSession, SetConfigOption, SetMode, SetSessionTitle, UnarchiveSession,
 };
@@ -41,7 +41,7 @@ impl Connection {
             .on::<Prompt>(handlers::prompt)
             .on::<SetMode>(handlers::set_mode)
             .on::<SetConfigOption>(handlers::set_option)
-            .on::<GetHistory>(extensions::history)
+            .on::<GetMessages>(extensions::history)
             .finish();
     }
 

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::connection::Connection;
 use super::responder::Responder;
-use super::wire::{GetHistory, RequestMethod};
+use super::wire::{GetMessages, RequestMethod};
 use crate::error::Error;
 use crate::session::{self, HistoryPage, MessageRecord};
 use turnwright_rpc::RequestId;
@@ -18,7 +18,7 @@ const MAX_LIMIT: usize = 1_000;
 
 /// The `_meta` of the response to `initialize`.
 pub(super) fn advertised_methods() -> Map<String, Value> {
-    [("turnwright/methods".to_owned(), json!([GetHistory::NAME]))].into_iter().collect()
+    [("turnwright/methods".to_owned(), json!([GetMessages::NAME]))].into_iter().collect()
 }
 
 /// The parameters of `_turnwright/history`.
@@ -36,7 +36,7 @@ pub(super) fn history(
     connection: &mut Connection,
     _: &RequestId,
     params: HistoryRequest,
-    reply: Responder<GetHistory>,
+    reply: Responder<GetMessages>,
 ) {
     let HistoryRequest { session_id, limit, before } = params;
     let limit = limit.unwrap_or(DEFAULT_LIMIT);

@@ -20,7 +20,7 @@ use turnwright_policy::permission::Mode;
 use turnwright_rpc::{Params, RequestId};
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::StopReason;
-use turnwright_types::update::SettingId;
+use turnwright_types::update::ConfigOptionId;
 
 pub(super) fn initialize(
     connection: &mut Connection,
@@ -109,8 +109,9 @@ pub(super) fn set_option(
     let Some(handle) = connection.session(&session) else {
         return reply.fail(&Error::SessionNotFound(session.to_string()));
     };
-    let (Some(setting), Some(value)) = (SettingId::parse(&config_id.0), value.as_value_id()) else {
-        let known: Vec<_> = SettingId::ALL.iter().map(|it| it.id()).collect();
+    let (Some(setting), Some(value)) = (ConfigOptionId::parse(&config_id.0), value.as_value_id())
+    else {
+        let known: Vec<_> = ConfigOptionId::ALL.iter().map(|it| it.id()).collect();
         return reply.fail(&Error::InvalidParams(format!(
             "Unknown option `{}`, or a value that is not an id; options are: {}",
             config_id.0,

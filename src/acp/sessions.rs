@@ -26,7 +26,7 @@ use crate::session::{self, OpenRequest, SessionOrigin};
 use turnwright_rpc::RequestId;
 use turnwright_types::client::EditorBuffers;
 use turnwright_types::ids::SessionId;
-use turnwright_types::update::Setting;
+use turnwright_types::update::ConfigOption;
 
 /// The parameters that all methods that open a session have in common.
 struct OpenParams {
@@ -131,7 +131,7 @@ fn open<M: RequestMethod + 'static>(
     request: &RequestId,
     wanted: OpenParams,
     reply: Responder<M>,
-    convert: impl FnOnce(Vec<Setting>) -> M::Result + Send + 'static,
+    convert: impl FnOnce(Vec<ConfigOption>) -> M::Result + Send + 'static,
 ) {
     let OpenParams { id, cwd, folders, servers, origin } = wanted;
     let servers = match mcp_servers::server_specs(servers) {
@@ -139,7 +139,7 @@ fn open<M: RequestMethod + 'static>(
         Err(error) => return reply.fail(&error),
     };
     let (cancel, in_flight) = connection.in_flight.register(request.clone());
-    let opened: Completion<Vec<Setting>> = reply.done(move |settings| {
+    let opened: Completion<Vec<ConfigOption>> = reply.done(move |settings| {
         drop(in_flight);
         convert(settings)
     });

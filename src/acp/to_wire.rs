@@ -26,25 +26,25 @@ use turnwright_types::ids;
 use turnwright_types::message::{Media, PromptPart, StopReason};
 use turnwright_types::timestamp;
 use turnwright_types::update::{
-    self, COMMAND_TOOL, CallUpdate, PlanPriority, PlanStatus, Setting, SettingId, SlashCommand, TerminalDelta,
-    ToolCallStatus, Update,
+    self, COMMAND_TOOL, CallUpdate, ConfigOption, ConfigOptionId, PlanPriority, PlanStatus,
+    SlashCommand, TerminalDelta, ToolCallStatus, Update,
 };
 
 /// Converts an update for a client with these capabilities. `cwd` is the folder in which the session's
 /// commands run.
 pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> SessionUpdate {
     match update {
-        Update::User { message, part } => {
+        Update::UserChunk { message, part } => {
             let chunk = ContentChunk::new(prompt_block(part)).message_id(message_id(&message));
             SessionUpdate::UserMessageChunk(chunk)
         }
-        Update::Text { message, text } => {
+        Update::AgentText { message, text } => {
             SessionUpdate::AgentMessageChunk(chunk(text).message_id(message_id(&message)))
         }
-        Update::Thought { message, text } => {
+        Update::AgentThought { message, text } => {
             SessionUpdate::AgentThoughtChunk(chunk(text).message_id(message_id(&message)))
         }
-        Update::Call { id, name, view } => {
+        Update::ToolCall { id, name, view } => {
             SessionUpdate::ToolCall(new_call(id.to_arc(), name, view, caps, cwd))
         }
         Update::CallUpdate(update) => SessionUpdate::ToolCallUpdate(call_update(*update)),
@@ -80,7 +80,7 @@ pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> SessionUpd
             let cost = cost.map(|it| Cost::new(it, "USD"));
             SessionUpdate::UsageUpdate(UsageUpdate::new(used, size).cost(cost).meta(meta))
         }
-        Update::Settings(all) => {
+        Update::ConfigOptions(all) => {
             SessionUpdate::ConfigOptionUpdate(ConfigOptionUpdate::new(settings(all)))
         }
     }
@@ -264,16 +264,16 @@ fn plan_entry(entry: &update::PlanEntry) -> schema::PlanEntry {
 }
 
 /// Converts the settings of a session to configuration options.
-pub(super) fn settings(all: Vec<Setting>) -> Vec<SessionConfigOption> {
-    let choice = |it: update::SettingChoice| {
+pub(super) fn settings(all: Vec<ConfigOption>) -> Vec<SessionConfigOption> {
+    let choice = |it: update::ConfigChoice| {
         SessionConfigSelectOption::new(it.value, escape_hidden_line(&it.name))
             .description(it.description)
     };
-    let option = |it: Setting| {
+    let option = |it: ConfigOption| {
         let category = match it.id {
-            SettingId::Model => SessionConfigOptionCategory::Model,
-            SettingId::Effort => SessionConfigOptionCategory::ThoughtLevel,
-            SettingId::Mode => SessionConfigOptionCategory::Mode,
+            ConfigOptionId::Model => SessionConfigOptionCategory::Model,
+            ConfigOptionId::Effort => SessionConfigOptionCategory::ThoughtLevel,
+            ConfigOptionId::Mode => SessionConfigOptionCategory::Mode,
         };
         let choices: Vec<_> = it.choices.into_iter().map(choice).collect();
         SessionConfigOption::select(it.id.id(), it.id.name(), it.current, choices)
@@ -283,9 +283,9 @@ pub(super) fn settings(all: Vec<Setting>) -> Vec<SessionConfigOption> {
 }
 
 /// Converts the mode setting to the session's modes.
-pub(super) fn modes(all: &[Setting]) -> Option<SessionModeState> {
-    let setting = all.iter().find(|it| it.id == SettingId::Mode)?;
-    let mode = |it: &update::SettingChoice| {
+pub(super) fn modes(all: &[ConfigOption]) -> Option<SessionModeState> {
+    let setting = all.iter().find(|it| it.id == ConfigOptionId::Mode)?;
+    let mode = |it: &update::ConfigChoice| {
         SessionMode::new(it.value.clone(), it.name.clone()).description(it.description.clone())
     };
     let modes = setting.choices.iter().map(mode).collect();

@@ -1,11 +1,11 @@
-//! The table of the methods that we serve, and the one import of the wire types for all of `acp`.
+//! The JSON-RPC methods that the agent serves, and the schema that the rest of `acp` uses.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub(super) use agent_client_protocol_schema::v1 as schema;
 
-/// A request method of ours that a client can call.
+/// A JSON-RPC method that the agent handles.
 pub(super) trait RequestMethod {
     /// The name on the wire.
     const NAME: &'static str;
@@ -13,6 +13,7 @@ pub(super) trait RequestMethod {
     type Result: Serialize;
 }
 
+/// Defines a type per method: `Type "wire/name" (Params) -> Result;`.
 macro_rules! methods {
     ($($name:ident $method:literal ($params:ty) -> $result:ty;)*) => {
         $(
@@ -25,18 +26,18 @@ macro_rules! methods {
                 type Result = $result;
             }
         )*
-
     };
 }
 
 methods! {
+    // Any version of the protocol is accepted.
     Initialize "initialize" (serde_json::Value) -> schema::InitializeResponse;
     Authenticate "authenticate" (schema::AuthenticateRequest) -> schema::AuthenticateResponse;
     NewSession "session/new" (schema::NewSessionRequest) -> schema::NewSessionResponse;
+    // Some clients leave out required fields.
     LoadSession "session/load" (serde_json::Value) -> schema::LoadSessionResponse;
     ResumeSession "session/resume" (schema::ResumeSessionRequest) -> schema::ResumeSessionResponse;
     CloseSession "session/close" (schema::CloseSessionRequest) -> schema::CloseSessionResponse;
-    GetHistory "_turnwright/history" (super::extensions::HistoryRequest) -> serde_json::Value;
     ForkSession "session/fork" (schema::ForkSessionRequest) -> schema::ForkSessionResponse;
     ListSessions "session/list" (schema::ListSessionsRequest) -> schema::ListSessionsResponse;
     DeleteSession "session/delete" (schema::DeleteSessionRequest) -> schema::DeleteSessionResponse;
@@ -52,4 +53,6 @@ methods! {
     SetConfigOption "session/set_config_option"
         (schema::SetSessionConfigOptionRequest) -> schema::SetSessionConfigOptionResponse;
     SetMode "session/set_mode" (schema::SetSessionModeRequest) -> schema::SetSessionModeResponse;
+    // An extension of this agent: pages of a session's messages.
+    GetMessages "_turnwright/history" (super::extensions::HistoryRequest) -> serde_json::Value;
 }

@@ -29,7 +29,7 @@ use turnwright_llm::{Model, ReasoningEffort};
 use turnwright_policy::permission::{Grants, Mode};
 use turnwright_store::Entry;
 use turnwright_types::message::{History, StopReason};
-use turnwright_types::update::{Setting, SettingId, Update};
+use turnwright_types::update::{ConfigOption, ConfigOptionId, Update};
 
 /// The stop reason that is stored for a turn that has died.
 const DIED: &str = "died";
@@ -41,7 +41,7 @@ type PendingModelChange = BoxFuture<'static, Option<ModelChange>>;
 struct ModelChange {
     number: u64,
     model: Result<Arc<dyn Model>, Error>,
-    done: Completion<Vec<Setting>>,
+    done: Completion<Vec<ConfigOption>>,
 }
 
 pub(super) struct SessionActor {
@@ -179,21 +179,21 @@ impl SessionActor {
         }
     }
 
-    fn set(&mut self, setting: SettingId, value: String, done: Completion<Vec<Setting>>) {
+    fn set(&mut self, setting: ConfigOptionId, value: String, done: Completion<Vec<ConfigOption>>) {
         match setting {
-            SettingId::Model => return self.choose_model(value, done),
-            SettingId::Effort if !self.services.selection.get().model.supports_effort() => {
+            ConfigOptionId::Model => return self.choose_model(value, done),
+            ConfigOptionId::Effort if !self.services.selection.get().model.supports_effort() => {
                 let no_effort = "This model has no reasoning effort to choose";
                 return done.complete(Err(Error::InvalidParams(no_effort.to_owned())));
             }
-            SettingId::Effort => match ReasoningEffort::parse(&value) {
+            ConfigOptionId::Effort => match ReasoningEffort::parse(&value) {
                 Some(effort) => self.services.selection.set_effort(effort),
                 None => {
                     let valid: Vec<_> = ReasoningEffort::ALL.iter().map(|it| it.id()).collect();
                     return done.complete(Err(settings::unknown_value("effort", &value, &valid)));
                 }
             },
-            SettingId::Mode => match Mode::parse(&value) {
+            ConfigOptionId::Mode => match Mode::parse(&value) {
                 Some(mode) => {
                     if let Err(error) = self.set_mode(mode) {
                         return done.complete(Err(error));
@@ -218,7 +218,7 @@ impl SessionActor {
         });
     }
 
-    fn choose_model(&mut self, name: String, done: Completion<Vec<Setting>>) {
+    fn choose_model(&mut self, name: String, done: Completion<Vec<ConfigOption>>) {
         let number = match self.model_choice.begin_change() {
             Ok(number) => number,
             Err(busy) => return done.complete(Err(busy)),

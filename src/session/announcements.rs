@@ -8,7 +8,7 @@ use crate::error::Error;
 use turnwright_llm::{Modalities, ReasoningEffort};
 use turnwright_policy::permission::Mode;
 use turnwright_types::message::{PromptPart, UserMessage};
-use turnwright_types::update::{Setting, SlashCommand, Update};
+use turnwright_types::update::{ConfigOption, SlashCommand, Update};
 
 /// The delay between the answer to the session's opening and the list of commands. Some editors
 /// drop updates for a session that they have not registered yet.
@@ -30,7 +30,7 @@ pub(super) struct Announcements {
     announce_at: Option<Instant>,
     commands: Vec<SlashCommand>,
     /// The settings that the client knows.
-    settings: Vec<Setting>,
+    settings: Vec<ConfigOption>,
     /// The settings that were stored last.
     saved: Option<SavedSettings>,
 }
@@ -39,7 +39,7 @@ impl Announcements {
     pub(super) fn new(
         notices: Vec<String>,
         advertised: Modalities,
-        settings: Vec<Setting>,
+        settings: Vec<ConfigOption>,
     ) -> Announcements {
         Announcements {
             notices,
@@ -92,22 +92,22 @@ impl Announcements {
     }
 
     /// The settings that the client knows.
-    pub(super) fn settings(&self) -> Vec<Setting> {
+    pub(super) fn settings(&self) -> Vec<ConfigOption> {
         self.settings.clone()
     }
 
     /// Notes the settings that the client gets with the answer that it waits for.
-    pub(super) fn set_settings(&mut self, settings: Vec<Setting>) {
+    pub(super) fn set_settings(&mut self, settings: Vec<ConfigOption>) {
         self.settings = settings;
     }
 
     /// The update of settings that have changed.
-    pub(super) fn update_settings(&mut self, settings: Vec<Setting>) -> Option<Update> {
+    pub(super) fn update_settings(&mut self, settings: Vec<ConfigOption>) -> Option<Update> {
         if settings == self.settings {
             return None;
         }
         self.settings.clone_from(&settings);
-        Some(Update::Settings(settings))
+        Some(Update::ConfigOptions(settings))
     }
 
     /// Whether these settings must be stored, because they are not what was stored last.
@@ -201,8 +201,8 @@ mod tests {
     #[test]
     fn settings_are_stored_and_sent_only_when_they_change() {
         let setting = |current: &str| {
-            let id = turnwright_types::update::SettingId::Model;
-            vec![Setting { id, current: current.to_owned(), choices: Vec::new() }]
+            let id = turnwright_types::update::ConfigOptionId::Model;
+            vec![ConfigOption { id, current: current.to_owned(), choices: Vec::new() }]
         };
         let mut told = Announcements::new(Vec::new(), Modalities::default(), setting("a"));
         let changes = ["a", "b", "b", "a"].map(|it| told.update_settings(setting(it)).is_some());

@@ -50,7 +50,7 @@ use turnwright_policy::permission::Mode;
 use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::{StopReason, UserMessage};
-use turnwright_types::update::{Setting, SettingId};
+use turnwright_types::update::{ConfigOption, ConfigOptionId};
 
 pub(crate) use effective_policy::{PROJECT_FILE, ProjectFile, resolve_policy, rule_problems};
 pub(crate) use history::history;
@@ -99,7 +99,7 @@ pub(crate) struct OpenRequest {
     /// Cancels the opening. It has no effect once the session is open.
     pub cancel: CancellationToken,
     /// Reported when the session can be prompted, after all updates about its past.
-    pub opened: Completion<Vec<Setting>>,
+    pub opened: Completion<Vec<ConfigOption>>,
 }
 
 /// Where a session's conversation comes from.
@@ -138,9 +138,9 @@ enum SessionMessage {
         done: Completion<()>,
     },
     Set {
-        setting: SettingId,
+        setting: ConfigOptionId,
         value: String,
-        done: Completion<Vec<Setting>>,
+        done: Completion<Vec<ConfigOption>>,
     },
     /// The user has chosen this title.
     TitleChosen(String),
@@ -211,7 +211,12 @@ impl SessionHandle {
         self.send(SessionMessage::SetMode { mode, done });
     }
 
-    pub(crate) fn set(&self, setting: SettingId, value: String, done: Completion<Vec<Setting>>) {
+    pub(crate) fn set(
+        &self,
+        setting: ConfigOptionId,
+        value: String,
+        done: Completion<Vec<ConfigOption>>,
+    ) {
         self.send(SessionMessage::Set { setting, value, done });
     }
 

@@ -17,7 +17,7 @@ use crate::completion::Completion;
 use crate::error::Error;
 use crate::turn::SharedModelSelection;
 use turnwright_store::SessionLog;
-use turnwright_types::update::Setting;
+use turnwright_types::update::ConfigOption;
 
 /// A session that is opening.
 pub(super) struct Opening {
@@ -91,7 +91,7 @@ impl Opening {
         mut actor: SessionActor,
         origin: SessionOrigin,
         servers: ServerLaunch,
-        opened: Completion<Vec<Setting>>,
+        opened: Completion<Vec<ConfigOption>>,
     ) {
         let is_copy = matches!(origin, SessionOrigin::Fork { .. });
         let start_after = self.start_after.clone();
@@ -164,7 +164,7 @@ impl Opening {
     }
 
     /// Answers everything, because the session cannot be loaded.
-    async fn fail(self, error: Error, opened: Completion<Vec<Setting>>) {
+    async fn fail(self, error: Error, opened: Completion<Vec<ConfigOption>>) {
         let Opening { mut inbox, early, start_after, .. } = self;
         inbox.close();
         opened.complete(Err(error));

@@ -18,12 +18,12 @@ pub(super) fn updates(stored: &StoredEntry, last_plan: Option<u64>) -> Vec<Updat
             message_updates(id, message, &stored.calls)
         }
         Entry::Note { id, text } => {
-            vec![Update::Text { message: id.clone(), text: text.clone() }]
+            vec![Update::AgentText { message: id.clone(), text: text.clone() }]
         }
         Entry::IncompleteCall { call, name, view, reason: why } => {
             let (id, name, view) = (call.clone(), name.clone(), view.clone());
             let last = turn::failed_update(&id, why);
-            vec![Update::Call { id, name, view }, Update::CallUpdate(Box::new(last))]
+            vec![Update::ToolCall { id, name, view }, Update::CallUpdate(Box::new(last))]
         }
         // Each plan update replaces the whole plan, so only the last one is sent.
         Entry::Plan { entries } if last_plan == Some(stored.seq) => {
@@ -37,17 +37,17 @@ fn message_updates(id: &MessageId, message: &Message, calls: &[CallRow]) -> Vec<
     match message {
         Message::User(user) => {
             let own = user.parts.iter().filter(|it| !matches!(it, PromptPart::Context(_)));
-            own.map(|it| Update::User { message: id.clone(), part: it.clone() }).collect()
+            own.map(|it| Update::UserChunk { message: id.clone(), part: it.clone() }).collect()
         }
         Message::Assistant(answer) => {
             let mut updates = Vec::new();
             let message = || id.clone();
             if !answer.thought.is_empty() {
                 let text = answer.thought.clone();
-                updates.push(Update::Thought { message: message(), text });
+                updates.push(Update::AgentThought { message: message(), text });
             }
             if !answer.text.is_empty() {
-                updates.push(Update::Text { message: message(), text: answer.text.clone() });
+                updates.push(Update::AgentText { message: message(), text: answer.text.clone() });
             }
             // In the order in which the user saw the cards first: a call whose name arrived late is
             // behind the others.
@@ -68,7 +68,7 @@ fn number(id: &CallId) -> Option<u64> {
 /// The first and the last update of a call; none if it has no card.
 fn card_updates(row: &CallRow) -> Vec<Update> {
     let Some(view) = row.outcome.view.clone() else { return Vec::new() };
-    let first = Update::Call { id: row.call.clone(), name: row.tool.clone(), view };
+    let first = Update::ToolCall { id: row.call.clone(), name: row.tool.clone(), view };
     let mut last = turn::final_update(&row.call, &row.outcome);
     last.raw_input = match &row.arguments {
         Arguments::Object(value) => Some(turn::abridged_arguments(value)),

@@ -7,10 +7,10 @@ use crate::error::{Error, error_chain};
 use crate::turn::TurnServices;
 use turnwright_llm::{Model, ReasoningEffort, closest_names};
 use turnwright_policy::permission::Mode;
-use turnwright_types::update::{Setting, SettingChoice, SettingId};
+use turnwright_types::update::{ConfigChoice, ConfigOption, ConfigOptionId};
 
 /// All settings of a session, the most important first.
-pub(super) fn all(host: &SessionHost, services: &TurnServices) -> Vec<Setting> {
+pub(super) fn all(host: &SessionHost, services: &TurnServices) -> Vec<ConfigOption> {
     let selection = services.selection.get();
     let mut all = vec![model(host, selection.model.name())];
     if selection.model.supports_effort() {
@@ -21,21 +21,21 @@ pub(super) fn all(host: &SessionHost, services: &TurnServices) -> Vec<Setting> {
     all
 }
 
-fn model(host: &SessionHost, current: &str) -> Setting {
+fn model(host: &SessionHost, current: &str) -> ConfigOption {
     let mut names = host.model_choices();
     if !names.iter().any(|it| it == current) {
         names.insert(0, current.to_owned());
     }
-    let choice = |name: String| SettingChoice { value: name.clone(), name, description: None };
-    Setting {
-        id: SettingId::Model,
+    let choice = |name: String| ConfigChoice { value: name.clone(), name, description: None };
+    ConfigOption {
+        id: ConfigOptionId::Model,
         current: current.to_owned(),
         choices: names.into_iter().map(choice).collect(),
     }
 }
 
-fn effort(current: ReasoningEffort) -> Setting {
-    let choice = |it: ReasoningEffort| SettingChoice {
+fn effort(current: ReasoningEffort) -> ConfigOption {
+    let choice = |it: ReasoningEffort| ConfigChoice {
         value: it.id().to_owned(),
         name: match it {
             ReasoningEffort::Default => "Default",
@@ -47,21 +47,21 @@ fn effort(current: ReasoningEffort) -> Setting {
         .to_owned(),
         description: (it == ReasoningEffort::Default).then(|| "Chosen by the provider".to_owned()),
     };
-    Setting {
-        id: SettingId::Effort,
+    ConfigOption {
+        id: ConfigOptionId::Effort,
         current: current.id().to_owned(),
         choices: ReasoningEffort::ALL.into_iter().map(choice).collect(),
     }
 }
 
-fn mode(current: Mode, most: Mode, can_confine: bool) -> Setting {
-    let choice = |it: Mode| SettingChoice {
+fn mode(current: Mode, most: Mode, can_confine: bool) -> ConfigOption {
+    let choice = |it: Mode| ConfigChoice {
         value: it.id().to_owned(),
         name: it.name().to_owned(),
         description: Some(it.description(can_confine).to_owned()),
     };
-    Setting {
-        id: SettingId::Mode,
+    ConfigOption {
+        id: ConfigOptionId::Mode,
         current: current.id().to_owned(),
         choices: Mode::ALL.into_iter().filter(|it| *it <= most).map(choice).collect(),
     }

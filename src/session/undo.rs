@@ -128,7 +128,11 @@ impl UndoContext {
         }
         let (begun, card) = (Instant::now(), self.card(&plan, &wanted));
         self.log.add_entry(card.entry());
-        tell(Update::Call { id: card.id.clone(), name: card.name.into(), view: card.view.clone() });
+        tell(Update::ToolCall {
+            id: card.id.clone(),
+            name: card.name.into(),
+            view: card.view.clone(),
+        });
         let mut under_way = CallUpdate::new(card.id.clone(), ToolCallStatus::InProgress);
         under_way.raw_input = Some(card.arguments.clone());
         tell(Update::CallUpdate(Box::new(under_way)));
@@ -377,8 +381,8 @@ fn client_path(roots: &Roots, path: &Path) -> std::path::PathBuf {
 }
 
 /// Text about undone turns for the model: set by the commands, taken by the next prompt.
+// Held only to move a text.
 #[derive(Clone, Debug, Default)]
-// held to move a text.
 pub(super) struct UndoNews(Arc<Mutex<Option<String>>>);
 
 impl UndoNews {

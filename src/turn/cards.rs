@@ -51,7 +51,7 @@ impl OpenCards {
     /// Opens a card in the client.
     pub(super) fn open(&mut self, id: &CallId, name: String, view: CallView) {
         self.open.push(OpenCard { id: id.clone(), name: name.clone(), view: view.clone() });
-        self.client.update(Update::Call { id: id.clone(), name, view });
+        self.client.update(Update::ToolCall { id: id.clone(), name, view });
     }
 
     /// Records that the client shows the card like this.

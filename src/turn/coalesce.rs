@@ -68,8 +68,8 @@ impl TextCoalescer {
         let text = std::mem::take(&mut self.text);
         let message = self.message.clone();
         Some(match self.kind {
-            TextKind::Text => Update::Text { message, text },
-            TextKind::Thought => Update::Thought { message, text },
+            TextKind::Text => Update::AgentText { message, text },
+            TextKind::Thought => Update::AgentThought { message, text },
         })
     }
 }
@@ -80,8 +80,8 @@ mod tests {
 
     fn text(update: Option<Update>) -> String {
         match update {
-            Some(Update::Text { text, .. }) => text,
-            Some(Update::Thought { text, .. }) => format!("({text})"),
+            Some(Update::AgentText { text, .. }) => text,
+            Some(Update::AgentThought { text, .. }) => format!("({text})"),
             _ => "-".to_owned(),
         }
     }

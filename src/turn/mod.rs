@@ -101,7 +101,7 @@ impl TurnServices {
     /// Shows a text to the user that the model does not get.
     pub(crate) fn say(&self, id: MessageId, text: String) {
         self.log().add_entry(Entry::Note { id: id.clone(), text: text.clone() });
-        self.client().update(Update::Text { message: id, text });
+        self.client().update(Update::AgentText { message: id, text });
     }
 
     /// Sends the pending notices of the session log and of the MCP tools to the client.
@@ -161,8 +161,8 @@ pub(crate) struct ModelSelection {
 }
 
 /// The model selection, set by the session and read by its turn.
+// Held only to copy a pointer.
 #[derive(Clone, Debug)]
-// held to copy a pointer, never across an await.
 pub(crate) struct SharedModelSelection(Arc<Mutex<ModelSelection>>);
 
 impl SharedModelSelection {
@@ -184,8 +184,8 @@ impl SharedModelSelection {
 }
 
 /// The mode that the model was last told; `None` if that message is no longer in its context.
+// Held only to copy a value.
 #[derive(Clone, Debug, Default)]
-// held to copy a value.
 pub(crate) struct AnnouncedMode(Arc<Mutex<Option<Mode>>>);
 
 impl AnnouncedMode {
@@ -205,8 +205,8 @@ impl AnnouncedMode {
 }
 
 /// The permission rules of a session, set by the session and read by its turn.
+// Held only to copy a pointer.
 #[derive(Clone, Debug, Default)]
-// held to copy a pointer, never across an await.
 pub(crate) struct SharedRules(Arc<Mutex<Arc<PolicyRules>>>);
 
 impl SharedRules {

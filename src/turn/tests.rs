@@ -198,7 +198,10 @@ async fn words_that_wait_for_the_client_are_not_lost_by_a_cancel() {
     let (fixture, done) = cancelled_while_nobody_reads(ScriptedReply::Text("Here I am.")).await;
     assert_eq!(shape(&done.history), ["assistant"]);
     let updates = fixture.client.updates.lock();
-    assert!(updates.iter().any(|it| matches!(it, Update::Text { .. })), "only the model knows");
+    assert!(
+        updates.iter().any(|it| matches!(it, Update::AgentText { .. })),
+        "only the model knows"
+    );
 }
 
 #[tokio::test]

@@ -16,23 +16,24 @@ pub const COMMAND_TOOL: &str = "exec";
 #[derive(Clone, Debug, PartialEq)]
 pub enum Update {
     /// A part of an earlier prompt, when a conversation is replayed.
-    User { message: MessageId, part: PromptPart },
+    UserChunk { message: MessageId, part: PromptPart },
     /// A piece of the model's answer, to be appended to the message.
-    Text { message: MessageId, text: String },
+    AgentText { message: MessageId, text: String },
     /// A piece of the model's reasoning, to be appended to the message.
-    Thought { message: MessageId, text: String },
+    AgentThought { message: MessageId, text: String },
     /// A new tool call, whose status is `Pending`.
-    Call {
+    ToolCall {
         id: CallId,
         /// The tool name.
         name: String,
+        /// The title, the kind and the locations of its card.
         view: CallView,
     },
-    /// A change of a tool call.
+    /// New values for some fields of a tool call.
     CallUpdate(Box<CallUpdate>),
-    /// The whole plan.
+    /// Replaces the plan.
     Plan(Vec<PlanEntry>),
-    /// All slash commands.
+    /// Replaces the list of slash commands.
     Commands(Vec<SlashCommand>),
     /// Something the user should know that is not part of the answer, such as a delay.
     Notice(String),
@@ -55,22 +56,22 @@ pub enum Update {
         /// The cost of the session so far in US dollars, if prices are configured.
         cost: Option<f64>,
     },
-    /// All settings that the user can change.
-    Settings(Vec<Setting>),
+    /// Replaces the list of configuration options.
+    ConfigOptions(Vec<ConfigOption>),
 }
 
-/// A setting of a session that the user can change.
+/// A setting of a session that the user can change; ACP calls it a configuration option.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Setting {
-    pub id: SettingId,
+pub struct ConfigOption {
+    pub id: ConfigOptionId,
     /// The `value` of the current choice.
     pub current: String,
-    pub choices: Vec<SettingChoice>,
+    pub choices: Vec<ConfigChoice>,
 }
 
 /// Identifies a setting of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SettingId {
+pub enum ConfigOptionId {
     Model,
     /// The model's reasoning effort.
     Effort,
@@ -80,7 +81,7 @@ pub enum SettingId {
 
 /// One possible value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SettingChoice {
+pub struct ConfigChoice {
     /// The stable identifier.
     pub value: String,
     /// The display name.
@@ -88,31 +89,33 @@ pub struct SettingChoice {
     pub description: Option<String>,
 }
 
-impl SettingId {
+impl ConfigOptionId {
     /// All settings, the most important first.
-    pub const ALL: [SettingId; 3] = [SettingId::Model, SettingId::Effort, SettingId::Mode];
+    pub const ALL: [ConfigOptionId; 3] =
+        [ConfigOptionId::Model, ConfigOptionId::Effort, ConfigOptionId::Mode];
 
     /// The stable identifier that clients use.
     pub fn id(self) -> &'static str {
         match self {
-            SettingId::Model => "model",
-            SettingId::Effort => "thought_level",
-            SettingId::Mode => "mode",
+            ConfigOptionId::Model => "model",
+            // ACP's name for it.
+            ConfigOptionId::Effort => "thought_level",
+            ConfigOptionId::Mode => "mode",
         }
     }
 
     /// The display name.
     pub fn name(self) -> &'static str {
         match self {
-            SettingId::Model => "Model",
-            SettingId::Effort => "Reasoning effort",
-            SettingId::Mode => "Mode",
+            ConfigOptionId::Model => "Model",
+            ConfigOptionId::Effort => "Reasoning effort",
+            ConfigOptionId::Mode => "Mode",
         }
     }
 
     /// The inverse of [`SettingId::id`].
-    pub fn parse(id: &str) -> Option<SettingId> {
-        SettingId::ALL.into_iter().find(|it| it.id() == id)
+    pub fn parse(id: &str) -> Option<ConfigOptionId> {
+        ConfigOptionId::ALL.into_iter().find(|it| it.id() == id)
     }
 }
 

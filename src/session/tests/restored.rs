@@ -49,11 +49,13 @@ fn fold(updates: &[Update]) -> Vec<(String, Value)> {
     let (mut order, mut shown) = (Vec::new(), BTreeMap::<String, Value>::new());
     for update in updates {
         let (key, fields) = match update {
-            Update::Text { message, text } => (format!("text {message}"), json!({ "+": text })),
-            Update::Thought { message, text } => {
+            Update::AgentText { message, text } => {
+                (format!("text {message}"), json!({ "+": text }))
+            }
+            Update::AgentThought { message, text } => {
                 (format!("thought {message}"), json!({ "+": text }))
             }
-            Update::Call { id, view, name } => {
+            Update::ToolCall { id, view, name } => {
                 (format!("card {id}"), json!({ "name": name, "view": format!("{view:?}") }))
             }
             Update::CallUpdate(it) => {
@@ -288,10 +290,10 @@ async fn check(ops: &[LogOp]) {
     assert_eq!(&repair(messages), messages);
     assert!(restored_session.history.minted >= writer.minted);
     let first = |it: &Update| match it {
-        Update::Call { id, .. } => Some(id.to_string()),
-        Update::Text { message, .. } => Some(format!("text {message}")),
-        Update::Thought { message, .. } => Some(format!("thought {message}")),
-        Update::User { message, .. } => Some(format!("user {message}")),
+        Update::ToolCall { id, .. } => Some(id.to_string()),
+        Update::AgentText { message, .. } => Some(format!("text {message}")),
+        Update::AgentThought { message, .. } => Some(format!("thought {message}")),
+        Update::UserChunk { message, .. } => Some(format!("user {message}")),
         _ => None,
     };
     let mut keys: Vec<_> = updates.iter().filter_map(first).collect();

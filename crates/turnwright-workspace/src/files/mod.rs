@@ -68,7 +68,7 @@ pub struct Files {
     unsaved: Arc<UnsavedFiles>,
     /// The files written since the last [`Files::take_written`], with their text if the editor has
     /// it.
-    // it is held only to insert or remove an entry.
+    // Held only to insert or remove an entry.
     written: Arc<Mutex<HashMap<PathBuf, Option<FileText>>>>,
     buffers: Option<Arc<dyn EditorBuffers>>,
 }

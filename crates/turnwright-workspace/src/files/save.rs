@@ -25,21 +25,21 @@ pub(super) enum WritePrecondition {
     Sha256([u8; 32]),
 }
 
-/// Gives a file these bytes. Mode, owner and attributes are preserved. So are hard links, but if an
-/// old content is restored ([`WritePrecondition::Sha256`]) the other names keep their current
-/// content. Missing folders are created.
+/// Writes `bytes` to a file. Mode, owner and attributes are preserved. So are hard links, but if old
+/// content is restored ([`WritePrecondition::Sha256`]) the other names keep their current content.
+/// Missing folders are created.
 pub(super) async fn write(
     path: &Path,
-    before: WritePrecondition,
+    precondition: WritePrecondition,
     bytes: Vec<u8>,
 ) -> Result<(), FileError> {
     let path = path.to_path_buf();
     run_blocking(move || {
         // If two sessions change a file, the second must see what the first has written.
-        let _lock = lock_for_write(&path);
+        let _write_lock = lock_for_write(&path);
         let name = path.file_name().ok_or(FileError::Folder)?;
         let folder = path.parent().unwrap_or(Path::new("/"));
-        let folder = match before {
+        let folder = match precondition {
             // A file that must exist has a folder.
             WritePrecondition::Bytes(_) | WritePrecondition::Sha256(_) => {
                 nofollow::open_folder(folder)
@@ -48,12 +48,16 @@ pub(super) async fn write(
         };
         // The folder is held open to the end, so that the file that is compared and the file that
         // is written are in the same folder.
-        let (_held, folder) = folder.map_err(|it| map_open_error(&it))?;
+        let (_folder_handle, folder) = folder.map_err(|it| map_open_error(&it))?;
         let path = folder.join(name);
-        if !before.is_met(&path)? {
+        if !precondition.is_met(&path)? {
             return Err(FileError::Stale);
         }
-        write_into(&folder, &path, &bytes, matches!(before, WritePrecondition::Sha256(_)))
+        let hard_links = match precondition {
+            WritePrecondition::Sha256(_) => HardLinks::Break,
+            _ => HardLinks::Keep,
+        };
+        write_into(&folder, &path, &bytes, hard_links)
     })
     .await
 }
@@ -70,11 +74,11 @@ impl WritePrecondition {
         };
         let file = nofollow::open_pinned_file(path, false).map_err(|it| map_open_error(&it))?;
         let length = file.metadata().map_err(|it| map_io_error(&it))?.len();
-        let mut now = Vec::with_capacity(bytes.len() + 1);
+        let mut current = Vec::with_capacity(bytes.len() + 1);
         if length == bytes.len() as u64 {
-            file.take(length + 1).read_to_end(&mut now).map_err(|it| map_io_error(&it))?;
+            file.take(length + 1).read_to_end(&mut current).map_err(|it| map_io_error(&it))?;
         }
-        Ok(now == *bytes)
+        Ok(current == *bytes)
     }
 }
 
@@ -107,11 +111,20 @@ pub(super) fn lock_for_write(path: &Path) -> MutexGuard<'static, ()> {
     lock.lock()
 }
 
+/// What happens to the other names of a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum HardLinks {
+    /// They get the new content, too.
+    Keep,
+    /// They keep the old content.
+    Break,
+}
+
 fn write_into(
     folder: &Path,
     path: &Path,
     bytes: &[u8],
-    break_hard_links: bool,
+    hard_links: HardLinks,
 ) -> Result<(), FileError> {
     let old = match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_symlink() => return Err(FileError::Moved),
@@ -127,32 +140,41 @@ fn write_into(
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(map_io_error(&error)),
     };
-    // Hard links must keep referring to the same file.
-    let has_names = old.as_ref().is_some_and(|it| link_count(it) > 1);
-    if has_names && !break_hard_links {
+    let has_other_links = old.as_ref().is_some_and(|it| link_count(it) > 1);
+    if has_other_links && hard_links == HardLinks::Keep {
         return write_in_place(path, bytes);
     }
     match replace_atomically(folder, path, bytes, old.as_ref()) {
-        Ok(true) => Ok(()),
-        // A new file would have another owner.
-        Ok(false) if !has_names => write_in_place(path, bytes),
-        Ok(false) => Err(map_io_error(&io::ErrorKind::PermissionDenied.into())),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(FileError::Stale),
-        Err(error) if old.is_some() && !has_names && must_write_in_place(&error) => {
+        Ok(Replacement::Done) => Ok(()),
+        Ok(Replacement::OwnerNotPreserved) if !has_other_links => write_in_place(path, bytes),
+        Ok(Replacement::OwnerNotPreserved) => {
+            Err(map_io_error(&io::ErrorKind::PermissionDenied.into()))
+        }
+        Ok(Replacement::ChangedMeanwhile) => Err(FileError::Stale),
+        Err(error) if old.is_some() && !has_other_links && must_write_in_place(&error) => {
             write_in_place(path, bytes)
         }
         Err(error) => Err(map_open_error(&error)),
     }
 }
 
-/// Replaces a file by a new one, atomically. Returns `false` if the owner could not be preserved,
-/// and an `AlreadyExists` error if the file was changed or created meanwhile.
+/// The result of [`replace_atomically`].
+#[derive(Debug, PartialEq, Eq)]
+enum Replacement {
+    Done,
+    /// Nothing was done: a new file would have another owner.
+    OwnerNotPreserved,
+    /// Nothing was done: the file was changed or created meanwhile.
+    ChangedMeanwhile,
+}
+
+/// Replaces a file by a new one, atomically.
 fn replace_atomically(
     folder: &Path,
     path: &Path,
     bytes: &[u8],
     old: Option<&Metadata>,
-) -> io::Result<bool> {
+) -> io::Result<Replacement> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".turnwright-").suffix(".tmp");
     #[cfg(unix)]
@@ -166,24 +188,27 @@ fn replace_atomically(
     let mut file = builder.tempfile_in(folder)?;
     file.write_all(bytes)?;
     if let Some(old) = old {
-        if !keep_owner(file.as_file(), old) {
-            return Ok(false);
+        if !preserve_owner(file.as_file(), old) {
+            return Ok(Replacement::OwnerNotPreserved);
         }
         #[cfg(target_os = "linux")]
-        copy_attributes(path, file.as_file());
+        copy_xattrs(path, file.as_file());
         // This is last because a change of the owner clears bits of the mode.
         file.as_file().set_permissions(old.permissions())?;
     }
     file.as_file().sync_data()?;
     match old {
         Some(old) if is_unchanged(path, old) => drop(file.persist(path)?),
-        Some(_) => return Err(io::ErrorKind::AlreadyExists.into()),
-        None => {
-            rename_no_replace(file.path(), path)?;
-            drop(file.keep()?);
-        }
+        Some(_) => return Ok(Replacement::ChangedMeanwhile),
+        None => match rename_no_replace(file.path(), path) {
+            Ok(()) => drop(file.keep()?),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Ok(Replacement::ChangedMeanwhile);
+            }
+            Err(error) => return Err(error),
+        },
     }
-    Ok(true)
+    Ok(Replacement::Done)
 }
 
 /// Whether a file is unchanged since `old` was read. Writing the replacement may have taken long.
@@ -224,14 +249,14 @@ fn write_in_place(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
         return Err(FileError::TooLarge(metadata.len()));
     }
     reserve_space(&file, bytes.len()).map_err(|it| map_io_error(&it))?;
-    let Err(error) = write_all(&mut file, bytes) else { return Ok(()) };
-    match write_all(&mut file, &old) {
+    let Err(error) = overwrite(&mut file, bytes) else { return Ok(()) };
+    match overwrite(&mut file, &old) {
         Ok(()) => Err(map_io_error(&error)),
         Err(_) => Err(FileError::PartialWrite(error.to_string())),
     }
 }
 
-fn write_all(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+fn overwrite(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     use std::io::Seek;
     file.rewind()?;
     file.write_all(bytes)?;
@@ -271,7 +296,7 @@ fn link_count(_: &Metadata) -> u64 {
 }
 
 #[cfg(unix)]
-fn keep_owner(file: &File, old: &Metadata) -> bool {
+fn preserve_owner(file: &File, old: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
     let ids = |it: &Metadata| (it.uid(), it.gid());
     let is_same = file.metadata().is_ok_and(|it| ids(&it) == ids(old));
@@ -279,15 +304,15 @@ fn keep_owner(file: &File, old: &Metadata) -> bool {
 }
 
 #[cfg(not(unix))]
-fn keep_owner(_: &File, _: &Metadata) -> bool {
+fn preserve_owner(_: &File, _: &Metadata) -> bool {
     true
 }
 
 /// Copies the extended attributes, ACLs among them, as far as the system permits.
 #[cfg(target_os = "linux")]
-fn copy_attributes(from: &Path, to: &File) {
+fn copy_xattrs(from: &Path, to: &File) {
     use rustix::fs::{XattrFlags, fsetxattr, lgetxattr, llistxattr};
-    /// The most that the kernel allows for the names of one file, and for one value.
+    /// The kernel's limit for the list of names and for one value.
     const MAX_XATTR_BYTES: usize = 64 * 1024;
     let mut names = vec![0; MAX_XATTR_BYTES];
     let Ok(count) = llistxattr(from, &mut names) else { return };
@@ -362,12 +387,13 @@ mod tests {
         let old = fs::metadata(&path).unwrap();
         fs::write(&path, "the work of somebody else").unwrap();
         for old in [None, Some(&old)] {
-            let error = replace_atomically(&folder, &path, b"ours", old).unwrap_err();
-            assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+            let replacement = replace_atomically(&folder, &path, b"ours", old).unwrap();
+            assert_eq!(replacement, Replacement::ChangedMeanwhile);
             assert_eq!(fs::read_to_string(&path).unwrap(), "the work of somebody else");
         }
         let old = fs::metadata(&path).unwrap();
-        assert!(replace_atomically(&folder, &path, b"ours", Some(&old)).unwrap());
+        let replacement = replace_atomically(&folder, &path, b"ours", Some(&old)).unwrap();
+        assert_eq!(replacement, Replacement::Done);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
     }
 

@@ -18,8 +18,8 @@ const MAX_HASHED_LINES_TOTAL: usize = 1_000_000;
 const MAX_REGIONS: usize = 5;
 
 /// What the model has seen of the files of one session.
+// Held only to access the map.
 #[derive(Debug, Default)]
-// it is held only to access the map.
 pub(super) struct SeenFiles(Mutex<SeenState>);
 
 #[derive(Debug, Default)]

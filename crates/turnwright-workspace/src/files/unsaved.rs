@@ -14,8 +14,8 @@ const MAX_REMEMBERED: usize = 256;
 const MAX_NAMED: usize = 3;
 
 /// The paths of files with unsaved changes.
+// Held only to access the set.
 #[derive(Debug, Default)]
-// it is held only to access the set.
 pub(super) struct UnsavedFiles(Mutex<BTreeSet<PathBuf>>);
 
 impl UnsavedFiles {

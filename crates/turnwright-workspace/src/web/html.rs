@@ -5,7 +5,7 @@
 use memchr::{memchr, memmem};
 use url::Url;
 
-use super::start_tag::{StartTag, find_name, tag_name};
+use super::start_tag::{StartTag, find_ignoring_case, tag_name};
 
 /// The maximum nesting depth of the result.
 const MAX_DEPTH: usize = 48;
@@ -181,8 +181,8 @@ impl<'a> HtmlCleaner<'a> {
             }
             Some(first) if first.is_ascii_alphabetic() => {
                 let name = tag_name(self.rest);
-                let tag = StartTag::read(&self.rest[name.len()..]);
-                self.rest = &self.rest[name.len() + tag.length..];
+                let tag = StartTag::parse_attributes(&self.rest[name.len()..]);
+                self.rest = &self.rest[name.len() + tag.end..];
                 self.start(name, &tag);
             }
             _ => self.text("&lt;"),
@@ -206,7 +206,7 @@ impl<'a> HtmlCleaner<'a> {
     }
 
     fn start(&mut self, name: &'a str, tag: &StartTag<'a>) {
-        if let Some(raw) = find_name(RAW_TEXT_ELEMENTS, name) {
+        if let Some(raw) = find_ignoring_case(RAW_TEXT_ELEMENTS, name) {
             let content = self.skip_raw_text(raw);
             if raw == "title" && self.out.title.is_none() {
                 self.out.title = Some(content.chars().take(300).collect());
@@ -214,14 +214,14 @@ impl<'a> HtmlCleaner<'a> {
             return;
         }
         self.close_hidden(name);
-        if find_name(VOID_ELEMENTS, name).is_some() {
+        if find_ignoring_case(VOID_ELEMENTS, name).is_some() {
             return self.write_void(name, tag);
         }
         let hides = tag.is_hidden()
             && !name.eq_ignore_ascii_case("body")
             && !name.eq_ignore_ascii_case("html");
-        let hidden = hides || find_name(DROPPED_ELEMENTS, name).is_some();
-        let loose = find_name(OPTIONAL_END_ELEMENTS, name);
+        let hidden = hides || find_ignoring_case(DROPPED_ELEMENTS, name).is_some();
+        let loose = find_ignoring_case(OPTIONAL_END_ELEMENTS, name);
         if let Some(loose) = loose.filter(|_| !hidden) {
             return self.write_optional_end(loose);
         }
@@ -250,16 +250,16 @@ impl<'a> HtmlCleaner<'a> {
         if name.eq_ignore_ascii_case("a") {
             return self.link(tag);
         }
-        let kept = find_name(KEPT_ELEMENTS, name)
-            .or_else(|| find_name(BLOCK_ELEMENTS, name).map(|_| "div"))?;
+        let kept = find_ignoring_case(KEPT_ELEMENTS, name)
+            .or_else(|| find_ignoring_case(BLOCK_ELEMENTS, name).map(|_| "div"))?;
         if self.written >= MAX_DEPTH || is_list(kept) && self.lists >= MAX_LIST_DEPTH {
             return None;
         }
         let attribute = match kept {
             "code" | "pre" => {
-                tag.get("class").filter(|it| it.contains("lang")).map(|it| ("class", it))
+                tag.attribute("class").filter(|it| it.contains("lang")).map(|it| ("class", it))
             }
-            "ol" => tag.get("start").map(|it| ("start", it)),
+            "ol" => tag.attribute("start").map(|it| ("start", it)),
             _ => None,
         };
         match attribute.filter(|(_, value)| value.len() <= 200) {
@@ -283,7 +283,7 @@ impl<'a> HtmlCleaner<'a> {
 
     /// Links within the page, scripts and the like are of no use to a model.
     fn link(&mut self, tag: &StartTag) -> Option<&'static str> {
-        let target = self.address(tag.get("href")?)?;
+        let target = self.address(tag.attribute("href")?)?;
         if self.written >= MAX_DEPTH {
             return None;
         }
@@ -329,16 +329,18 @@ impl<'a> HtmlCleaner<'a> {
             return;
         }
         self.elements += 1;
-        match find_name(VOID_ELEMENTS, name) {
+        match find_ignoring_case(VOID_ELEMENTS, name) {
             Some("br") => self.out.html.push_str("<br>"),
             Some("hr") => self.out.html.push_str("<hr>"),
             Some("base") => {
-                let new = tag.get("href").and_then(|it| self.base.join(&decode_entities(it)).ok());
+                let new =
+                    tag.attribute("href").and_then(|it| self.base.join(&decode_entities(it)).ok());
                 self.base = new.filter(|it| !it.cannot_be_a_base()).unwrap_or(self.base.clone());
             }
             Some("img") => {
-                let alt = tag.get("alt").map(str::trim).filter(|it| !it.is_empty());
-                let source = tag.get("src").filter(|it| !it.trim_start().starts_with("data:"));
+                let alt = tag.attribute("alt").map(str::trim).filter(|it| !it.is_empty());
+                let source =
+                    tag.attribute("src").filter(|it| !it.trim_start().starts_with("data:"));
                 let source = source.and_then(|it| self.address(it));
                 if let (Some(alt), Some(source)) = (alt.filter(|it| it.len() <= 1_000), source) {
                     let (alt, source) = (escape_attribute(alt), escape_attribute(&source));
@@ -361,7 +363,7 @@ impl<'a> HtmlCleaner<'a> {
             return;
         }
         let is_layout = self.tables.last() == Some(&false);
-        match find_name(OPTIONAL_END_ELEMENTS, name) {
+        match find_ignoring_case(OPTIONAL_END_ELEMENTS, name) {
             Some("dt" | "dd") if self.hidden == 0 => self.out.html.push_str("</p>"),
             Some("tr") if is_layout && self.hidden == 0 => self.out.html.push_str("</p>"),
             Some(loose @ ("p" | "li")) if self.hidden == 0 => {
@@ -388,13 +390,13 @@ impl<'a> HtmlCleaner<'a> {
     /// Ends a hidden element without an end tag where the parser would end it.
     fn close_hidden(&mut self, next: &str) {
         let Some(top) = self.open.last().filter(|it| it.hidden) else { return };
-        let ends = match find_name(OPTIONAL_END_ELEMENTS, top.name) {
+        let ends = match find_ignoring_case(OPTIONAL_END_ELEMENTS, top.name) {
             Some("p") => {
-                find_name(BLOCK_ELEMENTS, next).is_some()
-                    || find_name(KEPT_ELEMENTS, next).is_some_and(is_block)
+                find_ignoring_case(BLOCK_ELEMENTS, next).is_some()
+                    || find_ignoring_case(KEPT_ELEMENTS, next).is_some_and(is_block)
             }
-            Some("td" | "th") => find_name(&["td", "th", "tr"], next).is_some(),
-            Some("dt" | "dd") => find_name(&["dt", "dd"], next).is_some(),
+            Some("td" | "th") => find_ignoring_case(&["td", "th", "tr"], next).is_some(),
+            Some("dt" | "dd") => find_ignoring_case(&["dt", "dd"], next).is_some(),
             Some(same) => same.eq_ignore_ascii_case(next),
             None => false,
         };

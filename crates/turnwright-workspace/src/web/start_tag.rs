@@ -1,14 +1,15 @@
-//! Parses one start tag of HTML: its name and the attributes that matter.
+//! Parses the attributes of an HTML start tag.
 
 use memchr::memchr;
 
-/// The longest element name that is recognized.
+/// The longest element name that is recognised.
 const MAX_NAME_BYTES: usize = 32;
 
-/// The attributes of a start tag, and its length.
+/// The attributes of a start tag, and where it ends.
 pub(super) struct StartTag<'a> {
     attributes: Vec<(&'a str, &'a str)>,
-    pub(super) length: usize,
+    /// Where the tag ends, counted from behind its name.
+    pub(super) end: usize,
 }
 
 /// The attributes that matter; all others are skipped.
@@ -17,9 +18,9 @@ const KNOWN_ATTRIBUTES: &[&str] =
 
 impl<'a> StartTag<'a> {
     /// Parses what follows a tag's name.
-    pub(super) fn read(text: &'a str) -> StartTag<'a> {
+    pub(super) fn parse_attributes(text: &'a str) -> StartTag<'a> {
         let bytes = text.as_bytes();
-        let mut tag = StartTag { attributes: Vec::new(), length: text.len() };
+        let mut tag = StartTag { attributes: Vec::new(), end: text.len() };
         let mut at = 0;
         let is_end = |it: u8| it.is_ascii_whitespace() || matches!(it, b'>' | b'/' | b'=');
         loop {
@@ -28,7 +29,7 @@ impl<'a> StartTag<'a> {
             let Some(skipped) = skipped else { return tag };
             at += skipped;
             if bytes[at] == b'>' {
-                tag.length = at + 1;
+                tag.end = at + 1;
                 return tag;
             }
             let start = at;
@@ -36,9 +37,9 @@ impl<'a> StartTag<'a> {
             at += 1;
             at += bytes[at..].iter().position(|it| is_end(*it)).unwrap_or(bytes.len() - at);
             let name = &text[start..at];
-            let (value, end) = value(text, at);
+            let (value, end) = parse_value(text, at);
             at = end;
-            let known = find_name(KNOWN_ATTRIBUTES, name);
+            let known = find_ignoring_case(KNOWN_ATTRIBUTES, name);
             if let Some(known) =
                 known.filter(|it| tag.attributes.iter().all(|(name, _)| name != it))
             {
@@ -47,35 +48,35 @@ impl<'a> StartTag<'a> {
         }
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<&'a str> {
+    pub(super) fn attribute(&self, name: &str) -> Option<&'a str> {
         self.attributes.iter().find(|it| it.0 == name).map(|it| it.1)
     }
 
     pub(super) fn is_hidden(&self) -> bool {
-        let style = || {
-            let style = self.get("style").filter(|it| it.len() < 4_096).unwrap_or_default();
-            let bare: String = style.chars().filter(|it| !it.is_whitespace()).collect();
-            let bare = bare.to_ascii_lowercase();
-            ["display:none", "visibility:hidden"].iter().any(|it| bare.contains(it))
+        let is_hidden_by_style = || {
+            let style = self.attribute("style").filter(|it| it.len() < 4_096).unwrap_or_default();
+            let compact: String = style.chars().filter(|it| !it.is_whitespace()).collect();
+            let compact = compact.to_ascii_lowercase();
+            ["display:none", "visibility:hidden"].iter().any(|it| compact.contains(it))
         };
-        self.get("hidden").is_some_and(|it| !it.eq_ignore_ascii_case("until-found"))
-            || self.get("aria-hidden").is_some_and(|it| it.eq_ignore_ascii_case("true"))
-            || style()
+        self.attribute("hidden").is_some_and(|it| !it.eq_ignore_ascii_case("until-found"))
+            || self.attribute("aria-hidden").is_some_and(|it| it.eq_ignore_ascii_case("true"))
+            || is_hidden_by_style()
     }
 }
 
 /// The value of the attribute whose name ends at `at`, and where the value ends.
-fn value(text: &str, at: usize) -> (&str, usize) {
+fn parse_value(text: &str, at: usize) -> (&str, usize) {
     let bytes = text.as_bytes();
-    let past_space = |from: usize| {
+    let skip_whitespace = |from: usize| {
         let found = bytes[from..].iter().position(|it| !it.is_ascii_whitespace());
         found.map_or(bytes.len(), |it| from + it)
     };
-    let equals = past_space(at);
+    let equals = skip_whitespace(at);
     if bytes.get(equals) != Some(&b'=') {
         return ("", at);
     }
-    let start = past_space(equals + 1);
+    let start = skip_whitespace(equals + 1);
     match bytes.get(start) {
         Some(quote @ (b'"' | b'\'')) => {
             let start = start + 1;
@@ -98,7 +99,7 @@ pub(super) fn tag_name(text: &str) -> &str {
 }
 
 /// The entry of `list` that equals `name`, ignoring case.
-pub(super) fn find_name(list: &[&'static str], name: &str) -> Option<&'static str> {
+pub(super) fn find_ignoring_case(list: &[&'static str], name: &str) -> Option<&'static str> {
     if name.len() > MAX_NAME_BYTES {
         return None;
     }

@@ -14,12 +14,12 @@ use turnwright_types::effect::{escape_hidden_line, terminal_safe};
 use turnwright_types::ids::CallId;
 
 const MAX_QUESTION_CHARS: usize = 4_000;
-/// Questions during one call. Further ones are declined.
+/// Maximum number of questions during one call. Further ones are declined.
 const MAX_QUESTIONS: usize = 20;
 
 /// The calls that wait for a server.
+// Held only to look at a short list.
 #[derive(Clone, Default)]
-// held to look at a short list.
 pub struct WaitingCalls(Arc<Mutex<CallList>>);
 
 #[derive(Default)]

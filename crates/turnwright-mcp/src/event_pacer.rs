@@ -65,7 +65,9 @@ impl EventPacer {
                 };
                 event.retry = event.retry.map(|it| it.max(MIN_RETRY_MS));
                 match event.data.as_deref().map(|it| line::classify(it.as_bytes())) {
-                    Some(LineKind::Replacement(line)) => event.data = String::from_utf8(line).ok(),
+                    Some(LineKind::Malformed { replacement }) => {
+                        event.data = String::from_utf8(replacement).ok();
+                    }
                     Some(LineKind::Other) => pacer.on_other_event().await,
                     Some(LineKind::Response) | None => {}
                 }

@@ -18,7 +18,7 @@ use super::elicitation::{self, WaitingCalls};
 use super::progress::ProgressRouter;
 use turnwright_types::effect::escape_hidden_line;
 
-/// Characters of a server's log message.
+/// Maximum length of a server's log message.
 const MAX_LOG_CHARS: usize = 500;
 
 /// Handles what one server sends.

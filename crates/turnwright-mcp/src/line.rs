@@ -9,13 +9,14 @@ use serde_json::{Value, json};
 
 use super::model_schema::bounded_text;
 
-/// The deepest nesting of a response. `serde_json` allows 128.
+/// Maximum nesting of a response. `serde_json` allows 128.
 const MAX_DEPTH: usize = 100;
-/// JSON values in one response. A value of two bytes may take many times that in memory.
+/// Maximum number of JSON values in one response. A value of two bytes may take many times that in
+/// memory.
 const MAX_VALUES: usize = 1_000_000;
-/// Bytes at the beginning and end of a broken line that are searched for its id.
+/// How many bytes at each end of a broken line are searched for its id.
 pub(super) const SCAN_BYTES: usize = 256;
-/// Characters of a malformed error object that are kept as its message.
+/// Maximum length of a malformed error object that is used as a message.
 const MAX_ERROR_CHARS: usize = 500;
 
 /// What a line is.
@@ -25,8 +26,11 @@ pub(super) enum LineKind {
     Response,
     /// A request, a notification, or something else that is not a response.
     Other,
-    /// A malformed response, with the line to use in its place.
-    Replacement(Vec<u8>),
+    /// A malformed response.
+    Malformed {
+        /// The line to use in its place.
+        replacement: Vec<u8>,
+    },
 }
 
 /// The outermost fields of a message.
@@ -60,7 +64,7 @@ struct ErrorObject {
 pub(super) fn classify(line: &[u8]) -> LineKind {
     let Ok(head) = serde_json::from_slice::<Envelope<'_>>(line) else {
         let error = error_in_place_of(line, "The response is not valid JSON and was dropped");
-        return error.map_or(LineKind::Other, LineKind::Replacement);
+        return error.map_or(LineKind::Other, |replacement| LineKind::Malformed { replacement });
     };
     let (None, Some(id)) = (&head.method, head.id) else { return LineKind::Other };
     if !is_within_limits(line) {
@@ -71,7 +75,7 @@ pub(super) fn classify(line: &[u8]) -> LineKind {
         // Some servers send both fields, one of them null.
         (Some("null"), Some(result)) if result != "null" => {
             let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
-            LineKind::Replacement((answer + "\n").into_bytes())
+            LineKind::Malformed { replacement: (answer + "\n").into_bytes() }
         }
         (None | Some("null"), _) => error(id, "The response has neither a result nor an error"),
         (Some(it), _) if serde_json::from_str::<ErrorObject>(it).is_ok() => LineKind::Response,
@@ -80,7 +84,7 @@ pub(super) fn classify(line: &[u8]) -> LineKind {
 }
 
 fn error(id: &RawValue, message: &str) -> LineKind {
-    LineKind::Replacement(error_response(&json!(id), message))
+    LineKind::Malformed { replacement: error_response(&json!(id), message) }
 }
 
 fn error_response(id: &Value, message: &str) -> Vec<u8> {
@@ -193,7 +197,7 @@ mod tests {
             let short = &line[..line.len().min(80)];
             match (classify(line.as_bytes()), expected) {
                 (LineKind::Response, None) => {}
-                (LineKind::Replacement(it), Some(words)) => {
+                (LineKind::Malformed { replacement: it }, Some(words)) => {
                     let it: Value = serde_json::from_slice(&it).unwrap();
                     let message = it["error"]["message"].as_str().unwrap();
                     assert!(it["id"] == 7 && message.contains(words), "{short}: {it}");
@@ -203,7 +207,7 @@ mod tests {
         }
         let both = br#"{"jsonrpc":"2.0","id":7,"result":{"a":1},"error":null}"#;
         let one = b"{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{\"a\":1}}\n";
-        assert_eq!(classify(both), LineKind::Replacement(one.to_vec()));
+        assert_eq!(classify(both), LineKind::Malformed { replacement: one.to_vec() });
     }
 
     #[test]

@@ -11,9 +11,9 @@ use turnwright_types::effect::{ToolKind, escape_hidden_line};
 
 const MAX_DESCRIPTION_CHARS: usize = 2_000;
 const MAX_TITLE_CHARS: usize = 80;
-/// Bytes of the longest name. The protocol allows 128 characters.
+/// Maximum length of a name in bytes. The protocol allows 128 characters.
 const MAX_NAME_BYTES: usize = 256;
-/// Bytes of the largest schema that is kept.
+/// Maximum size of a schema that is kept.
 const MAX_SCHEMA_BYTES: usize = 256 * 1024;
 
 /// A tool of a server.

@@ -24,7 +24,7 @@ const LOGIN_TIMEOUT: Duration = Duration::from_secs(300);
 const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the browser may take to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes of the largest request that is read.
+/// Maximum size of a request that is read.
 const MAX_REQUEST_BYTES: usize = 16 * 1024;
 /// Concurrent connections. Browsers open some that they never use.
 const MAX_CONNECTIONS: usize = 16;

@@ -15,13 +15,14 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::line::{self, LineKind, SCAN_BYTES};
 
-/// Bytes of the longest message that is accepted.
+/// Maximum size of a message.
 pub(super) const MAX_MESSAGE_BYTES: usize = 32 * 1024 * 1024;
-/// Bytes of buffer that are kept for the next line.
+/// How much of the buffer is kept for the next line.
 pub(super) const RETAINED_BYTES: usize = 64 * 1024;
 /// After this many lines that are not responses, reading pauses, because each such line costs work and
-/// may need a response. The pause lasts until the process reads its input again.
+/// may need a response.
 const MAX_BURST: usize = 4096;
+/// How long reading pauses. It pauses again while the process does not read its stdin.
 const BURST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Reads the messages that a process prints, one per line.
@@ -35,13 +36,13 @@ pub(super) struct MessageReader<R> {
     /// Lines since the last pause that are not responses.
     other_lines: usize,
     pause: Option<Pin<Box<Sleep>>>,
-    is_blocked: Arc<AtomicBool>,
-    _gone: DropGuard,
+    stdin_is_blocked: Arc<AtomicBool>,
+    _drop_guard: DropGuard,
 }
 
 impl<R: AsyncRead + Unpin> MessageReader<R> {
-    /// Creates a reader. `gone` is cancelled when it is dropped.
-    pub(super) fn new(input: R, gone: CancellationToken) -> MessageReader<R> {
+    /// Creates a reader. `on_drop` is cancelled when it is dropped.
+    pub(super) fn new(input: R, on_drop: CancellationToken) -> MessageReader<R> {
         MessageReader {
             input: BufReader::new(input),
             line: Vec::new(),
@@ -49,14 +50,14 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
             position: None,
             other_lines: 0,
             pause: None,
-            is_blocked: Arc::default(),
-            _gone: gone.drop_guard(),
+            stdin_is_blocked: Arc::default(),
+            _drop_guard: on_drop.drop_guard(),
         }
     }
 
     /// The flag that the [`MessageWriter`] sets while the process does not read its input.
-    pub(super) fn is_blocked(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.is_blocked)
+    pub(super) fn stdin_is_blocked(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stdin_is_blocked)
     }
 
     fn append(&mut self, bytes: &[u8]) {
@@ -64,8 +65,8 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
         if self.line.len() > MAX_MESSAGE_BYTES || self.is_long && self.line.len() > 4 * SCAN_BYTES {
             self.is_long = true;
             // Its beginning and end suffice to find the id.
-            let end = self.line.len() - SCAN_BYTES;
-            self.line.drain(SCAN_BYTES.min(end)..end);
+            let tail_start = self.line.len() - SCAN_BYTES;
+            self.line.drain(SCAN_BYTES.min(tail_start)..tail_start);
         }
     }
 
@@ -79,18 +80,18 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
             self.line = line::error_in_place_of(&self.line, &why).unwrap_or_default();
         } else if memmem::find(&self.line, b"\"jsonrpc\"").is_none() {
             self.line.clear();
-            self.count_other();
+            self.count_non_response();
         } else {
             match line::classify(&self.line) {
                 LineKind::Response => {}
-                LineKind::Other => self.count_other(),
-                LineKind::Replacement(line) => self.line = line,
+                LineKind::Other => self.count_non_response(),
+                LineKind::Malformed { replacement } => self.line = replacement,
             }
         }
         self.position = (!self.line.is_empty()).then_some(0);
     }
 
-    fn count_other(&mut self) {
+    fn count_non_response(&mut self) {
         self.other_lines += 1;
         if self.other_lines == MAX_BURST {
             self.other_lines = 0;
@@ -125,8 +126,8 @@ impl<R: AsyncRead + Unpin> AsyncRead for MessageReader<R> {
             let this = &mut *self;
             if let Some(pause) = &mut this.pause {
                 ready!(pause.as_mut().poll(context));
-                let is_blocked = this.is_blocked.load(Ordering::Relaxed);
-                this.pause = is_blocked.then(|| Box::pin(sleep(BURST_PAUSE)));
+                let stdin_is_blocked = this.stdin_is_blocked.load(Ordering::Relaxed);
+                this.pause = stdin_is_blocked.then(|| Box::pin(sleep(BURST_PAUSE)));
                 continue;
             }
             let bytes = ready!(Pin::new(&mut this.input).poll_fill_buf(context))?;
@@ -148,13 +149,13 @@ impl<R: AsyncRead + Unpin> AsyncRead for MessageReader<R> {
 /// Writes to the stdin of a process and records whether the process reads it.
 pub(super) struct MessageWriter<W> {
     output: W,
-    is_blocked: Arc<AtomicBool>,
+    stdin_is_blocked: Arc<AtomicBool>,
 }
 
 impl<W: AsyncWrite + Unpin> MessageWriter<W> {
-    /// Creates a writer that keeps `is_blocked` true while the process does not read.
-    pub(super) fn new(output: W, is_blocked: Arc<AtomicBool>) -> MessageWriter<W> {
-        MessageWriter { output, is_blocked }
+    /// Creates a writer that keeps `stdin_is_blocked` true while the process does not read.
+    pub(super) fn new(output: W, stdin_is_blocked: Arc<AtomicBool>) -> MessageWriter<W> {
+        MessageWriter { output, stdin_is_blocked }
     }
 }
 
@@ -165,7 +166,7 @@ impl<W: AsyncWrite + Unpin> AsyncWrite for MessageWriter<W> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.output).poll_write(context, bytes);
-        self.is_blocked.store(written.is_pending(), Ordering::Relaxed);
+        self.stdin_is_blocked.store(written.is_pending(), Ordering::Relaxed);
         written
     }
 
@@ -231,11 +232,11 @@ mod tests {
     async fn reading_pauses_while_a_process_sends_requests_without_reading() {
         let printed = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n".repeat(3 * MAX_BURST);
         let mut reader = MessageReader::new(printed.as_bytes(), CancellationToken::new());
-        reader.is_blocked().store(true, Ordering::Relaxed);
+        reader.stdin_is_blocked().store(true, Ordering::Relaxed);
         let mut read = Vec::new();
         let reading = timeout(3 * BURST_PAUSE, reader.read_to_end(&mut read)).await;
         assert!(reading.is_err() && read.len() == printed.len() / 3, "{}", read.len());
-        reader.is_blocked().store(false, Ordering::Relaxed);
+        reader.stdin_is_blocked().store(false, Ordering::Relaxed);
         reader.read_to_end(&mut read).await.unwrap();
         assert_eq!(read, printed.as_bytes());
     }

@@ -8,17 +8,17 @@ use turnwright_types::effect::{escape_hidden, is_hidden_char};
 
 /// The depths at which a schema is cut, one after the other, until it is small enough.
 const DEPTHS: [usize; 4] = [16, 6, 3, 1];
-/// Bytes of the simplified schema.
+/// Maximum size of the simplified schema.
 const MAX_BYTES: usize = 32 * 1024;
-/// Characters of an argument's description.
+/// Maximum length of an argument's description.
 const MAX_DESCRIPTION_CHARS: usize = 1_000;
-/// Bytes of any other string, such as an enum value.
+/// Maximum length of any other string, such as an enum value.
 const MAX_STRING_BYTES: usize = 400;
-/// Items of a list, such as enum values or alternatives.
+/// Maximum length of a list, such as enum values or alternatives.
 const MAX_ITEMS: usize = 200;
-/// Segments of a reference's JSON pointer.
+/// Maximum number of segments of a reference's JSON pointer.
 const MAX_POINTER_SEGMENTS: usize = 16;
-/// References that lead directly to another reference.
+/// Maximum number of references that lead directly to another reference.
 const MAX_REFERENCE_CHAIN: usize = 8;
 
 const RECURSIVE: &str = "its arguments nest without end and are described only in part";

@@ -46,7 +46,7 @@ pub struct ServerPool {
     environment: Environment,
     stop: CancellationToken,
     tracker: TaskTracker,
-    // held to look at a short list, never across an await.
+    // Held only to look at a short list.
     running: Mutex<Vec<Weak<Server>>>,
 }
 

@@ -54,7 +54,7 @@ impl ServerProcess {
         };
         running.stderr.listen(pipes.stderr);
         let reader = MessageReader::new(pipes.stdout, running.gone.clone());
-        let writer = MessageWriter::new(pipes.stdin, reader.is_blocked());
+        let writer = MessageWriter::new(pipes.stdin, reader.stdin_is_blocked());
         Ok((running, reader, writer))
     }
 

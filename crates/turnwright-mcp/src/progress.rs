@@ -10,14 +10,14 @@ use tokio::sync::watch;
 use super::model_schema::bounded_text;
 use turnwright_types::effect::escape_hidden_line;
 
-/// Characters of a progress message.
+/// Maximum length of a progress message.
 const MAX_MESSAGE_CHARS: usize = 300;
 
 /// The running calls of one connection. Only the latest progress of each is kept.
 #[derive(Clone, Debug, Default)]
 pub struct ProgressRouter(Arc<Mutex<ProgressSenders>>);
 
-// held for one map operation.
+// Held only for one map operation.
 type ProgressSenders = HashMap<ProgressToken, watch::Sender<CallProgress>>;
 
 /// The progress of a call.

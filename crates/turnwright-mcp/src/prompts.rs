@@ -18,19 +18,19 @@ use turnwright_types::message::{Media, PromptPart};
 
 /// How long listing prompts may take.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
-/// Pages of one list. An endless list is cut.
+/// Maximum number of pages. The rest of the list is ignored.
 const MAX_PAGES: usize = 20;
-/// Prompts of one server.
+/// Maximum number of prompts of one server.
 const MAX_PROMPTS: usize = 200;
-/// Bytes of one prompt's definition. A larger prompt is ignored.
+/// Maximum size of a prompt's definition. A larger prompt is ignored.
 const MAX_DEFINITION_BYTES: usize = 16 * 1024;
-/// Characters of a description, a hint or a name.
+/// Maximum length of a server's text in one line.
 const MAX_LINE_CHARS: usize = 200;
-/// Bytes of text in the messages of one prompt.
+/// Maximum size of the text in the messages of one prompt.
 const MAX_TEXT_BYTES: usize = 128 * 1024;
-/// Bytes of base64 media in the messages of one prompt.
+/// Maximum size of the base64 media in the messages of one prompt.
 const MAX_MEDIA_BYTES: usize = 8 * 1024 * 1024;
-/// Messages of one prompt.
+/// Maximum number of messages of one prompt.
 const MAX_MESSAGES: usize = 100;
 
 /// A prompt as a slash command.
@@ -45,12 +45,12 @@ pub struct PromptCommand {
 }
 
 /// Lists all prompts. Returns none if the server has none or takes too long, because its tools must not
-/// wait for its prompts.
-pub(crate) async fn list(peer: &Peer<RoleClient>, limit: Duration) -> Vec<Prompt> {
+/// wait for its prompts: at most half of `start_timeout`.
+pub(crate) async fn list_prompts(peer: &Peer<RoleClient>, start_timeout: Duration) -> Vec<Prompt> {
     if peer.peer_info().is_none_or(|it| it.capabilities.prompts.is_none()) {
         return Vec::new();
     }
-    let listed = timeout(limit.min(LIST_TIMEOUT * 2) / 2, list_pages(peer)).await;
+    let listed = timeout(LIST_TIMEOUT.min(start_timeout / 2), list_pages(peer)).await;
     listed.unwrap_or_default()
 }
 
@@ -60,7 +60,7 @@ async fn list_pages(peer: &Peer<RoleClient>) -> Vec<Prompt> {
         let params = PaginatedRequestParams::default().with_cursor(cursor.take());
         match peer.list_prompts(Some(params)).await {
             Ok(page) => {
-                prompts.extend(page.prompts.into_iter().filter_map(compacted));
+                prompts.extend(page.prompts.into_iter().filter_map(compact));
                 cursor = page.next_cursor;
             }
             Err(error) => tracing::warn!(%error, "prompts could not be listed"),
@@ -74,7 +74,7 @@ async fn list_pages(peer: &Peer<RoleClient>) -> Vec<Prompt> {
 }
 
 /// Removes what is never shown. Returns `None` if the prompt is still too large.
-fn compacted(mut prompt: Prompt) -> Option<Prompt> {
+fn compact(mut prompt: Prompt) -> Option<Prompt> {
     (prompt.icons, prompt.meta) = (None, None);
     for text in [&mut prompt.title, &mut prompt.description].into_iter().flatten() {
         *text = line(text);
@@ -89,16 +89,16 @@ fn compacted(mut prompt: Prompt) -> Option<Prompt> {
 /// Returns the current prompts of these servers as commands.
 pub fn commands(servers: &[Arc<Server>]) -> Vec<PromptCommand> {
     let mut commands = Vec::new();
-    for (label, server) in labels(servers).into_iter().zip(servers) {
+    for (label, server) in server_words(servers).into_iter().zip(servers) {
         let state = server.state();
-        for (name, prompt) in names(&state.prompts).into_iter().zip(state.prompts.iter()) {
+        for (name, prompt) in prompt_words(&state.prompts).into_iter().zip(state.prompts.iter()) {
             let name = format!("{label}:{name}");
             let description = prompt.description.as_ref().or(prompt.title.as_ref());
             let description = description.map(|it| line(it)).filter(|it| !it.is_empty());
             let arguments = arguments(prompt);
             commands.push(PromptCommand {
                 description: description
-                    .unwrap_or_else(|| format!("A prompt of {}", line(&server.spec.name))),
+                    .unwrap_or_else(|| format!("Prompt from {}", line(&server.spec.name))),
                 hint: (!arguments.is_empty()).then(|| line(&usage(arguments))),
                 name,
             });
@@ -121,11 +121,11 @@ impl PromptRequest {
     /// Finds the prompt of a command. A prompt of a server that is still starting is assumed to exist.
     pub fn find(servers: &[Arc<Server>], command: &str, arguments: &str) -> Option<PromptRequest> {
         let (label, name) = command.split_once(':')?;
-        let index = labels(servers).iter().position(|it| it == label)?;
+        let index = server_words(servers).iter().position(|it| it == label)?;
         let server = servers.get(index)?;
         let state = server.state();
-        let is_there = names(&state.prompts).iter().any(|it| it == name);
-        (is_there || state.phase == ServerPhase::Starting).then(|| PromptRequest {
+        let exists = prompt_words(&state.prompts).iter().any(|it| it == name);
+        (exists || state.phase == ServerPhase::Starting).then(|| PromptRequest {
             server: Arc::clone(server),
             name: name.to_owned(),
             arguments: arguments.to_owned(),
@@ -148,7 +148,7 @@ impl PromptRequest {
             };
             return Err(format!("The MCP server {server} is not connected{why}."));
         };
-        let index = names(&state.prompts).iter().position(|it| *it == self.name);
+        let index = prompt_words(&state.prompts).iter().position(|it| *it == self.name);
         let Some(prompt) = index.and_then(|it| state.prompts.get(it)) else {
             return Err(format!("The MCP server {server} has no prompt of that name."));
         };
@@ -179,19 +179,20 @@ fn arguments(prompt: &Prompt) -> &[PromptArgument] {
 
 /// Describes the arguments of a prompt, as in `FILE [STYLE]`.
 fn usage(arguments: &[PromptArgument]) -> String {
-    let shown = |it: &PromptArgument| match it.required {
-        Some(true) => it.name.clone(),
-        _ => format!("[{}]", it.name),
+    let placeholder = |argument: &PromptArgument| match argument.required {
+        Some(true) => argument.name.clone(),
+        _ => format!("[{}]", argument.name),
     };
-    arguments.iter().map(shown).collect::<Vec<_>>().join(" ")
+    arguments.iter().map(placeholder).collect::<Vec<_>>().join(" ")
 }
 
-/// The unique names of the servers in commands.
-fn labels(servers: &[Arc<Server>]) -> Vec<String> {
+/// The unique words for the servers in commands: the part before the colon.
+fn server_words(servers: &[Arc<Server>]) -> Vec<String> {
     command_words(servers.iter().map(|it| it.spec.name.as_str()))
 }
 
-fn names(prompts: &[Prompt]) -> Vec<String> {
+/// The unique words for the prompts of a server: the part after the colon.
+fn prompt_words(prompts: &[Prompt]) -> Vec<String> {
     command_words(prompts.iter().map(|it| it.name.as_str()))
 }
 
@@ -224,15 +225,16 @@ fn line(text: &str) -> String {
 /// Assigns the words after a command to the prompt's arguments: `name=value` anywhere, all others in
 /// order. The last argument takes the rest of the line verbatim. Quotes group words.
 fn parse_arguments(arguments: &[PromptArgument], text: &str) -> Result<JsonObject, String> {
-    let mut given = JsonObject::new();
+    let mut assigned = JsonObject::new();
     let mut rest = text.trim();
     while !rest.is_empty() {
-        let open: Vec<_> = arguments.iter().filter(|it| !given.contains_key(&it.name)).collect();
-        let named = open.iter().find_map(|it| {
+        let unassigned: Vec<_> =
+            arguments.iter().filter(|it| !assigned.contains_key(&it.name)).collect();
+        let named = unassigned.iter().find_map(|it| {
             let value = rest.strip_prefix(it.name.as_str())?.strip_prefix('=')?;
             Some((it.name.clone(), value))
         });
-        let (name, value, after) = match (named, open.as_slice()) {
+        let (name, value, after) = match (named, unassigned.as_slice()) {
             (Some((name, value)), _) => {
                 let (value, after) = split_word(value);
                 (name, value, after)
@@ -253,14 +255,14 @@ fn parse_arguments(arguments: &[PromptArgument], text: &str) -> Result<JsonObjec
                 (next.name.clone(), value, after)
             }
         };
-        given.insert(name, value.into());
+        assigned.insert(name, value.into());
         rest = after;
     }
     let is_missing =
-        |it: &&PromptArgument| it.required == Some(true) && !given.contains_key(&it.name);
+        |it: &&PromptArgument| it.required == Some(true) && !assigned.contains_key(&it.name);
     let missing: Vec<_> = arguments.iter().filter(is_missing).map(|it| it.name.as_str()).collect();
     if missing.is_empty() {
-        return Ok(given);
+        return Ok(assigned);
     }
     let (missing, all) =
         (escape_hidden_line(&missing.join(", ")), escape_hidden_line(&usage(arguments)));
@@ -298,7 +300,7 @@ fn prompt_parts(messages: Vec<PromptMessage>) -> Vec<PromptPart> {
             },
             ContentBlock::Audio(it) => match media(&it.mime_type, it.data, &mut media_left) {
                 Some(media) => PromptPart::Audio(media),
-                None => PromptPart::Text("[a recording was left out: it is too large]".to_owned()),
+                None => PromptPart::Text("[audio was left out: it is too large]".to_owned()),
             },
             ContentBlock::Resource(it) => match it.resource {
                 ResourceContents::TextResourceContents { uri, text, .. } => {
@@ -316,28 +318,30 @@ fn prompt_parts(messages: Vec<PromptMessage>) -> Vec<PromptPart> {
         });
     }
     if is_cut {
-        parts.push(PromptPart::Text(format!("[only the first {MAX_MESSAGES} messages]")));
+        let note =
+            format!("[the prompt has more than {MAX_MESSAGES} messages; the rest was left out]");
+        parts.push(PromptPart::Text(note));
     }
     parts
 }
 
-fn media(mime: &str, data: String, left: &mut usize) -> Option<Media> {
-    *left = left.checked_sub(data.len())?;
+fn media(mime: &str, data: String, remaining: &mut usize) -> Option<Media> {
+    *remaining = remaining.checked_sub(data.len())?;
     Some(Media { mime: line(mime), data })
 }
 
-/// Escapes a text and cuts it to the bytes that are `left`.
-fn bounded(text: &str, left: &mut usize) -> String {
-    let limit = text.len().min(*left);
+/// Escapes a text and cuts it to the bytes that are `remaining`.
+fn bounded(text: &str, remaining: &mut usize) -> String {
+    let limit = text.len().min(*remaining);
     let end = (0..=limit).rev().find(|it| text.is_char_boundary(*it)).unwrap_or(0);
-    *left -= end;
+    *remaining -= end;
     let mark = if end < text.len() { "\n[the rest was left out: it is too long]" } else { "" };
     escape_hidden(&text[..end]) + mark
 }
 
 fn quoted(text: &str) -> String {
     let lines: Vec<_> = text.lines().map(|it| format!("> {it}")).collect();
-    format!("An example answer, which you did not give:\n{}", lines.join("\n"))
+    format!("Example of an assistant reply, written by the prompt's author:\n{}", lines.join("\n"))
 }
 
 #[cfg(test)]

@@ -15,11 +15,11 @@ use super::model_schema::bounded_text;
 use super::tool_result::{ResultBlock, ToolResult};
 use turnwright_types::effect::escape_hidden_line;
 
-/// Pages of one list. An endless list is cut.
+/// Maximum number of pages. The rest of the list is ignored.
 const MAX_PAGES: usize = 20;
-/// Resources that are listed.
+/// Maximum number of resources that are listed.
 const MAX_RESOURCES: usize = 500;
-/// Characters of the line about one resource.
+/// Maximum length of the line about one resource.
 const MAX_LINE_CHARS: usize = 300;
 
 /// The tool's name: the first that no tool of the server has.

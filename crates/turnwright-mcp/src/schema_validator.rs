@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 use super::model_schema;
 use turnwright_types::effect::escape_hidden_line;
 
-/// Characters of an error message.
+/// Maximum length of an error message.
 const MAX_ERROR_CHARS: usize = 300;
-/// Bytes of a compiled pattern.
+/// Maximum size of a compiled pattern.
 const MAX_PATTERN_BYTES: usize = 256 * 1024;
 /// Keywords whose validation can take exponential time if the schema contains references.
 const SLOW_KEYWORDS: [&str; 9] = [

@@ -384,7 +384,7 @@ impl ServerTask {
     }
 
     async fn list(&self, peer: &Peer<RoleClient>) -> Result<Lists, String> {
-        let prompts = Box::pin(prompts::list(peer, self.spec.timeouts.start)).await;
+        let prompts = Box::pin(prompts::list_prompts(peer, self.spec.timeouts.start)).await;
         Ok((list_tools(peer).await?, prompts))
     }
 

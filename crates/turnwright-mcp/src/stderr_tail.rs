@@ -24,7 +24,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 /// The last bytes that a process wrote to stderr.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StderrTail {
-    // held to copy a short text.
+    // Held only to copy a short text.
     bytes: Arc<Mutex<Vec<u8>>>,
     /// Cancelled when the pipe is closed.
     closed: CancellationToken,

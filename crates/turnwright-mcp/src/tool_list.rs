@@ -13,13 +13,13 @@ use super::model_schema::bounded_text;
 use super::resources;
 use turnwright_types::effect::escape_hidden_line;
 
-/// Pages of one list. An endless list is cut.
+/// Maximum number of pages. The rest of the list is ignored.
 const MAX_PAGES: usize = 100;
-/// Tools of one server.
+/// Maximum number of tools of one server.
 const MAX_TOOLS: usize = 1000;
-/// Bytes of all tool definitions of one server.
+/// Maximum size of all tool definitions of one server.
 const MAX_BYTES: usize = 8 * 1024 * 1024;
-/// Characters of a tool name in the log.
+/// Maximum length of a tool name in the log.
 const MAX_NAME_CHARS: usize = 100;
 /// A longer cursor ends the list.
 const MAX_CURSOR_BYTES: usize = 64 * 1024;
@@ -30,11 +30,13 @@ const METHOD_NOT_FOUND: ErrorCode = ErrorCode::METHOD_NOT_FOUND;
 pub(super) async fn list_tools(peer: &Peer<RoleClient>) -> Result<Vec<Arc<ListedTool>>, String> {
     let (mut tools, mut names, mut size) = (Vec::new(), HashSet::new(), 0);
     let (mut cursor, mut cursors) = (None, HashSet::new());
-    for number in 0..MAX_PAGES {
-        let (page, next) = match page(peer, cursor.take()).await {
+    for page_index in 0..MAX_PAGES {
+        let (page, next) = match request_page(peer, cursor.take()).await {
             Ok(page) => page,
-            Err(ServiceError::McpError(it)) if number == 0 && it.code == METHOD_NOT_FOUND => break,
-            Err(error) if number == 0 => {
+            Err(ServiceError::McpError(it)) if page_index == 0 && it.code == METHOD_NOT_FOUND => {
+                break;
+            }
+            Err(error) if page_index == 0 => {
                 return Err(format!("its tools could not be listed: {error}"));
             }
             Err(error) => {
@@ -42,15 +44,16 @@ pub(super) async fn list_tools(peer: &Peer<RoleClient>) -> Result<Vec<Arc<Listed
                 break;
             }
         };
-        // Of several tools of one name the first counts, also in a list that repeats itself.
+        // If several tools have the same name, the first wins. A list that repeats itself adds
+        // nothing.
         let is_new = |it: &Tool| listed_tool::has_valid_name(it) && names.insert(it.name.clone());
-        let (new, old): (Vec<_>, Vec<_>) = page.into_iter().partition(is_new);
-        for tool in old {
+        let (accepted, rejected): (Vec<_>, Vec<_>) = page.into_iter().partition(is_new);
+        for tool in rejected {
             let name = bounded_text(&escape_hidden_line(&tool.name), MAX_NAME_CHARS);
             tracing::warn!(name, "a tool with an invalid or duplicate name is ignored");
         }
         let prepared =
-            tokio::task::spawn_blocking(|| new.into_iter().map(ListedTool::new).collect());
+            tokio::task::spawn_blocking(|| accepted.into_iter().map(ListedTool::new).collect());
         let prepared: Vec<_> = prepared.await.map_err(|error| error.to_string())?;
         for tool in prepared {
             size += tool.size;
@@ -73,7 +76,7 @@ pub(super) async fn list_tools(peer: &Peer<RoleClient>) -> Result<Vec<Arc<Listed
 }
 
 /// Requests one page of the list. Returns its tools and the next cursor.
-async fn page(
+async fn request_page(
     peer: &Peer<RoleClient>,
     cursor: Option<String>,
 ) -> Result<(Vec<Tool>, Option<String>), ServiceError> {

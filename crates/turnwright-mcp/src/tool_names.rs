@@ -14,7 +14,7 @@ const MAX_NAME_LEN: usize = 64;
 const MAX_SERVER_LEN: usize = 20;
 /// The length of the digest that makes ambiguous names unique.
 const DIGEST_LEN: usize = 8;
-/// Names that are remembered. Only a server that keeps inventing tools can exceed this.
+/// Maximum number of names that are remembered. Only a server that keeps inventing tools can exceed this.
 const MAX_NAMES: usize = 10_000;
 
 /// The names of the tools in one session.

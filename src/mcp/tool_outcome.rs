@@ -17,17 +17,19 @@ use turnwright_types::message::Media;
 use turnwright_types::redact;
 use turnwright_workspace::exec::excerpt;
 
-/// Images of one result.
+/// Maximum number of images in one result.
 const MAX_IMAGES: usize = 8;
-/// Bytes of an image in base64.
+/// Maximum size of an image in base64.
 const MAX_IMAGE_BYTES: usize = 5 * 1024 * 1024;
 /// The image types that all providers accept.
 const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
-/// Characters of a name, an address or a type.
-const MAX_NAME_CHARS: usize = 300;
-/// Blocks of one result.
+/// Maximum length of a server's text in one line.
+const MAX_LINE_CHARS: usize = 300;
+/// Maximum number of blocks that the model reads of one result.
 const MAX_BLOCKS: usize = 1_000;
-/// Bytes of text, and of JSON, in the raw result for clients.
+/// Maximum number of blocks in the raw result for clients.
+const MAX_RAW_BLOCKS: usize = 100;
+/// Maximum size of the text, and of the JSON, in the raw result for clients.
 const MAX_RAW_BYTES: usize = 32 * 1024;
 /// JSON of at least this many bytes is split into lines, so that a part of it can be read.
 const MIN_PRETTY_JSON_BYTES: usize = 4 * 1024;
@@ -41,12 +43,12 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// blocking thread.
 pub(super) fn outcome(
     result: ToolResult,
-    results: Option<&SchemaValidator>,
+    output_schema: Option<&SchemaValidator>,
     file: &Path,
 ) -> ToolOutcome {
     let ToolResult { mut blocks, structured, is_error } = result;
     let raw = raw(&blocks, structured.as_ref(), is_error);
-    let violation = results
+    let violation = output_schema
         .filter(|_| !is_error)
         .zip(structured.as_ref())
         .and_then(|(validator, value)| validator.first_error(value));
@@ -56,16 +58,18 @@ pub(super) fn outcome(
     let has_text =
         blocks.iter().any(|it| matches!(it, ResultBlock::Text(text) if !text.trim().is_empty()));
     for block in blocks {
-        builder.block(block);
+        builder.add_block(block);
     }
     if let Some(value) = structured.filter(|_| !has_text) {
-        builder.text(json(&value));
+        builder.add_text(json_text(&value));
     }
     if omitted > 0 {
-        builder.note(format!("[{omitted} more blocks left out]"));
+        builder.add_line(format!("[{omitted} more blocks left out]"));
     }
     if let Some(violation) = violation {
-        builder.note(format!("[this is not what the server's own schema promises: {violation}]"));
+        builder.add_line(format!(
+            "[the structured content does not match the tool's output schema: {violation}]"
+        ));
     }
     builder.finish(is_error, raw, file)
 }
@@ -78,87 +82,88 @@ struct OutcomeBuilder {
 }
 
 impl OutcomeBuilder {
-    fn block(&mut self, block: ResultBlock) {
+    fn add_block(&mut self, block: ResultBlock) {
         match block {
-            ResultBlock::Text(text) => self.text(text),
-            ResultBlock::Image { mime, data } => self.image(&mime, &data),
+            ResultBlock::Text(text) => self.add_text(text),
+            ResultBlock::Image { mime, data } => self.add_image(&mime, &data),
             ResultBlock::Audio { mime, data } => {
-                let (mime, size) = (line(&mime), size(data.len() / 4 * 3));
-                self.note(format!("[audio, {mime}, {size}: not supported]"));
+                let (mime, size) = (one_line(&mime), format_size(data.len() / 4 * 3));
+                self.add_line(format!("[audio, {mime}, {size}: not supported]"));
             }
             ResultBlock::Embedded { uri, text } => {
-                self.note(format!("[resource {}]", line(&uri)));
-                self.text(text);
+                self.add_line(format!("[resource {}]", one_line(&uri)));
+                self.add_text(text);
             }
             ResultBlock::Blob { uri, mime, data } => {
-                let (uri, size) = (line(&uri), size(data.len() / 4 * 3));
-                self.note(format!("[resource {uri}: {}{size}, not shown]", mime_prefix(&mime)));
+                let (uri, size) = (one_line(&uri), format_size(data.len() / 4 * 3));
+                self.add_line(format!("[resource {uri}: {}{size}, not shown]", mime_prefix(&mime)));
             }
             ResultBlock::Link { uri, name, mime, description, size: bytes } => {
-                let size = bytes.map(|it| size(usize::try_from(it).unwrap_or(usize::MAX)));
-                let details: Vec<_> = [line(&mime), size.unwrap_or_default(), line(&description)]
-                    .into_iter()
-                    .filter(|it| !it.is_empty())
-                    .collect();
+                let size = bytes.map(|it| format_size(usize::try_from(it).unwrap_or(usize::MAX)));
+                let details: Vec<_> =
+                    [one_line(&mime), size.unwrap_or_default(), one_line(&description)]
+                        .into_iter()
+                        .filter(|it| !it.is_empty())
+                        .collect();
                 let details = if details.is_empty() {
                     String::new()
                 } else {
                     format!(" ({})", details.join(", "))
                 };
-                let (name, uri) = (line(&name), line(&uri));
-                self.note(format!(
-                    "[resource \"{name}\" at {uri}{details}: not included, can be read]"
+                let (name, uri) = (one_line(&name), one_line(&uri));
+                self.add_line(format!(
+                    "[resource \"{name}\" at {uri}{details}: not included; read it by its URI]"
                 ));
             }
             ResultBlock::Unknown(kind) => {
-                let kind = line(&kind);
-                self.note(format!("[a block of the unknown type \"{kind}\" was left out]"));
+                let kind = one_line(&kind);
+                self.add_line(format!("[a block of the unknown type \"{kind}\" was left out]"));
             }
         }
     }
 
-    fn image(&mut self, mime: &str, data: &str) {
+    fn add_image(&mut self, mime: &str, data: &str) {
         let mime = mime.trim().to_ascii_lowercase();
         let data: String = data.split_ascii_whitespace().collect();
-        let bytes = size(data.len() / 4 * 3);
+        let bytes = format_size(data.len() / 4 * 3);
         let problem = if !IMAGE_TYPES.contains(&&*mime) {
-            Some("of an unsupported type")
+            Some("unsupported type".to_owned())
         } else if self.images.len() >= MAX_IMAGES {
-            Some("one too many")
+            Some(format!("more than {MAX_IMAGES} images"))
         } else if data.len() > MAX_IMAGE_BYTES {
-            Some("too large")
+            Some("too large".to_owned())
         } else {
             match BASE64.decode(&data) {
                 Ok(bytes) if !bytes.is_empty() => None,
-                _ => Some("not readable"),
+                _ => Some("invalid base64".to_owned()),
             }
         };
         match problem {
             Some(problem) => {
-                self.note(format!("[an image, {}, {bytes}: {problem}]", line(&mime)));
+                self.add_line(format!("[an image, {}, {bytes}: {problem}]", one_line(&mime)));
             }
             None => {
-                self.note(format!("[an image, {mime}, {bytes}]"));
+                self.add_line(format!("[an image, {mime}, {bytes}]"));
                 self.images.push(Media { mime, data });
             }
         }
     }
 
     /// Adds text of the server.
-    fn text(&mut self, text: String) {
+    fn add_text(&mut self, text: String) {
         if self.text.is_empty() {
             self.text = text;
             return;
         }
-        self.note(text);
+        self.add_line(text);
     }
 
     /// Adds a line of its own.
-    fn note(&mut self, note: impl AsRef<str>) {
+    fn add_line(&mut self, line: impl AsRef<str>) {
         if !self.text.is_empty() && !self.text.ends_with('\n') {
             self.text.push('\n');
         }
-        self.text.push_str(note.as_ref());
+        self.text.push_str(line.as_ref());
     }
 
     fn finish(mut self, is_error: bool, raw: Value, file: &Path) -> ToolOutcome {
@@ -180,32 +185,9 @@ impl OutcomeBuilder {
 
 /// The raw result for clients that show nothing else, without long content.
 fn raw(blocks: &[ResultBlock], structured: Option<&Value>, is_error: bool) -> Value {
-    let mut room = MAX_RAW_BYTES;
-    let mut cut = |text: &str| {
-        let end = (0..=room.min(text.len())).rev().find(|it| text.is_char_boundary(*it));
-        let part = &text[..end.unwrap_or(0)];
-        room -= part.len();
-        let rest = text.len() - part.len();
-        if rest == 0 { part.to_owned() } else { format!("{part}[… {rest} bytes]") }
-    };
-    let block = |it: &ResultBlock| match it {
-        ResultBlock::Text(text) => json!({ "type": "text", "text": cut(text) }),
-        ResultBlock::Image { mime, data } => media("image", mime, data),
-        ResultBlock::Audio { mime, data } => media("audio", mime, data),
-        ResultBlock::Embedded { uri, text } => {
-            json!({ "type": "resource", "uri": line(uri), "text": cut(text) })
-        }
-        ResultBlock::Blob { uri, mime, data } => {
-            let mut block = media("resource", mime, data);
-            block["uri"] = line(uri).into();
-            block
-        }
-        ResultBlock::Link { uri, name, .. } => {
-            json!({ "type": "resource_link", "uri": line(uri), "name": line(name) })
-        }
-        ResultBlock::Unknown(kind) => json!({ "type": line(kind) }),
-    };
-    let content: Vec<_> = blocks.iter().take(MAX_BLOCKS / 10).map(block).collect();
+    let mut remaining = MAX_RAW_BYTES;
+    let shown = blocks.iter().take(MAX_RAW_BLOCKS);
+    let content: Vec<_> = shown.map(|it| raw_block(it, &mut remaining)).collect();
     let mut raw = Map::from_iter([("content".to_owned(), Value::Array(content))]);
     if let Some(value) = structured {
         let text = value.to_string();
@@ -218,26 +200,58 @@ fn raw(blocks: &[ResultBlock], structured: Option<&Value>, is_error: bool) -> Va
     if is_error {
         raw.insert("isError".to_owned(), true.into());
     }
-    redacted(Value::Object(raw))
+    redact_value(Value::Object(raw))
 }
 
-fn media(kind: &str, mime: &str, data: &str) -> Value {
-    json!({ "type": kind, "mimeType": line(mime), "bytes": data.len() / 4 * 3 })
+fn raw_block(block: &ResultBlock, remaining: &mut usize) -> Value {
+    match block {
+        ResultBlock::Text(text) => json!({ "type": "text", "text": take_text(text, remaining) }),
+        ResultBlock::Image { mime, data } => media_summary("image", mime, data),
+        ResultBlock::Audio { mime, data } => media_summary("audio", mime, data),
+        ResultBlock::Embedded { uri, text } => {
+            let text = take_text(text, remaining);
+            json!({ "type": "resource", "uri": one_line(uri), "text": text })
+        }
+        ResultBlock::Blob { uri, mime, data } => {
+            let mut block = media_summary("resource", mime, data);
+            block["uri"] = one_line(uri).into();
+            block
+        }
+        ResultBlock::Link { uri, name, .. } => {
+            json!({ "type": "resource_link", "uri": one_line(uri), "name": one_line(name) })
+        }
+        ResultBlock::Unknown(kind) => json!({ "type": one_line(kind) }),
+    }
 }
 
-fn redacted(value: Value) -> Value {
+/// Cuts a text to the bytes that are `remaining`.
+fn take_text(text: &str, remaining: &mut usize) -> String {
+    let end = (0..=text.len().min(*remaining)).rev().find(|it| text.is_char_boundary(*it));
+    let part = &text[..end.unwrap_or(0)];
+    *remaining -= part.len();
+    let rest = text.len() - part.len();
+    if rest == 0 { part.to_owned() } else { format!("{part}[… {rest} more bytes]") }
+}
+
+fn media_summary(kind: &str, mime: &str, data: &str) -> Value {
+    json!({ "type": kind, "mimeType": one_line(mime), "bytes": data.len() / 4 * 3 })
+}
+
+fn redact_value(value: Value) -> Value {
     match value {
         Value::String(mut text) => {
             redact::redact_in_place(&mut text);
             text.into()
         }
-        Value::Array(items) => items.into_iter().map(redacted).collect(),
-        Value::Object(fields) => fields.into_iter().map(|(key, it)| (key, redacted(it))).collect(),
+        Value::Array(items) => items.into_iter().map(redact_value).collect(),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(key, it)| (key, redact_value(it))).collect()
+        }
         value => value,
     }
 }
 
-fn json(value: &Value) -> String {
+fn json_text(value: &Value) -> String {
     let text = value.to_string();
     if text.len() < MIN_PRETTY_JSON_BYTES {
         text
@@ -247,14 +261,14 @@ fn json(value: &Value) -> String {
 }
 
 /// Makes one short line of a server's name or address.
-fn line(text: &str) -> String {
-    bounded_text(&escape_hidden_line(text), MAX_NAME_CHARS)
+fn one_line(text: &str) -> String {
+    bounded_text(&escape_hidden_line(text), MAX_LINE_CHARS)
 }
 
 fn mime_prefix(mime: &str) -> String {
-    if mime.is_empty() { String::new() } else { format!("{}, ", line(mime)) }
+    if mime.is_empty() { String::new() } else { format!("{}, ", one_line(mime)) }
 }
 
-fn size(bytes: usize) -> String {
-    if bytes < 1024 { format!("{bytes} bytes") } else { format!("{} KB", bytes / 1024) }
+fn format_size(bytes: usize) -> String {
+    if bytes < 1024 { format!("{bytes} bytes") } else { format!("{} KiB", bytes / 1024) }
 }

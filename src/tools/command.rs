@@ -55,7 +55,7 @@ pub(super) fn uncertainty_of(script: &shell::Script, workdir: &Path) -> Option<S
         let uncertainty = if *is_git {
             repository::untrusted_config(folder)
         } else {
-            toolchain::untrusted_toolchain(folder)
+            toolchain::untrusted_toolchain_reason(folder)
         };
         if uncertainty.is_some() {
             return uncertainty;

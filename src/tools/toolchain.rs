@@ -10,17 +10,19 @@ const MAX_FILE_BYTES: usize = 16 * 1024;
 
 /// Why `cargo` or `rustc` in this real folder may not be the user's own program; `None` if it is.
 /// Reads the disk.
-pub(super) fn untrusted_toolchain(folder: &Path) -> Option<String> {
-    let names_folder = |it: &Path| {
-        TOOLCHAIN_FILES.iter().map(|name| it.join(name)).any(|file| {
+pub(super) fn untrusted_toolchain_reason(folder: &Path) -> Option<String> {
+    let may_set_path = |folder: &Path| {
+        TOOLCHAIN_FILES.iter().map(|name| folder.join(name)).any(|file| {
             file.symlink_metadata().is_ok()
-                && read_head(&file, None, MAX_FILE_BYTES).is_none_or(|it| {
-                    !it.is_complete || it.text.contains("path") || it.text.contains('\\')
+                && read_head(&file, None, MAX_FILE_BYTES).is_none_or(|head| {
+                    // With a TOML escape, the key `path` could be spelled in another way.
+                    !head.is_complete || head.text.contains("path") || head.text.contains('\\')
                 })
         })
     };
-    let is_named = folder.ancestors().any(names_folder);
-    is_named.then(|| "the project names a folder with its own Rust programs".to_owned())
+    folder.ancestors().any(may_set_path).then(|| {
+        "the project's `rust-toolchain` file may select a toolchain inside the project".to_owned()
+    })
 }
 
 #[cfg(test)]
@@ -42,7 +44,7 @@ mod tests {
             std::fs::create_dir(dir.path().join("sub")).unwrap();
             std::fs::write(dir.path().join(name), text).unwrap();
             assert_eq!(
-                untrusted_toolchain(&dir.path().join("sub")).is_some(),
+                untrusted_toolchain_reason(&dir.path().join("sub")).is_some(),
                 expected,
                 "{name}: {text}"
             );

@@ -169,7 +169,7 @@ fn m_7_each_type_of_content_is_told_and_shown() {
         "[resource note://1]",
         "two",
         "[resource note://2: 3 bytes, not shown]",
-        "[resource \"third\" at note://3 (the rest): not included, can be read]",
+        "[resource \"third\" at note://3 (the rest): not included; read it by its URI]",
         "[a block of the unknown type \"hologram\" was left out]",
     ];
     for line in expected {
@@ -198,9 +198,9 @@ fn m_8_structured_results_are_told_where_there_is_no_text() {
     scenario["tools"][0]["outputSchema"] = schema;
     let builder = TestAgent::builder().server("s", &scenario);
     let (agent, result) = cards::run(builder, "mcp__s__t", &json!({}));
-    assert!(
-        result.starts_with("{\"n\":1}\n[this is not what the server's own schema promises: `/n`")
-    );
+    assert!(result.starts_with(
+        "{\"n\":1}\n[the structured content does not match the tool's output schema: `/n`"
+    ));
     assert_eq!(cards::card(&agent, 0)["status"], "completed");
     let (_, result) = call(&json!([]));
     assert_eq!(result, "(done; the result is empty)");

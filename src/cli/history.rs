@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::sessions::find_session;
-use super::{CliError, exit_code, write_stdout};
+use super::{CliError, report, write_stdout};
 use crate::config::Config;
 use turnwright_store::history::{
     CallRecord, HistoryCursor, HistoryPage, HistoryQuery, MessageRecord, find_calls, find_messages,
@@ -16,7 +16,7 @@ use turnwright_store::history::{
 use turnwright_store::{CallStatus, Store, StoreError};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::redact;
-use turnwright_types::timestamp::{parse, rfc3339, rfc3339_millis};
+use turnwright_types::timestamp::{parse_user_time, rfc3339, rfc3339_millis};
 
 /// Rows per query.
 const PAGE_SIZE: usize = 500;
@@ -68,13 +68,13 @@ fn parse_status(word: &str) -> Result<CallStatus, String> {
 fn parse_time(text: &str) -> Result<SystemTime, String> {
     let error =
         || "expected a time such as 90m, 2h, 3d, 2026-11-01 or 2026-11-01T12:30 (UTC)".to_owned();
-    parse(text, SystemTime::now()).ok_or_else(error)
+    parse_user_time(text, SystemTime::now()).ok_or_else(error)
 }
 
 /// Exits with 0 if the store could be read, even if nothing was found.
 pub(super) fn run(args: HistoryCliArgs, config: &Config) -> ExitCode {
     let store = Store::new(&config.paths.state);
-    exit_code("history", print(args, &store))
+    report("history", print(args, &store))
 }
 
 fn print(args: HistoryCliArgs, store: &Store) -> Result<(), CliError> {

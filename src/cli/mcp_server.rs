@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::mcp_server;
 use turnwright_policy::permission::Mode;
 
-const EXPLANATION: &str = "\
+const TERMINAL_HINT: &str = "\
 turnwright mcp-server offers the built-in tools to a client of the Model Context Protocol (MCP).
 The client starts it and talks to it on stdin and stdout, so there is nothing to type here.
 
@@ -25,23 +25,23 @@ pub(super) struct McpServerCliArgs {
     #[arg(long, value_name = "DIR")]
     root: Vec<PathBuf>,
     /// Permission mode: plan, ask, auto-edit, auto or full [default: from the settings, or ask]
-    #[arg(long, value_name = "MODE", value_parser = mode)]
+    #[arg(long, value_name = "MODE", value_parser = parse_mode)]
     mode: Option<Mode>,
 }
 
-fn mode(word: &str) -> Result<Mode, String> {
+fn parse_mode(word: &str) -> Result<Mode, String> {
     let known = Mode::ALL.map(Mode::id).join(", ");
     Mode::parse(word).ok_or_else(|| format!("expected one of {known}"))
 }
 
-pub(super) fn run(options: McpServerCliArgs, config: Config) -> ExitCode {
+pub(super) fn run(args: McpServerCliArgs, config: Config) -> ExitCode {
     if stdin().is_terminal() {
-        return match stderr().write_all(EXPLANATION.as_bytes()) {
+        return match stderr().write_all(TERMINAL_HINT.as_bytes()) {
             Ok(()) => ExitCode::from(2),
             Err(_) => ExitCode::FAILURE,
         };
     }
-    match serve(options, config) {
+    match serve(args, config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             drop(writeln!(stderr(), "turnwright mcp-server could not start: {error}"));
@@ -54,21 +54,24 @@ pub(super) fn run(options: McpServerCliArgs, config: Config) -> ExitCode {
     clippy::disallowed_methods,
     reason = "the client starts the process in the folder to work in"
 )]
-fn serve(options: McpServerCliArgs, config: Config) -> std::io::Result<()> {
+fn serve(args: McpServerCliArgs, config: Config) -> std::io::Result<()> {
     super::deny_memory_inspection();
     let stdio = turnwright_rpc::claim_stdio()?;
-    let canonical = |it: PathBuf| match std::fs::canonicalize(&it) {
-        Ok(real) if real.is_dir() => Ok(real),
-        Ok(_) => Err(std::io::Error::other(format!("--root {}: not a folder", it.display()))),
-        Err(error) => Err(std::io::Error::other(format!("--root {}: {error}", it.display()))),
-    };
-    let roots = options.root.into_iter().map(canonical).collect::<Result<_, _>>()?;
+    let roots = args.root.into_iter().map(canonical_root).collect::<Result<_, _>>()?;
     let cwd = std::env::current_dir()?;
-    let options = mcp_server::McpServerOptions { roots, cwd, mode: options.mode };
+    let options = mcp_server::McpServerOptions { roots, cwd, mode: args.mode };
     // One thread is enough for I/O; slow work goes to the blocking pool.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(mcp_server::serve(config, options, stdio));
     // A blocking call that hangs, for example on a dead network disk, must not delay the exit.
     runtime.shutdown_timeout(Duration::from_millis(50));
     result
+}
+
+fn canonical_root(root: PathBuf) -> std::io::Result<PathBuf> {
+    match std::fs::canonicalize(&root) {
+        Ok(real) if real.is_dir() => Ok(real),
+        Ok(_) => Err(std::io::Error::other(format!("--root {}: not a folder", root.display()))),
+        Err(error) => Err(std::io::Error::other(format!("--root {}: {error}", root.display()))),
+    }
 }

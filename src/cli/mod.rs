@@ -6,16 +6,16 @@ mod doctor;
 mod doctor_servers;
 mod export;
 mod history;
-#[cfg(unix)]
-mod sandbox_check;
 mod login;
 mod mcp;
 mod mcp_server;
 mod policy;
 #[cfg(unix)]
-mod probe;
-#[cfg(unix)]
 mod sandbox;
+#[cfg(unix)]
+mod sandbox_check;
+#[cfg(unix)]
+mod sandbox_probe;
 mod sessions;
 mod trust;
 mod undo;
@@ -32,7 +32,7 @@ use crate::log;
 use turnwright_store::StoreError;
 use turnwright_types::redact;
 
-/// How long the exit waits for unwritten log lines: nobody may be reading stderr.
+/// How long exiting waits for unwritten log lines, in case nobody reads stderr.
 const LOG_FLUSH_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A coding agent for editors: speaks the Agent Client Protocol (ACP) over stdin and stdout
@@ -58,7 +58,7 @@ struct CliArgs {
     /// Settings file [env: TURNWRIGHT_CONFIG]
     #[arg(long, global = true, value_name = "PATH")]
     config: Option<PathBuf>,
-    /// Log to stderr; twice for more [env: TURNWRIGHT_LOG]
+    /// Log debug messages to stderr; -vv for trace [env: TURNWRIGHT_LOG]
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
     #[command(subcommand)]
@@ -82,8 +82,8 @@ enum CliCommand {
     /// Tries to break out of the sandbox, sends the model a few short prompts, starts the configured
     /// MCP servers, and remembers what the model can do.
     #[command(after_help = "Example: turnwright doctor --model ollama/qwen3-coder\n\
-                            Exit status: 0 if the model works, 1 if it doesn't or the sandbox \
-                            leaks, 2 if the settings are unusable.")]
+                            Exit status: 0 if the model works, 1 if it doesn't or a command can \
+                            escape the sandbox, 2 if the settings are unusable.")]
     Doctor(doctor::DoctorCliArgs),
     /// Run a command sandboxed: no network, keys or stdin
     ///
@@ -103,7 +103,7 @@ enum CliCommand {
     #[command(hide = true)]
     SandboxProbe {
         #[command(subcommand)]
-        what: probe::SandboxProbe,
+        probe: sandbox_probe::SandboxProbe,
     },
     /// List, check and change a project's permission rules
     #[command(after_help = "Example: turnwright policy check \"npm install\"")]
@@ -115,7 +115,7 @@ enum CliCommand {
     #[command(after_help = "Example: turnwright history migration --status error --since 2d\n\
                             turnwright history --session last --json")]
     History(history::HistoryCliArgs),
-    /// Undo file changes (closed sessions)
+    /// Undo the file changes of a closed session
     #[command(after_help = "Example: turnwright undo --turns 2 --dry-run\n\
                             Exit status: 0 if every file was restored, 1 if some were skipped or \
                             failed, 2 if there was nothing to do.")]
@@ -154,21 +154,21 @@ enum CliCommand {
 pub fn run() -> ExitCode {
     let arguments = CliArgs::parse();
     #[cfg(unix)]
-    if let Some(CliCommand::SandboxProbe { what }) = &arguments.command {
-        return probe::run(what);
+    if let Some(CliCommand::SandboxProbe { probe }) = &arguments.command {
+        return sandbox_probe::run(probe);
     }
     let paths = Paths::find();
-    let file = UserFile::find(arguments.config.clone(), &paths);
-    let variables = crate::config::take_environment(&file.key_variables());
-    let filter = match arguments.verbose {
+    let user_file = UserFile::find(arguments.config.clone(), &paths);
+    let variables = crate::config::take_environment(&user_file.key_variables());
+    let log_filter = match arguments.verbose {
         0 => variables.log.clone(),
         1 => Some("turnwright=debug".to_owned()),
         _ => Some("trace".to_owned()),
     };
-    log::init(filter.as_deref(), paths.state.clone());
+    log::init(log_filter.as_deref(), paths.state.clone());
     let flags = Flags { model: arguments.model, base_url: arguments.base_url };
-    let config = Config::new(variables, flags, file, paths);
-    let status = match redact::register_keys(config.secrets()) {
+    let config = Config::new(variables, flags, user_file, paths);
+    let exit_code = match redact::register_keys(config.secrets()) {
         Ok(()) => run_command(arguments.command.unwrap_or(CliCommand::Acp), config),
         Err(error) => {
             drop(writeln!(stderr(), "turnwright: the settings cannot be used: {error}"));
@@ -176,7 +176,7 @@ pub fn run() -> ExitCode {
         }
     };
     log::flush(LOG_FLUSH_TIMEOUT);
-    status
+    exit_code
 }
 
 fn run_command(command: CliCommand, config: Config) -> ExitCode {
@@ -189,7 +189,7 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
         CliCommand::Sandbox(args) => sandbox::run(&args, &config),
         CliCommand::Trust(args) => trust::run(&args, &config),
         #[cfg(unix)]
-        CliCommand::SandboxProbe { what } => probe::run(&what),
+        CliCommand::SandboxProbe { probe } => sandbox_probe::run(&probe),
         CliCommand::Policy(args) => policy::run(args, &config),
         CliCommand::Sessions(args) => sessions::run(args, &config),
         CliCommand::History(args) => history::run(args, &config),
@@ -202,15 +202,15 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
     }
 }
 
-/// Writes to stdout.
+/// Writes the output of a subcommand that speaks no protocol on stdout.
 #[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
 fn write_stdout(text: &str) -> io::Result<()> {
     stdout().write_all(text.as_bytes())
 }
 
-/// Reports the error of a subcommand that only prints. A closed pipe is not an error: the reader,
+/// Prints the error of a subcommand, if any, and returns the exit code. A closed pipe is not an error: the reader,
 /// such as `head`, has seen enough.
-fn exit_code(command: &str, result: Result<(), CliError>) -> ExitCode {
+fn report(command: &str, result: Result<(), CliError>) -> ExitCode {
     match result {
         Err(CliError::Io(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(why) => {
@@ -223,9 +223,9 @@ fn exit_code(command: &str, result: Result<(), CliError>) -> ExitCode {
 
 #[derive(Debug, thiserror::Error)]
 enum CliError {
-    #[error("{0}")]
+    #[error(transparent)]
     Io(#[from] io::Error),
-    #[error("{0}")]
+    #[error(transparent)]
     Store(#[from] StoreError),
     #[error("{0}")]
     Other(String),

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::history::{format_duration, one_line, short_id, short_time};
-use super::{CliError, exit_code, export, is_same_folder, write_stdout};
+use super::{CliError, export, is_same_folder, report, write_stdout};
 use crate::config::Config;
 use turnwright_store::history::visible_prompt_text;
 use turnwright_store::{
@@ -72,10 +72,7 @@ enum SessionsCommand {
 pub(super) fn run(args: SessionsCliArgs, config: &Config) -> ExitCode {
     let store = Store::new(&config.paths.state);
     if !store.exists() {
-        return exit_code(
-            "sessions",
-            write_stdout("No stored sessions.\n").map_err(CliError::from),
-        );
+        return report("sessions", write_stdout("No stored sessions.\n").map_err(CliError::from));
     }
     let done = match args.action {
         SessionsCommand::List { all, cwd, archived, json } => {
@@ -88,7 +85,7 @@ pub(super) fn run(args: SessionsCliArgs, config: &Config) -> ExitCode {
         },
         SessionsCommand::Delete { ids, yes } => delete(&store, &ids, yes),
     };
-    exit_code("sessions", done)
+    report("sessions", done)
 }
 
 fn current_folder() -> Result<PathBuf, CliError> {

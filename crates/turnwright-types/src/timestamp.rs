@@ -7,8 +7,8 @@ pub fn rfc3339(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |it| it.as_secs());
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     // Years are counted from March, so that the leap day is the last day; day 0 is 1 March 0000.
-    let day = days + 719_468;
-    let (era, day_of_era) = (day / 146_097, day % 146_097);
+    let day_number = days + 719_468;
+    let (era, day_of_era) = (day_number / 146_097, day_number % 146_097);
     let year_of_era =
         (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
@@ -29,10 +29,10 @@ pub fn rfc3339_millis(time: SystemTime) -> String {
 
 /// Parses a time that a user has typed: a duration before `now` (`90s`, `15m`, `2h`, `3d`, `1w`), a
 /// date, or a date and a time in UTC.
-pub fn parse(text: &str, now: SystemTime) -> Option<SystemTime> {
+pub fn parse_user_time(text: &str, now: SystemTime) -> Option<SystemTime> {
     let text = text.trim();
     if let Some(unit) = text.chars().last().filter(char::is_ascii_lowercase) {
-        let second = match unit {
+        let seconds_per_unit = match unit {
             's' => 1,
             'm' => 60,
             'h' => 3_600,
@@ -41,7 +41,7 @@ pub fn parse(text: &str, now: SystemTime) -> Option<SystemTime> {
             _ => return None,
         };
         let count: u64 = text.strip_suffix(unit)?.parse().ok()?;
-        return now.checked_sub(Duration::from_secs(count.checked_mul(second)?));
+        return now.checked_sub(Duration::from_secs(count.checked_mul(seconds_per_unit)?));
     }
     let (day, time) = text.trim_end_matches('Z').split_once(['T', ' ']).unwrap_or((text, "0:0"));
     let mut day = day.split('-').map(str::parse::<u64>);
@@ -94,13 +94,17 @@ mod tests {
             ("2025-12-31 23:59:59", "2025-12-31T23:59:59Z"),
             ("2025-12-31T23:59:59.999Z", "2025-12-31T23:59:59Z"),
         ] {
-            assert_eq!(parse(text, now).map(rfc3339).as_deref(), Some(expected), "{text}");
+            assert_eq!(
+                parse_user_time(text, now).map(rfc3339).as_deref(),
+                Some(expected),
+                "{text}"
+            );
         }
         for text in ["", "h", "2y", "yesterday", "2025-13-01", "2025-02-29", "2025-01-01T24:00"] {
-            assert_eq!(parse(text, now), None, "{text}");
+            assert_eq!(parse_user_time(text, now), None, "{text}");
         }
         for text in ["2025-01", "1969-12-31", "1e9d"] {
-            assert_eq!(parse(text, now), None, "{text}");
+            assert_eq!(parse_user_time(text, now), None, "{text}");
         }
         let time = UNIX_EPOCH + Duration::from_millis(1_007);
         assert_eq!(rfc3339_millis(time), "1970-01-01T00:00:01.007Z");

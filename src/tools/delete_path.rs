@@ -24,7 +24,7 @@ pub(super) struct DeletePathArgs {
     /// What to delete
     #[serde(alias = "file_path", alias = "file")]
     path: String,
-    /// Also what is in the folder (default false)
+    /// Also the folder's contents (default false)
     #[serde(default)]
     recursive: Option<bool>,
 }

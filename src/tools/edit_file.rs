@@ -22,8 +22,8 @@ use turnwright_workspace::files::{FileError, FileText, Roots};
 #[derive(Debug)]
 pub(super) struct EditFile;
 
-/// Replace pieces of a text file. Each old_text must be copied exactly and be there once. All edits
-/// are made or none.
+/// Replace pieces of a text file. Each old_text must match exactly and occur once. All edits are
+/// applied or none.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct EditFileArgs {
     /// File
@@ -46,13 +46,13 @@ pub(super) struct EditFileArgs {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct TextReplacement {
-    /// The piece as it is, with enough lines to be unique
+    /// The exact text, with enough lines to be unique
     #[serde(alias = "old_string", alias = "old_str", alias = "oldText")]
     old_text: String,
-    /// What is to stand in its place
+    /// The replacement
     #[serde(alias = "new_string", alias = "new_str", alias = "newText")]
     new_text: String,
-    /// Replace it wherever it is (default false)
+    /// Replace every occurrence (default false)
     #[serde(default, alias = "replaceAll")]
     replace_all: Option<bool>,
 }

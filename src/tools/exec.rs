@@ -38,7 +38,7 @@ const QUIET_PERIOD: Duration = Duration::from_millis(100);
 pub(super) struct Exec;
 
 /// Run a shell command (bash) in the project, in a sandbox without network, terminal or input.
-/// What outlives its timeout goes on as a job for exec_output.
+/// After the timeout it continues as a job for exec_output.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct ExecArgs {
     /// The command line
@@ -56,7 +56,7 @@ pub(super) struct ExecArgs {
     /// Do not wait: for servers and watchers
     #[serde(default)]
     background: Option<bool>,
-    /// What it needs beyond the sandbox: network, a path to write, or full
+    /// Access beyond the sandbox: network, a path to write to, or full
     #[serde(default)]
     escalate: Option<String>,
     /// What it is for, in a few words

@@ -29,13 +29,13 @@ const MAX_INPUT_BYTES: usize = 32 * 1024;
 #[derive(Debug)]
 pub(super) struct ExecOutput;
 
-/// See what a job of exec has printed since the last look; also send it input or a signal.
+/// Read the new output of a job of exec; also send it input or a signal.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct ExecOutputArgs {
     /// The job, such as p3
     #[serde(alias = "job")]
     id: String,
-    /// Seconds to wait for news (default 5)
+    /// Seconds to wait for new output (default 5)
     #[serde(default)]
     wait: Option<u64>,
     #[serde(default)]

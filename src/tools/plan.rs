@@ -26,13 +26,13 @@ pub(super) struct PlanArgs {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct PlanStep {
-    /// What is to be done
+    /// The step
     #[serde(alias = "step", alias = "title")]
     content: String,
-    /// How far it is
+    /// Its status
     #[serde(default)]
     status: PlanStepStatus,
-    /// How important it is (default medium)
+    /// Its priority (default medium)
     #[serde(default)]
     priority: PlanStepPriority,
 }

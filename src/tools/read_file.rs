@@ -31,7 +31,7 @@ const MAX_CARD_BYTES: usize = 8 * 1024;
 #[derive(Debug)]
 pub(super) struct ReadFile;
 
-/// Read text files and pictures: `path` for one, `paths` for up to 20. At most 2000 lines,
+/// Read text files and images: `path` for one, `paths` for up to 20. At most 2000 lines,
 /// numbered; the numbers are not part of the file.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct ReadFileArgs {

@@ -18,10 +18,10 @@ const MAX_ARGS_BYTES: usize = 4 * 1024;
 #[derive(Debug)]
 pub(super) struct LoadSkill;
 
-/// Load a skill: instructions for a certain sort of work.
+/// Load a skill: instructions for a kind of task.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct LoadSkillArgs {
-    /// Which
+    /// Its name
     #[serde(alias = "skill", alias = "skill_name")]
     name: String,
     /// Arguments, as the user gave them

@@ -33,10 +33,10 @@ const MAX_SEARCHED_BYTES: usize = 4 * 1024;
 #[derive(Debug)]
 pub(super) struct ToolSearch(pub(super) RemoteTools);
 
-/// Find tools of the MCP servers. What is found can be called from then on.
+/// Find tools of the MCP servers. Found tools can be called afterwards.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct ToolSearchArgs {
-    /// Words about what it is to do, or `select:name1,name2`
+    /// Keywords, or `select:name1,name2`
     query: String,
 }
 

@@ -173,7 +173,7 @@ fn terminal_exit(value: &Value) -> TerminalExit {
 /// so a terminal is released only after its card is final.
 #[derive(Debug, Default)]
 pub(super) struct TerminalCards {
-    // held to look at a short list.
+    // Held only to look at a short list.
     cards: Mutex<Vec<TerminalCard>>,
     /// Set when the client turns out not to have the terminals that it advertised, so that later
     /// commands are not delayed by trying again.

@@ -10,9 +10,9 @@ use turnwright_policy::permission::{escape_markdown, markdown_code};
 use turnwright_types::effect::{CallContent, fenced};
 use turnwright_types::redact;
 
-/// Arguments that are listed. The client also receives all of them as the raw input.
+/// Maximum number of arguments that are listed. The client also receives all of them as the raw input.
 const MAX_ARGUMENTS: usize = 12;
-/// Characters of the server's description.
+/// Maximum length of the server's description.
 const MAX_DESCRIPTION_CHARS: usize = 300;
 
 pub(super) fn question_content(

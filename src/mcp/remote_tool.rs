@@ -30,7 +30,7 @@ use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::exec::Jobs;
 use turnwright_workspace::files::Roots;
 
-/// Characters of an argument in a title.
+/// Maximum length of an argument in a title.
 const MAX_HINT_CHARS: usize = 40;
 /// Argument names in an error message.
 const MAX_NAMED_ARGUMENTS: usize = 12;

@@ -15,11 +15,11 @@ use turnwright_mcp::{ServerSource, ServerSpec, ServerTransport};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::ids::hex;
 
-/// Bytes of a tool's definition that are kept for comparison.
+/// How many bytes of a tool's definition are kept for comparison.
 const MAX_SUMMARY_BYTES: usize = 12 * 1024;
-/// Lines of a diff.
+/// Maximum number of lines of a diff.
 const MAX_DIFF_LINES: usize = 60;
-/// Characters of one line of a diff.
+/// Maximum length of one line of a diff.
 const MAX_LINE_CHARS: usize = 300;
 
 /// What a tool is now, and how it differs from what the user allowed.

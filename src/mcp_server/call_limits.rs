@@ -9,9 +9,9 @@ use tokio::time::Instant;
 
 /// The sustained rate of calls.
 const CALLS_PER_SECOND: f64 = 20.0;
-/// Calls that may arrive at once after a pause.
+/// Maximum number of calls that may arrive at once after a pause.
 const MAX_BURST: f64 = 40.0;
-/// Calls that wait or run at the same time.
+/// Maximum number of calls that wait or run at the same time.
 const MAX_CONCURRENT_CALLS: usize = 16;
 /// The delay to suggest to a client while too many calls run.
 const BUSY_RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -19,7 +19,7 @@ const BUSY_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// A token bucket for the rate, and a semaphore for the number of concurrent calls.
 #[derive(Debug)]
 pub(super) struct CallLimits {
-    // held for one addition.
+    // Held only for one addition.
     bucket: Mutex<TokenBucket>,
     slots: Arc<Semaphore>,
 }

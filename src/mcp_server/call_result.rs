@@ -6,8 +6,8 @@ use rmcp::model::{CallToolResult, ContentBlock};
 use crate::tools::ToolOutcome;
 use turnwright_types::effect;
 
-/// Bytes of text in one result. Tools bound their own output and put the rest into a file; this is the
-/// limit for anything that is not bounded otherwise.
+/// Maximum size of the text in one result. Tools bound their own output and put the rest into a file;
+/// this is the limit for anything that is not bounded otherwise.
 const MAX_TEXT_BYTES: usize = 512 * 1024;
 
 pub(super) fn call_result(outcome: ToolOutcome) -> CallToolResult {

@@ -27,11 +27,11 @@ use turnwright_types::update::{CallUpdate, Update};
 
 /// How long the user may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
-/// Characters of the longest question.
+/// Maximum length of a question.
 const MAX_QUESTION_CHARS: usize = 8_000;
 /// How much of a change is compared and shown in a question.
 const DIFF_BOUNDS: DiffLimits = DiffLimits { file: 1024 * 1024, all: MAX_QUESTION_CHARS };
-/// Characters of the longest progress message.
+/// Maximum length of a progress message.
 const MAX_PROGRESS_CHARS: usize = 2_000;
 /// The field of the form that holds the decision.
 const DECISION_FIELD: &str = "decision";
@@ -42,7 +42,7 @@ const CANNOT_ASK: &str = "it needs the user's permission, and this client cannot
 #[derive(Debug)]
 pub(super) struct ClientCalls {
     outbox: Outbox,
-    // held to look up one call.
+    // Held only to look up one call.
     by_id: Mutex<HashMap<CallId, Arc<ClientCall>>>,
     last: AtomicU64,
 }
@@ -64,7 +64,7 @@ pub(super) enum AskMethod {
     /// With an elicitation request to the client.
     Request(Peer<RoleServer>),
     /// By returning the question as the result of the call; the client calls again with the answer.
-    // held to replace one field.
+    // Held only to replace one field.
     MultiRoundTrip(Box<Mutex<QuestionRound>>),
 }
 

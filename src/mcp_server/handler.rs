@@ -32,9 +32,9 @@ use turnwright_workspace::files::Roots;
 
 /// How long a client may take to list its roots.
 const ROOTS_TIMEOUT: Duration = Duration::from_secs(5);
-/// Roots of a client; further ones are ignored.
+/// Maximum number of roots of a client; further ones are ignored.
 const MAX_ROOTS: usize = 64;
-/// Questions that may wait for the next round of their call. The oldest is dropped.
+/// Maximum number of questions that wait for the next round of their call. The oldest is dropped.
 const MAX_PENDING_QUESTIONS: usize = 16;
 /// The key of our question among the input requests of a result.
 const PERMISSION_KEY: &str = "permission";
@@ -53,12 +53,12 @@ struct HandlerInner {
     calls: Arc<ClientCalls>,
     limits: CallLimits,
     /// Runs the calls. Created for the first call, when the client can list its roots.
-    // held to copy a pointer.
+    // Held only to copy a pointer.
     runner: parking_lot::Mutex<Option<Arc<StandaloneCalls>>>,
     /// One permit: only one call at a time creates the runner.
     creating_runner: Semaphore,
     /// Questions that wait for the next round of their call, by `requestState`.
-    // held to search a short list.
+    // Held only to search a short list.
     pending_questions: parking_lot::Mutex<Vec<(String, PendingQuestion)>>,
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct SessionHost {
     models: ModelCache,
     store: Store,
     /// The offered models when the last session was opened, so that a turn reads no files for it.
-    // held to copy a few names.
+    // Held only to copy a few names.
     offered: Mutex<OfferedModels>,
     stop: CancellationToken,
     tracker: TaskTracker,

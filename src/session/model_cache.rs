@@ -26,7 +26,7 @@ const LIST_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 /// The models in use and the providers' model lists.
 #[derive(Debug)]
 pub(super) struct ModelCache {
-    // Both are std mutexes: held to look through a few entries, never across an await.
+    // Both mutexes are held only to look through a few entries.
     cached: Mutex<Vec<(Provider, Arc<dyn Model>)>>,
     /// The models that each provider has listed, by the provider's own names: several of the user's
     /// names may refer to one.
@@ -214,7 +214,7 @@ struct ProfileWriter {
 /// The note to write. The last note wins, whichever thread is the fastest.
 #[derive(Debug, Default)]
 struct PendingNote {
-    // held to move a value.
+    // Held only to move a value.
     note: Mutex<Option<Value>>,
     /// Held while writing, on a blocking thread.
     writing: Mutex<()>,

@@ -46,8 +46,8 @@ impl PendingContext {
 }
 
 /// Context for the model from a prompt that led to no turn.
+// Held only to move a short text.
 #[derive(Clone, Debug, Default)]
-// held to move a short text.
 pub(super) struct UnsentContext(Arc<Mutex<String>>);
 
 impl UnsentContext {

@@ -21,7 +21,7 @@ const MAX_SHOWN_BYTES: usize = 32 * 1024;
 
 /// The content hashes of the files that the user was last shown. The code is only the beginning of
 /// a hash, so comparing codes would not be enough.
-// held to copy a few bytes.
+// Held only to copy a few bytes.
 pub(super) type ShownPrints = Arc<Mutex<Vec<Fingerprint>>>;
 
 /// Answers `/trust` with its argument. After a cancel the work continues in the background.

@@ -19,7 +19,7 @@ use turnwright_workspace::web::{self, FetchedBody, WebPage, floor_char_boundary}
 /// The model gets at most this many bytes of a page at once.
 const MAX_PART_BYTES: usize = 30 * 1024;
 const MAX_CARD_BYTES: usize = 2 * 1024;
-/// Bytes of an error page that are shown.
+/// How many bytes of an error page are shown.
 const MAX_ERROR_EXCERPT: usize = 1_000;
 
 #[derive(Debug)]

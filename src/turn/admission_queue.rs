@@ -20,7 +20,7 @@ pub(super) struct AdmissionQueue(Arc<SharedQueue>);
 
 #[derive(Debug, Default)]
 struct SharedQueue {
-    // Held to look at a short list, never across an await.
+    // Held only to look at a short list.
     calls: Mutex<QueuedCalls>,
     changed: Notify,
 }

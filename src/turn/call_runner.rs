@@ -80,7 +80,7 @@ pub(super) struct CallRunner {
     pub(super) env: Arc<ToolEnv>,
     pub(super) mode: SharedMode,
     pub(super) policy: SharedRules,
-    // Held to judge, never across an await.
+    // Held only to judge.
     pub(super) grants: Arc<Mutex<Grants>>,
     pub(super) origin: CallOrigin,
     queue: AdmissionQueue,

@@ -9,7 +9,7 @@ use crate::error::{Error, error_chain};
 use turnwright_llm::{EndReason, ErrorKind, LlmError, MAX_RETRY_WAIT};
 use turnwright_types::message::{Arguments, StopReason, ToolCall};
 
-/// Retries of one request after a transient failure.
+/// Maximum number of retries of a request after a transient failure.
 const MAX_RETRIES: u32 = 4;
 /// Retries when the answer was cut off or empty: an answer that is so twice will be so a third
 /// time.

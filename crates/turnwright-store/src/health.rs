@@ -98,7 +98,7 @@ impl From<std::io::Error> for StoreError {
 }
 
 /// The current state of the storage.
-// it is held only to copy a few strings.
+// Held only to copy a few strings.
 #[derive(Debug, Default)]
 pub(super) struct StoreHealth(Mutex<HealthState>);
 

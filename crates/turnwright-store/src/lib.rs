@@ -123,7 +123,7 @@ struct SharedState {
     /// The path of the database; `None` for one in memory.
     path: Option<PathBuf>,
     health: StoreHealth,
-    // it is held only to copy two numbers.
+    // Held only to copy two numbers.
     limits: Mutex<RetentionLimits>,
     /// A reader found the database damaged.
     suspects_corruption: AtomicBool,

@@ -15,7 +15,7 @@ use super::writer::WriteJob;
 pub(super) const MAX_QUEUED_BYTES: usize = 128 * 1024 * 1024;
 
 struct Queue {
-    // It is held only to move a few pointers.
+    // Held only to move a few pointers.
     state: Mutex<QueueState>,
     changed: Condvar,
 }

@@ -41,7 +41,7 @@ struct SessionLogInner {
     turn: AtomicU64,
     /// The session's row, if it is known. It is inserted again if a new database has replaced a
     /// damaged one.
-    // it is held only to move a few strings, like the others here.
+    // Held only to move a few strings, like the others here.
     row: Mutex<Option<SessionRow>>,
     /// Why a write failed, until it was reported.
     unreported_error: Arc<Mutex<Option<StoreError>>>,

@@ -272,7 +272,7 @@ pub fn terminal_safe(text: String) -> String {
     safe
 }
 
-/// Characters of the longest title, except for titles that are commands.
+/// Maximum length of a title, except for titles that are commands.
 pub const MAX_TITLE_CHARS: usize = 120;
 
 /// Cuts a title that is too long for one line of a card.

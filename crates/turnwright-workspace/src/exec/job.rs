@@ -84,7 +84,7 @@ pub struct Job {
     id: String,
     command: String,
     begun: Instant,
-    // it is held only to copy a chunk in or a few pages out.
+    // Held only to copy a chunk in or a few pages out.
     output: Mutex<CommandOutput>,
     progress: watch::Sender<JobProgress>,
     requests: mpsc::Sender<JobRequest>,

@@ -20,7 +20,7 @@ const MAX_RUNNING: usize = 16;
 const MAX_ENDED: usize = 32;
 /// The time limit of every command.
 const TIME_LIMIT: Duration = Duration::from_secs(30 * 60);
-/// Characters of a command line in a list.
+/// Maximum length of a command line in a list.
 const MAX_NAME_CHARS: usize = 60;
 
 /// Too many commands are running. Holds the list of them.
@@ -36,7 +36,7 @@ pub struct TooManyJobs(String);
 pub struct Jobs {
     folder: PathBuf,
     time_limit: Duration,
-    // it is held only to look at a short list.
+    // Held only to look at a short list.
     table: Arc<Mutex<JobTable>>,
     tracker: TaskTracker,
     stop: CancellationToken,

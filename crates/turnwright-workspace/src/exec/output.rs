@@ -9,9 +9,9 @@ use super::output_file::{FileWrite, OutputFile};
 use super::terminal_text::{RepeatedLines, TerminalCleaner};
 use turnwright_types::redact;
 
-/// Bytes kept of the beginning.
+/// How many bytes of the beginning are kept.
 const MAX_HEAD: usize = 12 * 1024;
-/// Bytes kept of the end.
+/// How many bytes of the end are kept.
 const MAX_TAIL: usize = 18 * 1024;
 /// The length at which a long line of a complete text is split.
 const MAX_PIECE: usize = 4 * 1024;

@@ -43,8 +43,8 @@ pub struct Skill {
 }
 
 /// The skills of a session, and which of them the model has loaded.
+// Held only to copy a pointer or access a small set.
 #[derive(Debug, Default)]
-// it is held only to copy a pointer or access a small set.
 pub struct SkillSet(Mutex<SkillSetState>);
 
 #[derive(Debug, Default)]

@@ -55,7 +55,7 @@ pub struct WebFetcher {
     limits: FetchLimits,
     lookup: LookupFn,
     proxies: Vec<String>,
-    // it is held only to copy a short list.
+    // Held only to copy a short list.
     allowed: Mutex<Arc<Vec<AllowedHost>>>,
     /// The client for public addresses; it connects to no others.
     public_client: OnceCell<Client>,

@@ -309,8 +309,8 @@ fn escape_marks(text: &str) -> String {
 }
 
 /// The last pages of a session, so that reading on does not fetch again.
+// Held only to look at a short list.
 #[derive(Debug, Default)]
-// it is held only to look at a short list.
 pub struct PageCache(Mutex<VecDeque<(String, bool, Arc<WebPage>)>>);
 
 impl PageCache {

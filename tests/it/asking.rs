@@ -144,9 +144,8 @@ fn policy(home: &Path, project: &Path, arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-// The rest needs commands to be understood.
 #[test]
-fn a_pattern_for_the_session_covers_the_command_with_other_arguments_and_no_other_command() {
+fn a_session_pattern_covers_the_command_with_more_arguments_but_no_other_command() {
     let mut agent = TestAgent::builder().start();
     let question = ask_and_answer(&mut agent, exec("npm run build"), "allow_always");
     assert!(option_names(&question)[1].contains("`npm run build …`"), "{question}");
@@ -157,7 +156,7 @@ fn a_pattern_for_the_session_covers_the_command_with_other_arguments_and_no_othe
 }
 
 #[test]
-fn a_pipeline_is_allowed_for_longer_with_all_its_commands() {
+fn a_lasting_answer_to_a_pipeline_covers_each_of_its_commands() {
     let mut agent = TestAgent::builder().start();
     let question = ask_and_answer(&mut agent, exec("npm run a | npm run b"), "allow_project");
     let offered = option_names(&question);
@@ -173,7 +172,7 @@ fn a_pipeline_is_allowed_for_longer_with_all_its_commands() {
 }
 
 #[test]
-fn what_a_command_writes_is_shown_and_part_of_the_answer() {
+fn an_answer_covers_only_the_redirect_targets_that_the_request_shows() {
     let mut agent = TestAgent::builder().start();
     let question = ask_and_answer(&mut agent, exec("npm run a > log"), "allow_always");
     assert_eq!(option_names(&question)[1], "Allow `npm run a …` and edit(/log) in this session");

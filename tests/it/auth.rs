@@ -150,7 +150,7 @@ fn r_auth_7_the_offered_login_stores_the_key_and_a_running_agent_then_works() {
     let input = format!("{}\nsk-from-login\nscripted\n", server.base_url());
     let output = turnwright(&agent, &arguments, &input);
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(output.stdout, b"", "stdout belongs to the protocol");
+    assert_eq!(output.stdout, b"", "the login has written to stdout");
     assert!(!String::from_utf8_lossy(&output.stderr).contains("sk-from-login"), "{output:?}");
 
     agent.session = agent.new_session();

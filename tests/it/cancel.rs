@@ -46,5 +46,5 @@ fn r_cancel_7_cards_and_history_are_complete_after_cancels_at_thirty_moments() {
         assert_valid(&agent.model().requests().last().unwrap().body);
     }
     let reached = |kind: &str| agent.updates().iter().any(|it| it["kind"] == kind);
-    assert!(reached("read") && reached("execute"), "the cancels all came too early");
+    assert!(reached("read") && reached("execute"), "all cancels came too early");
 }

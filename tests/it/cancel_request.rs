@@ -12,7 +12,7 @@ fn withdrawals(agent: &TestAgent) -> Vec<Value> {
 }
 
 #[test]
-fn r_cxl_6_a_question_that_was_answered_is_not_withdrawn() {
+fn r_cxl_6_an_answered_permission_request_is_not_withdrawn() {
     let run = calls("exec", &json!({ "command": "echo hello" }));
     let mut agent = TestAgent::builder()
         .model(json!([run, hangs(), next_reply()]))

@@ -127,7 +127,7 @@ fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|it| it.join(program).exists());
     if !found {
-        eprintln!("NOT TESTED: there is no {program} here");
+        eprintln!("NOT TESTED: {program} is not installed");
     }
     found
 }

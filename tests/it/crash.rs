@@ -168,7 +168,7 @@ fn fold(messages: &[Value]) -> Vec<Seen> {
             "tool_call" | "tool_call_update" => {
                 let key = format!("card {}", update["toolCallId"].as_str().unwrap());
                 if kind == "tool_call" {
-                    assert!(all.iter().all(|it| it.key != key), "{key} comes twice");
+                    assert!(all.iter().all(|it| it.key != key), "{key} is created twice");
                     all.push(Seen { key: key.clone(), shown: json!({}), is_final: false });
                 }
                 let seen =
@@ -279,7 +279,7 @@ impl Place {
             let name = path.file_name().unwrap().to_str().unwrap();
             // The process ended before this temporary file could replace a file.
             if name.starts_with(".turnwright-") {
-                eprintln!("left behind: {name}");
+                eprintln!("the process left a temporary file: {name}");
                 continue;
             }
             let found = std::fs::read_to_string(&path).unwrap();

@@ -243,15 +243,15 @@ fn a_refused_effort_does_not_affect_the_other_efforts() {
         let replies: Vec<_> = start.iter().chain(efforts.iter().copied()).collect();
         Setup { model: "gpt-oss", ..Setup::new(&json!(replies)) }.json()
     };
-    let found = examine(&[&counts(), &refused, &counts()]);
-    let effort = &found["checks"]["effort"];
-    assert_eq!((&effort["low"], &effort["none"]), (&json!(true), &json!(false)), "{found}");
-    assert_eq!(found["profile"]["learned"]["quirks"]["effort"], Value::Null, "{found}");
-    assert_eq!(found["checks"]["reasoning"]["field"], "reasoning_content", "{found}");
+    let report = examine(&[&counts(), &refused, &counts()]);
+    let effort = &report["checks"]["effort"];
+    assert_eq!((&effort["low"], &effort["none"]), (&json!(true), &json!(false)), "{report}");
+    assert_eq!(report["profile"]["learned"]["quirks"]["effort"], Value::Null, "{report}");
+    assert_eq!(report["checks"]["reasoning"]["field"], "reasoning_content", "{report}");
 
-    let found = examine(&[&refused, &counts(), &refused, &counts()]);
-    assert_eq!(found["checks"]["effort"]["state"], "no", "{found}");
-    assert_eq!(found["profile"]["learned"]["quirks"]["effort"], "none", "{found}");
+    let report = examine(&[&refused, &counts(), &refused, &counts()]);
+    assert_eq!(report["checks"]["effort"]["state"], "no", "{report}");
+    assert_eq!(report["profile"]["learned"]["quirks"]["effort"], "none", "{report}");
 }
 
 #[cfg(unix)]
@@ -322,11 +322,11 @@ fn calls_within_the_text_are_detected_and_parsed_from_then_on() {
     let (one, two) = (says(&call("Paris")), says(&format!("{}\n{}", call("Paris"), call("Oslo"))));
     let rain = says("It is 17 °C and it rains.");
     let setup = Setup::new(&json!([counts(), one, one, rain, two, says("Orange.")]));
-    let found = setup.json();
-    assert_eq!(found["works"], true, "{found}");
-    assert_eq!(found["checks"]["tools"]["leaked"], true, "{found}");
-    assert_eq!(found["checks"]["parallel"]["state"], "ok", "{found}");
-    assert_eq!(found["profile"]["learned"]["quirks"]["leaked"], "parse", "{found}");
+    let report = setup.json();
+    assert_eq!(report["works"], true, "{report}");
+    assert_eq!(report["checks"]["tools"]["leaked"], true, "{report}");
+    assert_eq!(report["checks"]["parallel"]["state"], "ok", "{report}");
+    assert_eq!(report["profile"]["learned"]["quirks"]["leaked"], "parse", "{report}");
 }
 
 #[test]

@@ -17,11 +17,14 @@ fn history_finds_earlier_calls_by_text_tool_and_status() {
     call("read_file", &json!({ "path": "a.txt" }));
     call("read_file", &json!({ "path": "none.txt" }));
     call("exec", &json!({ "command": "echo migration-7" }));
-    let found = call("history", &json!({ "query": "migration-7" }));
-    assert!(found.contains("exec") && found.contains("echo migration-7"), "{found}");
-    assert!(!found.contains("a.txt"), "{found}");
-    let found = call("history", &json!({ "tool": "read_file", "status": "failed" }));
-    assert!(found.contains("none.txt") && !found.contains("a.txt"), "{found}");
-    let found = call("history", &json!({ "tool": "read_file", "limit": 1 }));
-    assert!(found.contains("none.txt") && !found.contains("\"a.txt"), "newest first: {found}");
+    let result = call("history", &json!({ "query": "migration-7" }));
+    assert!(result.contains("exec") && result.contains("echo migration-7"), "{result}");
+    assert!(!result.contains("a.txt"), "{result}");
+    let result = call("history", &json!({ "tool": "read_file", "status": "failed" }));
+    assert!(result.contains("none.txt") && !result.contains("a.txt"), "{result}");
+    let result = call("history", &json!({ "tool": "read_file", "limit": 1 }));
+    assert!(
+        result.contains("none.txt") && !result.contains("\"a.txt"),
+        "the newest call is not the first: {result}"
+    );
 }

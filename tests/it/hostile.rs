@@ -13,21 +13,21 @@ use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 /// All entries below a folder with their modes, and the contents of files or the targets of links.
 pub fn snapshot(folder: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     use std::os::unix::fs::PermissionsExt;
-    let mut found = BTreeMap::new();
+    let mut entries = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
         let path = entry.path();
         let meta = fs::symlink_metadata(&path).unwrap();
         let content = if meta.is_symlink() {
             fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes()
         } else if meta.is_dir() {
-            found.extend(snapshot(&path));
+            entries.extend(snapshot(&path));
             Vec::new()
         } else {
             fs::read(&path).unwrap()
         };
-        found.insert(path, (meta.permissions().mode(), content));
+        entries.insert(path, (meta.permissions().mode(), content));
     }
-    found
+    entries
 }
 
 fn workspace() -> TestAgentBuilder {
@@ -178,19 +178,19 @@ fn in_ask_mode_each_command_asks_once_and_runs_as_shown() {
         ("sh -c 'touch j'", vec!["j"]),
         ("echo $(touch k)", vec!["k"]),
     ];
-    for (command, made) in table {
+    for (command, files) in table {
         let replies = json!([calls("exec", &json!({ "command": command })), says("Done.")]);
         let mut agent = TestAgent::builder().model(replies).start();
         let id = agent.prompt("go");
         let question = agent.wait_for_request("session/request_permission");
-        for name in &made {
+        for name in &files {
             assert!(!agent.path(name).exists(), "{command} ran before the answer");
         }
         assert!(cards::card_text(&question["params"]["toolCall"]).contains(command), "{question}");
         agent.choose(&question, "allow_once");
         assert_eq!(agent.stop_reason(&id), "end_turn");
         assert_eq!(cards::questions(&agent), 1, "{command}");
-        for name in &made {
+        for name in &files {
             assert!(agent.path(name).exists(), "{command} has not made {name}: {:?}", agent.log);
         }
     }

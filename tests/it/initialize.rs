@@ -14,9 +14,9 @@ use crate::agent::{TestAgent, calls, says};
 fn serve(agent: &mut TestAgent, prompt: &Value) -> Vec<String> {
     let mut methods = Vec::new();
     loop {
-        let message = agent.wait_for("a request or the end", |it| {
-            let is_answer = it.get("method").is_none() && it["id"] == *prompt;
-            is_answer || (it.get("method").is_some() && it.get("id").is_some())
+        let message = agent.wait_for("a request or the answer", |message| {
+            let is_answer = message.get("method").is_none() && message["id"] == *prompt;
+            is_answer || (message.get("method").is_some() && message.get("id").is_some())
         });
         let Some(method) = message["method"].as_str() else {
             assert_eq!(message["result"]["stopReason"], "end_turn", "{message}");
@@ -166,14 +166,14 @@ fn r_ext_4_6_and_7_the_agent_sends_only_standard_methods_and_values() {
         ("status", &["pending", "in_progress", "completed", "failed"][..]),
     ];
     for update in agent.updates() {
-        for (key, known) in open {
+        for (key, values) in open {
             let value = update[key].as_str();
-            assert!(value.is_none_or(|it| known.contains(&it)), "{update}");
+            assert!(value.is_none_or(|it| values.contains(&it)), "{update}");
         }
     }
     for message in &agent.log {
         let method = message["method"].as_str().unwrap_or("_");
-        let ours = method.starts_with('_') || method.starts_with("session/");
-        assert!(ours || method.starts_with("fs/"), "{message}");
+        let is_agent_method = method.starts_with('_') || method.starts_with("session/");
+        assert!(is_agent_method || method.starts_with("fs/"), "{message}");
     }
 }

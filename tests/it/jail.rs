@@ -175,7 +175,7 @@ fn the_network_is_off_unless_an_option_allows_it() {
         return;
     }
     if !Path::new("/bin/bash").exists() {
-        eprintln!("NOT TESTED: the network, without bash");
+        eprintln!("NOT TESTED: the network, since bash is not installed");
         return;
     }
     let ground = Ground::new();

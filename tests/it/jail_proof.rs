@@ -34,22 +34,22 @@ fn attempts(sandbox: &Value) -> Vec<(&str, &str)> {
 #[test]
 fn the_sandbox_stops_all_attempts() {
     let (status, text) = doctor(&["--json"]);
-    let found = sandbox(&text);
-    if found["holds"].is_null() {
-        eprintln!("SKIPPED: there is no sandbox on this system: {}", found["missing"]);
-        assert_eq!((status, &found["attempts"]), (1, &json!([])));
+    let report = sandbox(&text);
+    if report["holds"].is_null() {
+        eprintln!("SKIPPED: this system has no sandbox: {}", report["missing"]);
+        assert_eq!((status, &report["attempts"]), (1, &json!([])));
         assert!(
-            !found["missing"].as_array().unwrap().is_empty(),
+            !report["missing"].as_array().unwrap().is_empty(),
             "the report does not say what is missing: {text}"
         );
         return;
     }
-    for attempt in found["attempts"].as_array().unwrap() {
+    for attempt in report["attempts"].as_array().unwrap() {
         // Attempts that this system has no means to stop are reported as "open".
         assert!(matches!(attempt["verdict"].as_str(), Some("held" | "open")), "{attempt}");
     }
-    assert_eq!((status, &found["holds"]), (0, &json!(true)));
-    assert!(attempts(&found).len() > 15);
+    assert_eq!((status, &report["holds"]), (0, &json!(true)));
+    assert!(attempts(&report).len() > 15);
     let (_, text) = doctor(&[]);
     assert!(text.contains("The sandbox holds."), "{text}");
 }
@@ -69,18 +69,18 @@ fn can_read_other_processes() -> bool {
 #[test]
 fn without_the_sandbox_the_attempts_succeed() {
     let (status, text) = doctor(&["--json", "--without-walls"]);
-    let found = sandbox(&text);
-    assert_eq!((status, &found["holds"]), (1, &json!(false)));
+    let report = sandbox(&text);
+    assert_eq!((status, &report["holds"]), (1, &json!(false)));
     let can_read = can_read_other_processes();
-    for (name, verdict) in attempts(&found) {
+    for (name, verdict) in attempts(&report) {
         // The agent protects its memory without the sandbox, too, except from root.
         if name.starts_with("parent-") && !can_read {
-            eprintln!("NOT TESTED: {name}, without the powers of root");
+            eprintln!("NOT TESTED: {name}, which needs the rights of root");
             continue;
         }
         // The sandbox could not stop this attempt either, since the system lacks the means.
-        if verdict == "open" && found["missing"] != json!([]) {
-            eprintln!("NOT TESTED: {name}, for {}", found["missing"]);
+        if verdict == "open" && report["missing"] != json!([]) {
+            eprintln!("NOT TESTED: {name}, since the system lacks {}", report["missing"]);
             continue;
         }
         // Some systems forbid namespaces to everybody.

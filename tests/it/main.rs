@@ -1,5 +1,5 @@
 //! The tests that need a process of the agent: real pipes, signals, exit statuses, commands, MCP servers and
-//! the sandbox. Stories that need none are in `tests/stories`.
+//! the sandbox. Tests that need none are in `tests/stories`.
 #![expect(clippy::disallowed_methods, reason = "the bans apply to the agent; tests are its client")]
 #![allow(
     clippy::unwrap_used,

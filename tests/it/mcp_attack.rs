@@ -48,7 +48,7 @@ fn a_form_with_an_invalid_schema_does_no_harm() {
 #[test]
 fn a_server_cannot_read_keys_or_change_protected_files() {
     if !turnwright_sandbox::can_confine() {
-        eprintln!("SKIPPED: nothing can be confined here");
+        eprintln!("SKIPPED: this machine has no sandbox");
         return;
     }
     let script = r#"
@@ -187,7 +187,7 @@ env = { PLACE = "db:${OTHER_TOKEN}@host" }
 #[test]
 fn protected_files_that_a_call_creates_are_removed_and_changes_are_reported() {
     if !turnwright_sandbox::can_confine() {
-        eprintln!("SKIPPED: nothing can be confined here");
+        eprintln!("SKIPPED: this machine has no sandbox");
         return;
     }
     let scenario = json!({

@@ -1,5 +1,5 @@
 //! MCP servers in the user's settings: they are available in every session, their variables are expanded,
-//! and an invalid entry does not affect the others. Also `config show` and the doctor for such servers.
+//! and an invalid entry does not affect the others. `config show` and the doctor list them, too.
 
 use std::process::Command;
 
@@ -147,9 +147,9 @@ fn the_doctor_checks_each_server_and_passes_despite_faulty_ones() {
     assert!(has("FAIL mcp", "gone: "), "{text}");
     assert!(has("FAIL mcp", "dead: it ended (exit 3). It printed: xxx / cannot go on"), "{text}");
     assert!(has("FAIL mcp", "unset: the variable NOT_THERE"), "{text}");
-    let found: Value = serde_json::from_str(&doctor(&["--json"])).unwrap();
+    let report: Value = serde_json::from_str(&doctor(&["--json"])).unwrap();
     let state = |name: &str| {
-        let servers = found["servers"].as_array().unwrap();
+        let servers = report["servers"].as_array().unwrap();
         servers.iter().find(|it| it["name"] == name).unwrap()["state"].clone()
     };
     assert_eq!((state("good"), state("gone")), ("ok".into(), "no".into()));

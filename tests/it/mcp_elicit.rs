@@ -1,6 +1,6 @@
 //! Elicitation requests of MCP servers: the agent forwards them to the client under the server's name,
-//! never answers for the user, and declines requests that the client cannot show. Also other requests
-//! that a server may send.
+//! never answers for the user, and declines requests that the client cannot show. The last test sends
+//! other requests of servers.
 
 use serde_json::{Value, json};
 
@@ -98,8 +98,8 @@ fn a_cancel_withdraws_the_elicitation() {
     let turn = agent.prompt("go");
     let question = agent.wait_for_request("elicitation/create");
     agent.cancel();
-    agent.wait_for("the withdrawal of the elicitation", |it| {
-        it["method"] == "$/cancel_request" && it["params"]["requestId"] == question["id"]
+    agent.wait_for("the withdrawal of the elicitation", |message| {
+        message["method"] == "$/cancel_request" && message["params"]["requestId"] == question["id"]
     });
     assert_eq!(agent.stop_reason(&turn), "cancelled");
 }

@@ -32,8 +32,8 @@ fn tools_of_a_server_that_connects_during_a_turn_are_appended_in_the_next_turn()
     let turn = agent.prompt("go");
     let question = agent.wait_for_request("session/request_permission");
     // The user is told while the turn still waits for the permission.
-    agent.wait_for("the message about the new server", |it| {
-        it.to_string().contains("aaa is connected now")
+    agent.wait_for("the message about the new server", |message| {
+        message.to_string().contains("aaa is connected now")
     });
     agent.choose(&question, "allow_once");
     assert_eq!(agent.stop_reason(&turn), "end_turn");

@@ -306,7 +306,7 @@ fn d7_a_server_gets_its_declared_variables_and_no_key_of_the_agent() {
 #[test]
 fn a_server_can_write_only_in_the_project() {
     if !turnwright_sandbox::can_confine() {
-        eprintln!("SKIPPED: nothing can be confined here");
+        eprintln!("SKIPPED: this machine has no sandbox");
         return;
     }
     let outside = tempfile::tempdir().unwrap();

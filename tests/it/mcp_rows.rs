@@ -194,8 +194,8 @@ fn writable_folders_in_the_settings_are_roots_of_the_server() {
     let dir = tempfile::tempdir().unwrap();
     let ask = json!([{ "ask": { "method": "roots/list", "params": {} } }]);
     let scenario = json!({ "tools": [{ "name": "t" }], "answers": { "t": ask } });
-    let more = format!("write = ['{}']", dir.path().display());
-    let mut agent = with(&section("s", &scenario, &more))
+    let options = format!("write = ['{}']", dir.path().display());
+    let mut agent = with(&section("s", &scenario, &options))
         .model(json!([calls("mcp__s__t", &json!({})), says("done")]))
         .permission("allow_once")
         .start();

@@ -12,18 +12,18 @@ use crate::agent::{TestAgent, calls, says};
 
 /// All entries below a folder, with their contents and modification times.
 fn tree(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
-    let mut found = BTreeMap::new();
+    let mut entries = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
         let path = entry.path();
         let written = fs::symlink_metadata(&path).unwrap().modified().unwrap();
         if path.is_dir() {
-            found.extend(tree(&path));
-            found.insert(path, (Vec::new(), written));
+            entries.extend(tree(&path));
+            entries.insert(path, (Vec::new(), written));
         } else {
-            found.insert(path.clone(), (fs::read(&path).unwrap(), written));
+            entries.insert(path.clone(), (fs::read(&path).unwrap(), written));
         }
     }
-    found
+    entries
 }
 
 fn edits(path: &str, edits: &[(&str, &str)]) -> Value {

@@ -1,5 +1,5 @@
 //! Permission requests for commands (R-PERM): a command runs only after it is allowed, and answers are
-//! remembered for as long as they say.
+//! remembered for as long as the chosen option says.
 
 use serde_json::{Value, json};
 use turnwright_testing::cards::{self, call};

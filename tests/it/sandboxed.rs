@@ -10,7 +10,7 @@ use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, is_alive, say
 fn has_sandbox(test: &str) -> bool {
     let has = turnwright_sandbox::can_confine();
     if !has {
-        eprintln!("SKIPPED: {test}: no command can be confined on this machine");
+        eprintln!("SKIPPED: {test}: this machine has no sandbox");
     }
     has
 }
@@ -168,7 +168,7 @@ fn the_sandbox_enforces_deny_rules_for_commands_that_cannot_be_analysed() {
         return;
     }
     if !turnwright_sandbox::namespace_support().mounts {
-        return eprintln!("SKIPPED: rules for commands: no view of the files can be had here");
+        return eprintln!("SKIPPED: deny rules for commands: this machine has no mount namespaces");
     }
     let rules = "[permissions]\ndeny = ['read(/secret)', 'edit(/ci)']";
     let builder = auto()
@@ -200,7 +200,7 @@ fn the_users_changes_of_protected_files_during_a_command_are_kept() {
         return;
     }
     if !turnwright_sandbox::namespace_support().mounts {
-        return eprintln!("SKIPPED: what the user changes: no view of the files can be had here");
+        return eprintln!("SKIPPED: changes by the user: this machine has no mount namespaces");
     }
     let command = "touch begun; until test -e go; do sleep 0.02; done";
     let replies = json!([calls("exec", &json!({ "command": command })), says("Done.")]);

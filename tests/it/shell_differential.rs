@@ -158,10 +158,10 @@ impl Scratch {
         // Whether commands with these parts run depends on files and file descriptors.
         let is_new = |it: &Redirect| ["f", "g"].iter().any(|name| it.path.as_os_str() == *name);
         let may_fail = |it: &Redirect| !it.is_write || !is_new(it);
-        let depends = script.commands.iter().any(|it| {
-            it.program() == "cd"
-                || it.redirects.iter().any(may_fail)
-                || it.wrappers.iter().any(|it| it == "time")
+        let depends = script.commands.iter().any(|command| {
+            command.program() == "cd"
+                || command.redirects.iter().any(may_fail)
+                || command.wrappers.iter().any(|it| it == "time")
         }) || copies_unknown(line);
         let mut all_words = BTreeSet::new();
         // Commands after `||` run only if the stub fails.
@@ -171,11 +171,11 @@ impl Scratch {
             let report = || format!("{} says of {line:?}: {script:?}\nbut ran {ran:?}", shell[0]);
             self.compare_files(&writes, &report);
             for (words, folder) in &ran {
-                let is_declared = script.commands.iter().any(|it| {
-                    let at = self.work().join(it.folder.as_ref().unwrap());
-                    let same = it.argv().eq(words.iter().map(String::as_str))
-                        || is_glob && it.program() == words[0];
-                    same && at.canonicalize().unwrap() == Path::new(folder)
+                let is_declared = script.commands.iter().any(|command| {
+                    let command_folder = self.work().join(command.folder.as_ref().unwrap());
+                    let same = command.argv().eq(words.iter().map(String::as_str))
+                        || is_glob && command.program() == words[0];
+                    same && command_folder.canonicalize().unwrap() == Path::new(folder)
                 });
                 assert!(is_declared, "{}", report());
             }
@@ -234,9 +234,9 @@ impl Scratch {
                 let path = entry.unwrap().path();
                 let path = path.strip_prefix(&work).unwrap();
                 let is_known = path == Path::new("d") || path == Path::new("in");
-                let is_declared = |it: &PathBuf| {
-                    work.join(it) == work.join(path) || {
-                        let real = work.join(it).canonicalize();
+                let is_declared = |declared: &PathBuf| {
+                    work.join(declared) == work.join(path) || {
+                        let real = work.join(declared).canonicalize();
                         real.is_ok_and(|it| it == work.join(path).canonicalize().unwrap())
                     }
                 };

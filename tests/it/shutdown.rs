@@ -131,16 +131,16 @@ fn r_tr_12_the_end_of_stdin_ends_every_process_of_a_command() {
 
 #[test]
 fn p0_11_a_signal_ends_the_agent_and_every_process_of_a_command() {
-    for (wanted, name) in [(Signal::TERM, 200), (Signal::INT, 201), (Signal::HUP, 202)] {
+    for (sent_signal, name) in [(Signal::TERM, 200), (Signal::INT, 201), (Signal::HUP, 202)] {
         let word = unique(name);
         let mut agent = in_a_command(&stubborn(&word)[2], &word);
         let start = Instant::now();
-        signal(&agent, wanted);
+        signal(&agent, sent_signal);
         // The agent's stdin is still open.
         eventually("the agent ends", || is_over(&agent));
         assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
         let (status, stderr) = agent.close();
-        assert!(status.success(), "{wanted:?}: {status}");
+        assert!(status.success(), "{sent_signal:?}: {status}");
         assert_eq!(stderr, "");
         eventually("the command is gone", || !is_alive(&word));
     }

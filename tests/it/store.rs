@@ -19,7 +19,7 @@ pub fn can_mount() -> bool {
         process_waits::status(Command::new("unshare").args(["--mount", "sh", "-c", script]));
     let can = status.is_ok_and(|it| it.success());
     if !can {
-        eprintln!("SKIPPED: nothing can be mounted here");
+        eprintln!("SKIPPED: file systems cannot be mounted here");
     }
     can
 }

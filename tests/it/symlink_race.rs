@@ -90,17 +90,20 @@ async fn ten_thousand_changes_below_a_folder_that_becomes_a_link_never_leave_the
         let file = race.place(&format!("a{}/b/f-{round}", round % 50));
         let written = race.files.write(&file, None, "ours", &cancel).await;
         count(0, written.map(drop));
-        let known = race.place("f");
-        let text = race.files.read(&known).await.ok();
-        assert!(text.as_ref().is_none_or(|it| it.text == "ours"), "read outside: {text:?}");
-        count(1, race.files.write(&known, text.as_ref(), "ours", &cancel).await.map(drop));
+        let swapped_file = race.place("f");
+        let text = race.files.read(&swapped_file).await.ok();
+        assert!(
+            text.as_ref().is_none_or(|it| it.text == "ours"),
+            "a file outside was read: {text:?}"
+        );
+        count(1, race.files.write(&swapped_file, text.as_ref(), "ours", &cancel).await.map(drop));
         let (from, to) = (race.place("from-0"), race.place(&format!("new-{}/to", round % 50)));
         drop(race.files.write(&from, None, "ours", &cancel).await);
         count(2, race.files.rename(&from, &to).await);
         drop(race.files.set_aside(&race.place("there")).await);
-        for gone in ["sub", "there", "f", "new-0"] {
-            let gone = race.files.remove(&race.place(gone), true, &cancel).await;
-            count(3, gone.map(drop));
+        for name in ["sub", "there", "f", "new-0"] {
+            let removed = race.files.remove(&race.place(name), true, &cancel).await;
+            count(3, removed.map(drop));
         }
         if round % 100 == 0 {
             assert_eq!(race.outside(), before, "in round {round}");

@@ -102,8 +102,8 @@ fn r_tool_6_a_long_command_shows_its_output_while_it_runs() {
     let replies = json!([calls("exec", &json!({ "command": command })), says("Done.")]);
     let mut agent = TestAgent::builder().model(replies).permission("allow_once").start();
     let id = agent.prompt("go");
-    let shows = |it: &Value| {
-        let update = &it["params"]["update"];
+    let shows = |message: &Value| {
+        let update = &message["params"]["update"];
         update["status"] == "in_progress" && cards::card_text(update).contains("begun")
     };
     agent.wait_for("the output of the running command", shows);

@@ -1,5 +1,5 @@
-//! Tools of MCP servers: what the model is told of them, what a call sends, and what becomes of
-//! what comes back (M-3 to M-11, S3-2 to S3-9).
+//! Tools of MCP servers (M-3 to M-11, S3-2 to S3-9): how they are offered to the model, how arguments are
+//! checked, and how results are shown and given to the model.
 
 use serde_json::{Value, json};
 use turnwright_testing::cards;
@@ -8,18 +8,18 @@ use crate::agent::{TestAgent, calls, says};
 
 const PNG: &str = "iVBORw0KGgpub3QgbXVjaCBvZiBhIHBpY3R1cmU=";
 
-/// A server `s` with a tool `t` that answers in these steps.
+/// A server with a tool `t` that answers with these steps.
 fn answering(steps: &Value) -> Value {
     json!({ "tools": [{ "name": "t" }], "answers": { "t": steps } })
 }
 
-/// One call of that tool; what the model is told of it.
+/// Calls the tool once and returns the result that the model gets.
 fn call(steps: &Value) -> (TestAgent, String) {
     let builder = TestAgent::builder().server("s", &answering(steps));
     cards::run(builder, "mcp__s__t", &json!({}))
 }
 
-/// The functions of servers that the n-th request offers.
+/// The functions of MCP servers that a model request offers. Requests are numbered from 0.
 fn offered(agent: &TestAgent, number: usize) -> Vec<Value> {
     let body = agent.model_request(number);
     let all = body["tools"].as_array().unwrap().iter().map(|it| it["function"].clone());
@@ -30,16 +30,16 @@ fn names(functions: &[Value]) -> Vec<&str> {
     functions.iter().map(|it| it["name"].as_str().unwrap()).collect()
 }
 
-/// What the first request offers of a server with this scenario.
-fn told(scenario: &Value) -> Vec<Value> {
+/// The functions of a server with this scenario in the first model request.
+fn offered_first(scenario: &Value) -> Vec<Value> {
     let mut agent =
         TestAgent::builder().model(json!([says("Hello.")])).server("s", scenario).start();
     assert_eq!(agent.turn("go"), "end_turn");
     offered(&agent, 0)
 }
 
-/// The messages that a server was sent, by their method.
-fn heard(log: &str, method: &str) -> Vec<Value> {
+/// The messages with this method in the log of a scripted server.
+fn logged_messages(log: &str, method: &str) -> Vec<Value> {
     let all = log.lines().map(|it| serde_json::from_str::<Value>(it).unwrap());
     all.filter(|it| it["method"] == method).collect()
 }
@@ -47,14 +47,14 @@ fn heard(log: &str, method: &str) -> Vec<Value> {
 #[test]
 fn m_3_all_pages_are_listed_and_a_list_without_end_is_cut() {
     let tools: Vec<_> = (0..7).map(|it| json!({ "name": format!("t{it}") })).collect();
-    let functions = told(&json!({ "tools": tools, "page": 3 }));
+    let functions = offered_first(&json!({ "tools": tools, "page": 3 }));
     let expected: Vec<_> = (0..7).map(|it| format!("mcp__s__t{it}")).collect();
     assert_eq!(names(&functions), expected);
-    assert_eq!(told(&json!({ "tools": tools, "page": 3, "endless": true })).len(), 7);
+    assert_eq!(offered_first(&json!({ "tools": tools, "page": 3, "endless": true })).len(), 7);
 }
 
 #[test]
-fn m_4_names_are_valid_unique_and_lead_to_their_tools() {
+fn m_4_names_are_valid_and_unique_and_calls_reach_the_right_tools() {
     let scenario = |says: &str| {
         let tools = json!([{ "name": "a.b" }, { "name": "a_b" }, { "name": "a_b" }]);
         let answer = |it: &str| json!([{ "text": format!("{says} {it}") }]);
@@ -81,7 +81,7 @@ fn m_4_names_are_valid_unique_and_lead_to_their_tools() {
 }
 
 #[test]
-fn d10_nothing_hides_in_what_the_model_is_told_of_a_tool() {
+fn d10_descriptions_and_schemas_of_tools_are_cleaned() {
     let schema = json!({
         "type": "object",
         "properties": { "a": { "$ref": "#/$defs/a" } },
@@ -93,7 +93,7 @@ fn d10_nothing_hides_in_what_the_model_is_told_of_a_tool() {
         { "name": "cyclic", "inputSchema": { "properties": { "a": { "$ref": "#" } } } },
         { "name": "odd", "inputSchema": "no schema", "description": 5 },
     ] });
-    let functions = told(&scenario);
+    let functions = offered_first(&scenario);
     assert_eq!(functions.len(), 3);
     let tool = functions.iter().find(|it| it["name"] == "mcp__s__t").unwrap();
     let text = tool["description"].as_str().unwrap();
@@ -107,7 +107,7 @@ fn d10_nothing_hides_in_what_the_model_is_told_of_a_tool() {
 }
 
 #[test]
-fn s3_9_arguments_are_checked_before_the_call_and_slips_are_mended() {
+fn s3_9_arguments_are_checked_and_repaired_before_the_call() {
     let schema = json!({
         "type": "object",
         "properties": {
@@ -134,7 +134,7 @@ fn s3_9_arguments_are_checked_before_the_call_and_slips_are_mended() {
 }
 
 #[test]
-fn m_6_a_tool_that_fails_and_a_server_that_refuses_are_told_apart() {
+fn m_6_tool_failures_and_server_errors_have_different_results() {
     let failed = json!([{ "text": "no such note" }, { "result": { "isError": true } }]);
     let refused = json!([{ "error": { "code": -32602, "message": "bad\u{1b}[31m", "data": "x" } }]);
     let table = [
@@ -151,7 +151,7 @@ fn m_6_a_tool_that_fails_and_a_server_that_refuses_are_told_apart() {
 }
 
 #[test]
-fn m_7_each_type_of_content_is_told_and_shown() {
+fn m_7_the_model_and_the_card_get_each_type_of_content() {
     let blocks = json!([
         { "type": "text", "text": "one" },
         { "type": "image", "mimeType": "image/png", "data": PNG },
@@ -184,7 +184,7 @@ fn m_7_each_type_of_content_is_told_and_shown() {
 }
 
 #[test]
-fn m_8_structured_results_are_told_where_there_is_no_text() {
+fn m_8_a_structured_result_is_given_to_the_model_if_there_is_no_text() {
     let structured = json!({ "result": { "structuredContent": { "n": 1 } } });
     let (agent, result) = call(&json!([structured]));
     assert_eq!(result, r#"{"n":1}"#);
@@ -218,16 +218,18 @@ fn m_10_a_cancel_is_forwarded_and_the_late_answer_ignored() {
     let id = agent.prompt("go");
     agent.wait_for_status("in_progress");
     let log = agent.path("log");
-    let called = || std::fs::read_to_string(&log).unwrap();
-    crate::agent::eventually("the call arrives", || !heard(&called(), "tools/call").is_empty());
+    let log_text = || std::fs::read_to_string(&log).unwrap();
+    crate::agent::eventually("the call arrives", || {
+        !logged_messages(&log_text(), "tools/call").is_empty()
+    });
     agent.cancel();
     assert_eq!(agent.stop_reason(&id), "cancelled");
-    crate::agent::eventually("the server is told", || {
-        !heard(&called(), "notifications/cancelled").is_empty()
+    crate::agent::eventually("the cancellation arrives", || {
+        !logged_messages(&log_text(), "notifications/cancelled").is_empty()
     });
-    let call = &heard(&called(), "tools/call")[0];
-    let told = &heard(&called(), "notifications/cancelled")[0];
-    assert_eq!(told["params"]["requestId"], call["id"]);
+    let call = &logged_messages(&log_text(), "tools/call")[0];
+    let cancelled = &logged_messages(&log_text(), "notifications/cancelled")[0];
+    assert_eq!(cancelled["params"]["requestId"], call["id"]);
     cards::check(&agent);
 }
 
@@ -247,7 +249,7 @@ fn m_11_progress_is_shown_while_the_tool_works() {
 }
 
 #[test]
-fn a_long_result_is_cut_and_kept_in_a_file_that_the_model_can_read() {
+fn a_long_result_is_shortened_and_stored_in_a_file_that_the_model_can_read() {
     let (agent, result) = call(&json!([{ "text": "a line of it\n", "repeat": 1_600_000 }]));
     assert!(result.len() < 32 * 1024, "{}", result.len());
     let (_, rest) = result.split_once("; full output: ").unwrap();
@@ -258,7 +260,7 @@ fn a_long_result_is_cut_and_kept_in_a_file_that_the_model_can_read() {
 }
 
 #[test]
-fn nothing_in_a_result_is_obeyed_by_a_terminal_or_shows_a_key() {
+fn control_characters_and_keys_are_removed_from_results() {
     let (agent, result) = call(&json!([{ "text": "\u{1b}[31mred sk-test-0123456789" }]));
     assert_eq!(result, "␛[31mred [key]");
     let card = cards::card(&agent, 0);
@@ -266,7 +268,7 @@ fn nothing_in_a_result_is_obeyed_by_a_terminal_or_shows_a_key() {
 }
 
 #[test]
-fn a_card_says_what_the_call_is_about_and_the_question_what_the_tool_claims() {
+fn the_card_shows_the_arguments_and_the_permission_request_the_annotations() {
     let hints = json!({ "readOnlyHint": true });
     let scenario = json!({ "tools": [{ "name": "look", "annotations": hints }] });
     let builder = TestAgent::builder().server("s", &scenario);

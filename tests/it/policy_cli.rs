@@ -1,5 +1,5 @@
-//! `turnwright policy`: what holds in a project, what it says about a command, and how the user
-//! changes it.
+//! `turnwright policy` lists, adds and revokes the rules of a project, checks commands against them, and
+//! suggests new rules.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,7 +21,7 @@ impl User {
         self.project.path().canonicalize().unwrap()
     }
 
-    /// What is printed, and the exit status.
+    /// The output on stdout and stderr, and the exit status.
     fn policy(&self, arguments: &[&str]) -> (String, i32) {
         self.policy_in(self.project.path(), arguments)
     }
@@ -49,7 +49,7 @@ impl User {
         list["rules"].as_array().unwrap().clone()
     }
 
-    /// A command that was asked about and allowed once, as the agent notes it.
+    /// Adds a permission request and its answer to the audit log, in the agent's format.
     fn note(&self, command: &str, answer: &str) {
         use std::io::Write;
         let line = json!({ "at": "2026-01-01T00:00:00Z", "event": "asked", "session": "s",
@@ -64,19 +64,20 @@ impl User {
 }
 
 #[test]
-fn a_rule_is_added_listed_with_all_that_is_known_about_it_and_revoked() {
+fn rules_are_added_listed_and_revoked() {
     let user = User::new();
     assert!(user.policy(&["list"]).0.contains("No rules"));
     assert_eq!(user.policy(&["allow", "exec(cargo test)", "edit(/docs/**)"]).1, 0);
     assert_eq!(user.policy(&["deny", "exec(git push)"]).1, 0);
     let rules = user.list();
-    let told: Vec<_> = rules.iter().map(|it| format!("{} {}", it["tier"], it["rule"])).collect();
+    let summaries: Vec<_> =
+        rules.iter().map(|it| format!("{} {}", it["tier"], it["rule"])).collect();
     let expected = [
         "\"allow\" \"exec(cargo test)\"",
         "\"allow\" \"edit(/docs/**)\"",
         "\"deny\" \"exec(git push)\"",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(summaries, expected);
     for rule in &rules {
         assert_eq!(
             (&rule["scope"], &rule["origin"]),
@@ -95,7 +96,7 @@ fn a_rule_is_added_listed_with_all_that_is_known_about_it_and_revoked() {
 }
 
 #[test]
-fn a_rule_is_for_its_project_by_whatever_name() {
+fn a_rule_applies_to_its_project_under_any_path() {
     let user = User::new();
     let link = user.home.path().join("link");
     std::os::unix::fs::symlink(user.project.path(), &link).unwrap();
@@ -107,27 +108,28 @@ fn a_rule_is_for_its_project_by_whatever_name() {
 }
 
 #[test]
-fn what_is_no_rule_is_not_kept() {
+fn invalid_rules_are_not_stored() {
     let user = User::new();
     for rule in ["exec(", "nonsense", "hologram(x)", ""] {
         let (text, status) = user.policy(&["allow", "exec(make)", rule]);
         assert_eq!(status, 3, "{rule}: {text}");
         assert!(text.contains("invalid rule"), "{text}");
     }
-    assert!(user.list().is_empty(), "half of it was kept");
+    assert!(user.list().is_empty(), "the valid rule beside the invalid one was stored");
 }
 
 #[test]
-fn a_command_that_is_not_understood_is_asked_about_or_refused() {
+fn a_command_that_cannot_be_analysed_is_decided_by_the_mode() {
     let user = User::new();
     for (mode, verdict, expected) in [("ask", "ask", 1), ("plan", "deny", 2), ("full", "allow", 0)]
     {
         let (text, status) = user.policy(&["check", "x=$(date); $x", "--mode", mode]);
         assert_eq!(status, expected, "{mode}: {text}");
         assert!(text.starts_with(verdict), "{mode}: {text}");
-        let (text, again) = user.policy(&["check", "x=$(date); $x", "--mode", mode, "--json"]);
+        let (text, json_status) =
+            user.policy(&["check", "x=$(date); $x", "--mode", mode, "--json"]);
         let value: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!((&value["verdict"], again), (&json!(verdict), status), "{text}");
+        assert_eq!((&value["verdict"], json_status), (&json!(verdict), status), "{text}");
         assert!(value["parts"][0]["why"].is_string(), "{text}");
     }
     let (text, status) = user.policy(&["check", "ls", "--mode", "yolo"]);
@@ -135,17 +137,15 @@ fn a_command_that_is_not_understood_is_asked_about_or_refused() {
 }
 
 #[test]
-fn nothing_is_suggested_where_nothing_was_allowed_often() {
+fn no_rule_is_suggested_for_rare_commands() {
     let user = User::new();
     assert!(user.policy(&["suggest"]).0.contains("No suggestions"));
     user.note("npm run build", "allow once");
     assert!(user.policy(&["suggest"]).0.contains("No suggestions"));
 }
 
-// The rest needs commands to be understood.
-
 #[test]
-fn a_check_tells_the_rule_that_decides_for_each_command() {
+fn a_check_names_the_deciding_rule_of_each_command() {
     let user = User::new();
     user.policy(&["allow", "exec(npm run build)"]);
     let (text, status) = user.policy(&["check", "npm run build --flag"]);
@@ -161,7 +161,7 @@ fn a_check_tells_the_rule_that_decides_for_each_command() {
 }
 
 #[test]
-fn what_is_allowed_in_the_project_is_not_allowed_elsewhere() {
+fn a_rule_of_the_project_does_not_apply_outside() {
     let user = User::new();
     user.policy(&["allow", "exec(npm run build)"]);
     std::fs::create_dir(user.project.path().join("sub")).unwrap();
@@ -176,7 +176,7 @@ fn what_is_allowed_in_the_project_is_not_allowed_elsewhere() {
 }
 
 #[test]
-fn programs_that_the_project_puts_in_the_place_of_rust_are_asked_about() {
+fn rust_programs_ask_if_the_project_selects_a_toolchain() {
     let user = User::new();
     assert_eq!(user.policy(&["check", "rustc --version"]).1, 0);
     let file = user.project.path().join("rust-toolchain.toml");
@@ -188,7 +188,7 @@ fn programs_that_the_project_puts_in_the_place_of_rust_are_asked_about() {
 }
 
 #[test]
-fn what_is_allowed_by_hand_again_and_again_is_suggested_once() {
+fn a_rule_is_suggested_for_commands_that_are_often_allowed() {
     let user = User::new();
     for command in ["npm run build", "npm run build --a", "npm run build | npm run lint"] {
         user.note(command, "allow once");

@@ -131,7 +131,7 @@ fn git_commands_without_a_permission_request_run_no_program_of_the_repository() 
 }
 
 #[test]
-fn git_in_a_folder_that_looks_like_a_repository_asks() {
+fn git_in_a_folder_that_looks_like_a_repository_runs_no_trap() {
     let line = json!({ "command": "cd docs && git status && git log" });
     let replies = json!([calls("exec", &line), says("Done.")]);
     let mut agent = repository().model(replies).permission("reject_once").start();

@@ -114,7 +114,12 @@ impl Opening {
         // The servers start after the answer, so that none delays it.
         actor.announcements.delay_commands();
         let (host, services) = (Arc::clone(&actor.host), actor.services.clone());
+        let has_servers = !servers.specs.is_empty();
         let preparing = async {
+            // The servers must not read the database, which is only hidden once it exists.
+            if has_servers {
+                services.log().flush().written().await;
+            }
             let prepare = move || host.server_env(&services);
             let prepared = tokio::task::spawn_blocking(prepare).await;
             prepared.map_err(|_| Error::Internal { place: "starting MCP servers" })

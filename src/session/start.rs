@@ -24,7 +24,9 @@ impl SessionActor {
         match origin {
             SessionOrigin::New => {
                 let row = self.row();
-                self.services.log().create_session(row).written().await;
+                // Nobody has said anything yet that could be lost. Whoever lists the sessions waits
+                // for this write.
+                drop(self.services.log().create_session(row));
                 Ok(())
             }
             SessionOrigin::Stored { replay } => {

@@ -21,7 +21,7 @@ use turnwright_llm::{
     Delta, DeltaBatch, EndReason, LlmError, Modalities, Model, Reply, Request,
     looks_like_leaked_call,
 };
-use turnwright_store::{Audience, Entry};
+use turnwright_store::{Audience, Entry, PendingWrite};
 use turnwright_types::client::Client;
 use turnwright_types::effect::{CallView, ToolKind, escape_hidden_line};
 use turnwright_types::ids::{CallId, MessageId};
@@ -58,15 +58,10 @@ impl Turn {
             cards: Vec::new(),
             senses: selection.model.modalities(),
         };
-        // The prompt and results are stored before the model gets them. The request was built in
-        // the meantime.
-        let written = services.log().flush().written();
-        if self.cancel.run_until_cancelled(written).await.is_none() {
-            return TurnStep::End(Ok(StopReason::Cancelled));
-        }
         // Dropping a half-read stream is safe because no call has run yet, and it aborts the
         // request at the server (R-CANCEL-1).
-        let listening = listener.listen(selection.model.as_ref(), &request);
+        let written = services.log().flush();
+        let listening = listener.listen(selection.model.as_ref(), &request, written);
         let outcome = self.cancel.run_until_cancelled(listening).await;
         // That the server does not accept images may also come to light in the stream.
         let omits = listener.report_omission(selection.model.as_ref(), &request);
@@ -299,8 +294,16 @@ struct AnswerListener<'a> {
 }
 
 impl AnswerListener<'_> {
-    async fn listen(&mut self, model: &dyn Model, request: &Request) -> Result<Reply, LlmError> {
-        let mut stream = model.open_stream(request).await?;
+    /// Sends the request and shows the reply as it arrives. The request need not wait for the commit
+    /// of the prompt and the results in it, but the user sees nothing before that.
+    async fn listen(
+        &mut self,
+        model: &dyn Model,
+        request: &Request,
+        written: PendingWrite,
+    ) -> Result<Reply, LlmError> {
+        let (stream, ()) = tokio::join!(model.open_stream(request), written.written());
+        let mut stream = stream?;
         self.report_omission(model, request);
         let mut batch = DeltaBatch::default();
         loop {

@@ -1,6 +1,8 @@
 //! Writes one session, in order. No method waits for the disk: the write is submitted, and a
 //! [`PendingWrite`] tells when it is committed.
 
+use futures_util::FutureExt;
+use futures_util::future::Shared;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -43,6 +45,10 @@ struct SessionLogInner {
     /// damaged one.
     // Held only to move a few strings, like the others here.
     row: Mutex<Option<SessionRow>>,
+    /// The turn that has begun, until the next write takes it along into its commit.
+    begun_turn: Mutex<Option<BegunTurn>>,
+    /// The commit of the write that was submitted last.
+    last_commit: Mutex<Option<Commit>>,
     /// Why a write failed, until it was reported.
     unreported_error: Arc<Mutex<Option<StoreError>>>,
     /// The last commit that was waited for has timed out.
@@ -50,11 +56,14 @@ struct SessionLogInner {
     delivered: Mutex<DeliveredNotices>,
 }
 
+/// The result of a write, for any number of waiters.
+type Commit = Shared<oneshot::Receiver<Result<(), StoreError>>>;
+
 /// A write that was submitted.
 #[derive(Debug, Default)]
 #[must_use = "what must not be lost has to be waited for"]
 pub struct PendingWrite {
-    waiting: Option<oneshot::Receiver<Result<(), StoreError>>>,
+    waiting: Option<Commit>,
     unreported_error: Arc<Mutex<Option<StoreError>>>,
     is_hung: Arc<AtomicBool>,
 }
@@ -62,7 +71,7 @@ pub struct PendingWrite {
 impl PendingWrite {
     /// True if it is committed or has failed.
     pub fn is_done(&self) -> bool {
-        self.waiting.as_ref().is_none_or(|it| !it.is_empty() || it.is_terminated())
+        self.waiting.clone().is_none_or(|it| it.now_or_never().is_some())
     }
 
     /// Waits for the commit, up to a timeout. If it fails the session goes on, and
@@ -103,6 +112,8 @@ impl SessionLog {
             next: AtomicU64::new(1),
             turn: AtomicU64::new(0),
             row: Mutex::default(),
+            begun_turn: Mutex::default(),
+            last_commit: Mutex::default(),
             unreported_error: Arc::default(),
             is_hung: Arc::default(),
             delivered: Mutex::default(),
@@ -150,23 +161,16 @@ impl SessionLog {
     pub fn create_session(&self, row: SessionRow) -> PendingWrite {
         self.set_session_row(row);
         // Every job of a session inserts its row first if it is missing.
-        self.flush()
+        self.submit(Durability::ProcessCrash, |_, _| Ok(()))
     }
 
-    /// Begins a turn. What is written from now on belongs to it. Returns its number.
+    /// Begins a turn. What is written from now on belongs to it, and the next write stores its
+    /// beginning. Returns its number.
     pub fn begin_turn(&self, kind: TurnKind, words: String) -> u64 {
         let Some(inner) = &self.0 else { return 0 };
         let turn = inner.turn.fetch_add(1, Ordering::Relaxed) + 1;
-        let (now, size) = (to_millis(SystemTime::now()), words.len());
-        drop(self.submit_sized(Durability::ProcessCrash, size, move |connection, session| {
-            connection
-                .prepare_cached(
-                    "INSERT OR REPLACE INTO turns (session, number, kind, words, begun_at) \
-                     VALUES (?, ?, ?, ?, ?)",
-                )?
-                .execute(params![session, turn, kind.as_str(), redact::text(&words), now])?;
-            set_updated_at(connection, session, now)
-        }));
+        let begun_at = to_millis(SystemTime::now());
+        *inner.begun_turn.lock() = Some(BegunTurn { number: turn, kind, words, begun_at });
         turn
     }
 
@@ -349,9 +353,14 @@ impl SessionLog {
         })
     }
 
-    /// Waits for everything that was submitted so far.
+    /// Waits for everything that was submitted so far. Writes are committed in their order, so this
+    /// is the commit of the last one.
     pub fn flush(&self) -> PendingWrite {
-        self.submit(Durability::ProcessCrash, |_, _| Ok(()))
+        let Some(inner) = &self.0 else { return PendingWrite::default() };
+        if inner.begun_turn.lock().is_some() {
+            return self.submit(Durability::ProcessCrash, |_, _| Ok(()));
+        }
+        inner.pending(inner.last_commit.lock().clone())
     }
 
     /// Submits a write about this session. `work` gets the session's key.
@@ -372,16 +381,52 @@ impl SessionLog {
     ) -> PendingWrite {
         let Some(inner) = &self.0 else { return PendingWrite::default() };
         let session = Arc::clone(inner);
+        let begun = inner.begun_turn.lock().take();
+        let retained_bytes = retained_bytes + begun.as_ref().map_or(0, |it| it.words.len());
         let waiting = inner.store.submit_retained(durability, retained_bytes, move |connection| {
-            work(connection, session.session_key(connection)?)
+            let key = session.session_key(connection)?;
+            if let Some(turn) = &begun {
+                turn.insert(connection, key)?;
+            }
+            work(connection, key)
         });
-        let (unreported_error, is_hung) =
-            (Arc::clone(&inner.unreported_error), Arc::clone(&inner.is_hung));
-        PendingWrite { waiting: Some(waiting), unreported_error, is_hung }
+        let commit = waiting.shared();
+        *inner.last_commit.lock() = Some(commit.clone());
+        inner.pending(Some(commit))
+    }
+}
+
+/// The beginning of a turn.
+#[derive(Debug)]
+struct BegunTurn {
+    number: u64,
+    kind: TurnKind,
+    words: String,
+    begun_at: i64,
+}
+
+impl BegunTurn {
+    fn insert(&self, connection: &Connection, session: i64) -> Result<(), StoreError> {
+        let BegunTurn { number, kind, words, begun_at } = self;
+        connection
+            .prepare_cached(
+                "INSERT OR REPLACE INTO turns (session, number, kind, words, begun_at) \
+                 VALUES (?, ?, ?, ?, ?)",
+            )?
+            .execute(params![session, number, kind.as_str(), redact::text(words), begun_at])?;
+        set_updated_at(connection, session, *begun_at)
     }
 }
 
 impl SessionLogInner {
+    fn pending(&self, waiting: Option<Commit>) -> PendingWrite {
+        PendingWrite {
+            waiting,
+            unreported_error: Arc::clone(&self.unreported_error),
+            is_hung: Arc::clone(&self.is_hung),
+        }
+    }
+
     /// The session's key. Inserts the session if it is missing.
     fn session_key(&self, connection: &Connection) -> Result<i64, StoreError> {
         match session_key(connection, &self.session) {

@@ -22,6 +22,9 @@ use turnwright_workspace::files::{
     BinaryFile, EditorHealth, FileError, Files, LineWindow, ReadContent, Roots,
 };
 
+/// A text of at most this many bytes is handled on the runtime's thread: a hop to another one would
+/// take longer.
+const INLINE_LIMIT: usize = 64 * 1024;
 const MAX_FILES: usize = 20;
 const MAX_PICTURES: usize = 4;
 /// Files that are read concurrently; few, because an editor may serve one request after the other.
@@ -183,7 +186,7 @@ async fn find<'a>(
 }
 
 /// Records that the model reads the file and selects the part that is shown, off the runtime's
-/// thread because the text may be long.
+/// thread if the text is long.
 async fn text(
     name: &str,
     target: &ResolvedPath,
@@ -191,14 +194,19 @@ async fn text(
     window: LineWindow,
     files: &Files,
 ) -> Result<ReadResult, FileError> {
+    let is_short = matches!(&look, ReadContent::Whole(text) if text.text.len() <= INLINE_LIMIT);
     let (name, target, files) = (name.to_owned(), target.clone(), files.clone());
-    let work = tokio::task::spawn_blocking(move || {
+    let select = move || {
         if let ReadContent::Whole(text) = &look {
             files.mark_seen_blocking(&target, text);
         }
         ReadResult::Text(show::select_shown(&name, look, &window))
-    });
-    work.await.map_err(|error| FileError::System(error.to_string()))
+    };
+    if is_short {
+        return Ok(select());
+    }
+    let selecting = tokio::task::spawn_blocking(select);
+    selecting.await.map_err(|error| FileError::System(error.to_string()))
 }
 
 /// The answer, built file by file.

@@ -36,8 +36,17 @@ impl Files {
         target: &ResolvedPath,
         editor_health: &EditorHealth,
     ) -> Result<LoadedText, FileError> {
-        self.ensure_not_moved(target).await?;
-        let on_disk = disk::read(&target.path).await;
+        let on_disk = self.read_disk(target).await;
+        self.prefer_editor(target, on_disk, editor_health).await
+    }
+
+    /// The text of a file as the editor has it, or else as it is on the disk.
+    pub(super) async fn prefer_editor(
+        &self,
+        target: &ResolvedPath,
+        on_disk: Result<FileText, FileError>,
+        editor_health: &EditorHealth,
+    ) -> Result<LoadedText, FileError> {
         let has_buffer = match &on_disk {
             Ok(text) => text.text.len() <= EDITOR_TEXT_LIMIT && !text.is_lossy_in_editor(),
             // A file that exists and is not text is not open in the editor either, and asking for

@@ -13,36 +13,35 @@ use super::{FileError, READ_LIMIT};
 use crate::nofollow;
 use turnwright_types::message::Media;
 
-pub(super) async fn file_size(path: &Path) -> Result<u64, FileError> {
-    let path = path.to_path_buf();
-    run_blocking(move || {
-        let metadata = fs::metadata(&path).map_err(|it| map_io_error(&it))?;
-        ensure_regular(&metadata)?;
-        Ok(metadata.len())
-    })
-    .await
+/// The size of a regular file. Blocks.
+pub(super) fn file_size(path: &Path) -> Result<u64, FileError> {
+    let metadata = fs::metadata(path).map_err(|it| map_io_error(&it))?;
+    ensure_regular(&metadata)?;
+    Ok(metadata.len())
 }
 
-/// Reads the text of a regular file.
+/// Reads the text of a regular file. Blocks.
+pub(super) fn read_text(path: &Path) -> Result<FileText, FileError> {
+    let file = nofollow::open_file(path).map_err(|it| map_open_error(&it))?;
+    let metadata = file.metadata().map_err(|it| map_io_error(&it))?;
+    // Checked on the open file, because the path may lead to another file by now.
+    ensure_regular(&metadata)?;
+    if metadata.len() > READ_LIMIT {
+        return Err(FileError::TooLarge(metadata.len()));
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
+    file.take(READ_LIMIT + 1).read_to_end(&mut bytes).map_err(|it| map_io_error(&it))?;
+    // The file may have grown since; a truncated text would lose data when it is written back.
+    if bytes.len() as u64 > READ_LIMIT {
+        return Err(FileError::TooLarge(bytes.len() as u64));
+    }
+    FileText::decode(bytes).ok_or(FileError::Binary(metadata.len()))
+}
+
+/// Like [`read_text`], on a blocking thread.
 pub(super) async fn read(path: &Path) -> Result<FileText, FileError> {
     let path = path.to_path_buf();
-    run_blocking(move || {
-        let file = nofollow::open_file(&path).map_err(|it| map_open_error(&it))?;
-        let metadata = file.metadata().map_err(|it| map_io_error(&it))?;
-        // Checked on the open file, because the path may lead to another file by now.
-        ensure_regular(&metadata)?;
-        if metadata.len() > READ_LIMIT {
-            return Err(FileError::TooLarge(metadata.len()));
-        }
-        let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
-        file.take(READ_LIMIT + 1).read_to_end(&mut bytes).map_err(|it| map_io_error(&it))?;
-        // The file may have grown since; a truncated text would lose data when it is written back.
-        if bytes.len() as u64 > READ_LIMIT {
-            return Err(FileError::TooLarge(bytes.len() as u64));
-        }
-        FileText::decode(bytes).ok_or(FileError::Binary(metadata.len()))
-    })
-    .await
+    run_blocking(move || read_text(&path)).await
 }
 
 pub(super) fn map_open_error(error: &io::Error) -> FileError {

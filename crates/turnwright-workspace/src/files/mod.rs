@@ -138,24 +138,31 @@ impl Files {
         editor_health: &EditorHealth,
         cancel: &CancellationToken,
     ) -> Result<ReadContent, FileError> {
-        self.ensure_not_moved(target).await?;
-        let whole = async || Ok(ReadContent::Whole(self.load(target, editor_health).await?.text));
+        let whole = async |on_disk| {
+            let loaded = self.prefer_editor(target, on_disk, editor_health).await?;
+            Ok(ReadContent::Whole(loaded.text))
+        };
         let part = async || {
             let (path, cancel) = (target.path.clone(), cancel.clone());
             let excerpt = disk::run_blocking(move || stream::read_excerpt(&path, &window, &cancel));
             Ok(ReadContent::Excerpt(excerpt.await?))
         };
-        match disk::file_size(&target.path).await {
-            Ok(size) if size > WHOLE_READ_LIMIT => match part().await {
+        // All of it in one hop to a blocking thread, because that is most of what a read costs.
+        let on_disk = self.unless_moved(target, |path| match disk::file_size(path)? {
+            size if size > WHOLE_READ_LIMIT => Ok(None),
+            _ => disk::read_text(path).map(Some),
+        });
+        match on_disk.await {
+            Ok(None) => match part().await {
                 // The text may be UTF-16, whose lines cannot be found in a stream of bytes.
-                Err(FileError::TooLarge(size)) if size <= READ_LIMIT => whole().await,
+                Err(FileError::TooLarge(size)) if size <= READ_LIMIT => {
+                    whole(self.read_disk(target).await).await
+                }
                 result => result,
             },
-            Ok(_) => match whole().await {
-                Err(FileError::Binary(_)) => part().await,
-                result => result,
-            },
-            Err(FileError::NotFound) => whole().await,
+            Ok(Some(text)) => whole(Ok(text)).await,
+            Err(FileError::NotFound) => whole(Err(FileError::NotFound)).await,
+            Err(FileError::Binary(_)) => part().await,
             Err(error) => Err(error),
         }
     }
@@ -288,6 +295,27 @@ impl Files {
     pub async fn resolve(&self, path: impl Into<PathBuf>) -> Result<ResolvedPath, FileError> {
         let (roots, path) = (Arc::clone(&self.roots), path.into());
         disk::run_blocking(move || Ok(roots.resolve(path))).await
+    }
+
+    /// The text of the file on the disk, unless the path now resolves to something else.
+    async fn read_disk(&self, target: &ResolvedPath) -> Result<FileText, FileError> {
+        self.unless_moved(target, disk::read_text).await
+    }
+
+    /// Looks at a file on a blocking thread. Fails if the path now resolves to something else.
+    async fn unless_moved<T: Send + 'static>(
+        &self,
+        target: &ResolvedPath,
+        work: impl FnOnce(&Path) -> Result<T, FileError> + Send + 'static,
+    ) -> Result<T, FileError> {
+        let (roots, target) = (Arc::clone(&self.roots), target.clone());
+        disk::run_blocking(move || {
+            if roots.resolve(&target.path) != target {
+                return Err(FileError::Moved);
+            }
+            work(&target.path)
+        })
+        .await
     }
 
     /// Fails if the path now resolves to something else: a symbolic link may have been swapped

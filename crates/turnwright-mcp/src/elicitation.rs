@@ -9,6 +9,7 @@ use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::json_schema;
 use turnwright_types::client::{Client, FormOutcome, ServerForm};
 use turnwright_types::effect::{escape_hidden_line, terminal_safe};
 use turnwright_types::ids::CallId;
@@ -154,9 +155,8 @@ fn escape_texts(schema: &mut Value) {
     }
 }
 
-/// True if the answer matches the schema. An invalid schema matches nothing, and references are never
-/// fetched.
+/// True if the answer matches the schema.
 fn is_valid(schema: &Value, content: &Value) -> bool {
-    let validator = jsonschema::options().offline().build(schema);
-    content.is_object() && validator.is_ok_and(|it| it.is_valid(content))
+    let Value::Object(schema) = schema else { return false };
+    content.is_object() && json_schema::first_mismatch(schema, content).is_none()
 }

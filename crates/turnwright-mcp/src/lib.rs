@@ -27,6 +27,7 @@ mod elicitation;
 mod event_pacer;
 mod handler;
 mod http;
+mod json_schema;
 mod line;
 mod listed_tool;
 mod login;

@@ -265,7 +265,10 @@ impl<'a> SchemaWalk<'a> {
 }
 
 /// Resolves a reference within the schema.
-fn resolve<'a>(root: &'a Map<String, Value>, reference: &str) -> Option<&'a Map<String, Value>> {
+pub(crate) fn resolve<'a>(
+    root: &'a Map<String, Value>,
+    reference: &str,
+) -> Option<&'a Map<String, Value>> {
     let pointer = reference.strip_prefix('#')?;
     let Some(pointer) = pointer.strip_prefix('/') else {
         return pointer.is_empty().then_some(root);

@@ -3,106 +3,49 @@
 
 use std::sync::{Arc, OnceLock};
 
-use jsonschema::{PatternOptions, Validator};
 use rmcp::model::JsonObject;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::model_schema;
+use super::{json_schema, model_schema};
 use turnwright_types::effect::escape_hidden_line;
 
 /// Maximum length of an error message.
 const MAX_ERROR_CHARS: usize = 300;
-/// Maximum size of a compiled pattern.
-const MAX_PATTERN_BYTES: usize = 256 * 1024;
-/// Keywords whose validation can take exponential time if the schema contains references.
-const SLOW_KEYWORDS: [&str; 9] = [
-    "if",
-    "not",
-    "contains",
-    "dependencies",
-    "dependentSchemas",
-    "patternProperties",
-    "propertyNames",
-    "$dynamicRef",
-    "$recursiveRef",
-];
 
-/// A validator for one schema, compiled when it is first used.
+/// A validator for one schema.
 #[derive(Debug)]
 pub struct SchemaValidator {
     schema: Arc<JsonObject>,
-    validator: OnceLock<Option<Validator>>,
+    /// False if the schema is too large, recursive, or refers to another document. Known after the first
+    /// use.
+    is_usable: OnceLock<bool>,
 }
 
 impl SchemaValidator {
     pub fn new(schema: Arc<JsonObject>) -> SchemaValidator {
-        SchemaValidator { schema, validator: OnceLock::new() }
+        SchemaValidator { schema, is_usable: OnceLock::new() }
     }
 
     /// Returns the first error of a value: where it is, and what is expected. May take long, so it must
     /// run on a blocking thread.
     pub fn first_error(&self, value: &Value) -> Option<String> {
-        let validator = self.validator.get_or_init(|| compile(&self.schema)).as_ref()?;
-        let error = validator.validate(value).err()?;
-        let place = error.instance_path().to_string();
-        let place = if place.is_empty() { String::new() } else { format!("`{place}`: ") };
-        let what = error.masked_with("the value").to_string();
-        Some(model_schema::bounded_text(
-            &escape_hidden_line(&format!("{place}{what}")),
-            MAX_ERROR_CHARS,
-        ))
-    }
-}
-
-fn compile(schema: &Arc<JsonObject>) -> Option<Validator> {
-    // Such a schema is too large, recursive, or refers to another document.
-    if model_schema::model_schema(schema).omission.is_some() {
-        return None;
-    }
-    let mut features = SchemaFeatures::default();
-    features.scan_object(schema);
-    if features.has_unevaluated || features.has_slow_keywords && features.has_references {
-        return None;
-    }
-    let patterns =
-        PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
-    let options = jsonschema::options()
-        .with_pattern_options(patterns)
-        .should_validate_formats(false)
-        .offline();
-    options.build(&Value::Object(schema.as_ref().clone())).ok()
-}
-
-/// The features of a schema that decide whether validation is safe.
-#[derive(Debug, Default)]
-struct SchemaFeatures {
-    has_references: bool,
-    has_slow_keywords: bool,
-    has_unevaluated: bool,
-}
-
-impl SchemaFeatures {
-    fn scan_object(&mut self, fields: &Map<String, Value>) {
-        for (key, value) in fields {
-            self.has_references |= key == "$ref";
-            self.has_slow_keywords |= SLOW_KEYWORDS.contains(&key.as_str());
-            self.has_unevaluated |= key.starts_with("unevaluated");
-            self.scan(value);
+        let is_usable = || model_schema::model_schema(&self.schema).omission.is_none();
+        if !self.is_usable.get_or_init(is_usable) {
+            return None;
         }
-    }
-
-    fn scan(&mut self, value: &Value) {
-        match value {
-            Value::Object(fields) => self.scan_object(fields),
-            Value::Array(items) => items.iter().for_each(|it| self.scan(it)),
-            _ => {}
-        }
+        let error = json_schema::first_mismatch(&self.schema, value)?;
+        let place = match error.place.as_str() {
+            "" => String::new(),
+            place => format!("`{place}`: "),
+        };
+        let text = escape_hidden_line(&format!("{place}{}", error.what));
+        Some(model_schema::bounded_text(&text, MAX_ERROR_CHARS))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Map, json};
 
     use super::*;
 

@@ -1,0 +1,476 @@
+//! Validates JSON values against the part of JSON Schema that describes the arguments of tools: types,
+//! properties, items, alternatives, bounds and patterns. Other keywords accept everything, as does a
+//! keyword with an unusable value: the server validates its arguments too. References outside of the
+//! schema are never fetched.
+
+use std::cmp::Ordering;
+
+use regex_automata::meta::{Config, Regex};
+use serde_json::{Map, Number, Value};
+
+use super::model_schema::resolve;
+
+/// The most schemas that one validation applies. Alternatives that refer to alternatives could take
+/// exponential time.
+const MAX_STEPS: usize = 100_000;
+/// The most items of an array that are compared with each other.
+const MAX_UNIQUE_ITEMS: usize = 1_000;
+/// Maximum size of a compiled pattern.
+const MAX_PATTERN_BYTES: usize = 256 * 1024;
+/// The most values that an error lists.
+const MAX_LISTED: usize = 10;
+
+/// The first error of a value.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Mismatch {
+    /// A JSON pointer into the value; empty for the value itself.
+    pub(crate) place: String,
+    pub(crate) what: String,
+}
+
+/// Returns the first error of a value. A validation that takes too many steps finds none.
+pub(crate) fn first_mismatch(schema: &Map<String, Value>, value: &Value) -> Option<Mismatch> {
+    let mut validation = Validation { root: schema, place: String::new(), steps: MAX_STEPS };
+    match validation.object_schema(schema, value) {
+        Err(Stop::Mismatch(what)) => Some(Mismatch { place: validation.place, what }),
+        Ok(()) | Err(Stop::TooManySteps) => None,
+    }
+}
+
+struct Validation<'a> {
+    root: &'a Map<String, Value>,
+    /// The place of the current value. After an error it is the place of the error.
+    place: String,
+    steps: usize,
+}
+
+/// Why a validation has ended early.
+enum Stop {
+    Mismatch(String),
+    TooManySteps,
+}
+
+type Validated = Result<(), Stop>;
+
+fn mismatch(what: impl Into<String>) -> Validated {
+    Err(Stop::Mismatch(what.into()))
+}
+
+impl<'a> Validation<'a> {
+    fn schema(&mut self, schema: &'a Value, value: &Value) -> Validated {
+        match schema {
+            Value::Object(schema) => self.object_schema(schema, value),
+            Value::Bool(false) => mismatch("nothing is allowed here"),
+            _ => Ok(()),
+        }
+    }
+
+    fn object_schema(&mut self, schema: &'a Map<String, Value>, value: &Value) -> Validated {
+        self.steps = self.steps.checked_sub(1).ok_or(Stop::TooManySteps)?;
+        if let Some(reference) = schema.get("$ref").and_then(Value::as_str)
+            && let Some(target) = resolve(self.root, reference)
+        {
+            self.object_schema(target, value)?;
+        }
+        check_type(schema, value)?;
+        check_constants(schema, value)?;
+        match value {
+            Value::Number(number) => check_number(schema, number)?,
+            Value::String(text) => check_text(schema, text)?,
+            Value::Array(items) => self.array(schema, items)?,
+            Value::Object(fields) => self.object(schema, fields)?,
+            Value::Null | Value::Bool(_) => {}
+        }
+        self.alternatives(schema, value)
+    }
+
+    /// Validates a part of the current value.
+    fn part(&mut self, step: &str, schema: &'a Value, value: &Value) -> Validated {
+        let length = self.place.len();
+        self.place.push('/');
+        self.place.push_str(&step.replace('~', "~0").replace('/', "~1"));
+        let validated = self.schema(schema, value);
+        if validated.is_ok() {
+            self.place.truncate(length);
+        }
+        validated
+    }
+
+    fn object(&mut self, schema: &'a Map<String, Value>, fields: &Map<String, Value>) -> Validated {
+        let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+        for name in required.filter_map(Value::as_str) {
+            if !fields.contains_key(name) {
+                return mismatch(format!("{} is a required property", quote(name)));
+            }
+        }
+        let properties = schema.get("properties").and_then(Value::as_object);
+        let declared = |name: &str| properties.and_then(|it| it.get(name));
+        // Which other names are allowed depends on keywords that are not supported.
+        let additional = schema
+            .get("additionalProperties")
+            .filter(|_| !schema.contains_key("patternProperties"));
+        if additional == Some(&Value::Bool(false)) {
+            let unknown = fields.keys().filter(|it| declared(it).is_none());
+            let unknown: Vec<_> = unknown.take(MAX_LISTED).map(|it| format!("'{it}'")).collect();
+            if !unknown.is_empty() {
+                let verb = if unknown.len() == 1 { "was" } else { "were" };
+                return mismatch(format!(
+                    "Additional properties are not allowed ({} {verb} unexpected)",
+                    unknown.join(", ")
+                ));
+            }
+        }
+        for (name, value) in fields {
+            if let Some(schema) = declared(name).or(additional) {
+                self.part(name, schema, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn array(&mut self, schema: &'a Map<String, Value>, items: &[Value]) -> Validated {
+        if let Some(least) = limit(schema, "minItems")
+            && items.len() < least
+        {
+            return mismatch(format!("the value has fewer than {least} items"));
+        }
+        if let Some(most) = limit(schema, "maxItems")
+            && items.len() > most
+        {
+            return mismatch(format!("the value has more than {most} items"));
+        }
+        if schema.get("uniqueItems") == Some(&Value::Bool(true)) && has_repetition(items) {
+            return mismatch("the value has items that are not unique");
+        }
+        // Older drafts have the list of the first items in `items`.
+        let (first, rest) = match (schema.get("prefixItems"), schema.get("items")) {
+            (Some(Value::Array(first)), rest) => (first.as_slice(), rest),
+            (_, Some(Value::Array(first))) => (first.as_slice(), schema.get("additionalItems")),
+            (_, rest) => (&[][..], rest),
+        };
+        for (index, item) in items.iter().enumerate() {
+            if let Some(schema) = first.get(index).or(rest) {
+                self.part(&index.to_string(), schema, item)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn alternatives(&mut self, schema: &'a Map<String, Value>, value: &Value) -> Validated {
+        let list =
+            |key: &str| schema.get(key).and_then(Value::as_array).filter(|it| !it.is_empty());
+        for part in list("allOf").into_iter().flatten() {
+            self.schema(part, value)?;
+        }
+        if let Some(all) = list("anyOf")
+            && self.count_valid(all, value, 1)? == 0
+        {
+            return mismatch("the value is valid under none of the schemas of `anyOf`");
+        }
+        if let Some(all) = list("oneOf") {
+            match self.count_valid(all, value, 2)? {
+                0 => return mismatch("the value is valid under none of the schemas of `oneOf`"),
+                1 => {}
+                _ => {
+                    return mismatch("the value is valid under more than one schema of `oneOf`");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How many schemas accept the value, counted up to `enough`.
+    fn count_valid(
+        &mut self,
+        schemas: &'a [Value],
+        value: &Value,
+        enough: usize,
+    ) -> Result<usize, Stop> {
+        let (mut count, length) = (0, self.place.len());
+        for schema in schemas {
+            match self.schema(schema, value) {
+                Ok(()) => count += 1,
+                Err(Stop::Mismatch(_)) => self.place.truncate(length),
+                Err(Stop::TooManySteps) => return Err(Stop::TooManySteps),
+            }
+            if count == enough {
+                break;
+            }
+        }
+        Ok(count)
+    }
+}
+
+fn check_type(schema: &Map<String, Value>, value: &Value) -> Validated {
+    let names: Vec<&str> = match schema.get("type") {
+        Some(Value::String(name)) => vec![name],
+        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+        _ => return Ok(()),
+    };
+    let is_fit = |name: &&str| match *name {
+        "null" => value.is_null(),
+        "boolean" => value.is_boolean(),
+        "string" => value.is_string(),
+        "number" => value.is_number(),
+        "integer" => value.as_number().is_some_and(is_integer),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        // A type that does not exist accepts everything.
+        _ => true,
+    };
+    if names.is_empty() || names.iter().any(is_fit) {
+        return Ok(());
+    }
+    let plural = if names.len() == 1 { "type" } else { "types" };
+    let names: Vec<_> = names.into_iter().take(MAX_LISTED).map(quote).collect();
+    mismatch(format!("the value is not of {plural} {}", names.join(", ")))
+}
+
+fn check_constants(schema: &Map<String, Value>, value: &Value) -> Validated {
+    if let Some(Value::Array(allowed)) = schema.get("enum")
+        && !allowed.iter().any(|it| is_equal(it, value))
+    {
+        let listed: Vec<_> = allowed.iter().take(MAX_LISTED).map(Value::to_string).collect();
+        let more = if allowed.len() > MAX_LISTED { ", …" } else { "" };
+        return mismatch(format!("the value is not one of {}{more}", listed.join(", ")));
+    }
+    match schema.get("const") {
+        Some(constant) if !is_equal(constant, value) => {
+            mismatch(format!("the value must be {constant}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_number(schema: &Map<String, Value>, number: &Number) -> Validated {
+    let bounds: [(&str, fn(Ordering) -> bool, &str); 4] = [
+        ("minimum", Ordering::is_ge, "less than the minimum of"),
+        ("maximum", Ordering::is_le, "greater than the maximum of"),
+        ("exclusiveMinimum", Ordering::is_gt, "not greater than"),
+        ("exclusiveMaximum", Ordering::is_lt, "not less than"),
+    ];
+    for (key, is_fit, what) in bounds {
+        if let Some(Value::Number(bound)) = schema.get(key)
+            && !is_fit(compare(number, bound))
+        {
+            return mismatch(format!("the value is {what} {bound}"));
+        }
+    }
+    match schema.get("multipleOf").and_then(Value::as_number) {
+        Some(step) if !is_multiple(number, step) => {
+            mismatch(format!("the value is not a multiple of {step}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_text(schema: &Map<String, Value>, text: &str) -> Validated {
+    if let Some(least) = limit(schema, "minLength")
+        && text.chars().take(least).count() < least
+    {
+        return mismatch(format!("the value is shorter than {least} characters"));
+    }
+    if let Some(most) = limit(schema, "maxLength")
+        && text.chars().nth(most).is_some()
+    {
+        return mismatch(format!("the value is longer than {most} characters"));
+    }
+    match schema.get("pattern").and_then(Value::as_str) {
+        Some(pattern) if !matches_pattern(pattern, text) => {
+            mismatch(format!("the value does not match {}", quote(pattern)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether the text matches the pattern. A pattern that cannot be compiled, for example because it
+/// looks ahead, matches everything.
+fn matches_pattern(pattern: &str, text: &str) -> bool {
+    let config = Config::new()
+        .nfa_size_limit(Some(MAX_PATTERN_BYTES))
+        .onepass_size_limit(Some(MAX_PATTERN_BYTES))
+        .dfa_size_limit(Some(MAX_PATTERN_BYTES));
+    let compiled = Regex::builder().configure(config).build(pattern);
+    compiled.map_or(true, |it| it.is_match(text))
+}
+
+fn limit(schema: &Map<String, Value>, key: &str) -> Option<usize> {
+    schema.get(key).and_then(Value::as_u64).and_then(|it| usize::try_from(it).ok())
+}
+
+fn quote(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+fn has_repetition(items: &[Value]) -> bool {
+    let items = &items[..items.len().min(MAX_UNIQUE_ITEMS)];
+    items.iter().enumerate().any(|(index, it)| items[..index].iter().any(|one| is_equal(one, it)))
+}
+
+/// Whether two values are equal as JSON Schema understands it: 1 equals 1.0.
+fn is_equal(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(one), Value::Number(other)) => compare(one, other).is_eq(),
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len()
+                && one.iter().zip(other).all(|(one, other)| is_equal(one, other))
+        }
+        (Value::Object(one), Value::Object(other)) => {
+            one.len() == other.len()
+                && one
+                    .iter()
+                    .all(|(key, it)| other.get(key).is_some_and(|other| is_equal(it, other)))
+        }
+        (one, other) => one == other,
+    }
+}
+
+fn integer(number: &Number) -> Option<i128> {
+    number.as_i64().map(i128::from).or(number.as_u64().map(i128::from))
+}
+
+fn is_integer(number: &Number) -> bool {
+    integer(number).is_some() || number.as_f64().is_some_and(|it| it.fract() == 0.0)
+}
+
+fn compare(one: &Number, other: &Number) -> Ordering {
+    match (integer(one), integer(other)) {
+        (Some(one), Some(other)) => one.cmp(&other),
+        _ => one.as_f64().partial_cmp(&other.as_f64()).unwrap_or(Ordering::Equal),
+    }
+}
+
+fn is_multiple(number: &Number, step: &Number) -> bool {
+    match (integer(number), integer(step)) {
+        (Some(_), Some(..=0)) => true,
+        (Some(number), Some(step)) => number % step == 0,
+        _ => {
+            let (Some(number), Some(step)) = (number.as_f64(), step.as_f64()) else { return true };
+            let quotient = number / step;
+            !quotient.is_finite()
+                || (quotient - quotient.round()).abs() < 1e-9 * quotient.abs().max(1.0)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn errors(schema: &Value, value: &Value) -> Option<String> {
+        let found = first_mismatch(schema.as_object().unwrap(), value)?;
+        Some(format!("{}: {}", found.place, found.what))
+    }
+
+    #[test]
+    fn an_error_says_where_it_is_and_what_is_expected() {
+        let table = [
+            (json!({ "type": "integer" }), json!("x"), ": the value is not of type \"integer\""),
+            (
+                json!({ "type": ["string", "null"] }),
+                json!(1),
+                ": the value is not of types \"string\", \"null\"",
+            ),
+            (json!({ "enum": ["a", 1] }), json!("b"), ": the value is not one of \"a\", 1"),
+            (json!({ "required": ["a"] }), json!({}), ": \"a\" is a required property"),
+            (
+                json!({ "properties": { "a/b": { "items": { "maxLength": 1 } } } }),
+                json!({ "a/b": ["x", "yy"] }),
+                "/a~1b/1: the value is longer than 1 characters",
+            ),
+            (json!({ "minimum": 3 }), json!(2.5), ": the value is less than the minimum of 3"),
+            (
+                json!({ "anyOf": [{ "items": { "type": "null" } }, { "const": 1 }] }),
+                json!([1]),
+                ": the value is valid under none of the schemas of `anyOf`",
+            ),
+        ];
+        for (schema, value, expected) in table {
+            assert_eq!(errors(&schema, &value).as_deref(), Some(expected), "{schema} {value}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_accepts_everything() {
+        let mut nested = Map::new();
+        for number in 0..40 {
+            let next = json!({ "$ref": format!("#/$defs/d{}", number + 1) });
+            nested.insert(format!("d{number}"), json!({ "allOf": [next, next] }));
+        }
+        for schema in [
+            json!({ "type": "made-up" }),
+            json!({ "properties": 3, "required": "x", "enum": "y", "items": "z" }),
+            json!({ "$ref": "https://nowhere.example/none" }),
+            json!({ "pattern": "(?=y)" }),
+            json!({ "not": {} }),
+            json!({ "$ref": "#/$defs/d0", "$defs": nested }),
+        ] {
+            assert_eq!(errors(&schema, &json!("x")), None, "{schema}");
+        }
+    }
+
+    /// Values of few kinds, so that schemas and values often meet.
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            (-3_i64..4).prop_map(Value::from),
+            prop_oneof![Just(1.0), Just(0.5), Just(-2.0)].prop_map(Value::from),
+            "[ab]{0,3}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(2, 12, 3, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                proptest::collection::btree_map("[abc]", inner, 0..3)
+                    .prop_map(|it| Value::Object(it.into_iter().collect())),
+            ]
+        })
+    }
+
+    fn schema() -> impl Strategy<Value = Value> {
+        const TYPES: &[&str] =
+            &["null", "boolean", "integer", "number", "string", "array", "object"];
+        let leaf = prop_oneof![
+            proptest::sample::select(TYPES).prop_map(|it| json!({ "type": it })),
+            (value(), value()).prop_map(|(one, other)| json!({ "enum": [one, other] })),
+            value().prop_map(|it| json!({ "const": it })),
+            (-2_i64..3).prop_map(|it| json!({ "minimum": it, "exclusiveMaximum": it + 2 })),
+            (1_u64..3).prop_map(|it| json!({ "multipleOf": it })),
+            (0_u64..3).prop_map(|it| json!({ "minLength": it, "maxLength": it + 1 })),
+            (0_u64..3).prop_map(|it| json!({ "minItems": it, "maxItems": it + 1 })),
+            Just(json!({ "uniqueItems": true })),
+            "[ab]{1,2}".prop_map(|it| json!({ "pattern": format!("^{it}") })),
+            Just(json!({ "$ref": "#/$defs/named" })),
+            Just(json!({ "required": ["a"] })),
+            any::<bool>().prop_map(Value::from),
+        ];
+        leaf.prop_recursive(3, 24, 3, |inner| {
+            let list = proptest::collection::vec(inner.clone(), 1..3);
+            prop_oneof![
+                inner.clone().prop_map(|it| json!({ "items": it })),
+                (list.clone(), inner.clone())
+                    .prop_map(|(first, rest)| json!({ "prefixItems": first, "items": rest })),
+                list.clone().prop_map(|it| json!({ "anyOf": it })),
+                list.clone().prop_map(|it| json!({ "oneOf": it })),
+                list.prop_map(|it| json!({ "allOf": it })),
+                (inner.clone(), inner).prop_map(|(one, rest)| {
+                    json!({ "properties": { "a": one }, "additionalProperties": rest })
+                }),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_verdict_is_that_of_a_complete_validator(part in schema(), named in schema(), value in value()) {
+            // A reference of the named schema to itself would not end.
+            prop_assume!(!named.to_string().contains("$ref"));
+            let whole = json!({ "allOf": [part], "$defs": { "named": named } });
+            let complete = jsonschema::validator_for(&whole).unwrap();
+            prop_assert_eq!(errors(&whole, &value).is_none(), complete.is_valid(&value), "{} {}", whole, value);
+        }
+    }
+}

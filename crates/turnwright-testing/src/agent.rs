@@ -16,8 +16,9 @@ use crate::scripted_model::Server;
 use crate::transcript::{summarize_all, summarize_model_message};
 use crate::transport::{Launch, Transport};
 
-/// The agent, its client and its model. Dropping it closes the agent's stdin and requires that the agent
-/// ends well within four seconds, with an empty stderr.
+/// An agent with its client and its scripted model. Dropping this value closes the agent's stdin
+/// and requires that the agent ends successfully within four seconds and has written nothing to
+/// stderr.
 pub struct TestAgent<T: Transport> {
     pub(crate) transport: T,
     pub(crate) stdin: Option<Input>,
@@ -34,17 +35,17 @@ pub struct TestAgent<T: Transport> {
     pub(crate) model: Option<Server>,
     pub(crate) workspace: TempDir,
     pub(crate) home: TempDir,
-    /// For `restart`.
+    /// How the agent was started, so that `restart` can start it again.
     pub(crate) launch: Launch,
-    /// The MCP servers of its sessions.
+    /// The MCP servers that each session is opened with.
     pub servers: Vec<Value>,
     pub(crate) capabilities: Value,
     pub(crate) permission: Option<&'static str>,
     pub(crate) allows_stderr: bool,
-    /// Whether the agent has ended and its end was checked, or it was killed.
+    /// Whether the agent has ended and its end was checked, or the agent was killed.
     pub(crate) has_ended: bool,
-    /// How often the user was told that there is no sandbox. That depends on the machine and not on the
-    /// test, so these messages are not in the log.
+    /// The number of messages that told the user that there is no sandbox. The number depends on
+    /// the machine and not on the test, so these messages are not in the log.
     pub told_of_no_sandbox: usize,
 }
 
@@ -72,55 +73,57 @@ impl<T: Transport> TestAgent<T> {
         self.initialize_connection();
     }
 
-    /// An agent with a scripted model without replies, in an empty workspace.
+    /// Returns the builder of an agent with a scripted model without replies, in an empty
+    /// workspace.
     pub fn builder() -> TestAgentBuilder<T> {
         TestAgentBuilder::new(Some(json!([])))
     }
 
-    /// An agent with the built-in offline model.
+    /// Returns the builder of an agent with the built-in offline model.
     pub fn offline() -> TestAgentBuilder<T> {
         TestAgentBuilder::new(None).variable("TURNWRIGHT_MODEL", "offline")
     }
 
-    /// An agent without a configured model.
+    /// Returns the builder of an agent without a configured model.
     pub fn unconfigured() -> TestAgentBuilder<T> {
         TestAgentBuilder::new(None)
     }
 
-    /// The scripted model.
+    /// Returns the scripted model.
     pub fn model(&self) -> &Server {
         self.model.as_ref().expect("this agent has no scripted model")
     }
 
-    /// The body of the n-th request to the model, counted from 0. Waits for it.
+    /// Waits for the n-th request to the model, counted from 0, and returns its body.
     pub fn model_request(&self, number: usize) -> Value {
         let requests = self.model().wait_for_requests(number + 1, LIMIT).unwrap();
         requests[number].body.clone()
     }
 
-    /// The messages of the n-th request to the model without the system prompt, one line each.
+    /// Returns the messages of the n-th request to the model without the system prompt, one line
+    /// each.
     pub fn model_transcript(&self, number: usize) -> Vec<String> {
         let body = self.model_request(number);
         let messages = body["messages"].as_array().unwrap();
         messages.iter().skip(1).map(summarize_model_message).collect()
     }
 
-    /// The folder of the workspace.
+    /// Returns the folder of the workspace.
     pub fn workspace(&self) -> &Path {
         self.workspace.path()
     }
 
-    /// The folder of the agent's own files.
+    /// Returns the folder of the agent's own files.
     pub fn home(&self) -> &Path {
         self.home.path()
     }
 
-    /// A path in the workspace.
+    /// Returns a path in the workspace.
     pub fn path(&self, path: &str) -> PathBuf {
         self.workspace.path().join(path)
     }
 
-    /// The content of a file in the workspace.
+    /// Returns the content of a file in the workspace.
     pub fn read(&self, path: &str) -> String {
         std::fs::read_to_string(self.path(path)).unwrap()
     }
@@ -241,8 +244,8 @@ impl<T: Transport> TestAgent<T> {
             return Some(message);
         }
         self.log.push(message.clone());
-        let asks = message["method"] == "session/request_permission";
-        if let Some(option) = self.permission.filter(|_| asks) {
+        let is_permission_request = message["method"] == "session/request_permission";
+        if let Some(option) = self.permission.filter(|_| is_permission_request) {
             self.choose(&message, option);
         }
         Some(message)
@@ -259,8 +262,8 @@ impl<T: Transport> TestAgent<T> {
                     return message.clone();
                 }
             }
-            let left = end.saturating_duration_since(Instant::now());
-            if self.receive(left).is_none() {
+            let remaining = end.saturating_duration_since(Instant::now());
+            if self.receive(remaining).is_none() {
                 let transcript = self.transcript().join("\n");
                 panic!("timed out waiting for {what}; the messages so far:\n{transcript}");
             }
@@ -284,7 +287,7 @@ impl<T: Transport> TestAgent<T> {
         self.wait_for(method, |it| it["method"] == method && it.get("id").is_some())
     }
 
-    /// Waits for the answer to a request, also if it is consumed already.
+    /// Waits for the answer to a request. The answer may already have been consumed.
     pub fn answer_to(&mut self, id: &Value) -> Value {
         let is_answer = |it: &Value| it.get("method").is_none() && it.get("id") == Some(id);
         if let Some(answer) = self.log.iter().find(|it| is_answer(it)) {
@@ -293,7 +296,7 @@ impl<T: Transport> TestAgent<T> {
         self.wait_for(&format!("the answer to {id}"), is_answer)
     }
 
-    /// Receives messages until none has arrived for this long.
+    /// Receives messages until no message has arrived for the time `quiet`.
     pub fn settle(&mut self, quiet: Duration) {
         let end = Instant::now() + LIMIT;
         while self.receive(quiet).is_some() {
@@ -304,23 +307,27 @@ impl<T: Transport> TestAgent<T> {
     /// Sends a harmless request and waits for its answer, so that everything sent before is handled.
     pub fn sync(&mut self) {
         let answer = self.call("_test/sync", &json!({}));
-        // An unknown method, or a request before `initialize`.
+        // The agent reports an unknown method, or a request before `initialize`.
         assert!(answer["error"]["code"] == -32601 || answer["error"]["code"] == -32600, "{answer}");
     }
 
-    /// All updates of the current session so far.
+    /// Returns all updates of the current session so far.
     pub fn updates(&self) -> Vec<Value> {
-        let is_ours = |it: &&Value| it["params"]["sessionId"] == self.session.as_str();
-        let updates = self.log.iter().filter(|it| it["method"] == "session/update").filter(is_ours);
+        let is_of_this_session = |it: &&Value| it["params"]["sessionId"] == self.session.as_str();
+        let updates = self
+            .log
+            .iter()
+            .filter(|it| it["method"] == "session/update")
+            .filter(is_of_this_session);
         updates.map(|it| it["params"]["update"].clone()).collect()
     }
 
-    /// The model's text as the user sees it.
+    /// Returns the model's text as the user sees it.
     pub fn text(&self) -> String {
         self.chunk_text("agent_message_chunk")
     }
 
-    /// The model's reasoning as the user sees it.
+    /// Returns the model's reasoning as the user sees it.
     pub fn thoughts(&self) -> String {
         self.chunk_text("agent_thought_chunk")
     }
@@ -331,14 +338,14 @@ impl<T: Transport> TestAgent<T> {
         chunks.filter_map(|it| it["content"]["text"].as_str()).collect()
     }
 
-    /// All received messages, one line each, with consecutive text chunks joined.
+    /// Returns all received messages, one line each, with consecutive text chunks joined.
     pub fn transcript(&self) -> Vec<String> {
         let lines = summarize_all(&self.log);
         let workspace = self.workspace.path().to_string_lossy().into_owned();
         lines.iter().map(|it| it.replace(&workspace, "$WS")).collect()
     }
 
-    /// Closes stdin, waits for the agent's end, and returns what is known of it.
+    /// Closes stdin, waits for the agent to end, and returns how it ended.
     pub fn close(&mut self) -> T::Ended {
         drop(self.stdin.take());
         let ended = self.transport.wait_for_end();

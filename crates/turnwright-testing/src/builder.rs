@@ -25,7 +25,8 @@ pub struct TestAgentBuilder<T> {
 }
 
 impl<T: Transport> TestAgentBuilder<T> {
-    /// `replies` are those of a scripted model. Without them there is no model.
+    /// Creates a builder for an agent whose scripted model has these replies. Without replies, the
+    /// agent has no model.
     pub(crate) fn new(replies: Option<Value>) -> TestAgentBuilder<T> {
         TestAgentBuilder {
             files: Vec::new(),
@@ -127,7 +128,7 @@ impl<T: Transport> TestAgentBuilder<T> {
             namespace_script: self.namespace_script,
         };
         let (transport, pipes) = T::start(&launch);
-        // A restarted agent is outside of the namespace.
+        // A restarted agent runs outside of the namespace.
         launch.namespace_script = None;
         TestAgent {
             transport,

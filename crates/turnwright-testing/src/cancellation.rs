@@ -1,4 +1,5 @@
-//! What must hold after every cancelled turn (R-CANCEL), and the replies for tests about it.
+//! Checks what must hold after every cancelled turn (R-CANCEL), and provides model replies for
+//! tests of it.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -7,41 +8,44 @@ use serde_json::{Value, json};
 
 use crate::{TestAgent, Transport};
 
-/// How long the answer to a cancelled prompt may take (R-CANCEL-1). On an idle machine it comes
-/// within 300 ms; whatever is being waited for in these tests takes several seconds.
+/// The longest time that the answer to a cancelled prompt may take (R-CANCEL-1). On an idle machine
+/// the answer comes within 300 ms. Everything that the turns in these tests wait for takes several
+/// seconds.
 pub const PROMPTLY: Duration = Duration::from_secs(1);
-/// What is said after each cancel.
+/// The prompt that is sent after each cancel.
 pub const NEXT: &str = "and now?";
 
-/// The reply to the prompt after a cancel, whenever it comes.
+/// Returns the reply to [`NEXT`]. The model gives it whenever that prompt comes.
 pub fn next_reply() -> Value {
     json!({ "when": NEXT, "steps": [{ "text": "All is well." }] })
 }
 
-/// A reply that never comes to its end.
+/// Returns a reply whose stream never ends.
 pub fn hangs() -> Value {
     json!([{ "text": "I think" }, { "hang": true }])
 }
 
-/// Cancels the running turn and checks all that has to hold then, up to the next prompt.
+/// Cancels the running turn and checks everything that must hold afterwards, up to the end of the
+/// next prompt.
 pub fn cancel_and_go_on<T: Transport>(agent: &mut TestAgent<T>, id: &Value) {
     agent.cancel();
     expect_cancelled(agent, id);
     go_on(agent);
 }
 
-/// The prompt has been cancelled just now: it is answered so, in time, after the last word.
+/// Checks that the prompt, whose turn was cancelled just before, is answered with `cancelled` in
+/// time, and that no further message of the session follows.
 pub fn expect_cancelled<T: Transport>(agent: &mut TestAgent<T>, id: &Value) {
-    let begun = Instant::now();
+    let started = Instant::now();
     assert_eq!(agent.stop_reason(id), "cancelled");
-    let took = begun.elapsed();
-    assert!(took < PROMPTLY, "the answer came only after {took:?}");
+    let elapsed = started.elapsed();
+    assert!(elapsed < PROMPTLY, "the answer to the cancelled prompt took {elapsed:?}");
     agent.settle(Duration::from_millis(300));
     assert_cards_are_finished(agent, id);
     assert_silence_after(agent, id);
 }
 
-/// The session still works, and what the model gets is in order.
+/// Checks that the session accepts another prompt and that the request to the model is valid.
 pub fn go_on<T: Transport>(agent: &mut TestAgent<T>) {
     let before = agent.model().requests().len();
     assert_eq!(agent.turn(NEXT), "end_turn");
@@ -49,7 +53,8 @@ pub fn go_on<T: Transport>(agent: &mut TestAgent<T>) {
     assert_valid(&agent.model_request(before));
 }
 
-/// No card is left spinning when the prompt is answered, and no card is finished twice.
+/// Checks that every tool call has its final status when the prompt is answered, and that no tool
+/// call is updated after its final status.
 pub fn assert_cards_are_finished<T: Transport>(agent: &TestAgent<T>, id: &Value) {
     let end = position_of_answer(agent, id);
     let mut states: HashMap<&str, &str> = HashMap::new();
@@ -57,20 +62,27 @@ pub fn assert_cards_are_finished<T: Transport>(agent: &TestAgent<T>, id: &Value)
         let update = &message["params"]["update"];
         let Some(card) = update["toolCallId"].as_str() else { continue };
         let state = states.entry(card).or_insert("pending");
-        assert!(!matches!(*state, "completed" | "failed"), "after its end: {update}");
+        assert!(
+            !matches!(*state, "completed" | "failed"),
+            "an update after the final status: {update}"
+        );
         *state = update["status"].as_str().unwrap_or(state);
     }
-    let open: Vec<_> =
+    let unfinished: Vec<_> =
         states.iter().filter(|it| !matches!(*it.1, "completed" | "failed")).collect();
-    assert!(open.is_empty(), "unfinished: {open:?}\n{}", agent.transcript().join("\n"));
+    assert!(
+        unfinished.is_empty(),
+        "these tool calls have no final status: {unfinished:?}\n{}",
+        agent.transcript().join("\n")
+    );
 }
 
-/// Of the session nothing has come after the answer.
+/// Checks that no message of the session follows the answer to the prompt.
 pub fn assert_silence_after<T: Transport>(agent: &TestAgent<T>, id: &Value) {
     let end = position_of_answer(agent, id);
     let late =
         agent.log[end..].iter().find(|it| it["params"]["sessionId"] == agent.session.as_str());
-    assert!(late.is_none(), "after the answer: {late:?}");
+    assert!(late.is_none(), "a message follows the answer: {late:?}");
 }
 
 fn position_of_answer<T: Transport>(agent: &TestAgent<T>, id: &Value) -> usize {
@@ -78,25 +90,26 @@ fn position_of_answer<T: Transport>(agent: &TestAgent<T>, id: &Value) -> usize {
     agent.log.iter().position(is_answer).unwrap()
 }
 
-/// What strict servers check: each call has its one result right behind it, nothing else is a
-/// result, no message is empty and arguments are objects.
+/// Checks what strict servers check: each tool call has exactly one result, directly after its
+/// message and in order, each result belongs to a call, no message is empty, and arguments are
+/// objects.
 pub fn assert_valid(body: &Value) {
-    let mut owed: Vec<&Value> = Vec::new();
+    let mut unanswered: Vec<&Value> = Vec::new();
     for message in body["messages"].as_array().unwrap() {
         if message["role"] == "tool" {
-            assert!(!owed.is_empty(), "a result without a call: {body:#}");
-            assert_eq!(owed.remove(0), &message["tool_call_id"], "{body:#}");
+            assert!(!unanswered.is_empty(), "this result belongs to no call: {body:#}");
+            assert_eq!(unanswered.remove(0), &message["tool_call_id"], "{body:#}");
             continue;
         }
-        assert!(owed.is_empty(), "no result for {owed:?}: {body:#}");
+        assert!(unanswered.is_empty(), "no result for {unanswered:?}: {body:#}");
         let calls = message["tool_calls"].as_array().map_or(&[][..], Vec::as_slice);
-        let says_something = message["content"].as_str().is_some_and(|it| !it.is_empty());
-        assert!(says_something || !calls.is_empty(), "an empty message: {body:#}");
+        let has_text = message["content"].as_str().is_some_and(|it| !it.is_empty());
+        assert!(has_text || !calls.is_empty(), "an empty message: {body:#}");
         for call in calls {
             let arguments = call["function"]["arguments"].as_str().unwrap();
             assert!(serde_json::from_str::<Value>(arguments).unwrap().is_object(), "{call}");
-            owed.push(&call["id"]);
+            unanswered.push(&call["id"]);
         }
     }
-    assert!(owed.is_empty(), "no result for {owed:?}: {body:#}");
+    assert!(unanswered.is_empty(), "no result for {unanswered:?}: {body:#}");
 }

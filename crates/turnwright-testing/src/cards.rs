@@ -1,5 +1,5 @@
-//! What must be true of the tool cards of every log, whatever a test is about (R-TOOL, R-PERM-2),
-//! and the few helpers that tests about tools share.
+//! Checks of the tool cards in a log that hold for every test (R-TOOL, R-PERM-2), and helpers for
+//! tests about tools. A card is what a client shows for a tool call.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{TestAgent, TestAgentBuilder, Transport, calls, says};
 
-/// How far a card is, its name, and whether it has its final status.
+/// The state of a card: its latest status, and the name of its function.
 struct Card {
     status: String,
     name: String,
@@ -19,8 +19,8 @@ impl Card {
     }
 }
 
-/// Panics unless every card was reported once, then went forward only, and had exactly one final
-/// status before its prompt was answered; and every question was about an open card.
+/// Panics unless every card was reported once, its status only advanced, it got exactly one final
+/// status before its prompt was answered, and every permission request was about a pending card.
 pub fn check<T: Transport>(agent: &TestAgent<T>) {
     let mut cards: HashMap<String, Card> = HashMap::new();
     for message in &agent.log {
@@ -29,7 +29,7 @@ pub fn check<T: Transport>(agent: &TestAgent<T>) {
         match (message["method"].as_str(), update["sessionUpdate"].as_str()) {
             (Some("session/update"), Some("tool_call")) => {
                 let id = key(params, update);
-                // Not said means pending.
+                // A missing status means `pending`.
                 let status = update["status"].as_str().unwrap_or("pending");
                 assert_eq!(status, "pending", "a card begins as pending: {message}");
                 check_view(update, message);
@@ -41,8 +41,9 @@ pub fn check<T: Transport>(agent: &TestAgent<T>) {
             (Some("session/update"), Some("tool_call_update")) => {
                 let id = key(params, update);
                 let card = cards.get_mut(&id);
-                let card = card.unwrap_or_else(|| panic!("news before the card: {message}"));
-                assert!(!card.is_final(), "news after the final status: {message}");
+                let card =
+                    card.unwrap_or_else(|| panic!("an update of an unknown card: {message}"));
+                assert!(!card.is_final(), "an update after the final status: {message}");
                 check_view(update, message);
                 if let Some(name) = update["name"].as_str() {
                     assert_eq!(name, card.name, "the name has changed: {message}");
@@ -56,12 +57,13 @@ pub fn check<T: Transport>(agent: &TestAgent<T>) {
                 assert!(forward, "from {} to {status}: {message}", card.status);
                 status.clone_into(&mut card.status);
             }
-            // A choice of the user's that is no permission: it is about a call that runs.
+            // `ask_user` and `exit_plan` use a permission request for a question while their call
+            // runs.
             (Some("session/request_permission"), _)
                 if cards
                     .get(&key(params, &params["toolCall"]))
                     .is_some_and(|it| ["ask_user", "exit_plan"].contains(&it.name.as_str())) => {}
-            (Some("session/request_permission"), _) => check_question(params, &cards),
+            (Some("session/request_permission"), _) => check_permission_request(params, &cards),
             (None, _) if message["result"]["stopReason"].is_string() => {
                 for (id, card) in &cards {
                     assert!(card.is_final(), "{id} is still {} at the answer", card.status);
@@ -80,30 +82,36 @@ fn key(params: &Value, update: &Value) -> String {
     format!("{} of {}", text(&update["toolCallId"]), text(&params["sessionId"]))
 }
 
-/// Titles are readable, paths absolute and lines counted from 1.
+/// Checks that titles are not blank, that paths are absolute and that lines are counted from 1.
 fn check_view(update: &Value, message: &Value) {
     if let Some(title) = update["title"].as_str() {
-        assert!(!title.trim().is_empty(), "a title of nothing: {message}");
+        assert!(!title.trim().is_empty(), "a blank title: {message}");
     }
     let list = |key: &str| update[key].as_array().cloned().unwrap_or_default();
     let is_absolute = |path: &Value| path.as_str().is_some_and(|it| it.starts_with('/'));
     for location in list("locations") {
-        assert!(is_absolute(&location["path"]), "a relative location: {message}");
+        assert!(is_absolute(&location["path"]), "a location with a relative path: {message}");
         let line = location["line"].as_u64();
         assert!(line.is_none_or(|it| it >= 1), "lines are counted from 1: {message}");
     }
     for content in list("content").iter().filter(|it| it["type"] == "diff") {
-        assert!(is_absolute(&content["path"]), "a diff of a relative path: {message}");
+        assert!(is_absolute(&content["path"]), "a diff with a relative path: {message}");
     }
 }
 
-fn check_question(params: &Value, cards: &HashMap<String, Card>) {
+fn check_permission_request(params: &Value, cards: &HashMap<String, Card>) {
     let call = &params["toolCall"];
     let card = cards.get(&key(params, call));
-    let card = card.unwrap_or_else(|| panic!("a question about an unknown call: {params}"));
-    assert_eq!(card.status, "pending", "a question about a call that runs: {params}");
-    assert!(call["title"].is_string() && call["kind"].is_string(), "about what? {params}");
-    assert!(call["rawInput"].is_object(), "no arguments to decide by: {params}");
+    let card = card.unwrap_or_else(|| panic!("a permission request for an unknown call: {params}"));
+    assert_eq!(
+        card.status, "pending",
+        "a permission request for a call that already runs: {params}"
+    );
+    assert!(
+        call["title"].is_string() && call["kind"].is_string(),
+        "the title or the kind is missing: {params}"
+    );
+    assert!(call["rawInput"].is_object(), "the arguments are missing: {params}");
     let options = params["options"].as_array().unwrap();
     let texts = |key: &str| -> Vec<&str> {
         options.iter().map(|it| it[key].as_str().unwrap_or_default()).collect()
@@ -111,7 +119,7 @@ fn check_question(params: &Value, cards: &HashMap<String, Card>) {
     let kinds = texts("kind");
     let always = kinds.iter().filter(|it| **it == "allow_always").count();
     assert!(always <= 2, "{kinds:?}");
-    assert_eq!(kinds[0], "allow_once", "some clients take the first: {params}");
+    assert_eq!(kinds[0], "allow_once", "some clients choose the first option: {params}");
     assert!(kinds[1..=always].iter().all(|it| *it == "allow_always"), "{kinds:?}");
     assert_eq!(kinds[always + 1..], ["reject_once", "reject_always"]);
     let ids: HashSet<_> = texts("optionId").into_iter().collect();
@@ -120,14 +128,15 @@ fn check_question(params: &Value, cards: &HashMap<String, Card>) {
     assert!(names.iter().all(|it| (4..=80).contains(&it.chars().count())), "{names:?}");
 }
 
-/// The ids of the cards, in the order of their appearance.
+/// Returns the ids of the cards, in the order of their appearance.
 pub fn ids<T: Transport>(agent: &TestAgent<T>) -> Vec<String> {
     let updates = agent.updates();
     let cards = updates.iter().filter(|it| it["sessionUpdate"] == "tool_call");
     cards.map(|it| it["toolCallId"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The n-th card as a client has it in the end: every update replaces the fields it names.
+/// Returns the n-th card as a client shows it in the end: each update replaces the fields that it
+/// contains.
 pub fn card<T: Transport>(agent: &TestAgent<T>, number: usize) -> Value {
     let ids = ids(agent);
     let id = ids.get(number).unwrap_or_else(|| panic!("there are {} cards", ids.len()));
@@ -140,25 +149,25 @@ pub fn card<T: Transport>(agent: &TestAgent<T>, number: usize) -> Value {
     card
 }
 
-/// What a question offers, by identifier and name.
+/// Returns the id and the name of each option of a permission request.
 pub fn options(question: &Value) -> Vec<(String, String)> {
     let options = question["params"]["options"].as_array().cloned().unwrap_or_default();
     let text = |it: &Value, key: &str| it[key].as_str().unwrap_or_default().to_owned();
     options.iter().map(|it| (text(it, "optionId"), text(it, "name"))).collect()
 }
 
-/// All text that a card shows.
+/// Returns all text that a card shows.
 pub fn card_text(card: &Value) -> String {
     let content = card["content"].as_array().cloned().unwrap_or_default();
     content.iter().filter_map(|it| it["content"]["text"].as_str()).collect::<Vec<_>>().join("\n")
 }
 
-/// A step of a reply: one call of several.
+/// Returns a step with a tool call, for replies that make several calls.
 pub fn call(name: &str, arguments: &Value) -> Value {
     json!({ "call": { "name": name, "arguments": arguments } })
 }
 
-/// What the n-th request to the model holds as results of tools, in order.
+/// Returns the tool results in the n-th request to the model, in order.
 pub fn results<T: Transport>(agent: &TestAgent<T>, number: usize) -> Vec<String> {
     let body = agent.model_request(number);
     let messages = body["messages"].as_array().unwrap();
@@ -166,18 +175,19 @@ pub fn results<T: Transport>(agent: &TestAgent<T>, number: usize) -> Vec<String>
     results.map(|it| it["content"].as_str().unwrap().to_owned()).collect()
 }
 
-/// How often the client was asked for permission.
+/// Returns the number of permission requests so far.
 pub fn questions<T: Transport>(agent: &TestAgent<T>) -> usize {
     requests(agent).iter().filter(|it| *it == "session/request_permission").count()
 }
 
-/// The methods that the agent has called, in order.
+/// Returns the methods of all requests that the agent has sent to the client, in order.
 pub fn requests<T: Transport>(agent: &TestAgent<T>) -> Vec<String> {
-    let asked = agent.log.iter().filter(|it| it.get("id").is_some());
-    asked.filter_map(|it| it["method"].as_str()).map(str::to_owned).collect()
+    let sent = agent.log.iter().filter(|it| it.get("id").is_some());
+    sent.filter_map(|it| it["method"].as_str()).map(str::to_owned).collect()
 }
 
-/// One call in one turn that is allowed; returns what the model was told. The turn has to go on.
+/// Runs a turn with one tool call, which is allowed. Returns the agent and the tool result that the
+/// model received.
 pub fn run<T: Transport>(
     builder: TestAgentBuilder<T>,
     name: &str,
@@ -189,7 +199,8 @@ pub fn run<T: Transport>(
     (agent, result)
 }
 
-/// A turn of an agent that answers questions by itself; returns the last result of a tool.
+/// Runs a turn of an agent whose client answers permission requests by itself, and returns the last
+/// tool result.
 pub fn turn<T: Transport>(agent: &mut TestAgent<T>) -> String {
     assert_eq!(agent.turn("go"), "end_turn");
     check(agent);
@@ -197,12 +208,12 @@ pub fn turn<T: Transport>(agent: &mut TestAgent<T>) -> String {
     results(agent, last).pop().expect("a result")
 }
 
-/// Makes a turn with one call for each of these arguments; returns what the model was told of each.
+/// Runs a turn with one call for each of these arguments, and returns the result of each call.
 pub fn run_each<T: Transport>(agent: &mut TestAgent<T>, tool: &str, all: &[Value]) -> Vec<String> {
-    let read = |arguments: &Value| {
+    let run_one = |arguments: &Value| {
         agent.model().push(calls(tool, arguments)).unwrap();
         agent.model().push(says("Read.")).unwrap();
         turn(agent)
     };
-    all.iter().map(read).collect()
+    all.iter().map(run_one).collect()
 }

@@ -37,19 +37,19 @@ impl McpRequest {
         }
     }
 
-    /// The JSON-RPC method; empty for GET and DELETE.
+    /// Returns the JSON-RPC method, which is empty for GET and DELETE.
     pub fn method(&self) -> &str {
         self.body["method"].as_str().unwrap_or_default()
     }
 
-    /// The value of a header.
+    /// Returns the value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut lines = self.head.lines().filter_map(|it| it.split_once(':'));
         let (_, value) = lines.find(|(key, _)| key.eq_ignore_ascii_case(name))?;
         Some(value.trim())
     }
 
-    /// The JSON-RPC answer with this result.
+    /// Returns the JSON-RPC answer with this result.
     pub fn result(&self, result: &Value) -> Value {
         json!({ "jsonrpc": "2.0", "id": self.body["id"], "result": result })
     }
@@ -62,14 +62,15 @@ pub struct McpHttpStub {
 }
 
 impl McpHttpStub {
-    /// `handle` gets each request first and returns whether it has answered.
+    /// Starts a server. `handle` gets each request first and returns whether it has answered the
+    /// request.
     pub fn start(
         handle: impl Fn(&McpRequest, &mut TcpStream) -> bool + Send + Sync + 'static,
     ) -> McpHttpStub {
         McpHttpStub::on(TcpListener::bind("127.0.0.1:0").unwrap(), handle)
     }
 
-    /// Like [`McpHttpStub::start`], on this listener.
+    /// Starts a server like [`McpHttpStub::start`], on this listener.
     pub fn on(
         listener: TcpListener,
         handle: impl Fn(&McpRequest, &mut TcpStream) -> bool + Send + Sync + 'static,
@@ -86,34 +87,34 @@ impl McpHttpStub {
         McpHttpStub { server, requests }
     }
 
-    /// A well-behaved server.
+    /// Starts a well-behaved server.
     pub fn good() -> McpHttpStub {
         McpHttpStub::start(|_, _| false)
     }
 
-    /// Host and port.
+    /// Returns host and port.
     pub fn host(&self) -> String {
         self.server.host()
     }
 
-    /// The URL of the endpoint.
+    /// Returns the URL of the endpoint.
     pub fn url(&self) -> String {
         format!("http://{}/mcp", self.host())
     }
 
-    /// The server in the format of `session/new`.
+    /// Returns the server in the format of `session/new`.
     pub fn server(&self, name: &str, headers: &[(&str, &str)]) -> Value {
         let headers: Vec<_> =
             headers.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect();
         json!({ "type": "http", "name": name, "url": self.url(), "headers": headers })
     }
 
-    /// All requests so far.
+    /// Returns all requests so far.
     pub fn requests(&self) -> Vec<McpRequest> {
         self.requests.lock().unwrap().clone()
     }
 
-    /// Waits for a request.
+    /// Waits for a request that fits.
     pub fn wait_for(&self, what: &str, fits: impl Fn(&McpRequest) -> bool) {
         eventually(what, || self.requests().iter().any(&fits));
     }
@@ -144,7 +145,7 @@ pub fn answer_well(request: &McpRequest, stream: &mut TcpStream) {
     answer_json(stream, "", &request.result(&result));
 }
 
-/// The result of `tools/list`.
+/// Returns the result of `tools/list`.
 pub fn tools(names: &[&str]) -> Value {
     let tool = |it: &&str| json!({ "name": it, "inputSchema": { "type": "object" } });
     json!({ "tools": names.iter().map(tool).collect::<Vec<_>>() })
@@ -162,11 +163,11 @@ pub fn answer(stream: &mut TcpStream, status: &str, head: &str, body: &str) {
     let text = format!(
         "HTTP/1.1 {status}\r\n{head}content-length: {length}\r\nconnection: close\r\n\r\n{body}"
     );
-    // Fails if the client has disconnected, which is allowed.
+    // The write fails if the client has disconnected, which is allowed.
     stream.write_all(text.as_bytes()).ok();
 }
 
-/// An event of an event stream.
+/// Returns an event of an event stream.
 pub fn event(body: &Value) -> String {
     format!("event: message\ndata: {body}\n\n")
 }

@@ -1,4 +1,4 @@
-//! What must hold when a prompt fails because of the model's server (R-TURN-12).
+//! Checks what must hold when a prompt fails because of the model's server (R-TURN-12).
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub fn failure<T: Transport>(agent: &mut TestAgent<T>, kind: &str, status: Optio
     let id = agent.prompt("one");
     let answer = agent.answer_to(&id);
     let error = answer["error"].clone();
-    assert!(error.is_object(), "this is no error: {answer}");
+    assert!(error.is_object(), "the answer is not an error: {answer}");
     let code = if kind == "auth" { -32000 } else { -32603 };
     assert_eq!(error["code"], code, "{error}");
     assert_eq!(error["data"]["kind"], kind, "{error}");
@@ -22,17 +22,17 @@ pub fn failure<T: Transport>(agent: &mut TestAgent<T>, kind: &str, status: Optio
     assert!(error["data"]["provider"].as_str().unwrap().starts_with("127.0.0.1:"), "{error}");
     for text in [&error["message"], &error["data"]["details"]] {
         let text = text.as_str().unwrap();
-        assert!(text.contains("127.0.0.1:"), "it does not say who: {text}");
-        assert!(!text.contains(char::is_control), "more than a line: {text:?}");
+        assert!(text.contains("127.0.0.1:"), "the text does not name the server: {text}");
+        assert!(!text.contains(char::is_control), "the text has more than one line: {text:?}");
     }
     agent.settle(Duration::from_millis(50));
-    assert_eq!(agent.log.last(), Some(&answer), "nothing is said after the answer");
+    assert_eq!(agent.log.last(), Some(&answer), "the answer must be the last message");
     assert_no_key(agent);
     error
 }
 
-/// Fails if the client was told the key.
+/// Panics if a message to the client contains the key.
 pub fn assert_no_key<T: Transport>(agent: &TestAgent<T>) {
-    let told = agent.log.iter().find(|it| it.to_string().contains(KEY));
-    assert!(told.is_none(), "the key is in {told:?}");
+    let leak = agent.log.iter().find(|it| it.to_string().contains(KEY));
+    assert!(leak.is_none(), "the key is in {leak:?}");
 }

@@ -1,33 +1,34 @@
-//! Describes processes from the outside, for the message of a test that has waited in vain.
+//! Describes processes from the outside. The description is part of the panic message when a test
+//! has waited for a process in vain.
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::waits::run_mark;
 
-/// Fails with a description of a process and its descendants, which are killed.
+/// Kills a process and its descendants, and panics with a description of them.
 pub fn give_up(process: u32, why: &str) -> ! {
     let all = with_descendants(process);
     let report: String = all.iter().map(|it| describe(*it)).collect();
     for process in &all {
         let id = i32::try_from(*process).ok().and_then(Pid::from_raw);
-        // It may have ended in the meantime.
+        // The process may have ended in the meantime.
         id.map(|id| kill_process(id, Signal::KILL));
     }
     panic!("waited for process {process} in vain, {why}:\n{report}");
 }
 
-/// The processes that carry the mark of this test run.
+/// Returns the processes whose environment has the mark of this test run.
 pub(crate) fn processes_of_this_run() -> impl Iterator<Item = u32> {
     let (name, value) = run_mark();
     let mark = format!("{name}={value} ");
     all_processes().filter(move |it| read(*it, "environ").contains(&mark))
 }
 
-/// What the system shows of a process: its command line, state, threads and open files.
+/// Describes a process: its command line, state, threads and open files.
 pub(crate) fn describe(process: u32) -> String {
     let status = read(process, "status");
-    let of_interest = ["State:", "PPid:", "Threads:", "SigBlk:", "SigIgn:", "Seccomp:"];
-    let facts = status.lines().filter(|it| of_interest.iter().any(|word| it.starts_with(word)));
+    let shown_fields = ["State:", "PPid:", "Threads:", "SigBlk:", "SigIgn:", "Seccomp:"];
+    let facts = status.lines().filter(|it| shown_fields.iter().any(|word| it.starts_with(word)));
     let mut lines = vec![format!("process {process}: {}", read(process, "cmdline"))];
     lines.extend(facts.map(str::to_owned));
     let entries = |folder: &str| {
@@ -57,7 +58,8 @@ fn all_processes() -> impl Iterator<Item = u32> {
     entries.filter_map(|it| it.file_name().to_str()?.parse().ok())
 }
 
-/// A process and its descendants, parents first. Those that were re-parented are missing.
+/// Returns a process and its descendants, parents first. Descendants that were re-parented are
+/// missing.
 fn with_descendants(process: u32) -> Vec<u32> {
     let parent = |it: u32| read(it, "stat").rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok();
     let parents: Vec<(u32, Option<u32>)> = all_processes().map(|it| (it, parent(it))).collect();

@@ -1,6 +1,7 @@
-//! Waits for processes, their output and their connections, with a limit for each wait. If the limit
-//! passes, the test fails with a report of what the process was doing, and the process is killed: a test
-//! that hangs would report nothing and keep later tests from running.
+//! Waits for processes, their output and their connections, with a limit for each wait. If the
+//! limit passes, the test fails with a report of what the process was doing, and the process is
+//! killed. Without a limit, a test that hangs would report nothing and would keep later tests from
+//! running.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -11,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use crate::process_report::{describe, give_up, processes_of_this_run};
 
-/// The limit of a wait: far more than anything here takes, also on a busy machine.
+/// The limit of a wait. It is far longer than any wait in these tests takes, even on a busy
+/// machine.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs a command with an empty stdin and returns its status and output.
@@ -25,7 +27,7 @@ pub fn status(command: &mut Command) -> io::Result<ExitStatus> {
     status_within(command, LIMIT)
 }
 
-/// Like [`status`], with another limit.
+/// Runs a command like [`status`], with another limit.
 pub fn status_within(command: &mut Command, limit: Duration) -> io::Result<ExitStatus> {
     Ok(wait_within(&mut command.stdin(Stdio::null()).spawn()?, limit))
 }
@@ -41,7 +43,7 @@ fn wait_within(child: &mut Child, limit: Duration) -> ExitStatus {
     status.unwrap_or_else(|| give_up(child.id(), "it keeps running"))
 }
 
-/// Polls until there is a value or the time is over.
+/// Polls until there is a value or the time limit has passed.
 fn poll_until<T>(limit: Duration, mut poll: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + limit;
     loop {
@@ -65,8 +67,8 @@ fn output_within(mut child: Child, limit: Duration) -> Output {
     let read = |source: Option<Receiver<Vec<u8>>>| {
         let bytes = source.map_or(Ok(Vec::new()), |it| it.recv_timeout(limit));
         bytes.unwrap_or_else(|_| {
-            let ours = processes_of_this_run().map(describe).collect::<String>();
-            panic!("it has ended ({status}), but one of these holds its output open:\n{ours}")
+            let processes = processes_of_this_run().map(describe).collect::<String>();
+            panic!("the process has ended ({status}), but one of these holds its output open:\n{processes}")
         })
     };
     Output { status, stdout: read(stdout), stderr: read(stderr) }
@@ -76,17 +78,18 @@ fn output_within(mut child: Child, limit: Duration) -> Output {
 pub fn kill(child: &mut Child) {
     child.kill().ok();
     if poll_until(LIMIT, || child.try_wait().transpose()).is_none() {
-        eprintln!("it was killed and does not end: {}", describe(child.id()));
+        eprintln!("the process was killed but does not end: {}", describe(child.id()));
     }
 }
 
-/// Everything that a process writes to `source` until its end. An error ends it, too.
+/// Returns everything that a process writes to `source` until the end of the stream. A read error
+/// also counts as the end.
 pub fn all_of(source: impl Read + Send + 'static, process: &Child) -> Vec<u8> {
     let bytes = reading(source).recv_timeout(LIMIT);
     bytes.unwrap_or_else(|_| give_up(process.id(), "its output does not end"))
 }
 
-/// Accepts a connection of this process.
+/// Accepts a connection from this process.
 pub fn accept(listener: &UnixListener, process: &Child) -> UnixStream {
     listener.set_nonblocking(true).unwrap();
     let connection = poll_until(LIMIT, || match listener.accept() {
@@ -98,7 +101,7 @@ pub fn accept(listener: &UnixListener, process: &Child) -> UnixStream {
     connection
 }
 
-/// Reads to the end on a thread. An error ends it, too.
+/// Reads a stream to its end on a thread. A read error also counts as the end.
 pub fn reading(mut source: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     let (sender, receiver) = channel();
     thread::spawn(move || {
@@ -109,22 +112,23 @@ pub fn reading(mut source: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     receiver
 }
 
-/// The write end of a pipe whose reader may have stopped reading. Dropping it closes the pipe.
+/// The write end of a pipe whose reader may have stopped reading. A thread writes to the pipe.
+/// Dropping this value closes the pipe.
 pub struct Input {
-    /// The process that reads, if it is not this one.
+    /// The process that reads from the pipe, or `None` if this process reads from it.
     process: Option<u32>,
     bytes: Sender<Vec<u8>>,
     written: Receiver<io::Result<()>>,
 }
 
 impl Input {
-    /// The stdin of a process.
+    /// Returns the stdin of a process.
     pub fn of(child: &mut Child) -> Input {
-        let stdin = child.stdin.take().expect("its stdin is a pipe");
+        let stdin = child.stdin.take().expect("the child's stdin must be a pipe");
         Input { process: Some(child.id()), ..Input::to(stdin) }
     }
 
-    /// A pipe that this process reads.
+    /// Wraps a pipe that this process reads from.
     pub fn to(mut pipe: impl Write + Send + 'static) -> Input {
         let (bytes, requested) = channel::<Vec<u8>>();
         let (done, written) = channel();
@@ -138,7 +142,7 @@ impl Input {
         Input { process: None, bytes, written }
     }
 
-    /// Writes all of the bytes, and returns when they are in the pipe.
+    /// Writes all bytes, and returns when they are in the pipe.
     pub fn write(&self, bytes: &[u8]) -> io::Result<()> {
         self.bytes.send(bytes.to_vec()).expect("the thread lives as long as this value");
         self.written.recv_timeout(LIMIT).unwrap_or_else(|_| match self.process {
@@ -153,40 +157,40 @@ mod tests {
     use super::*;
     use crate::waits::{eventually, is_alive, run_mark};
 
-    /// The message with which `test` panics.
+    /// Runs `test` and returns the message of its panic.
     fn failure(test: impl FnOnce()) -> String {
         let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(test)).unwrap_err();
         *failed.downcast::<String>().unwrap()
     }
 
     #[test]
-    fn what_does_not_end_is_told_with_all_that_it_has_started_and_killed() {
+    fn a_process_that_exceeds_the_limit_is_killed_and_reported_with_its_descendants() {
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 609.1 & wait"]).envs([run_mark()]).stdin(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        eventually("it runs", || is_alive("sleep\x00609.1"));
-        let said = failure(|| {
+        eventually("the process to start", || is_alive("sleep\x00609.1"));
+        let message = failure(|| {
             wait_within(&mut child, Duration::ZERO);
         });
         assert!(
-            said.contains("sh -c sleep 609.1 & wait") && said.contains(": sleep 609.1"),
-            "{said}"
+            message.contains("sh -c sleep 609.1 & wait") && message.contains(": sleep 609.1"),
+            "{message}"
         );
-        eventually("all of it is gone", || !is_alive("sleep\x00609.1"));
+        eventually("all processes to end", || !is_alive("sleep\x00609.1"));
         wait(&mut child);
     }
 
     #[test]
-    fn who_holds_the_output_of_what_has_ended_is_told() {
+    fn a_process_that_holds_the_output_of_an_ended_process_open_is_reported() {
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 609.2 & echo $! >&2"]).envs([run_mark()]).stdout(Stdio::piped());
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let number = child.stderr.take().unwrap();
         let mut line = String::new();
         io::BufRead::read_line(&mut io::BufReader::new(number), &mut line).unwrap();
-        eventually("it runs", || is_alive("sleep\x00609.2"));
-        let said = failure(|| drop(output_within(child, Duration::from_millis(1))));
-        assert!(said.contains(": sleep 609.2"), "{said}");
+        eventually("the process to start", || is_alive("sleep\x00609.2"));
+        let message = failure(|| drop(output_within(child, Duration::from_millis(1))));
+        assert!(message.contains(": sleep 609.2"), "{message}");
         let id = line.trim().parse().ok().and_then(rustix::process::Pid::from_raw);
         rustix::process::kill_process(id.unwrap(), rustix::process::Signal::KILL).unwrap();
     }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use crate::process_waits;
 
-/// The longest that building the examples may take.
+/// The longest time that building the examples may take.
 const BUILD_LIMIT: Duration = Duration::from_secs(600);
 
-/// The program of an example. `cargo test` builds the examples, `cargo test --test it` does not; then
-/// they are built here.
+/// Returns the path of an example's program. `cargo test` builds the examples.
+/// `cargo test --test it` does not, so this function builds them if they are missing.
 pub fn example_program(example: &str) -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let profile = own.ancestors().nth(2).unwrap();
@@ -26,7 +26,7 @@ pub fn example_program(example: &str) -> PathBuf {
     program
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 fn repository() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }

@@ -1,11 +1,13 @@
-//! Calls that the user may be asked about, and what is kept of the answers.
+//! Helpers for tool calls that require permission, and for the rules that are stored from the
+//! user's answers.
 
 use serde_json::Value;
 
 use crate::replies::{calls, says};
 use crate::{TestAgent, Transport, cards};
 
-/// Makes one call that the user is asked about, and answers with this option. Returns the question.
+/// Runs a turn with one call that requires permission, answers with this option and returns the
+/// permission request.
 pub fn ask_and_answer<T: Transport>(agent: &mut TestAgent<T>, reply: Value, option: &str) -> Value {
     agent.model().push(reply).unwrap();
     agent.model().push(says("Understood.")).unwrap();
@@ -17,22 +19,22 @@ pub fn ask_and_answer<T: Transport>(agent: &mut TestAgent<T>, reply: Value, opti
     question
 }
 
-/// Makes one call that must run without a question.
+/// Runs a turn with one call that must run without a permission request.
 pub fn run_without_question<T: Transport>(agent: &mut TestAgent<T>, reply: Value) {
     let before = cards::questions(agent);
     agent.model().push(reply).unwrap();
     agent.model().push(says("Done.")).unwrap();
     assert_eq!(agent.turn("go"), "end_turn");
-    assert_eq!(cards::questions(agent), before, "it asks again");
+    assert_eq!(cards::questions(agent), before, "the agent asked for permission");
     cards::check(agent);
 }
 
-/// The names of the options of a question.
+/// Returns the option names of a permission request.
 pub fn option_names(question: &Value) -> Vec<String> {
     cards::options(question).into_iter().map(|it| it.1).collect()
 }
 
-/// The contents of the files that hold the rules of projects.
+/// Returns the contents of the files that store the rules of projects.
 pub fn project_rules<T: Transport>(agent: &TestAgent<T>) -> Vec<Value> {
     let projects = agent.home().join("state/projects");
     let folders = std::fs::read_dir(projects).into_iter().flatten().flatten();
@@ -40,7 +42,8 @@ pub fn project_rules<T: Transport>(agent: &TestAgent<T>) -> Vec<Value> {
     folders.filter_map(|it| serde_json::from_str(&text(it).ok()?).ok()).collect()
 }
 
-/// Sends a prompt for which the model makes this call, and waits for the question.
+/// Sends a prompt for which the model makes this call, and waits for the permission request.
+/// Returns the id of the prompt and the permission request.
 pub fn ask<T: Transport>(agent: &mut TestAgent<T>, reply: Value) -> (Value, Value) {
     agent.model().push(reply).unwrap();
     agent.model().push(says("Understood.")).unwrap();
@@ -48,13 +51,13 @@ pub fn ask<T: Transport>(agent: &mut TestAgent<T>, reply: Value) -> (Value, Valu
     (id, agent.wait_for_request("session/request_permission"))
 }
 
-/// What the model was told of its last call.
+/// Returns the last tool result that the model received.
 pub fn last_result<T: Transport>(agent: &TestAgent<T>) -> String {
     cards::results(agent, agent.model().requests().len() - 1).pop().unwrap()
 }
 
-/// Lets the model make a call. Returns how many questions were asked (each is answered with no)
-/// and what the model was told.
+/// Runs a turn with one call. The client must answer permission requests by itself. Returns the
+/// number of permission requests and the result that the model received.
 pub fn attempt<T: Transport>(
     agent: &mut TestAgent<T>,
     name: &str,
@@ -64,8 +67,8 @@ pub fn attempt<T: Transport>(
     agent.model().push(says("Understood.")).unwrap();
     let before = agent.log.len();
     assert_eq!(agent.turn("go"), "end_turn");
-    let asks = |it: &&Value| it["method"] == "session/request_permission";
-    let questions = agent.log[before..].iter().filter(asks).count();
+    let is_permission_request = |it: &&Value| it["method"] == "session/request_permission";
+    let questions = agent.log[before..].iter().filter(is_permission_request).count();
     let last = agent.model().requests().len() - 1;
     (questions, agent.model_transcript(last).pop().unwrap())
 }

@@ -1,5 +1,5 @@
-//! A raw HTTP server for misbehaviour that the scripted model does not offer: it reads a request and then
-//! hands the connection to a closure.
+//! A raw HTTP server for misbehaviour that the scripted model does not offer. The server reads a
+//! request and then passes the connection to a closure.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -18,20 +18,21 @@ pub struct RawServer {
 }
 
 impl RawServer {
-    /// Calls `handle` with the number of each request, counted from 0, and its connection, which is
-    /// closed afterwards.
+    /// Starts a server. It calls `handle` with the number of each request, counted from 0, and with
+    /// the connection, which is closed afterwards.
     pub fn start(handle: impl Fn(usize, &mut TcpStream) + Send + Sync + 'static) -> RawServer {
         RawServer::reading(move |number, _, stream| handle(number, stream))
     }
 
-    /// Like [`RawServer::start`], with the request (head and body) as another argument.
+    /// Starts a server like [`RawServer::start`], with the request (head and body) as another
+    /// argument of `handle`.
     pub fn reading(
         handle: impl Fn(usize, &str, &mut TcpStream) + Send + Sync + 'static,
     ) -> RawServer {
         RawServer::on(TcpListener::bind("127.0.0.1:0").unwrap(), handle)
     }
 
-    /// Like [`RawServer::reading`], on this listener.
+    /// Starts a server like [`RawServer::reading`], on this listener.
     pub fn on(
         listener: TcpListener,
         handle: impl Fn(usize, &str, &mut TcpStream) + Send + Sync + 'static,
@@ -63,22 +64,22 @@ impl RawServer {
         server
     }
 
-    /// The value for `OPENAI_BASE_URL`.
+    /// Returns the value for `OPENAI_BASE_URL`.
     pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    /// Host and port.
+    /// Returns host and port.
     pub fn host(&self) -> String {
         self.address.to_string()
     }
 
-    /// Every request so far, head and body.
+    /// Returns every request so far, head and body.
     pub fn requests(&self) -> Vec<String> {
         self.requests.lock().unwrap().clone()
     }
 
-    /// The body of a request.
+    /// Returns the body of a request.
     pub fn body(&self, number: usize) -> Value {
         let requests = self.requests();
         let (_, body) = requests[number].split_once("\r\n\r\n").unwrap();
@@ -90,7 +91,7 @@ impl RawServer {
         eventually("a request", || self.requests.lock().unwrap().len() >= count);
     }
 
-    /// Whether this number of connections has been handled completely.
+    /// Returns whether this number of connections has been handled completely.
     pub fn has_finished(&self, count: usize) -> bool {
         *self.finished.lock().unwrap() >= count
     }
@@ -123,7 +124,7 @@ pub fn wait_for_the_end(stream: &mut TcpStream) {
 /// Writes the head of an event stream whose body ends with the connection.
 pub fn write_head(stream: &mut TcpStream) {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
-    // Fails if the client has disconnected, which is allowed.
+    // The write fails if the client has disconnected, which is allowed.
     stream.write_all(head.as_bytes()).ok();
 }
 
@@ -133,13 +134,13 @@ pub fn write_stream(stream: &mut TcpStream, text: &str) {
     stream.write_all(text.as_bytes()).ok();
 }
 
-/// An event with a text delta.
+/// Returns an event with a text delta.
 pub fn text_event(text: &str) -> String {
     let choice = json!({ "index": 0, "delta": { "content": text }, "finish_reason": null });
     format!("data: {}\n\n", json!({ "choices": [choice] }))
 }
 
-/// The event stream of a complete answer with this text.
+/// Returns the event stream of a complete answer with this text.
 pub fn text_stream(text: &str) -> String {
     let finish = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] });
     format!("{}data: {finish}\n\ndata: [DONE]\n\n", text_event(text))

@@ -1,18 +1,18 @@
-//! Prompts, and replies of the scripted model.
+//! Builds the parameters of prompts, and replies of the scripted model.
 
 use serde_json::{Value, json};
 
-/// The parameters of a text prompt.
+/// Returns the parameters of a text prompt.
 pub fn prompt(session: &str, text: &str) -> Value {
     json!({ "sessionId": session, "prompt": [{ "type": "text", "text": text }] })
 }
 
-/// A reply of the model with text.
+/// Returns a reply of the model with text.
 pub fn says(text: &str) -> Value {
     json!([{ "text": text }])
 }
 
-/// A reply of the model with one tool call.
+/// Returns a reply of the model with one tool call.
 pub fn calls(name: &str, arguments: &Value) -> Value {
     json!([{ "call": { "name": name, "arguments": arguments } }])
 }

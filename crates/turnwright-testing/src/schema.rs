@@ -1,5 +1,5 @@
-//! The oracle: the JSON Schema of ACP version 1. Every line that the agent writes has to be a
-//! message of it.
+//! Checks messages against the JSON Schema of ACP version 1. Every line that the agent writes must
+//! be a message that the schema allows.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock};
@@ -7,7 +7,8 @@ use std::sync::{Mutex, OnceLock};
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
-/// Panics unless the message fits the schema. `method` is the one that a response answers.
+/// Panics unless the message fits the schema. For a response, `method` is the method of its
+/// request.
 pub fn check(message: &Value, method: Option<&str>) {
     assert_eq!(message["jsonrpc"], "2.0", "{message}");
     let keys: Vec<_> = message.as_object().expect("an object").keys().map(String::as_str).collect();
@@ -17,7 +18,7 @@ pub fn check(message: &Value, method: Option<&str>) {
         assert!(message.get("result").is_none(), "result and error: {message}");
         return against("Error", error, message);
     }
-    // Methods of our own have no definition there; what they answer is an object.
+    // The schema has no definition for methods of our own. Their results are objects.
     if method.is_some_and(|it| it.starts_with('_')) && message.get("method").is_none() {
         return assert!(message["result"].is_object(), "{message}");
     }
@@ -27,14 +28,15 @@ pub fn check(message: &Value, method: Option<&str>) {
             (definition(method, suffix), &message["params"])
         }
         None => {
-            let method = method.unwrap_or_else(|| panic!("an answer to nothing: {message}"));
+            let method =
+                method.unwrap_or_else(|| panic!("a response to an unknown request: {message}"));
             (definition(method, "Response"), &message["result"])
         }
     };
     against(&name, body, message);
 }
 
-/// The stable schema, and the one with the unstable methods.
+/// Returns the stable schema, and the schema with the unstable methods.
 fn documents() -> [&'static Value; 2] {
     static DOCUMENTS: OnceLock<[Value; 2]> = OnceLock::new();
     let texts = [
@@ -44,7 +46,7 @@ fn documents() -> [&'static Value; 2] {
     DOCUMENTS.get_or_init(|| texts.map(|it| serde_json::from_str(it).expect("a schema"))).each_ref()
 }
 
-/// The definition that belongs to a method. What is stable is checked as that.
+/// Returns the name of the definition for a method. The stable schema takes precedence.
 fn definition(method: &str, suffix: &str) -> String {
     let fits = |(name, it): &(&String, &Value)| it["x-method"] == method && name.ends_with(suffix);
     let found = documents().into_iter().find_map(|document| {
@@ -70,7 +72,8 @@ fn against(name: &str, body: &Value, message: &Value) {
     assert!(problems.is_empty(), "not a valid {name}: {problems:?}\n{message}");
 }
 
-/// Looks at every key and value but those that are not the protocol's.
+/// Calls `look` for every key and value, except below the keys whose values the protocol does not
+/// define.
 pub fn walk(value: &Value, look: &mut impl FnMut(&str, &Value)) {
     match value {
         Value::Object(map) => {

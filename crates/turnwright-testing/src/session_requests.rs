@@ -1,27 +1,27 @@
-//! Requests about stored sessions, and their answers.
+//! Helpers for requests about stored sessions and for their answers.
 
 use serde_json::{Value, json};
 
 use crate::{TestAgent, Transport};
 
-/// The code of an error.
+/// Returns the code of an error answer.
 pub fn code(answer: &Value) -> i64 {
     answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("not an error: {answer}"))
 }
 
-/// The result of a request that must succeed.
+/// Returns the result of a request that must succeed.
 #[track_caller]
 pub fn result(mut answer: Value) -> Value {
     assert!(answer["result"].is_object(), "{answer}");
     answer["result"].take()
 }
 
-/// The parameters of a request about a session.
+/// Returns the parameters of a request about a session.
 pub fn session_params(session: &str) -> Value {
     json!({ "sessionId": session })
 }
 
-/// The parameters of a request that opens a stored session.
+/// Returns the parameters of a request that opens a stored session.
 pub fn opening_params<T: Transport>(agent: &TestAgent<T>, session: &str) -> Value {
     json!({ "sessionId": session, "cwd": agent.workspace(), "mcpServers": [] })
 }
@@ -32,22 +32,22 @@ pub fn open<T: Transport>(agent: &mut TestAgent<T>, method: &str, session: &str)
     agent.call(method, &params)
 }
 
-/// What `session/status` says of a session.
+/// Returns the status of a session, as `session/status` reports it.
 pub fn status<T: Transport>(agent: &mut TestAgent<T>, session: &str) -> Value {
     result(agent.call("session/status", &session_params(session)))["status"].clone()
 }
 
-/// The updates of the current session that are messages, cards or plans, one line each.
+/// Returns the updates of the current session that are messages, cards or plans, one line each.
 pub fn conversation<T: Transport>(agent: &TestAgent<T>) -> Vec<String> {
     let updates = agent.updates();
-    let lines = updates.iter().filter_map(|it| {
-        let kind = it["sessionUpdate"].as_str().unwrap();
-        let text = it["content"]["text"].as_str().unwrap_or_default();
+    let lines = updates.iter().filter_map(|update| {
+        let kind = update["sessionUpdate"].as_str().unwrap();
+        let text = update["content"]["text"].as_str().unwrap_or_default();
         match kind {
             "user_message_chunk" | "agent_message_chunk" | "agent_thought_chunk" => {
                 Some(format!("{kind} {text}"))
             }
-            "tool_call" | "tool_call_update" => Some(format!("{kind} {}", it["status"])),
+            "tool_call" | "tool_call_update" => Some(format!("{kind} {}", update["status"])),
             "plan" => Some(kind.to_owned()),
             _ => None,
         }
@@ -61,7 +61,8 @@ pub fn set_mode<T: Transport>(agent: &mut TestAgent<T>, mode: &str) {
     assert_eq!(agent.call("session/set_mode", &params)["result"], json!({}));
 }
 
-/// The mode as the client knows it: from the last mode update, and from the last update of options.
+/// Returns the mode that the client was told last: from the last mode update, and from the last
+/// update of the options.
 pub fn known_mode<T: Transport>(agent: &TestAgent<T>) -> (String, String) {
     let updates = agent.updates();
     let last = |kind: &str| updates.iter().rev().find(|it| it["sessionUpdate"] == kind).cloned();

@@ -1,4 +1,4 @@
-//! The file changes of turns, as the store of sessions has them.
+//! Reads the file changes of turns from the session store.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ fn open_store<T: Transport>(agent: &TestAgent<T>) -> Connection {
     Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap()
 }
 
-/// The changes that are stored, one a file and call: `path: before → after`.
+/// Returns the stored changes, one for each file and call, as `path: before → after`.
 pub fn file_changes<T: Transport>(agent: &TestAgent<T>) -> Vec<String> {
     let store = open_store(agent);
     let mut all = store
@@ -32,7 +32,7 @@ pub fn file_changes<T: Transport>(agent: &TestAgent<T>) -> Vec<String> {
     all
 }
 
-/// A state in a word. A file is its text if that is kept, and its hash if not.
+/// Describes the state of a file: its text if the store has it, and otherwise its size.
 fn state(store: &Connection, state: &str) -> String {
     let state: Value = serde_json::from_str(state).unwrap();
     if let Some(name) = state.as_str() {
@@ -51,7 +51,7 @@ fn state(store: &Connection, state: &str) -> String {
         }
         let bytes: Vec<u8> = store
             .query_row("SELECT bytes FROM blobs WHERE lower(hex(hash)) = ?", [hash], |it| it.get(0))
-            .unwrap_or_else(|_| panic!("the bytes are not there: {state}"));
+            .unwrap_or_else(|_| panic!("the store does not have the bytes: {state}"));
         assert_eq!(file["size"], bytes.len());
         return format!("{:?}{mode}", String::from_utf8_lossy(&bytes));
     }

@@ -1,8 +1,9 @@
-//! Messages in one line each, for assertions about a whole conversation and for failure messages.
+//! Summarises messages in one line each, for assertions about a whole conversation and for failure
+//! messages.
 
 use serde_json::Value;
 
-/// All messages, one line each, with consecutive text chunks joined.
+/// Summarises all messages, one line each, with consecutive text chunks joined.
 pub(crate) fn summarize_all(messages: &[Value]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for message in messages {
@@ -17,7 +18,7 @@ pub(crate) fn summarize_all(messages: &[Value]) -> Vec<String> {
     lines
 }
 
-/// A message of the agent in one line.
+/// Summarises a message of the agent in one line.
 fn summarize(message: &Value) -> String {
     let update = &message["params"]["update"];
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -49,7 +50,7 @@ fn summarize(message: &Value) -> String {
     }
 }
 
-/// A message to the model in one line.
+/// Summarises a message to the model in one line.
 pub(crate) fn summarize_model_message(message: &Value) -> String {
     let role = message["role"].as_str().unwrap_or_default();
     let content = message["content"].as_str().unwrap_or_default();

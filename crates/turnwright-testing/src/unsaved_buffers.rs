@@ -1,4 +1,5 @@
-//! An editor with unsaved changes: it shows its buffers to the agent and writes what the agent gives it.
+//! An editor with unsaved changes: it shows its buffers to the agent and handles the texts that the
+//! agent writes.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,18 +10,18 @@ use serde_json::{Value, json};
 use crate::replies::{calls, says};
 use crate::{TestAgent, Transport, cards};
 
-/// What an editor does with a text that the agent gives it.
+/// What an editor does with a text that the agent writes.
 #[derive(Clone, Copy, PartialEq)]
 pub enum SaveBehavior {
-    /// Keeps it in its buffer.
+    /// Keeps the text in its buffer.
     Keeps,
-    /// Saves it with the line ends that the file has.
+    /// Saves the text with the line ends of the file.
     Saves,
-    /// Saves the bytes it is given, and shows line feeds only.
+    /// Saves the bytes unchanged, but shows only line feeds.
     SavesRaw,
-    /// Formats it: no blanks before the end of a line.
+    /// Formats the text: removes blanks at line ends.
     Formats,
-    /// Has not opened the file, and says so.
+    /// Has not opened the file, and answers with an error.
     Unaware,
 }
 
@@ -28,19 +29,20 @@ pub enum SaveBehavior {
 pub struct BufferEditor<T: Transport> {
     pub agent: TestAgent<T>,
     pub behavior: SaveBehavior,
-    /// The unsaved texts.
+    /// The unsaved texts by path.
     pub buffers: HashMap<PathBuf, String>,
-    /// The methods that the agent has called since the last tool call, each with the text to write.
+    /// The file requests of the agent since the last tool call: the method, and the text of a
+    /// write.
     pub asked: Vec<(String, Option<String>)>,
 }
 
 impl<T: Transport> BufferEditor<T> {
-    /// An editor that shows and writes files.
+    /// Creates an editor that shows and writes files.
     pub fn new(behavior: SaveBehavior) -> BufferEditor<T> {
         BufferEditor::with_capability(behavior, true)
     }
 
-    /// An editor that shows files, and also writes them if `writes` is true.
+    /// Creates an editor that shows files, and also writes them if `writes` is true.
     pub fn with_capability(behavior: SaveBehavior, writes: bool) -> BufferEditor<T> {
         let fs = json!({ "readTextFile": true, "writeTextFile": writes });
         let builder = TestAgent::builder().capabilities(json!({ "fs": fs }));
@@ -48,7 +50,7 @@ impl<T: Transport> BufferEditor<T> {
         BufferEditor { agent, behavior, buffers: HashMap::new(), asked: Vec::new() }
     }
 
-    /// Writes the file `f`, and forgets what was unsaved.
+    /// Writes the file `f`, and discards the unsaved texts.
     #[must_use]
     pub fn file(mut self, bytes: &[u8]) -> BufferEditor<T> {
         fs::write(self.agent.path("f"), bytes).unwrap();
@@ -56,23 +58,27 @@ impl<T: Transport> BufferEditor<T> {
         self
     }
 
-    /// Gives the file `f` an unsaved text.
+    /// Sets an unsaved text for the file `f`.
     #[must_use]
     pub fn unsaved(mut self, text: &str) -> BufferEditor<T> {
         self.buffers.insert(self.agent.path("f"), text.to_owned());
         self
     }
 
-    /// One call in one turn; returns what the model was told.
+    /// Runs a turn with one call, and returns the result that the model received.
     pub fn call(&mut self, name: &str, arguments: &Value) -> String {
         self.asked.clear();
         self.agent.model().push(calls(name, arguments)).unwrap();
         self.agent.model().push(says("Done.")).unwrap();
         let id = self.agent.prompt("go");
         loop {
-            let asks = |it: &Value| it["method"].as_str().is_some_and(|it| it.starts_with("fs/"));
+            let is_file_request =
+                |it: &Value| it["method"].as_str().is_some_and(|it| it.starts_with("fs/"));
             let is_end = |it: &Value| it.get("method").is_none() && it["id"] == id;
-            let message = self.agent.wait_for("a question or the end", |it| asks(it) || is_end(it));
+            let message =
+                self.agent.wait_for("a file request or the answer to the prompt", |message| {
+                    is_file_request(message) || is_end(message)
+                });
             if is_end(&message) {
                 break;
             }
@@ -89,23 +95,23 @@ impl<T: Transport> BufferEditor<T> {
         cards::results(&self.agent, last).pop().unwrap()
     }
 
-    /// Makes a call of `read_file`.
+    /// Runs a turn with a call of `read_file`.
     pub fn read(&mut self) -> String {
         self.call("read_file", &json!({ "path": "f" }))
     }
 
-    /// Makes a call of `write_file`.
+    /// Runs a turn with a call of `write_file`.
     pub fn write(&mut self, content: &str) -> String {
         self.call("write_file", &json!({ "path": "f", "content": content }))
     }
 
-    /// Makes a call of `edit_file`.
+    /// Runs a turn with a call of `edit_file`.
     pub fn edit(&mut self, old: &str, new: &str) -> String {
         let edits = json!([{ "old_text": old, "new_text": new }]);
         self.call("edit_file", &json!({ "path": "f", "edits": edits }))
     }
 
-    /// The answer to a request of the agent about a file.
+    /// Handles a file request of the agent, and returns the answer.
     fn answer(&mut self, message: &Value) -> Value {
         let path = PathBuf::from(message["params"]["path"].as_str().unwrap());
         let method = message["method"].as_str().unwrap().to_owned();
@@ -120,9 +126,9 @@ impl<T: Transport> BufferEditor<T> {
             SaveBehavior::Keeps => drop(self.buffers.insert(path, content)),
             SaveBehavior::SavesRaw => fs::write(&path, content).unwrap(),
             SaveBehavior::Saves => {
-                let has_both = fs::read(&path).unwrap().contains(&b'\r');
+                let has_crlf = fs::read(&path).unwrap().contains(&b'\r');
                 let text = content.replace("\r\n", "\n");
-                let text = if has_both { text.replace('\n', "\r\n") } else { text };
+                let text = if has_crlf { text.replace('\n', "\r\n") } else { text };
                 fs::write(&path, text).unwrap();
             }
             SaveBehavior::Formats => {
@@ -134,12 +140,12 @@ impl<T: Transport> BufferEditor<T> {
         json!(null)
     }
 
-    /// The bytes of the file `f` on disk.
+    /// Returns the bytes of the file `f` on disk.
     pub fn bytes(&self) -> Vec<u8> {
         fs::read(self.agent.path("f")).unwrap()
     }
 
-    /// The texts that the agent gave it to write.
+    /// Returns the texts that the agent has written since the last tool call.
     pub fn writes(&self) -> Vec<&str> {
         self.asked.iter().filter_map(|it| it.1.as_deref()).collect()
     }

@@ -1,4 +1,5 @@
-//! Waits for conditions, and the mark that tells the processes of this test run from those of others.
+//! Waits for conditions, and marks the processes of this test run so that they can be told from the
+//! processes of other runs.
 
 use std::process::Command;
 use std::time::Instant;
@@ -14,13 +15,14 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// The name and value of the variable that marks the processes of this test run, to tell them from those
-/// of a concurrent run.
+/// Returns the name and value of the variable that marks the processes of this test run, so that
+/// the processes of a concurrent run can be ignored.
 pub fn run_mark() -> (&'static str, String) {
     ("TEST_RUN", std::process::id().to_string())
 }
 
-/// Whether a process with this word on its command line is alive, ignoring those of other test runs.
+/// Returns whether a process with this word on its command line is alive. Processes of other test
+/// runs are ignored.
 pub fn is_alive(word: &str) -> bool {
     if cfg!(not(target_os = "linux")) {
         let output = process_waits::output(Command::new("ps").args(["-axo", "command"])).unwrap();
@@ -29,12 +31,13 @@ pub fn is_alive(word: &str) -> bool {
     let (name, own) = run_mark();
     let (begin, mark) = (format!("{name}="), format!("{name}={own}"));
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-    processes.filter(|it| it.file_name().to_string_lossy() != own).any(|it| {
+    processes.filter(|process| process.file_name().to_string_lossy() != own).any(|process| {
         let read = |file: &str| {
-            let bytes = std::fs::read(it.path().join(file)).unwrap_or_default();
+            let bytes = std::fs::read(process.path().join(file)).unwrap_or_default();
             String::from_utf8_lossy(&bytes).into_owned()
         };
-        // A process with a cleared environment may be ours.
+        // A process without the variable may belong to this run, because its environment may have
+        // been cleared.
         let is_foreign = |it: &str| it.starts_with(&begin) && it != mark;
         read("cmdline").contains(word) && !read("environ").split('\0').any(is_foreign)
     })

@@ -15,8 +15,9 @@ pub const STREAM_HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-str
     cache-control: no-cache\r\ntransfer-encoding: chunked\r\n\r\n";
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// Reads the next request and returns its method and the rest, or `None` if the client has closed the
-/// connection. An error of kind `InvalidData` means that the request is invalid and should be answered.
+/// Reads the next request and returns its method and the rest, or `None` if the client has closed
+/// the connection. An error of kind `InvalidData` means that the request is invalid and should be
+/// answered.
 pub fn read_request(reader: &mut BufReader<&TcpStream>) -> io::Result<Option<(String, Recorded)>> {
     if reader.fill_buf()?.is_empty() {
         return Ok(None);
@@ -96,7 +97,8 @@ fn invalid(message: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
-/// Formats a complete response. It has no reason phrase, because clients ignore it (RFC 9112, section 4).
+/// Formats a complete response. It has no reason phrase, because clients ignore it (RFC 9112,
+/// section 4).
 pub fn answer(
     status: u16,
     content_type: &str,

@@ -89,7 +89,7 @@ impl Server {
         format!("http://{}/v1", self.address)
     }
 
-    /// All requests so far in order of arrival, including those that consume no reply.
+    /// Returns all requests so far in order of arrival, including those that consume no reply.
     pub fn requests(&self) -> Vec<Recorded> {
         self.shared.lock().requests.clone()
     }
@@ -100,14 +100,14 @@ impl Server {
         timeout: Duration,
     ) -> Result<Vec<Recorded>, String> {
         let state = self.shared.wait(timeout, |state| state.requests.len() >= count);
-        let came = state.requests.len();
-        if came < count {
-            return Err(format!("{came} of {count} requests came within {timeout:?}"));
+        let received = state.requests.len();
+        if received < count {
+            return Err(format!("{received} of {count} requests came within {timeout:?}"));
         }
         Ok(state.requests.clone())
     }
 
-    /// The number of replies during which the client disconnected.
+    /// Returns the number of replies during which the client disconnected.
     pub fn hung_up(&self) -> usize {
         self.shared.lock().hung_up
     }
@@ -135,10 +135,11 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.shared.update(|state| state.stopped = true);
-        // A connection is the only portable way to wake up `accept`. If it fails, joining could block.
-        let called = TcpStream::connect(self.address);
+        // Connecting is the only portable way to wake up `accept`. If the connection fails, joining
+        // could block.
+        let connected = TcpStream::connect(self.address);
         // A join error means that the thread panicked, and the panic has been printed already.
-        if let Some(acceptor) = self.acceptor.take().filter(|_| called.is_ok()) {
+        if let Some(acceptor) = self.acceptor.take().filter(|_| connected.is_ok()) {
             acceptor.join().ok();
         }
     }
@@ -170,8 +171,8 @@ impl Shared {
         result
     }
 
-    fn wait(&self, timeout: Duration, is_so: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
-        let waited = self.changed.wait_timeout_while(self.lock(), timeout, |state| !is_so(state));
+    fn wait(&self, timeout: Duration, holds: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
+        let waited = self.changed.wait_timeout_while(self.lock(), timeout, |state| !holds(state));
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
@@ -200,7 +201,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
     for (stream, thread) in connections {
         if let Some(stream) = stream.upgrade() {
-            // Fails if the client has already disconnected, which is allowed.
+            // The call fails if the client has already disconnected, which is allowed.
             stream.shutdown(Shutdown::Both).ok();
         }
         thread.join().ok();

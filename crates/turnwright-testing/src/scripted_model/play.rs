@@ -41,7 +41,7 @@ impl Connection {
     }
 
     fn serve(&self) -> Result<(), Over> {
-        // Fails if the connection is already closed, which the next read reports.
+        // The call fails if the connection is already closed, which the next read reports.
         self.stream.set_nodelay(true).ok();
         let mut reader = BufReader::new(&*self.stream);
         loop {
@@ -92,11 +92,11 @@ impl Connection {
         let start = Instant::now();
         loop {
             self.look()?;
-            let left = length.saturating_sub(start.elapsed());
-            if left.is_zero() {
+            let remaining = length.saturating_sub(start.elapsed());
+            if remaining.is_zero() {
                 return Ok(());
             }
-            self.shared.sleep(left.min(LOOK_EVERY));
+            self.shared.sleep(remaining.min(LOOK_EVERY));
         }
     }
 
@@ -163,7 +163,8 @@ impl Player<'_> {
         }
         self.open()?;
         self.finish_if_due()?;
-        // In one write, because a client may close the connection when it sees `[DONE]`.
+        // The end is sent in one write, because a client may close the connection when it sees
+        // `[DONE]`.
         let mut end = if is_done_due { http::chunk("data: [DONE]\n\n") } else { Vec::new() };
         end.extend(http::LAST_CHUNK);
         self.connection.send(&end)

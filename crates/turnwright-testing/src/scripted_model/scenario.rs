@@ -49,8 +49,10 @@ impl Scenario {
     }
 
     pub(super) fn choose(&mut self, request: &Value) -> Arc<[Step]> {
-        let asked = last_user_text(request);
-        if let Some((_, steps)) = self.conditional.iter().find(|(when, _)| asked.contains(when)) {
+        let prompt_text = last_user_text(request);
+        if let Some((_, steps)) =
+            self.conditional.iter().find(|(when, _)| prompt_text.contains(when))
+        {
             return Arc::clone(steps);
         }
         if self.starts_over && self.next == self.plain.len() {

@@ -15,11 +15,11 @@ use crate::{TestAgent, TestAgentBuilder};
 
 /// Names the program of the agent. Only the root package's integration tests know its path.
 pub trait Program {
-    /// `env!("CARGO_BIN_EXE_turnwright")`.
+    /// The path of the program: `env!("CARGO_BIN_EXE_turnwright")`.
     const PATH: &'static str;
 }
 
-/// A process of the agent.
+/// An agent that runs as a process.
 pub struct ChildAgent<P> {
     child: Child,
     stderr: Option<Receiver<Vec<u8>>>,
@@ -59,12 +59,12 @@ impl<P: Program> Transport for ChildAgent<P> {
     }
 
     fn wait_for_end(&mut self) -> (ExitStatus, String) {
-        let begun = Instant::now();
+        let started = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(begun.elapsed() < EXIT_LIMIT, "the agent does not exit");
+            assert!(started.elapsed() < EXIT_LIMIT, "the agent does not exit");
             std::thread::sleep(Duration::from_millis(2));
         };
         (status, self.take_stderr(LIMIT).expect("a process still holds the agent's stderr open"))
@@ -73,13 +73,14 @@ impl<P: Program> Transport for ChildAgent<P> {
     fn check_end((status, stderr): (ExitStatus, String), allows_stderr: bool) {
         assert!(status.success(), "the agent ended with {status}: {stderr}");
         if !allows_stderr {
-            assert_eq!(stderr, "", "stderr must be silent");
+            assert_eq!(stderr, "", "the agent must not write to stderr");
         }
     }
 
     fn abandon(&mut self) {
         process_waits::kill(&mut self.child);
-        // A process left behind may hold stderr open. That must not hide why the test failed.
+        // A process left behind may hold stderr open. Waiting for it must not hide why the test
+        // failed.
         match self.take_stderr(Duration::from_secs(2)) {
             Some(stderr) => eprintln!("stderr of the agent: {stderr}"),
             None => eprintln!("stderr of the agent is still open"),
@@ -88,7 +89,8 @@ impl<P: Program> Transport for ChildAgent<P> {
 }
 
 impl<P> ChildAgent<P> {
-    /// Returns all of stderr, once. `None` if a process still holds it open after the timeout.
+    /// Returns all of stderr on the first call, and an empty string afterwards. Returns `None` if a
+    /// process still holds stderr open after the timeout.
     fn take_stderr(&mut self, limit: Duration) -> Option<String> {
         let Some(stderr) = self.stderr.take() else { return Some(String::new()) };
         let bytes = stderr.recv_timeout(limit).ok()?;
@@ -96,9 +98,9 @@ impl<P> ChildAgent<P> {
     }
 }
 
-/// What only a process has.
+/// Operations that only a process supports.
 impl<P: Program> TestAgent<ChildAgent<P>> {
-    /// The id of the agent's process.
+    /// Returns the id of the agent's process.
     pub fn pid(&self) -> u32 {
         self.transport.child.id()
     }
@@ -110,7 +112,7 @@ impl<P: Program> TestAgent<ChildAgent<P>> {
     }
 }
 
-/// What only a process can be started with.
+/// Options that only a process can be started with.
 impl<P: Program> TestAgentBuilder<ChildAgent<P>> {
     /// Adds an argument to the agent's command line.
     #[must_use]

@@ -1,4 +1,4 @@
-//! How a test starts an agent, and what it learns of its end.
+//! Defines how a test starts an agent, and how it learns how the agent has ended.
 
 pub(crate) mod child;
 pub(crate) mod thread;
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use crate::process_waits::Input;
 
-/// How long an agent may take to end after its stdin was closed.
+/// The longest time that an agent may take to end after its stdin was closed.
 const EXIT_LIMIT: Duration = Duration::from_secs(4);
 
-/// What an agent is started with.
+/// The settings that an agent is started with.
 #[derive(Clone, Debug)]
 pub struct Launch {
     /// The folder of the agent's own files.
@@ -28,30 +28,32 @@ pub struct Launch {
     pub namespace_script: Option<&'static str>,
 }
 
-/// The two ends of an agent's pipes that its client has.
+/// The client's ends of the agent's pipes.
 pub struct AgentPipes {
     /// Dropping it closes the agent's stdin.
     pub stdin: Input,
-    /// The messages that the agent writes. A line that is not JSON comes as `{"not JSON": LINE}`.
+    /// The messages that the agent writes. A line that is not JSON is received as
+    /// `{"not JSON": LINE}`.
     pub messages: Receiver<Value>,
 }
 
-/// Starts agents in one way. A value is a running agent, or one that has ended.
+/// Starts agents in one way, such as in a process. A value is an agent that runs or has ended.
 pub trait Transport: Sized {
-    /// What a test learns of the agent's end.
+    /// Describes how the agent has ended.
     type Ended;
 
     /// Starts an agent.
     fn start(launch: &Launch) -> (Self, AgentPipes);
 
-    /// Waits for the agent's end, after its stdin was closed. Fails the test if that takes longer than four
-    /// seconds.
+    /// Waits for the agent to end after its stdin was closed. Fails the test if that takes longer
+    /// than four seconds.
     fn wait_for_end(&mut self) -> Self::Ended;
 
-    /// Fails the test unless the agent has ended well, and silently unless `allows_stderr`.
+    /// Fails the test unless the agent has ended successfully. Unless `allows_stderr`, the agent
+    /// must also have written nothing to stderr.
     fn check_end(ended: Self::Ended, allows_stderr: bool);
 
-    /// Ends an agent whose test has failed, after its stdin was closed. Must not panic.
+    /// Ends an agent whose test has failed, after its stdin was closed. It must not panic.
     fn abandon(&mut self);
 }
 

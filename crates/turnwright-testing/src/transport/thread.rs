@@ -11,13 +11,13 @@ use std::thread;
 use super::{AgentPipes, EXIT_LIMIT, Launch, Transport, read_messages};
 use crate::process_waits::Input;
 
-/// The stack of a program's main thread on Linux, on which the agent runs as a process.
+/// The stack size of a program's main thread on Linux. An agent in a process runs on such a stack.
 const STACK_BYTES: usize = 8 * 1024 * 1024;
 
 /// The agent's code. Only the root package's integration tests can name it.
 pub trait InProcessServer: 'static {
-    /// Serves a client until its end of `input` is closed. The agent must not read the environment of the
-    /// test, only these variables.
+    /// Serves a client until its end of `input` is closed. The agent must read only these
+    /// variables, not the environment of the test.
     fn serve(
         home: &Path,
         variables: &[(String, String)],
@@ -26,8 +26,8 @@ pub trait InProcessServer: 'static {
     ) -> io::Result<()>;
 }
 
-/// An agent on a thread of the test. It must not run commands, whose watchdog and marks belong to a
-/// process.
+/// An agent on a thread of the test. It must not run commands, because their watchdog and their
+/// marks belong to a process.
 pub struct ThreadAgent<S> {
     ended: Receiver<io::Result<()>>,
     server: PhantomData<S>,
@@ -45,7 +45,7 @@ impl<S: InProcessServer> Transport for ThreadAgent<S> {
             let input = File::from(OwnedFd::from(agent_input));
             let output = File::from(OwnedFd::from(agent_output));
             let result = S::serve(&launch.home, &launch.variables, input, output);
-            // Nobody waits for it if the test has failed.
+            // If the test has failed, the receiver may be gone.
             sender.send(result).ok();
         };
         let builder = thread::Builder::new().name("agent".to_owned()).stack_size(STACK_BYTES);
@@ -56,7 +56,7 @@ impl<S: InProcessServer> Transport for ThreadAgent<S> {
 
     fn wait_for_end(&mut self) {
         match self.ended.recv_timeout(EXIT_LIMIT) {
-            Ok(result) => result.expect("the agent must end well"),
+            Ok(result) => result.expect("the agent must end without an error"),
             Err(RecvTimeoutError::Timeout) => panic!("the agent does not end"),
             Err(RecvTimeoutError::Disconnected) => panic!("the agent has panicked"),
         }

@@ -1,4 +1,4 @@
-//! The agent on a thread of the test, with the same settings as a process would have.
+//! Runs the agent on a thread of the test, with the same settings as in a process.
 
 use std::fs::File;
 use std::io;
@@ -9,7 +9,7 @@ use turnwright_testing::{InProcessServer, ThreadAgent};
 
 pub use turnwright_testing::{LIMIT, calls, eventually, prompt, says};
 
-/// A client of an agent in this process.
+/// The client of an agent that runs on a thread of the test.
 pub type TestAgent = turnwright_testing::TestAgent<AgentTransport>;
 pub type TestAgentBuilder = turnwright_testing::TestAgentBuilder<AgentTransport>;
 pub type AgentTransport = ThreadAgent<Turnwright>;

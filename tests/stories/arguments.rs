@@ -1,5 +1,5 @@
-//! The arguments of calls: names and values as models write them, and cards that show what is on
-//! its way.
+//! The arguments of tool calls: the names and values that models write, and the previews that a
+//! card shows while arguments stream.
 
 use serde_json::{Value, json};
 use turnwright_testing::cards;
@@ -7,7 +7,7 @@ use turnwright_testing::cards;
 use crate::agent::{TestAgent, says};
 
 #[test]
-fn arguments_that_mean_nothing_are_mentioned() {
+fn unknown_arguments_are_ignored_and_named_in_the_result() {
     let builder = || TestAgent::builder().file("a", "1\n");
     let arguments = json!({ "path": "a", "colour": 5, "encoding": "utf-8", "offset": null });
     let (_, result) = cards::run(builder(), "read_file", &arguments);
@@ -18,7 +18,7 @@ fn arguments_that_mean_nothing_are_mentioned() {
 }
 
 #[test]
-fn tools_are_found_under_the_names_of_other_agents() {
+fn tool_names_of_other_agents_are_accepted() {
     for (name, arguments, expected) in [
         ("Read", json!({ "file_path": "a" }), "    1| 1\n"),
         ("functions.readFile:0", json!({ "filePath": "a" }), "    1| 1\n"),
@@ -29,16 +29,16 @@ fn tools_are_found_under_the_names_of_other_agents() {
         let builder = TestAgent::builder().file("a", "1\n");
         let (agent, result) = cards::run(builder, name, &arguments);
         assert!(result.contains(expected), "{name}: {result}");
-        let asks = name == "Write";
-        assert_eq!(cards::questions(&agent), usize::from(asks), "{name}");
+        let needs_permission = name == "Write";
+        assert_eq!(cards::questions(&agent), usize::from(needs_permission), "{name}");
         let card = cards::card(&agent, 0);
         assert_eq!(card["status"], "completed");
-        assert_ne!(card["name"], name, "the card has the name that there is");
+        assert_ne!(card["name"], name, "the card must have our name of the tool");
     }
 }
 
 #[test]
-fn an_error_says_which_argument_is_wrong_and_what_there_is() {
+fn an_error_names_the_wrong_argument_and_lists_the_valid_ones() {
     let arguments = json!({ "command": "true", "timeout": "soon" });
     let (agent, result) = cards::run(TestAgent::builder(), "exec", &arguments);
     let expected = "Invalid arguments for exec: `timeout` must be a whole number, not \"soon\". \
@@ -48,7 +48,7 @@ fn an_error_says_which_argument_is_wrong_and_what_there_is() {
 }
 
 #[test]
-fn a_long_content_is_shown_as_it_comes_and_in_the_end_whole() {
+fn a_long_content_is_previewed_while_it_streams_and_shown_whole_at_the_end() {
     let lines: Vec<_> = (0..400).map(|it| format!("line {it} \"é😀\"\n")).collect();
     let content = lines.concat();
     let step = json!({ "call": { "name": "write_file",
@@ -56,16 +56,16 @@ fn a_long_content_is_shown_as_it_comes_and_in_the_end_whole() {
     let mut agent =
         TestAgent::builder().model(json!([[step], says("Done.")])).permission("allow_once").start();
     cards::turn(&mut agent);
-    let counts = |it: &Value| {
-        let title = it["title"].as_str().unwrap_or_default();
-        it["status"] == "pending"
+    let is_progress = |update: &Value| {
+        let title = update["title"].as_str().unwrap_or_default();
+        update["status"] == "pending"
             && title.starts_with("Write src/a.txt · ")
             && title.ends_with(" lines…")
     };
-    let on_the_way: Vec<_> = agent.updates().into_iter().filter(counts).collect();
-    assert!(!on_the_way.is_empty(), "nobody sees how far it has come");
+    let progress: Vec<_> = agent.updates().into_iter().filter(is_progress).collect();
+    assert!(!progress.is_empty(), "no update has shown the progress");
     let mut previews = 0;
-    for diff in on_the_way.iter().filter_map(|it| it["content"][0].as_object()) {
+    for diff in progress.iter().filter_map(|it| it["content"][0].as_object()) {
         previews += 1;
         assert_eq!(
             (&diff["type"], &diff["path"]),
@@ -73,7 +73,7 @@ fn a_long_content_is_shown_as_it_comes_and_in_the_end_whole() {
         );
         assert!(content.starts_with(diff["newText"].as_str().unwrap()));
     }
-    assert!(previews > 0, "nobody sees what has come");
+    assert!(previews > 0, "no update has shown a preview");
     let card = cards::card(&agent, 0);
     assert_eq!(card["title"], "Create src/a.txt");
     assert_eq!(
@@ -83,7 +83,7 @@ fn a_long_content_is_shown_as_it_comes_and_in_the_end_whole() {
 }
 
 #[test]
-fn an_edit_is_shown_as_it_comes_with_what_it_replaces() {
+fn an_edit_is_previewed_while_it_streams_with_the_text_that_it_replaces() {
     let new: Vec<_> = (0..200).map(|it| format!("line {it}\n")).collect();
     let arguments = json!({ "path": "a.txt",
         "edits": [{ "old_text": "one\n", "new_text": new.concat() }] });
@@ -96,13 +96,13 @@ fn an_edit_is_shown_as_it_comes_with_what_it_replaces() {
         .start();
     cards::turn(&mut agent);
     let updates = agent.updates();
-    let preview = updates.iter().find(|it| {
-        let is_counting = it["title"]
+    let preview = updates.iter().find(|update| {
+        let is_progress = update["title"]
             .as_str()
             .is_some_and(|it| it.starts_with("Edit a.txt · ") && it.ends_with(" lines…"));
-        is_counting && it["content"].is_array()
+        is_progress && update["content"].is_array()
     });
-    let diff = &preview.expect("nobody sees what has come")["content"][0];
+    let diff = &preview.expect("no update has shown a preview")["content"][0];
     assert_eq!((&diff["oldText"], &diff["path"]), (&json!("one\n"), &json!(agent.path("a.txt"))));
     assert!(new.concat().starts_with(diff["newText"].as_str().unwrap()), "{diff}");
     let expected = new.concat() + "two\n";
@@ -111,15 +111,15 @@ fn an_edit_is_shown_as_it_comes_with_what_it_replaces() {
 }
 
 #[test]
-fn the_progress_of_a_long_content_costs_no_more_than_a_few_times_its_length() {
+fn the_progress_of_a_long_content_is_limited_in_updates_and_bytes() {
     let content = "a line of a long file\n".repeat(5_000);
     let step = json!({ "call": { "name": "write_file",
         "arguments": { "path": "a.txt", "content": content }, "pieces": 300, "every_ms": 10 } });
     let mut agent =
         TestAgent::builder().model(json!([[step], says("Done.")])).permission("allow_once").start();
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     cards::turn(&mut agent);
-    let seconds = usize::try_from(begun.elapsed().as_secs()).unwrap();
+    let seconds = usize::try_from(started.elapsed().as_secs()).unwrap();
     let updates = agent.updates();
     let pending: Vec<_> = updates
         .iter()
@@ -135,7 +135,7 @@ fn the_progress_of_a_long_content_costs_no_more_than_a_few_times_its_length() {
 }
 
 #[test]
-fn long_arguments_are_on_the_card_by_their_length() {
+fn long_arguments_are_shown_as_their_length_on_the_card() {
     let arguments = json!({ "path": "a.txt", "content": "x".repeat(100_000) });
     let (agent, _) = cards::run(TestAgent::builder(), "write_file", &arguments);
     let shown = json!({ "path": "a.txt", "content": "[100000 bytes]" });

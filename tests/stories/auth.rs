@@ -1,4 +1,4 @@
-//! Authentication (R-AUTH): what is offered when, and what it opens.
+//! Authentication (R-AUTH): which methods are offered, and what they permit.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ fn code(answer: &Value) -> i64 {
     answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("not an error: {answer}"))
 }
 
-/// Initializes and returns the methods that are offered.
+/// Sends `initialize`, and returns the authentication methods that are offered.
 fn methods(agent: &mut TestAgent, capabilities: &Value) -> Vec<Value> {
     let params = json!({ "protocolVersion": 1, "clientCapabilities": capabilities });
     agent.call("initialize", &params)["result"]["authMethods"].as_array().unwrap().clone()
@@ -28,7 +28,7 @@ fn terminal() -> Value {
 }
 
 #[test]
-fn r_auth_1_with_a_provider_there_is_one_method_and_it_is_quick_and_harmless() {
+fn r_auth_1_with_a_provider_the_only_method_changes_nothing() {
     for capabilities in [json!({}), terminal()] {
         let mut agent = TestAgent::builder().model(json!([says("Hello.")])).spawn();
         let methods = methods(&mut agent, &capabilities);
@@ -41,12 +41,12 @@ fn r_auth_1_with_a_provider_there_is_one_method_and_it_is_quick_and_harmless() {
         }
         agent.session = agent.new_session();
         assert_eq!(agent.turn("hi"), "end_turn");
-        assert_eq!(agent.text(), "Hello.", "another model answered");
+        assert_eq!(agent.text(), "Hello.", "the answer must come from the configured model");
     }
 }
 
 #[test]
-fn r_auth_3_the_offline_method_opens_the_gate() {
+fn r_auth_3_the_offline_method_permits_sessions() {
     let mut agent = TestAgent::unconfigured().initialize();
     assert_eq!(code(&new_session(&mut agent)), -32000);
     let answer = agent.call("authenticate", &json!({ "methodId": "offline" }));
@@ -57,14 +57,18 @@ fn r_auth_3_the_offline_method_opens_the_gate() {
 }
 
 #[test]
-fn r_auth_4_only_what_was_offered_to_be_called_may_be_called() {
+fn r_auth_4_a_method_that_was_not_offered_is_refused() {
     let mut agent = TestAgent::unconfigured().spawn();
     methods(&mut agent, &terminal());
     for method in ["login", "configured", "nothing", "", "Offline"] {
         let answer = agent.call("authenticate", &json!({ "methodId": method }));
         assert_eq!(code(&answer), -32602, "{method}");
     }
-    assert_eq!(code(&new_session(&mut agent)), -32000, "something opened the gate");
+    assert_eq!(
+        code(&new_session(&mut agent)),
+        -32000,
+        "a session was permitted without authentication"
+    );
 
     let mut agent = TestAgent::builder().initialize();
     for method in ["login", "offline", "nothing"] {
@@ -74,7 +78,7 @@ fn r_auth_4_only_what_was_offered_to_be_called_may_be_called() {
 }
 
 #[test]
-fn r_auth_5_a_key_that_is_refused_is_a_matter_of_authentication() {
+fn r_auth_5_a_refused_key_is_an_authentication_error() {
     let denies = json!([{ "status": 401, "body": { "error": { "message": "bad key" } } }]);
     let mut agent = TestAgent::builder().model(json!([denies, says("Hello.")])).start();
     let id = agent.prompt("hi");

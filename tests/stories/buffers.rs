@@ -1,5 +1,5 @@
-//! An editor with unsaved changes, played by the harness: it shows its buffers and writes them, and
-//! what it cannot hold never goes through it.
+//! An editor with unsaved changes, played by the test harness. The agent reads and writes the
+//! buffers of the editor, but a text that the editor cannot hold is written to the disk.
 
 use std::fs;
 
@@ -12,29 +12,33 @@ use crate::agent::{AgentTransport, TestAgent};
 type BufferEditor = unsaved_buffers::BufferEditor<AgentTransport>;
 
 #[test]
-fn an_unsaved_buffer_is_read_and_written_once_and_the_disk_is_not_touched() {
+fn an_unsaved_buffer_is_read_and_written_once_without_touching_the_disk() {
     let mut editor = BufferEditor::new(SaveBehavior::Keeps).file(b"disk\n").unsaved("unsaved\n");
     assert!(editor.read().ends_with("1| unsaved\n"));
     assert_eq!(editor.asked.len(), 1);
-    let told = editor.write("new\n");
-    assert_eq!(told, "Replaced f: 1 lines, 4 bytes.");
+    let result = editor.write("new\n");
+    assert_eq!(result, "Replaced f: 1 lines, 4 bytes.");
     assert_eq!(editor.writes(), ["new\n"]);
     assert_eq!(editor.bytes(), b"disk\n");
     assert!(editor.read().ends_with("1| new\n"));
 }
 
 #[test]
-fn an_unsaved_buffer_is_edited_once_and_the_disk_is_not_touched() {
+fn an_unsaved_buffer_is_edited_once_without_touching_the_disk() {
     let mut editor =
         BufferEditor::new(SaveBehavior::Keeps).file(b"disk\n").unsaved("one\nunsaved\nthree\n");
-    let written = || fs::metadata(editor.agent.path("f")).unwrap().modified().unwrap();
-    let before = written();
+    let modified = || fs::metadata(editor.agent.path("f")).unwrap().modified().unwrap();
+    let before = modified();
     assert!(editor.read().ends_with("    2| unsaved\n    3| three\n"));
-    let told = editor.edit("unsaved", "edited");
-    assert!(told.starts_with("Applied 1 edit to f (+1 −1). Match: exact."), "{told}");
+    let result = editor.edit("unsaved", "edited");
+    assert!(result.starts_with("Applied 1 edit to f (+1 −1). Match: exact."), "{result}");
     assert_eq!(editor.writes(), ["one\nedited\nthree\n"]);
-    assert_eq!(editor.asked.last().unwrap().0, "fs/read_text_file", "it is read back");
-    // What is only on the disk is not there.
+    assert_eq!(
+        editor.asked.last().unwrap().0,
+        "fs/read_text_file",
+        "the agent must read the text back"
+    );
+    // The text on the disk is not part of the buffer.
     assert!(editor.edit("disk", "x").contains("old_text not found in f."));
     assert!(editor.writes().is_empty(), "{:?}", editor.asked);
     assert!(editor.read().ends_with("    2| edited\n    3| three\n"));
@@ -44,22 +48,22 @@ fn an_unsaved_buffer_is_edited_once_and_the_disk_is_not_touched() {
 }
 
 #[test]
-fn an_edit_that_the_editor_formats_is_shown_as_it_was_saved() {
+fn an_edit_that_the_editor_formats_is_shown_as_saved() {
     let mut editor = BufferEditor::new(SaveBehavior::Formats).file(b"one\ntwo\nthree\n");
-    let told = editor.edit("two\n", "zwei   \nmore\t\n");
+    let result = editor.edit("two\n", "zwei   \nmore\t\n");
     assert_eq!(editor.writes(), ["one\nzwei   \nmore\t\nthree\n"]);
     assert_eq!(editor.bytes(), b"one\nzwei\nmore\nthree\n");
-    assert!(told.contains("The editor changed more when it saved the file"), "{told}");
-    assert!(told.contains("    2| zwei\n    3| more\n"), "{told}");
+    assert!(result.contains("The editor changed more when it saved the file"), "{result}");
+    assert!(result.contains("    2| zwei\n    3| more\n"), "{result}");
     let diff = cards::card(&editor.agent, 0)["content"][0].clone();
     assert_eq!(diff["newText"], "one\nzwei\nmore\nthree\n");
-    // What it was saved as is what is known of it.
-    let told = editor.edit("more", "less");
-    assert!(told.contains("Match: exact.") && !told.contains("changed since"), "{told}");
+    // The agent knows the text as the editor has saved it.
+    let result = editor.edit("more", "less");
+    assert!(result.contains("Match: exact.") && !result.contains("changed since"), "{result}");
 }
 
 #[test]
-fn an_edit_beside_an_editor_loses_no_byte_and_no_unsaved_change() {
+fn an_edit_loses_no_byte_and_no_unsaved_change() {
     let table: [(&[u8], &[u8]); 5] = [
         (b"\xef\xbb\xbfone\r\nold\r\n", b"\xef\xbb\xbfone\r\nnew\r\n"),
         (b"\xff\xfeo\0l\0d\0\r\0\n\0", b"\xff\xfen\0e\0w\0\r\0\n\0"),
@@ -70,21 +74,21 @@ fn an_edit_beside_an_editor_loses_no_byte_and_no_unsaved_change() {
     for (before, after) in table {
         for behavior in [SaveBehavior::Keeps, SaveBehavior::Saves, SaveBehavior::SavesRaw] {
             let mut editor = BufferEditor::new(behavior).file(before);
-            let told = editor.edit("old", "new");
-            assert!(told.starts_with("Applied 1 edit to f"), "{told}");
-            assert_eq!(editor.bytes(), after, "{told}");
+            let result = editor.edit("old", "new");
+            assert!(result.starts_with("Applied 1 edit to f"), "{result}");
+            assert_eq!(editor.bytes(), after, "{result}");
             assert!(editor.writes().is_empty(), "{:?}", editor.asked);
         }
         let mut editor =
             BufferEditor::new(SaveBehavior::Keeps).file(before).unsaved("one\nold\nunsaved\n");
-        let told = editor.edit("old", "new");
-        assert!(told.contains("unsaved changes in the editor"), "{told}");
+        let result = editor.edit("old", "new");
+        assert!(result.contains("unsaved changes in the editor"), "{result}");
         assert_eq!((editor.bytes().as_slice(), editor.writes().len()), (before, 0));
     }
 }
 
 #[test]
-fn what_the_editor_has_not_opened_is_read_and_written_on_the_disk() {
+fn a_file_that_the_editor_has_not_opened_is_read_and_written_on_the_disk() {
     let mut editor = BufferEditor::new(SaveBehavior::Unaware).file(b"one\r\ntwo\n");
     assert!(editor.read().ends_with("    1| one\n    2| two\n"));
     assert!(editor.edit("two", "2").starts_with("Applied 1 edit to f"));
@@ -98,33 +102,34 @@ fn what_the_editor_has_not_opened_is_read_and_written_on_the_disk() {
 }
 
 #[test]
-fn what_the_editor_makes_of_a_text_is_what_is_shown_and_known() {
+fn a_text_that_the_editor_formats_is_shown_and_known_as_saved() {
     let mut editor = BufferEditor::new(SaveBehavior::Formats).file(b"old\n");
-    let told = editor.write("new   \nlines\n");
-    assert!(told.contains("The editor changed the text when it saved it"), "{told}");
+    let result = editor.write("new   \nlines\n");
+    assert!(result.contains("The editor changed the text when it saved it"), "{result}");
     let card = cards::card(&editor.agent, 0);
     assert_eq!(card["content"][0]["newText"], "new\nlines\n");
-    // It is no change by somebody else.
+    // The formatting by the editor does not count as a change by somebody else.
     assert!(editor.write("again\n").starts_with("Replaced f"));
 }
 
 #[test]
-fn line_ends_of_a_file_survive_every_sort_of_editor() {
+fn line_ends_of_a_file_survive_in_every_kind_of_editor() {
     for behavior in [SaveBehavior::Keeps, SaveBehavior::Saves, SaveBehavior::SavesRaw] {
         let mut editor = BufferEditor::new(behavior).file(b"one\r\ntwo\r\n");
-        let told = editor.write("one\nthree\n");
-        assert!(told.starts_with("Replaced f: 2 lines, 12 bytes."), "{told}");
+        let result = editor.write("one\nthree\n");
+        assert!(result.starts_with("Replaced f: 2 lines, 12 bytes."), "{result}");
         if behavior != SaveBehavior::Keeps {
             assert_eq!(editor.bytes(), b"one\r\nthree\r\n");
         }
-        // Given as it was shown; with line ends only to who writes what it is given.
+        // The text is written with line feeds, as the editor has shown it. Only an editor that
+        // saves the bytes unchanged gets a second write, with the line ends of the file.
         assert_eq!(editor.writes()[0], "one\nthree\n");
         assert_eq!(editor.writes().len(), if behavior == SaveBehavior::SavesRaw { 2 } else { 1 });
     }
 }
 
 #[test]
-fn bytes_that_an_editor_would_lose_are_kept_on_the_disk() {
+fn a_text_that_an_editor_cannot_hold_is_written_to_the_disk() {
     let table: [(&[u8], &str, &[u8]); 4] = [
         (b"\xef\xbb\xbfold\r\n", "new\n", b"\xef\xbb\xbfnew\r\n"),
         (b"\xff\xfeo\0l\0d\0", "\u{1f600}", b"\xff\xfe\x3d\xd8\x00\xde"),
@@ -133,54 +138,54 @@ fn bytes_that_an_editor_would_lose_are_kept_on_the_disk() {
     ];
     for (before, content, after) in table {
         let mut editor = BufferEditor::new(SaveBehavior::SavesRaw).file(before);
-        let told = editor.write(content);
-        assert!(told.starts_with("Replaced f"), "{told}");
+        let result = editor.write(content);
+        assert!(result.starts_with("Replaced f"), "{result}");
         assert_eq!(editor.bytes(), after, "{content:?}");
         assert!(editor.writes().is_empty(), "{:?}", editor.asked);
     }
 }
 
 #[test]
-fn such_a_file_is_not_written_under_unsaved_changes() {
+fn a_file_that_the_editor_cannot_hold_is_not_written_under_unsaved_changes() {
     let mut editor =
         BufferEditor::new(SaveBehavior::Keeps).file(b"a\r\nb\n").unsaved("a\nb\nand more\n");
-    let told = editor.write("new\n");
-    assert!(told.contains("unsaved changes in the editor"), "{told}");
+    let result = editor.write("new\n");
+    assert!(result.contains("unsaved changes in the editor"), "{result}");
     assert_eq!(editor.bytes(), b"a\r\nb\n");
-    // Whether the editor would write itself makes no difference.
+    // The result is the same if the editor cannot write files.
     let other = BufferEditor::with_capability(SaveBehavior::Keeps, false);
     let mut other = other.file(b"a\r\nb\n").unsaved("a\nb\nand more\n");
-    let told = other.write("new\n");
-    assert!(told.contains("unsaved changes in the editor"), "{told}");
+    let result = other.write("new\n");
+    assert!(result.contains("unsaved changes in the editor"), "{result}");
     assert_eq!(other.bytes(), b"a\r\nb\n");
-    // Saved, it is no obstacle.
+    // A buffer without unsaved changes is no obstacle.
     let mut editor = editor.file(b"a\r\nb\n").unsaved("a\nb\n");
     assert!(editor.write("new\n").starts_with("Replaced f"));
 }
 
 #[test]
-fn a_character_that_a_file_cannot_hold_is_refused_by_name() {
+fn a_character_that_the_encoding_of_a_file_lacks_is_refused_and_named() {
     let mut editor = BufferEditor::new(SaveBehavior::Keeps).file(b"caf\xe9 ferm\xe9\n");
-    let told = editor.write("語\n");
-    assert!(told.contains("windows-1252") && told.contains("'語'"), "{told}");
+    let result = editor.write("語\n");
+    assert!(result.contains("windows-1252") && result.contains("'語'"), "{result}");
     assert_eq!(editor.bytes(), b"caf\xe9 ferm\xe9\n");
 }
 
 #[test]
 fn a_file_that_somebody_else_has_changed_is_not_overwritten() {
     let mut editor = BufferEditor::new(SaveBehavior::Keeps).file(b"one\ntwo\nthree\n");
-    // Never read: the user sees the change and decides.
+    // The file was never read, so the user sees the change and decides.
     assert!(editor.write("one\ntwo\nthree\nfour\n").starts_with("Replaced f"));
     editor = editor.file(b"one\ntwo\nthree\n");
     editor.read();
     editor = editor.unsaved("one\nzwei\nthree\n");
-    let told = editor.write("new\n");
+    let result = editor.write("new\n");
     let expected = "f changed in the editor since you read it (changed lines: 2). Nothing was written. Read it again.";
-    assert_eq!(told, expected);
+    assert_eq!(result, expected);
     assert_eq!(cards::card(&editor.agent, 2)["status"], "failed");
     editor.read();
     assert!(editor.write("new\n").starts_with("Replaced f"));
-    // More at the end loses nothing of anybody's.
+    // Appending overwrites no text.
     editor = editor.unsaved("other\n");
     let more = json!({ "path": "f", "content": "more\n", "mode": "append" });
     assert!(editor.call("write_file", &more).starts_with("Appended to f"));
@@ -188,14 +193,14 @@ fn a_file_that_somebody_else_has_changed_is_not_overwritten() {
 }
 
 #[test]
-fn a_silent_editor_costs_a_batch_one_wait_and_is_asked_four_things_at_most() {
+fn a_batch_waits_once_for_a_silent_editor_and_sends_it_four_requests() {
     let names: Vec<_> = (0..12).map(|it| format!("f{it}")).collect();
     let fs = json!({ "readTextFile": true });
     let builder = TestAgent::builder().capabilities(json!({ "fs": fs }));
     let builder = names.iter().fold(builder, |it, name| it.file(name, "disk\n"));
     let (agent, result) = cards::run(builder, "read_file", &json!({ "paths": names }));
     assert_eq!(result.matches("1| disk\n").count(), 12, "{result}");
-    let asked = cards::requests(&agent);
-    let asked = asked.iter().filter(|it| *it == "fs/read_text_file").count();
-    assert_eq!(asked, 4);
+    let sent = cards::requests(&agent);
+    let sent = sent.iter().filter(|it| *it == "fs/read_text_file").count();
+    assert_eq!(sent, 4);
 }

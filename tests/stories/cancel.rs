@@ -1,6 +1,6 @@
-//! Cancelling a turn (R-CANCEL): what holds after every cancel, and what a cancel must not do.
-//! The moments in which it can come are in `cancel_phases`, `$/cancel_request` in
-//! `cancel_request`.
+//! Cancelling a turn (R-CANCEL): what holds after every cancel, and what a cancel must not do. The
+//! phases of a turn in which a cancel can arrive are tested in `cancel_phases`, and
+//! `$/cancel_request` is tested in `cancel_request`.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use turnwright_testing::cancellation::{
 
 use crate::agent::{LIMIT, TestAgent, calls, prompt, says};
 
-/// The text of the last message of the user, with what the agent adds to it.
-fn last_words(body: &Value) -> String {
+/// Returns the text of the last user message, including the context that the agent adds.
+fn last_user_text(body: &Value) -> String {
     let last = body["messages"].as_array().unwrap().last().unwrap();
     assert_eq!(last["role"], "user");
     last["content"].as_str().unwrap().to_owned()
@@ -29,12 +29,12 @@ fn r_cancel_2_prompts_that_wait_behind_the_running_one_are_cancelled_too() {
     }
     assert_eq!(agent.model().requests().len(), 1);
     go_on(&mut agent);
-    // What was never begun has never been said.
+    // The model does not see the prompts whose turns have not started.
     assert_eq!(agent.model_transcript(1), ["user one", "assistant I think", "user and now?"]);
 }
 
 #[test]
-fn r_cancel_2_a_cancel_in_the_same_write_as_its_prompt_is_for_that_prompt() {
+fn r_cancel_2_a_cancel_in_the_same_write_as_its_prompt_cancels_that_prompt() {
     let mut agent = TestAgent::builder().model(json!([hangs(), hangs(), next_reply()])).start();
     let params = prompt(&agent.session, "one");
     let (id, mut lines) = agent.request_line("session/prompt", &params);
@@ -59,7 +59,7 @@ fn r_cancel_6_a_cancel_before_a_prompt_is_not_remembered() {
 }
 
 #[test]
-fn r_cancel_6_a_prompt_right_behind_a_cancel_waits_and_then_runs() {
+fn r_cancel_6_a_prompt_right_after_a_cancel_waits_and_then_runs() {
     let mut agent = TestAgent::builder().model(json!([hangs(), next_reply()])).start();
     let first = agent.prompt("one");
     agent.wait_for_update("agent_message_chunk");
@@ -71,7 +71,7 @@ fn r_cancel_6_a_prompt_right_behind_a_cancel_waits_and_then_runs() {
 }
 
 #[test]
-fn r_cancel_6_a_second_cancel_and_one_in_idleness_change_nothing() {
+fn r_cancel_6_a_second_cancel_and_a_cancel_without_a_turn_change_nothing() {
     let mut agent = TestAgent::builder().model(json!([hangs(), next_reply()])).start();
     agent.cancel();
     agent.sync();
@@ -87,7 +87,7 @@ fn r_cancel_6_a_second_cancel_and_one_in_idleness_change_nothing() {
 }
 
 #[test]
-fn r_cancel_6_cancels_that_make_no_sense_are_ignored_in_silence() {
+fn r_cancel_6_invalid_cancels_are_ignored_silently() {
     let mut agent = TestAgent::builder().model(json!([hangs(), next_reply()])).start();
     let id = agent.prompt("one");
     agent.wait_for_update("agent_message_chunk");
@@ -103,13 +103,14 @@ fn r_cancel_6_cancels_that_make_no_sense_are_ignored_in_silence() {
     agent.send_line(r#"{"jsonrpc":"2.0","method":"session/cancel"}"#);
     agent.sync();
     agent.settle(Duration::from_millis(300));
-    // The one answer is that to `sync`: nobody was cancelled and nothing was complained about.
+    // The only new message is the answer to `sync`: no turn was cancelled, and no error was
+    // reported.
     assert_eq!(agent.log.len(), before + 1, "{:?}", agent.transcript());
     cancel_and_go_on(&mut agent, &id);
 }
 
 #[test]
-fn r_cancel_7_what_was_said_before_the_cancel_stays_in_the_history() {
+fn r_cancel_7_messages_before_the_cancel_stay_in_the_history() {
     let mut agent = TestAgent::builder()
         .file("a.txt", "alpha\n")
         .model(json!([calls("read_file", &json!({ "path": "a.txt" })), hangs(), next_reply()]))
@@ -130,14 +131,14 @@ fn r_cancel_7_what_was_said_before_the_cancel_stays_in_the_history() {
 }
 
 #[test]
-fn r_cancel_7_a_prompt_that_was_cancelled_before_any_word_is_followed_by_the_next() {
+fn r_cancel_7_a_prompt_cancelled_before_any_reply_is_joined_to_the_next_prompt() {
     let mut agent = TestAgent::builder().model(json!([[{ "hang": true }], next_reply()])).start();
     let id = agent.prompt("one");
     agent.model_request(0);
     cancel_and_go_on(&mut agent, &id);
-    let words = last_words(&agent.model_request(1));
-    let (one, next) = (words.find("one").unwrap(), words.find(NEXT).unwrap());
-    assert!(one < next, "{words}");
+    let text = last_user_text(&agent.model_request(1));
+    let (one, next) = (text.find("one").unwrap(), text.find(NEXT).unwrap());
+    assert!(one < next, "{text}");
 }
 
 #[test]
@@ -151,19 +152,19 @@ fn r_cancel_8_only_the_named_session_is_cancelled() {
         ]))
         .start();
     let other = agent.new_session();
-    let stays = agent.request("session/prompt", &prompt(&other, "stay"));
-    let goes = agent.prompt("go away");
+    let uncancelled = agent.request("session/prompt", &prompt(&other, "stay"));
+    let cancelled = agent.prompt("go away");
     agent.model().wait_for_requests(2, LIMIT).unwrap();
-    // Words of this session and not of the other: without an answer in between, the next prompt
-    // would be joined to this one, and the model would hear "go away" again.
+    // The text must be of this session, not of the other one. Without any reply, the next prompt
+    // would be joined to this one, and the model would receive "go away" again.
     let session = agent.session.clone();
-    agent.wait_for("words", |it| {
-        it["params"]["sessionId"] == session.as_str()
-            && it["params"]["update"]["sessionUpdate"] == "agent_message_chunk"
+    agent.wait_for("a text chunk", |message| {
+        message["params"]["sessionId"] == session.as_str()
+            && message["params"]["update"]["sessionUpdate"] == "agent_message_chunk"
     });
     agent.cancel();
-    expect_cancelled(&mut agent, &goes);
-    assert_eq!(agent.stop_reason(&stays), "end_turn");
+    expect_cancelled(&mut agent, &cancelled);
+    assert_eq!(agent.stop_reason(&uncancelled), "end_turn");
     go_on(&mut agent);
     agent.session = other;
     assert_eq!(agent.text(), "still here to the end");

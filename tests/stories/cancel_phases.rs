@@ -1,5 +1,5 @@
-//! A cancel in every phase of a turn (R-CANCEL-1, -2, -4, -5): whatever is being waited for is
-//! given up at once, and `cancellation::cancel_and_go_on` holds.
+//! A cancel in every phase of a turn (R-CANCEL-1, -2, -4, -5): whatever the agent waits for, it
+//! stops waiting at once, and everything that `cancellation::cancel_and_go_on` checks holds.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ use crate::agent::{TestAgent, calls};
 
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// Cancels, and the model must notice that nobody listens any more.
+/// Cancels the turn. The agent must then close its connection to the model.
 fn cancel_the_stream(agent: &mut TestAgent, id: &Value) {
     agent.cancel();
     agent.model().wait_for_hang_ups(1, AT_ONCE).unwrap();
@@ -27,7 +27,7 @@ fn runs(command: &str) -> Value {
     calls("exec", &json!({ "command": command }))
 }
 
-/// A server that does this with its first request and answers the others.
+/// Starts a server that passes its first connection to `play` and answers the other requests.
 fn bad_at_first(play: impl Fn(&mut TcpStream) + Send + Sync + 'static) -> RawServer {
     RawServer::start(move |number, stream| match number {
         0 => play(stream),
@@ -48,7 +48,7 @@ fn cancel_a_request_without_an_answer(server: &RawServer) {
 }
 
 #[test]
-fn r_cancel_2_while_the_server_has_taken_the_connection_and_says_nothing() {
+fn r_cancel_2_while_the_server_has_accepted_the_connection_and_sends_nothing() {
     cancel_a_request_without_an_answer(&bad_at_first(wait_for_the_end));
 }
 
@@ -61,7 +61,7 @@ fn r_cancel_2_while_the_server_stalls_in_the_middle_of_its_headers() {
 }
 
 #[test]
-fn r_cancel_2_while_an_error_s_body_stalls() {
+fn r_cancel_2_while_the_body_of_an_error_stalls() {
     cancel_a_request_without_an_answer(&bad_at_first(|stream| {
         stream.write_all(b"HTTP/1.1 500 \r\ncontent-length: 100\r\n\r\nfoo").unwrap();
         wait_for_the_end(stream);
@@ -102,7 +102,7 @@ fn r_cancel_2_while_text_streams() {
     agent.wait_for_update("agent_message_chunk");
     agent.wait_for_update("agent_message_chunk");
     cancel_the_stream(&mut agent, &id);
-    // What the user has seen is what the model is reminded of.
+    // The model receives exactly the text that the user has seen.
     let shown = agent.text().replace("All is well.", "");
     assert_eq!(agent.model_transcript(1)[1], format!("assistant {}", shown.trim_end()));
 }
@@ -129,19 +129,19 @@ fn r_cancel_2_while_tool_arguments_stream() {
     agent.wait_for_update("tool_call");
     cancel_the_stream(&mut agent, &id);
     assert!(!agent.path("a.txt").exists());
-    // Of a call that never was whole, the model hears nothing.
+    // The model receives nothing of a call that was never complete.
     assert!(!agent.model_request(1)["messages"].to_string().contains("write_file"));
 }
 
 #[test]
-fn r_cancel_4_while_the_user_is_asked_and_the_client_never_answers() {
+fn r_cancel_4_while_the_client_does_not_answer_a_permission_request() {
     let mut agent = TestAgent::builder().model(json!([runs("touch ran"), next_reply()])).start();
     let id = agent.prompt("one");
     let question = agent.wait_for_request("session/request_permission");
     agent.cancel();
-    let withdrawal = agent.wait_for("its withdrawal", |it| it["method"] == "$/cancel_request");
+    let withdrawal = agent.wait_for("the withdrawal", |it| it["method"] == "$/cancel_request");
     assert_eq!(withdrawal["params"]["requestId"], question["id"]);
-    // It came before the answer, or else `expect_cancelled` has nothing to wait for.
+    // The withdrawal must come before the answer to the prompt.
     assert!(!agent.log.iter().any(|it| it["id"] == id && it.get("result").is_some()));
     expect_cancelled(&mut agent, &id);
     go_on(&mut agent);
@@ -149,7 +149,7 @@ fn r_cancel_4_while_the_user_is_asked_and_the_client_never_answers() {
 }
 
 #[test]
-fn r_cancel_4_the_client_may_answer_the_question_as_cancelled_first() {
+fn r_cancel_4_the_client_may_answer_the_permission_request_as_cancelled() {
     let mut agent = TestAgent::builder().model(json!([runs("touch ran"), next_reply()])).start();
     let id = agent.prompt("one");
     let question = agent.wait_for_request("session/request_permission");
@@ -161,7 +161,7 @@ fn r_cancel_4_the_client_may_answer_the_question_as_cancelled_first() {
 }
 
 #[test]
-fn r_cancel_5_an_allow_after_the_end_executes_nothing() {
+fn r_cancel_5_an_allow_after_the_end_of_the_turn_executes_nothing() {
     let mut agent = TestAgent::builder().model(json!([runs("touch ran"), next_reply()])).start();
     let id = agent.prompt("one");
     let question = agent.wait_for_request("session/request_permission");
@@ -190,7 +190,7 @@ fn r_cancel_5_an_allow_in_the_same_write_as_the_cancel_executes_nothing() {
 }
 
 #[test]
-fn r_cancel_5_the_calls_behind_the_asked_one_are_not_asked_about() {
+fn r_cancel_5_no_permission_is_requested_for_the_calls_that_follow() {
     let writes = json!([
         { "call": { "name": "write_file", "arguments": { "path": "a.txt", "content": "a" } } },
         { "call": { "name": "write_file", "arguments": { "path": "b.txt", "content": "b" } } },
@@ -200,15 +200,15 @@ fn r_cancel_5_the_calls_behind_the_asked_one_are_not_asked_about() {
     let id = agent.prompt("one");
     agent.wait_for_request("session/request_permission");
     cancel_and_go_on(&mut agent, &id);
-    let asked = agent.log.iter().filter(|it| it["method"] == "session/request_permission");
-    assert_eq!(asked.count(), 1);
+    let requests = agent.log.iter().filter(|it| it["method"] == "session/request_permission");
+    assert_eq!(requests.count(), 1);
     assert_eq!(std::fs::read_dir(agent.workspace()).unwrap().count(), 0);
     let results = agent.model_transcript(1);
     assert_eq!(results.iter().filter(|it| it.starts_with("tool ")).count(), 3, "{results:#?}");
 }
 
 #[test]
-fn r_cancel_2_while_the_client_reads_files_and_never_answers() {
+fn r_cancel_2_while_the_client_does_not_answer_file_reads() {
     let names = ["a.txt", "b.txt", "c.txt"];
     let reads =
         names.map(|name| json!({ "call": { "name": "read_file", "arguments": { "path": name } } }));
@@ -220,21 +220,21 @@ fn r_cancel_2_while_the_client_reads_files_and_never_answers() {
         .model(json!([reads, next_reply()]))
         .start();
     let id = agent.prompt("one");
-    let asked = names.map(|_| agent.wait_for_request("fs/read_text_file")["id"].clone());
+    let request_ids = names.map(|_| agent.wait_for_request("fs/read_text_file")["id"].clone());
     agent.cancel();
     expect_cancelled(&mut agent, &id);
     let withdrawn = agent.log.iter().filter(|it| it["method"] == "$/cancel_request");
     let mut withdrawn: Vec<_> = withdrawn.map(|it| it["params"]["requestId"].clone()).collect();
     withdrawn.sort_by_key(Value::to_string);
-    assert_eq!(withdrawn, asked);
+    assert_eq!(withdrawn, request_ids);
     go_on(&mut agent);
-    // An answer that comes now is nobody's business.
-    agent.respond(&json!({ "id": asked[0] }), &json!({ "content": "late" }));
+    // The agent ignores an answer that comes after the cancel.
+    agent.respond(&json!({ "id": request_ids[0] }), &json!({ "content": "late" }));
     agent.sync();
 }
 
 #[test]
-fn r_cancel_2_while_the_client_writes_a_file_and_never_answers() {
+fn r_cancel_2_while_the_client_does_not_answer_a_file_write() {
     let writes = calls("write_file", &json!({ "path": "new.txt", "content": "new\n" }));
     let mut agent = TestAgent::builder()
         .capabilities(json!({ "fs": { "readTextFile": false, "writeTextFile": true } }))
@@ -242,19 +242,19 @@ fn r_cancel_2_while_the_client_writes_a_file_and_never_answers() {
         .permission("allow_once")
         .start();
     let id = agent.prompt("one");
-    let asked = agent.wait_for_request("fs/write_text_file");
+    let request = agent.wait_for_request("fs/write_text_file");
     agent.cancel();
     expect_cancelled(&mut agent, &id);
     let withdrawal = agent.log.iter().find(|it| it["method"] == "$/cancel_request").unwrap();
-    assert_eq!(withdrawal["params"]["requestId"], asked["id"]);
+    assert_eq!(withdrawal["params"]["requestId"], request["id"]);
     go_on(&mut agent);
-    // It may have been written all the same, which the model must know.
+    // The client may have written the file all the same, and the model must be told so.
     let results = agent.model_transcript(1);
     assert!(results[2].contains("Read the file to see whether"), "{results:#?}");
 }
 
 #[test]
-fn r_cancel_2_while_the_client_is_asked_whether_a_file_is_still_the_same() {
+fn r_cancel_2_while_the_client_does_not_answer_the_read_before_a_write() {
     let writes = calls("write_file", &json!({ "path": "a.txt", "content": "new\n" }));
     let mut agent = TestAgent::builder()
         .file("a.txt", "old\n")
@@ -273,8 +273,9 @@ fn r_cancel_2_while_the_client_is_asked_whether_a_file_is_still_the_same() {
 }
 
 #[test]
-fn r_cancel_2_while_several_files_are_read_from_a_slow_disk() {
-    // Hundreds of reads: some are done, some run and some have not begun when the cancel comes.
+fn r_cancel_2_while_many_files_are_read() {
+    // When the cancel comes, some of the reads are done, some are running and some have not
+    // started.
     let content = "x".repeat(200) + "\n";
     let reads: Vec<_> = (0..100)
         .map(|_| json!({ "call": { "name": "read_file", "arguments": { "path": "big.txt" } } }))
@@ -291,14 +292,14 @@ fn r_cancel_2_while_several_files_are_read_from_a_slow_disk() {
 }
 
 #[test]
-fn r_cancel_2_while_waiting_to_try_again() {
+fn r_cancel_2_while_waiting_for_a_retry() {
     let busy = json!([{ "status": 429, "headers": { "Retry-After": "30" },
         "body": { "error": { "message": "Slow down." } } }]);
     let mut agent = TestAgent::builder().model(json!([busy, next_reply()])).start();
     let id = agent.prompt("one");
     agent.wait_for_update("agent_thought_chunk");
-    let begun = Instant::now();
+    let started = Instant::now();
     cancel_and_go_on(&mut agent, &id);
-    assert!(begun.elapsed() < Duration::from_secs(10));
+    assert!(started.elapsed() < Duration::from_secs(10));
     assert_eq!(agent.model().requests().len(), 2);
 }

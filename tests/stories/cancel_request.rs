@@ -1,5 +1,5 @@
-//! `$/cancel_request` (R-CXL): for single requests what `session/cancel` is for a session, in both
-//! directions.
+//! `$/cancel_request` (R-CXL), in both directions: it does for a single request what
+//! `session/cancel` does for a session.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ fn r_cxl_2_a_running_prompt_is_answered_once_as_cancelled() {
 }
 
 #[test]
-fn r_cxl_2_a_prompt_with_a_text_as_identifier_is_found() {
+fn r_cxl_2_a_prompt_whose_id_is_a_string_is_cancelled() {
     let mut agent = TestAgent::builder().model(json!([hangs(), next_reply()])).start();
     let id = json!("prompt-\u{e4}\"1");
     let params = prompt(&agent.session, "one");
@@ -44,7 +44,7 @@ fn r_cxl_2_a_prompt_with_a_text_as_identifier_is_found() {
 }
 
 #[test]
-fn r_cxl_2_of_the_prompts_that_wait_only_the_named_one_is_cancelled() {
+fn r_cxl_2_only_the_named_one_of_several_waiting_prompts_is_cancelled() {
     let first = json!([{ "text": "one" }, { "delay_ms": 800 }, { "text": " done." }]);
     let mut agent = TestAgent::builder().model(json!([first, says(" Three done.")])).start();
     let one = agent.prompt("1");
@@ -54,7 +54,7 @@ fn r_cxl_2_of_the_prompts_that_wait_only_the_named_one_is_cancelled() {
     withdraw(&mut agent, &two);
     assert_eq!(agent.stop_reason(&two), "cancelled");
     let is_open = !agent.log.iter().any(|it| it.get("method").is_none() && it["id"] == one);
-    assert!(is_open, "it was answered at once, and the running one went on");
+    assert!(is_open, "the running prompt was answered before the waiting one");
     assert_eq!(agent.stop_reason(&one), "end_turn");
     assert_eq!(agent.stop_reason(&three), "end_turn");
     assert_eq!(agent.text(), "one done. Three done.");
@@ -70,9 +70,9 @@ fn r_cxl_3_requests_that_are_finished_or_unknown_are_ignored() {
     let running = agent.prompt("one");
     agent.wait_for_update("agent_message_chunk");
     let before = agent.log.len();
-    // The number 7 is not the text "7", and null is nobody's identifier.
-    let same_in_words = json!(running.to_string());
-    for id in [&finished, &same_in_words, &json!(4711), &json!("x"), &Value::Null, &json!([1])] {
+    // The types of ids matter: the number 7 is not the string "7". No request has the id null.
+    let as_string = json!(running.to_string());
+    for id in [&finished, &as_string, &json!(4711), &json!("x"), &Value::Null, &json!([1])] {
         withdraw(&mut agent, id);
     }
     agent.notify("$/cancel_request", &json!({}));
@@ -86,7 +86,7 @@ fn r_cxl_3_requests_that_are_finished_or_unknown_are_ignored() {
 }
 
 #[test]
-fn r_cxl_3_an_identifier_that_is_used_again_means_the_new_request() {
+fn r_cxl_3_an_id_that_is_used_again_refers_to_the_new_request() {
     let mut agent =
         TestAgent::builder().model(json!([says("Done."), hangs(), next_reply()])).start();
     let id = json!("again");
@@ -94,7 +94,7 @@ fn r_cxl_3_an_identifier_that_is_used_again_means_the_new_request() {
     agent.send_request(&id, "session/prompt", &params);
     assert_eq!(agent.stop_reason(&id), "end_turn");
     agent.send_request(&id, "session/prompt", &params);
-    agent.wait_for("words", |it| it["params"]["update"]["content"]["text"] == "I think");
+    agent.wait_for("a text chunk", |it| it["params"]["update"]["content"]["text"] == "I think");
     withdraw(&mut agent, &id);
     let answer = agent.wait_for("the second answer", |it| it["id"] == id);
     assert_eq!(answer["result"]["stopReason"], "cancelled", "{answer}");
@@ -102,7 +102,7 @@ fn r_cxl_3_an_identifier_that_is_used_again_means_the_new_request() {
 }
 
 #[test]
-fn r_cxl_6_a_cancelled_prompt_withdraws_the_question_that_is_open() {
+fn r_cxl_6_a_cancelled_prompt_withdraws_its_open_permission_request() {
     let run = calls("exec", &json!({ "command": "touch ran" }));
     let mut agent = TestAgent::builder().model(json!([run, next_reply()])).start();
     let id = agent.prompt("one");

@@ -1,5 +1,5 @@
-//! What calls do to files is written down: what was there before and what is there after, so that
-//! it can be undone.
+//! The session store records what calls do to files: the state before and after each call, so that
+//! the call can be undone.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -11,7 +11,7 @@ use turnwright_testing::stored_changes::file_changes;
 use crate::agent::{TestAgent, calls, says};
 
 #[test]
-fn a_tool_that_changes_files_leaves_what_was_there_and_what_is() {
+fn a_tool_that_changes_files_records_the_states_before_and_after() {
     let patch = "*** Begin Patch\n*** Update File: a\n@@\n-one\n+two\n*** Delete File: d/b\n*** Add \
                  File: n/new\n+x\n*** End Patch";
     let table: Vec<(&str, Value, &[&str])> = vec![
@@ -76,7 +76,7 @@ fn a_tool_that_changes_files_leaves_what_was_there_and_what_is() {
 }
 
 #[test]
-fn a_file_that_is_too_large_to_be_kept_is_known_by_its_hash() {
+fn a_file_that_is_too_large_to_keep_is_recorded_without_its_content() {
     let replies = json!([calls("delete_path", &json!({ "path": "big" })), says("Done.")]);
     let builder = TestAgent::builder().file("big", &"x".repeat(12 << 20));
     let mut agent = builder.model(replies).permission("allow_once").start();
@@ -87,7 +87,7 @@ fn a_file_that_is_too_large_to_be_kept_is_known_by_its_hash() {
 }
 
 #[test]
-fn the_intent_says_what_was_there_and_what_is_going_to_be() {
+fn a_change_is_recorded_before_the_client_writes_the_file() {
     let fs = json!({ "fs": { "readTextFile": true, "writeTextFile": true } });
     let write = calls("write_file", &json!({ "path": "a", "content": "two\n" }));
     let builder = TestAgent::builder().file("a", "saved\n").capabilities(fs);
@@ -97,12 +97,12 @@ fn the_intent_says_what_was_there_and_what_is_going_to_be() {
     let shown = json!({ "content": "not saved\n" });
     let mut written = false;
     while !written {
-        let request = agent.wait_for("a request about a file", |it| {
-            it["method"].as_str().is_some_and(|it| it.starts_with("fs/"))
+        let request = agent.wait_for("a request about a file", |message| {
+            message["method"].as_str().is_some_and(|it| it.starts_with("fs/"))
         });
         written = request["method"] == "fs/write_text_file";
         if written {
-            // The user's unsaved words, and not what is on the disk.
+            // The recorded state before the write is the unsaved text, not the text on the disk.
             assert_eq!(file_changes(&agent), [r#"a: "not saved\n" → lost 4"#]);
             agent.respond(&request, &json!(null));
         } else {

@@ -1,5 +1,5 @@
-//! Files through the client (R-FS): unsaved buffers count, and a client that misbehaves costs a
-//! call at most.
+//! Files that the client serves (R-FS): unsaved buffers take precedence over the disk, and a client
+//! that misbehaves makes at most one call fail.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -15,8 +15,9 @@ fn client(read: bool, write: bool) -> TestAgentBuilder {
     TestAgent::builder().capabilities(json!({ "fs": fs })).permission("allow_once")
 }
 
-/// A turn in which the client answers questions about files with what `answer` makes of the
-/// method and the file's name; an `Err` is an error's code. Returns the results of the tools.
+/// Runs a turn in which the client answers file requests with the result of `answer`, which gets
+/// the method and the name of the file. An `Err` is the code of an error. Returns the tool results
+/// of the turn.
 fn serve(
     agent: &mut TestAgent,
     reply: &Value,
@@ -28,13 +29,16 @@ fn serve(
     let id = agent.prompt("go");
     let is_end = |it: &Value| it.get("method").is_none() && it["id"] == id;
     loop {
-        let asks = |it: &Value| it["method"].as_str().is_some_and(|it| it.starts_with("fs/"));
-        let message = agent.wait_for("a question or the end", |it| asks(it) || is_end(it));
+        let is_file_request =
+            |it: &Value| it["method"].as_str().is_some_and(|it| it.starts_with("fs/"));
+        let message = agent.wait_for("a file request or the answer to the prompt", |message| {
+            is_file_request(message) || is_end(message)
+        });
         let Some(method) = message["method"].as_str() else { break };
         let path = message["params"]["path"].as_str().unwrap();
         assert!(path.starts_with('/'), "R-FS-2: {message}");
         assert_eq!(message["params"]["sessionId"], agent.session.as_str(), "R-FS-2");
-        // R-FS-3: where a range is asked for it counts from 1.
+        // R-FS-3: the lines of a requested range are counted from 1.
         assert!(message["params"]["line"].as_u64().is_none_or(|it| it >= 1), "{message}");
         match answer(method, path.rsplit('/').next().unwrap_or_default()) {
             Ok(result) => agent.respond(&message, &result),
@@ -61,7 +65,7 @@ fn last_card(agent: &TestAgent) -> Value {
 }
 
 #[test]
-fn r_fs_1_and_6_only_what_the_client_offers_is_called_and_the_disk_serves_the_rest() {
+fn r_fs_1_and_6_only_the_offered_methods_are_called_and_the_disk_serves_the_rest() {
     for (can_read, can_write) in [(false, false), (true, false), (false, true), (true, true)] {
         let mut agent = client(can_read, can_write).file("a.txt", "same\n").start();
         let both = json!([
@@ -81,7 +85,8 @@ fn r_fs_1_and_6_only_what_the_client_offers_is_called_and_the_disk_serves_the_re
         let has = |method: &str| methods.iter().any(|it| it == method);
         assert_eq!(has("fs/read_text_file"), can_read, "{methods:?}");
         assert_eq!(has("fs/write_text_file"), can_write, "{methods:?}");
-        // This client writes nothing, so the disk shows who wrote.
+        // This client writes nothing, so the content of the disk shows whether the agent has
+        // written the file.
         assert_eq!(agent.read("a.txt"), if can_write { "same\n" } else { "new\n" });
         let card = last_card(&agent);
         let diff = json!({ "type": "diff", "path": agent.path("a.txt"),
@@ -92,7 +97,7 @@ fn r_fs_1_and_6_only_what_the_client_offers_is_called_and_the_disk_serves_the_re
 }
 
 #[test]
-fn r_fs_1_a_client_that_says_nothing_offers_nothing() {
+fn r_fs_1_without_capabilities_no_method_of_the_client_is_called() {
     for capabilities in [json!({}), json!({ "fs": {} }), json!({ "fs": null })] {
         let builder = TestAgent::builder().file("a.txt", "disk\n").capabilities(capabilities);
         let (agent, result) = cards::run(builder, "read_file", &json!({ "path": "a.txt" }));
@@ -102,7 +107,7 @@ fn r_fs_1_a_client_that_says_nothing_offers_nothing() {
 }
 
 #[test]
-fn r_fs_2_a_write_says_which_file_and_the_whole_text() {
+fn r_fs_2_a_write_has_the_path_and_the_whole_text() {
     let mut agent = client(false, true).file("a.txt", "one\n").start();
     let append = json!({ "path": "a.txt", "content": "two\n", "mode": "append" });
     serve(&mut agent, &calls("write_file", &append), |_, _| Ok(json!({})));
@@ -113,7 +118,7 @@ fn r_fs_2_a_write_says_which_file_and_the_whole_text() {
 }
 
 #[test]
-fn r_fs_3_a_range_is_a_range_of_the_buffer() {
+fn r_fs_3_a_range_is_read_from_the_buffer() {
     let mut agent = client(true, false).file("a.txt", "x\n").start();
     let range = json!({ "path": "a.txt", "start_line": 2, "end_line": 3 });
     let content = json!({ "content": "1\n2\n3\n4\n" });
@@ -122,7 +127,7 @@ fn r_fs_3_a_range_is_a_range_of_the_buffer() {
 }
 
 #[test]
-fn r_fs_4_unsaved_text_wins_over_the_disk() {
+fn r_fs_4_unsaved_text_takes_precedence_over_the_disk() {
     let mut agent = client(true, true).file("a.txt", "disk\n").start();
     let results = serve(&mut agent, &read("a.txt"), |_, _| Ok(json!({ "content": "unsaved\n" })));
     assert_eq!(results, ["[File: a.txt | Lines: 1]\n    1| unsaved\n"]);
@@ -134,13 +139,13 @@ fn r_fs_4_unsaved_text_wins_over_the_disk() {
         })
     });
     assert_eq!(last_card(&agent)["content"][0]["oldText"], "unsaved\n");
-    // A file that has never been saved.
+    // The file `new.txt` has never been saved.
     let results = serve(&mut agent, &read("new.txt"), |_, _| Ok(json!({ "content": "draft\n" })));
     assert_eq!(results, ["[File: new.txt | Lines: 1]\n    1| draft\n"]);
 }
 
 #[test]
-fn r_fs_4_a_client_that_has_no_answer_leaves_it_to_the_disk() {
+fn r_fs_4_without_a_usable_answer_the_file_is_read_from_the_disk() {
     let answers: [Result<Value, i64>; 7] = [
         Err(-32603),
         Err(-32002),
@@ -160,7 +165,7 @@ fn r_fs_4_a_client_that_has_no_answer_leaves_it_to_the_disk() {
 }
 
 #[test]
-fn r_fs_4_a_missing_file_is_missing_whatever_the_client_makes_of_it() {
+fn r_fs_4_a_missing_file_is_missing_whatever_the_client_answers() {
     let mut agent = client(true, false).start();
     for answer in [Err(-32002), Err(-32603), Ok(json!({ "content": "" })), Ok(json!(null))] {
         let results = serve(&mut agent, &read("none.txt"), |_, _| answer.clone());
@@ -173,28 +178,32 @@ fn r_fs_4_a_missing_file_is_missing_whatever_the_client_makes_of_it() {
 }
 
 #[test]
-fn r_fs_4_a_client_that_never_answers_a_read_costs_five_seconds_and_not_the_turn() {
+fn r_fs_4_a_read_that_is_never_answered_is_served_by_the_disk_after_five_seconds() {
     let mut agent = client(true, false)
         .file("a.txt", "disk\n")
         .model(json!([read("a.txt"), says("Done.")]))
         .start();
-    let begun = Instant::now();
+    let started = Instant::now();
     let id = agent.prompt("go");
     let question = agent.wait_for_request("fs/read_text_file");
     assert_eq!(agent.stop_reason(&id), "end_turn");
-    assert!(begun.elapsed() > Duration::from_secs(4), "no patience: {:?}", begun.elapsed());
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(
+        started.elapsed() > Duration::from_secs(4),
+        "the agent has not waited long enough: {:?}",
+        started.elapsed()
+    );
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     assert!(cards::results(&agent, 1)[0].ends_with("1| disk\n"));
     let withdrawn = agent.log.iter().find(|it| it["method"] == "$/cancel_request").unwrap();
     assert_eq!(withdrawn["params"]["requestId"], question["id"]);
-    // An answer that comes much too late is nobody's.
+    // The agent ignores an answer that comes much too late.
     agent.respond(&question, &json!({ "content": "too late\n" }));
     agent.sync();
     cards::check(&agent);
 }
 
 #[test]
-fn r_fs_5_a_write_may_be_answered_with_nothing() {
+fn r_fs_5_a_write_may_be_answered_with_an_empty_result() {
     for answer in [json!(null), json!({}), json!("")] {
         let mut agent = client(false, true).start();
         let results = serve(&mut agent, &write("a.txt", "new\n"), |_, _| Ok(answer.clone()));
@@ -204,18 +213,18 @@ fn r_fs_5_a_write_may_be_answered_with_nothing() {
 }
 
 #[test]
-fn r_fs_5_a_write_that_the_client_refuses_fails_the_call_and_not_the_turn() {
+fn r_fs_5_a_write_that_the_client_refuses_fails_the_call_but_not_the_turn() {
     for answer in [Err(-32603), Err(-32000), Ok(json!("could not save: the buffer is locked"))] {
         let mut agent = client(false, true).file("a.txt", "old\n").start();
         let results = serve(&mut agent, &write("a.txt", "new\n"), |_, _| answer.clone());
         assert!(results[0].contains("the buffer is locked"), "{answer:?}: {results:?}");
         assert_eq!(last_card(&agent)["status"], "failed", "{answer:?}");
-        assert_eq!(agent.read("a.txt"), "old\n", "written behind the editor's back");
+        assert_eq!(agent.read("a.txt"), "old\n", "the file must not be written without the client");
     }
 }
 
 #[test]
-fn r_fs_5_a_client_that_does_not_know_the_file_leaves_the_write_to_the_disk() {
+fn r_fs_5_a_file_that_the_client_does_not_know_is_written_to_the_disk() {
     for code in [-32002, -32601] {
         let mut agent = client(false, true).file("a.txt", "old\n").start();
         serve(&mut agent, &write("a.txt", "new\n"), |_, _| Err(code));
@@ -225,7 +234,7 @@ fn r_fs_5_a_client_that_does_not_know_the_file_leaves_the_write_to_the_disk() {
 }
 
 #[test]
-fn the_client_is_asked_for_no_file_outside_the_project() {
+fn no_file_outside_the_project_is_requested_from_the_client() {
     let elsewhere = tempfile::tempdir().unwrap();
     let path = elsewhere.path().join("a.txt").display().to_string();
     std::fs::write(&path, "outside\n").unwrap();
@@ -238,7 +247,7 @@ fn the_client_is_asked_for_no_file_outside_the_project() {
 }
 
 #[test]
-fn the_client_is_asked_for_nothing_that_could_block_or_burst_it() {
+fn no_large_or_special_file_is_requested_from_the_client() {
     let mut agent = client(true, true).file("folder/x", "").start();
     assert!(
         process_waits::status(Command::new("mkfifo").arg(agent.path("fifo"))).unwrap().success()
@@ -254,7 +263,7 @@ fn the_client_is_asked_for_nothing_that_could_block_or_burst_it() {
 }
 
 #[test]
-fn a_path_below_a_linked_project_is_named_as_the_client_knows_it() {
+fn a_path_in_a_linked_project_has_the_name_that_the_client_knows() {
     let mut agent = client(true, false).file("real/a.txt", "disk\n").start();
     std::os::unix::fs::symlink(agent.path("real"), agent.path("named")).unwrap();
     let named = agent.path("named");

@@ -1,5 +1,5 @@
-//! The user's `config.toml`: it chooses a provider, brings its key and its headers there and
-//! nowhere else, and is never a reason not to start.
+//! The user's `config.toml`: it selects a provider, and sends the key and the headers of that
+//! provider to no other server. An invalid file does not keep the agent from starting.
 
 use serde_json::{Value, json};
 use turnwright_testing::raw_server::{RawServer, text_stream, write_stream};
@@ -8,7 +8,7 @@ use crate::agent::{TestAgent, TestAgentBuilder};
 
 const FILE: &str = "config/config.toml";
 
-/// A server that says hello to everybody.
+/// Starts a server that answers every request with a greeting.
 fn greeter() -> RawServer {
     RawServer::start(|_, stream| write_stream(stream, &text_stream("Hello.")))
 }
@@ -28,13 +28,13 @@ fn refusal(agent: &mut TestAgent) -> String {
     answer["error"]["message"].as_str().unwrap().to_owned()
 }
 
-/// Writes the agent's file while it runs.
+/// Overwrites the configuration file while the agent runs.
 fn write(agent: &TestAgent, text: &str) {
     std::fs::write(agent.home().join(FILE), text).unwrap();
 }
 
 #[test]
-fn a_broken_file_is_an_error_of_the_session_with_its_place_until_it_is_mended() {
+fn an_invalid_file_is_an_error_of_the_session_with_its_position_until_it_is_fixed() {
     let server = greeter();
     let mut agent = unconfigured("mode = 'ask'\nmodel = 7 # sk-secret\n").initialize();
     let message = refusal(&mut agent);
@@ -48,7 +48,7 @@ fn a_broken_file_is_an_error_of_the_session_with_its_place_until_it_is_mended() 
 }
 
 #[test]
-fn a_key_that_is_missing_or_stands_in_the_file_is_an_error_that_says_what_to_do() {
+fn a_key_that_is_missing_or_in_the_file_is_an_error_that_says_what_to_do() {
     for (file, expected) in [
         ("model = 'deepseek/deepseek-chat'", "DEEPSEEK_API_KEY"),
         ("model = 'x/m'\n[providers.x]\nbase_url = 'http://h/v1'\nkey_env = 'MY_X'", "MY_X"),
@@ -62,7 +62,7 @@ fn a_key_that_is_missing_or_stands_in_the_file_is_an_error_that_says_what_to_do(
     }
 }
 
-/// A server that lists these models, and says hello to everybody.
+/// Starts a server that lists these models and answers every other request with a greeting.
 fn lister(names: std::sync::Arc<std::sync::Mutex<Vec<&'static str>>>) -> RawServer {
     use std::io::Write;
     RawServer::reading(move |_, request, stream| {
@@ -83,7 +83,7 @@ fn choose(agent: &mut TestAgent, model: &str) -> Value {
 }
 
 #[test]
-fn two_providers_at_one_address_each_have_all_of_its_models() {
+fn two_providers_at_one_address_each_offer_all_of_its_models() {
     let server = lister(std::sync::Arc::new(std::sync::Mutex::new(vec!["m", "n"])));
     let url = server.base_url();
     let file = format!(
@@ -98,7 +98,7 @@ fn two_providers_at_one_address_each_have_all_of_its_models() {
 }
 
 #[test]
-fn a_model_that_the_server_has_got_in_the_meantime_can_be_chosen() {
+fn a_model_that_the_server_has_added_can_be_chosen() {
     let names = std::sync::Arc::new(std::sync::Mutex::new(vec!["m", "n"]));
     let server = lister(std::sync::Arc::clone(&names));
     let url = server.base_url();
@@ -111,7 +111,7 @@ fn a_model_that_the_server_has_got_in_the_meantime_can_be_chosen() {
 }
 
 #[test]
-fn a_wrong_name_of_a_model_is_no_reason_to_sign_in() {
+fn an_unknown_model_is_not_an_authentication_error() {
     let server = greeter();
     let file = format!("[providers.mine]\nbase_url = '{}'\nmodels = ['m']", server.base_url());
     let mut agent = unconfigured(&file).start();

@@ -1,16 +1,17 @@
-//! The blocks of a prompt (R-CONT, R-TURN-11): what the model reads of them, and what is refused.
+//! The content blocks of a prompt (R-CONT, R-TURN-11): what the model receives, and which blocks
+//! are refused.
 
 use serde_json::{Value, json};
 
 use crate::agent::{TestAgent, calls, says};
 
-/// Sends a prompt of these blocks; returns its answer.
+/// Sends a prompt with these blocks, and returns its answer.
 fn send(agent: &mut TestAgent, blocks: &Value) -> Value {
     let params = json!({ "sessionId": agent.session, "prompt": blocks });
     agent.call("session/prompt", &params)
 }
 
-/// What the model reads of these blocks.
+/// Runs a turn with these blocks, and returns what the model receives.
 fn read_by_model(blocks: &Value) -> String {
     let mut agent = TestAgent::builder().model(json!([says("Yes.")])).start();
     let answer = send(&mut agent, blocks);
@@ -19,7 +20,7 @@ fn read_by_model(blocks: &Value) -> String {
 }
 
 #[test]
-fn r_cont_1_text_blocks_are_read_in_order() {
+fn r_cont_1_text_blocks_are_sent_in_order() {
     let blocks = json!([
         { "type": "text", "text": "one " },
         { "type": "text", "text": "zwei äöü 🦀" },
@@ -28,7 +29,7 @@ fn r_cont_1_text_blocks_are_read_in_order() {
 }
 
 #[test]
-fn r_cont_2_a_link_to_a_file_can_be_followed_by_the_model() {
+fn r_cont_2_the_model_can_read_a_linked_file() {
     let mut agent = TestAgent::builder().file("src/lib.rs", "fn main() {}\n").start();
     let path = agent.path("src/lib.rs").display().to_string();
     let link =
@@ -38,12 +39,12 @@ fn r_cont_2_a_link_to_a_file_can_be_followed_by_the_model() {
     let answer = send(&mut agent, &json!([{ "type": "text", "text": "See " }, link]));
     assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
     let transcript = agent.model_transcript(1);
-    assert!(transcript[0].contains(&path), "the model does not know where: {transcript:?}");
+    assert!(transcript[0].contains(&path), "the path is missing: {transcript:?}");
     assert!(transcript[2].ends_with("    1| fn main() {}"), "{transcript:?}");
 }
 
 #[test]
-fn embedded_text_is_read_and_can_be_told_from_the_users_words() {
+fn embedded_text_is_sent_with_its_path() {
     let blocks = json!([
         { "type": "text", "text": "Explain" },
         { "type": "resource", "resource": {
@@ -65,7 +66,7 @@ fn r_cont_4_annotations_do_not_break_parsing() {
 }
 
 #[test]
-fn r_turn_11_what_was_not_advertised_or_makes_no_sense_is_refused_and_harms_nothing() {
+fn r_turn_11_unsupported_and_malformed_blocks_are_refused_and_the_session_goes_on() {
     let mut agent = TestAgent::builder().model(json!([says("Hello.")])).start();
     for block in [
         json!({ "type": "image", "data": "AAAA", "mimeType": "image/png" }),
@@ -83,5 +84,9 @@ fn r_turn_11_what_was_not_advertised_or_makes_no_sense_is_refused_and_harms_noth
     let params = json!({ "sessionId": agent.session, "prompt": "a string" });
     assert_eq!(agent.call("session/prompt", &params)["error"]["code"], -32602);
     assert_eq!(agent.turn("hi"), "end_turn");
-    assert_eq!(agent.model_transcript(0), ["user hi"], "a refused prompt is not remembered");
+    assert_eq!(
+        agent.model_transcript(0),
+        ["user hi"],
+        "a refused prompt must not be in the history"
+    );
 }

@@ -1,4 +1,4 @@
-//! `edit_file`: what is on the disk afterwards, what the card shows and what the model is told.
+//! `edit_file`: the file after an edit, the card, and the result that the model receives.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -12,7 +12,7 @@ fn edit(path: &str, old: &str, new: &str) -> Value {
     json!({ "path": path, "edits": [{ "old_text": old, "new_text": new }] })
 }
 
-/// One more turn of an agent that says yes.
+/// Runs one more turn with one call, and returns the result of the call.
 fn again(agent: &mut TestAgent, name: &str, arguments: &Value) -> String {
     agent.model().push(calls(name, arguments)).unwrap();
     agent.model().push(says("Done.")).unwrap();
@@ -20,7 +20,7 @@ fn again(agent: &mut TestAgent, name: &str, arguments: &Value) -> String {
 }
 
 #[test]
-fn edits_are_made_shown_and_told_with_their_new_lines() {
+fn edits_are_applied_and_reported_with_the_new_lines() {
     let builder = TestAgent::builder().file("a.rs", "one\ntwo\nthree\nfour\n");
     let edits = json!([
         { "old_text": "two\n", "new_text": "2\n2b\n" },
@@ -42,7 +42,7 @@ fn edits_are_made_shown_and_told_with_their_new_lines() {
 }
 
 #[test]
-fn the_names_that_models_are_used_to_are_taken() {
+fn argument_names_of_other_agents_are_accepted() {
     for arguments in [
         json!({ "file_path": "a", "old_string": "x", "new_string": "y" }),
         json!({ "path": "a", "edits": [{ "old_str": "x", "new_str": "y" }] }),
@@ -55,7 +55,7 @@ fn the_names_that_models_are_used_to_are_taken() {
 }
 
 #[test]
-fn nothing_is_written_when_anything_is_wrong_and_nobody_is_asked() {
+fn an_invalid_edit_writes_nothing_and_requests_no_permission() {
     let mut agent =
         TestAgent::builder().file("a.txt", "one\ntwo\none\n").permission("allow_once").start();
     let both = json!({ "path": "a.txt", "edits": [
@@ -79,7 +79,7 @@ fn nothing_is_written_when_anything_is_wrong_and_nobody_is_asked() {
 }
 
 #[test]
-fn replace_all_says_in_how_many_places() {
+fn replace_all_reports_the_number_of_places() {
     let arguments = json!({ "path": "a", "edits": [
         { "old_text": "x", "new_text": "y", "replace_all": true } ] });
     let (agent, result) =
@@ -92,7 +92,7 @@ fn replace_all_says_in_how_many_places() {
 }
 
 #[test]
-fn a_file_that_changed_since_it_was_read_is_edited_only_where_it_still_says_what_was_quoted() {
+fn a_file_that_changed_since_it_was_read_is_edited_only_where_old_text_matches_exactly() {
     let mut agent =
         TestAgent::builder().file("a", "one\ntwo\nthree\n").permission("allow_once").start();
     again(&mut agent, "read_file", &json!({ "path": "a" }));
@@ -100,7 +100,7 @@ fn a_file_that_changed_since_it_was_read_is_edited_only_where_it_still_says_what
     let result = again(&mut agent, "edit_file", &edit("a", "two", "x"));
     assert!(result.starts_with("a changed on disk since you read it"), "{result}");
     assert!(result.contains("Nothing was written. Read it again."), "{result}");
-    // What only nearly fits is not good enough then.
+    // After a change by somebody else, an approximate match is not accepted.
     let result = again(&mut agent, "edit_file", &edit("a", "three  \n", "3\n"));
     assert!(result.starts_with("a changed on disk since you read it"), "{result}");
     let result = again(&mut agent, "edit_file", &edit("a", "three", "3"));
@@ -109,13 +109,13 @@ fn a_file_that_changed_since_it_was_read_is_edited_only_where_it_still_says_what
         "{result}"
     );
     assert_eq!(agent.read("a"), "zero\none\n2\n3\n");
-    // Now it is known again.
+    // After the edit, the agent knows the content of the file again.
     let result = again(&mut agent, "edit_file", &edit("a", "3  \n", "4\n"));
     assert!(result.contains("Match: but for white space at line ends."), "{result}");
 }
 
 #[test]
-fn mode_link_and_line_ends_stay() {
+fn mode_link_and_line_ends_are_preserved() {
     let mut agent = TestAgent::builder().file("run.sh", "").permission("allow_once").start();
     fs::write(agent.path("run.sh"), "a\r\nb\nc").unwrap();
     fs::set_permissions(agent.path("run.sh"), fs::Permissions::from_mode(0o751)).unwrap();
@@ -128,7 +128,7 @@ fn mode_link_and_line_ends_stay() {
 }
 
 #[test]
-fn a_large_file_is_shown_by_its_changed_lines() {
+fn the_card_of_a_large_file_shows_only_the_changed_lines() {
     let text = "some line of a long file\n".repeat(50_000) + "last\n";
     let builder = TestAgent::builder().file("a", &text);
     let (agent, _) = cards::run(builder, "edit_file", &edit("a", "last\n", "end\n"));
@@ -137,7 +137,7 @@ fn a_large_file_is_shown_by_its_changed_lines() {
 }
 
 #[test]
-fn the_editor_s_unsaved_text_is_what_is_edited() {
+fn an_edit_applies_to_the_unsaved_text_of_the_editor() {
     let fs = json!({ "readTextFile": true, "writeTextFile": true });
     let mut agent = TestAgent::builder()
         .capabilities(json!({ "fs": fs }))
@@ -150,8 +150,11 @@ fn the_editor_s_unsaved_text_is_what_is_edited() {
     let mut writes = 0;
     loop {
         let is_end = |it: &Value| it.get("method").is_none() && it["id"] == id;
-        let asks = |it: &Value| it["method"].as_str().is_some_and(|it| it.starts_with("fs/"));
-        let message = agent.wait_for("a question or the end", |it| asks(it) || is_end(it));
+        let is_file_request =
+            |it: &Value| it["method"].as_str().is_some_and(|it| it.starts_with("fs/"));
+        let message = agent.wait_for("a file request or the answer to the prompt", |message| {
+            is_file_request(message) || is_end(message)
+        });
         match message["method"].as_str() {
             Some("fs/read_text_file") => agent.respond(&message, &json!({ "content": buffer })),
             Some(_) => {
@@ -168,7 +171,7 @@ fn the_editor_s_unsaved_text_is_what_is_edited() {
 }
 
 #[test]
-fn a_quotation_that_is_wrong_does_not_show_a_secret_before_the_question() {
+fn an_edit_that_does_not_match_reveals_no_secret() {
     let mut agent = TestAgent::builder().file(".env", "KEY=the-secret-0\n").start();
     let elsewhere = tempfile::tempdir().unwrap();
     let outside = elsewhere.path().join("notes.txt");

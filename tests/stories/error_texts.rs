@@ -1,4 +1,5 @@
-//! What the model is told when something has gone wrong: each case names the cause and the way on.
+//! The results that the model receives when something has gone wrong. Each names the cause, and how
+//! the model can continue.
 
 use std::fs;
 
@@ -7,8 +8,8 @@ use turnwright_testing::cards::{self, call};
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
-/// One more call in a turn of its own; returns what the model was told.
-fn told(agent: &mut TestAgent, name: &str, arguments: &Value) -> String {
+/// Runs one more turn with one call, and returns the result that the model received.
+fn result_of(agent: &mut TestAgent, name: &str, arguments: &Value) -> String {
     agent.model().push(calls(name, arguments)).unwrap();
     agent.model().push(says("Done.")).unwrap();
     cards::turn(agent)
@@ -26,22 +27,22 @@ fn source() -> TestAgentBuilder {
 }
 
 #[test]
-fn a_stale_file_is_told_with_the_lines_that_have_changed() {
+fn a_file_changed_by_somebody_else_is_reported_with_the_changed_lines() {
     let mut agent = source().permission("allow_once").start();
-    told(&mut agent, "read_file", &json!({ "path": "src/a.rs" }));
+    result_of(&mut agent, "read_file", &json!({ "path": "src/a.rs" }));
     fs::write(agent.path("src/a.rs"), SOURCE.replace("return y", "return 7")).unwrap();
     let expected = "src/a.rs changed on disk since you read it (changed lines: 6). Nothing was \
                     written. Read it again.";
-    let edited = told(&mut agent, "edit_file", &edit("    return y;\n"));
+    let edited = result_of(&mut agent, "edit_file", &edit("    return y;\n"));
     assert!(edited.starts_with(expected), "{edited}");
     let written = json!({ "path": "src/a.rs", "content": "fn new() {}\n" });
-    assert_eq!(told(&mut agent, "write_file", &written), expected);
+    assert_eq!(result_of(&mut agent, "write_file", &written), expected);
     assert!(agent.read("src/a.rs").contains("return 7"));
     assert_eq!(cards::questions(&agent), 0);
 }
 
 #[test]
-fn a_rejected_call_is_not_to_be_worked_around() {
+fn the_model_is_told_not_to_work_around_a_rejected_call() {
     let replies = json!([calls("exec", &json!({ "command": "touch x" })), says("Then not.")]);
     let mut agent = source().model(replies).permission("reject_once").start();
     let result = cards::turn(&mut agent);
@@ -51,18 +52,18 @@ fn a_rejected_call_is_not_to_be_worked_around() {
 }
 
 #[test]
-fn a_call_that_was_cut_off_says_how_to_send_less() {
+fn the_model_is_told_how_to_send_less_after_a_call_was_cut_off() {
     let cut = json!([call("write_file", &json!("{\"path\": \"x\", \"content\": \"half")),
         { "finish": "length" }]);
     let mut agent = source().model(json!([cut, says("Then less.")])).start();
     let result = cards::turn(&mut agent);
     assert!(result.contains("cut off at the output limit"), "{result}");
-    assert!(result.contains("append"), "the way on is missing: {result}");
+    assert!(result.contains("append"), "the result does not say how to continue: {result}");
     assert!(!agent.path("x").exists());
 }
 
 #[test]
-fn a_model_that_goes_round_in_circles_is_told_so() {
+fn a_call_that_repeats_the_previous_one_is_not_executed() {
     let read = calls("read_file", &json!({ "path": "src/a.rs" }));
     let mut replies = vec![read; 4];
     replies.push(says("Enough."));

@@ -1,12 +1,12 @@
-//! JSON-RPC and errors (R-ERR): one answer for every request, none for anything else, and the
-//! right code with a sentence that a person can read.
+//! JSON-RPC and errors (R-ERR): every request gets exactly one answer, other messages get none, and
+//! an error has the right code and a readable message.
 
 use serde_json::{Value, json};
 use turnwright_testing::schema::walk;
 
 use crate::agent::{TestAgent, prompt, says};
 
-/// The codes of JSON-RPC and ACP; all others would be our own.
+/// The error codes of JSON-RPC and ACP. The agent must use no other codes.
 const KNOWN: [i64; 8] = [-32700, -32600, -32601, -32602, -32603, -32800, -32000, -32002];
 
 fn code(answer: &Value) -> i64 {
@@ -53,7 +53,7 @@ fn r_err_1_every_request_gets_exactly_one_answer() {
 #[test]
 fn r_err_2_a_notification_is_never_answered() {
     let mut agent = TestAgent::builder().model(json!([says("Yes.")])).start();
-    // By then nothing else comes by itself.
+    // After this update, the agent sends nothing on its own initiative.
     agent.wait_for_update("available_commands_update");
     let before = agent.log.len();
     let session = agent.session.clone();
@@ -68,7 +68,8 @@ fn r_err_2_a_notification_is_never_answered() {
     agent.notify("$/anything", &json!({}));
     agent.notify("_x/y", &json!({ "a": 1 }));
     agent.notify("no/such", &json!({}));
-    // A request's name without an identifier is a notification too, and does nothing.
+    // A message with the method of a request but without an id is a notification too, and has no
+    // effect.
     agent.notify("session/new", &json!({ "cwd": "/", "mcpServers": [] }));
     agent.notify("session/prompt", &prompt(&session, "hi"));
     agent.sync();
@@ -84,7 +85,7 @@ fn r_err_3_an_unknown_method_is_not_found() {
     for method in ["foo/bar", "_foo/bar", "session/set_model", "", "Initialize", "session/update"] {
         assert_eq!(code(&agent.call(method, &session)), -32601, "{method}");
     }
-    // What the client serves is not ours to serve.
+    // The client serves these methods, not the agent.
     for method in ["fs/read_text_file", "terminal/create", "session/request_permission"] {
         assert_eq!(code(&agent.call(method, &session)), -32601, "{method}");
     }
@@ -120,7 +121,7 @@ fn r_err_4_bad_parameters_are_invalid_params() {
         let answer = agent.call(method, &params);
         assert_eq!(code(&answer), -32602, "{method} {params}");
         let message = answer["error"]["message"].as_str().unwrap();
-        assert!(message.contains(method), "the message does not say where: {message}");
+        assert!(message.contains(method), "the message does not name the method: {message}");
     }
     agent.send_line(r#"{"jsonrpc":"2.0","id":"absent","method":"session/new"}"#);
     assert_eq!(code(&agent.answer_to(&json!("absent"))), -32602);
@@ -150,7 +151,7 @@ fn r_err_5_a_session_that_does_not_exist_is_not_found() {
 }
 
 #[test]
-fn r_err_8_a_message_is_one_short_line_however_long_the_input() {
+fn r_err_8_an_error_message_is_one_short_line_even_for_a_long_input() {
     let mut agent = TestAgent::builder().start();
     let session = agent.session.clone();
     let long = "word\nand\r\nanother ".repeat(2_000);
@@ -166,13 +167,13 @@ fn r_err_8_a_message_is_one_short_line_however_long_the_input() {
     for answer in answers {
         let message = answer["error"]["message"].as_str().unwrap();
         assert!(!message.is_empty());
-        assert!(!message.contains(['\n', '\r']), "more than a line: {message}");
+        assert!(!message.contains(['\n', '\r']), "more than one line: {message}");
         assert!(message.len() < 600, "{} bytes: {message}", message.len());
     }
 }
 
 #[test]
-fn r_err_9_no_code_is_one_of_our_own_making() {
+fn r_err_9_only_codes_of_json_rpc_and_acp_are_used() {
     let refuses = json!([{ "status": 400, "body": { "error": { "message": "no" } } }]);
     let denies = json!([{ "status": 401, "body": { "error": { "message": "bad key" } } }]);
     let mut agent = TestAgent::builder().model(json!([refuses, denies])).start();
@@ -215,7 +216,7 @@ fn r_err_10_malformed_optional_values_and_unknown_keys_are_ignored() {
 }
 
 #[test]
-fn r_err_10_what_would_change_the_meaning_is_refused_as_a_whole() {
+fn r_err_10_one_invalid_required_value_makes_the_whole_request_invalid() {
     let mut agent = TestAgent::builder().start();
     let session = agent.session.clone();
     let folder = agent.workspace().to_path_buf();
@@ -253,14 +254,14 @@ fn r_err_10_what_would_change_the_meaning_is_refused_as_a_whole() {
 }
 
 #[test]
-fn r_turn_11_and_15_content_that_was_not_offered_is_refused_and_the_session_lives() {
+fn r_turn_11_and_15_content_that_was_not_offered_is_refused_and_the_session_goes_on() {
     let mut agent = TestAgent::builder().initialize();
     let answer = agent.call("initialize", &json!({ "protocolVersion": 1 }));
     let offered = answer["result"]["agentCapabilities"]["promptCapabilities"].clone();
     agent.session = agent.new_session();
     let session = agent.session.clone();
     for kind in ["image", "audio"] {
-        assert_ne!(offered[kind], true, "offered by now: this test is out of date");
+        assert_ne!(offered[kind], true, "the agent offers it now, so this test is out of date");
         let block = json!({ "type": kind, "data": "AAAA", "mimeType": "application/x" });
         let blocks = json!([{ "type": "text", "text": "look" }, block]);
         let answer =
@@ -275,7 +276,7 @@ fn r_turn_11_and_15_content_that_was_not_offered_is_refused_and_the_session_live
 }
 
 #[test]
-fn r_ext_2_no_key_is_of_our_own_making() {
+fn r_ext_2_every_key_is_in_the_schema() {
     let schema: Value =
         serde_json::from_str(include_str!("../data/schema/schema.v1.unstable.json")).unwrap();
     let mut known: Vec<String> =
@@ -298,7 +299,7 @@ fn r_ext_2_no_key_is_of_our_own_making() {
     }
 }
 
-/// The names of all properties that the schema knows.
+/// Collects the names of all properties in the schema.
 fn properties(schema: &Value, names: &mut Vec<String>) {
     match schema {
         Value::Object(map) => {

@@ -1,4 +1,4 @@
-//! `history`: what the tools have done before.
+//! The `history` tool, which searches the tool calls of this session or of all sessions.
 
 use serde_json::json;
 use turnwright_testing::cards;
@@ -6,7 +6,7 @@ use turnwright_testing::cards;
 use crate::agent::TestAgent;
 
 #[test]
-fn the_own_session_is_free_and_the_others_are_asked_about() {
+fn searching_all_sessions_requires_permission() {
     let arguments = json!({ "query": "migration" });
     let (agent, result) = cards::run(TestAgent::builder(), "history", &arguments);
     assert!(result.starts_with("Nothing found."), "{result}");
@@ -28,7 +28,7 @@ fn the_own_session_is_free_and_the_others_are_asked_about() {
 }
 
 #[test]
-fn what_another_process_has_done_is_found_by_those_who_may_look() {
+fn calls_of_an_earlier_process_are_found_with_permission() {
     let first = TestAgent::builder().file("a.txt", "migration-9\n");
     let (mut agent, _) = cards::run(first, "read_file", &json!({ "path": "a.txt" }));
     let state = agent.home().join("state");

@@ -1,5 +1,5 @@
-//! Initialization (R-INIT) and the extension points that it touches (R-EXT): what each side says
-//! about itself, and that both are bound by it.
+//! Initialization (R-INIT) and the extension points that belong to it (R-EXT): what the client and
+//! the agent announce, and that both act accordingly.
 
 use serde_json::{Value, json};
 
@@ -56,7 +56,7 @@ fn r_init_5_a_bad_version_is_invalid_and_leaves_the_connection_as_it_was() {
 }
 
 #[test]
-fn r_init_9_what_is_offered_is_served_and_the_rest_is_not_found() {
+fn r_init_9_offered_methods_are_served_and_the_others_are_not_found() {
     let mut agent = TestAgent::builder().spawn();
     let answer = agent.call("initialize", &json!({ "protocolVersion": 1 }));
     let capabilities = answer["result"]["agentCapabilities"].clone();
@@ -78,7 +78,7 @@ fn r_init_9_what_is_offered_is_served_and_the_rest_is_not_found() {
     for (method, place) in table {
         let offer = capabilities.pointer(place).unwrap_or(&Value::Null);
         let offered = offer.is_object() || *offer == json!(true);
-        // Parameters that no method takes, so that nothing happens.
+        // No method accepts these parameters, so the call has no effect.
         let answer = agent.call(method, &json!([[]]));
         let found = answer["error"]["code"] != -32601;
         assert_eq!(found, offered, "{method}: {answer}");
@@ -99,12 +99,12 @@ fn r_init_11_text_and_links_reach_the_model() {
     ] });
     let answer = agent.call("session/prompt", &params);
     assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
-    let words = agent.model_transcript(0).join("\n");
+    let text = agent.model_transcript(0).join("\n");
     let places: Vec<_> = ["Look at this:", "notes.md", "What is it?"]
-        .map(|it| words.find(it).unwrap_or_else(|| panic!("no `{it}` in {words}")))
+        .map(|it| text.find(it).unwrap_or_else(|| panic!("no `{it}` in {text}")))
         .into();
-    assert!(places.is_sorted(), "not in order: {words}");
-    assert!(words.contains(&*link.to_string_lossy()), "the place is lost: {words}");
+    assert!(places.is_sorted(), "not in order: {text}");
+    assert!(text.contains(&*link.to_string_lossy()), "the path is missing: {text}");
 }
 
 #[test]
@@ -122,14 +122,14 @@ fn r_init_12_embedded_resources_are_offered_and_used() {
     ] });
     let answer = agent.call("session/prompt", &params);
     assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
-    let words = agent.model_transcript(0).join("\n");
+    let text = agent.model_transcript(0).join("\n");
     for word in ["a.rs", "fn answer() {}", "b.bin", "What is it?"] {
-        assert!(words.contains(word), "no `{word}` in {words}");
+        assert!(text.contains(word), "no `{word}` in {text}");
     }
 }
 
 #[test]
-fn r_init_13_nothing_is_served_before_initialize_and_initialize_may_come_again() {
+fn r_init_13_nothing_is_served_before_initialize_and_initialize_may_be_repeated() {
     let mut agent = TestAgent::builder().model(json!([says("Hello.")])).spawn();
     let new = json!({ "cwd": agent.workspace(), "mcpServers": [] });
     let early = [
@@ -147,7 +147,7 @@ fn r_init_13_nothing_is_served_before_initialize_and_initialize_may_come_again()
     assert!(agent.call("initialize", &version)["result"].is_object());
     agent.session = agent.new_session();
     assert!(agent.call("initialize", &version)["result"].is_object());
-    assert_eq!(agent.turn("hi"), "end_turn", "the session is gone");
+    assert_eq!(agent.turn("hi"), "end_turn", "the session must still exist");
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn r_init_15_and_ext_1_unknown_capabilities_and_any_meta_are_harmless() {
 #[test]
 fn r_ext_4_and_5_custom_requests_are_answered_and_custom_notifications_ignored() {
     let mut agent = TestAgent::builder().spawn();
-    // Before `initialize` too: whoever waits for an answer gets one.
+    // A custom request gets an answer even before `initialize`.
     let answer = agent.call("_x/y", &json!({}));
     assert_eq!(code(&answer), -32600, "{answer}");
     assert!(agent.call("initialize", &json!({ "protocolVersion": 1 }))["result"].is_object());
@@ -202,7 +202,7 @@ fn r_ext_4_and_5_custom_requests_are_answered_and_custom_notifications_ignored()
 }
 
 #[test]
-fn p0_8_sloppy_answers_of_the_client_are_understood() {
+fn p0_8_a_file_content_is_accepted_as_a_bare_string() {
     let read = calls("read_file", &json!({ "path": "a.txt" }));
     let answers = [json!("from the editor\n"), json!({ "content": "from the editor\n" })];
     for answer in answers {
@@ -222,7 +222,7 @@ fn p0_8_sloppy_answers_of_the_client_are_understood() {
 }
 
 #[test]
-fn p0_8_a_client_that_never_answers_does_not_hold_the_turn_for_ever() {
+fn p0_8_a_client_that_never_answers_does_not_block_the_turn() {
     let mut agent = TestAgent::builder()
         .file("a.txt", "from the disk\n")
         .model(json!([calls("read_file", &json!({ "path": "a.txt" })), says("Done.")]))
@@ -231,9 +231,9 @@ fn p0_8_a_client_that_never_answers_does_not_hold_the_turn_for_ever() {
     let id = agent.prompt("read");
     let request = agent.wait_for_request("fs/read_text_file");
     assert_eq!(agent.stop_reason(&id), "end_turn");
-    // The request is withdrawn, and an answer that comes after all is ignored.
-    let withdrawn = |it: &Value| it["params"]["requestId"] == request["id"];
-    assert!(agent.log.iter().any(withdrawn), "{:?}", agent.log);
+    // The agent withdraws the request, and ignores an answer that comes afterwards.
+    let is_withdrawal = |it: &Value| it["params"]["requestId"] == request["id"];
+    assert!(agent.log.iter().any(is_withdrawal), "{:?}", agent.log);
     agent.respond(&request, &json!({ "content": "late" }));
     agent.sync();
 }

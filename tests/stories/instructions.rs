@@ -1,4 +1,4 @@
-//! Project instructions: what the first prompt of a conversation brings along.
+//! Project instructions, which are sent with the first prompt of a conversation.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,8 +8,8 @@ use turnwright_testing::process_waits;
 
 use crate::agent::{TestAgent, says};
 
-/// All that the n-th request says of the user.
-fn told(agent: &TestAgent, number: usize) -> String {
+/// Returns the text of all user messages in the n-th request to the model.
+fn user_text(agent: &TestAgent, number: usize) -> String {
     let body = agent.model_request(number);
     let messages = body["messages"].as_array().unwrap();
     let user = messages.iter().filter(|it| it["role"] == "user");
@@ -29,7 +29,7 @@ fn instructions_come_with_the_first_prompt_only_and_again_after_clear() {
         .own_file("config/AGENTS.md", "Be brief.\n")
         .start();
     assert_eq!(agent.turn("hi"), "end_turn");
-    let first = told(&agent, 0);
+    let first = user_text(&agent, 0);
     let own = first.find("Be brief.").unwrap();
     let project = first.find("Use tabs.").unwrap();
     assert!(own < project && first.starts_with("hi"), "{first}");
@@ -40,25 +40,25 @@ fn instructions_come_with_the_first_prompt_only_and_again_after_clear() {
     assert!(first.contains(&label) && first.contains("do not override the user"), "{first}");
     assert!(!first.contains("Use spaces."), "{first}");
     assert_eq!(first.matches("</context>").count(), first.matches("<context>").count(), "{first}");
-    // They are read once: what is said twice is paid twice.
+    // The files are read only once, because sending instructions again would cost tokens.
     fs::write(agent.path("AGENTS.md"), "Changed.\n").unwrap();
     assert_eq!(agent.turn("more"), "end_turn");
-    assert_eq!(told(&agent, 1).matches("Use tabs.").count(), 1);
-    assert!(!told(&agent, 1).contains("Changed."));
+    assert_eq!(user_text(&agent, 1).matches("Use tabs.").count(), 1);
+    assert!(!user_text(&agent, 1).contains("Changed."));
     assert_eq!(agent.turn("/clear"), "end_turn");
     assert_eq!(agent.turn("again"), "end_turn");
-    assert!(told(&agent, 2).contains("Changed."), "{}", told(&agent, 2));
+    assert!(user_text(&agent, 2).contains("Changed."), "{}", user_text(&agent, 2));
 }
 
 #[test]
-fn a_project_without_any_costs_not_a_word() {
+fn a_project_without_instructions_adds_nothing_to_the_prompt() {
     let mut agent = TestAgent::builder().model(three()).start();
     assert_eq!(agent.turn("hi"), "end_turn");
-    assert_eq!(told(&agent, 0).matches("<context>").count(), 1, "{}", told(&agent, 0));
+    assert_eq!(user_text(&agent, 0).matches("<context>").count(), 1, "{}", user_text(&agent, 0));
 }
 
 #[test]
-fn what_is_no_file_of_the_project_is_not_read_and_hangs_nothing() {
+fn links_out_of_the_project_and_special_files_are_not_read() {
     let mut agent = TestAgent::builder()
         .model(three())
         .file("GEMINI.md", "From the project.")
@@ -70,15 +70,22 @@ fn what_is_no_file_of_the_project_is_not_read_and_hangs_nothing() {
     assert!(made.success());
     symlink(agent.home().join("secret.md"), agent.path("CLAUDE.md")).unwrap();
     assert_eq!(agent.turn("hi"), "end_turn");
-    let told = told(&agent, 0);
-    assert!(told.contains("From the project.") && !told.contains("From elsewhere."), "{told}");
+    let user_text = user_text(&agent, 0);
+    assert!(
+        user_text.contains("From the project.") && !user_text.contains("From elsewhere."),
+        "{user_text}"
+    );
 }
 
 #[test]
-fn too_many_words_are_cut_and_that_is_said() {
+fn long_instructions_are_cut_and_marked_as_cut() {
     let long = "x".repeat(40_000);
     let mut agent = TestAgent::builder().model(three()).file("AGENTS.md", &long).start();
     assert_eq!(agent.turn("hi"), "end_turn");
-    let told = told(&agent, 0);
-    assert!(told.len() < 34_000 && told.contains("[cut: more than 32 KiB"), "{}", told.len());
+    let user_text = user_text(&agent, 0);
+    assert!(
+        user_text.len() < 34_000 && user_text.contains("[cut: more than 32 KiB"),
+        "{}",
+        user_text.len()
+    );
 }

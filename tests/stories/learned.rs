@@ -1,5 +1,6 @@
-//! What a refusal teaches (rule 8): a parameter that the server names is changed at once, the
-//! user sees nothing of it, and nobody provokes the refusal again.
+//! What the agent learns from a refusal (rule 8): it changes the parameter that the server names
+//! and sends the request again. The user sees nothing of it, and the agent does not cause the same
+//! refusal again.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use crate::agent::TestAgent;
 use crate::provider::{Answer, Provider, configured, notices, refuses, says};
 
-/// Refuses a request that has one of these fields.
+/// Starts a provider that refuses requests with one of these fields.
 fn strict(fields: &'static [&'static str]) -> Provider {
     Provider::answering(move |body| {
         let refused = fields.iter().find(|it| body.get(**it).is_some());
@@ -17,13 +18,13 @@ fn strict(fields: &'static [&'static str]) -> Provider {
     })
 }
 
-/// A model whose server is known to take an effort and a limit.
+/// Returns settings for a model whose server is known to accept an effort and a limit.
 fn settings(provider: &Provider) -> String {
     let quirks = "quirks = { cache = 'auto' }\n[providers.p.model.gpt-5]\nmax_output = 99";
     format!("model = 'p/gpt-5'\n{}", provider.section("p", quirks))
 }
 
-/// A new agent with the folders of another one, which it ends.
+/// Ends the agent, and starts another one with the same folders.
 fn next(agent: &mut TestAgent) -> TestAgent {
     let home = agent.home().to_owned();
     agent.close();
@@ -42,14 +43,14 @@ fn profile(agent: &TestAgent) -> Value {
 }
 
 #[test]
-fn a_parameter_that_is_refused_is_left_out_unseen_and_remembered_by_this_process_and_the_next() {
+fn a_refused_parameter_is_left_out_and_remembered_by_this_process_and_the_next() {
     let provider = strict(&["stream_options"]);
     let mut agent = configured(&settings(&provider)).start();
     assert_eq!(agent.turn("hi"), "end_turn");
     assert_eq!((agent.text().as_str(), notices(&agent).as_str()), ("Hello.", ""));
     assert_eq!(provider.asked().len(), 2);
     let (first, second) = (&provider.asked()[0], &provider.asked()[1]);
-    assert_eq!(first["messages"], second["messages"], "nothing else is changed");
+    assert_eq!(first["messages"], second["messages"], "the messages must not change");
     assert_eq!(agent.turn("again"), "end_turn");
     agent.session = agent.new_session();
     assert_eq!(agent.turn("again"), "end_turn");
@@ -61,7 +62,7 @@ fn a_parameter_that_is_refused_is_left_out_unseen_and_remembered_by_this_process
 }
 
 #[test]
-fn two_parameters_are_refused_one_after_the_other_and_both_are_remembered() {
+fn two_parameters_that_are_refused_one_after_the_other_are_both_remembered() {
     let provider = strict(&["stream_options", "max_completion_tokens"]);
     let mut agent = configured(&settings(&provider)).start();
     assert_eq!(agent.turn("hi"), "end_turn");
@@ -73,33 +74,33 @@ fn two_parameters_are_refused_one_after_the_other_and_both_are_remembered() {
 }
 
 #[test]
-fn an_effort_that_is_refused_is_no_longer_offered() {
+fn a_refused_effort_is_no_longer_offered() {
     let provider = strict(&["reasoning_effort"]);
     let mut agent = configured(&settings(&provider)).start();
     crate::provider::set(&mut agent, "thought_level", "high");
     assert_eq!(agent.turn("hi"), "end_turn");
     agent.sync();
-    let told =
+    let update =
         agent.updates().into_iter().rfind(|it| it["sessionUpdate"] == "config_option_update");
-    assert_eq!(crate::provider::currents(&told.unwrap()), ["model=p/gpt-5", "mode=ask"]);
+    assert_eq!(crate::provider::currents(&update.unwrap()), ["model=p/gpt-5", "mode=ask"]);
 }
 
 #[test]
-fn what_cannot_be_mended_is_told_once_and_teaches_nothing() {
+fn a_refusal_that_cannot_be_avoided_is_reported_once_and_not_remembered() {
     for (message, requests) in [
         ("There is something about you.", 1),
-        // It is named, but what is sent of it is not the trouble.
+        // The message names a field, but no parameter that can be left out.
         ("messages.1.content is required", 1),
         ("Parameter stream_options, or else reasoning_split", 2),
-        // To and fro is not mended either.
+        // Switching between the two parameters does not help.
         ("max_tokens and max_completion_tokens are both wrong", 2),
     ] {
         let provider = Provider::answering(move |_| refuses(message));
         let mut agent = configured(&settings(&provider)).start();
         let id = agent.prompt("hi");
         let answer = agent.answer_to(&id);
-        let told = answer["error"]["message"].as_str().unwrap_or_else(|| panic!("{answer}"));
-        assert!(told.contains(message), "{told}");
+        let text = answer["error"]["message"].as_str().unwrap_or_else(|| panic!("{answer}"));
+        assert!(text.contains(message), "{text}");
         assert_eq!(provider.asked().len(), requests, "{message}");
         agent.close();
         assert!(profile_files(&agent).is_empty(), "{message}");
@@ -107,7 +108,7 @@ fn what_cannot_be_mended_is_told_once_and_teaches_nothing() {
 }
 
 #[test]
-fn two_sessions_that_meet_the_same_refusal_both_get_their_answer() {
+fn two_sessions_with_the_same_refusal_both_get_their_answer() {
     let provider = strict(&["stream_options"]);
     let mut agent = configured(&settings(&provider)).start();
     let other = agent.new_session();
@@ -119,7 +120,7 @@ fn two_sessions_that_meet_the_same_refusal_both_get_their_answer() {
 }
 
 #[test]
-fn a_wish_of_the_user_stands_above_what_the_server_says() {
+fn a_setting_of_the_user_takes_precedence_over_a_refusal() {
     let provider = strict(&["stream_options"]);
     let section = provider.section("p", "quirks = { stream_options = true }");
     let mut agent = configured(&format!("model = 'p/m'\n{section}")).start();
@@ -128,7 +129,7 @@ fn a_wish_of_the_user_stands_above_what_the_server_says() {
     assert_eq!(provider.asked().len(), 1);
 }
 
-/// A server with a window of 4096 tokens.
+/// Starts a server with a context window of 4096 tokens.
 fn small() -> Provider {
     Provider::answering(|body| {
         if body.to_string().contains("too much") {
@@ -141,12 +142,12 @@ fn small() -> Provider {
 }
 
 fn size(agent: &TestAgent) -> Value {
-    let gauge = agent.updates().into_iter().rfind(|it| it["sessionUpdate"] == "usage_update");
-    gauge.map_or(Value::Null, |it| it["size"].clone())
+    let update = agent.updates().into_iter().rfind(|it| it["sessionUpdate"] == "usage_update");
+    update.map_or(Value::Null, |it| it["size"].clone())
 }
 
 #[test]
-fn a_window_that_an_overflow_has_told_is_known_to_the_next_process_unless_the_user_sets_one() {
+fn a_window_learned_from_an_overflow_is_remembered_unless_the_user_sets_one() {
     let provider = small();
     let plain = format!("model = 'p/m'\n{}", provider.section("p", ""));
     let mut agent = configured(&plain).start();
@@ -162,13 +163,13 @@ fn a_window_that_an_overflow_has_told_is_known_to_the_next_process_unless_the_us
     let mut third = TestAgent::unconfigured().variable("TURNWRIGHT_HOME", &home).start();
     assert_eq!(third.turn("hi"), "end_turn");
     assert_eq!(size(&third), 8192);
-    // The server knows better still.
+    // An overflow takes precedence over the setting of the user.
     assert_eq!(third.turn("too much"), "max_tokens");
     assert_eq!(size(&third), 4096);
 }
 
 #[test]
-fn a_profile_that_is_broken_is_as_good_as_none() {
+fn a_broken_profile_is_ignored_and_replaced() {
     let provider = strict(&["stream_options"]);
     let mut agent = configured(&settings(&provider)).start();
     assert_eq!(agent.turn("hi"), "end_turn");
@@ -186,7 +187,7 @@ fn a_profile_that_is_broken_is_as_good_as_none() {
         assert_eq!(next.turn("hi"), "end_turn");
         next.close();
         assert_eq!(provider.asked().len(), before + 2, "{text}");
-        assert_eq!(profile(&agent), whole, "it is mended");
+        assert_eq!(profile(&agent), whole, "the profile must be repaired");
     }
 }
 

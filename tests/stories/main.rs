@@ -1,6 +1,6 @@
-//! Conversations with an agent on a thread of the test: the whole agent from its first line of input to its
-//! last line of output, with a scripted model and real files, but without a process. What only a process
-//! can show is in `tests/it`.
+//! Conversations with an agent on a thread of the test. They run the whole agent, from its first
+//! line of input to its last line of output, with a scripted model and real files, but without a
+//! process. Tests that need a process are in `tests/it`.
 #![expect(clippy::disallowed_methods, reason = "the bans apply to the agent; tests are its client")]
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! MCP servers on streamable HTTP: what arrives there, and what becomes of a session when they
-//! refuse, fail, flood or go away.
+//! MCP servers over streamable HTTP: the requests that they receive, and how a session behaves when
+//! they refuse, fail, flood or disappear.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -13,7 +13,7 @@ use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, says};
 
 const KEY: &str = "sk-canary-7-of-a-server";
 
-/// An agent whose model calls `echo` of the server `far` once.
+/// Returns an agent whose model calls the tool `echo` of the server `far` once.
 fn calling(stub: &McpHttpStub) -> TestAgentBuilder {
     let call = calls("mcp__far__echo", &json!({ "text": "hi" }));
     TestAgent::builder()
@@ -22,8 +22,8 @@ fn calling(stub: &McpHttpStub) -> TestAgentBuilder {
         .server_as(stub.server("far", &[]))
 }
 
-/// What the model is told about its call.
-fn told(agent: &TestAgent) -> String {
+/// Returns the result of the call that the model received.
+fn call_result(agent: &TestAgent) -> String {
     agent.model_transcript(1).pop().unwrap()
 }
 
@@ -33,17 +33,17 @@ fn offered(agent: &TestAgent, number: usize) -> Vec<String> {
     body["tools"].as_array().unwrap().iter().map(name).collect()
 }
 
-/// What the user is told when a session with this server begins.
+/// Opens a session with this server, and returns the notice that the user gets.
 fn notice(server: Value) -> String {
     let mut agent = TestAgent::builder().model(json!([says("one")])).server_as(server).start();
     assert_eq!(agent.turn("go"), "end_turn");
     let text: Vec<_> = agent.log.iter().map(Value::to_string).collect();
     let words = text.iter().find(|it| it.contains("The MCP server far is unavailable"));
-    words.unwrap_or_else(|| panic!("nothing was said: {text:#?}")).clone()
+    words.unwrap_or_else(|| panic!("the user got no notice: {text:#?}")).clone()
 }
 
 #[test]
-fn r_mcp_2_a_tool_of_a_server_on_http_is_called_with_json_or_a_stream_and_all_headers_arrive() {
+fn r_mcp_2_a_tool_over_http_may_answer_with_json_or_a_stream_and_gets_all_headers() {
     for streams in [false, true] {
         let stub = McpHttpStub::start(move |request, stream| {
             let is_call = request.method() == "tools/call";
@@ -64,7 +64,7 @@ fn r_mcp_2_a_tool_of_a_server_on_http_is_called_with_json_or_a_stream_and_all_he
             .server_as(stub.server("far", &headers))
             .start();
         assert_eq!(agent.turn("go"), "end_turn");
-        assert!(told(&agent).contains(r#"{"text":"hi"}"#), "{}", told(&agent));
+        assert!(call_result(&agent).contains(r#"{"text":"hi"}"#), "{}", call_result(&agent));
         let session = agent.session.clone();
         agent.call("session/close", &json!({ "sessionId": session }));
         stub.wait_for("the end of the session", |it| it.verb == "DELETE");
@@ -81,7 +81,7 @@ fn r_mcp_2_a_tool_of_a_server_on_http_is_called_with_json_or_a_stream_and_all_he
 }
 
 #[test]
-fn m_2_a_server_that_knows_no_handshake_is_spoken_to_without_one() {
+fn m_2_a_server_without_a_handshake_is_supported() {
     let stub = McpHttpStub::start(|request, stream| {
         let version = "2026-07-28";
         match request.method() {
@@ -105,7 +105,7 @@ fn m_2_a_server_that_knows_no_handshake_is_spoken_to_without_one() {
     });
     let mut agent = calling(&stub).start();
     assert_eq!(agent.turn("go"), "end_turn");
-    assert!(told(&agent).contains(r#"{"text":"hi"}"#), "{}", told(&agent));
+    assert!(call_result(&agent).contains(r#"{"text":"hi"}"#), "{}", call_result(&agent));
     let seen = stub.requests();
     let call = seen.iter().find(|it| it.method() == "tools/call").unwrap();
     assert_eq!(call.header("mcp-protocol-version"), Some("2026-07-28"));
@@ -115,7 +115,7 @@ fn m_2_a_server_that_knows_no_handshake_is_spoken_to_without_one() {
 }
 
 #[test]
-fn r_mcp_3_and_5_what_is_advertised_is_true_and_the_rest_is_refused_without_a_value() {
+fn r_mcp_3_and_5_an_unsupported_server_is_refused_without_showing_header_values() {
     let mut agent = TestAgent::builder().spawn();
     let answer = agent.call("initialize", &json!({ "protocolVersion": 1 }));
     let capabilities = &answer["result"]["agentCapabilities"]["mcpCapabilities"];
@@ -144,7 +144,7 @@ fn r_mcp_3_and_5_what_is_advertised_is_true_and_the_rest_is_refused_without_a_va
 }
 
 #[test]
-fn m_22_whoever_refuses_is_named_with_what_to_do() {
+fn m_22_a_notice_about_a_refusing_server_says_what_to_do() {
     let key = [("Authorization", "Bearer sk-canary-7-of-a-server")];
     let elsewhere = McpHttpStub::good();
     let other = format!("location: {}\r\n", elsewhere.url());
@@ -175,11 +175,11 @@ fn m_22_whoever_refuses_is_named_with_what_to_do() {
             answer(stream, &status, &head, &body);
             true
         });
-        let words = notice(stub.server("far", if has_key { &key } else { &[] }));
-        assert!(words.contains(expected), "{expected}: {words}");
-        assert!(!words.contains("canary"), "{words}");
+        let text = notice(stub.server("far", if has_key { &key } else { &[] }));
+        assert!(text.contains(expected), "{expected}: {text}");
+        assert!(!text.contains("canary"), "{text}");
     }
-    assert_eq!(elsewhere.requests().len(), 0, "somebody else was sent the headers");
+    assert_eq!(elsewhere.requests().len(), 0, "the headers were sent to another server");
 }
 
 #[test]
@@ -193,11 +193,11 @@ fn a_redirect_within_the_same_server_is_followed() {
     });
     let mut agent = calling(&stub).start();
     assert_eq!(agent.turn("go"), "end_turn");
-    assert!(told(&agent).contains(r#"{"text":"hi"}"#), "{}", told(&agent));
+    assert!(call_result(&agent).contains(r#"{"text":"hi"}"#), "{}", call_result(&agent));
 }
 
 #[test]
-fn a_server_that_has_forgotten_the_session_is_greeted_again_and_does_the_call() {
+fn a_server_that_has_forgotten_the_session_is_initialized_again_and_called_again() {
     let forgot = AtomicBool::new(false);
     let stub = McpHttpStub::start(move |request, stream| {
         let forgets = request.method() == "tools/call" && !forgot.swap(true, Ordering::Relaxed);
@@ -208,9 +208,9 @@ fn a_server_that_has_forgotten_the_session_is_greeted_again_and_does_the_call() 
     });
     let mut agent = calling(&stub).start();
     assert_eq!(agent.turn("go"), "end_turn");
-    assert!(told(&agent).contains(r#"{"text":"hi"}"#), "{}", told(&agent));
-    let greetings = stub.requests().iter().filter(|it| it.method() == "initialize").count();
-    assert_eq!(greetings, 2);
+    assert!(call_result(&agent).contains(r#"{"text":"hi"}"#), "{}", call_result(&agent));
+    let initializations = stub.requests().iter().filter(|it| it.method() == "initialize").count();
+    assert_eq!(initializations, 2);
 }
 
 #[test]
@@ -243,16 +243,16 @@ fn m_17_a_call_fails_cleanly_whatever_the_server_does_and_the_turn_goes_on() {
         });
         let mut agent = calling(&stub).start();
         assert_eq!(agent.turn("go"), "end_turn", "{what}");
-        let told = told(&agent);
-        assert!(!told.contains(r#"{"text":"hi"}"#), "{what}: {told}");
-        assert!(!told.contains("127.0.0.1"), "{what}: {told}");
+        let call_result = call_result(&agent);
+        assert!(!call_result.contains(r#"{"text":"hi"}"#), "{what}: {call_result}");
+        assert!(!call_result.contains("127.0.0.1"), "{what}: {call_result}");
         let failed = agent.updates().iter().any(|it| it["status"] == "failed");
         assert!(failed, "{what}");
     }
 }
 
 #[test]
-fn a_stream_without_end_is_left_when_the_user_cancels() {
+fn a_cancel_ends_a_call_whose_stream_never_ends() {
     let stub = McpHttpStub::start(|request, stream| {
         let is_call = request.method() == "tools/call";
         if is_call {
@@ -272,7 +272,7 @@ fn a_stream_without_end_is_left_when_the_user_cancels() {
 }
 
 #[test]
-fn m_12_a_server_may_say_on_its_stream_that_its_tools_have_changed() {
+fn m_12_a_server_can_announce_on_its_stream_that_its_tools_have_changed() {
     static LISTS: AtomicUsize = AtomicUsize::new(0);
     let stub = McpHttpStub::start(|request, stream| {
         match (request.verb.as_str(), request.method()) {
@@ -305,8 +305,8 @@ fn m_12_a_server_may_say_on_its_stream_that_its_tools_have_changed() {
 }
 
 #[test]
-fn m_17_a_server_that_was_not_there_is_connected_when_it_is() {
-    // A port on which nobody listens, until somebody does.
+fn m_17_an_unreachable_server_is_connected_when_it_starts() {
+    // No server listens on this port until the test starts one.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);

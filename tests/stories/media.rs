@@ -1,5 +1,6 @@
-//! Pictures and recordings (R-INIT-12, R-TURN-11): advertised if the model takes them, sent in
-//! their place, and told about, never failed on, where it does not.
+//! Images and audio (R-INIT-12, R-TURN-11): they are advertised if the model accepts them, and sent
+//! in their position. For a model that does not accept them, they are replaced by a note, and the
+//! user gets a notice.
 
 use serde_json::{Value, json};
 use turnwright_testing::cards;
@@ -24,13 +25,13 @@ fn text(text: &str) -> Value {
     json!({ "type": "text", "text": text })
 }
 
-/// Sends a prompt of these blocks; returns its answer.
+/// Sends a prompt with these blocks, and returns its answer.
 fn send(agent: &mut TestAgent, blocks: &[Value]) -> Value {
     let params = json!({ "sessionId": agent.session, "prompt": blocks });
     agent.call("session/prompt", &params)
 }
 
-/// The content of the last prompt in a request.
+/// Returns the content of the last prompt in a request.
 fn last_prompt(body: &Value) -> Value {
     let messages = body["messages"].as_array().unwrap();
     messages.iter().rfind(|it| it["role"] == "user").unwrap()["content"].clone()
@@ -40,7 +41,7 @@ fn pictures(body: &Value) -> usize {
     body.to_string().matches("\"image_url\":{").count()
 }
 
-/// Whether images and audio are advertised.
+/// Returns whether images and whether audio are advertised.
 fn advertised(agent: crate::agent::TestAgentBuilder) -> (Value, Value) {
     let mut agent = agent.spawn();
     let answer = agent.call("initialize", &json!({ "protocolVersion": 1 }));
@@ -49,7 +50,7 @@ fn advertised(agent: crate::agent::TestAgentBuilder) -> (Value, Value) {
 }
 
 #[test]
-fn r_init_12_what_the_configured_model_takes_is_advertised() {
+fn r_init_12_the_media_that_the_configured_model_accepts_are_advertised() {
     for (model, quirks, expected) in [
         ("unknown", "", (false, false)),
         ("unknown", "quirks = { images = true, audio = true }", (true, true)),
@@ -68,15 +69,15 @@ fn r_init_12_what_the_configured_model_takes_is_advertised() {
 }
 
 #[test]
-fn r_init_12_an_image_is_sent_between_the_texts_that_it_stands_between() {
+fn r_init_12_an_image_is_sent_in_its_position_between_the_texts() {
     let provider = Provider::of(&[]);
     let mut agent = configured(&settings(&provider, "eye")).start();
     let blocks = [text("Compare"), image("AAAA"), text("and"), image("BBBB")];
     assert_eq!(send(&mut agent, &blocks)["result"]["stopReason"], "end_turn");
     let content = last_prompt(&provider.asked()[0]);
-    let part = |it: &Value| match it["type"].as_str().unwrap() {
-        "text" => it["text"].as_str().unwrap().split("\n\n<context>").next().unwrap().to_owned(),
-        _ => it["image_url"]["url"].as_str().unwrap().to_owned(),
+    let part = |block: &Value| match block["type"].as_str().unwrap() {
+        "text" => block["text"].as_str().unwrap().split("\n\n<context>").next().unwrap().to_owned(),
+        _ => block["image_url"]["url"].as_str().unwrap().to_owned(),
     };
     let parts: Vec<_> = content.as_array().unwrap().iter().map(part).collect();
     let url = |data: &str| format!("data:image/png;base64,{data}");
@@ -85,7 +86,7 @@ fn r_init_12_an_image_is_sent_between_the_texts_that_it_stands_between() {
 }
 
 #[test]
-fn r_turn_11_a_model_that_was_chosen_later_decides_what_is_taken() {
+fn r_turn_11_the_currently_chosen_model_decides_which_media_are_accepted() {
     let provider = Provider::of(&["eye", "blind"]);
     let mut agent = configured(&settings(&provider, "blind")).start();
     let blocks = [text("Look"), image("AAAA")];
@@ -97,7 +98,7 @@ fn r_turn_11_a_model_that_was_chosen_later_decides_what_is_taken() {
 }
 
 #[test]
-fn a_model_that_sees_nothing_gets_a_note_in_the_place_and_the_user_is_told() {
+fn a_model_without_vision_gets_a_note_instead_of_an_image_and_the_user_a_notice() {
     let provider = Provider::of(&["eye", "blind"]);
     let mut agent = configured(&settings(&provider, "eye")).start();
     assert_eq!(send(&mut agent, &[text("One"), image("AAAA")])["result"]["stopReason"], "end_turn");
@@ -107,14 +108,14 @@ fn a_model_that_sees_nothing_gets_a_note_in_the_place_and_the_user_is_told() {
     assert_eq!(pictures(body), 0, "{body}");
     assert_eq!(body.to_string().matches("image omitted (image/png)").count(), 2, "{body}");
     assert!(notices(&agent).contains("p/blind does not accept images"), "{}", notices(&agent));
-    // The first picture is not lost.
+    // The first image is still in the history.
     set(&mut agent, "model", "p/eye");
     assert_eq!(agent.turn("Three"), "end_turn");
     assert_eq!(pictures(&provider.asked()[2]), 2);
 }
 
 #[test]
-fn a_server_that_refuses_pictures_is_asked_without_them_and_everybody_is_told() {
+fn a_request_that_is_refused_for_its_images_is_sent_without_them() {
     for (status, message) in [
         (400, "messages[1]: unknown variant `image_url`, expected `text`"),
         (400, "'messages.1' : for 'role:user' : 'messages.1.content' : value must be a string"),
@@ -131,19 +132,19 @@ fn a_server_that_refuses_pictures_is_asked_without_them_and_everybody_is_told() 
         let answer = send(&mut agent, &blocks);
         assert_eq!(answer["result"]["stopReason"], "end_turn", "{status} {message}: {answer}");
         assert_eq!(provider.asked().len(), 2);
-        let told = "p/gpt-4o does not accept images";
-        assert_eq!(notices(&agent).matches(told).count(), 1, "{}", notices(&agent));
-        // The next session knows.
+        let notice = "p/gpt-4o does not accept images";
+        assert_eq!(notices(&agent).matches(notice).count(), 1, "{}", notices(&agent));
+        // The next session does not send images to this model.
         agent.session = agent.new_session();
         assert_eq!(send(&mut agent, &blocks)["result"]["stopReason"], "end_turn");
         assert_eq!(provider.asked().len(), 3);
         assert!(provider.asked()[2].to_string().contains("image omitted"));
-        assert_eq!(notices(&agent).matches(told).count(), 1, "{}", notices(&agent));
+        assert_eq!(notices(&agent).matches(notice).count(), 1, "{}", notices(&agent));
     }
 }
 
 #[test]
-fn what_a_server_has_refused_is_not_advertised_by_the_next_process_unless_the_user_wishes_it() {
+fn refused_images_are_not_advertised_by_the_next_process_unless_the_user_sets_it() {
     let provider = Provider::answering(|body| match pictures(body) {
         0 => says("I see nothing."),
         _ => refuses("unknown variant `image_url`"),
@@ -161,7 +162,7 @@ fn what_a_server_has_refused_is_not_advertised_by_the_next_process_unless_the_us
 }
 
 #[test]
-fn a_wish_that_the_server_does_not_fulfil_costs_the_pictures_and_not_the_session() {
+fn images_that_a_setting_allows_but_the_server_refuses_are_left_out() {
     let provider = Provider::answering(|body| match pictures(body) {
         0 => says("I see nothing."),
         _ => refuses("unknown variant `image_url`"),
@@ -175,7 +176,7 @@ fn a_wish_that_the_server_does_not_fulfil_costs_the_pictures_and_not_the_session
 }
 
 #[test]
-fn a_picture_that_the_server_cannot_use_is_left_out_and_says_nothing_about_the_next_one() {
+fn an_unusable_image_is_left_out_and_the_next_image_is_sent() {
     let provider = Provider::answering(|body| {
         let is_broken = body.to_string().contains("base64,BROKEN");
         if is_broken {
@@ -199,7 +200,7 @@ fn a_picture_that_the_server_cannot_use_is_left_out_and_says_nothing_about_the_n
     assert_eq!(agent.thoughts().matches("could not use").count(), 1);
 }
 
-/// Has the model read a file; returns the agent, whose first call has a card.
+/// Runs a turn in which the model reads a file. Returns the agent, whose first call has a card.
 fn read(provider: &Provider, model: &str, name: &str, bytes: &[u8]) -> TestAgent {
     let mut agent = configured(&settings(provider, model)).start();
     std::fs::write(agent.path(name), bytes).unwrap();
@@ -214,7 +215,7 @@ fn reader(name: &'static str) -> Provider {
 }
 
 #[test]
-fn a_picture_that_is_read_is_shown_on_the_card_and_to_a_model_that_sees() {
+fn an_image_file_is_shown_on_the_card_and_to_a_model_with_vision() {
     let provider = reader("a.png");
     let agent = read(&provider, "eye", "a.png", PNG);
     let body = &provider.asked()[1];
@@ -229,7 +230,7 @@ fn a_picture_that_is_read_is_shown_on_the_card_and_to_a_model_that_sees() {
 }
 
 #[test]
-fn a_picture_that_is_read_is_named_to_a_model_that_does_not_see() {
+fn an_image_file_is_described_to_a_model_without_vision() {
     let provider = reader("a.png");
     let agent = read(&provider, "blind", "a.png", PNG);
     let body = &provider.asked()[1];
@@ -246,7 +247,7 @@ fn a_picture_that_is_read_is_named_to_a_model_that_does_not_see() {
 }
 
 #[test]
-fn what_is_too_large_or_no_picture_at_all_is_not_sent_as_one() {
+fn a_file_that_is_too_large_or_not_an_image_is_not_sent_as_an_image() {
     let huge = [PNG, &vec![0; 6 * 1024 * 1024]].concat();
     for (bytes, expected) in [
         (b"just words\n".as_slice(), "    1| just words"),
@@ -265,7 +266,7 @@ fn what_is_too_large_or_no_picture_at_all_is_not_sent_as_one() {
 }
 
 #[test]
-fn a_recording_goes_to_a_model_that_hears() {
+fn audio_is_sent_to_a_model_that_accepts_it() {
     let provider = Provider::of(&[]);
     let section = provider.section("p", "quirks = { audio = true }");
     let mut agent = configured(&format!("model = 'p/ear'\n{section}")).initialize();
@@ -278,7 +279,7 @@ fn a_recording_goes_to_a_model_that_hears() {
 }
 
 #[test]
-fn a_refusal_of_pictures_that_comes_within_a_stream_is_understood_and_told_as_well() {
+fn a_refusal_of_images_within_a_stream_is_handled_as_well() {
     let provider = Provider::answering(|body| match pictures(body) {
         0 => says("I see nothing."),
         _ => Answer::Events(vec![json!({ "error": {
@@ -289,6 +290,6 @@ fn a_refusal_of_pictures_that_comes_within_a_stream_is_understood_and_told_as_we
     let mut agent = configured(&settings).start();
     let answer = send(&mut agent, &[text("Look"), image("AAAA")]);
     assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
-    let told = notices(&agent).matches("p/gpt-4o does not accept images").count();
-    assert_eq!(told, 1, "{}", notices(&agent));
+    let count = notices(&agent).matches("p/gpt-4o does not accept images").count();
+    assert_eq!(count, 1, "{}", notices(&agent));
 }

@@ -1,4 +1,4 @@
-//! `memory`: notes that a later session sees, and what must not become one.
+//! The `memory` tool: notes that later sessions see, and content that must not become a note.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -19,7 +19,7 @@ fn run(builder: TestAgentBuilder, arguments: &Value) -> (TestAgent, String) {
 }
 
 #[test]
-fn a_note_is_asked_about_like_an_edit_and_the_next_session_knows_of_it() {
+fn a_note_requires_permission_like_an_edit_and_is_listed_in_the_next_session() {
     let (mut agent, result) =
         run(TestAgent::builder(), &note("write", "build", "# How to build\n\nmake all\n"));
     assert_eq!(result, "Noted: build, 25 bytes.");
@@ -31,14 +31,17 @@ fn a_note_is_asked_about_like_an_edit_and_the_next_session_knows_of_it() {
     agent.session = agent.new_session();
     agent.model().push(says("Hello.")).unwrap();
     assert_eq!(agent.turn("hi"), "end_turn");
-    let told = agent.model_request(2)["messages"].to_string();
-    assert!(told.contains("project/build – How to build"), "{told}");
-    assert!(told.contains("count less than the user's words"), "{told}");
-    assert!(!told.contains("make all"), "only the index is always there: {told}");
+    let messages = agent.model_request(2)["messages"].to_string();
+    assert!(messages.contains("project/build – How to build"), "{messages}");
+    assert!(messages.contains("count less than the user's words"), "{messages}");
+    assert!(
+        !messages.contains("make all"),
+        "the first prompt must have only the index of the notes: {messages}"
+    );
 }
 
 #[test]
-fn notes_are_read_without_a_question_in_both_scopes() {
+fn notes_are_read_without_permission_in_both_scopes() {
     let builder = || {
         TestAgent::builder()
             .file(BUILD, "# Build\nmake all\n")
@@ -58,7 +61,7 @@ fn notes_are_read_without_a_question_in_both_scopes() {
 }
 
 #[test]
-fn a_note_grows_and_goes() {
+fn a_note_can_be_appended_to_and_deleted() {
     let (agent, _) =
         run(TestAgent::builder().file(BUILD, "one\n"), &note("append", "build", "two"));
     assert_eq!(agent.read(BUILD), "one\ntwo\n");
@@ -72,18 +75,18 @@ fn a_note_grows_and_goes() {
 }
 
 #[test]
-fn a_note_of_the_user_is_asked_about_wherever_the_project_lies() {
+fn a_note_of_the_user_requires_permission_as_a_file_outside_the_project() {
     let mut arguments = note("write", "taste", "likes tabs");
     arguments["scope"] = json!("user");
     let (agent, _) = run(TestAgent::builder(), &arguments);
     let text = fs::read_to_string(agent.home().join("config/memory/taste.md")).unwrap();
     assert_eq!(text, "likes tabs\n");
-    let asked = agent.log.iter().find(|it| it["method"] == "session/request_permission").unwrap();
-    assert!(asked.to_string().contains("Outside the project"), "{asked}");
+    let request = agent.log.iter().find(|it| it["method"] == "session/request_permission").unwrap();
+    assert!(request.to_string().contains("Outside the project"), "{request}");
 }
 
 #[test]
-fn what_cannot_be_a_note_is_refused_before_anybody_is_asked() {
+fn an_invalid_note_is_refused_without_a_permission_request() {
     let key = format!("the key is sk-{}", "a1".repeat(20));
     let table = [
         (note("write", "../x", "x"), "Call it x."),
@@ -103,7 +106,7 @@ fn what_cannot_be_a_note_is_refused_before_anybody_is_asked() {
 }
 
 #[test]
-fn a_link_in_a_project_makes_no_other_file_a_note() {
+fn a_link_does_not_make_another_file_a_note() {
     for action in ["read", "append"] {
         let arguments = note(action, "trap", "x");
         let replies = json!([calls("memory", &arguments), says("Done.")]);
@@ -123,7 +126,7 @@ fn a_link_in_a_project_makes_no_other_file_a_note() {
 }
 
 #[test]
-fn the_user_can_see_the_notes() {
+fn the_memory_command_lists_the_notes() {
     let mut agent = TestAgent::builder().file(BUILD, "# Build\n").start();
     assert_eq!(agent.turn("/memory"), "end_turn");
     assert!(agent.text().contains("* `build` (project) – Build"), "{}", agent.text());

@@ -1,5 +1,5 @@
-//! Choosing models (R-CFG): what a session offers, what a change of it does, and that a provider
-//! which does not say what it has holds up nobody.
+//! Choosing models (R-CFG): which options a session offers, and what a change of an option does. A
+//! provider that does not answer the request for its models blocks nothing else.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::provider::{
     says, set,
 };
 
-/// Two models of one provider, of which the second has an effort.
+/// Returns settings with two models of one provider, of which the second supports an effort.
 fn two(provider: &Provider) -> String {
     let second = "[providers.p.model.b]\nquirks = { effort = 'reasoning_effort' }";
     format!("model = 'p/a'\n{}", provider.section("p", &format!("models = ['a', 'b']\n{second}")))
@@ -28,7 +28,7 @@ fn message(answer: &Value) -> &str {
 }
 
 #[test]
-fn r_cfg_1_and_4_a_session_offers_its_model_first_and_each_current_value_is_a_choice() {
+fn r_cfg_1_and_4_a_session_offers_its_model_and_each_current_value_is_a_choice() {
     let provider = Provider::of(&[]);
     for (model, expected) in [
         ("p/a", vec!["model=p/a", "mode=ask"]),
@@ -49,11 +49,11 @@ fn r_cfg_1_and_4_a_session_offers_its_model_first_and_each_current_value_is_a_ch
         assert!(choices(result, "model").contains(&"p/b".to_owned()), "{answer}");
         assert_eq!(result["modes"]["currentModeId"], "ask");
     }
-    assert_eq!(provider.requests().len(), 0, "nobody has asked for anything");
+    assert_eq!(provider.requests().len(), 0, "opening a session must send nothing to the provider");
 }
 
 #[test]
-fn r_cfg_3_a_change_is_answered_with_all_options_and_told_once() {
+fn r_cfg_3_a_change_is_answered_with_all_options_and_announced_once() {
     let provider = Provider::of(&["a", "b"]);
     let mut agent = configured(&two(&provider)).start();
     for (setting, value, expected) in [
@@ -64,22 +64,26 @@ fn r_cfg_3_a_change_is_answered_with_all_options_and_told_once() {
         let before = updates(&agent, "config_option_update").len();
         let answer = set(&mut agent, setting, value);
         assert_eq!(currents(&answer["result"]), expected);
-        let told = updates(&agent, "config_option_update");
-        assert_eq!(told.len(), before + 1, "{told:?}");
-        assert_eq!(told[before]["configOptions"], answer["result"]["configOptions"]);
-        // The same once more is no news.
+        let announced = updates(&agent, "config_option_update");
+        assert_eq!(announced.len(), before + 1, "{announced:?}");
+        assert_eq!(announced[before]["configOptions"], answer["result"]["configOptions"]);
+        // Setting the same value again announces nothing.
         let again = set(&mut agent, setting, value);
         assert_eq!(again["result"], answer["result"]);
         assert_eq!(updates(&agent, "config_option_update").len(), before + 1);
     }
     assert_eq!(agent.turn("hi"), "end_turn");
-    assert_eq!(updates(&agent, "config_option_update").len(), 3, "a turn changes nothing");
+    assert_eq!(
+        updates(&agent, "config_option_update").len(),
+        3,
+        "a turn must not change the options"
+    );
     let body = &provider.asked()[0];
     assert_eq!((&body["model"], &body["reasoning_effort"]), (&json!("b"), &json!("high")));
 }
 
 #[test]
-fn r_cfg_5_the_mode_and_its_option_are_in_step() {
+fn r_cfg_5_the_mode_and_its_option_stay_consistent() {
     let provider = Provider::of(&[]);
     let mut agent = configured(&two(&provider)).start();
     set(&mut agent, "mode", "plan");
@@ -87,14 +91,14 @@ fn r_cfg_5_the_mode_and_its_option_are_in_step() {
     let params = json!({ "sessionId": agent.session, "modeId": "ask" });
     assert!(agent.call("session/set_mode", &params)["result"].is_object());
     agent.sync();
-    let told = updates(&agent, "config_option_update");
-    assert_eq!(told.len(), 2, "{told:?}");
-    assert_eq!(currents(&told[1]), ["model=p/a", "mode=ask"]);
+    let announced = updates(&agent, "config_option_update");
+    assert_eq!(announced.len(), 2, "{announced:?}");
+    assert_eq!(currents(&announced[1]), ["model=p/a", "mode=ask"]);
     assert_eq!(updates(&agent, "current_mode_update").len(), 2);
 }
 
 #[test]
-fn r_cfg_6_and_r_err_5_what_there_is_not_is_refused_and_changes_nothing() {
+fn r_cfg_6_and_r_err_5_an_unknown_option_or_value_is_refused_and_changes_nothing() {
     let provider = Provider::of(&["a", "b"]);
     let mut agent = configured(&two(&provider)).start();
     for (setting, value) in [
@@ -105,13 +109,13 @@ fn r_cfg_6_and_r_err_5_what_there_is_not_is_refused_and_changes_nothing() {
         ("model", json!("")),
         ("model", json!("nobody/a")),
         ("thought_level", json!("huge")),
-        // This model has none.
+        // This model supports no effort.
         ("thought_level", json!("high")),
     ] {
-        let sort = if value.is_boolean() { json!("boolean") } else { json!(null) };
+        let kind = if value.is_boolean() { json!("boolean") } else { json!(null) };
         let mut params = json!({ "sessionId": agent.session, "configId": setting, "value": value });
-        if !sort.is_null() {
-            params["type"] = sort;
+        if !kind.is_null() {
+            params["type"] = kind;
         }
         let answer = agent.call("session/set_config_option", &params);
         assert_eq!(code(&answer), -32602, "{params}: {answer}");
@@ -123,7 +127,7 @@ fn r_cfg_6_and_r_err_5_what_there_is_not_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn r_cfg_6_a_change_in_the_middle_of_a_turn_counts_from_the_next_request_on() {
+fn r_cfg_6_a_change_during_a_turn_applies_from_the_next_request_on() {
     let provider = Provider::start(List::Of(vec!["a", "b"]), |body| {
         if has_result(body) {
             says("Done.")
@@ -143,7 +147,7 @@ fn r_cfg_6_a_change_in_the_middle_of_a_turn_counts_from_the_next_request_on() {
 }
 
 #[test]
-fn a_model_that_the_provider_does_not_have_is_refused_with_those_that_may_have_been_meant() {
+fn an_unknown_model_is_refused_with_similar_names() {
     let provider = Provider::of(&["gpt-4o", "gpt-4o-mini", "gpt-5-mini", "whisper"]);
     let settings = format!("model = 'p/gpt-4o'\n{}", provider.section("p", ""));
     let mut agent = configured(&settings).start();
@@ -159,7 +163,7 @@ fn a_model_that_the_provider_does_not_have_is_refused_with_those_that_may_have_b
 }
 
 #[test]
-fn a_provider_that_cannot_list_its_models_is_believed() {
+fn without_a_list_of_models_every_model_is_accepted() {
     let provider = Provider::start(List::Fails(404), |_| says("Hello."));
     let mut agent = configured(&two(&provider)).start();
     assert_eq!(currents(&set(&mut agent, "model", "p/new")["result"])[0], "model=p/new");
@@ -168,7 +172,7 @@ fn a_provider_that_cannot_list_its_models_is_believed() {
 }
 
 #[test]
-fn a_list_that_does_not_come_holds_up_neither_prompts_nor_cancels_nor_other_settings() {
+fn a_list_that_does_not_come_blocks_neither_prompts_nor_cancels_nor_other_settings() {
     let slow = Provider::start(List::Hangs, |_| says("Slow."));
     let quick = Provider::start(List::Of(vec!["a"]), |body| {
         says(if body.to_string().contains("linger") { "…" } else { "Quick." })
@@ -190,7 +194,10 @@ fn a_list_that_does_not_come_holds_up_neither_prompts_nor_cancels_nor_other_sett
         currents(&set(&mut agent, "mode", "plan")["result"]),
         ["model=quick/a", "mode=plan"]
     );
-    assert!(agent.log.iter().all(|it| it["id"] != change), "it was answered too early");
+    assert!(
+        agent.log.iter().all(|it| it["id"] != change),
+        "the change was answered before the list came"
+    );
     slow.lists(List::Of(vec!["x", "y"]));
     let answer = agent.answer_to(&change);
     assert_eq!(currents(&answer["result"]), ["model=slow/x", "mode=plan"]);
@@ -199,7 +206,7 @@ fn a_list_that_does_not_come_holds_up_neither_prompts_nor_cancels_nor_other_sett
 }
 
 #[test]
-fn of_two_changes_at_once_the_later_one_stays_and_both_are_answered() {
+fn of_two_concurrent_changes_the_later_one_wins_and_both_are_answered() {
     let slow = Provider::start(List::Hangs, |_| says("Slow."));
     let quick = Provider::of(&["a", "b"]);
     let settings = format!(
@@ -234,19 +241,19 @@ fn r_err_1_a_change_that_waits_for_a_list_is_answered_once_when_the_session_clos
 }
 
 #[test]
-fn with_list_models_off_nobody_is_asked() {
+fn with_list_models_off_no_list_is_requested() {
     let provider = Provider::of(&["a"]);
     let mut agent = configured(&format!("list_models = false\n{}", two(&provider))).start();
     assert_eq!(currents(&set(&mut agent, "model", "p/anything")["result"])[0], "model=p/anything");
     assert_eq!(agent.turn("/models"), "end_turn");
     let text = agent.text();
     assert!(text.contains("`p/anything` (in use)") && text.contains("`p/b`"), "{text}");
-    assert!(text.contains("list_models"), "the user does not know why it is so short: {text}");
+    assert!(text.contains("list_models"), "the text does not say why the list is short: {text}");
     assert_eq!(provider.requests().len(), 0);
 }
 
 #[test]
-fn the_models_are_listed_by_a_command_asked_for_once_and_kept_for_the_next_process() {
+fn the_models_command_requests_the_list_once_and_keeps_it_for_the_next_process() {
     let provider = Provider::of(&["b", "a", "c"]);
     let settings = format!("model = 'p/a'\n{}", provider.section("p", ""));
     let mut agent = configured(&settings).start();
@@ -255,9 +262,9 @@ fn the_models_are_listed_by_a_command_asked_for_once_and_kept_for_the_next_proce
     assert_eq!(agent.text(), expected);
     assert_eq!(agent.turn("/models"), "end_turn");
     assert_eq!(agent.text(), expected.repeat(2));
-    let told = updates(&agent, "config_option_update");
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(choices(&told[0], "model"), ["p/a", "p/b", "p/c"]);
+    let announced = updates(&agent, "config_option_update");
+    assert_eq!(announced.len(), 1, "{announced:?}");
+    assert_eq!(choices(&announced[0], "model"), ["p/a", "p/b", "p/c"]);
     let home = agent.home().to_owned();
     agent.close();
     assert_eq!(provider.listed(), 1);
@@ -272,7 +279,7 @@ fn the_models_are_listed_by_a_command_asked_for_once_and_kept_for_the_next_proce
 }
 
 #[test]
-fn the_command_can_be_cancelled_and_says_so_when_there_is_no_list() {
+fn the_models_command_can_be_cancelled_and_reports_a_failed_request() {
     let provider = Provider::start(List::Hangs, |_| says("Hello."));
     let mut agent = configured(&two(&provider)).start();
     let id = agent.prompt("/models");
@@ -287,10 +294,10 @@ fn the_command_can_be_cancelled_and_says_so_when_there_is_no_list() {
 }
 
 #[test]
-fn a_model_that_came_after_the_list_was_made_can_be_chosen() {
+fn a_model_that_was_added_after_the_list_was_requested_can_be_chosen() {
     let provider = Provider::of(&[]);
     let mut agent = configured(&two(&provider)).start();
-    // Nothing is no list: it is not kept.
+    // An empty list is not kept.
     assert_eq!(agent.turn("/models"), "end_turn");
     provider.lists(List::Of(vec!["a"]));
     assert_eq!(code(&set(&mut agent, "model", "p/new")), -32602);
@@ -299,7 +306,7 @@ fn a_model_that_came_after_the_list_was_made_can_be_chosen() {
 }
 
 #[test]
-fn a_server_with_two_names_has_its_models_under_both() {
+fn a_server_with_two_names_offers_its_models_under_both() {
     let provider = Provider::of(&["a", "b"]);
     let settings = format!(
         "model = 'one/a'\n{}{}",
@@ -319,7 +326,7 @@ fn a_server_with_two_names_has_its_models_under_both() {
 }
 
 #[test]
-fn each_provider_gets_its_own_key_and_no_other() {
+fn each_provider_gets_only_its_own_key() {
     let (one, two) = (Provider::of(&["a"]), Provider::of(&["b"]));
     let settings = format!(
         "model = 'one/a'\n{}{}",
@@ -344,7 +351,7 @@ fn each_provider_gets_its_own_key_and_no_other() {
 }
 
 #[test]
-fn the_effort_goes_out_in_the_words_of_the_server() {
+fn the_effort_is_sent_in_the_form_that_the_server_expects() {
     let provider = Provider::of(&[]);
     for (dialect, effort, expected) in [
         ("reasoning_effort", "high", json!({ "reasoning_effort": "high" })),
@@ -367,7 +374,7 @@ fn the_effort_goes_out_in_the_words_of_the_server() {
 }
 
 #[test]
-fn a_model_without_effort_takes_the_option_away_and_one_with_it_brings_it_back() {
+fn the_effort_option_is_offered_only_for_a_model_that_supports_it() {
     let provider = Provider::of(&["a", "b"]);
     let mut agent = configured(&two(&provider)).variable("TURNWRIGHT_MODEL", "p/b").start();
     set(&mut agent, "thought_level", "low");
@@ -379,7 +386,7 @@ fn a_model_without_effort_takes_the_option_away_and_one_with_it_brings_it_back()
 }
 
 #[test]
-fn settings_of_one_session_are_not_those_of_another() {
+fn the_settings_of_a_session_do_not_apply_to_another_one() {
     let provider = Provider::of(&["a", "b"]);
     let mut agent = configured(&two(&provider)).start();
     let other = agent.new_session();

@@ -1,4 +1,4 @@
-//! Modes that are true to their name: what each asks, how they change, and how a plan ends.
+//! Modes: what each mode permits, how the mode is changed, and how plan mode ends.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn plan_mode(replies: Value) -> crate::agent::TestAgentBuilder {
     TestAgent::builder().variable("TURNWRIGHT_MODE", "plan").model(replies)
 }
 
-/// Every file below a folder, with what it holds.
+/// Returns every path below a folder, with the content of each file.
 fn snapshot(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut all = BTreeMap::new();
     let mut folders = vec![folder.to_path_buf()];
@@ -30,7 +30,7 @@ fn snapshot(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 #[test]
-fn any_mode_can_be_the_first_one() {
+fn every_mode_can_be_the_initial_one() {
     for mode in ["plan", "ask", "auto-edit", "auto", "full"] {
         let mut agent = TestAgent::builder().variable("TURNWRIGHT_MODE", mode).initialize();
         let params = json!({ "cwd": agent.workspace(), "mcpServers": [] });
@@ -39,7 +39,7 @@ fn any_mode_can_be_the_first_one() {
         let options = answer["result"]["configOptions"].as_array().unwrap();
         let option = options.iter().find(|it| it["id"] == "mode").unwrap();
         assert_eq!(option["currentValue"], mode);
-        // Both ways to choose one say the same about it.
+        // Both ways to choose a mode have the same descriptions.
         let modes = answer["result"]["modes"]["availableModes"].as_array().unwrap();
         for (one, other) in modes.iter().zip(option["options"].as_array().unwrap()) {
             assert_eq!(one["description"], other["description"]);
@@ -51,7 +51,7 @@ fn any_mode_can_be_the_first_one() {
 }
 
 #[test]
-fn where_there_is_no_sandbox_the_user_is_told_once() {
+fn without_a_sandbox_the_user_is_told_once() {
     let mut agent = TestAgent::builder().model(json!([says("One."), says("Two.")])).start();
     agent.turn("go");
     agent.turn("on");
@@ -59,7 +59,7 @@ fn where_there_is_no_sandbox_the_user_is_told_once() {
 }
 
 #[test]
-fn a_hostile_model_changes_nothing_in_plan_mode() {
+fn no_call_changes_anything_in_plan_mode() {
     let temp = tempfile::tempdir().unwrap();
     let inside_temp = format!("echo x > {}/x", temp.path().display());
     let exec = |command: &str| calls("exec", &json!({ "command": command }));
@@ -92,13 +92,13 @@ fn a_hostile_model_changes_nothing_in_plan_mode() {
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!(snapshot(agent.workspace()), before);
     assert!(snapshot(temp.path()).is_empty());
-    assert_eq!(cards::questions(&agent), 0, "what is denied is not asked");
-    assert_eq!(agent.model().requests().len(), count + 1, "a call was not reached");
+    assert_eq!(cards::questions(&agent), 0, "a denied call must not request permission");
+    assert_eq!(agent.model().requests().len(), count + 1, "the model must have made all calls");
     cards::check(&agent);
 }
 
 #[test]
-fn the_way_out_of_plan_mode_is_offered_only_there_and_only_the_user_takes_it() {
+fn exit_plan_is_offered_only_in_plan_mode_and_the_user_decides() {
     let names = |agent: &TestAgent, request: usize| {
         let body = agent.model_request(request);
         let tools = body["tools"].as_array().unwrap().clone();
@@ -121,10 +121,10 @@ fn the_way_out_of_plan_mode_is_offered_only_there_and_only_the_user_takes_it() {
         .permission("allow_once")
         .start();
         let id = agent.prompt("go");
-        let asked = agent.wait_for_request("elicitation/create");
+        let request = agent.wait_for_request("elicitation/create");
         assert!(cards::card_text(&cards::card(&agent, 0)).contains("1. Write b.txt"));
         let answer = json!({ "action": "accept", "content": { "answer": chosen } });
-        agent.respond(&asked, &answer);
+        agent.respond(&request, &answer);
         assert_eq!(agent.stop_reason(&id), "end_turn");
         cards::check(&agent);
         assert!(names(&agent, 0).contains(&"exit_plan".to_owned()));
@@ -138,7 +138,7 @@ fn the_way_out_of_plan_mode_is_offered_only_there_and_only_the_user_takes_it() {
 }
 
 #[test]
-fn whatever_is_no_clear_choice_keeps_plan_mode() {
+fn an_answer_that_is_not_an_offered_choice_keeps_plan_mode() {
     let exit = || calls("exit_plan", &json!({ "plan": "Write b.txt" }));
     let write = || calls("write_file", &json!({ "path": "b.txt", "content": "x" }));
     for answer in [
@@ -152,25 +152,25 @@ fn whatever_is_no_clear_choice_keeps_plan_mode() {
             .capabilities(json!({ "elicitation": { "form": {} } }))
             .start();
         let id = agent.prompt("go");
-        let asked = agent.wait_for_request("elicitation/create");
-        agent.respond(&asked, &answer);
+        let request = agent.wait_for_request("elicitation/create");
+        agent.respond(&request, &answer);
         assert_eq!(agent.stop_reason(&id), "end_turn");
         assert!(!agent.path("b.txt").exists(), "{answer}");
     }
-    // A client that presses the first button by itself has chosen nothing.
+    // The first option stays in plan mode, because a client may choose it by itself.
     let mut agent = plan_mode(json!([exit(), write(), says("Ok.")])).start();
     let id = agent.prompt("go");
-    let asked = agent.wait_for_request("session/request_permission");
-    let names: Vec<_> = asked["params"]["options"].as_array().unwrap().iter().collect();
-    assert_eq!(names[0]["name"], "Keep planning");
-    agent.refuse(&asked, -32603, "no");
+    let request = agent.wait_for_request("session/request_permission");
+    let options: Vec<_> = request["params"]["options"].as_array().unwrap().iter().collect();
+    assert_eq!(options[0]["name"], "Keep planning");
+    agent.refuse(&request, -32603, "no");
     assert_eq!(agent.stop_reason(&id), "end_turn");
     assert!(cards::results(&agent, 1)[0].contains("Put the plan into the text"));
     assert!(!agent.path("b.txt").exists());
 }
 
 #[test]
-fn outside_of_plan_mode_there_is_nothing_to_leave() {
+fn exit_plan_fails_outside_of_plan_mode() {
     let plan = json!({ "plan": "x" });
     let (_, result) = cards::run(TestAgent::builder(), "exit_plan", &plan);
     assert!(result.contains("not plan mode"), "{result}");

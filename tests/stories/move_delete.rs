@@ -1,4 +1,5 @@
-//! `move_path` and `delete_path`: what is where afterwards, and what stays whatever is asked for.
+//! `move_path` and `delete_path`: the files after a call, and the files that no call moves or
+//! deletes.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,6 +9,7 @@ use turnwright_testing::cards;
 
 use crate::agent::{TestAgent, calls, says};
 
+/// Runs one more turn with one call, and returns the result of the call.
 fn again(agent: &mut TestAgent, name: &str, arguments: &Value) -> String {
     agent.model().push(calls(name, arguments)).unwrap();
     agent.model().push(says("Done.")).unwrap();
@@ -15,7 +17,7 @@ fn again(agent: &mut TestAgent, name: &str, arguments: &Value) -> String {
 }
 
 #[test]
-fn a_file_is_moved_and_missing_folders_are_made() {
+fn a_file_is_moved_and_missing_folders_are_created() {
     let builder = TestAgent::builder().file("a.txt", "x\n");
     let arguments = json!({ "from": "a.txt", "to": "b/c/d.txt" });
     let (agent, result) = cards::run(builder, "move_path", &arguments);
@@ -28,7 +30,7 @@ fn a_file_is_moved_and_missing_folders_are_made() {
 }
 
 #[test]
-fn nothing_is_replaced_by_a_move() {
+fn a_move_replaces_nothing() {
     let mut agent = TestAgent::builder()
         .file("a", "a")
         .file("b", "b")
@@ -53,7 +55,7 @@ fn nothing_is_replaced_by_a_move() {
 }
 
 #[test]
-fn a_link_is_moved_and_deleted_itself() {
+fn moving_or_deleting_a_link_does_not_affect_its_target() {
     let mut agent = TestAgent::builder().file("real/f", "x").permission("allow_once").start();
     symlink("real", agent.path("link")).unwrap();
     again(&mut agent, "move_path", &json!({ "from": "link", "to": "other" }));
@@ -65,7 +67,7 @@ fn a_link_is_moved_and_deleted_itself() {
 }
 
 #[test]
-fn a_folder_goes_with_what_is_in_it_only_if_that_is_said() {
+fn a_folder_that_is_not_empty_is_deleted_only_with_recursive() {
     let mut agent = TestAgent::builder()
         .file("build/a", "")
         .file("build/b/c", "")
@@ -118,16 +120,16 @@ fn the_project_and_its_history_are_not_deleted() {
 }
 
 #[test]
-fn nothing_is_told_of_what_lies_outside_before_the_user_was_asked() {
+fn nothing_outside_the_project_is_revealed_before_permission_is_given() {
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("secret-plan"), "x").unwrap();
     let mut agent = TestAgent::builder().permission("reject_once").start();
-    let told = again(&mut agent, "delete_path", &json!({ "path": outside.path() }));
-    assert!(told.contains("with something below it"), "{told}");
+    let result = again(&mut agent, "delete_path", &json!({ "path": outside.path() }));
+    assert!(result.contains("with something below it"), "{result}");
     let missing = outside.path().join("none");
     for workdir in [outside.path(), &missing] {
         let command = json!({ "command": "true", "workdir": workdir });
-        let told = again(&mut agent, "exec", &command);
-        assert!(told.starts_with("The user rejected this call."), "{told}");
+        let result = again(&mut agent, "exec", &command);
+        assert!(result.starts_with("The user rejected this call."), "{result}");
     }
 }

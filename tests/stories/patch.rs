@@ -1,4 +1,5 @@
-//! `apply_patch`: several files at once, all or none, for the models that are trained on it.
+//! `apply_patch`: it changes several files at once, all or none. Only models that are trained on it
+//! are offered it.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -38,7 +39,7 @@ fn a_patch_adds_changes_moves_and_deletes() {
 }
 
 #[test]
-fn one_wrong_hunk_and_nothing_is_written() {
+fn one_wrong_hunk_prevents_all_changes() {
     let builder = TestAgent::builder().file("a", "one\n").file("b", "x\ny\nx\n");
     let body = "*** Update File: a\n-one\n+1\n*** Update File: b\n-x\n+z\n";
     let (agent, result) = cards::run(builder, "apply_patch", &patch(body));
@@ -51,7 +52,7 @@ fn one_wrong_hunk_and_nothing_is_written() {
 }
 
 #[test]
-fn what_makes_no_sense_is_said_with_its_line() {
+fn an_invalid_patch_is_reported_with_its_line() {
     let builder = TestAgent::builder().file("a", "one\n");
     let (agent, result) = cards::run(builder, "apply_patch", &patch("*** Update File: a\none\n"));
     assert!(
@@ -62,8 +63,8 @@ fn what_makes_no_sense_is_said_with_its_line() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_takes_back_those_before_it() {
-    // The second file's folder is to be where the first one's file is made.
+fn a_file_that_cannot_be_written_reverts_the_files_before_it() {
+    // The last part needs a folder `new`, but the first part creates a file of that name.
     let body = "*** Add File: new\n+x\n*** Update File: a\n-one\n+1\n*** Add File: new/below\n+y\n";
     let builder = TestAgent::builder().file("a", "one\n");
     let (agent, result) = cards::run(builder, "apply_patch", &patch(body));
@@ -73,7 +74,7 @@ fn a_file_that_cannot_be_written_takes_back_those_before_it() {
 }
 
 #[test]
-fn a_deletion_that_is_taken_back_brings_the_very_file_back() {
+fn a_reverted_deletion_restores_the_same_file() {
     let body = "*** Delete File: a\n*** Add File: new\n+x\n*** Add File: new/below\n+y\n";
     let mut agent = TestAgent::builder()
         .permission("allow_once")
@@ -92,7 +93,7 @@ fn a_deletion_that_is_taken_back_brings_the_very_file_back() {
 }
 
 #[test]
-fn only_models_that_are_used_to_it_are_told_of_it() {
+fn apply_patch_is_offered_only_to_models_that_are_trained_on_it() {
     for (model, expected) in [("gpt-5.1-codex", true), ("some-model", false)] {
         let mut agent = TestAgent::builder()
             .variable("TURNWRIGHT_MODEL", model)

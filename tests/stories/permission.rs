@@ -1,4 +1,5 @@
-//! Permission (R-PERM): what is asked, what counts as a yes, and what is remembered.
+//! Permission requests (R-PERM): which calls need one, which answers allow a call, and which
+//! answers are remembered.
 
 use serde_json::{Value, json};
 use turnwright_testing::cards;
@@ -11,7 +12,7 @@ fn exec(command: &str) -> Value {
 }
 
 #[test]
-fn r_perm_1_and_2_a_question_says_everything_and_offers_what_can_be_meant() {
+fn r_perm_1_and_2_a_permission_request_shows_the_call_and_offers_all_options() {
     let mut agent = TestAgent::builder().file("a.txt", "old\n").start();
     let write = calls("write_file", &json!({ "path": "a.txt", "content": "new\n" }));
     let (id, question) = ask(&mut agent, write);
@@ -22,7 +23,7 @@ fn r_perm_1_and_2_a_question_says_everything_and_offers_what_can_be_meant() {
     assert_eq!(call["kind"], "edit");
     let diff = json!({ "type": "diff", "path": agent.path("a.txt"),
         "oldText": "old\n", "newText": "new\n" });
-    assert_eq!(call["content"], json!([diff]), "the user is shown the real change");
+    assert_eq!(call["content"], json!([diff]), "the user must see the real change");
     let options: Vec<_> = question["params"]["options"].as_array().unwrap().clone();
     let ids: Vec<_> = options.iter().map(|it| it["optionId"].as_str().unwrap()).collect();
     let kinds: Vec<_> = options.iter().map(|it| it["kind"].as_str().unwrap()).collect();
@@ -40,7 +41,7 @@ fn r_perm_1_and_2_a_question_says_everything_and_offers_what_can_be_meant() {
 }
 
 #[test]
-fn r_perm_2_a_question_about_a_command_shows_all_of_it() {
+fn r_perm_2_a_permission_request_shows_the_whole_command() {
     let mut agent = TestAgent::builder().start();
     let command = "echo one\necho two \u{202e}# hidden\u{1b}[2K";
     let (id, question) = ask(&mut agent, exec(command));
@@ -48,7 +49,10 @@ fn r_perm_2_a_question_about_a_command_shows_all_of_it() {
     let expected = "echo one\necho two \\u{202e}# hidden\\u{1b}[2K";
     assert_eq!(call["title"], expected);
     assert!(cards::card_text(call).contains(expected), "{call}");
-    assert_eq!(call["rawInput"]["command"], command, "what runs is what is shown as raw input");
+    assert_eq!(
+        call["rawInput"]["command"], command,
+        "the raw input must be the command that would run"
+    );
     agent.choose(&question, "reject_once");
     assert_eq!(agent.stop_reason(&id), "end_turn");
 }
@@ -65,7 +69,7 @@ fn r_perm_3_nothing_happens_before_the_answer() {
         let (id, question) = ask(&mut agent, reply);
         let open = agent.log.len();
         agent.settle(std::time::Duration::from_millis(300));
-        assert_eq!(agent.log.len(), open, "something went on without an answer");
+        assert_eq!(agent.log.len(), open, "the agent must wait for the answer");
         let names: Vec<_> = std::fs::read_dir(agent.workspace()).unwrap().collect();
         assert_eq!(names.len(), 1, "{names:?}");
         assert_eq!(agent.read("a.txt"), "old");
@@ -73,12 +77,12 @@ fn r_perm_3_nothing_happens_before_the_answer() {
         assert_eq!(agent.stop_reason(&id), "end_turn");
     }
     let names: Vec<_> = std::fs::read_dir(agent.workspace()).unwrap().collect();
-    assert_eq!(names.len(), 1, "a rejected call has left something: {names:?}");
+    assert_eq!(names.len(), 1, "a rejected call has created a file: {names:?}");
     cards::check(&agent);
 }
 
 #[test]
-fn r_perm_4_a_no_fails_the_call_tells_the_model_and_the_turn_goes_on() {
+fn r_perm_4_a_rejection_fails_the_call_and_the_turn_goes_on() {
     for option in ["reject_once", "reject_always"] {
         let mut agent = TestAgent::builder().start();
         let (id, question) = ask(&mut agent, exec("touch mark"));
@@ -93,7 +97,7 @@ fn r_perm_4_a_no_fails_the_call_tells_the_model_and_the_turn_goes_on() {
 }
 
 #[test]
-fn r_perm_5_always_holds_for_exactly_that_file_however_it_is_written() {
+fn r_perm_5_allow_always_covers_exactly_one_file_in_every_spelling() {
     let mut agent = TestAgent::builder().file("sub/x", "").start();
     let write = |path: &str| calls("write_file", &json!({ "path": path, "content": path }));
     let (id, question) = ask(&mut agent, write("a.txt"));
@@ -114,7 +118,7 @@ fn r_perm_5_always_holds_for_exactly_that_file_however_it_is_written() {
 }
 
 #[test]
-fn r_perm_5_always_ends_with_the_session() {
+fn r_perm_5_allow_always_ends_with_the_session() {
     let mut agent = TestAgent::builder().start();
     for option in ["allow_always", "reject_once"] {
         let write = json!({ "path": "log", "content": "x\n", "mode": "append" });
@@ -128,7 +132,7 @@ fn r_perm_5_always_ends_with_the_session() {
 }
 
 #[test]
-fn r_perm_6_and_7_only_a_clear_yes_is_a_yes() {
+fn r_perm_6_and_7_only_a_selected_allow_option_allows_the_call() {
     let answers = [
         json!({}),
         json!(null),
@@ -150,19 +154,19 @@ fn r_perm_6_and_7_only_a_clear_yes_is_a_yes() {
         let (id, question) = ask(&mut agent, exec("touch mark"));
         agent.respond(&question, &answer);
         assert_eq!(agent.stop_reason(&id), "end_turn", "{answer}");
-        assert!(!agent.path("mark").exists(), "{answer} was taken for a yes");
+        assert!(!agent.path("mark").exists(), "{answer} has allowed the call");
         assert!(last_result(&agent).contains("not executed"), "{}", last_result(&agent));
     }
     let (id, question) = ask(&mut agent, exec("touch mark"));
     agent.refuse(&question, -32603, "the dialog crashed");
     assert_eq!(agent.stop_reason(&id), "end_turn");
-    assert!(!agent.path("mark").exists(), "an error was taken for a yes");
+    assert!(!agent.path("mark").exists(), "an error has allowed the call");
     assert!(last_result(&agent).contains("not executed"), "{}", last_result(&agent));
     cards::check(&agent);
 }
 
 #[test]
-fn reading_in_the_project_asks_nothing_and_reading_elsewhere_asks_first() {
+fn only_reading_outside_the_project_requires_permission() {
     let elsewhere = tempfile::tempdir().unwrap();
     std::fs::write(elsewhere.path().join("secret"), "hunter2").unwrap();
     let mut agent = TestAgent::builder().file("a.txt", "here").start();
@@ -174,7 +178,7 @@ fn reading_in_the_project_asks_nothing_and_reading_elsewhere_asks_first() {
         let (id, question) = ask(&mut agent, calls("read_file", &json!({ "path": path })));
         let text = cards::card_text(&question["params"]["toolCall"]);
         assert!(text.contains("Outside the project") && text.contains("secret"), "{path}: {text}");
-        assert!(!text.contains("hunter2"), "the content is shown before the answer");
+        assert!(!text.contains("hunter2"), "the content must not be shown before the answer");
         agent.choose(&question, "reject_once");
         assert_eq!(agent.stop_reason(&id), "end_turn");
         assert!(!last_result(&agent).contains("hunter2"), "{path}");
@@ -184,7 +188,7 @@ fn reading_in_the_project_asks_nothing_and_reading_elsewhere_asks_first() {
         agent.choose(&question, "reject_once");
         assert_eq!(agent.stop_reason(&id), "end_turn");
     }
-    // One file outside is enough for a question about all of them.
+    // One file outside of the project is enough to require permission for all of them.
     let both = json!({ "paths": ["a.txt", outside] });
     let (id, question) = ask(&mut agent, calls("read_file", &both));
     agent.choose(&question, "allow_once");

@@ -1,5 +1,5 @@
-//! What changes while a question is open (R-PERM-3): the answer was about what was shown, so
-//! nothing else may be done with it.
+//! Changes while a permission request is open (R-PERM-3): the answer applies to what was shown, so
+//! a call whose file has changed is not executed.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,9 +13,9 @@ fn write(path: &str, mode: &str) -> Value {
     calls("write_file", &json!({ "path": path, "content": "new\n", "mode": mode }))
 }
 
-/// Prompts for a write, changes the world while the question is open, then says yes. Returns
-/// what the model was told.
-fn meanwhile(agent: &mut TestAgent, reply: Value, change: impl FnOnce(&TestAgent)) -> String {
+/// Runs a turn with a write, calls `change` while the permission request is open, and then allows
+/// the write. Returns the result that the model received.
+fn run_with_change(agent: &mut TestAgent, reply: Value, change: impl FnOnce(&TestAgent)) -> String {
     agent.model().push(reply).unwrap();
     agent.model().push(says("Understood.")).unwrap();
     let id = agent.prompt("go");
@@ -37,7 +37,7 @@ fn a_file_that_changed_on_disk_is_not_written() {
     for mode in ["overwrite", "append"] {
         let mut agent = TestAgent::builder().file("a.txt", "shown\n").start();
         let change = |it: &TestAgent| fs::write(it.path("a.txt"), "the user's own\n").unwrap();
-        let result = meanwhile(&mut agent, write("a.txt", mode), change);
+        let result = run_with_change(&mut agent, write("a.txt", mode), change);
         assert!(result.contains("changed while permission was asked"), "{result}");
         assert_eq!(status(&agent), "failed");
         assert_eq!(agent.read("a.txt"), "the user's own\n");
@@ -48,16 +48,16 @@ fn a_file_that_changed_on_disk_is_not_written() {
 fn a_file_that_was_deleted_is_not_written() {
     let mut agent = TestAgent::builder().file("a.txt", "shown\n").start();
     let change = |it: &TestAgent| fs::remove_file(it.path("a.txt")).unwrap();
-    meanwhile(&mut agent, write("a.txt", "overwrite"), change);
+    run_with_change(&mut agent, write("a.txt", "overwrite"), change);
     assert_eq!(status(&agent), "failed");
     assert!(!agent.path("a.txt").exists());
 }
 
 #[test]
-fn a_file_that_came_into_being_is_not_replaced() {
+fn a_file_that_was_created_is_not_replaced() {
     let mut agent = TestAgent::builder().start();
     let change = |it: &TestAgent| fs::write(it.path("a.txt"), "the user's own\n").unwrap();
-    meanwhile(&mut agent, write("a.txt", "overwrite"), change);
+    run_with_change(&mut agent, write("a.txt", "overwrite"), change);
     assert_eq!(status(&agent), "failed");
     assert_eq!(agent.read("a.txt"), "the user's own\n");
 }
@@ -65,22 +65,23 @@ fn a_file_that_came_into_being_is_not_replaced() {
 #[test]
 fn a_file_that_did_not_change_is_written() {
     let mut agent = TestAgent::builder().file("a.txt", "shown\n").start();
-    meanwhile(&mut agent, write("a.txt", "append"), |_| {});
+    run_with_change(&mut agent, write("a.txt", "append"), |_| {});
     assert_eq!(status(&agent), "completed");
     assert_eq!(agent.read("a.txt"), "shown\nnew\n");
 }
 
 #[test]
-fn a_folder_swapped_for_a_link_leads_nowhere() {
+fn a_folder_that_was_replaced_by_a_link_is_not_followed() {
     let elsewhere = tempfile::tempdir().unwrap();
     for name in ["a.txt", "b.txt"] {
         let mut agent = TestAgent::builder().file("sub/a.txt", "shown\n").start();
         fs::write(elsewhere.path().join("a.txt"), "shown\n").unwrap();
-        let change = |it: &TestAgent| {
-            fs::rename(it.path("sub"), it.path("old")).unwrap();
-            symlink(elsewhere.path(), it.path("sub")).unwrap();
+        let change = |agent: &TestAgent| {
+            fs::rename(agent.path("sub"), agent.path("old")).unwrap();
+            symlink(elsewhere.path(), agent.path("sub")).unwrap();
         };
-        let result = meanwhile(&mut agent, write(&format!("sub/{name}"), "overwrite"), change);
+        let result =
+            run_with_change(&mut agent, write(&format!("sub/{name}"), "overwrite"), change);
         assert!(result.contains("moved"), "{result}");
         assert_eq!(status(&agent), "failed");
         let outside = fs::read_dir(elsewhere.path()).unwrap().count();
@@ -91,34 +92,38 @@ fn a_folder_swapped_for_a_link_leads_nowhere() {
 }
 
 #[test]
-fn a_link_that_was_pointed_elsewhere_is_not_written_through() {
+fn a_link_whose_target_was_changed_is_not_followed() {
     let elsewhere = tempfile::tempdir().unwrap();
     let outside = elsewhere.path().join("b.txt");
     fs::write(&outside, "shown\n").unwrap();
     let mut agent = TestAgent::builder().file("a.txt", "shown\n").start();
     symlink("a.txt", agent.path("link")).unwrap();
-    let change = |it: &TestAgent| {
-        fs::remove_file(it.path("link")).unwrap();
-        symlink(&outside, it.path("link")).unwrap();
+    let change = |agent: &TestAgent| {
+        fs::remove_file(agent.path("link")).unwrap();
+        symlink(&outside, agent.path("link")).unwrap();
     };
-    let result = meanwhile(&mut agent, write("link", "overwrite"), change);
+    let result = run_with_change(&mut agent, write("link", "overwrite"), change);
     assert_eq!(fs::read_to_string(&outside).unwrap(), "shown\n", "written outside");
-    assert_eq!(agent.read("a.txt"), "shown\n", "the model and the user think of another file");
+    assert_eq!(
+        agent.read("a.txt"),
+        "shown\n",
+        "the file of the permission request must not change"
+    );
     assert!(result.contains("moved"), "{result}");
     assert_eq!(status(&agent), "failed");
 }
 
 #[test]
-fn a_file_swapped_for_a_link_leads_nowhere() {
+fn a_file_that_was_replaced_by_a_link_is_not_followed() {
     let elsewhere = tempfile::tempdir().unwrap();
     let outside = elsewhere.path().join("b.txt");
     fs::write(&outside, "shown\n").unwrap();
     let mut agent = TestAgent::builder().file("a.txt", "shown\n").start();
-    let change = |it: &TestAgent| {
-        fs::remove_file(it.path("a.txt")).unwrap();
-        symlink(&outside, it.path("a.txt")).unwrap();
+    let change = |agent: &TestAgent| {
+        fs::remove_file(agent.path("a.txt")).unwrap();
+        symlink(&outside, agent.path("a.txt")).unwrap();
     };
-    let result = meanwhile(&mut agent, write("a.txt", "overwrite"), change);
+    let result = run_with_change(&mut agent, write("a.txt", "overwrite"), change);
     assert_eq!(fs::read_to_string(&outside).unwrap(), "shown\n", "written outside");
     assert!(result.contains("moved"), "{result}");
     assert_eq!(status(&agent), "failed");
@@ -146,7 +151,7 @@ fn a_buffer_that_changed_in_the_editor_is_not_written() {
 }
 
 #[test]
-fn a_yes_after_the_cancel_runs_nothing() {
+fn an_allow_after_the_cancel_executes_nothing() {
     let mut agent = TestAgent::builder().start();
     for reply in [calls("exec", &json!({ "command": "touch mark" })), write("mark", "overwrite")] {
         agent.model().push(reply).unwrap();

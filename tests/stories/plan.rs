@@ -1,4 +1,4 @@
-//! The plan (R-PLAN): shown whole each time, and without a card of its own.
+//! Plans (R-PLAN): each update has the whole plan, and a plan has no card.
 
 use serde_json::{Value, json};
 use turnwright_testing::cards;
@@ -15,7 +15,7 @@ fn step(content: &str, status: &str) -> Value {
 }
 
 #[test]
-fn r_plan_1_to_4_each_plan_is_the_whole_list_and_steps_may_come_and_go() {
+fn r_plan_1_to_4_each_update_has_the_whole_plan_and_steps_can_change() {
     let first = json!([step("look", "in_progress"), step("change", "pending")]);
     let second =
         json!([step("look", "completed"), step("change", "in_progress"), step("test", "pending")]);
@@ -27,7 +27,7 @@ fn r_plan_1_to_4_each_plan_is_the_whole_list_and_steps_may_come_and_go() {
     assert_eq!(agent.turn("three steps"), "end_turn");
     let shown: Vec<_> = plans(&agent).iter().map(|it| it["entries"].clone()).collect();
     assert_eq!(shown, [first, second, third]);
-    assert!(cards::ids(&agent).is_empty(), "the plan has its own display");
+    assert!(cards::ids(&agent).is_empty(), "a plan must have no card");
     assert_eq!(cards::requests(&agent), [""; 0], "a plan needs no permission");
     assert_eq!(cards::results(&agent, 3).len(), 3);
 }
@@ -47,7 +47,7 @@ fn a_plan_may_leave_out_status_and_priority_or_come_as_text() {
 }
 
 #[test]
-fn a_plan_that_makes_no_sense_is_not_shown_and_the_model_is_told() {
+fn an_invalid_plan_is_not_shown_and_the_model_is_told() {
     let entries = json!({ "entries": [{ "content": "look", "status": "dreaming" }] });
     let mut agent =
         TestAgent::builder().model(json!([calls("plan", &entries), says("Sorry.")])).start();

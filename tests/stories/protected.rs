@@ -1,4 +1,5 @@
-//! Protected places: what others run asks in every mode, and a yes is for once.
+//! Protected files, which other programs execute or obey: changing them requires permission in
+//! every mode, and they can only be allowed once.
 
 use serde_json::{Value, json};
 use turnwright_testing::cards;
@@ -10,7 +11,7 @@ fn write(path: &str) -> Value {
 }
 
 #[test]
-fn a_protected_place_asks_in_every_mode_that_changes_anything() {
+fn a_protected_file_requires_permission_in_every_mode_that_allows_changes() {
     for mode in ["ask", "auto-edit", "auto", "full"] {
         for path in [".git/hooks/pre-commit", ".vscode/tasks.json", ".GIT/config", ".envrc"] {
             let mut agent = TestAgent::builder()
@@ -27,13 +28,14 @@ fn a_protected_place_asks_in_every_mode_that_changes_anything() {
 }
 
 #[test]
-fn a_yes_to_a_protected_place_is_for_once() {
+fn a_protected_file_can_only_be_allowed_once() {
     let mut agent = TestAgent::builder()
         .variable("TURNWRIGHT_MODE", "full")
         .model(json!([write(".envrc"), write(".envrc"), write("a.txt"), says("Ok.")]))
         .permission("allow_always")
         .start();
-    // Who offers no such option is answered with nothing that counts; then nothing is written.
+    // The permission requests do not offer `allow_always`, so this answer does not allow the
+    // writes.
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!(cards::questions(&agent), 2);
     assert!(agent.path("a.txt").exists());

@@ -1,5 +1,5 @@
-//! A provider of several models: it lists them at `/models` in the way that a test wants, and
-//! answers each chat request by what stands in it.
+//! A provider of several models. It lists them at `/models` in the way that a test selects, and
+//! answers each chat request depending on its body.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -10,39 +10,41 @@ use turnwright_testing::raw_server::{RawServer, text_stream, wait_for_the_end, w
 
 use crate::agent::{TestAgent, TestAgentBuilder, eventually};
 
-/// What `/models` answers.
+/// How a request for `/models` is answered.
 #[derive(Clone, Debug)]
 pub enum List {
-    /// These models.
+    /// The response lists these models.
     Of(Vec<&'static str>),
-    /// This status.
+    /// The response has this status.
     Fails(u16),
-    /// A head, and nothing more until the test lets go or the client goes away.
+    /// The response has a head, and nothing more until the test changes the list or the client
+    /// disconnects.
     Hangs,
 }
 
-/// What a chat request is answered with.
+/// How a chat request is answered.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// These words.
+    /// The answer has this text. With the text `…`, the server sends nothing until the client
+    /// disconnects.
     Says(String),
-    /// These events.
+    /// The answer has these events.
     Events(Vec<Value>),
-    /// This status and this text in the usual error.
+    /// The response has this status, and an error with this message in the usual format.
     Refuses(u16, String),
 }
 
-/// Words.
+/// Returns an answer with this text.
 pub fn says(text: &str) -> Answer {
     Answer::Says(text.to_owned())
 }
 
-/// A refusal with status 400.
+/// Returns a refusal with status 400.
 pub fn refuses(message: &str) -> Answer {
     Answer::Refuses(400, message.to_owned())
 }
 
-/// A call of a tool.
+/// Returns an answer with one tool call.
 pub fn calls(name: &str, arguments: &Value) -> Answer {
     let function = json!({ "name": name, "arguments": arguments.to_string() });
     let delta = json!({ "tool_calls": [{ "index": 0, "id": "c", "function": function }] });
@@ -51,7 +53,7 @@ pub fn calls(name: &str, arguments: &Value) -> Answer {
     ] })])
 }
 
-/// Whether a request follows the result of a call.
+/// Returns whether a request contains the result of a call.
 pub fn has_result(body: &Value) -> bool {
     body["messages"].as_array().unwrap().iter().any(|it| it["role"] == "tool")
 }
@@ -63,17 +65,17 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// Lists these models and says hello.
+    /// Starts a provider that lists these models and answers with a greeting.
     pub fn of(models: &[&'static str]) -> Provider {
         Provider::start(List::Of(models.to_vec()), |_| says("Hello."))
     }
 
-    /// Lists nothing and answers like this.
+    /// Starts a provider that lists no models and answers chat requests with `answer`.
     pub fn answering(answer: impl Fn(&Value) -> Answer + Send + Sync + 'static) -> Provider {
         Provider::start(List::Of(Vec::new()), answer)
     }
 
-    /// Lists and answers like this.
+    /// Starts a provider with this list that answers chat requests with `answer`.
     pub fn start(
         list: List,
         answer: impl Fn(&Value) -> Answer + Send + Sync + 'static,
@@ -90,47 +92,47 @@ impl Provider {
         Provider { server, list }
     }
 
-    /// From now on `/models` answers this; a list that hangs comes to its end.
+    /// Changes how `/models` is answered. A response that hangs is then completed.
     pub fn lists(&self, list: List) {
         *self.list.lock().unwrap() = list;
     }
 
-    /// Where it answers.
+    /// Returns the base URL of the provider.
     pub fn base_url(&self) -> String {
         self.server.base_url()
     }
 
-    /// A section of the settings for it.
+    /// Returns a section of the settings for this provider.
     pub fn section(&self, name: &str, more: &str) -> String {
         format!("[providers.{name}]\nbase_url = '{}'\n{more}\n", self.base_url())
     }
 
-    /// Every request so far, head and body.
+    /// Returns every request so far, head and body.
     pub fn requests(&self) -> Vec<String> {
         self.server.requests()
     }
 
-    /// The bodies of all chat requests so far.
+    /// Returns the bodies of all chat requests so far.
     pub fn asked(&self) -> Vec<Value> {
         let bodies = self.requests();
         let bodies = bodies.iter().filter_map(|it| it.split_once("\r\n\r\n"));
         bodies.filter_map(|it| serde_json::from_str(it.1).ok()).collect()
     }
 
-    /// How often it was asked for its models.
+    /// Returns the number of requests for the models.
     pub fn listed(&self) -> usize {
         self.requests().iter().filter(|it| it.starts_with("GET /v1/models ")).count()
     }
 
-    /// Waits until it was asked for its models so often.
+    /// Waits for this number of requests for the models.
     pub fn wait_for_listings(&self, count: usize) {
         eventually("a request for the models", || self.listed() >= count);
     }
 }
 
 fn listing(list: &Mutex<List>, stream: &mut TcpStream) {
-    let now = list.lock().unwrap().clone();
-    match now {
+    let current = list.lock().unwrap().clone();
+    match current {
         List::Of(names) => {
             let data: Vec<_> = names.iter().map(|it| json!({ "id": it })).collect();
             plain(stream, 200, &json!({ "object": "list", "data": data }));
@@ -140,15 +142,16 @@ fn listing(list: &Mutex<List>, stream: &mut TcpStream) {
             stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n").ok();
             stream.set_read_timeout(Some(std::time::Duration::from_millis(5))).unwrap();
             while matches!(*list.lock().unwrap(), List::Hangs) && !has_gone(stream) {}
-            let then = list.lock().unwrap().clone();
-            if let List::Of(names) = then {
+            let changed = list.lock().unwrap().clone();
+            if let List::Of(names) = changed {
                 stream.write_all(json!(names).to_string().as_bytes()).ok();
             }
         }
     }
 }
 
-/// Whether the client has closed its end; waits a moment for that.
+/// Returns whether the client has closed its end. Waits for that until the read timeout of the
+/// stream.
 fn has_gone(stream: &mut TcpStream) -> bool {
     matches!(std::io::Read::read(stream, &mut [0; 16]), Ok(0))
 }
@@ -178,12 +181,12 @@ fn plain(stream: &mut TcpStream, status: u16, body: &Value) {
     stream.write_all((head + &body).as_bytes()).ok();
 }
 
-/// An agent with these settings and no other.
+/// Returns the builder of an agent with these settings and no others.
 pub fn configured(settings: &str) -> TestAgentBuilder {
     TestAgent::unconfigured().own_file("config/config.toml", settings)
 }
 
-/// Opens a session; returns the whole answer.
+/// Opens a session, and returns the whole answer.
 pub fn open(agent: &mut TestAgent) -> Value {
     let params = json!({ "cwd": agent.workspace(), "mcpServers": [] });
     let answer = agent.call("session/new", &params);
@@ -191,28 +194,28 @@ pub fn open(agent: &mut TestAgent) -> Value {
     answer
 }
 
-/// Asks for a setting and returns the request's identifier.
+/// Sends a request to change a setting, and returns the id of the request.
 pub fn ask_to_set(agent: &mut TestAgent, setting: &str, value: &str) -> Value {
     let params = json!({ "sessionId": agent.session, "configId": setting, "value": value });
     agent.request("session/set_config_option", &params)
 }
 
-/// Changes a setting; returns the whole answer.
+/// Changes a setting, and returns the whole answer.
 pub fn set(agent: &mut TestAgent, setting: &str, value: &str) -> Value {
     let id = ask_to_set(agent, setting, value);
     agent.answer_to(&id)
 }
 
-/// The settings of an answer or an update as `id=current`, in their order.
+/// Returns the settings of an answer or an update as `id=current`, in their order.
 pub fn currents(options: &Value) -> Vec<String> {
     let options = options["configOptions"].as_array().unwrap_or_else(|| panic!("{options}"));
-    let line = |it: &Value| {
-        format!("{}={}", it["id"].as_str().unwrap(), it["currentValue"].as_str().unwrap())
+    let line = |option: &Value| {
+        format!("{}={}", option["id"].as_str().unwrap(), option["currentValue"].as_str().unwrap())
     };
     options.iter().map(line).collect()
 }
 
-/// The values that can be chosen for a setting.
+/// Returns the values that can be chosen for a setting.
 pub fn choices(options: &Value, id: &str) -> Vec<String> {
     let options = options["configOptions"].as_array().unwrap();
     let option = options.iter().find(|it| it["id"] == id).unwrap();
@@ -220,7 +223,8 @@ pub fn choices(options: &Value, id: &str) -> Vec<String> {
     values.map(|it| it["value"].as_str().unwrap().to_owned()).collect()
 }
 
-/// What the user was told besides the answers. A client without notices gets them as thoughts.
+/// Returns the notices to the user. The test client does not support notices, so the agent sends
+/// them as thoughts.
 pub fn notices(agent: &TestAgent) -> String {
     agent.thoughts()
 }

@@ -1,6 +1,6 @@
-//! Any provider (issue "the model layer"): a long session with tools against each of the strict
-//! mocks, with a cancel and a change of the model, in which no prompt fails. What a refusal
-//! teaches is learned the first time.
+//! Long sessions with tools against the strict mock providers (issue "the model layer"), with a
+//! cancel and a change of the model. No prompt may fail, and the agent must learn from the first
+//! refusal of each kind.
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -11,22 +11,22 @@ use crate::strict::{
     ALL, MockProvider, ProviderDialect, deepseek, gemini, glm, groq, kimi, minimax, mistral,
 };
 
-/// Whether a session can change its model yet, by `session/set_config_option` between the
-/// providers of the configuration file. Until then nobody is switched to, and what is about
-/// nothing else is left out.
+/// Whether a session can change its model to that of another provider with
+/// `session/set_config_option`. If not, all prompts go to the first provider, and tests that are
+/// only about changes are skipped.
 const CAN_SWITCH: bool = true;
 
-/// A session that can go from one mock to another.
+/// A session that can switch from one mock to another.
 struct Session {
     mocks: Vec<MockProvider>,
-    /// Where the mock of the running prompts is.
+    /// The index of the mock that gets the prompts.
     now: usize,
     agent: TestAgent,
     _home: TempDir,
 }
 
 impl Session {
-    /// Begins with the first of these.
+    /// Starts a session with the model of the first provider.
     fn start(providers: &[&'static ProviderDialect]) -> Session {
         let mocks: Vec<MockProvider> = providers.iter().map(|it| MockProvider::start(it)).collect();
         let home = tempfile::tempdir().unwrap();
@@ -49,7 +49,7 @@ impl Session {
         &self.mocks[self.now]
     }
 
-    /// The next prompts go to another model.
+    /// Switches to the model of another mock.
     fn switch(&mut self, to: usize) {
         if !CAN_SWITCH {
             return;
@@ -62,41 +62,42 @@ impl Session {
         assert!(answer["result"]["configOptions"].is_array(), "{answer}");
     }
 
-    /// A prompt that is to have a tool read something and to say what it was.
+    /// Sends a prompt for which the mock calls a tool and then reports the content, and checks the
+    /// answer.
     fn read(&mut self, number: usize, how: &str) -> Result<(), String> {
         let found = if how == BOTH { "It says alpha and beta." } else { "It says alpha." };
         let before = self.agent.text().len();
         let id = self.agent.prompt(&format!("Turn {number}: read {how}"));
         let answer = self.agent.answer_to(&id);
-        let said = self.agent.text().split_off(before);
+        let text = self.agent.text().split_off(before);
         let who = self.mock().provider.name;
         if answer["result"]["stopReason"] != "end_turn" {
-            return Err(format!("{who}, turn {number}: {}", told(&answer)));
+            return Err(format!("{who}, turn {number}: {}", error_text(&answer)));
         }
-        // What was thought is no answer.
-        if !said.contains(found) || said.contains("think") {
-            return Err(format!("{who}, turn {number}: the user has read {said:?}"));
+        // The reasoning must not be part of the answer.
+        if !text.contains(found) || text.contains("think") {
+            return Err(format!("{who}, turn {number}: the answer is {text:?}"));
         }
         Ok(())
     }
 
-    /// What there is to complain about after all.
+    /// Returns the complaints of all mocks.
     fn complaints(&self) -> Vec<String> {
         self.mocks.iter().flat_map(MockProvider::complaints).collect()
     }
 }
 
-fn told(answer: &Value) -> String {
+fn error_text(answer: &Value) -> String {
     let error = &answer["error"];
     error["message"].as_str().map_or_else(|| answer.to_string(), str::to_owned)
 }
 
-/// The name of a provider's model in the configuration.
+/// Returns the name of a provider's model in the configuration.
 fn full_name(provider: &ProviderDialect) -> String {
     format!("{}/{}", provider.name, provider.model)
 }
 
-/// The configuration file with all of them, which begins with the first.
+/// Returns a configuration file with all mocks, which selects the model of the first.
 fn settings(mocks: &[MockProvider]) -> String {
     let mut text = format!("model = \"{}\"\n", full_name(mocks[0].provider));
     for mock in mocks {
@@ -108,8 +109,8 @@ fn settings(mocks: &[MockProvider]) -> String {
     text
 }
 
-/// Ten turns, a tool call in each and two in the third, a cancel in the fifth, another model
-/// after the seventh.
+/// Runs ten turns. Each makes one tool call, but the third makes two. The fifth turn is cancelled,
+/// and the model is changed after the seventh.
 fn story(first: &'static ProviderDialect, second: &'static ProviderDialect) {
     let mut session = Session::start(&[first, second]);
     for number in 1..=10 {
@@ -117,7 +118,7 @@ fn story(first: &'static ProviderDialect, second: &'static ProviderDialect) {
             3 => session.read(number, BOTH).unwrap(),
             5 => {
                 let id = session.agent.prompt(&format!("Turn {number}: read and {WAIT}"));
-                session.agent.wait_for("words", |it| it.to_string().contains(WAITING));
+                session.agent.wait_for("the waiting text", |it| it.to_string().contains(WAITING));
                 session.agent.cancel();
                 assert_eq!(session.agent.stop_reason(&id), "cancelled");
             }
@@ -166,9 +167,10 @@ fn ten_turns_with_groq_and_then_with_glm() {
     story(&groq::PROVIDER, &glm::PROVIDER);
 }
 
-/// There and back: what one has said the other takes, and its own it still takes afterwards.
+/// Each pair of models switches there and back: the second must accept the messages of the first,
+/// and the first must still accept its own.
 #[test]
-fn what_was_said_to_one_model_is_taken_by_each_other() {
+fn each_model_accepts_the_messages_of_each_other_model() {
     if !CAN_SWITCH {
         return;
     }
@@ -190,10 +192,10 @@ fn what_was_said_to_one_model_is_taken_by_each_other() {
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// One session that goes from each to each other. Seven is a prime, so steps of one length visit
-/// all of them before they come back.
+/// Seven is a prime number, so steps of one length visit all models before they come back to the
+/// first.
 #[test]
-fn one_session_goes_from_each_model_to_each_other() {
+fn one_session_switches_from_each_model_to_each_other() {
     if !CAN_SWITCH {
         return;
     }
@@ -208,9 +210,10 @@ fn one_session_goes_from_each_model_to_each_other() {
     assert_eq!(session.complaints(), [""; 0]);
 }
 
-/// The next prompt comes right behind a result: some servers want words of the model between.
+/// After the cancel, the next prompt directly follows a tool result. Some servers require a message
+/// of the model in between.
 #[test]
-fn a_cancel_before_the_first_word_leaves_a_history_that_each_takes() {
+fn a_cancel_before_any_text_leaves_a_history_that_each_provider_accepts() {
     let mut failures = Vec::new();
     for provider in ALL {
         let mut session = Session::start(&[provider]);
@@ -221,7 +224,7 @@ fn a_cancel_before_the_first_word_leaves_a_history_that_each_takes() {
         session.agent.cancel();
         let answer = session.agent.answer_to(&id);
         if answer["result"]["stopReason"] != "cancelled" {
-            failures.push(format!("{}, turn 1: {}", provider.name, told(&answer)));
+            failures.push(format!("{}, turn 1: {}", provider.name, error_text(&answer)));
             continue;
         }
         failures.extend(session.read(2, "").err());
@@ -230,10 +233,10 @@ fn a_cancel_before_the_first_word_leaves_a_history_that_each_takes() {
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// GLM ends what it does not like with a word of its own (C.1 row 28). That is a refusal, and
-/// the session goes on without it.
+/// GLM ends an answer that it filters with a finish reason of its own (C.1 row 28). The agent
+/// reports it as a refusal, and the session goes on without that prompt.
 #[test]
-fn what_glm_finds_sensitive_is_a_refusal_and_the_session_goes_on() {
+fn content_that_glm_filters_is_a_refusal_and_the_session_goes_on() {
     let mut session = Session::start(&[&glm::PROVIDER]);
     assert_eq!(session.agent.turn(&format!("Turn 1: something {FORBIDDEN}")), "refusal");
     session.read(2, "").unwrap();

@@ -1,12 +1,13 @@
-//! Prompts that come while a turn runs (R-TURN-13): they wait, first in first out, and two turns
-//! are never mixed.
+//! Prompts that arrive while a turn runs (R-TURN-13): they wait in order, and two turns of a
+//! session are never mixed.
 
 use serde_json::{Value, json};
 use turnwright_testing::cards;
 
 use crate::agent::{TestAgent, calls, says};
 
-/// An agent whose first turn waits for the user's answer, and the question.
+/// Returns an agent whose first turn waits for permission, the id of that prompt, and the
+/// permission request.
 fn busy(replies: &[Value]) -> (TestAgent, Value, Value) {
     let mut all = vec![calls("write_file", &json!({ "path": "x", "content": "" })), says("First.")];
     all.extend_from_slice(replies);
@@ -17,22 +18,22 @@ fn busy(replies: &[Value]) -> (TestAgent, Value, Value) {
 }
 
 #[test]
-fn r_turn_13_prompts_wait_their_turn_and_are_never_mixed() {
+fn r_turn_13_prompts_wait_in_order_and_are_never_mixed() {
     let (mut agent, first, question) = busy(&[says("Second."), says("Third.")]);
     let second = agent.prompt("second");
     let third = agent.prompt("third");
     agent.sync();
-    assert_eq!(agent.model().requests().len(), 1, "a waiting prompt has begun");
+    assert_eq!(agent.model().requests().len(), 1, "a waiting prompt must not start");
     agent.choose(&question, "allow_once");
     for id in [&first, &second, &third] {
         assert_eq!(agent.stop_reason(id), "end_turn");
     }
     cards::check(&agent);
     let transcript = agent.transcript();
-    let spoken: Vec<_> =
+    let output: Vec<_> =
         transcript.iter().filter(|it| it.starts_with("text") || it.starts_with("stop")).collect();
     assert_eq!(
-        spoken,
+        output,
         [
             "text First.",
             "stop end_turn",
@@ -42,8 +43,11 @@ fn r_turn_13_prompts_wait_their_turn_and_are_never_mixed() {
             "stop end_turn"
         ]
     );
-    let words = agent.model_transcript(3);
-    assert_eq!(words[3..], ["assistant First.", "user second", "assistant Second.", "user third"]);
+    let history = agent.model_transcript(3);
+    assert_eq!(
+        history[3..],
+        ["assistant First.", "user second", "assistant Second.", "user third"]
+    );
 }
 
 #[test]
@@ -59,7 +63,7 @@ fn r_turn_13_answers_come_in_the_order_of_the_prompts() {
 }
 
 #[test]
-fn r_turn_13_a_prompt_too_many_is_refused_at_once_and_the_others_are_served() {
+fn r_turn_13_a_prompt_beyond_the_limit_is_refused_at_once_and_the_others_run() {
     let (mut agent, first, question) = busy(&[]);
     let waiting: Vec<_> = (0..32).map(|number| agent.prompt(&format!("{number}"))).collect();
     let one_more = agent.prompt("one too many");
@@ -76,7 +80,7 @@ fn r_turn_13_a_prompt_too_many_is_refused_at_once_and_the_others_are_served() {
 }
 
 #[test]
-fn a_turn_that_fails_does_not_take_the_waiting_prompts_with_it() {
+fn a_turn_that_fails_does_not_fail_the_waiting_prompts() {
     let error = json!({ "error": { "message": "no", "code": 400 } });
     let failure = json!([{ "text": "Half" }, { "delay_ms": 200 }, error]);
     let mut agent = TestAgent::builder().model(json!([failure, says("Second.")])).start();

@@ -1,4 +1,5 @@
-//! `read_file` and `list_dir` (S4-3, S4-4): what the model gets to read, and what never hangs.
+//! `read_file` and `list_dir` (S4-3, S4-4): the results that the model receives. No file makes a
+//! call hang.
 
 use std::fs;
 use std::process::Command;
@@ -13,7 +14,7 @@ fn three_lines() -> crate::agent::TestAgentBuilder {
 }
 
 #[test]
-fn the_stored_login_is_no_part_of_the_project() {
+fn the_stored_login_is_outside_the_project() {
     let roots = |home: &std::path::Path| turnwright_workspace::files::Roots::new(home).unwrap();
     let home = tempfile::tempdir().unwrap();
     let config = home.path().join(".config/turnwright");
@@ -27,7 +28,7 @@ fn the_stored_login_is_no_part_of_the_project() {
 }
 
 #[test]
-fn s4_4_a_header_with_name_and_count_stands_above_numbered_lines() {
+fn s4_4_a_header_with_name_and_line_count_precedes_numbered_lines() {
     let (agent, result) = cards::run(three_lines(), "read_file", &json!({ "path": "a.txt" }));
     assert_eq!(result, "[File: a.txt | Lines: 3]\n    1| one\n    2| two\n    3| three\n");
     assert_eq!(cards::questions(&agent), 0);
@@ -35,7 +36,7 @@ fn s4_4_a_header_with_name_and_count_stands_above_numbered_lines() {
 }
 
 #[test]
-fn s4_3_a_range_is_counted_from_1_and_inclusive_and_a_negative_start_from_the_end() {
+fn s4_3_a_range_counts_from_1_and_a_negative_start_counts_from_the_end() {
     let table = [
         (json!({ "start_line": 2 }), "    2| two\n    3| three\n"),
         (json!({ "start_line": 2, "end_line": 2 }), "    2| two\n"),
@@ -52,13 +53,12 @@ fn s4_3_a_range_is_counted_from_1_and_inclusive_and_a_negative_start_from_the_en
     for (mut arguments, expected) in table {
         arguments["path"] = json!("a.txt");
         let result = cards::run_each(&mut agent, "read_file", &[arguments.clone()]).remove(0);
-        // A start of 0 has a test of its own.
         assert_eq!(result, format!("[File: a.txt | Lines: 3]\n{expected}"), "{arguments}");
     }
 }
 
 #[test]
-fn s4_3_a_batch_has_a_header_each_ignores_ranges_and_survives_a_missing_file() {
+fn s4_3_a_batch_has_a_header_for_each_file_and_continues_after_a_missing_file() {
     let arguments = json!({ "paths": ["a.txt", "missing", "b.txt"], "start_line": 2 });
     let builder = three_lines().file("b.txt", "b\n");
     let (agent, result) = cards::run(builder, "read_file", &arguments);
@@ -74,7 +74,7 @@ fn s4_3_a_batch_has_a_header_each_ignores_ranges_and_survives_a_missing_file() {
 }
 
 #[test]
-fn a_batch_of_nothing_but_failures_fails() {
+fn a_batch_in_which_every_file_fails_is_a_failed_call() {
     let arguments = json!({ "paths": ["x.txt", "y.txt"] });
     let (agent, result) = cards::run(three_lines(), "read_file", &arguments);
     assert!(result.contains("x.txt | Error") && result.contains("y.txt | Error"), "{result}");
@@ -82,19 +82,19 @@ fn a_batch_of_nothing_but_failures_fails() {
 }
 
 #[test]
-fn a_batch_that_is_too_large_says_what_was_left_out() {
+fn a_batch_that_is_too_large_names_the_files_left_out() {
     let names: Vec<_> = (0..25).map(|number| format!("f{number}")).collect();
     let builder = names.iter().fold(TestAgent::builder(), |it, name| it.file(name, "x\n"));
     let (_, result) = cards::run(builder, "read_file", &json!({ "paths": names }));
     assert!(result.contains("[File: f19 |"), "{result}");
     assert!(
         result.contains("f24") || result.contains("20"),
-        "five files are missing and the model does not know: {result}"
+        "the model is not told that five files are missing: {result}"
     );
 }
 
 #[test]
-fn a_missing_file_names_those_that_resemble_it() {
+fn a_missing_file_is_reported_with_similar_names() {
     let builder = three_lines().file("src/main.rs", "").file("src/mail.rs", "").file("src/x", "");
     let (agent, result) = cards::run(builder, "read_file", &json!({ "path": "src/mian.rs" }));
     assert!(result.contains("[File: src/mian.rs | Error: does not exist]"), "{result}");
@@ -104,7 +104,7 @@ fn a_missing_file_names_those_that_resemble_it() {
 }
 
 #[test]
-fn what_is_no_text_file_is_refused_with_a_reason_and_nothing_hangs() {
+fn a_file_that_is_not_text_is_reported_with_a_reason_and_nothing_hangs() {
     let mut agent = three_lines().start();
     fs::write(agent.path("nul"), b"ab\0cd").unwrap();
     let fifo = agent.path("fifo");
@@ -140,7 +140,7 @@ fn a_file_without_lines_is_not_an_error() {
 }
 
 #[test]
-fn a_long_file_is_cut_and_says_how_to_go_on() {
+fn a_long_file_is_cut_and_the_result_says_how_to_continue() {
     let lines: Vec<_> = (1..=5000).map(|number| format!("line {number}\n")).collect();
     let text = lines.concat();
     let mut agent = TestAgent::builder().file("long", &text).start();
@@ -161,7 +161,7 @@ fn a_long_file_is_cut_and_says_how_to_go_on() {
 }
 
 #[test]
-fn a_long_line_is_cut_and_says_by_how_much() {
+fn a_long_line_is_cut_and_the_result_says_by_how_much() {
     let line = "ä".repeat(5000);
     let builder = TestAgent::builder().file("wide", &format!("{line}\nshort\n"));
     let (_, result) = cards::run(builder, "read_file", &json!({ "path": "wide" }));
@@ -169,7 +169,7 @@ fn a_long_line_is_cut_and_says_by_how_much() {
 }
 
 #[test]
-fn old_encodings_and_marks_are_read_as_text() {
+fn other_encodings_and_byte_order_marks_are_decoded() {
     let mut agent = TestAgent::builder().start();
     let wide: Vec<u8> = "\u{feff}größer\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
     let mut damaged = "müde Bären über grünen Hügeln schön früh\n".repeat(3).into_bytes();
@@ -192,7 +192,7 @@ fn old_encodings_and_marks_are_read_as_text() {
 }
 
 #[test]
-fn a_folder_is_listed_and_a_batch_goes_on_after_whatever_cannot_be_read() {
+fn a_batch_lists_folders_and_continues_after_files_that_cannot_be_read() {
     let mut agent = three_lines().file("folder/x", "12").file("folder/sub/y", "").start();
     assert!(
         process_waits::status(Command::new("mkfifo").arg(agent.path("fifo"))).unwrap().success()
@@ -207,13 +207,14 @@ fn a_folder_is_listed_and_a_batch_goes_on_after_whatever_cannot_be_read() {
     assert_eq!(parts[2], "[Folder: folder]\nsub/\nx (2 B)");
     assert_eq!(parts[3], "[File: none | Error: does not exist]");
     assert!(parts[4].ends_with("    3| three\n"), "{result}");
-    // What cannot be opened from the card is on it.
+    // The card shows the errors of files, but not the content of files that the user can open from
+    // the card.
     let card = cards::card_text(&cards::card(&agent, 0));
     assert!(card.contains("is a FIFO") && !card.contains("three"), "{card}");
 }
 
 #[test]
-fn pictures_are_shown_up_to_four_and_the_fifth_says_so() {
+fn a_call_shows_four_images_and_names_the_fifth() {
     let mut agent = TestAgent::builder().start();
     let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x02\x80\0\0\x01\xe0";
     let names: Vec<_> = (1..=5).map(|it| format!("{it}.png")).collect();
@@ -228,7 +229,7 @@ fn pictures_are_shown_up_to_four_and_the_fifth_says_so() {
 }
 
 #[test]
-fn a_large_source_file_is_shown_by_its_outline_until_lines_are_asked_for() {
+fn a_large_source_file_is_shown_as_an_outline_unless_lines_are_requested() {
     let body = "    let x = 1;\n".repeat(100);
     let functions = (0..100).map(|it| format!("pub fn number_{it}() {{\n{body}}}\n"));
     let text = functions.collect::<Vec<_>>().concat();
@@ -248,21 +249,21 @@ fn a_large_source_file_is_shown_by_its_outline_until_lines_are_asked_for() {
 }
 
 #[test]
-fn a_missing_file_is_found_by_its_name_elsewhere() {
+fn a_missing_file_is_found_by_its_name_in_another_folder() {
     let builder = TestAgent::builder().file("src/deep/parser.rs", "").file("src/other.rs", "");
     let (_, result) = cards::run(builder, "read_file", &json!({ "path": "lib/parser.rs" }));
     assert!(result.ends_with("Similar names: src/deep/parser.rs"), "{result}");
 }
 
 #[test]
-fn a_line_that_is_all_of_a_file_comes_with_a_hint() {
+fn a_file_with_one_very_long_line_is_returned_with_a_hint() {
     let builder = TestAgent::builder().file("min.js", &"x".repeat(300_000));
     let (_, result) = cards::run(builder, "read_file", &json!({ "path": "min.js" }));
     assert!(result.contains("…[+298000 characters]\n[A line is very long"), "{}", result.len());
 }
 
 #[test]
-fn a_hole_of_gigabytes_is_told_to_be_binary() {
+fn a_sparse_file_of_gigabytes_is_reported_as_binary() {
     let mut agent = TestAgent::builder().start();
     fs::File::create(agent.path("huge")).unwrap().set_len(8 << 30).unwrap();
     let result = cards::run_each(&mut agent, "read_file", &[json!({ "path": "huge" })]).remove(0);
@@ -270,7 +271,7 @@ fn a_hole_of_gigabytes_is_told_to_be_binary() {
 }
 
 #[test]
-fn a_file_that_may_hold_secrets_is_asked_about_and_its_example_is_not() {
+fn a_file_that_may_hold_secrets_requires_permission_and_its_example_does_not() {
     let mut agent = TestAgent::builder()
         .file(".env", "KEY=1\n")
         .file(".env.example", "KEY=\n")
@@ -334,7 +335,7 @@ fn list_dir_shows_folders_sizes_and_links_in_order() {
 }
 
 #[test]
-fn list_dir_of_a_crowded_folder_is_cut_and_says_so() {
+fn list_dir_of_a_crowded_folder_is_cut_and_marked_as_cut() {
     let agent = TestAgent::builder().start();
     for number in 0..600 {
         fs::write(agent.path(&format!("f{number:03}")), "").unwrap();

@@ -1,4 +1,4 @@
-//! Turns with a model that speaks the Responses API, against a small server of it.
+//! Turns with a model that uses the Responses API, against a small mock server.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use turnwright_testing::raw_server::{RawServer, wait_for_the_end, write_head, wr
 
 use crate::agent::TestAgent;
 
-/// An agent whose only provider is this server.
+/// Returns an agent whose only provider is this server.
 fn start(server: &RawServer) -> TestAgent {
     let config = format!(
         "model = \"local/gpt-5\"\nlist_models = false\n[providers.local]\nbase_url = \"{}\"\napi = \"responses\"\n",
@@ -17,10 +17,10 @@ fn start(server: &RawServer) -> TestAgent {
     TestAgent::unconfigured().own_file("config/config.toml", &config).file("a.txt", "one\n").start()
 }
 
-fn event(sort: &str, fields: Value) -> String {
+fn event(kind: &str, fields: Value) -> String {
     let mut event = fields;
-    event["type"] = json!(format!("response.{sort}"));
-    format!("event: response.{sort}\ndata: {event}\n\n")
+    event["type"] = json!(format!("response.{kind}"));
+    format!("event: response.{kind}\ndata: {event}\n\n")
 }
 
 fn says(text: &str) -> String {
@@ -32,7 +32,7 @@ fn completed() -> String {
     event("completed", json!({ "response": { "status": "completed", "usage": usage } }))
 }
 
-/// Thinks, then reads a file.
+/// Returns an answer that reasons and then reads a file.
 fn reads(path: &str) -> String {
     let arguments = json!({ "path": path }).to_string();
     let thought = json!({
@@ -43,11 +43,11 @@ fn reads(path: &str) -> String {
         "type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "read_file",
         "arguments": arguments,
     });
-    let mut begun = call.clone();
-    begun["arguments"] = json!("");
+    let mut added = call.clone();
+    added["arguments"] = json!("");
     [
         event("output_item.done", json!({ "output_index": 0, "item": thought })),
-        event("output_item.added", json!({ "output_index": 1, "item": begun })),
+        event("output_item.added", json!({ "output_index": 1, "item": added })),
         event("function_call_arguments.delta", json!({ "output_index": 1, "delta": arguments })),
         event("output_item.done", json!({ "output_index": 1, "item": call })),
         completed(),
@@ -56,7 +56,7 @@ fn reads(path: &str) -> String {
 }
 
 #[test]
-fn a_turn_with_a_call_gives_the_reasoning_back() {
+fn a_turn_with_a_call_sends_the_reasoning_back() {
     let server = RawServer::start(|number, stream| {
         let answer = if number == 0 { reads("a.txt") } else { says("It says one.") };
         write_stream(stream, &answer);
@@ -67,8 +67,8 @@ fn a_turn_with_a_call_gives_the_reasoning_back() {
     assert_eq!(agent.thoughts(), "I should look.");
     let body = server.body(1);
     let input = body["input"].as_array().unwrap();
-    let sorts: Vec<_> = input.iter().map(|it| it["type"].as_str().unwrap()).collect();
-    assert_eq!(sorts, ["message", "reasoning", "function_call", "function_call_output"]);
+    let kinds: Vec<_> = input.iter().map(|it| it["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["message", "reasoning", "function_call", "function_call_output"]);
     assert_eq!(input[1]["encrypted_content"], "gAAA");
     assert!(input[3]["output"].as_str().unwrap().contains("one"), "{body}");
 }
@@ -94,7 +94,7 @@ fn a_cancel_ends_the_answer_and_the_session_goes_on() {
 }
 
 #[test]
-fn a_refusal_is_one() {
+fn a_refusal_ends_the_turn_with_refusal() {
     let server = RawServer::start(|_, stream| {
         let refusal = event("refusal.delta", json!({ "output_index": 0, "delta": "I will not." }));
         write_stream(stream, &(refusal + &completed()));

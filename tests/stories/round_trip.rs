@@ -1,5 +1,5 @@
-//! Round trips of edits through the real binary: whatever a file is made of, the bytes around an
-//! edit are what they were, or nothing is written.
+//! Round trips of edits: whatever the encoding, the line ends and the place of a file, the bytes
+//! around an edit stay the same, or nothing is written.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -10,7 +10,7 @@ use turnwright_testing::cards;
 
 use crate::agent::{TestAgent, calls, says};
 
-/// A reproducible source of odd files.
+/// A reproducible source of random files.
 struct Dice(u64);
 
 impl Dice {
@@ -25,7 +25,7 @@ impl Dice {
         from[self.roll(from.len())]
     }
 
-    /// Lines without their ends.
+    /// Returns random lines without line ends.
     fn lines(&mut self, count: usize) -> Vec<String> {
         let pieces =
             ["", " ", "\t", "a", "b = c;", "é", "größer ", "end", "{", "}", "    x", "\t\ty"];
@@ -63,7 +63,8 @@ fn mark(form: Form) -> &'static [u8] {
     }
 }
 
-/// How a file lies on the disk.
+/// How a file is stored under its name: directly, behind a symbolic link, or with a second hard
+/// link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Place {
     Plain,
@@ -71,7 +72,7 @@ enum Place {
     Named,
 }
 
-/// A file with one edit.
+/// A random file with one edit.
 struct Case {
     name: String,
     place: Place,
@@ -80,12 +81,12 @@ struct Case {
     head: String,
     quoted: String,
     tail: String,
-    /// What the model sends.
+    /// The texts that the model sends.
     old: String,
     new: String,
-    /// What then stands in the place of `quoted`, but for line ends.
+    /// The text that the edit puts in the place of `quoted`, before line ends are adjusted.
     after: String,
-    /// The one end that all lines have, if they have.
+    /// The line end, if all lines have the same one.
     end: Option<&'static str>,
 }
 
@@ -100,7 +101,7 @@ impl Case {
         let (before, within, after) = (dice.roll(6), 1 + dice.roll(3), dice.roll(6));
         let head = dice.lines(before);
         let mut head = join(dice, head);
-        // Something that shows in which encoding the rest is.
+        // The first line has characters that reveal the encoding.
         head.insert_str(0, &format!("Größe, schön früh für Ärzte{}", ends[0]));
         let mut quoted = dice.lines(within);
         let here = format!("<here {number}>");
@@ -111,15 +112,15 @@ impl Case {
         let quoted = join(dice, quoted);
         let tail = dice.lines(after);
         let mut tail = join(dice, tail);
-        let is_open = dice.roll(3) == 0;
-        if is_open {
+        let is_unterminated = dice.roll(3) == 0;
+        if is_unterminated {
             tail.truncate(tail.trim_end_matches(['\r', '\n']).len());
         }
         let count = dice.roll(4);
         let mut new = dice.lines(count).into_iter().map(|it| it + "\n").collect::<String>();
         new.push_str(if is_whole { "<changed>\n" } else { "<changed>" });
         let after = if is_whole { new.clone() } else { quoted.replace(&here, &new) };
-        // As a model sends them that has seen such line ends.
+        // A model that has seen such line ends may send them in its texts.
         let sent = |it: &str, dice: &mut Dice| match dice.roll(4) {
             0 => it.replace('\n', "\r\n"),
             _ => it.to_owned(),
@@ -202,7 +203,7 @@ impl Case {
 }
 
 #[test]
-fn the_bytes_around_an_edit_stay_in_whatever_a_file_is_written() {
+fn an_edit_keeps_the_bytes_around_it_in_every_encoding() {
     let mut dice = Dice(0x5eed_0123_4567_89ab);
     let mut agent = TestAgent::builder().permission("allow_once").start();
     for batch in 0..20 {
@@ -223,7 +224,7 @@ fn the_bytes_around_an_edit_stay_in_whatever_a_file_is_written() {
     assert!(names.all(|it| it.starts_with('f')), "something was left behind");
 }
 
-/// One more turn; returns what the model was told.
+/// Runs one more turn with an edit, and returns the result that the model received.
 fn edit(agent: &mut TestAgent, path: &str, old: &str, new: &str) -> String {
     let arguments = json!({ "path": path, "edits": [{ "old_text": old, "new_text": new }] });
     agent.model().push(calls("edit_file", &arguments)).unwrap();
@@ -232,7 +233,7 @@ fn edit(agent: &mut TestAgent, path: &str, old: &str, new: &str) -> String {
 }
 
 #[test]
-fn what_is_not_edited_is_refused_and_stays_as_it_is() {
+fn a_file_that_cannot_be_edited_is_refused_and_unchanged() {
     let mut agent = TestAgent::builder().permission("allow_once").start();
     let files: [(&str, &[u8], &str); 5] = [
         ("read-only", b"here\n", "is read-only"),
@@ -255,7 +256,7 @@ fn what_is_not_edited_is_refused_and_stays_as_it_is() {
 }
 
 #[test]
-fn a_file_of_200_megabytes_is_refused_in_words_and_stays_as_it_is() {
+fn a_file_of_200_megabytes_is_refused_and_unchanged() {
     let mut agent = TestAgent::builder().permission("allow_once").start();
     let path = agent.path("large");
     fs::write(&path, "here\n".repeat(1_000)).unwrap();

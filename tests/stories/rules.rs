@@ -1,4 +1,5 @@
-//! Rules: what they spare, what they forbid, whose they are, and what becomes of a wrong one.
+//! Permission rules: what they allow and deny, where they come from, and what happens if a file of
+//! rules cannot be read.
 
 use serde_json::json;
 use turnwright_testing::questions::attempt;
@@ -15,7 +16,7 @@ fn write(agent: &mut TestAgent, path: &str) -> (usize, String) {
 }
 
 #[test]
-fn a_host_is_allowed_by_its_name() {
+fn a_rule_can_allow_fetches_from_a_host() {
     let site = RawServer::reading(|_, _, stream| {
         write_stream(stream, "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\nwords");
     });
@@ -25,14 +26,14 @@ fn a_host_is_allowed_by_its_name() {
     );
     let mut agent = TestAgent::builder().own_file(FILE, &rules).permission("reject_once").start();
     let page = json!({ "url": format!("http://{}/", site.host()) });
-    let (asked, told) = attempt(&mut agent, "web_fetch", &page);
-    assert!(asked == 0 && told.contains("words"), "{told}");
+    let (questions, result) = attempt(&mut agent, "web_fetch", &page);
+    assert!(questions == 0 && result.contains("words"), "{result}");
     let elsewhere = json!({ "url": "http://elsewhere.example/" });
     assert_eq!(attempt(&mut agent, "web_fetch", &elsewhere).0, 1);
 }
 
 #[test]
-fn what_is_managed_beats_the_user_and_limits_the_mode() {
+fn managed_settings_override_the_user_and_limit_the_mode() {
     let managed = "max_mode = 'auto-edit'\n[permissions]\ndeny = ['edit(/ci)']";
     let mut agent = TestAgent::builder()
         .own_file(MANAGED, managed)
@@ -58,15 +59,15 @@ fn what_is_managed_beats_the_user_and_limits_the_mode() {
 }
 
 #[test]
-fn a_managed_file_that_cannot_be_read_denies() {
+fn managed_settings_that_cannot_be_read_deny_calls() {
     let mut agent = TestAgent::builder().own_file(MANAGED, "max_mode = ").start();
-    let (asked, told) = write(&mut agent, "a");
-    assert!(asked == 0 && told.contains("the managed settings cannot be read"), "{told}");
+    let (questions, result) = write(&mut agent, "a");
+    assert!(questions == 0 && result.contains("the managed settings cannot be read"), "{result}");
     assert!(agent.thoughts().contains("managed/config.toml"), "{}", agent.thoughts());
 }
 
 #[test]
-fn no_way_through_an_allowed_folder_leads_to_what_must_not_be_read() {
+fn no_tool_reveals_denied_files_in_an_allowed_folder() {
     let rules = "[permissions]\ndeny = ['read(/secret)', 'read(*.priv)']\nask = ['read(/notes)']";
     let mut agent = TestAgent::builder()
         .own_file(FILE, rules)
@@ -86,21 +87,21 @@ fn no_way_through_an_allowed_folder_leads_to_what_must_not_be_read() {
         ("read_file", json!({ "path": "." })),
         ("read_file", json!({ "path": "docs" })),
     ] {
-        let (asked, told) = attempt(&mut agent, tool, &arguments);
-        assert_eq!(asked, 0, "{tool} {arguments}: {told}");
+        let (questions, result) = attempt(&mut agent, tool, &arguments);
+        assert_eq!(questions, 0, "{tool} {arguments}: {result}");
         for hidden in ["hidden-1", "hidden-2", "hidden-3", "plans.txt", "a.priv", "n.txt"] {
-            assert!(!told.contains(hidden), "{tool} {arguments}: {told}");
+            assert!(!result.contains(hidden), "{tool} {arguments}: {result}");
         }
     }
-    let (_, told) = attempt(&mut agent, "grep", &json!({ "pattern": "the word" }));
-    assert!(told.contains("the word is open"), "{told}");
-    // Who has been asked about the folder has been asked about what is in it.
+    let (_, result) = attempt(&mut agent, "grep", &json!({ "pattern": "the word" }));
+    assert!(result.contains("the word is open"), "{result}");
+    // Permission for the folder covers the files in it.
     let mut agent = TestAgent::builder()
         .own_file(FILE, rules)
         .file("notes/n.txt", "the word is hidden-3")
         .permission("allow_once")
         .start();
     let notes = json!({ "pattern": "the word", "path": "notes" });
-    let (asked, told) = attempt(&mut agent, "grep", &notes);
-    assert!(asked == 1 && told.contains("hidden-3"), "{told}");
+    let (questions, result) = attempt(&mut agent, "grep", &notes);
+    assert!(questions == 1 && result.contains("hidden-3"), "{result}");
 }

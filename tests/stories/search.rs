@@ -18,7 +18,7 @@ fn project() -> TestAgentBuilder {
         .file("README.md", "Run it.\n")
 }
 
-/// What each of these arguments brings, in one agent.
+/// Runs a turn with one call for each of these arguments, and returns the results.
 fn each(agent: &mut TestAgent, tool: &str, all: &[Value]) -> Vec<String> {
     let one = |arguments: &Value| {
         agent.model().push(calls(tool, arguments)).unwrap();
@@ -29,7 +29,7 @@ fn each(agent: &mut TestAgent, tool: &str, all: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn grep_shows_path_line_and_text_and_asks_nothing() {
+fn grep_shows_path_line_and_text_without_permission() {
     let (agent, result) = cards::run(project(), "grep", &json!({ "pattern": "run\\(" }));
     assert_eq!(
         result,
@@ -52,7 +52,7 @@ fn grep_shows_path_line_and_text_and_asks_nothing() {
 }
 
 #[test]
-fn grep_takes_a_place_a_glob_and_ways_to_match() {
+fn grep_accepts_a_path_a_glob_and_match_options() {
     let mut agent = project().start();
     let all = [
         json!({ "pattern": "run", "path": "src/run.rs" }),
@@ -80,7 +80,7 @@ fn grep_takes_a_place_a_glob_and_ways_to_match() {
 }
 
 #[test]
-fn grep_without_a_match_says_why_that_may_be() {
+fn grep_without_a_match_explains_possible_reasons() {
     let mut agent = project().start();
     let all = [
         json!({ "pattern": "nowhere" }),
@@ -114,7 +114,7 @@ fn grep_without_a_match_says_why_that_may_be() {
 }
 
 #[test]
-fn grep_with_many_matches_shows_pages_that_fit_together() {
+fn grep_with_many_matches_returns_consecutive_pages() {
     let lines: Vec<_> = (0..250).map(|it| format!("hit {it}\n")).collect();
     let text = lines.concat();
     let mut agent = TestAgent::builder().file("a", &text).file("b", "hit 250\n").start();
@@ -135,7 +135,7 @@ fn grep_with_many_matches_shows_pages_that_fit_together() {
 }
 
 #[test]
-fn searching_does_not_show_what_is_in_files_with_secrets() {
+fn searching_does_not_reveal_the_content_of_files_with_secrets() {
     let builder = project().file("server.pem", "run hunter2\n").file(".env", "run hunter2\n");
     let mut agent = builder.start();
     let all = [json!({ "pattern": "run", "hidden": true }), json!({ "pattern": "hunter2" })];
@@ -143,7 +143,7 @@ fn searching_does_not_show_what_is_in_files_with_secrets() {
         assert!(!result.contains("hunter2"), "{result}");
         assert!(result.contains("that may hold secrets"), "{result}");
     }
-    // Named directly, it is asked about.
+    // Searching such a file by its path requires permission.
     let arguments = json!({ "pattern": "run", "path": "server.pem" });
     agent.model().push(calls("grep", &arguments)).unwrap();
     agent.model().push(says("Fine.")).unwrap();
@@ -155,7 +155,7 @@ fn searching_does_not_show_what_is_in_files_with_secrets() {
 }
 
 #[test]
-fn a_whole_disk_is_not_looked_through() {
+fn searching_the_whole_disk_is_refused() {
     let mut agent = project().start();
     let above = agent.workspace().parent().unwrap().display().to_string();
     for path in ["/", above.as_str(), "..", "../.."] {
@@ -169,7 +169,7 @@ fn a_whole_disk_is_not_looked_through() {
 }
 
 #[test]
-fn find_files_shows_paths_in_order_and_how_many_there_are() {
+fn find_files_shows_sorted_paths_and_their_number() {
     let mut agent = project().file("src/deep/mod.rs", "").start();
     let all = [
         json!({ "glob": "*.rs" }),
@@ -194,7 +194,7 @@ fn find_files_shows_paths_in_order_and_how_many_there_are() {
 }
 
 #[test]
-fn find_files_without_a_match_says_what_may_be_meant() {
+fn find_files_without_a_match_explains_possible_reasons() {
     let mut agent = project().start();
     let all = [
         json!({ "glob": "*.py" }),
@@ -219,7 +219,7 @@ fn find_files_without_a_match_says_what_may_be_meant() {
 }
 
 #[test]
-fn find_files_with_many_results_shows_pages_that_fit_together() {
+fn find_files_with_many_results_returns_consecutive_pages() {
     let agent = TestAgent::builder().start();
     for number in 0..450 {
         fs::write(agent.path(&format!("f{number:03}")), "").unwrap();
@@ -237,7 +237,7 @@ fn find_files_with_many_results_shows_pages_that_fit_together() {
 }
 
 #[test]
-fn list_dir_leaves_out_what_is_ignored_and_counts_it() {
+fn list_dir_leaves_out_ignored_entries_and_counts_them() {
     let mut agent = project().file("node_modules/a/x.js", "").start();
     let all = [json!({}), json!({ "path": "build" }), json!({ "depth": 1, "hidden": true })];
     assert_eq!(
@@ -256,7 +256,7 @@ fn list_dir_leaves_out_what_is_ignored_and_counts_it() {
 }
 
 #[test]
-fn nothing_hangs_on_a_fifo() {
+fn searching_does_not_hang_on_a_fifo() {
     let mut agent = project().start();
     let status = process_waits::status(Command::new("mkfifo").arg(agent.path("fifo")));
     assert!(status.unwrap().success());

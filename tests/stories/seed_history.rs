@@ -1,5 +1,5 @@
-//! The history of a session as other programs read it: from the table `tool_conversations` and with
-//! the request `_turnwright/history`.
+//! The history of a session as other programs read it: from the table `tool_conversations`, and
+//! with the request `_turnwright/history`.
 
 use expect_test::expect;
 use rusqlite::Connection;
@@ -9,21 +9,21 @@ use turnwright_testing::cards;
 use crate::agent::{TestAgent, calls, says};
 
 /// Replaces the values that differ between runs by placeholders.
-fn settled(value: &mut Value, agent: &TestAgent) {
+fn replace_varying_values(value: &mut Value, agent: &TestAgent) {
     match value {
         Value::Object(fields) => {
             for (key, field) in fields {
                 match key.as_str() {
                     "created_at" => *field = json!(shape(field.as_str().unwrap())),
                     "duration" => assert!(field.is_number(), "{field}"),
-                    _ => settled(field, agent),
+                    _ => replace_varying_values(field, agent),
                 }
                 if key == "duration" {
                     *field = json!("…");
                 }
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|it| settled(it, agent)),
+        Value::Array(items) => items.iter_mut().for_each(|it| replace_varying_values(it, agent)),
         Value::String(text) if *text == agent.session => "SESSION".clone_into(text),
         _ => {}
     }
@@ -35,7 +35,7 @@ fn shape(time: &str) -> String {
 }
 
 #[test]
-fn the_history_of_a_session_has_the_shape_of_the_seed() {
+fn the_history_of_a_session_has_the_format_of_the_seed() {
     let replies = json!([
         [cards::call("read_file", &json!({ "path": "notes.txt" }))],
         says("It says hello."),
@@ -44,7 +44,7 @@ fn the_history_of_a_session_has_the_shape_of_the_seed() {
     assert_eq!(agent.turn("What does notes.txt say?"), "end_turn");
     let params = json!({ "sessionId": agent.session });
     let mut answer = agent.call("_turnwright/history", &params)["result"].clone();
-    settled(&mut answer, &agent);
+    replace_varying_values(&mut answer, &agent);
     expect![[r#"
         {
           "sessionId": "SESSION",
@@ -93,7 +93,7 @@ fn the_history_of_a_session_has_the_shape_of_the_seed() {
 }
 
 #[test]
-fn a_history_comes_in_pages_open_or_not_and_of_nobody_is_an_error() {
+fn the_history_of_a_closed_session_is_paged_and_invalid_parameters_are_errors() {
     let replies = json!([says("one"), says("two"), says("three")]);
     let mut agent = TestAgent::builder().model(replies).start();
     for prompt in ["a", "b", "c"] {
@@ -136,7 +136,7 @@ fn the_extension_is_advertised() {
 }
 
 #[test]
-fn a_stranger_reads_every_call_from_the_table_tool_conversations() {
+fn another_program_can_read_every_call_from_the_table_tool_conversations() {
     let lines: Vec<_> = (0..600).map(|it| format!("line \"{it}\"\n")).collect();
     let text = lines.concat();
     let mut agent = TestAgent::builder().file("long.txt", &text).permission("allow_once").start();
@@ -193,8 +193,8 @@ fn a_stranger_reads_every_call_from_the_table_tool_conversations() {
         count += 1;
     }
     assert_eq!(count, 3);
-    assert!(results[1].len() > 1_024, "it was to be long");
+    assert!(results[1].len() > 1_024, "the result must be long");
     let entries: i64 =
         database.query_row("SELECT count(*) FROM permissions", [], |it| it.get(0)).unwrap();
-    assert!(entries > 0, "the question about the file was not noted");
+    assert!(entries > 0, "the permission request must be recorded");
 }

@@ -1,5 +1,5 @@
-//! Sessions (R-SESS, R-MCP-5, R-MODE): where they work, what they are refused, and that
-//! none knows of another.
+//! Sessions (R-SESS, R-MCP-5, R-MODE): their working folders, the requests that are refused, and
+//! their isolation from each other.
 
 use serde_json::{Value, json};
 
@@ -9,8 +9,8 @@ fn code(answer: &Value) -> i64 {
     answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("not an error: {answer}"))
 }
 
-/// The words of one session.
-fn words(agent: &TestAgent, session: &str) -> String {
+/// Returns the text of the model in one session.
+fn session_text(agent: &TestAgent, session: &str) -> String {
     let updates = agent.log.iter().filter(|it| it["params"]["sessionId"] == session);
     let updates = updates.map(|it| &it["params"]["update"]);
     let chunks = updates.filter(|it| it["sessionUpdate"] == "agent_message_chunk");
@@ -18,7 +18,7 @@ fn words(agent: &TestAgent, session: &str) -> String {
 }
 
 #[test]
-fn r_sess_2_a_working_folder_that_cannot_be_one_is_invalid() {
+fn r_sess_2_an_unusable_working_folder_is_invalid() {
     let mut agent = TestAgent::builder().file("file.txt", "x").initialize();
     let folder = agent.workspace().to_string_lossy().into_owned();
     std::os::unix::fs::symlink(agent.path("nowhere"), agent.path("dangling")).unwrap();
@@ -44,7 +44,7 @@ fn r_sess_2_a_working_folder_that_cannot_be_one_is_invalid() {
 }
 
 #[test]
-fn r_sess_4_relative_paths_start_in_the_working_folder() {
+fn r_sess_4_relative_paths_refer_to_the_working_folder() {
     let mut agent = TestAgent::builder()
         .file("a.txt", "outer\n")
         .file("sub/a.txt", "inner\n")
@@ -66,7 +66,7 @@ fn r_sess_4_relative_paths_start_in_the_working_folder() {
 }
 
 #[test]
-fn r_sess_5_outside_the_folder_nothing_is_read_without_a_question() {
+fn r_sess_5_reading_outside_the_folder_requires_permission() {
     let outside = tempfile::tempdir().unwrap();
     std::fs::write(outside.path().join("secret.txt"), "the secret\n").unwrap();
     let secret = outside.path().join("secret.txt").to_string_lossy().into_owned();
@@ -103,27 +103,27 @@ fn r_sess_6_a_session_goes_on_while_another_one_waits() {
     assert_ne!(alpha, beta);
     let first = agent.prompt("alpha");
     agent.wait_for_update("agent_message_chunk");
-    // Everything else is served while alpha hangs.
+    // The agent serves all other requests while alpha hangs.
     agent.session = beta.clone();
     assert_eq!(agent.turn("beta"), "end_turn");
     let mode = json!({ "sessionId": alpha, "modeId": "plan" });
     assert!(agent.call("session/set_mode", &mode)["result"].is_object());
     agent.new_session();
-    // A cancel reaches the session that it names and no other.
+    // A cancel affects only the session that it names.
     agent.cancel();
     agent.sync();
     assert_eq!(agent.model().hung_up(), 0, "the wrong turn was cancelled");
     agent.session = alpha.clone();
     agent.cancel();
     assert_eq!(agent.stop_reason(&first), "cancelled");
-    assert_eq!(words(&agent, &alpha), "AAA");
-    assert_eq!(words(&agent, &beta), "BBB".repeat(20));
+    assert_eq!(session_text(&agent, &alpha), "AAA");
+    assert_eq!(session_text(&agent, &beta), "BBB".repeat(20));
     agent.session = beta;
     assert_eq!(agent.turn("beta"), "end_turn");
 }
 
 #[test]
-fn r_sess_6_prompts_that_run_at_once_are_not_mixed() {
+fn r_sess_6_concurrent_prompts_are_not_mixed() {
     let names = ["alpha", "beta", "gamma", "delta"];
     let reply = |name: &str| {
         let write = json!({ "name": "write_file", "arguments": { "path": name, "content": name } });
@@ -132,7 +132,8 @@ fn r_sess_6_prompts_that_run_at_once_are_not_mixed() {
         ] })
     };
     let replies: Vec<_> = names.iter().map(|it| reply(it)).collect();
-    // The same reply comes to the results of the call, and its call is not run any more.
+    // The model answers the tool result with the same reply. The limit of two requests keeps the
+    // second call from running.
     let mut agent = TestAgent::builder()
         .variable("TURNWRIGHT_MAX_TURN_REQUESTS", "2")
         .permission("allow_once")
@@ -148,7 +149,7 @@ fn r_sess_6_prompts_that_run_at_once_are_not_mixed() {
         assert_eq!(agent.stop_reason(id), "max_turn_requests");
     }
     for (name, session) in names.iter().zip(&sessions) {
-        assert_eq!(words(&agent, session), name.repeat(60));
+        assert_eq!(session_text(&agent, session), name.repeat(60));
         assert_eq!(agent.read(name), *name);
         let of_session = |it: &&Value| it["params"]["sessionId"] == session.as_str();
         for message in agent.log.iter().filter(of_session) {
@@ -183,7 +184,7 @@ fn r_mcp_5_a_transport_that_is_not_offered_is_refused() {
     let offered = answer["result"]["agentCapabilities"]["mcpCapabilities"].clone();
     let stdio = json!({ "name": "s", "command": "/bin/true", "args": [], "env": [] });
     for kind in ["sse", "acp", "websocket"] {
-        assert_ne!(offered[kind], true, "offered by now: this test is out of date");
+        assert_ne!(offered[kind], true, "the agent offers it now, so this test is out of date");
         let server = json!({ "type": kind, "name": "x", "url": "http://127.0.0.1:9/", "headers": [],
             "serverId": "x" });
         for servers in [json!([server]), json!([stdio, server])] {
@@ -196,7 +197,7 @@ fn r_mcp_5_a_transport_that_is_not_offered_is_refused() {
 }
 
 #[test]
-fn r_sess_7_and_mode_1_modes_are_offered_and_an_unknown_one_is_invalid() {
+fn r_sess_7_and_mode_1_modes_are_offered_and_an_unknown_mode_is_invalid() {
     let mut agent = TestAgent::builder().initialize();
     let params = json!({ "cwd": agent.workspace(), "mcpServers": [] });
     let answer = agent.call("session/new", &params);
@@ -217,7 +218,7 @@ fn r_sess_7_and_mode_1_modes_are_offered_and_an_unknown_one_is_invalid() {
 }
 
 #[test]
-fn r_mode_1_the_mode_that_the_environment_names_is_the_first_one() {
+fn r_mode_1_the_environment_selects_the_initial_mode() {
     for (set, expected) in [("plan", "plan"), ("ask", "ask"), ("everything", "ask")] {
         let mut agent = TestAgent::builder().variable("TURNWRIGHT_MODE", set).initialize();
         let params = json!({ "cwd": agent.workspace(), "mcpServers": [] });
@@ -227,7 +228,7 @@ fn r_mode_1_the_mode_that_the_environment_names_is_the_first_one() {
 }
 
 #[test]
-fn r_mode_1_plan_mode_denies_what_changes_anything_and_lets_read() {
+fn r_mode_1_plan_mode_denies_changes_and_allows_reading() {
     let mut agent = TestAgent::builder()
         .file("a.txt", "readable\n")
         .model(json!([
@@ -246,10 +247,10 @@ fn r_mode_1_plan_mode_denies_what_changes_anything_and_lets_read() {
     };
     set(&mut agent, "plan");
     assert_eq!(agent.turn("change things"), "end_turn");
-    let asked = |agent: &TestAgent| {
+    let questions = |agent: &TestAgent| {
         agent.log.iter().filter(|it| it["method"] == "session/request_permission").count()
     };
-    assert_eq!(asked(&agent), 0, "what is denied need not be asked");
+    assert_eq!(questions(&agent), 0, "a denied call must not request permission");
     assert!(!agent.path("b.txt").exists() && !agent.path("c.txt").exists());
     for request in [1, 2] {
         let result = agent.model_transcript(request).pop().unwrap();
@@ -265,7 +266,7 @@ fn r_mode_1_plan_mode_denies_what_changes_anything_and_lets_read() {
 }
 
 #[test]
-fn r_mode_1_the_mode_can_be_changed_in_the_middle_of_a_turn() {
+fn r_mode_1_the_mode_can_be_changed_during_a_turn() {
     let write = |name: &str| calls("write_file", &json!({ "path": name, "content": "x" }));
     let mut agent =
         TestAgent::builder().model(json!([write("a"), write("b"), says("Ok.")])).start();
@@ -277,6 +278,9 @@ fn r_mode_1_the_mode_can_be_changed_in_the_middle_of_a_turn() {
     assert!(agent.call("session/set_mode", &params)["result"].is_object());
     agent.choose(&question, "allow_once");
     assert_eq!(agent.stop_reason(&id), "end_turn");
-    assert!(agent.path("a").exists(), "it was allowed before the change");
-    assert!(!agent.path("b").exists(), "plan mode is true to its name, whatever is answered");
+    assert!(agent.path("a").exists(), "the first write was allowed before the change");
+    assert!(
+        !agent.path("b").exists(),
+        "plan mode must deny the second write, whatever the client answers"
+    );
 }

@@ -1,5 +1,5 @@
-//! Sessions that come back, close, go away, become two and are put away (R-LOAD, R-RES, R-CLOSE,
-//! R-DEL, R-FORK, R-ARCH, R-STAT).
+//! Loading, resuming, closing, deleting, forking and archiving sessions, and their status (R-LOAD,
+//! R-RES, R-CLOSE, R-DEL, R-FORK, R-ARCH, R-STAT).
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use turnwright_testing::session_requests::{
 use crate::agent::{TestAgent, calls, says};
 
 #[test]
-fn r_load_1_to_7_a_conversation_comes_back_whole_before_the_answer_and_goes_on() {
+fn r_load_1_to_7_a_load_replays_the_whole_conversation_before_its_answer() {
     let think = json!([{ "thought": "Hm." }, { "text": "One." }]);
     let read = calls("read_file", &json!({ "path": "a.txt" }));
     let mut agent = TestAgent::builder()
@@ -27,12 +27,12 @@ fn r_load_1_to_7_a_conversation_comes_back_whole_before_the_answer_and_goes_on()
     let id = agent.request("session/load", &opening_params(&agent, &session));
     result(agent.answer_to(&id));
     let replayed = conversation(&agent);
-    let heard =
+    let is_compared =
         |it: &&String| !it.starts_with("user_message") && !it.starts_with("tool_call_update");
-    let settled = |all: &[String]| all.iter().filter(heard).cloned().collect::<String>();
+    let comparable = |all: &[String]| all.iter().filter(is_compared).cloned().collect::<String>();
     assert_eq!(
-        settled(&replayed).replace("agent_message_chunk ", ""),
-        settled(&live).replace("agent_message_chunk ", "")
+        comparable(&replayed).replace("agent_message_chunk ", ""),
+        comparable(&live).replace("agent_message_chunk ", "")
     );
     assert!(replayed.contains(&"user_message_chunk first".to_owned()), "{replayed:?}");
     assert!(replayed.contains(&"tool_call_update \"completed\"".to_owned()), "{replayed:?}");
@@ -43,8 +43,9 @@ fn r_load_1_to_7_a_conversation_comes_back_whole_before_the_answer_and_goes_on()
         .map(|it| it["params"]["update"]["sessionUpdate"].clone())
         .collect();
     assert!(after.iter().all(|it| it == "available_commands_update"), "{after:?}");
-    let asked = agent.log.iter().filter(|it| it.get("id").is_some() && it.get("method").is_some());
-    assert_eq!(asked.count(), 0, "nothing is asked while it comes back");
+    let requests =
+        agent.log.iter().filter(|it| it.get("id").is_some() && it.get("method").is_some());
+    assert_eq!(requests.count(), 0, "a load must send no request to the client");
     assert_eq!(agent.turn("third"), "end_turn");
     let transcript = agent.model_transcript(3);
     assert_eq!(transcript[0], "user first");
@@ -52,7 +53,7 @@ fn r_load_1_to_7_a_conversation_comes_back_whole_before_the_answer_and_goes_on()
 }
 
 #[test]
-fn r_load_4_identifiers_of_messages_are_the_same_again() {
+fn r_load_4_a_load_keeps_the_ids_of_messages() {
     let mut agent = TestAgent::builder().model(json!([says("One.")])).start();
     agent.turn("first");
     let ids = |agent: &TestAgent, kind: &str| -> Vec<Value> {
@@ -70,7 +71,7 @@ fn r_load_4_identifiers_of_messages_are_the_same_again() {
 }
 
 #[test]
-fn r_load_5_the_folder_of_the_request_counts_and_what_is_open_is_closed_first() {
+fn r_load_5_a_load_uses_the_folder_of_its_request_and_closes_an_open_session_first() {
     let mut agent = TestAgent::builder()
         .file("other/b.txt", "there\n")
         .model(json!([hangs(), calls("read_file", &json!({ "path": "b.txt" })), says("Read.")]))
@@ -78,7 +79,7 @@ fn r_load_5_the_folder_of_the_request_counts_and_what_is_open_is_closed_first() 
     let session = agent.session.clone();
     let running = agent.prompt("one");
     agent.wait_for_update("agent_message_chunk");
-    // Without `mcpServers`, which some clients leave out.
+    // The request has no `mcpServers`, because some clients leave it out.
     let params = json!({ "sessionId": session, "cwd": agent.path("other") });
     let id = agent.request("session/load", &params);
     assert_eq!(agent.stop_reason(&running), "cancelled");
@@ -90,7 +91,7 @@ fn r_load_5_the_folder_of_the_request_counts_and_what_is_open_is_closed_first() 
 }
 
 #[test]
-fn r_load_1_of_two_that_come_at_once_the_last_one_counts() {
+fn r_load_1_the_last_of_several_concurrent_loads_wins() {
     let mut agent = TestAgent::builder().model(json!([says("One."), says("Two.")])).start();
     agent.turn("first");
     agent.restart();
@@ -107,7 +108,7 @@ fn r_load_1_of_two_that_come_at_once_the_last_one_counts() {
 }
 
 #[test]
-fn r_load_7_the_model_is_told_nothing_again_after_a_load() {
+fn r_load_7_after_a_load_the_model_is_told_only_what_has_changed() {
     let mut agent = TestAgent::builder().model(json!([says("1"), says("2"), says("3")])).start();
     let session = agent.session.clone();
     agent.turn("first");
@@ -116,7 +117,7 @@ fn r_load_7_the_model_is_told_nothing_again_after_a_load() {
     agent.turn("second");
     let second = agent.model_request(1)["messages"][3]["content"].clone();
     assert_eq!(second, "second");
-    // Of what it does not know it is told.
+    // The model is told of changes that it does not know.
     agent.call("session/set_mode", &json!({ "sessionId": session, "modeId": "full" }));
     agent.restart();
     result(open(&mut agent, "session/load", &session));
@@ -126,7 +127,7 @@ fn r_load_7_the_model_is_told_nothing_again_after_a_load() {
 }
 
 #[test]
-fn r_res_1_and_2_nothing_is_told_and_the_model_knows() {
+fn r_res_1_and_2_a_resume_replays_nothing_but_keeps_the_history() {
     let mut agent = TestAgent::builder().model(json!([says("One."), says("Two.")])).start();
     agent.turn("first");
     agent.restart();
@@ -139,7 +140,7 @@ fn r_res_1_and_2_nothing_is_told_and_the_model_knows() {
 }
 
 #[test]
-fn r_cxl_2_an_opening_that_is_cancelled_is_answered_once() {
+fn r_cxl_2_a_cancelled_request_about_stored_sessions_is_answered_once() {
     let mut agent = TestAgent::builder().model(json!([says("One."), says("Two.")])).start();
     agent.turn("first");
     let session = agent.session.clone();
@@ -159,7 +160,7 @@ fn r_cxl_2_an_opening_that_is_cancelled_is_answered_once() {
 }
 
 #[test]
-fn r_del_2_a_load_right_behind_a_delete_finds_nothing() {
+fn r_del_2_a_load_right_after_a_delete_finds_nothing() {
     let mut agent = TestAgent::builder().model(json!([says("One.")])).start();
     let session = agent.session.clone();
     agent.turn("one");
@@ -184,7 +185,7 @@ fn r_fork_1_a_copy_that_cannot_be_opened_is_not_left_behind() {
 }
 
 #[test]
-fn r_arch_1_what_is_put_away_is_closed_first_and_listed_only_where_wanted() {
+fn r_arch_1_an_archived_session_is_closed_first_and_listed_only_on_request() {
     let mut agent = TestAgent::builder().model(json!([hangs()])).start();
     let session = agent.session.clone();
     let running = agent.prompt("one");
@@ -218,7 +219,7 @@ fn r_arch_1_what_is_put_away_is_closed_first_and_listed_only_where_wanted() {
 }
 
 #[test]
-fn r_stat_1_whether_a_session_is_open_is_told_and_nothing_else_happens() {
+fn r_stat_1_the_status_says_whether_a_session_is_open_and_changes_nothing() {
     let mut agent = TestAgent::builder().model(json!([says("One.")])).start();
     let session = agent.session.clone();
     assert_eq!(status(&mut agent, &session), "open");

@@ -1,11 +1,12 @@
-//! The folders besides the working folder (R-DIR): what is refused, and what is the project's.
+//! The additional folders of a session (R-DIR): which folders are refused, and that the others
+//! belong to the project.
 
 use serde_json::{Value, json};
 use turnwright_testing::session_requests::{code, open, result};
 
 use crate::agent::{TestAgent, calls, says};
 
-/// An agent with a folder `more` outside of its workspace, and that folder.
+/// Returns an agent with a folder `more` outside of its workspace, and the path of that folder.
 fn with_more(replies: Value) -> (TestAgent, String) {
     let agent = TestAgent::builder().model(replies).own_file("more/a.txt", "more\n").initialize();
     let more = agent.home().join("more").to_string_lossy().into_owned();
@@ -17,7 +18,7 @@ fn folders(agent: &TestAgent, folders: &Value) -> Value {
 }
 
 #[test]
-fn r_dir_1_to_3_what_cannot_be_granted_is_refused_and_named() {
+fn r_dir_1_to_3_an_invalid_folder_is_refused_and_named() {
     let (mut agent, more) = with_more(json!([]));
     let file = format!("{more}/a.txt");
     for bad in ["relative", "", "./x", "~", "/no/such/folder", &file] {
@@ -37,7 +38,7 @@ fn r_dir_1_to_3_what_cannot_be_granted_is_refused_and_named() {
 }
 
 #[test]
-fn r_dir_5_a_further_folder_is_workspace_and_a_relative_path_starts_in_cwd() {
+fn r_dir_5_an_additional_folder_belongs_to_the_project_and_relative_paths_start_in_cwd() {
     let write = |path: &str| calls("write_file", &json!({ "path": path, "content": "x" }));
     let base = tempfile::tempdir().unwrap();
     let put = |path: &str, text: &str| {
@@ -60,24 +61,25 @@ fn r_dir_5_a_further_folder_is_workspace_and_a_relative_path_starts_in_cwd() {
     let auto = json!({ "sessionId": agent.session, "modeId": "auto-edit" });
     result(agent.call("session/set_mode", &auto));
     let id = agent.prompt("write");
-    // What is inside is not asked about.
+    // Writes inside the folders require no permission.
     let question = agent.wait_for_request("session/request_permission");
     assert!(question.to_string().contains("secret/b.txt"), "{question}");
     assert!(agent.path("b.txt").exists() && base.path().join("more/b.txt").exists());
     agent.choose(&question, "reject_once");
     agent.stop_reason(&id);
     assert!(!base.path().join("secret/b.txt").exists());
-    let told = agent.model_request(0)["messages"].to_string();
-    let place = |it: &str| told.find(it).unwrap_or_else(|| panic!("{it} is not in {told}"));
-    assert!(place("First of all.") < place("Mind the gap."));
-    place("dig: Digs.");
-    place(&format!("Another folder of the project: {more}"));
+    let messages = agent.model_request(0)["messages"].to_string();
+    let position =
+        |it: &str| messages.find(it).unwrap_or_else(|| panic!("{it} is not in {messages}"));
+    assert!(position("First of all.") < position("Mind the gap."));
+    position("dig: Digs.");
+    position(&format!("Another folder of the project: {more}"));
     agent.turn("/status");
     assert!(agent.text().contains(&format!("Additional folder: `{more}`")), "{}", agent.text());
 }
 
 #[test]
-fn r_dir_4_folders_that_are_not_sent_again_do_not_come_back() {
+fn r_dir_4_folders_that_are_not_sent_again_are_removed() {
     let (mut agent, more) = with_more(json!([says("One."), says("Two.")]));
     let answer = agent.call("session/new", &folders(&agent, &json!([more])));
     agent.session = answer["result"]["sessionId"].as_str().unwrap().to_owned();
@@ -94,6 +96,6 @@ fn r_dir_4_folders_that_are_not_sent_again_do_not_come_back() {
     agent.turn("/status");
     assert!(!agent.text().contains("Additional folder"), "{}", agent.text());
     agent.turn("two");
-    let told = agent.model_request(1)["messages"].to_string();
-    assert!(told.contains("opened this conversation in other folders"), "{told}");
+    let messages = agent.model_request(1)["messages"].to_string();
+    assert!(messages.contains("opened this conversation in other folders"), "{messages}");
 }

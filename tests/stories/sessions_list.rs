@@ -1,4 +1,4 @@
-//! Lists of sessions and their titles (R-LIST, R-INFO, R-TITLE).
+//! Lists of sessions, and the titles of sessions (R-LIST, R-INFO, R-TITLE).
 
 use std::collections::HashSet;
 
@@ -17,14 +17,14 @@ fn ids(sessions: &[Value]) -> Vec<String> {
     sessions.iter().map(|it| it["sessionId"].as_str().unwrap().to_owned()).collect()
 }
 
-/// What the client was told of the session itself.
+/// Returns the updates about the session itself.
 fn infos(agent: &TestAgent) -> Vec<Value> {
     let updates = agent.updates();
     updates.into_iter().filter(|it| it["sessionUpdate"] == "session_info_update").collect()
 }
 
 #[test]
-fn r_list_1_nothing_is_a_list_as_well_and_all_parameters_may_be_left_out() {
+fn r_list_1_a_list_may_be_empty_and_all_parameters_are_optional() {
     let mut agent = TestAgent::builder().initialize();
     for params in [
         json!({}),
@@ -39,7 +39,7 @@ fn r_list_1_nothing_is_a_list_as_well_and_all_parameters_may_be_left_out() {
 }
 
 #[test]
-fn r_list_2_sessions_of_a_folder_the_newest_first_also_by_its_other_name() {
+fn r_list_2_sessions_of_a_folder_are_listed_newest_first_under_both_names_of_the_folder() {
     let mut agent = TestAgent::builder()
         .file("other/x", "")
         .model(json!([says("1"), says("2"), says("3")]))
@@ -58,7 +58,11 @@ fn r_list_2_sessions_of_a_folder_the_newest_first_also_by_its_other_name() {
     for cwd in [agent.path("other"), link.clone()] {
         let found = list(&mut agent, &json!({ "cwd": cwd }));
         assert_eq!(ids(&found), all[..2], "{}", cwd.display());
-        assert_eq!(found[0]["cwd"], json!(link), "as the client has named it");
+        assert_eq!(
+            found[0]["cwd"],
+            json!(link),
+            "the folder must have the name that the client gave"
+        );
     }
     for item in list(&mut agent, &json!({})) {
         assert_eq!(item["title"], "hello");
@@ -68,7 +72,7 @@ fn r_list_2_sessions_of_a_folder_the_newest_first_also_by_its_other_name() {
 }
 
 #[test]
-fn r_list_3_pages_are_bounded_and_hold_each_session_once_and_junk_is_no_cursor() {
+fn r_list_3_pages_have_each_session_once_and_an_invalid_cursor_is_refused() {
     let mut agent = TestAgent::builder().model(json!([says("1"), says("2")])).initialize();
     let all: HashSet<_> = (0..120).map(|_| agent.new_session()).collect();
     let (mut seen, mut cursor) = (Vec::new(), Value::Null);
@@ -77,7 +81,7 @@ fn r_list_3_pages_are_bounded_and_hold_each_session_once_and_junk_is_no_cursor()
         let sessions = page["sessions"].as_array().unwrap().clone();
         assert!(sessions.len() <= 50);
         seen.extend(ids(&sessions));
-        // Something happens meanwhile.
+        // The order of the sessions changes between two pages.
         agent.session.clone_from(&seen[0]);
         if seen.len() < 101 {
             agent.turn("hello");
@@ -98,18 +102,18 @@ fn r_list_3_pages_are_bounded_and_hold_each_session_once_and_junk_is_no_cursor()
 }
 
 #[test]
-fn r_list_4_a_list_changes_nothing_and_is_there_in_the_middle_of_a_turn() {
+fn r_list_4_a_list_changes_nothing_and_is_answered_during_a_turn() {
     let mut agent = TestAgent::builder().model(json!([says("One."), hangs()])).start();
     agent.turn("one");
     let before = list(&mut agent, &json!({}));
     let id = agent.prompt("two");
-    agent.wait_for("words", |it| it["params"]["update"]["content"]["text"] == "I think");
+    agent.wait_for("a text chunk", |it| it["params"]["update"]["content"]["text"] == "I think");
     let during = list(&mut agent, &json!({}));
     assert_eq!(ids(&before), ids(&during));
     assert_eq!(during, list(&mut agent, &json!({})));
     agent.cancel();
     agent.stop_reason(&id);
-    // One without a word is listed as long as it is open here.
+    // A session without messages is listed only while this agent has it open.
     let empty = agent.new_session();
     assert_eq!(list(&mut agent, &json!({})).len(), 2);
     agent.restart();
@@ -121,7 +125,7 @@ fn r_list_4_a_list_changes_nothing_and_is_there_in_the_middle_of_a_turn() {
 }
 
 #[test]
-fn r_info_1_the_first_prompt_gives_the_title_once_and_a_command_gives_none() {
+fn r_info_1_the_first_prompt_sets_the_title_once_and_a_command_sets_none() {
     let key = "sk-test-0123456789";
     let mut agent = TestAgent::builder().model(json!([says("One."), says("Two.")])).start();
     agent.turn("/status");
@@ -129,13 +133,13 @@ fn r_info_1_the_first_prompt_gives_the_title_once_and_a_command_gives_none() {
     let text = format!("\n## Fix the **build** with {key}\nand more");
     let id = agent.prompt(&text);
     agent.stop_reason(&id);
-    let told = infos(&agent);
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(told[0]["title"], "Fix the build with [key]");
-    assert!(told[0]["updatedAt"].is_string() && told[0].get("cwd").is_none());
-    let place = |fits: &dyn Fn(&Value) -> bool| agent.log.iter().position(fits).unwrap();
-    let info = place(&|it| it["params"]["update"]["sessionUpdate"] == "session_info_update");
-    assert!(info < place(&|it| it["id"] == id && it.get("method").is_none()));
+    let sent = infos(&agent);
+    assert_eq!(sent.len(), 1, "{sent:?}");
+    assert_eq!(sent[0]["title"], "Fix the build with [key]");
+    assert!(sent[0]["updatedAt"].is_string() && sent[0].get("cwd").is_none());
+    let position = |fits: &dyn Fn(&Value) -> bool| agent.log.iter().position(fits).unwrap();
+    let info = position(&|it| it["params"]["update"]["sessionUpdate"] == "session_info_update");
+    assert!(info < position(&|it| it["id"] == id && it.get("method").is_none()));
     agent.turn("Something else");
     assert_eq!(infos(&agent).len(), 1);
     agent.restart();
@@ -146,16 +150,16 @@ fn r_info_1_the_first_prompt_gives_the_title_once_and_a_command_gives_none() {
 }
 
 #[test]
-fn r_title_1_a_title_behind_the_first_prompt_is_the_last_that_is_told() {
+fn r_title_1_a_title_that_is_set_after_the_first_prompt_is_kept() {
     let mut agent = TestAgent::builder().model(json!([says("One.")])).start();
     let session = agent.session.clone();
-    let asked = agent.request("session/prompt", &prompt(&session, "of the prompt"));
+    let prompted = agent.request("session/prompt", &prompt(&session, "of the prompt"));
     let params = json!({ "sessionId": session, "title": "mine" });
     let titled = agent.request("session/set_title", &params);
-    agent.stop_reason(&asked);
+    agent.stop_reason(&prompted);
     result(agent.answer_to(&titled));
     agent.sync();
-    let told = infos(&agent);
-    assert_eq!(told.last().unwrap()["title"], "mine", "{told:?}");
+    let sent = infos(&agent);
+    assert_eq!(sent.last().unwrap()["title"], "mine", "{sent:?}");
     assert_eq!(list(&mut agent, &json!({}))[0]["title"], "mine");
 }

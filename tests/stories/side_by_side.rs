@@ -1,5 +1,5 @@
-//! Several calls of one answer (R-TOOL): what runs side by side, what waits, and who is asked
-//! when.
+//! Several calls in one answer (R-TOOL): which of them run in parallel, which wait, and the order
+//! of permission requests and results.
 
 use serde_json::{Value, json};
 use turnwright_testing::cards::{self, call};
@@ -14,14 +14,14 @@ fn read(path: &str) -> Value {
     call("read_file", &json!({ "path": path }))
 }
 
-/// The file that a question is about.
+/// Returns the name of the file that a permission request is about.
 fn about(question: &Value) -> &str {
     let path = question["params"]["toolCall"]["locations"][0]["path"].as_str().unwrap();
     path.rsplit('/').next().unwrap()
 }
 
 #[test]
-fn what_needs_no_question_runs_while_one_is_open() {
+fn calls_without_permission_requests_run_while_a_permission_request_is_open() {
     let reply = json!([write("a"), read("b"), read("c")]);
     let mut agent = TestAgent::builder()
         .file("b", "1\n")
@@ -32,20 +32,23 @@ fn what_needs_no_question_runs_while_one_is_open() {
     for _ in 0..2 {
         agent.wait_for_status("completed");
     }
-    let asked = |it: &&Value| it["method"] == "session/request_permission";
-    let question = agent.log.iter().find(asked).cloned();
+    let is_permission_request = |it: &&Value| it["method"] == "session/request_permission";
+    let question = agent.log.iter().find(is_permission_request).cloned();
     let question = question.unwrap_or_else(|| agent.wait_for_request("session/request_permission"));
     assert_eq!(about(&question), "a");
     agent.choose(&question, "allow_once");
     assert_eq!(agent.stop_reason(&id), "end_turn");
     cards::check(&agent);
     let results = cards::results(&agent, 1);
-    assert!(results[0].starts_with("Created a"), "the order is that of the calls: {results:?}");
+    assert!(
+        results[0].starts_with("Created a"),
+        "the results must be in the order of the calls: {results:?}"
+    );
     assert!(results[1].ends_with("1| 1\n") && results[2].ends_with("1| 2\n"), "{results:?}");
 }
 
 #[test]
-fn questions_come_one_at_a_time_and_a_no_stops_only_its_own_call() {
+fn permission_requests_come_one_at_a_time_and_a_rejection_fails_only_its_own_call() {
     let reply = json!([write("a"), write("b"), write("c")]);
     let mut agent = TestAgent::builder().model(json!([reply, says("Done.")])).start();
     let id = agent.prompt("go");
@@ -66,7 +69,7 @@ fn questions_come_one_at_a_time_and_a_no_stops_only_its_own_call() {
 }
 
 #[test]
-fn an_answer_for_the_session_spares_the_next_question() {
+fn an_answer_for_the_session_covers_the_next_calls() {
     let write = json!({ "path": "log", "content": "x\n", "mode": "append" });
     let same = || call("write_file", &write);
     let reply = json!([same(), same(), same()]);
@@ -79,7 +82,7 @@ fn an_answer_for_the_session_spares_the_next_question() {
 }
 
 #[test]
-fn of_many_calls_each_has_its_result() {
+fn each_of_many_calls_has_its_result() {
     let reply: Vec<_> = (0..30).map(|it| read(&format!("f{it}"))).collect();
     let mut builder = TestAgent::builder().model(json!([reply, says("Done.")]));
     for number in 0..30 {
@@ -93,7 +96,7 @@ fn of_many_calls_each_has_its_result() {
 }
 
 #[test]
-fn eight_calls_are_at_work_at_a_time() {
+fn at_most_eight_calls_run_at_a_time() {
     let reply: Vec<_> = (0..12).map(|it| read(&format!("f{it}"))).collect();
     let mut builder = TestAgent::builder().model(json!([reply, says("Done.")]));
     for number in 0..12 {
@@ -107,11 +110,12 @@ fn eight_calls_are_at_work_at_a_time() {
             open.push(agent.wait_for_request("fs/read_text_file"));
         }
         agent.sync();
-        let asked = cards::requests(&agent).len();
-        assert!(asked <= answered + 8, "{asked} questions, and {answered} answers");
-        // The last one first: the order of the answers is nothing to the order of the results.
+        let sent = cards::requests(&agent).len();
+        assert!(sent <= answered + 8, "{sent} requests were sent after {answered} answers");
+        // The last request is answered first, because the order of the answers must not affect the
+        // order of the results.
         let question: Value = open.pop().unwrap();
-        let name = about_path(&question["params"]["path"]).to_owned();
+        let name = file_name(&question["params"]["path"]).to_owned();
         agent.respond(&question, &json!({ "content": name }));
     }
     assert_eq!(agent.stop_reason(&id), "end_turn");
@@ -121,12 +125,12 @@ fn eight_calls_are_at_work_at_a_time() {
     }
 }
 
-fn about_path(path: &Value) -> &str {
+fn file_name(path: &Value) -> &str {
     path.as_str().unwrap().rsplit('/').next().unwrap()
 }
 
 #[test]
-fn edits_of_one_file_are_made_one_after_the_other_by_whatever_name() {
+fn edits_of_one_file_run_one_after_the_other_under_all_of_its_names() {
     let edit = |path: &str, number: usize| {
         let (old, new) = (format!("<{number}>"), format!("[{number}]"));
         call("edit_file", &json!({ "path": path, "edits": [{ "old_text": old, "new_text": new }] }))

@@ -1,4 +1,4 @@
-//! Skills: found in folders, told with the first prompt, loaded with a tool.
+//! Skills: they are found in folders, announced with the first prompt, and loaded with a tool.
 
 use serde_json::{Value, json};
 use turnwright_testing::cards;
@@ -22,23 +22,27 @@ fn tool(agent: &TestAgent, number: usize) -> Option<Value> {
 }
 
 #[test]
-fn skills_are_told_once_and_named_in_the_tool() {
+fn skills_are_announced_once_and_named_in_the_tool() {
     let mut agent = with_skill().model(json!([says("One."), says("Two.")])).start();
     assert_eq!(agent.turn("hi"), "end_turn");
-    let told = agent.model_request(0)["messages"].to_string();
-    assert!(told.contains("- release-notes: Use when: a release is made"), "{told}");
-    assert!(!told.contains("mute") && !told.contains("for people"), "{told}");
+    let messages = agent.model_request(0)["messages"].to_string();
+    assert!(messages.contains("- release-notes: Use when: a release is made"), "{messages}");
+    assert!(!messages.contains("mute") && !messages.contains("for people"), "{messages}");
     let offered = tool(&agent, 0).unwrap();
     let names = &offered["function"]["parameters"]["properties"]["name"]["enum"];
     assert_eq!(*names, json!(["release-notes"]));
     assert_eq!(agent.turn("more"), "end_turn");
-    assert_eq!(tool(&agent, 1), Some(offered), "the same bytes, because they are cached");
+    assert_eq!(
+        tool(&agent, 1),
+        Some(offered),
+        "the tool must not change, because requests are cached"
+    );
     assert_eq!(agent.turn("/skills"), "end_turn");
     assert!(agent.text().contains("* `release-notes` – Use when"), "{}", agent.text());
 }
 
 #[test]
-fn without_skills_there_is_no_tool_and_no_word_about_them() {
+fn without_skills_there_is_no_tool_and_no_announcement() {
     let mut agent = TestAgent::builder().model(json!([says("One.")])).start();
     assert_eq!(agent.turn("hi"), "end_turn");
     assert_eq!(tool(&agent, 0), None);
@@ -46,7 +50,7 @@ fn without_skills_there_is_no_tool_and_no_word_about_them() {
 }
 
 #[test]
-fn a_skill_is_loaded_without_a_question_and_only_once() {
+fn a_skill_is_loaded_without_permission_and_only_once() {
     let load = calls("skill", &json!({ "name": "release-notes", "args": "v2" }));
     let mut agent = with_skill().model(json!([load, load, says("Done.")])).start();
     assert_eq!(agent.turn("go"), "end_turn");
@@ -65,7 +69,7 @@ fn a_skill_is_loaded_without_a_question_and_only_once() {
 }
 
 #[test]
-fn a_skill_of_the_user_is_found_and_a_wrong_name_has_a_nearest_one() {
+fn a_skill_of_the_user_is_found_and_a_wrong_name_gets_a_suggestion() {
     let own = "---\nname: deploy\ndescription: Puts it out\n---\nPush it.\n";
     let builder = TestAgent::builder().own_file("config/skills/deploy/SKILL.md", own);
     let (_, result) = cards::run(builder, "skill", &json!({ "name": "deploy" }));
@@ -75,7 +79,7 @@ fn a_skill_of_the_user_is_found_and_a_wrong_name_has_a_nearest_one() {
 }
 
 #[test]
-fn what_comes_with_a_skill_of_the_users_is_read_without_a_question_once_it_is_loaded() {
+fn the_files_of_a_skill_are_read_without_permission_once_it_is_loaded() {
     let own = "---\nname: deploy\ndescription: Puts it out\n---\nFollow steps.md.\n";
     let mut agent = TestAgent::builder()
         .own_file("config/skills/deploy/SKILL.md", own)
@@ -93,10 +97,10 @@ fn what_comes_with_a_skill_of_the_users_is_read_without_a_question_once_it_is_lo
     }
     let prompt = agent.prompt("go");
     let mut refuse = |what: &str| {
-        let asked = agent.wait_for_request("session/request_permission");
-        let about = asked["params"]["toolCall"]["title"].as_str().unwrap();
-        assert!(about.contains(what), "{about}");
-        agent.choose(&asked, "reject_once");
+        let request = agent.wait_for_request("session/request_permission");
+        let title = request["params"]["toolCall"]["title"].as_str().unwrap();
+        assert!(title.contains(what), "{title}");
+        agent.choose(&request, "reject_once");
     };
     refuse("deploy/steps.md");
     refuse(".env");
@@ -108,7 +112,7 @@ fn what_comes_with_a_skill_of_the_users_is_read_without_a_question_once_it_is_lo
 }
 
 #[test]
-fn a_skill_that_was_loaded_for_a_refused_prompt_can_be_loaded_again() {
+fn a_skill_that_was_loaded_by_a_refused_prompt_can_be_loaded_again() {
     let load = calls("skill", &json!({ "name": "release-notes" }));
     let refused = json!([{ "finish": "content_filter" }]);
     let replies = json!([says("Hi."), load, refused, load, says("Done.")]);
@@ -121,7 +125,7 @@ fn a_skill_that_was_loaded_for_a_refused_prompt_can_be_loaded_again() {
 }
 
 #[test]
-fn notes_and_skills_are_told_within_their_budgets_in_the_first_message_only() {
+fn notes_and_skills_are_announced_within_limits_and_in_the_first_message_only() {
     let mut builder = TestAgent::builder().model(json!([says("One."), says("Two.")]));
     for number in 0..150 {
         let head = format!("name: s{number:03}\ndescription: {}", "what it does ".repeat(70));
@@ -138,12 +142,15 @@ fn notes_and_skills_are_told_within_their_budgets_in_the_first_message_only() {
         assert_eq!(agent.turn(prompt), "end_turn");
     }
     let messages = agent.model_request(1)["messages"].as_array().unwrap().clone();
-    let words = |it: &Value| it["content"].as_str().unwrap_or_default().to_owned();
-    let of_user: Vec<_> = messages.iter().filter(|it| it["role"] == "user").map(words).collect();
+    let text = |it: &Value| it["content"].as_str().unwrap_or_default().to_owned();
+    let of_user: Vec<_> = messages.iter().filter(|it| it["role"] == "user").map(text).collect();
     assert_eq!(of_user.len(), 2);
     assert!(of_user[0].contains("s000") && of_user[0].contains("project/p000"), "{}", of_user[0]);
     assert!(of_user[0].len() < 8 * 1024 + 8 * 1024 + 2 * 1024, "{} bytes", of_user[0].len());
     assert!(of_user[0].lines().count() < 200 + 150 + 40, "{} lines", of_user[0].lines().count());
-    let rest = of_user[1].clone() + &words(&messages[0]);
-    assert!(!rest.contains("s000") && !rest.contains("p000"), "told again: {rest}");
+    let rest = of_user[1].clone() + &text(&messages[0]);
+    assert!(
+        !rest.contains("s000") && !rest.contains("p000"),
+        "the notes or skills were announced again: {rest}"
+    );
 }

@@ -1,5 +1,5 @@
-//! Slash commands (R-CMD) and their announcement (R-SESS-8): once, after the session is known,
-//! and answered without the model.
+//! Slash commands (R-CMD), which are answered without the model, and their announcement (R-SESS-8),
+//! which is sent once, after the client knows the session.
 
 use std::time::{Duration, Instant};
 
@@ -14,27 +14,27 @@ fn announcements(agent: &TestAgent) -> usize {
 }
 
 #[test]
-fn r_sess_8_commands_are_announced_a_moment_after_the_answer_and_only_once() {
+fn r_sess_8_commands_are_announced_shortly_after_the_answer_and_only_once() {
     let mut agent = TestAgent::builder().model(json!([says("Hello.")])).initialize();
-    let begun = Instant::now();
+    let started = Instant::now();
     agent.session = agent.new_session();
-    // Nothing of the session may come before its answer.
+    // No update of the session may come before the answer to `session/new`.
     assert!(!agent.log.iter().any(|it| it["method"] == "session/update"), "{:?}", agent.log);
     agent.wait_for_update(ANNOUNCEMENT);
-    // An editor that has not registered the session yet would drop it.
-    assert!(begun.elapsed() >= Duration::from_millis(100), "after {:?}", begun.elapsed());
+    // An editor that has not registered the session yet would drop the update.
+    assert!(started.elapsed() >= Duration::from_millis(100), "after {:?}", started.elapsed());
     assert_eq!(agent.turn("hi"), "end_turn");
     agent.settle(Duration::from_millis(300));
     assert_eq!(announcements(&agent), 1);
 }
 
 #[test]
-fn p0_3_a_prompt_that_comes_first_brings_the_announcement_and_no_timer_repeats_it() {
+fn p0_3_a_prompt_before_the_announcement_triggers_it_and_no_timer_repeats_it() {
     let slow = json!([{ "delay_ms": 400 }, { "text": "Hello." }]);
     let mut agent = TestAgent::builder().model(json!([slow, says("Again.")])).start();
     let session = agent.session.clone();
     assert_eq!(agent.turn("hi"), "end_turn");
-    // By now the timer would have run, so one that is still set would have announced again.
+    // By now, a timer that was still set would have announced the commands again.
     assert_eq!(announcements(&agent), 1);
     let first = agent.log.iter().find(|it| it["params"]["sessionId"] == session.as_str()).unwrap();
     assert_eq!(first["params"]["update"]["sessionUpdate"], ANNOUNCEMENT, "{first}");
@@ -50,17 +50,17 @@ fn p0_3_a_prompt_that_comes_first_brings_the_announcement_and_no_timer_repeats_i
 fn p0_3_every_session_has_its_own_announcement() {
     let mut agent = TestAgent::builder().initialize();
     let sessions: Vec<_> = (0..5).map(|_| agent.new_session()).collect();
-    // Some may have come while the next session was opened.
-    let announced = |it: &&Value| it["params"]["update"]["sessionUpdate"] == ANNOUNCEMENT;
-    while agent.log.iter().filter(announced).count() < sessions.len() {
+    // Some announcements may have come while the next session was opened.
+    let is_announcement = |it: &&Value| it["params"]["update"]["sessionUpdate"] == ANNOUNCEMENT;
+    while agent.log.iter().filter(is_announcement).count() < sessions.len() {
         agent.wait_for_update(ANNOUNCEMENT);
     }
     for session in &sessions {
-        let ours = |it: &&Value| it["params"]["sessionId"] == session.as_str();
-        assert_eq!(agent.log.iter().filter(ours).count(), 1);
+        let is_of_session = |it: &&Value| it["params"]["sessionId"] == session.as_str();
+        assert_eq!(agent.log.iter().filter(is_of_session).count(), 1);
         let answered =
             agent.log.iter().position(|it| it["result"]["sessionId"] == session.as_str());
-        let announced = agent.log.iter().position(|it| ours(&it));
+        let announced = agent.log.iter().position(|it| is_of_session(&it));
         assert!(answered < announced, "{:?}", agent.log);
     }
 }
@@ -94,18 +94,18 @@ fn r_cmd_2_status_help_and_clear_are_answered_without_the_model() {
     for (text, expected) in table {
         let before = agent.text().len();
         assert_eq!(agent.turn(text), "end_turn", "{text}");
-        let said = agent.text()[before..].to_owned();
+        let output = agent.text()[before..].to_owned();
         for word in expected {
-            assert!(said.contains(word), "{text}: no `{word}` in {said}");
+            assert!(output.contains(word), "{text}: no `{word}` in {output}");
         }
     }
     assert_eq!(agent.model().requests().len(), 0);
     assert_eq!(agent.turn("hi"), "end_turn");
-    assert_eq!(agent.model_transcript(0), ["user hi"], "a command has left something behind");
+    assert_eq!(agent.model_transcript(0), ["user hi"], "a command must not be in the history");
 }
 
 #[test]
-fn r_cmd_2_clear_forgets_the_conversation_and_status_shows_it() {
+fn r_cmd_2_clear_discards_the_conversation_and_status_shows_it() {
     let mut agent = TestAgent::builder().model(json!([says("One."), says("Two.")])).start();
     let status = |agent: &mut TestAgent| {
         let before = agent.text().len();
@@ -118,7 +118,7 @@ fn r_cmd_2_clear_forgets_the_conversation_and_status_shows_it() {
     assert!(status(&mut agent).contains("Prompts so far: 0"));
     agent.turn("which number?");
     assert_eq!(agent.model_transcript(1), ["user which number?"]);
-    // What a first prompt is told, the new first one is told as well.
+    // The first prompt after `/clear` gets the same context as the first prompt of a session.
     let body = agent.model_request(1).to_string();
     assert!(body.contains("Project folder"), "{body}");
 }
@@ -148,7 +148,7 @@ fn r_cmd_2_an_unknown_command_is_ordinary_text() {
 }
 
 #[test]
-fn r_cmd_2_a_command_waits_for_its_turn_and_does_not_disturb_the_one_that_runs() {
+fn r_cmd_2_a_command_waits_for_the_running_turn_and_does_not_disturb_it() {
     let slow = json!([{ "text": "Working" }, { "delay_ms": 100 }, { "text": " done." }]);
     let mut agent = TestAgent::builder().model(json!([slow])).start();
     let session = agent.session.clone();

@@ -1,5 +1,5 @@
-//! The store of sessions may be full, locked, damaged or somebody else's: the user is told, and the
-//! agent goes on.
+//! A session store may be locked, damaged or written by a newer program. The agent tells the user,
+//! and goes on.
 
 use std::process::Command;
 
@@ -18,7 +18,7 @@ fn load(agent: &mut TestAgent, session: &str) -> Value {
     agent.call("session/load", &params)
 }
 
-/// What the user has said, of a conversation that was loaded.
+/// Returns the beginnings of the user's prompts in a conversation that was loaded.
 fn replayed(agent: &TestAgent) -> Vec<String> {
     let updates = agent.updates();
     let users = updates.iter().filter(|it| it["sessionUpdate"] == "user_message_chunk");
@@ -28,7 +28,7 @@ fn replayed(agent: &TestAgent) -> Vec<String> {
 }
 
 #[test]
-fn a_program_that_locks_the_store_is_told_and_what_waited_is_kept_afterwards() {
+fn a_locked_store_is_reported_and_waiting_entries_are_stored_later() {
     let mut agent = agent().start();
     assert_eq!(agent.turn("first"), "end_turn");
     let other = Connection::open(agent.home().join("state/sessions.db")).unwrap();
@@ -43,7 +43,7 @@ fn a_program_that_locks_the_store_is_told_and_what_waited_is_kept_afterwards() {
 }
 
 #[test]
-fn a_damaged_store_is_moved_aside_and_told_with_its_place() {
+fn a_damaged_store_is_moved_aside_and_reported_with_its_path() {
     let garbage = "this is no database\n".repeat(1000);
     let mut agent = agent().own_file("state/sessions.db", &garbage).start();
     assert_eq!(agent.turn("hello"), "end_turn");
@@ -59,12 +59,12 @@ fn a_damaged_store_is_moved_aside_and_told_with_its_place() {
         process_waits::output(Command::new("find").arg(agent.home()).args(["-perm", "/077"]))
             .unwrap();
     let open = String::from_utf8(list.stdout).unwrap();
-    let ours = open.lines().filter(|it| it.contains("/state/"));
-    assert_eq!(ours.count(), 0, "others can look into {open}");
+    let exposed = open.lines().filter(|it| it.contains("/state/"));
+    assert_eq!(exposed.count(), 0, "other users can read some of these files: {open}");
 }
 
 #[test]
-fn pages_that_are_overwritten_under_the_agent_stop_nobody() {
+fn a_store_that_is_overwritten_while_the_agent_runs_is_moved_aside() {
     let mut agent = agent().start();
     assert_eq!(agent.turn("hello"), "end_turn");
     let path = agent.home().join("state/sessions.db");
@@ -73,7 +73,8 @@ fn pages_that_are_overwritten_under_the_agent_stop_nobody() {
     let length = std::fs::metadata(&path).unwrap().len();
     std::fs::write(&path, vec![0xA5; usize::try_from(length).unwrap()]).unwrap();
     let session = agent.session.clone();
-    // Whether it is an error or has lost its past depends on who finds it first.
+    // The load either fails or has no earlier messages, depending on which part of the agent finds
+    // the damage first.
     load(&mut agent, &session);
     agent.session = agent.new_session();
     assert_eq!(agent.turn("go on"), "end_turn");

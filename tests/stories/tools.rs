@@ -1,4 +1,4 @@
-//! Tool calls as the client and the model see them (R-TOOL), whichever tool it is.
+//! Tool calls as the client and the model see them (R-TOOL), independent of the tool.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use turnwright_testing::cards::{self, call};
 
 use crate::agent::{TestAgent, calls, says};
 
-/// The calls that the n-th request shows the model as its own.
+/// Returns the tool calls in the messages of the n-th request to the model.
 fn own_calls(agent: &TestAgent, number: usize) -> Vec<Value> {
     let body = agent.model_request(number);
     let messages = body["messages"].as_array().unwrap();
@@ -16,13 +16,13 @@ fn own_calls(agent: &TestAgent, number: usize) -> Vec<Value> {
 }
 
 #[test]
-fn r_tool_1_and_4_a_card_is_shown_while_its_arguments_still_stream() {
+fn r_tool_1_and_4_a_card_is_shown_while_its_arguments_stream() {
     let arguments = json!({ "path": "a.txt", "content": "never complete" });
     let step = json!({ "call": { "name": "write_file", "arguments": arguments,
         "pieces": 2, "every_ms": 60_000 } });
     let mut agent = TestAgent::builder().model(json!([[step]])).permission("allow_once").start();
     let id = agent.prompt("write");
-    // The second half of the arguments would come in a minute.
+    // The second half of the arguments would come after a minute.
     let card = agent.wait_for_update("tool_call");
     assert_eq!(card["title"], "Write file");
     assert!(card["status"].is_null() || card["status"] == "pending", "{card}");
@@ -33,7 +33,7 @@ fn r_tool_1_and_4_a_card_is_shown_while_its_arguments_still_stream() {
 }
 
 #[test]
-fn a_card_says_which_file_before_the_content_is_complete() {
+fn a_card_names_the_file_before_the_content_is_complete() {
     let arguments = format!("{{\"path\": \"src/a.txt\", \"content\": \"{}", "x".repeat(400));
     let step = json!({ "call": { "name": "write_file", "arguments": arguments } });
     let replies = json!([[step, { "hang": true }]]);
@@ -72,8 +72,8 @@ fn r_tool_2_call_ids_are_unique_when_the_model_reuses_its_own() {
     assert_eq!(cards::ids(&agent).iter().collect::<HashSet<_>>().len(), 3);
     let calls = own_calls(&agent, 4);
     let ids: HashSet<_> = calls.iter().map(|it| it["id"].as_str().unwrap()).collect();
-    assert_eq!(ids.len(), 3, "a server could not tell them apart: {calls:?}");
-    assert!(ids.contains("call_0"), "the model's own id is kept where it can be: {calls:?}");
+    assert_eq!(ids.len(), 3, "the ids must be unique: {calls:?}");
+    assert!(ids.contains("call_0"), "the first id of the model must be kept: {calls:?}");
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn r_tool_8_a_prefix_that_the_model_adds_is_not_part_of_the_name() {
 }
 
 #[test]
-fn r_tool_7_updates_folded_into_the_card_lose_nothing() {
+fn r_tool_7_the_updates_of_a_card_form_the_complete_card() {
     let arguments = json!({ "path": "a.txt", "content": "new\n" });
     let (agent, _) =
         cards::run(TestAgent::builder().file("a.txt", "old\n"), "write_file", &arguments);
@@ -115,7 +115,7 @@ fn r_tool_10_locations_are_absolute_and_lines_count_from_1() {
 }
 
 #[test]
-fn r_tool_14_what_makes_no_sense_fails_and_the_turn_goes_on() {
+fn r_tool_14_an_invalid_call_fails_and_the_turn_goes_on() {
     let table = [
         ("fly", json!({}), "No tool \"fly\""),
         ("exec", json!("{\"command\": \"touch x\""), "not valid JSON"),
@@ -136,14 +136,17 @@ fn r_tool_14_what_makes_no_sense_fails_and_the_turn_goes_on() {
         assert!(result.contains(reason), "{name} {arguments}: {result}");
         let card = cards::card(&agent, number);
         assert_eq!(card["status"], "failed", "{name} {arguments}");
-        assert!(cards::card_text(&card).contains(reason), "the user cannot see why: {card}");
+        assert!(
+            cards::card_text(&card).contains(reason),
+            "the card does not show the reason: {card}"
+        );
     }
-    assert_eq!(cards::questions(&agent), 0, "asked about something that cannot run");
+    assert_eq!(cards::questions(&agent), 0, "permission was requested for a call that cannot run");
     assert!(!agent.path("x").exists());
 }
 
 #[test]
-fn a_good_call_beside_a_bad_one_runs() {
+fn a_valid_call_beside_an_invalid_one_runs() {
     let reply = json!([call("exec", &json!("{oops")), call("list_dir", &json!({}))]);
     let mut agent = TestAgent::builder().file("a", "").model(json!([reply, says("Done.")])).start();
     cards::turn(&mut agent);
@@ -152,7 +155,7 @@ fn a_good_call_beside_a_bad_one_runs() {
 }
 
 #[test]
-fn a_name_that_the_model_made_up_goes_back_in_a_form_that_servers_accept() {
+fn an_unknown_tool_name_is_sent_back_in_a_form_that_servers_accept() {
     let long = "x".repeat(100);
     for name in ["multi_tool_use.parallel", "functions.list_dir", "a b/c", long.as_str()] {
         let (agent, _) = cards::run(TestAgent::builder(), name, &json!({}));
@@ -162,7 +165,7 @@ fn a_name_that_the_model_made_up_goes_back_in_a_form_that_servers_accept() {
             && sent.chars().all(|it| it.is_ascii_alphanumeric() || it == '_' || it == '-');
         assert!(
             is_valid && !sent.is_empty(),
-            "{name} goes back as {sent}: every next request fails"
+            "{name} is sent back as {sent}, which servers refuse"
         );
     }
 }
@@ -186,7 +189,7 @@ fn a_call_that_was_cut_at_the_output_limit_never_runs() {
 }
 
 #[test]
-fn harmless_mistakes_in_arguments_are_forgiven() {
+fn harmless_mistakes_in_arguments_are_corrected() {
     for (name, arguments, expected) in [
         ("read_file", json!({ "file_path": "a" }), "[File: a | Lines: 2]\n    1| 1\n    2| 2\n"),
         ("read_file", json!({ "paths": "a" }), "[File: a | Lines: 2]\n    1| 1\n    2| 2\n"),
@@ -220,7 +223,7 @@ fn harmless_mistakes_in_arguments_are_forgiven() {
 }
 
 #[test]
-fn calls_that_only_read_run_side_by_side_and_answer_in_the_order_of_the_calls() {
+fn calls_that_only_read_run_in_parallel_and_their_results_keep_the_order() {
     let read = |path: &str| call("read_file", &json!({ "path": path }));
     let mut agent = TestAgent::builder()
         .file("a", "disk\n")
@@ -229,7 +232,8 @@ fn calls_that_only_read_run_side_by_side_and_answer_in_the_order_of_the_calls() 
         .model(json!([[read("a"), read("b")], says("Done.")]))
         .start();
     let id = agent.prompt("read both");
-    // Both are asked for before either is answered, and the second is answered first.
+    // The client receives both requests before it answers either, and it answers the second one
+    // first.
     let first = agent.wait_for_request("fs/read_text_file");
     let second = agent.wait_for_request("fs/read_text_file");
     for question in [&second, &first] {

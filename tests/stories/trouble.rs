@@ -1,6 +1,6 @@
-//! A model that cannot be reached or that refuses (R-TURN-12): the prompt fails with an error that
-//! says what to do, never with a false `end_turn`, and the session goes on. Trouble inside of an
-//! answer is in `trouble_stream`, trouble with bytes in `trouble_bytes`.
+//! Model servers that cannot be reached or that refuse a request (R-TURN-12): the prompt fails with
+//! an error that says what to do, never with a false `end_turn`, and the session goes on. Errors
+//! within an answer are in `trouble_stream`, and unusual bytes are in `trouble_bytes`.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use turnwright_testing::scripted_model::{Scenario, Server};
 
 use crate::agent::{TestAgent, says};
 
-/// A reply that is a plain response.
+/// Returns a reply that is a plain response.
 fn status(status: u16, body: &Value) -> Value {
     json!([{ "status": status, "body": body }])
 }
@@ -21,8 +21,8 @@ fn message(error: &Value) -> &str {
     error["message"].as_str().unwrap()
 }
 
-/// A port where nobody listens, for one test. It lies below those that the system chooses, so that no server of
-/// another test is given it.
+/// Returns a port on which no server listens, for one test. It is below the ports that the system
+/// chooses, so that the system does not give it to a server of another test.
 fn closed_port() -> u16 {
     let first = 20_000 + u16::try_from(std::process::id() % 10_000).unwrap();
     let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
@@ -30,19 +30,19 @@ fn closed_port() -> u16 {
 }
 
 #[test]
-fn r_turn_12_a_model_that_cannot_be_reached_is_an_error_that_says_so() {
-    // Nobody listens there, and the system gives that port to no other test.
+fn r_turn_12_an_unreachable_model_server_is_reported_as_such() {
+    // No server listens on this port, and the system does not give it to a server of another test.
     let url = "http://127.0.0.1:9/v1";
     let mut agent = TestAgent::builder().variable("OPENAI_BASE_URL", url).start();
     let error = failure(&mut agent, "network", None);
     assert!(message(&error).contains("Check the network and the base URL"), "{error}");
-    // The user was told meanwhile why nothing happens.
+    // While the agent was waiting, it told the user why.
     assert!(agent.thoughts().contains("Trying again"), "{}", agent.thoughts());
     assert_eq!(agent.text(), "");
 }
 
 #[test]
-fn r_turn_12_a_model_that_starts_late_is_waited_for() {
+fn r_turn_12_the_agent_waits_for_a_model_server_that_starts_late() {
     let port = closed_port();
     let url = format!("http://127.0.0.1:{port}/v1");
     let mut agent = TestAgent::builder().variable("OPENAI_BASE_URL", &url).start();
@@ -55,7 +55,7 @@ fn r_turn_12_a_model_that_starts_late_is_waited_for() {
 }
 
 #[test]
-fn r_turn_12_a_connection_that_is_closed_without_a_response_is_tried_again() {
+fn r_turn_12_a_request_is_repeated_if_the_connection_closes_without_a_response() {
     let refuses = json!([{ "refuse": true }]);
     let mut agent = TestAgent::builder().model(json!([refuses, says("Now.")])).start();
     assert_eq!(agent.turn("one"), "end_turn");
@@ -63,7 +63,7 @@ fn r_turn_12_a_connection_that_is_closed_without_a_response_is_tried_again() {
 }
 
 #[test]
-fn r_turn_12_a_refused_key_is_an_auth_error_that_names_the_next_step_and_not_the_key() {
+fn r_turn_12_a_refused_key_is_an_authentication_error_that_does_not_show_the_key() {
     for code in [401, 403] {
         let body = json!({ "error": { "message": format!("Incorrect API key provided: {KEY}.\nGo\taway.") } });
         let mut agent =
@@ -72,13 +72,13 @@ fn r_turn_12_a_refused_key_is_an_auth_error_that_names_the_next_step_and_not_the
         assert!(message(&error).contains("Incorrect API key provided"), "{error}");
         assert!(message(&error).contains("Check the key"), "{error}");
         assert!(message(&error).contains("turnwright login"), "{error}");
-        assert_eq!(agent.model().requests().len(), 1, "it was tried again");
+        assert_eq!(agent.model().requests().len(), 1, "the request must not be repeated");
         go_on(&mut agent);
     }
 }
 
 #[test]
-fn r_turn_12_the_key_is_taken_out_of_whatever_form_an_error_has() {
+fn r_turn_12_the_key_is_removed_from_errors_of_every_form() {
     let texts = [
         json!(format!("plain {KEY} text")),
         json!({ "detail": [{ "msg": format!("bad header: Bearer {KEY}") }] }),
@@ -96,7 +96,7 @@ fn r_turn_12_the_key_is_taken_out_of_whatever_form_an_error_has() {
 }
 
 #[test]
-fn r_turn_12_the_key_is_taken_out_of_an_error_inside_an_answer() {
+fn r_turn_12_the_key_is_removed_from_an_error_inside_an_answer() {
     let text = format!("upstream refused {KEY}");
     let replies = [
         json!([{ "error": { "message": text } }]),
@@ -114,16 +114,16 @@ fn r_turn_12_the_key_is_taken_out_of_an_error_inside_an_answer() {
 }
 
 #[test]
-fn r_turn_12_no_part_of_the_key_is_left_where_a_long_error_is_shortened() {
-    // Errors are shortened to 500 characters, which is in the middle of the key.
+fn r_turn_12_no_part_of_the_key_is_left_where_a_long_error_is_cut() {
+    // Errors are cut after 500 characters, which is in the middle of the key.
     let text = format!("{} {KEY}", "x".repeat(490));
     let error = json!({ "error": { "message": text } });
     for reply in [status(401, &error), json!([{ "data": error }])] {
         let mut agent = TestAgent::builder().model(json!([reply, next_reply()])).start();
         let id = agent.prompt("one");
         let answer = agent.answer_to(&id);
-        let said = message(&answer["error"]);
-        assert!(said.contains("xxx") && !said.contains("sk-"), "{said}");
+        let shown = message(&answer["error"]);
+        assert!(shown.contains("xxx") && !shown.contains("sk-"), "{shown}");
         go_on(&mut agent);
     }
 }
@@ -135,15 +135,15 @@ fn r_turn_12_an_unknown_model_or_path_says_what_to_check() {
     let error = failure(&mut agent, "model_not_found", Some(404));
     assert!(message(&error).contains("The model `scripted` does not exist"), "{error}");
     assert!(message(&error).contains("Check the model name"), "{error}");
-    // Besides, it may ask which models there are.
+    // The agent may also have requested the list of models.
     let requests = agent.model().requests();
-    let asked = requests.iter().filter(|it| it.path.ends_with("/chat/completions")).count();
-    assert_eq!(asked, 1, "it was tried again");
+    let chat_requests = requests.iter().filter(|it| it.path.ends_with("/chat/completions")).count();
+    assert_eq!(chat_requests, 1, "the request must not be repeated");
     go_on(&mut agent);
 }
 
 #[test]
-fn r_turn_12_what_waiting_does_not_mend_is_not_tried_again() {
+fn r_turn_12_a_permanent_error_is_not_retried() {
     let quota = json!({ "error": { "message": "You exceeded your current quota.",
         "type": "insufficient_quota", "code": "insufficient_quota" } });
     let plain = json!({ "error": { "message": "No." } });
@@ -156,23 +156,27 @@ fn r_turn_12_what_waiting_does_not_mend_is_not_tried_again() {
         let mut agent =
             TestAgent::builder().model(json!([status(code, body), next_reply()])).start();
         failure(&mut agent, kind, Some(code));
-        assert_eq!(agent.model().requests().len(), 1, "{code} was tried again");
+        assert_eq!(
+            agent.model().requests().len(),
+            1,
+            "the request must not be repeated after {code}"
+        );
         assert_eq!(agent.thoughts(), "");
         go_on(&mut agent);
     }
 }
 
 #[test]
-fn r_turn_12_a_spent_quota_that_is_told_inside_an_answer_is_not_tried_again_either() {
+fn r_turn_12_an_exhausted_quota_inside_an_answer_is_not_retried_either() {
     let error = json!({ "code": 429, "type": "insufficient_quota", "message": "Quota is spent." });
     let mut agent = TestAgent::builder().model(json!([[{ "error": error }], next_reply()])).start();
     failure(&mut agent, "quota", Some(429));
-    assert_eq!(agent.model().requests().len(), 1, "it was tried again");
+    assert_eq!(agent.model().requests().len(), 1, "the request must not be repeated");
     go_on(&mut agent);
 }
 
 #[test]
-fn r_turn_12_a_provider_that_is_busy_is_waited_for_as_long_as_it_says() {
+fn r_turn_12_a_busy_provider_is_asked_again_after_the_time_that_it_names() {
     let busy = json!([{ "status": 429, "headers": { "Retry-After": "1" },
         "body": { "error": { "message": "Rate limit reached." } } }]);
     let mut agent = TestAgent::builder().model(json!([busy, says("Now."), next_reply()])).start();
@@ -181,36 +185,36 @@ fn r_turn_12_a_provider_that_is_busy_is_waited_for_as_long_as_it_says() {
     let notice = notice.as_str().unwrap();
     assert!(notice.contains("Rate limit reached"), "{notice}");
     assert!(notice.contains("Trying again in 1 s"), "{notice}");
-    let begun = Instant::now();
+    let started = Instant::now();
     assert_eq!(agent.stop_reason(&id), "end_turn");
-    let took = begun.elapsed();
-    assert!(took > Duration::from_millis(800), "it was asked again after {took:?}");
+    let elapsed = started.elapsed();
+    assert!(elapsed > Duration::from_millis(800), "the request was repeated after {elapsed:?}");
     assert_eq!(agent.text(), "Now.");
     go_on(&mut agent);
-    // A notice is for the user. The model hears nothing of it.
+    // A notice is for the user. The model does not receive it.
     assert_eq!(agent.model_transcript(2), ["user one", "assistant Now.", "user and now?"]);
 }
 
 #[test]
-fn r_turn_12_a_long_wait_is_counted_down_and_a_cancel_ends_it() {
-    // Nothing but its words say how long.
+fn r_turn_12_a_long_wait_is_counted_down_and_can_be_cancelled() {
+    // Only the text of the error says how long to wait.
     let busy = json!([{ "status": 429, "body": { "error": {
         "message": "Rate limit reached. Please try again in 15s." } } }]);
     let mut agent = TestAgent::builder().model(json!([busy, next_reply()])).start();
     let id = agent.prompt("one");
-    let words = |agent: &mut TestAgent| {
+    let next_notice = |agent: &mut TestAgent| {
         let update = agent.wait_for_update("agent_thought_chunk");
         update["content"]["text"].as_str().unwrap().to_owned()
     };
-    let first = words(&mut agent);
+    let first = next_notice(&mut agent);
     assert!(first.contains("Trying again in 15 s"), "{first}");
-    assert_eq!(words(&mut agent).trim(), "10 s left.");
+    assert_eq!(next_notice(&mut agent).trim(), "10 s left.");
     cancel_and_go_on(&mut agent, &id);
     assert_eq!(agent.model().requests().len(), 2);
 }
 
 #[test]
-fn r_turn_6_a_full_window_ends_the_turn_says_what_to_do_and_is_learned() {
+fn r_turn_6_a_full_context_window_ends_the_turn_and_its_size_is_learned() {
     let full = json!({ "error": { "code": "context_length_exceeded", "message":
         "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens." } });
     let usage = json!([{ "text": "Hi." },
@@ -232,7 +236,7 @@ fn r_turn_6_a_full_window_ends_the_turn_says_what_to_do_and_is_learned() {
 }
 
 #[test]
-fn r_turn_6_a_server_that_says_nothing_to_a_prompt_as_long_as_the_window_is_full() {
+fn r_turn_6_an_empty_answer_to_a_prompt_as_long_as_the_window_means_a_full_window() {
     let nothing = json!([{ "raw": "data: [DONE]\n\n" }, { "end": "eof" }]);
     let mut agent = TestAgent::builder()
         .model(json!([nothing, next_reply()]))
@@ -245,7 +249,7 @@ fn r_turn_6_a_server_that_says_nothing_to_a_prompt_as_long_as_the_window_is_full
 }
 
 #[test]
-fn r_turn_7_a_filter_s_refusal_is_told_and_the_session_stays_usable() {
+fn r_turn_7_the_refusal_of_a_filter_is_shown_and_the_session_stays_usable() {
     let filter = json!({ "error": { "code": "data_inspection_failed",
         "message": "Input data may contain inappropriate content." } });
     let mut agent = TestAgent::builder().model(json!([status(400, &filter), next_reply()])).start();
@@ -265,7 +269,7 @@ fn a_server_that_cuts_the_prompt_is_reported_once() {
 }
 
 #[test]
-fn r_turn_12_a_wait_beyond_reason_is_an_error_at_once() {
+fn r_turn_12_a_wait_that_is_too_long_is_an_error_at_once() {
     let busy = json!([{ "status": 429, "headers": { "Retry-After": "3600" },
         "body": { "error": { "message": "Come back in an hour." } } }]);
     let mut agent = TestAgent::builder().model(json!([busy, next_reply()])).start();
@@ -276,7 +280,7 @@ fn r_turn_12_a_wait_beyond_reason_is_an_error_at_once() {
 }
 
 #[test]
-fn r_turn_12_a_server_that_stumbles_is_tried_again() {
+fn r_turn_12_a_request_is_repeated_after_a_server_error() {
     let body = json!({ "error": "Overloaded" });
     for code in [500, 503, 529] {
         let stumbles = status(code, &body);
@@ -290,7 +294,7 @@ fn r_turn_12_a_server_that_stumbles_is_tried_again() {
 }
 
 #[test]
-fn r_turn_12_a_gateway_s_page_is_not_shown_as_it_is() {
+fn r_turn_12_only_the_title_of_an_html_error_page_is_shown() {
     let page = "<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body>x</body></html>";
     let reply = json!([{ "status": 502, "content_type": "text/html", "body": page }]);
     let replies = json!([reply, reply, reply, reply, reply, next_reply()]);
@@ -303,7 +307,7 @@ fn r_turn_12_a_gateway_s_page_is_not_shown_as_it_is() {
 }
 
 #[test]
-fn r_turn_12_a_redirect_is_not_followed_for_the_key_must_not_travel() {
+fn r_turn_12_a_redirect_is_not_followed_because_it_would_send_the_key() {
     let thief = RawServer::start(|_, stream| write_stream(stream, &text_stream("Thanks!")));
     for code in [301, 302, 307, 308] {
         let location = format!("{}/chat/completions", thief.base_url());

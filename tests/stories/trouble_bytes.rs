@@ -1,5 +1,5 @@
-//! The same words in other bytes: how an answer is cut into reads and lines changes nothing. Bytes without an
-//! end are in `tests/it`.
+//! Answers that are split in unusual ways: how the bytes of an answer are cut into reads and lines
+//! changes nothing. Bytes without an end are tested in `tests/it`.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -19,7 +19,7 @@ fn start(server: &RawServer) -> TestAgent {
     TestAgent::builder().variable("OPENAI_BASE_URL", &server.base_url()).start()
 }
 
-/// Whatever the answer's bytes are, it says `WORDS`.
+/// Checks that the agent shows `WORDS`, however `play` sends the answer.
 fn check(play: impl Fn(&mut TcpStream) + Send + Sync + 'static) {
     let server = RawServer::start(move |_, stream| play(stream));
     let mut agent = start(&server);
@@ -30,19 +30,19 @@ fn check(play: impl Fn(&mut TcpStream) + Send + Sync + 'static) {
 }
 
 #[test]
-fn r_turn_12_an_answer_that_comes_byte_by_byte_is_the_same_answer() {
+fn r_turn_12_an_answer_that_comes_byte_by_byte_is_read_correctly() {
     check(|stream| {
         stream.set_nodelay(true).unwrap();
         write_head(stream);
         for byte in text_stream(WORDS).as_bytes() {
-            // It fails once the client has read `[DONE]`.
+            // The write fails once the client has read `[DONE]`.
             stream.write_all(&[*byte]).ok();
         }
     });
 }
 
 #[test]
-fn r_turn_12_an_answer_in_chunks_that_cut_letters_is_the_same_answer() {
+fn r_turn_12_an_answer_in_chunks_that_split_characters_is_read_correctly() {
     check(|stream| {
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
             transfer-encoding: chunked\r\nconnection: close\r\n\r\n";
@@ -57,13 +57,13 @@ fn r_turn_12_an_answer_in_chunks_that_cut_letters_is_the_same_answer() {
 }
 
 #[test]
-fn r_turn_12_every_kind_of_line_end_will_do() {
+fn r_turn_12_every_kind_of_line_end_is_accepted() {
     check(|stream| write_stream(stream, &text_stream(WORDS).replace('\n', "\r\n")));
     check(|stream| write_stream(stream, &text_stream(WORDS).replace('\n', "\r")));
 }
 
 #[test]
-fn r_turn_12_comments_blank_lines_a_mark_and_missing_spaces_will_do() {
+fn r_turn_12_comments_blank_lines_byte_order_marks_and_missing_spaces_are_accepted() {
     check(|stream| write_stream(stream, &format!(": wait\n\n\n{}", text_stream(WORDS))));
     check(|stream| write_stream(stream, &format!("\u{feff}{}", text_stream(WORDS))));
     check(|stream| write_stream(stream, &text_stream(WORDS).replace("data: ", "data:")));
@@ -75,7 +75,7 @@ fn r_turn_12_comments_blank_lines_a_mark_and_missing_spaces_will_do() {
 }
 
 #[test]
-fn r_turn_12_a_stream_that_ends_inside_a_letter_is_an_answer_that_broke_off() {
+fn r_turn_12_a_stream_that_ends_inside_a_character_is_an_interrupted_answer() {
     let server = RawServer::start(|number, stream| {
         if number > 0 {
             return write_stream(stream, &text_stream(WORDS));
@@ -93,7 +93,7 @@ fn r_turn_12_a_stream_that_ends_inside_a_letter_is_an_answer_that_broke_off() {
 }
 
 #[test]
-fn a_connection_is_kept_when_its_last_chunk_comes_after_the_answer() {
+fn a_connection_is_reused_when_its_last_chunk_comes_after_the_answer() {
     let (may_end, wait_to_end) = channel();
     let (ended, wait_for_end) = channel();
     let (wait_to_end, ended) = (Mutex::new(wait_to_end), Mutex::new(ended));
@@ -112,20 +112,21 @@ fn a_connection_is_kept_when_its_last_chunk_comes_after_the_answer() {
     });
     let mut agent = start(&server);
     for _ in 0..2 {
-        // The answer does not wait for the end of the body.
+        // The turn ends before the end of the body.
         assert_eq!(agent.turn("hello"), "end_turn");
         may_end.send(()).unwrap();
         wait_for_end.recv_timeout(LIMIT).unwrap();
-        // With these the agent has been around its loop and has read what was there.
+        // When these requests are answered, the agent has run its loop again and has read the last
+        // chunk.
         agent.sync();
         agent.sync();
     }
     assert_eq!(agent.text(), WORDS.repeat(2));
-    // They are counted by their connections.
+    // The server counts connections here, because it reads one request from each.
     assert_eq!(server.requests().len(), 1);
 }
 
-/// Reads the next request, as far as it comes at once, or the end of the connection.
+/// Reads the part of the next request that has arrived, or the end of the connection.
 fn wait_for_more(stream: &mut TcpStream) {
     let mut buffer = vec![0; 64 * 1024];
     assert!(stream.read(&mut buffer).is_ok());
@@ -145,8 +146,8 @@ fn r_turn_12_comments_after_the_end_of_an_answer_do_not_keep_the_turn_alive() {
         }
     });
     let mut agent = start(&server);
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     assert_eq!(agent.turn("hello"), "end_turn");
     assert_eq!(agent.text(), WORDS);
-    assert!(begun.elapsed().as_secs() < 8, "{:?}", begun.elapsed());
+    assert!(started.elapsed().as_secs() < 8, "{:?}", started.elapsed());
 }

@@ -1,5 +1,5 @@
-//! Trouble inside of an answer that began well (R-TURN-12, providers C.0): what the user has seen
-//! is never shown twice, what is half is never run, and what is empty is no end of a turn.
+//! Errors within an answer that began well (R-TURN-12, providers C.0): no text is shown twice, no
+//! incomplete call runs, and an empty answer does not end the turn.
 
 use serde_json::{Value, json};
 use turnwright_testing::cancellation::{go_on, next_reply};
@@ -15,7 +15,8 @@ fn count(agent: &TestAgent) -> usize {
     agent.model().requests().len()
 }
 
-/// A call of `write_file` that breaks off in the middle of its arguments.
+/// Returns a reply with a call of `write_file` that breaks off within its arguments, followed by
+/// the steps in `rest`.
 fn half_a_call(rest: &Value) -> Value {
     let call = json!({ "name": "write_file", "arguments": "{\"path\":\"a.txt\",\"content\":\"x" });
     let mut steps = vec![json!({ "call": call })];
@@ -30,12 +31,12 @@ fn last_status(agent: &TestAgent) -> String {
 }
 
 #[test]
-fn r_turn_12_an_answer_that_is_cut_before_its_first_word_is_asked_for_again_in_silence() {
+fn r_turn_12_an_answer_that_is_cut_before_any_text_is_requested_again_silently() {
     for cut in [json!([{ "raw": ": ping\n\n" }, { "cut": true }]), json!([{ "end": "eof" }])] {
         let mut agent = start(json!([cut, says("Now."), next_reply()]));
         assert_eq!(agent.turn("one"), "end_turn");
         assert_eq!(agent.text(), "Now.");
-        assert_eq!(agent.thoughts(), "", "silently");
+        assert_eq!(agent.thoughts(), "", "the user must not get a notice");
         assert_eq!(count(&agent), 2);
         go_on(&mut agent);
     }
@@ -52,26 +53,26 @@ fn r_turn_12_an_answer_that_is_cut_twice_is_an_error() {
 }
 
 #[test]
-fn r_turn_12_an_answer_that_is_cut_in_a_sentence_is_gone_on_with_and_the_user_is_told() {
+fn r_turn_12_an_answer_that_is_cut_within_its_text_is_continued_and_the_user_is_told() {
     for end in [json!({ "cut": true }), json!({ "end": "eof" })] {
         let half = json!([{ "text": "Half a sen", "chunks": 3 }, end]);
         let mut agent = start(json!([half, says("tence."), next_reply()]));
         assert_eq!(agent.turn("one"), "end_turn");
         assert_eq!(agent.text(), "Half a sentence.");
-        let told = agent.thoughts();
-        assert!(told.contains("broke off. Continuing from there."), "{told}");
+        let notice = agent.thoughts();
+        assert!(notice.contains("broke off. Continuing from there."), "{notice}");
         assert_eq!(count(&agent), 2);
         let transcript = agent.model_transcript(1);
         assert_eq!(transcript, ["user one", "assistant Half a sen", "user"]);
-        let asked = agent.model_request(1)["messages"].to_string();
-        assert!(asked.contains("Go on exactly where it stopped"), "{asked}");
+        let messages = agent.model_request(1)["messages"].to_string();
+        assert!(messages.contains("Go on exactly where it stopped"), "{messages}");
         go_on(&mut agent);
         assert_eq!(agent.model_transcript(2)[3..], ["assistant tence.", "user and now?"]);
     }
 }
 
 #[test]
-fn r_turn_12_an_answer_that_is_cut_again_is_an_error_and_stays_as_it_is() {
+fn r_turn_12_an_answer_that_is_cut_again_is_an_error_and_keeps_its_text() {
     let cut = |text: &str| json!([{ "text": text }, { "cut": true }]);
     let mut agent = start(json!([cut("Half a "), cut("sen"), next_reply()]));
     let error = failure(&mut agent, "network", None);
@@ -84,7 +85,7 @@ fn r_turn_12_an_answer_that_is_cut_again_is_an_error_and_stays_as_it_is() {
 }
 
 #[test]
-fn r_turn_12_a_wish_to_go_on_that_nobody_has_heard_is_taken_back() {
+fn r_turn_12_an_instruction_to_continue_that_was_refused_is_removed() {
     let cut = json!([{ "text": "Half a sen" }, { "cut": true }]);
     let no = json!([{ "status": 400, "body": { "error": { "message": "No." } } }]);
     let mut agent = start(json!([cut, no, next_reply()]));
@@ -95,13 +96,16 @@ fn r_turn_12_a_wish_to_go_on_that_nobody_has_heard_is_taken_back() {
 }
 
 #[test]
-fn r_turn_12_reasoning_without_an_answer_is_asked_for_once_more_and_the_user_is_told() {
+fn r_turn_12_after_reasoning_without_an_answer_the_request_is_repeated_once() {
     let thinks = json!([{ "thought": "Hm." }, { "finish": "stop" }]);
     let mut agent = start(json!([thinks, says("Now."), next_reply()]));
     assert_eq!(agent.turn("one"), "end_turn");
     assert_eq!(agent.text(), "Now.");
-    let told = agent.thoughts();
-    assert!(told.contains("reasoning but no answer") && told.contains("Trying again"), "{told}");
+    let notice = agent.thoughts();
+    assert!(
+        notice.contains("reasoning but no answer") && notice.contains("Trying again"),
+        "{notice}"
+    );
     go_on(&mut agent);
     let mut agent = start(json!([thinks, thinks, next_reply()]));
     failure(&mut agent, "empty", None);
@@ -110,7 +114,7 @@ fn r_turn_12_reasoning_without_an_answer_is_asked_for_once_more_and_the_user_is_
 }
 
 #[test]
-fn r_turn_12_a_call_that_is_cut_in_its_arguments_never_runs() {
+fn r_turn_12_a_call_that_is_cut_within_its_arguments_never_runs() {
     for rest in [json!([{ "cut": true }]), json!([{ "end": "eof" }])] {
         let mut agent = start(json!([half_a_call(&rest), says("Let me see."), next_reply()]));
         assert_eq!(agent.turn("one"), "end_turn");
@@ -125,14 +129,14 @@ fn r_turn_12_a_call_that_is_cut_in_its_arguments_never_runs() {
 }
 
 #[test]
-fn r_turn_12_a_call_with_half_of_its_arguments_never_runs_though_its_answer_is_whole() {
+fn r_turn_12_a_call_with_incomplete_arguments_never_runs_even_in_a_complete_answer() {
     for rest in [json!([]), json!([{ "finish": "stop" }]), json!([{ "finish": "length" }])] {
         let mut agent = start(json!([half_a_call(&rest), says("I see."), next_reply()]));
         assert_eq!(agent.turn("one"), "end_turn");
         assert_eq!(last_status(&agent), "failed");
         assert!(!agent.path("a.txt").exists());
         go_on(&mut agent);
-        // The model is told what became of it.
+        // The model is told that the call was not executed.
         let transcript = agent.model_transcript(1);
         assert!(transcript.last().unwrap().contains("Nothing was executed"), "{transcript:#?}");
     }
@@ -164,7 +168,7 @@ fn r_turn_12_an_error_in_place_of_an_answer_is_an_error() {
 }
 
 #[test]
-fn r_turn_12_a_passing_error_in_place_of_an_answer_is_tried_again() {
+fn r_turn_12_a_temporary_error_in_place_of_an_answer_is_retried() {
     let error = json!({ "message": "Upstream is busy", "code": "503" });
     for reply in [
         json!([{ "error": error }]),
@@ -180,7 +184,7 @@ fn r_turn_12_a_passing_error_in_place_of_an_answer_is_tried_again() {
 }
 
 #[test]
-fn r_turn_12_a_passing_error_behind_words_is_gone_on_from() {
+fn r_turn_12_an_answer_is_continued_after_a_temporary_error() {
     let error = json!({ "error": { "message": "Upstream is busy", "code": 503 } });
     let mut agent = start(json!([[{ "text": "As I was say" }, error], says("ing."), next_reply()]));
     assert_eq!(agent.turn("one"), "end_turn");
@@ -191,7 +195,7 @@ fn r_turn_12_a_passing_error_behind_words_is_gone_on_from() {
 }
 
 #[test]
-fn r_turn_12_an_error_behind_words_that_will_not_pass_is_an_error() {
+fn r_turn_12_a_permanent_error_within_an_answer_is_an_error() {
     let error = json!({ "error": { "message": "No such tool", "code": 400 } });
     let mut agent = start(json!([[{ "text": "As I was say" }, error], next_reply()]));
     failure(&mut agent, "bad_request", Some(400));
@@ -202,7 +206,7 @@ fn r_turn_12_an_error_behind_words_that_will_not_pass_is_an_error() {
 }
 
 #[test]
-fn r_turn_12_an_empty_answer_is_asked_for_once_more_in_silence() {
+fn r_turn_12_an_empty_answer_is_requested_once_more_silently() {
     let nothings = [
         json!([]),
         json!([{ "raw": "data: [DONE]\n\n" }, { "end": "eof" }]),
@@ -213,14 +217,14 @@ fn r_turn_12_an_empty_answer_is_asked_for_once_more_in_silence() {
         let mut agent = start(json!([nothing, says("Now."), next_reply()]));
         assert_eq!(agent.turn("one"), "end_turn");
         assert_eq!(agent.text(), "Now.");
-        assert_eq!(agent.thoughts(), "", "silently");
+        assert_eq!(agent.thoughts(), "", "the user must not get a notice");
         assert_eq!(count(&agent), 2, "{nothing}");
         go_on(&mut agent);
     }
 }
 
 #[test]
-fn r_turn_12_an_answer_that_is_empty_twice_is_an_error_and_no_end_of_a_turn() {
+fn r_turn_12_an_answer_that_is_empty_twice_is_an_error() {
     let nothing = json!([{ "raw": "data: [DONE]\n\n" }, { "end": "eof" }]);
     let mut agent = start(json!([nothing, nothing, next_reply()]));
     let error = failure(&mut agent, "empty", None);
@@ -230,7 +234,7 @@ fn r_turn_12_an_answer_that_is_empty_twice_is_an_error_and_no_end_of_a_turn() {
 }
 
 #[test]
-fn r_turn_12_one_of_a_finish_reason_and_done_is_enough() {
+fn r_turn_12_either_a_finish_reason_or_done_completes_an_answer() {
     let replies = [
         json!([{ "text": "Whole." }, { "finish": "stop" }, { "done": false }]),
         json!([{ "text": "Whole." }, { "finish": "stop" }, { "cut": true }]),
@@ -247,7 +251,7 @@ fn r_turn_12_one_of_a_finish_reason_and_done_is_enough() {
 }
 
 #[test]
-fn r_turn_12_a_delta_that_is_not_json_is_an_answer_that_broke_off() {
+fn r_turn_12_a_delta_that_is_not_json_is_an_interrupted_answer() {
     let garbage = json!({ "raw": "data: {\"choices\":[{\"delta\":{\"cont\n\n" });
     let mut agent = start(json!([[garbage], says("Now."), next_reply()]));
     assert_eq!(agent.turn("one"), "end_turn");
@@ -264,7 +268,7 @@ fn r_turn_12_a_delta_that_is_not_json_is_an_answer_that_broke_off() {
 }
 
 #[test]
-fn r_turn_12_deltas_that_are_json_and_odd_are_lived_with() {
+fn r_turn_12_unusual_deltas_are_ignored() {
     let odd = json!([
         { "data": {} }, { "data": { "choices": null } }, { "data": { "choices": [{}] } },
         { "data": { "choices": [{ "delta": null, "finish_reason": "" }], "usage": {} } },
@@ -278,7 +282,7 @@ fn r_turn_12_deltas_that_are_json_and_odd_are_lived_with() {
 }
 
 #[test]
-fn r_turn_12_a_page_instead_of_an_answer_says_what_to_check() {
+fn r_turn_12_an_html_page_instead_of_an_answer_is_an_error_that_says_what_to_check() {
     let page = "\r\n<!doctype html><title>Welcome</title><p>Hello";
     let reply = json!([{ "status": 200, "content_type": "text/html", "body": page }]);
     let mut agent = start(json!([reply, next_reply()]));

@@ -1,4 +1,5 @@
-//! The prompt turn (R-TURN): what goes to the model, what comes back, how it ends.
+//! The prompt turn (R-TURN): what the agent sends to the model, what the client receives, and how
+//! the turn ends.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use turnwright_testing::cards;
 
 use crate::agent::{LIMIT, TestAgent, calls, prompt, says};
 
-/// An event with this delta.
+/// Returns a step that sends an event with this delta.
 fn delta(delta: &Value) -> Value {
     json!({ "data": { "choices": [{ "index": 0, "delta": delta }] } })
 }
@@ -30,11 +31,11 @@ fn r_turn_1_a_simple_prompt_ends_with_end_turn() {
 }
 
 #[test]
-fn r_turn_2_words_and_thoughts_go_out_while_the_model_still_speaks() {
+fn r_turn_2_text_and_thoughts_are_sent_while_the_model_still_streams() {
     let replies = json!([[{ "thought": "Hm." }, { "text": "One" }, { "hang": true }]]);
     let mut agent = TestAgent::builder().model(replies).start();
     let id = agent.prompt("count");
-    // The model never ends, so whatever comes has come before its end.
+    // The model never ends its answer, so these updates come before its end.
     assert_eq!(agent.wait_for_update("agent_thought_chunk")["content"]["text"], "Hm.");
     assert_eq!(agent.wait_for_update("agent_message_chunk")["content"]["text"], "One");
     agent.cancel();
@@ -43,7 +44,7 @@ fn r_turn_2_words_and_thoughts_go_out_while_the_model_still_speaks() {
 }
 
 #[test]
-fn r_turn_2_reasoning_is_a_thought_under_either_of_its_names() {
+fn r_turn_2_reasoning_is_a_thought_under_either_field_name() {
     for name in ["reasoning_content", "reasoning"] {
         let reply = json!([delta(&json!({ name: "Let me " })), delta(&json!({ name: "see." })),
             { "text": "Yes." }]);
@@ -55,7 +56,7 @@ fn r_turn_2_reasoning_is_a_thought_under_either_of_its_names() {
 }
 
 #[test]
-fn r_turn_2_many_fast_words_arrive_complete_and_in_order() {
+fn r_turn_2_many_fast_chunks_arrive_complete_and_in_order() {
     let reply = json!([{ "text": "0123456789", "chunks": 10, "repeat": 200 }]);
     let mut agent = TestAgent::builder().model(json!([reply])).start();
     assert_eq!(agent.turn("count"), "end_turn");
@@ -73,7 +74,10 @@ fn r_turn_3_and_14_nothing_follows_the_answer() {
     assert_eq!(agent.turn("go"), "end_turn");
     agent.settle(Duration::from_millis(300));
     let last = agent.log.last().unwrap();
-    assert_eq!(last["result"]["stopReason"], "end_turn", "this came after it: {last}");
+    assert_eq!(
+        last["result"]["stopReason"], "end_turn",
+        "this message came after the answer: {last}"
+    );
     cards::check(&agent);
 }
 
@@ -107,9 +111,9 @@ fn r_turn_4_each_result_names_the_call_it_answers() {
     let body = agent.model_request(1);
     let messages = &body["messages"].as_array().unwrap()[2..];
     assert_eq!(messages[0]["content"], "Looking.");
-    let of = |it: &Value| it["id"].as_str().unwrap_or_default().to_owned();
-    let asked: Vec<_> = messages[0]["tool_calls"].as_array().unwrap().iter().map(of).collect();
-    assert_eq!(asked, ["x1", "x2"]);
+    let id = |it: &Value| it["id"].as_str().unwrap_or_default().to_owned();
+    let requested: Vec<_> = messages[0]["tool_calls"].as_array().unwrap().iter().map(id).collect();
+    assert_eq!(requested, ["x1", "x2"]);
     let answered: Vec<_> = messages[1..].iter().map(|it| &it["tool_call_id"]).collect();
     assert_eq!(answered, ["x1", "x2"]);
 }
@@ -123,7 +127,7 @@ fn r_turn_6_an_answer_cut_at_its_limit_ends_with_max_tokens() {
 }
 
 #[test]
-fn r_turn_6_a_filtered_answer_and_a_refusal_end_with_refusal_and_can_be_read() {
+fn r_turn_6_a_filtered_answer_and_a_refusal_end_with_refusal_and_show_their_text() {
     let refusal = "I cannot help with that.";
     for reply in [
         json!([{ "text": refusal }, { "finish": "content_filter" }]),
@@ -148,7 +152,7 @@ fn r_turn_6_a_refusal_runs_no_tools() {
 }
 
 #[test]
-fn r_turn_7_a_refused_prompt_and_all_after_it_is_left_out_of_the_next_request() {
+fn r_turn_7_a_refused_prompt_and_its_messages_are_left_out_of_the_next_request() {
     let replies = json!([
         says("Hello."),
         calls("list_dir", &json!({})),
@@ -163,7 +167,7 @@ fn r_turn_7_a_refused_prompt_and_all_after_it_is_left_out_of_the_next_request() 
 }
 
 #[test]
-fn r_turn_7_what_the_refused_prompt_told_about_the_session_is_told_again() {
+fn r_turn_7_context_that_was_sent_with_a_refused_prompt_is_sent_again() {
     let replies = json!([says("Hello."), [{ "finish": "content_filter" }], says("Fine.")]);
     let mut agent = TestAgent::builder().model(replies).start();
     agent.turn("hi");
@@ -176,7 +180,7 @@ fn r_turn_7_what_the_refused_prompt_told_about_the_session_is_told_again() {
 }
 
 #[test]
-fn r_turn_8_message_ids_differ_before_and_after_tools_and_never_come_again() {
+fn r_turn_8_each_message_has_an_id_of_its_own() {
     let replies = json!([
         [{ "text": "Before", "chunks": 3, "every_ms": 30 }, cards::call("list_dir", &json!({}))],
         says("After."),
@@ -186,7 +190,7 @@ fn r_turn_8_message_ids_differ_before_and_after_tools_and_never_come_again() {
     agent.turn("one");
     agent.turn("two");
     let ids = message_ids(&agent);
-    assert_eq!(ids.len(), 3, "one id a message: {ids:?}");
+    assert_eq!(ids.len(), 3, "each message must have one id: {ids:?}");
     assert!(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2], "{ids:?}");
 }
 
@@ -227,7 +231,7 @@ fn r_turn_10_later_prompts_build_on_earlier_ones() {
 }
 
 #[test]
-fn r_turn_10_sessions_do_not_hear_each_other() {
+fn r_turn_10_sessions_do_not_share_their_history() {
     let mut agent = TestAgent::builder().model(json!([says("One."), says("Two.")])).start();
     agent.turn("first");
     agent.session = agent.new_session();
@@ -251,7 +255,7 @@ fn r_turn_12_a_failure_of_the_model_is_an_error_and_the_next_prompt_works() {
         json!([half, { "error": { "message": "overloaded", "code": 500 } }]),
         json!([call, { "cut": true }]),
     ];
-    // What may pass is asked for once more.
+    // Failures that may be temporary are retried once.
     let replies = failures.into_iter().map(|it| json!([it, says("Better.")]));
     let replies = replies.chain(cuts.into_iter().map(|it| json!([it, it, says("Better.")])));
     for replies in replies {
@@ -271,7 +275,7 @@ fn r_turn_12_a_failure_of_the_model_is_an_error_and_the_next_prompt_works() {
 }
 
 #[test]
-fn r_turn_12_a_busy_provider_is_asked_again_as_it_wishes_and_the_user_sees_why() {
+fn r_turn_12_a_busy_provider_is_asked_again_and_the_user_sees_why() {
     let busy = json!([{ "status": 429, "headers": { "Retry-After": "0" }, "body": "busy" }]);
     let mut agent = TestAgent::builder().model(json!([busy, says("Now.")])).start();
     assert_eq!(agent.turn("go"), "end_turn");
@@ -301,5 +305,5 @@ fn the_first_request_is_small() {
     let mut agent = TestAgent::builder().model(json!([says("Hello.")])).start();
     agent.turn("hi");
     let size = agent.model_request(0).to_string().len();
-    assert!(size <= 10 * 1024, "{size} bytes before anything was said");
+    assert!(size <= 10 * 1024, "the first request has {size} bytes");
 }

@@ -1,5 +1,5 @@
-//! `/undo`, `/redo`, `/diff` and `/rewind` over the wire, with real files and what tools have really
-//! done to them.
+//! `/undo`, `/redo`, `/diff` and `/rewind` in a whole session, with real files that tools have
+//! changed.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,7 +9,7 @@ use turnwright_testing::cards;
 
 use crate::agent::{TestAgent, calls, says};
 
-/// What the agent answers to a command.
+/// Sends a command, and returns the text of its answer.
 fn answer(agent: &mut TestAgent, command: &str) -> String {
     let before = agent.text().len();
     assert_eq!(agent.turn(command), "end_turn", "{command}");
@@ -21,7 +21,7 @@ fn write(path: &str, content: &str) -> Value {
 }
 
 #[test]
-fn commands_about_what_was_say_so_when_there_is_nothing() {
+fn commands_about_earlier_turns_say_when_there_are_none() {
     let mut agent = TestAgent::builder().start();
     for (command, expected) in [
         ("/undo", "Nothing to undo"),
@@ -33,14 +33,14 @@ fn commands_about_what_was_say_so_when_there_is_nothing() {
         ("/rewind", "no prompts to go back to"),
         ("/rewind 1", "There is no such prompt"),
     ] {
-        let said = answer(&mut agent, command);
-        assert!(said.contains(expected), "{command}: {said}");
+        let output = answer(&mut agent, command);
+        assert!(output.contains(expected), "{command}: {output}");
     }
     assert_eq!(agent.model().requests().len(), 0);
 }
 
 #[test]
-fn s4_16_rewind_takes_the_conversation_back_and_the_model_knows_nothing_of_it() {
+fn s4_16_rewind_removes_prompts_from_the_history_of_the_model() {
     let mut agent = TestAgent::builder()
         .model(json!([says("One."), says("Two."), says("Three."), says("Four.")]))
         .start();
@@ -49,22 +49,22 @@ fn s4_16_rewind_takes_the_conversation_back_and_the_model_knows_nothing_of_it() 
     }
     let listed = answer(&mut agent, "/rewind");
     assert!(listed.contains("1. the third\n2. the second\n3. the first"), "{listed}");
-    let said = answer(&mut agent, "/rewind 2");
+    let output = answer(&mut agent, "/rewind 2");
     assert!(
-        said.contains("before “the second”") && said.contains("Files were not changed"),
-        "{said}"
+        output.contains("before “the second”") && output.contains("Files were not changed"),
+        "{output}"
     );
     assert_eq!(agent.turn("and now"), "end_turn");
-    let known = agent.model_transcript(3).join("\n");
-    assert!(known.contains("the first") && known.contains("One."), "{known}");
-    assert!(!known.contains("the second") && !known.contains("Three."), "{known}");
+    let history = agent.model_transcript(3).join("\n");
+    assert!(history.contains("the first") && history.contains("One."), "{history}");
+    assert!(!history.contains("the second") && !history.contains("Three."), "{history}");
     let listed = answer(&mut agent, "/rewind");
     assert!(listed.contains("1. and now\n2. the first"), "{listed}");
 }
 
-/// The ones below need what calls have done to files to be written down.
+/// The commands use the file changes that the store has recorded for each call.
 #[test]
-fn undo_puts_files_back_shows_a_card_and_tells_the_model() {
+fn undo_restores_files_shows_a_card_and_tells_the_model() {
     let mut agent = TestAgent::builder()
         .file("a.txt", "old\n")
         .file("gone.txt", "here\n")
@@ -84,16 +84,16 @@ fn undo_puts_files_back_shows_a_card_and_tells_the_model() {
     assert_eq!(agent.read("a.txt"), "new\n");
     let diff = answer(&mut agent, "/diff");
     assert!(diff.contains("-old\n+new\n") && diff.contains("+made\n"), "{diff}");
-    let said = answer(&mut agent, "/undo");
-    assert!(said.contains("Undone: turn 1 (change things)"), "{said}");
-    assert!(said.contains("`a.txt`") && said.contains("`gone.txt`"), "{said}");
+    let output = answer(&mut agent, "/undo");
+    assert!(output.contains("Undone: turn 1 (change things)"), "{output}");
+    assert!(output.contains("`a.txt`") && output.contains("`gone.txt`"), "{output}");
     assert_eq!((agent.read("a.txt"), agent.read("gone.txt")), ("old\n".into(), "here\n".into()));
     assert!(!agent.path("made/b.txt").exists());
-    let card = |it: &&Value| it["sessionUpdate"] == "tool_call" && it["name"] == "undo";
-    assert_eq!(agent.updates().iter().filter(card).count(), 1);
+    let is_undo_card = |it: &&Value| it["sessionUpdate"] == "tool_call" && it["name"] == "undo";
+    assert_eq!(agent.updates().iter().filter(is_undo_card).count(), 1);
     assert_eq!(agent.turn("what now?"), "end_turn");
-    let told = agent.model_request(4).to_string();
-    assert!(told.contains("The user undid turn 1 (change things)"), "{told}");
+    let request = agent.model_request(4).to_string();
+    assert!(request.contains("The user undid turn 1 (change things)"), "{request}");
     assert!(answer(&mut agent, "/redo").contains("Redone"));
     assert_eq!(agent.read("a.txt"), "new\n");
     assert!(agent.path("made/b.txt").exists() && !agent.path("gone.txt").exists());
@@ -101,7 +101,7 @@ fn undo_puts_files_back_shows_a_card_and_tells_the_model() {
 }
 
 #[test]
-fn a_change_of_the_users_own_is_a_conflict_and_stays() {
+fn a_change_by_the_user_is_a_conflict_and_is_kept() {
     let mut agent = TestAgent::builder()
         .file("a.txt", "1\n")
         .file("b.txt", "1\n")
@@ -110,13 +110,13 @@ fn a_change_of_the_users_own_is_a_conflict_and_stays() {
         .start();
     assert_eq!(agent.turn("change both"), "end_turn");
     fs::write(agent.path("a.txt"), "the user's\n").unwrap();
-    let said = answer(&mut agent, "/undo");
-    assert!(said.contains("* `a.txt` – it was changed since"), "{said}");
+    let output = answer(&mut agent, "/undo");
+    assert!(output.contains("* `a.txt` – it was changed since"), "{output}");
     assert_eq!((agent.read("a.txt"), agent.read("b.txt")), ("the user's\n".into(), "1\n".into()));
 }
 
 #[test]
-fn rewind_with_files_takes_both_back() {
+fn rewind_with_files_restores_the_files_and_the_conversation() {
     let mut agent = TestAgent::builder()
         .file("a.txt", "0\n")
         .permission("allow_once")
@@ -124,12 +124,13 @@ fn rewind_with_files_takes_both_back() {
         .start();
     assert_eq!(agent.turn("first"), "end_turn");
     assert_eq!(agent.turn("second"), "end_turn");
-    let said = answer(&mut agent, "/rewind 2 files");
-    assert!(said.contains("before “first”") && said.contains("Restored (1)"), "{said}");
+    let output = answer(&mut agent, "/rewind 2 files");
+    assert!(output.contains("before “first”") && output.contains("Restored (1)"), "{output}");
     assert_eq!(agent.read("a.txt"), "0\n");
 }
 
-/// Prompts, and answers what is asked about files like an editor; it saves if it is said so.
+/// Sends a prompt and answers file requests like an editor, which saves the files if `saves` is
+/// true. Returns the text of the turn.
 fn with_editor(
     agent: &mut TestAgent,
     prompt: &str,
@@ -139,9 +140,12 @@ fn with_editor(
     let before = agent.text().len();
     let id = agent.prompt(prompt);
     loop {
-        let asks = |it: &Value| it["method"].as_str().is_some_and(|it| it.starts_with("fs/"));
+        let is_file_request =
+            |it: &Value| it["method"].as_str().is_some_and(|it| it.starts_with("fs/"));
         let is_end = |it: &Value| it.get("method").is_none() && it["id"] == id;
-        let message = agent.wait_for("a question or the end", |it| asks(it) || is_end(it));
+        let message = agent.wait_for("a file request or the answer to the prompt", |message| {
+            is_file_request(message) || is_end(message)
+        });
         if is_end(&message) {
             return agent.text()[before..].to_owned();
         }
@@ -160,7 +164,7 @@ fn with_editor(
 }
 
 #[test]
-fn undo_goes_through_the_editor_and_leaves_what_is_not_saved() {
+fn undo_writes_through_the_editor_and_keeps_unsaved_changes() {
     let edit = json!({ "path": "a", "edits": [{ "old_text": "old", "new_text": "new" }] });
     for saves in [true, false] {
         let fs = json!({ "readTextFile": true, "writeTextFile": true });
@@ -174,21 +178,21 @@ fn undo_goes_through_the_editor_and_leaves_what_is_not_saved() {
         let mut buffers = HashMap::from([(path.clone(), "old\n".to_owned())]);
         with_editor(&mut agent, "go", &mut buffers, saves);
         assert_eq!(buffers[&path], "new\n");
-        let said = with_editor(&mut agent, "/undo", &mut buffers, saves);
+        let output = with_editor(&mut agent, "/undo", &mut buffers, saves);
         if !saves {
-            assert!(said.contains("* `a` – it has unsaved changes in the editor"), "{said}");
+            assert!(output.contains("* `a` – it has unsaved changes in the editor"), "{output}");
             assert_eq!((&*buffers[&path], &*agent.read("a")), ("new\n", "old\n"));
             continue;
         }
-        assert!(said.contains("Restored (1)"), "{said}");
+        assert!(output.contains("Restored (1)"), "{output}");
         assert_eq!((&*buffers[&path], &*agent.read("a")), ("old\n", "old\n"));
         buffers.insert(path.clone(), "typed\n".to_owned());
-        let said = with_editor(&mut agent, "/redo", &mut buffers, saves);
-        assert!(said.contains("* `a` – it has unsaved changes in the editor"), "{said}");
+        let output = with_editor(&mut agent, "/redo", &mut buffers, saves);
+        assert!(output.contains("* `a` – it has unsaved changes in the editor"), "{output}");
         assert_eq!((&*buffers[&path], &*agent.read("a")), ("typed\n", "old\n"));
         buffers.insert(path.clone(), "old\n".to_owned());
-        let said = with_editor(&mut agent, "/redo", &mut buffers, saves);
-        assert!(said.contains("Redone") && said.contains("Restored (1)"), "{said}");
+        let output = with_editor(&mut agent, "/redo", &mut buffers, saves);
+        assert!(output.contains("Redone") && output.contains("Restored (1)"), "{output}");
         assert_eq!((&*buffers[&path], &*agent.read("a")), ("new\n", "new\n"));
     }
 }

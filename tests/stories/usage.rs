@@ -1,18 +1,18 @@
-//! Usage and cost (R-TURN-9): how full the window is after the last request, and what the
-//! session has cost. Never the sum of the requests of a turn.
+//! Usage and cost (R-TURN-9): the gauge shows how full the context window is after the last
+//! request, never the sum of the requests of a turn. The cost is that of the whole session.
 
 use serde_json::{Value, json};
 
 use crate::agent::TestAgent;
 use crate::provider::{Answer, Provider, calls, configured, has_result, says};
 
-/// The updates of the gauge.
+/// Returns the updates of the gauge, which shows the use of the context window.
 fn gauges(agent: &TestAgent) -> Vec<Value> {
     let updates = agent.updates().into_iter();
     updates.filter(|it| it["sessionUpdate"] == "usage_update").collect()
 }
 
-/// An answer with these chunks behind its words.
+/// Returns an answer with text, followed by these chunks.
 fn with_chunks(chunks: &[Value]) -> Answer {
     let words = json!({ "choices": [{ "index": 0, "delta": { "content": "Hi." } }] });
     Answer::Events([&[words], chunks].concat())
@@ -26,7 +26,7 @@ fn usage(usage: &Value) -> Value {
     json!({ "choices": [], "usage": usage })
 }
 
-/// What the gauge shows after a turn with these chunks: used and cached.
+/// Runs a turn with these chunks, and returns the used and the cached tokens that the gauge shows.
 fn shown(chunks: Vec<Value>) -> (Value, Value) {
     let provider = Provider::answering(move |_| with_chunks(&chunks));
     let section = provider.section("p", "[providers.p.model.m]\nwindow = 10000");
@@ -34,12 +34,12 @@ fn shown(chunks: Vec<Value>) -> (Value, Value) {
     assert_eq!(agent.turn("hi"), "end_turn");
     let gauge = gauges(&agent).pop().unwrap_or_else(|| panic!("{:?}", agent.updates()));
     assert_eq!(gauge["size"], 10_000);
-    assert_eq!(gauge.get("cost"), None, "nobody knows the price");
+    assert_eq!(gauge.get("cost"), None, "the price is unknown");
     (gauge["used"].clone(), gauge["_meta"]["turnwright/cachedTokens"].clone())
 }
 
 #[test]
-fn the_count_is_found_wherever_it_stands_and_the_last_one_counts() {
+fn usage_is_found_in_every_dialect_and_the_last_one_counts() {
     let none = json!(null);
     let counted =
         |input: u64, output: u64| json!({ "prompt_tokens": input, "completion_tokens": output });
@@ -120,7 +120,7 @@ fn the_count_is_found_wherever_it_stands_and_the_last_one_counts() {
     }
 }
 
-/// A turn of two requests, of 1000 and of 1500 tokens.
+/// Starts a provider that answers a turn with two requests, of 1000 and of 1500 tokens.
 fn two_requests() -> Provider {
     Provider::answering(|body| {
         let is_last = has_result(body);
@@ -140,14 +140,14 @@ fn two_requests() -> Provider {
 }
 
 #[test]
-fn r_turn_9_used_is_what_the_last_request_took_and_the_cost_is_that_of_the_session() {
+fn r_turn_9_usage_is_that_of_the_last_request_and_the_cost_is_that_of_the_session() {
     let provider = two_requests();
     let price = "[providers.p.model.m]\nwindow = 10000\n\
                  price = { input = 2.0, cached = 0.5, output = 10.0 }";
     let settings = format!("model = 'p/m'\n{}", provider.section("p", price));
     let mut agent = configured(&settings).start();
     assert_eq!(agent.turn("go"), "end_turn");
-    // 900 × 2 + 100 × 10, then 400 × 2 + 1000 × 0.5 + 100 × 10, in millionths.
+    // The costs in millionths are 900 × 2 + 100 × 10, and then 400 × 2 + 1000 × 0.5 + 100 × 10.
     let all = gauges(&agent);
     let used: Vec<_> = all.iter().map(|it| it["used"].as_u64().unwrap()).collect();
     assert_eq!(used, [1000, 1500]);
@@ -164,11 +164,11 @@ fn r_turn_9_used_is_what_the_last_request_took_and_the_cost_is_that_of_the_sessi
 fn assert_cost(gauge: &Value, expected: f64) {
     assert_eq!(gauge["cost"]["currency"], "USD", "{gauge}");
     let amount = gauge["cost"]["amount"].as_f64().unwrap();
-    assert!((amount - expected).abs() < 1e-9, "{amount} and not {expected}");
+    assert!((amount - expected).abs() < 1e-9, "the cost is {amount}, not {expected}");
 }
 
 #[test]
-fn a_price_without_a_share_for_the_cache_counts_all_alike_and_a_window_may_be_known_by_name() {
+fn without_a_price_for_cached_tokens_all_input_costs_the_same() {
     let provider = two_requests();
     let price = "[providers.p.model.gpt-4o]\nprice = { input = 1.0, output = 0.0 }";
     let settings = format!("model = 'p/gpt-4o'\n{}", provider.section("p", price));
@@ -180,7 +180,7 @@ fn a_price_without_a_share_for_the_cache_counts_all_alike_and_a_window_may_be_kn
 }
 
 #[test]
-fn r_turn_9_without_a_known_window_there_is_no_gauge_until_the_server_tells_it() {
+fn r_turn_9_without_a_known_window_there_is_no_gauge_until_an_overflow_names_it() {
     let provider = Provider::answering(|body| {
         if body.to_string().contains("too much") {
             let message = "This model's maximum context length is 4096 tokens. However, you \
@@ -203,7 +203,7 @@ fn r_turn_9_without_a_known_window_there_is_no_gauge_until_the_server_tells_it()
 }
 
 #[test]
-fn a_change_of_the_model_changes_the_size_with_the_next_request() {
+fn a_change_of_the_model_changes_the_window_with_the_next_request() {
     let counted = json!({ "prompt_tokens": 100, "completion_tokens": 20 });
     let provider = Provider::answering(move |_| with_chunks(&[finish(), usage(&counted)]));
     let models = "models = ['a', 'b', 'c']\n[providers.p.model.a]\nwindow = 1000\n\

@@ -1,4 +1,4 @@
-//! `web_fetch`: what is asked, what is refused without a question, and what the model reads.
+//! `web_fetch`: which fetches require permission, which are refused, and what the model reads.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -16,7 +16,7 @@ fn answer(stream: &mut TcpStream, head: &str, body: &str) {
     stream.write_all(body.as_bytes()).unwrap();
 }
 
-/// A server with a few pages.
+/// Starts a server with a few pages.
 fn site() -> RawServer {
     RawServer::reading(|_, request, stream| match request.split(' ').nth(1) {
         Some("/page") => {
@@ -48,7 +48,7 @@ fn page(site: &RawServer, path: &str) -> Value {
     json!({ "url": format!("http://{}{path}", site.host()) })
 }
 
-/// Fetches one after the other in one session; returns the results.
+/// Fetches these pages one after the other in one session, and returns the results.
 fn fetch_all(agent: &mut TestAgent, all: &[Value]) -> Vec<String> {
     let fetch = |arguments: &Value| {
         agent.model().push(calls("web_fetch", arguments)).unwrap();
@@ -59,7 +59,7 @@ fn fetch_all(agent: &mut TestAgent, all: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn a_page_is_markdown_between_marks_and_the_card_says_what_it_is() {
+fn a_page_is_converted_to_markdown_and_marked_as_untrusted() {
     let site = site();
     let host = site.host();
     let (agent, result) = cards::run(allowing(&site), "web_fetch", &page(&site, "/page"));
@@ -80,7 +80,7 @@ fn a_page_is_markdown_between_marks_and_the_card_says_what_it_is() {
 }
 
 #[test]
-fn the_user_is_asked_with_the_whole_address_and_always_means_that_host() {
+fn the_permission_request_shows_the_whole_url_and_allow_always_covers_its_host() {
     let site = site();
     let mut agent = allowing(&site).model(json!([])).start();
     let url = format!("http://{}/page?secret=1", site.host());
@@ -99,7 +99,7 @@ fn the_user_is_asked_with_the_whole_address_and_always_means_that_host() {
 }
 
 #[test]
-fn an_answer_for_one_host_is_none_for_another() {
+fn an_answer_for_one_host_does_not_cover_another() {
     let (one, other) = (site(), site());
     let settings = format!("[web]\nallow = [\"{}\", \"{}\"]\n", one.host(), other.host());
     let builder = TestAgent::builder().own_file("config/config.toml", &settings);
@@ -122,10 +122,10 @@ fn a_rejected_host_is_not_connected_to() {
 }
 
 #[test]
-fn what_is_not_public_is_refused_without_a_question() {
+fn a_host_that_is_not_public_is_refused_without_a_permission_request() {
     let site = site();
     let mut agent = TestAgent::builder().model(json!([])).permission("allow_once").start();
-    // One of each kind, and the ways to hide it.
+    // The list has an address of each kind, and the ways to disguise it.
     let hosts = "127.0.0.1 127.1 2130706433 0x7f.1 017700000001 0.0.0.0 0 10.0.0.1 172.16.0.1 \
                  192.168.1.1 100.64.0.1 169.254.169.254 0xa9fea9fe 192.0.0.192 198.18.0.1 \
                  224.0.0.1 240.0.0.1 255.255.255.255 [::] [::1] [fc00::1] [fd00:ec2::254] [fe80::1] \
@@ -136,8 +136,8 @@ fn what_is_not_public_is_refused_without_a_question() {
     let mut all: Vec<_> = urls.map(|it| json!({ "url": it })).collect();
     all.push(json!({ "url": "localhost:3000" }));
     all.push(page(&site, "/page"));
-    for (result, asked) in fetch_all(&mut agent, &all).iter().zip(&all) {
-        assert!(result.contains("in `[web]` of the settings"), "{asked}: {result}");
+    for (result, arguments) in fetch_all(&mut agent, &all).iter().zip(&all) {
+        assert!(result.contains("in `[web]` of the settings"), "{arguments}: {result}");
     }
     let others =
         ["file:///etc/passwd", "ftp://example.com/", "gopher://example.com/", "ws://example.com/"];
@@ -155,7 +155,7 @@ fn what_is_not_public_is_refused_without_a_question() {
 }
 
 #[test]
-fn a_long_page_is_read_on_without_another_request() {
+fn a_long_page_is_continued_without_another_request() {
     let site = site();
     let mut agent = allowing(&site).model(json!([])).permission("allow_always").start();
     let first = fetch_all(&mut agent, &[page(&site, "/long")]).remove(0);
@@ -173,7 +173,7 @@ fn a_long_page_is_read_on_without_another_request() {
 }
 
 #[test]
-fn another_host_is_named_and_not_followed_and_an_error_is_an_error() {
+fn a_redirect_to_another_host_is_reported_but_not_followed() {
     let site = site();
     let mut agent = allowing(&site).model(json!([])).permission("allow_once").start();
     let all = ["/away", "/cloud", "/missing"].map(|it| page(&site, it));
@@ -186,7 +186,7 @@ fn another_host_is_named_and_not_followed_and_an_error_is_an_error() {
 }
 
 #[test]
-fn plan_mode_asks_too() {
+fn a_fetch_requires_permission_in_plan_mode_too() {
     let site = site();
     let replies = json!([calls("web_fetch", &page(&site, "/page")), says("Done.")]);
     let builder = allowing(&site).variable("TURNWRIGHT_MODE", "plan");
@@ -196,7 +196,7 @@ fn plan_mode_asks_too() {
 }
 
 #[test]
-fn a_cancel_hangs_up() {
+fn a_cancel_closes_the_connection() {
     let site = site();
     let replies = json!([calls("web_fetch", &page(&site, "/hangs")), says("Done.")]);
     let mut agent = allowing(&site).model(replies).permission("allow_once").start();

@@ -1,4 +1,4 @@
-//! `write_file` (S4-5, R-TOOL-9): what is on the disk afterwards, and what the card shows.
+//! `write_file` (S4-5, R-TOOL-9): the files after a call, and the card.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -51,20 +51,20 @@ fn s4_5_append_adds_to_the_end_and_creates_what_is_missing() {
 }
 
 #[test]
-fn s4_5_overwrite_is_the_default_and_may_be_said() {
+fn s4_5_overwrite_is_the_default_and_may_be_given() {
     let arguments = json!({ "path": "a.txt", "content": "", "mode": "overwrite" });
     let (agent, _) = cards::run(TestAgent::builder().file("a.txt", "x"), "write_file", &arguments);
     assert_eq!(agent.read("a.txt"), "");
 }
 
 #[test]
-fn missing_folders_are_made() {
+fn missing_folders_are_created() {
     let (agent, _) = cards::run(TestAgent::builder(), "write_file", &write("x/y/z.txt", "z"));
     assert_eq!(agent.read("x/y/z.txt"), "z");
 }
 
 #[test]
-fn the_mode_bits_stay_and_a_new_file_is_not_executable() {
+fn the_mode_bits_are_kept_and_a_new_file_is_not_executable() {
     let mut agent = TestAgent::builder().file("run.sh", "old").permission("allow_once").start();
     fs::set_permissions(agent.path("run.sh"), fs::Permissions::from_mode(0o751)).unwrap();
     for path in ["run.sh", "new.sh"] {
@@ -88,13 +88,13 @@ fn a_link_inside_the_project_stays_a_link() {
     cards::turn(&mut agent);
     assert_eq!(fs::read_link(agent.path("link.txt")).unwrap().to_str(), Some("real.txt"));
     assert_eq!(agent.read("real.txt"), "new");
-    // What is shown is the file that really changes.
+    // The card shows the file that is really changed.
     let path = &cards::card(&agent, 0)["content"][0]["path"];
     assert_eq!(*path, json!(agent.path("real.txt")));
 }
 
 #[test]
-fn nothing_but_the_file_is_left_behind() {
+fn a_write_leaves_no_other_file_behind() {
     let builder = TestAgent::builder().file("a.txt", "old");
     let (agent, _) = cards::run(builder, "write_file", &write("a.txt", "new"));
     let names: Vec<_> = fs::read_dir(agent.workspace()).unwrap().collect();
@@ -102,7 +102,7 @@ fn nothing_but_the_file_is_left_behind() {
 }
 
 #[test]
-fn an_absolute_path_inside_is_like_a_relative_one() {
+fn an_absolute_path_inside_the_project_works_like_a_relative_one() {
     let agent = TestAgent::builder().permission("allow_once").start();
     let path = agent.path("a.txt").display().to_string();
     let mut agent = agent;
@@ -114,7 +114,7 @@ fn an_absolute_path_inside_is_like_a_relative_one() {
 }
 
 #[test]
-fn a_path_outside_asks_and_says_so_and_may_be_written() {
+fn a_write_outside_the_project_requires_permission() {
     let elsewhere = tempfile::tempdir().unwrap();
     let path = elsewhere.path().join("a.txt").display().to_string();
     let replies = json!([calls("write_file", &write(&path, "new")), says("Done.")]);
@@ -131,7 +131,7 @@ fn a_path_outside_asks_and_says_so_and_may_be_written() {
 }
 
 #[test]
-fn a_link_that_leads_outside_asks_about_where_it_leads() {
+fn a_write_through_a_link_requires_permission_for_its_target() {
     let elsewhere = tempfile::tempdir().unwrap();
     let mut agent = TestAgent::builder().start();
     symlink(elsewhere.path().join("new.txt"), agent.path("dangling")).unwrap();
@@ -152,7 +152,7 @@ fn a_link_that_leads_outside_asks_about_where_it_leads() {
 }
 
 #[test]
-fn what_is_no_text_file_is_not_overwritten_and_not_asked_about() {
+fn a_file_that_is_not_text_is_not_overwritten_and_requests_no_permission() {
     let mut agent = TestAgent::builder().file("f", "").permission("allow_once").start();
     fs::write(agent.path("image"), b"\x89PNG\0").unwrap();
     fs::create_dir(agent.path("folder")).unwrap();
@@ -169,7 +169,7 @@ fn what_is_no_text_file_is_not_overwritten_and_not_asked_about() {
 }
 
 #[test]
-fn a_folder_that_may_not_be_written_fails_the_call_and_not_the_turn() {
+fn a_folder_that_cannot_be_written_fails_the_call_but_not_the_turn() {
     let mut agent = TestAgent::builder().permission("allow_once").start();
     // Writing to `/proc` fails for everybody, root included.
     for path in ["/proc/turnwright-test", "/proc/turnwright/test"] {

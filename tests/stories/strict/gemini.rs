@@ -48,7 +48,7 @@ pub static PROVIDER: ProviderDialect = ProviderDialect {
     stream_answer,
 };
 
-/// The signature of an answer, which its first call carries.
+/// Returns the signature of an answer, which its first call carries.
 fn signature(answer: &ScriptedAnswer) -> String {
     format!("c2lnbmVkIGJ5IGdlbWluaQ{:06}==", answer.number)
 }

@@ -13,7 +13,7 @@ pub static PROVIDER: ProviderDialect = ProviderDialect {
     name: "glm",
     model: "glm-4.6",
     rules: RequestRules {
-        // `stream_options` is undocumented but accepted.
+        // GLM does not document `stream_options`, but accepts it.
         keys: &[
             "model",
             "messages",
@@ -59,7 +59,8 @@ fn extra_check(body: &Value, _: &[ScriptedAnswer]) -> Result<(), RequestFault> {
     }
 }
 
-/// The model keeps its reasoning across calls only if it is sent back.
+/// Reports reasoning that was not sent back, because the model keeps its reasoning across calls
+/// only if it is sent back.
 fn harms(body: &Value, past: &[ScriptedAnswer]) -> Vec<String> {
     let own = assistant_messages(body).filter_map(|(_, message)| {
         let answer = past.iter().find(|it| it.is(message))?;

@@ -71,7 +71,8 @@ fn extra_check(body: &Value, _: &[ScriptedAnswer]) -> Result<(), RequestFault> {
     }
 }
 
-/// The model falls back to raw markers if ids do not look like its own.
+/// Reports ids that do not look like those of the model, because the model then falls back to raw
+/// markers.
 fn harms(body: &Value, _: &[ScriptedAnswer]) -> Vec<String> {
     let is_own = |id: &str| {
         let parts = id.strip_prefix("functions.").and_then(|it| it.rsplit_once(':'));

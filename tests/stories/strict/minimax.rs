@@ -51,7 +51,7 @@ fn extra_check(body: &Value, _: &[ScriptedAnswer]) -> Result<(), RequestFault> {
     }
 }
 
-/// The reasoning must be sent back completely, in either form.
+/// Reports reasoning that was not sent back completely, in either form.
 fn harms(body: &Value, past: &[ScriptedAnswer]) -> Vec<String> {
     let own = assistant_messages(body).filter_map(|(_, message)| {
         let answer = past.iter().find(|it| it.is(message))?;

@@ -113,7 +113,7 @@ impl MockProvider {
         format!("http://{}/v1", self.address)
     }
 
-    /// The body of each chat request so far, refused or not.
+    /// Returns the body of each chat request so far, refused or not.
     pub fn requests(&self) -> Vec<Value> {
         self.lock().requests.clone()
     }
@@ -122,16 +122,17 @@ impl MockProvider {
         self.lock().refusals.clone()
     }
 
-    /// The accepted defects so far.
+    /// Returns the accepted defects so far.
     pub fn harms(&self) -> Vec<String> {
         self.lock().harms.clone()
     }
 
-    /// Everything that a client did wrong: faults that were refused before, and accepted defects.
+    /// Returns everything that a client did wrong: faults that were refused before, and accepted
+    /// defects.
     pub fn complaints(&self) -> Vec<String> {
         let state = self.lock();
-        let is_again = |(at, it): &(usize, &Refusal)| {
-            state.refusals[..*at].iter().any(|before| before.kind == it.kind)
+        let is_again = |(at, refusal): &(usize, &Refusal)| {
+            state.refusals[..*at].iter().any(|before| before.kind == refusal.kind)
         };
         let repeated = state.refusals.iter().enumerate().filter(is_again);
         let repeated = repeated.map(|(_, it)| format!("refused again, {}: {}", it.kind, it.body));
@@ -178,11 +179,12 @@ fn send(mut stream: &TcpStream, response: &MockResponse) -> io::Result<()> {
         stream.write_all(&http::chunk(event))?;
     }
     if speech.hangs {
-        // Until the client disconnects.
+        // The response stays open until the client disconnects.
         stream.read_to_end(&mut Vec::new())?;
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
-    // In one write, because a client may close the connection when it sees `[DONE]`.
+    // The end is sent in one write, because a client may close the connection when it sees
+    // `[DONE]`.
     let mut end = http::chunk(&speech.end.concat());
     end.extend(http::LAST_CHUNK);
     stream.write_all(&end)
@@ -199,7 +201,8 @@ impl MockState {
             return MockResponse::Plain(status, error);
         }
         for harm in (provider.harms)(body, &self.past_answers) {
-            // Once: the defect recurs in all later requests of the conversation.
+            // The defect is recorded once, because it recurs in all later requests of the
+            // conversation.
             if !self.harms.contains(&harm) {
                 self.harms.push(harm);
             }

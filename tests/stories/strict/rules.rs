@@ -1,4 +1,4 @@
-//! The request checks of all strict servers, with the differences between servers as data.
+//! Checks requests as all strict servers do. The differences between the servers are data.
 
 use serde_json::{Value, json};
 
@@ -52,7 +52,7 @@ pub enum RequestFault {
 type CheckResult = Result<(), RequestFault>;
 
 impl RequestFault {
-    /// The kind of fault and the key that it concerns, equal for equal faults.
+    /// Returns the kind of fault and the key that it concerns, equal for equal faults.
     pub fn kind(&self) -> String {
         let kind = format!("{self:?}");
         let kind = kind.split([' ', '(']).next().unwrap_or_default();
@@ -64,7 +64,7 @@ impl RequestFault {
         format!("{kind} {key}").trim_end().to_owned()
     }
 
-    /// OpenAI's message, or one close to it, for providers whose own message is unknown.
+    /// Returns OpenAI's message, or one close to it, for providers whose own message is unknown.
     pub fn openai_message(&self) -> String {
         match self {
             RequestFault::Model(name) => format!("The model `{name}` does not exist"),
@@ -232,27 +232,27 @@ fn check_call(rules: &RequestRules, call: &Value, at: usize) -> CheckResult {
 /// Checks that each call has exactly one result, directly after its message, and that each result belongs
 /// to a call.
 fn check_results(messages: &[Value]) -> CheckResult {
-    let mut owed: Vec<String> = Vec::new();
+    let mut unanswered: Vec<String> = Vec::new();
     let mut seen: Vec<String> = Vec::new();
     for message in messages {
         if message["role"] == "tool" {
             let id = text(&message["tool_call_id"]);
-            match owed.iter().position(|it| *it == id) {
-                Some(position) => drop(owed.remove(position)),
+            match unanswered.iter().position(|it| *it == id) {
+                Some(position) => drop(unanswered.remove(position)),
                 None => return Err(RequestFault::Orphan { id }),
             }
-        } else if !owed.is_empty() {
-            return Err(RequestFault::Unanswered { ids: owed });
+        } else if !unanswered.is_empty() {
+            return Err(RequestFault::Unanswered { ids: unanswered });
         }
         for id in calls(message).map(|it| text(&it["id"])) {
             if seen.contains(&id) {
                 return Err(RequestFault::Repeated { id });
             }
             seen.push(id.clone());
-            owed.push(id);
+            unanswered.push(id);
         }
     }
-    if owed.is_empty() { Ok(()) } else { Err(RequestFault::Unanswered { ids: owed }) }
+    if unanswered.is_empty() { Ok(()) } else { Err(RequestFault::Unanswered { ids: unanswered }) }
 }
 
 fn check_tool(rules: &RequestRules, tool: &Value) -> CheckResult {
@@ -280,18 +280,18 @@ fn check_name(name: &Value) -> CheckResult {
     if is_fine { Ok(()) } else { Err(RequestFault::Name { name }) }
 }
 
-/// The assistant messages with their indices.
+/// Returns the assistant messages with their indices.
 pub fn assistant_messages(body: &Value) -> impl Iterator<Item = (usize, &Value)> {
     let messages = body["messages"].as_array().into_iter().flatten().enumerate();
     messages.filter(|(_, it)| it["role"] == "assistant")
 }
 
-/// The tool calls of a message.
+/// Returns the tool calls of a message.
 pub fn calls(message: &Value) -> impl Iterator<Item = &Value> {
     message["tool_calls"].as_array().into_iter().flatten()
 }
 
-/// Whether the content has no text, also not in its parts.
+/// Returns whether neither the content nor any of its parts has text.
 fn is_blank(content: &Value) -> bool {
     match content {
         Value::String(text) => text.trim().is_empty(),
@@ -300,7 +300,7 @@ fn is_blank(content: &Value) -> bool {
     }
 }
 
-/// The error format of most providers.
+/// Returns the error format of most providers.
 pub fn openai_error(message: &str) -> Value {
     json!({ "error": { "message": message, "type": "invalid_request_error" } })
 }

@@ -106,7 +106,7 @@ fn is_of(value: &Value, kind: &Value) -> bool {
         Some("null") => value.is_null(),
         _ => false,
     };
-    kind.as_array().map_or_else(|| fits(kind), |sorts| sorts.iter().any(fits))
+    kind.as_array().map_or_else(|| fits(kind), |kinds| kinds.iter().any(fits))
 }
 
 fn violation(path: &str, why: &str) -> (String, String) {

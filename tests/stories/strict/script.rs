@@ -1,5 +1,5 @@
-//! The answers of every mock: it calls `read_file` after a prompt, and reports the content after the
-//! results. Keywords in the prompt select variations.
+//! Scripts the answers of every mock: the mock calls `read_file` after a prompt, and reports the
+//! content after the results. Keywords in the prompt select variations.
 
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ pub struct ScriptedCall {
 }
 
 impl ScriptedAnswer {
-    /// Whether this message of a request is the answer, sent back as a whole.
+    /// Returns whether this message of a request is the answer, sent back as a whole.
     pub fn is(&self, message: &Value) -> bool {
         let ids = message["tool_calls"].as_array().into_iter().flatten().map(|it| &it["id"]);
         let has_call = ids.into_iter().any(|id| self.calls.iter().any(|call| *id == call.id));
@@ -46,7 +46,7 @@ impl ScriptedAnswer {
     }
 }
 
-/// The answer to a valid request.
+/// Returns the answer to a valid request.
 pub fn answer(
     provider: &ProviderDialect,
     body: &Value,
@@ -55,7 +55,7 @@ pub fn answer(
     let number = before.len() + 1;
     let marker = format!("({} {number})", provider.name);
     let messages = body["messages"].as_array().unwrap();
-    let asked =
+    let prompt =
         messages.iter().rfind(|it| it["role"] == "user").map(latest_text).unwrap_or_default();
     let is_result = messages.last().is_some_and(|it| it["role"] == "tool");
     let mut answer = ScriptedAnswer {
@@ -63,7 +63,7 @@ pub fn answer(
         words: String::new(),
         calls: Vec::new(),
         hangs: false,
-        is_filtered: asked.contains(FORBIDDEN),
+        is_filtered: prompt.contains(FORBIDDEN),
         number,
         marker,
     };
@@ -77,17 +77,17 @@ pub fn answer(
         }
         let own = before.iter().map(|it| it.calls.len()).sum::<usize>();
         let all = rules::assistant_messages(body).flat_map(|(_, it)| rules::calls(it)).count();
-        let files = if asked.contains(BOTH) { &["a.txt", "b.txt"][..] } else { &["a.txt"] };
+        let files = if prompt.contains(BOTH) { &["a.txt", "b.txt"][..] } else { &["a.txt"] };
         let call = |(at, path): (usize, &&str)| ScriptedCall {
             id: (provider.call_id)(own + at, all + at),
             name: "read_file",
             arguments: json!({ "path": path }),
         };
         answer.calls = files.iter().enumerate().map(call).collect();
-    } else if asked.contains(WAIT) {
+    } else if prompt.contains(WAIT) {
         answer.words = WAITING.into();
         answer.hangs = true;
-    } else if asked.contains(PONDER) {
+    } else if prompt.contains(PONDER) {
         answer.hangs = true;
     } else {
         answer.words = format!("It says {}. {}", results(messages), answer.marker);
@@ -95,15 +95,15 @@ pub fn answer(
     answer
 }
 
-/// The known words in the latest results.
+/// Returns the known words in the latest results.
 fn results(messages: &[Value]) -> String {
     let results = messages.iter().rev().take_while(|it| it["role"] == "tool");
     let text: String = results.map(latest_text).collect();
     ["alpha", "beta"].into_iter().filter(|it| text.contains(it)).collect::<Vec<_>>().join(" and ")
 }
 
-/// The latest prompt in a message, without the context that the agent adds. After a cancelled prompt, the
-/// message may contain the earlier one too.
+/// Returns the latest prompt in a message, without the context that the agent adds. After a
+/// cancelled prompt, the message may contain the earlier one too.
 fn latest_text(message: &Value) -> String {
     let text = match &message["content"] {
         Value::String(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! The stream of an answer, with what the dialects have in common.
+//! Builds the stream of an answer, with the parts that the dialects have in common.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::{ScriptedAnswer, ScriptedCall};
 /// The stream of an answer.
 #[derive(Default)]
 pub struct ScriptedStream {
-    /// Everything up to the last word; each an event or a comment.
+    /// Everything before the final events. Each item is an event or a comment.
     pub events: Vec<String>,
     /// The final events.
     pub end: Vec<String>,
@@ -58,12 +58,12 @@ pub fn chunk(delta: &Value, finish: &Value) -> Value {
     json!({ "id": "x", "object": "chat.completion.chunk", "created": 0, "choices": [choice] })
 }
 
-/// The text, split after each space.
+/// Returns the text, split after each space.
 pub fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split_inclusive(' ')
 }
 
-/// The finish reason, as OpenAI names it.
+/// Returns the finish reason, as OpenAI names it.
 pub fn finish_reason(answer: &ScriptedAnswer) -> &'static str {
     if answer.calls.is_empty() { "stop" } else { "tool_calls" }
 }
@@ -72,7 +72,7 @@ pub fn usage() -> Value {
     json!({ "prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110 })
 }
 
-/// A complete call in one delta.
+/// Returns a complete call in one delta.
 pub fn whole_call(index: usize, call: &ScriptedCall) -> Value {
     let function = json!({ "name": call.name, "arguments": call.arguments.to_string() });
     json!({ "index": index, "id": call.id, "type": "function", "function": function })

@@ -29,8 +29,8 @@ fn post(mock: &MockProvider, body: &Value) -> (u16, String) {
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
-/// A conversation that this provider accepts: the system message, a prompt, a call, its result, text, and
-/// a prompt. Messages 2 and 4 are the model's.
+/// Returns a conversation that this provider accepts: the system message, a prompt, a call, its
+/// result, text, and a prompt. Messages 2 and 4 are the model's.
 fn good(provider: &ProviderDialect) -> Value {
     let id = (provider.call_id)(99, 0);
     let function = json!({ "name": "read_file", "arguments": "{\"path\":\"a.txt\"}" });
@@ -97,7 +97,7 @@ fn set_property(body: &mut Value, schema: Value) {
 }
 
 #[test]
-fn a_good_conversation_is_taken_by_its_provider() {
+fn each_provider_accepts_a_valid_conversation() {
     for provider in ALL {
         takes(provider, |_| {});
         takes(provider, |body| remove(body, "tools"));
@@ -106,16 +106,18 @@ fn a_good_conversation_is_taken_by_its_provider() {
 }
 
 #[test]
-fn what_no_strict_server_takes_none_of_them_takes() {
+fn every_provider_refuses_what_all_strict_servers_refuse() {
     let table: [(&str, Change); 15] = [
         ("a result is missing", |body| drop(messages(body).remove(3))),
         ("a result comes late", |body| messages(body).swap(3, 4)),
-        ("a result is of nobody", |body| body["messages"][3]["tool_call_id"] = json!("other0000")),
+        ("a result belongs to no call", |body| {
+            body["messages"][3]["tool_call_id"] = json!("other0000")
+        }),
         ("a result comes twice", |body| {
             let result = body["messages"][3].clone();
             messages(body).insert(4, result);
         }),
-        ("an identifier comes twice", |body| {
+        ("an id comes twice", |body| {
             let call = body["messages"][2]["tool_calls"][0].clone();
             body["messages"][2]["tool_calls"].as_array_mut().unwrap().push(call);
             let result = body["messages"][3].clone();
@@ -132,12 +134,12 @@ fn what_no_strict_server_takes_none_of_them_takes() {
         ("two prompts in a row", |body| {
             messages(body).push(json!({ "role": "user", "content": "And?" }));
         }),
-        ("the model has the last word", |body| drop(messages(body).pop())),
+        ("the last message is the model's", |body| drop(messages(body).pop())),
         ("an empty list of tools", |body| body["tools"] = json!([])),
         ("a name with a dot", |body| {
             body["tools"][0]["function"]["name"] = json!("files.read");
         }),
-        ("a key nobody knows", |body| body["store"] = json!(false)),
+        ("an unknown key", |body| body["store"] = json!(false)),
         ("a role that only OpenAI knows", |body| {
             body["messages"][0]["role"] = json!("developer");
         }),
@@ -154,30 +156,32 @@ fn what_no_strict_server_takes_none_of_them_takes() {
 }
 
 #[test]
-fn deepseek_refuses_in_its_own_words() {
-    let it = &deepseek::PROVIDER;
+fn deepseek_refuses_with_its_own_messages() {
+    let provider = &deepseek::PROVIDER;
     let echo = "The `reasoning_content` in the thinking mode must be passed back to the API.";
     // The reasoning is also required on an answer without calls.
-    refuses(it, 400, echo, |body| remove(&mut body["messages"][2], "reasoning_content"));
-    refuses(it, 400, echo, |body| remove(&mut body["messages"][4], "reasoning_content"));
-    takes(it, |body| {
+    refuses(provider, 400, echo, |body| remove(&mut body["messages"][2], "reasoning_content"));
+    refuses(provider, 400, echo, |body| remove(&mut body["messages"][4], "reasoning_content"));
+    takes(provider, |body| {
         remove(body, "tools");
         remove(&mut body["messages"][4], "reasoning_content");
     });
-    refuses(it, 400, "unknown variant `developer`", |body| {
+    refuses(provider, 400, "unknown variant `developer`", |body| {
         body["messages"][0]["role"] = json!("developer");
     });
-    refuses(it, 400, "max_completion_tokens", |body| body["max_completion_tokens"] = json!(100));
-    takes(it, |body| body["max_tokens"] = json!(100));
-    refuses(it, 400, "does not support this tool_choice", |body| {
+    refuses(provider, 400, "max_completion_tokens", |body| {
+        body["max_completion_tokens"] = json!(100)
+    });
+    takes(provider, |body| body["max_tokens"] = json!(100));
+    refuses(provider, 400, "does not support this tool_choice", |body| {
         body["tool_choice"] = json!("required");
     });
-    takes(it, |body| body["tool_choice"] = json!("auto"));
-    refuses(it, 400, "messages[2].content: invalid type", |body| {
+    takes(provider, |body| body["tool_choice"] = json!("auto"));
+    refuses(provider, 400, "messages[2].content: invalid type", |body| {
         body["messages"][2]["content"] = Value::Null;
     });
     refuses(
-        it,
+        provider,
         400,
         "successive user or assistant messages (messages[4] and messages[5]",
         |body| {
@@ -185,124 +189,128 @@ fn deepseek_refuses_in_its_own_words() {
             messages(body).insert(5, answer);
         },
     );
-    refuses(it, 400, "insufficient tool messages following", |body| {
+    refuses(provider, 400, "insufficient tool messages following", |body| {
         messages(body).drain(3..5);
     });
 }
 
 #[test]
-fn kimi_refuses_in_its_own_words() {
-    let it = &kimi::PROVIDER;
+fn kimi_refuses_with_its_own_messages() {
+    let provider = &kimi::PROVIDER;
     let echo = "thinking is enabled but reasoning_content is missing in assistant tool call \
                 message at index 2";
-    refuses(it, 400, echo, |body| remove(&mut body["messages"][2], "reasoning_content"));
-    takes(it, |body| remove(&mut body["messages"][4], "reasoning_content"));
-    refuses(it, 400, "reasoning_effort", |body| body["reasoning_effort"] = json!("high"));
-    refuses(it, 400, "max_completion_tokens", |body| body["max_completion_tokens"] = json!(100));
-    refuses(it, 400, "invalid temperature: only 1 is allowed", |body| {
+    refuses(provider, 400, echo, |body| remove(&mut body["messages"][2], "reasoning_content"));
+    takes(provider, |body| remove(&mut body["messages"][4], "reasoning_content"));
+    refuses(provider, 400, "reasoning_effort", |body| body["reasoning_effort"] = json!("high"));
+    refuses(provider, 400, "max_completion_tokens", |body| {
+        body["max_completion_tokens"] = json!(100)
+    });
+    refuses(provider, 400, "invalid temperature: only 1 is allowed", |body| {
         body["temperature"] = json!(0.2);
     });
-    refuses(it, 400, "did not have response messages: functions.read_file:0", |body| {
+    refuses(provider, 400, "did not have response messages: functions.read_file:0", |body| {
         drop(messages(body).remove(3));
     });
-    refuses(it, 400, "strict is not supported", |body| {
+    refuses(provider, 400, "strict is not supported", |body| {
         body["tools"][0]["function"]["strict"] = json!(true);
     });
     let at = "is not a valid moonshot flavored json schema, details: <At path 'properties.path': ";
-    refuses(it, 400, &format!("{at}type is not defined>"), |body| {
+    refuses(provider, 400, &format!("{at}type is not defined>"), |body| {
         set_property(body, json!({ "description": "File" }));
     });
 }
 
 #[test]
-fn glm_refuses_in_its_own_words() {
-    let it = &glm::PROVIDER;
+fn glm_refuses_with_its_own_messages() {
+    let provider = &glm::PROVIDER;
     let parameter = r#"{"error":{"code":"1210","message":"Invalid API parameter, please check"#;
-    refuses(it, 400, parameter, |body| body["reasoning_effort"] = json!("high"));
-    refuses(it, 400, parameter, |body| body["max_completion_tokens"] = json!(100));
-    refuses(it, 400, parameter, |body| body["stop"] = json!(["a", "b"]));
-    refuses(it, 400, parameter, |body| body["tool_choice"] = json!("required"));
-    takes(it, |body| body["thinking"] = json!({ "type": "enabled", "clear_thinking": false }));
+    refuses(provider, 400, parameter, |body| body["reasoning_effort"] = json!("high"));
+    refuses(provider, 400, parameter, |body| body["max_completion_tokens"] = json!(100));
+    refuses(provider, 400, parameter, |body| body["stop"] = json!(["a", "b"]));
+    refuses(provider, 400, parameter, |body| body["tool_choice"] = json!("required"));
+    takes(provider, |body| {
+        body["thinking"] = json!({ "type": "enabled", "clear_thinking": false })
+    });
     let message = r#"{"error":{"code":"1214","message":"The messages parameter is illegal."#;
-    refuses(it, 400, message, |body| drop(messages(body).remove(3)));
-    takes(it, |body| body["messages"][4]["reasoning_content"] = json!("Hm."));
+    refuses(provider, 400, message, |body| drop(messages(body).remove(3)));
+    takes(provider, |body| body["messages"][4]["reasoning_content"] = json!("Hm."));
 }
 
 #[test]
-fn minimax_refuses_in_its_own_words() {
-    let it = &minimax::PROVIDER;
+fn minimax_refuses_with_its_own_messages() {
+    let provider = &minimax::PROVIDER;
     let start = r#""type":"bad_request_error""#;
-    refuses(it, 400, start, |body| drop(messages(body).remove(3)));
-    refuses(it, 400, "tool call and result not match (2013)", |body| {
+    refuses(provider, 400, start, |body| drop(messages(body).remove(3)));
+    refuses(provider, 400, "tool call and result not match (2013)", |body| {
         drop(messages(body).remove(3));
     });
     refuses(
-        it,
+        provider,
         400,
         "invalid function arguments json string, tool_call_id: call_function_",
         |body| {
             body["messages"][2]["tool_calls"][0]["function"]["arguments"] = json!("");
         },
     );
-    refuses(it, 400, "function parameters is empty (2013)", |body| {
+    refuses(provider, 400, "function parameters is empty (2013)", |body| {
         remove(&mut body["tools"][0]["function"], "parameters");
     });
-    refuses(it, 400, "tool_choice", |body| body["tool_choice"] = json!("auto"));
-    refuses(it, 400, "reasoning_content", |body| {
+    refuses(provider, 400, "tool_choice", |body| body["tool_choice"] = json!("auto"));
+    refuses(provider, 400, "reasoning_content", |body| {
         body["messages"][4]["reasoning_content"] = json!("Hm.");
     });
 }
 
 #[test]
-fn gemini_refuses_in_its_own_words() {
-    let it = &gemini::PROVIDER;
+fn gemini_refuses_with_its_own_messages() {
+    let provider = &gemini::PROVIDER;
     let missing =
         r#"[{"error":{"code":400,"message":"Function call is missing a thought_signature"#;
-    refuses(it, 400, missing, |body| {
+    refuses(provider, 400, missing, |body| {
         remove(&mut body["messages"][2]["tool_calls"][0], "extra_content");
     });
-    refuses(it, 400, "Thought signature is not valid", |body| {
+    refuses(provider, 400, "Thought signature is not valid", |body| {
         body["messages"][2]["tool_calls"][0]["extra_content"]["google"]["thought_signature"] =
             json!("of another model");
     });
-    refuses(it, 400, r#"Unknown name \"reasoning_content\" at 'messages[4]'"#, |body| {
+    refuses(provider, 400, r#"Unknown name \"reasoning_content\" at 'messages[4]'"#, |body| {
         body["messages"][4]["reasoning_content"] = json!("Hm.");
     });
-    refuses(it, 400, r#"Unknown name \"store\""#, |body| body["store"] = json!(true));
-    refuses(it, 400, "number of function response parts is equal", |body| {
+    refuses(provider, 400, r#"Unknown name \"store\""#, |body| body["store"] = json!(true));
+    refuses(provider, 400, "number of function response parts is equal", |body| {
         drop(messages(body).remove(3));
     });
-    refuses(it, 400, r#"Unknown name \"const\""#, |body| {
+    refuses(provider, 400, r#"Unknown name \"const\""#, |body| {
         set_property(body, json!({ "type": "string", "const": "a" }));
     });
 }
 
 #[test]
-fn mistral_refuses_in_its_own_words() {
-    let it = &mistral::PROVIDER;
+fn mistral_refuses_with_its_own_messages() {
+    let provider = &mistral::PROVIDER;
     let extra = r#""loc":["body","messages",4,"assistant","reasoning_content"],"msg":"Extra inputs are not permitted""#;
-    refuses(it, 422, extra, |body| body["messages"][4]["reasoning_content"] = json!("Hm."));
-    refuses(it, 422, r#""loc":["body","stream_options"]"#, |body| {
+    refuses(provider, 422, extra, |body| body["messages"][4]["reasoning_content"] = json!("Hm."));
+    refuses(provider, 422, r#""loc":["body","stream_options"]"#, |body| {
         body["stream_options"] = json!({ "include_usage": true });
     });
-    refuses(it, 422, r#""loc":["body","tools"]"#, |body| body["tools"] = json!([]));
+    refuses(provider, 422, r#""loc":["body","tools"]"#, |body| body["tools"] = json!([]));
     refuses(
-        it,
+        provider,
         400,
         "Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9.",
         |body| {
             body["messages"][2]["tool_calls"][0]["id"] = json!("call_1");
         },
     );
-    refuses(it, 400, "Unexpected role 'user' after role 'tool'", |body| {
+    refuses(provider, 400, "Unexpected role 'user' after role 'tool'", |body| {
         drop(messages(body).remove(4));
     });
-    refuses(it, 400, "Expected last role User or Tool", |body| drop(messages(body).pop()));
-    refuses(it, 400, r#""object":"error""#, |body| {
+    refuses(provider, 400, "Expected last role User or Tool", |body| drop(messages(body).pop()));
+    refuses(provider, 400, r#""object":"error""#, |body| {
         body["messages"][4]["content"] = json!("");
     });
-    refuses(it, 422, "valid string", |body| body["messages"][2]["content"] = Value::Null);
-    takes(it, |body| {
+    refuses(provider, 422, "valid string", |body| body["messages"][2]["content"] = Value::Null);
+    takes(provider, |body| {
         let thinking =
             json!({ "type": "thinking", "thinking": [{ "type": "text", "text": "Hm." }] });
         body["messages"][4]["content"] = json!([thinking, { "type": "text", "text": "Yes." }]);
@@ -310,31 +318,31 @@ fn mistral_refuses_in_its_own_words() {
 }
 
 #[test]
-fn groq_refuses_in_its_own_words() {
-    let it = &groq::PROVIDER;
+fn groq_refuses_with_its_own_messages() {
+    let provider = &groq::PROVIDER;
     let extra = "'messages.4' : for 'role:assistant' the following must be satisfied[('messages.4' \
                  : property 'reasoning_content' is unsupported)]";
-    refuses(it, 400, extra, |body| body["messages"][4]["reasoning_content"] = json!(""));
-    takes(it, |body| body["messages"][4]["reasoning"] = json!("Hm."));
-    refuses(it, 400, "'messages.2.content' : value must be a string", |body| {
+    refuses(provider, 400, extra, |body| body["messages"][4]["reasoning_content"] = json!(""));
+    takes(provider, |body| body["messages"][4]["reasoning"] = json!("Hm."));
+    refuses(provider, 400, "'messages.2.content' : value must be a string", |body| {
         body["messages"][2]["content"] = Value::Null;
     });
-    refuses(it, 400, "'messages.4.content' : value must be a string", |body| {
+    refuses(provider, 400, "'messages.4.content' : value must be a string", |body| {
         body["messages"][4]["content"] = json!([{ "type": "text", "text": "Yes." }]);
     });
-    refuses(it, 400, "property 'store' is unsupported", |body| body["store"] = json!(true));
-    refuses(it, 400, "property 'extra_content' is unsupported", |body| {
+    refuses(provider, 400, "property 'store' is unsupported", |body| body["store"] = json!(true));
+    refuses(provider, 400, "property 'extra_content' is unsupported", |body| {
         body["messages"][2]["tool_calls"][0]["extra_content"] = json!({});
     });
-    refuses(it, 400, "Unknown name", |body| {
+    refuses(provider, 400, "Unknown name", |body| {
         set_property(body, json!({ "type": "string", "format": "uri" }));
     });
 }
 
 #[test]
-fn schemas_are_taken_and_refused_as_the_subsets_say() {
+fn each_schema_subset_accepts_and_refuses_the_right_schemas() {
     let object = |property: Value| json!({ "type": "object", "properties": { "x": property } });
-    // A schema, and whether `moonshot` and `narrow` accept it.
+    // Each row has a schema, and whether `moonshot` and `narrow` accept it.
     let table = [
         (object(json!({ "type": "string", "enum": ["a"] })), true, true),
         (object(json!({ "type": "array", "items": { "type": "string" } })), true, true),
@@ -359,9 +367,9 @@ fn schemas_are_taken_and_refused_as_the_subsets_say() {
     }
 }
 
-/// Defects that degrade the model's answers are accepted and reported.
+/// A provider accepts defects that degrade the model's answers, so the mock reports them.
 #[test]
-fn what_is_taken_but_harms_is_told() {
+fn accepted_defects_are_reported() {
     let mock = MockProvider::start(&kimi::PROVIDER);
     let mut body = good(&kimi::PROVIDER);
     body["messages"][2]["tool_calls"][0]["id"] = json!("call_1");
@@ -374,7 +382,7 @@ fn what_is_taken_but_harms_is_told() {
         let mut body = good(provider);
         let marker = format!("({} 1)", provider.name);
         post(&mock, &body);
-        // Sends the provider's own answer back, first without its reasoning and then with it.
+        // The test sends the provider's own answer back, first without its reasoning and then with it.
         body["messages"][4]["content"] = json!(format!("I look at it. {marker}"));
         post(&mock, &body);
         assert_eq!(mock.harms().len(), 1, "{}", provider.name);
@@ -391,7 +399,7 @@ fn what_is_taken_but_harms_is_told() {
 }
 
 #[test]
-fn each_speaks_its_own_dialect() {
+fn each_mock_streams_in_its_own_dialect() {
     let table: [(&ProviderDialect, &[&str]); 7] = [
         (&deepseek::PROVIDER, &[": keep-alive", "reasoning_content", "prompt_cache_hit_tokens"]),
         (&kimi::PROVIDER, &["reasoning_content", "functions.read_file:1", "cached_tokens"]),
@@ -427,7 +435,7 @@ fn gemini_numbers_no_call_and_signs_only_the_first() {
 }
 
 #[test]
-fn minimax_puts_its_thinking_beside_the_words_when_asked() {
+fn minimax_streams_its_reasoning_in_a_separate_field_on_request() {
     let mock = MockProvider::start(&minimax::PROVIDER);
     let mut body = good(&minimax::PROVIDER);
     body["reasoning_split"] = json!(true);
@@ -436,19 +444,19 @@ fn minimax_puts_its_thinking_beside_the_words_when_asked() {
 }
 
 #[test]
-fn groq_fails_once_to_read_a_call_and_glm_to_reach_its_network() {
+fn groq_and_glm_fail_once_although_the_request_is_valid() {
     for (provider, sign) in
         [(&groq::PROVIDER, "failed_generation"), (&glm::PROVIDER, "network_error")]
     {
         let mock = MockProvider::start(provider);
         let signs = (0..6).filter(|_| post(&mock, &good(provider)).1.contains(sign)).count();
         assert_eq!(signs, 1, "{}", provider.name);
-        assert_eq!(mock.refusals().len(), 0, "that is not the client's fault");
+        assert_eq!(mock.refusals().len(), 0, "the failure must not be a refusal");
     }
 }
 
 #[test]
-fn a_thing_refused_twice_is_complained_about() {
+fn a_fault_that_is_refused_twice_is_a_complaint() {
     let mock = MockProvider::start(&mistral::PROVIDER);
     let mut body = good(&mistral::PROVIDER);
     body["stream_options"] = json!({});
@@ -459,7 +467,7 @@ fn a_thing_refused_twice_is_complained_about() {
 }
 
 #[test]
-fn the_script_says_what_the_results_say() {
+fn the_scripted_answer_reports_the_results() {
     let mut body = good(&groq::PROVIDER);
     messages(&mut body).truncate(4);
     assert!(rules::check(&groq::PROVIDER, &body).is_ok());

@@ -48,17 +48,17 @@ fn a_refused_parameter_is_left_out_and_remembered_by_this_process_and_the_next()
     let mut agent = configured(&settings(&provider)).start();
     assert_eq!(agent.turn("hi"), "end_turn");
     assert_eq!((agent.text().as_str(), notices(&agent).as_str()), ("Hello.", ""));
-    assert_eq!(provider.asked().len(), 2);
-    let (first, second) = (&provider.asked()[0], &provider.asked()[1]);
+    assert_eq!(provider.chat_requests().len(), 2);
+    let (first, second) = (&provider.chat_requests()[0], &provider.chat_requests()[1]);
     assert_eq!(first["messages"], second["messages"], "the messages must not change");
     assert_eq!(agent.turn("again"), "end_turn");
     agent.session = agent.new_session();
     assert_eq!(agent.turn("again"), "end_turn");
-    assert_eq!(provider.asked().len(), 4);
+    assert_eq!(provider.chat_requests().len(), 4);
     let mut next = next(&mut agent);
     assert_eq!(profile(&agent)["learned"]["quirks"], json!({ "stream_options": false }));
     assert_eq!(next.turn("hi"), "end_turn");
-    assert_eq!(provider.asked().len(), 5);
+    assert_eq!(provider.chat_requests().len(), 5);
 }
 
 #[test]
@@ -66,11 +66,11 @@ fn two_parameters_that_are_refused_one_after_the_other_are_both_remembered() {
     let provider = strict(&["stream_options", "max_completion_tokens"]);
     let mut agent = configured(&settings(&provider)).start();
     assert_eq!(agent.turn("hi"), "end_turn");
-    assert_eq!(provider.asked().len(), 3);
-    assert_eq!(provider.asked()[2]["max_tokens"], 99);
+    assert_eq!(provider.chat_requests().len(), 3);
+    assert_eq!(provider.chat_requests()[2]["max_tokens"], 99);
     let mut next = next(&mut agent);
     assert_eq!(next.turn("hi"), "end_turn");
-    assert_eq!(provider.asked().len(), 4);
+    assert_eq!(provider.chat_requests().len(), 4);
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_refused_effort_is_no_longer_offered() {
     agent.sync();
     let update =
         agent.updates().into_iter().rfind(|it| it["sessionUpdate"] == "config_option_update");
-    assert_eq!(crate::provider::currents(&update.unwrap()), ["model=p/gpt-5", "mode=ask"]);
+    assert_eq!(crate::provider::current_values(&update.unwrap()), ["model=p/gpt-5", "mode=ask"]);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_refusal_that_cannot_be_avoided_is_reported_once_and_not_remembered() {
         let answer = agent.answer_to(&id);
         let text = answer["error"]["message"].as_str().unwrap_or_else(|| panic!("{answer}"));
         assert!(text.contains(message), "{text}");
-        assert_eq!(provider.asked().len(), requests, "{message}");
+        assert_eq!(provider.chat_requests().len(), requests, "{message}");
         agent.close();
         assert!(profile_files(&agent).is_empty(), "{message}");
     }
@@ -126,7 +126,7 @@ fn a_setting_of_the_user_takes_precedence_over_a_refusal() {
     let mut agent = configured(&format!("model = 'p/m'\n{section}")).start();
     let id = agent.prompt("hi");
     assert!(agent.answer_to(&id)["error"]["message"].as_str().unwrap().contains("stream_options"));
-    assert_eq!(provider.asked().len(), 1);
+    assert_eq!(provider.chat_requests().len(), 1);
 }
 
 /// Starts a server with a context window of 4096 tokens.
@@ -181,12 +181,12 @@ fn a_broken_profile_is_ignored_and_replaced() {
     odd["learned"] = json!({ "quirks": { "ids": "eleven" }, "window": "large" });
     for text in ["", "{", "[]", &odd.to_string()] {
         fs::write(&file, text).unwrap();
-        let before = provider.asked().len();
+        let before = provider.chat_requests().len();
         let home = home.to_str().unwrap();
         let mut next = TestAgent::unconfigured().variable("TURNWRIGHT_HOME", home).start();
         assert_eq!(next.turn("hi"), "end_turn");
         next.close();
-        assert_eq!(provider.asked().len(), before + 2, "{text}");
+        assert_eq!(provider.chat_requests().len(), before + 2, "{text}");
         assert_eq!(profile(&agent), whole, "the profile must be repaired");
     }
 }
@@ -195,12 +195,12 @@ fn a_broken_profile_is_ignored_and_replaced() {
 fn a_state_folder_that_cannot_be_written_does_no_harm() {
     let provider = strict(&["stream_options"]);
     for blocked in ["state/profiles", "state"] {
-        let before = provider.asked().len();
+        let before = provider.chat_requests().len();
         let builder = configured(&settings(&provider)).own_file(blocked, "in the way");
         let mut agent = builder.start();
         assert_eq!(agent.turn("hi"), "end_turn");
         assert_eq!(agent.turn("again"), "end_turn");
-        assert_eq!(provider.asked().len(), before + 3, "{blocked}");
+        assert_eq!(provider.chat_requests().len(), before + 3, "{blocked}");
         assert_eq!(agent.turn("/models"), "end_turn");
     }
 }

@@ -74,7 +74,7 @@ fn r_init_12_an_image_is_sent_in_its_position_between_the_texts() {
     let mut agent = configured(&settings(&provider, "eye")).start();
     let blocks = [text("Compare"), image("AAAA"), text("and"), image("BBBB")];
     assert_eq!(send(&mut agent, &blocks)["result"]["stopReason"], "end_turn");
-    let content = last_prompt(&provider.asked()[0]);
+    let content = last_prompt(&provider.chat_requests()[0]);
     let part = |block: &Value| match block["type"].as_str().unwrap() {
         "text" => block["text"].as_str().unwrap().split("\n\n<context>").next().unwrap().to_owned(),
         _ => block["image_url"]["url"].as_str().unwrap().to_owned(),
@@ -93,8 +93,8 @@ fn r_turn_11_the_currently_chosen_model_decides_which_media_are_accepted() {
     assert_eq!(send(&mut agent, &blocks)["error"]["code"], -32602);
     set(&mut agent, "model", "p/eye");
     assert_eq!(send(&mut agent, &blocks)["result"]["stopReason"], "end_turn");
-    assert_eq!(provider.asked().len(), 1);
-    assert_eq!(pictures(&provider.asked()[0]), 1);
+    assert_eq!(provider.chat_requests().len(), 1);
+    assert_eq!(pictures(&provider.chat_requests()[0]), 1);
 }
 
 #[test]
@@ -104,14 +104,14 @@ fn a_model_without_vision_gets_a_note_instead_of_an_image_and_the_user_a_notice(
     assert_eq!(send(&mut agent, &[text("One"), image("AAAA")])["result"]["stopReason"], "end_turn");
     set(&mut agent, "model", "p/blind");
     assert_eq!(send(&mut agent, &[text("Two"), image("BBBB")])["result"]["stopReason"], "end_turn");
-    let body = &provider.asked()[1];
+    let body = &provider.chat_requests()[1];
     assert_eq!(pictures(body), 0, "{body}");
     assert_eq!(body.to_string().matches("image omitted (image/png)").count(), 2, "{body}");
     assert!(notices(&agent).contains("p/blind does not accept images"), "{}", notices(&agent));
     // The first image is still in the history.
     set(&mut agent, "model", "p/eye");
     assert_eq!(agent.turn("Three"), "end_turn");
-    assert_eq!(pictures(&provider.asked()[2]), 2);
+    assert_eq!(pictures(&provider.chat_requests()[2]), 2);
 }
 
 #[test]
@@ -131,14 +131,14 @@ fn a_request_that_is_refused_for_its_images_is_sent_without_them() {
         let blocks = [text("Look"), image("AAAA")];
         let answer = send(&mut agent, &blocks);
         assert_eq!(answer["result"]["stopReason"], "end_turn", "{status} {message}: {answer}");
-        assert_eq!(provider.asked().len(), 2);
+        assert_eq!(provider.chat_requests().len(), 2);
         let notice = "p/gpt-4o does not accept images";
         assert_eq!(notices(&agent).matches(notice).count(), 1, "{}", notices(&agent));
         // The next session does not send images to this model.
         agent.session = agent.new_session();
         assert_eq!(send(&mut agent, &blocks)["result"]["stopReason"], "end_turn");
-        assert_eq!(provider.asked().len(), 3);
-        assert!(provider.asked()[2].to_string().contains("image omitted"));
+        assert_eq!(provider.chat_requests().len(), 3);
+        assert!(provider.chat_requests()[2].to_string().contains("image omitted"));
         assert_eq!(notices(&agent).matches(notice).count(), 1, "{}", notices(&agent));
     }
 }
@@ -172,7 +172,7 @@ fn images_that_a_setting_allows_but_the_server_refuses_are_left_out() {
     assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
     assert!(notices(&agent).contains("could not use an image"), "{}", notices(&agent));
     assert_eq!(agent.turn("And now?"), "end_turn");
-    assert_eq!(provider.asked().len(), 3);
+    assert_eq!(provider.chat_requests().len(), 3);
 }
 
 #[test]
@@ -188,15 +188,15 @@ fn an_unusable_image_is_left_out_and_the_next_image_is_sent() {
     let mut agent = configured(&settings(&provider, "eye")).start();
     let answer = send(&mut agent, &[text("Look"), image("BROKEN")]);
     assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
-    assert!(provider.asked()[1].to_string().contains("image left out"));
+    assert!(provider.chat_requests()[1].to_string().contains("image left out"));
     assert!(notices(&agent).contains("could not use an image"), "{}", notices(&agent));
     assert_eq!(agent.turn("And now?"), "end_turn");
     assert_eq!(
         send(&mut agent, &[text("This"), image("GOOD")])["result"]["stopReason"],
         "end_turn"
     );
-    assert_eq!(provider.asked().len(), 4);
-    assert_eq!(pictures(&provider.asked()[3]), 1);
+    assert_eq!(provider.chat_requests().len(), 4);
+    assert_eq!(pictures(&provider.chat_requests()[3]), 1);
     assert_eq!(agent.thoughts().matches("could not use").count(), 1);
 }
 
@@ -218,7 +218,7 @@ fn reader(name: &'static str) -> Provider {
 fn an_image_file_is_shown_on_the_card_and_to_a_model_with_vision() {
     let provider = reader("a.png");
     let agent = read(&provider, "eye", "a.png", PNG);
-    let body = &provider.asked()[1];
+    let body = &provider.chat_requests()[1];
     let messages = body["messages"].as_array().unwrap();
     let roles: Vec<_> = messages.iter().map(|it| it["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["system", "user", "assistant", "tool", "user"]);
@@ -233,7 +233,7 @@ fn an_image_file_is_shown_on_the_card_and_to_a_model_with_vision() {
 fn an_image_file_is_described_to_a_model_without_vision() {
     let provider = reader("a.png");
     let agent = read(&provider, "blind", "a.png", PNG);
-    let body = &provider.asked()[1];
+    let body = &provider.chat_requests()[1];
     assert_eq!(pictures(body), 0);
     let messages = body["messages"].as_array().unwrap();
     assert_eq!(messages.len(), 4, "{body}");
@@ -256,7 +256,7 @@ fn a_file_that_is_too_large_or_not_an_image_is_not_sent_as_an_image() {
     ] {
         let provider = reader("a.png");
         let agent = read(&provider, "eye", "a.png", bytes);
-        let body = &provider.asked()[1];
+        let body = &provider.chat_requests()[1];
         assert_eq!(pictures(body), 0);
         let result = body["messages"][3]["content"].as_str().unwrap().to_owned();
         assert!(result.contains(expected), "{result}");
@@ -273,7 +273,7 @@ fn audio_is_sent_to_a_model_that_accepts_it() {
     open(&mut agent);
     let audio = json!({ "type": "audio", "data": "AAAA", "mimeType": "audio/mpeg" });
     assert_eq!(send(&mut agent, &[text("Listen"), audio])["result"]["stopReason"], "end_turn");
-    let content = last_prompt(&provider.asked()[0]);
+    let content = last_prompt(&provider.chat_requests()[0]);
     assert_eq!(content[1]["input_audio"], json!({ "data": "AAAA", "format": "mp3" }), "{content}");
     assert_eq!(send(&mut agent, &[image("AAAA")])["error"]["code"], -32602);
 }

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use crate::agent::{TestAgent, prompt};
 use crate::provider::{
-    List, Provider, ask_to_set, calls, choices, configured, currents, has_result, notices, open,
-    says, set,
+    List, Provider, ask_to_set, calls, choices, configured, current_values, has_result, notices,
+    open, says, set,
 };
 
 /// Returns settings with two models of one provider, of which the second supports an effort.
@@ -39,7 +39,7 @@ fn r_cfg_1_and_4_a_session_offers_its_model_and_each_current_value_is_a_choice()
         agent = agent.capabilities(json!({}));
         let answer = open(&mut agent.initialize());
         let result = &answer["result"];
-        assert_eq!(currents(result), expected);
+        assert_eq!(current_values(result), expected);
         for option in result["configOptions"].as_array().unwrap() {
             let id = option["id"].as_str().unwrap();
             assert_eq!((&option["type"], &option["category"]), (&json!("select"), &json!(id)));
@@ -63,7 +63,7 @@ fn r_cfg_3_a_change_is_answered_with_all_options_and_announced_once() {
     ] {
         let before = updates(&agent, "config_option_update").len();
         let answer = set(&mut agent, setting, value);
-        assert_eq!(currents(&answer["result"]), expected);
+        assert_eq!(current_values(&answer["result"]), expected);
         let announced = updates(&agent, "config_option_update");
         assert_eq!(announced.len(), before + 1, "{announced:?}");
         assert_eq!(announced[before]["configOptions"], answer["result"]["configOptions"]);
@@ -78,7 +78,7 @@ fn r_cfg_3_a_change_is_answered_with_all_options_and_announced_once() {
         3,
         "a turn must not change the options"
     );
-    let body = &provider.asked()[0];
+    let body = &provider.chat_requests()[0];
     assert_eq!((&body["model"], &body["reasoning_effort"]), (&json!("b"), &json!("high")));
 }
 
@@ -93,7 +93,7 @@ fn r_cfg_5_the_mode_and_its_option_stay_consistent() {
     agent.sync();
     let announced = updates(&agent, "config_option_update");
     assert_eq!(announced.len(), 2, "{announced:?}");
-    assert_eq!(currents(&announced[1]), ["model=p/a", "mode=ask"]);
+    assert_eq!(current_values(&announced[1]), ["model=p/a", "mode=ask"]);
     assert_eq!(updates(&agent, "current_mode_update").len(), 2);
 }
 
@@ -123,7 +123,10 @@ fn r_cfg_6_and_r_err_5_an_unknown_option_or_value_is_refused_and_changes_nothing
     let params = json!({ "sessionId": "nobody", "configId": "mode", "value": "plan" });
     assert_eq!(code(&agent.call("session/set_config_option", &params)), -32002);
     assert_eq!(updates(&agent, "config_option_update"), [json!(null); 0]);
-    assert_eq!(currents(&set(&mut agent, "mode", "ask")["result"]), ["model=p/a", "mode=ask"]);
+    assert_eq!(
+        current_values(&set(&mut agent, "mode", "ask")["result"]),
+        ["model=p/a", "mode=ask"]
+    );
 }
 
 #[test]
@@ -139,10 +142,10 @@ fn r_cfg_6_a_change_during_a_turn_applies_from_the_next_request_on() {
     let id = agent.prompt("go");
     let question = agent.wait_for_request("session/request_permission");
     let answer = set(&mut agent, "model", "p/b");
-    assert_eq!(currents(&answer["result"])[0], "model=p/b");
+    assert_eq!(current_values(&answer["result"])[0], "model=p/b");
     agent.choose(&question, "allow_once");
     assert_eq!(agent.stop_reason(&id), "end_turn");
-    let models: Vec<_> = provider.asked().iter().map(|it| it["model"].clone()).collect();
+    let models: Vec<_> = provider.chat_requests().iter().map(|it| it["model"].clone()).collect();
     assert_eq!(models, ["a", "b"]);
 }
 
@@ -157,7 +160,7 @@ fn an_unknown_model_is_refused_with_similar_names() {
     assert!(message(&answer).contains("did you mean p/gpt-5-mini"), "{answer}");
     assert!(!message(&answer).contains("whisper"), "{answer}");
     assert_eq!(
-        currents(&set(&mut agent, "model", "p/gpt-5-mini")["result"])[0],
+        current_values(&set(&mut agent, "model", "p/gpt-5-mini")["result"])[0],
         "model=p/gpt-5-mini"
     );
 }
@@ -166,9 +169,9 @@ fn an_unknown_model_is_refused_with_similar_names() {
 fn without_a_list_of_models_every_model_is_accepted() {
     let provider = Provider::start(List::Fails(404), |_| says("Hello."));
     let mut agent = configured(&two(&provider)).start();
-    assert_eq!(currents(&set(&mut agent, "model", "p/new")["result"])[0], "model=p/new");
+    assert_eq!(current_values(&set(&mut agent, "model", "p/new")["result"])[0], "model=p/new");
     assert_eq!(agent.turn("hi"), "end_turn");
-    assert_eq!(provider.asked()[0]["model"], "new");
+    assert_eq!(provider.chat_requests()[0]["model"], "new");
 }
 
 #[test]
@@ -187,11 +190,11 @@ fn a_list_that_does_not_come_blocks_neither_prompts_nor_cancels_nor_other_settin
     slow.wait_for_listings(1);
     assert_eq!(agent.turn("hi"), "end_turn");
     let id = agent.prompt("linger");
-    crate::agent::eventually("the request", || quick.asked().len() == 2);
+    crate::agent::eventually("the request", || quick.chat_requests().len() == 2);
     agent.cancel();
     assert_eq!(agent.stop_reason(&id), "cancelled");
     assert_eq!(
-        currents(&set(&mut agent, "mode", "plan")["result"]),
+        current_values(&set(&mut agent, "mode", "plan")["result"]),
         ["model=quick/a", "mode=plan"]
     );
     assert!(
@@ -200,9 +203,9 @@ fn a_list_that_does_not_come_blocks_neither_prompts_nor_cancels_nor_other_settin
     );
     slow.lists(List::Of(vec!["x", "y"]));
     let answer = agent.answer_to(&change);
-    assert_eq!(currents(&answer["result"]), ["model=slow/x", "mode=plan"]);
+    assert_eq!(current_values(&answer["result"]), ["model=slow/x", "mode=plan"]);
     assert_eq!(agent.turn("and now"), "end_turn");
-    assert_eq!(slow.asked().len(), 1);
+    assert_eq!(slow.chat_requests().len(), 1);
 }
 
 #[test]
@@ -219,12 +222,12 @@ fn of_two_concurrent_changes_the_later_one_wins_and_both_are_answered() {
     slow.wait_for_listings(1);
     let second = ask_to_set(&mut agent, "model", "quick/b");
     let later = agent.answer_to(&second);
-    assert_eq!(currents(&later["result"])[0], "model=quick/b");
+    assert_eq!(current_values(&later["result"])[0], "model=quick/b");
     slow.lists(List::Of(vec!["x"]));
     let earlier = agent.answer_to(&first);
-    assert_eq!(currents(&earlier["result"])[0], "model=quick/b");
+    assert_eq!(current_values(&earlier["result"])[0], "model=quick/b");
     assert_eq!(agent.turn("hi"), "end_turn");
-    assert_eq!(quick.asked().len(), 1);
+    assert_eq!(quick.chat_requests().len(), 1);
 }
 
 #[test]
@@ -244,7 +247,10 @@ fn r_err_1_a_change_that_waits_for_a_list_is_answered_once_when_the_session_clos
 fn with_list_models_off_no_list_is_requested() {
     let provider = Provider::of(&["a"]);
     let mut agent = configured(&format!("list_models = false\n{}", two(&provider))).start();
-    assert_eq!(currents(&set(&mut agent, "model", "p/anything")["result"])[0], "model=p/anything");
+    assert_eq!(
+        current_values(&set(&mut agent, "model", "p/anything")["result"])[0],
+        "model=p/anything"
+    );
     assert_eq!(agent.turn("/models"), "end_turn");
     let text = agent.text();
     assert!(text.contains("`p/anything` (in use)") && text.contains("`p/b`"), "{text}");
@@ -267,7 +273,7 @@ fn the_models_command_requests_the_list_once_and_keeps_it_for_the_next_process()
     assert_eq!(choices(&announced[0], "model"), ["p/a", "p/b", "p/c"]);
     let home = agent.home().to_owned();
     agent.close();
-    assert_eq!(provider.listed(), 1);
+    assert_eq!(provider.list_request_count(), 1);
 
     let mut next =
         TestAgent::unconfigured().variable("TURNWRIGHT_HOME", home.to_str().unwrap()).initialize();
@@ -275,7 +281,7 @@ fn the_models_command_requests_the_list_once_and_keeps_it_for_the_next_process()
     assert_eq!(choices(&answer["result"], "model"), ["p/a", "p/b", "p/c"]);
     assert_eq!(next.turn("/models"), "end_turn");
     assert_eq!(next.text(), expected);
-    assert_eq!(provider.listed(), 1);
+    assert_eq!(provider.list_request_count(), 1);
 }
 
 #[test]
@@ -302,7 +308,7 @@ fn a_model_that_was_added_after_the_list_was_requested_can_be_chosen() {
     provider.lists(List::Of(vec!["a"]));
     assert_eq!(code(&set(&mut agent, "model", "p/new")), -32602);
     provider.lists(List::Of(vec!["a", "new"]));
-    assert_eq!(currents(&set(&mut agent, "model", "p/new")["result"])[0], "model=p/new");
+    assert_eq!(current_values(&set(&mut agent, "model", "p/new")["result"])[0], "model=p/new");
 }
 
 #[test]
@@ -314,15 +320,15 @@ fn a_server_with_two_names_offers_its_models_under_both() {
         provider.section("two", "models = ['a']")
     );
     let mut agent = configured(&settings).start();
-    assert_eq!(currents(&set(&mut agent, "model", "one/b")["result"])[0], "model=one/b");
+    assert_eq!(current_values(&set(&mut agent, "model", "one/b")["result"])[0], "model=one/b");
     let answer = set(&mut agent, "model", "two/b");
-    assert_eq!(currents(&answer["result"])[0], "model=two/b");
+    assert_eq!(current_values(&answer["result"])[0], "model=two/b");
     assert_eq!(
         choices(&answer["result"], "model"),
         ["one/a", "two/a", "one/b", "two/b"],
         "{answer}"
     );
-    assert_eq!(provider.listed(), 1);
+    assert_eq!(provider.list_request_count(), 1);
 }
 
 #[test]
@@ -339,10 +345,10 @@ fn each_provider_gets_only_its_own_key() {
         .start();
     assert_eq!(agent.turn("hi"), "end_turn");
     assert_eq!(agent.turn("/models"), "end_turn");
-    assert_eq!(currents(&set(&mut agent, "model", "two/b")["result"])[0], "model=two/b");
+    assert_eq!(current_values(&set(&mut agent, "model", "two/b")["result"])[0], "model=two/b");
     assert_eq!(agent.turn("hi"), "end_turn");
     for (provider, own, foreign) in [(&one, "sk-one-", "sk-two-"), (&two, "sk-two-", "sk-one-")] {
-        assert_eq!((provider.asked().len(), provider.listed()), (1, 1));
+        assert_eq!((provider.chat_requests().len(), provider.list_request_count()), (1, 1));
         for request in provider.requests() {
             assert!(request.contains(&format!("Bearer {own}0123456789")), "{request}");
             assert!(!request.contains(foreign), "{request}");
@@ -364,9 +370,9 @@ fn the_effort_is_sent_in_the_form_that_the_server_expects() {
         let settings = format!("model = 'p/a'\n{}", provider.section("p", &quirks));
         let mut agent = configured(&settings).start();
         let answer = set(&mut agent, "thought_level", effort);
-        assert_eq!(currents(&answer["result"])[1], format!("thought_level={effort}"));
+        assert_eq!(current_values(&answer["result"])[1], format!("thought_level={effort}"));
         assert_eq!(agent.turn("hi"), "end_turn");
-        let body = provider.asked().pop().unwrap();
+        let body = provider.chat_requests().pop().unwrap();
         for (field, value) in expected.as_object().unwrap() {
             assert_eq!(body[field], *value, "{dialect} {effort}: {body}");
         }
@@ -378,11 +384,14 @@ fn the_effort_option_is_offered_only_for_a_model_that_supports_it() {
     let provider = Provider::of(&["a", "b"]);
     let mut agent = configured(&two(&provider)).variable("TURNWRIGHT_MODEL", "p/b").start();
     set(&mut agent, "thought_level", "low");
-    assert_eq!(currents(&set(&mut agent, "model", "p/a")["result"]), ["model=p/a", "mode=ask"]);
+    assert_eq!(
+        current_values(&set(&mut agent, "model", "p/a")["result"]),
+        ["model=p/a", "mode=ask"]
+    );
     assert_eq!(agent.turn("hi"), "end_turn");
-    assert_eq!(provider.asked()[0]["reasoning_effort"], json!(null));
+    assert_eq!(provider.chat_requests()[0]["reasoning_effort"], json!(null));
     let answer = set(&mut agent, "model", "p/b");
-    assert_eq!(currents(&answer["result"]), ["model=p/b", "thought_level=low", "mode=ask"]);
+    assert_eq!(current_values(&answer["result"]), ["model=p/b", "thought_level=low", "mode=ask"]);
 }
 
 #[test]
@@ -394,6 +403,6 @@ fn the_settings_of_a_session_do_not_apply_to_another_one() {
     set(&mut agent, "thought_level", "high");
     let id = agent.request("session/prompt", &prompt(&other, "hi"));
     assert_eq!(agent.stop_reason(&id), "end_turn");
-    let body = &provider.asked()[0];
+    let body = &provider.chat_requests()[0];
     assert_eq!((&body["model"], &body["reasoning_effort"]), (&json!("a"), &json!(null)));
 }

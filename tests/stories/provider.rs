@@ -113,20 +113,20 @@ impl Provider {
     }
 
     /// Returns the bodies of all chat requests so far.
-    pub fn asked(&self) -> Vec<Value> {
+    pub fn chat_requests(&self) -> Vec<Value> {
         let bodies = self.requests();
         let bodies = bodies.iter().filter_map(|it| it.split_once("\r\n\r\n"));
         bodies.filter_map(|it| serde_json::from_str(it.1).ok()).collect()
     }
 
     /// Returns the number of requests for the models.
-    pub fn listed(&self) -> usize {
+    pub fn list_request_count(&self) -> usize {
         self.requests().iter().filter(|it| it.starts_with("GET /v1/models ")).count()
     }
 
     /// Waits for this number of requests for the models.
     pub fn wait_for_listings(&self, count: usize) {
-        eventually("a request for the models", || self.listed() >= count);
+        eventually("a request for the models", || self.list_request_count() >= count);
     }
 }
 
@@ -207,7 +207,7 @@ pub fn set(agent: &mut TestAgent, setting: &str, value: &str) -> Value {
 }
 
 /// Returns the settings of an answer or an update as `id=current`, in their order.
-pub fn currents(options: &Value) -> Vec<String> {
+pub fn current_values(options: &Value) -> Vec<String> {
     let options = options["configOptions"].as_array().unwrap_or_else(|| panic!("{options}"));
     let line = |option: &Value| {
         format!("{}={}", option["id"].as_str().unwrap(), option["currentValue"].as_str().unwrap())

@@ -1,7 +1,7 @@
 //! `turnwright mcp-server`: serves the built-in tools over MCP on stdin and stdout.
 
 use std::io::{IsTerminal, Write, stderr, stdin};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ pub(super) fn run(args: McpServerCliArgs, config: Config) -> ExitCode {
 fn serve(args: McpServerCliArgs, config: Config) -> std::io::Result<()> {
     super::deny_memory_inspection();
     let stdio = turnwright_rpc::claim_stdio()?;
-    let roots = args.root.into_iter().map(canonical_root).collect::<Result<_, _>>()?;
+    let roots = args.root.iter().map(|it| canonical_root(it)).collect::<Result<_, _>>()?;
     let cwd = std::env::current_dir()?;
     let options = mcp_server::McpServerOptions { roots, cwd, mode: args.mode };
     // One thread is enough for I/O; slow work goes to the blocking pool.
@@ -68,8 +68,8 @@ fn serve(args: McpServerCliArgs, config: Config) -> std::io::Result<()> {
     result
 }
 
-fn canonical_root(root: PathBuf) -> std::io::Result<PathBuf> {
-    match std::fs::canonicalize(&root) {
+fn canonical_root(root: &Path) -> std::io::Result<PathBuf> {
+    match std::fs::canonicalize(root) {
         Ok(real) if real.is_dir() => Ok(real),
         Ok(_) => Err(std::io::Error::other(format!("--root {}: not a folder", root.display()))),
         Err(error) => Err(std::io::Error::other(format!("--root {}: {error}", root.display()))),

@@ -69,7 +69,7 @@ pub struct ConfigOption {
     pub choices: Vec<ConfigChoice>,
 }
 
-/// Identifies a setting of a session.
+/// Identifies a configuration option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigOptionId {
     Model,
@@ -79,7 +79,7 @@ pub enum ConfigOptionId {
     Mode,
 }
 
-/// One possible value of a setting.
+/// One possible value of a configuration option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigChoice {
     /// The stable identifier.
@@ -90,7 +90,7 @@ pub struct ConfigChoice {
 }
 
 impl ConfigOptionId {
-    /// All settings, the most important first.
+    /// All options, the most important first.
     pub const ALL: [ConfigOptionId; 3] =
         [ConfigOptionId::Model, ConfigOptionId::Effort, ConfigOptionId::Mode];
 
@@ -113,7 +113,7 @@ impl ConfigOptionId {
         }
     }
 
-    /// The inverse of [`SettingId::id`].
+    /// The inverse of [`ConfigOptionId::id`].
     pub fn parse(id: &str) -> Option<ConfigOptionId> {
         ConfigOptionId::ALL.into_iter().find(|it| it.id() == id)
     }

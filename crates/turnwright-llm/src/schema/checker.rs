@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{DEPTHS, JsonObject, list};
 
-/// True if the schema only contains what [`portable`] leaves.
+/// True if the schema only contains what [`provider_safe_schema`] leaves.
 pub(crate) fn is_provider_safe(schema: &Value) -> bool {
     let rooted = schema["type"] == "object" && schema["properties"].is_object();
     rooted && is_node(schema, 0)

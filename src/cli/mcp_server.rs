@@ -57,7 +57,7 @@ pub(super) fn run(args: McpServerCliArgs, config: Config) -> ExitCode {
 fn serve(args: McpServerCliArgs, config: Config) -> std::io::Result<()> {
     super::deny_memory_inspection();
     let stdio = turnwright_rpc::claim_stdio()?;
-    let roots = args.root.iter().map(|it| canonical_root(it)).collect::<Result<_, _>>()?;
+    let roots = args.root.into_iter().map(|it| canonical_root(&it)).collect::<Result<_, _>>()?;
     let cwd = std::env::current_dir()?;
     let options = mcp_server::McpServerOptions { roots, cwd, mode: args.mode };
     // One thread is enough for I/O; slow work goes to the blocking pool.

@@ -242,8 +242,11 @@ fn check_constants(schema: &Map<String, Value>, value: &Value) -> Validated {
     }
 }
 
+/// Tells from the comparison of a number with a bound whether the number is allowed.
+type IsAllowed = fn(Ordering) -> bool;
+
 fn check_number(schema: &Map<String, Value>, number: &Number) -> Validated {
-    let bounds: [(&str, fn(Ordering) -> bool, &str); 4] = [
+    let bounds: [(&str, IsAllowed, &str); 4] = [
         ("minimum", Ordering::is_ge, "less than the minimum of"),
         ("maximum", Ordering::is_le, "greater than the maximum of"),
         ("exclusiveMinimum", Ordering::is_gt, "not greater than"),

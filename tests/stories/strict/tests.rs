@@ -111,7 +111,7 @@ fn every_provider_refuses_what_all_strict_servers_refuse() {
         ("a result is missing", |body| drop(messages(body).remove(3))),
         ("a result comes late", |body| messages(body).swap(3, 4)),
         ("a result belongs to no call", |body| {
-            body["messages"][3]["tool_call_id"] = json!("other0000")
+            body["messages"][3]["tool_call_id"] = json!("other0000");
         }),
         ("a result comes twice", |body| {
             let result = body["messages"][3].clone();
@@ -170,7 +170,7 @@ fn deepseek_refuses_with_its_own_messages() {
         body["messages"][0]["role"] = json!("developer");
     });
     refuses(provider, 400, "max_completion_tokens", |body| {
-        body["max_completion_tokens"] = json!(100)
+        body["max_completion_tokens"] = json!(100);
     });
     takes(provider, |body| body["max_tokens"] = json!(100));
     refuses(provider, 400, "does not support this tool_choice", |body| {
@@ -203,7 +203,7 @@ fn kimi_refuses_with_its_own_messages() {
     takes(provider, |body| remove(&mut body["messages"][4], "reasoning_content"));
     refuses(provider, 400, "reasoning_effort", |body| body["reasoning_effort"] = json!("high"));
     refuses(provider, 400, "max_completion_tokens", |body| {
-        body["max_completion_tokens"] = json!(100)
+        body["max_completion_tokens"] = json!(100);
     });
     refuses(provider, 400, "invalid temperature: only 1 is allowed", |body| {
         body["temperature"] = json!(0.2);
@@ -229,7 +229,7 @@ fn glm_refuses_with_its_own_messages() {
     refuses(provider, 400, parameter, |body| body["stop"] = json!(["a", "b"]));
     refuses(provider, 400, parameter, |body| body["tool_choice"] = json!("required"));
     takes(provider, |body| {
-        body["thinking"] = json!({ "type": "enabled", "clear_thinking": false })
+        body["thinking"] = json!({ "type": "enabled", "clear_thinking": false });
     });
     let message = r#"{"error":{"code":"1214","message":"The messages parameter is illegal."#;
     refuses(provider, 400, message, |body| drop(messages(body).remove(3)));

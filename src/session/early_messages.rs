@@ -53,7 +53,7 @@ impl EarlyMessages {
         closings
     }
 
-    fn prompt_count(&self) -> usize {
+    pub(super) fn prompt_count(&self) -> usize {
         self.0.iter().filter(|it| matches!(it, SessionMessage::Prompt { .. })).count()
     }
 

@@ -39,7 +39,7 @@ fn m_21_a_prompt_of_a_server_is_a_command_with_a_hint_of_its_arguments() {
     wait_for_command(&mut agent, "my_notes:greet");
     let expected = json!([
         { "name": "my_notes:greet", "description": "Greets\\u{200b} somebody.", "input": { "hint": "who [how]" } },
-        { "name": "my_notes:two_words", "description": "A prompt of my notes" },
+        { "name": "my_notes:two_words", "description": "Prompt from my notes" },
     ]);
     assert_eq!(Value::from(announced(&agent)), expected);
 }

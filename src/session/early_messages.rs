@@ -11,7 +11,11 @@ use turnwright_types::message::StopReason;
 
 /// The messages, in the order of their arrival.
 #[derive(Default)]
-pub(super) struct EarlyMessages(Vec<SessionMessage>);
+pub(super) struct EarlyMessages {
+    messages: Vec<SessionMessage>,
+    /// A prompt was cancelled before it could become a turn.
+    pub(super) has_cancelled_prompt: bool,
+}
 
 impl EarlyMessages {
     pub(super) fn receive(&mut self, message: SessionMessage) {
@@ -22,24 +26,24 @@ impl EarlyMessages {
             SessionMessage::Prompt { done, .. } if self.prompt_count() > MAX_QUEUED_PROMPTS => {
                 done.complete(Err(super::prompt_queue::too_many()));
             }
-            SessionMessage::Close { .. } => self.0.push(message),
-            message if self.0.len() < MAILBOX_CAPACITY => self.0.push(message),
+            SessionMessage::Close { .. } => self.messages.push(message),
+            message if self.messages.len() < MAILBOX_CAPACITY => self.messages.push(message),
             message => refuse(message),
         }
     }
 
     /// Returns the messages for the session, which is open now.
     pub(super) fn take(&mut self) -> Vec<SessionMessage> {
-        std::mem::take(&mut self.0)
+        std::mem::take(&mut self.messages)
     }
 
     /// Closes the mailbox and answers everything, because the session does not open or is closing. Returns
     /// the requests that wait for it to be closed.
     pub(super) fn end(mut self, inbox: &mut mpsc::Receiver<SessionMessage>) -> Vec<Completion<()>> {
         inbox.close();
-        self.0.extend(std::iter::from_fn(|| inbox.try_recv().ok()));
+        self.messages.extend(std::iter::from_fn(|| inbox.try_recv().ok()));
         let mut closings = Vec::new();
-        for message in self.0 {
+        for message in self.messages {
             match message {
                 SessionMessage::Prompt { done, .. } => done.complete(Ok(StopReason::Cancelled)),
                 SessionMessage::SetMode { done, .. } => done.complete(Err(Error::Cancelled)),
@@ -53,17 +57,18 @@ impl EarlyMessages {
         closings
     }
 
-    pub(super) fn prompt_count(&self) -> usize {
-        self.0.iter().filter(|it| matches!(it, SessionMessage::Prompt { .. })).count()
+    fn prompt_count(&self) -> usize {
+        self.messages.iter().filter(|it| matches!(it, SessionMessage::Prompt { .. })).count()
     }
 
     fn cancel_prompts(&mut self, is_cancelled: impl Fn(PromptKey) -> bool) {
-        for message in std::mem::take(&mut self.0) {
+        for message in std::mem::take(&mut self.messages) {
             match message {
                 SessionMessage::Prompt { key, done, .. } if is_cancelled(key) => {
+                    self.has_cancelled_prompt = true;
                     done.complete(Ok(StopReason::Cancelled));
                 }
-                other => self.0.push(other),
+                other => self.messages.push(other),
             }
         }
     }
@@ -125,6 +130,7 @@ mod tests {
                 });
             }
             assert_eq!(*answers.lock(), *expected, "{input}");
+            assert_eq!(early.has_cancelled_prompt, !expected.is_empty(), "{input}");
             assert_eq!(early.take().len(), *left, "{input}");
         }
     }
@@ -140,7 +146,7 @@ mod tests {
             early.receive(SessionMessage::TitleChosen("t".to_owned()));
         }
         early.receive(SessionMessage::Close { done: Completion::new(drop) });
-        assert_eq!(early.0.len(), MAILBOX_CAPACITY + 1);
+        assert_eq!(early.messages.len(), MAILBOX_CAPACITY + 1);
         let (mailbox, mut inbox) = mpsc::channel(2);
         mailbox.try_send(prompt(40, &answers)).unwrap();
         assert_eq!(early.end(&mut inbox).len(), 1);

@@ -125,17 +125,12 @@ impl Opening {
             prepared.map_err(|_| Error::Internal { place: "starting MCP servers" })
         };
         // A prompt that is cancelled here gets its answer after the commands, like every other prompt.
-        let mut had_prompt = false;
-        let announce = || {
-            had_prompt = true;
-            actor.announce_commands();
-        };
-        let prepared = self.wait_while(preparing, announce).await;
+        let prepared = self.wait_while(preparing, || actor.announce_commands()).await;
         match prepared {
             Ok(env) => {
                 let offers = actor.start_servers(servers, &env);
-                if had_prompt && self.early.prompt_count() == 0 {
-                    // Only the first turn waits for the servers, and it was cancelled already.
+                if self.early.has_cancelled_prompt {
+                    // Only the first turn waits for the servers, and that one was cancelled.
                     actor.services.tools.remote_tools().take_wait_limit();
                 }
                 actor.run(self.inbox, offers, self.early).await;

@@ -434,8 +434,9 @@ fn built_agent() -> Result<PathBuf, Failure> {
     let profile = own.ancestors().nth(2).unwrap_or(&own); // target/PROFILE/examples/echo_client
     let agent = profile.join("turnwright").with_extension(env::consts::EXE_EXTENSION);
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let sources = ["src", "crates"].map(|folder| newest_change(&package.join(folder)));
     let is_fresh = newest_change(&agent)
-        .is_some_and(|built| Some(built) >= newest_change(&package.join("src")));
+        .is_some_and(|built| sources.into_iter().flatten().all(|changed| changed <= built));
     let cargo = if Path::new(env!("CARGO")).exists() { env!("CARGO") } else { "cargo" };
     let mut command = process::Command::new(cargo);
     command.arg("build").args(profile.ends_with("release").then_some("--release"));

@@ -91,6 +91,8 @@ fn r_cancel_6_invalid_cancels_are_ignored_silently() {
     let mut agent = TestAgent::builder().model(json!([hangs(), next_reply()])).start();
     let id = agent.prompt("one");
     agent.wait_for_update("agent_message_chunk");
+    // The session's title may come after the first words.
+    agent.settle(Duration::from_millis(300));
     let before = agent.log.len();
     for params in [
         json!({ "sessionId": "no-such-session" }),

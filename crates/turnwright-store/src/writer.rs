@@ -234,13 +234,17 @@ impl WriterThread {
 
     /// Reports the error to the caller, and puts the job into the backlog if it is to be retried.
     fn defer(&mut self, mut job: Box<dyn WriteJob>, error: &StoreError) {
-        job.complete(Err(error.clone()));
-        if job.retained_bytes().is_some() {
+        let is_retried = job.retained_bytes().is_some();
+        if is_retried {
             if self.backlog.is_empty() {
                 tracing::error!(%error, "the store cannot be written for now");
                 self.last_attempt = Instant::now();
             }
             self.shared.health.set_failing(error);
+        }
+        // After the fault is recorded, because whoever waits for the job may ask for it at once.
+        job.complete(Err(error.clone()));
+        if is_retried {
             let dropped = self.backlog.push(job);
             self.shared.health.add_dropped(dropped.len());
         }

@@ -4,17 +4,22 @@
 //! schema are never fetched.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 
 use regex_automata::meta::{Config, Regex};
 use serde_json::{Map, Number, Value};
 
 use super::model_schema::resolve;
 
-/// The most schemas that one validation applies. Alternatives that refer to alternatives could take
-/// exponential time.
-const MAX_STEPS: usize = 100_000;
-/// The most items of an array that are compared with each other.
-const MAX_UNIQUE_ITEMS: usize = 1_000;
+/// The most steps of one validation; a step is about the work of applying an empty schema. Alternatives
+/// that refer to alternatives could take exponential time.
+const MAX_STEPS: usize = 200_000;
+/// The deepest nesting of schemas. A schema may refer to itself.
+const MAX_DEPTH: usize = 128;
+/// The steps for the compilation of a pattern.
+const COMPILATION_STEPS: usize = 4_000;
+/// How much text is counted or compared in one step.
+const BYTES_PER_STEP: usize = 256;
 /// Maximum size of a compiled pattern.
 const MAX_PATTERN_BYTES: usize = 256 * 1024;
 /// The most values that an error lists.
@@ -30,7 +35,7 @@ pub(crate) struct Mismatch {
 
 /// Returns the first error of a value. A validation that takes too many steps finds none.
 pub(crate) fn first_mismatch(schema: &Map<String, Value>, value: &Value) -> Option<Mismatch> {
-    let mut validation = Validation { root: schema, place: String::new(), steps: MAX_STEPS };
+    let mut validation = Validation::new(schema);
     match validation.object_schema(schema, value) {
         Err(Stop::Mismatch(what)) => Some(Mismatch { place: validation.place, what }),
         Ok(()) | Err(Stop::TooManySteps) => None,
@@ -41,7 +46,13 @@ struct Validation<'a> {
     root: &'a Map<String, Value>,
     /// The place of the current value. After an error it is the place of the error.
     place: String,
+    /// The steps that are left.
     steps: usize,
+    depth: usize,
+    /// The number of alternatives around the current schema. Their errors are not shown.
+    alternatives: usize,
+    /// The compiled patterns; `None` for one that cannot be compiled.
+    patterns: HashMap<&'a str, Option<Regex>>,
 }
 
 /// Why a validation has ended early.
@@ -52,31 +63,59 @@ enum Stop {
 
 type Validated = Result<(), Stop>;
 
-fn mismatch(what: impl Into<String>) -> Validated {
-    Err(Stop::Mismatch(what.into()))
-}
-
 impl<'a> Validation<'a> {
+    fn new(root: &'a Map<String, Value>) -> Validation<'a> {
+        Validation {
+            root,
+            place: String::new(),
+            steps: MAX_STEPS,
+            depth: 0,
+            alternatives: 0,
+            patterns: HashMap::new(),
+        }
+    }
+
+    fn spend(&mut self, steps: usize) -> Validated {
+        self.steps = self.steps.checked_sub(steps).ok_or(Stop::TooManySteps)?;
+        Ok(())
+    }
+
+    /// An error, whose text is made only if it is shown: the texts of a thousand alternatives would
+    /// take longer than their validation.
+    fn mismatch(&self, what: impl FnOnce() -> String) -> Validated {
+        Err(Stop::Mismatch(if self.alternatives == 0 { what() } else { String::new() }))
+    }
+
     fn schema(&mut self, schema: &'a Value, value: &Value) -> Validated {
         match schema {
             Value::Object(schema) => self.object_schema(schema, value),
-            Value::Bool(false) => mismatch("nothing is allowed here"),
+            Value::Bool(false) => self.mismatch(|| "nothing is allowed here".to_owned()),
             _ => Ok(()),
         }
     }
 
     fn object_schema(&mut self, schema: &'a Map<String, Value>, value: &Value) -> Validated {
-        self.steps = self.steps.checked_sub(1).ok_or(Stop::TooManySteps)?;
+        self.spend(1)?;
+        if self.depth == MAX_DEPTH {
+            return Err(Stop::TooManySteps);
+        }
+        self.depth += 1;
+        let validated = self.keywords(schema, value);
+        self.depth -= 1;
+        validated
+    }
+
+    fn keywords(&mut self, schema: &'a Map<String, Value>, value: &Value) -> Validated {
         if let Some(reference) = schema.get("$ref").and_then(Value::as_str)
             && let Some(target) = resolve(self.root, reference)
         {
             self.object_schema(target, value)?;
         }
-        check_type(schema, value)?;
-        check_constants(schema, value)?;
+        self.type_names(schema, value)?;
+        self.constants(schema, value)?;
         match value {
-            Value::Number(number) => check_number(schema, number)?,
-            Value::String(text) => check_text(schema, text)?,
+            Value::Number(number) => self.number(schema, number)?,
+            Value::String(text) => self.text(schema, text)?,
             Value::Array(items) => self.array(schema, items)?,
             Value::Object(fields) => self.object(schema, fields)?,
             Value::Null | Value::Bool(_) => {}
@@ -99,8 +138,9 @@ impl<'a> Validation<'a> {
     fn object(&mut self, schema: &'a Map<String, Value>, fields: &Map<String, Value>) -> Validated {
         let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
         for name in required.filter_map(Value::as_str) {
+            self.spend(1)?;
             if !fields.contains_key(name) {
-                return mismatch(format!("{} is a required property", quote(name)));
+                return self.mismatch(|| format!("{} is a required property", quote(name)));
             }
         }
         let properties = schema.get("properties").and_then(Value::as_object);
@@ -109,15 +149,16 @@ impl<'a> Validation<'a> {
         let additional = schema
             .get("additionalProperties")
             .filter(|_| !schema.contains_key("patternProperties"));
+        self.spend(fields.len())?;
         if additional == Some(&Value::Bool(false)) {
             let unknown = fields.keys().filter(|it| declared(it).is_none());
             let unknown: Vec<_> = unknown.take(MAX_LISTED).map(|it| format!("'{it}'")).collect();
             if !unknown.is_empty() {
                 let verb = if unknown.len() == 1 { "was" } else { "were" };
-                return mismatch(format!(
-                    "Additional properties are not allowed ({} {verb} unexpected)",
-                    unknown.join(", ")
-                ));
+                let names = unknown.join(", ");
+                return self.mismatch(|| {
+                    format!("Additional properties are not allowed ({names} {verb} unexpected)")
+                });
             }
         }
         for (name, value) in fields {
@@ -132,15 +173,15 @@ impl<'a> Validation<'a> {
         if let Some(least) = limit(schema, "minItems")
             && items.len() < least
         {
-            return mismatch(format!("the value has fewer than {least} items"));
+            return self.mismatch(|| format!("the value has fewer than {least} items"));
         }
         if let Some(most) = limit(schema, "maxItems")
             && items.len() > most
         {
-            return mismatch(format!("the value has more than {most} items"));
+            return self.mismatch(|| format!("the value has more than {most} items"));
         }
-        if schema.get("uniqueItems") == Some(&Value::Bool(true)) && has_repetition(items) {
-            return mismatch("the value has items that are not unique");
+        if schema.get("uniqueItems") == Some(&Value::Bool(true)) && self.has_repetition(items)? {
+            return self.mismatch(|| "the value has items that are not unique".to_owned());
         }
         // Older drafts have the list of the first items in `items`.
         let (first, rest) = match (schema.get("prefixItems"), schema.get("items")) {
@@ -148,7 +189,8 @@ impl<'a> Validation<'a> {
             (_, Some(Value::Array(first))) => (first.as_slice(), schema.get("additionalItems")),
             (_, rest) => (&[][..], rest),
         };
-        for (index, item) in items.iter().enumerate() {
+        let described = if rest.is_some() { items.len() } else { first.len() };
+        for (index, item) in items.iter().take(described).enumerate() {
             if let Some(schema) = first.get(index).or(rest) {
                 self.part(&index.to_string(), schema, item)?;
             }
@@ -165,16 +207,16 @@ impl<'a> Validation<'a> {
         if let Some(all) = list("anyOf")
             && self.count_valid(all, value, 1)? == 0
         {
-            return mismatch("the value is valid under none of the schemas of `anyOf`");
+            return self
+                .mismatch(|| "the value is valid under none of the schemas of `anyOf`".to_owned());
         }
         if let Some(all) = list("oneOf") {
-            match self.count_valid(all, value, 2)? {
-                0 => return mismatch("the value is valid under none of the schemas of `oneOf`"),
-                1 => {}
-                _ => {
-                    return mismatch("the value is valid under more than one schema of `oneOf`");
-                }
-            }
+            let amount = match self.count_valid(all, value, 2)? {
+                0 => "none of the schemas",
+                1 => return Ok(()),
+                _ => "more than one schema",
+            };
+            return self.mismatch(|| format!("the value is valid under {amount} of `oneOf`"));
         }
         Ok(())
     }
@@ -188,7 +230,10 @@ impl<'a> Validation<'a> {
     ) -> Result<usize, Stop> {
         let (mut count, length) = (0, self.place.len());
         for schema in schemas {
-            match self.schema(schema, value) {
+            self.alternatives += 1;
+            let validated = self.schema(schema, value);
+            self.alternatives -= 1;
+            match validated {
                 Ok(()) => count += 1,
                 Err(Stop::Mismatch(_)) => self.place.truncate(length),
                 Err(Stop::TooManySteps) => return Err(Stop::TooManySteps),
@@ -199,15 +244,153 @@ impl<'a> Validation<'a> {
         }
         Ok(count)
     }
+
+    fn type_names(&self, schema: &Map<String, Value>, value: &Value) -> Validated {
+        let names: Vec<&str> = match schema.get("type") {
+            Some(Value::String(name)) => vec![name],
+            Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+            _ => return Ok(()),
+        };
+        if names.is_empty() || names.iter().any(|it| is_of_type(it, value)) {
+            return Ok(());
+        }
+        self.mismatch(|| {
+            let plural = if names.len() == 1 { "type" } else { "types" };
+            let names: Vec<_> = names.into_iter().take(MAX_LISTED).map(quote).collect();
+            format!("the value is not of {plural} {}", names.join(", "))
+        })
+    }
+
+    fn constants(&mut self, schema: &Map<String, Value>, value: &Value) -> Validated {
+        if let Some(Value::Array(allowed)) = schema.get("enum") {
+            let mut is_allowed = false;
+            for one in allowed {
+                is_allowed = is_allowed || self.is_equal(one, value)?;
+            }
+            if !is_allowed {
+                return self.mismatch(|| {
+                    let listed = allowed.iter().take(MAX_LISTED).map(Value::to_string);
+                    let listed = listed.collect::<Vec<_>>().join(", ");
+                    let more = if allowed.len() > MAX_LISTED { ", …" } else { "" };
+                    format!("the value is not one of {listed}{more}")
+                });
+            }
+        }
+        match schema.get("const") {
+            Some(constant) if !self.is_equal(constant, value)? => {
+                self.mismatch(|| format!("the value must be {constant}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn number(&self, schema: &Map<String, Value>, number: &Number) -> Validated {
+        let bounds: [(&str, IsAllowed, &str); 4] = [
+            ("minimum", Ordering::is_ge, "less than the minimum of"),
+            ("maximum", Ordering::is_le, "greater than the maximum of"),
+            ("exclusiveMinimum", Ordering::is_gt, "not greater than"),
+            ("exclusiveMaximum", Ordering::is_lt, "not less than"),
+        ];
+        for (key, is_fit, what) in bounds {
+            if let Some(Value::Number(bound)) = schema.get(key)
+                && !is_fit(compare(number, bound))
+            {
+                return self.mismatch(|| format!("the value is {what} {bound}"));
+            }
+        }
+        match schema.get("multipleOf").and_then(Value::as_number) {
+            Some(step) if !is_multiple(number, step) => {
+                self.mismatch(|| format!("the value is not a multiple of {step}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn text(&mut self, schema: &'a Map<String, Value>, text: &str) -> Validated {
+        if let Some(least) = limit(schema, "minLength") {
+            self.spend(text.len() / BYTES_PER_STEP)?;
+            if text.chars().take(least).count() < least {
+                return self.mismatch(|| format!("the value is shorter than {least} characters"));
+            }
+        }
+        if let Some(most) = limit(schema, "maxLength") {
+            self.spend(text.len() / BYTES_PER_STEP)?;
+            if text.chars().nth(most).is_some() {
+                return self.mismatch(|| format!("the value is longer than {most} characters"));
+            }
+        }
+        match schema.get("pattern").and_then(Value::as_str) {
+            Some(pattern) if !self.matches_pattern(pattern, text)? => {
+                self.mismatch(|| format!("the value does not match {}", quote(pattern)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the text matches the pattern. A pattern that cannot be compiled, for example because it
+    /// looks ahead, matches everything.
+    fn matches_pattern(&mut self, pattern: &'a str, text: &str) -> Result<bool, Stop> {
+        if !self.patterns.contains_key(pattern) {
+            self.spend(COMPILATION_STEPS)?;
+            let config = Config::new()
+                .nfa_size_limit(Some(MAX_PATTERN_BYTES))
+                .onepass_size_limit(Some(MAX_PATTERN_BYTES))
+                .dfa_size_limit(Some(MAX_PATTERN_BYTES));
+            let compiled = Regex::builder().configure(config).build(pattern).ok();
+            self.patterns.insert(pattern, compiled);
+        }
+        // The worst patterns take a microsecond and more for each byte.
+        self.spend(text.len())?;
+        let compiled = self.patterns.get(pattern).and_then(Option::as_ref);
+        Ok(compiled.is_none_or(|it| it.is_match(text)))
+    }
+
+    fn has_repetition(&mut self, items: &[Value]) -> Result<bool, Stop> {
+        for (index, item) in items.iter().enumerate() {
+            for earlier in &items[..index] {
+                if self.is_equal(earlier, item)? {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether two values are equal as JSON Schema understands it: 1 equals 1.0.
+    fn is_equal(&mut self, one: &Value, other: &Value) -> Result<bool, Stop> {
+        self.spend(1)?;
+        match (one, other) {
+            (Value::Number(one), Value::Number(other)) => Ok(compare(one, other).is_eq()),
+            (Value::String(one), Value::String(other)) if one.len() == other.len() => {
+                self.spend(one.len() / BYTES_PER_STEP)?;
+                Ok(one == other)
+            }
+            (Value::Array(one), Value::Array(other)) if one.len() == other.len() => {
+                for (one, other) in one.iter().zip(other) {
+                    if !self.is_equal(one, other)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            (Value::Object(one), Value::Object(other)) if one.len() == other.len() => {
+                for (key, one) in one {
+                    let Some(other) = other.get(key) else { return Ok(false) };
+                    if !self.is_equal(one, other)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            (Value::Null, Value::Null) => Ok(true),
+            (Value::Bool(one), Value::Bool(other)) => Ok(one == other),
+            _ => Ok(false),
+        }
+    }
 }
 
-fn check_type(schema: &Map<String, Value>, value: &Value) -> Validated {
-    let names: Vec<&str> = match schema.get("type") {
-        Some(Value::String(name)) => vec![name],
-        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
-        _ => return Ok(()),
-    };
-    let is_fit = |name: &&str| match *name {
+fn is_of_type(name: &str, value: &Value) -> bool {
+    match name {
         "null" => value.is_null(),
         "boolean" => value.is_boolean(),
         "string" => value.is_string(),
@@ -217,85 +400,11 @@ fn check_type(schema: &Map<String, Value>, value: &Value) -> Validated {
         "object" => value.is_object(),
         // A type that does not exist accepts everything.
         _ => true,
-    };
-    if names.is_empty() || names.iter().any(is_fit) {
-        return Ok(());
-    }
-    let plural = if names.len() == 1 { "type" } else { "types" };
-    let names: Vec<_> = names.into_iter().take(MAX_LISTED).map(quote).collect();
-    mismatch(format!("the value is not of {plural} {}", names.join(", ")))
-}
-
-fn check_constants(schema: &Map<String, Value>, value: &Value) -> Validated {
-    if let Some(Value::Array(allowed)) = schema.get("enum")
-        && !allowed.iter().any(|it| is_equal(it, value))
-    {
-        let listed: Vec<_> = allowed.iter().take(MAX_LISTED).map(Value::to_string).collect();
-        let more = if allowed.len() > MAX_LISTED { ", …" } else { "" };
-        return mismatch(format!("the value is not one of {}{more}", listed.join(", ")));
-    }
-    match schema.get("const") {
-        Some(constant) if !is_equal(constant, value) => {
-            mismatch(format!("the value must be {constant}"))
-        }
-        _ => Ok(()),
     }
 }
 
 /// Tells from the comparison of a number with a bound whether the number is allowed.
 type IsAllowed = fn(Ordering) -> bool;
-
-fn check_number(schema: &Map<String, Value>, number: &Number) -> Validated {
-    let bounds: [(&str, IsAllowed, &str); 4] = [
-        ("minimum", Ordering::is_ge, "less than the minimum of"),
-        ("maximum", Ordering::is_le, "greater than the maximum of"),
-        ("exclusiveMinimum", Ordering::is_gt, "not greater than"),
-        ("exclusiveMaximum", Ordering::is_lt, "not less than"),
-    ];
-    for (key, is_fit, what) in bounds {
-        if let Some(Value::Number(bound)) = schema.get(key)
-            && !is_fit(compare(number, bound))
-        {
-            return mismatch(format!("the value is {what} {bound}"));
-        }
-    }
-    match schema.get("multipleOf").and_then(Value::as_number) {
-        Some(step) if !is_multiple(number, step) => {
-            mismatch(format!("the value is not a multiple of {step}"))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn check_text(schema: &Map<String, Value>, text: &str) -> Validated {
-    if let Some(least) = limit(schema, "minLength")
-        && text.chars().take(least).count() < least
-    {
-        return mismatch(format!("the value is shorter than {least} characters"));
-    }
-    if let Some(most) = limit(schema, "maxLength")
-        && text.chars().nth(most).is_some()
-    {
-        return mismatch(format!("the value is longer than {most} characters"));
-    }
-    match schema.get("pattern").and_then(Value::as_str) {
-        Some(pattern) if !matches_pattern(pattern, text) => {
-            mismatch(format!("the value does not match {}", quote(pattern)))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Whether the text matches the pattern. A pattern that cannot be compiled, for example because it
-/// looks ahead, matches everything.
-fn matches_pattern(pattern: &str, text: &str) -> bool {
-    let config = Config::new()
-        .nfa_size_limit(Some(MAX_PATTERN_BYTES))
-        .onepass_size_limit(Some(MAX_PATTERN_BYTES))
-        .dfa_size_limit(Some(MAX_PATTERN_BYTES));
-    let compiled = Regex::builder().configure(config).build(pattern);
-    compiled.map_or(true, |it| it.is_match(text))
-}
 
 fn limit(schema: &Map<String, Value>, key: &str) -> Option<usize> {
     schema.get(key).and_then(Value::as_u64).and_then(|it| usize::try_from(it).ok())
@@ -303,29 +412,6 @@ fn limit(schema: &Map<String, Value>, key: &str) -> Option<usize> {
 
 fn quote(text: &str) -> String {
     Value::from(text).to_string()
-}
-
-fn has_repetition(items: &[Value]) -> bool {
-    let items = &items[..items.len().min(MAX_UNIQUE_ITEMS)];
-    items.iter().enumerate().any(|(index, it)| items[..index].iter().any(|one| is_equal(one, it)))
-}
-
-/// Whether two values are equal as JSON Schema understands it: 1 equals 1.0.
-fn is_equal(one: &Value, other: &Value) -> bool {
-    match (one, other) {
-        (Value::Number(one), Value::Number(other)) => compare(one, other).is_eq(),
-        (Value::Array(one), Value::Array(other)) => {
-            one.len() == other.len()
-                && one.iter().zip(other).all(|(one, other)| is_equal(one, other))
-        }
-        (Value::Object(one), Value::Object(other)) => {
-            one.len() == other.len()
-                && one
-                    .iter()
-                    .all(|(key, it)| other.get(key).is_some_and(|other| is_equal(it, other)))
-        }
-        (one, other) => one == other,
-    }
 }
 
 fn integer(number: &Number) -> Option<i128> {
@@ -413,6 +499,58 @@ mod tests {
         ] {
             assert_eq!(errors(&schema, &json!("x")), None, "{schema}");
         }
+    }
+
+    /// A server chooses its schemas, and the simplified schema that the model sees has not all of their
+    /// keywords: a loop in the rest must end here.
+    #[test]
+    fn a_schema_that_refers_to_itself_ends() {
+        let value = json!({ "a": [1, 2], "b": "x" });
+        let more = json!({ "$ref": "#/properties/a/additionalItems" });
+        for schema in [
+            json!({ "$ref": "#" }),
+            json!({ "allOf": [{ "$ref": "#" }] }),
+            json!({ "properties": { "a": { "items": [{}], "additionalItems": more } } }),
+            json!({ "properties": { "b": { "anyOf": [{ "$ref": "#/properties/b" }] } } }),
+        ] {
+            assert_eq!(errors(&schema, &value), None, "{schema}");
+        }
+    }
+
+    /// Without the steps that these spend, each of them would take minutes.
+    #[test]
+    fn costly_schemas_and_values_are_given_up() {
+        let patterns: Vec<_> =
+            (0..200).map(|it| json!({ "pattern": format!("(?:x{{50}}y){{20}}{it}") })).collect();
+        let words: Vec<_> = (0..50_000).map(|it| format!("w{it}")).collect();
+        let lists: Vec<_> = (0..400).map(|it| [vec![0; 20_000], vec![it]].concat()).collect();
+        let long = json!({ "minLength": 2_000_000 });
+        let cases = [
+            (json!({ "items": { "anyOf": patterns } }), json!(words)),
+            (json!({ "items": { "enum": words.clone() } }), json!(vec!["w49999"; 50_000])),
+            (json!({ "uniqueItems": true }), json!(lists)),
+            (json!({ "anyOf": vec![long; 20_000] }), json!("ab".repeat(500_000))),
+        ];
+        for (number, (schema, value)) in cases.into_iter().enumerate() {
+            let schema = schema.as_object().unwrap();
+            let ended = Validation::new(schema).object_schema(schema, &value);
+            assert!(matches!(ended, Err(Stop::TooManySteps)), "case {number}");
+        }
+    }
+
+    #[test]
+    fn large_ordinary_values_are_validated_to_their_end() {
+        let row = json!({ "name": "n".repeat(50), "id": 7, "tags": ["a", "b"] });
+        let mut rows = vec![row; 10_000];
+        rows.push(json!({ "name": "n", "id": "seven" }));
+        let fields = json!({
+            "name": { "type": "string", "maxLength": 100 },
+            "id": { "type": "integer" },
+            "tags": { "items": { "enum": ["a", "b"] } },
+        });
+        let schema = json!({ "items": { "properties": fields, "required": ["name"] } });
+        let expected = "/10000/id: the value is not of type \"integer\"";
+        assert_eq!(errors(&schema, &json!(rows)).as_deref(), Some(expected));
     }
 
     /// Values of few kinds, so that schemas and values often meet.

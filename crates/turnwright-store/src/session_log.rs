@@ -45,15 +45,22 @@ struct SessionLogInner {
     /// damaged one.
     // Held only to move a few strings, like the others here.
     row: Mutex<Option<SessionRow>>,
-    /// The turn that has begun, until the next write takes it along into its commit.
-    begun_turn: Mutex<Option<BegunTurn>>,
-    /// The commit of the write that was submitted last.
-    last_commit: Mutex<Option<Commit>>,
+    /// Held while a write is submitted, which does not wait.
+    submitted: Mutex<Submitted>,
     /// Why a write failed, until it was reported.
     unreported_error: Arc<Mutex<Option<StoreError>>>,
     /// The last commit that was waited for has timed out.
     is_hung: Arc<AtomicBool>,
     delivered: Mutex<DeliveredNotices>,
+}
+
+/// How far the writes of a session have come.
+#[derive(Debug, Default)]
+struct Submitted {
+    /// The turn that has begun, until the next write takes it along into its commit.
+    begun_turn: Option<BegunTurn>,
+    /// The commit of the write that was submitted last.
+    last_commit: Option<Commit>,
 }
 
 /// The result of a write, for any number of waiters.
@@ -112,8 +119,7 @@ impl SessionLog {
             next: AtomicU64::new(1),
             turn: AtomicU64::new(0),
             row: Mutex::default(),
-            begun_turn: Mutex::default(),
-            last_commit: Mutex::default(),
+            submitted: Mutex::default(),
             unreported_error: Arc::default(),
             is_hung: Arc::default(),
             delivered: Mutex::default(),
@@ -170,7 +176,8 @@ impl SessionLog {
         let Some(inner) = &self.0 else { return 0 };
         let turn = inner.turn.fetch_add(1, Ordering::Relaxed) + 1;
         let begun_at = to_millis(SystemTime::now());
-        *inner.begun_turn.lock() = Some(BegunTurn { number: turn, kind, words, begun_at });
+        let begun = BegunTurn { number: turn, kind, words, begun_at };
+        inner.submitted.lock().begun_turn = Some(begun);
         turn
     }
 
@@ -357,10 +364,12 @@ impl SessionLog {
     /// is the commit of the last one.
     pub fn flush(&self) -> PendingWrite {
         let Some(inner) = &self.0 else { return PendingWrite::default() };
-        if inner.begun_turn.lock().is_some() {
-            return self.submit(Durability::ProcessCrash, |_, _| Ok(()));
+        let submitted = inner.submitted.lock();
+        if submitted.begun_turn.is_none() {
+            return inner.pending(submitted.last_commit.clone());
         }
-        inner.pending(inner.last_commit.lock().clone())
+        drop(submitted);
+        self.submit(Durability::ProcessCrash, |_, _| Ok(()))
     }
 
     /// Submits a write about this session. `work` gets the session's key.
@@ -381,7 +390,8 @@ impl SessionLog {
     ) -> PendingWrite {
         let Some(inner) = &self.0 else { return PendingWrite::default() };
         let session = Arc::clone(inner);
-        let begun = inner.begun_turn.lock().take();
+        let mut submitted = inner.submitted.lock();
+        let begun = submitted.begun_turn.take();
         let retained_bytes = retained_bytes + begun.as_ref().map_or(0, |it| it.words.len());
         let waiting = inner.store.submit_retained(durability, retained_bytes, move |connection| {
             let key = session.session_key(connection)?;
@@ -391,7 +401,8 @@ impl SessionLog {
             work(connection, key)
         });
         let commit = waiting.shared();
-        *inner.last_commit.lock() = Some(commit.clone());
+        submitted.last_commit = Some(commit.clone());
+        drop(submitted);
         inner.pending(Some(commit))
     }
 }

@@ -2,7 +2,7 @@
 //! recognises most lines by their text instead of parsing them, so that its own cost stays small.
 
 use std::io::{self, BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -11,12 +11,16 @@ use tempfile::TempDir;
 
 use crate::model::Model;
 
-/// The path of the measured agent.
-pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_turnwright");
+/// The path of the measured agent: that of `TURNWRIGHT_BENCH_BINARY`, or the one that was built with
+/// the benchmark.
+pub(crate) fn binary() -> PathBuf {
+    let chosen = std::env::var_os("TURNWRIGHT_BENCH_BINARY");
+    chosen.map_or_else(|| env!("CARGO_BIN_EXE_turnwright").into(), PathBuf::from)
+}
 
 /// Returns a command that runs the agent with only `PATH` and `TURNWRIGHT_HOME` in its environment.
 pub(crate) fn command(home: &Path) -> Command {
-    let mut command = Command::new(BINARY);
+    let mut command = Command::new(binary());
     command
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
@@ -30,7 +34,8 @@ pub(crate) fn command(home: &Path) -> Command {
 #[derive(Debug)]
 pub(crate) struct Agent {
     child: Child,
-    stdin: ChildStdin,
+    /// `None` once it is closed.
+    stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
     next_id: u64,
     bytes: usize,
@@ -48,7 +53,7 @@ impl Agent {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
-        let stdin = child.stdin.take().ok_or_else(|| io::Error::other("no stdin"))?;
+        let stdin = child.stdin.take();
         let stdout = child.stdout.take().ok_or_else(|| io::Error::other("no stdout"))?;
         Ok(Agent { child, stdin, stdout: BufReader::new(stdout), next_id: 1, bytes: 0, folder })
     }
@@ -82,7 +87,7 @@ impl Agent {
         let id = self.next_id;
         let line = self.line("session/prompt", &params);
         let begun = Instant::now();
-        self.stdin.write_all(line.as_bytes())?;
+        self.send(&line)?;
         Ok((id, begun))
     }
 
@@ -91,6 +96,20 @@ impl Agent {
         let (id, begun) = self.prompt(session, text)?;
         self.answer(id)?;
         Ok(begun)
+    }
+
+    /// Runs a turn and allows everything that the agent asks for.
+    pub(crate) fn turn_with_approval(&mut self, session: &str, text: &str) -> io::Result<()> {
+        let (id, _) = self.prompt(session, text)?;
+        while let Some(question) = self.answer_or(id, "session/request_permission")? {
+            self.allow_always(&question)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn close_session(&mut self, session: &str) -> io::Result<()> {
+        let id = self.request("session/close", &json!({ "sessionId": session }))?;
+        self.answer(id).map(drop)
     }
 
     pub(crate) fn cancel(&mut self, session: &str) -> io::Result<()> {
@@ -179,8 +198,14 @@ impl Agent {
     pub(crate) fn request(&mut self, method: &str, params: &Value) -> io::Result<u64> {
         let id = self.next_id;
         let line = self.line(method, params);
-        self.stdin.write_all(line.as_bytes())?;
+        self.send(&line)?;
         Ok(id)
+    }
+
+    /// Closes stdin and waits until the agent has exited.
+    pub(crate) fn end(mut self) -> io::Result<()> {
+        drop(self.stdin.take());
+        self.child.wait().map(drop)
     }
 
     fn line(&mut self, method: &str, params: &Value) -> String {
@@ -191,7 +216,12 @@ impl Agent {
     }
 
     fn write(&mut self, message: &Value) -> io::Result<()> {
-        self.stdin.write_all(format!("{message}\n").as_bytes())
+        self.send(&format!("{message}\n"))
+    }
+
+    fn send(&mut self, line: &str) -> io::Result<()> {
+        let closed = || io::Error::other("stdin is closed");
+        self.stdin.as_mut().ok_or_else(closed)?.write_all(line.as_bytes())
     }
 }
 

@@ -92,7 +92,7 @@ pub(crate) fn turns(table: &mut Table, model: &Model, rounds: Rounds) -> io::Res
     agent.turn(&session, "say")?;
     let first: Vec<Exchange> = model.take();
     let bytes = first.first().map_or(0, |it| u32::try_from(it.bytes).unwrap_or(u32::MAX));
-    table.row("size of the first request to the model", f64::from(bytes) / 1024.0, "KiB", 10.0);
+    table.row("size of the first request to the model", f64::from(bytes) / 1024.0, "KiB", 8.0);
 
     let mut floor = Floor::start(&model.address())?;
     let (mut floor_requests, mut floor_chunks) = (vec![], vec![]);

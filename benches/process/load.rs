@@ -8,7 +8,7 @@ use std::thread;
 use serde_json::Value;
 
 use crate::Rounds;
-use crate::agent::{Agent, BINARY, pause};
+use crate::agent::{Agent, binary, pause};
 use crate::floor::Floor;
 use crate::model::Model;
 use crate::table::{Table, median, us};
@@ -85,6 +85,29 @@ pub(crate) fn memory(table: &mut Table, model: &Model, rounds: Rounds) -> io::Re
     pause(500);
     let after = usage::memory(agent.pid())?;
     table.note("… all sessions, after a prompt and a burst, PSS", after.pss, "MB");
+    Ok(())
+}
+
+/// Measures how much memory stays in use after large calls, when their sessions are closed.
+pub(crate) fn large_writes(table: &mut Table, model: &Model) -> io::Result<()> {
+    let mut agent = Agent::start(model)?;
+    let session = agent.new_session()?;
+    agent.turn(&session, "say")?;
+    pause(500);
+    let before = usage::memory(agent.pid())?.pss;
+    let peak = Peak::watch(agent.pid());
+    for _ in 0..8 {
+        let session = agent.new_session()?;
+        for number in 0..6 {
+            agent.turn_with_approval(&session, &format!("write {number}"))?;
+        }
+        agent.close_session(&session)?;
+    }
+    let peak = peak.end();
+    pause(1_000);
+    let after = usage::memory(agent.pid())?.pss;
+    table.row("48 writes of 7 MB, closed sessions, PSS growth", after - before, "MB", 30.0);
+    table.note("… peak PSS growth", peak - before, "MB");
     Ok(())
 }
 
@@ -165,7 +188,7 @@ impl Peak {
 
 /// Measures the size of the binary.
 pub(crate) fn size(table: &mut Table) -> io::Result<()> {
-    let bytes = u32::try_from(std::fs::metadata(BINARY)?.len()).unwrap_or(u32::MAX);
+    let bytes = u32::try_from(std::fs::metadata(binary())?.len()).unwrap_or(u32::MAX);
     table.row("binary size", f64::from(bytes) / 1e6, "MB", 15.0);
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Measures the whole program against its budgets: `cargo bench --bench process [-- --quick]`. A
 //! missed budget is reported but is not an error, because the figures depend on the machine and on
-//! what else runs on it. Only figures of the same run can be compared.
+//! what else runs on it. Only figures of the same run can be compared. `TURNWRIGHT_BENCH_BINARY`
+//! names another agent to measure; `--walk` runs one session with it and measures nothing.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -19,6 +20,7 @@ mod sessions;
 mod table;
 mod tools;
 mod usage;
+mod walk;
 
 use std::io;
 use std::process::ExitCode;
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
     let result = match arguments[..] {
         ["--floor", address] => floor::run(address),
         ["--server", tools] => servers::serve(tools),
+        _ if arguments.contains(&"--walk") => walk::run(),
         // `cargo bench` passes `--bench`. `cargo test` does not, and must not run the measurements.
         _ if !arguments.contains(&"--bench") || arguments.contains(&"--test") => Ok(()),
         _ => measure(if arguments.contains(&"--quick") { QUICK } else { FULL }),
@@ -79,7 +82,7 @@ fn measure(rounds: Rounds) -> io::Result<()> {
         std::process::abort();
     });
     let model = Model::start()?;
-    let mut table = Table::begin(agent::BINARY);
+    let mut table = Table::begin(&agent::binary().to_string_lossy());
     latency::start(&mut table, &model, rounds)?;
     latency::rules(&mut table, &model, rounds)?;
     latency::turns(&mut table, &model, rounds)?;
@@ -91,6 +94,7 @@ fn measure(rounds: Rounds) -> io::Result<()> {
     load::bursts(&mut table, &model, rounds)?;
     load::memory(&mut table, &model, rounds)?;
     load::streams(&mut table, &model, rounds)?;
+    load::large_writes(&mut table, &model)?;
     load::size(&mut table)?;
     servers::all(&mut table, &model, rounds)?;
     sessions::load(&mut table, &model, rounds)?;

@@ -163,6 +163,7 @@ fn answer(request: &Value) -> Vec<Part> {
         "run" => call("exec", &json!({ "command": "sleep 777; true" })),
         "look" => call("read_file", &json!({ "path": "long.rs" })),
         "edit" => call("edit_file", &edit(number)),
+        "write" => write(number),
         "count" => call("exec", &json!({ "command": "seq 1 1000000" })),
         "remote" => call("mcp__bench0__echo", &json!({ "field_0": "a" })),
         "true" => call("exec", &json!({ "command": "true" })),
@@ -208,6 +209,27 @@ fn edit(line: usize) -> Value {
     let old = format!("let value_{line} = compute({line});");
     let new = format!("let edited_{line} = compute({line});");
     json!({ "path": "longer.rs", "edits": [{ "old_text": old, "new_text": new }] })
+}
+
+/// A call that writes a file of 7 MB, in deltas of 16 KiB.
+fn write(number: usize) -> Vec<Part> {
+    let line = "a line of a large file that the model has written at once\n";
+    let content = line.repeat(7_000_000 / line.len());
+    let arguments =
+        json!({ "path": format!("large-{number}.txt"), "content": content }).to_string();
+    let function = json!({ "name": "write_file", "arguments": "" });
+    let first = json!({ "index": 0, "id": "call_1", "type": "function", "function": function });
+    let mut parts = vec![Part::Write(HEAD.to_owned())];
+    let mut push = |call: Value| {
+        let delta = event(&json!({ "tool_calls": [call] }), &Value::Null);
+        parts.push(Part::Write(delta));
+    };
+    push(first);
+    for piece in arguments.as_bytes().chunks(16 * 1024) {
+        let piece = String::from_utf8_lossy(piece);
+        push(json!({ "index": 0, "function": { "arguments": piece } }));
+    }
+    with_end(parts, "tool_calls")
 }
 
 /// Adds the end of the response. The last chunk is a separate write, as most servers send it.

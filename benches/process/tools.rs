@@ -21,7 +21,7 @@ pub(crate) fn files(table: &mut Table, model: &Model, rounds: Rounds) -> io::Res
     fs::write(agent.folder().join("long.rs"), lines(2_000))?;
     fs::write(agent.folder().join("longer.rs"), lines(5_000))?;
     let session = agent.new_session()?;
-    turn_with_approval(&mut agent, &session, "edit 0")?;
+    agent.turn_with_approval(&session, "edit 0")?;
     let (mut reads, mut edits) = (vec![], vec![]);
     for number in 1..=rounds.turns {
         // A new session, because each request contains the results of all earlier reads.
@@ -42,7 +42,7 @@ pub(crate) fn files(table: &mut Table, model: &Model, rounds: Rounds) -> io::Res
 pub(crate) fn commands(table: &mut Table, model: &Model, rounds: Rounds) -> io::Result<()> {
     let mut agent = Agent::start(model)?;
     let session = agent.new_session()?;
-    turn_with_approval(&mut agent, &session, "true")?;
+    agent.turn_with_approval(&session, "true")?;
     let (mut direct, mut through_agent) = (vec![], vec![]);
     for _ in 0..rounds.turns {
         direct.push(run_in_shell("true")?);
@@ -62,13 +62,13 @@ pub(crate) fn flood(table: &mut Table, model: &Model, rounds: Rounds) -> io::Res
     for _ in 0..rounds.turns.div_ceil(12) {
         let mut agent = Agent::start(model)?;
         let session = agent.new_session()?;
-        turn_with_approval(&mut agent, &session, "true")?;
+        agent.turn_with_approval(&session, "true")?;
         pause(300);
         let before = usage::memory(agent.pid())?.rss;
         usage::reset_peak(agent.pid())?;
         let bytes = agent.bytes();
         // The permission for `true` does not cover this command.
-        turn_with_approval(&mut agent, &session, "count")?;
+        agent.turn_with_approval(&session, "count")?;
         sent.push(to_f64(agent.bytes() - bytes) / 1e3);
         growth.push(usage::peak(agent.pid())? - before);
         direct.push(run_in_shell("seq 1 1000000")?);
@@ -102,16 +102,6 @@ pub(crate) fn first_prompts(table: &mut Table, model: &Model, rounds: Rounds) ->
             requests.push(prompt_to_request(&mut agent, model, &session, &mut vec![])?);
         }
         table.row(name, median(requests), "ms", 0.5);
-    }
-    Ok(())
-}
-
-/// Runs a turn with a tool call. If the agent asks for permission, allows the call and similar ones.
-fn turn_with_approval(agent: &mut Agent, session: &str, prompt: &str) -> io::Result<()> {
-    let (id, _) = agent.prompt(session, prompt)?;
-    if let Some(question) = agent.answer_or(id, "session/request_permission")? {
-        agent.allow_always(&question)?;
-        agent.answer(id)?;
     }
     Ok(())
 }

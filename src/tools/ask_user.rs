@@ -21,15 +21,13 @@ const MAX_QUESTION_CHARS: usize = 4_000;
 #[derive(Debug)]
 pub(super) struct AskUser;
 
-/// Ask the user what you cannot find out and must know to go on.
+/// Ask the user what you must know and cannot find out.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct AskUserArgs {
-    /// The question
     question: String,
-    /// Answers to choose from; leave out for free text
+    /// Choices; without them, free text
     #[serde(default, alias = "choices")]
     options: Vec<String>,
-    /// Whether several may be chosen
     #[serde(default, alias = "multi", alias = "multiple")]
     several: bool,
 }

@@ -18,13 +18,12 @@ use turnwright_workspace::files::{EntryInfo, FileError, Roots, display};
 #[derive(Debug)]
 pub(super) struct DeletePath;
 
-/// Delete a file, a link (not what it points to) or a folder.
+/// Delete a file, a link (not its target) or a folder.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct DeletePathArgs {
-    /// What to delete
     #[serde(alias = "file_path", alias = "file")]
     path: String,
-    /// Also the folder's contents (default false)
+    /// With the folder's contents
     #[serde(default)]
     recursive: Option<bool>,
 }

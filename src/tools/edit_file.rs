@@ -22,14 +22,12 @@ use turnwright_workspace::files::{FileError, FileText, Roots};
 #[derive(Debug)]
 pub(super) struct EditFile;
 
-/// Replace pieces of a text file. Each old_text must match exactly and occur once. All edits are
-/// applied or none.
+/// Replace text in a file. Each old_text must match exactly and occur once. Applies all edits, in
+/// order, or none.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct EditFileArgs {
-    /// File
     #[serde(alias = "file_path", alias = "file")]
     path: String,
-    /// Replacements, made one after another
     #[serde(default)]
     edits: Vec<TextReplacement>,
     // A single replacement without a list, as models write it that were trained on such a tool.
@@ -46,13 +44,12 @@ pub(super) struct EditFileArgs {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct TextReplacement {
-    /// The exact text, with enough lines to be unique
+    /// Exact text, with enough lines to be unique
     #[serde(alias = "old_string", alias = "old_str", alias = "oldText")]
     old_text: String,
-    /// The replacement
     #[serde(alias = "new_string", alias = "new_str", alias = "newText")]
     new_text: String,
-    /// Replace every occurrence (default false)
+    /// Replace every occurrence
     #[serde(default, alias = "replaceAll")]
     replace_all: Option<bool>,
 }

@@ -37,20 +37,19 @@ const QUIET_PERIOD: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct Exec;
 
-/// Run a shell command (bash) in the project, in a sandbox without network, terminal or input.
-/// After the timeout it continues as a job for exec_output.
+/// Run a bash command in a sandbox without network, terminal or input. After the timeout it
+/// continues as a job for exec_output.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct ExecArgs {
-    /// The command line
     #[serde(alias = "cmd")]
     command: String,
-    /// Seconds to wait for it (default 120, at most 1800)
+    /// Seconds (default 120, at most 1800)
     #[serde(default)]
     timeout: Option<u64>,
     #[serde(default)]
     #[schemars(skip)]
     timeout_ms: Option<u64>,
-    /// Folder to run in (default: the project)
+    /// Default: the project
     #[serde(default, alias = "cwd")]
     workdir: Option<String>,
     /// Do not wait: for servers and watchers
@@ -59,7 +58,6 @@ pub(super) struct ExecArgs {
     /// Access beyond the sandbox: network, a path to write to, or full
     #[serde(default)]
     escalate: Option<String>,
-    /// What it is for, in a few words
     #[serde(default)]
     #[expect(dead_code, reason = "shown by clients from the raw input")]
     description: Option<String>,

@@ -29,22 +29,21 @@ const MAX_INPUT_BYTES: usize = 32 * 1024;
 #[derive(Debug)]
 pub(super) struct ExecOutput;
 
-/// Read the new output of a job of exec; also send it input or a signal.
+/// Wait for new output of a job; can send it input or a signal.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct ExecOutputArgs {
-    /// The job, such as p3
+    /// Such as p3
     #[serde(alias = "job")]
     id: String,
-    /// Seconds to wait for new output (default 5)
+    /// Seconds (default 5)
     #[serde(default)]
     wait: Option<u64>,
     #[serde(default)]
     #[schemars(skip)]
     wait_ms: Option<u64>,
-    /// A line for its stdin (only with background=true)
+    /// A line for stdin, if started with background
     #[serde(default)]
     input: Option<String>,
-    /// A signal to send
     #[serde(default)]
     signal: Option<SignalName>,
     /// The job is not confined; set by [`Tool::inspect`].

@@ -18,22 +18,20 @@ use turnwright_workspace::search::{FileList, FileOrder, FindOptions, find};
 #[derive(Debug)]
 pub(super) struct FindFiles;
 
-/// Find files by name. A glob without a slash matches names in any folder. 200 results a page.
+/// Find files by name. A glob without a slash matches in any folder. 200 results from offset.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct FindFilesArgs {
-    /// Folder to look in (default `.`)
+    /// Default `.`
     #[serde(default, alias = "directory", alias = "dir")]
     path: Option<String>,
-    /// Such as `*.rs`, `src/**/test_*.{js,ts}` or a name
+    /// Such as `*.rs`, `src/**/test_*.{js,ts}`
     #[serde(alias = "pattern", alias = "name", alias = "query")]
     glob: String,
-    /// Order of the results (default path)
     #[serde(default)]
     sort: Option<SortBy>,
-    /// Include hidden and ignored files
+    /// Also hidden, ignored files
     #[serde(default)]
     hidden: Option<bool>,
-    /// Results to skip, for the next page
     #[serde(default)]
     offset: Option<usize>,
 }

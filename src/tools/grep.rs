@@ -18,37 +18,31 @@ use turnwright_workspace::search::{FileMatches, GrepQuery, GrepResult, grep};
 #[derive(Debug)]
 pub(super) struct Grep;
 
-/// Search file contents (ripgrep). Skips ignored, hidden and binary files. 100 matches a page.
+/// Search file contents by regex (ripgrep). 100 matches from offset.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct GrepArgs {
-    /// File or folder (default `.`)
+    /// Default `.`
     #[serde(default, alias = "directory", alias = "dir")]
     path: Option<String>,
-    /// Regular expression
     #[serde(alias = "query", alias = "regex")]
     pattern: String,
-    /// Only these files, such as `*.rs`
+    /// Such as `*.rs`
     #[serde(default, alias = "include")]
     glob: Option<String>,
-    /// Ignore case
     #[serde(default, alias = "case_insensitive")]
     ignore_case: Option<bool>,
-    /// Take the pattern as plain text
+    /// No regex
     #[serde(default, alias = "fixed_strings")]
     literal: Option<bool>,
-    /// Lines to show around each match
+    /// Lines around each match
     #[serde(default)]
     context: Option<usize>,
-    /// Matches may span lines
     #[serde(default)]
     multiline: Option<bool>,
-    /// List only the files that match
     #[serde(default)]
     files_only: Option<bool>,
-    /// Include hidden and ignored files
     #[serde(default)]
     hidden: Option<bool>,
-    /// Matches to skip, for the next page
     #[serde(default)]
     offset: Option<usize>,
 }

@@ -28,19 +28,16 @@ pub(super) struct History;
 /// Look up earlier tool calls and their results, the newest first.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct HistoryArgs {
-    /// Words in arguments, result or prompt
+    /// Words in them or the prompt
     #[serde(default)]
     query: String,
-    /// `current` (default), or `all` sessions
     #[serde(default)]
     session: HistoryScope,
-    /// Only this tool
     #[serde(default)]
     tool: String,
-    /// Only `ok` or only `failed` calls
+    /// ok or failed
     #[serde(default)]
     status: String,
-    /// Rows (default 20, at most 100)
     limit: Option<u32>,
 }
 

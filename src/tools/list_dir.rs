@@ -22,16 +22,15 @@ const MAX_DEPTH: u8 = 3;
 #[derive(Debug)]
 pub(super) struct ListDir;
 
-/// List a folder as a tree. Folders end with a slash; files come with their size.
+/// List a folder as a tree, with sizes.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct ListDirArgs {
-    /// Folder (default `.`)
+    /// Default `.`
     #[serde(default, alias = "directory", alias = "dir")]
     path: Option<String>,
-    /// Levels to show, 1 to 3 (default 2)
+    /// 1 to 3, default 2
     #[serde(default)]
     depth: Option<u8>,
-    /// Include hidden and ignored entries
     #[serde(default)]
     hidden: Option<bool>,
 }

@@ -23,19 +23,17 @@ use turnwright_workspace::memory::{self, MAX_NOTE_BYTES, MAX_NOTES, NoteFolder, 
 #[derive(Debug)]
 pub(super) struct Memory;
 
-/// Notes in Markdown that later sessions see: what the user wants remembered, what was hard to
-/// find out. Never keys or passwords.
+/// Markdown notes for later sessions: what the user wants remembered, what was hard to find out.
+/// No secrets.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct MemoryArgs {
-    /// What to do
     action: NoteAction,
-    /// For this project (default) or for all of the user's
+    /// Default: project
     #[serde(default)]
     scope: NoteScope,
-    /// The note, such as `build-commands`
+    /// Such as `build-commands`
     #[serde(alias = "key")]
     name: Option<String>,
-    /// The text, for write and append
     #[serde(alias = "text")]
     content: Option<String>,
 }

@@ -15,13 +15,12 @@ use turnwright_workspace::files::{EntryInfo, FileError, Roots};
 #[derive(Debug)]
 pub(super) struct MovePath;
 
-/// Move or rename a file or a folder. Missing folders are made; nothing is replaced.
+/// Move or rename a file or folder. Creates missing folders; replaces nothing.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct MovePathArgs {
-    /// What to move
     #[serde(alias = "path", alias = "source", alias = "old_path")]
     from: String,
-    /// Its whole new path
+    /// The whole new path
     #[serde(alias = "destination", alias = "target", alias = "new_path")]
     to: String,
 }

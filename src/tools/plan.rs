@@ -16,23 +16,19 @@ const MAX_ENTRIES: usize = 100;
 #[derive(Debug)]
 pub(super) struct Plan;
 
-/// Show the user a plan for work of three steps or more, and keep it up to date: send the whole
-/// list each time, with one step in progress.
+/// Show the user a plan for work of three or more steps and keep it up to date. Send the whole list
+/// each time, one step in progress.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct PlanArgs {
-    /// All steps, in order
     entries: Vec<PlanStep>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct PlanStep {
-    /// The step
     #[serde(alias = "step", alias = "title")]
     content: String,
-    /// Its status
     #[serde(default)]
     status: PlanStepStatus,
-    /// Its priority (default medium)
     #[serde(default)]
     priority: PlanStepPriority,
 }

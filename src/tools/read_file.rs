@@ -34,27 +34,26 @@ const MAX_CARD_BYTES: usize = 8 * 1024;
 #[derive(Debug)]
 pub(super) struct ReadFile;
 
-/// Read text files and images: `path` for one, `paths` for up to 20. At most 2000 lines,
-/// numbered; the numbers are not part of the file.
+/// Read text files and images: `path` for one, `paths` for up to 20. At most 2000 lines; their
+/// numbers are not part of the file.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct ReadFileArgs {
-    /// File, relative to the project or absolute
+    /// Relative to the project or absolute
     #[serde(default, alias = "file_path", alias = "file")]
     path: Option<String>,
-    /// Several files instead of one
     #[serde(default)]
     paths: Option<Vec<String>>,
-    /// First line, from 1; negative counts from the end
+    /// From 1; negative counts from the end
     #[serde(default, alias = "offset")]
     start_line: Option<i64>,
-    /// Last line, inclusive
+    /// Inclusive
     #[serde(default)]
     end_line: Option<i64>,
     // Not in the schema: models trained on offset and limit send it.
     #[serde(default)]
     #[schemars(skip)]
     limit: Option<i64>,
-    /// Number the lines (default true)
+    /// Default true
     #[serde(default)]
     show_line_numbers: Option<bool>,
 }

@@ -56,12 +56,10 @@ fn schemas_hold_nothing_that_strict_servers_refuse() {
 }
 
 #[test]
-fn every_argument_has_a_short_description() {
+fn descriptions_are_short() {
     each(|place, schema| {
-        if !place.contains('.') || place.ends_with("[]") {
-            return;
-        }
-        let description = schema["description"].as_str().unwrap_or_default();
+        // An argument whose name and type say everything needs none.
+        let Some(description) = schema["description"].as_str() else { return };
         let words = description.split_whitespace().count();
         assert!((1..=16).contains(&words), "{place}: {description:?}");
         assert!(!description.contains('\n'), "{place}: {description:?}");

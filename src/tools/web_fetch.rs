@@ -25,16 +25,15 @@ const MAX_ERROR_EXCERPT: usize = 1_000;
 #[derive(Debug)]
 pub(super) struct WebFetch;
 
-/// Fetch a page from the web. HTML becomes Markdown; a long page comes in parts of 30 KB.
+/// Fetch a web page as Markdown, in parts of 30 KB.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct WebFetchArgs {
-    /// http or https address
     #[serde(alias = "uri", alias = "link")]
     url: String,
-    /// Where to continue, as the last part said
+    /// Where to continue
     #[serde(default)]
     offset: Option<u64>,
-    /// Leave HTML as it is (default false)
+    /// Keep HTML
     #[serde(default)]
     raw: Option<bool>,
 }

@@ -20,17 +20,14 @@ use turnwright_workspace::files::{FileError, FileText, Roots, WriteOutcome};
 #[derive(Debug)]
 pub(super) struct WriteFile;
 
-/// Write a text file: create it, replace its content or append. Split content of more than 2000
-/// characters: write the first part, then append.
+/// Create, replace or append to a text file. Split content of more than 2000 characters: write the
+/// first part, then append.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct WriteFileArgs {
-    /// File
     #[serde(alias = "file_path", alias = "file")]
     path: String,
-    /// The content
     #[serde(alias = "contents", alias = "text")]
     content: String,
-    /// Default: overwrite
     #[serde(default)]
     mode: WriteMode,
 }

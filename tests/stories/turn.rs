@@ -305,5 +305,5 @@ fn the_first_request_is_small() {
     let mut agent = TestAgent::builder().model(json!([says("Hello.")])).start();
     agent.turn("hi");
     let size = agent.model_request(0).to_string().len();
-    assert!(size <= 10 * 1024, "the first request has {size} bytes");
+    assert!(size <= 8 * 1024, "the first request has {size} bytes");
 }

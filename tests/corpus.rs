@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use similar::TextDiff;
 use turnwright_llm::{chat, responses};
+use turnwright_types::line_diff::unified_diff;
 
 /// The minimum number of files. A smaller number means that files have been lost.
 const MIN_FILES: usize = 120;
@@ -192,9 +192,8 @@ impl CorpusCase {
     }
 
     fn diff(&self, how: &str, result: &str) -> String {
-        let text_diff = TextDiff::from_lines(self.expected.as_str(), result);
-        let diff = text_diff.unified_diff().header("expected", "read").to_string();
-        format!("{}: {how}\n{diff}", self.name)
+        let diff = unified_diff(&self.expected, result, 3, None);
+        format!("{}: {how}\n--- expected\n+++ read\n{diff}", self.name)
     }
 }
 

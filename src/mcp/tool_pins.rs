@@ -7,13 +7,13 @@ use std::path::Path;
 use ring::digest::{SHA256, digest};
 use rmcp::model::Tool;
 use serde_json::{Map, Value, json};
-use similar::TextDiff;
 
 use crate::tools::ToolEnv;
 use crate::trust::{Pin, PinLookup, PinStore};
 use turnwright_mcp::{ServerSource, ServerSpec, ServerTransport};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::ids::hex;
+use turnwright_types::line_diff;
 
 /// How many bytes of a tool's definition are kept for comparison.
 const MAX_SUMMARY_BYTES: usize = 12 * 1024;
@@ -236,8 +236,7 @@ fn summary(definition: &Value) -> String {
 
 /// A bounded line-by-line diff.
 fn diff(old: &str, new: &str) -> String {
-    let diff = TextDiff::from_lines(old, new);
-    let diff = diff.unified_diff().context_radius(1).to_string();
+    let diff = line_diff::unified_diff(old, new, 1, None);
     let short = |it: &str| match it.char_indices().nth(MAX_LINE_CHARS) {
         Some((end, _)) => format!("{}…", &it[..end]),
         None => it.to_owned(),

@@ -1,10 +1,9 @@
 //! Renders file changes as a unified diff of bounded length. Pure.
 
-use std::time::Duration;
-
-use similar::TextDiff;
+use std::time::{Duration, Instant};
 
 use turnwright_types::effect::{escape_hidden_line, terminal_safe};
+use turnwright_types::line_diff;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DiffLimits {
@@ -42,10 +41,12 @@ pub(crate) fn unified_diff(
                 DiffSide::Absent => "/dev/null".to_owned(),
                 _ => format!("{mark}/{name}"),
             };
-            let mut config = TextDiff::configure();
-            let diff = config.timeout(DIFF_TIMEOUT).diff_lines(before, after);
-            let mut unified = diff.unified_diff();
-            unified.header(&label(old, "a"), &label(new, "b")).to_string()
+            let deadline = Instant::now() + DIFF_TIMEOUT;
+            let hunks = line_diff::unified_diff(before, after, 3, Some(deadline));
+            match hunks.as_str() {
+                "" => hunks,
+                hunks => format!("--- {}\n+++ {}\n{hunks}", label(old, "a"), label(new, "b")),
+            }
         }
         (before, after) => {
             let words = |it: Result<&str, String>, side: &DiffSide| match (it, side) {

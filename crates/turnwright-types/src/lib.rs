@@ -2,7 +2,8 @@
 //!
 //! [`message`] is a conversation as the model sees it, [`update`] everything that a client can be told,
 //! [`effect`] everything that a tool call may do to the outside world, [`client`] the traits through
-//! which a turn reaches the user's editor, and [`redact`] removes API keys from text.
+//! which a turn reaches the user's editor, [`redact`] removes API keys from text, and
+//! [`line_diff`] compares texts line by line.
 
 pub mod ids;
 pub mod message;
@@ -16,3 +17,4 @@ pub mod shell_script;
 pub mod file_change;
 pub mod timestamp;
 pub mod redact;
+pub mod line_diff;

@@ -1,10 +1,13 @@
 //! Texts about calls and media that all document formats share. They still have to be escaped.
 
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
 
 use super::timing::short_duration;
 use crate::{CallRow, CallStatus, SessionRow, TurnRow};
 use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::line_diff;
 use turnwright_types::message::{Arguments, Media};
 
 /// The title of a call's card, in one line.
@@ -64,8 +67,6 @@ pub(super) fn image_data_uri(media: &Media) -> Option<String> {
 
 /// A unified diff with three lines of context.
 pub(super) fn unified_diff(old: Option<&str>, new: &str) -> String {
-    let mut config = similar::TextDiff::configure();
-    config.timeout(std::time::Duration::from_millis(200));
-    let diff = config.diff_lines(old.unwrap_or_default(), new);
-    diff.unified_diff().context_radius(3).to_string()
+    let deadline = Instant::now() + Duration::from_millis(200);
+    line_diff::unified_diff(old.unwrap_or_default(), new, 3, Some(deadline))
 }

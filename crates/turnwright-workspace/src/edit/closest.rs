@@ -6,8 +6,8 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
-use super::align::align;
 use super::line_changes::clipped;
+use turnwright_types::line_diff::{align, diff_ratio};
 
 /// The most results.
 const MAX_RESULTS: usize = 3;
@@ -162,13 +162,13 @@ fn same_characters(in_file: &[&str], old: &[&str]) -> f64 {
     };
     let (in_file, old) = (join(in_file), join(old));
     let ops = align(in_file.chars(), old.chars(), None);
-    similar::diff_ratio(&ops, in_file.chars().count(), old.chars().count()).into()
+    diff_ratio(&ops, in_file.chars().count(), old.chars().count()).into()
 }
 
 fn same_lines(in_file: &[&str], old: &[&str]) -> f64 {
     let (in_file, old) = (&in_file[..in_file.len().min(1_000)], &old[..old.len().min(1_000)]);
     let ops = align(in_file.iter().map(|it| it.trim()), old.iter().map(|it| it.trim()), None);
-    similar::diff_ratio(&ops, in_file.len(), old.len()).into()
+    diff_ratio(&ops, in_file.len(), old.len()).into()
 }
 
 /// Converts a ratio to percent. Never returns 100, because the texts are not equal.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use similar::DiffOp;
+use turnwright_types::line_diff::DiffOp;
 
 use super::buffer::{diff_lines, diff_lines_until};
 

@@ -1,7 +1,6 @@
 //! Applies edits to texts as models describe them: quoted old and new text, and patches. Pure:
 //! takes the text of a file and returns the new text or an error, and knows nothing of files.
 
-mod align;
 mod closest;
 mod matching;
 mod buffer;

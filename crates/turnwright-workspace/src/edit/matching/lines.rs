@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use similar::DiffOp;
+use turnwright_types::line_diff::DiffOp;
 
 use super::super::buffer::diff_lines;
 use super::{MAX_NAMED, MatchAttempt, MatchError, MatchKind, MatchQuery, TextMatch};

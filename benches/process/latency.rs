@@ -37,10 +37,10 @@ pub(crate) fn start(table: &mut Table, model: &Model, rounds: Rounds) -> io::Res
     }
     let (version, initialize) = (median(version), median(initialize));
     table.note("exec → exit of --version", version, "ms");
-    table.row("exec → response to initialize", initialize, "ms", 3.0);
+    table.row("exec → response to initialize", initialize, "ms", 2.0);
     table.row("… compared with --version", initialize / version, "×", 3.0);
-    table.row("session/new, first", median(first), "ms", 1.0);
-    table.row("session/new, second", median(second), "ms", 1.0);
+    table.row("session/new, first", median(first), "ms", 0.5);
+    table.row("session/new, second", median(second), "ms", 0.5);
     Ok(())
 }
 
@@ -110,11 +110,11 @@ pub(crate) fn turns(table: &mut Table, model: &Model, rounds: Rounds) -> io::Res
         chunks.push(delta_to_chunk(&mut agent, model, &session)?);
         reads.push(tool_round(&mut agent, model, &session, "read")?);
     }
-    table.row("prompt → request at the model, warm", median(requests), "ms", 0.5);
+    table.row("prompt → request at the model, warm", median(requests), "ms", 0.3);
     table.note("… floor program", median(floor_requests), "ms");
-    table.row("first delta → first chunk on stdout", median(chunks), "ms", 0.3);
+    table.row("first delta → first chunk on stdout", median(chunks), "ms", 0.2);
     table.note("… floor program", median(floor_chunks), "ms");
-    table.row("read_file round, short file", median(reads), "ms", 1.0);
+    table.row("read_file round, short file", median(reads), "ms", 0.5);
     connections.sort_unstable();
     connections.dedup();
     let ratio = to_f64(connections.len()) / to_f64(rounds.turns);

@@ -22,7 +22,7 @@ pub(crate) fn bursts(table: &mut Table, model: &Model, rounds: Rounds) -> io::Re
     pause(300);
     let mut floor = Floor::start(&model.address())?;
     let streams = [
-        ("burst 2000", "CPU time per delta, 64 deltas per write", 5.0),
+        ("burst 2000", "CPU time per delta, 64 deltas per write", 3.0),
         ("drip 2000", "CPU time per delta, one delta per write", f64::INFINITY),
     ];
     for (prompt, name, budget) in streams {
@@ -143,7 +143,7 @@ pub(crate) fn streams(table: &mut Table, model: &Model, rounds: Rounds) -> io::R
     let cpu = usage::cpu(agent.pid())?.saturating_sub(before);
     let missing = received.iter().filter(|it| **it != 40).count();
     let name = format!("{} sessions streaming, peak PSS", sessions.len());
-    table.row(&name, peak.end(), "MB", 60.0);
+    table.row(&name, peak.end(), "MB", 40.0);
     table.row("… words in the wrong session", to_f64(misrouted), "", 0.0);
     table.row("… sessions with missing words", to_f64(missing), "", 0.0);
     table.note("… CPU time per delta", us(cpu) / to_f64(sessions.len() * 40), "µs");

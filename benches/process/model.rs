@@ -166,6 +166,7 @@ fn answer(request: &Value) -> Vec<Part> {
         "write" => write(number),
         "count" => call("exec", &json!({ "command": "seq 1 1000000" })),
         "remote" => call("mcp__bench0__echo", &json!({ "field_0": "a" })),
+        "change" => call("mcp__bench0__tool_1", &json!({ "field_0": "a" })),
         "true" => call("exec", &json!({ "command": "true" })),
         "hang" => vec![Part::Write(format!("{HEAD}{}", delta("begun"))), Part::Hang],
         _ => with_end(vec![Part::Write(format!("{HEAD}{}", delta("Good.")))], "stop"),

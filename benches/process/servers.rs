@@ -51,10 +51,12 @@ fn tool(number: usize) -> Value {
         (format!("field_{it}"), json!({ "type": "string", "description": about }))
     };
     let fields: serde_json::Map<_, _> = (0..5).map(field).collect();
+    // The first one reads, the second one does not say so.
     let name = if number == 0 { "echo".to_owned() } else { format!("tool_{number}") };
     json!({
         "name": name,
         "description": "Does one of many things that tools do. It says what, and when to use it.",
+        "annotations": { "readOnlyHint": number != 1 },
         "inputSchema": { "type": "object", "properties": fields, "required": ["field_0"] },
     })
 }
@@ -108,25 +110,28 @@ fn open(agent: &mut Agent, servers: &[Value]) -> io::Result<(f64, String)> {
 /// which is measured without the agent.
 fn calls(table: &mut Table, model: &Model, rounds: Rounds) -> io::Result<()> {
     let mut agent = Agent::start(model)?;
-    let (_, session) = open(&mut agent, &servers(1, 1)?)?;
+    let (_, session) = open(&mut agent, &servers(1, 2)?)?;
     pause(CONNECT_MS / 3);
-    let (id, _) = agent.prompt(&session, "remote")?;
-    if let Some(question) = agent.answer_or(id, "session/request_permission")? {
-        agent.allow_always(&question)?;
-        agent.answer(id)?;
-    }
+    agent.turn_with_approval(&session, "remote")?;
+    agent.turn_with_approval(&session, "change")?;
     let mut server = DirectServer::start()?;
-    let (mut direct, mut reads, mut remote) = (vec![], vec![], vec![]);
+    let (mut direct, mut reads, mut remote, mut change) = (vec![], vec![], vec![], vec![]);
     for _ in 0..rounds.turns {
         pause(5);
         direct.push(server.call()?);
         reads.push(tool_round(&mut agent, model, &session, "read")?);
         remote.push(tool_round(&mut agent, model, &session, "remote")?);
+        change.push(tool_round(&mut agent, model, &session, "change")?);
     }
-    let (direct, reads, remote) = (median(direct), median(reads), median(remote));
+    let (direct, reads) = (median(direct), median(reads));
     table.note("MCP tool call, without the agent", direct, "ms");
-    table.note("MCP tool round", remote, "ms");
-    table.row("… minus that call and a read_file round", remote - direct - reads, "ms", 1.0);
+    for (name, rounds) in
+        [("MCP tool round, a tool that reads", remote), ("MCP tool round, another tool", change)]
+    {
+        let round = median(rounds);
+        table.note(name, round, "ms");
+        table.row("… minus that call and a read_file round", round - direct - reads, "ms", 0.5);
+    }
     Ok(())
 }
 

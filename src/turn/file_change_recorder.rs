@@ -49,8 +49,11 @@ impl FileChangeRecorder {
         ctx: &ToolCtx,
     ) -> Option<(Box<dyn PreparedCall>, FileChangeRecorder)> {
         let env = &ctx.env;
-        let durability =
-            if pass.is_read_only() { Durability::ProcessCrash } else { Durability::PowerLoss };
+        let durability = if pass.is_read_only() || pass.effects().iter().all(only_reads_remotely) {
+            Durability::ProcessCrash
+        } else {
+            Durability::PowerLoss
+        };
         let note = |intent| env.log.record_intent(&ctx.call, intent, durability);
         let is_command = |it: &Effect| matches!(it, Effect::Exec(_) | Effect::Input { .. });
         if !env.log.is_enabled() || pass.is_read_only() {
@@ -163,6 +166,13 @@ async fn after(
     // itself.
     waiting.close();
     waiting.try_recv().unwrap_or_default()
+}
+
+/// True for a call of an MCP tool that says it only reads, as the user has allowed it: a loss of power
+/// during the call leaves nothing behind that the user would have to know of.
+fn only_reads_remotely(effect: &Effect) -> bool {
+    matches!(effect, Effect::Remote(call)
+        if call.claims_read_only && call.change_since_approval.is_none())
 }
 
 /// The paths that the effects write, and those that they delete.

@@ -1,19 +1,21 @@
 //! Tool arguments: JSON schemas that the strictest servers accept, and parsing that repairs
 //! harmless mistakes of models with the help of the same schema.
 
-use schemars::generate::SchemaSettings;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 mod repair;
 mod read;
+mod specs;
 #[cfg(test)]
 mod tests;
 
 pub(super) use repair::letters_and_digits;
 pub(crate) use repair::{canonical_name, repair_arguments};
+#[cfg(test)]
+pub(super) use specs::derive::spec as derive_spec;
+pub(super) use specs::spec;
 
 use super::Tool;
-use turnwright_types::message::ToolSpec;
 use turnwright_types::refusal::ToolRefusal;
 
 /// An error lists at most this many argument names.
@@ -23,58 +25,6 @@ const MAX_VALUE_CHARS: usize = 80;
 /// An error quotes at most this many characters of a serde error.
 const MAX_ERROR_CHARS: usize = 200;
 
-/// The spec of a tool, from the schema of its arguments.
-pub(super) fn spec<T: Tool>() -> ToolSpec {
-    let mut schema = schema::<T>();
-    let description = match schema.remove("description") {
-        Some(Value::String(text)) => text,
-        _ => String::new(),
-    };
-    ToolSpec { name: T::NAME.into(), description, parameters: Value::Object(schema) }
-}
-
-fn schema<T: Tool>() -> Map<String, Value> {
-    let mut settings = SchemaSettings::draft07();
-    // No `$ref` and no `definitions`: many servers reject them.
-    settings.inline_subschemas = true;
-    settings.meta_schema = None;
-    let schema = settings.into_generator().into_root_schema_for::<T::Args>();
-    let mut value = schema.to_value();
-    simplify(&mut value);
-    match value {
-        Value::Object(fields) => fields,
-        _ => Map::new(),
-    }
-}
-
-/// Keeps only type, description, properties, required, items and enum, which every server knows.
-fn simplify(schema: &mut Value) {
-    let Value::Object(fields) = schema else { return };
-    fields.retain(|key, _| {
-        matches!(
-            key.as_str(),
-            "type" | "description" | "properties" | "required" | "items" | "enum"
-        )
-    });
-    if let Some(Value::Array(types)) = fields.get("type") {
-        let first = types.iter().find(|it| *it != "null").cloned().unwrap_or(Value::Null);
-        fields.insert("type".to_owned(), first);
-    }
-    if let Some(Value::Array(values)) = fields.get_mut("enum") {
-        // An optional argument does not have to accept null, too.
-        values.retain(|it| !it.is_null());
-    }
-    if let Some(Value::String(text)) = fields.get_mut("description") {
-        *text = text.split('\n').map(str::trim).collect::<Vec<_>>().join(" ");
-    }
-    if let Some(Value::Object(properties)) = fields.get_mut("properties") {
-        properties.values_mut().for_each(simplify);
-    }
-    if let Some(items) = fields.get_mut("items") {
-        simplify(items);
-    }
-}
-
 /// Parses arguments. If they do not fit, repairs what can be meant in only one way. Also returns
 /// the names that the tool does not know.
 pub(super) fn parse_arguments<T: Tool>(args: Value) -> Result<(T::Args, Vec<String>), ToolRefusal> {
@@ -83,7 +33,7 @@ pub(super) fn parse_arguments<T: Tool>(args: Value) -> Result<(T::Args, Vec<Stri
     {
         return Ok((args, ignored));
     }
-    let schema = Value::Object(schema::<T>());
+    let schema = spec::<T>().parameters;
     let repaired = repair_arguments(args, &schema);
     read::read(repaired.clone()).map_err(|error| {
         let error = error.to_string();

@@ -2,11 +2,16 @@
 
 use std::collections::HashSet;
 
+use expect_test::expect_file;
 use serde_json::{Value, json};
 
 use std::sync::Arc;
 
-use super::{OfferContext, Registry, RemoteTools, Toolbox, built_in};
+use super::{
+    OfferContext, Registry, RemoteTools, Tool, Toolbox, apply_patch, arguments, ask_user, built_in,
+    delete_path, edit_file, exec, exec_output, exit_plan, find_files, grep, history, list_dir,
+    memory, move_path, plan, read_file, skill, tool_search, web_fetch, write_file,
+};
 
 fn toolbox() -> Toolbox {
     Toolbox::new(Arc::new(Registry::new(built_in())), RemoteTools::default())
@@ -38,6 +43,40 @@ fn each(mut visit: impl FnMut(&str, &Value)) {
         let Some(spec) = tool.spec(&full_context()) else { panic!("{tool:?} is never offered") };
         walk(&spec.parameters, &spec.name, &mut visit);
     }
+}
+
+/// `UPDATE_EXPECT=1 cargo test --lib specs` writes the file after a change of an argument.
+#[test]
+fn the_specs_in_the_file_are_those_of_the_argument_types() {
+    fn line<T: Tool>() -> String {
+        format!("{:?}:{}", T::NAME, arguments::derive_spec::<T>())
+    }
+    let lines = [
+        line::<apply_patch::ApplyPatch>(),
+        line::<ask_user::AskUser>(),
+        line::<delete_path::DeletePath>(),
+        line::<edit_file::EditFile>(),
+        line::<exec::Exec>(),
+        line::<exec_output::ExecOutput>(),
+        line::<exit_plan::ExitPlan>(),
+        line::<find_files::FindFiles>(),
+        line::<grep::Grep>(),
+        line::<history::History>(),
+        line::<list_dir::ListDir>(),
+        line::<skill::LoadSkill>(),
+        line::<memory::Memory>(),
+        line::<move_path::MovePath>(),
+        line::<plan::Plan>(),
+        line::<read_file::ReadFile>(),
+        line::<tool_search::ToolSearch>(),
+        line::<web_fetch::WebFetch>(),
+        line::<write_file::WriteFile>(),
+    ];
+    let text = format!("{{\n{}\n}}\n", lines.join(",\n"));
+    for tool in built_in() {
+        assert!(text.contains(&format!("\n{:?}:", tool.name())), "{tool:?} is not listed here");
+    }
+    expect_file!["arguments/specs.json"].assert_eq(&text);
 }
 
 #[test]

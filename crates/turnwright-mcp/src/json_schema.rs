@@ -86,9 +86,17 @@ impl<'a> Validation<'a> {
         Err(Stop::Mismatch(if self.alternatives == 0 { what() } else { String::new() }))
     }
 
+    /// Spends the steps for reading a text once.
+    fn spend_on(&mut self, text: &str) -> Validated {
+        self.spend(text.len() / BYTES_PER_STEP)
+    }
+
     fn schema(&mut self, schema: &'a Value, value: &Value) -> Validated {
+        if let Value::Object(schema) = schema {
+            return self.object_schema(schema, value);
+        }
+        self.spend(1)?;
         match schema {
-            Value::Object(schema) => self.object_schema(schema, value),
             Value::Bool(false) => self.mismatch(|| "nothing is allowed here".to_owned()),
             _ => Ok(()),
         }
@@ -106,10 +114,11 @@ impl<'a> Validation<'a> {
     }
 
     fn keywords(&mut self, schema: &'a Map<String, Value>, value: &Value) -> Validated {
-        if let Some(reference) = schema.get("$ref").and_then(Value::as_str)
-            && let Some(target) = resolve(self.root, reference)
-        {
-            self.object_schema(target, value)?;
+        if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
+            self.spend_on(reference)?;
+            if let Some(target) = resolve(self.root, reference) {
+                self.object_schema(target, value)?;
+            }
         }
         self.type_names(schema, value)?;
         self.constants(schema, value)?;
@@ -125,6 +134,7 @@ impl<'a> Validation<'a> {
 
     /// Validates a part of the current value.
     fn part(&mut self, step: &str, schema: &'a Value, value: &Value) -> Validated {
+        self.spend_on(step)?;
         let length = self.place.len();
         self.place.push('/');
         self.place.push_str(&step.replace('~', "~0").replace('/', "~1"));
@@ -139,6 +149,7 @@ impl<'a> Validation<'a> {
         let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
         for name in required.filter_map(Value::as_str) {
             self.spend(1)?;
+            self.spend_on(name)?;
             if !fields.contains_key(name) {
                 return self.mismatch(|| format!("{} is a required property", quote(name)));
             }
@@ -149,14 +160,18 @@ impl<'a> Validation<'a> {
         let additional = schema
             .get("additionalProperties")
             .filter(|_| !schema.contains_key("patternProperties"));
-        self.spend(fields.len())?;
+        for name in fields.keys() {
+            self.spend(1)?;
+            self.spend_on(name)?;
+        }
         if additional == Some(&Value::Bool(false)) {
             let unknown = fields.keys().filter(|it| declared(it).is_none());
-            let unknown: Vec<_> = unknown.take(MAX_LISTED).map(|it| format!("'{it}'")).collect();
+            let unknown: Vec<_> = unknown.take(MAX_LISTED).collect();
             if !unknown.is_empty() {
-                let verb = if unknown.len() == 1 { "was" } else { "were" };
-                let names = unknown.join(", ");
                 return self.mismatch(|| {
+                    let verb = if unknown.len() == 1 { "was" } else { "were" };
+                    let names: Vec<_> = unknown.iter().map(|it| format!("'{it}'")).collect();
+                    let names = names.join(", ");
                     format!("Additional properties are not allowed ({names} {verb} unexpected)")
                 });
             }
@@ -245,10 +260,13 @@ impl<'a> Validation<'a> {
         Ok(count)
     }
 
-    fn type_names(&self, schema: &Map<String, Value>, value: &Value) -> Validated {
+    fn type_names(&mut self, schema: &Map<String, Value>, value: &Value) -> Validated {
         let names: Vec<&str> = match schema.get("type") {
             Some(Value::String(name)) => vec![name],
-            Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+            Some(Value::Array(names)) => {
+                self.spend(names.len())?;
+                names.iter().filter_map(Value::as_str).collect()
+            }
             _ => return Ok(()),
         };
         if names.is_empty() || names.iter().any(|it| is_of_type(it, value)) {
@@ -265,7 +283,10 @@ impl<'a> Validation<'a> {
         if let Some(Value::Array(allowed)) = schema.get("enum") {
             let mut is_allowed = false;
             for one in allowed {
-                is_allowed = is_allowed || self.is_equal(one, value)?;
+                is_allowed = self.is_equal(one, value)?;
+                if is_allowed {
+                    break;
+                }
             }
             if !is_allowed {
                 return self.mismatch(|| {
@@ -308,13 +329,13 @@ impl<'a> Validation<'a> {
 
     fn text(&mut self, schema: &'a Map<String, Value>, text: &str) -> Validated {
         if let Some(least) = limit(schema, "minLength") {
-            self.spend(text.len() / BYTES_PER_STEP)?;
+            self.spend_on(text)?;
             if text.chars().take(least).count() < least {
                 return self.mismatch(|| format!("the value is shorter than {least} characters"));
             }
         }
         if let Some(most) = limit(schema, "maxLength") {
-            self.spend(text.len() / BYTES_PER_STEP)?;
+            self.spend_on(text)?;
             if text.chars().nth(most).is_some() {
                 return self.mismatch(|| format!("the value is longer than {most} characters"));
             }
@@ -330,12 +351,14 @@ impl<'a> Validation<'a> {
     /// Whether the text matches the pattern. A pattern that cannot be compiled, for example because it
     /// looks ahead, matches everything.
     fn matches_pattern(&mut self, pattern: &'a str, text: &str) -> Result<bool, Stop> {
+        self.spend_on(pattern)?;
         if !self.patterns.contains_key(pattern) {
             self.spend(COMPILATION_STEPS)?;
             let config = Config::new()
                 .nfa_size_limit(Some(MAX_PATTERN_BYTES))
                 .onepass_size_limit(Some(MAX_PATTERN_BYTES))
-                .dfa_size_limit(Some(MAX_PATTERN_BYTES));
+                .dfa_size_limit(Some(MAX_PATTERN_BYTES))
+                .hybrid_cache_capacity(MAX_PATTERN_BYTES);
             let compiled = Regex::builder().configure(config).build(pattern).ok();
             self.patterns.insert(pattern, compiled);
         }
@@ -362,7 +385,7 @@ impl<'a> Validation<'a> {
         match (one, other) {
             (Value::Number(one), Value::Number(other)) => Ok(compare(one, other).is_eq()),
             (Value::String(one), Value::String(other)) if one.len() == other.len() => {
-                self.spend(one.len() / BYTES_PER_STEP)?;
+                self.spend_on(one)?;
                 Ok(one == other)
             }
             (Value::Array(one), Value::Array(other)) if one.len() == other.len() => {
@@ -375,6 +398,7 @@ impl<'a> Validation<'a> {
             }
             (Value::Object(one), Value::Object(other)) if one.len() == other.len() => {
                 for (key, one) in one {
+                    self.spend_on(key)?;
                     let Some(other) = other.get(key) else { return Ok(false) };
                     if !self.is_equal(one, other)? {
                         return Ok(false);
@@ -525,11 +549,19 @@ mod tests {
         let words: Vec<_> = (0..50_000).map(|it| format!("w{it}")).collect();
         let lists: Vec<_> = (0..400).map(|it| [vec![0; 20_000], vec![it]].concat()).collect();
         let long = json!({ "minLength": 2_000_000 });
+        let named = json!({ "n".repeat(50_000): 1 });
         let cases = [
             (json!({ "items": { "anyOf": patterns } }), json!(words)),
             (json!({ "items": { "enum": words.clone() } }), json!(vec!["w49999"; 50_000])),
             (json!({ "uniqueItems": true }), json!(lists)),
             (json!({ "anyOf": vec![long; 20_000] }), json!("ab".repeat(500_000))),
+            (json!({ "items": { "allOf": vec![true; 20_000] } }), json!(vec![0; 50_000])),
+            (json!({ "allOf": vec![json!({ "items": true }); 20_000] }), json!(vec![0; 50_000])),
+            (
+                json!({ "items": { "type": vec!["null"; 20_000] } }),
+                json!(vec![Value::Null; 50_000]),
+            ),
+            (json!({ "allOf": vec![json!({ "required": ["n".repeat(50_000)] }); 20_000] }), named),
         ];
         for (number, (schema, value)) in cases.into_iter().enumerate() {
             let schema = schema.as_object().unwrap();

@@ -134,7 +134,8 @@ fn the_start_does_little() {
     let params = json!({ "protocolVersion": 1, "clientCapabilities": {} });
     let request = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
     let mut stdin = process.stdin.take().unwrap();
-    writeln!(stdin, "{request}").unwrap();
+    // strace ends at once where it may not trace.
+    drop(writeln!(stdin, "{request}"));
     let mut line = String::new();
     BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
     drop(stdin);

@@ -38,18 +38,7 @@ pub(super) fn run(config: Config) -> ExitCode {
 
 fn serve(config: Config) -> std::io::Result<()> {
     super::deny_memory_inspection();
-    #[cfg(target_env = "gnu")]
-    return_large_buffers();
+    super::return_large_buffers();
     let stdio = turnwright_rpc::claim_stdio()?;
     acp::serve_blocking(config, stdio, turnwright_rpc::stop_signal())
-}
-
-/// Gives freed buffers of 256 KiB and more back to the system at once. By default the C library of GNU
-/// keeps such memory for itself after the first one was freed, up to 32 MiB a buffer.
-#[cfg(target_env = "gnu")]
-#[expect(unsafe_code, reason = "sets a number in the allocator before any thread is started")]
-fn return_large_buffers() {
-    unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, 256 * 1024);
-    }
 }

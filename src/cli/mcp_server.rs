@@ -56,6 +56,7 @@ pub(super) fn run(args: McpServerCliArgs, config: Config) -> ExitCode {
 )]
 fn serve(args: McpServerCliArgs, config: Config) -> std::io::Result<()> {
     super::deny_memory_inspection();
+    super::return_large_buffers();
     let stdio = turnwright_rpc::claim_stdio()?;
     let roots = args.root.into_iter().map(|it| canonical_root(&it)).collect::<Result<_, _>>()?;
     let cwd = std::env::current_dir()?;

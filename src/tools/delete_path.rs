@@ -23,7 +23,7 @@ pub(super) struct DeletePath;
 pub(super) struct DeletePathArgs {
     #[serde(alias = "file_path", alias = "file")]
     path: String,
-    /// With the folder's contents
+    /// Also the folder's contents
     #[serde(default)]
     recursive: Option<bool>,
 }

@@ -29,7 +29,7 @@ pub(super) struct FindFilesArgs {
     glob: String,
     #[serde(default)]
     sort: Option<SortBy>,
-    /// Also hidden, ignored files
+    /// Also hidden and ignored files
     #[serde(default)]
     hidden: Option<bool>,
     #[serde(default)]

@@ -28,7 +28,7 @@ pub(super) struct History;
 /// Look up earlier tool calls and their results, the newest first.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct HistoryArgs {
-    /// Words in them or the prompt
+    /// Words in arguments, result or prompt
     #[serde(default)]
     query: String,
     #[serde(default)]

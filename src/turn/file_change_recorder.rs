@@ -168,8 +168,9 @@ async fn after(
     waiting.try_recv().unwrap_or_default()
 }
 
-/// True for a call of an MCP tool that says it only reads, as the user has allowed it: a loss of power
-/// during the call leaves nothing behind that the user would have to know of.
+/// True for a call of an MCP tool that says it only reads and has not changed since the user allowed it.
+/// The claim is not verified. If it is false, the history does not tell after a loss of power that the
+/// call had begun.
 fn only_reads_remotely(effect: &Effect) -> bool {
     matches!(effect, Effect::Remote(call)
         if call.claims_read_only && call.change_since_approval.is_none())

@@ -120,8 +120,8 @@ impl Decider<'_> {
     }
 
     /// Only the server knows what its tool does, so every mode but `full` asks. A tool that claims
-    /// to be read-only is asked about in plan mode instead of being denied; the claim decides
-    /// nothing else.
+    /// to be read-only is asked about in plan mode instead of being denied; the claim
+    /// changes no other verdict.
     fn remote(&self, call: &RemoteCall, effect: &Effect) -> Ruling {
         let verdict = match self.mode {
             Mode::Plan if !call.claims_read_only => Verdict::Deny,

@@ -4,10 +4,8 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use turnwright_types::line_diff::DiffOp;
-
 use super::line_changes::LineChange;
-use turnwright_types::line_diff::align;
+use turnwright_types::line_diff::{DiffOp, align};
 
 /// Regions with more pairs of lines than this are not compared line by line.
 const MAX_LINE_PAIRS: usize = 4_000_000;

@@ -3,9 +3,8 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use turnwright_types::line_diff::DiffOp;
-
 use super::buffer::{diff_lines, diff_lines_until};
+use turnwright_types::line_diff::DiffOp;
 
 /// How many unchanged lines are shown around a change.
 const CONTEXT_LINES: usize = 3;

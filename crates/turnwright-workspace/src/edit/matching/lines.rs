@@ -4,10 +4,9 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use turnwright_types::line_diff::DiffOp;
-
 use super::super::buffer::diff_lines;
 use super::{MAX_NAMED, MatchAttempt, MatchError, MatchKind, MatchQuery, TextMatch};
+use turnwright_types::line_diff::DiffOp;
 
 /// A text split into lines without their endings.
 pub(super) struct TextLines<'t> {

@@ -121,7 +121,7 @@ pub struct MessageRecord {
     pub calls: Vec<CallRecord>,
 }
 
-const CALL_QUERY: &str = "SELECT calls.id, calls.asked_at, sessions.id, sessions.title, calls.turn, \
+const CALL_QUERY: &str = "SELECT calls.id, {order}, sessions.id, sessions.title, calls.turn, \
                      calls.message_id, calls.call, calls.tool_name, calls.arguments, \
                      calls.arguments_refs, calls.status, calls.result, calls.result_blob, \
                      calls.duration_ms, coalesce(calls.ended_at, calls.asked_at), turns.words \
@@ -139,9 +139,11 @@ pub fn find_calls(
     let mut conditions = SearchConditions::default();
     // The unary `+` keeps the query planner from using an index that is worse than the session's.
     let mut no_index = "";
+    let mut order = "calls.asked_at";
     if let Some(session) = &query.session {
         conditions.add_with_value("calls.session = ?", session_key(connection, session)?.into());
         no_index = "+";
+        order = "calls.seq";
     }
     if let Some(tool) = &query.tool {
         conditions.add_with_value(&format!("{no_index}calls.tool_name = ?"), tool.clone().into());
@@ -150,14 +152,17 @@ pub fn find_calls(
     if !query.statuses.is_empty() {
         let list: Vec<_> = query.statuses.iter().map(|it| format!("'{}'", it.as_str())).collect();
         conditions.add_condition(&format!("{no_index}calls.status IN ({})", list.join(", ")));
-        if no_index.is_empty() && !query.statuses.contains(&CallStatus::Success) {
-            // Repeats the condition of the partial index, so that the planner uses it.
-            conditions.add_condition("calls.status <> 'success'");
+        if no_index.is_empty() && query.statuses == [CallStatus::Error] {
+            // The condition of the partial index, so that the planner uses it.
+            conditions.add_condition("calls.status = 'error'");
         }
     }
-    conditions.add_common(query, "calls.session", ("calls.asked_at", "calls.id"));
-    let order = "ORDER BY calls.asked_at DESC, calls.id DESC";
-    let sql = format!("{CALL_QUERY}{} {order}", conditions.sql());
+    conditions.add_common(query, "calls.session", (order, "calls.id"));
+    let sql = format!(
+        "{}{} ORDER BY {order} DESC, calls.id DESC",
+        CALL_QUERY.replace("{order}", order),
+        conditions.sql()
+    );
     let mut search = TextSearch::new(connection, &query.words);
     collect_page(connection, (&sql, conditions.values), query.limit, |row| {
         if !search.matches_row(row, &[7, 11, 15], (8, 9), Some(12))? {
@@ -278,7 +283,8 @@ fn calls_of(
     session: i64,
     seq: u64,
 ) -> Result<Vec<CallRecord>, StoreError> {
-    let sql = format!("{CALL_QUERY}calls.session = ? AND calls.seq = ? ORDER BY calls.position");
+    let sql = CALL_QUERY.replace("{order}", "calls.seq")
+        + "calls.session = ? AND calls.seq = ? ORDER BY calls.position";
     let mut find = connection.prepare_cached(&sql)?;
     let mut rows = find.query(rusqlite::params![session, seq])?;
     let mut all = Vec::new();
@@ -337,7 +343,11 @@ impl SearchConditions {
     /// sorted by.
     fn add_common(&mut self, query: &HistoryQuery, session: &str, order: (&str, &str)) {
         let (time, number) = order;
-        let moment = time.replace(".seq", ".at");
+        let moment = match time {
+            "calls.seq" => "calls.asked_at",
+            "entries.seq" => "entries.at",
+            other => other,
+        };
         if let Some(cwd) = &query.cwd {
             let folder = format!("+{session} IN (SELECT key FROM sessions WHERE cwd = ?)");
             self.add_with_value(&folder, path_to_value(cwd));
@@ -600,20 +610,27 @@ mod tests {
             });
             steps.unwrap().join("; ")
         };
-        let order = "ORDER BY calls.asked_at DESC, calls.id DESC";
-        for (condition, index) in [
-            ("true", "calls_by_time"),
-            ("calls.session = ?", "calls_of_session"),
-            ("calls.session = ? AND +calls.tool_name = ?", "calls_of_session"),
-            ("calls.tool_name = ?", "calls_of_tool"),
-            ("calls.tool_name = ? AND (calls.asked_at, calls.id) < (?, ?)", "calls_of_tool"),
-            ("calls.asked_at >= ?", "calls_by_time"),
+        for (condition, order, index) in [
+            ("true", "calls.asked_at", "calls_by_time"),
+            ("calls.session = ?", "calls.seq", "calls_by_seq"),
+            ("calls.session = ? AND +calls.tool_name = ?", "calls.seq", "calls_by_seq"),
+            ("calls.session = ? AND (calls.seq, calls.id) < (?, ?)", "calls.seq", "calls_by_seq"),
+            ("calls.tool_name = ?", "calls.asked_at", "calls_of_tool"),
+            (
+                "calls.tool_name = ? AND (calls.asked_at, calls.id) < (?, ?)",
+                "calls.asked_at",
+                "calls_of_tool",
+            ),
+            ("calls.asked_at >= ?", "calls.asked_at", "calls_by_time"),
+            (
+                "calls.status IN ('error') AND calls.status = 'error'",
+                "calls.asked_at",
+                "calls_with_errors",
+            ),
         ] {
-            let steps = steps(&format!("{CALL_QUERY}{condition} {order}"));
+            let query = CALL_QUERY.replace("{order}", order);
+            let steps = steps(&format!("{query}{condition} ORDER BY {order} DESC, calls.id DESC"));
             assert!(steps.contains(index) && !steps.contains("B-TREE"), "{condition}: {steps}");
         }
-        let failed = "calls.status IN ('error') AND calls.status <> 'success'";
-        let steps = steps(&format!("{CALL_QUERY}{failed} {order}"));
-        assert!(steps.contains("calls_that_failed") && !steps.contains("B-TREE"), "{steps}");
     }
 }

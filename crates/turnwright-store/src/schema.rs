@@ -12,7 +12,7 @@ use super::health::StorageFault;
 /// The migration from each version to the next. A published migration never changes. An older
 /// program must be able to ignore what a migration adds; one that it could not cope with sets
 /// `usable_from` in `meta` to its own number.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("fewer_indexes.sql")];
 
 /// How long to wait for a lock that another process holds.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
@@ -176,6 +176,9 @@ mod tests {
         [MIGRATIONS, &[more]].concat()
     }
 
+    /// The version of a database with all migrations.
+    const CURRENT: i64 = MIGRATIONS.len() as i64;
+
     fn open(path: &Path) -> Connection {
         let connection = Connection::open(path).unwrap();
         connection.busy_timeout(BUSY_TIMEOUT).unwrap();
@@ -195,7 +198,7 @@ mod tests {
         let connection = open_writer(Some(&folder.path().join("a/b/sessions.db"))).unwrap();
         assert_eq!(number(&connection, "PRAGMA auto_vacuum"), 2);
         assert_eq!(number(&connection, "PRAGMA application_id"), 0x5457_5253);
-        assert_eq!(number(&connection, "PRAGMA user_version"), 1);
+        assert_eq!(number(&connection, "PRAGMA user_version"), CURRENT);
     }
 
     #[test]
@@ -234,7 +237,7 @@ mod tests {
             }
         });
         let connection = open(&path);
-        assert_eq!(number(&connection, "PRAGMA user_version"), 2);
+        assert_eq!(number(&connection, "PRAGMA user_version"), CURRENT + 1);
         assert_eq!(number(&connection, "SELECT count(*) FROM sessions WHERE more IS NULL"), 1);
     }
 
@@ -246,7 +249,7 @@ mod tests {
         let connection = open(&path);
         let migrations = with_migration("CREATE TABLE more (a); INSERT INTO nowhere VALUES (1);");
         prepare_database(&connection, &migrations).unwrap_err();
-        assert_eq!(number(&connection, "PRAGMA user_version"), 1);
+        assert_eq!(number(&connection, "PRAGMA user_version"), CURRENT);
         assert_eq!(
             number(&connection, "SELECT count(*) FROM sqlite_master WHERE name = 'more'"),
             0

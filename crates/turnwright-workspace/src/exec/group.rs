@@ -280,6 +280,8 @@ fn configure_child(
     #[cfg(not(target_os = "linux"))]
     let _ = mark;
     #[cfg(target_os = "linux")]
+    super::descendants::adopt_orphans();
+    #[cfg(target_os = "linux")]
     let parent = rustix::process::getpid();
     // SAFETY: The closure runs between fork and exec. setsid, write and prctl are
     // async-signal-safe, and the sandbox is entered with system calls only.
@@ -384,10 +386,10 @@ impl RunningCommand for ProcessGroup {
         Box::pin(async move {
             self.stdin = None;
             let of_group = self.end_group(grace).await;
-            let mark = self.mark.clone();
+            let (mark, leader) = (self.mark.clone(), self.child.id());
             // The result is not withheld if no thread can be started.
             let strays =
-                tokio::task::spawn_blocking(move || mark.kill_all()).await.unwrap_or(false);
+                tokio::task::spawn_blocking(move || mark.kill_all(leader)).await.unwrap_or(false);
             self.has_ended = true;
             if strays { Leftover::Stopped } else { of_group }
         })
@@ -450,7 +452,7 @@ impl Drop for ProcessGroup {
         // A panic or an aborted task must not leave processes behind.
         if !self.has_ended && !self.is_empty() {
             self.signal_group(rustix::process::Signal::KILL);
-            self.mark.kill_all();
+            self.mark.kill_all(self.child.id());
         }
     }
 }

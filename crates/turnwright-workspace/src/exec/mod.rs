@@ -17,6 +17,8 @@ mod output;
 mod piped;
 mod output_file;
 mod running;
+#[cfg(target_os = "linux")]
+mod descendants;
 mod process_mark;
 #[cfg(unix)]
 mod terminal;

@@ -7,6 +7,12 @@ use std::fs;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+#[cfg(target_os = "linux")]
+use rustix::process::Pid;
+
+#[cfg(target_os = "linux")]
+use super::descendants;
+
 /// The variable that carries the mark.
 const MARK_VARIABLE: &str = "TURNWRIGHT_COMMAND";
 /// How many commands of one process can be told apart by their limit.
@@ -82,49 +88,72 @@ impl ProcessMark {
         rustix::process::Rlimit { current: Some(self.limit), maximum: Some(self.limit) }
     }
 
-    /// Kills every process with the mark and returns whether there was one. Takes a few
-    /// milliseconds, so it must not run on the runtime's thread.
+    /// Kills every process with the mark, but not `leader`, and returns whether there was one. Waits
+    /// for their end, so it must not run on the runtime's thread.
     #[cfg(target_os = "linux")]
-    pub(super) fn kill_all(&self) -> bool {
-        let entry = format!("{MARK_VARIABLE}={}", self.name);
-        let limit = format!("{} ", limits_line(self.limit));
+    pub(super) fn kill_all(&self, leader: Option<u32>) -> bool {
+        let leader = leader.and_then(|it| Pid::from_raw(i32::try_from(it).ok()?));
         for round in 0..MAX_ROUNDS {
-            let found = find_marked(entry.as_bytes(), &limit);
+            let found = self.running_processes(leader);
             if found.is_empty() {
                 return round > 0;
             }
-            for process in found {
-                rustix::process::kill_process(process, rustix::process::Signal::KILL).ok();
-            }
+            descendants::kill(&found);
         }
         true
     }
 
+    /// The running processes with the mark. The children of this process among them that have ended
+    /// are reaped.
+    #[cfg(target_os = "linux")]
+    fn running_processes(&self, leader: Option<Pid>) -> Vec<Pid> {
+        let entry = format!("{MARK_VARIABLE}={}", self.name);
+        let limit = format!("{} ", limits_line(self.limit));
+        let Some(children) = descendants::of_this_process() else {
+            let is_marked = |it: &Pid| is_running_with(*it, &entry, &limit);
+            return descendants::all_processes().filter(is_marked).collect();
+        };
+        let is_marked = |it: &Pid| {
+            has_environment(*it, &entry) || (has_limit(*it, &limit) && !descendants::reap(*it))
+        };
+        let mut found: Vec<_> =
+            children.into_iter().filter(|it| Some(*it) != leader && is_marked(it)).collect();
+        let mut next = 0;
+        while let Some(process) = found.get(next) {
+            found.extend(descendants::of(*process));
+            next += 1;
+        }
+        found
+    }
+
     /// On other systems the environment of other processes is not easily readable.
     #[cfg(not(target_os = "linux"))]
-    pub(super) fn kill_all(&self) -> bool {
+    pub(super) fn kill_all(&self, _: Option<u32>) -> bool {
         false
     }
 }
 
-/// A zombie keeps its limits until it is reaped.
+/// Whether a running process has the mark.
 #[cfg(target_os = "linux")]
-fn is_zombie(number: i32) -> bool {
-    let stat = fs::read(format!("/proc/{number}/stat")).unwrap_or_default();
-    let name_end = stat.iter().rposition(|it| *it == b')').unwrap_or_default();
-    matches!(stat.get(name_end + 2), None | Some(b'Z' | b'X' | b'x'))
+fn is_running_with(process: Pid, entry: &str, limit: &str) -> bool {
+    has_environment(process, entry) || (has_limit(process, limit) && !is_zombie(process))
 }
 
 #[cfg(target_os = "linux")]
-fn find_marked(entry: &[u8], limit: &str) -> Vec<rustix::process::Pid> {
-    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
-    let number = |it: fs::DirEntry| it.file_name().to_str()?.parse::<i32>().ok();
-    let has_mark = |number: &i32| {
-        fs::read(format!("/proc/{number}/environ"))
-            .is_ok_and(|it| it.split(|byte| *byte == 0).any(|it| it == entry))
-            || fs::read_to_string(format!("/proc/{number}/limits"))
-                .is_ok_and(|it| it.contains(limit) && !is_zombie(*number))
-    };
-    let numbers = processes.filter_map(Result::ok).filter_map(number).filter(has_mark);
-    numbers.filter_map(rustix::process::Pid::from_raw).collect()
+fn has_environment(process: Pid, entry: &str) -> bool {
+    fs::read(format!("/proc/{process}/environ"))
+        .is_ok_and(|it| it.split(|byte| *byte == 0).any(|it| it == entry.as_bytes()))
+}
+
+/// A zombie keeps its limits until it is reaped.
+#[cfg(target_os = "linux")]
+fn has_limit(process: Pid, limit: &str) -> bool {
+    fs::read_to_string(format!("/proc/{process}/limits")).is_ok_and(|it| it.contains(limit))
+}
+
+#[cfg(target_os = "linux")]
+fn is_zombie(process: Pid) -> bool {
+    let stat = fs::read(format!("/proc/{process}/stat")).unwrap_or_default();
+    let name_end = stat.iter().rposition(|it| *it == b')').unwrap_or_default();
+    matches!(stat.get(name_end + 2), None | Some(b'Z' | b'X' | b'x'))
 }

@@ -210,6 +210,15 @@ async fn what_has_left_the_group_is_ended_too() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn no_zombie_is_left_of_what_has_left_the_group() {
+    let (text, end) = finish("exec 2>&-; (setsid sh -c 'echo $$' &)").await;
+    assert_eq!(end.reason, EndReason::Exited(CommandExit::Code(0)));
+    let process: u32 = text.trim().parse().unwrap();
+    assert!(!std::path::Path::new(&format!("/proc/{process}")).exists());
+}
+
 #[tokio::test]
 async fn a_signal_is_told_by_its_name_and_is_no_success() {
     for (command, name) in [("kill -SEGV $$", "SIGSEGV"), ("kill -9 $$", "SIGKILL")] {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::content_cache::{ContentCache, MAX_CACHED_FILE};
+use super::folder_listing::IGNORE_FILES;
 use super::git::{FileStat, Repository};
 use super::observe::{ObservedState, format_bytes, observe};
 use super::snapshot::{
@@ -34,14 +35,13 @@ const MAX_BYTES: usize = 64 * 1024 * 1024;
 const READ_LIMIT: Duration = Duration::from_secs(2);
 /// File timestamps may lag behind the system clock by this much.
 const CLOCK_LAG: Duration = Duration::from_millis(20);
-const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
 
 /// The state of the folders before a command.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct CommandBaseline {
     snapshot: Arc<StatSnapshot>,
     /// The repositories, with their indexes from before the command.
-    repositories: Arc<Vec<Repository>>,
+    repositories: Arc<[Arc<Repository>]>,
 }
 
 impl CommandBaseline {
@@ -55,37 +55,38 @@ impl super::ChangeTracker {
     /// Takes a snapshot before a command; `None` if there are too many files. Blocks.
     pub fn baseline(&self, cancelled: &Arc<AtomicBool>) -> Option<CommandBaseline> {
         let watched = self.watched()?;
-        let (last_baseline, slow_snapshots_left) = {
-            let inner = lock(&self.0.inner);
-            (
-                inner.last_baseline.clone().filter(|it| is_fresh(&it.snapshot)),
-                inner.slow_snapshots_left,
-            )
+        let last = {
+            let mut inner = lock(&self.0.inner);
+            if inner.slow_snapshots_left == 0 {
+                return None;
+            }
+            inner.last_baseline.take()
         };
-        if slow_snapshots_left == 0 {
-            return None;
+        let known: &[_] = last.as_ref().map_or(&[], |it| &it.repositories);
+        let open = |folder: &PathBuf| Repository::open_or_reuse(folder, known);
+        let repositories = watched.folders().iter().filter_map(open).collect();
+        let previous = last.map(|it| it.snapshot);
+        if let Some(previous) = previous.as_ref().filter(|it| is_fresh(it)) {
+            return Some(CommandBaseline { snapshot: Arc::clone(previous), repositories });
         }
-        let repositories = watched.folders().iter().filter_map(|it| Repository::open(it)).collect();
-        let repositories = Arc::new(repositories);
-        let before = match last_baseline {
-            Some(last_baseline) => {
-                CommandBaseline { snapshot: last_baseline.snapshot, repositories }
-            }
-            None => {
-                let snapshot = self.take_snapshot(&watched, SNAPSHOT_LIMIT, cancelled)?;
-                lock(&self.0.contents).preload(&snapshot, &repositories);
-                CommandBaseline { snapshot: Arc::new(snapshot), repositories }
-            }
+        let refreshed =
+            previous.as_ref().and_then(|it| it.refresh(&watched, SNAPSHOT_LIMIT, cancelled));
+        let previous = previous.filter(|_| refreshed.is_some());
+        let snapshot = match refreshed {
+            Some(snapshot) => snapshot,
+            None => self.take_snapshot(&watched, SNAPSHOT_LIMIT, cancelled)?,
         };
-        lock(&self.0.inner).last_baseline = None;
-        Some(before)
+        lock(&self.0.contents).preload(previous.as_deref(), &snapshot, &repositories);
+        Some(CommandBaseline { snapshot: Arc::new(snapshot), repositories })
     }
 
     /// Determines what has changed since a snapshot. Blocks.
     pub fn changes_since(&self, before: &CommandBaseline, was_cancelled: bool) -> CallChanges {
         let limit = if was_cancelled { SNAPSHOT_LIMIT_AFTER_CANCEL } else { SNAPSHOT_LIMIT };
         let Some(watched) = self.watched() else { return CallChanges::default() };
-        let Some(now) = self.take_snapshot(&watched, limit, &Arc::default()) else {
+        let refreshed = before.snapshot.refresh(&watched, limit, &Arc::default());
+        let Some(now) = refreshed.or_else(|| self.take_snapshot(&watched, limit, &Arc::default()))
+        else {
             return CallChanges { is_unknown: true, ..CallChanges::default() };
         };
         let changed = before.snapshot.compare(&now);
@@ -93,9 +94,9 @@ impl super::ChangeTracker {
         let mut contents = lock(&self.0.contents);
         for change in &changes.files {
             let found = change.after.clone().map(ObservedState::from);
-            match (now.entries.get(&change.path), found) {
+            match (now.get(&change.path), found) {
                 (Some(stat), Some(found)) if is_restorable(&found.state) => {
-                    contents.insert(&change.path, *stat, found);
+                    contents.insert(&change.path, stat, found);
                 }
                 _ => contents.remove(&change.path),
             }
@@ -131,10 +132,13 @@ impl super::ChangeTracker {
     }
 }
 
-/// Whether the user hardly had time to change anything since the snapshot.
+/// Whether the user hardly had time to change anything since the snapshot, and finding out what is
+/// expensive.
 fn is_fresh(snapshot: &StatSnapshot) -> bool {
     let age = snapshot.at.elapsed();
-    snapshot.took > CHEAP_SNAPSHOT && age.is_ok_and(|it| it <= snapshot.took * MAX_AGE_FACTOR)
+    !snapshot.is_watched()
+        && snapshot.took > CHEAP_SNAPSHOT
+        && age.is_ok_and(|it| it <= snapshot.took * MAX_AGE_FACTOR)
 }
 
 /// Whether undo can restore this state.

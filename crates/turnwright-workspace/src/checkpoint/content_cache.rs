@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::git::{FileStat, Repository};
 use super::observe::{ObservedState, observe};
-use super::snapshot::{StatKind, StatSnapshot, file_stat, stat_kind};
+use super::snapshot::{StatKind, StatSnapshot, stat_kind};
 use turnwright_types::effect::is_secret_path;
 
 /// The largest file that is copied before a command.
@@ -23,6 +24,8 @@ const MAX_FILES: usize = 50_000;
 pub(super) struct ContentCache {
     files: HashMap<PathBuf, (FileStat, ObservedState)>,
     bytes: usize,
+    /// The last preload has not copied everything.
+    was_cut_short: bool,
 }
 
 impl ContentCache {
@@ -47,14 +50,26 @@ impl ContentCache {
         }
     }
 
-    /// Copies files that a command could change and that are stored nowhere else. Blocks.
-    pub(super) fn preload(&mut self, snapshot: &StatSnapshot, repositories: &[Repository]) {
+    /// Copies files that a command could change and that are stored nowhere else. For all but those
+    /// in folders that have changed since `previous` this has been done before. Blocks.
+    pub(super) fn preload(
+        &mut self,
+        previous: Option<&StatSnapshot>,
+        snapshot: &StatSnapshot,
+        repositories: &[Arc<Repository>],
+    ) {
         let start = Instant::now();
-        let is_stale = |path: &PathBuf, stat: &FileStat| snapshot.entries.get(path) != Some(stat);
-        let stale: Vec<_> =
-            self.files.iter().filter(|it| is_stale(it.0, &it.1.0)).map(|it| it.0.clone()).collect();
+        let previous = previous.filter(|_| !self.was_cut_short);
+        self.was_cut_short = false;
+        let is_stale = |path: &PathBuf, stat: &FileStat| snapshot.get(path) != Some(*stat);
+        let stale: Vec<_> = match previous {
+            Some(previous) => previous.entries_since(Some(snapshot)).map(|it| it.0).collect(),
+            None => self.files.keys().cloned().collect(),
+        };
         for path in stale {
-            self.remove(&path);
+            if self.files.get(&path).is_some_and(|it| is_stale(&path, &it.0)) {
+                self.remove(&path);
+            }
         }
         let is_wanted = |path: &Path, stat: &FileStat| match stat_kind(stat) {
             StatKind::Folder => false,
@@ -67,23 +82,44 @@ impl ContentCache {
             }
         };
         let mut wanted: Vec<_> =
-            snapshot.entries.iter().filter(|it| is_wanted(it.0, it.1)).collect();
+            snapshot.entries_since(previous).filter(|it| is_wanted(&it.0, it.1)).collect();
         // Files that were changed last are most likely to be changed again.
         wanted.sort_unstable_by_key(|it| std::cmp::Reverse(it.1.mtime));
         for (path, before) in wanted {
-            if start.elapsed() > COPY_LIMIT || self.bytes >= MAX_BYTES {
+            if self.bytes >= MAX_BYTES {
                 break;
             }
-            let found = observe(path, true);
+            if start.elapsed() > COPY_LIMIT {
+                self.was_cut_short = true;
+                break;
+            }
+            let found = observe(&path, true);
             // The file must not have changed since the snapshot.
-            if lstat(path) == Some(*before) {
-                self.insert(path, *before, found);
+            if lstat(&path) == Some(*before) {
+                self.insert(&path, *before, found);
             }
         }
     }
 }
 
 /// The current stat data.
+#[cfg(unix)]
 pub(super) fn lstat(path: &Path) -> Option<FileStat> {
-    file_stat(&std::fs::symlink_metadata(path).ok()?)
+    FileStat::tracked(&rustix::fs::lstat(path).ok()?)
+}
+
+/// The current stat data of what a path leads to.
+#[cfg(unix)]
+pub(super) fn target_stat(path: &Path) -> Option<FileStat> {
+    Some(FileStat::new(&rustix::fs::stat(path).ok()?))
+}
+
+#[cfg(not(unix))]
+pub(super) fn lstat(_: &Path) -> Option<FileStat> {
+    None
+}
+
+#[cfg(not(unix))]
+pub(super) fn target_stat(_: &Path) -> Option<FileStat> {
+    None
 }

@@ -31,6 +31,6 @@ pub fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
 #[cfg(unix)]
 pub fn clean_content(root: &Path, path: &Path) -> Option<Vec<u8>> {
     let repository = Repository::open(root)?;
-    let stat = FileStat::new(&std::fs::symlink_metadata(path).ok()?);
+    let stat = FileStat::new(&rustix::fs::lstat(path).ok()?);
     repository.read(&repository.clean_blob(path, &stat)?)
 }

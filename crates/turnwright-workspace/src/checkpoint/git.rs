@@ -15,6 +15,7 @@ pub(super) mod zlib;
 use std::fs::{self, File, Metadata};
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use ring::digest::{self, SHA1_FOR_LEGACY_USE_ONLY};
 
@@ -62,17 +63,35 @@ pub(super) struct CleanBlob {
 /// A repository with its index as it was when it was opened.
 #[derive(Debug)]
 pub(super) struct Repository {
+    /// The folder for which it was opened.
+    root: PathBuf,
     /// The root of the working tree.
     top: PathBuf,
     /// The index entries, sorted by name.
     entries: Vec<index::IndexEntry>,
-    /// The modification time of the index.
+    /// The file of the index.
+    index: PathBuf,
+    /// Its modification time and size when it was read.
     written: (u64, u32),
+    index_size: u64,
     /// The object folders, alternates included.
     objects: Vec<PathBuf>,
 }
 
 impl Repository {
+    /// Opens the repository that contains a folder, unless it is among those that were opened before
+    /// and its index is still the same. Blocks.
+    pub(super) fn open_or_reuse(root: &Path, known: &[Arc<Repository>]) -> Option<Arc<Repository>> {
+        let known = known.iter().find(|it| it.root == root && it.is_current());
+        known.cloned().or_else(|| Repository::open(root).map(Arc::new))
+    }
+
+    /// Whether the index is still the one that was read.
+    fn is_current(&self) -> bool {
+        let now = fs::metadata(&self.index).ok().and_then(|it| Some((modified(&it)?, it.len())));
+        now == Some((self.written, self.index_size))
+    }
+
     /// Opens the repository that contains a folder, whose path has no links. Blocks.
     pub(super) fn open(root: &Path) -> Option<Repository> {
         let found = root.ancestors().find_map(|it| GitRepository::at(it).transpose())?;
@@ -89,12 +108,22 @@ impl Repository {
         if config.lines().any(|it| it.contains("objectformat") && it.contains("sha256")) {
             return None;
         }
-        let index = open_regular(&git.join("index"))?;
-        let written = modified(&index.metadata().ok()?)?;
-        let mut entries = index::parse(&read_limited(index, MAX_INDEX_BYTES)?)?;
+        let index = git.join("index");
+        let index_file = open_regular(&index)?;
+        let about = index_file.metadata().ok()?;
+        let (written, index_size) = (modified(&about)?, about.len());
+        let mut entries = index::parse(&read_limited(index_file, MAX_INDEX_BYTES)?)?;
         entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         let objects = with_alternates(&common.join("objects"));
-        Some(Repository { top, entries, written, objects })
+        Some(Repository {
+            root: root.to_path_buf(),
+            top,
+            entries,
+            index,
+            written,
+            index_size,
+            objects,
+        })
     }
 
     /// The blob of a file, if git would consider the file unmodified. `path` must have no links.
@@ -265,18 +294,35 @@ fn modified(about: &Metadata) -> Option<(u64, u32)> {
 
 #[cfg(unix)]
 impl FileStat {
-    pub(super) fn new(about: &Metadata) -> FileStat {
-        use std::os::unix::fs::MetadataExt;
+    #[cfg_attr(
+        target_os = "linux",
+        expect(clippy::useless_conversion, reason = "a mode has 16 bits on other systems")
+    )]
+    pub(super) fn new(stat: &rustix::fs::Stat) -> FileStat {
         // A time before 1970 must not equal any other.
-        let moment = |seconds: i64, nanos: i64| {
-            (u64::try_from(seconds).unwrap_or(u64::MAX), u32::try_from(nanos).unwrap_or(u32::MAX))
-        };
+        let seconds = |it: i64| u64::try_from(it).unwrap_or(u64::MAX);
+        let mtime_nanos = u32::try_from(stat.st_mtime_nsec).unwrap_or(u32::MAX);
+        let ctime_nanos = u32::try_from(stat.st_ctime_nsec).unwrap_or(u32::MAX);
         FileStat {
-            size: about.size(),
-            mtime: moment(about.mtime(), about.mtime_nsec()),
-            ctime: moment(about.ctime(), about.ctime_nsec()),
-            ino: about.ino(),
-            mode: about.mode(),
+            size: u64::try_from(stat.st_size).unwrap_or_default(),
+            mtime: (seconds(stat.st_mtime), mtime_nanos),
+            ctime: (seconds(stat.st_ctime), ctime_nanos),
+            ino: stat.st_ino,
+            mode: u32::from(stat.st_mode),
+        }
+    }
+
+    /// The stat data of a file, a link or a folder, as far as its changes are tracked.
+    pub(super) fn tracked(stat: &rustix::fs::Stat) -> Option<FileStat> {
+        use rustix::fs::FileType;
+        let stat_data = FileStat::new(stat);
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile | FileType::Symlink => Some(stat_data),
+            // The other data of a folder change with each entry that is added or removed.
+            FileType::Directory => {
+                Some(FileStat { size: 0, mtime: (0, 0), ctime: (0, 0), ino: 0, ..stat_data })
+            }
+            _ => None,
         }
     }
 }

@@ -1,15 +1,22 @@
 //! Tracks what calls do to files: the state of each changed file before and after. A tool that
 //! announces its writes is trusted; around a command, snapshots of the session's folders are
-//! compared. This module changes no files: the changes go into the store, from where undo reads
-//! them.
+//! compared, for which only the folders are listed that a watch has reported. This module changes no
+//! files: the changes go into the store, from where undo reads them.
 
 mod commands;
 mod edits;
 mod git;
 pub mod fuzzing;
 mod content_cache;
+mod folder_listing;
+#[cfg(target_os = "linux")]
+mod folder_watch;
+#[cfg(not(target_os = "linux"))]
+mod no_folder_watch;
 mod observe;
 mod snapshot;
+#[cfg(all(test, target_os = "linux"))]
+mod refresh_tests;
 #[cfg(test)]
 mod tests;
 

@@ -1,19 +1,25 @@
 //! Snapshots of the stat data of all files in the session's folders that are not ignored, and their
 //! comparison.
 
-use std::collections::HashMap;
-use std::fs::Metadata;
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant, SystemTime};
 
+use super::content_cache;
+use super::folder_listing::{FolderLister, FolderListing, IGNORE_FILES, are_too_many};
+#[cfg(target_os = "linux")]
+use super::folder_watch::{ChangedFolders, FolderWatch};
 use super::git::FileStat;
+#[cfg(not(target_os = "linux"))]
+use super::no_folder_watch::{ChangedFolders, FolderWatch};
 use crate::files::Roots;
-use crate::search::{ExcludedPaths, SearchDeadline, SearchScope, walk_entries};
+use crate::search::SearchDeadline;
 
-/// The most entries of a snapshot.
-const MAX_ENTRIES: usize = 200_000;
+/// If more folders have changed than this, all are listed anew.
+const MAX_RELISTED: usize = 1_000;
 
 /// The folders of the snapshots.
 #[derive(Clone, Debug)]
@@ -56,7 +62,12 @@ pub(super) struct StatSnapshot {
     pub(super) at: SystemTime,
     /// How long the snapshot took.
     pub(super) took: Duration,
-    pub(super) entries: HashMap<PathBuf, FileStat>,
+    /// The entries of each folder. Successive snapshots share what has not changed.
+    folders: HashMap<Arc<Path>, Arc<FolderListing>>,
+    /// The ignore files above the folders and in their repositories.
+    outer_rules: Vec<(PathBuf, Option<FileStat>)>,
+    /// Reports what changes after this snapshot, where the system can.
+    watch: Option<Arc<FolderWatch>>,
 }
 
 /// A path whose stat data differ.
@@ -77,55 +88,193 @@ impl StatSnapshot {
         let (at, start) = (SystemTime::now(), Instant::now());
         let stop = SearchDeadline::new(Arc::clone(cancelled), limit);
         let count = AtomicUsize::new(0);
-        let mut entries = HashMap::new();
+        let watch = FolderWatch::new(&watched.folders);
+        let outer_rules = outer_rules(watched);
+        let mut folders = HashMap::new();
         for folder in &watched.folders {
-            let private = watched.private.clone();
-            let excluded = ExcludedPaths::new(move |it| private.iter().any(|own| own == it));
-            let scope =
-                SearchScope { excluded, include_hidden: true, ..SearchScope::below(folder) };
-            let visit = |found: &mut Vec<(PathBuf, FileStat)>, path: &Path, about: &Metadata| {
-                if count.fetch_add(1, Ordering::Relaxed) >= MAX_ENTRIES {
-                    stop.stop_early();
-                }
-                found.extend(file_stat(about).map(|it| (path.to_path_buf(), it)));
-            };
-            for found in walk_entries(&scope, &stop, &visit) {
-                entries.extend(found);
-            }
+            let lister = FolderLister::new(folder, &watched.private, watch.as_ref(), &stop, &count);
+            folders.extend(lister.list_tree(folder.clone()));
         }
-        if count.into_inner() > MAX_ENTRIES {
+        if are_too_many(count.into_inner()) {
             return Err(SnapshotError::TooMany);
         }
         if stop.was_cut_short() {
             return Err(SnapshotError::TooLong);
         }
-        Ok(StatSnapshot { at, took: start.elapsed(), entries })
+        let watch = watch.map(Arc::new);
+        Ok(StatSnapshot { at, took: start.elapsed(), folders, outer_rules, watch })
+    }
+
+    /// The current snapshot, for which only folders are listed that have changed since this one;
+    /// `None` if they are not known, or too many. Nothing must be refreshed twice. Blocks.
+    pub(super) fn refresh(
+        &self,
+        watched: &WatchedFolders,
+        limit: Duration,
+        cancelled: &Arc<AtomicBool>,
+    ) -> Option<StatSnapshot> {
+        let (at, start) = (SystemTime::now(), Instant::now());
+        let watch = self.watch.as_ref()?;
+        let ChangedFolders { mut listed, replaced } = watch.take_changes()?;
+        let hard_linked = self.folders.iter().filter(|it| !it.1.hard_linked.is_empty());
+        listed.extend(hard_linked.map(|it| it.0.to_path_buf()));
+        if listed.len() + replaced.len() > MAX_RELISTED
+            || self.folders.values().any(|it| it.has_linked_rules)
+            || self.outer_rules != outer_rules(watched)
+        {
+            return None;
+        }
+        let stop = SearchDeadline::new(Arc::clone(cancelled), limit);
+        let count = AtomicUsize::new(self.folders.values().map(|it| it.entries.len()).sum());
+        let mut folders = self.folders.clone();
+        folders.retain(|it, _| !is_below_any(it, &replaced));
+        for root in &watched.folders {
+            let lister = FolderLister::new(root, &watched.private, Some(watch), &stop, &count);
+            if replaced.contains(root) {
+                return None;
+            }
+            for folder in listed.iter().filter(|it| it.starts_with(root)) {
+                // Its parent, which comes first, may have found that it is gone.
+                let Some((folder, old)) = folders.remove_entry(folder.as_path()) else { continue };
+                let new = lister.list_one(&folder).unwrap_or_default();
+                if IGNORE_FILES.map(|it| old.get(it.as_ref()))
+                    != IGNORE_FILES.map(|it| new.get(it.as_ref()))
+                {
+                    return None;
+                }
+                // A file that has got another name may be in any folder.
+                if !new.hard_linked.iter().all(|it| old.hard_linked.contains(it)) {
+                    return None;
+                }
+                let gone: BTreeSet<_> = old.subfolders(&folder).collect();
+                let here: BTreeSet<_> = new.subfolders(&folder).collect();
+                let gone = &gone - &here;
+                if !gone.is_empty() {
+                    folders.retain(|it, _| !is_below_any(it, &gone));
+                }
+                for added in here {
+                    if folders.contains_key(added.as_path()) {
+                        continue;
+                    }
+                    for (folder, listing) in lister.list_tree(added) {
+                        if !listing.hard_linked.is_empty() {
+                            return None;
+                        }
+                        folders.insert(folder, listing);
+                    }
+                }
+                folders.insert(folder, if new == *old { old } else { Arc::new(new) });
+            }
+        }
+        if stop.was_cut_short() {
+            return None;
+        }
+        let (outer_rules, watch) = (self.outer_rules.clone(), Some(Arc::clone(watch)));
+        Some(StatSnapshot { at, took: start.elapsed(), folders, outer_rules, watch })
+    }
+
+    #[cfg(test)]
+    pub(super) fn of_one_entry(folder: &Path, name: &str, stat: Option<FileStat>) -> StatSnapshot {
+        let mut listing = FolderListing::default();
+        listing.set(name.as_ref(), stat);
+        StatSnapshot {
+            at: SystemTime::now(),
+            took: Duration::ZERO,
+            folders: [(folder.into(), Arc::new(listing))].into(),
+            outer_rules: Vec::new(),
+            watch: None,
+        }
+    }
+
+    /// Whether changes after this snapshot are reported.
+    pub(super) fn is_watched(&self) -> bool {
+        self.watch.is_some()
+    }
+
+    /// The stat data of a path.
+    pub(super) fn get(&self, path: &Path) -> Option<FileStat> {
+        self.folders.get(path.parent()?)?.get(path.file_name()?)
+    }
+
+    /// All entries whose folder has changed since another snapshot, or all.
+    pub(super) fn entries_since<'a>(
+        &'a self,
+        previous: Option<&'a StatSnapshot>,
+    ) -> impl Iterator<Item = (PathBuf, &'a FileStat)> {
+        let is_same = move |it: &(&Arc<Path>, &Arc<FolderListing>)| {
+            let old = previous.and_then(|previous| previous.folders.get(it.0));
+            old.is_some_and(|old| Arc::ptr_eq(old, it.1))
+        };
+        self.folders.iter().filter(move |it| !is_same(it)).flat_map(|(folder, listing)| {
+            listing.entries.iter().map(|it| (folder.join(&*it.name), &it.stat))
+        })
     }
 
     /// Updates a path that the agent itself has written.
     pub(super) fn note_written(&mut self, path: &Path) {
-        match std::fs::symlink_metadata(path).ok().and_then(|it| file_stat(&it)) {
-            Some(stat) => drop(self.entries.insert(path.to_path_buf(), stat)),
-            None => drop(self.entries.remove(path)),
+        let Some((folder, name)) = path.parent().zip(path.file_name()) else { return };
+        let stat = content_cache::lstat(path);
+        if let Some(listing) = self.folders.get_mut(folder) {
+            Arc::make_mut(listing).set(name, stat);
+        } else if stat.is_some() {
+            let mut listing = FolderListing::default();
+            listing.set(name, stat);
+            self.folders.insert(folder.into(), Arc::new(listing));
         }
     }
 
     /// The differences to a later snapshot, ordered by path.
     pub(super) fn compare(&self, later: &StatSnapshot) -> Vec<StatChange> {
         let mut all = Vec::new();
-        for (path, before) in &self.entries {
-            let after = later.entries.get(path).copied();
-            if after != Some(*before) {
-                all.push(StatChange { path: path.clone(), before: Some(*before), after });
+        let nothing = Arc::default();
+        for (folder, before) in &self.folders {
+            let after = later.folders.get(folder).unwrap_or(&nothing);
+            if !Arc::ptr_eq(before, after) {
+                compare_folder(folder, before, after, &mut all);
             }
         }
-        let is_new = |it: &(&PathBuf, &FileStat)| !self.entries.contains_key(it.0);
-        for (path, after) in later.entries.iter().filter(is_new) {
-            all.push(StatChange { path: path.clone(), before: None, after: Some(*after) });
+        for (folder, after) in &later.folders {
+            if !self.folders.contains_key(folder) {
+                compare_folder(folder, &nothing, after, &mut all);
+            }
         }
         all.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         all
     }
+}
+
+fn compare_folder(
+    folder: &Path,
+    before: &FolderListing,
+    after: &FolderListing,
+    all: &mut Vec<StatChange>,
+) {
+    let mut add = |name: &OsStr, before, after| {
+        all.push(StatChange { path: folder.join(name), before, after });
+    };
+    for old in &before.entries {
+        let new = after.get(&old.name);
+        if new != Some(old.stat) {
+            add(&old.name, Some(old.stat), new);
+        }
+    }
+    for new in after.entries.iter().filter(|it| before.get(&it.name).is_none()) {
+        add(&new.name, None, Some(new.stat));
+    }
+}
+
+fn is_below_any(path: &Path, folders: &BTreeSet<PathBuf>) -> bool {
+    !folders.is_empty() && path.ancestors().any(|it| folders.contains(it))
+}
+
+/// The ignore files that no watched folder has among its entries.
+fn outer_rules(watched: &WatchedFolders) -> Vec<(PathBuf, Option<FileStat>)> {
+    let of_folder = |folder: &Path| {
+        let own = IGNORE_FILES.map(|it| folder.join(it));
+        own.into_iter().chain([folder.join(".git/info/exclude")])
+    };
+    let all = watched.folders.iter().flat_map(|it| it.ancestors()).flat_map(of_folder);
+    all.map(|it| (content_cache::target_stat(&it), it)).map(|it| (it.1, it.0)).collect()
 }
 
 /// The bits of a mode that are the file type.
@@ -144,21 +293,4 @@ pub(super) fn stat_kind(stat: &FileStat) -> StatKind {
         0o120_000 => StatKind::Link,
         _ => StatKind::File,
     }
-}
-
-/// The stat data of a file, a link or a folder.
-#[cfg(unix)]
-pub(super) fn file_stat(about: &Metadata) -> Option<FileStat> {
-    let stat = FileStat::new(about);
-    if about.is_dir() {
-        // The other data of a folder change with each entry that is added or removed.
-        let nothing = (0, 0);
-        return Some(FileStat { size: 0, mtime: nothing, ctime: nothing, ino: 0, mode: stat.mode });
-    }
-    (about.is_file() || about.is_symlink()).then_some(stat)
-}
-
-#[cfg(not(unix))]
-pub(super) fn file_stat(_: &Metadata) -> Option<FileStat> {
-    None
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use super::git::FileStat;
 use super::observe::{MAX_STORED_BYTES, ObservedState, observe};
@@ -80,11 +80,6 @@ fn the_state_of_a_path_is_observed() {
 #[test]
 fn two_snapshots_differ_in_added_removed_and_changed_files() {
     let stat = |size, mode| FileStat { size, mtime: (1, 0), ctime: (1, 0), ino: 1, mode };
-    let map = |all: &[(&str, FileStat)]| StatSnapshot {
-        at: SystemTime::now(),
-        took: Duration::ZERO,
-        entries: all.iter().map(|it| (it.0.into(), it.1)).collect(),
-    };
     let (one, two) = (stat(1, 0o100_644), stat(2, 0o100_644));
     let table = [
         (Some(one), Some(one), false),
@@ -94,8 +89,8 @@ fn two_snapshots_differ_in_added_removed_and_changed_files() {
         (None, Some(one), true),
     ];
     for (before, after, is_other) in table {
-        let map = |it: Option<FileStat>| map(&it.map_or(vec![], |it| vec![("f", it)]));
-        let expected = StatChange { path: "f".into(), before, after };
+        let map = |it| StatSnapshot::of_one_entry(Path::new("/d"), "f", it);
+        let expected = StatChange { path: "/d/f".into(), before, after };
         let expected: &[StatChange] = if is_other { &[expected] } else { &[] };
         assert_eq!(map(before).compare(&map(after)), expected);
     }
@@ -112,8 +107,10 @@ fn a_snapshot_has_hidden_files_and_neither_ignored_ones_nor_git() {
     ]);
     let watched = WatchedFolders::new(&fixture.roots().with_private_folder(&fixture.path("ours")));
     let map = StatSnapshot::take(&watched, Duration::from_secs(9), &not_cancelled()).unwrap();
-    let mut found: Vec<_> =
-        map.entries.keys().map(|it| it.strip_prefix(fixture.path("")).unwrap()).collect();
+    let mut found: Vec<PathBuf> = map
+        .entries_since(None)
+        .map(|it| it.0.strip_prefix(fixture.path("")).unwrap().into())
+        .collect();
     found.sort();
     let expected = [".gitignore", "d", "d/.hidden"].map(Path::new);
     assert_eq!(found, expected);

@@ -26,7 +26,7 @@ pub use glob::Glob;
 pub(crate) use ignore_files::has_unsafe_ignore_files;
 pub use match_lines::MatchLine;
 pub use tree::{FolderTree, TreeEntry, TreeEntryKind, list_tree};
-pub(crate) use walk::walk_entries;
+pub(crate) use walk::{IgnoreRules, ignore_matcher};
 
 /// How long a search may take before it ends with what it has found.
 pub const TIME_LIMIT: Duration = Duration::from_secs(10);
@@ -128,7 +128,7 @@ impl SearchDeadline {
         SearchDeadline::new(Arc::clone(&self.cancelled), SECOND_SEARCH_LIMIT)
     }
 
-    fn is_expired(&self) -> bool {
+    pub(crate) fn is_expired(&self) -> bool {
         let is_expired = self.was_cut_short.load(Ordering::Relaxed)
             || self.cancelled.load(Ordering::Relaxed)
             || Instant::now() >= self.deadline;

@@ -2,11 +2,11 @@
 
 use parking_lot::Mutex;
 use std::ffi::OsStr;
-use std::fs::Metadata;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+pub(crate) use ignore::IncrementalIgnore as IgnoreRules;
 use ignore::{DirEntry, WalkBuilder, WalkState};
 
 use super::{SearchDeadline, SearchScope, has_unsafe_ignore_files};
@@ -37,6 +37,13 @@ pub(super) fn ignore_rules(root: &Path, include_hidden: bool) -> WalkBuilder {
     let mut walk = base_walk(root, include_hidden);
     walk.parents(!include_hidden && parent_rules_apply(root));
     walk
+}
+
+/// The ignore rules that apply below a folder, hidden files not among those that they ignore. Paths are
+/// relative to the folder; the rules of each folder are read when the first path in it is matched.
+pub(crate) fn ignore_matcher(root: &Path) -> IgnoreRules {
+    let walk = ignore_rules(root, false);
+    walk.build_matchers().swap_remove(0)
 }
 
 fn base_walk(root: &Path, include_hidden: bool) -> WalkBuilder {
@@ -87,25 +94,6 @@ pub(super) fn walk_parallel<T: Send>(
         })
     });
     (done.into_inner(), errors.into_inner())
-}
-
-/// Calls `visit` with each entry that no ignore rule excludes, hidden files included if the scope
-/// says so. Each returned list was collected by one thread.
-pub(crate) fn walk_entries<T: Send>(
-    scope: &SearchScope,
-    stop: &SearchDeadline,
-    visit: &(impl Fn(&mut Vec<T>, &Path, &Metadata) + Sync),
-) -> Vec<Vec<T>> {
-    let mut walk_builder = walk_builder(scope, false);
-    walk_builder.hidden(!scope.include_hidden);
-    let look = |found: &mut Vec<T>, entry: DirEntry| {
-        if entry.depth() > 0
-            && let Ok(metadata) = entry.metadata()
-        {
-            visit(found, entry.path(), &metadata);
-        }
-    };
-    walk_parallel(&walk_builder, stop, Vec::new, look).0
 }
 
 /// Returns the state of a thread when the thread is done.

@@ -67,7 +67,7 @@ fn git(folder: &Path, line: &str) {
 fn content(top: &Path, name: &str) -> Option<Vec<u8>> {
     let repository = Repository::open(top)?;
     let path = top.join(name);
-    let stat = FileStat::new(&fs::symlink_metadata(&path).unwrap());
+    let stat = FileStat::new(&rustix::fs::lstat(&path).unwrap());
     repository.read(&repository.clean_blob(&path, &stat)?)
 }
 
@@ -126,7 +126,7 @@ fn only_unmodified_files_are_found() {
     // The index has another file type there, although everything else is equal.
     let repository = Repository::open(&repo.top).unwrap();
     let path = repo.top.join("run");
-    let mut stat = FileStat::new(&fs::symlink_metadata(&path).unwrap());
+    let mut stat = FileStat::new(&rustix::fs::lstat(&path).unwrap());
     stat.mode = stat.mode & 0o7777 | 0o120_000;
     assert_eq!(repository.clean_blob(&path, &stat), None);
 }
@@ -214,7 +214,7 @@ fn filtered_contents_are_not_returned() {
     repo.git("add file");
     let repository = Repository::open(&repo.top).unwrap();
     let path = repo.top.join("file");
-    let stat = FileStat::new(&fs::symlink_metadata(&path).unwrap());
+    let stat = FileStat::new(&rustix::fs::lstat(&path).unwrap());
     let oid = repository.clean_blob(&path, &stat).expect("git calls it unchanged");
     assert_eq!(repository.read(&oid), None);
 }

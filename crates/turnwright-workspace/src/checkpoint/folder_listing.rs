@@ -1,0 +1,248 @@
+//! Lists folders for snapshots: the stat data of all entries that no ignore rule excludes.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+#[cfg(target_os = "linux")]
+use super::folder_watch::FolderWatch;
+use super::git::FileStat;
+#[cfg(not(target_os = "linux"))]
+use super::no_folder_watch::FolderWatch;
+use super::snapshot::{StatKind, stat_kind};
+use crate::search::{IgnoreRules, SearchDeadline, has_unsafe_ignore_files, ignore_matcher};
+
+/// The most entries of a snapshot.
+const MAX_ENTRIES: usize = 200_000;
+/// More threads would only wait for the disk.
+const MAX_THREADS: usize = 8;
+/// A tree with fewer folders is listed before further threads would have started.
+const FOLDERS_OF_ONE_THREAD: usize = 32;
+/// How often a thread that has nothing to do looks whether time is over.
+const IDLE_WAIT: Duration = Duration::from_millis(50);
+/// Names of entries that determine which others are listed.
+pub(super) const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
+
+/// One entry of a folder.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ListedEntry {
+    pub(super) name: Box<OsStr>,
+    pub(super) stat: FileStat,
+}
+
+/// The entries of a folder, sorted by name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct FolderListing {
+    pub(super) entries: Vec<ListedEntry>,
+    /// The inodes of files with another name, through which they can change without an event.
+    pub(super) hard_linked: Vec<u64>,
+    /// An ignore file is a link, so the rules can change without an event in this folder.
+    pub(super) has_linked_rules: bool,
+}
+
+impl FolderListing {
+    pub(super) fn get(&self, name: &OsStr) -> Option<FileStat> {
+        let found = self.entries.binary_search_by(|it| (*it.name).cmp(name)).ok()?;
+        self.entries.get(found).map(|it| it.stat)
+    }
+
+    /// Sets or removes an entry.
+    pub(super) fn set(&mut self, name: &OsStr, stat: Option<FileStat>) {
+        match (self.entries.binary_search_by(|it| (*it.name).cmp(name)), stat) {
+            (Ok(at), Some(stat)) => self.entries[at].stat = stat,
+            (Ok(at), None) => drop(self.entries.remove(at)),
+            (Err(at), Some(stat)) => {
+                self.entries.insert(at, ListedEntry { name: name.into(), stat });
+            }
+            (Err(_), None) => {}
+        }
+    }
+
+    /// The folders among the entries, with their paths.
+    pub(super) fn subfolders<'a>(&'a self, folder: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
+        let is_folder = |it: &&ListedEntry| stat_kind(&it.stat) == StatKind::Folder;
+        self.entries.iter().filter(is_folder).map(|it| folder.join(&*it.name))
+    }
+}
+
+pub(super) type ListedFolder = (Arc<Path>, Arc<FolderListing>);
+
+/// Lists folders below one root, whose ignore rules apply.
+pub(super) struct FolderLister<'a> {
+    root: &'a Path,
+    private: &'a [PathBuf],
+    watch: Option<&'a FolderWatch>,
+    stop: &'a SearchDeadline,
+    /// The entries that were listed, for all roots.
+    count: &'a AtomicUsize,
+    rules: IgnoreRules,
+}
+
+impl<'a> FolderLister<'a> {
+    /// A lister that leaves out the folders in `private` and adds the others to `watch`.
+    pub(super) fn new(
+        root: &'a Path,
+        private: &'a [PathBuf],
+        watch: Option<&'a FolderWatch>,
+        stop: &'a SearchDeadline,
+        count: &'a AtomicUsize,
+    ) -> FolderLister<'a> {
+        FolderLister { root, private, watch, stop, count, rules: ignore_matcher(root) }
+    }
+
+    /// Lists a folder and all below it. Blocks.
+    pub(super) fn list_tree(&self, folder: PathBuf) -> Vec<ListedFolder> {
+        let queue = FolderQueue::default();
+        queue.state.lock().folders.push(folder);
+        let mut found = self.work(&queue, FOLDERS_OF_ONE_THREAD);
+        if queue.state.lock().folders.is_empty() {
+            return found;
+        }
+        let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+        let others = thread::scope(|scope| {
+            let start = |_| scope.spawn(|| self.work(&queue, usize::MAX));
+            let started: Vec<_> = (1..threads).map(start).collect();
+            found.extend(self.work(&queue, usize::MAX));
+            started.into_iter().filter_map(|it| it.join().ok()).flatten().collect::<Vec<_>>()
+        });
+        found.extend(others);
+        found
+    }
+
+    fn work(&self, queue: &FolderQueue, most: usize) -> Vec<ListedFolder> {
+        let (mut rules, mut found) = (self.rules.clone(), Vec::new());
+        while found.len() < most
+            && let Some(folder) = queue.next(self.stop)
+        {
+            let folder: Arc<Path> = folder.into();
+            let listing = self.list(&folder, &mut rules).unwrap_or_default();
+            queue.done(listing.subfolders(&folder));
+            found.push((folder, Arc::new(listing)));
+        }
+        found
+    }
+
+    /// Lists one folder; `None` if it cannot be read.
+    pub(super) fn list_one(&self, folder: &Arc<Path>) -> Option<FolderListing> {
+        self.list(folder, &mut self.rules.clone())
+    }
+
+    #[cfg(unix)]
+    fn list(&self, folder: &Arc<Path>, rules: &mut IgnoreRules) -> Option<FolderListing> {
+        use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, open, statat};
+        use std::os::unix::ffi::OsStrExt;
+
+        if let Some(watch) = self.watch {
+            watch.add(folder);
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut entries = Dir::new(open(&**folder, flags, Mode::empty()).ok()?).ok()?;
+        let mut names = Vec::new();
+        while let Some(Ok(entry)) = entries.read() {
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name != "." && name != ".." {
+                names.push((name.to_owned(), entry.file_type()));
+            }
+        }
+        // The ignore library opens the ignore files of a folder when it sees the first entry.
+        let has_rules = |it: &(OsString, FileType)| IGNORE_FILES.iter().any(|rule| it.0 == *rule);
+        if names.iter().any(|it| has_rules(it) || it.0 == ".git") && has_unsafe_ignore_files(folder)
+        {
+            return None;
+        }
+        let private: Vec<_> =
+            self.private.iter().filter(|it| it.parent() == Some(folder)).collect();
+        let mut relative = folder.strip_prefix(self.root).ok()?.to_path_buf();
+        let mut listing = FolderListing::default();
+        let handle = entries.fd().ok()?;
+        for (name, kind) in names {
+            if self.stop.is_expired() {
+                return None;
+            }
+            let stat = || statat(handle, &*name, AtFlags::SYMLINK_NOFOLLOW).ok();
+            let is_folder = match kind {
+                FileType::Unknown => stat()
+                    .is_some_and(|it| FileType::from_raw_mode(it.st_mode) == FileType::Directory),
+                kind => kind == FileType::Directory,
+            };
+            relative.push(&name);
+            let is_ignored = rules.matched(&relative, is_folder).is_ignore();
+            relative.pop();
+            if is_ignored
+                || name == ".git"
+                || private.iter().any(|it| it.file_name() == Some(&name))
+            {
+                continue;
+            }
+            let Some(stat) = stat() else { continue };
+            if self.count.fetch_add(1, Ordering::Relaxed) >= MAX_ENTRIES {
+                self.stop.stop_early();
+            }
+            let has_other_names = !is_folder && stat.st_nlink > 1;
+            if let Some(stat) = FileStat::tracked(&stat) {
+                listing.has_linked_rules |=
+                    stat_kind(&stat) == StatKind::Link && IGNORE_FILES.iter().any(|it| name == *it);
+                listing.hard_linked.extend(has_other_names.then_some(stat.ino));
+                listing.entries.push(ListedEntry { name: name.into(), stat });
+            }
+        }
+        listing.entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Some(listing)
+    }
+
+    /// Without stat data nothing can be compared.
+    #[cfg(not(unix))]
+    fn list(&self, _: &Arc<Path>, _: &mut IgnoreRules) -> Option<FolderListing> {
+        None
+    }
+}
+
+/// Whether more entries were listed than a snapshot may have.
+pub(super) fn are_too_many(count: usize) -> bool {
+    count > MAX_ENTRIES
+}
+
+/// The folders that are still to be listed, shared by several threads.
+#[derive(Default)]
+struct FolderQueue {
+    state: Mutex<QueueState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct QueueState {
+    folders: Vec<PathBuf>,
+    /// How many folders are being listed, each of which may have more below it.
+    in_progress: usize,
+}
+
+impl FolderQueue {
+    /// The next folder; `None` if there are no more or time is over.
+    fn next(&self, stop: &SearchDeadline) -> Option<PathBuf> {
+        let mut state = self.state.lock();
+        while !stop.is_expired() {
+            if let Some(folder) = state.folders.pop() {
+                state.in_progress += 1;
+                return Some(folder);
+            }
+            if state.in_progress == 0 {
+                return None;
+            }
+            self.changed.wait_for(&mut state, IDLE_WAIT);
+        }
+        None
+    }
+
+    /// Ends the work on a folder.
+    fn done(&self, subfolders: impl Iterator<Item = PathBuf>) {
+        let mut state = self.state.lock();
+        state.folders.extend(subfolders);
+        state.in_progress -= 1;
+        self.changed.notify_all();
+    }
+}

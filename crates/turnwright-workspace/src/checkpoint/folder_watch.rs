@@ -1,0 +1,140 @@
+//! Reports which folders have changed since a snapshot, so that the next one lists only those. Uses
+//! inotify: every change by a process of this machine is reported when the call that makes it returns;
+//! one through a memory mapping, when the mapping ends.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::io::Errno;
+
+/// The limit of the system for all watches of the user, which editors need as well.
+const SYSTEM_LIMIT: &str = "/proc/sys/fs/inotify/max_user_watches";
+/// The share of that limit that one session may take.
+const LIMIT_SHARE: usize = 8;
+/// The size of the buffer for events. The longest event has 272 bytes.
+const BUFFER_SIZE: usize = 16 * 1024;
+
+/// The folders whose entries may differ from those in a snapshot.
+#[derive(Debug, Default)]
+pub(super) struct ChangedFolders {
+    /// Their own entries may differ.
+    pub(super) listed: BTreeSet<PathBuf>,
+    /// Another folder may be at this path, or none.
+    pub(super) replaced: BTreeSet<PathBuf>,
+}
+
+/// A watch on a set of folders.
+#[derive(Debug)]
+pub(super) struct FolderWatch {
+    descriptor: OwnedFd,
+    state: Mutex<WatchState>,
+}
+
+#[derive(Debug)]
+struct WatchState {
+    paths: HashMap<i32, Arc<Path>>,
+    most: usize,
+    /// Something may have changed without an event.
+    has_failed: bool,
+}
+
+impl FolderWatch {
+    /// A watch for folders below these, of which it has none yet; `None` if the system offers none, or
+    /// if others than the processes of this machine may change the folders.
+    pub(super) fn new(roots: &[PathBuf]) -> Option<FolderWatch> {
+        if !roots.iter().all(|it| is_local(it)) {
+            return None;
+        }
+        let most = std::fs::read_to_string(SYSTEM_LIMIT).ok()?.trim().parse::<usize>().ok()?;
+        let descriptor = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
+        let state =
+            WatchState { paths: HashMap::new(), most: most / LIMIT_SHARE, has_failed: false };
+        Some(FolderWatch { descriptor, state: Mutex::new(state) })
+    }
+
+    /// Watches one more folder. Call it before its entries are listed.
+    pub(super) fn add(&self, folder: &Arc<Path>) {
+        let mut state = self.state.lock();
+        if state.has_failed || state.paths.len() >= state.most {
+            state.has_failed = true;
+            return;
+        }
+        let events = WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVE
+            | WatchFlags::MODIFY
+            | WatchFlags::CLOSE_WRITE
+            | WatchFlags::ATTRIB
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::MOVE_SELF
+            | WatchFlags::ONLYDIR
+            | WatchFlags::DONT_FOLLOW;
+        match inotify::add_watch(&self.descriptor, &**folder, events) {
+            Ok(number) => drop(state.paths.insert(number, Arc::clone(folder))),
+            // Such a folder has no entries that could be listed.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP) => {}
+            Err(_) => state.has_failed = true,
+        }
+    }
+
+    /// What has changed since the last call; `None` if that is not known.
+    pub(super) fn take_changes(&self) -> Option<ChangedFolders> {
+        let mut state = self.state.lock();
+        let mut changes = ChangedFolders::default();
+        let mut buffer = vec![MaybeUninit::uninit(); BUFFER_SIZE];
+        let mut events = Reader::new(&self.descriptor, &mut buffer);
+        while !state.has_failed {
+            let event = match events.next() {
+                Ok(event) => event,
+                Err(Errno::WOULDBLOCK) => return Some(changes),
+                Err(Errno::INTR) => continue,
+                Err(_) => break,
+            };
+            let flags = event.events();
+            if flags.intersects(ReadFlags::QUEUE_OVERFLOW | ReadFlags::UNMOUNT) {
+                break;
+            }
+            let number = event.wd();
+            if flags.contains(ReadFlags::IGNORED) {
+                state.paths.remove(&number);
+                continue;
+            }
+            let Some(folder) = state.paths.get(&number) else { continue };
+            match event.file_name() {
+                Some(name) if flags.contains(ReadFlags::ISDIR) => {
+                    changes.replaced.insert(folder.join(OsStr::from_bytes(name.to_bytes())));
+                    changes.listed.insert(folder.to_path_buf());
+                }
+                Some(_) => drop(changes.listed.insert(folder.to_path_buf())),
+                // The folder itself. Its parent, if it is watched, reports that as well.
+                None => drop(changes.replaced.insert(folder.to_path_buf())),
+            }
+        }
+        state.has_failed = true;
+        None
+    }
+}
+
+/// Whether a folder is in a file system that only this machine writes.
+fn is_local(folder: &Path) -> bool {
+    /// The numbers of ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, F2FS, ZFS and Bcachefs.
+    const LOCAL: [u64; 8] = [
+        0xEF53,
+        0x5846_5342,
+        0x9123_683E,
+        0x0102_1994,
+        0x794C_7630,
+        0xF2F5_2010,
+        0x2FC1_2FC1,
+        0xCA45_1A4E,
+    ];
+    rustix::fs::statfs(folder)
+        .is_ok_and(|it| u64::try_from(it.f_type).is_ok_and(|it| LOCAL.contains(&it)))
+}

@@ -126,7 +126,7 @@ pub(super) async fn end_turn(services: &TurnServices, cancel: &CancellationToken
             drop(log.record_changes(turn, &call, changes.files, changes.contents));
         }
     }
-    checkpoint.drop_baseline();
+    checkpoint.drop_costly_baseline();
 }
 
 async fn before(checkpoint: ChangeTracker, cancel: &CancellationToken) -> Option<CommandBaseline> {

@@ -305,7 +305,7 @@ impl Turn {
     /// Runs the turn to its end. On return every card has its final status and every call its
     /// result.
     pub(crate) async fn run(mut self) -> FinishedTurn {
-        self.services.env.checkpoint.drop_baseline();
+        self.services.env.checkpoint.drop_costly_baseline();
         self.services.tools.load_called_tools(&self.history);
         self.wait_for_servers().await;
         self.add_project_context().await;

@@ -307,3 +307,23 @@ fn the_first_request_is_small() {
     let size = agent.model_request(0).to_string().len();
     assert!(size <= 8 * 1024, "the first request has {size} bytes");
 }
+
+#[test]
+fn a_long_conversation_reaches_the_model_whole_and_with_its_length() {
+    let answers: Vec<_> = (0..6).map(|it| says(&format!("Answer {it}."))).collect();
+    let mut agent = TestAgent::builder().model(json!(answers)).start();
+    let long = |it: usize| format!("{it}{}", "ä\"\n".repeat(20_000));
+    for number in 0..6 {
+        assert_eq!(agent.turn(&long(number)), "end_turn");
+    }
+    let last = agent.model().requests().pop().unwrap();
+    let size = last.headers.iter().find(|it| it.0.eq_ignore_ascii_case("content-length"));
+    assert!(size.is_some_and(|it| it.1.parse::<usize>().unwrap() > 600_000), "{:?}", last.headers);
+    let texts = last.body["messages"].as_array().unwrap()[1..].iter().map(|it| &it["content"]);
+    let expected: Vec<_> =
+        (0..6).flat_map(|it| [long(it), format!("Answer {it}.")]).take(11).collect();
+    assert_eq!(texts.len(), expected.len());
+    for (text, expected) in texts.zip(expected) {
+        assert!(text.as_str().unwrap().contains(expected.trim_end()));
+    }
+}

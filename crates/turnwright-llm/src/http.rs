@@ -178,7 +178,11 @@ impl Endpoint {
     }
 
     /// Posts a JSON body. Returns once the head of a successful response has been received.
-    pub(super) async fn post(&self, path: &str, body: Vec<u8>) -> Result<ReplyBody, LlmError> {
+    pub(super) async fn post(
+        &self,
+        path: &str,
+        body: impl Into<reqwest::Body>,
+    ) -> Result<ReplyBody, LlmError> {
         let request = self
             .request(Method::POST, path)
             .await?

@@ -19,6 +19,7 @@ pub mod offline;
 mod overflow;
 mod image_errors;
 mod prefix_cache;
+mod request_body;
 pub mod probe;
 pub mod quirks;
 mod reply_reader;

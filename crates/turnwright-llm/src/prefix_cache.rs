@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 
 use crate::quirks::Quirks;
+use crate::request_body::RequestBody;
 use turnwright_types::message::Message;
 
 /// The number of cached conversations. The least recently used ones are evicted.
@@ -25,7 +26,7 @@ pub(super) struct RenderedPrefix {
     /// The number of messages that it contains.
     pub(super) count: usize,
     /// The rendered messages in JSON, each preceded by a comma.
-    pub(super) json: Vec<u8>,
+    pub(super) json: RequestBody,
     /// The last of the messages. Messages are immutable and never shared between conversations, so
     /// a match at this position implies that everything before it matches too.
     last: Option<Arc<Message>>,

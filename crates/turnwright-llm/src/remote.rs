@@ -14,6 +14,7 @@ use super::model_list::closest_names;
 use super::prefix_cache::PrefixCache;
 use super::quirks::{LeakedCallHandling, QuirkPatch, Quirks};
 use super::reply_reader::ReplyAssembler;
+use super::request_body::RequestBody;
 use super::{
     DeltaBatch, ErrorKind, LlmError, Modalities, Model, ModelProfile, ModelSettings, Price,
     ReasoningEffort, Reply, ReplyStream, Request, chat, responses,
@@ -99,9 +100,10 @@ impl RemoteModel {
     /// The body that would be sent now.
     pub(super) fn render_body(&self, request: &Request) -> Vec<u8> {
         self.render(&self.rendered_tools(&request.tools), &self.learned_quirks.quirks(), request)
+            .to_vec()
     }
 
-    fn render(&self, tools: &RenderedTools, quirks: &Quirks, request: &Request) -> Vec<u8> {
+    fn render(&self, tools: &RenderedTools, quirks: &Quirks, request: &Request) -> RequestBody {
         let style = RequestStyle {
             model: &self.settings.model,
             origin: &self.origin,
@@ -171,10 +173,10 @@ impl RemoteModel {
         if candidates.is_empty() {
             return None;
         }
-        let before = self.render(tools, refused, request);
+        let before = self.render(tools, refused, request).to_vec();
         candidates.into_iter().find(|patch| {
             let quirks = self.learned_quirks.quirks_with(adaptation.merge(*patch));
-            !tried.contains(&quirks) && self.render(tools, &quirks, request) != before
+            !tried.contains(&quirks) && self.render(tools, &quirks, request).to_vec() != before
         })
     }
 

@@ -13,6 +13,7 @@ use super::messages::{ChatMessage, is_blank, mark_cacheable, render_messages, sy
 use crate::exchange::RequestStyle;
 use crate::prefix_cache::PrefixCache;
 use crate::quirks::{CacheHint, EffortDialect, OutputLimitField, Quirks};
+use crate::request_body::RequestBody;
 use crate::schema::provider_safe_schema;
 use crate::tool_aliases::ToolAliases;
 use crate::{ReasoningEffort, Request};
@@ -24,19 +25,21 @@ pub(crate) fn render(
     prefix_cache: &PrefixCache,
     style: &RequestStyle<'_>,
     request: &Request,
-) -> Vec<u8> {
+) -> RequestBody {
     let (stable, rest) = request.messages.split_at(stable_len(&request.messages, style.quirks));
     let mut prefix = prefix_cache.take(stable, *style.quirks);
     let before = prefix.count.checked_sub(1).map(|it| stable[it].as_ref());
-    write_messages(&mut prefix.json, &render_messages(before, &stable[prefix.count..], style));
+    let mut more = Vec::new();
+    write_messages(&mut more, &render_messages(before, &stable[prefix.count..], style));
+    prefix.json.append(more);
 
-    let room = prefix.json.len() + rest.iter().map(|it| estimated_size(it)).sum::<usize>();
-    let mut body = Vec::with_capacity(4 * 1024 + room + style.tools.len());
-    body.extend_from_slice(b"{\"model\":");
-    write_json(&mut body, &style.model);
-    body.extend_from_slice(b",\"messages\":[");
-    write_json(&mut body, &system_message(&request.system, style));
-    body.extend_from_slice(&prefix.json);
+    let mut start = Vec::with_capacity(4 * 1024);
+    start.extend_from_slice(b"{\"model\":");
+    write_json(&mut start, &style.model);
+    start.extend_from_slice(b",\"messages\":[");
+    write_json(&mut start, &system_message(&request.system, style));
+    let room = rest.iter().map(|it| estimated_size(it)).sum::<usize>();
+    let mut body = Vec::with_capacity(1024 + room + style.tools.len());
     let mut last = render_messages(stable.last().map(AsRef::as_ref), rest, style);
     if style.quirks.cache == CacheHint::Marks
         && let Some(ChatMessage::User { content } | ChatMessage::Tool { content, .. }) =
@@ -52,6 +55,7 @@ pub(crate) fn render(
     }
     write_parameters(&mut body, style, request);
     body.push(b'}');
+    let body = prefix.json.between(start, body, None);
     prefix_cache.store(prefix, stable, *style.quirks);
     body
 }

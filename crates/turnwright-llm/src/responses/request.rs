@@ -11,6 +11,7 @@ use crate::call_ids::wire_call_id;
 use crate::exchange::RequestStyle;
 use crate::prefix_cache::PrefixCache;
 use crate::quirks::CallIdFormat;
+use crate::request_body::RequestBody;
 use crate::schema::provider_safe_schema;
 use crate::tool_aliases::ToolAliases;
 use crate::{ReasoningEffort, Request};
@@ -91,7 +92,7 @@ pub(crate) fn render(
     prefix_cache: &PrefixCache,
     style: &RequestStyle<'_>,
     request: &Request,
-) -> Vec<u8> {
+) -> RequestBody {
     RequestWriter { style }.render(prefix_cache, request)
 }
 
@@ -116,22 +117,24 @@ struct RequestWriter<'m> {
 }
 
 impl RequestWriter<'_> {
-    fn render(&self, prefix_cache: &PrefixCache, request: &Request) -> Vec<u8> {
+    fn render(&self, prefix_cache: &PrefixCache, request: &Request) -> RequestBody {
         let quirks = *self.style.quirks;
         let mut prefix = prefix_cache.take(&request.messages, quirks);
+        let mut more = Vec::new();
         for message in &request.messages[prefix.count..] {
             for item in self.message_items(message) {
-                prefix.json.push(b',');
-                write_json(&mut prefix.json, &item);
+                more.push(b',');
+                write_json(&mut more, &item);
             }
         }
-        let mut body = Vec::with_capacity(16 * 1024 + prefix.json.len());
-        body.extend_from_slice(b"{\"model\":");
-        write_json(&mut body, &self.style.model);
-        body.extend_from_slice(b",\"instructions\":");
-        write_json(&mut body, &request.system);
-        body.extend_from_slice(b",\"input\":[");
-        body.extend_from_slice(prefix.json.strip_prefix(b",").unwrap_or_default());
+        prefix.json.append(more);
+        let mut start = Vec::with_capacity(4 * 1024);
+        start.extend_from_slice(b"{\"model\":");
+        write_json(&mut start, &self.style.model);
+        start.extend_from_slice(b",\"instructions\":");
+        write_json(&mut start, &request.system);
+        start.extend_from_slice(b",\"input\":[");
+        let mut body = Vec::with_capacity(1024 + self.style.tools.len());
         body.push(b']');
         if !self.style.tools.is_empty() {
             body.extend_from_slice(b",\"tools\":");
@@ -159,6 +162,7 @@ impl RequestWriter<'_> {
             write_json(&mut body, value);
         }
         body.push(b'}');
+        let body = prefix.json.between(start, body, Some(b','));
         prefix_cache.store(prefix, &request.messages, quirks);
         body
     }

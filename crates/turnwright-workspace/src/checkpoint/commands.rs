@@ -27,6 +27,8 @@ const SNAPSHOT_LIMIT_AFTER_CANCEL: Duration = Duration::from_secs(1);
 const CHEAP_SNAPSHOT: Duration = Duration::from_millis(30);
 /// A slower snapshot is reused if it is no older than this many times the time it took.
 const MAX_AGE_FACTOR: u32 = 5;
+/// A snapshot with more entries is not kept between turns. Each takes about 100 bytes.
+const MAX_KEPT_ENTRIES: usize = 60_000;
 /// The most changes of one call that are recorded.
 const MAX_CHANGES: usize = 5_000;
 /// The most bytes of their contents.
@@ -45,6 +47,10 @@ pub struct CommandBaseline {
 }
 
 impl CommandBaseline {
+    pub(super) fn is_cheap_to_keep(&self) -> bool {
+        self.snapshot.is_watched() && self.snapshot.len() <= MAX_KEPT_ENTRIES
+    }
+
     /// Updates a path that the agent itself has written.
     pub(super) fn note_written(&mut self, path: &Path) {
         Arc::make_mut(&mut self.snapshot).note_written(path);

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::folder_listing::ListedEntry;
 use super::git::{FileStat, Repository};
 use super::observe::{ObservedState, observe};
 use super::snapshot::{StatKind, StatSnapshot, stat_kind};
@@ -61,28 +62,44 @@ impl ContentCache {
         let start = Instant::now();
         let previous = previous.filter(|_| !self.was_cut_short);
         self.was_cut_short = false;
-        let is_stale = |path: &PathBuf, stat: &FileStat| snapshot.get(path) != Some(*stat);
-        let stale: Vec<_> = match previous {
-            Some(previous) => previous.entries_since(Some(snapshot)).map(|it| it.0).collect(),
-            None => self.files.keys().cloned().collect(),
-        };
-        for path in stale {
-            if self.files.get(&path).is_some_and(|it| is_stale(&path, &it.0)) {
-                self.remove(&path);
+        let is_stale = |path: &Path, stat: &FileStat| snapshot.get(path) != Some(*stat);
+        match previous {
+            Some(previous) => {
+                for (folder, listing) in previous.folders_since(Some(snapshot)) {
+                    for entry in &listing.entries {
+                        let path = folder.join(&*entry.name);
+                        if self.files.get(&path).is_some_and(|it| is_stale(&path, &it.0)) {
+                            self.remove(&path);
+                        }
+                    }
+                }
+            }
+            None => {
+                self.files.retain(|path, it| !is_stale(path, &it.0));
+                let bytes =
+                    |it: &(FileStat, ObservedState)| it.1.bytes.as_ref().map_or(0, |it| it.len());
+                self.bytes = self.files.values().map(bytes).sum();
             }
         }
-        let is_wanted = |path: &Path, stat: &FileStat| match stat_kind(stat) {
-            StatKind::Folder => false,
-            StatKind::Link => self.get(path, stat).is_none(),
-            StatKind::File => {
-                stat.size <= MAX_CACHED_FILE
-                    && self.get(path, stat).is_none()
-                    && !repositories.iter().any(|it| it.clean_blob(path, stat).is_some())
-                    && !is_secret_path(path)
+        let mut wanted = Vec::new();
+        for (folder, listing) in snapshot.folders_since(previous) {
+            let indexed: Vec<_> = repositories.iter().filter_map(|it| it.folder(folder)).collect();
+            for ListedEntry { name, stat } in &listing.entries {
+                let is_link = match stat_kind(stat) {
+                    StatKind::Folder => continue,
+                    StatKind::Link => true,
+                    StatKind::File => false,
+                };
+                let is_stored = || indexed.iter().any(|it| it.clean_blob(name, stat).is_some());
+                if !is_link && (stat.size > MAX_CACHED_FILE || is_stored()) {
+                    continue;
+                }
+                let path = folder.join(&**name);
+                if self.get(&path, stat).is_none() && (is_link || !is_secret_path(&path)) {
+                    wanted.push((path, stat));
+                }
             }
-        };
-        let mut wanted: Vec<_> =
-            snapshot.entries_since(previous).filter(|it| is_wanted(&it.0, it.1)).collect();
+        }
         // Files that were changed last are most likely to be changed again.
         wanted.sort_unstable_by_key(|it| std::cmp::Reverse(it.1.mtime));
         for (path, before) in wanted {

@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
@@ -16,8 +17,10 @@ use rustix::io::Errno;
 
 /// The limit of the system for all watches of the user, which editors need as well.
 const SYSTEM_LIMIT: &str = "/proc/sys/fs/inotify/max_user_watches";
-/// The share of that limit that one session may take.
+/// The share of that limit that this process may take.
 const LIMIT_SHARE: usize = 8;
+/// The watches of all sessions.
+static WATCHES: AtomicUsize = AtomicUsize::new(0);
 /// The size of the buffer for events. The longest event has 272 bytes.
 const BUFFER_SIZE: usize = 16 * 1024;
 
@@ -62,7 +65,7 @@ impl FolderWatch {
     /// Watches one more folder. Call it before its entries are listed.
     pub(super) fn add(&self, folder: &Arc<Path>) {
         let mut state = self.state.lock();
-        if state.has_failed || state.paths.len() >= state.most {
+        if state.has_failed || WATCHES.load(Ordering::Relaxed) >= state.most {
             state.has_failed = true;
             return;
         }
@@ -77,7 +80,11 @@ impl FolderWatch {
             | WatchFlags::ONLYDIR
             | WatchFlags::DONT_FOLLOW;
         match inotify::add_watch(&self.descriptor, &**folder, events) {
-            Ok(number) => drop(state.paths.insert(number, Arc::clone(folder))),
+            Ok(number) => {
+                if state.paths.insert(number, Arc::clone(folder)).is_none() {
+                    WATCHES.fetch_add(1, Ordering::Relaxed);
+                }
+            }
             // Such a folder has no entries that could be listed.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP) => {}
             Err(_) => state.has_failed = true,
@@ -103,7 +110,9 @@ impl FolderWatch {
             }
             let number = event.wd();
             if flags.contains(ReadFlags::IGNORED) {
-                state.paths.remove(&number);
+                if state.paths.remove(&number).is_some() {
+                    WATCHES.fetch_sub(1, Ordering::Relaxed);
+                }
                 continue;
             }
             let Some(folder) = state.paths.get(&number) else { continue };
@@ -119,6 +128,12 @@ impl FolderWatch {
         }
         state.has_failed = true;
         None
+    }
+}
+
+impl Drop for FolderWatch {
+    fn drop(&mut self) {
+        WATCHES.fetch_sub(self.state.get_mut().paths.len(), Ordering::Relaxed);
     }
 }
 

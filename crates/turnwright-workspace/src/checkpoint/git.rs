@@ -12,6 +12,7 @@ pub(super) mod pack;
 mod tests;
 pub(super) mod zlib;
 
+use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
@@ -128,15 +129,20 @@ impl Repository {
 
     /// The blob of a file, if git would consider the file unmodified. `path` must have no links.
     pub(super) fn clean_blob(&self, path: &Path, stat: &FileStat) -> Option<CleanBlob> {
-        let index_name = index_name(path.strip_prefix(&self.top).ok()?)?;
-        let found = self.entries.binary_search_by(|it| (*it.name).cmp(&index_name)).ok()?;
-        let entry = self.entries.get(found)?;
-        let size = usize::try_from(stat.size).ok().filter(|it| *it <= MAX_OBJECT_BYTES)?;
-        // A file that was modified at the moment when the index was written looks unmodified (racy
-        // git).
-        let is_racy = (u64::from(entry.mtime.0), entry.mtime.1) >= self.written;
-        let is_clean = entry.matches(stat) && !is_racy && (size > 0 || entry.hash == EMPTY_BLOB);
-        is_clean.then_some(CleanBlob { hash: entry.hash, size })
+        self.folder(path.parent()?)?.clean_blob(path.file_name()?, stat)
+    }
+
+    /// The entries for what is below a folder, whose path must have no links.
+    pub(super) fn folder(&self, folder: &Path) -> Option<IndexedFolder<'_>> {
+        let mut prefix = index_name(folder.strip_prefix(&self.top).ok()?)?;
+        if !prefix.is_empty() {
+            prefix.push(b'/');
+        }
+        let start = self.entries.partition_point(|it| *it.name < *prefix);
+        let below = self.entries.get(start..)?;
+        let end = below.partition_point(|it| it.name.starts_with(&prefix));
+        let (entries, prefix) = (below.get(..end)?, prefix.len());
+        Some(IndexedFolder { entries, prefix, written: self.written })
     }
 
     /// Reads a blob and verifies its hash and size. Blocks.
@@ -186,6 +192,30 @@ impl Repository {
         self.objects
             .iter()
             .find_map(|folder| locate_loose(folder, hash).or_else(|| locate_packed(folder, hash)))
+    }
+}
+
+/// The entries of an index for what is below one folder.
+pub(super) struct IndexedFolder<'r> {
+    /// Sorted by name.
+    entries: &'r [index::IndexEntry],
+    /// The length of the folder's part of their names.
+    prefix: usize,
+    written: (u64, u32),
+}
+
+impl IndexedFolder<'_> {
+    /// The blob of a file in the folder, if git would consider the file unmodified.
+    pub(super) fn clean_blob(&self, name: &OsStr, stat: &FileStat) -> Option<CleanBlob> {
+        let name = name.as_encoded_bytes();
+        let found = self.entries.binary_search_by(|it| it.name[self.prefix..].cmp(name)).ok()?;
+        let entry = self.entries.get(found)?;
+        let size = usize::try_from(stat.size).ok().filter(|it| *it <= MAX_OBJECT_BYTES)?;
+        // A file that was modified at the moment when the index was written looks unmodified (racy
+        // git).
+        let is_racy = (u64::from(entry.mtime.0), entry.mtime.1) >= self.written;
+        let is_clean = entry.matches(stat) && !is_racy && (size > 0 || entry.hash == EMPTY_BLOB);
+        is_clean.then_some(CleanBlob { hash: entry.hash, size })
     }
 }
 

@@ -146,8 +146,14 @@ impl ChangeTracker {
         inner.background_call.take().zip(last_baseline)
     }
 
-    /// Drops the last snapshot at the end of a turn: it takes memory, and may be outdated in the
-    /// next one.
+    /// Drops the last snapshot between two turns, unless a watch reports what changes after it and it
+    /// takes little memory.
+    pub fn drop_costly_baseline(&self) {
+        let is_costly = |it: &mut CommandBaseline| !it.is_cheap_to_keep();
+        drop(lock(&self.0.inner).last_baseline.take_if(is_costly));
+    }
+
+    /// Drops the last snapshot.
     pub fn drop_baseline(&self) {
         lock(&self.0.inner).last_baseline = None;
     }

@@ -3,13 +3,12 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::git::FileStat;
 use super::snapshot::{StatSnapshot, WatchedFolders};
 use crate::files::Roots;
 
@@ -104,12 +103,6 @@ fn apply(step: &Step, project: &Path, outside: &Path, number: usize) {
     }
 }
 
-fn entries(snapshot: &StatSnapshot) -> Vec<(PathBuf, FileStat)> {
-    let mut all: Vec<_> = snapshot.entries_since(None).map(|it| (it.0, *it.1)).collect();
-    all.sort_by(|a, b| a.0.cmp(&b.0));
-    all
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
@@ -135,7 +128,7 @@ proptest! {
             let new = take();
             let refreshed = last.refresh(&watched, Duration::from_secs(9), &Arc::default());
             if let Some(refreshed) = &refreshed {
-                prop_assert_eq!(entries(refreshed), entries(&new));
+                prop_assert_eq!(refreshed.entries(), new.entries());
                 let difference = last.compare(refreshed);
                 prop_assert_eq!(difference, last.compare(&new));
             }

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::content_cache;
+#[cfg(test)]
+use super::folder_listing::ListedEntry;
 use super::folder_listing::{FolderLister, FolderListing, IGNORE_FILES, are_too_many};
 #[cfg(target_os = "linux")]
 use super::folder_watch::{ChangedFolders, FolderWatch};
@@ -125,7 +127,7 @@ impl StatSnapshot {
             return None;
         }
         let stop = SearchDeadline::new(Arc::clone(cancelled), limit);
-        let count = AtomicUsize::new(self.folders.values().map(|it| it.entries.len()).sum());
+        let count = AtomicUsize::new(self.len());
         let mut folders = self.folders.clone();
         folders.retain(|it, _| !is_below_any(it, &replaced));
         for root in &watched.folders {
@@ -196,18 +198,32 @@ impl StatSnapshot {
         self.folders.get(path.parent()?)?.get(path.file_name()?)
     }
 
-    /// All entries whose folder has changed since another snapshot, or all.
-    pub(super) fn entries_since<'a>(
+    /// The folders that have changed since another snapshot, or all.
+    pub(super) fn folders_since<'a>(
         &'a self,
         previous: Option<&'a StatSnapshot>,
-    ) -> impl Iterator<Item = (PathBuf, &'a FileStat)> {
+    ) -> impl Iterator<Item = (&'a Path, &'a FolderListing)> {
         let is_same = move |it: &(&Arc<Path>, &Arc<FolderListing>)| {
             let old = previous.and_then(|previous| previous.folders.get(it.0));
             old.is_some_and(|old| Arc::ptr_eq(old, it.1))
         };
-        self.folders.iter().filter(move |it| !is_same(it)).flat_map(|(folder, listing)| {
-            listing.entries.iter().map(|it| (folder.join(&*it.name), &it.stat))
-        })
+        self.folders.iter().filter(move |it| !is_same(it)).map(|it| (&**it.0, &**it.1))
+    }
+
+    /// The number of entries.
+    pub(super) fn len(&self) -> usize {
+        self.folders.values().map(|it| it.entries.len()).sum()
+    }
+
+    #[cfg(test)]
+    pub(super) fn entries(&self) -> Vec<(PathBuf, FileStat)> {
+        let of_folder = |it: (&Path, &FolderListing)| {
+            let path = |entry: &ListedEntry| (it.0.join(&*entry.name), entry.stat);
+            it.1.entries.iter().map(path).collect::<Vec<_>>()
+        };
+        let mut all: Vec<_> = self.folders_since(None).flat_map(of_folder).collect();
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all
     }
 
     /// Updates a path that the agent itself has written.

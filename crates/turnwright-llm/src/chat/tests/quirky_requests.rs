@@ -85,7 +85,7 @@ fn body_with(
         max_output: Some(100),
         extra_body: &Map::new(),
     };
-    serde_json::from_slice(&request::render(prefixes, &style, &request)).unwrap()
+    serde_json::from_slice(&request::render(prefixes, &style, &request).to_vec()).unwrap()
 }
 
 fn body(quirks: &Quirks, effort: ReasoningEffort, messages: &[Message]) -> Value {

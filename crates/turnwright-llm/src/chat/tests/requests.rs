@@ -29,7 +29,7 @@ fn render_with(prefixes: &PrefixCache, quirks: &Quirks, request: &Request) -> Ve
         max_output: None,
         extra_body: &Map::new(),
     };
-    request::render(prefixes, &style, request)
+    request::render(prefixes, &style, request).to_vec()
 }
 
 fn render(messages: &[Message], tools: &[ToolSpec]) -> String {

@@ -44,7 +44,7 @@ fn render_with(prefixes: &PrefixCache, request: &Request, quirks: &Quirks) -> Ve
         max_output: None,
         extra_body: &serde_json::Map::new(),
     };
-    responses::render(prefixes, &style, request)
+    responses::render(prefixes, &style, request).to_vec()
 }
 
 fn render(request: &Request, quirks: &Quirks) -> String {

@@ -334,6 +334,9 @@ impl RemoteToolCall {
         };
         let folder = Jobs::output_folder(&ctx.env.shared.folders.state, &ctx.env.session);
         let file = folder.join(format!("{}.txt", file_name(ctx.call.as_str())));
+        if listed.results.is_none() && tool_outcome::is_short(&result) {
+            return tool_outcome::outcome(result, None, &file);
+        }
         let converting = tokio::task::spawn_blocking(move || {
             tool_outcome::outcome(result, listed.results.as_ref(), &file)
         });

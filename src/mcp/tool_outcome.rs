@@ -31,6 +31,9 @@ const MAX_BLOCKS: usize = 1_000;
 const MAX_RAW_BLOCKS: usize = 100;
 /// Maximum size of the text, and of the JSON, in the raw result for clients.
 const MAX_RAW_BYTES: usize = 32 * 1024;
+/// A result with more blocks or a longer text is not short.
+const MAX_SHORT_BLOCKS: usize = 4;
+const MAX_SHORT_TEXT: usize = 2 * 1024;
 /// JSON of at least this many bytes is split into lines, so that a part of it can be read.
 const MIN_PRETTY_JSON_BYTES: usize = 4 * 1024;
 
@@ -39,8 +42,17 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Converts the result of a call. A long text is written to `file`. May take long, so it must run on a
-/// blocking thread.
+/// Whether a result is converted at once: a few short texts.
+pub(super) fn is_short(result: &ToolResult) -> bool {
+    let is_text =
+        |it: &ResultBlock| matches!(it, ResultBlock::Text(text) if text.len() <= MAX_SHORT_TEXT);
+    result.structured.is_none()
+        && result.blocks.len() <= MAX_SHORT_BLOCKS
+        && result.blocks.iter().all(is_text)
+}
+
+/// Converts the result of a call. A long text is written to `file`. Unless the result is short, this
+/// may take long, so it must run on a blocking thread.
 pub(super) fn outcome(
     result: ToolResult,
     output_schema: Option<&SchemaValidator>,

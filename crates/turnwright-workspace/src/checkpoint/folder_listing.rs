@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-#[cfg(target_os = "linux")]
-use super::folder_watch::FolderWatch;
 use super::git::FileStat;
+#[cfg(target_os = "linux")]
+use super::inotify_watch::InotifyWatch as FolderWatch;
 #[cfg(not(target_os = "linux"))]
-use super::no_folder_watch::FolderWatch;
+use super::no_watch::NoWatch as FolderWatch;
 use super::snapshot::{StatKind, stat_kind};
 use crate::search::{IgnoreRules, SearchDeadline, has_unsafe_ignore_files, ignore_matcher};
 

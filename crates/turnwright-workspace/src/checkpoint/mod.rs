@@ -10,9 +10,9 @@ pub mod fuzzing;
 mod content_cache;
 mod folder_listing;
 #[cfg(target_os = "linux")]
-mod folder_watch;
+mod inotify_watch;
 #[cfg(not(target_os = "linux"))]
-mod no_folder_watch;
+mod no_watch;
 mod observe;
 mod snapshot;
 #[cfg(all(test, target_os = "linux"))]

@@ -12,11 +12,11 @@ use super::content_cache;
 #[cfg(test)]
 use super::folder_listing::ListedEntry;
 use super::folder_listing::{FolderLister, FolderListing, IGNORE_FILES, are_too_many};
-#[cfg(target_os = "linux")]
-use super::folder_watch::{ChangedFolders, FolderWatch};
 use super::git::FileStat;
+#[cfg(target_os = "linux")]
+use super::inotify_watch::InotifyWatch as FolderWatch;
 #[cfg(not(target_os = "linux"))]
-use super::no_folder_watch::{ChangedFolders, FolderWatch};
+use super::no_watch::NoWatch as FolderWatch;
 use crate::files::Roots;
 use crate::search::SearchDeadline;
 
@@ -70,6 +70,15 @@ pub(super) struct StatSnapshot {
     outer_rules: Vec<(PathBuf, Option<FileStat>)>,
     /// Reports what changes after this snapshot, where the system can.
     watch: Option<Arc<FolderWatch>>,
+}
+
+/// The folders whose entries may differ from those in a snapshot.
+#[derive(Debug, Default)]
+pub(super) struct ChangedFolders {
+    /// Their own entries may differ.
+    pub(super) listed: BTreeSet<PathBuf>,
+    /// Another folder may be at this path, or none.
+    pub(super) replaced: BTreeSet<PathBuf>,
 }
 
 /// A path whose stat data differ.

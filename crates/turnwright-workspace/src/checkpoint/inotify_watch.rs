@@ -2,7 +2,7 @@
 //! inotify: every change by a process of this machine is reported when the call that makes it returns;
 //! one through a memory mapping, when the mapping ends.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -15,6 +15,8 @@ use parking_lot::Mutex;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 
+use super::snapshot::ChangedFolders;
+
 /// The limit of the system for all watches of the user, which editors need as well.
 const SYSTEM_LIMIT: &str = "/proc/sys/fs/inotify/max_user_watches";
 /// The share of that limit that this process may take.
@@ -24,18 +26,9 @@ static WATCHES: AtomicUsize = AtomicUsize::new(0);
 /// The size of the buffer for events. The longest event has 272 bytes.
 const BUFFER_SIZE: usize = 16 * 1024;
 
-/// The folders whose entries may differ from those in a snapshot.
-#[derive(Debug, Default)]
-pub(super) struct ChangedFolders {
-    /// Their own entries may differ.
-    pub(super) listed: BTreeSet<PathBuf>,
-    /// Another folder may be at this path, or none.
-    pub(super) replaced: BTreeSet<PathBuf>,
-}
-
 /// A watch on a set of folders.
 #[derive(Debug)]
-pub(super) struct FolderWatch {
+pub(super) struct InotifyWatch {
     descriptor: OwnedFd,
     state: Mutex<WatchState>,
 }
@@ -48,10 +41,10 @@ struct WatchState {
     has_failed: bool,
 }
 
-impl FolderWatch {
+impl InotifyWatch {
     /// A watch for folders below these, of which it has none yet; `None` if the system offers none, or
     /// if others than the processes of this machine may change the folders.
-    pub(super) fn new(roots: &[PathBuf]) -> Option<FolderWatch> {
+    pub(super) fn new(roots: &[PathBuf]) -> Option<InotifyWatch> {
         if !roots.iter().all(|it| is_local(it)) {
             return None;
         }
@@ -59,7 +52,7 @@ impl FolderWatch {
         let descriptor = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
         let state =
             WatchState { paths: HashMap::new(), most: most / LIMIT_SHARE, has_failed: false };
-        Some(FolderWatch { descriptor, state: Mutex::new(state) })
+        Some(InotifyWatch { descriptor, state: Mutex::new(state) })
     }
 
     /// Watches one more folder. Call it before its entries are listed.
@@ -131,7 +124,7 @@ impl FolderWatch {
     }
 }
 
-impl Drop for FolderWatch {
+impl Drop for InotifyWatch {
     fn drop(&mut self) {
         WATCHES.fetch_sub(self.state.get_mut().paths.len(), Ordering::Relaxed);
     }

@@ -142,8 +142,8 @@ impl ChangeTracker {
     /// Ends the turn. If one of its commands still runs, returns the call and the last snapshot.
     pub fn end_turn(&self) -> Option<(CallId, CommandBaseline)> {
         let mut inner = lock(&self.0.inner);
-        let last_baseline = inner.last_baseline.take();
-        inner.background_call.take().zip(last_baseline)
+        let call = inner.background_call.take()?;
+        Some((call, inner.last_baseline.take()?))
     }
 
     /// Drops the last snapshot between two turns, unless a watch reports what changes after it and it

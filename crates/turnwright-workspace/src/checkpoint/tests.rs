@@ -200,6 +200,26 @@ fn the_editors_text_counts_for_a_file_with_unsaved_changes() {
     assert!(is_of(changes.files[0].after.as_ref().unwrap(), "new"));
 }
 
+#[test]
+fn what_the_user_changes_between_two_turns_is_not_the_commands() {
+    let fixture = TrackerFixture::new(&[("a", "1"), ("d/b", "1"), ("d/c", "1")]);
+    let tracker = fixture.tracker();
+    let run = |path: &str| {
+        let before = tracker.baseline(&not_cancelled()).unwrap();
+        fs::write(fixture.path(path), "of the command").unwrap();
+        tracker.changes_since(&before, false)
+    };
+    assert_eq!(names(&run("a")), ["a"]);
+    assert!(tracker.end_turn().is_none());
+    tracker.drop_costly_baseline();
+    fs::write(fixture.path("d/b"), "of the user").unwrap();
+    fs::create_dir(fixture.path("e")).unwrap();
+    assert_eq!(names(&run("d/c")), ["c"]);
+    let changes = run("d/b");
+    let before = ObservedState::file(b"of the user".to_vec(), 0o644).state;
+    assert_eq!(changes.files.iter().map(|it| &it.before).collect::<Vec<_>>(), [&before]);
+}
+
 /// `cargo test --release --lib -- --ignored --nocapture measure_snapshots`
 #[test]
 #[ignore = "prints times"]

@@ -46,13 +46,18 @@ impl Agent {
     /// Starts the agent in this folder, without initializing the connection. A start-up time
     /// includes this call.
     pub(crate) fn spawn(model: &Model, folder: TempDir) -> io::Result<Agent> {
-        let mut child = command(folder.path())
+        let mut command = command(folder.path());
+        command
             .env("OPENAI_BASE_URL", format!("http://{}/v1", model.address()))
             .env("OPENAI_API_KEY", "sk-bench-0123456789")
-            .env("TURNWRIGHT_MODEL", "bench")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
+            .env("TURNWRIGHT_MODEL", "bench");
+        Agent::spawn_command(command, folder)
+    }
+
+    /// Starts any agent.
+    pub(crate) fn spawn_command(mut command: Command, folder: TempDir) -> io::Result<Agent> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn()?;
         let stdin = child.stdin.take();
         let stdout = child.stdout.take().ok_or_else(|| io::Error::other("no stdout"))?;
         Ok(Agent { child, stdin, stdout: BufReader::new(stdout), next_id: 1, bytes: 0, folder })
@@ -237,7 +242,18 @@ fn is_answer(line: &str, id: u64) -> io::Result<bool> {
     if line.starts_with(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error""#)) {
         return Err(io::Error::other(line.to_owned()));
     }
-    Ok(line.starts_with(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result""#)))
+    if line.starts_with(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result""#)) {
+        return Ok(true);
+    }
+    // Other agents write the members in another order.
+    if line.contains("\"method\"") {
+        return Ok(false);
+    }
+    let message: Value = serde_json::from_str(line).unwrap_or_default();
+    if message["id"] == id && message["error"].is_object() {
+        return Err(io::Error::other(line.to_owned()));
+    }
+    Ok(message["id"] == id)
 }
 
 /// Creates a temporary folder with a small file for `read_file`.

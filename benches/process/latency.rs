@@ -241,12 +241,12 @@ pub(crate) fn growth(table: &mut Table, model: &Model, rounds: Rounds) -> io::Re
     Ok(())
 }
 
-fn ms_between(from: Instant, to: Instant) -> f64 {
+pub(crate) fn ms_between(from: Instant, to: Instant) -> f64 {
     ms(to.checked_duration_since(from).unwrap_or(Duration::ZERO))
 }
 
 /// Takes one item out of what the model recorded.
-fn nth<T>(items: Vec<T>, position: usize) -> io::Result<T> {
+pub(crate) fn nth<T>(items: Vec<T>, position: usize) -> io::Result<T> {
     let item = items.into_iter().nth(position);
     item.ok_or_else(|| io::Error::other("the model received fewer requests than expected"))
 }

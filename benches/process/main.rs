@@ -1,7 +1,8 @@
 //! Measures the whole program against its budgets: `cargo bench --bench process [-- --quick]`. A
 //! missed budget is reported but is not an error, because the figures depend on the machine and on
 //! what else runs on it. Only figures of the same run can be compared. `TURNWRIGHT_BENCH_BINARY`
-//! names another agent to measure; `--walk` runs one session with it and measures nothing.
+//! names another agent to measure; `--walk` runs one session with it and measures nothing. `--peers`
+//! compares it with other ACP agents.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -14,6 +15,7 @@ mod floor;
 mod latency;
 mod load;
 mod model;
+mod peers;
 mod seed;
 mod servers;
 mod sessions;
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         _ if arguments.contains(&"--walk") => walk::run(),
         // `cargo bench` passes `--bench`. `cargo test` does not, and must not run the measurements.
         _ if !arguments.contains(&"--bench") || arguments.contains(&"--test") => Ok(()),
+        _ if arguments.contains(&"--peers") => peers::measure(FULL),
         _ => measure(if arguments.contains(&"--quick") { QUICK } else { FULL }),
     };
     match result {

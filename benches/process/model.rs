@@ -88,10 +88,13 @@ impl Connection {
         let mut reader = BufReader::new(&self.stream);
         while let Some(body) = read_request(&mut reader)? {
             let received = Instant::now();
+            // Other requests, such as for a list of models, are not answered.
+            let Ok(request) = serde_json::from_slice::<Value>(&body) else { break };
             let (connection, bytes) = (self.number, body.len());
             let exchange = Exchange { connection, bytes, received, writes: Vec::new() };
             lock(&self.log).push(exchange);
-            for part in answer(&serde_json::from_slice(&body)?) {
+            let uses_responses_api = request["input"].is_array();
+            for part in if uses_responses_api { response() } else { answer(&request) } {
                 self.play(part, received, &mut reader)?;
             }
         }
@@ -149,7 +152,13 @@ fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
 /// response to `say`.
 fn answer(request: &Value) -> Vec<Part> {
     let last = request["messages"].as_array().and_then(|it| it.last());
-    let text = last.and_then(|it| it["content"].as_str()).unwrap_or_default();
+    // Other agents send the content in parts.
+    let content = |it: &'_ Value| match it["content"].as_array() {
+        Some(parts) => parts.last().map(|it| it["text"].clone()).unwrap_or_default(),
+        None => it["content"].clone(),
+    };
+    let content = last.map(content).unwrap_or_default();
+    let text = content.as_str().unwrap_or_default();
     let is_result = last.is_some_and(|it| it["role"] == "tool");
     let mut words = if is_result { "say" } else { text }.split_whitespace();
     let word = words.next().unwrap_or_default();
@@ -171,6 +180,35 @@ fn answer(request: &Value) -> Vec<Part> {
         "hang" => vec![Part::Write(format!("{HEAD}{}", delta("begun"))), Part::Hang],
         _ => with_end(vec![Part::Write(format!("{HEAD}{}", delta("Good.")))], "stop"),
     }
+}
+
+/// The response to `slow` by the Responses API, for agents that know no other.
+fn response() -> Vec<Part> {
+    let event = |kind: &str, mut body: Value| {
+        body["type"] = kind.into();
+        chunk(&format!("event: {kind}\ndata: {body}\n\n"))
+    };
+    let message = |content: Value| json!({ "type": "message", "role": "assistant", "id": "m1", "content": content });
+    let text = json!([{ "type": "output_text", "text": "begun" }]);
+    let usage = json!({ "input_tokens": 1, "output_tokens": 1, "total_tokens": 2 });
+    let item = |content| json!({ "output_index": 0, "item": message(content) });
+    let start = event("response.created", json!({ "response": { "id": "r1" } }))
+        + &event("response.output_item.added", item(json!([])));
+    let word = event(
+        "response.output_text.delta",
+        json!({ "item_id": "m1", "output_index": 0, "content_index": 0, "delta": "begun" }),
+    );
+    let end = event("response.output_item.done", item(text))
+        + &event("response.completed", json!({ "response": { "id": "r1", "usage": usage } }));
+    let pause = || Part::Pause(Duration::from_millis(20));
+    let write = |it| Part::Write(it);
+    vec![
+        write(format!("{HEAD}{start}")),
+        pause(),
+        write(word),
+        pause(),
+        write(format!("{end}0\r\n\r\n")),
+    ]
 }
 
 /// A response of `count` deltas.

@@ -49,6 +49,19 @@ pub(crate) fn memory(pid: u32) -> io::Result<Memory> {
     Ok(Memory { pss: megabytes("Pss:"), rss: megabytes("Rss:") })
 }
 
+/// The proportional set size of a process and all below it, in MB.
+pub(crate) fn memory_of_tree(pid: u32) -> io::Result<f64> {
+    let mut total = memory(pid)?.pss;
+    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let children = fs::read_to_string(task?.path().join("children")).unwrap_or_default();
+        for child in children.split_whitespace().filter_map(|it| it.parse().ok()) {
+            // It may have ended.
+            total += memory_of_tree(child).unwrap_or_default();
+        }
+    }
+    Ok(total)
+}
+
 /// Returns the peak resident set size of a process in MB.
 pub(crate) fn peak(pid: u32) -> io::Result<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status"))?;

@@ -38,6 +38,10 @@ fn main() {
     // `cargo bench --bench functions -- model` prints only that table. Any other argument is a filter for
     // divan.
     let has = |word: &str| arguments.iter().any(|it| it == word);
+    if has("--peers") {
+        // Only for the other benchmark.
+        return;
+    }
     let tables = ["model", "search", "tools", "permission", "jail", "store", "mcp"];
     let only_tables = tables.into_iter().any(has);
     let is_all = arguments == ["--bench"];

@@ -2,7 +2,7 @@
 //! missed budget is reported but is not an error, because the figures depend on the machine and on
 //! what else runs on it. Only figures of the same run can be compared. `TURNWRIGHT_BENCH_BINARY`
 //! names another agent to measure; `--walk` runs one session with it and measures nothing. `--peers`
-//! compares it with other ACP agents.
+//! measures other ACP agents beside it.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
